@@ -43,7 +43,7 @@ pub trait Endpoint {
     /// stream it may be of any length; the driver sends all that was written, or reports [`Input::Broken`].
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit>;
 
-    /// Copies the next received frame into `buf`, which must hold [`Profile::max_frame`] bytes.
+    /// Copies the next received frame into `buf`, which must hold [`Profile::max_receive`] bytes.
     fn poll_frame(&mut self, buf: &mut [u8]) -> Option<Received>;
 
     /// The next event.
@@ -61,8 +61,10 @@ pub trait Endpoint {
 pub struct Profile {
     /// Datagrams or a byte stream beneath it.
     pub wire: Wire,
-    /// The largest frame [`Endpoint::send`] takes and [`Endpoint::poll_frame`] returns, in bytes.
+    /// The largest frame [`Endpoint::send`] takes, in bytes.
     pub max_frame: usize,
+    /// The largest frame [`Endpoint::poll_frame`] returns, in bytes: peers may send larger ones than we do.
+    pub max_receive: usize,
     /// Bytes the transport itself adds to a frame of one packet, below RTP and above UDP, TCP or IP.
     pub frame_overhead: usize,
     /// Whether outcomes tell that the peer has a frame.
@@ -221,8 +223,10 @@ pub struct Received {
 /// What an endpoint reports. Small and `Copy`, so that C and Python get plain structures.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Event {
-    /// The peer answered; frames flow. Comes again after a reconnection.
+    /// Frames flow: the peer answered, or the transport needs no answer. Comes again after a reconnection.
     Connected,
+    /// The path is gone for now. What was accepted waits for its deadline; a driver may try to come back.
+    Broken(BrokenReason),
     /// The fate of an accepted frame: exactly one each.
     Frame {
         /// Which frame.

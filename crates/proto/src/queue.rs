@@ -1,0 +1,264 @@
+//! The two queues that every endpoint needs: frames waiting to be sent, and frames waiting to be fetched.
+//!
+//! Both are bounded in frames and bytes, count what they drop, and reuse their buffers, so that after the first
+//! round nothing is allocated.
+
+use std::collections::VecDeque;
+
+use antiphon_core::{Event, Frame, FrameId, Instant, Outcome, PathId, Received, SendError, StreamId};
+
+/// Accepted frames on their way out, with their outcomes.
+#[derive(Debug)]
+pub(crate) struct SendQueue {
+    waiting: VecDeque<Queued>,
+    spare: Vec<Vec<u8>>,
+    events: VecDeque<Event>,
+    next_id: u64,
+    queued_bytes: usize,
+    blocked: bool,
+    expired: u64,
+}
+
+/// A frame in the send queue.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    pub id: FrameId,
+    pub bytes: Vec<u8>,
+    pub deadline: Option<Instant>,
+}
+
+impl Queued {
+    fn is_expired(&self, now: Instant) -> bool {
+        self.deadline.is_some_and(|deadline| now > deadline)
+    }
+}
+
+impl SendQueue {
+    /// A queue with room for the frames of a second at the smallest block sizes.
+    ///
+    /// `typical`: bytes to hold ready per frame.
+    pub fn new(typical: usize) -> Self {
+        SendQueue {
+            waiting: VecDeque::with_capacity(MAX_FRAMES),
+            spare: (0..READY).map(|_| Vec::with_capacity(typical)).collect(),
+            events: VecDeque::with_capacity(2 * MAX_FRAMES + 8),
+            next_id: 0,
+            queued_bytes: 0,
+            blocked: false,
+            expired: 0,
+        }
+    }
+
+    /// Accepts `frame` unless it is empty, larger than `max`, or the queue is full.
+    pub fn push(&mut self, frame: Frame<'_>, max: usize) -> Result<FrameId, SendError> {
+        let len = frame.bytes.len();
+        if len == 0 {
+            return Err(SendError::Empty);
+        }
+        if len > max {
+            return Err(SendError::TooLarge { len, max });
+        }
+        if !self.has_room(len) {
+            self.blocked = true;
+            return Err(SendError::Blocked {
+                queued: self.waiting.len(),
+            });
+        }
+        let id = FrameId(self.next_id);
+        self.next_id += 1;
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.extend_from_slice(frame.bytes);
+        self.queued_bytes += len;
+        self.waiting.push_back(Queued {
+            id,
+            bytes,
+            deadline: frame.deadline,
+        });
+        Ok(id)
+    }
+
+    fn has_room(&self, len: usize) -> bool {
+        // A caller who never drains events is blocked, too: they are the one thing here that send alone makes grow.
+        self.waiting.len() < MAX_FRAMES
+            && self.queued_bytes + len <= MAX_BYTES
+            && self.events.len() + self.waiting.len() < 2 * MAX_FRAMES
+    }
+
+    /// The next frame whose deadline has not passed; those before it expire.
+    pub fn pop(&mut self, now: Instant) -> Option<Queued> {
+        while let Some(frame) = self.waiting.pop_front() {
+            self.queued_bytes -= frame.bytes.len();
+            if !frame.is_expired(now) {
+                return Some(frame);
+            }
+            self.finish(
+                frame,
+                Outcome::Expired {
+                    maybe_received: false,
+                },
+            );
+        }
+        None
+    }
+
+    /// Drops every waiting frame whose deadline has passed.
+    pub fn expire(&mut self, now: Instant) {
+        // Deadlines nearly always stand in order, so look at the front; a frame behind a later one goes in `pop`.
+        while self.waiting.front().is_some_and(|frame| frame.is_expired(now)) {
+            if let Some(frame) = self.waiting.pop_front() {
+                self.queued_bytes -= frame.bytes.len();
+                self.finish(
+                    frame,
+                    Outcome::Expired {
+                        maybe_received: false,
+                    },
+                );
+            }
+        }
+    }
+
+    /// When [`Self::expire`] has something to do: just after the first frame's deadline.
+    pub fn next_expiry(&self) -> Option<Instant> {
+        let deadline = self.waiting.front()?.deadline?;
+        Some(Instant::from_nanos(deadline.as_nanos().saturating_add(1)))
+    }
+
+    /// Reports the outcome of a frame and takes its buffer back.
+    pub fn finish(&mut self, frame: Queued, outcome: Outcome) {
+        self.expired += u64::from(matches!(outcome, Outcome::Expired { .. }));
+        self.events.push_back(Event::Frame {
+            id: frame.id,
+            outcome,
+        });
+        let mut bytes = frame.bytes;
+        bytes.clear();
+        if self.spare.len() < MAX_FRAMES {
+            self.spare.push(bytes);
+        }
+        if self.blocked && self.has_room(0) {
+            self.blocked = false;
+            self.events.push_back(Event::Writable);
+        }
+    }
+
+    /// Ends every waiting frame with `outcome`.
+    pub fn finish_all(&mut self, outcome: Outcome) {
+        self.blocked = false;
+        self.queued_bytes = 0;
+        while let Some(frame) = self.waiting.pop_front() {
+            self.finish(frame, outcome);
+        }
+    }
+
+    /// Whether nothing waits to be sent.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Adds an event of the endpoint's own behind the outcomes so far.
+    pub fn report(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let event = self.events.pop_front();
+        if self.blocked && self.has_room(0) {
+            self.blocked = false;
+            self.events.push_back(Event::Writable);
+        }
+        event
+    }
+
+    /// Frames accepted so far.
+    pub fn accepted(&self) -> u64 {
+        self.next_id
+    }
+
+    /// Frames expired so far.
+    pub fn expired(&self) -> u64 {
+        self.expired
+    }
+}
+
+/// Received frames that wait for the application.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    frames: VecDeque<(Received, Vec<u8>)>,
+    spare: Vec<Vec<u8>>,
+    bytes: usize,
+    delivered: u64,
+    dropped: u64,
+}
+
+impl Inbox {
+    /// An inbox with `typical` bytes held ready per frame.
+    pub fn new(typical: usize) -> Self {
+        Inbox {
+            frames: VecDeque::with_capacity(MAX_FRAMES),
+            spare: (0..READY).map(|_| Vec::with_capacity(typical)).collect(),
+            bytes: 0,
+            delivered: 0,
+            dropped: 0,
+        }
+    }
+
+    /// Keeps a frame, made of up to two parts, until it is fetched; drops and counts it when there is no room.
+    pub fn push(&mut self, head: &[u8], tail: &[u8], path: PathId, received_at: Instant) {
+        let len = head.len() + tail.len();
+        if self.frames.len() >= MAX_FRAMES || self.bytes + len > MAX_BYTES {
+            self.dropped += 1;
+            return;
+        }
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.extend_from_slice(head);
+        bytes.extend_from_slice(tail);
+        self.bytes += len;
+        let received = Received {
+            len,
+            path,
+            stream: StreamId(0),
+            received_at,
+            repaired: false,
+        };
+        self.frames.push_back((received, bytes));
+    }
+
+    /// Copies the oldest frame into `buf`, which must be large enough.
+    pub fn pop(&mut self, buf: &mut [u8]) -> Option<Received> {
+        let (received, mut bytes) = self.frames.pop_front()?;
+        assert!(
+            buf.len() >= bytes.len(),
+            "poll_frame was lent less than Profile::max_receive"
+        );
+        buf[..bytes.len()].copy_from_slice(&bytes);
+        self.bytes -= bytes.len();
+        self.delivered += 1;
+        bytes.clear();
+        self.spare.push(bytes);
+        Some(received)
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.frames.clear();
+        self.bytes = 0;
+    }
+
+    /// Frames fetched so far.
+    pub fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Frames dropped so far for want of room.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+/// Frames a queue holds at most: over a second of 64-frame blocks at 48 kHz.
+pub(crate) const MAX_FRAMES: usize = 1024;
+/// Bytes a queue holds at most: two seconds of 48 kHz stereo in 32-bit float and some.
+pub(crate) const MAX_BYTES: usize = 1 << 20;
+/// Buffers made at the start, so that a stream in order never allocates: the frames of one busy moment.
+const READY: usize = 32;

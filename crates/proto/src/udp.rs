@@ -1,0 +1,182 @@
+//! `rtp://`: frames as bare UDP datagrams (RFC 3550 over UDP), so that any RTP player can listen.
+//!
+//! One frame is one datagram, sent once, in order, never acknowledged: outcomes are `Released` or `Expired`.
+
+use antiphon_core::{
+    CloseMode, CloseReason, Counters, Ecn, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome, PathId,
+    PathStats, Profile, Received, SendError, Transmit, Wire,
+};
+
+use crate::queue::{Inbox, SendQueue};
+use crate::{Beneath, OpenArgs, OpenError, Strengths, Transport};
+
+/// UDP as the rest of the house sees it.
+pub(crate) static TRANSPORT: Transport = Transport {
+    scheme: "rtp",
+    title: "UDP/RTP",
+    summary: "bare RTP over UDP: lowest delay, loses what the network loses, any RTP player listens",
+    beneath: Beneath::Udp,
+    reflect_offset: 0,
+    strengths: Strengths {
+        reliable: false,
+        ordered: false,
+        multicast: true,
+    },
+    keys: &[],
+    open,
+    admits: looks_like_rtp,
+};
+
+fn open(args: &OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError> {
+    Ok(Box::new(Udp::new(args.max_datagram)))
+}
+
+/// Whether a datagram has RTP's or RTCP's version number and shortest header (RFC 3550 §5.1, §6.4.1).
+fn looks_like_rtp(datagram: &[u8]) -> bool {
+    datagram.len() >= 8 && datagram[0] >> 6 == 2
+}
+
+#[derive(Debug)]
+struct Udp {
+    queue: SendQueue,
+    inbox: Inbox,
+    max_datagram: usize,
+    counters: Counters,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Open,
+    Closing,
+    Closed,
+}
+
+impl Udp {
+    fn new(max_datagram: usize) -> Self {
+        let mut queue = SendQueue::new(max_datagram);
+        // UDP needs no answer: frames flow from the first moment.
+        queue.report(Event::Connected);
+        Udp {
+            queue,
+            inbox: Inbox::new(max_datagram),
+            max_datagram,
+            counters: Counters::default(),
+            state: State::Open,
+        }
+    }
+
+    fn finish_closing(&mut self) {
+        if self.state == State::Closing && self.queue.is_empty() {
+            self.state = State::Closed;
+            self.inbox.clear();
+            self.queue.report(Event::Closed(CloseReason::Local));
+        }
+    }
+}
+
+impl Endpoint for Udp {
+    fn profile(&self) -> Profile {
+        Profile {
+            wire: Wire::Datagram,
+            max_frame: self.max_datagram,
+            max_receive: MAX_UDP_PAYLOAD,
+            frame_overhead: 0,
+            acknowledged: false,
+            ordered: false,
+            retransmits: false,
+        }
+    }
+
+    fn send(&mut self, _now: Instant, frame: Frame<'_>) -> Result<FrameId, SendError> {
+        match self.state {
+            State::Open => self.queue.push(frame, self.max_datagram),
+            State::Closing | State::Closed => Err(SendError::Closed),
+        }
+    }
+
+    fn close(&mut self, _now: Instant, mode: CloseMode) {
+        if self.state == State::Open {
+            self.state = State::Closing;
+        }
+        if mode == CloseMode::Abort {
+            self.queue.finish_all(Outcome::Aborted);
+        }
+        self.finish_closing();
+    }
+
+    fn handle_input(&mut self, _now: Instant, input: Input<'_>) {
+        match input {
+            _ if self.state == State::Closed => {}
+            Input::Datagram {
+                path,
+                bytes,
+                received_at,
+                ..
+            } => {
+                self.counters.datagrams_received += 1;
+                self.counters.bytes_received += bytes.len() as u64;
+                if bytes.is_empty() || bytes.len() > MAX_UDP_PAYLOAD {
+                    self.counters.malformed += 1;
+                } else {
+                    self.inbox.push(bytes, &[], path, received_at);
+                }
+            }
+            Input::Broken(reason) => self.queue.report(Event::Broken(reason)),
+            Input::Stream { .. } => self.counters.malformed += 1,
+            Input::Connected | Input::Report(_) => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.queue.expire(now);
+        self.finish_closing();
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        let frame = self.queue.pop(now);
+        let sent = frame.map(|frame| {
+            let len = frame.bytes.len();
+            buf[..len].copy_from_slice(&frame.bytes);
+            self.counters.datagrams_sent += 1;
+            self.counters.bytes_sent += len as u64;
+            self.queue.finish(frame, Outcome::Released);
+            Transmit {
+                path: PathId::default(),
+                len,
+                ecn: Ecn::NotCapable,
+            }
+        });
+        self.finish_closing();
+        sent
+    }
+
+    fn poll_frame(&mut self, buf: &mut [u8]) -> Option<Received> {
+        self.inbox.pop(buf)
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.queue.poll_event()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.queue.next_expiry()
+    }
+
+    fn path_stats(&self) -> PathStats {
+        let counters = Counters {
+            frames_accepted: self.queue.accepted(),
+            frames_expired: self.queue.expired(),
+            frames_delivered: self.inbox.delivered(),
+            frames_dropped: self.inbox.dropped(),
+            ..self.counters
+        };
+        PathStats {
+            counters,
+            ..PathStats::default()
+        }
+    }
+}
+
+/// The largest UDP payload over IPv4: 65 535 less 20 bytes of IP and 8 of UDP header (RFC 768, RFC 791).
+const MAX_UDP_PAYLOAD: usize = 65_507;

@@ -1,0 +1,45 @@
+//! The conformance suite: what every transport must keep. A new transport runs it by one line at the foot.
+
+mod suite;
+mod world;
+
+macro_rules! suite {
+    ($transport:ident: $($check:ident)*) => {
+        mod $transport {
+            $(#[test]
+            fn $check() {
+                crate::suite::$check(stringify!($transport));
+            })*
+        }
+    };
+}
+
+macro_rules! conformance {
+    ($($transport:ident)*) => {
+        const TESTED: &[&str] = &[$(stringify!($transport)),*];
+        $(suite!($transport:
+            clean_wire_delivers_every_frame_unchanged
+            every_size_up_to_the_largest_is_carried_and_no_larger
+            bad_weather_keeps_one_outcome_per_frame
+            no_frame_is_begun_after_its_deadline
+            nothing_comes_without_a_cause
+            nothing_comes_after_closed
+            hostile_input_is_counted_and_never_a_panic
+            memory_is_bounded_when_nobody_fetches_or_sends
+            a_full_queue_says_when_there_is_room_again
+            serial_numbers_wrap_unnoticed
+            the_same_seed_repeats_exactly
+        );)*
+    };
+}
+
+#[test]
+fn every_transport_is_tested() {
+    let known: Vec<&str> = antiphon_proto::TRANSPORTS.iter().map(|t| t.scheme).collect();
+    assert_eq!(TESTED, known, "add the transport's name below");
+}
+
+conformance! {
+    rtp
+    tcp
+}

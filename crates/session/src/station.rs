@@ -1,0 +1,42 @@
+//! What a world runs: anything that takes what arrives and says what to send and when to wake it.
+
+use antiphon_core::{Input, Instant, PathId, Transmit};
+
+/// A party of a session with everything above the wire: endpoint, pipeline, sound.
+///
+/// A driver repeats: hand in what arrived, [`advance`](Self::advance), drain
+/// [`poll_transmit`](Self::poll_transmit), wait until [`poll_timeout`](Self::poll_timeout) or the next arrival. The
+/// same calls run it on real sockets (`net`) and in virtual time (`lab`).
+pub trait Station {
+    /// Something happened on the wire beneath. For stations with many peers, a datagram's path says whose it is.
+    fn handle_input(&mut self, now: Instant, input: Input<'_>);
+
+    /// Does what is due: time-outs, frames fetched and passed on, sound moved.
+    fn advance(&mut self, now: Instant);
+
+    /// Writes the next datagram or stream bytes into `buf`; see `Endpoint::poll_transmit`.
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit>;
+
+    /// When [`advance`](Self::advance) wants to be called next.
+    fn poll_timeout(&self) -> Option<Instant>;
+
+    /// Asks for an orderly end; the station finishes soon after.
+    fn stop(&mut self, now: Instant);
+
+    /// Whether nothing is left to do.
+    fn is_finished(&self) -> bool;
+
+    /// Whether a datagram from `path` belongs to somebody this station already talks to. Drivers ask before they
+    /// forget an address.
+    fn knows(&self, path: PathId) -> bool {
+        path == PathId::default()
+    }
+}
+
+/// The sooner of two time-outs.
+pub(crate) fn sooner(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
