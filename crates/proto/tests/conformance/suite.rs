@@ -116,11 +116,11 @@ pub fn bad_weather_keeps_one_outcome_per_frame(scheme: &str) {
 }
 
 pub fn no_frame_is_begun_after_its_deadline(scheme: &str) {
-    let stalled_until = Some(Instant::from_millis(100));
+    let opens = Instant::from_millis(100);
     let mut world = World::new(
         scheme,
         Weather {
-            stalled_until,
+            stalled_until: Some(opens),
             ..Weather::default()
         },
         4,
