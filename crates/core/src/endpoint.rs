@@ -100,12 +100,7 @@ pub struct Frame<'a> {
 impl<'a> Frame<'a> {
     /// A frame of the default stream and priority.
     pub fn new(bytes: &'a [u8], deadline: Option<Instant>) -> Self {
-        Frame {
-            bytes,
-            deadline,
-            priority: 0,
-            stream: StreamId(0),
-        }
+        Frame { bytes, deadline, priority: 0, stream: StreamId(0) }
     }
 }
 
@@ -190,8 +185,10 @@ pub struct KernelReport {
     pub in_flight: ByteCount,
     /// Segments sent again so far.
     pub retransmitted: u64,
-    /// Bytes put on the wire so far, headers of TCP and IP excluded.
+    /// Bytes put on the wire so far, repairs included, headers of TCP and IP not.
     pub sent_bytes: u64,
+    /// Segments put on the wire so far, bare acknowledgements included.
+    pub segments_sent: u64,
 }
 
 /// What [`Endpoint::poll_transmit`] wrote.

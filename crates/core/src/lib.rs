@@ -27,12 +27,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let limit = (word.chars().count().max(3) / 2).min(3);
     known
         .into_iter()
-        .map(|candidate| {
-            (
-                edit_distance(&word.to_lowercase(), &candidate.to_lowercase()),
-                candidate,
-            )
-        })
+        .map(|candidate| (edit_distance(&word.to_lowercase(), &candidate.to_lowercase()), candidate))
         .filter(|(distance, candidate)| *distance <= limit || candidate.starts_with(word) && word.len() > 1)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
@@ -47,9 +42,7 @@ fn edit_distance(a: &str, b: &str) -> usize {
         let mut row = vec![i; b.len() + 1];
         for j in 1..=b.len() {
             let substitution = usize::from(a[i - 1] != b[j - 1]);
-            row[j] = (rows[i - 1][j] + 1)
-                .min(row[j - 1] + 1)
-                .min(rows[i - 1][j - 1] + substitution);
+            row[j] = (rows[i - 1][j] + 1).min(row[j - 1] + 1).min(rows[i - 1][j - 1] + substitution);
             if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
                 row[j] = row[j].min(rows[i - 2][j - 2] + 1);
             }

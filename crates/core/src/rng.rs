@@ -14,10 +14,7 @@ pub struct Rng {
 impl Rng {
     /// A generator for `seed`; equal seeds draw equal numbers on every machine.
     pub fn new(seed: u64) -> Self {
-        let mut rng = Rng {
-            state: 0,
-            increment: split_mix(seed ^ 0x5851_f42d_4c95_7f2d) | 1,
-        };
+        let mut rng = Rng { state: 0, increment: split_mix(seed ^ 0x5851_f42d_4c95_7f2d) | 1 };
         rng.next_u32();
         rng.state = rng.state.wrapping_add(split_mix(seed));
         rng.next_u32();
@@ -27,18 +24,16 @@ impl Rng {
     /// A generator for the part called `label` of whatever `seed` stands for, independent of its other parts.
     pub fn fork(seed: u64, label: &str) -> Self {
         // FNV-1a over the label: stable, and far from the arithmetic that follows.
-        let hash = label.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| {
-            (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
+        let hash = label
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3));
         Rng::new(split_mix(seed) ^ hash)
     }
 
     /// Uniform over all 32-bit numbers.
     pub fn next_u32(&mut self) -> u32 {
         let old = self.state;
-        self.state = old
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(self.increment);
+        self.state = old.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(self.increment);
         let shifted = (((old >> 18) ^ old) >> 27) as u32;
         shifted.rotate_right((old >> 59) as u32)
     }

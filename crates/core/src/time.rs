@@ -55,10 +55,7 @@ impl Add<Duration> for Instant {
     type Output = Instant;
     /// Saturates some 584 years after the beginning of the run.
     fn add(self, d: Duration) -> Instant {
-        Instant(
-            self.0
-                .saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)),
-        )
+        Instant(self.0.saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
 
@@ -72,10 +69,7 @@ impl Sub<Duration> for Instant {
     type Output = Instant;
     /// Stops at the beginning of the run.
     fn sub(self, d: Duration) -> Instant {
-        Instant(
-            self.0
-                .saturating_sub(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)),
-        )
+        Instant(self.0.saturating_sub(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
 
@@ -97,10 +91,7 @@ pub struct MediaTime {
 impl MediaTime {
     /// A position of `frames` sample frames at `rate` sample frames per second (at least 1).
     pub fn new(frames: u64, rate: u32) -> Self {
-        MediaTime {
-            frames,
-            rate: rate.max(1),
-        }
+        MediaTime { frames, rate: rate.max(1) }
     }
 
     /// How long the sound up to this position lasts, rounded down to a nanosecond.
@@ -174,9 +165,7 @@ impl Epoch {
 
     /// The instant of a wall time near this run; `None` if it lies before the run began.
     pub fn instant(&self, ntp: NtpTime) -> Option<Instant> {
-        u64::try_from(ntp.signed_nanos_since(self.ntp_at_zero))
-            .ok()
-            .map(Instant::from_nanos)
+        u64::try_from(ntp.signed_nanos_since(self.ntp_at_zero)).ok().map(Instant::from_nanos)
     }
 }
 
@@ -187,27 +176,15 @@ mod tests {
     #[test]
     fn instants_saturate_at_both_ends() {
         assert_eq!(Instant::from_nanos(5) - Duration::from_secs(1), Instant::ZERO);
-        assert_eq!(
-            Instant::from_nanos(u64::MAX) + Duration::MAX,
-            Instant::from_nanos(u64::MAX)
-        );
-        assert_eq!(
-            Instant::from_millis(2).since(Instant::from_millis(5)),
-            Duration::ZERO
-        );
-        assert_eq!(
-            Instant::from_millis(2).signed_nanos_since(Instant::from_millis(5)),
-            -3_000_000
-        );
+        assert_eq!(Instant::from_nanos(u64::MAX) + Duration::MAX, Instant::from_nanos(u64::MAX));
+        assert_eq!(Instant::from_millis(2).since(Instant::from_millis(5)), Duration::ZERO);
+        assert_eq!(Instant::from_millis(2).signed_nanos_since(Instant::from_millis(5)), -3_000_000);
     }
 
     #[test]
     fn media_time_does_not_drift() {
         // A day of 256-frame blocks at 44.1 kHz: 86 400 s is a whole number of sample frames.
-        assert_eq!(
-            MediaTime::new(44_100 * 86_400, 44_100).duration(),
-            Duration::from_secs(86_400)
-        );
+        assert_eq!(MediaTime::new(44_100 * 86_400, 44_100).duration(), Duration::from_secs(86_400));
         assert_eq!(MediaTime::new(1, 48_000).duration(), Duration::from_nanos(20_833));
     }
 
@@ -221,15 +198,10 @@ mod tests {
 
     #[test]
     fn epoch_maps_both_ways() {
-        let epoch = Epoch {
-            ntp_at_zero: NtpTime::from_unix(Duration::from_secs(1_700_000_000)),
-        };
+        let epoch = Epoch { ntp_at_zero: NtpTime::from_unix(Duration::from_secs(1_700_000_000)) };
         let at = Instant::from_millis(12_345);
         let back = epoch.instant(epoch.ntp(at)).expect("after the beginning");
         assert!(back.signed_nanos_since(at).abs() <= 1);
-        assert_eq!(
-            epoch.instant(NtpTime::from_unix(Duration::from_secs(1_600_000_000))),
-            None
-        );
+        assert_eq!(epoch.instant(NtpTime::from_unix(Duration::from_secs(1_600_000_000))), None);
     }
 }

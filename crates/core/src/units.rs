@@ -58,15 +58,7 @@ struct Kind {
 const TIME: Kind = Kind {
     name: "time",
     example: "20ms",
-    units: &[
-        ("ms", 1e6),
-        ("s", 1e9),
-        ("us", 1e3),
-        ("µs", 1e3),
-        ("ns", 1.0),
-        ("min", 60e9),
-        ("h", 3600e9),
-    ],
+    units: &[("ms", 1e6), ("s", 1e9), ("us", 1e3), ("µs", 1e3), ("ns", 1.0), ("min", 60e9), ("h", 3600e9)],
 };
 const BIT_RATE: Kind = Kind {
     name: "bit rate",
@@ -76,39 +68,17 @@ const BIT_RATE: Kind = Kind {
 const BYTES: Kind = Kind {
     name: "size",
     example: "64kB",
-    units: &[
-        ("B", 1.0),
-        ("kB", 1e3),
-        ("MB", 1e6),
-        ("GB", 1e9),
-        ("KiB", 1024.0),
-        ("MiB", 1_048_576.0),
-    ],
+    units: &[("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("KiB", 1024.0), ("MiB", 1_048_576.0)],
 };
-const RATIO: Kind = Kind {
-    name: "share",
-    example: "1.8%",
-    units: &[("%", 1.0)],
-};
-const DRIFT: Kind = Kind {
-    name: "clock difference",
-    example: "55ppm",
-    units: &[("ppm", 1.0)],
-};
-const FREQUENCY: Kind = Kind {
-    name: "sampling rate",
-    example: "48kHz",
-    units: &[("kHz", 1e3), ("Hz", 1.0)],
-};
+const RATIO: Kind = Kind { name: "share", example: "1.8%", units: &[("%", 1.0)] };
+const DRIFT: Kind = Kind { name: "clock difference", example: "55ppm", units: &[("ppm", 1.0)] };
+const FREQUENCY: Kind = Kind { name: "sampling rate", example: "48kHz", units: &[("kHz", 1e3), ("Hz", 1.0)] };
 
 /// Reads a length of time: `20ms`, `1.5s`, `250us`, `2min`. Not negative; at most ten thousand hours.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     let nanos = parse(text, &TIME)?;
     if !(0.0..=3.6e16).contains(&nanos) {
-        return Err(UnitError::OutOfRange {
-            text: text.into(),
-            range: "0s to 10000h",
-        });
+        return Err(UnitError::OutOfRange { text: text.into(), range: "0s to 10000h" });
     }
     Ok(Duration::from_nanos(nanos.round() as u64))
 }
@@ -130,10 +100,7 @@ pub fn format_duration(d: Duration) -> String {
 pub fn parse_frequency(text: &str) -> Result<u32, UnitError> {
     let hertz = parse(text, &FREQUENCY)?;
     if !(1.0..=1e9).contains(&hertz) || (hertz - hertz.round()).abs() > 1e-6 {
-        return Err(UnitError::OutOfRange {
-            text: text.into(),
-            range: "a whole number of Hz",
-        });
+        return Err(UnitError::OutOfRange { text: text.into(), range: "a whole number of Hz" });
     }
     Ok(hertz.round() as u32)
 }
@@ -204,10 +171,7 @@ impl Ratio {
 /// The number before the unit times the unit's worth.
 fn parse(text: &str, kind: &Kind) -> Result<f64, UnitError> {
     let trimmed = text.trim();
-    let not_a_quantity = || UnitError::NotAQuantity {
-        text: clip(text),
-        example: kind.example,
-    };
+    let not_a_quantity = || UnitError::NotAQuantity { text: clip(text), example: kind.example };
     let split = trimmed
         .char_indices()
         .find(|(i, c)| !(c.is_ascii_digit() || *c == '.' || *i == 0 && (*c == '-' || *c == '+')))
@@ -230,12 +194,7 @@ fn parse(text: &str, kind: &Kind) -> Result<f64, UnitError> {
             text: clip(text),
             unit: clip(unit),
             kind: kind.name,
-            known: kind
-                .units
-                .iter()
-                .map(|(name, _)| *name)
-                .collect::<Vec<_>>()
-                .join(", "),
+            known: kind.units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
         }),
     }
 }
@@ -251,11 +210,7 @@ fn clip(text: &str) -> String {
 }
 
 fn scaled(value: f64, steps: &[(f64, &str)], base: &str) -> String {
-    let (worth, unit) = steps
-        .iter()
-        .find(|(worth, _)| value >= *worth)
-        .copied()
-        .unwrap_or((1.0, base));
+    let (worth, unit) = steps.iter().find(|(worth, _)| value >= *worth).copied().unwrap_or((1.0, base));
     format!("{}{unit}", trim(value / worth))
 }
 
@@ -286,20 +241,8 @@ mod tests {
         let bare = parse_duration("20").unwrap_err();
         assert_eq!(bare.to_string(), "'20' has no unit: write 20ms");
         let foreign = "20kB".parse::<BitRate>().unwrap_err().to_string();
-        assert!(
-            foreign.contains("'kB'") && foreign.contains("Mbit/s"),
-            "{foreign}"
-        );
-        for hostile in [
-            "",
-            "ms",
-            "1e9ms",
-            "..5s",
-            "-3ms",
-            "NaNms",
-            "99999999999999999999h",
-            "5 %%",
-        ] {
+        assert!(foreign.contains("'kB'") && foreign.contains("Mbit/s"), "{foreign}");
+        for hostile in ["", "ms", "1e9ms", "..5s", "-3ms", "NaNms", "99999999999999999999h", "5 %%"] {
             assert!(parse_duration(hostile).is_err(), "{hostile}");
         }
         assert!("101%".parse::<Ratio>().is_err());
@@ -308,10 +251,7 @@ mod tests {
     #[test]
     fn serialisation_time_is_whole() {
         // 1014 bytes at 100 Mbit/s: 81.12 µs (protocols/medusa §4).
-        assert_eq!(
-            BitRate(100_000_000).time_for(1014),
-            Some(Duration::from_nanos(81_120))
-        );
+        assert_eq!(BitRate(100_000_000).time_for(1014), Some(Duration::from_nanos(81_120)));
         assert_eq!(BitRate(0).time_for(1), None);
     }
 

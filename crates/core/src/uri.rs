@@ -103,15 +103,9 @@ impl std::str::FromStr for Uri {
 
     fn from_str(text: &str) -> Result<Self, UriError> {
         if text.len() > MAX_URI {
-            return Err(UriError::TooLong {
-                len: text.len(),
-                max: MAX_URI,
-            });
+            return Err(UriError::TooLong { len: text.len(), max: MAX_URI });
         }
-        let no_scheme = || UriError::NoScheme {
-            text: text.into(),
-            example: "rtp://192.0.2.7:7710",
-        };
+        let no_scheme = || UriError::NoScheme { text: text.into(), example: "rtp://192.0.2.7:7710" };
         let (scheme, rest) = text.split_once(':').ok_or_else(no_scheme)?;
         let plain = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
         if scheme.is_empty()
@@ -165,10 +159,8 @@ impl Uri {
         self.host = decode(host)?;
         self.listen |= host.is_empty();
         if let Some(port) = port {
-            let parsed = port
-                .parse::<u16>()
-                .ok()
-                .filter(|p| *p != 0 && port.bytes().all(|b| b.is_ascii_digit()));
+            let parsed =
+                port.parse::<u16>().ok().filter(|p| *p != 0 && port.bytes().all(|b| b.is_ascii_digit()));
             self.port = Some(parsed.ok_or_else(|| UriError::BadPort { port: port.into() })?);
         }
         Ok(())
@@ -179,11 +171,7 @@ impl fmt::Display for Uri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.scheme)?;
         if self.has_authority {
-            f.write_str(if self.listen && !self.host.is_empty() {
-                "//@"
-            } else {
-                "//"
-            })?;
+            f.write_str(if self.listen && !self.host.is_empty() { "//@" } else { "//" })?;
             if self.host.contains(':') {
                 write!(f, "[{}]", encode(&self.host))?
             } else {
@@ -195,13 +183,7 @@ impl fmt::Display for Uri {
         }
         f.write_str(&encode(&self.path))?;
         for (i, (key, value)) in self.query.pairs.iter().enumerate() {
-            write!(
-                f,
-                "{}{}={}",
-                if i == 0 { '?' } else { '&' },
-                encode(key),
-                encode(value)
-            )?;
+            write!(f, "{}{}={}", if i == 0 { '?' } else { '&' }, encode(key), encode(value))?;
         }
         Ok(())
     }
@@ -227,10 +209,7 @@ impl std::str::FromStr for Query {
 impl Query {
     /// The value of `key`, if it was given.
     pub fn value(&self, key: &str) -> Option<&str> {
-        self.pairs
-            .iter()
-            .find(|(known, _)| known == key)
-            .map(|(_, value)| value.as_str())
+        self.pairs.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
     /// Reads the value of `key` with `read`; `None` if it was not given. The error names key and value.
@@ -271,9 +250,7 @@ impl Query {
 
     /// Keys and values in the order written.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.pairs
-            .iter()
-            .map(|(key, value)| (key.as_str(), value.as_str()))
+        self.pairs.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 }
 
@@ -287,11 +264,7 @@ fn decode(text: &str) -> Result<String, UriError> {
             bytes.push(b);
             continue;
         }
-        let mut digit = || {
-            rest.next()
-                .and_then(|b| char::from(b).to_digit(16))
-                .ok_or_else(bad)
-        };
+        let mut digit = || rest.next().and_then(|b| char::from(b).to_digit(16)).ok_or_else(bad);
         bytes.push((digit()? * 16 + digit()?) as u8);
     }
     String::from_utf8(bytes).map_err(|_| bad())
@@ -343,11 +316,7 @@ mod tests {
         assert!(error("rtp://::1:7710").contains("[::1]"));
         assert!(error("rtp://h:1?a=%zz").contains("hexadecimal"));
         assert!(error("rtp://h:1?a=1&a=2").contains("twice"));
-        let unknown = uri("rtp://h:1?latncy=5ms")
-            .query
-            .only(["latency", "loss"])
-            .unwrap_err()
-            .to_string();
+        let unknown = uri("rtp://h:1?latncy=5ms").query.only(["latency", "loss"]).unwrap_err().to_string();
         assert!(unknown.contains("did you mean 'latency'"), "{unknown}");
     }
 

@@ -60,20 +60,14 @@ impl SendQueue {
         }
         if !self.has_room(len) {
             self.blocked = true;
-            return Err(SendError::Blocked {
-                queued: self.waiting.len(),
-            });
+            return Err(SendError::Blocked { queued: self.waiting.len() });
         }
         let id = FrameId(self.next_id);
         self.next_id += 1;
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.extend_from_slice(frame.bytes);
         self.queued_bytes += len;
-        self.waiting.push_back(Queued {
-            id,
-            bytes,
-            deadline: frame.deadline,
-        });
+        self.waiting.push_back(Queued { id, bytes, deadline: frame.deadline });
         Ok(id)
     }
 
@@ -91,12 +85,7 @@ impl SendQueue {
             if !frame.is_expired(now) {
                 return Some(frame);
             }
-            self.finish(
-                frame,
-                Outcome::Expired {
-                    maybe_received: false,
-                },
-            );
+            self.finish(frame, Outcome::Expired { maybe_received: false });
         }
         None
     }
@@ -107,12 +96,7 @@ impl SendQueue {
         while self.waiting.front().is_some_and(|frame| frame.is_expired(now)) {
             if let Some(frame) = self.waiting.pop_front() {
                 self.queued_bytes -= frame.bytes.len();
-                self.finish(
-                    frame,
-                    Outcome::Expired {
-                        maybe_received: false,
-                    },
-                );
+                self.finish(frame, Outcome::Expired { maybe_received: false });
             }
         }
     }
@@ -126,10 +110,7 @@ impl SendQueue {
     /// Reports the outcome of a frame and takes its buffer back.
     pub fn finish(&mut self, frame: Queued, outcome: Outcome) {
         self.expired += u64::from(matches!(outcome, Outcome::Expired { .. }));
-        self.events.push_back(Event::Frame {
-            id: frame.id,
-            outcome,
-        });
+        self.events.push_back(Event::Frame { id: frame.id, outcome });
         let mut bytes = frame.bytes;
         bytes.clear();
         if self.spare.len() < MAX_FRAMES {
@@ -214,23 +195,14 @@ impl Inbox {
         bytes.extend_from_slice(head);
         bytes.extend_from_slice(tail);
         self.bytes += len;
-        let received = Received {
-            len,
-            path,
-            stream: StreamId(0),
-            received_at,
-            repaired: false,
-        };
+        let received = Received { len, path, stream: StreamId(0), received_at, repaired: false };
         self.frames.push_back((received, bytes));
     }
 
     /// Copies the oldest frame into `buf`, which must be large enough.
     pub fn pop(&mut self, buf: &mut [u8]) -> Option<Received> {
         let (received, mut bytes) = self.frames.pop_front()?;
-        assert!(
-            buf.len() >= bytes.len(),
-            "poll_frame was lent less than Profile::max_receive"
-        );
+        assert!(buf.len() >= bytes.len(), "poll_frame was lent less than Profile::max_receive");
         buf[..bytes.len()].copy_from_slice(&bytes);
         self.bytes -= bytes.len();
         self.delivered += 1;

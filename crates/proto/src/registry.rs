@@ -107,15 +107,11 @@ pub enum OpenError {
 /// The transport called `scheme`.
 pub fn find(scheme: &str) -> Result<&'static Transport, OpenError> {
     let known = || TRANSPORTS.iter().map(|t| t.scheme);
-    TRANSPORTS
-        .iter()
-        .find(|t| t.scheme == scheme)
-        .copied()
-        .ok_or_else(|| OpenError::UnknownTransport {
-            name: scheme.chars().take(40).collect(),
-            nearest: nearest(scheme, known()),
-            known: known().collect::<Vec<_>>().join(", "),
-        })
+    TRANSPORTS.iter().find(|t| t.scheme == scheme).copied().ok_or_else(|| OpenError::UnknownTransport {
+        name: scheme.chars().take(40).collect(),
+        nearest: nearest(scheme, known()),
+        known: known().collect::<Vec<_>>().join(", "),
+    })
 }
 
 /// Opens an endpoint of the transport called `scheme`.
@@ -130,10 +126,7 @@ mod tests {
     #[test]
     fn an_unknown_transport_is_refused_with_the_nearest() {
         let error = find("rpt").unwrap_err().to_string();
-        assert!(
-            error.contains("did you mean 'rtp'") && error.contains("tcp"),
-            "{error}"
-        );
+        assert!(error.contains("did you mean 'rtp'") && error.contains("tcp"), "{error}");
     }
 
     #[test]

@@ -17,11 +17,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     summary: "bare RTP over UDP: lowest delay, loses what the network loses, any RTP player listens",
     beneath: Beneath::Udp,
     reflect_offset: 0,
-    strengths: Strengths {
-        reliable: false,
-        ordered: false,
-        multicast: true,
-    },
+    strengths: Strengths { reliable: false, ordered: false, multicast: true },
     keys: &[],
     open,
     admits: looks_like_rtp,
@@ -108,12 +104,7 @@ impl Endpoint for Udp {
     fn handle_input(&mut self, _now: Instant, input: Input<'_>) {
         match input {
             _ if self.state == State::Closed => {}
-            Input::Datagram {
-                path,
-                bytes,
-                received_at,
-                ..
-            } => {
+            Input::Datagram { path, bytes, received_at, .. } => {
                 self.counters.datagrams_received += 1;
                 self.counters.bytes_received += bytes.len() as u64;
                 if bytes.is_empty() || bytes.len() > MAX_UDP_PAYLOAD {
@@ -141,11 +132,7 @@ impl Endpoint for Udp {
             self.counters.datagrams_sent += 1;
             self.counters.bytes_sent += len as u64;
             self.queue.finish(frame, Outcome::Released);
-            Transmit {
-                path: PathId::default(),
-                len,
-                ecn: Ecn::NotCapable,
-            }
+            Transmit { path: PathId::default(), len, ecn: Ecn::NotCapable }
         });
         self.finish_closing();
         sent
@@ -171,10 +158,7 @@ impl Endpoint for Udp {
             frames_dropped: self.inbox.dropped(),
             ..self.counters
         };
-        PathStats {
-            counters,
-            ..PathStats::default()
-        }
+        PathStats { counters, ..PathStats::default() }
     }
 }
 

@@ -58,14 +58,7 @@ impl<S: Station> Hub<S> {
     /// An empty hub.
     pub fn new(config: HubConfig, make: MakeStation<S>) -> Self {
         let peers = Vec::with_capacity(config.max_peers.min(1024));
-        Hub {
-            config,
-            make,
-            peers,
-            turn: 0,
-            stopping: false,
-            counters: HubCounters::default(),
-        }
+        Hub { config, make, peers, turn: 0, stopping: false, counters: HubCounters::default() }
     }
 
     /// The associations there are.
@@ -95,11 +88,7 @@ impl<S: Station> Hub<S> {
         }
         self.counters.admitted += 1;
         let station = (self.make)(now, path);
-        self.peers.push(Peer {
-            path,
-            station,
-            last_heard: now,
-        });
+        self.peers.push(Peer { path, station, last_heard: now });
         Some(self.peers.len() - 1)
     }
 
@@ -113,13 +102,7 @@ impl<S: Station> Hub<S> {
 
 impl<S: Station> Station for Hub<S> {
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
-        let Input::Datagram {
-            path,
-            bytes,
-            ecn,
-            received_at,
-        } = input
-        else {
+        let Input::Datagram { path, bytes, ecn, received_at } = input else {
             // A shared socket's errors name no peer.
             return;
         };
@@ -127,15 +110,7 @@ impl<S: Station> Station for Hub<S> {
             let peer = &mut self.peers[at];
             peer.last_heard = now;
             let path = PathId::default();
-            peer.station.handle_input(
-                now,
-                Input::Datagram {
-                    path,
-                    bytes,
-                    ecn,
-                    received_at,
-                },
-            );
+            peer.station.handle_input(now, Input::Datagram { path, bytes, ecn, received_at });
         }
     }
 
@@ -152,19 +127,14 @@ impl<S: Station> Station for Hub<S> {
             let peer = &mut self.peers[at];
             if let Some(transmit) = peer.station.poll_transmit(now, buf) {
                 self.turn = at + 1;
-                return Some(Transmit {
-                    path: peer.path,
-                    ..transmit
-                });
+                return Some(Transmit { path: peer.path, ..transmit });
             }
         }
         None
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.peers
-            .iter()
-            .fold(None, |soonest, peer| sooner(soonest, peer.station.poll_timeout()))
+        self.peers.iter().fold(None, |soonest, peer| sooner(soonest, peer.station.poll_timeout()))
     }
 
     fn stop(&mut self, now: Instant) {

@@ -4,7 +4,9 @@
 //! unchanged on real sockets and in virtual time.
 
 mod hub;
+mod reflector;
 mod station;
 
 pub use hub::{Hub, HubConfig, HubCounters, MakeStation};
+pub use reflector::{ArrivalLog, Reflector, ReflectorConfig, ReflectorCounters};
 pub use station::Station;

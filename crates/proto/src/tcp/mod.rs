@@ -23,11 +23,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     summary: "RTP over TCP (RFC 4571): loses nothing while it lives, waits for what was lost, passes firewalls",
     beneath: Beneath::Tcp,
     reflect_offset: 0,
-    strengths: Strengths {
-        reliable: true,
-        ordered: true,
-        multicast: false,
-    },
+    strengths: Strengths { reliable: true, ordered: true, multicast: false },
     keys: &[],
     open,
     // A stream is admitted by the kernel's handshake, never by a datagram.
@@ -169,9 +165,8 @@ impl Endpoint for Tcp {
                 self.counters.datagrams_received += 1;
                 self.counters.bytes_received += bytes.len() as u64;
                 let inbox = &mut self.inbox;
-                self.deframer.push(bytes, |head, tail| {
-                    inbox.push(head, tail, PathId::default(), received_at)
-                });
+                self.deframer
+                    .push(bytes, |head, tail| inbox.push(head, tail, PathId::default(), received_at));
             }
             Input::Connected => {
                 if self.state == State::Waiting {
@@ -210,11 +205,7 @@ impl Endpoint for Tcp {
         }
         self.counters.datagrams_sent += 1;
         self.counters.bytes_sent += len as u64;
-        Some(Transmit {
-            path: PathId::default(),
-            len,
-            ecn: Ecn::NotCapable,
-        })
+        Some(Transmit { path: PathId::default(), len, ecn: Ecn::NotCapable })
     }
 
     fn poll_frame(&mut self, buf: &mut [u8]) -> Option<Received> {
@@ -238,12 +229,12 @@ impl Endpoint for Tcp {
             ..self.counters
         };
         let Some(kernel) = self.kernel else {
-            return PathStats {
-                counters,
-                ..PathStats::default()
-            };
+            return PathStats { counters, ..PathStats::default() };
         };
         counters.retransmitted = kernel.retransmitted;
+        // The kernel counts its repairs and acknowledgements, too.
+        counters.bytes_sent = counters.bytes_sent.max(kernel.sent_bytes);
+        counters.datagrams_sent = kernel.segments_sent;
         PathStats {
             srtt: Some(kernel.srtt),
             rttvar: Some(kernel.rttvar),
@@ -275,32 +266,14 @@ mod tests {
         tcp.send(Instant::ZERO, Frame::new(&[1; 50], deadline)).unwrap();
         tcp.send(Instant::ZERO, Frame::new(&[2; 50], deadline)).unwrap();
         let mut buf = [0; 20];
-        assert_eq!(
-            tcp.poll_transmit(Instant::from_millis(9), &mut buf)
-                .map(|t| t.len),
-            Some(20)
-        );
+        assert_eq!(tcp.poll_transmit(Instant::from_millis(9), &mut buf).map(|t| t.len), Some(20));
         let late = Instant::from_millis(11);
         let mut rest = [0; 100];
         assert_eq!(tcp.poll_transmit(late, &mut rest).map(|t| t.len), Some(32));
         assert!(rest[..32].iter().all(|b| *b == 1));
-        assert_eq!(
-            tcp.poll_event(),
-            Some(Event::Frame {
-                id: FrameId(0),
-                outcome: Outcome::Released
-            })
-        );
-        let expired = Outcome::Expired {
-            maybe_received: false,
-        };
-        assert_eq!(
-            tcp.poll_event(),
-            Some(Event::Frame {
-                id: FrameId(1),
-                outcome: expired
-            })
-        );
+        assert_eq!(tcp.poll_event(), Some(Event::Frame { id: FrameId(0), outcome: Outcome::Released }));
+        let expired = Outcome::Expired { maybe_received: false };
+        assert_eq!(tcp.poll_event(), Some(Event::Frame { id: FrameId(1), outcome: expired }));
     }
 
     #[test]
@@ -309,21 +282,9 @@ mod tests {
         tcp.send(Instant::ZERO, Frame::new(&[1; 50], None)).unwrap();
         tcp.send(Instant::ZERO, Frame::new(&[2; 3], None)).unwrap();
         tcp.poll_transmit(Instant::ZERO, &mut [0; 20]).unwrap();
-        tcp.handle_input(
-            Instant::ZERO,
-            Input::Stream {
-                bytes: &[0, 9, 1],
-                received_at: Instant::ZERO,
-            },
-        );
+        tcp.handle_input(Instant::ZERO, Input::Stream { bytes: &[0, 9, 1], received_at: Instant::ZERO });
         tcp.handle_input(Instant::ZERO, Input::Broken(BrokenReason::Refused));
-        assert_eq!(
-            tcp.poll_event(),
-            Some(Event::Frame {
-                id: FrameId(0),
-                outcome: Outcome::Aborted
-            })
-        );
+        assert_eq!(tcp.poll_event(), Some(Event::Frame { id: FrameId(0), outcome: Outcome::Aborted }));
         assert_eq!(tcp.poll_event(), Some(Event::Broken(BrokenReason::Refused)));
         assert!(tcp.poll_transmit(Instant::ZERO, &mut [0; 20]).is_none());
         tcp.handle_input(Instant::ZERO, Input::Connected);
@@ -331,13 +292,7 @@ mod tests {
         assert_eq!(tcp.poll_transmit(Instant::ZERO, &mut buf).map(|t| t.len), Some(5));
         assert_eq!(buf[..5], [0, 3, 2, 2, 2]);
         // The half packet of the old connection does not leak into the new one.
-        tcp.handle_input(
-            Instant::ZERO,
-            Input::Stream {
-                bytes: &[0, 1, 7],
-                received_at: Instant::ZERO,
-            },
-        );
+        tcp.handle_input(Instant::ZERO, Input::Stream { bytes: &[0, 1, 7], received_at: Instant::ZERO });
         let mut frame = vec![0; wire::MAX_PACKET];
         assert_eq!(tcp.poll_frame(&mut frame).map(|r| r.len), Some(1));
         assert_eq!((frame[0], tcp.path_stats().counters.malformed), (7, 1));

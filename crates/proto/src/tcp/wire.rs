@@ -30,9 +30,7 @@ pub(crate) struct Deframer {
 impl Deframer {
     /// With room for a packet of `typical` bytes, so that usual streams do not allocate.
     pub fn new(typical: usize) -> Self {
-        Deframer {
-            partial: Vec::with_capacity(HEADER + typical),
-        }
+        Deframer { partial: Vec::with_capacity(HEADER + typical) }
     }
 
     /// Takes the next piece of the stream and hands every packet that it completes to `packet`, as up to two parts

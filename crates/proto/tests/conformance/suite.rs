@@ -22,10 +22,7 @@ fn number(frame: &[u8]) -> u32 {
 fn stream(world: &mut World, count: u32, budget: Option<Duration>) {
     for n in 0..count {
         let deadline = budget.map(|b| world.now + b);
-        world
-            .caller
-            .send(world.now, &frame(n, 400), deadline)
-            .expect("an idle queue accepts");
+        world.caller.send(world.now, &frame(n, 400), deadline).expect("an idle queue accepts");
         world.run_until(world.now + Duration::from_millis(5));
     }
     world.run_until(world.now + Duration::from_secs(5));
@@ -35,18 +32,9 @@ pub fn clean_wire_delivers_every_frame_unchanged(scheme: &str) {
     let mut world = World::new(scheme, Weather::default(), 1);
     stream(&mut world, 200, Some(Duration::from_millis(200)));
     assert_eq!(world.caller.connected, 1, "Connected is reported");
-    assert_eq!(
-        world.listener.frames,
-        (0..200).map(|n| frame(n, 400)).collect::<Vec<_>>()
-    );
+    assert_eq!(world.listener.frames, (0..200).map(|n| frame(n, 400)).collect::<Vec<_>>());
     world.caller.assert_balanced();
-    assert!(
-        world
-            .caller
-            .outcomes
-            .values()
-            .all(|o| matches!(o, Outcome::Released | Outcome::Acked))
-    );
+    assert!(world.caller.outcomes.values().all(|o| matches!(o, Outcome::Released | Outcome::Acked)));
     assert_eq!(world.listener.counters().frames_delivered, 200);
     assert_eq!(world.listener.counters().malformed, 0);
 }
@@ -60,22 +48,14 @@ pub fn every_size_up_to_the_largest_is_carried_and_no_larger(scheme: &str) {
         world.caller.send(world.now, &frame(n as u32, len), None).unwrap();
         world.run_until(world.now + Duration::from_millis(100));
     }
-    assert_eq!(
-        world.listener.frames.iter().map(Vec::len).collect::<Vec<_>>(),
-        sizes
-    );
+    assert_eq!(world.listener.frames.iter().map(Vec::len).collect::<Vec<_>>(), sizes);
     let too_large = world.caller.send(world.now, &vec![0x80; max + 1], None);
     assert_eq!(too_large, Err(SendError::TooLarge { len: max + 1, max }));
     assert_eq!(world.caller.send(world.now, &[], None), Err(SendError::Empty));
 }
 
 pub fn bad_weather_keeps_one_outcome_per_frame(scheme: &str) {
-    let weather = Weather {
-        loss: 0.1,
-        duplication: 0.05,
-        reordering: 0.1,
-        stalled_until: None,
-    };
+    let weather = Weather { loss: 0.1, duplication: 0.05, reordering: 0.1, stalled_until: None };
     let mut world = World::new(scheme, weather, 3);
     stream(&mut world, 400, Some(Duration::from_millis(150)));
     world.close(CloseMode::Graceful);
@@ -87,22 +67,11 @@ pub fn bad_weather_keeps_one_outcome_per_frame(scheme: &str) {
         assert!(world.dropped > 10 && world.duplicated > 2 && world.overtaken > 10);
     }
     for got in &world.listener.frames {
-        assert_eq!(
-            *got,
-            frame(number(got), 400),
-            "a frame arrives whole or not at all"
-        );
+        assert_eq!(*got, frame(number(got), 400), "a frame arrives whole or not at all");
     }
     let profile = world.caller.endpoint.profile();
     if profile.ordered {
-        assert!(
-            world
-                .listener
-                .frames
-                .windows(2)
-                .all(|w| number(&w[0]) < number(&w[1])),
-            "order is kept"
-        );
+        assert!(world.listener.frames.windows(2).all(|w| number(&w[0]) < number(&w[1])), "order is kept");
     }
     if profile.acknowledged {
         for (id, outcome) in &world.caller.outcomes {
@@ -117,38 +86,19 @@ pub fn bad_weather_keeps_one_outcome_per_frame(scheme: &str) {
 
 pub fn no_frame_is_begun_after_its_deadline(scheme: &str) {
     let opens = Instant::from_millis(100);
-    let mut world = World::new(
-        scheme,
-        Weather {
-            stalled_until: Some(opens),
-            ..Weather::default()
-        },
-        4,
-    );
+    let mut world = World::new(scheme, Weather { stalled_until: Some(opens), ..Weather::default() }, 4);
     let start = world.now;
     // Deadlines at 20, 30, … ms: the wire opens at 100 ms, so only the later ones may go.
     for n in 0..20u32 {
         let deadline = start + Duration::from_millis(20 + u64::from(n) * 10);
-        world
-            .caller
-            .send(world.now, &frame(n, 200), Some(deadline))
-            .unwrap();
+        world.caller.send(world.now, &frame(n, 200), Some(deadline)).unwrap();
     }
     world.run_until(Instant::from_millis(10 * 1000));
     world.caller.assert_balanced();
     let arrived: Vec<u32> = world.listener.frames.iter().map(|f| number(f)).collect();
-    assert!(
-        arrived
-            .iter()
-            .all(|n| start + Duration::from_millis(20 + u64::from(*n) * 10) >= opens)
-    );
+    assert!(arrived.iter().all(|n| start + Duration::from_millis(20 + u64::from(*n) * 10) >= opens));
     assert!(arrived.len() >= 8, "frames still in time are sent: {arrived:?}");
-    let expired = world
-        .caller
-        .outcomes
-        .values()
-        .filter(|o| matches!(o, Outcome::Expired { .. }))
-        .count();
+    let expired = world.caller.outcomes.values().filter(|o| matches!(o, Outcome::Expired { .. })).count();
     assert!(expired >= 7, "{expired} expired");
     assert_eq!(world.caller.counters().frames_expired, expired as u64);
 }
@@ -186,16 +136,10 @@ pub fn nothing_comes_after_closed(scheme: &str) {
         world.run_until(world.now + Duration::from_secs(60));
         assert_eq!((world.caller.closed, world.listener.closed), (1, 1), "{mode:?}");
         world.caller.assert_balanced();
-        assert_eq!(
-            world.caller.send(world.now, &frame(99, 300), None),
-            Err(SendError::Closed)
-        );
+        assert_eq!(world.caller.send(world.now, &frame(99, 300), None), Err(SendError::Closed));
         let stream = world.caller.is_byte_stream();
         let (now, before) = (world.now, world.caller.counters());
-        world
-            .caller
-            .endpoint
-            .handle_input(now, input(&frame(7, 60), stream, now));
+        world.caller.endpoint.handle_input(now, input(&frame(7, 60), stream, now));
         world.caller.endpoint.close(now, mode);
         world.run_until(world.now + Duration::from_secs(60));
         assert_eq!(world.caller.closed, 1, "Closed comes once");
@@ -226,17 +170,11 @@ pub fn hostile_input_is_counted_and_never_a_panic(scheme: &str) {
                 _ => {}
             }
             let now = world.now;
-            let side = if rng.chance(0.5) {
-                &mut world.caller
-            } else {
-                &mut world.listener
-            };
+            let side = if rng.chance(0.5) { &mut world.caller } else { &mut world.listener };
             side.endpoint.handle_input(now, input(&bytes, stream, now));
             if n % 10 == 0 {
                 let _accepted_or_refused =
-                    world
-                        .caller
-                        .send(now, &frame(n, 200), Some(now + Duration::from_millis(50)));
+                    world.caller.send(now, &frame(n, 200), Some(now + Duration::from_millis(50)));
             }
             world.run_until(world.now + Duration::from_millis(u64::from(rng.below(20))));
         }
@@ -248,31 +186,15 @@ pub fn hostile_input_is_counted_and_never_a_panic(scheme: &str) {
 
 pub fn memory_is_bounded_when_nobody_fetches_or_sends(scheme: &str) {
     let stalled_until = Some(Instant::from_millis(1_000_000 * 1000));
-    let mut world = World::new(
-        scheme,
-        Weather {
-            stalled_until,
-            ..Weather::default()
-        },
-        8,
-    );
+    let mut world = World::new(scheme, Weather { stalled_until, ..Weather::default() }, 8);
     let mut accepted = 0u64;
     let refused = (0..100_000u32).find_map(|n| {
-        let result = world
-            .caller
-            .endpoint
-            .send(world.now, antiphon_core::Frame::new(&frame(n, 1000), None));
+        let result = world.caller.endpoint.send(world.now, antiphon_core::Frame::new(&frame(n, 1000), None));
         accepted += u64::from(result.is_ok());
         result.err()
     });
-    assert!(
-        matches!(refused, Some(SendError::Blocked { queued }) if queued > 0),
-        "{refused:?}"
-    );
-    assert!(
-        accepted * 1000 <= 4 << 20,
-        "a send queue holds at most 4 MiB: {accepted} frames of 1000 bytes"
-    );
+    assert!(matches!(refused, Some(SendError::Blocked { queued }) if queued > 0), "{refused:?}");
+    assert!(accepted * 1000 <= 4 << 20, "a send queue holds at most 4 MiB: {accepted} frames of 1000 bytes");
 
     // The receiving side: arrivals that nobody fetches are dropped and counted beyond the bound.
     let mut sender = World::new(scheme, Weather::default(), 9);
@@ -282,15 +204,8 @@ pub fn memory_is_bounded_when_nobody_fetches_or_sends(scheme: &str) {
         let now = sender.now;
         for n in 0..20_000u32 {
             let packet = frame(n, 1000);
-            let framed = if stream {
-                [&1000u16.to_be_bytes()[..], &packet].concat()
-            } else {
-                packet
-            };
-            sender
-                .listener
-                .endpoint
-                .handle_input(now, input(&framed, stream, now));
+            let framed = if stream { [&1000u16.to_be_bytes()[..], &packet].concat() } else { packet };
+            sender.listener.endpoint.handle_input(now, input(&framed, stream, now));
         }
         assert!(sender.listener.counters().frames_dropped > 10_000);
         sender.listener.drain();
@@ -300,14 +215,7 @@ pub fn memory_is_bounded_when_nobody_fetches_or_sends(scheme: &str) {
 
 pub fn a_full_queue_says_when_there_is_room_again(scheme: &str) {
     let stalled_until = Some(Instant::from_millis(500));
-    let mut world = World::new(
-        scheme,
-        Weather {
-            stalled_until,
-            ..Weather::default()
-        },
-        10,
-    );
+    let mut world = World::new(scheme, Weather { stalled_until, ..Weather::default() }, 10);
     let mut n = 0;
     while world.caller.send(world.now, &frame(n, 1000), None).is_ok() {
         n += 1;
@@ -316,52 +224,30 @@ pub fn a_full_queue_says_when_there_is_room_again(scheme: &str) {
     assert_eq!(world.caller.writable, 0, "no Writable while the wire is stalled");
     world.run_until(Instant::from_millis(60 * 1000));
     assert_eq!(world.caller.writable, 1);
-    world
-        .caller
-        .send(world.now, &frame(n, 1000), None)
-        .expect("room after Writable");
+    world.caller.send(world.now, &frame(n, 1000), None).expect("room after Writable");
 }
 
 pub fn serial_numbers_wrap_unnoticed(scheme: &str) {
     // 70 000 frames pass every 16-bit counter once; wider ones are seeded near their end by their own tests.
     let mut world = World::new(scheme, Weather::default(), 11);
     for n in 0..70_000u32 {
-        world
-            .caller
-            .send(world.now, &frame(n, 16), None)
-            .expect("an idle queue accepts");
+        world.caller.send(world.now, &frame(n, 16), None).expect("an idle queue accepts");
         if n % 16 == 15 {
             world.run_until(world.now + Duration::from_millis(4));
         }
     }
     world.run_until(world.now + Duration::from_secs(5));
     assert_eq!(world.listener.frames.len(), 70_000);
-    assert!(
-        world
-            .listener
-            .frames
-            .iter()
-            .enumerate()
-            .all(|(i, f)| number(f) == i as u32)
-    );
+    assert!(world.listener.frames.iter().enumerate().all(|(i, f)| number(f) == i as u32));
     world.caller.assert_balanced();
 }
 
 pub fn the_same_seed_repeats_exactly(scheme: &str) {
     let run = || {
-        let weather = Weather {
-            loss: 0.1,
-            duplication: 0.05,
-            reordering: 0.1,
-            stalled_until: None,
-        };
+        let weather = Weather { loss: 0.1, duplication: 0.05, reordering: 0.1, stalled_until: None };
         let mut world = World::new(scheme, weather, 12);
         stream(&mut world, 200, Some(Duration::from_millis(150)));
-        (
-            world.listener.frames.clone(),
-            world.caller.outcomes.clone(),
-            world.caller.counters(),
-        )
+        (world.listener.frames.clone(), world.caller.outcomes.clone(), world.caller.counters())
     };
     assert_eq!(run(), run());
 }

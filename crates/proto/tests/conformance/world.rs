@@ -61,15 +61,7 @@ impl Side {
         };
         let endpoint = open(scheme, &args).expect("the transport opens with its defaults");
         let (frames, outcomes) = (Vec::new(), BTreeMap::new());
-        Side {
-            endpoint,
-            frames,
-            outcomes,
-            accepted: 0,
-            connected: 0,
-            closed: 0,
-            writable: 0,
-        }
+        Side { endpoint, frames, outcomes, accepted: 0, connected: 0, closed: 0, writable: 0 }
     }
 
     pub fn send(
@@ -121,11 +113,7 @@ impl Side {
 
     /// Every accepted frame has its outcome.
     pub fn assert_balanced(&self) {
-        assert_eq!(
-            self.outcomes.len() as u64,
-            self.accepted,
-            "one outcome per accepted frame"
-        );
+        assert_eq!(self.outcomes.len() as u64, self.accepted, "one outcome per accepted frame");
     }
 }
 
@@ -180,13 +168,8 @@ impl World {
 
     fn next_event(&self) -> Option<Instant> {
         let arrivals = self.wire.iter().map(|(at, ..)| *at);
-        let timeouts = [&self.caller, &self.listener]
-            .into_iter()
-            .filter_map(|s| s.endpoint.poll_timeout());
-        arrivals
-            .chain(timeouts)
-            .chain(self.weather.stalled_until.filter(|t| *t > self.now))
-            .min()
+        let timeouts = [&self.caller, &self.listener].into_iter().filter_map(|s| s.endpoint.poll_timeout());
+        arrivals.chain(timeouts).chain(self.weather.stalled_until.filter(|t| *t > self.now)).min()
     }
 
     /// Drains both sides until nothing moves.
@@ -201,18 +184,10 @@ impl World {
     }
 
     fn transmit(&mut self, from_caller: bool) -> usize {
-        let side = if from_caller {
-            &mut self.caller
-        } else {
-            &mut self.listener
-        };
+        let side = if from_caller { &mut self.caller } else { &mut self.listener };
         let stream = side.is_byte_stream();
         // A stream's driver lends whatever room it has; odd sizes find framing faults.
-        let room = if stream {
-            1 + self.rng.below(700) as usize
-        } else {
-            MAX_DATAGRAM
-        };
+        let room = if stream { 1 + self.rng.below(700) as usize } else { MAX_DATAGRAM };
         let mut buf = vec![0; room];
         let Some(transmit) = side.endpoint.poll_transmit(self.now, &mut buf) else {
             return 0;
@@ -234,11 +209,7 @@ impl World {
             self.duplicated += 1;
             self.wire.push_back((arrival, from_caller, buf.clone()));
         }
-        let held = if draws[2] < self.weather.reordering {
-            ONE_WAY
-        } else {
-            Duration::ZERO
-        };
+        let held = if draws[2] < self.weather.reordering { ONE_WAY } else { Duration::ZERO };
         self.overtaken += u32::from(!held.is_zero());
         self.wire.push_back((arrival + held, from_caller, buf));
         1
@@ -251,13 +222,8 @@ impl World {
                 waiting.push_back((at, to_listener, bytes));
                 continue;
             }
-            let side = if to_listener {
-                &mut self.listener
-            } else {
-                &mut self.caller
-            };
-            side.endpoint
-                .handle_input(self.now, input(&bytes, side.is_byte_stream(), self.now));
+            let side = if to_listener { &mut self.listener } else { &mut self.caller };
+            side.endpoint.handle_input(self.now, input(&bytes, side.is_byte_stream(), self.now));
         }
         self.wire = waiting;
     }
@@ -266,16 +232,8 @@ impl World {
 /// The bytes as the driver of such a wire would hand them over.
 pub fn input(bytes: &[u8], stream: bool, now: Instant) -> Input<'_> {
     if stream {
-        Input::Stream {
-            bytes,
-            received_at: now,
-        }
+        Input::Stream { bytes, received_at: now }
     } else {
-        Input::Datagram {
-            path: PathId::default(),
-            bytes,
-            ecn: Ecn::NotCapable,
-            received_at: now,
-        }
+        Input::Datagram { path: PathId::default(), bytes, ecn: Ecn::NotCapable, received_at: now }
     }
 }

@@ -1,0 +1,237 @@
+//! Batched datagram system calls (`recvmmsg`, `sendmmsg`) with the kernel's receive time stamps.
+//!
+//! Our own over libc, since the batching libraries looked at (quinn-udp 0.5) drop the time stamps. Everything is
+//! allocated once; a round of the media thread costs one system call each way.
+#![allow(unsafe_code, reason = "recvmmsg and sendmmsg over buffers that this module owns")]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use socket2::SockAddr;
+
+/// Datagrams per system call: a busy moment of several streams.
+pub(crate) const BATCH: usize = 16;
+/// Room per received datagram: the largest there is. Pages that no datagram touches cost no memory.
+const RECEIVE_ROOM: usize = 65_536;
+/// Room for the control messages of one datagram: a time stamp and some to spare.
+const CONTROL_ROOM: usize = 128;
+
+/// Buffers for receiving.
+pub(crate) struct ReceiveBatch {
+    data: Vec<u8>,
+    control: Vec<[u64; CONTROL_ROOM / 8]>,
+    names: Vec<libc::sockaddr_storage>,
+    vectors: Vec<libc::iovec>,
+    headers: Vec<libc::mmsghdr>,
+}
+
+/// One received datagram.
+pub(crate) struct Datagram<'a> {
+    pub bytes: &'a [u8],
+    pub from: Option<SocketAddr>,
+    /// Wall-clock time at which the kernel took it from the wire.
+    pub stamp: Option<Duration>,
+}
+
+impl ReceiveBatch {
+    pub fn new() -> Self {
+        ReceiveBatch {
+            data: vec![0; BATCH * RECEIVE_ROOM],
+            control: vec![[0; CONTROL_ROOM / 8]; BATCH],
+            names: vec![zeroed(); BATCH],
+            vectors: vec![libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH],
+            headers: vec![zeroed(); BATCH],
+        }
+    }
+
+    /// Reads up to [`BATCH`] datagrams without waiting; 0 when there is none.
+    pub fn receive(&mut self, fd: RawFd) -> io::Result<usize> {
+        for i in 0..BATCH {
+            self.vectors[i] = libc::iovec {
+                iov_base: self.data[i * RECEIVE_ROOM..].as_mut_ptr().cast(),
+                iov_len: RECEIVE_ROOM,
+            };
+            let header = &mut self.headers[i].msg_hdr;
+            header.msg_name = (&raw mut self.names[i]).cast();
+            header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+            header.msg_iov = &raw mut self.vectors[i];
+            header.msg_iovlen = 1;
+            header.msg_control = self.control[i].as_mut_ptr().cast();
+            header.msg_controllen = CONTROL_ROOM as _;
+            header.msg_flags = 0;
+        }
+        // SAFETY: every header points into buffers owned by self, of the lengths given, which outlive the call.
+        let n = unsafe {
+            libc::recvmmsg(
+                fd,
+                self.headers.as_mut_ptr(),
+                BATCH as u32,
+                libc::MSG_DONTWAIT as _,
+                std::ptr::null_mut(),
+            )
+        };
+        if n >= 0 {
+            return Ok(n as usize);
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
+            _ => Err(error),
+        }
+    }
+
+    /// The `i`th datagram of the last [`Self::receive`].
+    pub fn datagram(&self, i: usize) -> Datagram<'_> {
+        let header = &self.headers[i];
+        let len = (header.msg_len as usize).min(RECEIVE_ROOM);
+        Datagram {
+            bytes: &self.data[i * RECEIVE_ROOM..i * RECEIVE_ROOM + len],
+            from: socket_address(&self.names[i]),
+            stamp: kernel_stamp(&header.msg_hdr),
+        }
+    }
+}
+
+/// Buffers for sending.
+pub(crate) struct SendBatch {
+    data: Vec<u8>,
+    room: usize,
+    names: Vec<SockAddr>,
+    named: Vec<bool>,
+    vectors: Vec<libc::iovec>,
+    headers: Vec<libc::mmsghdr>,
+    len: usize,
+}
+
+impl SendBatch {
+    /// For datagrams of at most `room` bytes.
+    pub fn new(room: usize) -> Self {
+        let nowhere: SocketAddr = ([0, 0, 0, 0], 0).into();
+        SendBatch {
+            data: vec![0; BATCH * room],
+            room,
+            names: vec![nowhere.into(); BATCH],
+            named: vec![false; BATCH],
+            vectors: vec![libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH],
+            headers: vec![zeroed(); BATCH],
+            len: 0,
+        }
+    }
+
+    /// The buffer for the next datagram; `None` when the batch is full.
+    pub fn next(&mut self) -> Option<&mut [u8]> {
+        let start = self.len * self.room;
+        (self.len < BATCH).then(|| &mut self.data[start..start + self.room])
+    }
+
+    /// Takes what was written into [`Self::next`]: `len` bytes for `to`, or for the connected peer.
+    pub fn commit(&mut self, len: usize, to: Option<SocketAddr>) {
+        let i = self.len;
+        self.named[i] = to.is_some();
+        if let Some(to) = to {
+            self.names[i] = to.into();
+        }
+        self.vectors[i] =
+            libc::iovec { iov_base: self.data[i * self.room..].as_mut_ptr().cast(), iov_len: len };
+        self.len += 1;
+    }
+
+    /// Datagrams waiting.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Sends everything; calls `failed` with the error for each datagram that the socket refused.
+    pub fn send(&mut self, fd: RawFd, mut failed: impl FnMut(io::Error)) {
+        for i in 0..self.len {
+            let header = &mut self.headers[i].msg_hdr;
+            let name = &self.names[i];
+            header.msg_name =
+                if self.named[i] { name.as_ptr().cast_mut().cast() } else { std::ptr::null_mut() };
+            header.msg_namelen = if self.named[i] { name.len() } else { 0 };
+            header.msg_iov = &raw mut self.vectors[i];
+            header.msg_iovlen = 1;
+        }
+        let (mut sent, mut tried_again) = (0, false);
+        while sent < self.len {
+            // SAFETY: headers[sent..len] point into buffers owned by self, set just above.
+            let n =
+                unsafe { libc::sendmmsg(fd, self.headers[sent..].as_mut_ptr(), (self.len - sent) as u32, 0) };
+            if n > 0 {
+                sent += n as usize;
+                tried_again = false;
+                continue;
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() == io::ErrorKind::Interrupted {
+                continue;
+            }
+            // The error is of the first datagram not sent. A pending ICMP error of an earlier one is cleared by
+            // being reported, and did not cost this one its chance: try it once more.
+            let pending = error.raw_os_error() == Some(libc::ECONNREFUSED) && !tried_again;
+            failed(error);
+            tried_again = pending;
+            sent += usize::from(!pending);
+        }
+        self.len = 0;
+    }
+}
+
+// SAFETY: the raw pointers inside point into the same value's own buffers and are set anew before every system call,
+// so a move to another thread leaves nothing dangling.
+unsafe impl Send for ReceiveBatch {}
+// SAFETY: as above.
+unsafe impl Send for SendBatch {}
+
+/// A zeroed C structure.
+fn zeroed<T: Plain>() -> T {
+    // SAFETY: Plain types are C structures for which all bits zero is a valid value.
+    unsafe { MaybeUninit::zeroed().assume_init() }
+}
+
+/// C structures for which all bits zero is valid.
+trait Plain {}
+impl Plain for libc::sockaddr_storage {}
+impl Plain for libc::mmsghdr {}
+
+fn socket_address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    match i32::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says that the storage holds a sockaddr_in, which is smaller and less aligned.
+            let v4 = unsafe { &*(&raw const *storage).cast::<libc::sockaddr_in>() };
+            let ip = std::net::Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+            Some(SocketAddr::new(ip.into(), u16::from_be(v4.sin_port)))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above, for sockaddr_in6.
+            let v6 = unsafe { &*(&raw const *storage).cast::<libc::sockaddr_in6>() };
+            let ip = std::net::Ipv6Addr::from(v6.sin6_addr.s6_addr);
+            let port = u16::from_be(v6.sin6_port);
+            Some(std::net::SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id).into())
+        }
+        _ => None,
+    }
+}
+
+/// The `SCM_TIMESTAMPNS` control message, if there is one.
+pub(crate) fn kernel_stamp(header: &libc::msghdr) -> Option<Duration> {
+    // SAFETY: the kernel filled the control buffer that the header describes; the CMSG macros stay inside it, and
+    // the time stamp is read unaligned.
+    unsafe {
+        let mut message = libc::CMSG_FIRSTHDR(header);
+        while !message.is_null() {
+            if (*message).cmsg_level == libc::SOL_SOCKET && (*message).cmsg_type == libc::SCM_TIMESTAMPNS {
+                let time = libc::CMSG_DATA(message).cast::<libc::timespec>().read_unaligned();
+                return Some(Duration::new(
+                    u64::try_from(time.tv_sec).ok()?,
+                    u32::try_from(time.tv_nsec).ok()?,
+                ));
+            }
+            message = libc::CMSG_NXTHDR(header, message);
+        }
+        None
+    }
+}

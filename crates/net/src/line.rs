@@ -1,0 +1,102 @@
+//! A socket with its addresses, as the driver sees it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use antiphon_core::Instant;
+use antiphon_session::Station;
+
+use crate::clock::OsClock;
+
+/// A way to the wire: moves bytes between a socket and a station.
+pub trait Line {
+    /// Hands everything that has arrived to the station. Answers the number of inputs.
+    fn receive(&mut self, clock: &OsClock, station: &mut dyn Station) -> Result<usize, LineError>;
+
+    /// Sends what the station has to send, as far as the socket takes it.
+    fn transmit(&mut self, now: Instant, station: &mut dyn Station) -> Result<(), LineError>;
+
+    /// Waits for the socket, at most so long.
+    fn wait(&mut self, timeout: Duration);
+
+    /// When the line itself has something to do, such as connecting again.
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    /// The address that others reach this line at.
+    fn local_address(&self) -> SocketAddr;
+
+    /// What the line has counted.
+    fn stats(&self) -> LineStats;
+
+    /// Options that the system refused, in words.
+    fn notes(&self) -> &[String];
+}
+
+/// What a line has counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LineStats {
+    /// Datagrams or writes.
+    pub sent: u64,
+    /// Datagrams or reads.
+    pub received: u64,
+    /// Datagrams that the socket refused: no room within the send time-out, or larger than the path takes.
+    pub send_failed: u64,
+    /// Times the peer was not there (ICMP port unreachable, connection reset).
+    pub refused: u64,
+    /// Datagrams from addresses for which there was no room in the table.
+    pub strangers: u64,
+    /// Connections after the first.
+    pub reconnected: u64,
+    /// Whether the kernel stamped what it received.
+    pub kernel_stamps: bool,
+}
+
+/// Why a line can't be opened, or can't go on.
+#[derive(Debug, thiserror::Error)]
+pub enum LineError {
+    /// Somebody else has the port.
+    #[error("port {port} is in use on this machine: choose another, or end the program that has it")]
+    PortInUse {
+        /// The port.
+        port: u16,
+    },
+    /// Nobody there.
+    #[error(
+        "{address} cannot be reached: {why}; check the address, the firewall, and that the peer is running"
+    )]
+    Unreachable {
+        /// Where to.
+        address: SocketAddr,
+        /// What was tried, and what came of it.
+        why: String,
+    },
+    /// Anything else that the system says.
+    #[error("{what}: {source}")]
+    System {
+        /// What was being done.
+        what: String,
+        /// The system's words.
+        source: std::io::Error,
+    },
+}
+
+impl LineError {
+    pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> LineError {
+        let what = what.into();
+        move |source| LineError::System { what, source }
+    }
+
+    pub(crate) fn binding(address: SocketAddr) -> impl FnOnce(std::io::Error) -> LineError {
+        move |source| match source.kind() {
+            std::io::ErrorKind::AddrInUse => LineError::PortInUse { port: address.port() },
+            _ => LineError::System { what: format!("cannot listen on {address}"), source },
+        }
+    }
+
+    /// Whether the peer is what is missing (exit code 4).
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, LineError::Unreachable { .. })
+    }
+}

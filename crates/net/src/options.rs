@@ -1,0 +1,124 @@
+//! Socket options for live sound.
+#![allow(unsafe_code, reason = "a few Linux socket options are not in socket2")]
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use socket2::Socket;
+
+/// What every media socket is set to.
+#[derive(Clone, Debug)]
+pub struct SocketOptions {
+    /// Queue priority inside this machine, 0 to 6 (paper 000: 6, the highest without privilege).
+    pub priority: u32,
+    /// Differentiated services code point, 0 to 63; 46 is expedited forwarding (AES67 for media).
+    pub dscp: u8,
+    /// How long a send may wait for room (paper 000: 40 ms).
+    pub send_timeout: Duration,
+    /// Kernel buffers in bytes; large enough for a burst, far too small to hide a second.
+    pub receive_buffer: usize,
+    /// See `receive_buffer`.
+    pub send_buffer: usize,
+    /// Microseconds that the kernel polls the device queue on behalf of this socket; zero leaves it off.
+    pub busy_poll_us: u32,
+    /// Name of the congestion control of a kernel TCP; `None` leaves the system's.
+    pub congestion: Option<String>,
+    /// Let IP cut datagrams that are larger than the path's MTU, instead of refusing them.
+    pub fragment: bool,
+    /// How a multicast group is sent to or joined.
+    pub multicast: Multicast,
+}
+
+/// How a multicast group is sent to or joined.
+#[derive(Clone, Debug, Default)]
+pub struct Multicast {
+    /// Routers that a datagram may cross; `None`: 1, the local network.
+    pub ttl: Option<u8>,
+    /// Network interface by name or by its address; `None`: the system's choice.
+    pub interface: Option<String>,
+}
+
+impl Default for SocketOptions {
+    fn default() -> Self {
+        SocketOptions {
+            priority: 6,
+            dscp: 46,
+            send_timeout: Duration::from_millis(40),
+            receive_buffer: 1 << 20,
+            send_buffer: 1 << 18,
+            busy_poll_us: 0,
+            congestion: None,
+            fragment: false,
+            multicast: Multicast::default(),
+        }
+    }
+}
+
+/// What could not be set, for the user to know; nothing of it stops a stream.
+pub(crate) fn apply(socket: &Socket, options: &SocketOptions, v6: bool, notes: &mut Vec<String>) {
+    let mut note = |what: &str, result: io::Result<()>| {
+        if let Err(error) = result {
+            notes.push(format!("{what} not obtained: {error}"));
+        }
+    };
+    note("receive buffer", socket.set_recv_buffer_size(options.receive_buffer));
+    note("send buffer", socket.set_send_buffer_size(options.send_buffer));
+    note("send time-out", socket.set_write_timeout(Some(options.send_timeout)));
+    let class = u32::from(options.dscp & 63) << 2;
+    if v6 {
+        note("DSCP", socket.set_tclass_v6(class));
+    } else {
+        note("DSCP", socket.set_tos_v4(class));
+    }
+    // After DSCP: setting the type of service sets the priority, too.
+    note("socket priority", set_int(socket, libc::SOL_SOCKET, libc::SO_PRIORITY, options.priority as i32));
+    note("receive time stamps", set_int(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1));
+    if options.busy_poll_us > 0 {
+        let micros = options.busy_poll_us as i32;
+        note("busy polling in the kernel", set_int(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, micros));
+    }
+}
+
+/// Forbids (or allows) IP fragmentation of what this socket sends.
+pub(crate) fn set_fragmentation(socket: &Socket, allowed: bool, v6: bool) -> io::Result<()> {
+    let mode = if allowed { libc::IP_PMTUDISC_DONT } else { libc::IP_PMTUDISC_DO };
+    if v6 {
+        set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, mode)
+    } else {
+        set_int(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, mode)
+    }
+}
+
+/// Sets an integer option.
+pub(crate) fn set_int(socket: &impl AsRawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
+    let len = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the pointer is to a live i32 of the length given.
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), len) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Reads an integer option.
+pub(crate) fn read_int(socket: &impl AsRawFd, level: i32, name: i32) -> io::Result<i32> {
+    let mut value = 0i32;
+    let mut len = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: both pointers are to live values of the lengths given.
+    let result =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len) };
+    if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Index of a network interface given by name or by one of its addresses.
+pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
+    let unknown = || io::Error::new(io::ErrorKind::NotFound, format!("no network interface '{name}'"));
+    let c_name = std::ffi::CString::new(name).map_err(|_| unknown())?;
+    // SAFETY: a NUL-terminated string that lives through the call.
+    let index = unsafe { libc::if_nametoindex(c_name.as_ptr()) };
+    if index == 0 { Err(unknown()) } else { Ok(index) }
+}
+
+/// Whether datagrams to this address go to a group.
+pub(crate) fn is_multicast(address: IpAddr) -> bool {
+    address.is_multicast()
+}

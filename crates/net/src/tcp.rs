@@ -1,0 +1,410 @@
+//! A TCP connection as a line: calling with reconnection, listening for one peer at a time, or accepted for serving.
+//!
+//! The kernel's send buffer is kept short (`TCP_NOTSENT_LOWAT`), so that frames wait in the endpoint, where a deadline
+//! can still drop them. What the kernel did not take of a write stays here until it does: a frame is never cut.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+use antiphon_core::{BrokenReason, Input, Instant};
+use antiphon_session::Station;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::address::Target;
+use crate::clock::OsClock;
+use crate::line::{Line, LineError, LineStats};
+use crate::options::{self, SocketOptions};
+use crate::poll::{self, Readiness};
+use crate::tcp_io;
+
+/// A line over TCP, for one station.
+pub struct TcpLine {
+    stream: Option<Socket>,
+    source: Source,
+    local: SocketAddr,
+    options: SocketOptions,
+    /// Bytes that the station gave and the kernel has not taken.
+    pending: Vec<u8>,
+    taken: usize,
+    receive: Vec<u8>,
+    blocked: bool,
+    connected_told: bool,
+    next_report: Instant,
+    stats: LineStats,
+    notes: Vec<String>,
+}
+
+/// Where connections come from.
+enum Source {
+    /// We call, and call again.
+    Caller { peer: SocketAddr, retry_at: Option<Instant>, backoff: Duration, connecting: bool },
+    /// Peers call, one at a time.
+    Listener { socket: Socket, next_look: Instant },
+    /// One connection, no more.
+    Accepted,
+}
+
+impl TcpLine {
+    /// Opens the line that `target` asks for; a call must succeed within [`CONNECT_PATIENCE`].
+    pub fn open(target: Target, options: &SocketOptions) -> Result<Self, LineError> {
+        match target {
+            Target::Call(peer) => Self::call(peer, options),
+            Target::Listen(local) => Self::listen(local, options),
+        }
+    }
+
+    /// Calls `peer`. Later breaks of the connection are mended with back-off; the first call must succeed.
+    pub fn call(peer: SocketAddr, options: &SocketOptions) -> Result<Self, LineError> {
+        let unreachable = |error: io::Error| LineError::Unreachable { address: peer, why: error.to_string() };
+        let mut notes = Vec::new();
+        let socket = new_socket(peer, options, &mut notes)?;
+        socket.connect_timeout(&peer.into(), CONNECT_PATIENCE).map_err(unreachable)?;
+        let source = Source::Caller { peer, retry_at: None, backoff: FIRST_BACKOFF, connecting: false };
+        let local = address_of(&socket)?;
+        Ok(Self::with(Some(socket), source, local, options, notes))
+    }
+
+    /// Waits for a peer on `local`. While one is there, others are refused.
+    pub fn listen(local: SocketAddr, options: &SocketOptions) -> Result<Self, LineError> {
+        let mut notes = Vec::new();
+        let socket = listening_socket(local, options, &mut notes)?;
+        let local = address_of(&socket)?;
+        let source = Source::Listener { socket, next_look: Instant::ZERO };
+        Ok(Self::with(None, source, local, options, notes))
+    }
+
+    fn with(
+        stream: Option<Socket>,
+        source: Source,
+        local: SocketAddr,
+        options: &SocketOptions,
+        notes: Vec<String>,
+    ) -> Self {
+        TcpLine {
+            stream,
+            source,
+            local,
+            options: options.clone(),
+            pending: Vec::with_capacity(WRITE_ROOM),
+            taken: 0,
+            receive: vec![0; READ_ROOM],
+            blocked: false,
+            connected_told: false,
+            next_report: Instant::ZERO,
+            stats: LineStats::default(),
+            notes,
+        }
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        self.stream.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    /// Looks after the connection: finishes connecting, calls again, accepts, refuses.
+    fn tend(&mut self, now: Instant, station: &mut dyn Station) {
+        match &mut self.source {
+            Source::Caller { peer, retry_at, backoff, connecting } => {
+                if *connecting {
+                    let Some(stream) = &self.stream else { return };
+                    match tcp_io::connection_state(stream) {
+                        None => return,
+                        Some(Ok(())) => {
+                            (*connecting, *backoff) = (false, FIRST_BACKOFF);
+                            self.stats.reconnected += 1;
+                        }
+                        Some(Err(_)) => {
+                            self.stream = None;
+                            (*connecting, *retry_at) = (false, Some(now + *backoff));
+                        }
+                    }
+                } else if self.stream.is_none() && retry_at.is_none_or(|at| at <= now) {
+                    *retry_at = Some(now + *backoff);
+                    *backoff = (*backoff * 2).min(LONGEST_BACKOFF);
+                    let begun = new_socket(*peer, &self.options, &mut Vec::new())
+                        .is_ok_and(|socket| begin_connecting(socket, *peer, &mut self.stream));
+                    *connecting = begun;
+                    return;
+                }
+            }
+            Source::Listener { socket, next_look } => {
+                if self.stream.is_none() || now >= *next_look {
+                    *next_look = now + LOOK_FOR_STRANGERS;
+                    while let Some((stream, _)) = accept(socket) {
+                        if self.stream.is_some() {
+                            self.stats.strangers += 1;
+                        } else if set_up_stream(&stream, &self.options, &mut self.notes).is_ok() {
+                            self.stats.reconnected += u64::from(self.stats.received > 0);
+                            self.stream = Some(stream);
+                        }
+                    }
+                }
+            }
+            Source::Accepted => {}
+        }
+        if self.stream.is_some() && !self.connected_told {
+            self.connected_told = true;
+            station.handle_input(now, Input::Connected);
+        }
+    }
+
+    fn lose(&mut self, now: Instant, reason: BrokenReason, station: &mut dyn Station) {
+        self.stats.refused += u64::from(reason != BrokenReason::EndOfStream);
+        self.stream = None;
+        self.connected_told = false;
+        self.blocked = false;
+        self.pending.clear();
+        self.taken = 0;
+        if let Source::Caller { retry_at, .. } = &mut self.source {
+            *retry_at = Some(now + FIRST_BACKOFF);
+        }
+        station.handle_input(now, Input::Broken(reason));
+    }
+
+    fn report(&mut self, now: Instant, station: &mut dyn Station) {
+        if now < self.next_report {
+            return;
+        }
+        self.next_report = now + REPORT_EVERY;
+        if let Some(report) = self.stream.as_ref().and_then(tcp_io::kernel_report) {
+            station.handle_input(now, Input::Report(report));
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.stream.is_some() && self.connected_told
+    }
+}
+
+impl Line for TcpLine {
+    fn receive(&mut self, clock: &OsClock, station: &mut dyn Station) -> Result<usize, LineError> {
+        self.tend(clock.now(), station);
+        let mut inputs = 0;
+        while self.is_ready() && inputs < MOST_READS {
+            let Some(fd) = self.fd() else { break };
+            match tcp_io::read(fd, &mut self.receive) {
+                Ok((0, _)) => self.lose(clock.now(), BrokenReason::EndOfStream, station),
+                Ok((n, stamp)) => {
+                    let now = clock.now();
+                    inputs += 1;
+                    self.stats.received += 1;
+                    self.stats.kernel_stamps |= stamp.is_some();
+                    let received_at = stamp.map_or(now, |stamp| clock.instant_of_stamp(stamp, now));
+                    station.handle_input(now, Input::Stream { bytes: &self.receive[..n], received_at });
+                    if n < self.receive.len() {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => self.lose(clock.now(), reason(&error), station),
+            }
+        }
+        Ok(inputs)
+    }
+
+    fn transmit(&mut self, now: Instant, station: &mut dyn Station) -> Result<(), LineError> {
+        while self.is_ready() {
+            if self.taken == self.pending.len() {
+                self.taken = 0;
+                self.pending.resize(WRITE_ROOM, 0);
+                let len = station.poll_transmit(now, &mut self.pending).map_or(0, |t| t.len);
+                self.pending.truncate(len);
+                if len == 0 {
+                    self.blocked = false;
+                    break;
+                }
+            }
+            let Some(fd) = self.fd() else { break };
+            match tcp_io::write(fd, &self.pending[self.taken..]) {
+                Ok(n) => {
+                    self.stats.sent += 1;
+                    self.taken += n;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.blocked = true;
+                    break;
+                }
+                Err(error) => self.lose(now, reason(&error), station),
+            }
+        }
+        if self.is_ready() {
+            self.report(now, station);
+        }
+        // A station that ends wants the kernel's last figures; one more report costs nothing.
+        if station.is_finished()
+            && let Some(report) = self.stream.as_ref().and_then(tcp_io::kernel_report)
+        {
+            station.handle_input(now, Input::Report(report));
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout: Duration) {
+        match (&self.stream, &self.source) {
+            (Some(stream), Source::Caller { connecting: true, .. }) => {
+                poll::wait(stream.as_raw_fd(), Readiness { readable: false, writable: true }, timeout);
+            }
+            (Some(stream), _) => {
+                poll::wait(stream.as_raw_fd(), Readiness { readable: true, writable: self.blocked }, timeout);
+            }
+            (None, Source::Listener { socket, .. }) => {
+                poll::wait(socket.as_raw_fd(), Readiness { readable: true, writable: false }, timeout);
+            }
+            (None, _) => {
+                poll::sleep(timeout);
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match &self.source {
+            Source::Caller { retry_at, connecting: false, .. } if self.stream.is_none() => *retry_at,
+            _ => None,
+        }
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn stats(&self) -> LineStats {
+        self.stats
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}
+
+/// A listening socket for servers of many peers: one line per connection.
+pub struct TcpListening {
+    socket: Socket,
+    local: SocketAddr,
+    options: SocketOptions,
+}
+
+impl TcpListening {
+    /// Listens on `local`.
+    pub fn bind(local: SocketAddr, options: &SocketOptions) -> Result<Self, LineError> {
+        let socket = listening_socket(local, options, &mut Vec::new())?;
+        let local = address_of(&socket)?;
+        Ok(TcpListening { socket, local, options: options.clone() })
+    }
+
+    /// The address listened on.
+    pub fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The next connection, if one comes within `timeout`.
+    pub fn accept(&self, timeout: Duration) -> Option<(TcpLine, SocketAddr)> {
+        poll::wait(self.socket.as_raw_fd(), Readiness { readable: true, writable: false }, timeout);
+        let (stream, peer) = accept(&self.socket)?;
+        let mut notes = Vec::new();
+        set_up_stream(&stream, &self.options, &mut notes).ok()?;
+        Some((TcpLine::with(Some(stream), Source::Accepted, self.local, &self.options, notes), peer))
+    }
+}
+
+fn new_socket(
+    peer: SocketAddr,
+    options: &SocketOptions,
+    notes: &mut Vec<String>,
+) -> Result<Socket, LineError> {
+    let socket = Socket::new(Domain::for_address(peer), Type::STREAM, Some(Protocol::TCP))
+        .map_err(LineError::system("cannot open a TCP socket"))?;
+    options::apply(&socket, options, peer.is_ipv6(), notes);
+    set_up_stream(&socket, options, notes).map_err(LineError::system("TCP options"))?;
+    Ok(socket)
+}
+
+fn set_up_stream(socket: &Socket, options: &SocketOptions, notes: &mut Vec<String>) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
+    let lowat = options::set_int(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, NOT_SENT_LOW_WATER);
+    if let Err(error) = lowat {
+        notes.push(format!("short send queue not obtained: {error}"));
+    }
+    if let Some(name) = &options.congestion
+        && let Err(error) = socket.set_tcp_congestion(name.as_bytes())
+    {
+        notes.push(format!("congestion control '{name}' not obtained: {error}"));
+    }
+    Ok(())
+}
+
+fn listening_socket(
+    local: SocketAddr,
+    options: &SocketOptions,
+    notes: &mut Vec<String>,
+) -> Result<Socket, LineError> {
+    let any_v6 = local.is_ipv6() && local.ip().is_unspecified();
+    let (socket, local) = match new_socket(local, options, notes) {
+        Err(_) if any_v6 => {
+            let v4 = SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), local.port());
+            (new_socket(v4, options, notes)?, v4)
+        }
+        other => (other?, local),
+    };
+    if any_v6 && local.is_ipv6() {
+        socket.set_only_v6(false).map_err(LineError::system("IPv4 beside IPv6"))?;
+    }
+    // A receiver that is started again must not wait for the old connection's last minute.
+    socket.set_reuse_address(true).map_err(LineError::system("reuse of the address"))?;
+    socket.bind(&local.into()).map_err(LineError::binding(local))?;
+    socket.listen(16).map_err(LineError::binding(local))?;
+    socket.set_nonblocking(true).map_err(LineError::system("non-blocking accept"))?;
+    Ok(socket)
+}
+
+fn begin_connecting(socket: Socket, peer: SocketAddr, stream: &mut Option<Socket>) -> bool {
+    if socket.set_nonblocking(true).is_err() {
+        return false;
+    }
+    let begun = match socket.connect(&peer.into()) {
+        Ok(()) => true,
+        Err(error) => error.raw_os_error() == Some(libc::EINPROGRESS),
+    };
+    if begun {
+        *stream = Some(socket);
+    }
+    begun
+}
+
+fn accept(socket: &Socket) -> Option<(Socket, SocketAddr)> {
+    let (stream, peer) = socket.accept().ok()?;
+    Some((stream, peer.as_socket()?))
+}
+
+fn address_of(socket: &Socket) -> Result<SocketAddr, LineError> {
+    let local = socket.local_addr().map_err(LineError::system("socket address"))?;
+    Ok(local.as_socket().expect("an IP socket has an IP address"))
+}
+
+fn reason(error: &io::Error) -> BrokenReason {
+    match error.kind() {
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+            BrokenReason::Refused
+        }
+        _ => BrokenReason::Unreachable,
+    }
+}
+
+/// How long the first call may take: the user is told within two seconds.
+pub const CONNECT_PATIENCE: Duration = Duration::from_millis(1_800);
+/// Pause before calling again after a break; doubles with every failure.
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+/// The longest pause.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
+/// How often a listener that has its peer looks for others, to refuse them.
+const LOOK_FOR_STRANGERS: Duration = Duration::from_millis(200);
+/// How often the kernel is asked for its figures.
+const REPORT_EVERY: Duration = Duration::from_millis(100);
+/// Unsent bytes that the kernel may hold: about two frames of stereo, so that the rest waits where it can expire.
+const NOT_SENT_LOW_WATER: i32 = 2_048;
+/// Bytes asked of the station at a time: one full segment, so that choosing stays late.
+const WRITE_ROOM: usize = 1_448;
+/// Bytes read at a time.
+const READ_ROOM: usize = 16_384;
+/// Reads in one round at most, so that a fast peer can't keep the media thread from its other work.
+const MOST_READS: usize = 32;

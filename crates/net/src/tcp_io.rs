@@ -1,0 +1,112 @@
+//! The system calls of a TCP line: non-blocking reads with time stamps, writes, the kernel's figures.
+#![allow(
+    unsafe_code,
+    reason = "recvmsg with control messages, send flags and TCP_INFO have no safe wrappers"
+)]
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+use antiphon_core::{ByteCount, KernelReport};
+use socket2::Socket;
+
+use crate::batch::kernel_stamp;
+use crate::poll::{self, Readiness};
+
+/// Reads without waiting: bytes read (0 at the end of the stream) and the time stamp of the last of them.
+pub(crate) fn read(fd: RawFd, buf: &mut [u8]) -> io::Result<(usize, Option<Duration>)> {
+    let mut vector = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+    let mut control = [0u64; 16];
+    // SAFETY: a msghdr of zeros is valid; its pointers are set to live buffers of the lengths given.
+    let (n, header) = unsafe {
+        let mut header: libc::msghdr = std::mem::zeroed();
+        header.msg_iov = &raw mut vector;
+        header.msg_iovlen = 1;
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = size_of_val(&control) as _;
+        (libc::recvmsg(fd, &raw mut header, libc::MSG_DONTWAIT), header)
+    };
+    if n < 0 {
+        let error = io::Error::last_os_error();
+        let interrupted = error.kind() == io::ErrorKind::Interrupted;
+        return Err(if interrupted { io::ErrorKind::WouldBlock.into() } else { error });
+    }
+    Ok((n as usize, kernel_stamp(&header)))
+}
+
+/// Writes without waiting and without a signal when the peer is gone.
+pub(crate) fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: the pointer and length are of a live slice.
+    let n = unsafe {
+        libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+    };
+    if n >= 0 {
+        return Ok(n as usize);
+    }
+    let error = io::Error::last_os_error();
+    let interrupted = error.kind() == io::ErrorKind::Interrupted;
+    Err(if interrupted { io::ErrorKind::WouldBlock.into() } else { error })
+}
+
+/// Whether a connection that was begun is there (`Ok`), failed, or is still being made (`None`).
+pub(crate) fn connection_state(socket: &Socket) -> Option<io::Result<()>> {
+    let ready = poll::wait(socket.as_raw_fd(), Readiness { readable: false, writable: true }, Duration::ZERO);
+    if !ready.writable {
+        return None;
+    }
+    Some(match socket.take_error() {
+        Ok(None) => socket.peer_addr().map(|_| ()),
+        Ok(Some(error)) | Err(error) => Err(error),
+    })
+}
+
+/// The kernel's figures of a connection.
+pub(crate) fn kernel_report(socket: &Socket) -> Option<KernelReport> {
+    let mut info = [0u8; TCP_INFO_ROOM];
+    let mut len = info.len() as libc::socklen_t;
+    // SAFETY: both pointers are to live values; the kernel writes at most `len` bytes.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    if result != 0 {
+        return None;
+    }
+    // Older kernels write a shorter structure; what they don't know stays zero.
+    let word = |at: usize| u32::from_ne_bytes(info[at..at + 4].try_into().expect("four bytes"));
+    let long = |at: usize| u64::from_ne_bytes(info[at..at + 8].try_into().expect("eight bytes"));
+    let micros = |at: usize| Duration::from_micros(u64::from(word(at)));
+    let mss = u64::from(word(offset::SND_MSS));
+    Some(KernelReport {
+        srtt: micros(offset::RTT),
+        rttvar: micros(offset::RTTVAR),
+        min_rtt: micros(offset::MIN_RTT),
+        cwnd: ByteCount(u64::from(word(offset::SND_CWND)) * mss),
+        in_flight: ByteCount(u64::from(word(offset::UNACKED)) * mss),
+        retransmitted: u64::from(word(offset::TOTAL_RETRANS)),
+        sent_bytes: long(offset::BYTES_SENT),
+        segments_sent: u64::from(word(offset::SEGS_OUT)),
+    })
+}
+
+/// Room for `struct tcp_info`, which grows with the kernel.
+const TCP_INFO_ROOM: usize = 280;
+
+/// Byte offsets in `struct tcp_info` (linux/tcp.h, stable: fields are only ever added at the end).
+mod offset {
+    pub const SND_MSS: usize = 16;
+    pub const UNACKED: usize = 24;
+    pub const RTT: usize = 68;
+    pub const RTTVAR: usize = 72;
+    pub const SND_CWND: usize = 80;
+    pub const TOTAL_RETRANS: usize = 100;
+    pub const SEGS_OUT: usize = 136;
+    pub const MIN_RTT: usize = 148;
+    pub const BYTES_SENT: usize = 200;
+}

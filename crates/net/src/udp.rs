@@ -1,0 +1,386 @@
+//! A UDP socket as a line: calling one peer, listening for many, or sending to and joining a group.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+use antiphon_core::{BrokenReason, Ecn, Input, Instant, PathId};
+use antiphon_session::Station;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::address::{Target, any_for};
+use crate::batch::{BATCH, ReceiveBatch, SendBatch};
+use crate::clock::OsClock;
+use crate::line::{Line, LineError, LineStats};
+use crate::options::{self, SocketOptions};
+use crate::poll::{self, Readiness};
+
+/// A UDP socket with its buffers and the table of the addresses it talks to.
+pub struct UdpLine {
+    socket: Socket,
+    local: SocketAddr,
+    /// The one peer of a calling line.
+    peer: Option<Peer>,
+    peers: AddressTable,
+    receive: ReceiveBatch,
+    send: SendBatch,
+    max_datagram: usize,
+    stats: LineStats,
+    notes: Vec<String>,
+}
+
+#[derive(Clone, Copy)]
+struct Peer {
+    address: SocketAddr,
+    /// A connected socket hears of ICMP errors, and hears nobody else; a group can't be connected to.
+    connected: bool,
+}
+
+impl UdpLine {
+    /// Opens the line that `target` asks for.
+    pub fn open(target: Target, options: &SocketOptions) -> Result<Self, LineError> {
+        match target {
+            Target::Call(peer) => Self::call(peer, options),
+            Target::Listen(local) => Self::listen(local, options),
+        }
+    }
+
+    /// A line to one peer or to a multicast group.
+    pub fn call(peer: SocketAddr, options: &SocketOptions) -> Result<Self, LineError> {
+        let socket = new_socket(peer)?;
+        let mut notes = Vec::new();
+        options::apply(&socket, options, peer.is_ipv6(), &mut notes);
+        let group = options::is_multicast(peer.ip());
+        if group {
+            set_up_sending(&socket, peer.ip(), options).map_err(LineError::system("multicast"))?;
+        }
+        socket.bind(&any_for(peer).into()).map_err(LineError::system("cannot open a UDP socket"))?;
+        if !group {
+            socket
+                .connect(&peer.into())
+                .map_err(|error| LineError::Unreachable { address: peer, why: error.to_string() })?;
+        }
+        let mut line = Self::with(socket, options, peer.is_ipv6(), notes)?;
+        line.peer = Some(Peer { address: peer, connected: !group });
+        Ok(line)
+    }
+
+    /// A line that waits for peers on `local`, or joins the group if `local` is one.
+    pub fn listen(local: SocketAddr, options: &SocketOptions) -> Result<Self, LineError> {
+        let any_v6 = local.is_ipv6() && local.ip().is_unspecified();
+        let (socket, local) = match new_socket(local) {
+            // Machines without IPv6 still listen.
+            Err(_) if any_v6 => {
+                let v4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), local.port());
+                (new_socket(v4)?, v4)
+            }
+            other => (other?, local),
+        };
+        let mut notes = Vec::new();
+        options::apply(&socket, options, local.is_ipv6(), &mut notes);
+        if any_v6 {
+            socket.set_only_v6(false).map_err(LineError::system("IPv4 beside IPv6"))?;
+        }
+        let group = options::is_multicast(local.ip());
+        if group {
+            // Several listeners on one machine may join the same group.
+            socket.set_reuse_address(true).map_err(LineError::system("multicast"))?;
+        }
+        socket.bind(&local.into()).map_err(LineError::binding(local))?;
+        if group {
+            join(&socket, local.ip(), options)
+                .map_err(LineError::system(format!("cannot join {}", local.ip())))?;
+        }
+        Self::with(socket, options, local.is_ipv6(), notes)
+    }
+
+    fn with(
+        socket: Socket,
+        options: &SocketOptions,
+        v6: bool,
+        mut notes: Vec<String>,
+    ) -> Result<Self, LineError> {
+        if let Err(error) = options::set_fragmentation(&socket, options.fragment, v6) {
+            notes.push(format!("control of IP fragmentation not obtained: {error}"));
+        }
+        let local = socket.local_addr().map_err(LineError::system("socket address"))?;
+        let local = local.as_socket().expect("an IP socket has an IP address");
+        let max_datagram = max_datagram(&socket, options, v6);
+        Ok(UdpLine {
+            socket,
+            local,
+            peer: None,
+            peers: AddressTable::default(),
+            receive: ReceiveBatch::new(),
+            send: SendBatch::new(max_datagram.max(ROOM_TO_SEND)),
+            max_datagram,
+            stats: LineStats::default(),
+            notes,
+        })
+    }
+
+    /// The largest payload that goes out whole, in bytes.
+    pub fn max_datagram(&self) -> usize {
+        self.max_datagram
+    }
+
+    fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Passes the datagrams of the last batch on; answers how many.
+    fn pass_on(&mut self, n: usize, clock: &OsClock, station: &mut dyn Station) -> usize {
+        let now = clock.now();
+        for i in 0..n {
+            let datagram = self.receive.datagram(i);
+            let path = match (&self.peer, datagram.from) {
+                (Some(_), _) => Some(PathId::default()),
+                (None, Some(from)) => self.peers.path_of(from, station),
+                (None, None) => None,
+            };
+            let Some(path) = path else {
+                self.stats.strangers += 1;
+                continue;
+            };
+            self.stats.kernel_stamps |= datagram.stamp.is_some();
+            let received_at = datagram.stamp.map_or(now, |stamp| clock.instant_of_stamp(stamp, now));
+            let (bytes, ecn) = (datagram.bytes, Ecn::NotCapable);
+            station.handle_input(now, Input::Datagram { path, bytes, ecn, received_at });
+        }
+        self.stats.received += n as u64;
+        n
+    }
+
+    fn note_error(
+        &mut self,
+        clock: &OsClock,
+        error: io::Error,
+        station: &mut dyn Station,
+    ) -> Result<(), LineError> {
+        match classify(&error) {
+            Trouble::Refused(reason) => {
+                self.stats.refused += 1;
+                station.handle_input(clock.now(), Input::Broken(reason));
+                Ok(())
+            }
+            Trouble::Passing => {
+                self.stats.send_failed += 1;
+                Ok(())
+            }
+            Trouble::Fatal => Err(LineError::System { what: "receiving".into(), source: error }),
+        }
+    }
+}
+
+impl Line for UdpLine {
+    fn receive(&mut self, clock: &OsClock, station: &mut dyn Station) -> Result<usize, LineError> {
+        let mut total = 0;
+        // A flood may not keep the media thread from its other work.
+        for _ in 0..MOST_BATCHES {
+            match self.receive.receive(self.fd()) {
+                Ok(n) => {
+                    total += self.pass_on(n, clock, station);
+                    if n < BATCH {
+                        break;
+                    }
+                }
+                Err(error) => self.note_error(clock, error, station)?,
+            }
+        }
+        Ok(total)
+    }
+
+    fn transmit(&mut self, now: Instant, station: &mut dyn Station) -> Result<(), LineError> {
+        loop {
+            while let Some(buf) = self.send.next() {
+                let Some(transmit) = station.poll_transmit(now, buf) else { break };
+                let to = match &self.peer {
+                    Some(peer) => (!peer.connected).then_some(peer.address),
+                    None => match self.peers.address_of(transmit.path) {
+                        Some(address) => Some(address),
+                        // The peer was forgotten between hearing and answering it.
+                        None => continue,
+                    },
+                };
+                self.send.commit(transmit.len, to);
+            }
+            let n = self.send.len();
+            if n == 0 {
+                return Ok(());
+            }
+            let mut refused = None;
+            let mut failed = 0;
+            self.send.send(self.socket.as_raw_fd(), |error| match classify(&error) {
+                Trouble::Refused(reason) => refused = Some(reason),
+                Trouble::Passing | Trouble::Fatal => failed += 1,
+            });
+            self.stats.sent += n as u64 - failed;
+            self.stats.send_failed += failed;
+            if let Some(reason) = refused {
+                self.stats.refused += 1;
+                station.handle_input(now, Input::Broken(reason));
+            }
+        }
+    }
+
+    fn wait(&mut self, timeout: Duration) {
+        poll::wait(self.fd(), Readiness { readable: true, writable: false }, timeout);
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn stats(&self) -> LineStats {
+        self.stats
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}
+
+/// What an error on a datagram socket means.
+enum Trouble {
+    /// The peer's machine says that nobody is there.
+    Refused(BrokenReason),
+    /// This datagram is gone; the next may pass.
+    Passing,
+    /// The socket itself is of no use any more.
+    Fatal,
+}
+
+fn classify(error: &io::Error) -> Trouble {
+    match error.raw_os_error() {
+        Some(libc::ECONNREFUSED) => Trouble::Refused(BrokenReason::Refused),
+        Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::ENETDOWN | libc::EHOSTDOWN) => {
+            Trouble::Refused(BrokenReason::Unreachable)
+        }
+        Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::EINVAL) => Trouble::Fatal,
+        _ => Trouble::Passing,
+    }
+}
+
+/// The addresses that a listening line has heard from.
+#[derive(Default)]
+struct AddressTable {
+    paths: BTreeMap<SocketAddr, PathId>,
+    addresses: Vec<SocketAddr>,
+    /// Where to look next for an entry that may be forgotten.
+    hand: usize,
+}
+
+impl AddressTable {
+    /// The number of `address`, given on first sight; when the table is full, one that the station does not know
+    /// is forgotten, and if it knows them all, `None`.
+    fn path_of(&mut self, address: SocketAddr, station: &dyn Station) -> Option<PathId> {
+        if let Some(path) = self.paths.get(&address) {
+            return Some(*path);
+        }
+        if self.addresses.len() < MOST_ADDRESSES {
+            let path = PathId(self.addresses.len() as u32);
+            self.addresses.push(address);
+            self.paths.insert(address, path);
+            return Some(path);
+        }
+        // A few steps per stranger: a flood of addresses can't make this search long.
+        for _ in 0..64 {
+            let at = self.hand;
+            self.hand = (self.hand + 1) % self.addresses.len();
+            let path = PathId(at as u32);
+            if !station.knows(path) {
+                self.paths.remove(&self.addresses[at]);
+                self.addresses[at] = address;
+                self.paths.insert(address, path);
+                return Some(path);
+            }
+        }
+        None
+    }
+
+    fn address_of(&self, path: PathId) -> Option<SocketAddr> {
+        self.addresses.get(path.0 as usize).copied()
+    }
+}
+
+fn new_socket(address: SocketAddr) -> Result<Socket, LineError> {
+    let domain = Domain::for_address(address);
+    Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))
+        .map_err(LineError::system("cannot open a UDP socket"))
+}
+
+fn set_up_sending(socket: &Socket, group: IpAddr, options: &SocketOptions) -> io::Result<()> {
+    let ttl = u32::from(options.multicast.ttl.unwrap_or(1));
+    let interface = options.multicast.interface.as_deref();
+    match group {
+        IpAddr::V4(_) => {
+            socket.set_multicast_ttl_v4(ttl)?;
+            if let Some(name) = interface {
+                match name.parse::<Ipv4Addr>() {
+                    Ok(address) => socket.set_multicast_if_v4(&address)?,
+                    Err(_) => set_interface_v4(socket, name)?,
+                }
+            }
+        }
+        IpAddr::V6(_) => {
+            socket.set_multicast_hops_v6(ttl)?;
+            if let Some(name) = interface {
+                socket.set_multicast_if_v6(options::interface_index(name)?)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn set_interface_v4(socket: &Socket, name: &str) -> io::Result<()> {
+    // Linux takes the interface's index in the form 0.0.0.n (ip(7), IP_MULTICAST_IF with an ip_mreqn's index).
+    let index = options::interface_index(name)?;
+    socket.set_multicast_if_v4(&Ipv4Addr::from(index))
+}
+
+fn join(socket: &Socket, group: IpAddr, options: &SocketOptions) -> io::Result<()> {
+    let interface = options.multicast.interface.as_deref();
+    match group {
+        IpAddr::V4(group) => match interface {
+            None => socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED),
+            Some(name) => match name.parse::<Ipv4Addr>() {
+                Ok(address) => socket.join_multicast_v4(&group, &address),
+                Err(_) => {
+                    let index = socket2::InterfaceIndexOrAddress::Index(options::interface_index(name)?);
+                    socket.join_multicast_v4_n(&group, &index)
+                }
+            },
+        },
+        IpAddr::V6(group) => {
+            let index = interface.map_or(Ok(0), options::interface_index)?;
+            socket.join_multicast_v6(&group, index)
+        }
+    }
+}
+
+/// The payload that fits the path's MTU as far as the kernel knows it, at most that of Ethernet.
+fn max_datagram(socket: &Socket, options: &SocketOptions, v6: bool) -> usize {
+    if options.fragment {
+        return LARGEST_PAYLOAD;
+    }
+    let (level, name, headers) =
+        if v6 { (libc::IPPROTO_IPV6, libc::IPV6_MTU, 48) } else { (libc::IPPROTO_IP, libc::IP_MTU, 28) };
+    // Only a connected socket knows its path.
+    let mtu = options::read_int(socket, level, name).map_or(ETHERNET_MTU, |mtu| mtu.max(0) as usize);
+    mtu.clamp(SMALLEST_MTU, ETHERNET_MTU) - headers
+}
+
+/// Ethernet's MTU: what the neighbours' networks carry, even where ours (loopback) would carry more.
+const ETHERNET_MTU: usize = 1500;
+/// Every IPv4 host must accept datagrams of this size (RFC 791 §3.1).
+const SMALLEST_MTU: usize = 576;
+/// The largest UDP payload over IPv4 (RFC 768).
+const LARGEST_PAYLOAD: usize = 65_507;
+/// Room for one datagram to send, at least: other sides may have larger ones returned.
+const ROOM_TO_SEND: usize = 9_216;
+/// Batches read in one round at most.
+const MOST_BATCHES: usize = 8;
+/// Addresses remembered at most.
+const MOST_ADDRESSES: usize = 4096;

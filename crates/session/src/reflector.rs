@@ -1,0 +1,152 @@
+//! The far end of a comparison: returns every frame as it came, on the same transport.
+
+use std::time::Duration;
+
+use antiphon_core::{CloseMode, Endpoint, Event, Frame, Input, Instant, Transmit};
+
+use crate::station::Station;
+
+/// Returns every frame that arrives, as received (paper 000 §3: the loopback computer opens nothing).
+pub struct Reflector {
+    endpoint: Box<dyn Endpoint>,
+    buf: Vec<u8>,
+    patience: Duration,
+    ends_with_peer: bool,
+    log: Option<ArrivalLog>,
+    counters: ReflectorCounters,
+    finished: bool,
+}
+
+/// What a reflector has counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReflectorCounters {
+    /// Frames received.
+    pub received: u64,
+    /// Bytes in them.
+    pub received_bytes: u64,
+    /// Frames handed back to the transport.
+    pub returned: u64,
+    /// Frames that could not be returned: the transport had no room, or they were too large for it.
+    pub refused: u64,
+}
+
+/// When each frame arrived here, for one-way figures where both ends read the same clock.
+#[derive(Clone, Debug, Default)]
+pub struct ArrivalLog {
+    /// RTP sequence number and arrival, in order of arrival.
+    pub arrivals: Vec<(u16, Instant)>,
+}
+
+impl ArrivalLog {
+    /// A log for at most `frames` arrivals; what comes after is not logged.
+    pub fn with_capacity(frames: usize) -> Self {
+        ArrivalLog { arrivals: Vec::with_capacity(frames) }
+    }
+
+    fn note(&mut self, frame: &[u8], at: Instant) {
+        // RTP: version 2, and a payload type that is none of RTCP's (RFC 5761 §4); the sequence number is at 2..4.
+        let is_rtp = frame.len() >= 12 && frame[0] >> 6 == 2 && !(64..=95).contains(&(frame[1] & 0x7f));
+        if is_rtp && self.arrivals.len() < self.arrivals.capacity() {
+            self.arrivals.push((u16::from_be_bytes([frame[2], frame[3]]), at));
+        }
+    }
+}
+
+/// How a reflector behaves.
+#[derive(Clone, Debug)]
+pub struct ReflectorConfig {
+    /// How long a frame may wait here for the way back.
+    pub patience: Duration,
+    /// Whether the reflector ends when the connection beneath does (servers of one connection each).
+    pub ends_with_peer: bool,
+    /// Where to note arrivals.
+    pub log: Option<ArrivalLog>,
+}
+
+impl Default for ReflectorConfig {
+    fn default() -> Self {
+        // A second: nobody wants an echo older than that back, and no path here queues for longer.
+        ReflectorConfig { patience: Duration::from_secs(1), ends_with_peer: false, log: None }
+    }
+}
+
+impl Reflector {
+    /// A reflector on `endpoint`.
+    pub fn new(endpoint: Box<dyn Endpoint>, config: ReflectorConfig) -> Self {
+        let buf = vec![0; endpoint.profile().max_receive];
+        Reflector {
+            endpoint,
+            buf,
+            patience: config.patience,
+            ends_with_peer: config.ends_with_peer,
+            log: config.log,
+            counters: ReflectorCounters::default(),
+            finished: false,
+        }
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> ReflectorCounters {
+        self.counters
+    }
+
+    /// The endpoint beneath.
+    pub fn endpoint(&self) -> &dyn Endpoint {
+        &*self.endpoint
+    }
+
+    /// The arrivals noted, if any were asked for.
+    pub fn take_log(&mut self) -> Option<ArrivalLog> {
+        self.log.take()
+    }
+
+    fn reflect(&mut self, now: Instant) {
+        while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
+            let frame = &self.buf[..received.len];
+            self.counters.received += 1;
+            self.counters.received_bytes += received.len as u64;
+            if let Some(log) = &mut self.log {
+                log.note(frame, received.received_at);
+            }
+            let sent = self.endpoint.send(now, Frame::new(frame, Some(now + self.patience)));
+            self.counters.returned += u64::from(sent.is_ok());
+            self.counters.refused += u64::from(sent.is_err());
+        }
+    }
+}
+
+impl Station for Reflector {
+    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        self.endpoint.handle_input(now, input);
+    }
+
+    fn advance(&mut self, now: Instant) {
+        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
+            self.endpoint.handle_timeout(now);
+        }
+        self.reflect(now);
+        while let Some(event) = self.endpoint.poll_event() {
+            match event {
+                Event::Closed(_) => self.finished = true,
+                Event::Broken(_) if self.ends_with_peer => self.endpoint.close(now, CloseMode::Abort),
+                _ => {}
+            }
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        self.endpoint.poll_transmit(now, buf)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.endpoint.poll_timeout()
+    }
+
+    fn stop(&mut self, now: Instant) {
+        self.endpoint.close(now, CloseMode::Graceful);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finished
+    }
+}
