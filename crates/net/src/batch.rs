@@ -47,9 +47,12 @@ impl ReceiveBatch {
         }
     }
 
-    /// Reads up to [`BATCH`] datagrams without waiting; 0 when there is none.
-    pub fn receive(&mut self, fd: RawFd) -> io::Result<usize> {
-        for i in 0..BATCH {
+    /// Reads up to [`BATCH`] datagrams; 0 when there is none. Waits for the first as long as the socket's receive
+    /// time-out, if told to.
+    pub fn receive(&mut self, fd: RawFd, wait: bool) -> io::Result<usize> {
+        // Who waits for one expects one: asking for more costs a second look at an empty queue.
+        let (flags, count) = if wait { (0, 1) } else { (libc::MSG_DONTWAIT, BATCH) };
+        for i in 0..count {
             self.vectors[i] = libc::iovec {
                 iov_base: self.data[i * RECEIVE_ROOM..].as_mut_ptr().cast(),
                 iov_len: RECEIVE_ROOM,
@@ -65,13 +68,7 @@ impl ReceiveBatch {
         }
         // SAFETY: every header points into buffers owned by self, of the lengths given, which outlive the call.
         let n = unsafe {
-            libc::recvmmsg(
-                fd,
-                self.headers.as_mut_ptr(),
-                BATCH as u32,
-                libc::MSG_DONTWAIT as _,
-                std::ptr::null_mut(),
-            )
+            libc::recvmmsg(fd, self.headers.as_mut_ptr(), count as u32, flags as _, std::ptr::null_mut())
         };
         if n >= 0 {
             return Ok(n as usize);

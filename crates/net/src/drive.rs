@@ -8,9 +8,9 @@ use antiphon_core::Instant;
 use antiphon_session::Station;
 
 use crate::clock::{OsClock, thread_cpu_time};
-use crate::line::{Line, LineError};
+use crate::line::{IDLE, Line, LineError, Wait};
 
-/// Asks a running [`drive`] to end in order; may be shared with a signal handler.
+/// Asks a running [`drive`] to end in order; noticed within [`IDLE`]. May be asked by a signal handler.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -75,9 +75,13 @@ pub fn drive(
     let mut report = DriveReport::default();
     let (start, cpu) = (clock.now(), thread_cpu_time());
     let mut stopping: Option<Instant> = None;
+    let (mut wait, mut due) = (Wait::No, None);
     loop {
-        line.receive(clock, station)?;
+        line.receive(clock, station, wait)?;
         let now = clock.now();
+        if let Some(due) = due {
+            report.worst_oversleep = report.worst_oversleep.max(now.since(due));
+        }
         if stop.is_asked() && stopping.is_none() {
             stopping = Some(now);
             station.stop(now);
@@ -88,28 +92,22 @@ pub fn drive(
         if station.is_finished() || stopping.is_some_and(|at| now.since(at) > STOP_PATIENCE) {
             break;
         }
-        let due = [station.poll_timeout(), line.poll_timeout()].into_iter().flatten().min();
-        wait(line, clock, due, options.wait);
-        if let Some(due) = due {
-            report.worst_oversleep = report.worst_oversleep.max(clock.now().since(due.max(now)));
-        }
+        due = [station.poll_timeout(), line.poll_timeout()].into_iter().flatten().min();
+        wait = how_to_wait(options.wait, due.map(|due| due.since(clock.now())));
     }
     report.elapsed = clock.now().since(start);
     report.cpu = thread_cpu_time().saturating_sub(cpu);
     Ok(report)
 }
 
-fn wait(line: &mut dyn Line, clock: &OsClock, due: Option<Instant>, style: WaitStyle) {
-    let now = clock.now();
-    let patience = due.map_or(LONGEST_WAIT, |due| due.since(now)).min(LONGEST_WAIT);
-    match style {
-        WaitStyle::BusyPoll => line.wait(Duration::ZERO),
-        WaitStyle::Block if patience.is_zero() => {}
-        WaitStyle::Block => line.wait(patience),
+fn how_to_wait(style: WaitStyle, patience: Option<Duration>) -> Wait {
+    match (style, patience) {
+        (WaitStyle::BusyPoll, _) => Wait::No,
+        (WaitStyle::Block, Some(Duration::ZERO)) => Wait::No,
+        (WaitStyle::Block, Some(time)) if time < 2 * IDLE => Wait::For(time),
+        (WaitStyle::Block, _) => Wait::Idle,
     }
 }
 
 /// How long a station may take to end in order: several round trips of the slowest path (satellite).
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
-/// The loop looks up at least this often, for the stop flag.
-const LONGEST_WAIT: Duration = Duration::from_millis(50);

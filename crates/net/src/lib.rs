@@ -18,7 +18,7 @@ mod udp;
 pub use address::{AddressError, Target};
 pub use clock::{OsClock, thread_cpu_time};
 pub use drive::{DriveOptions, DriveReport, Stop, WaitStyle, drive};
-pub use line::{Line, LineError, LineStats};
+pub use line::{IDLE, Line, LineError, LineStats, Wait};
 pub use options::{Multicast, SocketOptions};
 pub use realtime::{Scheduling, become_media_thread};
 pub use tcp::{CONNECT_PATIENCE, TcpLine, TcpListening};

@@ -10,14 +10,11 @@ use crate::clock::OsClock;
 
 /// A way to the wire: moves bytes between a socket and a station.
 pub trait Line {
-    /// Hands everything that has arrived to the station. Answers the number of inputs.
-    fn receive(&mut self, clock: &OsClock, station: &mut dyn Station) -> Result<usize, LineError>;
+    /// Waits as told, then hands everything that has arrived to the station.
+    fn receive(&mut self, clock: &OsClock, station: &mut dyn Station, wait: Wait) -> Result<(), LineError>;
 
     /// Sends what the station has to send, as far as the socket takes it.
     fn transmit(&mut self, now: Instant, station: &mut dyn Station) -> Result<(), LineError>;
-
-    /// Waits for the socket, at most so long.
-    fn wait(&mut self, timeout: Duration);
 
     /// When the line itself has something to do, such as connecting again.
     fn poll_timeout(&self) -> Option<Instant> {
@@ -33,6 +30,21 @@ pub trait Line {
     /// Options that the system refused, in words.
     fn notes(&self) -> &[String];
 }
+
+/// How [`Line::receive`] waits for input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// Not at all.
+    No,
+    /// Until then at most, to the microsecond: a timer is armed.
+    For(Duration),
+    /// Until something arrives, or [`IDLE`] at most: the thread sleeps in the receiving call itself, which spares a
+    /// system call and a timer (in a virtual machine, microseconds) for every arrival.
+    Idle,
+}
+
+/// How long [`Wait::Idle`] lasts at most, so that a request to stop is noticed.
+pub const IDLE: Duration = Duration::from_millis(50);
 
 /// What a line has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use socket2::Socket;
 
+use crate::line::IDLE;
+
 /// What every media socket is set to.
 #[derive(Clone, Debug)]
 pub struct SocketOptions {
@@ -66,6 +68,7 @@ pub(crate) fn apply(socket: &Socket, options: &SocketOptions, v6: bool, notes: &
     note("receive buffer", socket.set_recv_buffer_size(options.receive_buffer));
     note("send buffer", socket.set_send_buffer_size(options.send_buffer));
     note("send time-out", socket.set_write_timeout(Some(options.send_timeout)));
+    note("receive time-out", socket.set_read_timeout(Some(IDLE)));
     let class = u32::from(options.dscp & 63) << 2;
     if v6 {
         note("DSCP", socket.set_tclass_v6(class));

@@ -11,7 +11,8 @@ pub(crate) struct Readiness {
     pub writable: bool,
 }
 
-/// Waits until `fd` is ready as wanted or `timeout` is over; a signal ends the wait early.
+/// Waits until `fd` is ready as wanted or the time-out is over; a signal ends the wait early. A negative descriptor is
+/// never ready.
 pub(crate) fn wait(fd: RawFd, want: Readiness, timeout: Duration) -> Readiness {
     let mut events = 0;
     events |= if want.readable { libc::POLLIN } else { 0 };
@@ -32,9 +33,4 @@ pub(crate) fn wait(fd: RawFd, want: Readiness, timeout: Duration) -> Readiness {
         readable: failed || poll.revents & libc::POLLIN != 0,
         writable: failed || poll.revents & libc::POLLOUT != 0,
     }
-}
-
-/// Waits for time alone; a signal ends the wait early.
-pub(crate) fn sleep(timeout: Duration) {
-    wait(-1, Readiness::default(), timeout);
 }

@@ -14,7 +14,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::address::Target;
 use crate::clock::OsClock;
-use crate::line::{Line, LineError, LineStats};
+use crate::line::{IDLE, Line, LineError, LineStats, Wait};
 use crate::options::{self, SocketOptions};
 use crate::poll::{self, Readiness};
 use crate::tcp_io;
@@ -172,22 +172,42 @@ impl TcpLine {
         }
     }
 
+    /// Waits until the connection, or the making of one, wants attention.
+    fn watch(&self, timeout: Duration) {
+        let (fd, want) = match (&self.stream, &self.source) {
+            (Some(stream), Source::Caller { connecting: true, .. }) => {
+                (stream.as_raw_fd(), Readiness { readable: false, writable: true })
+            }
+            (Some(stream), _) => (stream.as_raw_fd(), Readiness { readable: true, writable: self.blocked }),
+            (None, Source::Listener { socket, .. }) => {
+                (socket.as_raw_fd(), Readiness { readable: true, writable: false })
+            }
+            (None, _) => (-1, Readiness::default()),
+        };
+        poll::wait(fd, want, timeout);
+    }
+
     fn is_ready(&self) -> bool {
         self.stream.is_some() && self.connected_told
     }
 }
 
 impl Line for TcpLine {
-    fn receive(&mut self, clock: &OsClock, station: &mut dyn Station) -> Result<usize, LineError> {
+    fn receive(&mut self, clock: &OsClock, station: &mut dyn Station, wait: Wait) -> Result<(), LineError> {
+        // Only a connection with nothing else to watch may sleep in the call that reads it.
+        let mut block = wait == Wait::Idle && self.is_ready() && !self.blocked;
+        match wait {
+            Wait::For(time) => self.watch(time),
+            Wait::Idle if !block => self.watch(IDLE),
+            Wait::Idle | Wait::No => {}
+        }
         self.tend(clock.now(), station);
-        let mut inputs = 0;
-        while self.is_ready() && inputs < MOST_READS {
-            let Some(fd) = self.fd() else { break };
-            match tcp_io::read(fd, &mut self.receive) {
+        for _ in 0..MOST_READS {
+            let Some(fd) = self.fd().filter(|_| self.is_ready()) else { break };
+            match tcp_io::read(fd, &mut self.receive, block) {
                 Ok((0, _)) => self.lose(clock.now(), BrokenReason::EndOfStream, station),
                 Ok((n, stamp)) => {
                     let now = clock.now();
-                    inputs += 1;
                     self.stats.received += 1;
                     self.stats.kernel_stamps |= stamp.is_some();
                     let received_at = stamp.map_or(now, |stamp| clock.instant_of_stamp(stamp, now));
@@ -199,8 +219,9 @@ impl Line for TcpLine {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => self.lose(clock.now(), reason(&error), station),
             }
+            block = false;
         }
-        Ok(inputs)
+        Ok(())
     }
 
     fn transmit(&mut self, now: Instant, station: &mut dyn Station) -> Result<(), LineError> {
@@ -238,23 +259,6 @@ impl Line for TcpLine {
             station.handle_input(now, Input::Report(report));
         }
         Ok(())
-    }
-
-    fn wait(&mut self, timeout: Duration) {
-        match (&self.stream, &self.source) {
-            (Some(stream), Source::Caller { connecting: true, .. }) => {
-                poll::wait(stream.as_raw_fd(), Readiness { readable: false, writable: true }, timeout);
-            }
-            (Some(stream), _) => {
-                poll::wait(stream.as_raw_fd(), Readiness { readable: true, writable: self.blocked }, timeout);
-            }
-            (None, Source::Listener { socket, .. }) => {
-                poll::wait(socket.as_raw_fd(), Readiness { readable: true, writable: false }, timeout);
-            }
-            (None, _) => {
-                poll::sleep(timeout);
-            }
-        }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -299,7 +303,8 @@ impl TcpListening {
 
     /// The next connection, if one comes within `timeout`.
     pub fn accept(&self, timeout: Duration) -> Option<(TcpLine, SocketAddr)> {
-        poll::wait(self.socket.as_raw_fd(), Readiness { readable: true, writable: false }, timeout);
+        let want = Readiness { readable: true, writable: false };
+        poll::wait(self.socket.as_raw_fd(), want, timeout);
         let (stream, peer) = accept(&self.socket)?;
         let mut notes = Vec::new();
         set_up_stream(&stream, &self.options, &mut notes).ok()?;

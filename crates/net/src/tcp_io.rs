@@ -14,8 +14,9 @@ use socket2::Socket;
 use crate::batch::kernel_stamp;
 use crate::poll::{self, Readiness};
 
-/// Reads without waiting: bytes read (0 at the end of the stream) and the time stamp of the last of them.
-pub(crate) fn read(fd: RawFd, buf: &mut [u8]) -> io::Result<(usize, Option<Duration>)> {
+/// Reads what there is, waiting for it as long as the socket's receive time-out if told to: bytes read (0 at the end
+/// of the stream) and the time stamp of the last of them.
+pub(crate) fn read(fd: RawFd, buf: &mut [u8], wait: bool) -> io::Result<(usize, Option<Duration>)> {
     let mut vector = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
     let mut control = [0u64; 16];
     // SAFETY: a msghdr of zeros is valid; its pointers are set to live buffers of the lengths given.
@@ -25,7 +26,7 @@ pub(crate) fn read(fd: RawFd, buf: &mut [u8]) -> io::Result<(usize, Option<Durat
         header.msg_iovlen = 1;
         header.msg_control = control.as_mut_ptr().cast();
         header.msg_controllen = size_of_val(&control) as _;
-        (libc::recvmsg(fd, &raw mut header, libc::MSG_DONTWAIT), header)
+        (libc::recvmsg(fd, &raw mut header, if wait { 0 } else { libc::MSG_DONTWAIT }), header)
     };
     if n < 0 {
         let error = io::Error::last_os_error();
@@ -51,7 +52,8 @@ pub(crate) fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
 
 /// Whether a connection that was begun is there (`Ok`), failed, or is still being made (`None`).
 pub(crate) fn connection_state(socket: &Socket) -> Option<io::Result<()>> {
-    let ready = poll::wait(socket.as_raw_fd(), Readiness { readable: false, writable: true }, Duration::ZERO);
+    let want = Readiness { readable: false, writable: true };
+    let ready = poll::wait(socket.as_raw_fd(), want, Duration::ZERO);
     if !ready.writable {
         return None;
     }

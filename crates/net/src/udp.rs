@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
-use std::time::Duration;
 
 use antiphon_core::{BrokenReason, Ecn, Input, Instant, PathId};
 use antiphon_session::Station;
@@ -13,7 +12,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::address::{Target, any_for};
 use crate::batch::{BATCH, ReceiveBatch, SendBatch};
 use crate::clock::OsClock;
-use crate::line::{Line, LineError, LineStats};
+use crate::line::{Line, LineError, LineStats, Wait};
 use crate::options::{self, SocketOptions};
 use crate::poll::{self, Readiness};
 
@@ -26,6 +25,8 @@ pub struct UdpLine {
     peers: AddressTable,
     receive: ReceiveBatch,
     send: SendBatch,
+    /// Whether the last datagram had to wait for us: then more are likely there, and are read in batches.
+    behind: bool,
     max_datagram: usize,
     stats: LineStats,
     notes: Vec<String>,
@@ -115,6 +116,7 @@ impl UdpLine {
             peers: AddressTable::default(),
             receive: ReceiveBatch::new(),
             send: SendBatch::new(max_datagram.max(ROOM_TO_SEND)),
+            behind: false,
             max_datagram,
             stats: LineStats::default(),
             notes,
@@ -130,8 +132,8 @@ impl UdpLine {
         self.socket.as_raw_fd()
     }
 
-    /// Passes the datagrams of the last batch on; answers how many.
-    fn pass_on(&mut self, n: usize, clock: &OsClock, station: &mut dyn Station) -> usize {
+    /// Passes the datagrams of the last batch on.
+    fn pass_on(&mut self, n: usize, clock: &OsClock, station: &mut dyn Station) {
         let now = clock.now();
         for i in 0..n {
             let datagram = self.receive.datagram(i);
@@ -146,11 +148,11 @@ impl UdpLine {
             };
             self.stats.kernel_stamps |= datagram.stamp.is_some();
             let received_at = datagram.stamp.map_or(now, |stamp| clock.instant_of_stamp(stamp, now));
+            self.behind |= now.since(received_at) > BEHIND;
             let (bytes, ecn) = (datagram.bytes, Ecn::NotCapable);
             station.handle_input(now, Input::Datagram { path, bytes, ecn, received_at });
         }
         self.stats.received += n as u64;
-        n
     }
 
     fn note_error(
@@ -175,21 +177,29 @@ impl UdpLine {
 }
 
 impl Line for UdpLine {
-    fn receive(&mut self, clock: &OsClock, station: &mut dyn Station) -> Result<usize, LineError> {
-        let mut total = 0;
+    fn receive(&mut self, clock: &OsClock, station: &mut dyn Station, wait: Wait) -> Result<(), LineError> {
+        if let Wait::For(time) = wait {
+            let want = Readiness { readable: true, writable: false };
+            if !poll::wait(self.fd(), want, time).readable {
+                return Ok(());
+            }
+        }
+        let mut block = wait == Wait::Idle && !self.behind;
+        self.behind = false;
         // A flood may not keep the media thread from its other work.
         for _ in 0..MOST_BATCHES {
-            match self.receive.receive(self.fd()) {
+            match self.receive.receive(self.fd(), block) {
                 Ok(n) => {
-                    total += self.pass_on(n, clock, station);
+                    self.pass_on(n, clock, station);
                     if n < BATCH {
                         break;
                     }
                 }
                 Err(error) => self.note_error(clock, error, station)?,
             }
+            block = false;
         }
-        Ok(total)
+        Ok(())
     }
 
     fn transmit(&mut self, now: Instant, station: &mut dyn Station) -> Result<(), LineError> {
@@ -223,10 +233,6 @@ impl Line for UdpLine {
                 station.handle_input(now, Input::Broken(reason));
             }
         }
-    }
-
-    fn wait(&mut self, timeout: Duration) {
-        poll::wait(self.fd(), Readiness { readable: true, writable: false }, timeout);
     }
 
     fn local_address(&self) -> SocketAddr {
@@ -380,6 +386,8 @@ const SMALLEST_MTU: usize = 576;
 const LARGEST_PAYLOAD: usize = 65_507;
 /// Room for one datagram to send, at least: other sides may have larger ones returned.
 const ROOM_TO_SEND: usize = 9_216;
+/// A datagram that waited so long in the kernel was not what woke us: a wake-up takes a third of that here.
+const BEHIND: std::time::Duration = std::time::Duration::from_micros(150);
 /// Batches read in one round at most.
 const MOST_BATCHES: usize = 8;
 /// Addresses remembered at most.
