@@ -1,0 +1,26 @@
+//! What a stream was like: delay, jitter, loss, late, bursts, rates, and what follows from them.
+
+mod account;
+mod buffer_check;
+mod bursts;
+mod emodel;
+mod fate;
+mod histogram;
+mod jitter;
+mod playout;
+mod rate;
+mod statistics;
+
+pub use account::{AccountReport, Arrival, StreamAccount, Totals};
+pub use buffer_check::{BufferCheck, BufferResult, BufferRule, LipSync};
+pub use bursts::{BurstTotals, G_MIN, LONGEST_COUNTED, LossRuns};
+pub use emodel::{CodecImpairment, delay_impairment, delay_impairment_simple, loss_impairment, mos, rating};
+pub use fate::{Fate, FateCounts, Unbalanced};
+pub use histogram::{Distribution, Histogram, millis, nearest_rank};
+pub use jitter::{
+    DelayVariation, Gaps, InterarrivalJitter, InterarrivalJitterInt, ROLLING_GAPS, RollingDeviation,
+    mean_absolute_deviation, pdv,
+};
+pub use playout::{PlayoutCurve, PlayoutPoint, PlayoutTarget};
+pub use rate::{Skew, bit_rate, cpu_ms_per_s, kbit_per_s, overhead_percent, percent};
+pub use statistics::{MeanInterval, Z95, is_below, jain, share_at_most, student_t, wilson};
