@@ -91,6 +91,12 @@ impl FateCounts {
         self.0[fate as usize] += 1;
     }
 
+    /// A frame counted under `from` is now known to have met `to`.
+    pub fn change(&mut self, from: Fate, to: Fate) {
+        self.0[from as usize] -= 1;
+        self.0[to as usize] += 1;
+    }
+
     /// Counts all that `other` counted.
     pub fn merge(&mut self, other: &FateCounts) {
         self.0

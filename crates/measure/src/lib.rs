@@ -5,6 +5,8 @@ mod buffer_check;
 mod bursts;
 mod emodel;
 mod fate;
+mod figures;
+mod frame_log;
 mod histogram;
 mod jitter;
 mod playout;
@@ -16,6 +18,8 @@ pub use buffer_check::{BufferCheck, BufferResult, BufferRule, LipSync};
 pub use bursts::{BurstTotals, G_MIN, LONGEST_COUNTED, LossRuns};
 pub use emodel::{CodecImpairment, delay_impairment, delay_impairment_simple, loss_impairment, mos, rating};
 pub use fate::{Fate, FateCounts, Unbalanced};
+pub use figures::{DelayBasis, PlayoutFigures, RunFacts, TransportFigures};
+pub use frame_log::{FrameArrival, FrameLog, FrameLogConfig, FrameRow, Tallies};
 pub use histogram::{Distribution, Histogram, millis, nearest_rank};
 pub use jitter::{
     DelayVariation, Gaps, InterarrivalJitter, InterarrivalJitterInt, ROLLING_GAPS, RollingDeviation,
