@@ -279,4 +279,4 @@ impl PlayoutFigures {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

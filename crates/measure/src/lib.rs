@@ -1,12 +1,14 @@
 //! What a stream was like: delay, jitter, loss, late, bursts, rates, and what follows from them.
 
 mod account;
+mod advice;
 mod buffer_check;
 mod bursts;
 mod emodel;
 mod fate;
 mod figures;
 mod frame_log;
+mod gate;
 mod histogram;
 mod jitter;
 mod playout;
@@ -14,12 +16,14 @@ mod rate;
 mod statistics;
 
 pub use account::{AccountReport, Arrival, StreamAccount, Totals};
+pub use advice::{Abilities, Advice, Candidate, Purpose, advise, advise_for};
 pub use buffer_check::{BufferCheck, BufferResult, BufferRule, LipSync};
 pub use bursts::{BurstTotals, G_MIN, LONGEST_COUNTED, LossRuns};
 pub use emodel::{CodecImpairment, delay_impairment, delay_impairment_simple, loss_impairment, mos, rating};
 pub use fate::{Fate, FateCounts, Unbalanced};
 pub use figures::{DelayBasis, PlayoutFigures, RunFacts, TransportFigures};
 pub use frame_log::{FrameArrival, FrameLog, FrameLogConfig, FrameRow, Tallies};
+pub use gate::{Condition, Failure, Gate, GateError};
 pub use histogram::{Distribution, Histogram, millis, nearest_rank};
 pub use jitter::{
     DelayVariation, Gaps, InterarrivalJitter, InterarrivalJitterInt, ROLLING_GAPS, RollingDeviation,

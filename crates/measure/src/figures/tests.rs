@@ -41,6 +41,11 @@ fn facts() -> RunFacts {
     }
 }
 
+/// Figures of a known run, for other tests.
+pub(crate) fn figures() -> TransportFigures {
+    TransportFigures::new(&log(), &facts())
+}
+
 #[test]
 fn the_names_of_the_record() {
     let json = serde_json::to_value(TransportFigures::new(&log(), &facts())).unwrap();
