@@ -181,7 +181,8 @@ impl StreamAccount {
 
     fn on_behind(&mut self, mut segment: Segment, seq: u64) -> Arrival {
         let by = segment.highest - seq;
-        if by >= Self::WINDOW || seq < segment.settled_to && seq >= segment.first {
+        let none_yet = segment.highest < segment.first;
+        if none_yet || by >= Self::WINDOW || seq < segment.settled_to && seq >= segment.first {
             if self.confirms == Some(seq) {
                 self.totals.too_old -= 1;
                 return self.restart(seq);

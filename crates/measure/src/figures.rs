@@ -12,6 +12,7 @@ use crate::histogram::{Distribution, millis};
 use crate::jitter::pdv;
 use crate::playout::{PlayoutCurve, PlayoutPoint, PlayoutTarget};
 use crate::rate::{cpu_ms_per_s, kbit_per_s, overhead_percent, percent};
+use crate::statistics::wilson;
 
 /// What a run's figures need beside its [`FrameLog`].
 #[derive(Clone, Debug, Default)]
@@ -28,6 +29,8 @@ pub struct RunFacts {
     pub cpu: Option<Duration>,
     /// How long the stream lasted.
     pub duration: Duration,
+    /// What a reader must know of the run, such as what a fallback link can't model.
+    pub notes: Vec<String>,
 }
 
 /// The figures of one transport over one link. Units stand in the names; `None` is null: not measured.
@@ -43,6 +46,9 @@ pub struct TransportFigures {
     pub transport: String,
     /// Name of the link.
     pub link: String,
+    /// What a reader must know of the run; left out if there is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Length of the stream.
     pub duration_s: f64,
     /// How long the sound in a frame lasts.
@@ -75,6 +81,8 @@ pub struct TransportFigures {
     pub unknown: u64,
     /// Lost.
     pub lost_percent: Option<f64>,
+    /// 95 % interval of `lost_percent` (Wilson; a burst of losses counts as one event).
+    pub lost_percent_interval: Option<(f64, f64)>,
     /// Late.
     pub late_percent: Option<f64>,
     /// Expired.
@@ -188,6 +196,7 @@ impl TransportFigures {
             schema: Self::SCHEMA,
             transport: facts.transport.clone(),
             link: facts.link.clone(),
+            notes: facts.notes.clone(),
             duration_s: facts.duration.as_secs_f64(),
             packet_ms: millis(log.config().packet),
             frames_sent: sent,
@@ -204,6 +213,7 @@ impl TransportFigures {
             concealed: tallies.concealed,
             unknown: tallies.unknown,
             lost_percent: share(of(Fate::Lost)),
+            lost_percent_interval: loss_interval(of(Fate::Lost), sent, runs.mean_burst()),
             late_percent: share(of(Fate::Late)),
             expired_percent: share(of(Fate::Expired)),
             refused_percent: share(of(Fate::Refused)),
@@ -249,6 +259,12 @@ impl TransportFigures {
     pub fn independent_frames(&self) -> f64 {
         self.frames_sent as f64 / self.mean_loss_burst.unwrap_or(1.0).max(1.0)
     }
+}
+
+fn loss_interval(lost: u64, sent: u64, mean_burst: Option<f64>) -> Option<(f64, f64)> {
+    let events = |frames: u64| frames as f64 / mean_burst.unwrap_or(1.0).max(1.0);
+    let (low, high) = wilson(events(lost), events(sent))?;
+    Some((low * 100.0, high * 100.0))
 }
 
 /// Targets at which the curve is drawn, in milliseconds.

@@ -1,6 +1,5 @@
 //! One row per frame, filled by the media thread without allocation, from which every figure of a run is drawn.
 
-use std::fmt;
 use std::time::Duration;
 
 use antiphon_core::Instant;
@@ -10,6 +9,11 @@ use crate::bursts::LossRuns;
 use crate::fate::{Fate, FateCounts};
 use crate::histogram::{Histogram, millis, nanos};
 use crate::jitter::{DelayVariation, Gaps, InterarrivalJitter, RollingDeviation, mean_absolute_deviation};
+
+mod row;
+
+pub use row::FrameRow;
+use row::{EMPTY, NONE, Row};
 
 /// What a [`FrameLog`] must know before the first frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,26 +93,6 @@ pub(crate) struct Live {
     pub by_bytes: BufferCheck,
     pub by_sequence: BufferCheck,
 }
-
-#[derive(Clone, Copy, Debug)]
-struct Row {
-    sent: u64,
-    arrived: u64,
-    one_way: u64,
-    duplicates: u32,
-    fate: Fate,
-}
-
-/// Stands for "none" in a row; an instant 584 years into the run.
-const NONE: u64 = u64::MAX;
-
-const EMPTY: Row = Row {
-    sent: NONE,
-    arrived: NONE,
-    one_way: NONE,
-    duplicates: 0,
-    fate: Fate::Pending,
-};
 
 impl FrameLog {
     /// How many frames back an arrival still finds its sending, whatever the capacity: 40 s of 5 ms frames. A frame
@@ -368,59 +352,6 @@ fn feed(runs: &mut LossRuns, row: &Row) {
         Fate::Lost => runs.on_lost(1),
         Fate::Played | Fate::Recovered | Fate::Late => runs.on_received(1),
         Fate::Pending | Fate::Expired | Fate::Refused => {}
-    }
-}
-
-/// One frame of the log, and one line of `frames.csv` when displayed (empty fields for what is not known).
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct FrameRow {
-    /// Extended sequence number.
-    pub seq: u64,
-    /// When it was handed to the transport.
-    pub sent: Instant,
-    /// When it first came.
-    pub received: Option<Instant>,
-    /// Time one way, where the clocks agree.
-    pub one_way: Option<Duration>,
-    /// How often it came again.
-    pub duplicates: u32,
-    /// What became of it.
-    pub fate: Fate,
-}
-
-impl FrameRow {
-    /// Names of the columns, as [`FrameRow`] displays them. Times are milliseconds since the run began.
-    pub const COLUMNS: &'static str = "seq,sent_ms,received_ms,rtt_ms,one_way_ms,duplicates,fate";
-
-    fn new(seq: u64, row: &Row) -> Option<FrameRow> {
-        let known = |nanos: u64| (nanos != NONE).then_some(nanos);
-        Some(FrameRow {
-            seq,
-            sent: Instant::from_nanos(known(row.sent)?),
-            received: known(row.arrived).map(Instant::from_nanos),
-            one_way: known(row.one_way).map(Duration::from_nanos),
-            duplicates: row.duplicates,
-            fate: row.fate,
-        })
-    }
-
-    /// The round trip, if it came.
-    pub fn rtt(&self) -> Option<Duration> {
-        self.received.map(|at| at.since(self.sent))
-    }
-}
-
-impl fmt::Display for FrameRow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{},{:.6}", self.seq, self.sent.as_nanos() as f64 / 1e6)?;
-        let received = self.received.map(|at| at.since(Instant::ZERO));
-        for time in [received, self.rtt(), self.one_way] {
-            f.write_str(",")?;
-            if let Some(time) = time {
-                write!(f, "{:.6}", millis(time))?;
-            }
-        }
-        write!(f, ",{},{}", self.duplicates, self.fate)
     }
 }
 

@@ -1,4 +1,14 @@
 //! What a stream was like: delay, jitter, loss, late, bursts, rates, and what follows from them.
+//!
+//! Nothing here knows where the numbers come from: time, sequence numbers and counts are passed in. Two layers:
+//!
+//! * **Accumulators** that the media thread feeds: [`FrameLog`] (a row per frame; what `compare` uses),
+//!   [`StreamAccount`] (a receiver that only sees numbers), and the parts they are made of: [`Histogram`], the jitters,
+//!   [`LossRuns`], [`BufferCheck`]. All memory is taken at construction; feeding never allocates.
+//! * **Conclusions** drawn afterwards or beside: [`TransportFigures`], [`PlayoutCurve`], the E-model ([`rating`]),
+//!   [`Gate`] for scripts and [`advise`] for people.
+//!
+//! A figure that was not measured is `None`, in JSON `null`: never zero, never NaN.
 
 mod account;
 mod advice;

@@ -26,6 +26,11 @@ fn a_duplicate_is_no_reordering() {
 fn a_known_beginning_and_end_count() {
     let mut account = StreamAccount::starting_at(1);
     assert_eq!(account.highest(), None);
+    assert_eq!(
+        account.on_received(0),
+        Arrival::TooOld,
+        "before the known beginning"
+    );
     account.on_received(4);
     let report = account.report(Some(10));
     assert_eq!(

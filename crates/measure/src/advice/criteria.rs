@@ -140,24 +140,31 @@ fn tv_sound(f: &TransportFigures) -> Score {
     }
 }
 
-/// Cost: percent that never came. Late frames are no loss to a recording.
+/// Cost: percent that never came. Late frames are no loss to a recording, nor are frames that a reliable transport
+/// let expire: a recording sets no deadline, so they would have been sent.
 fn record(candidate: &Candidate<'_>) -> Score {
     let f = candidate.figures;
-    let gone = f.never_came();
+    let reliable = candidate.abilities.reliable;
+    let excused = if reliable { f.expired } else { 0 };
+    let gone = f.never_came() - excused;
     let missing = Missing::of(f, gone);
-    let met = gone == 0 && f.frames_sent > 0;
-    let promise = if candidate.abilities.reliable {
-        ", and what is lost is sent again"
-    } else {
-        ""
-    };
+    let met = gone == 0 && f.frames_received > 0;
+    let mut figure = format!("{gone} of {} frames missing", f.frames_sent);
+    if reliable {
+        figure.push_str(", and what is lost is sent again");
+    }
+    if excused > 0 {
+        figure.push_str(&format!(
+            " ({excused} expired for a deadline that a recording has not)"
+        ));
+    }
     Score {
         cost: missing.percent,
         error: missing.error,
         met,
         meets: missing.at_most(f, RECORD_SHARE),
-        promised: candidate.abilities.reliable,
-        figure: format!("{gone} of {} frames missing{promise}", f.frames_sent),
+        promised: reliable,
+        figure,
         bound: "nothing missing",
         lacking: (!met).then(|| format!("{gone} frames are not in the recording")),
     }

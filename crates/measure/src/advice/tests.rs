@@ -156,6 +156,20 @@ fn the_promise_decides_between_complete_recordings() {
 }
 
 #[test]
+fn a_recording_has_no_deadline() {
+    let mut tcp = measured("tcp", 3000, 0.01, 30.0, 1.0);
+    (tcp.expired, tcp.lost) = (tcp.lost, 0);
+    let rtp = measured("rtp", 3000, 0.005, 10.0, 1.0);
+    let found = advice(Purpose::Record, &rtp, &tcp);
+    assert_eq!((found.transport.as_str(), found.met), ("tcp", true));
+    assert!(
+        found.because.contains("expired for a deadline"),
+        "{}",
+        found.because
+    );
+}
+
+#[test]
 fn talking_needs_rating_and_delay() {
     let rtp = measured("rtp", 3000, 0.01, 60.0, 2.0);
     let tcp = measured("tcp", 3000, 0.0, 60.0, 200.0);

@@ -38,6 +38,7 @@ fn facts() -> RunFacts {
         media_bytes: 2_880_000,
         cpu: Some(Duration::from_millis(30)),
         duration: Duration::from_secs(15),
+        notes: Vec::new(),
     }
 }
 
@@ -94,6 +95,11 @@ fn figures_of_a_known_run() {
     assert_eq!(
         (figures.longest_loss_burst, figures.loss_burst_lengths.as_slice()),
         (1, &[30][..])
+    );
+    let (low, high) = figures.lost_percent_interval.unwrap();
+    assert!(
+        (low - 0.7014).abs() < 1e-3 && (high - 1.4239).abs() < 1e-3,
+        "{low} {high}"
     );
     assert_eq!(figures.cpu_ms_per_s, Some(2.0));
     // Exponential of mean 2 ms on 20 ms: mean 22, MAD 2·2/e = 1.4715; five standard errors (0.037, 0.035).
