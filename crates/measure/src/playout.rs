@@ -175,6 +175,14 @@ mod tests {
         let many = PlayoutCurve::from_delays(&[ms(1); 2000], 2000);
         assert!((few.reach(0.01) - 0.395).abs() < 0.001);
         assert!(many.reach(0.01) > 0.999_999);
+        let delays: Vec<Duration> = (1..=2000).map(ms).collect();
+        let (single, burst) = (
+            PlayoutCurve::from_delays(&delays, 2000),
+            PlayoutCurve::from_delays(&delays, 2000).with_mean_burst(4.0),
+        );
+        // Rank 1800 ± 1.96·√(2000·0.1·0.9), and twice that where four losses are one event.
+        assert_eq!(single.target(0.1).low_ms, Some(1773.0));
+        assert_eq!(burst.target(0.1).low_ms, Some(1747.0));
         assert!(many.clone().with_mean_burst(20.0).reach(0.01) < many.reach(0.01));
     }
 

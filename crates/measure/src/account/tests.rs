@@ -20,6 +20,12 @@ fn a_duplicate_is_no_reordering() {
     let report = account.report(None);
     assert_eq!((report.expected, report.lost), (5, 0));
     assert_eq!((report.totals.duplicate, report.totals.reordered), (2, 2));
+    assert_eq!(report.reorder_extent, 4);
+    // Numbers before the first one count only as far as the window reaches.
+    assert_eq!(
+        fed([5000]).on_received(5000 - StreamAccount::WINDOW),
+        Arrival::TooOld
+    );
 }
 
 #[test]
@@ -62,6 +68,13 @@ fn a_sender_that_restarts_lower_is_followed() {
     assert_eq!(account.on_received(10), Arrival::InOrder);
     let report = account.report(None);
     assert_eq!((report.expected, report.lost, report.totals.jumps), (104, 1, 1));
+}
+
+#[test]
+fn bursts_do_not_reach_across_a_jump() {
+    let account = fed([1, 2, 4, 5, 1_000_000, 1_000_001, 1_000_003]);
+    let report = account.report(None);
+    assert_eq!((report.lost, report.bursts.bursts), (2, 0));
 }
 
 #[test]

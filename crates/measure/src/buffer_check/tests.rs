@@ -51,6 +51,17 @@ fn vectors_of_the_sheet() {
 }
 
 #[test]
+fn a_deadline_is_due_at_its_instant() {
+    // Nine packets at once, then only duplicates: the buffer is just empty after 59.2 ms, and one packet short when
+    // the next deadline falls due at 66.6 ms.
+    let mut packets = steady(9, 0);
+    packets.extend([(592, 9), (73, 9)]);
+    assert_eq!(both(&packets)[1], (0, 0));
+    packets[10].0 = 74;
+    assert_eq!(both(&packets)[1], (1, 0));
+}
+
+#[test]
 fn spacing_of_7_55_ms() {
     let rule = BufferRule::PUBLISHED;
     for mut check in [BufferCheck::by_bytes(rule), BufferCheck::by_sequence(rule, None)] {
@@ -153,7 +164,10 @@ fn plain(packets: &[(u64, u64)], by_number: bool) -> (u64, u64) {
 
 proptest! {
     #[test]
-    fn agrees_with_the_pseudo_code(packets in prop::collection::vec((0u64..200, 1u64..600), 0..500)) {
+    fn agrees_with_the_pseudo_code(
+        // Multiples of 3.7 ms meet deadlines to the tenth of a millisecond.
+        packets in prop::collection::vec((prop_oneof![0u64..200, (0u64..6).prop_map(|n| n * 37)], 1u64..600), 0..500),
+    ) {
         let [bytes, sequence] = both(&packets);
         prop_assert_eq!(bytes, plain(&packets, false));
         prop_assert_eq!(sequence, plain(&packets, true));

@@ -123,6 +123,22 @@ fn figures_of_a_known_run() {
 }
 
 #[test]
+fn late_frames_are_missing_and_pending_ones_are_not() {
+    let mut log = log();
+    (1..=60).for_each(|seq| log.on_fate(seq, Fate::Late));
+    let figures = TransportFigures::new(&log, &facts());
+    assert_eq!(figures.late, 60);
+    assert_eq!(figures.lip_sync.missing_percent, Some(3.0));
+    assert!(!figures.lip_sync.pass);
+
+    let worst = |f: &TransportFigures| f.playout.curve.last().unwrap().missing_percent;
+    let before = worst(&figures);
+    (3001..=3010).for_each(|seq| log.on_sent(seq, Instant::from_millis(5 * seq)));
+    let running = TransportFigures::new(&log, &facts());
+    assert_eq!((running.pending, worst(&running)), (10, before));
+}
+
+#[test]
 fn nothing_received_is_nulls_not_nan() {
     let mut log = FrameLog::new(FrameLogConfig {
         capacity: 0,

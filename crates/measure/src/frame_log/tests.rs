@@ -60,6 +60,16 @@ fn every_frame_has_one_fate() {
 }
 
 #[test]
+fn reordered_is_behind_the_highest_not_the_last() {
+    let mut log = FrameLog::new(CONFIG);
+    (1..=3).for_each(|seq| log.on_sent(seq, ms(seq)));
+    [3, 1, 2].into_iter().for_each(|seq| {
+        log.on_received(arrival(seq, ms(10)));
+    });
+    assert_eq!(log.tallies().reordered, 2);
+}
+
+#[test]
 fn a_frame_given_up_may_come_all_the_same() {
     let mut log = FrameLog::new(CONFIG);
     log.on_sent(1, ms(0));
