@@ -128,9 +128,12 @@ pub fn advise_for(purpose: Purpose, candidates: &[Candidate<'_>]) -> Option<Advi
         transport: name(best).into(),
         met: winner.met,
         because,
-        confidence: ((judged * unbeaten).clamp(0.0, 1.0) * 1000.0).round() / 1000.0,
+        confidence: ((judged * unbeaten).clamp(0.0, HIGHEST_CONFIDENCE) * 1000.0).round() / 1000.0,
     })
 }
+
+/// What three decimals can say without rounding to certainty, which no run of finite length gives.
+const HIGHEST_CONFIDENCE: f64 = 0.999;
 
 /// Probability that `other` is not better than `winner` by more than `margin`.
 fn not_beaten(winner: &Score, other: &Score, margin: f64) -> f64 {
