@@ -1,0 +1,298 @@
+//! The record of one transport's run, as `compare --json` prints it and every table shows it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::buffer_check::{BufferResult, LipSync};
+use crate::bursts::BurstTotals;
+use crate::fate::Fate;
+use crate::frame_log::FrameLog;
+use crate::histogram::{Distribution, millis};
+use crate::jitter::pdv;
+use crate::playout::{PlayoutCurve, PlayoutPoint, PlayoutTarget};
+use crate::rate::{cpu_ms_per_s, kbit_per_s, overhead_percent, percent};
+use crate::statistics::wilson;
+
+/// What a run's figures need beside its [`FrameLog`].
+#[derive(Clone, Debug, Default)]
+pub struct RunFacts {
+    /// Scheme of the transport: `rtp`, `tcp`.
+    pub transport: String,
+    /// Name of the link, or the peer's.
+    pub link: String,
+    /// Bytes on the wire in the direction of sending, headers down to IP included.
+    pub wire_bytes: u64,
+    /// Bytes of sound in the frames sent.
+    pub media_bytes: u64,
+    /// Processor time of the stream; `None` where it can't be told from others'.
+    pub cpu: Option<Duration>,
+    /// How long the stream lasted.
+    pub duration: Duration,
+    /// What a reader must know of the run, such as what a fallback link can't model.
+    pub notes: Vec<String>,
+}
+
+/// The figures of one transport over one link. Units stand in the names; `None` is null: not measured.
+///
+/// Percentages are of `frames_sent`. `frames_sent` = played + recovered + late + lost + expired + refused + pending.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TransportFigures {
+    /// Always `transport`.
+    pub record: String,
+    /// Version of these names: [`TransportFigures::SCHEMA`].
+    pub schema: u32,
+    /// Scheme of the transport.
+    pub transport: String,
+    /// Name of the link.
+    pub link: String,
+    /// What a reader must know of the run; left out if there is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// Length of the stream.
+    pub duration_s: f64,
+    /// How long the sound in a frame lasts.
+    pub packet_ms: f64,
+    /// Frames handed over, refused ones included.
+    pub frames_sent: u64,
+    /// Frames that arrived, each once, late ones included.
+    pub frames_received: u64,
+    /// Arrived in time, on their own.
+    pub played: u64,
+    /// Arrived in time by repair.
+    pub recovered: u64,
+    /// Never arrived.
+    pub lost: u64,
+    /// Arrived too late.
+    pub late: u64,
+    /// Given up by the sender.
+    pub expired: u64,
+    /// Not taken by the transport.
+    pub refused: u64,
+    /// On their way when the figures were drawn.
+    pub pending: u64,
+    /// Arrivals beyond the first.
+    pub duplicate: u64,
+    /// First arrivals after a higher number (RFC 4737).
+    pub reordered: u64,
+    /// Holes filled by the receiver.
+    pub concealed: u64,
+    /// Arrivals under numbers never sent.
+    pub unknown: u64,
+    /// Lost.
+    pub lost_percent: Option<f64>,
+    /// 95 % interval of `lost_percent` (Wilson; a burst of losses counts as one event).
+    pub lost_percent_interval: Option<(f64, f64)>,
+    /// Late.
+    pub late_percent: Option<f64>,
+    /// Expired.
+    pub expired_percent: Option<f64>,
+    /// Refused.
+    pub refused_percent: Option<f64>,
+    /// Duplicate.
+    pub duplicate_percent: Option<f64>,
+    /// Reordered.
+    pub reordered_percent: Option<f64>,
+    /// Concealed.
+    pub concealed_percent: Option<f64>,
+    /// Longest run of lost frames.
+    pub longest_loss_burst: u64,
+    /// Mean run of lost frames.
+    pub mean_loss_burst: Option<f64>,
+    /// How often runs of 1, 2, 3 … lost frames came; the last stands for 64 and more. Trailing zeros left out.
+    pub loss_burst_lengths: Vec<u64>,
+    /// RFC 3611's bursts (Gmin 16).
+    pub bursts: BurstTotals,
+    /// Round trips.
+    pub rtt_ms: Distribution,
+    /// One-way delays; left out where the clocks are not known to agree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub one_way_ms: Option<Distribution>,
+    /// Mean absolute deviation of the round trips (paper 000, equation 2).
+    pub jitter_mad_ms: Option<f64>,
+    /// RFC 3550 interarrival jitter at the end of the run.
+    pub jitter_rfc3550_ms: Option<f64>,
+    /// The highest it ever was.
+    pub jitter_rfc3550_max_ms: Option<f64>,
+    /// Standard deviation of the last 100 gaps.
+    pub rolling_deviation_ms: Option<f64>,
+    /// The highest of any 100 successive gaps.
+    pub rolling_deviation_max_ms: Option<f64>,
+    /// PDV of the round trips (RFC 5481): 99.9th percentile less the minimum.
+    pub pdv_ms: Option<f64>,
+    /// |IPDV| of the round trips (RFC 5481) at the 99th percentile.
+    pub ipdv_p99_ms: Option<f64>,
+    /// Mean gap between arrivals.
+    pub gap_mean_ms: Option<f64>,
+    /// Longest gap.
+    pub gap_max_ms: Option<f64>,
+    /// Gaps over 80 ms.
+    pub gaps_over_80ms: u64,
+    /// Bytes on the wire.
+    pub wire_bytes: u64,
+    /// Bytes of sound.
+    pub media_bytes: u64,
+    /// Wire beyond media, in percent of the media.
+    pub overhead_percent: Option<f64>,
+    /// Mean rate on the wire.
+    pub wire_kbit_per_s: Option<f64>,
+    /// Mean rate of the sound.
+    pub media_kbit_per_s: Option<f64>,
+    /// Processor time per second of stream.
+    pub cpu_ms_per_s: Option<f64>,
+    /// Buffer calculation by bytes.
+    pub buffer_bytes: BufferResult,
+    /// Buffer calculation by sequence.
+    pub buffer_sequence: BufferResult,
+    /// The 80 ms / 1.8 % check.
+    pub lip_sync: LipSync,
+    /// What a playout target would cost.
+    pub playout: PlayoutFigures,
+    /// Whether every frame has a row in `frames.csv`.
+    pub log_complete: bool,
+}
+
+/// The playout trade-off of a run.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct PlayoutFigures {
+    /// What was taken for the delay from sender to receiver.
+    pub basis: DelayBasis,
+    /// Target against the share missing.
+    pub curve: Vec<PlayoutPoint>,
+    /// Smallest target for 0.1, 1 and 1.8 % missing.
+    pub targets: Vec<PlayoutTarget>,
+}
+
+/// Where a delay from sender to receiver comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DelayBasis {
+    /// Measured one way.
+    OneWay,
+    /// Half of each round trip: right where both ways are alike. Loss is of both ways, so it errs to the safe side.
+    #[default]
+    HalfRoundTrip,
+}
+
+impl TransportFigures {
+    /// Version of the field names; goes up when one changes its meaning or goes away.
+    pub const SCHEMA: u32 = 1;
+
+    /// Draws the figures of a run. Call [`FrameLog::finish`] first, unless the run still goes on.
+    pub fn new(log: &FrameLog, facts: &RunFacts) -> TransportFigures {
+        let counts = log.counts();
+        let of = |fate| counts.of(fate);
+        let sent = log.frames_sent();
+        let share = |n| percent(n, sent);
+        let tallies = log.tallies();
+        let runs = log.loss_runs();
+        let live = &log.live;
+        let some_came = (!log.rtt().is_empty()).then_some(());
+        let absent = of(Fate::Lost) + of(Fate::Late) + of(Fate::Expired) + of(Fate::Refused);
+        let lengths = runs.run_lengths();
+        let used = lengths.iter().rposition(|n| *n > 0).map_or(0, |last| last + 1);
+        TransportFigures {
+            record: "transport".into(),
+            schema: Self::SCHEMA,
+            transport: facts.transport.clone(),
+            link: facts.link.clone(),
+            notes: facts.notes.clone(),
+            duration_s: facts.duration.as_secs_f64(),
+            packet_ms: millis(log.config().packet),
+            frames_sent: sent,
+            frames_received: counts.arrived(),
+            played: of(Fate::Played),
+            recovered: of(Fate::Recovered),
+            lost: of(Fate::Lost),
+            late: of(Fate::Late),
+            expired: of(Fate::Expired),
+            refused: of(Fate::Refused),
+            pending: of(Fate::Pending),
+            duplicate: tallies.duplicate,
+            reordered: tallies.reordered,
+            concealed: tallies.concealed,
+            unknown: tallies.unknown,
+            lost_percent: share(of(Fate::Lost)),
+            lost_percent_interval: loss_interval(of(Fate::Lost), sent, runs.mean_burst()),
+            late_percent: share(of(Fate::Late)),
+            expired_percent: share(of(Fate::Expired)),
+            refused_percent: share(of(Fate::Refused)),
+            duplicate_percent: share(tallies.duplicate),
+            reordered_percent: share(tallies.reordered),
+            concealed_percent: share(tallies.concealed),
+            longest_loss_burst: runs.longest(),
+            mean_loss_burst: runs.mean_burst(),
+            loss_burst_lengths: lengths[..used].to_vec(),
+            bursts: runs.bursts(),
+            rtt_ms: log.rtt().into(),
+            one_way_ms: (!log.one_way().is_empty()).then(|| log.one_way().into()),
+            jitter_mad_ms: log.jitter_mad_ms(),
+            jitter_rfc3550_ms: some_came.map(|()| live.jitter.ms()),
+            jitter_rfc3550_max_ms: some_came.map(|()| live.jitter.max_ms()),
+            rolling_deviation_ms: live.rolling.ms(),
+            rolling_deviation_max_ms: live.rolling.max_ms(),
+            pdv_ms: pdv(log.rtt(), 0.999).map(millis),
+            ipdv_p99_ms: live.rtt.ipdv().quantile(0.99).map(millis),
+            gap_mean_ms: live.gaps.mean_ms(),
+            gap_max_ms: live.gaps.max_ms(),
+            gaps_over_80ms: live.gaps.over_limit(),
+            wire_bytes: facts.wire_bytes,
+            media_bytes: facts.media_bytes,
+            overhead_percent: overhead_percent(facts.wire_bytes, facts.media_bytes),
+            wire_kbit_per_s: kbit_per_s(facts.wire_bytes, facts.duration),
+            media_kbit_per_s: kbit_per_s(facts.media_bytes, facts.duration),
+            cpu_ms_per_s: facts.cpu.and_then(|cpu| cpu_ms_per_s(cpu, facts.duration)),
+            buffer_bytes: live.by_bytes.result(),
+            buffer_sequence: live.by_sequence.result(),
+            lip_sync: LipSync::judge(share(absent), &live.by_sequence),
+            playout: PlayoutFigures::new(log, runs.mean_burst()),
+            log_complete: log.is_complete(),
+        }
+    }
+
+    /// Frames that were never heard in time whatever the target: lost, expired, refused.
+    pub fn never_came(&self) -> u64 {
+        self.lost + self.expired + self.refused
+    }
+
+    /// Frames sent, fewer where losses came in bursts: the burst counts as one event in every confidence interval.
+    pub fn independent_frames(&self) -> f64 {
+        self.frames_sent as f64 / self.mean_loss_burst.unwrap_or(1.0).max(1.0)
+    }
+}
+
+fn loss_interval(lost: u64, sent: u64, mean_burst: Option<f64>) -> Option<(f64, f64)> {
+    let events = |frames: u64| frames as f64 / mean_burst.unwrap_or(1.0).max(1.0);
+    let (low, high) = wilson(events(lost), events(sent))?;
+    Some((low * 100.0, high * 100.0))
+}
+
+/// Targets at which the curve is drawn, in milliseconds.
+const CURVE_MS: [u64; 22] = [
+    1, 2, 5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 100, 120, 150, 200, 250, 300, 400, 500, 1000,
+];
+
+/// Shares for which the smallest target is given: studio, players, headsets (1.8 %, Voelcker 1985).
+const TARGET_SHARES: [f64; 3] = [0.001, 0.01, 0.018];
+
+impl PlayoutFigures {
+    fn new(log: &FrameLog, mean_burst: Option<f64>) -> Self {
+        // Frames on their way are neither there nor missing yet.
+        let settled = log.frames_sent() - log.counts().of(Fate::Pending);
+        let (basis, delays, divisor) = match log.one_way().count() {
+            // One frame without its one-way delay would look like a lost one.
+            n if n > 0 && n == log.rtt().count() => (DelayBasis::OneWay, log.one_way(), 1),
+            _ => (DelayBasis::HalfRoundTrip, log.rtt(), 2),
+        };
+        let curve =
+            PlayoutCurve::from_histogram(delays, settled, divisor).with_mean_burst(mean_burst.unwrap_or(1.0));
+        PlayoutFigures {
+            basis,
+            curve: curve.points(CURVE_MS.map(Duration::from_millis)),
+            targets: TARGET_SHARES.map(|share| curve.target(share)).to_vec(),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,224 @@
+//! The playout trade-off: how long to wait for how few late frames.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::histogram::{Histogram, millis, nearest_rank};
+use crate::statistics::{Z95, wilson};
+
+/// Delays of the frames that arrived, and how many were sent: answers "what if the target were x?".
+///
+/// Percentiles by nearest rank over the frames *sent*: one that never arrived is late for every target.
+#[derive(Clone, Debug)]
+pub struct PlayoutCurve {
+    /// Delays in nanoseconds, rising, each with the number of frames up to and including it.
+    steps: Vec<(u64, u64)>,
+    sent: u64,
+    mean_burst: f64,
+}
+
+/// One point of the trade-off: with this target, that share is missing.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PlayoutPoint {
+    /// Time from sending to playing, in milliseconds.
+    pub target_ms: f64,
+    /// Frames that were not there then, in percent of those sent.
+    pub missing_percent: f64,
+}
+
+/// The smallest target that leaves a given share missing.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PlayoutTarget {
+    /// The share allowed, in percent.
+    pub missing_percent: f64,
+    /// The target in milliseconds; `None` if more never arrived at all.
+    pub target_ms: Option<f64>,
+    /// Lower end of its 95 % interval.
+    pub low_ms: Option<f64>,
+    /// Upper end; `None` if the samples are too few to bound it.
+    pub high_ms: Option<f64>,
+}
+
+impl PlayoutCurve {
+    /// From single delays, of `sent` frames (at least as many).
+    pub fn from_delays(delays: &[Duration], sent: u64) -> Self {
+        let mut sorted: Vec<u64> = delays.iter().map(|d| crate::histogram::nanos(*d)).collect();
+        sorted.sort_unstable();
+        Self::from_weighted(sorted.into_iter().map(|d| (d, 1)), sent)
+    }
+
+    /// From a histogram, with its precision, of `sent` frames. `divisor` 2 makes half round trips of round trips.
+    pub fn from_histogram(h: &Histogram, sent: u64, divisor: u64) -> Self {
+        Self::from_weighted(h.weighted().map(|(d, n)| (d / divisor.max(1), n)), sent)
+    }
+
+    fn from_weighted(values: impl Iterator<Item = (u64, u64)>, sent: u64) -> Self {
+        let mut seen = 0;
+        let steps: Vec<(u64, u64)> = values
+            .map(|(delay, count)| {
+                seen += count;
+                (delay, seen)
+            })
+            .collect();
+        PlayoutCurve {
+            steps,
+            sent: sent.max(seen),
+            mean_burst: 1.0,
+        }
+    }
+
+    /// Losses come in bursts of this mean length, so that they tell as little as one loss each. Widens the intervals.
+    #[must_use]
+    pub fn with_mean_burst(mut self, mean_burst: f64) -> Self {
+        self.mean_burst = mean_burst.max(1.0);
+        self
+    }
+
+    /// Frames sent.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Independent events among the frames sent: fewer, where losses come in bursts.
+    pub fn independent(&self) -> f64 {
+        self.sent as f64 / self.mean_burst
+    }
+
+    /// How many frames were there within `target` of their sending.
+    fn in_time(&self, target: Duration) -> u64 {
+        let limit = crate::histogram::nanos(target);
+        let passed = self.steps.partition_point(|(delay, _)| *delay <= limit);
+        passed.checked_sub(1).map_or(0, |last| self.steps[last].1)
+    }
+
+    /// Share (0.0 to 1.0) of the frames sent that were not there within `target`; `None` if none were sent.
+    pub fn missing_share(&self, target: Duration) -> Option<f64> {
+        (self.sent > 0).then(|| (self.sent - self.in_time(target)) as f64 / self.sent as f64)
+    }
+
+    /// 95 % interval (Wilson) of [`Self::missing_share`].
+    pub fn missing_interval(&self, target: Duration) -> Option<(f64, f64)> {
+        let n = self.independent();
+        wilson(self.missing_share(target)? * n, n)
+    }
+
+    /// The smallest target that leaves at most the share `missing` (0.0 to 1.0) not there; `None` if more never came.
+    pub fn target_for(&self, missing: f64) -> Option<Duration> {
+        self.at_rank(nearest_rank(1.0 - missing, self.sent)?)
+    }
+
+    /// [`Self::target_for`] with its 95 % interval, from the binomial spread of the rank.
+    pub fn target(&self, missing: f64) -> PlayoutTarget {
+        let q = (1.0 - missing).clamp(0.0, 1.0);
+        let n = self.sent as f64;
+        let spread = Z95 * (n * self.mean_burst * q * (1.0 - q)).sqrt();
+        let low = (q * n - spread).floor().max(1.0) as u64;
+        let high = (q * n + spread).ceil() as u64 + 1;
+        let ms = |d: Option<Duration>| d.map(millis);
+        PlayoutTarget {
+            missing_percent: missing * 100.0,
+            target_ms: ms(self.target_for(missing)),
+            low_ms: ms(self.at_rank(low)),
+            high_ms: ms(self.at_rank(high)),
+        }
+    }
+
+    /// Probability that these samples reach the target at all: that the longest of n delays is beyond the quantile,
+    /// 1 − (1 − missing)ⁿ. Small when there are too few samples to speak of so small a share.
+    pub fn reach(&self, missing: f64) -> f64 {
+        1.0 - (1.0 - missing.clamp(0.0, 1.0)).powf(self.independent())
+    }
+
+    /// The curve at `targets`.
+    pub fn points(&self, targets: impl IntoIterator<Item = Duration>) -> Vec<PlayoutPoint> {
+        let point = |target| {
+            Some(PlayoutPoint {
+                target_ms: millis(target),
+                missing_percent: self.missing_share(target)? * 100.0,
+            })
+        };
+        targets.into_iter().filter_map(point).collect()
+    }
+
+    fn at_rank(&self, rank: u64) -> Option<Duration> {
+        let at = self.steps.partition_point(|(_, seen)| *seen < rank);
+        self.steps.get(at).map(|(delay, _)| Duration::from_nanos(*delay))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn lost_frames_are_late_for_every_target() {
+        let delays: Vec<Duration> = (1..=98).map(ms).collect();
+        let curve = PlayoutCurve::from_delays(&delays, 100);
+        assert_eq!(curve.missing_share(ms(98)), Some(0.02));
+        assert_eq!(curve.target_for(0.02), Some(ms(98)));
+        assert_eq!(curve.target_for(0.01), None);
+        assert_eq!(curve.target_for(0.5), Some(ms(50)));
+        assert_eq!(curve.target(0.02).high_ms, None);
+        assert_eq!(PlayoutCurve::from_delays(&[], 0).missing_share(ms(1)), None);
+        assert_eq!(PlayoutCurve::from_delays(&[], 0).target_for(0.5), None);
+    }
+
+    #[test]
+    fn few_samples_do_not_reach_a_small_share() {
+        let few = PlayoutCurve::from_delays(&[ms(1); 50], 50);
+        let many = PlayoutCurve::from_delays(&[ms(1); 2000], 2000);
+        assert!((few.reach(0.01) - 0.395).abs() < 0.001);
+        assert!(many.reach(0.01) > 0.999_999);
+        let delays: Vec<Duration> = (1..=2000).map(ms).collect();
+        let (single, burst) = (
+            PlayoutCurve::from_delays(&delays, 2000),
+            PlayoutCurve::from_delays(&delays, 2000).with_mean_burst(4.0),
+        );
+        // Rank 1800 ± 1.96·√(2000·0.1·0.9), and twice that where four losses are one event.
+        assert_eq!(single.target(0.1).low_ms, Some(1773.0));
+        assert_eq!(burst.target(0.1).low_ms, Some(1747.0));
+        assert!(many.clone().with_mean_burst(20.0).reach(0.01) < many.reach(0.01));
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_trying_every_target(
+            delays in prop::collection::vec(0u64..500, 1..200),
+            lost in 0u64..50,
+            share in 0.0f64..1.0,
+        ) {
+            let times: Vec<Duration> = delays.iter().map(|d| ms(*d)).collect();
+            let sent = delays.len() as u64 + lost;
+            let curve = PlayoutCurve::from_delays(&times, sent);
+            let missing = |target: u64| sent - delays.iter().filter(|d| **d <= target).count() as u64;
+            for target in [0, 50, 250, 499] {
+                prop_assert_eq!(curve.missing_share(ms(target)), Some(missing(target) as f64 / sent as f64));
+            }
+            // A hair of tolerance for the share that is whole but for the last bits.
+            let allowed = share * sent as f64 + 1e-6;
+            let tried = (0..500).find(|t| missing(*t) as f64 <= allowed && missing(*t) < sent);
+            prop_assert_eq!(curve.target_for(share), tried.map(ms));
+            let target = curve.target(share);
+            if let (Some(at), Some(low)) = (target.target_ms, target.low_ms) {
+                prop_assert!(low <= at && target.high_ms.is_none_or(|high| high >= at));
+            }
+        }
+
+        #[test]
+        fn a_histogram_gives_the_same_within_its_precision(delays in prop::collection::vec(1u64..1_000_000_000, 1..200)) {
+            let mut h = Histogram::new();
+            let times: Vec<Duration> = delays.iter().map(|d| Duration::from_nanos(*d)).collect();
+            times.iter().for_each(|d| h.record(*d));
+            let sent = times.len() as u64;
+            let exact = PlayoutCurve::from_delays(&times, sent).target_for(0.1).unwrap().as_nanos() as f64;
+            let got = PlayoutCurve::from_histogram(&h, sent, 1).target_for(0.1).unwrap().as_nanos() as f64;
+            prop_assert!((got - exact).abs() <= exact * Histogram::PRECISION + 1.0);
+        }
+    }
+}
