@@ -130,11 +130,8 @@ impl StreamAccount {
     /// every number of an `Unwrapper` is.
     pub fn starting_at(first: u64) -> Self {
         let mut account = Self::new();
-        account.segment = first.checked_sub(1).map(|before| Segment {
-            first,
-            highest: before,
-            settled_to: first,
-        });
+        account.segment =
+            first.checked_sub(1).map(|before| Segment { first, highest: before, settled_to: first });
         account
     }
 
@@ -148,11 +145,8 @@ impl StreamAccount {
             self.begin(seq);
             return Arrival::InOrder;
         };
-        let arrival = if seq > segment.highest {
-            self.on_ahead(segment, seq)
-        } else {
-            self.on_behind(segment, seq)
-        };
+        let arrival =
+            if seq > segment.highest { self.on_ahead(segment, seq) } else { self.on_behind(segment, seq) };
         match arrival {
             Arrival::TooOld | Arrival::Stray => self.confirms = seq.checked_add(1),
             _ => self.confirms = None,
@@ -221,22 +215,14 @@ impl StreamAccount {
         self.begin(seq - 1);
         self.mark(seq, true);
         self.totals.received += 1;
-        self.segment = Some(Segment {
-            first: seq - 1,
-            highest: seq,
-            settled_to: seq - 1,
-        });
+        self.segment = Some(Segment { first: seq - 1, highest: seq, settled_to: seq - 1 });
         Arrival::Jump
     }
 
     fn begin(&mut self, seq: u64) {
         self.mark(seq, true);
         self.totals.received += 1;
-        self.segment = Some(Segment {
-            first: seq,
-            highest: seq,
-            settled_to: seq,
-        });
+        self.segment = Some(Segment { first: seq, highest: seq, settled_to: seq });
     }
 
     /// Passes judgement on the numbers below `to`, which leave the window. Bounded work: at most the window bit by
@@ -250,8 +236,7 @@ impl StreamAccount {
                 self.settled.on_lost(1);
             }
         }
-        self.settled
-            .on_lost(to.saturating_sub(known.max(segment.settled_to)));
+        self.settled.on_lost(to.saturating_sub(known.max(segment.settled_to)));
         segment.settled_to = segment.settled_to.max(to);
     }
 

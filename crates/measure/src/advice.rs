@@ -30,13 +30,8 @@ pub enum Purpose {
 
 impl Purpose {
     /// All, in the order of the table.
-    pub const ALL: [Purpose; 5] = [
-        Purpose::PlayTogether,
-        Purpose::TvSound,
-        Purpose::Record,
-        Purpose::Talk,
-        Purpose::SendToMany,
-    ];
+    pub const ALL: [Purpose; 5] =
+        [Purpose::PlayTogether, Purpose::TvSound, Purpose::Record, Purpose::Talk, Purpose::SendToMany];
 
     /// As the table writes it.
     pub fn title(self) -> &'static str {
@@ -112,9 +107,7 @@ pub fn advise_for(purpose: Purpose, candidates: &[Candidate<'_>]) -> Option<Advi
     let winner = &scores[best];
     let name = |i: usize| candidates[i].figures.transport.as_str();
     let others = || ranking.iter().skip(1).map(|i| &scores[*i]);
-    let unbeaten = others()
-        .map(|other| not_beaten(winner, other, purpose.margin()))
-        .fold(1.0, f64::min);
+    let unbeaten = others().map(|other| not_beaten(winner, other, purpose.margin())).fold(1.0, f64::min);
     let (judged, because) = if winner.met {
         let runner = ranking.get(1).map(|i| (name(*i), &scores[*i]));
         (winner.meets, why(winner, runner))
@@ -166,10 +159,7 @@ fn why(winner: &Score, runner: Option<(&str, &Score)>) -> String {
 
 fn why_not(name: &str, winner: &Score) -> String {
     let lacking = winner.lacking.as_deref().unwrap_or("the bound is missed");
-    format!(
-        "nothing measured is good enough; least bad is {name} with {}: {lacking}",
-        winner.figure
-    )
+    format!("nothing measured is good enough; least bad is {name} with {}: {lacking}", winner.figure)
 }
 
 #[cfg(test)]

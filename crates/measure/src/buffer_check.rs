@@ -126,10 +126,7 @@ impl BufferCheck {
 
     fn with(rule: BufferRule, variant: Variant) -> Self {
         BufferCheck {
-            rule: BufferRule {
-                packet: rule.packet.max(Duration::from_nanos(1)),
-                ..rule
-            },
+            rule: BufferRule { packet: rule.packet.max(Duration::from_nanos(1)), ..rule },
             variant,
             time: 0,
             held: 0,
@@ -195,9 +192,8 @@ impl BufferCheck {
             let packet = nanos(self.rule.packet);
             let due = (self.time - self.deadline) / packet + 1;
             self.deadline = self.deadline.saturating_add(due.saturating_mul(packet));
-            let taken = i64::try_from(due)
-                .unwrap_or(i64::MAX)
-                .saturating_mul(i64::from(self.rule.packet_bytes));
+            let taken =
+                i64::try_from(due).unwrap_or(i64::MAX).saturating_mul(i64::from(self.rule.packet_bytes));
             self.held = self.held.saturating_sub(taken);
         }
     }

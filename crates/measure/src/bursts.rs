@@ -76,11 +76,7 @@ impl LossRuns {
         self.run += n;
         self.longest = self.longest.max(self.run);
         self.lost += n;
-        let between = if self.cluster.lost > 0 {
-            self.cluster.good
-        } else {
-            0
-        };
+        let between = if self.cluster.lost > 0 { self.cluster.good } else { 0 };
         self.cluster.packets += between + n;
         self.cluster.lost += n;
         self.cluster.good = 0;

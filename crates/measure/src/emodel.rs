@@ -68,10 +68,7 @@ mod tests {
 
     /// Half the last printed digit.
     fn near(got: f64, printed: f64, digits: i32) {
-        assert!(
-            (got - printed).abs() <= 0.501 * 10f64.powi(-digits),
-            "{got} {printed}"
-        );
+        assert!((got - printed).abs() <= 0.501 * 10f64.powi(-digits), "{got} {printed}");
     }
 
     #[test]
@@ -86,8 +83,7 @@ mod tests {
             (400.0, 24.07),
             (500.0, 30.64),
         ];
-        idd.into_iter()
-            .for_each(|(ms, printed)| near(delay_impairment(ms), printed, 2));
+        idd.into_iter().for_each(|(ms, printed)| near(delay_impairment(ms), printed, 2));
         for (ms, printed) in [(120.0, 2.88), (150.0, 3.60), (175.0, 4.20), (200.0, 7.30)] {
             near(delay_impairment_simple(ms), printed, 2);
         }
@@ -103,11 +99,7 @@ mod tests {
         let concealed = [1.86, 3.64, 6.36, 7.01, 10.14, 15.78, 27.07, 42.13];
         for (i, p) in [0.5, 1.0, 1.8, 2.0, 3.0, 5.0, 10.0, 20.0].into_iter().enumerate() {
             near(loss_impairment(CodecImpairment::G711, p, 1.0), plain[i], 2);
-            near(
-                loss_impairment(CodecImpairment::G711_CONCEALED, p, 1.0),
-                concealed[i],
-                2,
-            );
+            near(loss_impairment(CodecImpairment::G711_CONCEALED, p, 1.0), concealed[i], 2);
         }
     }
 
@@ -120,10 +112,9 @@ mod tests {
             (300.0, 3.0, (39.4, 2.03), (68.3, 3.52)),
         ];
         for (ms, p, plain, concealed) in rows {
-            for (codec, (r, score)) in [
-                (CodecImpairment::G711, plain),
-                (CodecImpairment::G711_CONCEALED, concealed),
-            ] {
+            for (codec, (r, score)) in
+                [(CodecImpairment::G711, plain), (CodecImpairment::G711_CONCEALED, concealed)]
+            {
                 let got = rating(codec, ms, p, 1.0);
                 near(got, r, 1);
                 near(mos(got), score, 2);

@@ -30,15 +30,8 @@ pub enum Fate {
 
 impl Fate {
     /// All of them, in the order of [`FateCounts`].
-    pub const ALL: [Fate; 7] = [
-        Fate::Pending,
-        Fate::Played,
-        Fate::Recovered,
-        Fate::Late,
-        Fate::Lost,
-        Fate::Expired,
-        Fate::Refused,
-    ];
+    pub const ALL: [Fate; 7] =
+        [Fate::Pending, Fate::Played, Fate::Recovered, Fate::Late, Fate::Lost, Fate::Expired, Fate::Refused];
 
     /// Whether the frame reached the receiver at all.
     pub fn arrived(self) -> bool {
@@ -67,11 +60,7 @@ impl Fate {
             Fate::Refused | Fate::Expired => 2,
             Fate::Played | Fate::Recovered | Fate::Late => 3,
         };
-        if standing(report) >= standing(self) {
-            report
-        } else {
-            self
-        }
+        if standing(report) >= standing(self) { report } else { self }
     }
 }
 
@@ -99,10 +88,7 @@ impl FateCounts {
 
     /// Counts all that `other` counted.
     pub fn merge(&mut self, other: &FateCounts) {
-        self.0
-            .iter_mut()
-            .zip(other.0)
-            .for_each(|(mine, more)| *mine += more);
+        self.0.iter_mut().zip(other.0).for_each(|(mine, more)| *mine += more);
     }
 
     /// How many met `fate`.
@@ -123,11 +109,7 @@ impl FateCounts {
     /// Holds the counts against `sent`, the number of frames handed over.
     pub fn balance(&self, sent: u64) -> Result<(), Unbalanced> {
         let ended = self.total() - self.of(Fate::Pending);
-        if ended == sent {
-            Ok(())
-        } else {
-            Err(Unbalanced { sent, ended })
-        }
+        if ended == sent { Ok(()) } else { Err(Unbalanced { sent, ended }) }
     }
 }
 

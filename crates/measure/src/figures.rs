@@ -268,9 +268,8 @@ fn loss_interval(lost: u64, sent: u64, mean_burst: Option<f64>) -> Option<(f64, 
 }
 
 /// Targets at which the curve is drawn, in milliseconds.
-const CURVE_MS: [u64; 22] = [
-    1, 2, 5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 100, 120, 150, 200, 250, 300, 400, 500, 1000,
-];
+const CURVE_MS: [u64; 22] =
+    [1, 2, 5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 100, 120, 150, 200, 250, 300, 400, 500, 1000];
 
 /// Shares for which the smallest target is given: studio, players, headsets (1.8 %, Voelcker 1985).
 const TARGET_SHARES: [f64; 3] = [0.001, 0.01, 0.018];

@@ -107,10 +107,7 @@ impl FrameLog {
 
     /// An empty log; everything it will ever need is allocated here.
     pub fn new(config: FrameLogConfig) -> Self {
-        let config = FrameLogConfig {
-            capacity: config.capacity.min(Self::MAX_ROWS),
-            ..config
-        };
+        let config = FrameLogConfig { capacity: config.capacity.min(Self::MAX_ROWS), ..config };
         let rule = BufferRule::for_packets(config.packet, config.packet_bytes);
         FrameLog {
             config,
@@ -175,11 +172,7 @@ impl FrameLog {
         row.arrived = at.as_nanos().min(NONE - 1);
         row.one_way = arrival.one_way.map_or(NONE, |d| nanos(d).min(NONE - 1));
         let rtt = at.since(Instant::from_nanos(row.sent));
-        let fate = if arrival.repaired {
-            Fate::Recovered
-        } else {
-            Fate::Played
-        };
+        let fate = if arrival.repaired { Fate::Recovered } else { Fate::Played };
         self.revise(index, fate);
         self.tallies.reordered += u64::from(self.highest_arrived.is_some_and(|highest| seq < highest));
         self.highest_arrived = self.highest_arrived.max(Some(seq));

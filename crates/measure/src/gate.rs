@@ -121,10 +121,7 @@ impl Gate {
         let failure = |condition: &Condition| {
             let measured = (condition.figure.read)(figures);
             let holds = measured.is_some_and(|value| condition.operator.holds(value, condition.bound));
-            (!holds).then_some(Failure {
-                condition: *condition,
-                measured,
-            })
+            (!holds).then_some(Failure { condition: *condition, measured })
         };
         self.conditions.iter().filter_map(failure).collect()
     }
@@ -141,10 +138,7 @@ impl FromStr for Gate {
     fn from_str(text: &str) -> Result<Self, GateError> {
         let parts = || text.split(',').map(str::trim).filter(|part| !part.is_empty());
         if text.len() > Self::MAX_TEXT || parts().count() > Self::MAX_CONDITIONS {
-            return Err(GateError::TooLong {
-                len: text.len(),
-                max: Self::MAX_CONDITIONS,
-            });
+            return Err(GateError::TooLong { len: text.len(), max: Self::MAX_CONDITIONS });
         }
         let conditions = parts().map(Condition::parse).collect::<Result<Vec<_>, _>>()?;
         if conditions.is_empty() {
@@ -168,11 +162,7 @@ impl Condition {
                 .and_then(|near| FIGURES.iter().find(|f| f.name == near).map(|f| f.name)),
             known: Gate::names().collect::<Vec<_>>().join(", "),
         })?;
-        Ok(Condition {
-            figure,
-            operator,
-            bound: figure.bound(bound.trim())?,
-        })
+        Ok(Condition { figure, operator, bound: figure.bound(bound.trim())? })
     }
 
     /// The name of its figure.
@@ -214,21 +204,14 @@ impl Operator {
 
 impl Figure {
     fn bound(&self, text: &str) -> Result<f64, GateError> {
-        let bad = |source| GateError::BadQuantity {
-            name: self.name,
-            source,
-            hint: self.hint(text),
-        };
+        let bad = |source| GateError::BadQuantity { name: self.name, source, hint: self.hint(text) };
         match self.unit {
             Unit::Share => text.parse::<Ratio>().map(percent).map_err(bad),
             Unit::Time => units::parse_duration(text).map(millis).map_err(bad),
             Unit::Count => text
                 .parse::<u32>()
                 .map(f64::from)
-                .map_err(|_| GateError::BadCount {
-                    name: self.name,
-                    text: clip(text),
-                }),
+                .map_err(|_| GateError::BadCount { name: self.name, text: clip(text) }),
         }
     }
 

@@ -110,11 +110,7 @@ impl Histogram {
     /// empty.
     pub fn share_above(&self, limit: Duration) -> Option<f64> {
         let limit = nanos(limit);
-        let above: u64 = self
-            .weighted()
-            .filter(|(value, _)| *value > limit)
-            .map(|(_, count)| count)
-            .sum();
+        let above: u64 = self.weighted().filter(|(value, _)| *value > limit).map(|(_, count)| count).sum();
         (!self.is_empty()).then(|| above as f64 / self.count() as f64)
     }
 
@@ -124,10 +120,8 @@ impl Histogram {
     /// of the exact one, in absolute terms. `None` if empty.
     pub fn mean_absolute_deviation(&self) -> Option<f64> {
         let mean = self.sum as f64 / self.count() as f64;
-        let total: f64 = self
-            .weighted()
-            .map(|(value, count)| (value as f64 - mean).abs() * count as f64)
-            .sum();
+        let total: f64 =
+            self.weighted().map(|(value, count)| (value as f64 - mean).abs() * count as f64).sum();
         (!self.is_empty()).then(|| total / self.count() as f64)
     }
 
@@ -135,10 +129,7 @@ impl Histogram {
     pub fn weighted(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.buckets.iter_recorded().map(|step| {
             let middle = self.buckets.median_equivalent(step.value_iterated_to());
-            (
-                middle.clamp(self.min, self.max),
-                step.count_since_last_iteration(),
-            )
+            (middle.clamp(self.min, self.max), step.count_since_last_iteration())
         })
     }
 }

@@ -31,12 +31,7 @@ pub struct InterarrivalJitter {
 impl InterarrivalJitter {
     /// For a media clock of `rate` Hz (0 is taken as 1).
     pub fn new(rate: u32) -> Self {
-        InterarrivalJitter {
-            rate: f64::from(rate.max(1)),
-            last: None,
-            jitter: 0.0,
-            max: 0.0,
-        }
+        InterarrivalJitter { rate: f64::from(rate.max(1)), last: None, jitter: 0.0, max: 0.0 }
     }
 
     /// A packet with time stamp `timestamp` arrived.
@@ -116,14 +111,7 @@ pub struct RollingDeviation {
 
 impl Default for RollingDeviation {
     fn default() -> Self {
-        RollingDeviation {
-            gaps: [0; ROLLING_GAPS],
-            len: 0,
-            next: 0,
-            sum: 0,
-            squares: 0,
-            max: 0.0,
-        }
+        RollingDeviation { gaps: [0; ROLLING_GAPS], len: 0, next: 0, sum: 0, squares: 0, max: 0.0 }
     }
 }
 

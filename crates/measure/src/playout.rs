@@ -61,11 +61,7 @@ impl PlayoutCurve {
                 (delay, seen)
             })
             .collect();
-        PlayoutCurve {
-            steps,
-            sent: sent.max(seen),
-            mean_burst: 1.0,
-        }
+        PlayoutCurve { steps, sent: sent.max(seen), mean_burst: 1.0 }
     }
 
     /// Losses come in bursts of this mean length, so that they tell as little as one loss each. Widens the intervals.

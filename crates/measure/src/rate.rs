@@ -48,10 +48,7 @@ pub struct Skew {
 impl Skew {
     /// Counts what is further out than `limit` on either side (lip-sync: [`crate::LipSync::SKEW`]).
     pub fn new(limit: Duration) -> Self {
-        Skew {
-            limit: nanos(limit),
-            ..Skew::default()
-        }
+        Skew { limit: nanos(limit), ..Skew::default() }
     }
 
     /// Sound captured together with a picture was played at `sound`, the picture shown at `picture`.
@@ -89,18 +86,12 @@ mod tests {
     #[test]
     fn rates_of_known_streams() {
         // One second of CD sound: 44100 · 2 · 16 bit.
-        assert_eq!(
-            bit_rate(176_400, Duration::from_secs(1)),
-            Some(BitRate(1_411_200))
-        );
+        assert_eq!(bit_rate(176_400, Duration::from_secs(1)), Some(BitRate(1_411_200)));
         assert_eq!(kbit_per_s(176_400, Duration::from_secs(2)), Some(705.6));
         assert_eq!(bit_rate(1, Duration::ZERO), None);
         assert_eq!(overhead_percent(988, 940), Some(48.0 * 100.0 / 940.0));
         assert_eq!(overhead_percent(1, 0), None);
-        assert_eq!(
-            cpu_ms_per_s(Duration::from_millis(30), Duration::from_secs(15)),
-            Some(2.0)
-        );
+        assert_eq!(cpu_ms_per_s(Duration::from_millis(30), Duration::from_secs(15)), Some(2.0));
         assert_eq!(percent(1, 0), None);
     }
 

@@ -25,11 +25,7 @@ impl MeanInterval {
         let squares = samples.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
         let half_width =
             student_t(samples.len() as u64 - 1).map(|t| t * (squares / (n - 1.0)).sqrt() / n.sqrt());
-        Some(MeanInterval {
-            mean,
-            half_width,
-            count: samples.len() as u64,
-        })
+        Some(MeanInterval { mean, half_width, count: samples.len() as u64 })
     }
 }
 
@@ -55,10 +51,7 @@ pub fn wilson(hits: f64, n: f64) -> Option<(f64, f64)> {
     let centre = p + z2 / (2.0 * n);
     let spread = Z95 * (p * (1.0 - p) / n + z2 / (4.0 * n * n)).sqrt();
     let scale = 1.0 + z2 / n;
-    Some((
-        ((centre - spread) / scale).max(0.0),
-        ((centre + spread) / scale).min(1.0),
-    ))
+    Some((((centre - spread) / scale).max(0.0), ((centre + spread) / scale).min(1.0)))
 }
 
 /// Probability that a proportion of which `hits` in `n` were seen is at most `bound`: the posterior under Jeffreys'

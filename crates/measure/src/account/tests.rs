@@ -22,27 +22,17 @@ fn a_duplicate_is_no_reordering() {
     assert_eq!((report.totals.duplicate, report.totals.reordered), (2, 2));
     assert_eq!(report.reorder_extent, 4);
     // Numbers before the first one count only as far as the window reaches.
-    assert_eq!(
-        fed([5000]).on_received(5000 - StreamAccount::WINDOW),
-        Arrival::TooOld
-    );
+    assert_eq!(fed([5000]).on_received(5000 - StreamAccount::WINDOW), Arrival::TooOld);
 }
 
 #[test]
 fn a_known_beginning_and_end_count() {
     let mut account = StreamAccount::starting_at(1);
     assert_eq!(account.highest(), None);
-    assert_eq!(
-        account.on_received(0),
-        Arrival::TooOld,
-        "before the known beginning"
-    );
+    assert_eq!(account.on_received(0), Arrival::TooOld, "before the known beginning");
     account.on_received(4);
     let report = account.report(Some(10));
-    assert_eq!(
-        (report.expected, report.lost, report.longest_loss_burst),
-        (10, 9, 6)
-    );
+    assert_eq!((report.expected, report.lost, report.longest_loss_burst), (10, 9, 6));
 }
 
 #[test]

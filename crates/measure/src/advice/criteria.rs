@@ -116,12 +116,7 @@ fn target_error(f: &TransportFigures, target: &PlayoutTarget) -> f64 {
 /// Cost: percent missing with the buffer that lip-sync allows.
 fn tv_sound(f: &TransportFigures) -> Score {
     let at = |p: &&PlayoutPoint| p.target_ms == TV_TARGET_MS;
-    let percent = f
-        .playout
-        .curve
-        .iter()
-        .find(at)
-        .map_or(100.0, |p| p.missing_percent);
+    let percent = f.playout.curve.iter().find(at).map_or(100.0, |p| p.missing_percent);
     let missing = Missing::from_percent(f, percent);
     let met = percent <= SILENCE_SHARE * 100.0;
     Score {
@@ -154,9 +149,7 @@ fn record(candidate: &Candidate<'_>) -> Score {
         figure.push_str(", and what is lost is sent again");
     }
     if excused > 0 {
-        figure.push_str(&format!(
-            " ({excused} expired for a deadline that a recording has not)"
-        ));
+        figure.push_str(&format!(" ({excused} expired for a deadline that a recording has not)"));
     }
     Score {
         cost: missing.percent,
@@ -174,19 +167,10 @@ fn record(candidate: &Candidate<'_>) -> Score {
 fn talk(f: &TransportFigures) -> Score {
     let rated = |point: &PlayoutPoint| {
         let delay = f.packet_ms + point.target_ms;
-        (
-            delay,
-            point.missing_percent,
-            talk_rating(f, delay, point.missing_percent),
-        )
+        (delay, point.missing_percent, talk_rating(f, delay, point.missing_percent))
     };
     let best = |limit: f64| {
-        let within = f
-            .playout
-            .curve
-            .iter()
-            .map(rated)
-            .filter(|(delay, ..)| *delay <= limit);
+        let within = f.playout.curve.iter().map(rated).filter(|(delay, ..)| *delay <= limit);
         within.max_by(|a, b| a.2.total_cmp(&b.2).then(b.0.total_cmp(&a.0)))
     };
     // Where no target within the limit will do, the best beyond it tells which is least bad.
@@ -205,11 +189,7 @@ fn talk(f: &TransportFigures) -> Score {
         cost: -r,
         error,
         met,
-        meets: if delay <= TALK_MS {
-            is_below(-r, error, -TALK_R, 0.0)
-        } else {
-            0.0
-        },
+        meets: if delay <= TALK_MS { is_below(-r, error, -TALK_R, 0.0) } else { 0.0 },
         promised: false,
         figure: format!(
             "R {r:.1} (MOS {:.2}, concealment as G.711 assumed) at {delay:.0} ms mouth to ear, {percent:.2} % missing",
@@ -223,12 +203,7 @@ fn talk(f: &TransportFigures) -> Score {
 fn talk_rating(f: &TransportFigures, delay_ms: f64, missing_percent: f64) -> f64 {
     // G.107: mean burst over that of as much independent loss.
     let burst_ratio = f.mean_loss_burst.unwrap_or(1.0) * (1.0 - missing_percent / 100.0);
-    rating(
-        CodecImpairment::G711_CONCEALED,
-        delay_ms,
-        missing_percent,
-        burst_ratio,
-    )
+    rating(CodecImpairment::G711_CONCEALED, delay_ms, missing_percent, burst_ratio)
 }
 
 /// Cost: percent that never came; a transport that cannot multicast stands behind all that can.
@@ -239,30 +214,19 @@ fn send_to_many(candidate: &Candidate<'_>) -> Score {
     let few_missing = missing.percent <= SILENCE_SHARE * 100.0;
     let lacking = match (many, few_missing) {
         (true, true) => None,
-        (true, false) => Some(format!(
-            "{:.2} % too many",
-            missing.percent - SILENCE_SHARE * 100.0
-        )),
+        (true, false) => Some(format!("{:.2} % too many", missing.percent - SILENCE_SHARE * 100.0)),
         (false, _) => Some("it cannot multicast, so each receiver costs the whole rate again".into()),
     };
     Score {
         cost: missing.percent + if many { 0.0 } else { 1000.0 },
         error: missing.error,
         met: many && few_missing,
-        meets: if many {
-            missing.at_most(f, SILENCE_SHARE)
-        } else {
-            0.0
-        },
+        meets: if many { missing.at_most(f, SILENCE_SHARE) } else { 0.0 },
         promised: many,
         figure: format!(
             "{} missing, {}",
             missing.text(),
-            if many {
-                "one datagram for all"
-            } else {
-                "a copy for each receiver"
-            }
+            if many { "one datagram for all" } else { "a copy for each receiver" }
         ),
         bound: "under 1.8 %",
         lacking,
@@ -285,11 +249,7 @@ impl Missing {
     fn from_percent(f: &TransportFigures, percent: f64) -> Missing {
         let n = f.independent_frames();
         let (low, high) = wilson(percent / 100.0 * n, n).unwrap_or((0.0, 1.0));
-        Missing {
-            percent,
-            error: (high - low) * 100.0 / (2.0 * Z95),
-            sent: f.frames_sent,
-        }
+        Missing { percent, error: (high - low) * 100.0 / (2.0 * Z95), sent: f.frames_sent }
     }
 
     /// Probability that the true share is at most `bound`.

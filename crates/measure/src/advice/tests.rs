@@ -29,35 +29,15 @@ fn measured(name: &str, frames: u64, loss: f64, rtt_ms: f64, tail_ms: f64) -> Tr
         }
     }
     log.finish();
-    let facts = RunFacts {
-        transport: name.into(),
-        ..RunFacts::default()
-    };
+    let facts = RunFacts { transport: name.into(), ..RunFacts::default() };
     TransportFigures::new(&log, &facts)
 }
 
-const UDP: Abilities = Abilities {
-    reliable: false,
-    ordered: false,
-    multicast: true,
-};
-const TCP: Abilities = Abilities {
-    reliable: true,
-    ordered: true,
-    multicast: false,
-};
+const UDP: Abilities = Abilities { reliable: false, ordered: false, multicast: true };
+const TCP: Abilities = Abilities { reliable: true, ordered: true, multicast: false };
 
 fn advice(purpose: Purpose, rtp: &TransportFigures, tcp: &TransportFigures) -> Advice {
-    let candidates = [
-        Candidate {
-            figures: tcp,
-            abilities: TCP,
-        },
-        Candidate {
-            figures: rtp,
-            abilities: UDP,
-        },
-    ];
+    let candidates = [Candidate { figures: tcp, abilities: TCP }, Candidate { figures: rtp, abilities: UDP }];
     advise_for(purpose, &candidates).unwrap()
 }
 
@@ -73,33 +53,14 @@ fn a_lossy_wlan_divides_the_purposes() {
         (Purpose::SendToMany, "rtp"),
     ] {
         let advice = advice(purpose, &rtp, &tcp);
-        assert_eq!(
-            (advice.transport.as_str(), advice.met),
-            (transport, true),
-            "{advice:?}"
-        );
-        assert!(
-            advice.confidence > 0.9 || purpose == Purpose::TvSound,
-            "{advice:?}"
-        );
+        assert_eq!((advice.transport.as_str(), advice.met), (transport, true), "{advice:?}");
+        assert!(advice.confidence > 0.9 || purpose == Purpose::TvSound, "{advice:?}");
     }
     let play = advice(Purpose::PlayTogether, &rtp, &tcp);
-    assert!(
-        play.because.contains("tcp:") && play.because.contains("30 ms"),
-        "{}",
-        play.because
-    );
+    assert!(play.because.contains("tcp:") && play.because.contains("30 ms"), "{}", play.because);
     let json = serde_json::to_value(advice(Purpose::Record, &rtp, &tcp)).unwrap();
-    assert_eq!(
-        (&json["record"], &json["purpose"]),
-        (&"advice".into(), &"record".into())
-    );
-    assert!(
-        json["because"]
-            .as_str()
-            .unwrap()
-            .contains("0 of 3000 frames missing")
-    );
+    assert_eq!((&json["record"], &json["purpose"]), (&"advice".into(), &"record".into()));
+    assert!(json["because"].as_str().unwrap().contains("0 of 3000 frames missing"));
 }
 
 #[test]
@@ -114,11 +75,7 @@ fn when_nothing_is_fit_the_least_bad_is_named_with_what_is_missing() {
         (Purpose::SendToMany, "rtp", "too many"),
     ] {
         let advice = advice(purpose, &rtp, &tcp);
-        assert_eq!(
-            (advice.transport.as_str(), advice.met),
-            (transport, false),
-            "{advice:?}"
-        );
+        assert_eq!((advice.transport.as_str(), advice.met), (transport, false), "{advice:?}");
         assert!(advice.because.contains("least bad"), "{}", advice.because);
         assert!(advice.because.contains(lacking), "{purpose:?} {}", advice.because);
     }
@@ -162,11 +119,7 @@ fn a_recording_has_no_deadline() {
     let rtp = measured("rtp", 3000, 0.005, 10.0, 1.0);
     let found = advice(Purpose::Record, &rtp, &tcp);
     assert_eq!((found.transport.as_str(), found.met), ("tcp", true));
-    assert!(
-        found.because.contains("expired for a deadline"),
-        "{}",
-        found.because
-    );
+    assert!(found.because.contains("expired for a deadline"), "{}", found.because);
 }
 
 #[test]
@@ -176,11 +129,7 @@ fn talking_needs_rating_and_delay() {
     let found = advice(Purpose::Talk, &rtp, &tcp);
     assert_eq!((found.transport.as_str(), found.met), ("rtp", true));
     // 1 % with concealment costs 3.64: R 89.6 under 100 ms.
-    assert!(
-        found.because.starts_with("R 8") || found.because.starts_with("R 9"),
-        "{}",
-        found.because
-    );
+    assert!(found.because.starts_with("R 8") || found.because.starts_with("R 9"), "{}", found.because);
     // A longer wait would sound better still, but not be a conversation: 60 ms and a tail of 20 ms one way leave
     // 5 % missing at 120 ms.
     let tailed = measured("rtp", 3000, 0.0, 120.0, 40.0);
@@ -189,11 +138,7 @@ fn talking_needs_rating_and_delay() {
     // Only a delay beyond 150 ms stands between this link and a good talk.
     let far = measured("rtp", 3000, 0.0, 390.0, 1.0);
     let found = advice(Purpose::Talk, &far, &measured("tcp", 3000, 0.3, 400.0, 1.0));
-    assert!(
-        !found.met && found.because.contains("ms too much"),
-        "{}",
-        found.because
-    );
+    assert!(!found.met && found.because.contains("ms too much"), "{}", found.because);
 }
 
 #[test]
@@ -201,20 +146,11 @@ fn nothing_measured_is_said_and_nobody_is_nothing() {
     assert!(advise(&[]).is_empty());
     let dead = measured("rtp", 100, 1.0, 10.0, 1.0);
     let none = measured("tcp", 0, 0.0, 10.0, 1.0);
-    let candidates = [&dead, &none].map(|figures| Candidate {
-        figures,
-        abilities: UDP,
-    });
+    let candidates = [&dead, &none].map(|figures| Candidate { figures, abilities: UDP });
     let all = advise(&candidates);
     assert_eq!(all.len(), Purpose::ALL.len());
     for advice in all {
-        assert!(
-            !advice.met && (0.0..=1.0).contains(&advice.confidence),
-            "{advice:?}"
-        );
-        assert!(
-            !advice.because.contains("NaN") && !advice.because.contains("inf"),
-            "{advice:?}"
-        );
+        assert!(!advice.met && (0.0..=1.0).contains(&advice.confidence), "{advice:?}");
+        assert!(!advice.because.contains("NaN") && !advice.because.contains("inf"), "{advice:?}");
     }
 }

@@ -5,11 +5,7 @@ use proptest::prelude::*;
 /// (empty, not_full) of both variants over packets of (delay before it in tenths of a millisecond, number).
 fn both(packets: &[(u64, u64)]) -> [(u64, u64); 2] {
     let rule = BufferRule::PUBLISHED;
-    [
-        BufferCheck::by_bytes(rule),
-        BufferCheck::by_sequence(rule, Some(1)),
-    ]
-    .map(|mut check| {
+    [BufferCheck::by_bytes(rule), BufferCheck::by_sequence(rule, Some(1))].map(|mut check| {
         for (delay, seq) in packets {
             check.on_packet(Duration::from_micros(delay * 100), *seq, 1300);
         }
@@ -18,9 +14,7 @@ fn both(packets: &[(u64, u64)]) -> [(u64, u64); 2] {
 }
 
 fn steady(n: u64, spacing: u64) -> Vec<(u64, u64)> {
-    (1..=n)
-        .map(|seq| (if seq == 1 { 0 } else { spacing }, seq))
-        .collect()
+    (1..=n).map(|seq| (if seq == 1 { 0 } else { spacing }, seq)).collect()
 }
 
 /// A steady stream without the packets `lost` names: their spacing goes to the next that comes.

@@ -51,10 +51,7 @@ pub(crate) fn figures() -> TransportFigures {
 fn the_names_of_the_record() {
     let json = serde_json::to_value(TransportFigures::new(&log(), &facts())).unwrap();
     let text = serde_json::to_string(&json).unwrap();
-    assert_eq!(
-        (&json["record"], &json["schema"]),
-        (&"transport".into(), &1.into())
-    );
+    assert_eq!((&json["record"], &json["schema"]), (&"transport".into(), &1.into()));
     for key in [
         "transport",
         "link",
@@ -87,20 +84,11 @@ fn the_names_of_the_record() {
 #[test]
 fn figures_of_a_known_run() {
     let figures = TransportFigures::new(&log(), &facts());
-    assert_eq!(
-        (figures.frames_sent, figures.frames_received, figures.lost),
-        (3000, 2970, 30)
-    );
+    assert_eq!((figures.frames_sent, figures.frames_received, figures.lost), (3000, 2970, 30));
     assert_eq!(figures.lost_percent, Some(1.0));
-    assert_eq!(
-        (figures.longest_loss_burst, figures.loss_burst_lengths.as_slice()),
-        (1, &[30][..])
-    );
+    assert_eq!((figures.longest_loss_burst, figures.loss_burst_lengths.as_slice()), (1, &[30][..]));
     let (low, high) = figures.lost_percent_interval.unwrap();
-    assert!(
-        (low - 0.7014).abs() < 1e-3 && (high - 1.4239).abs() < 1e-3,
-        "{low} {high}"
-    );
+    assert!((low - 0.7014).abs() < 1e-3 && (high - 1.4239).abs() < 1e-3, "{low} {high}");
     assert_eq!(figures.cpu_ms_per_s, Some(2.0));
     // Exponential of mean 2 ms on 20 ms: mean 22, MAD 2·2/e = 1.4715; five standard errors (0.037, 0.035).
     assert!((figures.rtt_ms.mean_ms.unwrap() - 22.0).abs() < 0.18);
@@ -113,12 +101,7 @@ fn figures_of_a_known_run() {
     let longest = figures.rtt_ms.max_ms.unwrap() / 2.0;
     assert!((targets[1].target_ms.unwrap() - longest).abs() < 1e-5);
     assert!(targets[2].target_ms.unwrap() < longest);
-    let at_10 = figures
-        .playout
-        .curve
-        .iter()
-        .find(|p| p.target_ms == 10.0)
-        .unwrap();
+    let at_10 = figures.playout.curve.iter().find(|p| p.target_ms == 10.0).unwrap();
     assert!(at_10.missing_percent > 99.0);
 }
 
@@ -140,12 +123,8 @@ fn late_frames_are_missing_and_pending_ones_are_not() {
 
 #[test]
 fn nothing_received_is_nulls_not_nan() {
-    let mut log = FrameLog::new(FrameLogConfig {
-        capacity: 0,
-        clock_rate: 0,
-        packet: Duration::ZERO,
-        packet_bytes: 0,
-    });
+    let mut log =
+        FrameLog::new(FrameLogConfig { capacity: 0, clock_rate: 0, packet: Duration::ZERO, packet_bytes: 0 });
     for finished in [false, true] {
         let figures = TransportFigures::new(&log, &RunFacts::default());
         let json = serde_json::to_string(&figures).unwrap();

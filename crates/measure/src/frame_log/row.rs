@@ -22,13 +22,8 @@ pub(super) struct Row {
 pub(super) const NONE: u64 = u64::MAX;
 
 /// A number that was never sent.
-pub(super) const EMPTY: Row = Row {
-    sent: NONE,
-    arrived: NONE,
-    one_way: NONE,
-    duplicates: 0,
-    fate: Fate::Pending,
-};
+pub(super) const EMPTY: Row =
+    Row { sent: NONE, arrived: NONE, one_way: NONE, duplicates: 0, fate: Fate::Pending };
 
 /// One frame of the log, and one line of `frames.csv` when displayed (empty fields for what is not known).
 #[derive(Clone, Copy, PartialEq, Debug)]

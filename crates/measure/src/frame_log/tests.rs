@@ -9,14 +9,7 @@ pub(crate) const CONFIG: FrameLogConfig = FrameLogConfig {
 };
 
 pub(crate) fn arrival(seq: u64, at: Instant) -> FrameArrival {
-    FrameArrival {
-        seq,
-        at,
-        timestamp: (seq * 240) as u32,
-        len: 960,
-        one_way: None,
-        repaired: false,
-    }
+    FrameArrival { seq, at, timestamp: (seq * 240) as u32, len: 960, one_way: None, repaired: false }
 }
 
 fn ms(n: u64) -> Instant {
@@ -43,15 +36,8 @@ fn every_frame_has_one_fate() {
     assert_eq!(rows[0], "10,50.000000,71.000000,21.000000,,1,late");
     assert_eq!(rows[1], "11,55.000000,70.000000,15.000000,,0,played");
     let fates: Vec<Fate> = log.rows().map(|row| row.fate).collect();
-    let expected = [
-        Fate::Late,
-        Fate::Played,
-        Fate::Expired,
-        Fate::Lost,
-        Fate::Lost,
-        Fate::Lost,
-        Fate::Refused,
-    ];
+    let expected =
+        [Fate::Late, Fate::Played, Fate::Expired, Fate::Lost, Fate::Lost, Fate::Lost, Fate::Refused];
     assert_eq!(fates, expected);
     assert_eq!(log.counts().balance(7), Ok(()));
     let tallies = log.tallies();
@@ -75,16 +61,10 @@ fn a_frame_given_up_may_come_all_the_same() {
     log.on_sent(1, ms(0));
     log.on_sent(2, ms(5));
     log.expect_by(ms(5));
-    assert_eq!(
-        (log.counts().of(Fate::Lost), log.counts().of(Fate::Pending)),
-        (1, 1)
-    );
+    assert_eq!((log.counts().of(Fate::Lost), log.counts().of(Fate::Pending)), (1, 1));
     log.on_received(arrival(1, ms(900)));
     log.finish();
-    assert_eq!(
-        (log.counts().of(Fate::Lost), log.counts().of(Fate::Played)),
-        (1, 1)
-    );
+    assert_eq!((log.counts().of(Fate::Lost), log.counts().of(Fate::Played)), (1, 1));
 }
 
 #[test]
@@ -99,10 +79,7 @@ fn numbers_out_of_order_are_the_callers_fault() {
     log.on_sent(8, ms(2));
     log.on_received(arrival(7, ms(3)));
     log.finish();
-    assert_eq!(
-        (log.rows().count(), log.frames_sent(), log.tallies().unknown),
-        (2, 2, 1)
-    );
+    assert_eq!((log.rows().count(), log.frames_sent(), log.tallies().unknown), (2, 2, 1));
 }
 
 /// Sends `n` frames, losing those that `lost` names, each answered 20 ms and a little later.
@@ -124,29 +101,15 @@ fn a_run_beyond_the_capacity_keeps_counting() {
     let lost = |seq: u64| seq % 100 < 2;
     let n = 30_000;
     let short = run(CONFIG, n, lost);
-    let long = run(
-        FrameLogConfig {
-            capacity: 40_000,
-            ..CONFIG
-        },
-        n,
-        lost,
-    );
+    let long = run(FrameLogConfig { capacity: 40_000, ..CONFIG }, n, lost);
     assert!(!short.is_complete() && long.is_complete());
     assert_eq!((short.rows().count(), long.rows().count()), (1000, 30_000));
     assert_eq!(short.counts(), long.counts());
     assert_eq!(short.loss_runs().run_lengths(), long.loss_runs().run_lengths());
-    assert_eq!(
-        short.loss_runs().runs(),
-        301,
-        "one of two in each hundred, and the four on their way"
-    );
+    assert_eq!(short.loss_runs().runs(), 301, "one of two in each hundred, and the four on their way");
     let (about, exact) = (short.jitter_mad_ms().unwrap(), long.jitter_mad_ms().unwrap());
     let mean = crate::millis(long.rtt().mean().unwrap());
-    assert!(
-        (about - exact).abs() <= mean * Histogram::PRECISION,
-        "{about} {exact}"
-    );
+    assert!((about - exact).abs() <= mean * Histogram::PRECISION, "{about} {exact}");
 }
 
 proptest! {

@@ -14,10 +14,7 @@ fn error(text: &str) -> String {
 fn failures_carry_the_measured_figure() {
     // 3000 frames, 30 lost, round trips of 20 ms and more.
     let figures = figures();
-    assert_eq!(
-        gate("loss<=1%, lost<31,received>=2970,p50>20ms").check(&figures),
-        []
-    );
+    assert_eq!(gate("loss<=1%, lost<31,received>=2970,p50>20ms").check(&figures), []);
     let failures = gate("loss<1%,p50<20ms,lost<5,late<=1%").check(&figures);
     let said: Vec<String> = failures.iter().map(ToString::to_string).collect();
     assert_eq!(said[0], "loss<1%: measured 1%");
@@ -37,12 +34,7 @@ fn what_was_not_measured_holds_nothing() {
 #[test]
 fn operators_at_the_bound() {
     let figures = figures();
-    for (text, holds) in [
-        ("lost<30", false),
-        ("lost<=30", true),
-        ("lost>30", false),
-        ("lost>=30", true),
-    ] {
+    for (text, holds) in [("lost<30", false), ("lost<=30", true), ("lost>30", false), ("lost>=30", true)] {
         assert_eq!(gate(text).check(&figures).is_empty(), holds, "{text}");
         assert_eq!(gate(text).conditions()[0].to_string(), text);
     }
