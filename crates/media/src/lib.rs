@@ -2,8 +2,10 @@
 //!
 //! State machines only: time is passed in, no socket, no thread, and after construction no allocation.
 
+pub mod codec;
 mod format;
 mod io;
+pub mod packet;
 
 pub use format::{FormatError, SampleFormat, StreamFormat};
 pub use io::{Pull, Sink, SinkError, Source};
