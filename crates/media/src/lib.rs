@@ -6,6 +6,8 @@ pub mod codec;
 mod format;
 mod io;
 pub mod packet;
+mod sdp;
 
 pub use format::{FormatError, SampleFormat, StreamFormat};
 pub use io::{Pull, Sink, SinkError, Source};
+pub use sdp::{SdpError, SdpOptions, StreamDescription};
