@@ -6,8 +6,11 @@ pub mod codec;
 mod format;
 mod io;
 pub mod packet;
+pub mod rtcp;
 mod sdp;
+mod source;
 
 pub use format::{FormatError, SampleFormat, StreamFormat};
 pub use io::{Pull, Sink, SinkError, Source};
 pub use sdp::{SdpError, SdpOptions, StreamDescription};
+pub use source::{SourceCounters, SourceTracker, Verdict};
