@@ -3,6 +3,8 @@
 //! State machines only: time is passed in, no socket, no thread, and after construction no allocation.
 
 pub mod codec;
+pub mod conceal;
+pub mod drift;
 mod format;
 mod io;
 pub mod packet;
