@@ -334,10 +334,9 @@ impl RtcpSession {
             .as_mut()
             .filter(|heard| heard.since_report)
             .map(|heard| heard.block(now));
-        let blocks = block.as_ref().map(std::slice::from_ref).unwrap_or_default();
         let info = self.sender_info(now);
         let ssrc = self.config.ssrc;
-        let mut len = write_report(ssrc, info.as_ref(), blocks, buf)?;
+        let mut len = write_report(ssrc, info.as_ref(), block.as_slice(), buf)?;
         len += write_cname(ssrc, &self.config.cname, &mut buf[len..])?;
         if bye {
             len += write_bye(ssrc, &mut buf[len..])?;

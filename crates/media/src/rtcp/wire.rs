@@ -149,7 +149,7 @@ pub fn visit_compound<'a>(bytes: &'a [u8], mut each: impl FnMut(RtcpItem<'a>)) -
     for check_only in [true, false] {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let (packet, body, after) = split(rest)?;
+            let First { packet, body, after } = split(rest)?;
             visit_packet(packet, body, &mut |item| {
                 if !check_only {
                     each(item);
@@ -161,8 +161,15 @@ pub fn visit_compound<'a>(bytes: &'a [u8], mut each: impl FnMut(RtcpItem<'a>)) -
     Ok(())
 }
 
-/// Splits the first packet off: whole, its body without padding, and the rest.
-fn split(bytes: &[u8]) -> Result<(&[u8], &[u8], &[u8]), RtcpError> {
+/// The first packet of a compound.
+struct First<'a> {
+    packet: &'a [u8],
+    /// Behind the header, without padding.
+    body: &'a [u8],
+    after: &'a [u8],
+}
+
+fn split(bytes: &[u8]) -> Result<First<'_>, RtcpError> {
     let short = |expected| RtcpError::Length {
         expected,
         actual: bytes.len(),
@@ -186,7 +193,7 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8], &[u8]), RtcpError> {
         }
         body = &body[..body.len() - padding];
     }
-    Ok((packet, body, after))
+    Ok(First { packet, body, after })
 }
 
 fn visit_packet<'a>(
