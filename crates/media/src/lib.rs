@@ -2,8 +2,22 @@
 //!
 //! State machines only: time is passed in, no socket, no thread, and after construction no allocation.
 
+mod channels;
+pub mod codec;
+pub mod conceal;
+pub mod drift;
 mod format;
 mod io;
+pub mod packet;
+pub mod playout;
+mod resample;
+pub mod rtcp;
+mod sdp;
+mod source;
 
+pub use channels::{ChannelMap, ChannelMapError};
 pub use format::{FormatError, SampleFormat, StreamFormat};
 pub use io::{Pull, Sink, SinkError, Source};
+pub use resample::Resampler;
+pub use sdp::{SdpError, SdpOptions, StreamDescription};
+pub use source::{SourceCounters, SourceTracker, Verdict};

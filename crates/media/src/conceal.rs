@@ -1,0 +1,420 @@
+//! What is heard in place of sound that did not come.
+//!
+//! A concealer sees every block that goes out, in order, so that it has a history to draw on and can blend the return of
+//! the sound with its own invention. Good blocks pass unchanged, bit for bit, except for the blend after a gap.
+
+use std::f32::consts::PI;
+
+use crate::StreamFormat;
+
+/// What is known of a gap while it is being filled.
+#[derive(Clone, Copy, Debug)]
+pub struct Gap<'a> {
+    /// Sample frames still missing, this call's included; `None` while nothing behind the gap has come.
+    pub remaining: Option<usize>,
+    /// The sound behind the gap as far as it is there and was asked for by [`Conceal::look_ahead`]; may be empty.
+    pub ahead: &'a [f32],
+}
+
+/// A kind of concealment. Blocks are `[sample_frame][channel]`, of any number of sample frames.
+pub trait Conceal: Send {
+    /// Sample frames behind the gap that it would like to see.
+    fn look_ahead(&self) -> usize {
+        0
+    }
+
+    /// `block` goes out. Right after a gap its beginning may be blended; else it stays as it is.
+    fn good(&mut self, block: &mut [f32]);
+
+    /// Fills `out`, the next part of a gap.
+    fn lost(&mut self, gap: Gap<'_>, out: &mut [f32]);
+
+    /// Forgets the past: another stream begins.
+    fn reset(&mut self);
+}
+
+/// The kinds there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Concealment {
+    /// Fades to silence within 2.5 ms.
+    Silence,
+    /// Repeats the last 10 ms, fading to nothing at 60 ms.
+    #[default]
+    Repetition,
+}
+
+impl Concealment {
+    /// All of them, in the order that help texts list them.
+    pub const ALL: [Concealment; 2] = [Concealment::Silence, Concealment::Repetition];
+
+    /// The name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Concealment::Silence => "silence",
+            Concealment::Repetition => "repetition",
+        }
+    }
+
+    /// Makes one for a stream.
+    pub fn open(self, format: StreamFormat) -> Box<dyn Conceal> {
+        match self {
+            Concealment::Silence => Box::new(Silence::new(format)),
+            Concealment::Repetition => Box::new(Repetition::new(format)),
+        }
+    }
+}
+
+/// Not the name of a kind of concealment.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown concealment '{name}'{}; known: silence, repetition", .nearest.map(|n| format!(", did you mean '{n}'?")).unwrap_or_default())]
+pub struct UnknownConcealment {
+    name: String,
+    nearest: Option<&'static str>,
+}
+
+impl std::str::FromStr for Concealment {
+    type Err = UnknownConcealment;
+
+    fn from_str(text: &str) -> Result<Self, UnknownConcealment> {
+        let known = Concealment::ALL.into_iter().find(|kind| kind.name() == text);
+        known.ok_or_else(|| UnknownConcealment {
+            name: text.chars().take(40).collect(),
+            nearest: antiphon_core::nearest(text, Concealment::ALL.map(Concealment::name)),
+        })
+    }
+}
+
+/// Silence, reached and left without a click: the last sample fades out, the sound fades in.
+#[derive(Clone, Debug)]
+pub struct Silence {
+    channels: usize,
+    fade: usize,
+    /// The last sample frame that went out, and the one at which the last gap began.
+    heard: Vec<f32>,
+    from: Vec<f32>,
+    /// Sample frames since the last gap began.
+    since: usize,
+    /// Sample frames of return still to blend.
+    returning: usize,
+    lost: bool,
+}
+
+impl Silence {
+    /// For a stream of that format.
+    pub fn new(format: StreamFormat) -> Self {
+        let fade = frames(format, JOIN_MS);
+        Silence {
+            channels: format.channels(),
+            fade,
+            heard: vec![0.0; format.channels()],
+            from: vec![0.0; format.channels()],
+            since: fade,
+            returning: 0,
+            lost: false,
+        }
+    }
+
+    /// What is left of the last sample, `since` sample frames into the gap.
+    fn fading(&self, channel: usize) -> f32 {
+        self.from[channel] * (1.0 - rise(self.since, self.fade))
+    }
+
+    fn remember(&mut self, block: &[f32]) {
+        if let Some(frame) = block.chunks_exact(self.channels).next_back() {
+            self.heard.copy_from_slice(frame);
+        }
+    }
+}
+
+impl Conceal for Silence {
+    fn good(&mut self, block: &mut [f32]) {
+        if std::mem::take(&mut self.lost) {
+            self.returning = self.fade;
+        }
+        for frame in block.chunks_exact_mut(self.channels).take(self.returning) {
+            let weight = rise(self.fade - self.returning, self.fade);
+            for (channel, x) in frame.iter_mut().enumerate() {
+                *x = *x * weight + self.fading(channel) * (1.0 - weight);
+            }
+            self.returning -= 1;
+            self.since += 1;
+        }
+        self.remember(block);
+    }
+
+    fn lost(&mut self, _gap: Gap<'_>, out: &mut [f32]) {
+        if !self.lost {
+            self.from.copy_from_slice(&self.heard);
+            (self.lost, self.since, self.returning) = (true, 0, 0);
+        }
+        for frame in out.chunks_exact_mut(self.channels) {
+            for (channel, x) in frame.iter_mut().enumerate() {
+                *x = self.fading(channel);
+            }
+            self.since = self.since.saturating_add(1);
+        }
+        self.remember(out);
+    }
+
+    fn reset(&mut self) {
+        self.heard.fill(0.0);
+        (self.since, self.returning, self.lost) = (self.fade, 0, false);
+    }
+}
+
+/// The last 10 ms over and over, joined by blends of 2.5 ms, at full strength for 10 ms and then fading to nothing at
+/// 60 ms: the times of ITU-T G.711 Appendix I, without its search for the pitch.
+#[derive(Clone, Debug)]
+pub struct Repetition {
+    channels: usize,
+    period: usize,
+    join: usize,
+    hold: usize,
+    end: usize,
+    /// The last `join + period` sample frames that went out, as a ring.
+    history: Vec<f32>,
+    next: usize,
+    /// The same in order, as of the beginning of the gap.
+    template: Vec<f32>,
+    /// Sample frames since the gap began.
+    since: usize,
+    returning: usize,
+    return_len: usize,
+    lost: bool,
+}
+
+impl Repetition {
+    /// For a stream of that format.
+    pub fn new(format: StreamFormat) -> Self {
+        let (join, period) = (frames(format, JOIN_MS), frames(format, PERIOD_MS));
+        let len = (join + period) * format.channels();
+        Repetition {
+            channels: format.channels(),
+            period,
+            join,
+            hold: frames(format, HOLD_MS),
+            end: frames(format, END_MS),
+            history: vec![0.0; len],
+            next: 0,
+            template: vec![0.0; len],
+            since: 0,
+            returning: 0,
+            return_len: join,
+            lost: false,
+        }
+    }
+
+    fn remember(&mut self, block: &[f32]) {
+        let len = self.history.len();
+        let block = &block[block.len().saturating_sub(len)..];
+        let first = block.len().min(len - self.next);
+        self.history[self.next..self.next + first].copy_from_slice(&block[..first]);
+        self.history[..block.len() - first].copy_from_slice(&block[first..]);
+        self.next = (self.next + block.len()) % len;
+    }
+
+    fn begin(&mut self) {
+        let tail = self.history.len() - self.next;
+        self.template[..tail].copy_from_slice(&self.history[self.next..]);
+        self.template[tail..].copy_from_slice(&self.history[..self.next]);
+        (self.since, self.lost) = (0, true);
+    }
+
+    /// The invention at `since`, for one channel.
+    fn invented(&self, channel: usize) -> f32 {
+        if self.since >= self.end {
+            return 0.0;
+        }
+        let at = |frame: usize| self.template[frame * self.channels + channel];
+        let phase = self.since % self.period;
+        let seam = self.period - self.join;
+        let mut x = at(self.join + phase);
+        if phase >= seam {
+            // The end of the period glides into what came before its beginning.
+            let weight = rise(phase - seam, self.join);
+            x = x * (1.0 - weight) + at(phase - seam) * weight;
+        }
+        if self.since < self.join {
+            // The past backwards starts where the sound broke off, whatever its phase.
+            let weight = rise(self.since, self.join);
+            x = x * weight + at(self.join + self.period - 1 - self.since) * (1.0 - weight);
+        }
+        x * self.gain()
+    }
+
+    fn gain(&self) -> f32 {
+        let faded = self.since.saturating_sub(self.hold) as f32 / (self.end - self.hold) as f32;
+        (1.0 - faded).max(0.0)
+    }
+}
+
+impl Conceal for Repetition {
+    fn good(&mut self, block: &mut [f32]) {
+        if std::mem::take(&mut self.lost) {
+            // 2.5 ms, and 4 ms for each 10 ms lost beyond the first, at most 10 ms (Appendix I).
+            let further = self.since.saturating_sub(self.hold);
+            self.return_len = (self.join + further * 2 / 5).min(self.period);
+            self.returning = self.return_len;
+        }
+        for frame in block.chunks_exact_mut(self.channels).take(self.returning) {
+            let weight = rise(self.return_len - self.returning, self.return_len);
+            for (channel, x) in frame.iter_mut().enumerate() {
+                *x = *x * weight + self.invented(channel) * (1.0 - weight);
+            }
+            self.returning -= 1;
+            self.since += 1;
+        }
+        self.remember(block);
+    }
+
+    fn lost(&mut self, _gap: Gap<'_>, out: &mut [f32]) {
+        if !self.lost {
+            self.begin();
+            self.returning = 0;
+        }
+        for frame in out.chunks_exact_mut(self.channels) {
+            for (channel, x) in frame.iter_mut().enumerate() {
+                *x = self.invented(channel);
+            }
+            self.since = self.since.saturating_add(1);
+        }
+        self.remember(out);
+    }
+
+    fn reset(&mut self) {
+        self.history.fill(0.0);
+        (self.since, self.returning, self.lost) = (self.end, 0, false);
+    }
+}
+
+/// A raised cosine from 0 towards 1 over `len` steps.
+fn rise(step: usize, len: usize) -> f32 {
+    if step >= len {
+        return 1.0;
+    }
+    0.5 - 0.5 * (PI * (step as f32 + 0.5) / len as f32).cos()
+}
+
+fn frames(format: StreamFormat, ms: f64) -> usize {
+    (f64::from(format.rate()) * ms / 1000.0).round() as usize
+}
+
+/// A quarter of the shortest pitch period that Appendix I looks for is 1.25 ms; twice that is smooth for music as well.
+const JOIN_MS: f64 = 2.5;
+const PERIOD_MS: f64 = 10.0;
+/// Appendix I: full strength for the first 10 ms, 20 % less for each further 10 ms, nothing at 60 ms.
+const HOLD_MS: f64 = 10.0;
+const END_MS: f64 = 60.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use antiphon_core::Rng;
+    use proptest::prelude::*;
+
+    const GAP: Gap<'static> = Gap {
+        remaining: None,
+        ahead: &[],
+    };
+
+    fn format(channels: u32) -> StreamFormat {
+        StreamFormat::new(48_000, channels).unwrap()
+    }
+
+    /// A sine of 441 Hz at half scale, `[sample_frame][channel]`, the second channel of opposite sign.
+    fn sine(from: usize, frames: usize) -> Vec<f32> {
+        (from..from + frames)
+            .flat_map(|n| {
+                let x = 0.5 * (std::f32::consts::TAU * 441.0 * (n % 48_000) as f32 / 48_000.0).sin();
+                [x, -x]
+            })
+            .collect()
+    }
+
+    /// Sends a sine through, losing blocks of `block` sample frames where `pattern` says so.
+    fn heard(kind: Concealment, block: usize, pattern: &[bool]) -> Vec<f32> {
+        let mut conceal = kind.open(format(2));
+        let mut out = Vec::new();
+        for (i, lost) in pattern.iter().enumerate() {
+            let mut part = sine(i * block, block);
+            match lost {
+                true => conceal.lost(GAP, &mut part),
+                false => conceal.good(&mut part),
+            }
+            out.extend(part);
+        }
+        out
+    }
+
+    fn largest_step(out: &[f32]) -> f32 {
+        out.windows(3).map(|w| (w[2] - w[0]).abs()).fold(0.0, f32::max)
+    }
+
+    proptest! {
+        /// The sine itself steps by 0.029 at most; a blend of 2.5 ms adds 0.013 per unit of difference, and the
+        /// difference is at most 1. A hard join steps by up to 1, on average by 0.4.
+        #[test]
+        fn no_gap_clicks(block in 16usize..1000, pattern in prop::collection::vec(prop::bool::weighted(0.3), 5..60), kind in 0usize..2) {
+            let step = largest_step(&heard(Concealment::ALL[kind], block, &pattern));
+            prop_assert!(step < 0.029 + 0.014, "a step of {step}");
+        }
+    }
+
+    #[test]
+    fn whole_sound_passes_unchanged_and_comes_back_unchanged() {
+        for kind in Concealment::ALL {
+            let mut pattern = [false; 40];
+            assert_eq!(heard(kind, 256, &pattern), sine(0, 40 * 256));
+            pattern[20] = true;
+            let out = heard(kind, 256, &pattern);
+            // The blend is over 10 ms after the return at the latest.
+            let back = 21 * 256 + 480;
+            assert_eq!(out[..20 * 512], sine(0, 20 * 256));
+            assert_eq!(out[back * 2..], sine(back, 40 * 256 - back));
+            assert_ne!(out, sine(0, 40 * 256));
+        }
+    }
+
+    #[test]
+    fn both_end_in_silence() {
+        let mut pattern = [true; 40];
+        pattern[..10].fill(false);
+        for (kind, ms) in [(Concealment::Silence, 3), (Concealment::Repetition, 60)] {
+            let out = heard(kind, 240, &pattern);
+            let silent = (2400 + 48 * ms) * 2;
+            assert!(out[silent..].iter().all(|x| x.abs() < 1e-6), "{kind:?}");
+            assert!(out[4800..silent].iter().any(|x| x.abs() > 1e-3), "{kind:?}");
+        }
+    }
+
+    /// Noise has its energy kept for 10 ms and at half strength 35 ms into the gap, as the gain line says.
+    #[test]
+    fn repetition_keeps_energy_as_appendix_i_does() {
+        let mut rng = Rng::new(5);
+        let mut conceal = Repetition::new(format(1));
+        let mut noise: Vec<f32> = (0..4800).map(|_| rng.unit() as f32 - 0.5).collect();
+        conceal.good(&mut noise);
+        let mut gap = vec![0.0; 2880];
+        conceal.lost(GAP, &mut gap);
+        let rms = |part: &[f32]| (part.iter().map(|x| x * x).sum::<f32>() / part.len() as f32).sqrt();
+        // Blends of unrelated noise lose up to 3 dB in a quarter of the time: 10 % overall; the next step of the
+        // gain (0.8) would be further off.
+        assert!(
+            (rms(&gap[..480]) / 0.2887 - 1.0).abs() < 0.15,
+            "{}",
+            rms(&gap[..480])
+        );
+        assert!(
+            (rms(&gap[1440..1920]) / 0.2887 - 0.5).abs() < 0.1,
+            "{}",
+            rms(&gap[1440..1920])
+        );
+    }
+
+    #[test]
+    fn names() {
+        assert_eq!("repetition".parse(), Ok(Concealment::Repetition));
+        let error = "silense".parse::<Concealment>().unwrap_err().to_string();
+        assert!(error.contains("did you mean 'silence'"), "{error}");
+    }
+}

@@ -1,0 +1,356 @@
+//! The sender's sampling clock against ours: when its sound is expected, and how much faster it runs.
+//!
+//! Both look at the transit time of packets, arrival less media time, whose smallest values are free of queueing. A
+//! difference of sampling clocks makes them rise or fall steadily; a change of route makes them jump.
+
+use antiphon_core::{Instant, Ppm};
+
+/// Maps media time to the instant at which a packet without queueing delay would arrive.
+///
+/// Follows the smallest transit time of the last few seconds, never faster than [`MAX_SLEW_PPM`], so that the schedule
+/// made from it neither jumps nor runs away. It never lies below the smallest transit time it knows.
+#[derive(Clone, Debug)]
+pub struct MediaClock {
+    rate: u32,
+    origin: Option<u64>,
+    /// Where media time `origin` stands on our clock, in nanoseconds.
+    base: i64,
+    last: Instant,
+    minima: Minima,
+    estimator: DriftEstimator,
+}
+
+impl MediaClock {
+    /// For a stream of `rate` sample frames per second.
+    pub fn new(rate: u32) -> Self {
+        MediaClock {
+            rate: rate.max(1),
+            origin: None,
+            base: 0,
+            last: Instant::ZERO,
+            minima: Minima::default(),
+            estimator: DriftEstimator::new(),
+        }
+    }
+
+    /// A packet whose first sample frame is `media` arrived.
+    pub fn on_arrival(&mut self, now: Instant, media: u64) {
+        let Some(origin) = self.origin else {
+            (self.origin, self.base, self.last) = (Some(media), now.as_nanos() as i64, now);
+            self.minima.add(now, self.base);
+            return;
+        };
+        let transit = (now.as_nanos() as i64).saturating_sub(self.span(origin, media));
+        if let Some(minimum) = self.minima.add(now, transit) {
+            self.estimator.on_minimum(now, minimum);
+        }
+        let slew = (now.since(self.last).as_nanos() as f64 * MAX_SLEW_PPM / 1e6) as i64;
+        self.base += self
+            .minima
+            .smallest()
+            .saturating_sub(self.base)
+            .clamp(-slew, slew);
+        self.last = now;
+    }
+
+    /// When `media` is expected; `None` before the first packet.
+    pub fn instant(&self, media: u64) -> Option<Instant> {
+        let nanos = self.base.saturating_add(self.span(self.origin?, media));
+        Some(Instant::from_nanos(nanos.max(0) as u64))
+    }
+
+    /// The media time expected at `now`, in sample frames; may lie before the first one.
+    pub fn media_at(&self, now: Instant) -> Option<f64> {
+        let nanos = (now.as_nanos() as i64).saturating_sub(self.base) as f64;
+        Some(self.origin? as f64 + nanos * f64::from(self.rate) / 1e9)
+    }
+
+    /// How much faster the sender's clock runs than ours; 0 until enough is known.
+    pub fn drift(&self) -> Ppm {
+        self.estimator.drift()
+    }
+
+    /// Begins anew with the next packet. What is known of the drift stays: it belongs to the sender's hardware.
+    pub fn restart(&mut self) {
+        self.origin = None;
+        self.minima = Minima::default();
+        self.estimator.forget_history();
+    }
+
+    fn span(&self, origin: u64, media: u64) -> i64 {
+        let frames = i128::from(media) - i128::from(origin);
+        // Exact over years; what a hostile time stamp asks beyond that is cut.
+        (frames * 1_000_000_000 / i128::from(self.rate)).clamp(-MAX_SPAN, MAX_SPAN) as i64
+    }
+}
+
+/// A century in nanoseconds: sums of a few such still fit.
+const MAX_SPAN: i128 = 3_153_600_000_000_000_000 / 2;
+
+/// The schedule moves by at most 1 ms per second: twice the largest difference between clocks, and slow enough that
+/// a passing queue does not drag it along.
+pub const MAX_SLEW_PPM: f64 = 1000.0;
+
+/// Smallest transit times of windows of a second.
+#[derive(Clone, Copy, Debug, Default)]
+struct Minima {
+    began: Option<Instant>,
+    current: Option<i64>,
+    past: [Option<i64>; 4],
+}
+
+impl Minima {
+    /// Adds one; answers the minimum of the window that it closes.
+    fn add(&mut self, now: Instant, transit: i64) -> Option<i64> {
+        let began = *self.began.get_or_insert(now);
+        let mut closed = None;
+        if now.since(began).as_nanos() as u64 >= WINDOW_NANOS {
+            closed = self.current.take();
+            self.past.rotate_right(1);
+            self.past[0] = closed;
+            self.began = Some(now);
+        }
+        self.current = Some(self.current.map_or(transit, |least| least.min(transit)));
+        closed
+    }
+
+    fn smallest(&self) -> i64 {
+        self.past
+            .iter()
+            .chain([&self.current])
+            .flatten()
+            .copied()
+            .min()
+            .unwrap_or(0)
+    }
+}
+
+const WINDOW_NANOS: u64 = 1_000_000_000;
+
+/// Estimates the drift by linear regression over a minute of window minima.
+///
+/// A jump of the delay is told from drift by its size against what the line predicts: minima far off the line are held
+/// back until three agree, and then the past is shifted by the jump instead of bending the line.
+#[derive(Clone, Debug)]
+pub struct DriftEstimator {
+    /// Time and smallest transit, both in seconds relative to the first one.
+    points: Vec<(f64, f64)>,
+    origin: Option<(Instant, i64)>,
+    suspects: [(f64, f64); STEP_CONFIRM],
+    suspected: usize,
+    ppm: f64,
+    last: Instant,
+}
+
+impl DriftEstimator {
+    /// Knows nothing yet.
+    pub fn new() -> Self {
+        DriftEstimator {
+            points: Vec::with_capacity(MAX_POINTS),
+            origin: None,
+            suspects: Default::default(),
+            suspected: 0,
+            ppm: 0.0,
+            last: Instant::ZERO,
+        }
+    }
+
+    /// The smallest transit time (arrival less media time, nanoseconds, any origin) of the window that ends at `now`.
+    pub fn on_minimum(&mut self, now: Instant, transit: i64) {
+        let (start, zero) = *self.origin.get_or_insert((now, transit));
+        let point = (
+            now.since(start).as_secs_f64(),
+            transit.saturating_sub(zero) as f64 / 1e9,
+        );
+        let elapsed = now.since(self.last).as_secs_f64().min(5.0);
+        self.last = now;
+        if self.is_off(point) {
+            self.suspect(point);
+        } else {
+            self.suspected = 0;
+            self.push(point);
+        }
+        if self.points.len() >= MIN_POINTS {
+            // A transit time that grows means a sender that is slow.
+            let wanted = (-self.line().0 * 1e6).clamp(-MAX_DRIFT_PPM, MAX_DRIFT_PPM);
+            let slew = ESTIMATE_SLEW_PPM_PER_S * elapsed;
+            self.ppm += (wanted - self.ppm).clamp(-slew, slew);
+        }
+    }
+
+    /// How much faster the sender's clock runs than ours.
+    pub fn drift(&self) -> Ppm {
+        Ppm(self.ppm)
+    }
+
+    /// Forgets the measurements and keeps the estimate.
+    pub fn forget_history(&mut self) {
+        self.points.clear();
+        (self.origin, self.suspected) = (None, 0);
+    }
+
+    /// Whether a point lies further from the line than noise explains.
+    fn is_off(&self, (x, y): (f64, f64)) -> bool {
+        let Some((last_x, last_y)) = self.points.last() else {
+            return false;
+        };
+        if self.points.len() < MIN_POINTS {
+            let reach = MIN_STEP_S + (x - last_x) * MAX_DRIFT_PPM / 1e6;
+            return (y - last_y).abs() > reach;
+        }
+        let (slope, offset, residual) = self.line();
+        (y - slope * x - offset).abs() > MIN_STEP_S.max(8.0 * residual)
+    }
+
+    fn suspect(&mut self, point: (f64, f64)) {
+        self.suspects[self.suspected] = point;
+        self.suspected += 1;
+        if self.suspected < STEP_CONFIRM {
+            return;
+        }
+        // The jump is what the suspects lie off the line on average; the past moves, the slope stays.
+        let (slope, offset) = match self.points.len() < MIN_POINTS {
+            true => (0.0, self.points.last().map_or(0.0, |p| p.1)),
+            false => (self.line().0, self.line().1),
+        };
+        let off = |p: &(f64, f64)| p.1 - slope * p.0 - offset;
+        let jump = self.suspects.iter().map(off).sum::<f64>() / STEP_CONFIRM as f64;
+        self.points.iter_mut().for_each(|p| p.1 += jump);
+        self.suspected = 0;
+        for point in self.suspects {
+            self.push(point);
+        }
+    }
+
+    fn push(&mut self, point: (f64, f64)) {
+        if self.points.len() == MAX_POINTS {
+            self.points.remove(0);
+        }
+        self.points.push(point);
+    }
+
+    /// Slope, offset and root-mean-square residual of the least-squares line.
+    fn line(&self) -> (f64, f64, f64) {
+        let n = self.points.len().max(1) as f64;
+        let mean_x = self.points.iter().map(|p| p.0).sum::<f64>() / n;
+        let mean_y = self.points.iter().map(|p| p.1).sum::<f64>() / n;
+        let (mut xx, mut xy) = (0.0, 0.0);
+        for (x, y) in &self.points {
+            xx += (x - mean_x) * (x - mean_x);
+            xy += (x - mean_x) * (y - mean_y);
+        }
+        let slope = if xx > 0.0 { xy / xx } else { 0.0 };
+        let offset = mean_y - slope * mean_x;
+        let squares = self
+            .points
+            .iter()
+            .map(|(x, y)| (y - slope * x - offset).powi(2))
+            .sum::<f64>();
+        (slope, offset, (squares / n).sqrt())
+    }
+}
+
+impl Default for DriftEstimator {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Sound cards keep to ±100 ppm; five times that is what is promised.
+pub const MAX_DRIFT_PPM: f64 = 500.0;
+/// The estimate moves no faster: an error of one measurement must not be heard as a change of pitch.
+const ESTIMATE_SLEW_PPM_PER_S: f64 = 10.0;
+/// Points of a second each. Standard error of the slope with residuals of 0.1 ms: s·√(12/N)/T = 0.8 ppm.
+const MAX_POINTS: usize = 60;
+/// Fewer say nothing: with ten the standard error is 11 ppm.
+const MIN_POINTS: usize = 10;
+/// Smaller jumps are noise.
+const MIN_STEP_S: f64 = 0.003;
+/// Windows that must agree before a jump is believed.
+const STEP_CONFIRM: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use antiphon_core::Rng;
+    use std::time::Duration;
+
+    /// A sender that runs `ppm` fast, packets of 256 sample frames at 48 kHz, exponential queueing of 2 ms mean and
+    /// `delay` by time; returns the clock after each second.
+    fn run(ppm: f64, seconds: u64, seed: u64, delay: impl Fn(f64) -> f64) -> (MediaClock, Vec<f64>) {
+        let mut clock = MediaClock::new(48_000);
+        let mut rng = Rng::new(seed);
+        let mut seen = Vec::new();
+        let period = 256.0 / 48_000.0 / (1.0 + ppm / 1e6);
+        for n in 0..(seconds as f64 / period) as u64 {
+            let sent = n as f64 * period;
+            let arrival = sent + delay(sent) + 0.002 * rng.exponential();
+            clock.on_arrival(Instant::from_nanos((arrival * 1e9) as u64), n * 256);
+            if sent as u64 >= seen.len() as u64 {
+                seen.push(clock.drift().0);
+            }
+        }
+        (clock, seen)
+    }
+
+    /// Within 3 ppm after 70 s: the smallest difference worth correcting (1 ms in five minutes).
+    #[test]
+    fn drift_is_found() {
+        for (seed, ppm) in [0.0, 100.0, -100.0, 490.0, -490.0].into_iter().enumerate() {
+            let (clock, seen) = run(ppm, 120, seed as u64, |_| 0.02);
+            assert!(
+                (clock.drift().0 - ppm).abs() < 3.0,
+                "{} for {ppm}",
+                clock.drift().0
+            );
+            assert!(
+                seen[70..].iter().all(|d| (d - ppm).abs() < 5.0),
+                "{ppm}: {:?}",
+                &seen[70..]
+            );
+        }
+    }
+
+    #[test]
+    fn estimates_are_bounded() {
+        let (clock, seen) = run(3000.0, 100, 1, |_| 0.02);
+        assert_eq!(clock.drift().0, MAX_DRIFT_PPM);
+        assert!(
+            seen.windows(2)
+                .all(|w| (w[1] - w[0]).abs() <= ESTIMATE_SLEW_PPM_PER_S * 1.05)
+        );
+    }
+
+    /// 20 ms within a minute would pass for 333 ppm.
+    #[test]
+    fn a_change_of_route_is_no_drift() {
+        for jump in [0.02, -0.015] {
+            let (_, seen) = run(50.0, 200, 3, |t| if t < 100.3 { 0.03 } else { 0.03 + jump });
+            assert!(
+                seen[80..].iter().all(|d| (d - 50.0).abs() < 6.0),
+                "{jump}: {:?}",
+                &seen[80..]
+            );
+        }
+    }
+
+    #[test]
+    fn the_schedule_follows_without_running_away() {
+        let (clock, _) = run(-400.0, 300, 9, |_| 0.02);
+        let now = Instant::from_millis(300_000);
+        // Slow by 400 ppm: the smallest of the last five seconds is up to 2 ms behind, the first one is 120 ms.
+        let expected = 300.0 * (1.0 - 400e-6) - 0.02;
+        let error = clock.media_at(now).unwrap() / 48_000.0 - expected;
+        assert!(error.abs() < 0.0025, "{error}");
+    }
+
+    #[test]
+    fn hostile_time_stamps_do_not_overflow() {
+        let mut clock = MediaClock::new(8_000);
+        for media in [0, u64::MAX, 1 << 40, 5, u64::MAX / 2] {
+            clock.on_arrival(Instant::from_millis(20), media);
+            clock.on_arrival(Instant::from_nanos(u64::MAX / 2) + Duration::from_secs(1), media);
+            assert!(clock.instant(u64::MAX).is_some());
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! RTP packets: blocks of sound into packets, and packets, whoever sent them, back into blocks.
+
+mod depacketiser;
+mod extension;
+mod packetiser;
+
+pub use depacketiser::{Depacketiser, MediaPacket, RtpError, RtpView, parse_rtp};
+pub use extension::{ExtensionIds, InBandFormat};
+pub use packetiser::{PacketConfig, PacketError, PacketInfo, Packetiser};
+
+use crate::{SampleFormat, StreamFormat};
+
+/// What a datagram on a port shared by RTP and RTCP is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PacketKind {
+    /// Media.
+    Rtp,
+    /// Control.
+    Rtcp,
+}
+
+/// Tells RTP from RTCP by the second byte (RFC 5761 §4): RTCP packet types 192 to 223 are RTP payload types 64 to 95
+/// with the marker set, which nobody may use beside RTCP. `None` for what is neither, since its version is not 2.
+pub fn classify(bytes: &[u8]) -> Option<PacketKind> {
+    match bytes {
+        [first, second, ..] if first >> 6 == 2 => Some(match second {
+            192..=223 => PacketKind::Rtcp,
+            _ => PacketKind::Rtp,
+        }),
+        _ => None,
+    }
+}
+
+/// The static payload type of RFC 3551 §6 that says all about such a stream: 0, 8, 10 or 11.
+pub fn static_payload_type(sample: SampleFormat, format: StreamFormat) -> Option<u8> {
+    match (sample, format.rate(), format.channels()) {
+        (SampleFormat::MuLaw, 8_000, 1) => Some(0),
+        (SampleFormat::ALaw, 8_000, 1) => Some(8),
+        (SampleFormat::L16, 44_100, 2) => Some(10),
+        (SampleFormat::L16, 44_100, 1) => Some(11),
+        _ => None,
+    }
+}
+
+/// What a static payload type of RFC 3551 §6 stands for, if it is one that Antiphon decodes.
+pub fn static_format(payload_type: u8) -> Option<(SampleFormat, StreamFormat)> {
+    let (sample, rate, channels) = match payload_type {
+        0 => (SampleFormat::MuLaw, 8_000, 1),
+        8 => (SampleFormat::ALaw, 8_000, 1),
+        10 => (SampleFormat::L16, 44_100, 2),
+        11 => (SampleFormat::L16, 44_100, 1),
+        _ => return None,
+    };
+    Some((sample, StreamFormat::new(rate, channels).ok()?))
+}
+
+/// The first payload type that RFC 3551 §6 leaves to agreement; used where no static one fits.
+pub const DYNAMIC_PAYLOAD_TYPE: u8 = 96;
+
+/// Bytes of RTP that one datagram of a path with this MTU carries: the MTU less IP (20 or 40) and UDP (8).
+pub const fn max_packet_for_mtu(mtu: usize, ipv6: bool) -> usize {
+    mtu.saturating_sub(if ipv6 { 48 } else { 28 })
+}

@@ -1,0 +1,295 @@
+//! Blocks of sound into RTP packets (RFC 3550 §5.1, RFC 3551 §4).
+
+use std::time::Duration;
+
+use antiphon_core::{MediaTime, NtpTime, Rng};
+use rtp_types::RtpPacketBuilder;
+
+use super::extension::{self, MAX_BODY, ONE_BYTE_PROFILE};
+use super::{DYNAMIC_PAYLOAD_TYPE, ExtensionIds, InBandFormat, static_payload_type};
+use crate::{FormatError, SampleFormat, StreamFormat, codec};
+
+/// How a stream is cut into packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PacketConfig {
+    /// Rate and channels.
+    pub format: StreamFormat,
+    /// How samples are stored.
+    pub sample: SampleFormat,
+    /// Sample frames in a full block, 16 to 4096.
+    pub block_frames: u32,
+    /// 0 to 127.
+    pub payload_type: u8,
+    /// No packet is longer, in bytes of RTP; see [`super::max_packet_for_mtu`]. More than the path carries in one
+    /// datagram asks for IP fragmentation.
+    pub max_packet: usize,
+    /// No packet is longer in time (SDP's `ptime`); never longer than a block, since waiting for a further block
+    /// would add delay: for longer packets, use longer blocks.
+    pub ptime: Option<Duration>,
+    /// Header extension elements to write.
+    pub extensions: ExtensionIds,
+}
+
+impl PacketConfig {
+    /// The static payload type that fits, or 96, packets for an Ethernet with IPv6, and both extensions.
+    pub fn new(format: StreamFormat, sample: SampleFormat, block_frames: u32) -> Self {
+        PacketConfig {
+            format,
+            sample,
+            block_frames,
+            payload_type: static_payload_type(sample, format).unwrap_or(DYNAMIC_PAYLOAD_TYPE),
+            max_packet: super::max_packet_for_mtu(1500, true),
+            ptime: None,
+            extensions: ExtensionIds::default(),
+        }
+    }
+
+    /// Bytes in front of the sound in the longest header that this stream writes.
+    pub fn max_header(&self) -> usize {
+        RTP_HEADER + self.extensions.max_len()
+    }
+
+    /// Sample frames in a full packet: a block is split evenly into as few packets as the limits allow.
+    pub fn packet_frames(&self) -> Result<usize, PacketError> {
+        let frame = self.sample.bytes() * self.format.channels();
+        let header = self.max_header();
+        let fit = self.max_packet.saturating_sub(header) / frame;
+        let timed = self.ptime.map_or(usize::MAX, |t| {
+            (t.as_nanos() * u128::from(self.format.rate()) / 1_000_000_000).max(1) as usize
+        });
+        let limit = fit.min(timed);
+        if limit == 0 {
+            return Err(PacketError::Narrow {
+                needed: header + frame,
+                max_packet: self.max_packet,
+            });
+        }
+        let block = self.block_frames as usize;
+        Ok(block.div_ceil(block.div_ceil(limit)))
+    }
+
+    fn check(&self) -> Result<(), PacketError> {
+        if !(16..=4096).contains(&self.block_frames) {
+            return Err(FormatError::Block {
+                frames: self.block_frames,
+            }
+            .into());
+        }
+        // 64 to 95 with the marker would be taken for RTCP (RFC 5761 §4).
+        if self.payload_type > 127 || (64..=95).contains(&self.payload_type) {
+            return Err(PacketError::PayloadType {
+                payload_type: self.payload_type,
+            });
+        }
+        if !self.extensions.are_valid() {
+            return Err(PacketError::Extensions);
+        }
+        Ok(())
+    }
+}
+
+/// Why a stream cannot be cut into packets that way.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PacketError {
+    /// The block is absurd.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// Not one sample frame fits.
+    #[error(
+        "one sample frame needs a packet of {needed} bytes, but packets may have {max_packet}: \
+             use fewer channels, a smaller sample format or a larger MTU"
+    )]
+    Narrow {
+        /// Bytes of a packet with one sample frame.
+        needed: usize,
+        /// The limit in bytes.
+        max_packet: usize,
+    },
+    /// Above 127, or mistaken for RTCP.
+    #[error("payload type {payload_type} cannot be used: use 96 to 127")]
+    PayloadType {
+        /// What was asked.
+        payload_type: u8,
+    },
+    /// Not 1 to 14, or the same twice.
+    #[error("header extension identifiers must be different and 1 to 14")]
+    Extensions,
+}
+
+/// What stands in the header of a packet just made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PacketInfo {
+    /// RTP sequence number.
+    pub sequence: u16,
+    /// RTP time stamp of its first sample frame.
+    pub timestamp: u32,
+    /// The same since the stream began, without the random offset.
+    pub media: MediaTime,
+    /// Sample frames in it.
+    pub frames: usize,
+    /// First after the start or a pause.
+    pub marker: bool,
+}
+
+/// Cuts blocks into packets. One per stream; allocates nothing.
+#[derive(Clone, Debug)]
+pub struct Packetiser {
+    config: PacketConfig,
+    packet_frames: usize,
+    ssrc: u32,
+    sequence: u16,
+    timestamp_offset: u32,
+    /// Sample frames packetised or skipped so far.
+    position: u64,
+    marker: bool,
+    packets: u64,
+    octets: u64,
+}
+
+impl Packetiser {
+    /// Sequence number, time stamp and SSRC start at random values drawn from `seed` (RFC 3550 §5.1, §8.1).
+    pub fn new(config: PacketConfig, seed: u64) -> Result<Self, PacketError> {
+        config.check()?;
+        let mut rng = Rng::fork(seed, "packetiser");
+        Ok(Packetiser {
+            packet_frames: config.packet_frames()?,
+            config,
+            ssrc: rng.next_u32(),
+            sequence: rng.next_u32() as u16,
+            timestamp_offset: rng.next_u32(),
+            position: 0,
+            marker: true,
+            packets: 0,
+            octets: 0,
+        })
+    }
+
+    /// Makes the packets of `block` (whole sample frames; any number of them, though a full block is what the split is
+    /// made for), each in `buf`, and lends each to `each`. `ntp` is the time of sending for the header extension.
+    ///
+    /// `buf` holds at least `max_packet` bytes; with less, packets are cut to what it holds.
+    pub fn packetise(
+        &mut self,
+        block: &[f32],
+        ntp: NtpTime,
+        buf: &mut [u8],
+        mut each: impl FnMut(PacketInfo, &[u8]),
+    ) {
+        let channels = self.config.format.channels();
+        let room = buf.len().saturating_sub(self.config.max_header());
+        let frames = self
+            .packet_frames
+            .min(room / (channels * self.config.sample.bytes()));
+        if frames == 0 {
+            // A buffer without room for a single sample frame: the time passes all the same.
+            return self.skip((block.len() / channels) as u64);
+        }
+        for part in block.chunks(frames * channels) {
+            let info = PacketInfo {
+                sequence: self.sequence,
+                timestamp: self.timestamp_at(self.position),
+                media: MediaTime::new(self.position, self.config.format.rate()),
+                frames: part.len() / channels,
+                marker: self.marker,
+            };
+            let header = self.write_header(info, ntp, buf);
+            let payload = codec::encode(self.config.sample, part, &mut buf[header..]);
+            self.advance(info, payload);
+            each(info, &buf[..header + payload]);
+        }
+    }
+
+    /// Lets time pass without packets: the source starved or is silent. The next packet carries the marker.
+    pub fn skip(&mut self, frames: u64) {
+        self.position += frames;
+        self.marker = true;
+    }
+
+    /// Follows a change of the path MTU, in bytes of RTP.
+    pub fn set_max_packet(&mut self, max_packet: usize) -> Result<(), PacketError> {
+        let config = PacketConfig {
+            max_packet,
+            ..self.config
+        };
+        self.packet_frames = config.packet_frames()?;
+        self.config = config;
+        Ok(())
+    }
+
+    /// How the stream is cut.
+    pub fn config(&self) -> &PacketConfig {
+        &self.config
+    }
+
+    /// Sample frames in a full packet.
+    pub fn packet_frames(&self) -> usize {
+        self.packet_frames
+    }
+
+    /// The stream's synchronisation source.
+    pub fn ssrc(&self) -> u32 {
+        self.ssrc
+    }
+
+    /// Takes another SSRC after a collision (RFC 3550 §8.2); the receivers see a new stream.
+    pub fn set_ssrc(&mut self, ssrc: u32) {
+        self.ssrc = ssrc;
+        self.marker = true;
+    }
+
+    /// Where the next block begins.
+    pub fn position(&self) -> MediaTime {
+        MediaTime::new(self.position, self.config.format.rate())
+    }
+
+    /// The RTP time stamp of the sample frame `frames` after the stream began.
+    pub fn timestamp_at(&self, frames: u64) -> u32 {
+        self.timestamp_offset.wrapping_add(frames as u32)
+    }
+
+    /// Packets and octets of payload so far, as sender reports count them (RFC 3550 §6.4.1).
+    pub fn sent(&self) -> (u64, u64) {
+        (self.packets, self.octets)
+    }
+
+    fn write_header(&self, info: PacketInfo, ntp: NtpTime, buf: &mut [u8]) -> usize {
+        let in_band = (self.packets < ANNOUNCE_FIRST || self.packets.is_multiple_of(ANNOUNCE_EVERY))
+            .then_some(InBandFormat {
+                format: self.config.format,
+                sample: self.config.sample,
+                block_frames: self.config.block_frames as u16,
+            });
+        let mut body = [0; MAX_BODY];
+        let len = extension::write(self.config.extensions, ntp, in_band, &mut body);
+        let mut packet = RtpPacketBuilder::<&[u8], &[u8]>::new()
+            .marker_bit(info.marker)
+            .payload_type(self.config.payload_type)
+            .sequence_number(info.sequence)
+            .timestamp(info.timestamp)
+            .ssrc(self.ssrc);
+        if len > 0 {
+            packet = packet.extension(ONE_BYTE_PROFILE, &body[..len]);
+        }
+        packet
+            .write_into(buf)
+            .expect("the buffer holds the longest header and a sample frame")
+    }
+
+    fn advance(&mut self, info: PacketInfo, payload: usize) {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.position += info.frames as u64;
+        self.marker = false;
+        self.packets += 1;
+        self.octets += payload as u64;
+    }
+}
+
+/// The fixed header (RFC 3550 §5.1).
+const RTP_HEADER: usize = 12;
+/// The format goes into the first packets, so that the loss of a few does not delay the start…
+const ANNOUNCE_FIRST: u64 = 32;
+/// …and into one of so many afterwards, for those who join late: 85 ms at 256 sample frames and 48 kHz, 0.4 bytes each.
+const ANNOUNCE_EVERY: u64 = 16;
+
+#[cfg(test)]
+mod tests;

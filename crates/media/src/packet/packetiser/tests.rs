@@ -1,0 +1,154 @@
+use super::*;
+use crate::packet::{Depacketiser, parse_rtp};
+use antiphon_core::Rng;
+use proptest::prelude::*;
+
+fn config(rate: u32, channels: u32, sample: SampleFormat, block: u32) -> PacketConfig {
+    PacketConfig::new(StreamFormat::new(rate, channels).unwrap(), sample, block)
+}
+
+#[test]
+fn static_types_where_rfc_3551_has_one() {
+    assert_eq!(config(8_000, 1, SampleFormat::MuLaw, 160).payload_type, 0);
+    assert_eq!(config(8_000, 1, SampleFormat::ALaw, 160).payload_type, 8);
+    assert_eq!(config(44_100, 2, SampleFormat::L16, 256).payload_type, 10);
+    assert_eq!(config(44_100, 1, SampleFormat::L16, 256).payload_type, 11);
+    assert_eq!(config(48_000, 2, SampleFormat::L16, 256).payload_type, 96);
+}
+
+#[test]
+fn refusals_name_the_remedy() {
+    let error = |c: PacketConfig| Packetiser::new(c, 1).unwrap_err().to_string();
+    let good = config(48_000, 64, SampleFormat::F32, 256);
+    assert!(
+        error(PacketConfig {
+            max_packet: 200,
+            ..good
+        })
+        .contains("fewer channels")
+    );
+    assert!(
+        error(PacketConfig {
+            block_frames: 8,
+            ..good
+        })
+        .contains("16 to 4096")
+    );
+    assert!(
+        error(PacketConfig {
+            payload_type: 72,
+            ..good
+        })
+        .contains("96 to 127")
+    );
+    let ids = ExtensionIds {
+        ntp: Some(2),
+        format: Some(2),
+    };
+    assert!(
+        error(PacketConfig {
+            extensions: ids,
+            ..good
+        })
+        .contains("different")
+    );
+}
+
+#[test]
+fn blocks_split_evenly_and_ptime_limits() {
+    // 256 sample frames of 24-bit stereo are 1536 bytes: two packets of 128.
+    assert_eq!(config(48_000, 2, SampleFormat::L24, 256).packet_frames(), Ok(128));
+    assert_eq!(config(48_000, 2, SampleFormat::L16, 256).packet_frames(), Ok(256));
+    let aes67 = PacketConfig {
+        ptime: Some(Duration::from_millis(1)),
+        ..config(48_000, 2, SampleFormat::L24, 480)
+    };
+    assert_eq!(aes67.packet_frames(), Ok(48));
+}
+
+#[test]
+fn marker_numbers_and_announcements() {
+    let mut packetiser = Packetiser::new(config(48_000, 1, SampleFormat::L16, 64), 7).unwrap();
+    let (mut buf, mut seen) = ([0; 1500], Vec::new());
+    for n in 0..100u64 {
+        if n == 50 {
+            packetiser.skip(64);
+        }
+        packetiser.packetise(
+            &[0.0; 64],
+            NtpTime::from_bits(n << 32),
+            &mut buf,
+            |info, bytes| {
+                let view = parse_rtp(bytes, ExtensionIds::default()).unwrap();
+                assert_eq!(view.ntp, Some(NtpTime::from_bits(n << 32)));
+                assert_eq!(view.format.is_some(), n < 32 || n % 16 == 0, "packet {n}");
+                seen.push((info, view.marker));
+            },
+        );
+    }
+    let steps: Vec<u32> = seen
+        .windows(2)
+        .map(|w| w[1].0.timestamp.wrapping_sub(w[0].0.timestamp))
+        .collect();
+    assert!(
+        steps
+            .iter()
+            .enumerate()
+            .all(|(i, s)| *s == if i == 49 { 128 } else { 64 })
+    );
+    let marked: Vec<usize> = seen
+        .iter()
+        .enumerate()
+        .filter(|(_, s)| s.1)
+        .map(|(i, _)| i)
+        .collect();
+    assert_eq!(marked, [0, 50]);
+    assert_eq!(packetiser.sent(), (100, 100 * 128));
+}
+
+#[test]
+fn seeds_decide_the_start() {
+    let start = |seed| {
+        let p = Packetiser::new(config(48_000, 1, SampleFormat::L16, 64), seed).unwrap();
+        (p.ssrc(), p.sequence, p.timestamp_at(0))
+    };
+    assert_eq!(start(1), start(1));
+    assert!(start(1).0 != start(2).0 && start(1).2 != start(2).2);
+}
+
+proptest! {
+    #[test]
+    fn what_is_packetised_comes_back_and_no_packet_is_too_long(
+        seed in any::<u64>(),
+        channels in 1u32..=64,
+        block in 16u32..=4096,
+        max_packet in 300usize..3000,
+        coding in 0usize..3,
+        with_extensions in any::<bool>(),
+    ) {
+        let sample = SampleFormat::ALL[coding];
+        let mut config = PacketConfig { max_packet, ..config(48_000, channels, sample, block) };
+        if !with_extensions {
+            config.extensions = ExtensionIds::NONE;
+        }
+        let mut packetiser = Packetiser::new(config, seed).unwrap();
+        let mut rng = Rng::new(seed);
+        let sound: Vec<f32> = (0..block * channels).map(|_| f32::from(rng.next_u32() as i16) / 32_768.0).collect();
+        let (mut buf, mut back) = (vec![0; max_packet], Vec::new());
+        let mut depacketiser = Depacketiser::new(config.format, sample);
+        let mut expected_sequence = None;
+        packetiser.packetise(&sound, NtpTime::default(), &mut buf, |info, bytes| {
+            assert!(bytes.len() <= max_packet);
+            let view = parse_rtp(bytes, config.extensions).unwrap();
+            let packet = depacketiser.accept(&view).unwrap();
+            assert_eq!(packet.frames, info.frames);
+            assert_eq!(packet.timestamp & 0xffff_ffff, u64::from(info.timestamp));
+            assert!(expected_sequence.is_none_or(|s| s == packet.sequence));
+            expected_sequence = Some(packet.sequence + 1);
+            let mut part = vec![0.0; packet.frames * channels as usize];
+            packet.decode(0, &mut part);
+            back.extend(part);
+        });
+        prop_assert_eq!(back, sound);
+    }
+}

@@ -1,0 +1,385 @@
+use super::*;
+use crate::{SampleFormat, codec};
+use antiphon_core::Rng;
+use proptest::prelude::*;
+
+const RATE: u32 = 48_000;
+
+fn format(channels: u32) -> StreamFormat {
+    StreamFormat::new(RATE, channels).unwrap()
+}
+
+fn at(us: u64) -> Instant {
+    Instant::from_micros(us)
+}
+
+/// Sound that tells where it comes from: every sample of the first 349 ms is different from its neighbours'.
+fn sound(from: u64, frames: usize, channels: usize) -> Vec<f32> {
+    (from * channels as u64..(from + frames as u64) * channels as u64)
+        .map(|n| (n.wrapping_mul(7919) % 65_536) as f32 / 32_768.0 - 1.0)
+        .collect()
+}
+
+/// A packet of [`sound`], its bytes kept beside it.
+struct Sent {
+    sequence: u64,
+    start: u64,
+    frames: usize,
+    bytes: Vec<u8>,
+    channels: usize,
+}
+
+/// Where time stamps begin: anywhere but at 0.
+const ORIGIN: u64 = (1 << 32) + 777;
+
+impl Sent {
+    fn new(sequence: u64, start: u64, frames: usize, channels: usize) -> Self {
+        let mut bytes = vec![0; frames * channels * 2];
+        codec::encode(SampleFormat::L16, &sound(start, frames, channels), &mut bytes);
+        Sent {
+            sequence,
+            start,
+            frames,
+            bytes,
+            channels,
+        }
+    }
+
+    fn packet(&self) -> MediaPacket<'_> {
+        MediaPacket {
+            sequence: self.sequence + 65_536,
+            timestamp: ORIGIN + self.start,
+            frames: self.frames,
+            sample: SampleFormat::L16,
+            channels: self.channels,
+            marker: false,
+            recovered: false,
+            ntp: None,
+            payload: &self.bytes,
+        }
+    }
+}
+
+fn playout(clocking: Clocking, target_ms: u64, channels: u32) -> Playout {
+    let config = PlayoutConfig::new(format(channels), Duration::from_millis(target_ms), clocking);
+    Playout::new(config).unwrap()
+}
+
+fn balanced(c: &PlayoutCounters) -> bool {
+    c.inserted == c.played + c.late + c.duplicate + c.early + c.discarded + c.buffered
+}
+
+/// Plays packets, each with its arrival in microseconds, pulling whenever the buffer asks to be; all that comes out.
+fn play(playout: &mut Playout, arrivals: &[(u64, &Sent)], block: usize) -> Vec<f32> {
+    let channels = playout.config().format.channels();
+    let (mut out, mut buf) = (Vec::new(), vec![0.0; block * channels]);
+    let mut drain = |playout: &mut Playout, now: Instant, out: &mut Vec<f32>| {
+        loop {
+            let pulled = playout.pull(now, &mut buf);
+            assert_eq!(pulled.frames, pulled.played + pulled.concealed + pulled.silent);
+            out.extend(&buf[..pulled.frames * channels]);
+            if pulled.frames == 0 {
+                break;
+            }
+        }
+    };
+    for (time, sent) in arrivals {
+        while let Some(due) = playout.poll_timeout().filter(|due| *due < at(*time)) {
+            drain(playout, due, &mut out);
+        }
+        while playout.insert(at(*time), &sent.packet()) == Inserted::Full {
+            drain(playout, at(*time), &mut out);
+        }
+        if playout.poll_timeout().is_none() {
+            drain(playout, at(*time), &mut out);
+        }
+    }
+    playout.finish();
+    drain(playout, at(arrivals.last().map_or(0, |a| a.0)), &mut out);
+    assert!(playout.is_drained() && playout.poll_timeout().is_none());
+    out
+}
+
+/// Packets of random sizes from 16 to 600 sample frames, sent when their last sample frame is.
+fn stream(seed: u64, count: u64, channels: usize) -> Vec<Sent> {
+    let (mut rng, mut start) = (Rng::new(seed), 0);
+    (0..count)
+        .map(|n| {
+            let frames = 16 + rng.below(585) as usize;
+            let sent = Sent::new(n, start, frames, channels);
+            start += frames as u64;
+            sent
+        })
+        .collect()
+}
+
+fn micros(frames: u64) -> u64 {
+    frames * 1_000_000 / u64::from(RATE)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Any jitter below the target, even one that reorders, leaves every sample as it was.
+    #[test]
+    fn jitter_below_the_target_is_not_heard(seed in any::<u64>(), target in 5u64..120, channels in 1usize..3, block in 16usize..2000) {
+        let packets = stream(seed, 150, channels);
+        let mut rng = Rng::new(seed ^ 1);
+        // Half a millisecond is for rounding: packets go out when begun, not when ended, at 1 µs resolution.
+        let jitter = target * 1000 - 500;
+        let mut arrivals: Vec<(u64, &Sent)> = packets
+            .iter()
+            .map(|p| (10_000 + micros(p.start) + u64::from(rng.below(jitter as u32)), p))
+            .collect();
+        arrivals.sort_by_key(|(time, _)| *time);
+        let mut playout = playout(Clocking::Sender, target, channels as u32);
+        let out = play(&mut playout, &arrivals, block);
+        let total = packets.last().map_or(0, |p| p.start as usize + p.frames);
+        prop_assert_eq!(out, sound(0, total, channels));
+        let c = playout.counters();
+        prop_assert_eq!((c.played, c.late, c.lost, c.concealed_frames), (150, 0, 0, 0));
+        prop_assert!(balanced(&c));
+    }
+
+    /// Under everything a network can do, each packet ends in one count, time keeps its length, and memory its size.
+    #[test]
+    fn every_packet_ends_in_one_count(
+        seed in any::<u64>(), target in 1u64..60, loss in 0.0f64..0.5, doubled in 0.0f64..0.3, jitter in 1u32..200_000, mode in 0usize..3,
+    ) {
+        let packets = stream(seed, 200, 1);
+        let (mut rng, mut arrivals) = (Rng::new(seed ^ 2), Vec::new());
+        for packet in &packets {
+            let copies = if rng.chance(loss) { 0 } else { 1 + u64::from(rng.chance(doubled)) };
+            for _ in 0..copies {
+                arrivals.push((micros(packet.start) + u64::from(rng.below(jitter)), packet));
+            }
+        }
+        arrivals.sort_by_key(|(time, _)| *time);
+        let distinct = packets.iter().filter(|p| arrivals.iter().any(|(_, a)| a.sequence == p.sequence)).count() as u64;
+        let clocking = [Clocking::Sender, Clocking::Unhurried { patience: 4 }, Clocking::Sink][mode];
+        let mut playout = playout(clocking, target, 1);
+        if clocking == Clocking::Sink {
+            let mut block = vec![0.0; 480];
+            let mut rest = arrivals.iter().peekable();
+            for pull in 0..300u64 {
+                while let Some((time, sent)) = rest.next_if(|(time, _)| *time < pull * 10_000) {
+                    playout.insert(at(*time), &sent.packet());
+                }
+                prop_assert_eq!(playout.pull(at(pull * 10_000), &mut block).frames, 480);
+            }
+        } else {
+            let out = play(&mut playout, &arrivals, 333);
+            let c = playout.counters();
+            prop_assert_eq!(out.len() as u64, c.played_frames + c.concealed_frames + c.paused_frames);
+        }
+        let c = playout.counters();
+        prop_assert!(balanced(&c), "{:?}", c);
+        prop_assert_eq!(c.inserted, arrivals.len() as u64);
+        prop_assert_eq!(c.duplicate, arrivals.len() as u64 - distinct);
+        prop_assert!(c.lost <= 200 - distinct, "{:?}", c);
+    }
+
+    #[test]
+    fn hostile_numbers_do_no_harm(packets in prop::collection::vec((any::<u16>(), prop_oneof![Just(0u32), any::<u32>()], 0u32..20_000, 1usize..5000), 1..60), mode in 0usize..3) {
+        let clocking = [Clocking::Sender, Clocking::Sink, Clocking::Unhurried { patience: 2 }][mode];
+        let (mut playout, mut now, mut out) = (playout(clocking, 20, 1), 0, vec![0.0; 256]);
+        for (sequence, timestamp, step, frames) in packets {
+            now += u64::from(step);
+            let sent = Sent::new(u64::from(sequence), u64::from(timestamp), frames, 1);
+            playout.insert(at(now), &sent.packet());
+            playout.pull(at(now), &mut out);
+            prop_assert!(balanced(&playout.counters()), "{:?}", playout.counters());
+        }
+    }
+}
+
+/// 20 packets of 480 sample frames every 10 ms; target 30 ms.
+fn steady() -> Vec<Sent> {
+    (0..20).map(|n| Sent::new(n, n * 480, 480, 1)).collect()
+}
+
+#[test]
+fn defects_are_counted_apart() {
+    let packets = steady();
+    let mut arrivals: Vec<(u64, &Sent)> = packets.iter().map(|p| (p.sequence * 10_000, p)).collect();
+    arrivals.remove(15);
+    arrivals[5].0 = 50_000 + 35_000;
+    arrivals[8].0 = 80_000 + 25_000;
+    arrivals.push((101_000, &packets[10]));
+    arrivals.sort_by_key(|a| a.0);
+    let mut playout = playout(Clocking::Sender, 30, 1);
+    let out = play(&mut playout, &arrivals, 480);
+    let c = playout.counters();
+    assert_eq!((c.inserted, c.played, c.late, c.lost), (20, 18, 1, 1));
+    assert_eq!((c.duplicate, c.reordered, c.early, c.discarded), (1, 2, 0, 0));
+    assert_eq!(
+        (c.concealments, c.concealed_frames, c.played_frames),
+        (2, 960, 18 * 480)
+    );
+    // What is whole stays in its place.
+    assert_eq!(out.len(), 20 * 480);
+    assert_eq!(out[..5 * 480], sound(0, 5 * 480, 1));
+    assert_eq!(out[16 * 480 + 480..], sound(17 * 480, 3 * 480, 1));
+}
+
+#[test]
+fn a_lost_packet_that_comes_after_all_is_late_not_lost() {
+    let packets = steady();
+    let mut playout = playout(Clocking::Sender, 30, 1);
+    let mut buf = [0.0; 480];
+    for p in packets.iter().filter(|p| p.sequence != 3) {
+        playout.insert(at(p.sequence * 10_000), &p.packet());
+        while playout.pull(at(p.sequence * 10_000), &mut buf).frames > 0 {}
+    }
+    assert_eq!((playout.counters().lost, playout.counters().late), (1, 0));
+    let recovered = MediaPacket {
+        recovered: true,
+        ..packets[3].packet()
+    };
+    assert_eq!(
+        playout.insert(at(200_000), &recovered),
+        Inserted::Late { salvaged: 0 }
+    );
+    let c = playout.counters();
+    assert_eq!((c.lost, c.late, c.recovered_late, c.recovered), (0, 1, 1, 0));
+}
+
+#[test]
+fn half_late_packets_give_their_other_half() {
+    let mut playout = playout(Clocking::Sink, 10, 1);
+    let packets = steady();
+    let mut block = vec![0.0; 240];
+    playout.insert(at(0), &packets[0].packet());
+    // Starts at 10 ms; at 25 ms the second packet has been half concealed.
+    for us in [10_000, 15_000, 20_000] {
+        playout.pull(at(us), &mut block);
+    }
+    assert_eq!(
+        playout.insert(at(21_000), &packets[1].packet()),
+        Inserted::Late { salvaged: 240 }
+    );
+    let pulled = playout.pull(at(25_000), &mut block);
+    assert_eq!(
+        (pulled.played, pulled.concealed, pulled.media),
+        (240, 0, Some(ORIGIN + 720))
+    );
+    let c = playout.counters();
+    assert_eq!((c.played, c.late, c.lost, c.played_frames), (1, 1, 0, 720));
+}
+
+#[test]
+fn a_device_starts_to_the_sample_frame() {
+    let mut playout = playout(Clocking::Sink, 10, 1);
+    let packets = steady();
+    let mut block = vec![9.0; 480];
+    let pulled = playout.pull(at(0), &mut block);
+    assert_eq!((pulled.silent, pulled.media), (480, None));
+    playout.insert(at(1_000), &packets[0].packet());
+    // Due at 11 ms; the block pulled at 9 ms holds 2 ms of silence and 8 ms of sound.
+    let pulled = playout.pull(at(9_000), &mut block);
+    assert_eq!((pulled.silent, pulled.played), (96, 384));
+    assert!(block[..96].iter().all(|x| *x == 0.0) && block[96..] == sound(0, 384, 1));
+}
+
+#[test]
+fn pauses_of_the_sender_are_silence_not_loss() {
+    let packets = [Sent::new(0, 0, 480, 1), Sent::new(1, 4800, 480, 1)];
+    let mut playout = playout(Clocking::Sender, 30, 1);
+    let out = play(&mut playout, &[(0, &packets[0]), (20_000, &packets[1])], 480);
+    let c = playout.counters();
+    assert_eq!(
+        (c.paused_frames, c.concealed_frames, c.lost, c.played),
+        (4320, 0, 0, 2)
+    );
+    assert!(out[480..4800].iter().all(|x| *x == 0.0) && out[4800..] == sound(4800, 480, 1));
+}
+
+#[test]
+fn jumps_and_longer_paths_end_in_a_new_start() {
+    // The time stamp leaps by a minute, with the numbers going on.
+    let mut buffer = playout(Clocking::Sender, 30, 1);
+    let leap: Vec<Sent> = (0..40)
+        .map(|n| Sent::new(n, n * 480 + if n < 20 { 0 } else { 2_880_000 }, 480, 1))
+        .collect();
+    let arrivals: Vec<(u64, &Sent)> = leap.iter().map(|p| (p.sequence * 10_000, p)).collect();
+    let out = play(&mut buffer, &arrivals, 480);
+    let c = buffer.counters();
+    // The last of the old ones was still waiting for its time.
+    assert_eq!((c.resyncs, c.early, c.played, c.lost), (1, 2, 37, 0), "{c:?}");
+    assert!(balanced(&c) && c.discarded == 1, "{c:?}");
+    assert_eq!(out[out.len() - 480..], sound(2_880_000 + 39 * 480, 480, 1));
+    // The path becomes longer by ten times the target.
+    let mut buffer = playout(Clocking::Sender, 30, 1);
+    let long: Vec<Sent> = (0..200).map(|n| Sent::new(n, n * 480, 480, 1)).collect();
+    let arrivals: Vec<(u64, &Sent)> = long
+        .iter()
+        .map(|p| {
+            (
+                p.sequence * 10_000 + if p.sequence < 100 { 0 } else { 300_000 },
+                p,
+            )
+        })
+        .collect();
+    let out = play(&mut buffer, &arrivals, 480);
+    let c = buffer.counters();
+    assert_eq!((c.resyncs, c.lost), (1, 0), "{c:?}");
+    assert!(
+        (20..=22).contains(&c.late) && balanced(&c),
+        "late for 200 ms, then taken up: {c:?}"
+    );
+    assert_eq!(out[out.len() - 480..], sound(199 * 480, 480, 1));
+}
+
+#[test]
+fn another_stream_starts_from_nothing() {
+    let mut playout = playout(Clocking::Sender, 30, 1);
+    let first = steady();
+    for p in &first {
+        playout.insert(at(p.sequence * 10_000), &p.packet());
+    }
+    playout.restart();
+    let c = playout.counters();
+    assert_eq!((c.discarded, c.buffered), (20, 0));
+    let second = [Sent::new(50_000, 7, 480, 1)];
+    assert_eq!(
+        play(&mut playout, &[(500_000, &second[0])], 480),
+        sound(7, 480, 1)
+    );
+    assert_eq!((playout.counters().lost, playout.counters().played), (0, 1));
+}
+
+#[test]
+fn a_sink_that_stood_still_goes_on_where_the_sound_is() {
+    let packets: Vec<Sent> = (0..100).map(|n| Sent::new(n, n * 480, 480, 1)).collect();
+    let mut playout = playout(Clocking::Sink, 30, 1);
+    let mut block = vec![0.0; 480];
+    for p in &packets[..30] {
+        playout.insert(at(p.sequence * 10_000), &p.packet());
+        if p.sequence < 10 {
+            playout.pull(at(p.sequence * 10_000), &mut block);
+        }
+    }
+    let pulled = playout.pull(at(300_000), &mut block);
+    assert_eq!(pulled.media, Some(ORIGIN + 27 * 480));
+    assert_eq!(
+        (block, playout.counters().skipped_frames),
+        (sound(27 * 480, 480, 1), 20 * 480)
+    );
+    assert!(balanced(&playout.counters()));
+}
+
+#[test]
+fn absurd_targets_are_refused_and_many_channels_fit() {
+    let make = |channels, seconds| {
+        Playout::new(PlayoutConfig::new(
+            format(channels),
+            Duration::from_secs(seconds),
+            Clocking::Sender,
+        ))
+        .err()
+    };
+    assert!(make(2, 1000).unwrap().to_string().contains("use at most"));
+    assert_eq!(make(2, 5), None);
+    let small = playout(Clocking::Sender, 80, 64);
+    assert!(small.store.capacity() * 64 * 4 <= COMFORT_STORE);
+}

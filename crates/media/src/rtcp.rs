@@ -1,0 +1,12 @@
+//! RTCP (RFC 3550 §6): reports in both directions, who the parties are, and taking leave.
+
+mod reception;
+mod session;
+mod wire;
+
+pub use reception::Reception;
+pub use session::{RemoteReport, RtcpConfig, RtcpCounters, RtcpEvent, RtcpSession, SenderClock};
+pub use wire::{
+    ReportBlock, ReportBlocks, RtcpError, RtcpItem, SenderInfo, visit_compound, write_bye, write_cname,
+    write_report,
+};

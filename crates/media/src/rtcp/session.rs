@@ -1,0 +1,422 @@
+//! One party of an RTP session: when to report, what to report, and what the others' reports mean.
+
+use std::time::Duration;
+
+use antiphon_core::{BitRate, Epoch, Instant, NtpTime, Rng};
+
+use super::{Reception, ReportBlock, RtcpError, RtcpItem, SenderInfo};
+use super::{visit_compound, write_bye, write_cname, write_report};
+
+/// How a party behaves.
+#[derive(Clone, Debug)]
+pub struct RtcpConfig {
+    /// Our own source; a receiver draws one of its own.
+    pub ssrc: u32,
+    /// Our lasting name, `user@host` (RFC 7022 has ways to make one up); cut to 255 bytes.
+    pub cname: String,
+    /// Rate of the media clock in Hz.
+    pub clock_rate: u32,
+    /// Bandwidth of the whole session; RTCP takes a twentieth (RFC 3550 §6.2).
+    pub bandwidth: BitRate,
+    /// The least time between reports; RFC 3550 §6.2 has 5 s, and allows 360 / kbit/s for those who ask.
+    pub minimum_interval: Duration,
+    /// Whether intervals vary by half each way (§6.3.1), so that many parties do not speak at once.
+    pub randomised: bool,
+    /// Where our clock stands on the wall.
+    pub epoch: Epoch,
+}
+
+impl RtcpConfig {
+    /// Reports at half a second's distance at least, for two parties that want to see what happens.
+    pub fn new(ssrc: u32, cname: &str, clock_rate: u32, epoch: Epoch) -> Self {
+        RtcpConfig {
+            ssrc,
+            cname: cname[..cname.floor_char_boundary(255)].into(),
+            clock_rate: clock_rate.max(1),
+            bandwidth: BitRate(2_000_000),
+            minimum_interval: Duration::from_millis(500),
+            randomised: true,
+            epoch,
+        }
+    }
+}
+
+/// What another party says of our stream.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RemoteReport {
+    /// Who says it.
+    pub from: u32,
+    /// When it came.
+    pub at: Instant,
+    /// The report.
+    pub block: ReportBlock,
+    /// Round trip by LSR and DLSR (RFC 3550 §6.4.1), once the peer has had a report of ours. Resolution 15 µs.
+    pub round_trip: Option<Duration>,
+}
+
+/// One instant on the wall and on a sender's media clock, from its last sender report: what lip-sync needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SenderClock {
+    /// The sender.
+    pub ssrc: u32,
+    /// The sender's wall time.
+    pub ntp: NtpTime,
+    /// Its RTP time stamp at that time.
+    pub rtp_timestamp: u32,
+}
+
+impl SenderClock {
+    /// The sender's wall time of another time stamp, within 2³¹ of this one.
+    pub fn ntp_of(&self, rtp_timestamp: u32, clock_rate: u32) -> NtpTime {
+        let ticks = i64::from(rtp_timestamp.wrapping_sub(self.rtp_timestamp) as i32);
+        let fraction = (i128::from(ticks) << 32) / i128::from(clock_rate.max(1));
+        NtpTime::from_bits(self.ntp.to_bits().wrapping_add(fraction as i64 as u64))
+    }
+}
+
+/// What came out of a compound packet.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum RtcpEvent {
+    /// Somebody reports on our stream.
+    Report(RemoteReport),
+    /// A sender tells its clocks.
+    Clock(SenderClock),
+    /// A source takes leave.
+    Bye {
+        /// Which.
+        ssrc: u32,
+    },
+    /// Somebody else uses our SSRC (RFC 3550 §8.2): take another.
+    Collision,
+}
+
+/// Totals since the session began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RtcpCounters {
+    /// Compound packets sent.
+    pub sent: u64,
+    /// Compound packets received and understood.
+    pub received: u64,
+    /// Packets that were none.
+    pub malformed: u64,
+    /// Our own packets, come back.
+    pub looped: u64,
+    /// Parties that the table had no room for.
+    pub overlooked: u64,
+}
+
+/// A party's state. Allocates at construction only.
+#[derive(Clone, Debug)]
+pub struct RtcpSession {
+    config: RtcpConfig,
+    rng: Rng,
+    members: Vec<Member>,
+    next: Option<Instant>,
+    last: Instant,
+    reported: bool,
+    average_size: f64,
+    sent: Option<Sent>,
+    packets: u32,
+    octets: u32,
+    source: Option<Heard>,
+    counters: RtcpCounters,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    ssrc: u32,
+    last_heard: Instant,
+}
+
+/// The last packet we sent.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    at: Instant,
+    timestamp: u32,
+}
+
+/// The source we receive.
+#[derive(Clone, Debug)]
+struct Heard {
+    ssrc: u32,
+    reception: Reception,
+    clock: Option<(SenderClock, Instant)>,
+    since_report: bool,
+}
+
+impl RtcpSession {
+    /// The first report is due after half an interval (RFC 3550 §6.2). `seed` decides how intervals vary.
+    pub fn new(config: RtcpConfig, seed: u64, now: Instant) -> Self {
+        let mut session = RtcpSession {
+            rng: Rng::fork(seed, "rtcp"),
+            members: Vec::with_capacity(MAX_MEMBERS),
+            next: None,
+            last: now,
+            reported: false,
+            // A report with one block and a short name, with UDP and IP around it.
+            average_size: 112.0,
+            sent: None,
+            packets: 0,
+            octets: 0,
+            source: None,
+            counters: RtcpCounters::default(),
+            config,
+        };
+        session.next = Some(now + session.interval());
+        session
+    }
+
+    /// We sent an RTP packet.
+    pub fn on_sent(&mut self, now: Instant, timestamp: u32, payload: usize) {
+        self.sent = Some(Sent { at: now, timestamp });
+        self.packets = self.packets.wrapping_add(1);
+        self.octets = self.octets.wrapping_add(payload as u32);
+    }
+
+    /// An RTP packet of the source we listen to came in. Another SSRC than before starts a new count.
+    pub fn on_received(&mut self, now: Instant, ssrc: u32, sequence: u16, timestamp: u32) {
+        if self.source.as_ref().is_none_or(|heard| heard.ssrc != ssrc) {
+            self.source = Some(Heard {
+                ssrc,
+                reception: Reception::new(self.config.clock_rate),
+                clock: None,
+                since_report: false,
+            });
+        }
+        if let Some(heard) = &mut self.source {
+            heard.reception.on_packet(now, sequence, timestamp);
+            heard.since_report = true;
+        }
+        self.meet(now, ssrc);
+    }
+
+    /// The source we listen to started anew under the same SSRC: counting begins again.
+    pub fn on_restart(&mut self) {
+        self.source = None;
+    }
+
+    /// A compound packet came in; what it means goes to `each`. A broken one is counted and answered with its error.
+    pub fn handle(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        mut each: impl FnMut(RtcpEvent),
+    ) -> Result<(), RtcpError> {
+        let mut foreign = true;
+        let result = visit_compound(bytes, |item| match item {
+            RtcpItem::Sender { ssrc, .. } | RtcpItem::Receiver { ssrc, .. } if ssrc == self.config.ssrc => {
+                foreign = false;
+            }
+            RtcpItem::Sender { ssrc, info, blocks } => {
+                self.meet(now, ssrc);
+                let clock = SenderClock {
+                    ssrc,
+                    ntp: info.ntp,
+                    rtp_timestamp: info.rtp_timestamp,
+                };
+                if let Some(heard) = self.source.as_mut().filter(|heard| heard.ssrc == ssrc) {
+                    heard.clock = Some((clock, now));
+                }
+                each(RtcpEvent::Clock(clock));
+                self.read_blocks(now, ssrc, blocks, &mut each);
+            }
+            RtcpItem::Receiver { ssrc, blocks } => {
+                self.meet(now, ssrc);
+                self.read_blocks(now, ssrc, blocks, &mut each);
+            }
+            RtcpItem::Cname { ssrc, name } if ssrc == self.config.ssrc => {
+                foreign = false;
+                if name != self.config.cname.as_bytes() {
+                    each(RtcpEvent::Collision);
+                }
+            }
+            RtcpItem::Bye { ssrc } if ssrc != self.config.ssrc => {
+                self.members.retain(|member| member.ssrc != ssrc);
+                each(RtcpEvent::Bye { ssrc });
+            }
+            RtcpItem::Cname { .. } | RtcpItem::Bye { .. } | RtcpItem::Other { .. } => {}
+        });
+        match result {
+            Ok(()) if foreign => {
+                self.counters.received += 1;
+                self.weigh(bytes.len());
+            }
+            Ok(()) => self.counters.looped += 1,
+            Err(_) => self.counters.malformed += 1,
+        }
+        result
+    }
+
+    /// When [`Self::poll_report`] wants to be called.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Writes the report that is due into `buf`, if one is. 1 500 bytes are always enough.
+    pub fn poll_report(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        if self.next? > now {
+            return None;
+        }
+        let patience = self.config.minimum_interval.max(Duration::from_secs(5)) * 5;
+        self.members
+            .retain(|member| now.since(member.last_heard) <= patience);
+        // Timer reconsideration (§6.3.6): parties who came meanwhile push us back.
+        let due = self.last + self.interval();
+        if due > now && self.reported {
+            self.next = Some(due);
+            return None;
+        }
+        let len = self.write_compound(now, buf, false)?;
+        (self.last, self.reported) = (now, true);
+        self.next = Some(now + self.interval());
+        Some(len)
+    }
+
+    /// Writes a last report with BYE, and falls silent.
+    pub fn close(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        self.next.take()?;
+        self.write_compound(now, buf, true)
+    }
+
+    /// How our source is received here, for whoever shows figures.
+    pub fn reception(&self) -> Option<&Reception> {
+        self.source.as_ref().map(|heard| &heard.reception)
+    }
+
+    /// The last clocks told by the sender we listen to, and when they came.
+    pub fn sender_clock(&self) -> Option<(SenderClock, Instant)> {
+        self.source.as_ref().and_then(|heard| heard.clock)
+    }
+
+    /// Takes another SSRC after a collision.
+    pub fn set_ssrc(&mut self, ssrc: u32) {
+        self.config.ssrc = ssrc;
+    }
+
+    /// Our own SSRC.
+    pub fn ssrc(&self) -> u32 {
+        self.config.ssrc
+    }
+
+    /// Totals.
+    pub fn counters(&self) -> RtcpCounters {
+        self.counters
+    }
+
+    fn read_blocks(
+        &mut self,
+        now: Instant,
+        from: u32,
+        blocks: super::ReportBlocks<'_>,
+        each: &mut impl FnMut(RtcpEvent),
+    ) {
+        for block in blocks.filter(|block| block.ssrc == self.config.ssrc) {
+            let round_trip = (block.last_sr != 0).then(|| {
+                let arrived = self.config.epoch.ntp(now).middle_bits();
+                let ticks = arrived
+                    .wrapping_sub(block.last_sr)
+                    .wrapping_sub(block.delay_since_last_sr);
+                // Clock steps and lies make it negative or absurd; a day is neither.
+                (ticks < 1 << 31).then(|| Duration::from_nanos((u64::from(ticks) * 1_000_000_000) >> 16))
+            });
+            each(RtcpEvent::Report(RemoteReport {
+                from,
+                at: now,
+                block,
+                round_trip: round_trip.flatten(),
+            }));
+        }
+    }
+
+    fn write_compound(&mut self, now: Instant, buf: &mut [u8], bye: bool) -> Option<usize> {
+        let block = self
+            .source
+            .as_mut()
+            .filter(|heard| heard.since_report)
+            .map(|heard| heard.block(now));
+        let info = self.sender_info(now);
+        let ssrc = self.config.ssrc;
+        let mut len = write_report(ssrc, info.as_ref(), block.as_slice(), buf)?;
+        len += write_cname(ssrc, &self.config.cname, &mut buf[len..])?;
+        if bye {
+            len += write_bye(ssrc, &mut buf[len..])?;
+        }
+        if let Some(heard) = &mut self.source {
+            heard.since_report = false;
+        }
+        self.counters.sent += 1;
+        self.weigh(len);
+        Some(len)
+    }
+
+    /// A sender report while we send; who fell silent for two intervals only receives (§6.4).
+    fn sender_info(&self, now: Instant) -> Option<SenderInfo> {
+        let sent = self.sent?;
+        let silence = now.since(sent.at);
+        if silence > 2 * self.config.minimum_interval.max(Duration::from_secs(1)) {
+            return None;
+        }
+        let ticks = silence.as_nanos() * u128::from(self.config.clock_rate) / 1_000_000_000;
+        Some(SenderInfo {
+            ntp: self.config.epoch.ntp(now),
+            rtp_timestamp: sent.timestamp.wrapping_add(ticks as u32),
+            packets: self.packets,
+            octets: self.octets,
+        })
+    }
+
+    /// The interval of §6.3.1 for the parties known now, not yet halved at the start but for the minimum.
+    fn interval(&mut self) -> Duration {
+        let parties = (self.members.len() + 1) as f64;
+        let bytes_per_second = (self.config.bandwidth.0 as f64 / 8.0 * 0.05).max(1.0);
+        let minimum = self.config.minimum_interval.as_secs_f64() * if self.reported { 1.0 } else { 0.5 };
+        let seconds = (parties * self.average_size / bytes_per_second).max(minimum);
+        // e - 3/2 makes up for what reconsideration adds.
+        let factor = match self.config.randomised {
+            true => (0.5 + self.rng.unit()) / (std::f64::consts::E - 1.5),
+            false => 1.0,
+        };
+        Duration::from_secs_f64((seconds * factor).min(3600.0))
+    }
+
+    fn meet(&mut self, now: Instant, ssrc: u32) {
+        if let Some(member) = self.members.iter_mut().find(|member| member.ssrc == ssrc) {
+            member.last_heard = now;
+        } else if self.members.len() < MAX_MEMBERS {
+            self.members.push(Member {
+                ssrc,
+                last_heard: now,
+            });
+        } else {
+            self.counters.overlooked += 1;
+        }
+    }
+
+    /// Average size of compound packets with UDP and IPv4 (§6.3.3).
+    fn weigh(&mut self, len: usize) {
+        self.average_size += ((len + 28) as f64 - self.average_size) / 16.0;
+    }
+}
+
+impl Heard {
+    fn block(&mut self, now: Instant) -> ReportBlock {
+        let (last_sr, since) = self.clock.map_or((0, Duration::ZERO), |(clock, at)| {
+            (clock.ntp.middle_bits(), now.since(at))
+        });
+        ReportBlock {
+            ssrc: self.ssrc,
+            fraction_lost: self.reception.take_fraction_lost(),
+            cumulative_lost: self.reception.cumulative_lost().clamp(-0x80_0000, 0x7f_ffff) as i32,
+            highest_sequence: self.reception.highest_sequence(),
+            jitter: self.reception.jitter(),
+            last_sr,
+            delay_since_last_sr: ((since.as_nanos() << 16) / 1_000_000_000).min(u128::from(u32::MAX)) as u32,
+        }
+    }
+}
+
+/// Parties beyond so many are counted, not remembered: strangers cost no memory.
+const MAX_MEMBERS: usize = 64;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,374 @@
+//! RTCP packets as they stand on the wire: written into lent buffers, read from strangers, nothing allocated.
+//!
+//! ```text
+//!  0                   1                   2                   3
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//! +---+-+---------+---------------+-------------------------------+
+//! |V=2|P|  count  |  packet type  |  length in words less one     |
+//! +---+-+---------+---------------+-------------------------------+
+//! |                     SSRC of who sends this                    |
+//! +---------------------------------------------------------------+
+//! ```
+
+use antiphon_core::NtpTime;
+
+/// The part of a sender report that speaks of its sender (RFC 3550 §6.4.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SenderInfo {
+    /// Wall time of the report.
+    pub ntp: NtpTime,
+    /// The same instant on the stream's media clock.
+    pub rtp_timestamp: u32,
+    /// RTP packets sent so far, wrapping.
+    pub packets: u32,
+    /// Octets of payload sent so far, wrapping.
+    pub octets: u32,
+}
+
+/// How one source is received (RFC 3550 §6.4.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReportBlock {
+    /// The source.
+    pub ssrc: u32,
+    /// Share of packets lost since the last report, in 1/256.
+    pub fraction_lost: u8,
+    /// Packets lost in all, 24 bits, negative when there were more duplicates than losses.
+    pub cumulative_lost: i32,
+    /// Cycles and highest sequence number.
+    pub highest_sequence: u32,
+    /// Interarrival jitter in time stamp units.
+    pub jitter: u32,
+    /// Middle 32 bits of the NTP time of the last sender report; 0 for none yet.
+    pub last_sr: u32,
+    /// Time since that report arrived, in 1/65536 s.
+    pub delay_since_last_sr: u32,
+}
+
+/// One thing that a compound packet says.
+#[derive(Clone, Copy, Debug)]
+pub enum RtcpItem<'a> {
+    /// A sender report.
+    Sender {
+        /// Who sends it.
+        ssrc: u32,
+        /// What it sent.
+        info: SenderInfo,
+        /// What it receives.
+        blocks: ReportBlocks<'a>,
+    },
+    /// A receiver report.
+    Receiver {
+        /// Who sends it.
+        ssrc: u32,
+        /// What it receives.
+        blocks: ReportBlocks<'a>,
+    },
+    /// The lasting name of a source (SDES CNAME, RFC 3550 §6.5.1).
+    Cname {
+        /// The source.
+        ssrc: u32,
+        /// Its name: UTF-8 if the peer keeps the rules.
+        name: &'a [u8],
+    },
+    /// A source leaves.
+    Bye {
+        /// The source.
+        ssrc: u32,
+    },
+    /// Anything else, such as feedback or extended reports.
+    Other {
+        /// 192 to 223.
+        packet_type: u8,
+        /// The packet, header included.
+        bytes: &'a [u8],
+    },
+}
+
+/// The report blocks of a report.
+#[derive(Clone, Copy, Debug)]
+pub struct ReportBlocks<'a>(&'a [u8]);
+
+impl Iterator for ReportBlocks<'_> {
+    type Item = ReportBlock;
+
+    fn next(&mut self) -> Option<ReportBlock> {
+        let (block, rest) = self.0.split_at_checked(BLOCK)?;
+        self.0 = rest;
+        let lost = u32_at(block, 4);
+        Some(ReportBlock {
+            ssrc: u32_at(block, 0),
+            fraction_lost: (lost >> 24) as u8,
+            // The sign comes down from the 24th bit.
+            cumulative_lost: ((lost << 8) as i32) >> 8,
+            highest_sequence: u32_at(block, 8),
+            jitter: u32_at(block, 12),
+            last_sr: u32_at(block, 16),
+            delay_since_last_sr: u32_at(block, 20),
+        })
+    }
+}
+
+/// Why bytes are no compound packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RtcpError {
+    /// A length does not fit what there is.
+    #[error("an RTCP packet of {actual} bytes does not fit its length of {expected}")]
+    Length {
+        /// Bytes that its header or count asks for.
+        expected: usize,
+        /// Bytes there were.
+        actual: usize,
+    },
+    /// Not version 2.
+    #[error("RTCP version {version} is not spoken here: the peer must use version 2")]
+    Version {
+        /// What it says.
+        version: u8,
+    },
+    /// Not an RTCP packet type.
+    #[error("{packet_type} is no RTCP packet type")]
+    Type {
+        /// What it says.
+        packet_type: u8,
+    },
+    /// Padding where none may be, or more than there is.
+    #[error("the RTCP padding is wrong")]
+    Padding,
+}
+
+/// Reads a compound packet: checks all of it first (RFC 3550 A.2), then lends each of its items to `each`.
+///
+/// Departs from A.2 in that the first packet need not be a report: reduced-size packets (RFC 5506) are welcome.
+pub fn visit_compound<'a>(bytes: &'a [u8], mut each: impl FnMut(RtcpItem<'a>)) -> Result<(), RtcpError> {
+    if bytes.is_empty() {
+        return Err(RtcpError::Length {
+            expected: HEADER,
+            actual: 0,
+        });
+    }
+    for check_only in [true, false] {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let First { packet, body, after } = split(rest)?;
+            visit_packet(packet, body, &mut |item| {
+                if !check_only {
+                    each(item);
+                }
+            })?;
+            rest = after;
+        }
+    }
+    Ok(())
+}
+
+/// The first packet of a compound.
+struct First<'a> {
+    packet: &'a [u8],
+    /// Behind the header, without padding.
+    body: &'a [u8],
+    after: &'a [u8],
+}
+
+fn split(bytes: &[u8]) -> Result<First<'_>, RtcpError> {
+    let short = |expected| RtcpError::Length {
+        expected,
+        actual: bytes.len(),
+    };
+    let header = bytes.get(..HEADER).ok_or(short(HEADER))?;
+    let (version, packet_type) = (header[0] >> 6, header[1]);
+    if version != 2 {
+        return Err(RtcpError::Version { version });
+    }
+    if !(192..=223).contains(&packet_type) {
+        return Err(RtcpError::Type { packet_type });
+    }
+    let len = 4 * (usize::from(u16::from_be_bytes([header[2], header[3]])) + 1);
+    let (packet, after) = bytes.split_at_checked(len).ok_or(short(len))?;
+    let mut body = &packet[HEADER..];
+    if header[0] & 0x20 != 0 {
+        // Only the last packet may be padded, by whole words (RFC 3550 §6.4.1).
+        let padding = usize::from(packet[len - 1]);
+        if !after.is_empty() || padding == 0 || !padding.is_multiple_of(4) || padding > body.len() {
+            return Err(RtcpError::Padding);
+        }
+        body = &body[..body.len() - padding];
+    }
+    Ok(First { packet, body, after })
+}
+
+fn visit_packet<'a>(
+    packet: &'a [u8],
+    body: &'a [u8],
+    each: &mut impl FnMut(RtcpItem<'a>),
+) -> Result<(), RtcpError> {
+    let count = usize::from(packet[0] & 31);
+    let need = |expected: usize| match body.len() >= expected {
+        true => Ok(()),
+        false => Err(RtcpError::Length {
+            expected: HEADER + expected,
+            actual: packet.len(),
+        }),
+    };
+    match packet[1] {
+        SENDER_REPORT => {
+            need(24 + count * BLOCK)?;
+            let info = SenderInfo {
+                ntp: NtpTime::from_bits(u64::from(u32_at(body, 4)) << 32 | u64::from(u32_at(body, 8))),
+                rtp_timestamp: u32_at(body, 12),
+                packets: u32_at(body, 16),
+                octets: u32_at(body, 20),
+            };
+            let blocks = ReportBlocks(&body[24..24 + count * BLOCK]);
+            each(RtcpItem::Sender {
+                ssrc: u32_at(body, 0),
+                info,
+                blocks,
+            });
+        }
+        RECEIVER_REPORT => {
+            need(4 + count * BLOCK)?;
+            let blocks = ReportBlocks(&body[4..4 + count * BLOCK]);
+            each(RtcpItem::Receiver {
+                ssrc: u32_at(body, 0),
+                blocks,
+            });
+        }
+        SOURCE_DESCRIPTION => visit_chunks(body, count, packet.len(), each)?,
+        GOODBYE => {
+            need(count * 4)?;
+            body.chunks_exact(4).take(count).for_each(|ssrc| {
+                each(RtcpItem::Bye {
+                    ssrc: u32_at(ssrc, 0),
+                })
+            });
+        }
+        packet_type => each(RtcpItem::Other {
+            packet_type,
+            bytes: packet,
+        }),
+    }
+    Ok(())
+}
+
+/// Walks the chunks of a source description: SSRC, items of type, length and text, then zeros to the next word.
+fn visit_chunks<'a>(
+    body: &'a [u8],
+    count: usize,
+    actual: usize,
+    each: &mut impl FnMut(RtcpItem<'a>),
+) -> Result<(), RtcpError> {
+    let short = |at: usize| RtcpError::Length {
+        expected: HEADER + at,
+        actual,
+    };
+    let mut at = 0;
+    for _ in 0..count {
+        let chunk = body.get(at..at + 4).ok_or(short(at + 4))?;
+        let ssrc = u32_at(chunk, 0);
+        at += 4;
+        loop {
+            match *body.get(at).ok_or(short(at + 1))? {
+                0 => break,
+                kind => {
+                    let len = usize::from(*body.get(at + 1).ok_or(short(at + 2))?);
+                    let name = body.get(at + 2..at + 2 + len).ok_or(short(at + 2 + len))?;
+                    if kind == CNAME {
+                        each(RtcpItem::Cname { ssrc, name });
+                    }
+                    at += 2 + len;
+                }
+            }
+        }
+        at = (at + 1).next_multiple_of(4);
+    }
+    Ok(())
+}
+
+/// Writes a sender report, or without `info` a receiver report, with up to 31 blocks. Returns the bytes written, or
+/// `None` if `buf` is too small.
+pub fn write_report(
+    ssrc: u32,
+    info: Option<&SenderInfo>,
+    blocks: &[ReportBlock],
+    buf: &mut [u8],
+) -> Option<usize> {
+    let blocks = &blocks[..blocks.len().min(31)];
+    let len = HEADER + 4 + info.map_or(0, |_| 20) + blocks.len() * BLOCK;
+    let kind = if info.is_some() {
+        SENDER_REPORT
+    } else {
+        RECEIVER_REPORT
+    };
+    let mut out = begin(buf, kind, blocks.len(), len)?;
+    let mut put = |word: u32| put_u32(&mut out, word);
+    put(ssrc);
+    if let Some(info) = info {
+        put((info.ntp.to_bits() >> 32) as u32);
+        put(info.ntp.to_bits() as u32);
+        put(info.rtp_timestamp);
+        put(info.packets);
+        put(info.octets);
+    }
+    for block in blocks {
+        let lost = block.cumulative_lost.clamp(-0x80_0000, 0x7f_ffff) as u32 & 0xff_ffff;
+        put(block.ssrc);
+        put(u32::from(block.fraction_lost) << 24 | lost);
+        put(block.highest_sequence);
+        put(block.jitter);
+        put(block.last_sr);
+        put(block.delay_since_last_sr);
+    }
+    Some(len)
+}
+
+/// Writes a source description with the CNAME alone, cut to 255 bytes.
+pub fn write_cname(ssrc: u32, name: &str, buf: &mut [u8]) -> Option<usize> {
+    let name = &name[..name.floor_char_boundary(255)];
+    // SSRC, item header, text, at least one zero to end the list, whole words.
+    let len = HEADER + (4 + 2 + name.len() + 1).next_multiple_of(4);
+    let mut out = begin(buf, SOURCE_DESCRIPTION, 1, len)?;
+    put_u32(&mut out, ssrc);
+    out.fill(0);
+    out[..2].copy_from_slice(&[CNAME, name.len() as u8]);
+    out[2..2 + name.len()].copy_from_slice(name.as_bytes());
+    Some(len)
+}
+
+/// Writes a BYE for one source.
+pub fn write_bye(ssrc: u32, buf: &mut [u8]) -> Option<usize> {
+    let mut out = begin(buf, GOODBYE, 1, HEADER + 4)?;
+    put_u32(&mut out, ssrc);
+    Some(HEADER + 4)
+}
+
+/// Writes the header of a packet of `len` bytes and returns the room behind it.
+fn begin(buf: &mut [u8], packet_type: u8, count: usize, len: usize) -> Option<&mut [u8]> {
+    let (header, body) = buf.get_mut(..len)?.split_at_mut(HEADER);
+    let words = (len / 4 - 1) as u16;
+    header[..2].copy_from_slice(&[0x80 | count as u8, packet_type]);
+    header[2..].copy_from_slice(&words.to_be_bytes());
+    Some(body)
+}
+
+fn put_u32(out: &mut &mut [u8], word: u32) {
+    let (here, rest) = std::mem::take(out).split_at_mut(4);
+    here.copy_from_slice(&word.to_be_bytes());
+    *out = rest;
+}
+
+/// The word at `at`; callers have checked that it is there.
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+const HEADER: usize = 4;
+const BLOCK: usize = 24;
+// RFC 3550 §12.1 and §12.2.
+const SENDER_REPORT: u8 = 200;
+const RECEIVER_REPORT: u8 = 201;
+const SOURCE_DESCRIPTION: u8 = 202;
+const GOODBYE: u8 = 203;
+const CNAME: u8 = 1;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,366 @@
+//! Descriptions of a stream: SDP (RFC 8866) for players of other makers, theirs for us, and the short form of a flag.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use sdp_types::{Connection, Media, MediaType, Origin, Session, Time, TransportProto};
+
+use crate::packet::{DYNAMIC_PAYLOAD_TYPE, ExtensionIds, static_format, static_payload_type};
+use crate::{FormatError, SampleFormat, StreamFormat};
+
+/// All that a receiver must know of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamDescription {
+    /// Rate and channels.
+    pub format: StreamFormat,
+    /// How samples are stored.
+    pub sample: SampleFormat,
+    /// 0 to 127.
+    pub payload_type: u8,
+    /// How long a packet lasts, where it is said.
+    pub ptime: Option<Duration>,
+    /// Where packets go: a group, or the receiver.
+    pub address: Option<IpAddr>,
+    /// The UDP port they go to.
+    pub port: Option<u16>,
+    /// The only sender to listen to in the group (RFC 4570).
+    pub source: Option<IpAddr>,
+    /// Whether RTCP comes on the same port (RFC 5761).
+    pub rtcp_mux: bool,
+    /// Header extension elements in use.
+    pub extensions: ExtensionIds,
+}
+
+/// What only the one who writes SDP must say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SdpOptions {
+    /// Name of the session, shown by players.
+    pub name: String,
+    /// Identifies the session among those of this host; its NTP time of start serves (RFC 8866 §5.2).
+    pub session_id: u64,
+    /// The sender's own address.
+    pub origin: IpAddr,
+    /// Time to live of IPv4 multicast.
+    pub ttl: u8,
+    /// Reference clock, such as `ptp=IEEE1588-2008:39-A7-94-FF-FE-07-CB-D0` or `ntp=/traceable/` (RFC 7273 §4).
+    pub reference_clock: Option<String>,
+    /// RTP time stamp at the epoch of the reference clock (RFC 7273 §5.2, `mediaclk:direct`).
+    pub media_clock_offset: Option<u32>,
+}
+
+/// Why a description cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SdpError {
+    /// Not SDP.
+    #[error(
+        "this is not an SDP description ({why}): give the file that the sender wrote, starting with 'v=0'"
+    )]
+    Syntax {
+        /// What the parser found.
+        why: String,
+    },
+    /// Longer than any description.
+    #[error("an SDP description of {len} bytes is too long: at most {MAX_SDP} are read")]
+    TooLong {
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// No audio in it, or none that RTP carries in the clear.
+    #[error("no unencrypted RTP audio in this description: a line 'm=audio PORT RTP/AVP TYPE' is needed")]
+    NoAudio,
+    /// Audio, but none that we decode.
+    #[error(
+        "none of the offered formats ({offered}) is supported: let the sender use L16, L24, PCMU or PCMA"
+    )]
+    Unsupported {
+        /// What is offered.
+        offered: String,
+    },
+    /// Outside what Antiphon carries.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// Not of the short form.
+    #[error("'{text}' is not a stream format: write SAMPLE/RATE/CHANNELS, such as l16/48000/2")]
+    Short {
+        /// What was written.
+        text: String,
+    },
+    /// Above 127, or mistaken for RTCP.
+    #[error("payload type {payload_type} cannot be used: use 0 to 63 or 96 to 127")]
+    PayloadType {
+        /// What was asked.
+        payload_type: u32,
+    },
+}
+
+impl StreamDescription {
+    /// A stream of that format, with the static payload type that fits or 96, and nothing known of its addresses.
+    pub fn new(sample: SampleFormat, format: StreamFormat) -> Self {
+        StreamDescription {
+            format,
+            sample,
+            payload_type: static_payload_type(sample, format).unwrap_or(DYNAMIC_PAYLOAD_TYPE),
+            ptime: None,
+            address: None,
+            port: None,
+            source: None,
+            rtcp_mux: true,
+            extensions: ExtensionIds::default(),
+        }
+    }
+
+    /// The same under another payload type.
+    pub fn with_payload_type(mut self, payload_type: u32) -> Result<Self, SdpError> {
+        match u8::try_from(payload_type) {
+            Ok(fits @ (0..=63 | 96..=127)) => self.payload_type = fits,
+            _ => return Err(SdpError::PayloadType { payload_type }),
+        }
+        Ok(self)
+    }
+
+    /// Writes SDP that ffmpeg and GStreamer play. Addresses that are not known become "any" and port 5004.
+    pub fn to_sdp(&self, options: &SdpOptions) -> String {
+        let origin = Origin::with_ip_addr(options.session_id, 1, options.origin);
+        let mut session = Session::new(origin, one_line(&options.name));
+        let address = self.address.unwrap_or(match options.origin {
+            IpAddr::V4(_) => IpAddr::from([0u8; 4]),
+            IpAddr::V6(_) => IpAddr::from([0u16; 8]),
+        });
+        let ttl = (address.is_multicast() && address.is_ipv4()).then_some(options.ttl);
+        session.set_connection(Connection::from_ip_addr_ttl(address, ttl));
+        session.add_time(Time::new(0, 0));
+        session.add_media(self.media(address, options));
+        let mut text = Vec::new();
+        session.write(&mut text).expect("a Vec takes everything");
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    fn media(&self, address: IpAddr, options: &SdpOptions) -> Media {
+        let pt = self.payload_type;
+        let mut media = Media::new(
+            MediaType::Audio,
+            self.port.unwrap_or(5004),
+            TransportProto::RtpAvp,
+            pt,
+        );
+        let (encoding, channels) = (encoding_name(self.sample), self.format.channels());
+        let mut rtpmap = format!("{pt} {encoding}/{}", self.format.rate());
+        if channels > 1 {
+            let _ = write!(rtpmap, "/{channels}");
+        }
+        media.add_attribute_with_value("rtpmap", rtpmap);
+        if let Some(ptime) = self.ptime {
+            media.add_attribute_with_value("ptime", milliseconds(ptime));
+        }
+        media.add_attribute_from_str("recvonly");
+        if self.rtcp_mux {
+            media.add_attribute_from_str("rtcp-mux");
+        }
+        if let (true, Some(source)) = (address.is_multicast(), self.source) {
+            let family = if source.is_ipv4() { "IP4" } else { "IP6" };
+            media.add_attribute_with_value("source-filter", format!(" incl IN {family} {address} {source}"));
+        }
+        let elements = [
+            (self.extensions.ntp, ExtensionIds::NTP_URI),
+            (self.extensions.format, ExtensionIds::FORMAT_URI),
+        ];
+        for (id, uri) in elements {
+            if let Some(id) = id {
+                media.add_attribute_with_value("extmap", format!("{id} {uri}"));
+            }
+        }
+        if let Some(clock) = &options.reference_clock {
+            media.add_attribute_with_value("ts-refclk", one_line(clock));
+        }
+        if let Some(offset) = options.media_clock_offset {
+            media.add_attribute_with_value("mediaclk", format!("direct={offset}"));
+        }
+        media
+    }
+
+    /// Reads the first audio of an SDP description that is uncompressed.
+    pub fn from_sdp(text: &[u8]) -> Result<Self, SdpError> {
+        if text.len() > MAX_SDP {
+            return Err(SdpError::TooLong { len: text.len() });
+        }
+        let session = Session::parse(text).map_err(|error| SdpError::Syntax {
+            why: error.to_string(),
+        })?;
+        let mut offered = Vec::new();
+        let mut audio = false;
+        for media in session
+            .medias
+            .iter()
+            .filter(|m| m.media == "audio" && is_plain_rtp(&m.proto))
+        {
+            audio = true;
+            for name in media.fmt.split_ascii_whitespace() {
+                match coding(media, name) {
+                    Some(found) => return describe(&session, media, found),
+                    None => offered.push(
+                        rtpmap(media, name)
+                            .unwrap_or(name)
+                            .chars()
+                            .take(40)
+                            .collect::<String>(),
+                    ),
+                }
+            }
+        }
+        if !audio {
+            return Err(SdpError::NoAudio);
+        }
+        offered.truncate(8);
+        Err(SdpError::Unsupported {
+            offered: offered.join(", "),
+        })
+    }
+}
+
+impl std::str::FromStr for StreamDescription {
+    type Err = SdpError;
+
+    /// `SAMPLE/RATE/CHANNELS`, such as `l16/48000/2` or `mulaw/8000`; one channel when none is given.
+    fn from_str(text: &str) -> Result<Self, SdpError> {
+        let short = || SdpError::Short {
+            text: text.chars().take(60).collect(),
+        };
+        let mut parts = text.split('/');
+        let (Some(sample), Some(rate), channels, None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(short());
+        };
+        let sample: SampleFormat = sample.parse()?;
+        let rate = rate.parse().map_err(|_| short())?;
+        let channels = channels.map_or(Ok(1), str::parse).map_err(|_| short())?;
+        Ok(StreamDescription::new(sample, StreamFormat::new(rate, channels)?))
+    }
+}
+
+/// Payload type, sample format, rate and channels.
+type Coding = (u8, SampleFormat, u32, u32);
+
+fn is_plain_rtp(proto: &str) -> bool {
+    proto == "RTP/AVP" || proto == "RTP/AVPF"
+}
+
+/// The value of the `rtpmap` for a payload type, behind the type.
+fn rtpmap<'a>(media: &'a Media, payload_type: &str) -> Option<&'a str> {
+    media.get_attribute_values("rtpmap").flatten().find_map(|value| {
+        let (name, rest) = value.trim().split_once(' ')?;
+        (name == payload_type).then_some(rest.trim())
+    })
+}
+
+fn coding(media: &Media, name: &str) -> Option<Coding> {
+    let payload_type: u8 = name.parse().ok().filter(|pt| *pt <= 127)?;
+    let Some(map) = rtpmap(media, name) else {
+        let (sample, format) = static_format(payload_type)?;
+        return Some((payload_type, sample, format.rate(), format.channels() as u32));
+    };
+    let mut parts = map.split('/');
+    let encoding = parts.next()?;
+    let sample = SampleFormat::ALL
+        .into_iter()
+        .find(|sample| encoding_name(*sample).eq_ignore_ascii_case(encoding))?;
+    let rate = parts.next()?.trim().parse().ok()?;
+    let channels = parts.next().map_or(Some(1), |text| text.trim().parse().ok())?;
+    Some((payload_type, sample, rate, channels))
+}
+
+fn describe(session: &Session, media: &Media, coding: Coding) -> Result<StreamDescription, SdpError> {
+    let (payload_type, sample, rate, channels) = coding;
+    let connection = media.connections.first().or(session.connection.as_ref());
+    let value = |name: &'static str| {
+        let own = media.get_first_attribute_value(name).flatten();
+        own.or_else(|| session.get_first_attribute_value(name).flatten())
+    };
+    Ok(StreamDescription {
+        payload_type,
+        ptime: value("ptime").and_then(|text| {
+            let ms: f64 = text.trim().parse().ok()?;
+            // A packet of more than 10 s is no live sound; whoever wrote it meant something else.
+            (ms > 0.0 && ms <= 10_000.0).then(|| Duration::from_secs_f64(ms / 1000.0))
+        }),
+        // "Any" is an address to write, not one to listen for.
+        address: connection
+            .and_then(|c| c.try_address().ok())
+            .map(|address| address.ip)
+            .filter(|address| !address.is_unspecified()),
+        port: (media.port != 0).then_some(media.port),
+        source: value("source-filter").and_then(source_filter),
+        rtcp_mux: media.has_attribute("rtcp-mux"),
+        extensions: extensions(session, media),
+        ..StreamDescription::new(sample, StreamFormat::new(rate, channels)?)
+    })
+}
+
+/// `incl IN IP4 GROUP SOURCE` (RFC 4570 §3); with several sources none is singled out.
+fn source_filter(value: &str) -> Option<IpAddr> {
+    let mut words = value.split_ascii_whitespace();
+    if words.next() != Some("incl") {
+        return None;
+    }
+    let source = words.nth(3)?.parse().ok()?;
+    words.next().is_none().then_some(source)
+}
+
+fn extensions(session: &Session, media: &Media) -> ExtensionIds {
+    let mut ids = ExtensionIds::NONE;
+    let all = session
+        .get_attribute_values("extmap")
+        .chain(media.get_attribute_values("extmap"));
+    for value in all.flatten() {
+        let mut words = value.split_ascii_whitespace();
+        // The identifier may carry a direction: "1/sendonly".
+        let id = words
+            .next()
+            .and_then(|w| w.split('/').next()?.parse().ok())
+            .filter(|id| (1..=14).contains(id));
+        match words.next() {
+            Some(ExtensionIds::NTP_URI) => ids.ntp = id,
+            Some(ExtensionIds::FORMAT_URI) => ids.format = id,
+            _ => {}
+        }
+    }
+    if ids.are_valid() { ids } else { ExtensionIds::NONE }
+}
+
+/// The name in an `rtpmap` (RFC 3551 §6, RFC 3190 §4). Floats have no registered one.
+fn encoding_name(sample: SampleFormat) -> &'static str {
+    match sample {
+        SampleFormat::L16 => "L16",
+        SampleFormat::L24 => "L24",
+        SampleFormat::F32 => "x-antiphon-f32",
+        SampleFormat::MuLaw => "PCMU",
+        SampleFormat::ALaw => "PCMA",
+    }
+}
+
+/// At most three decimals, and none that says nothing: `5.333`, `20`.
+fn milliseconds(d: Duration) -> String {
+    let text = format!("{:.3}", d.as_secs_f64() * 1000.0);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A name with a line feed in it would begin a line of its own.
+fn one_line(text: &str) -> String {
+    let clean: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(200)
+        .collect();
+    if clean.trim().is_empty() {
+        "-".into()
+    } else {
+        clean
+    }
+}
+
+/// Real descriptions have a kilobyte or two.
+const MAX_SDP: usize = 65_536;
+
+#[cfg(test)]
+mod tests;

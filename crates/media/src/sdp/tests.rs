@@ -1,0 +1,132 @@
+use super::*;
+use proptest::prelude::*;
+
+fn options() -> SdpOptions {
+    SdpOptions {
+        name: "Antiphon".into(),
+        session_id: 3_900_000_000,
+        origin: "192.0.2.1".parse().unwrap(),
+        ttl: 4,
+        reference_clock: None,
+        media_clock_offset: None,
+    }
+}
+
+#[test]
+fn writes_what_players_expect() {
+    let mut stream: StreamDescription = "l24/48000/2".parse().unwrap();
+    stream.address = Some("239.1.2.3".parse().unwrap());
+    stream.port = Some(5004);
+    stream.source = Some("192.0.2.1".parse().unwrap());
+    stream.ptime = Some(Duration::from_nanos(5_333_333));
+    let clocked = SdpOptions {
+        reference_clock: Some("ntp=/traceable/".into()),
+        media_clock_offset: Some(77),
+        ..options()
+    };
+    let expected = "v=0\r\no=- 3900000000 1 IN IP4 192.0.2.1\r\ns=Antiphon\r\nc=IN IP4 239.1.2.3/4\r\nt=0 0\r\n\
+        m=audio 5004 RTP/AVP 96\r\na=rtpmap:96 L24/48000/2\r\na=ptime:5.333\r\na=recvonly\r\na=rtcp-mux\r\n\
+        a=source-filter: incl IN IP4 239.1.2.3 192.0.2.1\r\na=extmap:1 urn:ietf:params:rtp-hdrext:ntp-64\r\n\
+        a=extmap:2 urn:x-antiphon:rtp-hdrext:format\r\na=ts-refclk:ntp=/traceable/\r\na=mediaclk:direct=77\r\n";
+    assert_eq!(stream.to_sdp(&clocked), expected);
+}
+
+/// Laid out as ffmpeg writes it: no rtcp-mux, a session name with spaces, an attribute before the media.
+#[test]
+fn reads_the_layout_of_ffmpeg() {
+    let text = "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=No Name\nc=IN IP4 127.0.0.1\nt=0 0\na=tool:libavformat\n\
+        m=audio 7710 RTP/AVP 97\nb=AS:1536\na=rtpmap:97 L16/48000/2\n";
+    let stream = StreamDescription::from_sdp(text.as_bytes()).unwrap();
+    assert_eq!(
+        (stream.sample, stream.payload_type, stream.port),
+        (SampleFormat::L16, 97, Some(7710))
+    );
+    assert_eq!((stream.format.rate(), stream.format.channels()), (48_000, 2));
+    assert_eq!(stream.address, Some("127.0.0.1".parse().unwrap()));
+    assert!(!stream.rtcp_mux && stream.extensions == ExtensionIds::NONE);
+}
+
+#[test]
+fn static_types_need_no_map_and_others_are_passed_over() {
+    let text = "v=0\r\nm=video 1 RTP/AVP 31\r\nm=audio 5006 RTP/AVP 111 0 8\r\na=rtpmap:111 opus/48000/2\r\n\
+        c=IN IP6 ff15::1\r\na=extmap:3/sendonly urn:ietf:params:rtp-hdrext:ntp-64\r\n";
+    let stream = StreamDescription::from_sdp(text.as_bytes()).unwrap();
+    assert_eq!(
+        (stream.sample, stream.payload_type, stream.format.rate()),
+        (SampleFormat::MuLaw, 0, 8_000)
+    );
+    assert_eq!(stream.address, Some("ff15::1".parse().unwrap()));
+    assert_eq!(
+        stream.extensions,
+        ExtensionIds {
+            ntp: Some(3),
+            format: None
+        }
+    );
+}
+
+#[test]
+fn refusals_name_the_remedy() {
+    let error = |text: &str| {
+        StreamDescription::from_sdp(text.as_bytes())
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(error("RIFF....WAVE").contains("v=0"));
+    assert!(error("v=0\nm=video 1 RTP/AVP 31\n").contains("m=audio"));
+    assert!(error("v=0\nm=audio 1 RTP/SAVP 0\n").contains("unencrypted"));
+    let opus = error("v=0\nm=audio 1 RTP/AVP 111\na=rtpmap:111 opus/48000/2\n");
+    assert!(opus.contains("opus/48000/2") && opus.contains("L16"), "{opus}");
+    assert!(error("v=0\nm=audio 1 RTP/AVP 96\na=rtpmap:96 L16/4000/1\n").contains("8kHz to 192kHz"));
+    assert!(error(&"v".repeat(70_000)).contains("too long"));
+    let short = |text: &str| text.parse::<StreamDescription>().unwrap_err().to_string();
+    assert!(short("l16").contains("l16/48000/2"));
+    assert!(short("l17/48000/2").contains("did you mean 'l16'"));
+    assert!(short("l16/48k/2").contains("SAMPLE/RATE/CHANNELS"));
+    assert!(short("l16/48000/2/1").contains("SAMPLE/RATE/CHANNELS"));
+    let mulaw: StreamDescription = "mulaw/8000".parse().unwrap();
+    assert_eq!(mulaw.payload_type, 0);
+    assert!(
+        mulaw
+            .clone()
+            .with_payload_type(72)
+            .unwrap_err()
+            .to_string()
+            .contains("96 to 127")
+    );
+    assert_eq!(mulaw.with_payload_type(100).unwrap().payload_type, 100);
+}
+
+#[test]
+fn a_name_cannot_smuggle_lines() {
+    let stream: StreamDescription = "l16/48000/2".parse().unwrap();
+    let text = stream.to_sdp(&SdpOptions {
+        name: "x\r\nm=audio 1 RTP/AVP 0".into(),
+        ..options()
+    });
+    assert_eq!(text.matches("\r\nm=").count(), 1);
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(
+        coding in 0usize..5, rate in 8_000u32..=192_000, channels in 1u32..=64, port in 1u16..,
+        group in any::<bool>(), ms in 1u64..200, dynamic in 96u32..=127, mux in any::<bool>(),
+    ) {
+        let format = StreamFormat::new(rate, channels).unwrap();
+        let mut stream = StreamDescription::new(SampleFormat::ALL[coding], format).with_payload_type(dynamic).unwrap();
+        stream.port = Some(port);
+        stream.ptime = Some(Duration::from_millis(ms));
+        stream.rtcp_mux = mux;
+        stream.address = Some(if group { "ff15::7" } else { "198.51.100.9" }.parse().unwrap());
+        stream.source = group.then(|| "2001:db8::1".parse().unwrap());
+        prop_assert_eq!(StreamDescription::from_sdp(stream.to_sdp(&options()).as_bytes()), Ok(stream));
+    }
+
+    #[test]
+    fn no_text_panics(lines in prop::collection::vec("[a-z]=[ -~]{0,40}|a=(rtpmap|extmap|ptime|source-filter):[ -~]{0,30}|m=audio [0-9]{1,5} RTP/AVP [0-9 ]{0,9}|.{0,20}", 0..12)) {
+        let text = format!("v=0\r\n{}", lines.join("\r\n"));
+        let _ = StreamDescription::from_sdp(text.as_bytes());
+        let _ = text.parse::<StreamDescription>();
+    }
+}
