@@ -100,7 +100,11 @@ impl Clip {
             let info = WavInfo::parse(&mut reader).map_err(|error| refuse(error, self.name()))?;
             return Ok(Box::new(WavDecoder::behind_header(reader, &info, notes.clone())));
         }
-        Ok(Box::new(Compressed::open(Box::new(Cursor::new(bytes)), self.name(), notes)?))
+        Ok(Box::new(Compressed::open(
+            Box::new(Cursor::new(bytes)),
+            self.name(),
+            notes,
+        )?))
     }
 }
 

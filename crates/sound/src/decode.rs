@@ -122,7 +122,10 @@ impl Compressed {
             why,
         };
         loop {
-            let packet = self.reader.next_packet().map_err(|error| empty(Some(error.to_string())))?;
+            let packet = self
+                .reader
+                .next_packet()
+                .map_err(|error| empty(Some(error.to_string())))?;
             let packet = packet.ok_or_else(|| empty(None))?;
             if packet.track_id != self.track {
                 continue;
@@ -168,7 +171,8 @@ impl Compressed {
     fn at_end(&self) {
         let name = &self.name;
         if self.damaged > 0 {
-            self.notes.add(format!("{name}: {} damaged packets were skipped", self.damaged));
+            self.notes
+                .add(format!("{name}: {} damaged packets were skipped", self.damaged));
         }
         if let Some(length) = self.length.filter(|length| self.decoded < *length) {
             self.notes.add(format!(

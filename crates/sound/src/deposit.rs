@@ -230,7 +230,11 @@ pub(crate) mod tests {
 
     #[test]
     fn a_disk_that_fills_at_any_byte_leaves_a_true_header() {
-        for (sample, channels) in [(SampleFormat::L24, 1), (SampleFormat::L16, 2), (SampleFormat::MuLaw, 3)] {
+        for (sample, channels) in [
+            (SampleFormat::L24, 1),
+            (SampleFormat::L16, 2),
+            (SampleFormat::MuLaw, 3),
+        ] {
             let header = header(sample, channels);
             let start = header.emit(0).len();
             for room in start..start + 60 {
@@ -247,7 +251,11 @@ pub(crate) mod tests {
                 let info = WavInfo::parse(&mut &bytes[..]).unwrap();
                 // Every whole sample frame that fitted, and not one more.
                 let fitted = (room - start) as u64 / header.frame_bytes() * header.frame_bytes();
-                assert_eq!((info.claimed, deposit.bytes()), (Some(fitted), fitted), "room for {room}");
+                assert_eq!(
+                    (info.claimed, deposit.bytes()),
+                    (Some(fitted), fitted),
+                    "room for {room}"
+                );
                 assert!(bytes.len() as u64 - info.data_start - fitted <= 1);
             }
         }

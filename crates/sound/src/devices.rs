@@ -61,8 +61,18 @@ pub fn devices() -> Vec<Device> {
             Some("tone:click?every=500ms"),
             None,
         ),
-        device("noise", "white noise", Some("tone:noise?level=-20dB&seed=1"), None),
-        device("null", "discards what it is given, for measurements", None, Some("null:")),
+        device(
+            "noise",
+            "white noise",
+            Some("tone:noise?level=-20dB&seed=1"),
+            None,
+        ),
+        device(
+            "null",
+            "discards what it is given, for measurements",
+            None,
+            Some("null:"),
+        ),
     ];
     list.extend(Clip::ALL.map(|clip| {
         let uri = format!("clip:{}", clip.name());
@@ -89,7 +99,11 @@ mod tests {
     #[test]
     fn every_example_is_understood() {
         for device in devices().iter().filter(|device| device.available) {
-            assert!(device.source.is_some() || device.sink.is_some(), "{}", device.name);
+            assert!(
+                device.source.is_some() || device.sink.is_some(),
+                "{}",
+                device.name
+            );
             if let Some(uri) = &device.source {
                 uri.parse::<SourceSpec>().unwrap();
             }

@@ -87,7 +87,9 @@ pub enum OpenError {
         why: String,
     },
     /// The bytes are no sound that is understood.
-    #[error("{name} is not a sound file that is understood ({why}): WAV, FLAC, Ogg Vorbis and MP3 are; convert others, for example with: ffmpeg -i {name} sound.wav")]
+    #[error(
+        "{name} is not a sound file that is understood ({why}): WAV, FLAC, Ogg Vorbis and MP3 are; convert others, for example with: ffmpeg -i {name} sound.wav"
+    )]
     NotAudio {
         /// The path or what stands for it.
         name: String,
@@ -129,7 +131,9 @@ pub enum OpenError {
         remedy: &'static str,
     },
     /// A sink that was asked for another rate or channel count than the stream's.
-    #[error("the sink was asked for {wanted}, but the stream is {stream}: drop rate= and channels=, or convert before")]
+    #[error(
+        "the sink was asked for {wanted}, but the stream is {stream}: drop rate= and channels=, or convert before"
+    )]
     Mismatch {
         /// What the sink's URI says.
         wanted: String,

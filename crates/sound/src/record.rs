@@ -70,7 +70,12 @@ impl RecordSink {
         let writer = thread::Builder::new()
             .name("sound-write".into())
             .spawn(move || writer.run())
-            .map_err(|e| OpenError::refused(format!("no thread could be started ({e})"), "close other programs"))?;
+            .map_err(|e| {
+                OpenError::refused(
+                    format!("no thread could be started ({e})"),
+                    "close other programs",
+                )
+            })?;
         Ok(RecordSink {
             ring,
             stream,
@@ -150,7 +155,13 @@ impl Sink for RecordSink {
                 self.name, self.dropped
             ));
         }
-        match self.shared.cause.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+        match self
+            .shared
+            .cause
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+        {
             Some(cause) => Err(SinkError::Cause(cause)),
             None => Ok(()),
         }
@@ -211,12 +222,16 @@ impl Writer {
         let frames = self.shared.written.load(Ordering::Relaxed);
         let seconds = frames as f64 / f64::from(self.stream.rate());
         match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => format!(
-                "{name}: no space left after {bytes} bytes of sound ({seconds:.1} s); \
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                format!(
+                    "{name}: no space left after {bytes} bytes of sound ({seconds:.1} s); \
                  these stay readable: free some space or record elsewhere ({error})"
-            ),
+                )
+            }
             io::ErrorKind::BrokenPipe => {
-                format!("{name}: the program reading it has ended, after {frames} sample frames ({seconds:.1} s)")
+                format!(
+                    "{name}: the program reading it has ended, after {frames} sample frames ({seconds:.1} s)"
+                )
             }
             _ => format!("{name}: {error}, after {bytes} bytes of sound ({seconds:.1} s)"),
         }

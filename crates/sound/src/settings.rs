@@ -34,7 +34,10 @@ impl Target {
     /// `exists` tells whether a path names something: an existing file called `a?b.wav` or `take:1.wav` is that file.
     pub fn parse(text: &str, schemes: &[&str], exists: fn(&str) -> bool) -> Result<Target, OpenError> {
         if text.is_empty() {
-            return Err(OpenError::refused("an empty name", "write a path, a URI, or - for a pipe"));
+            return Err(OpenError::refused(
+                "an empty name",
+                "write a path, a URI, or - for a pipe",
+            ));
         }
         if let Some(query) = text.strip_prefix('-')
             && (query.is_empty() || query.starts_with('?'))
@@ -42,7 +45,8 @@ impl Target {
             return Ok(Target::Dash(query.trim_start_matches('?').parse()?));
         }
         let scheme = scheme_of(text);
-        let known = scheme.is_some_and(|s| schemes.contains(&s.as_str()) || CARDS.iter().any(|(c, _)| *c == s));
+        let known =
+            scheme.is_some_and(|s| schemes.contains(&s.as_str()) || CARDS.iter().any(|(c, _)| *c == s));
         if !known && (exists(text) || scheme_of(text).is_none() && !text.contains('?')) {
             return Ok(Target::Path(text.into(), Query::default()));
         }
@@ -65,7 +69,10 @@ impl Target {
             ));
         }
         if uri.path.is_empty() {
-            return Err(OpenError::refused("file: without a path", "write for example file:take.wav"));
+            return Err(OpenError::refused(
+                "file: without a path",
+                "write for example file:take.wav",
+            ));
         }
         Ok(Target::Path(uri.path.into(), uri.query))
     }
@@ -76,7 +83,9 @@ fn scheme_of(text: &str) -> Option<String> {
     let (scheme, _) = text.split_once(':')?;
     let sound = scheme.len() > 1
         && scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
     sound.then(|| scheme.to_ascii_lowercase())
 }
 
@@ -109,7 +118,8 @@ pub(crate) fn rate(query: &Query) -> Result<Option<u32>, UriError> {
 /// `channels=2`: a plain count, as it has no unit.
 pub(crate) fn channels(query: &Query) -> Result<Option<u32>, UriError> {
     query.read("channels", |text| {
-        text.parse::<u32>().map_err(|_| "write a number of channels from 1 to 64")
+        text.parse::<u32>()
+            .map_err(|_| "write a number of channels from 1 to 64")
     })
 }
 
@@ -122,7 +132,9 @@ pub(crate) fn level(query: &Query, highest: f64) -> Result<Option<f64>, UriError
         };
         match number.trim().parse::<f64>() {
             Ok(level) if (-144.0..=highest).contains(&level) => Ok(level),
-            Ok(_) => Err(format!("a level lies between -144dB and {highest}dB (full scale is 0dB)")),
+            Ok(_) => Err(format!(
+                "a level lies between -144dB and {highest}dB (full scale is 0dB)"
+            )),
             Err(_) => Err("write a level such as -20dB".into()),
         }
     })

@@ -134,11 +134,19 @@ fn file_kind(path: PathBuf, query: &Query) -> Result<SinkKind, OpenError> {
             instead: format!("record {} and convert it", path.with_extension("wav").display()),
         });
     }
-    let existing = match (settings::flag(query, "overwrite")?, settings::flag(query, "number")?) {
+    let existing = match (
+        settings::flag(query, "overwrite")?,
+        settings::flag(query, "number")?,
+    ) {
         (false, false) => Existing::Refuse,
         (false, true) => Existing::Number,
         (true, false) => Existing::Overwrite,
-        (true, true) => return Err(OpenError::refused("overwrite and number exclude each other", "choose one")),
+        (true, true) => {
+            return Err(OpenError::refused(
+                "overwrite and number exclude each other",
+                "choose one",
+            ));
+        }
     };
     Ok(SinkKind::File {
         path,
@@ -169,7 +177,10 @@ impl SinkSpec {
                     });
                 }
                 let deposit = Box::new(PipeDeposit::new(io::stdout(), *raw));
-                (Box::new(RecordSink::start(deposit, stream, "standard output", &notes)?), None)
+                (
+                    Box::new(RecordSink::start(deposit, stream, "standard output", &notes)?),
+                    None,
+                )
             }
             SinkKind::File {
                 path,
@@ -181,7 +192,10 @@ impl SinkSpec {
                 let deposit = WavDeposit::create(file, Header { stream, sample })
                     .map_err(|error| OpenError::io(&path, "writing", &error))?;
                 let name = path.display().to_string();
-                (Box::new(RecordSink::start(Box::new(deposit), stream, &name, &notes)?), Some(path))
+                (
+                    Box::new(RecordSink::start(Box::new(deposit), stream, &name, &notes)?),
+                    Some(path),
+                )
             }
         };
         Ok(OpenedSink { sink, notes, path })
@@ -299,7 +313,11 @@ impl Memory {
     pub fn take(&mut self) -> Vec<f32> {
         let mut samples = vec![0.0; self.ring.slots()];
         let (taken, _) = self.ring.pop_partial_slice(&mut samples);
-        debug_assert_eq!(taken.len(), samples.len(), "the only reader found fewer samples than it counted");
+        debug_assert_eq!(
+            taken.len(),
+            samples.len(),
+            "the only reader found fewer samples than it counted"
+        );
         samples
     }
 }
@@ -310,9 +328,11 @@ impl Sink for MemorySink {
     }
 
     fn push(&mut self, block: &[f32]) -> Result<(), SinkError> {
-        self.ring.push_entire_slice(block).map_err(|_| SinkError::Overrun {
-            dropped: block.len() / self.stream.channels(),
-        })
+        self.ring
+            .push_entire_slice(block)
+            .map_err(|_| SinkError::Overrun {
+                dropped: block.len() / self.stream.channels(),
+            })
     }
 
     fn finish(&mut self) -> Result<(), SinkError> {

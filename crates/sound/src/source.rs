@@ -133,7 +133,11 @@ fn clip_spec(name: &str, query: &Query) -> Result<SourceSpec, OpenError> {
     let clip: Clip = name.parse()?;
     let rate = settings::rate(query)?.unwrap_or(clip.rates()[0]);
     if !clip.rates().contains(&rate) {
-        let rates: Vec<String> = clip.rates().iter().map(|rate| format!("{}kHz", rate / 1000)).collect();
+        let rates: Vec<String> = clip
+            .rates()
+            .iter()
+            .map(|rate| format!("{}kHz", rate / 1000))
+            .collect();
         return Err(OpenError::refused(
             format!("clip:{name} is not there at {rate} Hz"),
             format!("use rate={}", rates.join(" or rate=")),
@@ -164,22 +168,34 @@ fn tone_spec(name: &str, query: &Query) -> Result<Tone, OpenError> {
             let to = query.read("to", parse_frequency)?;
             let to = to.unwrap_or(20_000.min(stream.rate() / 2));
             if from == to {
-                return Err(OpenError::refused("a sweep from a frequency to itself", format!("write tone:{from}Hz")));
+                return Err(OpenError::refused(
+                    "a sweep from a frequency to itself",
+                    format!("write tone:{from}Hz"),
+                ));
             }
             (Signal::Sweep { from, to }, -20.0, 0.0)
         }
         "click" | "clicks" => {
             query.only(keys(&["every"]))?;
-            let every = query.read("every", parse_duration)?.unwrap_or(Duration::from_millis(500));
+            let every = query
+                .read("every", parse_duration)?
+                .unwrap_or(Duration::from_millis(500));
             (Signal::Clicks { every }, 0.0, 0.0)
         }
         "noise" => {
             query.only(keys(&["seed"]))?;
             let seed = query.read("seed", |text| {
-                text.parse::<u64>().map_err(|_| "write a whole number such as seed=7")
+                text.parse::<u64>()
+                    .map_err(|_| "write a whole number such as seed=7")
             })?;
             // Above -1.76 dB uniform noise would leave full scale (see tone::NOISE_OVER_SINE).
-            (Signal::Noise { seed: seed.unwrap_or(1) }, -20.0, -2.0)
+            (
+                Signal::Noise {
+                    seed: seed.unwrap_or(1),
+                },
+                -20.0,
+                -2.0,
+            )
         }
         _ => {
             query.only(COMMON)?;
@@ -188,13 +204,18 @@ fn tone_spec(name: &str, query: &Query) -> Result<Tone, OpenError> {
     };
     check_frequencies(signal, stream)?;
     if length == Some(Duration::ZERO) {
-        return Err(OpenError::refused("seconds=0s is no sound", "write for example seconds=10s"));
+        return Err(OpenError::refused(
+            "seconds=0s is no sound",
+            "write for example seconds=10s",
+        ));
     }
     Ok(Tone {
         signal,
         level_db: settings::level(query, highest)?.unwrap_or(default_level),
         stream,
-        sample: query.read("format", SampleFormat::from_str)?.unwrap_or(SampleFormat::L16),
+        sample: query
+            .read("format", SampleFormat::from_str)?
+            .unwrap_or(SampleFormat::L16),
         length,
     })
 }
@@ -203,13 +224,16 @@ fn tone_spec(name: &str, query: &Query) -> Result<Tone, OpenError> {
 fn sine_frequency(name: &str) -> Result<u32, OpenError> {
     match name {
         "" => Ok(440),
-        word if word.starts_with(|c: char| c.is_ascii_alphabetic()) => {
-            Err(OpenError::unknown("tone", word, ["440Hz", "sweep", "click", "noise"]))
-        }
+        word if word.starts_with(|c: char| c.is_ascii_alphabetic()) => Err(OpenError::unknown(
+            "tone",
+            word,
+            ["440Hz", "sweep", "click", "noise"],
+        )),
         // A bare number is most likely Hz; the units module would offer kHz.
-        bare if bare.bytes().all(|b| b.is_ascii_digit()) => {
-            Err(OpenError::refused(format!("tone:{bare} has no unit"), format!("write tone:{bare}Hz")))
-        }
+        bare if bare.bytes().all(|b| b.is_ascii_digit()) => Err(OpenError::refused(
+            format!("tone:{bare} has no unit"),
+            format!("write tone:{bare}Hz"),
+        )),
         text => Ok(parse_frequency(text)?),
     }
 }
@@ -221,7 +245,10 @@ fn check_frequencies(signal: Signal, stream: StreamFormat) -> Result<(), OpenErr
         Signal::Sine(hertz) => hertz,
         Signal::Sweep { from, to } => from.max(to),
         Signal::Clicks { every } if frames(every, rate) < 2 => {
-            return Err(OpenError::refused("these clicks would run together", "write for example every=500ms"));
+            return Err(OpenError::refused(
+                "these clicks would run together",
+                "write for example every=500ms",
+            ));
         }
         _ => 0,
     };
@@ -242,16 +269,21 @@ fn stdin_spec(query: &Query) -> Result<SourceSpec, OpenError> {
     let format = query.read("format", RawFormat::from_str)?;
     let (rate, channels) = (settings::rate(query)?, settings::channels(query)?);
     match (format, rate, channels) {
-        (Some(format), Some(rate), Some(channels)) => {
-            Ok(SourceSpec::Stdin(Some((format, StreamFormat::new(rate, channels)?))))
-        }
+        (Some(format), Some(rate), Some(channels)) => Ok(SourceSpec::Stdin(Some((
+            format,
+            StreamFormat::new(rate, channels)?,
+        )))),
         _ => Err(needs_format(format.is_none(), rate.is_none(), channels.is_none())),
     }
 }
 
 fn needs_format(format: bool, rate: bool, channels: bool) -> OpenError {
     let missing = [(format, "format"), (rate, "rate"), (channels, "channels")];
-    let missing: Vec<&str> = missing.iter().filter(|(is, _)| *is).map(|(_, key)| *key).collect();
+    let missing: Vec<&str> = missing
+        .iter()
+        .filter(|(is, _)| *is)
+        .map(|(_, key)| *key)
+        .collect();
     OpenError::NeedsFormat {
         stream: "input",
         example: RAW_EXAMPLE,
@@ -294,7 +326,10 @@ fn open_file(path: &Path, notes: &Notes, skip: u64) -> Result<(Box<dyn Decode>, 
     }
     let mut file = File::open(path).map_err(failed)?;
     let mut magic = Vec::new();
-    Read::by_ref(&mut file).take(12).read_to_end(&mut magic).map_err(failed)?;
+    Read::by_ref(&mut file)
+        .take(12)
+        .read_to_end(&mut magic)
+        .map_err(failed)?;
     if magic.is_empty() {
         return Err(OpenError::Empty {
             name,
@@ -309,7 +344,11 @@ fn open_file(path: &Path, notes: &Notes, skip: u64) -> Result<(Box<dyn Decode>, 
 }
 
 fn is_wav(magic: &[u8]) -> bool {
-    magic.len() >= 12 && [b"RIFF", b"RF64", b"BW64"].iter().any(|id| magic.starts_with(*id)) && &magic[8..12] == b"WAVE"
+    magic.len() >= 12
+        && [b"RIFF", b"RF64", b"BW64"]
+            .iter()
+            .any(|id| magic.starts_with(*id))
+        && &magic[8..12] == b"WAVE"
 }
 
 fn open_stdin(layout: Option<(RawFormat, StreamFormat)>, notes: &Notes) -> Result<StreamSource, OpenError> {
@@ -349,9 +388,11 @@ fn sniff(
             Ok(Box::new(WavDecoder::behind_header(whole, &info, notes.clone())))
         }
         Some((raw, stream)) => Ok(Box::new(WavDecoder::raw(whole, stream, raw, notes.clone()))),
-        None if compressed => {
-            Ok(Box::new(Compressed::open(Box::new(ReadOnlySource::new(whole)), NAME, notes)?))
-        }
+        None if compressed => Ok(Box::new(Compressed::open(
+            Box::new(ReadOnlySource::new(whole)),
+            NAME,
+            notes,
+        )?)),
         None => Err(needs_format(true, true, true)),
     }
 }

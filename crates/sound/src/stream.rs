@@ -72,7 +72,10 @@ impl StreamSource {
         if ring.is_empty() {
             return Err(OpenError::Empty {
                 name: name.into(),
-                why: notes.list().pop().or_else(|| Some("or start= is behind its end".into())),
+                why: notes
+                    .list()
+                    .pop()
+                    .or_else(|| Some("or start= is behind its end".into())),
             });
         }
         let feeder = match more {
@@ -113,7 +116,12 @@ fn spawn(mut feeder: Feeder) -> Result<JoinHandle<()>, OpenError> {
     thread::Builder::new()
         .name("sound-read".into())
         .spawn(move || feeder.run())
-        .map_err(|error| OpenError::refused(format!("no thread could be started ({error})"), "close other programs"))
+        .map_err(|error| {
+            OpenError::refused(
+                format!("no thread could be started ({error})"),
+                "close other programs",
+            )
+        })
 }
 
 impl Source for StreamSource {
@@ -281,7 +289,9 @@ mod tests {
         fn decode(&mut self, out: &mut Vec<f32>) -> Result<bool, String> {
             let until = (self.at + self.step).min(self.end);
             for frame in self.at..until {
-                out.extend((0..self.channels).map(|c| (frame * u64::from(self.channels) + u64::from(c)) as f32));
+                out.extend(
+                    (0..self.channels).map(|c| (frame * u64::from(self.channels) + u64::from(c)) as f32),
+                );
             }
             let more = until > self.at;
             self.at = until;

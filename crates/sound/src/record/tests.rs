@@ -65,21 +65,32 @@ fn a_stalled_disk_costs_what_the_ring_cannot_hold_and_shifts_nothing() {
             Err(error) => panic!("{error}"),
         }
     };
-    // Three seconds fit into the ring, and the writer holds two chunks at most: 60 blocks are too many.
-    let lost = (0..80).filter(|_| push(&mut sink)).count();
-    assert!((1..=56).contains(&lost), "{lost} blocks dropped");
+    // Three seconds fit into the ring, and the writer holds a chunk of two at most: the 41st block is one too many.
+    let accepted = (0..41)
+        .position(|_| push(&mut sink))
+        .expect("the ring is bounded");
+    assert!(accepted >= 24, "a ring of {accepted} blocks");
+    assert!((0..4).all(|_| push(&mut sink)));
     drop(open);
-    while push(&mut sink) {
+    while stored.lock().unwrap().len() < accepted * 1_000 {
         thread::yield_now();
     }
+    assert!(!push(&mut sink), "room again, and still dropped");
     sink.finish().unwrap();
     let stored = stored.lock().unwrap();
     assert_eq!(stored.len(), frame);
     let silent = stored.iter().filter(|x| **x == 0.0).count();
-    assert_eq!(silent, dropped, "every dropped sample frame is silence, and nothing else is");
+    assert_eq!(
+        silent, dropped,
+        "every dropped sample frame is silence, and nothing else is"
+    );
     let in_place = |(n, x): (usize, &f32)| *x == 0.0 || *x == n as f32 + 1.0;
     assert!(stored.iter().enumerate().all(in_place));
-    assert!(notes.list()[0].contains(&format!("{dropped} sample frames")), "{:?}", notes.list());
+    assert!(
+        notes.list()[0].contains(&format!("{dropped} sample frames")),
+        "{:?}",
+        notes.list()
+    );
 }
 
 #[test]
@@ -110,7 +121,10 @@ fn a_full_disk_fails_the_sink_and_names_file_and_bytes() {
     let error = sink.finish().unwrap_err();
     assert_eq!(sink.finish().unwrap_err(), error, "the second answer differs");
     let error = error.to_string();
-    assert!(error.contains("full.wav") && error.contains("5000 bytes"), "{error}");
+    assert!(
+        error.contains("full.wav") && error.contains("5000 bytes"),
+        "{error}"
+    );
     let bytes = disk.bytes.lock().unwrap();
     assert_eq!(WavInfo::parse(&mut &bytes[..]).unwrap().claimed, Some(5_000));
 }
@@ -147,6 +161,20 @@ fn a_closed_pipe_is_an_error_with_words() {
     sink.push(&[0.5; 64]).unwrap();
     let error = sink.finish().unwrap_err().to_string();
     assert!(error.contains("has ended"), "{error}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_device_behind_a_pipe_is_named() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let deposit = Box::new(PipeDeposit::new(full, "s16le".parse().unwrap()));
+    let mut sink = RecordSink::start(deposit, stream(), "standard output", &Notes::default()).unwrap();
+    sink.push(&[0.5; 64]).unwrap();
+    let error = sink.finish().unwrap_err().to_string();
+    assert!(
+        error.contains("standard output: no space left after 0 bytes"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -121,7 +121,9 @@ impl<R: Read + Send> WavDecoder<R> {
 
     fn at_end(&self) {
         if self.promised && self.left > 0 {
-            let missing = self.left.div_ceil((self.raw.bytes() * self.stream.channels()) as u64);
+            let missing = self
+                .left
+                .div_ceil((self.raw.bytes() * self.stream.channels()) as u64);
             self.notes.add(format!(
                 "the sound ends early: {missing} sample frames that its header announces are not there"
             ));
@@ -198,7 +200,8 @@ pub(crate) fn open_file(
     }
     let start = start.min(found.bytes / frame);
     info.claimed = Some((found.bytes / frame - start) * frame);
-    file.seek(SeekFrom::Start(info.data_start + start * frame)).map_err(failed)?;
+    file.seek(SeekFrom::Start(info.data_start + start * frame))
+        .map_err(failed)?;
     Ok(WavDecoder::behind_header(file, &info, notes.clone()))
 }
 

@@ -29,7 +29,9 @@ pub enum RepairError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// Its format is not known, because the header itself is cut or broken.
-    #[error("{name} cannot be repaired ({why}): if you know its format, play its bytes with: cat {name} | antiphon send '-?format=s16le&rate=48kHz&channels=2' …")]
+    #[error(
+        "{name} cannot be repaired ({why}): if you know its format, play its bytes with: cat {name} | antiphon send '-?format=s16le&rate=48kHz&channels=2' …"
+    )]
     Hopeless {
         /// The path.
         name: String,
@@ -49,7 +51,11 @@ pub fn repair(path: impl AsRef<Path>) -> Result<Repaired, RepairError> {
         name: path.display().to_string(),
         why: why.into(),
     };
-    let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();
     let info = WavInfo::parse(&mut io::BufReader::new(&file)).map_err(|error| match error {
         WavError::Io(error) => RepairError::Open(failed(error)),
@@ -71,7 +77,9 @@ pub fn repair(path: impl AsRef<Path>) -> Result<Repaired, RepairError> {
         return Ok(done);
     }
     mend(&mut file, &info, &found, whole).map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidData => hopeless("it is larger than 4 GiB and its header has no room to say so"),
+        io::ErrorKind::InvalidData => {
+            hopeless("it is larger than 4 GiB and its header has no room to say so")
+        }
         _ => RepairError::Open(failed(error)),
     })?;
     done.changed = true;
@@ -102,7 +110,10 @@ fn mend(file: &mut File, info: &WavInfo, found: &Extent, whole: u64) -> io::Resu
     if let Some(at) = info.fact_at {
         put(at, &u32::try_from(frames).unwrap_or(u32::MAX).to_le_bytes())?;
     }
-    debug_assert!(found.to_the_end, "a file with chunks behind its sound counts as intact");
+    debug_assert!(
+        found.to_the_end,
+        "a file with chunks behind its sound counts as intact"
+    );
     if whole % 2 == 1 {
         put(end, &[0])?;
     }

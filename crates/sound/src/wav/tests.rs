@@ -1,7 +1,7 @@
 use super::emit::Header;
 use super::*;
-use crate::{Notes, OpenError};
 use crate::decode::Decode;
+use crate::{Notes, OpenError};
 use proptest::prelude::*;
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
@@ -33,7 +33,6 @@ fn play(path: &Path) -> Result<(Vec<f32>, Vec<String>), OpenError> {
     Ok((out, notes.list()))
 }
 
-
 #[test]
 fn a_file_cut_at_any_byte_plays_and_is_mended_to_its_whole_frames() {
     let dir = tempfile::tempdir().unwrap();
@@ -49,14 +48,21 @@ fn a_file_cut_at_any_byte_plays_and_is_mended_to_its_whole_frames() {
         let start = header.emit(0).len();
         let path = dir.path().join("cut.wav");
         let mut full = Vec::new();
-        RawFormat::from(sample).decode(&whole[start..start + 7 * header.frame_bytes() as usize], &mut full);
+        RawFormat::from(sample).decode(
+            &whole[start..start + 7 * header.frame_bytes() as usize],
+            &mut full,
+        );
         for cut in 0..=whole.len() {
             fs::write(&path, &whole[..cut]).unwrap();
             if cut < start {
                 assert!(play(&path).is_err());
                 let error = repair(&path).unwrap_err();
                 assert!(matches!(error, RepairError::Hopeless { .. }), "{error}");
-                assert_eq!(fs::read(&path).unwrap(), &whole[..cut], "a hopeless file was changed");
+                assert_eq!(
+                    fs::read(&path).unwrap(),
+                    &whole[..cut],
+                    "a hopeless file was changed"
+                );
                 continue;
             }
             let frames = ((cut - start) as u64 / header.frame_bytes()).min(7);
