@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 
+use antiphon_media::StreamFormat;
+
 use crate::raw::RawFormat;
 use crate::wav::Header;
 
@@ -19,6 +21,9 @@ pub(crate) trait Deposit: Send {
 
     /// Bytes of sound that arrived, without a header.
     fn bytes(&self) -> u64;
+
+    /// Bytes of a sample frame.
+    fn frame_bytes(&self) -> u64;
 }
 
 /// The few things a recording asks of a file: small, so that a test can run out of space after any byte.
@@ -134,21 +139,27 @@ impl<M: Medium> Deposit for WavDeposit<M> {
     fn bytes(&self) -> u64 {
         self.data
     }
+
+    fn frame_bytes(&self) -> u64 {
+        self.header.frame_bytes()
+    }
 }
 
 /// Bare samples into a pipe.
 pub(crate) struct PipeDeposit<W> {
     pipe: W,
     raw: RawFormat,
+    frame_bytes: u64,
     bytes: u64,
     encoded: Vec<u8>,
 }
 
 impl<W: Write + Send> PipeDeposit<W> {
-    pub fn new(pipe: W, raw: RawFormat) -> Self {
+    pub fn new(pipe: W, raw: RawFormat, stream: StreamFormat) -> Self {
         PipeDeposit {
             pipe,
             raw,
+            frame_bytes: (raw.bytes() * stream.channels()) as u64,
             bytes: 0,
             encoded: Vec::new(),
         }
@@ -176,13 +187,17 @@ impl<W: Write + Send> Deposit for PipeDeposit<W> {
     fn bytes(&self) -> u64 {
         self.bytes
     }
+
+    fn frame_bytes(&self) -> u64 {
+        self.frame_bytes
+    }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use crate::wav::WavInfo;
-    use antiphon_media::{SampleFormat, StreamFormat};
+    use antiphon_media::SampleFormat;
     use std::sync::{Arc, Mutex};
 
     /// A disk with room for `room` bytes.

@@ -219,7 +219,7 @@ impl Writer {
     /// What happened and how much is safe, for the one who has to decide what to do about it.
     fn explain(&self, error: &io::Error) -> String {
         let (name, bytes) = (&self.name, self.deposit.bytes());
-        let frames = self.shared.written.load(Ordering::Relaxed);
+        let frames = bytes / self.deposit.frame_bytes();
         let seconds = frames as f64 / f64::from(self.stream.rate());
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {

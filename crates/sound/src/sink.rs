@@ -176,7 +176,7 @@ impl SinkSpec {
                         remedy: "pipe it into a program or a file",
                     });
                 }
-                let deposit = Box::new(PipeDeposit::new(io::stdout(), *raw));
+                let deposit = Box::new(PipeDeposit::new(io::stdout(), *raw, stream));
                 (
                     Box::new(RecordSink::start(deposit, stream, "standard output", &notes)?),
                     None,

@@ -54,6 +54,7 @@ impl StreamSource {
     /// Opens the first item, fills the ring on this thread (so that the first pull finds sound, and every common fault
     /// is an error here), and leaves the rest to a thread.
     pub fn start(playlist: Playlist, name: &str, notes: &Notes) -> Result<Self, OpenError> {
+        let late = playlist.skip > 0;
         let (decoder, skipped) = playlist.items[0](notes, playlist.skip)?;
         let playlist = Playlist {
             skip: playlist.skip - skipped,
@@ -69,13 +70,16 @@ impl StreamSource {
         let (producer, ring) = RingBuffer::new(ring_samples(stream));
         let mut feeder = Feeder::new(playlist, decoder, producer, notes);
         let more = feeder.fill();
+        if ring.is_empty() && late {
+            return Err(OpenError::refused(
+                format!("start= leaves out all of {name}"),
+                "choose a smaller start=",
+            ));
+        }
         if ring.is_empty() {
             return Err(OpenError::Empty {
                 name: name.into(),
-                why: notes
-                    .list()
-                    .pop()
-                    .or_else(|| Some("or start= is behind its end".into())),
+                why: notes.list().pop(),
             });
         }
         let feeder = match more {
@@ -352,12 +356,14 @@ mod tests {
     #[test]
     fn nothing_to_play_is_an_error_and_not_a_loop() {
         let notes = Notes::default();
-        for playlist in [counting(0, true, 0), counting(150, false, 150)] {
-            assert!(matches!(
-                StreamSource::start(playlist, "nothing", &notes),
-                Err(OpenError::Empty { .. })
-            ));
-        }
+        let refusal = |playlist| {
+            StreamSource::start(playlist, "it", &notes)
+                .err()
+                .map(|e| e.to_string())
+                .unwrap()
+        };
+        assert!(refusal(counting(0, true, 0)).contains("holds no sound"));
+        assert!(refusal(counting(150, false, 150)).contains("smaller start="));
     }
 
     #[test]

@@ -33,6 +33,9 @@ impl Deposit for Gated {
     fn bytes(&self) -> u64 {
         0
     }
+    fn frame_bytes(&self) -> u64 {
+        4
+    }
 }
 
 /// A sink on a stalled disk, the disk's gate, and what arrives.
@@ -156,7 +159,7 @@ fn a_closed_pipe_is_an_error_with_words() {
     let (reader, writer) = io::pipe().unwrap();
     drop(reader);
     let raw: RawFormat = "s16be".parse().unwrap();
-    let deposit = Box::new(PipeDeposit::new(writer, raw));
+    let deposit = Box::new(PipeDeposit::new(writer, raw, stream()));
     let mut sink = RecordSink::start(deposit, stream(), "standard output", &Notes::default()).unwrap();
     sink.push(&[0.5; 64]).unwrap();
     let error = sink.finish().unwrap_err().to_string();
@@ -167,7 +170,7 @@ fn a_closed_pipe_is_an_error_with_words() {
 #[cfg(target_os = "linux")]
 fn a_full_device_behind_a_pipe_is_named() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let deposit = Box::new(PipeDeposit::new(full, "s16le".parse().unwrap()));
+    let deposit = Box::new(PipeDeposit::new(full, "s16le".parse().unwrap(), stream()));
     let mut sink = RecordSink::start(deposit, stream(), "standard output", &Notes::default()).unwrap();
     sink.push(&[0.5; 64]).unwrap();
     let error = sink.finish().unwrap_err().to_string();
@@ -190,7 +193,7 @@ fn a_pipe_carries_samples_in_their_byte_order() {
         }
     }
     let pipe = Shared::default();
-    let deposit = Box::new(PipeDeposit::new(pipe.clone(), "s16be".parse().unwrap()));
+    let deposit = Box::new(PipeDeposit::new(pipe.clone(), "s16be".parse().unwrap(), stream()));
     let mut sink = RecordSink::start(deposit, stream(), "standard output", &Notes::default()).unwrap();
     sink.push(&[0.5, -1.0, 1.0 / 32_768.0]).unwrap();
     sink.finish().unwrap();
