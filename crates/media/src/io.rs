@@ -42,6 +42,11 @@ pub trait Sink: Send {
     /// Takes whole sample frames.
     fn push(&mut self, block: &[f32]) -> Result<(), SinkError>;
 
+    /// Whether it takes sound at a pace of its own, as a sound card does; a file takes whatever comes.
+    fn clocked(&self) -> bool {
+        false
+    }
+
     /// Called off the media thread at the end: waits until everything is where it belongs.
     fn finish(&mut self) -> Result<(), SinkError>;
 }

@@ -1,0 +1,125 @@
+//! What can be captured from and played to, as data for `antiphon devices`.
+
+use crate::clip::Clip;
+use crate::settings::CARDS;
+
+/// One thing that can be captured from, played to, or both.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Device {
+    /// A short name.
+    pub name: String,
+    /// What it is.
+    pub about: String,
+    /// A source URI to start from, if it can be captured from.
+    pub source: Option<String>,
+    /// A sink URI to start from, if it can be played to.
+    pub sink: Option<String>,
+    /// Whether this version has it; if not, `about` says what does the job.
+    pub available: bool,
+    /// Whether it runs at a pace of its own, as a sound card does.
+    pub clocked: bool,
+}
+
+/// Everything this version can capture from and play to, then what it cannot yet.
+pub fn devices() -> Vec<Device> {
+    let device = |name: &str, about: &str, source: Option<&str>, sink: Option<&str>| Device {
+        name: name.into(),
+        about: about.into(),
+        source: source.map(Into::into),
+        sink: sink.map(Into::into),
+        available: true,
+        clocked: false,
+    };
+    let mut list = vec![
+        device(
+            "file",
+            "plays WAV, FLAC, Ogg Vorbis and MP3; records WAV in 16 or 24 bits, float, mu-law or A-law",
+            Some("file:take.wav?start=5s&loop=yes"),
+            Some("file:take.wav?format=l24&number=yes"),
+        ),
+        device(
+            "pipe",
+            "standard input and output: raw samples, or a sound file on standard input",
+            Some("-?format=s16le&rate=48kHz&channels=2"),
+            Some("-?format=s16le"),
+        ),
+        device(
+            "tone",
+            "a sine",
+            Some("tone:440Hz?level=-20dB&channels=2&rate=48kHz&seconds=10s"),
+            None,
+        ),
+        device(
+            "sweep",
+            "a sine that rises through all frequencies",
+            Some("tone:sweep?from=20Hz&to=20kHz&seconds=10s"),
+            None,
+        ),
+        device(
+            "click",
+            "single clicks at known times, to measure from mouth to ear",
+            Some("tone:click?every=500ms"),
+            None,
+        ),
+        device(
+            "noise",
+            "white noise",
+            Some("tone:noise?level=-20dB&seed=1"),
+            None,
+        ),
+        device(
+            "null",
+            "discards what it is given, for measurements",
+            None,
+            Some("null:"),
+        ),
+    ];
+    list.extend(Clip::ALL.map(|clip| {
+        let uri = format!("clip:{}", clip.name());
+        device(&uri, clip.about(), Some(&uri), None)
+    }));
+    list.extend(CARDS.map(|(scheme, name)| Device {
+        available: false,
+        clocked: true,
+        ..device(
+            scheme,
+            &format!("{name}: not in this version; pipe from arecord, pw-record or jack-stdout, and into their counterparts"),
+            None,
+            None,
+        )
+    }));
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{OpenError, SinkSpec, SourceSpec};
+
+    #[test]
+    fn every_example_is_understood() {
+        for device in devices().iter().filter(|device| device.available) {
+            assert!(
+                device.source.is_some() || device.sink.is_some(),
+                "{}",
+                device.name
+            );
+            if let Some(uri) = &device.source {
+                uri.parse::<SourceSpec>().unwrap();
+            }
+            if let Some(uri) = &device.sink {
+                uri.parse::<SinkSpec>().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_said_to_be_not_there() {
+        for device in devices().iter().filter(|device| !device.available) {
+            let uri = format!("{}:default", device.name);
+            let not_yet = |error| matches!(error, OpenError::NotInThisVersion { .. });
+            assert!(uri.parse::<SourceSpec>().is_err_and(not_yet), "{uri}");
+            assert!(uri.parse::<SinkSpec>().is_err_and(not_yet), "{uri}");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Why a source or a sink could not be opened: each message names what to do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use antiphon_core::UnitError;
+use antiphon_core::uri::UriError;
+use antiphon_media::{FormatError, StreamFormat};
+
+/// Why a source or sink was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The text is no URI, or has an unknown, repeated or unreadable key.
+    #[error(transparent)]
+    Uri(#[from] UriError),
+    /// A quantity without its unit, or out of range.
+    #[error(transparent)]
+    Unit(#[from] UnitError),
+    /// A sampling rate, channel count or sample format that is not carried.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// A scheme that is no source or sink.
+    #[error("unknown {kind} '{name}'{}; known: {known}", offer(.nearest))]
+    UnknownName {
+        /// `source`, `sink`, `tone`, `clip`, …
+        kind: &'static str,
+        /// What was written.
+        name: String,
+        /// The likeliest meant.
+        nearest: Option<String>,
+        /// All that would be understood.
+        known: String,
+    },
+    /// Something planned that this version cannot do.
+    #[error("{what} is not in this version: {instead}")]
+    NotInThisVersion {
+        /// What was asked for.
+        what: String,
+        /// What does the job today.
+        instead: String,
+    },
+    /// A wrong combination of otherwise sound settings.
+    #[error("{what}: {remedy}")]
+    Refused {
+        /// What is wrong.
+        what: String,
+        /// What would be right.
+        remedy: String,
+    },
+    /// No such file or folder.
+    #[error("{} does not exist: check the spelling, and that the folder is the one you think ({})", .path.display(), .cwd)]
+    Missing {
+        /// The path as written.
+        path: PathBuf,
+        /// Where relative paths start.
+        cwd: String,
+    },
+    /// A folder where a file is needed.
+    #[error("{} is a folder: name a file in it", .path.display())]
+    Directory {
+        /// The path as written.
+        path: PathBuf,
+    },
+    /// The operating system forbids it.
+    #[error("{}: permission denied ({access}): change its permissions (ls -l shows them) or choose another path", .path.display())]
+    Permission {
+        /// The path as written.
+        path: PathBuf,
+        /// `reading` or `writing`.
+        access: &'static str,
+    },
+    /// A recording of this name exists; recordings are never overwritten unasked.
+    #[error("{} exists and is kept: record to {}, or add ?number=yes (next free number) or ?overwrite=yes", .path.display(), .free.display())]
+    Exists {
+        /// The path as written.
+        path: PathBuf,
+        /// A name that is free.
+        free: PathBuf,
+    },
+    /// Any other answer of the operating system.
+    #[error("{}: {why}", .path.display())]
+    Io {
+        /// The path as written.
+        path: PathBuf,
+        /// The operating system's words.
+        why: String,
+    },
+    /// The bytes are no sound that is understood.
+    #[error(
+        "{name} is not a sound file that is understood ({why}): WAV, FLAC, Ogg Vorbis and MP3 are; convert others, for example with: ffmpeg -i {name} sound.wav"
+    )]
+    NotAudio {
+        /// The path or what stands for it.
+        name: String,
+        /// What was found.
+        why: String,
+    },
+    /// Sound, but with an encoding or layout that is not supported.
+    #[error("{name}: {why} is not supported: convert it, for example with: ffmpeg -i {name} sound.wav")]
+    Unsupported {
+        /// The path or what stands for it.
+        name: String,
+        /// What is not supported.
+        why: String,
+    },
+    /// A sound file without a single whole sample frame.
+    #[error("{name} holds no sound{}: choose another file", .why.as_ref().map(|w| format!(" ({w})")).unwrap_or_default())]
+    Empty {
+        /// The path or what stands for it.
+        name: String,
+        /// Why, where known.
+        why: Option<String>,
+    },
+    /// Raw sound without a description.
+    #[error("standard {stream} carries bare samples: say how, for example {example}; missing: {missing}")]
+    NeedsFormat {
+        /// `input` or `output`.
+        stream: &'static str,
+        /// A full example.
+        example: &'static str,
+        /// The keys that are not there.
+        missing: String,
+    },
+    /// Standard input or output is a terminal.
+    #[error("standard {stream} is a terminal: {remedy}")]
+    Terminal {
+        /// `input` or `output`.
+        stream: &'static str,
+        /// How to use it.
+        remedy: &'static str,
+    },
+    /// A sink that was asked for another rate or channel count than the stream's.
+    #[error(
+        "the sink was asked for {wanted}, but the stream is {stream}: drop rate= and channels=, or convert before"
+    )]
+    Mismatch {
+        /// What the sink's URI says.
+        wanted: String,
+        /// What the stream is.
+        stream: StreamFormat,
+    },
+}
+
+fn offer(nearest: &Option<String>) -> String {
+    nearest
+        .as_ref()
+        .map(|n| format!(", did you mean '{n}'?"))
+        .unwrap_or_default()
+}
+
+impl OpenError {
+    /// The operating system's answer for `path`, in words that help. `access`: `reading` or `writing`.
+    pub(crate) fn io(path: &Path, access: &'static str, error: &io::Error) -> Self {
+        let path = path.to_path_buf();
+        match error.kind() {
+            io::ErrorKind::NotFound => OpenError::Missing {
+                path,
+                cwd: std::env::current_dir().map_or_else(|_| "?".into(), |dir| dir.display().to_string()),
+            },
+            io::ErrorKind::PermissionDenied => OpenError::Permission { path, access },
+            io::ErrorKind::IsADirectory => OpenError::Directory { path },
+            io::ErrorKind::ReadOnlyFilesystem => OpenError::Io {
+                path,
+                why: "the file system is read-only: choose another folder".into(),
+            },
+            _ => OpenError::Io {
+                path,
+                why: error.to_string(),
+            },
+        }
+    }
+
+    /// `name` is none of `known`.
+    pub(crate) fn unknown<'a>(
+        kind: &'static str,
+        name: &str,
+        known: impl IntoIterator<Item = &'a str> + Clone,
+    ) -> Self {
+        OpenError::UnknownName {
+            kind,
+            name: name.chars().take(40).collect(),
+            nearest: antiphon_core::nearest(name, known.clone()).map(Into::into),
+            known: known.into_iter().collect::<Vec<_>>().join(", "),
+        }
+    }
+
+    pub(crate) fn refused(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        OpenError::Refused {
+            what: what.into(),
+            remedy: remedy.into(),
+        }
+    }
+}
+
+/// What a source or sink has to say beside the sound: a file that ended early, a header that was mended.
+///
+/// Written on the thread that reads or writes the disk, read by whoever talks to the user; the media thread touches it
+/// never.
+#[derive(Clone, Debug, Default)]
+pub struct Notes {
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Notes {
+    /// The notes so far, oldest first.
+    pub fn list(&self) -> Vec<String> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Adds a line; a line already there is not repeated, and a file that is broken everywhere fills no memory.
+    pub(crate) fn add(&self, line: impl Into<String>) {
+        const MOST: usize = 16;
+        let line = line.into();
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() < MOST && !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Where sound comes from and goes to on this machine: files, pipes, test tones, bundled clips, recordings.
+//!
+//! A text becomes a plain value ([`SourceSpec`], [`SinkSpec`]) and then an opened [`OpenedSource`] or [`OpenedSink`],
+//! whose `pull` and `push` run on the media thread. Whatever blocks (disks, pipes, decoders) does so on a thread of its
+//! own, behind a bounded ring:
+//!
+//! ```text
+//! file, pipe, clip ─ decoder ─ thread ─ ring ─ pull      push ─ ring ─ thread ─ WAV file, pipe
+//! tone ─────────────────────────────────────── pull      push ─ null, memory
+//! ```
+//!
+//! Sound cards and sound servers come in a later version; [`devices`] says so.
+//!
+//! ```
+//! use antiphon_media::Pull;
+//!
+//! let mut tone = antiphon_sound::open_source("tone:440Hz?seconds=1s")?;
+//! let mut block = [0.0; 2 * 256];
+//! assert_eq!(tone.source.pull(&mut block), Pull::Frames(256));
+//! # Ok::<(), antiphon_sound::OpenError>(())
+//! ```
+
+mod clip;
+mod decode;
+mod deposit;
+mod devices;
+mod error;
+mod g711;
+mod raw;
+mod record;
+mod settings;
+mod sink;
+mod source;
+mod stream;
+mod tone;
+mod wav;
+
+pub use clip::Clip;
+pub use devices::{Device, devices};
+pub use error::{Notes, OpenError};
+pub use raw::{Encoding, RawFormat};
+pub use sink::{Existing, Memory, MemorySink, NullSink, OpenedSink, SinkKind, SinkSpec, open_sink};
+pub use source::{OpenedSource, SourceSpec, open_source};
+pub use tone::{Signal, Tone};
+pub use wav::{RepairError, Repaired, repair};

@@ -1,0 +1,242 @@
+//! A sink whose samples are written by a thread of its own: the media thread copies them into a bounded ring and nothing
+//! else.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use antiphon_media::{Sink, SinkError, StreamFormat};
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use crate::deposit::Deposit;
+use crate::stream::{REST, ring_samples};
+use crate::{Notes, OpenError};
+
+/// How long [`Sink::finish`] waits without seeing a byte move: then the disk or the pipe's reader hangs, and a program
+/// that was asked to end must end.
+const STALL: Duration = Duration::from_secs(5);
+
+/// Samples taken out of the ring at once.
+const CHUNK: usize = 16 * 1024;
+
+/// What both threads see.
+#[derive(Default)]
+struct Shared {
+    finishing: AtomicBool,
+    failed: AtomicBool,
+    written: AtomicU64,
+    cause: Mutex<Option<String>>,
+}
+
+/// The media thread's end.
+pub(crate) struct RecordSink {
+    ring: Producer<f32>,
+    stream: StreamFormat,
+    /// Sample frames that found no room. They become silence as soon as there is room, so that what follows stays
+    /// where it belongs in time.
+    owed: u64,
+    dropped: u64,
+    shared: Arc<Shared>,
+    writer: JoinHandle<()>,
+    ended: Receiver<()>,
+    name: String,
+    notes: Notes,
+    stall: Duration,
+}
+
+impl RecordSink {
+    /// Starts writing into `deposit`, called `name` in messages.
+    pub fn start(
+        deposit: Box<dyn Deposit>,
+        stream: StreamFormat,
+        name: &str,
+        notes: &Notes,
+    ) -> Result<Self, OpenError> {
+        let (ring, samples) = RingBuffer::new(ring_samples(stream));
+        let shared = Arc::new(Shared::default());
+        let (ending, ended) = mpsc::channel();
+        let mut writer = Writer {
+            ring: samples,
+            deposit,
+            shared: shared.clone(),
+            stream,
+            chunk: vec![0.0; CHUNK / stream.channels() * stream.channels()],
+            name: name.into(),
+            _ending: ending,
+        };
+        let writer = thread::Builder::new()
+            .name("sound-write".into())
+            .spawn(move || writer.run())
+            .map_err(|e| {
+                OpenError::refused(
+                    format!("no thread could be started ({e})"),
+                    "close other programs",
+                )
+            })?;
+        Ok(RecordSink {
+            ring,
+            stream,
+            owed: 0,
+            dropped: 0,
+            shared,
+            writer,
+            ended,
+            name: name.into(),
+            notes: notes.clone(),
+            stall: STALL,
+        })
+    }
+
+    /// Pays `owed` sample frames of silence as far as there is room.
+    fn pay(&mut self) {
+        let channels = self.stream.channels();
+        let frames = (self.ring.slots() / channels).min(usize::try_from(self.owed).unwrap_or(usize::MAX));
+        if let Ok(mut chunk) = self.ring.write_chunk(frames * channels) {
+            let (first, second) = chunk.as_mut_slices();
+            first.fill(0.0);
+            second.fill(0.0);
+            chunk.commit_all();
+            self.owed -= frames as u64;
+        }
+    }
+
+    fn wait(&self) -> Result<(), SinkError> {
+        let mut before = u64::MAX;
+        loop {
+            match self.ended.recv_timeout(self.stall) {
+                Err(RecvTimeoutError::Timeout) => {
+                    let now = self.shared.written.load(Ordering::Relaxed);
+                    if now == before {
+                        let name = &self.name;
+                        return Err(SinkError::Cause(format!(
+                            "{name} takes nothing any more; {now} sample frames had been written"
+                        )));
+                    }
+                    before = now;
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
+impl Sink for RecordSink {
+    fn format(&self) -> StreamFormat {
+        self.stream
+    }
+
+    fn push(&mut self, block: &[f32]) -> Result<(), SinkError> {
+        if self.shared.failed.load(Ordering::Relaxed) {
+            return Err(SinkError::Failed);
+        }
+        if self.owed > 0 {
+            self.pay();
+        }
+        let channels = self.stream.channels();
+        let frames = block.len() / channels;
+        if self.owed == 0 && self.ring.push_entire_slice(&block[..frames * channels]).is_ok() {
+            return Ok(());
+        }
+        self.owed += frames as u64;
+        self.dropped += frames as u64;
+        Err(SinkError::Overrun { dropped: frames })
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        self.shared.finishing.store(true, Ordering::Release);
+        self.writer.thread().unpark();
+        self.wait()?;
+        if self.dropped > 0 {
+            self.notes.add(format!(
+                "{}: {} sample frames came faster than they could be written, and are silence there",
+                self.name, self.dropped
+            ));
+        }
+        match self
+            .shared
+            .cause
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+        {
+            Some(cause) => Err(SinkError::Cause(cause)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for RecordSink {
+    fn drop(&mut self) {
+        // Without finish (a panic, an early return) the writer still closes the file: it sees the abandoned ring.
+        self.writer.thread().unpark();
+    }
+}
+
+/// The writing thread's end.
+struct Writer {
+    ring: Consumer<f32>,
+    deposit: Box<dyn Deposit>,
+    shared: Arc<Shared>,
+    stream: StreamFormat,
+    chunk: Vec<f32>,
+    name: String,
+    /// Dropped with the thread, which ends the wait in [`RecordSink::wait`].
+    _ending: mpsc::Sender<()>,
+}
+
+impl Writer {
+    fn run(&mut self) {
+        let stored = self.store_all();
+        let closed = self.deposit.close();
+        if let Err(error) = stored.and(closed) {
+            let cause = self.explain(&error);
+            *self.shared.cause.lock().unwrap_or_else(PoisonError::into_inner) = Some(cause);
+            self.shared.failed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn store_all(&mut self) -> io::Result<()> {
+        loop {
+            // Asked before the ring is: what was pushed before the end is then surely seen.
+            let ending = self.shared.finishing.load(Ordering::Acquire) || self.ring.is_abandoned();
+            let (samples, _) = self.ring.pop_partial_slice(&mut self.chunk);
+            if !samples.is_empty() {
+                let frames = samples.len() / self.stream.channels();
+                self.deposit.store(samples)?;
+                self.shared.written.fetch_add(frames as u64, Ordering::Relaxed);
+            } else if ending {
+                return Ok(());
+            } else {
+                self.deposit.checkpoint()?;
+                thread::park_timeout(REST);
+            }
+        }
+    }
+
+    /// What happened and how much is safe, for the one who has to decide what to do about it.
+    fn explain(&self, error: &io::Error) -> String {
+        let (name, bytes) = (&self.name, self.deposit.bytes());
+        let frames = bytes / self.deposit.frame_bytes();
+        let seconds = frames as f64 / f64::from(self.stream.rate());
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                format!(
+                    "{name}: no space left after {bytes} bytes of sound ({seconds:.1} s); \
+                 these stay readable: free some space or record elsewhere ({error})"
+                )
+            }
+            io::ErrorKind::BrokenPipe => {
+                format!(
+                    "{name}: the program reading it has ended, after {frames} sample frames ({seconds:.1} s)"
+                )
+            }
+            _ => format!("{name}: {error}, after {bytes} bytes of sound ({seconds:.1} s)"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

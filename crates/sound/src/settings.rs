@@ -1,0 +1,141 @@
+//! What the query keys of sources and sinks mean, and how a text is told to be a URI, a path or a dash.
+
+use std::path::PathBuf;
+
+use antiphon_core::units::parse_frequency;
+use antiphon_core::uri::{Query, Uri, UriError};
+
+use crate::OpenError;
+
+/// What a user wrote, before its keys are looked at.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// `-` or `-?key=value`: standard input or output.
+    Dash(Query),
+    /// A path, written with `file:` or without.
+    Path(PathBuf, Query),
+    /// Any other scheme, with what stands behind it.
+    Other {
+        scheme: String,
+        name: String,
+        query: Query,
+    },
+}
+
+/// Schemes of sound cards and sound servers: part of the design, not of this version.
+pub(crate) const CARDS: [(&str, &str); 4] = [
+    ("jack", "JACK"),
+    ("pulse", "PulseAudio"),
+    ("pipewire", "PipeWire"),
+    ("alsa", "ALSA"),
+];
+
+impl Target {
+    /// `exists` tells whether a path names something: an existing file called `a?b.wav` or `take:1.wav` is that file.
+    pub fn parse(text: &str, schemes: &[&str], exists: fn(&str) -> bool) -> Result<Target, OpenError> {
+        if text.is_empty() {
+            return Err(OpenError::refused(
+                "an empty name",
+                "write a path, a URI, or - for a pipe",
+            ));
+        }
+        if let Some(query) = text.strip_prefix('-')
+            && (query.is_empty() || query.starts_with('?'))
+        {
+            return Ok(Target::Dash(query.trim_start_matches('?').parse()?));
+        }
+        let scheme = scheme_of(text);
+        let known =
+            scheme.is_some_and(|s| schemes.contains(&s.as_str()) || CARDS.iter().any(|(c, _)| *c == s));
+        if !known && (exists(text) || scheme_of(text).is_none() && !text.contains('?')) {
+            return Ok(Target::Path(text.into(), Query::default()));
+        }
+        if scheme_of(text).is_none() {
+            let (path, query) = text.split_once('?').unwrap_or((text, ""));
+            return Ok(Target::Path(path.into(), query.parse()?));
+        }
+        let uri: Uri = text.parse()?;
+        if uri.scheme != "file" {
+            return Ok(Target::Other {
+                scheme: uri.scheme,
+                name: uri.path,
+                query: uri.query,
+            });
+        }
+        if !uri.host.is_empty() && uri.host != "localhost" {
+            return Err(OpenError::refused(
+                format!("file://{}{} names another machine", uri.host, uri.path),
+                "write file:PATH, or file:///PATH with three slashes",
+            ));
+        }
+        if uri.path.is_empty() {
+            return Err(OpenError::refused(
+                "file: without a path",
+                "write for example file:take.wav",
+            ));
+        }
+        Ok(Target::Path(uri.path.into(), uri.query))
+    }
+}
+
+/// What stands before the first colon, if it could be a scheme: two letters at least, as one is a drive.
+fn scheme_of(text: &str) -> Option<String> {
+    let (scheme, _) = text.split_once(':')?;
+    let sound = scheme.len() > 1
+        && scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    sound.then(|| scheme.to_ascii_lowercase())
+}
+
+/// The error for a scheme that is none here, or not yet. `pipe`: how a sound card is reached today.
+pub(crate) fn refuse_scheme(kind: &'static str, scheme: &str, known: &[&str], pipe: &str) -> OpenError {
+    match CARDS.iter().find(|(card, _)| *card == scheme) {
+        Some((_, name)) => OpenError::NotInThisVersion {
+            what: format!("{scheme}: ({name})"),
+            instead: format!("use a pipe, for example: {pipe}"),
+        },
+        None => OpenError::unknown(kind, scheme, known.iter().copied()),
+    }
+}
+
+/// `yes` or `no`; the key alone means yes.
+pub(crate) fn flag(query: &Query, key: &str) -> Result<bool, UriError> {
+    let read = |text: &str| match text {
+        "yes" | "" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("write yes or no"),
+    };
+    Ok(query.read(key, read)?.unwrap_or(false))
+}
+
+/// `rate=48kHz`, in Hz.
+pub(crate) fn rate(query: &Query) -> Result<Option<u32>, UriError> {
+    query.read("rate", parse_frequency)
+}
+
+/// `channels=2`: a plain count, as it has no unit.
+pub(crate) fn channels(query: &Query) -> Result<Option<u32>, UriError> {
+    query.read("channels", |text| {
+        text.parse::<u32>()
+            .map_err(|_| "write a number of channels from 1 to 64")
+    })
+}
+
+/// `level=-20dB`: at or below full scale.
+pub(crate) fn level(query: &Query, highest: f64) -> Result<Option<f64>, UriError> {
+    query.read("level", |text| {
+        let number = text.strip_suffix("dBFS").or_else(|| text.strip_suffix("dB"));
+        let Some(number) = number else {
+            return Err(format!("a level has a unit: write {text}dB"));
+        };
+        match number.trim().parse::<f64>() {
+            Ok(level) if (-144.0..=highest).contains(&level) => Ok(level),
+            Ok(_) => Err(format!(
+                "a level lies between -144dB and {highest}dB (full scale is 0dB)"
+            )),
+            Err(_) => Err("write a level such as -20dB".into()),
+        }
+    })
+}

@@ -1,0 +1,344 @@
+//! Sinks by URI: first a plain value ([`SinkSpec`]), then the thing itself. And two that need no file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use antiphon_core::uri::{Query, Uri};
+use antiphon_media::{SampleFormat, Sink, SinkError, StreamFormat};
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use crate::deposit::{PipeDeposit, WavDeposit};
+use crate::raw::RawFormat;
+use crate::record::RecordSink;
+use crate::settings::{self, Target};
+use crate::wav::Header;
+use crate::{Notes, OpenError};
+
+/// What to do when a recording of that name exists. A take is never lost unasked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Existing {
+    /// Refuse, and offer a free name.
+    #[default]
+    Refuse,
+    /// Take the next free number: `take-2.wav`.
+    Number,
+    /// Replace it.
+    Overwrite,
+}
+
+/// A sink as it was asked for. Nothing is opened yet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SinkSpec {
+    /// What it is.
+    pub kind: SinkKind,
+    /// `rate=`, in Hz: what the stream is to be converted to before it gets here.
+    pub rate: Option<u32>,
+    /// `channels=`, likewise.
+    pub channels: Option<u32>,
+}
+
+/// What a sink is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SinkKind {
+    /// A WAV file.
+    File {
+        /// As written.
+        path: PathBuf,
+        /// `format=`; else what the stream carries.
+        sample: Option<SampleFormat>,
+        /// What to do when it exists.
+        existing: Existing,
+    },
+    /// Standard output, bare samples.
+    Stdout(RawFormat),
+    /// Nowhere, for measurements.
+    Null,
+}
+
+/// A sink that is ready to be pushed to.
+pub struct OpenedSink {
+    /// What the media thread pushes to.
+    pub sink: Box<dyn Sink>,
+    /// What is to be said about it, now and when it is finished.
+    pub notes: Notes,
+    /// The file that is written, with its number where one was asked for.
+    pub path: Option<PathBuf>,
+}
+
+const SCHEMES: [&str; 2] = ["file", "null"];
+const CARD_BY_PIPE: &str =
+    "antiphon receive … '-?format=s16le&rate=48kHz&channels=2' | aplay -f S16_LE -r 48000 -c 2 -t raw";
+
+/// Opens the sink that `text` names (a URI, a plain path, or `-`) for a stream of `stream`, whose samples are worth
+/// `material`.
+pub fn open_sink(text: &str, stream: StreamFormat, material: SampleFormat) -> Result<OpenedSink, OpenError> {
+    text.parse::<SinkSpec>()?.open(stream, material)
+}
+
+impl FromStr for SinkSpec {
+    type Err = OpenError;
+
+    fn from_str(text: &str) -> Result<Self, OpenError> {
+        let (kind, query) = match Target::parse(text, &SCHEMES, |_| false)? {
+            Target::Dash(query) => {
+                query.only(["format", "rate", "channels"])?;
+                let Some(raw) = query.read("format", RawFormat::from_str)? else {
+                    return Err(OpenError::NeedsFormat {
+                        stream: "output",
+                        example: "-?format=s16le",
+                        missing: "format".into(),
+                    });
+                };
+                (SinkKind::Stdout(raw), query)
+            }
+            Target::Path(path, query) => {
+                query.only(["format", "rate", "channels", "overwrite", "number"])?;
+                (file_kind(path, &query)?, query)
+            }
+            Target::Other { scheme, query, .. } if scheme == "null" => {
+                query.only(["rate", "channels"])?;
+                (SinkKind::Null, query)
+            }
+            Target::Other { scheme, .. } => {
+                return Err(settings::refuse_scheme("sink", &scheme, &SCHEMES, CARD_BY_PIPE));
+            }
+        };
+        let spec = SinkSpec {
+            kind,
+            rate: settings::rate(&query)?,
+            channels: settings::channels(&query)?,
+        };
+        // Absurd values are refused here and not when the stream arrives.
+        StreamFormat::new(spec.rate.unwrap_or(48_000), spec.channels.unwrap_or(2))?;
+        Ok(spec)
+    }
+}
+
+impl TryFrom<&Uri> for SinkSpec {
+    type Error = OpenError;
+
+    fn try_from(uri: &Uri) -> Result<Self, OpenError> {
+        uri.to_string().parse()
+    }
+}
+
+fn file_kind(path: PathBuf, query: &Query) -> Result<SinkKind, OpenError> {
+    // A WAV file under another format's name would be refused by the next program that opens it.
+    const OTHERS: [&str; 9] = ["flac", "mp3", "ogg", "oga", "opus", "aac", "m4a", "aif", "aiff"];
+    let extension = path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
+    if let Some(other) = extension.filter(|e| OTHERS.contains(&e.as_str())) {
+        return Err(OpenError::NotInThisVersion {
+            what: format!("recording as .{other}"),
+            instead: format!("record {} and convert it", path.with_extension("wav").display()),
+        });
+    }
+    let existing = match (
+        settings::flag(query, "overwrite")?,
+        settings::flag(query, "number")?,
+    ) {
+        (false, false) => Existing::Refuse,
+        (false, true) => Existing::Number,
+        (true, false) => Existing::Overwrite,
+        (true, true) => {
+            return Err(OpenError::refused(
+                "overwrite and number exclude each other",
+                "choose one",
+            ));
+        }
+    };
+    Ok(SinkKind::File {
+        path,
+        sample: query.read("format", SampleFormat::from_str)?,
+        existing,
+    })
+}
+
+impl SinkSpec {
+    /// Opens it for a stream of `stream`, whose samples are worth `material`.
+    pub fn open(&self, stream: StreamFormat, material: SampleFormat) -> Result<OpenedSink, OpenError> {
+        let rate = self.rate.unwrap_or(stream.rate());
+        let wanted = StreamFormat::new(rate, self.channels.unwrap_or(stream.channels() as u32))?;
+        if wanted != stream {
+            return Err(OpenError::Mismatch {
+                wanted: wanted.to_string(),
+                stream,
+            });
+        }
+        let notes = Notes::default();
+        let (sink, path): (Box<dyn Sink>, _) = match &self.kind {
+            SinkKind::Null => (Box::new(NullSink::new(stream)), None),
+            SinkKind::Stdout(raw) => {
+                if io::stdout().is_terminal() {
+                    return Err(OpenError::Terminal {
+                        stream: "output",
+                        remedy: "pipe it into a program or a file",
+                    });
+                }
+                let deposit = Box::new(PipeDeposit::new(io::stdout(), *raw, stream));
+                (
+                    Box::new(RecordSink::start(deposit, stream, "standard output", &notes)?),
+                    None,
+                )
+            }
+            SinkKind::File {
+                path,
+                sample,
+                existing,
+            } => {
+                let (file, path) = create(path, *existing)?;
+                let sample = sample.unwrap_or(material);
+                let deposit = WavDeposit::create(file, Header { stream, sample })
+                    .map_err(|error| OpenError::io(&path, "writing", &error))?;
+                let name = path.display().to_string();
+                (
+                    Box::new(RecordSink::start(Box::new(deposit), stream, &name, &notes)?),
+                    Some(path),
+                )
+            }
+        };
+        Ok(OpenedSink { sink, notes, path })
+    }
+}
+
+/// A new file, by exclusive creation: between a check and an opening somebody else could have made one.
+fn create(path: &Path, existing: Existing) -> Result<(File, PathBuf), OpenError> {
+    const MOST: u32 = 9_999;
+    let failed = |error: io::Error| OpenError::io(path, "writing", &error);
+    if path.is_dir() {
+        return Err(OpenError::Directory { path: path.into() });
+    }
+    if std::fs::metadata(path).is_ok_and(|kind| !kind.is_file()) {
+        return Err(OpenError::refused(
+            format!("{} is no regular file", path.display()),
+            "use null: to discard sound, or - for a pipe",
+        ));
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    if existing == Existing::Overwrite {
+        let file = options.create(true).truncate(true).open(path).map_err(failed)?;
+        return Ok((file, path.into()));
+    }
+    options.create_new(true);
+    let last = if existing == Existing::Number { MOST } else { 1 };
+    for number in 1..=last {
+        let name = numbered(path, number);
+        match options.open(&name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            other => return Ok((other.map_err(failed)?, name)),
+        }
+    }
+    let free = (2..=MOST).map(|n| numbered(path, n)).find(|name| !name.exists());
+    Err(OpenError::Exists {
+        path: path.into(),
+        free: free.unwrap_or_else(|| path.with_extension("new.wav")),
+    })
+}
+
+/// `take.wav`, `take-2.wav`, …
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    if number == 1 {
+        return path.into();
+    }
+    let mut name = path.file_stem().unwrap_or_default().to_os_string();
+    name.push(format!("-{number}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
+/// Discards what it is given and counts it. Without a clock: it takes sound as fast as it comes.
+#[derive(Debug)]
+pub struct NullSink {
+    stream: StreamFormat,
+    frames: u64,
+}
+
+impl NullSink {
+    /// For a stream of `stream`.
+    pub fn new(stream: StreamFormat) -> Self {
+        NullSink { stream, frames: 0 }
+    }
+
+    /// Sample frames discarded so far.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+}
+
+impl Sink for NullSink {
+    fn format(&self) -> StreamFormat {
+        self.stream
+    }
+
+    fn push(&mut self, block: &[f32]) -> Result<(), SinkError> {
+        self.frames += (block.len() / self.stream.channels()) as u64;
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+/// Keeps what it is given, for tests and measurements.
+pub struct MemorySink {
+    stream: StreamFormat,
+    ring: Producer<f32>,
+}
+
+/// What a [`MemorySink`] was given; on any thread.
+pub struct Memory {
+    ring: Consumer<f32>,
+}
+
+impl MemorySink {
+    /// A sink with room for `frames` sample frames, all of it allocated here, and the other end of it.
+    pub fn new(stream: StreamFormat, frames: usize) -> (Self, Memory) {
+        let (producer, consumer) = RingBuffer::new(frames * stream.channels());
+        let sink = MemorySink {
+            stream,
+            ring: producer,
+        };
+        (sink, Memory { ring: consumer })
+    }
+}
+
+impl Memory {
+    /// All samples since the last call, `[sample_frame][channel]`; makes room for as many.
+    pub fn take(&mut self) -> Vec<f32> {
+        let mut samples = vec![0.0; self.ring.slots()];
+        let (taken, _) = self.ring.pop_partial_slice(&mut samples);
+        debug_assert_eq!(
+            taken.len(),
+            samples.len(),
+            "the only reader found fewer samples than it counted"
+        );
+        samples
+    }
+}
+
+impl Sink for MemorySink {
+    fn format(&self) -> StreamFormat {
+        self.stream
+    }
+
+    fn push(&mut self, block: &[f32]) -> Result<(), SinkError> {
+        self.ring
+            .push_entire_slice(block)
+            .map_err(|_| SinkError::Overrun {
+                dropped: block.len() / self.stream.channels(),
+            })
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
