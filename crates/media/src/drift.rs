@@ -45,11 +45,7 @@ impl MediaClock {
             self.estimator.on_minimum(now, minimum);
         }
         let slew = (now.since(self.last).as_nanos() as f64 * MAX_SLEW_PPM / 1e6) as i64;
-        self.base += self
-            .minima
-            .smallest()
-            .saturating_sub(self.base)
-            .clamp(-slew, slew);
+        self.base += self.minima.smallest().saturating_sub(self.base).clamp(-slew, slew);
         self.last = now;
     }
 
@@ -115,13 +111,7 @@ impl Minima {
     }
 
     fn smallest(&self) -> i64 {
-        self.past
-            .iter()
-            .chain([&self.current])
-            .flatten()
-            .copied()
-            .min()
-            .unwrap_or(0)
+        self.past.iter().chain([&self.current]).flatten().copied().min().unwrap_or(0)
     }
 }
 
@@ -158,10 +148,7 @@ impl DriftEstimator {
     /// The smallest transit time (arrival less media time, nanoseconds, any origin) of the window that ends at `now`.
     pub fn on_minimum(&mut self, now: Instant, transit: i64) {
         let (start, zero) = *self.origin.get_or_insert((now, transit));
-        let point = (
-            now.since(start).as_secs_f64(),
-            transit.saturating_sub(zero) as f64 / 1e9,
-        );
+        let point = (now.since(start).as_secs_f64(), transit.saturating_sub(zero) as f64 / 1e9);
         let elapsed = now.since(self.last).as_secs_f64().min(5.0);
         self.last = now;
         if self.is_off(point) {
@@ -241,11 +228,7 @@ impl DriftEstimator {
         }
         let slope = if xx > 0.0 { xy / xx } else { 0.0 };
         let offset = mean_y - slope * mean_x;
-        let squares = self
-            .points
-            .iter()
-            .map(|(x, y)| (y - slope * x - offset).powi(2))
-            .sum::<f64>();
+        let squares = self.points.iter().map(|(x, y)| (y - slope * x - offset).powi(2)).sum::<f64>();
         (slope, offset, (squares / n).sqrt())
     }
 }
@@ -298,16 +281,8 @@ mod tests {
     fn drift_is_found() {
         for (seed, ppm) in [0.0, 100.0, -100.0, 490.0, -490.0].into_iter().enumerate() {
             let (clock, seen) = run(ppm, 120, seed as u64, |_| 0.02);
-            assert!(
-                (clock.drift().0 - ppm).abs() < 3.0,
-                "{} for {ppm}",
-                clock.drift().0
-            );
-            assert!(
-                seen[70..].iter().all(|d| (d - ppm).abs() < 5.0),
-                "{ppm}: {:?}",
-                &seen[70..]
-            );
+            assert!((clock.drift().0 - ppm).abs() < 3.0, "{} for {ppm}", clock.drift().0);
+            assert!(seen[70..].iter().all(|d| (d - ppm).abs() < 5.0), "{ppm}: {:?}", &seen[70..]);
         }
     }
 
@@ -315,10 +290,7 @@ mod tests {
     fn estimates_are_bounded() {
         let (clock, seen) = run(3000.0, 100, 1, |_| 0.02);
         assert_eq!(clock.drift().0, MAX_DRIFT_PPM);
-        assert!(
-            seen.windows(2)
-                .all(|w| (w[1] - w[0]).abs() <= ESTIMATE_SLEW_PPM_PER_S * 1.05)
-        );
+        assert!(seen.windows(2).all(|w| (w[1] - w[0]).abs() <= ESTIMATE_SLEW_PPM_PER_S * 1.05));
     }
 
     /// 20 ms within a minute would pass for 333 ppm.
@@ -326,11 +298,7 @@ mod tests {
     fn a_change_of_route_is_no_drift() {
         for jump in [0.02, -0.015] {
             let (_, seen) = run(50.0, 200, 3, |t| if t < 100.3 { 0.03 } else { 0.03 + jump });
-            assert!(
-                seen[80..].iter().all(|d| (d - 50.0).abs() < 6.0),
-                "{jump}: {:?}",
-                &seen[80..]
-            );
+            assert!(seen[80..].iter().all(|d| (d - 50.0).abs() < 6.0), "{jump}: {:?}", &seen[80..]);
         }
     }
 

@@ -273,10 +273,7 @@ impl Playout {
     }
 
     fn place(&mut self, now: Instant, packet: &MediaPacket<'_>, unhurried: bool) -> Inserted {
-        let (start, end) = (
-            packet.timestamp,
-            packet.timestamp.saturating_add(packet.frames as u64),
-        );
+        let (start, end) = (packet.timestamp, packet.timestamp.saturating_add(packet.frames as u64));
         if self.position.is_none() || (unhurried && !self.fits(packet)) {
             // The first packet; or, with nobody in a hurry, a leap that no buffer spans.
             return self.take_up(now, packet, self.position.is_some());
@@ -292,11 +289,7 @@ impl Playout {
             if self.far_run >= FAR_PACKETS {
                 return self.take_up(now, packet, true);
             }
-            return if start > position {
-                Inserted::Early
-            } else {
-                Inserted::Late { salvaged: 0 }
-            };
+            return if start > position { Inserted::Early } else { Inserted::Late { salvaged: 0 } };
         }
         self.far_run = 0;
         if !packet.recovered {
@@ -315,9 +308,7 @@ impl Playout {
             return Inserted::Discarded;
         }
         if skip > 0 {
-            return Inserted::Late {
-                salvaged: packet.frames - skip,
-            };
+            return Inserted::Late { salvaged: packet.frames - skip };
         }
         self.late_since = None;
         Inserted::Buffered
@@ -336,11 +327,7 @@ impl Playout {
         if !self.store.insert(packet, 0) {
             return Inserted::Discarded;
         }
-        if again {
-            Inserted::Resynced
-        } else {
-            Inserted::Buffered
-        }
+        if again { Inserted::Resynced } else { Inserted::Buffered }
     }
 
     /// Throws away what is waiting.
@@ -386,10 +373,7 @@ impl Playout {
     pub fn pull(&mut self, now: Instant, out: &mut [f32]) -> Pulled {
         let channels = self.config.format.channels();
         let room = out.len() / channels;
-        let mut pulled = Pulled {
-            media: self.position,
-            ..Pulled::default()
-        };
+        let mut pulled = Pulled { media: self.position, ..Pulled::default() };
         if self.config.clocking == Clocking::Sink {
             self.catch_up(now);
             pulled.media = self.position;
@@ -436,13 +420,7 @@ impl Playout {
             Clocking::Unhurried { patience } if !self.finished && self.store.len() <= patience => false,
             Clocking::Sender => {
                 // A missing packet's deadline is that of its first sample frame: with it, all of it is missing.
-                self.make_up(
-                    hole.min(room).min(self.unit),
-                    Some(hole),
-                    Cause::Missing,
-                    out,
-                    pulled,
-                );
+                self.make_up(hole.min(room).min(self.unit), Some(hole), Cause::Missing, out, pulled);
                 true
             }
             _ => {
@@ -487,13 +465,7 @@ impl Playout {
             (1.., Some(record)) => self.store.peek(record, wanted),
             _ => &[],
         };
-        self.conceal.lost(
-            Gap {
-                remaining: hole,
-                ahead,
-            },
-            out,
-        );
+        self.conceal.lost(Gap { remaining: hole, ahead }, out);
         self.counters.concealments += u64::from(!std::mem::replace(&mut self.in_gap, true));
         self.counters.concealed_frames += frames as u64;
         pulled.concealed += frames;
@@ -532,13 +504,7 @@ impl Playout {
         };
         let out = &mut out[..frames * channels];
         if self.begun {
-            self.conceal.lost(
-                Gap {
-                    remaining: None,
-                    ahead: &[],
-                },
-                out,
-            );
+            self.conceal.lost(Gap { remaining: None, ahead: &[] }, out);
             self.counters.concealments += u64::from(!std::mem::replace(&mut self.in_gap, true));
             self.counters.concealed_frames += frames as u64;
             pulled.concealed += frames;
@@ -618,9 +584,7 @@ impl Playout {
 
     /// Totals.
     pub fn counters(&self) -> PlayoutCounters {
-        let overtaken = self
-            .store
-            .count(|record| !record.late && self.history.is_passed(record.sequence));
+        let overtaken = self.store.count(|record| !record.late && self.history.is_passed(record.sequence));
         PlayoutCounters {
             buffered: self.store.count(|record| !record.late),
             lost: self.counters.lost + self.history.lost(overtaken),

@@ -24,13 +24,7 @@ pub enum Clip {
 
 impl Clip {
     /// All of them, in the order that lists show.
-    pub const ALL: [Clip; 5] = [
-        Clip::Demo,
-        Clip::Tabla,
-        Clip::Guitar,
-        Clip::SpeechMale,
-        Clip::SpeechFemale,
-    ];
+    pub const ALL: [Clip; 5] = [Clip::Demo, Clip::Tabla, Clip::Guitar, Clip::SpeechMale, Clip::SpeechFemale];
 
     /// As in `clip:NAME`.
     pub fn name(self) -> &'static str {
@@ -100,11 +94,7 @@ impl Clip {
             let info = WavInfo::parse(&mut reader).map_err(|error| refuse(error, self.name()))?;
             return Ok(Box::new(WavDecoder::behind_header(reader, &info, notes.clone())));
         }
-        Ok(Box::new(Compressed::open(
-            Box::new(Cursor::new(bytes)),
-            self.name(),
-            notes,
-        )?))
+        Ok(Box::new(Compressed::open(Box::new(Cursor::new(bytes)), self.name(), notes)?))
     }
 }
 
@@ -113,8 +103,6 @@ impl std::str::FromStr for Clip {
 
     fn from_str(text: &str) -> Result<Self, OpenError> {
         let known = Clip::ALL.iter().find(|clip| clip.name() == text);
-        known
-            .copied()
-            .ok_or_else(|| OpenError::unknown("clip", text, Clip::ALL.map(Clip::name)))
+        known.copied().ok_or_else(|| OpenError::unknown("clip", text, Clip::ALL.map(Clip::name)))
     }
 }

@@ -48,22 +48,13 @@ impl Compressed {
     pub fn open(source: Box<dyn MediaSource>, name: &str, notes: &Notes) -> Result<Self, OpenError> {
         // Hostile bytes have made decoders panic before; a library's panic must not become ours.
         catch_unwind(AssertUnwindSafe(|| Self::probe(source, name, notes))).unwrap_or_else(|_| {
-            Err(OpenError::NotAudio {
-                name: name.into(),
-                why: "its decoder failed on it".into(),
-            })
+            Err(OpenError::NotAudio { name: name.into(), why: "its decoder failed on it".into() })
         })
     }
 
     fn probe(source: Box<dyn MediaSource>, name: &str, notes: &Notes) -> Result<Self, OpenError> {
-        let not_audio = |error: Error| OpenError::NotAudio {
-            name: name.into(),
-            why: error.to_string(),
-        };
-        let unsupported = |why: &str| OpenError::Unsupported {
-            name: name.into(),
-            why: why.into(),
-        };
+        let not_audio = |error: Error| OpenError::NotAudio { name: name.into(), why: error.to_string() };
+        let unsupported = |why: &str| OpenError::Unsupported { name: name.into(), why: why.into() };
         // Cover pictures are of no use here; tags are bounded by what a player would show.
         let tags = MetadataOptions::default()
             .limit_visual_bytes(Limit::Maximum(0))
@@ -117,15 +108,9 @@ impl Compressed {
 
     /// Some streams say only in their first packet what they are: decodes it, for [`Self::decode`] to find.
     fn first_block(&mut self) -> Result<StreamFormat, OpenError> {
-        let empty = |why: Option<String>| OpenError::Empty {
-            name: self.name.clone(),
-            why,
-        };
+        let empty = |why: Option<String>| OpenError::Empty { name: self.name.clone(), why };
         loop {
-            let packet = self
-                .reader
-                .next_packet()
-                .map_err(|error| empty(Some(error.to_string())))?;
+            let packet = self.reader.next_packet().map_err(|error| empty(Some(error.to_string())))?;
             let packet = packet.ok_or_else(|| empty(None))?;
             if packet.track_id != self.track {
                 continue;
@@ -171,8 +156,7 @@ impl Compressed {
     fn at_end(&self) {
         let name = &self.name;
         if self.damaged > 0 {
-            self.notes
-                .add(format!("{name}: {} damaged packets were skipped", self.damaged));
+            self.notes.add(format!("{name}: {} damaged packets were skipped", self.damaged));
         }
         if let Some(length) = self.length.filter(|length| self.decoded < *length) {
             self.notes.add(format!(

@@ -237,26 +237,16 @@ pub(crate) mod tests {
     }
 
     fn header(sample: SampleFormat, channels: u32) -> Header {
-        Header {
-            stream: StreamFormat::new(8_000, channels).unwrap(),
-            sample,
-        }
+        Header { stream: StreamFormat::new(8_000, channels).unwrap(), sample }
     }
 
     #[test]
     fn a_disk_that_fills_at_any_byte_leaves_a_true_header() {
-        for (sample, channels) in [
-            (SampleFormat::L24, 1),
-            (SampleFormat::L16, 2),
-            (SampleFormat::MuLaw, 3),
-        ] {
+        for (sample, channels) in [(SampleFormat::L24, 1), (SampleFormat::L16, 2), (SampleFormat::MuLaw, 3)] {
             let header = header(sample, channels);
             let start = header.emit(0).len();
             for room in start..start + 60 {
-                let disk = Small {
-                    room,
-                    ..Small::default()
-                };
+                let disk = Small { room, ..Small::default() };
                 let mut deposit = WavDeposit::create(disk.clone(), header).unwrap();
                 let block = vec![0.25; 4 * channels as usize];
                 let mut blocks = (0..20).map(|_| deposit.store(&block));
@@ -266,11 +256,7 @@ pub(crate) mod tests {
                 let info = WavInfo::parse(&mut &bytes[..]).unwrap();
                 // Every whole sample frame that fitted, and not one more.
                 let fitted = (room - start) as u64 / header.frame_bytes() * header.frame_bytes();
-                assert_eq!(
-                    (info.claimed, deposit.bytes()),
-                    (Some(fitted), fitted),
-                    "room for {room}"
-                );
+                assert_eq!((info.claimed, deposit.bytes()), (Some(fitted), fitted), "room for {room}");
                 assert!(bytes.len() as u64 - info.data_start - fitted <= 1);
             }
         }
@@ -278,10 +264,7 @@ pub(crate) mod tests {
 
     #[test]
     fn no_moment_lacks_more_than_half_a_second() {
-        let disk = Small {
-            room: 1 << 20,
-            ..Small::default()
-        };
+        let disk = Small { room: 1 << 20, ..Small::default() };
         let mut deposit = WavDeposit::create(disk.clone(), header(SampleFormat::L16, 2)).unwrap();
         for block in 1..1_000u64 {
             deposit.store(&[0.5; 2 * 64]).unwrap();

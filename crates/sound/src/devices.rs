@@ -43,12 +43,7 @@ pub fn devices() -> Vec<Device> {
             Some("-?format=s16le&rate=48kHz&channels=2"),
             Some("-?format=s16le"),
         ),
-        device(
-            "tone",
-            "a sine",
-            Some("tone:440Hz?level=-20dB&channels=2&rate=48kHz&seconds=10s"),
-            None,
-        ),
+        device("tone", "a sine", Some("tone:440Hz?level=-20dB&channels=2&rate=48kHz&seconds=10s"), None),
         device(
             "sweep",
             "a sine that rises through all frequencies",
@@ -61,18 +56,8 @@ pub fn devices() -> Vec<Device> {
             Some("tone:click?every=500ms"),
             None,
         ),
-        device(
-            "noise",
-            "white noise",
-            Some("tone:noise?level=-20dB&seed=1"),
-            None,
-        ),
-        device(
-            "null",
-            "discards what it is given, for measurements",
-            None,
-            Some("null:"),
-        ),
+        device("noise", "white noise", Some("tone:noise?level=-20dB&seed=1"), None),
+        device("null", "discards what it is given, for measurements", None, Some("null:")),
     ];
     list.extend(Clip::ALL.map(|clip| {
         let uri = format!("clip:{}", clip.name());
@@ -99,11 +84,7 @@ mod tests {
     #[test]
     fn every_example_is_understood() {
         for device in devices().iter().filter(|device| device.available) {
-            assert!(
-                device.source.is_some() || device.sink.is_some(),
-                "{}",
-                device.name
-            );
+            assert!(device.source.is_some() || device.sink.is_some(), "{}", device.name);
             if let Some(uri) = &device.source {
                 uri.parse::<SourceSpec>().unwrap();
             }

@@ -143,10 +143,7 @@ pub enum OpenError {
 }
 
 fn offer(nearest: &Option<String>) -> String {
-    nearest
-        .as_ref()
-        .map(|n| format!(", did you mean '{n}'?"))
-        .unwrap_or_default()
+    nearest.as_ref().map(|n| format!(", did you mean '{n}'?")).unwrap_or_default()
 }
 
 impl OpenError {
@@ -160,14 +157,10 @@ impl OpenError {
             },
             io::ErrorKind::PermissionDenied => OpenError::Permission { path, access },
             io::ErrorKind::IsADirectory => OpenError::Directory { path },
-            io::ErrorKind::ReadOnlyFilesystem => OpenError::Io {
-                path,
-                why: "the file system is read-only: choose another folder".into(),
-            },
-            _ => OpenError::Io {
-                path,
-                why: error.to_string(),
-            },
+            io::ErrorKind::ReadOnlyFilesystem => {
+                OpenError::Io { path, why: "the file system is read-only: choose another folder".into() }
+            }
+            _ => OpenError::Io { path, why: error.to_string() },
         }
     }
 
@@ -186,10 +179,7 @@ impl OpenError {
     }
 
     pub(crate) fn refused(what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        OpenError::Refused {
-            what: what.into(),
-            remedy: remedy.into(),
-        }
+        OpenError::Refused { what: what.into(), remedy: remedy.into() }
     }
 }
 

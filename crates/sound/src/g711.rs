@@ -55,10 +55,7 @@ mod tests {
     fn values_of_the_recommendation() {
         // G.711 tables 1a and 2a, decoder output values (14-bit: ±0, ±8 031; 13-bit: ±1, ±4 032) on the 16-bit scale.
         assert_eq!((mu_law_to_linear(0xff), mu_law_to_linear(0x7f)), (0, 0));
-        assert_eq!(
-            (mu_law_to_linear(0x80), mu_law_to_linear(0x00)),
-            (32_124, -32_124)
-        );
+        assert_eq!((mu_law_to_linear(0x80), mu_law_to_linear(0x00)), (32_124, -32_124));
         assert_eq!((a_law_to_linear(0xd5), a_law_to_linear(0x55)), (8, -8));
         assert_eq!((a_law_to_linear(0xaa), a_law_to_linear(0x2a)), (32_256, -32_256));
     }

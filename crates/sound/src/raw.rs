@@ -54,10 +54,7 @@ const NAMES: [(&str, Encoding, bool); 11] = [
 impl RawFormat {
     /// As WAV stores it.
     pub(crate) const fn little(encoding: Encoding) -> Self {
-        RawFormat {
-            encoding,
-            big_endian: false,
-        }
+        RawFormat { encoding, big_endian: false }
     }
 
     /// The name in `format=`.
@@ -104,11 +101,8 @@ impl RawFormat {
             Encoding::F32 => finite(f32::from_bits(self.integer(b) as u32)),
             Encoding::F64 => {
                 let array: [u8; 8] = b.try_into().expect("chunks of eight");
-                let value = if self.big_endian {
-                    f64::from_be_bytes(array)
-                } else {
-                    f64::from_le_bytes(array)
-                };
+                let value =
+                    if self.big_endian { f64::from_be_bytes(array) } else { f64::from_le_bytes(array) };
                 finite(value as f32)
             }
             Encoding::MuLaw => scale16(g711::mu_law_to_linear(b[0])),
@@ -128,11 +122,7 @@ impl RawFormat {
                 Encoding::F32 => self.put(x.to_bits() as i32, 4, out),
                 Encoding::F64 => {
                     let value = f64::from(x);
-                    out.extend(if self.big_endian {
-                        value.to_be_bytes()
-                    } else {
-                        value.to_le_bytes()
-                    });
+                    out.extend(if self.big_endian { value.to_be_bytes() } else { value.to_le_bytes() });
                 }
                 Encoding::MuLaw => out.push(g711::linear_to_mu_law(to_integer(x, 16) as i16)),
                 Encoding::ALaw => out.push(g711::linear_to_a_law(to_integer(x, 16) as i16)),
@@ -150,12 +140,8 @@ impl RawFormat {
             Encoding::S24 => stored(24),
             Encoding::S32 => stored(32),
             Encoding::F32 | Encoding::F64 => x,
-            Encoding::MuLaw => law(g711::mu_law_to_linear(g711::linear_to_mu_law(
-                to_integer(x, 16) as i16
-            ))),
-            Encoding::ALaw => law(g711::a_law_to_linear(g711::linear_to_a_law(
-                to_integer(x, 16) as i16
-            ))),
+            Encoding::MuLaw => law(g711::mu_law_to_linear(g711::linear_to_mu_law(to_integer(x, 16) as i16))),
+            Encoding::ALaw => law(g711::a_law_to_linear(g711::linear_to_a_law(to_integer(x, 16) as i16))),
         }
     }
 
@@ -197,15 +183,8 @@ impl std::str::FromStr for RawFormat {
     fn from_str(text: &str) -> Result<Self, OpenError> {
         let wanted = text.to_ascii_lowercase();
         match NAMES.iter().find(|(name, ..)| *name == wanted) {
-            Some((_, encoding, big_endian)) => Ok(RawFormat {
-                encoding: *encoding,
-                big_endian: *big_endian,
-            }),
-            None => Err(OpenError::unknown(
-                "sample format",
-                &wanted,
-                NAMES.map(|(name, ..)| name),
-            )),
+            Some((_, encoding, big_endian)) => Ok(RawFormat { encoding: *encoding, big_endian: *big_endian }),
+            None => Err(OpenError::unknown("sample format", &wanted, NAMES.map(|(name, ..)| name))),
         }
     }
 }
@@ -246,10 +225,7 @@ mod tests {
         RawFormat::little(Encoding::S16).decode(&[0, 0x80, 0xff, 0x7f, 1, 0], &mut out);
         assert_eq!(out, [-1.0, 32_767.0 / 32_768.0, 1.0 / 32_768.0]);
         out.clear();
-        "s24be"
-            .parse::<RawFormat>()
-            .unwrap()
-            .decode(&[0x80, 0, 0, 0, 0, 1], &mut out);
+        "s24be".parse::<RawFormat>().unwrap().decode(&[0x80, 0, 0, 0, 0, 1], &mut out);
         assert_eq!(out, [-1.0, 1.0 / 8_388_608.0]);
     }
 

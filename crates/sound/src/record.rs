@@ -67,14 +67,9 @@ impl RecordSink {
             name: name.into(),
             _ending: ending,
         };
-        let writer = thread::Builder::new()
-            .name("sound-write".into())
-            .spawn(move || writer.run())
-            .map_err(|e| {
-                OpenError::refused(
-                    format!("no thread could be started ({e})"),
-                    "close other programs",
-                )
+        let writer =
+            thread::Builder::new().name("sound-write".into()).spawn(move || writer.run()).map_err(|e| {
+                OpenError::refused(format!("no thread could be started ({e})"), "close other programs")
             })?;
         Ok(RecordSink {
             ring,
@@ -155,13 +150,7 @@ impl Sink for RecordSink {
                 self.name, self.dropped
             ));
         }
-        match self
-            .shared
-            .cause
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-        {
+        match self.shared.cause.lock().unwrap_or_else(PoisonError::into_inner).clone() {
             Some(cause) => Err(SinkError::Cause(cause)),
             None => Ok(()),
         }

@@ -15,29 +15,18 @@ pub(crate) enum Target {
     /// A path, written with `file:` or without.
     Path(PathBuf, Query),
     /// Any other scheme, with what stands behind it.
-    Other {
-        scheme: String,
-        name: String,
-        query: Query,
-    },
+    Other { scheme: String, name: String, query: Query },
 }
 
 /// Schemes of sound cards and sound servers: part of the design, not of this version.
-pub(crate) const CARDS: [(&str, &str); 4] = [
-    ("jack", "JACK"),
-    ("pulse", "PulseAudio"),
-    ("pipewire", "PipeWire"),
-    ("alsa", "ALSA"),
-];
+pub(crate) const CARDS: [(&str, &str); 4] =
+    [("jack", "JACK"), ("pulse", "PulseAudio"), ("pipewire", "PipeWire"), ("alsa", "ALSA")];
 
 impl Target {
     /// `exists` tells whether a path names something: an existing file called `a?b.wav` or `take:1.wav` is that file.
     pub fn parse(text: &str, schemes: &[&str], exists: fn(&str) -> bool) -> Result<Target, OpenError> {
         if text.is_empty() {
-            return Err(OpenError::refused(
-                "an empty name",
-                "write a path, a URI, or - for a pipe",
-            ));
+            return Err(OpenError::refused("an empty name", "write a path, a URI, or - for a pipe"));
         }
         if let Some(query) = text.strip_prefix('-')
             && (query.is_empty() || query.starts_with('?'))
@@ -56,11 +45,7 @@ impl Target {
         }
         let uri: Uri = text.parse()?;
         if uri.scheme != "file" {
-            return Ok(Target::Other {
-                scheme: uri.scheme,
-                name: uri.path,
-                query: uri.query,
-            });
+            return Ok(Target::Other { scheme: uri.scheme, name: uri.path, query: uri.query });
         }
         if !uri.host.is_empty() && uri.host != "localhost" {
             return Err(OpenError::refused(
@@ -69,10 +54,7 @@ impl Target {
             ));
         }
         if uri.path.is_empty() {
-            return Err(OpenError::refused(
-                "file: without a path",
-                "write for example file:take.wav",
-            ));
+            return Err(OpenError::refused("file: without a path", "write for example file:take.wav"));
         }
         Ok(Target::Path(uri.path.into(), uri.query))
     }
@@ -83,9 +65,7 @@ fn scheme_of(text: &str) -> Option<String> {
     let (scheme, _) = text.split_once(':')?;
     let sound = scheme.len() > 1
         && scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
     sound.then(|| scheme.to_ascii_lowercase())
 }
 
@@ -117,10 +97,7 @@ pub(crate) fn rate(query: &Query) -> Result<Option<u32>, UriError> {
 
 /// `channels=2`: a plain count, as it has no unit.
 pub(crate) fn channels(query: &Query) -> Result<Option<u32>, UriError> {
-    query.read("channels", |text| {
-        text.parse::<u32>()
-            .map_err(|_| "write a number of channels from 1 to 64")
-    })
+    query.read("channels", |text| text.parse::<u32>().map_err(|_| "write a number of channels from 1 to 64"))
 }
 
 /// `level=-20dB`: at or below full scale.
@@ -132,9 +109,7 @@ pub(crate) fn level(query: &Query, highest: f64) -> Result<Option<f64>, UriError
         };
         match number.trim().parse::<f64>() {
             Ok(level) if (-144.0..=highest).contains(&level) => Ok(level),
-            Ok(_) => Err(format!(
-                "a level lies between -144dB and {highest}dB (full scale is 0dB)"
-            )),
+            Ok(_) => Err(format!("a level lies between -144dB and {highest}dB (full scale is 0dB)")),
             Err(_) => Err("write a level such as -20dB".into()),
         }
     })

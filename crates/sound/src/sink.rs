@@ -105,11 +105,7 @@ impl FromStr for SinkSpec {
                 return Err(settings::refuse_scheme("sink", &scheme, &SCHEMES, CARD_BY_PIPE));
             }
         };
-        let spec = SinkSpec {
-            kind,
-            rate: settings::rate(&query)?,
-            channels: settings::channels(&query)?,
-        };
+        let spec = SinkSpec { kind, rate: settings::rate(&query)?, channels: settings::channels(&query)? };
         // Absurd values are refused here and not when the stream arrives.
         StreamFormat::new(spec.rate.unwrap_or(48_000), spec.channels.unwrap_or(2))?;
         Ok(spec)
@@ -134,25 +130,15 @@ fn file_kind(path: PathBuf, query: &Query) -> Result<SinkKind, OpenError> {
             instead: format!("record {} and convert it", path.with_extension("wav").display()),
         });
     }
-    let existing = match (
-        settings::flag(query, "overwrite")?,
-        settings::flag(query, "number")?,
-    ) {
+    let existing = match (settings::flag(query, "overwrite")?, settings::flag(query, "number")?) {
         (false, false) => Existing::Refuse,
         (false, true) => Existing::Number,
         (true, false) => Existing::Overwrite,
         (true, true) => {
-            return Err(OpenError::refused(
-                "overwrite and number exclude each other",
-                "choose one",
-            ));
+            return Err(OpenError::refused("overwrite and number exclude each other", "choose one"));
         }
     };
-    Ok(SinkKind::File {
-        path,
-        sample: query.read("format", SampleFormat::from_str)?,
-        existing,
-    })
+    Ok(SinkKind::File { path, sample: query.read("format", SampleFormat::from_str)?, existing })
 }
 
 impl SinkSpec {
@@ -161,10 +147,7 @@ impl SinkSpec {
         let rate = self.rate.unwrap_or(stream.rate());
         let wanted = StreamFormat::new(rate, self.channels.unwrap_or(stream.channels() as u32))?;
         if wanted != stream {
-            return Err(OpenError::Mismatch {
-                wanted: wanted.to_string(),
-                stream,
-            });
+            return Err(OpenError::Mismatch { wanted: wanted.to_string(), stream });
         }
         let notes = Notes::default();
         let (sink, path): (Box<dyn Sink>, _) = match &self.kind {
@@ -177,25 +160,15 @@ impl SinkSpec {
                     });
                 }
                 let deposit = Box::new(PipeDeposit::new(io::stdout(), *raw, stream));
-                (
-                    Box::new(RecordSink::start(deposit, stream, "standard output", &notes)?),
-                    None,
-                )
+                (Box::new(RecordSink::start(deposit, stream, "standard output", &notes)?), None)
             }
-            SinkKind::File {
-                path,
-                sample,
-                existing,
-            } => {
+            SinkKind::File { path, sample, existing } => {
                 let (file, path) = create(path, *existing)?;
                 let sample = sample.unwrap_or(material);
                 let deposit = WavDeposit::create(file, Header { stream, sample })
                     .map_err(|error| OpenError::io(&path, "writing", &error))?;
                 let name = path.display().to_string();
-                (
-                    Box::new(RecordSink::start(Box::new(deposit), stream, &name, &notes)?),
-                    Some(path),
-                )
+                (Box::new(RecordSink::start(Box::new(deposit), stream, &name, &notes)?), Some(path))
             }
         };
         Ok(OpenedSink { sink, notes, path })
@@ -231,10 +204,7 @@ fn create(path: &Path, existing: Existing) -> Result<(File, PathBuf), OpenError>
         }
     }
     let free = (2..=MOST).map(|n| numbered(path, n)).find(|name| !name.exists());
-    Err(OpenError::Exists {
-        path: path.into(),
-        free: free.unwrap_or_else(|| path.with_extension("new.wav")),
-    })
+    Err(OpenError::Exists { path: path.into(), free: free.unwrap_or_else(|| path.with_extension("new.wav")) })
 }
 
 /// `take.wav`, `take-2.wav`, …
@@ -300,10 +270,7 @@ impl MemorySink {
     /// A sink with room for `frames` sample frames, all of it allocated here, and the other end of it.
     pub fn new(stream: StreamFormat, frames: usize) -> (Self, Memory) {
         let (producer, consumer) = RingBuffer::new(frames * stream.channels());
-        let sink = MemorySink {
-            stream,
-            ring: producer,
-        };
+        let sink = MemorySink { stream, ring: producer };
         (sink, Memory { ring: consumer })
     }
 }
@@ -313,11 +280,7 @@ impl Memory {
     pub fn take(&mut self) -> Vec<f32> {
         let mut samples = vec![0.0; self.ring.slots()];
         let (taken, _) = self.ring.pop_partial_slice(&mut samples);
-        debug_assert_eq!(
-            taken.len(),
-            samples.len(),
-            "the only reader found fewer samples than it counted"
-        );
+        debug_assert_eq!(taken.len(), samples.len(), "the only reader found fewer samples than it counted");
         samples
     }
 }
@@ -330,9 +293,7 @@ impl Sink for MemorySink {
     fn push(&mut self, block: &[f32]) -> Result<(), SinkError> {
         self.ring
             .push_entire_slice(block)
-            .map_err(|_| SinkError::Overrun {
-                dropped: block.len() / self.stream.channels(),
-            })
+            .map_err(|_| SinkError::Overrun { dropped: block.len() / self.stream.channels() })
     }
 
     fn finish(&mut self) -> Result<(), SinkError> {

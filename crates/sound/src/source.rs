@@ -104,12 +104,7 @@ impl SourceSpec {
             SourceSpec::File { path, repeat, start } => Box::new(open_path(path, *repeat, *start, &notes)?),
             SourceSpec::Stdin(layout) => Box::new(open_stdin(*layout, &notes)?),
             SourceSpec::Tone(tone) => Box::new(ToneSource::new(*tone)),
-            SourceSpec::Clip {
-                clip,
-                rate,
-                repeat,
-                start,
-            } => {
+            SourceSpec::Clip { clip, rate, repeat, start } => {
                 let playlist = Playlist {
                     items: clip.openers(*rate),
                     repeat: *repeat,
@@ -133,32 +128,21 @@ fn clip_spec(name: &str, query: &Query) -> Result<SourceSpec, OpenError> {
     let clip: Clip = name.parse()?;
     let rate = settings::rate(query)?.unwrap_or(clip.rates()[0]);
     if !clip.rates().contains(&rate) {
-        let rates: Vec<String> = clip
-            .rates()
-            .iter()
-            .map(|rate| format!("{}kHz", rate / 1000))
-            .collect();
+        let rates: Vec<String> = clip.rates().iter().map(|rate| format!("{}kHz", rate / 1000)).collect();
         return Err(OpenError::refused(
             format!("clip:{name} is not there at {rate} Hz"),
             format!("use rate={}", rates.join(" or rate=")),
         ));
     }
     let (repeat, start) = repeat_and_start(query)?;
-    Ok(SourceSpec::Clip {
-        clip,
-        rate,
-        repeat,
-        start,
-    })
+    Ok(SourceSpec::Clip { clip, rate, repeat, start })
 }
 
 fn tone_spec(name: &str, query: &Query) -> Result<Tone, OpenError> {
     const COMMON: [&str; 5] = ["level", "channels", "rate", "seconds", "format"];
     let keys = |own: &[&'static str]| -> Vec<&'static str> { COMMON.iter().chain(own).copied().collect() };
-    let stream = StreamFormat::new(
-        settings::rate(query)?.unwrap_or(48_000),
-        settings::channels(query)?.unwrap_or(2),
-    )?;
+    let stream =
+        StreamFormat::new(settings::rate(query)?.unwrap_or(48_000), settings::channels(query)?.unwrap_or(2))?;
     let mut length = query.read("seconds", parse_duration)?;
     let (signal, default_level, highest) = match name {
         "sweep" => {
@@ -177,25 +161,16 @@ fn tone_spec(name: &str, query: &Query) -> Result<Tone, OpenError> {
         }
         "click" | "clicks" => {
             query.only(keys(&["every"]))?;
-            let every = query
-                .read("every", parse_duration)?
-                .unwrap_or(Duration::from_millis(500));
+            let every = query.read("every", parse_duration)?.unwrap_or(Duration::from_millis(500));
             (Signal::Clicks { every }, 0.0, 0.0)
         }
         "noise" => {
             query.only(keys(&["seed"]))?;
             let seed = query.read("seed", |text| {
-                text.parse::<u64>()
-                    .map_err(|_| "write a whole number such as seed=7")
+                text.parse::<u64>().map_err(|_| "write a whole number such as seed=7")
             })?;
             // Above -1.76 dB uniform noise would leave full scale (see tone::NOISE_OVER_SINE).
-            (
-                Signal::Noise {
-                    seed: seed.unwrap_or(1),
-                },
-                -20.0,
-                -2.0,
-            )
+            (Signal::Noise { seed: seed.unwrap_or(1) }, -20.0, -2.0)
         }
         _ => {
             query.only(COMMON)?;
@@ -204,18 +179,13 @@ fn tone_spec(name: &str, query: &Query) -> Result<Tone, OpenError> {
     };
     check_frequencies(signal, stream)?;
     if length == Some(Duration::ZERO) {
-        return Err(OpenError::refused(
-            "seconds=0s is no sound",
-            "write for example seconds=10s",
-        ));
+        return Err(OpenError::refused("seconds=0s is no sound", "write for example seconds=10s"));
     }
     Ok(Tone {
         signal,
         level_db: settings::level(query, highest)?.unwrap_or(default_level),
         stream,
-        sample: query
-            .read("format", SampleFormat::from_str)?
-            .unwrap_or(SampleFormat::L16),
+        sample: query.read("format", SampleFormat::from_str)?.unwrap_or(SampleFormat::L16),
         length,
     })
 }
@@ -224,16 +194,13 @@ fn tone_spec(name: &str, query: &Query) -> Result<Tone, OpenError> {
 fn sine_frequency(name: &str) -> Result<u32, OpenError> {
     match name {
         "" => Ok(440),
-        word if word.starts_with(|c: char| c.is_ascii_alphabetic()) => Err(OpenError::unknown(
-            "tone",
-            word,
-            ["440Hz", "sweep", "click", "noise"],
-        )),
+        word if word.starts_with(|c: char| c.is_ascii_alphabetic()) => {
+            Err(OpenError::unknown("tone", word, ["440Hz", "sweep", "click", "noise"]))
+        }
         // A bare number is most likely Hz; the units module would offer kHz.
-        bare if bare.bytes().all(|b| b.is_ascii_digit()) => Err(OpenError::refused(
-            format!("tone:{bare} has no unit"),
-            format!("write tone:{bare}Hz"),
-        )),
+        bare if bare.bytes().all(|b| b.is_ascii_digit()) => {
+            Err(OpenError::refused(format!("tone:{bare} has no unit"), format!("write tone:{bare}Hz")))
+        }
         text => Ok(parse_frequency(text)?),
     }
 }
@@ -269,26 +236,17 @@ fn stdin_spec(query: &Query) -> Result<SourceSpec, OpenError> {
     let format = query.read("format", RawFormat::from_str)?;
     let (rate, channels) = (settings::rate(query)?, settings::channels(query)?);
     match (format, rate, channels) {
-        (Some(format), Some(rate), Some(channels)) => Ok(SourceSpec::Stdin(Some((
-            format,
-            StreamFormat::new(rate, channels)?,
-        )))),
+        (Some(format), Some(rate), Some(channels)) => {
+            Ok(SourceSpec::Stdin(Some((format, StreamFormat::new(rate, channels)?))))
+        }
         _ => Err(needs_format(format.is_none(), rate.is_none(), channels.is_none())),
     }
 }
 
 fn needs_format(format: bool, rate: bool, channels: bool) -> OpenError {
     let missing = [(format, "format"), (rate, "rate"), (channels, "channels")];
-    let missing: Vec<&str> = missing
-        .iter()
-        .filter(|(is, _)| *is)
-        .map(|(_, key)| *key)
-        .collect();
-    OpenError::NeedsFormat {
-        stream: "input",
-        example: RAW_EXAMPLE,
-        missing: missing.join(", "),
-    }
+    let missing: Vec<&str> = missing.iter().filter(|(is, _)| *is).map(|(_, key)| *key).collect();
+    OpenError::NeedsFormat { stream: "input", example: RAW_EXAMPLE, missing: missing.join(", ") }
 }
 
 fn open_path(path: &Path, repeat: bool, start: Duration, notes: &Notes) -> Result<StreamSource, OpenError> {
@@ -300,12 +258,7 @@ fn open_path(path: &Path, repeat: bool, start: Duration, notes: &Notes) -> Resul
     };
     let owned = path.to_path_buf();
     let opener: Opener = Box::new(move |notes, skip| open_file(&owned, notes, skip));
-    let playlist = Playlist {
-        items: vec![opener],
-        repeat,
-        skip,
-        length: None,
-    };
+    let playlist = Playlist { items: vec![opener], repeat, skip, length: None };
     StreamSource::start(playlist, &name, notes)
 }
 
@@ -326,15 +279,9 @@ fn open_file(path: &Path, notes: &Notes, skip: u64) -> Result<(Box<dyn Decode>, 
     }
     let mut file = File::open(path).map_err(failed)?;
     let mut magic = Vec::new();
-    Read::by_ref(&mut file)
-        .take(12)
-        .read_to_end(&mut magic)
-        .map_err(failed)?;
+    Read::by_ref(&mut file).take(12).read_to_end(&mut magic).map_err(failed)?;
     if magic.is_empty() {
-        return Err(OpenError::Empty {
-            name,
-            why: Some("the file is empty".into()),
-        });
+        return Err(OpenError::Empty { name, why: Some("the file is empty".into()) });
     }
     io::Seek::rewind(&mut file).map_err(failed)?;
     match is_wav(&magic) {
@@ -345,19 +292,14 @@ fn open_file(path: &Path, notes: &Notes, skip: u64) -> Result<(Box<dyn Decode>, 
 
 fn is_wav(magic: &[u8]) -> bool {
     magic.len() >= 12
-        && [b"RIFF", b"RF64", b"BW64"]
-            .iter()
-            .any(|id| magic.starts_with(*id))
+        && [b"RIFF", b"RF64", b"BW64"].iter().any(|id| magic.starts_with(*id))
         && &magic[8..12] == b"WAVE"
 }
 
 fn open_stdin(layout: Option<(RawFormat, StreamFormat)>, notes: &Notes) -> Result<StreamSource, OpenError> {
     let input = io::stdin();
     if input.is_terminal() {
-        return Err(OpenError::Terminal {
-            stream: "input",
-            remedy: "pipe sound into it, or name a file",
-        });
+        return Err(OpenError::Terminal { stream: "input", remedy: "pipe sound into it, or name a file" });
     }
     StreamSource::start_live(sniff(Box::new(input), layout, notes)?, notes)
 }
@@ -388,11 +330,9 @@ fn sniff(
             Ok(Box::new(WavDecoder::behind_header(whole, &info, notes.clone())))
         }
         Some((raw, stream)) => Ok(Box::new(WavDecoder::raw(whole, stream, raw, notes.clone()))),
-        None if compressed => Ok(Box::new(Compressed::open(
-            Box::new(ReadOnlySource::new(whole)),
-            NAME,
-            notes,
-        )?)),
+        None if compressed => {
+            Ok(Box::new(Compressed::open(Box::new(ReadOnlySource::new(whole)), NAME, notes)?))
+        }
         None => Err(needs_format(true, true, true)),
     }
 }

@@ -56,10 +56,7 @@ impl StreamSource {
     pub fn start(playlist: Playlist, name: &str, notes: &Notes) -> Result<Self, OpenError> {
         let late = playlist.skip > 0;
         let (decoder, skipped) = playlist.items[0](notes, playlist.skip)?;
-        let playlist = Playlist {
-            skip: playlist.skip - skipped,
-            ..playlist
-        };
+        let playlist = Playlist { skip: playlist.skip - skipped, ..playlist };
         let (stream, sample) = (decoder.format(), decoder.sample_format());
         let length = match playlist.items.len() {
             1 => decoder.length(),
@@ -77,55 +74,29 @@ impl StreamSource {
             ));
         }
         if ring.is_empty() {
-            return Err(OpenError::Empty {
-                name: name.into(),
-                why: notes.list().pop(),
-            });
+            return Err(OpenError::Empty { name: name.into(), why: notes.list().pop() });
         }
         let feeder = match more {
             true => Some(spawn(feeder)?.thread().clone()),
             false => None,
         };
-        Ok(StreamSource {
-            ring,
-            stream,
-            sample,
-            length,
-            feeder,
-        })
+        Ok(StreamSource { ring, stream, sample, length, feeder })
     }
 
     /// The same for a pipe, whose first bytes may be long in coming: nothing is read here.
     pub fn start_live(decoder: Box<dyn Decode>, notes: &Notes) -> Result<Self, OpenError> {
         let (stream, sample, length) = (decoder.format(), decoder.sample_format(), decoder.length());
         let (producer, ring) = RingBuffer::new(ring_samples(stream));
-        let playlist = Playlist {
-            items: Vec::new(),
-            repeat: false,
-            skip: 0,
-            length: None,
-        };
+        let playlist = Playlist { items: Vec::new(), repeat: false, skip: 0, length: None };
         let feeder = spawn(Feeder::new(playlist, decoder, producer, notes))?;
-        Ok(StreamSource {
-            ring,
-            stream,
-            sample,
-            length,
-            feeder: Some(feeder.thread().clone()),
-        })
+        Ok(StreamSource { ring, stream, sample, length, feeder: Some(feeder.thread().clone()) })
     }
 }
 
 fn spawn(mut feeder: Feeder) -> Result<JoinHandle<()>, OpenError> {
-    thread::Builder::new()
-        .name("sound-read".into())
-        .spawn(move || feeder.run())
-        .map_err(|error| {
-            OpenError::refused(
-                format!("no thread could be started ({error})"),
-                "close other programs",
-            )
-        })
+    thread::Builder::new().name("sound-read".into()).spawn(move || feeder.run()).map_err(|error| {
+        OpenError::refused(format!("no thread could be started ({error})"), "close other programs")
+    })
 }
 
 impl Source for StreamSource {
@@ -306,12 +277,7 @@ mod tests {
     fn counting(end: u64, repeat: bool, skip: u64) -> Playlist {
         Playlist {
             items: vec![Box::new(move |_: &Notes, _| {
-                let decoder = Counting {
-                    at: 0,
-                    end,
-                    step: 100,
-                    channels: 2,
-                };
+                let decoder = Counting { at: 0, end, step: 100, channels: 2 };
                 Ok((Box::new(decoder) as Box<dyn Decode>, 0))
             })],
             repeat,
@@ -356,12 +322,8 @@ mod tests {
     #[test]
     fn nothing_to_play_is_an_error_and_not_a_loop() {
         let notes = Notes::default();
-        let refusal = |playlist| {
-            StreamSource::start(playlist, "it", &notes)
-                .err()
-                .map(|e| e.to_string())
-                .unwrap()
-        };
+        let refusal =
+            |playlist| StreamSource::start(playlist, "it", &notes).err().map(|e| e.to_string()).unwrap();
         assert!(refusal(counting(0, true, 0)).contains("holds no sound"));
         assert!(refusal(counting(150, false, 150)).contains("smaller start="));
     }

@@ -184,10 +184,7 @@ mod tests {
         // Whole cycles, so the root mean square is 0.1/√2 but for rounding to 24 bits; 0.001 dB would be 1e-5.
         assert!((rms(&heard) - 0.1 / 2f64.sqrt()).abs() < 1e-7);
         let left = || heard.iter().step_by(2);
-        let rising = left()
-            .zip(left().skip(1))
-            .filter(|(a, b)| **a < 0.0 && **b >= 0.0)
-            .count();
+        let rising = left().zip(left().skip(1)).filter(|(a, b)| **a < 0.0 && **b >= 0.0).count();
         assert_eq!(rising, 1_999);
         // The same phase after an hour, to the bit.
         let source = ToneSource::new(tone(Signal::Sine(441), 0.0, 1));
@@ -196,14 +193,7 @@ mod tests {
 
     #[test]
     fn a_sweep_begins_and_ends_where_it_should() {
-        let heard = play(tone(
-            Signal::Sweep {
-                from: 100,
-                to: 10_000,
-            },
-            0.0,
-            4,
-        ));
+        let heard = play(tone(Signal::Sweep { from: 100, to: 10_000 }, 0.0, 4));
         let left: Vec<f32> = heard.iter().step_by(2).copied().collect();
         let crossings = |part: &[f32]| part.windows(2).filter(|w| w[0] < 0.0 && w[1] >= 0.0).count() as f64;
         // Cycles in a tenth of a second at both ends, from the integral of 100 Hz · 100^(t/4 s): 10.6 and 944.3.
@@ -233,10 +223,7 @@ mod tests {
 
     #[test]
     fn samples_are_rounded_to_their_format() {
-        let sixteen = Tone {
-            sample: SampleFormat::L16,
-            ..tone(Signal::Sine(997), -3.0, 1)
-        };
+        let sixteen = Tone { sample: SampleFormat::L16, ..tone(Signal::Sine(997), -3.0, 1) };
         assert!(play(sixteen).iter().all(|x| (x * 32_768.0).fract() == 0.0));
     }
 }

@@ -12,9 +12,7 @@ use antiphon_sound::{OpenedSource, open_sink, open_source};
 use proptest::prelude::*;
 
 fn fixture(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fixtures")
-        .join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
 fn open(path: &std::path::Path) -> OpenedSource {
@@ -42,9 +40,7 @@ fn sum(samples: &[f32], bytes: usize) -> u64 {
         assert_eq!(exact.fract(), 0.0, "{x} is no sample of {bytes} bytes");
         (exact as i32).to_le_bytes().into_iter().take(bytes)
     });
-    stored.fold(0xcbf2_9ce4_8422_2325, |h, b| {
-        (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    stored.fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 /// The part of the tone at `hertz` in one channel, as an amplitude.
@@ -52,11 +48,7 @@ fn amplitude(samples: &[f32], channels: usize, channel: usize, rate: f64, hertz:
     let (mut re, mut im, mut n) = (0.0, 0.0, 0.0);
     for x in samples.iter().skip(channel).step_by(channels) {
         let phase = std::f64::consts::TAU * hertz * n / rate;
-        (re, im, n) = (
-            re + f64::from(*x) * phase.cos(),
-            im + f64::from(*x) * phase.sin(),
-            n + 1.0,
-        );
+        (re, im, n) = (re + f64::from(*x) * phase.cos(), im + f64::from(*x) * phase.sin(), n + 1.0);
     }
     2.0 * f64::hypot(re, im) / n
 }
@@ -110,11 +102,7 @@ fn voice_clips_are_there_as_mu_law() {
     // wrong segment or sign, whose noise is loud.
     assert_eq!(samples.len(), 96_154);
     let power = samples.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / samples.len() as f64;
-    assert!(
-        (10.0 * power.log10() + 20.04).abs() < 0.02,
-        "{} dB",
-        10.0 * power.log10()
-    );
+    assert!((10.0 * power.log10() + 20.04).abs() < 0.02, "{} dB", 10.0 * power.log10());
 }
 
 #[test]
@@ -129,10 +117,7 @@ fn lossy_files_have_their_length_and_their_tones() {
         for (channel, hertz) in [(0, 440.0), (1, 660.0)] {
             // Those decoders round to 16 bits, which averages out to some 1e-6; a window or a scale gone wrong is 1e-2.
             let found = amplitude(&samples, 2, channel, 44_100.0, hertz);
-            assert!(
-                (found / levels[channel] - 1.0).abs() < 1e-4,
-                "{name}: {found} at {hertz} Hz"
-            );
+            assert!((found / levels[channel] - 1.0).abs() < 1e-4, "{name}: {found} at {hertz} Hz");
         }
         assert_eq!(file.notes.list(), Vec::<String>::new());
     }
@@ -157,10 +142,7 @@ fn what_is_recorded_is_what_is_played() {
             }
             recording.sink.finish().unwrap();
             let mut again = open(&path);
-            assert_eq!(
-                (again.source.format(), again.source.sample_format()),
-                (stream, sample)
-            );
+            assert_eq!((again.source.format(), again.source.sample_format()), (stream, sample));
             assert!(drain(&mut again) == played, "{sample:?} with {channels} channels");
             assert_eq!(again.notes.list(), Vec::<String>::new());
         }
@@ -179,10 +161,7 @@ fn a_truncated_file_plays_what_is_there_and_says_so() {
     assert!(!samples.is_empty() && samples.len() < full.len());
     assert!(full.starts_with(&samples));
     assert!(
-        file.notes
-            .list()
-            .iter()
-            .any(|note| note.contains("of 4800 sample frames")),
+        file.notes.list().iter().any(|note| note.contains("of 4800 sample frames")),
         "{:?}",
         file.notes.list()
     );

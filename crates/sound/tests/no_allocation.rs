@@ -1,10 +1,7 @@
 //! After start-up, pulling and pushing neither allocate nor free: counted per thread by the allocator itself.
 
 // The allocator is the one place where this crate's tests speak to memory directly.
-#![allow(
-    unsafe_code,
-    reason = "a counting allocator can only be written with the unsafe GlobalAlloc trait"
-)]
+#![allow(unsafe_code, reason = "a counting allocator can only be written with the unsafe GlobalAlloc trait")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -74,21 +71,10 @@ fn the_counter_counts() {
 #[test]
 fn pulling_does_not_allocate() {
     // The clip is longer than its ring, so its thread decodes while this one pulls.
-    for uri in [
-        "clip:demo",
-        "clip:tabla?loop=yes",
-        "tone:440Hz",
-        "tone:noise",
-        "tone:sweep",
-        "tone:click",
-    ] {
+    for uri in ["clip:demo", "clip:tabla?loop=yes", "tone:440Hz", "tone:noise", "tone:sweep", "tone:click"] {
         let mut opened = open_source(uri).unwrap();
         let mut blocks = 0;
-        assert_eq!(
-            calls(|| blocks = pull_all(&mut *opened.source, 2_500)),
-            0,
-            "{uri}"
-        );
+        assert_eq!(calls(|| blocks = pull_all(&mut *opened.source, 2_500)), 0, "{uri}");
         assert!(blocks > 1_800, "{uri} ended after {blocks} blocks");
     }
 }

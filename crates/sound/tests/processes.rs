@@ -22,9 +22,7 @@ fn child() {
     let mut sink = open_sink(&to, stream, source.source.sample_format()).unwrap_or_else(|e| panic!("{e}"));
     let mut block = vec![0.0; 256 * stream.channels()];
     let mut pushed = 0u64;
-    let mut paced = std::env::var("CHILD_PACED")
-        .is_ok()
-        .then(|| BufReader::new(std::io::stdin()));
+    let mut paced = std::env::var("CHILD_PACED").is_ok().then(|| BufReader::new(std::io::stdin()));
     loop {
         match source.source.pull(&mut block) {
             Pull::End => break,
@@ -104,10 +102,7 @@ fn a_recording_that_is_killed_is_readable_and_mended() {
     child.kill().unwrap();
     child.wait().unwrap();
     let (found, _) = frames(&path);
-    assert!(
-        found + 24_000 >= pushed,
-        "{found} of {pushed} sample frames are readable"
-    );
+    assert!(found + 24_000 >= pushed, "{found} of {pushed} sample frames are readable");
     let mended = repair(&path).unwrap();
     assert_eq!(frames(&path), (mended.frames, Vec::new()));
     let mut again = open_source(path.to_str().unwrap()).unwrap();
@@ -124,10 +119,8 @@ fn a_file_that_may_not_grow_fails_clearly_and_stays_readable() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("take.wav");
     // `ulimit -f` counts blocks of 512 bytes in a POSIX shell, of 1 024 in some: 200 of either end within 30 s of sound.
-    let child = command("tone:440Hz?seconds=30s", path.to_str().unwrap())
-        .env("BLOCKS", "200")
-        .spawn()
-        .unwrap();
+    let child =
+        command("tone:440Hz?seconds=30s", path.to_str().unwrap()).env("BLOCKS", "200").spawn().unwrap();
     let said = said(child);
     assert!(
         said.contains("failed: ") && said.contains("take.wav") && said.contains("no space left"),
@@ -143,18 +136,13 @@ fn a_file_that_may_not_grow_fails_clearly_and_stays_readable() {
 
 #[test]
 fn a_reader_that_leaves_ends_the_sink_and_not_the_process() {
-    let mut child = command("tone:440Hz?seconds=1h", "-?format=s16le")
-        .spawn()
-        .unwrap();
+    let mut child = command("tone:440Hz?seconds=1h", "-?format=s16le").spawn().unwrap();
     let mut some = [0; 4_000];
     let mut output = child.stdout.take().unwrap();
     output.read_exact(&mut some).unwrap();
     drop(output);
     let said = said(child);
-    assert!(
-        said.contains("failed: standard output: the program reading it has ended"),
-        "{said}"
-    );
+    assert!(said.contains("failed: standard output: the program reading it has ended"), "{said}");
 }
 
 #[test]

@@ -42,10 +42,7 @@ impl Deposit for Gated {
 fn stalled(notes: &Notes) -> (RecordSink, mpsc::Sender<()>, Arc<Mutex<Vec<f32>>>) {
     let (open, gate) = channel();
     let stored = Arc::new(Mutex::new(Vec::new()));
-    let deposit = Gated {
-        gate,
-        stored: stored.clone(),
-    };
+    let deposit = Gated { gate, stored: stored.clone() };
     let sink = RecordSink::start(Box::new(deposit), stream(), "slow.wav", notes).unwrap();
     (sink, open, stored)
 }
@@ -69,9 +66,7 @@ fn a_stalled_disk_costs_what_the_ring_cannot_hold_and_shifts_nothing() {
         }
     };
     // Three seconds fit into the ring, and the writer holds a chunk of two at most: the 41st block is one too many.
-    let accepted = (0..41)
-        .position(|_| push(&mut sink))
-        .expect("the ring is bounded");
+    let accepted = (0..41).position(|_| push(&mut sink)).expect("the ring is bounded");
     assert!(accepted >= 24, "a ring of {accepted} blocks");
     assert!((0..4).all(|_| push(&mut sink)));
     drop(open);
@@ -83,17 +78,10 @@ fn a_stalled_disk_costs_what_the_ring_cannot_hold_and_shifts_nothing() {
     let stored = stored.lock().unwrap();
     assert_eq!(stored.len(), frame);
     let silent = stored.iter().filter(|x| **x == 0.0).count();
-    assert_eq!(
-        silent, dropped,
-        "every dropped sample frame is silence, and nothing else is"
-    );
+    assert_eq!(silent, dropped, "every dropped sample frame is silence, and nothing else is");
     let in_place = |(n, x): (usize, &f32)| *x == 0.0 || *x == n as f32 + 1.0;
     assert!(stored.iter().enumerate().all(in_place));
-    assert!(
-        notes.list()[0].contains(&format!("{dropped} sample frames")),
-        "{:?}",
-        notes.list()
-    );
+    assert!(notes.list()[0].contains(&format!("{dropped} sample frames")), "{:?}", notes.list());
 }
 
 #[test]
@@ -108,14 +96,8 @@ fn a_sink_that_hangs_does_not_hang_the_program() {
 
 #[test]
 fn a_full_disk_fails_the_sink_and_names_file_and_bytes() {
-    let header = Header {
-        stream: stream(),
-        sample: SampleFormat::L16,
-    };
-    let disk = Small {
-        room: header.emit(0).len() + 5_001,
-        ..Small::default()
-    };
+    let header = Header { stream: stream(), sample: SampleFormat::L16 };
+    let disk = Small { room: header.emit(0).len() + 5_001, ..Small::default() };
     let deposit = WavDeposit::create(disk.clone(), header).unwrap();
     let mut sink = RecordSink::start(Box::new(deposit), stream(), "full.wav", &Notes::default()).unwrap();
     while sink.push(&[0.25; 100]) != Err(SinkError::Failed) {
@@ -124,24 +106,15 @@ fn a_full_disk_fails_the_sink_and_names_file_and_bytes() {
     let error = sink.finish().unwrap_err();
     assert_eq!(sink.finish().unwrap_err(), error, "the second answer differs");
     let error = error.to_string();
-    assert!(
-        error.contains("full.wav") && error.contains("5000 bytes"),
-        "{error}"
-    );
+    assert!(error.contains("full.wav") && error.contains("5000 bytes"), "{error}");
     let bytes = disk.bytes.lock().unwrap();
     assert_eq!(WavInfo::parse(&mut &bytes[..]).unwrap().claimed, Some(5_000));
 }
 
 #[test]
 fn a_sink_that_is_dropped_closes_its_file() {
-    let header = Header {
-        stream: stream(),
-        sample: SampleFormat::L16,
-    };
-    let disk = Small {
-        room: 1 << 16,
-        ..Small::default()
-    };
+    let header = Header { stream: stream(), sample: SampleFormat::L16 };
+    let disk = Small { room: 1 << 16, ..Small::default() };
     let deposit = WavDeposit::create(disk.clone(), header).unwrap();
     let mut sink = RecordSink::start(Box::new(deposit), stream(), "dropped.wav", &Notes::default()).unwrap();
     sink.push(&[0.25; 100]).unwrap();
@@ -174,10 +147,7 @@ fn a_full_device_behind_a_pipe_is_named() {
     let mut sink = RecordSink::start(deposit, stream(), "standard output", &Notes::default()).unwrap();
     sink.push(&[0.5; 64]).unwrap();
     let error = sink.finish().unwrap_err().to_string();
-    assert!(
-        error.contains("standard output: no space left after 0 bytes"),
-        "{error}"
-    );
+    assert!(error.contains("standard output: no space left after 0 bytes"), "{error}");
 }
 
 #[test]

@@ -23,10 +23,7 @@ fn a_take_is_never_lost_unasked() {
     let take = format!("file:{}", path.display());
     fs::write(&path, "precious").unwrap();
     let refusal = error(&take);
-    assert!(
-        refusal.contains("take-2.wav") && refusal.contains("?overwrite=yes"),
-        "{refusal}"
-    );
+    assert!(refusal.contains("take-2.wav") && refusal.contains("?overwrite=yes"), "{refusal}");
     assert_eq!(fs::read(&path).unwrap(), b"precious");
     for expected in ["take-2.wav", "take-3.wav"] {
         let mut opened = open(&format!("{take}?number=yes")).unwrap();
@@ -34,11 +31,7 @@ fn a_take_is_never_lost_unasked() {
         assert_eq!(opened.path, Some(dir.path().join(expected)));
     }
     assert_eq!(fs::read(&path).unwrap(), b"precious");
-    open(&format!("{take}?overwrite=yes"))
-        .unwrap()
-        .sink
-        .finish()
-        .unwrap();
+    open(&format!("{take}?overwrite=yes")).unwrap().sink.finish().unwrap();
     assert!(fs::read(&path).unwrap().starts_with(b"RIFF"));
 }
 
@@ -50,19 +43,13 @@ fn refusals_name_the_remedy() {
         (format!("{folder}"), "name a file in it"),
         (format!("{folder}/none/take.wav"), "check the spelling"),
         (format!("{folder}/take.flac"), "take.wav"),
-        (
-            format!("file:{folder}/take.wav?formt=l16"),
-            "did you mean 'format'",
-        ),
+        (format!("file:{folder}/take.wav?formt=l16"), "did you mean 'format'"),
         (format!("file:{folder}/take.wav?format=l17"), "did you mean 'l16'"),
         (format!("file:{folder}/take.wav?rate=44100"), "44100"),
         (format!("file:{folder}/take.wav?rate=44100Hz"), "48000 Hz"),
         (format!("file:{folder}/take.wav?channels=65"), "1 to 64"),
         (format!("file:{folder}/take.wav?overwrite=maybe"), "yes or no"),
-        (
-            format!("file:{folder}/take.wav?overwrite=yes&number=yes"),
-            "choose one",
-        ),
+        (format!("file:{folder}/take.wav?overwrite=yes&number=yes"), "choose one"),
         ("-".into(), "-?format=s16le"),
         ("-?format=s16".into(), "did you mean 's16le'"),
         ("fle:take.wav".into(), "did you mean 'file'"),
@@ -74,11 +61,7 @@ fn refusals_name_the_remedy() {
         let said = error(&text);
         assert!(said.contains(remedy), "{text}: {said}");
     }
-    assert_eq!(
-        fs::read_dir(dir.path()).unwrap().count(),
-        0,
-        "a refused sink left a file behind"
-    );
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "a refused sink left a file behind");
 }
 
 #[test]

@@ -59,10 +59,7 @@ fn odd_file_names_are_files() {
         let path = dir.path().join(name);
         fs::write(&path, "").unwrap();
         let text = path.display().to_string();
-        assert!(
-            matches!(text.parse(), Ok(SourceSpec::File { path: found, .. }) if found == path),
-            "{name}"
-        );
+        assert!(matches!(text.parse(), Ok(SourceSpec::File { path: found, .. }) if found == path), "{name}");
     }
     let plain: SourceSpec = "take.wav?start=5s&loop=yes".parse().unwrap();
     let uri: Uri = "file:take.wav?loop=yes&start=5s".parse().unwrap();
@@ -85,17 +82,10 @@ fn piped(bytes: &[u8], layout: Option<&str>) -> Result<(StreamFormat, Vec<f32>, 
 
 #[test]
 fn a_pipe_is_raw_as_described_or_says_itself_what_it_is() {
-    let raw = piped(
-        &[0x40, 0, 0xc0, 0, 0x7f],
-        Some("-?format=s16be&rate=8kHz&channels=2"),
-    )
-    .unwrap();
+    let raw = piped(&[0x40, 0, 0xc0, 0, 0x7f], Some("-?format=s16be&rate=8kHz&channels=2")).unwrap();
     assert_eq!(raw.1, [0.5, -0.5]);
     let stream = StreamFormat::new(44_100, 1).unwrap();
-    let header = wav::Header {
-        stream,
-        sample: SampleFormat::L16,
-    };
+    let header = wav::Header { stream, sample: SampleFormat::L16 };
     let mut file = header.emit(4);
     file.extend([0, 0x40, 0, 0xc0]);
     for layout in [None, Some("-?format=s16le&rate=8kHz&channels=2")] {
@@ -106,10 +96,7 @@ fn a_pipe_is_raw_as_described_or_says_itself_what_it_is() {
     assert_eq!((heard.len(), notes.len()), (1, 1));
     let flac = include_bytes!("../../tests/fixtures/stereo-24bit.flac");
     assert_eq!(piped(flac, None).unwrap().1.len(), 2 * 4_800);
-    assert!(matches!(
-        piped(b"0123456789abcdef", None),
-        Err(OpenError::NeedsFormat { .. })
-    ));
+    assert!(matches!(piped(b"0123456789abcdef", None), Err(OpenError::NeedsFormat { .. })));
     assert!(matches!(piped(b"", None), Err(OpenError::Empty { .. })));
 }
 
@@ -130,10 +117,7 @@ fn a_live_source_starves_until_a_block_is_whole() {
             other => break other,
         }
     };
-    assert_eq!(
-        (pull(), pull(), pull()),
-        (Pull::Frames(16), Pull::Frames(8), Pull::End)
-    );
+    assert_eq!((pull(), pull(), pull()), (Pull::Frames(16), Pull::Frames(8), Pull::End));
 }
 
 proptest! {

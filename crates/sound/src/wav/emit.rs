@@ -29,11 +29,7 @@ impl Header {
         out.extend(if small.is_some() { b"RIFF" } else { b"RF64" });
         out.extend(small.unwrap_or(u32::MAX).to_le_bytes());
         out.extend(b"WAVE");
-        out.extend(ds64(small.is_none().then_some((
-            riff,
-            data,
-            data / self.frame_bytes(),
-        ))));
+        out.extend(ds64(small.is_none().then_some((riff, data, data / self.frame_bytes()))));
         out.extend(chunks);
         out.extend(b"data");
         out.extend(small.map_or(u32::MAX, |_| data as u32).to_le_bytes());
@@ -78,11 +74,7 @@ impl Header {
         }
         if tag != TAG_PCM {
             out.extend(b"fact\x04\0\0\0");
-            out.extend(
-                u32::try_from(data / self.frame_bytes())
-                    .unwrap_or(u32::MAX)
-                    .to_le_bytes(),
-            );
+            out.extend(u32::try_from(data / self.frame_bytes()).unwrap_or(u32::MAX).to_le_bytes());
         }
         out
     }

@@ -80,14 +80,7 @@ impl WavInfo {
 
     /// Reads a header up to the first sample, which is the next byte then.
     pub fn parse(reader: &mut dyn Read) -> Result<WavInfo, WavError> {
-        let mut walk = Walk {
-            reader,
-            at: 0,
-            format: None,
-            sizes64: None,
-            ds64_at: None,
-            fact_at: None,
-        };
+        let mut walk = Walk { reader, at: 0, format: None, sizes64: None, ds64_at: None, fact_at: None };
         let head: [u8; 12] = walk.array().map_err(|_| WavError::NotWav)?;
         let rf64 = match (&head[..4], &head[8..]) {
             (b"RIFF", b"WAVE") => false,
@@ -96,9 +89,8 @@ impl WavInfo {
         };
         let riff_size = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
         let data_size = walk.until_data()?;
-        let (stream, raw, sample) = walk
-            .format
-            .ok_or(WavError::Malformed("no 'fmt ' chunk before 'data'"))?;
+        let (stream, raw, sample) =
+            walk.format.ok_or(WavError::Malformed("no 'fmt ' chunk before 'data'"))?;
         Ok(WavInfo {
             stream,
             raw,
@@ -188,12 +180,10 @@ impl Walk<'_> {
     }
 
     fn exact(&mut self, bytes: &mut [u8]) -> Result<(), WavError> {
-        self.reader
-            .read_exact(bytes)
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::UnexpectedEof => WavError::NoData,
-                _ => WavError::Io(error),
-            })?;
+        self.reader.read_exact(bytes).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => WavError::NoData,
+            _ => WavError::Io(error),
+        })?;
         self.at += bytes.len() as u64;
         Ok(())
     }
@@ -201,11 +191,7 @@ impl Walk<'_> {
     fn skip(&mut self, bytes: u64) -> Result<(), WavError> {
         let skipped = io::copy(&mut self.reader.take(bytes), &mut io::sink()).map_err(WavError::Io)?;
         self.at += skipped;
-        if skipped < bytes {
-            Err(WavError::NoData)
-        } else {
-            Ok(())
-        }
+        if skipped < bytes { Err(WavError::NoData) } else { Ok(()) }
     }
 }
 
@@ -220,9 +206,7 @@ fn describe(body: &[u8]) -> Result<(StreamFormat, RawFormat, SampleFormat), WavE
             return Err(WavError::Malformed("the extensible 'fmt ' chunk is too short"));
         }
         if body[26..40] != GUID_TAIL {
-            return Err(WavError::Unsupported(
-                "this kind of WAV (an unknown format GUID)".into(),
-            ));
+            return Err(WavError::Unsupported("this kind of WAV (an unknown format GUID)".into()));
         }
         valid_bits = word(18);
         tag = word(24);
@@ -247,9 +231,7 @@ fn describe(body: &[u8]) -> Result<(StreamFormat, RawFormat, SampleFormat), WavE
     let stream =
         StreamFormat::new(rate, u32::from(channels)).map_err(|e| WavError::Unsupported(e.to_string()))?;
     if usize::from(align) != raw.bytes() * stream.channels() {
-        return Err(WavError::Malformed(
-            "its block size contradicts its channels and bits",
-        ));
+        return Err(WavError::Malformed("its block size contradicts its channels and bits"));
     }
     let sample = match encoding {
         Encoding::S32 if (17..=24).contains(&valid_bits) => SampleFormat::L24,

@@ -25,20 +25,12 @@ pub(super) struct Extent {
 /// Compares what a header claims with what its file of `length` bytes holds.
 pub(super) fn extent(info: &WavInfo, file: &mut (impl Read + Seek), length: u64) -> io::Result<Extent> {
     let there = length.saturating_sub(info.data_start);
-    let rest = Extent {
-        bytes: there,
-        intact: false,
-        to_the_end: true,
-    };
+    let rest = Extent { bytes: there, intact: false, to_the_end: true };
     let Some(claimed) = info.claimed.filter(|claimed| *claimed <= there) else {
         return Ok(rest);
     };
     let padded = claimed + claimed % 2;
-    let whole = Extent {
-        bytes: claimed,
-        intact: true,
-        to_the_end: there <= padded,
-    };
+    let whole = Extent { bytes: claimed, intact: true, to_the_end: there <= padded };
     if there <= padded || chunks_to_the_end(file, info.data_start + padded, length)? {
         return Ok(whole);
     }
@@ -121,9 +113,7 @@ impl<R: Read + Send> WavDecoder<R> {
 
     fn at_end(&self) {
         if self.promised && self.left > 0 {
-            let missing = self
-                .left
-                .div_ceil((self.raw.bytes() * self.stream.channels()) as u64);
+            let missing = self.left.div_ceil((self.raw.bytes() * self.stream.channels()) as u64);
             self.notes.add(format!(
                 "the sound ends early: {missing} sample frames that its header announces are not there"
             ));
@@ -174,10 +164,7 @@ pub(crate) fn open_file(
     start: u64,
     notes: &Notes,
 ) -> Result<WavDecoder<File>, OpenError> {
-    let failed = |error: io::Error| OpenError::Io {
-        path: name.into(),
-        why: error.to_string(),
-    };
+    let failed = |error: io::Error| OpenError::Io { path: name.into(), why: error.to_string() };
     let length = file.metadata().map_err(failed)?.len();
     let mut info = {
         let mut reader = io::BufReader::new(&file);
@@ -200,8 +187,7 @@ pub(crate) fn open_file(
     }
     let start = start.min(found.bytes / frame);
     info.claimed = Some((found.bytes / frame - start) * frame);
-    file.seek(SeekFrom::Start(info.data_start + start * frame))
-        .map_err(failed)?;
+    file.seek(SeekFrom::Start(info.data_start + start * frame)).map_err(failed)?;
     Ok(WavDecoder::behind_header(file, &info, notes.clone()))
 }
 
@@ -209,22 +195,12 @@ pub(crate) fn open_file(
 pub(crate) fn refuse(error: WavError, name: &str) -> OpenError {
     let name = name.to_string();
     match error {
-        WavError::Io(error) => OpenError::Io {
-            path: name.into(),
-            why: error.to_string(),
-        },
-        WavError::NotWav => OpenError::NotAudio {
-            name,
-            why: "no RIFF WAVE header".into(),
-        },
-        WavError::NoData => OpenError::Empty {
-            name,
-            why: Some("the file ends before its sound begins".into()),
-        },
-        WavError::Malformed(why) => OpenError::NotAudio {
-            name,
-            why: format!("a broken WAV header: {why}"),
-        },
+        WavError::Io(error) => OpenError::Io { path: name.into(), why: error.to_string() },
+        WavError::NotWav => OpenError::NotAudio { name, why: "no RIFF WAVE header".into() },
+        WavError::NoData => {
+            OpenError::Empty { name, why: Some("the file ends before its sound begins".into()) }
+        }
+        WavError::Malformed(why) => OpenError::NotAudio { name, why: format!("a broken WAV header: {why}") },
         WavError::Unsupported(why) => OpenError::Unsupported { name, why },
     }
 }

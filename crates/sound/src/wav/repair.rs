@@ -47,15 +47,8 @@ pub enum RepairError {
 pub fn repair(path: impl AsRef<Path>) -> Result<Repaired, RepairError> {
     let path = path.as_ref();
     let failed = |error: io::Error| OpenError::io(path, "writing", &error);
-    let hopeless = |why: &str| RepairError::Hopeless {
-        name: path.display().to_string(),
-        why: why.into(),
-    };
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(path)
-        .map_err(failed)?;
+    let hopeless = |why: &str| RepairError::Hopeless { name: path.display().to_string(), why: why.into() };
+    let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();
     let info = WavInfo::parse(&mut io::BufReader::new(&file)).map_err(|error| match error {
         WavError::Io(error) => RepairError::Open(failed(error)),
@@ -110,10 +103,7 @@ fn mend(file: &mut File, info: &WavInfo, found: &Extent, whole: u64) -> io::Resu
     if let Some(at) = info.fact_at {
         put(at, &u32::try_from(frames).unwrap_or(u32::MAX).to_le_bytes())?;
     }
-    debug_assert!(
-        found.to_the_end,
-        "a file with chunks behind its sound counts as intact"
-    );
+    debug_assert!(found.to_the_end, "a file with chunks behind its sound counts as intact");
     if whole % 2 == 1 {
         put(end, &[0])?;
     }

@@ -9,10 +9,7 @@ use std::path::Path;
 const SAMPLES: [SampleFormat; 5] = SampleFormat::ALL;
 
 fn header(sample: SampleFormat, rate: u32, channels: u32) -> Header {
-    Header {
-        stream: StreamFormat::new(rate, channels).unwrap(),
-        sample,
-    }
+    Header { stream: StreamFormat::new(rate, channels).unwrap(), sample }
 }
 
 /// A finished file with `frames` sample frames of counting bytes.
@@ -48,21 +45,14 @@ fn a_file_cut_at_any_byte_plays_and_is_mended_to_its_whole_frames() {
         let start = header.emit(0).len();
         let path = dir.path().join("cut.wav");
         let mut full = Vec::new();
-        RawFormat::from(sample).decode(
-            &whole[start..start + 7 * header.frame_bytes() as usize],
-            &mut full,
-        );
+        RawFormat::from(sample).decode(&whole[start..start + 7 * header.frame_bytes() as usize], &mut full);
         for cut in 0..=whole.len() {
             fs::write(&path, &whole[..cut]).unwrap();
             if cut < start {
                 assert!(play(&path).is_err());
                 let error = repair(&path).unwrap_err();
                 assert!(matches!(error, RepairError::Hopeless { .. }), "{error}");
-                assert_eq!(
-                    fs::read(&path).unwrap(),
-                    &whole[..cut],
-                    "a hopeless file was changed"
-                );
+                assert_eq!(fs::read(&path).unwrap(), &whole[..cut], "a hopeless file was changed");
                 continue;
             }
             let frames = ((cut - start) as u64 / header.frame_bytes()).min(7);
@@ -97,15 +87,7 @@ fn an_unfinished_header_is_completed() {
         let (heard, notes) = play(&path).unwrap();
         assert_eq!((heard.len(), notes.len()), (27, 1));
         let done = repair(&path).unwrap();
-        assert_eq!(
-            done,
-            Repaired {
-                frames: 9,
-                gained: 9 - known,
-                removed_bytes: 2,
-                changed: true
-            }
-        );
+        assert_eq!(done, Repaired { frames: 9, gained: 9 - known, removed_bytes: 2, changed: true });
         // To the byte what an undisturbed recording would have been.
         assert_eq!(fs::read(&path).unwrap(), file_bytes(header, 9));
     }
