@@ -1,12 +1,28 @@
-//! Who takes part: sender, receiver, reflector, and the hub that serves many peers on one socket.
+//! Who takes part: sender, receiver, caller, reflector, and the hub that serves many peers on one socket.
 //!
 //! A session is handed its endpoint as `Box<dyn Endpoint>` and knows no concrete transport, socket or clock; it runs
-//! unchanged on real sockets and in virtual time.
+//! unchanged on real sockets and in virtual time. [`SoundSender`] and [`SoundReceiver`] are the two halves of a stream
+//! above an endpoint; the stations put them on one: [`SendStation`], [`ReceiveStation`], [`CallStation`] (both halves,
+//! with a log of every frame, for comparisons) and [`Reflector`].
 
+mod board;
+mod call;
+mod convert;
 mod hub;
+mod receive;
+mod receiver;
 mod reflector;
+mod send;
+mod sender;
 mod station;
 
+pub use board::ArrivalBoard;
+pub use call::{CallConfig, CallStation, Heard};
+pub use convert::{ConvertError, ConvertedSource, converted};
 pub use hub::{Hub, HubConfig, HubCounters, MakeStation};
-pub use reflector::{ArrivalLog, Reflector, ReflectorConfig, ReflectorCounters};
+pub use receive::ReceiveStation;
+pub use receiver::{Notice, OpenSink, ReceiveError, ReceiverConfig, ReceiverCounters, SoundReceiver};
+pub use reflector::{Reflector, ReflectorConfig, ReflectorCounters};
+pub use send::SendStation;
+pub use sender::{SenderConfig, SenderCounters, SentFrame, SoundSender};
 pub use station::Station;

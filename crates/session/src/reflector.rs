@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use antiphon_core::{CloseMode, Endpoint, Event, Frame, Input, Instant, Transmit};
 
+use crate::board::ArrivalBoard;
 use crate::station::Station;
 
 /// Returns every frame that arrives, as received (paper 000 §3: the loopback computer opens nothing).
@@ -12,7 +13,7 @@ pub struct Reflector {
     buf: Vec<u8>,
     patience: Duration,
     ends_with_peer: bool,
-    log: Option<ArrivalLog>,
+    board: Option<ArrivalBoard>,
     counters: ReflectorCounters,
     finished: bool,
 }
@@ -30,28 +31,6 @@ pub struct ReflectorCounters {
     pub refused: u64,
 }
 
-/// When each frame arrived here, for one-way figures where both ends read the same clock.
-#[derive(Clone, Debug, Default)]
-pub struct ArrivalLog {
-    /// RTP sequence number and arrival, in order of arrival.
-    pub arrivals: Vec<(u16, Instant)>,
-}
-
-impl ArrivalLog {
-    /// A log for at most `frames` arrivals; what comes after is not logged.
-    pub fn with_capacity(frames: usize) -> Self {
-        ArrivalLog { arrivals: Vec::with_capacity(frames) }
-    }
-
-    fn note(&mut self, frame: &[u8], at: Instant) {
-        // RTP: version 2, and a payload type that is none of RTCP's (RFC 5761 §4); the sequence number is at 2..4.
-        let is_rtp = frame.len() >= 12 && frame[0] >> 6 == 2 && !(64..=95).contains(&(frame[1] & 0x7f));
-        if is_rtp && self.arrivals.len() < self.arrivals.capacity() {
-            self.arrivals.push((u16::from_be_bytes([frame[2], frame[3]]), at));
-        }
-    }
-}
-
 /// How a reflector behaves.
 #[derive(Clone, Debug)]
 pub struct ReflectorConfig {
@@ -60,13 +39,13 @@ pub struct ReflectorConfig {
     /// Whether the reflector ends when the connection beneath does (servers of one connection each).
     pub ends_with_peer: bool,
     /// Where to note arrivals.
-    pub log: Option<ArrivalLog>,
+    pub board: Option<ArrivalBoard>,
 }
 
 impl Default for ReflectorConfig {
     fn default() -> Self {
         // A second: nobody wants an echo older than that back, and no path here queues for longer.
-        ReflectorConfig { patience: Duration::from_secs(1), ends_with_peer: false, log: None }
+        ReflectorConfig { patience: Duration::from_secs(1), ends_with_peer: false, board: None }
     }
 }
 
@@ -79,7 +58,7 @@ impl Reflector {
             buf,
             patience: config.patience,
             ends_with_peer: config.ends_with_peer,
-            log: config.log,
+            board: config.board,
             counters: ReflectorCounters::default(),
             finished: false,
         }
@@ -95,18 +74,13 @@ impl Reflector {
         &*self.endpoint
     }
 
-    /// The arrivals noted, if any were asked for.
-    pub fn take_log(&mut self) -> Option<ArrivalLog> {
-        self.log.take()
-    }
-
     fn reflect(&mut self, now: Instant) {
         while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
             let frame = &self.buf[..received.len];
             self.counters.received += 1;
             self.counters.received_bytes += received.len as u64;
-            if let Some(log) = &mut self.log {
-                log.note(frame, received.received_at);
+            if let Some(board) = &self.board {
+                board.note(frame, received.received_at);
             }
             let sent = self.endpoint.send(now, Frame::new(frame, Some(now + self.patience)));
             self.counters.returned += u64::from(sent.is_ok());

@@ -1,0 +1,362 @@
+//! Both halves of a stream on one endpoint towards a reflector, with a row for every frame: what `compare` runs for
+//! each transport.
+
+use std::time::Duration;
+
+use antiphon_core::{CloseMode, Endpoint, Event, Input, Instant, Outcome, PathStats, Received, Transmit};
+use antiphon_measure::{Fate, FrameArrival, FrameLog, FrameLogConfig};
+use antiphon_media::conceal::Concealment;
+use antiphon_media::packet::{
+    Depacketiser, ExtensionIds, PacketConfig, PacketError, PacketKind, RtpView, classify, parse_rtp,
+};
+use antiphon_media::playout::{Clocking, Inserted, Playout, PlayoutConfig, PlayoutCounters, PlayoutError};
+use antiphon_media::{Sink, SinkError, Source};
+
+use crate::board::ArrivalBoard;
+use crate::sender::{SenderConfig, SenderCounters, SentFrame, SoundSender};
+use crate::station::{Station, sooner};
+
+/// How a call is made.
+#[derive(Clone, Debug)]
+pub struct CallConfig {
+    /// The sending half.
+    pub sender: SenderConfig,
+    /// Playout target at the returning end: from the arrival of an undelayed frame to its sound.
+    pub latency: Duration,
+    /// What to do about missing sound.
+    pub conceal: Concealment,
+    /// Where the far end notes arrivals, if it shares our clock.
+    pub board: Option<ArrivalBoard>,
+    /// Rows of the log.
+    pub log_frames: usize,
+    /// How long to wait for stragglers after the last frame was sent.
+    pub drain: Duration,
+}
+
+/// What a listener at the returning end would have heard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Heard {
+    /// The playout buffer's totals.
+    pub playout: PlayoutCounters,
+    /// Sample frames that the sink was too slow for.
+    pub overrun_frames: u64,
+    /// Whether the sink gave up.
+    pub sink_failed: bool,
+}
+
+/// Why a call can't be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The stream can't be cut into packets so.
+    #[error(transparent)]
+    Packet(#[from] PacketError),
+    /// The playout target is out of the question.
+    #[error(transparent)]
+    Playout(#[from] PlayoutError),
+}
+
+/// Sends a source to a reflector, plays what comes back, and logs the life of every frame.
+pub struct CallStation {
+    endpoint: Box<dyn Endpoint>,
+    sender: SoundSender,
+    log: FrameLog,
+    depacketiser: Depacketiser,
+    playout: Playout,
+    sink: Box<dyn Sink>,
+    board: Option<ArrivalBoard>,
+    buf: Vec<u8>,
+    block: Vec<f32>,
+    drain: Duration,
+    rate: u32,
+    heard: Heard,
+    foreign: u64,
+    state: State,
+    began: Option<Instant>,
+    ended: Option<Instant>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Until the transport says that frames flow.
+    Waiting,
+    Calling,
+    /// Everything is sent; what is on its way may still come until then.
+    Draining { until: Instant },
+    Closing,
+    Finished,
+}
+
+impl CallStation {
+    /// A call over `endpoint`; what a listener would hear goes to `sink`.
+    pub fn new(
+        endpoint: Box<dyn Endpoint>,
+        source: Box<dyn Source>,
+        sink: Box<dyn Sink>,
+        config: CallConfig,
+    ) -> Result<Self, CallError> {
+        let packet: PacketConfig = config.sender.packet;
+        let sender = SoundSender::new(source, config.sender)?;
+        let frames = sender.packetiser().packet_frames() as u64;
+        let log = FrameLogConfig {
+            capacity: config.log_frames,
+            clock_rate: packet.format.rate(),
+            packet: antiphon_core::MediaTime::new(frames, packet.format.rate()).duration(),
+            packet_bytes: (frames as usize * packet.format.channels() * packet.sample.bytes()) as u32,
+        };
+        let playout = PlayoutConfig {
+            conceal: config.conceal,
+            ..PlayoutConfig::new(packet.format, config.latency, Clocking::Sender)
+        };
+        Ok(CallStation {
+            buf: vec![0; endpoint.profile().max_receive],
+            block: vec![0.0; packet.block_frames as usize * packet.format.channels()],
+            depacketiser: Depacketiser::new(packet.format, packet.sample),
+            playout: Playout::new(playout)?,
+            log: FrameLog::new(log),
+            rate: packet.format.rate(),
+            endpoint,
+            sender,
+            sink,
+            board: config.board,
+            drain: config.drain,
+            heard: Heard::default(),
+            foreign: 0,
+            state: State::Waiting,
+            began: None,
+            ended: None,
+        })
+    }
+
+    /// The log of every frame. Complete once the station has finished.
+    pub fn log(&self) -> &FrameLog {
+        &self.log
+    }
+
+    /// What was heard so far.
+    pub fn heard(&self) -> Heard {
+        Heard { playout: self.playout.counters(), ..self.heard }
+    }
+
+    /// The sending half's totals.
+    pub fn sent(&self) -> SenderCounters {
+        self.sender.counters()
+    }
+
+    /// Frames that came and are not ours: somebody else's packets, or broken ones.
+    pub fn foreign(&self) -> u64 {
+        self.foreign
+    }
+
+    /// What the transport knows of the path.
+    pub fn path_stats(&self) -> PathStats {
+        self.endpoint.path_stats()
+    }
+
+    /// From the first to the last frame sent.
+    pub fn duration(&self) -> Duration {
+        match (self.began, self.ended) {
+            (Some(began), Some(ended)) => ended.since(began),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Whether the transport ever said that frames flow.
+    pub fn is_connected(&self) -> bool {
+        self.began.is_some()
+    }
+
+    /// The sink, to be finished off the media thread, and the log.
+    pub fn into_parts(self) -> (FrameLog, Box<dyn Sink>) {
+        (self.log, self.sink)
+    }
+
+    fn fetch(&mut self, now: Instant) {
+        while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
+            let frame = &self.buf[..received.len];
+            let ours = self.sender.packetiser().ssrc();
+            match (classify(frame), parse_rtp(frame, ExtensionIds::default())) {
+                (Some(PacketKind::Rtp), Ok(view)) if view.ssrc == ours => {
+                    // The view borrows the buffer: what is needed of self is lent piece by piece.
+                    let number = number_of(&self.sender, view.sequence);
+                    on_returned(
+                        Returned { number, received, now, view },
+                        &mut self.log,
+                        &mut self.depacketiser,
+                        &mut self.playout,
+                        self.board.as_ref(),
+                    );
+                }
+                _ => self.foreign += 1,
+            }
+        }
+    }
+
+    fn send(&mut self, now: Instant) {
+        let (log, board) = (&mut self.log, &self.board);
+        self.began.get_or_insert(now);
+        self.sender.advance(now, &mut *self.endpoint, |SentFrame { number, info, result, .. }| {
+            if let Some(board) = board {
+                board.clear(info.sequence);
+            }
+            match result {
+                Ok(_) => log.on_sent(number, now),
+                Err(_) => log.on_refused(number, now),
+            }
+        });
+        if self.sender.is_ended() {
+            self.ended = Some(now);
+            self.state = State::Draining { until: now + self.drain };
+        }
+    }
+
+    fn play(&mut self, now: Instant) {
+        let channels = self.playout.config().format.channels();
+        loop {
+            let frames = self.playout.pull(now, &mut self.block).frames;
+            if frames == 0 {
+                break;
+            }
+            match self.sink.push(&self.block[..frames * channels]) {
+                Ok(()) => {}
+                Err(SinkError::Overrun { dropped }) => self.heard.overrun_frames += dropped as u64,
+                Err(SinkError::Failed | SinkError::Cause(_)) => self.heard.sink_failed = true,
+            }
+        }
+    }
+
+    fn events(&mut self) {
+        while let Some(event) = self.endpoint.poll_event() {
+            match event {
+                Event::Connected if self.state == State::Waiting => self.state = State::Calling,
+                Event::Frame { id, outcome } => {
+                    let number = self.sender.on_outcome(id, outcome);
+                    if let (Some(number), Outcome::Expired { .. }) = (number, outcome) {
+                        self.log.on_fate(number, Fate::Expired);
+                    }
+                }
+                Event::Closed(_) => self.state = State::Finished,
+                _ => {}
+            }
+        }
+    }
+
+    /// Closes once nothing more can come, or is not worth waiting for.
+    fn drain(&mut self, now: Instant, until: Instant) {
+        let counts = self.log.counts();
+        if until > now && counts.of(Fate::Pending) > 0 {
+            return;
+        }
+        self.close(now);
+    }
+
+    fn close(&mut self, now: Instant) {
+        self.playout.finish();
+        self.play(now);
+        self.log.finish();
+        let concealed = self.playout.counters().concealed_frames;
+        // The report counts holes in units of frames, as everything else there.
+        let unit = self.sender.packetiser().packet_frames() as u64;
+        self.log.on_concealed(concealed.div_ceil(unit));
+        self.endpoint.close(now, CloseMode::Graceful);
+        self.state = State::Closing;
+    }
+}
+
+/// A frame that came back.
+struct Returned<'a> {
+    number: Option<u64>,
+    received: Received,
+    now: Instant,
+    view: RtpView<'a>,
+}
+
+fn on_returned(
+    Returned { number, received, now, view }: Returned<'_>,
+    log: &mut FrameLog,
+    depacketiser: &mut Depacketiser,
+    playout: &mut Playout,
+    board: Option<&ArrivalBoard>,
+) {
+    let Some(number) = number else { return };
+    let at = received.received_at;
+    let sent = view.ntp;
+    // Both ends of the board read the run's clock; the sending time is our own log's, by way of the round trip.
+    let one_way = board.and_then(|board| board.arrival(view.sequence)).and_then(|there| {
+        let sent = log.sent_at(number)?;
+        (there >= sent).then(|| there.since(sent))
+    });
+    let _ = sent;
+    let len = view.payload.len() as u32;
+    log.on_received(FrameArrival {
+        seq: number,
+        at,
+        timestamp: view.timestamp,
+        len,
+        one_way,
+        repaired: received.repaired,
+    });
+    if let Ok(packet) = depacketiser.accept(&view)
+        && let Inserted::Late { .. } = playout.insert(at.max(now.min(at)), &packet)
+    {
+        log.on_fate(number, Fate::Late);
+    }
+}
+
+/// Which of our frames bears that sequence number: the latest one sent, since fewer than 65 536 are on their way.
+fn number_of(sender: &SoundSender, sequence: u16) -> Option<u64> {
+    let next = sender.packetiser().next_sequence();
+    let back = u64::from(next.wrapping_sub(1).wrapping_sub(sequence));
+    (sender.frames()).checked_sub(back + 1)
+}
+
+impl Station for CallStation {
+    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        self.endpoint.handle_input(now, input);
+    }
+
+    fn advance(&mut self, now: Instant) {
+        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
+            self.endpoint.handle_timeout(now);
+        }
+        self.fetch(now);
+        self.events();
+        self.play(now);
+        match self.state {
+            State::Calling => self.send(now),
+            State::Draining { until } => self.drain(now, until),
+            State::Waiting | State::Closing | State::Finished => {}
+        }
+        self.events();
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        self.endpoint.poll_transmit(now, buf)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let own = match self.state {
+            State::Calling => sooner(self.sender.poll_timeout(), self.playout.poll_timeout()),
+            State::Draining { until } => sooner(Some(until), self.playout.poll_timeout()),
+            State::Waiting | State::Closing | State::Finished => None,
+        };
+        sooner(own, self.endpoint.poll_timeout())
+    }
+
+    fn stop(&mut self, now: Instant) {
+        self.sender.end();
+        self.ended.get_or_insert(now);
+        match self.state {
+            // What is on its way may still come: a moment is worth the truth about it.
+            State::Calling => self.state = State::Draining { until: now + self.drain.min(STOP_DRAIN) },
+            State::Waiting => self.close(now),
+            State::Draining { .. } | State::Closing | State::Finished => {}
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        self.state == State::Finished
+    }
+}
+
+/// How long a call that was interrupted waits for stragglers.
+const STOP_DRAIN: Duration = Duration::from_millis(500);

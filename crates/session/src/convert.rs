@@ -1,0 +1,146 @@
+//! A source in another rate or with other channels than it has.
+
+use antiphon_media::{
+    ChannelMap, ChannelMapError, FormatError, Pull, Resampler, SampleFormat, Source, StreamFormat,
+};
+
+/// Why a source can't be converted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConvertError {
+    /// The channels don't map.
+    #[error(transparent)]
+    Channels(#[from] ChannelMapError),
+    /// The rates don't convert.
+    #[error(transparent)]
+    Rate(#[from] FormatError),
+}
+
+/// `source` as `wanted`, with `map` for its channels (`None`: the usual way); itself if nothing is to be done.
+pub fn converted(
+    source: Box<dyn Source>,
+    wanted: StreamFormat,
+    map: Option<ChannelMap>,
+) -> Result<Box<dyn Source>, ConvertError> {
+    let has = source.format();
+    let map = match map {
+        Some(map) => map,
+        None => ChannelMap::standard(has.channels(), wanted.channels())?,
+    };
+    if has == wanted && map.is_identity() {
+        return Ok(source);
+    }
+    Ok(Box::new(ConvertedSource::new(source, wanted, map)?))
+}
+
+/// A source behind a channel map and a resampler.
+pub struct ConvertedSource {
+    source: Box<dyn Source>,
+    wanted: StreamFormat,
+    map: ChannelMap,
+    resampler: Option<Resampler>,
+    raw: Vec<f32>,
+    mapped: Vec<f32>,
+    /// Converted sound that did not fit into the block asked for: `ready[at..len]`.
+    ready: Vec<f32>,
+    at: usize,
+    len: usize,
+    /// Sample frames that the resampler still holds after the end of the source.
+    tail: usize,
+}
+
+impl ConvertedSource {
+    fn new(source: Box<dyn Source>, wanted: StreamFormat, map: ChannelMap) -> Result<Self, ConvertError> {
+        let has = source.format();
+        let resampler = (has.rate() != wanted.rate())
+            .then(|| Resampler::pushing(has.rate(), wanted.rate(), wanted.channels(), CHUNK))
+            .transpose()?;
+        let most = resampler.as_ref().map_or(CHUNK, Resampler::max_other_side);
+        Ok(ConvertedSource {
+            tail: resampler.as_ref().map_or(0, Resampler::delay),
+            resampler,
+            raw: vec![0.0; CHUNK * has.channels()],
+            mapped: vec![0.0; CHUNK * wanted.channels()],
+            ready: vec![0.0; most * wanted.channels()],
+            at: 0,
+            len: 0,
+            source,
+            wanted,
+            map,
+        })
+    }
+
+    /// Converts the next chunk into `ready`; `None` when there is sound in it.
+    fn refill(&mut self) -> Option<Pull> {
+        let channels = self.wanted.channels();
+        let frames = match self.source.pull(&mut self.raw) {
+            Pull::Frames(frames) => {
+                let raw = &self.raw[..frames * self.map.inputs()];
+                self.map.apply(raw, &mut self.mapped)
+            }
+            Pull::Starved => return Some(Pull::Starved),
+            Pull::End if self.tail == 0 => return Some(Pull::End),
+            Pull::End => {
+                // What the resampler holds comes out when silence follows it.
+                self.mapped.fill(0.0);
+                CHUNK
+            }
+        };
+        let mapped = &self.mapped[..frames * channels];
+        let ended = frames == CHUNK && mapped.iter().all(|s| *s == 0.0);
+        let mut given = match &mut self.resampler {
+            None => {
+                self.ready[..mapped.len()].copy_from_slice(mapped);
+                frames
+            }
+            Some(resampler) => resampler.process(mapped, &mut self.ready).1,
+        };
+        if ended && self.source_is_over() {
+            given = given.min(self.tail);
+            self.tail = 0;
+        }
+        (self.at, self.len) = (0, given * channels);
+        None
+    }
+
+    fn source_is_over(&mut self) -> bool {
+        self.source.pull(&mut self.raw[..0]) == Pull::End
+    }
+}
+
+impl Source for ConvertedSource {
+    fn format(&self) -> StreamFormat {
+        self.wanted
+    }
+
+    fn sample_format(&self) -> SampleFormat {
+        // Converted sound has more precision than its 16-bit source; 24 bits keep it.
+        match self.source.sample_format() {
+            SampleFormat::L16 if self.resampler.is_some() => SampleFormat::L24,
+            other => other,
+        }
+    }
+
+    fn pull(&mut self, block: &mut [f32]) -> Pull {
+        let channels = self.wanted.channels();
+        let mut filled = 0;
+        while filled < block.len() {
+            if self.at == self.len
+                && let Some(nothing) = self.refill()
+            {
+                return if filled == 0 { nothing } else { Pull::Frames(filled / channels) };
+            }
+            let n = (self.len - self.at).min(block.len() - filled);
+            block[filled..filled + n].copy_from_slice(&self.ready[self.at..self.at + n]);
+            (self.at, filled) = (self.at + n, filled + n);
+        }
+        Pull::Frames(filled / channels)
+    }
+
+    fn length(&self) -> Option<u64> {
+        let (from, to) = (u64::from(self.source.format().rate()), u64::from(self.wanted.rate()));
+        self.source.length().map(|frames| (u128::from(frames) * u128::from(to) / u128::from(from)) as u64)
+    }
+}
+
+/// Sample frames converted at a time.
+const CHUNK: usize = 256;

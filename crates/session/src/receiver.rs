@@ -1,0 +1,469 @@
+//! Endpoint to sink: packets told apart, one sender followed, buffered, played out in time, reports sent back.
+
+use std::time::Duration;
+
+use antiphon_core::{Endpoint, Epoch, Frame, Instant, PathId, Received, Rng};
+use antiphon_media::conceal::Concealment;
+use antiphon_media::packet::{
+    Depacketiser, ExtensionIds, MediaPacket, PacketKind, RtpView, classify, parse_rtp, static_format,
+};
+use antiphon_media::playout::{
+    ClockedPlayout, Clocking, Inserted, Playout, PlayoutConfig, PlayoutCounters,
+};
+use antiphon_media::rtcp::{RtcpConfig, RtcpEvent, RtcpSession};
+use antiphon_media::{
+    SampleFormat, Sink, SinkError, SourceCounters, SourceTracker, StreamDescription, StreamFormat, Verdict,
+};
+
+/// Opens the sink once the stream's format is known.
+pub type OpenSink = Box<dyn FnMut(StreamFormat, SampleFormat) -> Result<Box<dyn Sink>, String>>;
+
+/// How a stream is received.
+#[derive(Clone, Debug)]
+pub struct ReceiverConfig {
+    /// Playout target: from the arrival of an undelayed packet to its sound. `None` for a recording that waits for
+    /// everything, as far as the transport repairs.
+    pub latency: Option<Duration>,
+    /// What to do about missing sound.
+    pub conceal: Concealment,
+    /// The format, where SDP or a flag gave it; else our own senders tell it in band, and static payload types
+    /// (RFC 3551) speak for themselves.
+    pub description: Option<StreamDescription>,
+    /// Silence after which another sender may take over.
+    pub silence: Duration,
+    /// Whether the transport keeps frames in order, so that a gap is known at once for a loss.
+    pub ordered: bool,
+    /// Name in our reports.
+    pub cname: String,
+    /// Where the run's clock stands on the wall.
+    pub epoch: Epoch,
+    /// Seeds SSRC and report intervals.
+    pub seed: u64,
+}
+
+/// What a receiver has counted beside its playout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReceiverCounters {
+    /// RTP packets of our stream.
+    pub packets: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Frames that are neither RTP nor RTCP, or broken.
+    pub malformed: u64,
+    /// Packets whose format is not known yet.
+    pub unknown_format: u64,
+    /// Packets in another format than the sink was opened for.
+    pub other_format: u64,
+    /// Sample frames that the sink was too slow for.
+    pub overrun_frames: u64,
+}
+
+/// Something a user wants to hear of.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Notice {
+    /// Sound begins: the format, and how packets carry it.
+    Began(StreamFormat, SampleFormat),
+    /// Another sender, or the same one started anew.
+    NewStream {
+        /// Its SSRC.
+        ssrc: u32,
+    },
+    /// Somebody else sends here, too; it is not mixed in.
+    Stranger {
+        /// Its SSRC.
+        ssrc: u32,
+    },
+    /// The sender changed the format, which the sink can't follow.
+    OtherFormat(StreamFormat, SampleFormat),
+    /// The format can't be told from the packets.
+    UnknownFormat {
+        /// The payload type seen.
+        payload_type: u8,
+    },
+    /// The sender took leave.
+    Bye,
+}
+
+/// Why receiving ended by itself.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReceiveError {
+    /// The sink could not be opened.
+    #[error("{0}")]
+    Sink(String),
+    /// The sink gave up; its `finish` says why.
+    #[error("the sink failed")]
+    SinkFailed,
+}
+
+/// The receiving half of a stream, above the endpoint.
+pub struct SoundReceiver {
+    config: ReceiverConfig,
+    open_sink: OpenSink,
+    tracker: SourceTracker,
+    stream: Option<Stream>,
+    rtcp: RtcpSession,
+    notices: Vec<Notice>,
+    report: Vec<u8>,
+    said_unknown: bool,
+    said_bye: bool,
+    error: Option<ReceiveError>,
+    counters: ReceiverCounters,
+}
+
+/// What exists once the format is known.
+struct Stream {
+    depacketiser: Depacketiser,
+    playout: Player,
+    sink: Box<dyn Sink>,
+    block: Vec<f32>,
+}
+
+/// Playout on the sender's clock or on the sink's.
+enum Player {
+    Unclocked(Playout),
+    Clocked { playout: Box<ClockedPlayout>, next: Instant, pulled: u64, start: Instant },
+}
+
+impl SoundReceiver {
+    /// A receiver that opens its sink with `open_sink` when the first packet tells the format.
+    pub fn new(config: ReceiverConfig, open_sink: OpenSink, now: Instant) -> Self {
+        let ssrc = Rng::fork(config.seed, "receiver").next_u32();
+        // The clock rate is set right by the first stream; until then nothing is reported on.
+        let rtcp = RtcpSession::new(RtcpConfig::new(ssrc, &config.cname, 48_000, config.epoch), config.seed, now);
+        SoundReceiver {
+            tracker: SourceTracker::new(Some(ssrc), config.silence),
+            config,
+            open_sink,
+            stream: None,
+            rtcp,
+            notices: Vec::with_capacity(MOST_NOTICES),
+            report: vec![0; 1500],
+            said_unknown: false,
+            said_bye: false,
+            error: None,
+            counters: ReceiverCounters::default(),
+        }
+    }
+
+    /// Takes one received frame.
+    pub fn on_frame(&mut self, now: Instant, received: Received, bytes: &[u8]) {
+        match classify(bytes) {
+            Some(PacketKind::Rtcp) => self.on_rtcp(now, bytes),
+            Some(PacketKind::Rtp) => match parse_rtp(bytes, ExtensionIds::default()) {
+                Ok(view) => self.on_rtp(now, received, &view),
+                Err(_) => self.counters.malformed += 1,
+            },
+            None => self.counters.malformed += 1,
+        }
+    }
+
+    fn on_rtcp(&mut self, now: Instant, bytes: &[u8]) {
+        let (mut bye, followed) = (None, self.tracker.ssrc());
+        let result = self.rtcp.handle(now, bytes, |event| {
+            if let RtcpEvent::Bye { ssrc } = event {
+                bye = Some(ssrc);
+            }
+        });
+        self.counters.malformed += u64::from(result.is_err());
+        if let Some(ssrc) = bye.filter(|ssrc| Some(*ssrc) == followed) {
+            self.tracker.on_bye(ssrc);
+            self.said_bye = true;
+            if let Some(stream) = &mut self.stream {
+                stream.playout.finish();
+            }
+            self.notice(Notice::Bye);
+        }
+    }
+
+    fn on_rtp(&mut self, now: Instant, received: Received, view: &RtpView<'_>) {
+        let Some((format, sample)) = self.format_of(view) else {
+            self.counters.unknown_format += 1;
+            if !std::mem::replace(&mut self.said_unknown, true) {
+                self.notice(Notice::UnknownFormat { payload_type: view.payload_type });
+            }
+            return;
+        };
+        // One association is one path here; SSRCs tell senders behind it apart.
+        match self.tracker.on_packet(now, view.ssrc, PathId::default(), view.sequence) {
+            Verdict::Accepted => {}
+            Verdict::NewStream => self.begin(now, view.ssrc, format, sample),
+            Verdict::Stranger { first: true } => return self.notice(Notice::Stranger { ssrc: view.ssrc }),
+            Verdict::Stranger { .. } | Verdict::Jump | Verdict::Own => return,
+        }
+        self.counters.packets += 1;
+        self.counters.bytes += received.len as u64;
+        self.rtcp.on_received(received.received_at, view.ssrc, view.sequence, view.timestamp);
+        let Some(stream) = &mut self.stream else { return };
+        if (stream.depacketiser.format(), stream.depacketiser.sample()) != (format, sample) {
+            self.counters.other_format += 1;
+            return;
+        }
+        match stream.depacketiser.accept(view) {
+            Ok(packet) => {
+                let packet = MediaPacket { recovered: received.repaired, ..packet };
+                self.counters.overrun_frames += stream.insert(received.received_at, now, &packet, &mut self.error);
+            }
+            Err(_) => self.counters.malformed += 1,
+        }
+    }
+
+    /// What the packet's sound is: as told by SDP or a flag, in band, or by a static payload type.
+    fn format_of(&self, view: &RtpView<'_>) -> Option<(StreamFormat, SampleFormat)> {
+        if let Some(description) = &self.config.description
+            && description.payload_type == view.payload_type
+        {
+            return Some((description.format, description.sample));
+        }
+        if let Some(in_band) = view.format {
+            return Some((in_band.format, in_band.sample));
+        }
+        let known = self.stream.as_ref().filter(|_| self.tracker.ssrc() == Some(view.ssrc));
+        known.map(|stream| (stream.depacketiser.format(), stream.depacketiser.sample())).or_else(|| {
+            static_format(view.payload_type).map(|(sample, format)| (format, sample))
+        })
+    }
+
+    fn begin(&mut self, now: Instant, ssrc: u32, format: StreamFormat, sample: SampleFormat) {
+        self.said_bye = false;
+        if let Some(stream) = &mut self.stream {
+            if (stream.depacketiser.format(), stream.depacketiser.sample()) == (format, sample) {
+                stream.depacketiser.restart();
+                stream.playout.restart();
+                self.rtcp.on_restart();
+                self.notice(Notice::NewStream { ssrc });
+            } else {
+                self.notice(Notice::OtherFormat(format, sample));
+            }
+            return;
+        }
+        match self.open(now, format, sample) {
+            Ok(stream) => {
+                let config = RtcpConfig::new(self.rtcp.ssrc(), &self.config.cname, format.rate(), self.config.epoch);
+                self.rtcp = RtcpSession::new(config, self.config.seed, now);
+                self.stream = Some(stream);
+                self.notice(Notice::Began(format, sample));
+            }
+            Err(error) => self.error = Some(error),
+        }
+    }
+
+    fn open(&mut self, now: Instant, format: StreamFormat, sample: SampleFormat) -> Result<Stream, ReceiveError> {
+        let sink = (self.open_sink)(format, sample).map_err(ReceiveError::Sink)?;
+        let playout = Player::new(&self.config, format, &*sink, now)?;
+        let channels = format.channels();
+        let block = vec![0.0; PULL_FRAMES * channels];
+        Ok(Stream { depacketiser: Depacketiser::new(format, sample), playout, sink, block })
+    }
+
+    /// Plays what is due and sends the report that is due.
+    pub fn advance(&mut self, now: Instant, endpoint: &mut dyn Endpoint) {
+        if let Some(stream) = &mut self.stream {
+            self.counters.overrun_frames += stream.play(now, &mut self.error);
+        }
+        // A frame that waits too long is no report any more.
+        let patience = Some(now + Duration::from_secs(1));
+        if let Some(len) = self.rtcp.poll_report(now, &mut self.report) {
+            let _a_report_may_be_lost = endpoint.send(now, Frame::new(&self.report[..len], patience));
+        }
+    }
+
+    /// Says goodbye to the sender.
+    pub fn leave(&mut self, now: Instant, endpoint: &mut dyn Endpoint) {
+        if let Some(len) = self.rtcp.close(now, &mut self.report) {
+            let patience = Some(now + Duration::from_secs(1));
+            let _a_goodbye_may_be_lost = endpoint.send(now, Frame::new(&self.report[..len], patience));
+        }
+    }
+
+    /// Lets out what waits, whatever is missing: the stream is over.
+    pub fn finish_playout(&mut self, now: Instant) {
+        if let Some(stream) = &mut self.stream {
+            stream.playout.finish();
+            self.counters.overrun_frames += stream.play(now, &mut self.error);
+        }
+    }
+
+    /// When [`Self::advance`] has something to do.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let playout = self.stream.as_ref().and_then(|stream| stream.playout.poll_timeout());
+        crate::station::sooner(playout, self.rtcp.poll_timeout())
+    }
+
+    /// Whether the sender took leave and everything it sent has been played.
+    pub fn is_over(&self) -> bool {
+        self.said_bye && self.stream.as_ref().is_none_or(|stream| stream.playout.is_drained())
+    }
+
+    /// What the user should hear of, oldest first.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        (!self.notices.is_empty()).then(|| self.notices.remove(0))
+    }
+
+    /// Why receiving can't go on, if it can't.
+    pub fn error(&self) -> Option<&ReceiveError> {
+        self.error.as_ref()
+    }
+
+    /// The sink, to be finished off the media thread.
+    pub fn take_sink(&mut self) -> Option<Box<dyn Sink>> {
+        self.stream.take().map(|stream| stream.sink)
+    }
+
+    /// Since when nothing of our sender was heard.
+    pub fn last_heard(&self) -> Option<Instant> {
+        self.tracker.last_heard()
+    }
+
+    /// What the playout buffer counted; `None` before the stream begins.
+    pub fn playout(&self) -> Option<PlayoutCounters> {
+        self.stream.as_ref().map(|stream| stream.playout.buffer().counters())
+    }
+
+    /// How much faster the sender's sampling clock runs than ours, once known.
+    pub fn drift(&self) -> Option<antiphon_core::Ppm> {
+        self.stream.as_ref().map(|stream| stream.playout.buffer().clock().drift())
+    }
+
+    /// Reports sent and received.
+    pub fn rtcp(&self) -> &RtcpSession {
+        &self.rtcp
+    }
+
+    /// Whose packets came.
+    pub fn sources(&self) -> SourceCounters {
+        self.tracker.counters()
+    }
+
+    /// Totals.
+    pub fn counters(&self) -> ReceiverCounters {
+        self.counters
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        if self.notices.len() < MOST_NOTICES {
+            self.notices.push(notice);
+        }
+    }
+}
+
+impl Stream {
+    /// Buffers a packet; where the buffer waits for room, plays first. Answers the sample frames the sink dropped.
+    fn insert(
+        &mut self,
+        arrived: Instant,
+        now: Instant,
+        packet: &MediaPacket<'_>,
+        error: &mut Option<ReceiveError>,
+    ) -> u64 {
+        if self.playout.insert(arrived, packet) != Inserted::Full {
+            return 0;
+        }
+        let dropped = self.play(now, error);
+        self.playout.insert(arrived, packet);
+        dropped
+    }
+
+    fn play(&mut self, now: Instant, error: &mut Option<ReceiveError>) -> u64 {
+        let channels = self.depacketiser.format().channels();
+        let mut dropped = 0;
+        while error.is_none() {
+            let frames = self.playout.pull(now, &mut self.block);
+            if frames == 0 {
+                break;
+            }
+            match self.sink.push(&self.block[..frames * channels]) {
+                Ok(()) => {}
+                Err(SinkError::Overrun { dropped: frames }) => dropped += frames as u64,
+                Err(SinkError::Failed | SinkError::Cause(_)) => *error = Some(ReceiveError::SinkFailed),
+            }
+        }
+        dropped
+    }
+}
+
+impl Player {
+    fn new(
+        config: &ReceiverConfig,
+        format: StreamFormat,
+        sink: &dyn Sink,
+        now: Instant,
+    ) -> Result<Self, ReceiveError> {
+        let unhurried = Clocking::Unhurried { patience: if config.ordered { 0 } else { UNORDERED_PATIENCE } };
+        let clocking = if config.latency.is_some() { Clocking::Sender } else { unhurried };
+        let target = config.latency.unwrap_or_default();
+        let playout = PlayoutConfig { conceal: config.conceal, ..PlayoutConfig::new(format, target, clocking) };
+        let refused = |error: &dyn std::fmt::Display| ReceiveError::Sink(error.to_string());
+        if !sink.clocked() {
+            return Ok(Player::Unclocked(Playout::new(playout).map_err(|e| refused(&e))?));
+        }
+        let clocked =
+            ClockedPlayout::new(playout, sink.format().rate(), PULL_FRAMES).map_err(|e| refused(&e))?;
+        Ok(Player::Clocked { playout: Box::new(clocked), next: now, pulled: 0, start: now })
+    }
+
+    fn insert(&mut self, arrived: Instant, packet: &MediaPacket<'_>) -> Inserted {
+        match self {
+            Player::Unclocked(playout) => playout.insert(arrived, packet),
+            Player::Clocked { playout, .. } => playout.insert(arrived, packet),
+        }
+    }
+
+    /// Sample frames written into `block`; 0 when nothing is due.
+    fn pull(&mut self, now: Instant, block: &mut [f32]) -> usize {
+        match self {
+            Player::Unclocked(playout) => playout.pull(now, block).frames,
+            Player::Clocked { playout, next, pulled, start } => {
+                if *next > now {
+                    return 0;
+                }
+                playout.pull(now, block);
+                *pulled += PULL_FRAMES as u64;
+                let rate = playout.playout().config().format.rate();
+                *next = *start + antiphon_core::MediaTime::new(*pulled, rate).duration();
+                PULL_FRAMES
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match self {
+            Player::Unclocked(playout) => playout.poll_timeout(),
+            Player::Clocked { next, .. } => Some(*next),
+        }
+    }
+
+    fn buffer(&self) -> &Playout {
+        match self {
+            Player::Unclocked(playout) => playout,
+            Player::Clocked { playout, .. } => playout.playout(),
+        }
+    }
+
+    fn finish(&mut self) {
+        if let Player::Unclocked(playout) = self {
+            playout.finish();
+        }
+    }
+
+    fn restart(&mut self) {
+        match self {
+            Player::Unclocked(playout) => playout.restart(),
+            Player::Clocked { playout, .. } => playout.restart(),
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        match self {
+            Player::Unclocked(playout) => playout.is_drained(),
+            Player::Clocked { playout, .. } => playout.playout().level() == 0,
+        }
+    }
+}
+
+/// Sample frames handed to the sink at a time.
+const PULL_FRAMES: usize = 256;
+/// Later packets after which a recording over an unordered transport takes a missing one for lost: as far as RFC 3550
+/// A.1 lets a packet come late.
+const UNORDERED_PATIENCE: usize = 100;
+/// Notices kept until they are fetched.
+const MOST_NOTICES: usize = 32;
