@@ -1,0 +1,483 @@
+// Draws the charts and loss maps of a report from the numbers embedded in it. Loads nothing, stores only the theme.
+(function () {
+  "use strict";
+  const root = document.documentElement;
+  const one = (selector, from) => (from || document).querySelector(selector);
+  const all = (selector, from) => Array.from((from || document).querySelectorAll(selector));
+  const make = (tag, className, text) => {
+    const element = document.createElement(tag);
+    if (className) element.className = className;
+    if (text !== undefined) element.textContent = text;
+    return element;
+  };
+  const colour = (name) => getComputedStyle(root).getPropertyValue("--" + name).trim();
+  const seriesColour = (n) => (n === null || n === undefined ? colour("ink") : colour("s" + (n % 8)));
+
+  // --- numbers -----------------------------------------------------------------------------------------------
+  // The reverse of encode.rs: base-128 integers, one up; 0 is no value; else a zig-zag difference.
+  function decode([quantum, text]) {
+    const bytes = atob(text);
+    const out = [];
+    let last = 0, value = 0, factor = 1;
+    for (let i = 0; i < bytes.length; i++) {
+      const b = bytes.charCodeAt(i);
+      value += (b & 127) * factor;
+      if (b & 128) { factor *= 128; continue; }
+      if (value === 0) out.push(null);
+      else {
+        const z = value - 1;
+        last += z % 2 ? -(z + 1) / 2 : z / 2;
+        out.push(last * quantum);
+      }
+      value = 0;
+      factor = 1;
+    }
+    return out;
+  }
+  const raw = JSON.parse(one("#columns").textContent);
+  const decoded = [];
+  const column = (i) => decoded[i] || (decoded[i] = decode(raw[i]));
+  const specOf = (figure) => JSON.parse(one("script", figure).textContent);
+
+  function figureText(value) {
+    if (value === null || value === undefined) return "\u2013";
+    const size = Math.abs(value);
+    const decimals = size === 0 || size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3;
+    return value.toFixed(size >= 100 ? 1 : decimals);
+  }
+  function shareText(share) {
+    if (share === null || share === undefined) return "none";
+    const percent = share * 100;
+    return percent.toFixed(percent >= 10 ? 0 : percent >= 1 ? 1 : percent >= 0.1 ? 2 : 3) + "\u202f%";
+  }
+  const plain = (v) => String(+v.toPrecision(6)).replace("-", "\u2212");
+
+  // The last index whose x is not above `at`.
+  function indexAt(xs, at) {
+    let low = 0, high = xs.length - 1, found = -1;
+    while (low <= high) {
+      const mid = (low + high) >> 1;
+      if (xs[mid] <= at) { found = mid; low = mid + 1; } else high = mid - 1;
+    }
+    return found;
+  }
+
+  // --- charts ------------------------------------------------------------------------------------------------
+  const LANE = 9;
+  const charts = [];
+
+  function splits125(min, max) {
+    const out = [];
+    for (let e = Math.floor(Math.log10(min)) - 1; e <= Math.ceil(Math.log10(max)); e++) {
+      for (const m of [1, 2, 5]) {
+        const v = m * Math.pow(10, e);
+        if (v >= min * 0.999 && v <= max * 1.001) out.push(v);
+      }
+    }
+    return out;
+  }
+  function decades(min, max) {
+    const out = [];
+    for (let e = Math.floor(Math.log10(min)); e <= 0; e++) {
+      const v = Math.pow(10, e);
+      if (v >= min * 0.999 && v <= max * 1.001) out.push(v);
+    }
+    return out;
+  }
+  const oneIn = (share) => (share >= 0.999 ? "all" : "1 in " + Math.round(1 / share).toLocaleString("en").replace(/,/g, "\u202f"));
+
+  function dots(size) {
+    return (u, index, from, to) => {
+      const path = new Path2D();
+      const [xs, ys] = [u.data[0], u.data[index]];
+      const scaleY = u.series[index].scale;
+      const [lowX, highX] = [u.scales.x.min, u.scales.x.max];
+      const px = size * devicePixelRatio;
+      for (let i = from; i <= to; i++) {
+        const y = ys[i];
+        if (y === null || y === undefined || xs[i] < lowX || xs[i] > highX) continue;
+        const cx = u.valToPos(xs[i], "x", true), cy = u.valToPos(y, scaleY, true);
+        path.rect(cx - px / 2, cy - px / 2, px, px);
+      }
+      return { stroke: null, fill: path };
+    };
+  }
+
+  function chart(figure) {
+    const spec = specOf(figure);
+    const box = one(".plot", figure), legend = one(".legend", figure);
+    const series = spec.series.map((s) => ({
+      ...s, xs: column(s.x), ys: column(s.y), ticksAt: column(s.ticks), shown: true,
+    }));
+    const state = { log: spec.y.scale !== "linear", plot: null };
+    const lanes = series.some((s) => s.ticksAt.length) ? series : [];
+    const ys = series.flatMap((s) => s.ys.filter((y) => y !== null));
+    const low = ys.reduce((a, y) => (y > 0 ? Math.min(a, y) : a), Infinity);
+    const high = ys.reduce((a, y) => Math.max(a, y), -Infinity);
+    const lastX = series.reduce((a, s) => Math.max(a, s.xs.length ? s.xs[s.xs.length - 1] : 0), 0);
+    const firstX = series.reduce((a, s) => Math.min(a, s.xs.length ? s.xs[0] : 0), 0);
+
+    function axis(side) {
+      return {
+        stroke: colour("muted"), grid: { stroke: colour("rule"), width: 1 }, ticks: { show: false },
+        font: "12px " + getComputedStyle(document.body).fontFamily, labelFont: "12px " + getComputedStyle(document.body).fontFamily,
+        side, labelGap: 2,
+      };
+    }
+    const named = (a) => a.label + (a.unit ? " (" + a.unit + ")" : "");
+
+    function options(width) {
+      const share = spec.y.scale === "share";
+      const yAxis = { ...axis(3), size: share ? 78 : 54, label: width < 500 ? undefined : named(spec.y), labelSize: 20 };
+      if (share) {
+        yAxis.splits = (u, i, min, max) => decades(min, max);
+        yAxis.filter = (u, s) => s;
+        yAxis.values = (u, s) => s.map(oneIn);
+      } else if (state.log) {
+        yAxis.splits = (u, i, min, max) => splits125(min, max);
+        yAxis.filter = (u, s) => s;
+        yAxis.values = (u, s) => s.map(plain);
+      } else yAxis.values = (u, s) => s.map(plain);
+      const range = state.log
+        ? share ? [Math.min(low * 0.7, 0.07), 1.15] : [low * 0.9, high * 1.12]
+        : [Math.min(0, ...ys.slice(0, 0), minimum()), high + (high - Math.min(0, minimum())) * 0.05 || 1];
+      function minimum() { return ys.reduce((a, y) => Math.min(a, y), 0); }
+      return {
+        width, height: Math.max(240, Math.min(380, Math.round(width * 0.42))) + lanes.length * LANE,
+        padding: [lanes.length * LANE + 14, 14, 0, 0],
+        legend: { show: false },
+        cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: true } },
+        scales: {
+          x: { time: false, range: (u, min, max) => (min === null ? [0, 1] : [min, max === min ? min + 1 : max]) },
+          y: { distr: state.log ? 3 : 1, range: () => range },
+        },
+        axes: [{ ...axis(2), label: named(spec.x), labelSize: 20, size: 30, values: (u, s) => s.map(plain) }, yAxis],
+        series: [{}].concat(series.map((s) => ({
+          scale: "y", show: s.shown, stroke: seriesColour(s.colour), fill: s.style === "points" ? seriesColour(s.colour) : undefined,
+          width: s.style === "points" ? 0 : 2, dash: s.style === "dashed" ? [7, 5] : undefined,
+          points: { show: s.style === "line" && s.xs.length < 60, size: 6 },
+          paths: s.style === "points" ? dots(width < 500 ? 1.6 : 2.2) : s.style === "steps" ? uPlot.paths.stepped({ align: 1 }) : undefined,
+        }))),
+        hooks: { draw: [drawMarks, drawLanes], setCursor: [(u) => readout(u)], setScale: [zoomed] },
+      };
+    }
+
+    function drawMarks(u) {
+      const c = u.ctx, r = devicePixelRatio;
+      c.save();
+      c.font = 12 * r + "px " + getComputedStyle(document.body).fontFamily;
+      c.lineWidth = 1.5 * r;
+      c.setLineDash([6 * r, 4 * r]);
+      spec.marks.forEach((mark, i) => {
+        const vertical = mark.axis === "x";
+        const scale = u.scales[vertical ? "x" : "y"];
+        if (mark.at < scale.min || mark.at > scale.max) return;
+        const at = Math.round(u.valToPos(mark.at, vertical ? "x" : "y", true));
+        const { left, top, width, height } = u.bbox;
+        c.strokeStyle = c.fillStyle = seriesColour(mark.colour);
+        c.beginPath();
+        if (vertical) { c.moveTo(at, top); c.lineTo(at, top + height); } else { c.moveTo(left, at); c.lineTo(left + width, at); }
+        c.stroke();
+        const words = mark.label, wide = c.measureText(words).width;
+        let x, y;
+        if (vertical) {
+          y = top + (16 + 16 * i) * r;
+          x = at + 6 * r + wide > left + width ? at - 6 * r - wide : at + 6 * r;
+        } else {
+          x = left + width - wide - 6 * r - (i % 2) * (wide + 16 * r);
+          y = at - 6 * r;
+        }
+        c.save();
+        c.setLineDash([]);
+        c.lineWidth = 4 * r;
+        c.strokeStyle = colour("surface");
+        c.strokeText(words, x, y);
+        c.restore();
+        c.fillText(words, x, y);
+      });
+      c.restore();
+    }
+
+    // Ticks of what never came, one lane per series above the plot.
+    function drawLanes(u) {
+      if (!lanes.length) return;
+      const c = u.ctx, r = devicePixelRatio, { left, top } = u.bbox;
+      c.save();
+      lanes.forEach((s, i) => {
+        if (!s.shown) return;
+        const y = top - (lanes.length - i) * LANE * r - 3 * r;
+        c.fillStyle = seriesColour(s.colour);
+        for (const x of s.ticksAt) {
+          if (x < u.scales.x.min || x > u.scales.x.max) continue;
+          c.fillRect(Math.round(u.valToPos(x, "x", true)) - r * 0.75, y, 1.5 * r, (LANE - 2) * r);
+        }
+      });
+      c.fillStyle = colour("muted");
+      c.font = 11 * r + "px " + getComputedStyle(document.body).fontFamily;
+      c.textAlign = "right";
+      c.fillText(spec.ticksLabel, left - 8 * r, top - (lanes.length * LANE * r) / 2 + r);
+      c.restore();
+    }
+
+    const entries = [];
+    const position = make("span", "position muted");
+    const reset = make("button", "", "Show all");
+    function buildLegend() {
+      legend.textContent = "";
+      series.forEach((s, i) => {
+        const button = make("button", "entry");
+        button.type = "button";
+        button.setAttribute("aria-pressed", "true");
+        button.title = "Show or hide " + s.name;
+        const key = make("i", "swatch c" + (s.colour % 8) + (s.style === "dashed" ? " dashed" : ""));
+        const value = make("span", "value");
+        button.append(key, make("span", "", s.name), value);
+        button.onclick = () => {
+          s.shown = !s.shown;
+          button.setAttribute("aria-pressed", s.shown);
+          state.plot.setSeries(i + 1, { show: s.shown });
+        };
+        entries.push(value);
+        legend.append(button);
+      });
+      legend.append(position);
+      if (spec.logToggle) {
+        const toggle = make("button", "tool", state.log ? "Linear scale" : "Log scale");
+        toggle.type = "button";
+        toggle.onclick = () => { state.log = !state.log; toggle.textContent = state.log ? "Linear scale" : "Log scale"; draw(); };
+        legend.append(toggle);
+      }
+      reset.type = "button";
+      reset.className = "tool";
+      reset.hidden = true;
+      reset.onclick = showAll;
+      legend.append(reset);
+    }
+    function readout(u) {
+      const at = u.cursor.left >= 0 ? u.posToVal(u.cursor.left, "x") : null;
+      position.textContent = at === null ? "" : "at " + figureText(at) + (spec.x.unit ? "\u202f" + spec.x.unit : "");
+      series.forEach((s, i) => {
+        const index = at === null ? -1 : indexAt(s.xs, at);
+        const value = index < 0 ? null : s.ys[index];
+        entries[i].textContent = at === null ? "" : index < 0 ? "\u2013"
+          : spec.y.scale === "share" ? shareText(value)
+          : value === null ? (spec.ticksLabel || "\u2013") : figureText(value) + (spec.y.unit ? "\u202f" + spec.y.unit : "");
+      });
+    }
+    const isZoomed = (u) => u.scales.x.min > firstX + (lastX - firstX) * 1e-6 || u.scales.x.max < lastX - (lastX - firstX) * 1e-6;
+    function zoomed(u, key) { if (key === "x") reset.hidden = !isZoomed(u); }
+    function showAll() { state.plot.setScale("x", { min: firstX, max: lastX }); }
+
+    const joined = series.length ? uPlot.join(series.map((s) => [s.xs, s.ys])) : [[]];
+    function draw() {
+      const zoom = state.plot && isZoomed(state.plot) ? { min: state.plot.scales.x.min, max: state.plot.scales.x.max } : null;
+      if (state.plot) state.plot.destroy();
+      state.plot = new uPlot(options(Math.max(280, box.clientWidth)), joined, box);
+      if (zoom) state.plot.setScale("x", zoom);
+    }
+    box.onkeydown = (event) => {
+      const { min, max } = state.plot.scales.x, span = max - min;
+      const to = (a, b) => {
+        const wide = Math.min(b - a, lastX - firstX), start = Math.max(firstX, Math.min(a, lastX - wide));
+        state.plot.setScale("x", { min: start, max: start + wide });
+      };
+      if (event.key === "+" || event.key === "=") to(min + span / 4, max - span / 4);
+      else if (event.key === "-") to(min - span / 2, max + span / 2);
+      else if (event.key === "ArrowLeft") to(min - span / 5, max - span / 5);
+      else if (event.key === "ArrowRight") to(min + span / 5, max + span / 5);
+      else if (event.key === "Escape" || event.key === "0") showAll();
+      else return;
+      event.preventDefault();
+    };
+    buildLegend();
+    draw();
+    charts.push(draw);
+  }
+
+  // --- loss map ----------------------------------------------------------------------------------------------
+  const WORDS = { R: "received", V: "recovered", T: "late", X: "expired", L: "lost", C: "concealed" };
+
+  // Shape tells what colour may not: full for lost, half for late, hollow for expired, a dot for concealed.
+  function cell(c, fate, x, y, w, h) {
+    c.fillStyle = colour("received");
+    if (fate !== "L") c.fillRect(x, y, w, h);
+    c.fillStyle = c.strokeStyle = colour("fate-" + fate);
+    if (fate === "L") c.fillRect(x, y, w, h);
+    else if (fate === "T") {
+      c.beginPath();
+      c.moveTo(x, y + h); c.lineTo(x + w, y); c.lineTo(x + w, y + h);
+      c.fill();
+    } else if (fate === "X") {
+      const line = Math.max(1, Math.min(w, h) * 0.25);
+      c.lineWidth = line;
+      c.strokeRect(x + line / 2, y + line / 2, w - line, h - line);
+    } else if (fate === "C") c.fillRect(x + w * 0.28, y + h * 0.28, w * 0.44, h * 0.44);
+    else if (fate === "V") c.fillRect(x, y + h * 0.35, w, h * 0.3);
+  }
+
+  function lossMap(figure) {
+    const spec = specOf(figure);
+    const readout = one(".readout", figure);
+    const strips = spec.strips.map((s, i) => {
+      const fates = [];
+      for (const run of s.fates.matchAll(/([A-Z])(\d+)/g)) for (let n = +run[2]; n > 0; n--) fates.push(run[1]);
+      return { name: s.name, fates, xs: column(s.x), ys: column(s.y), box: one('[data-strip="' + i + '"]', figure), at: -1 };
+    });
+
+    function describe(s) {
+      const seconds = s.xs[s.at], latency = s.ys[s.at];
+      readout.textContent = s.name + ": frame " + s.at
+        + (seconds === undefined || seconds === null ? "" : ", sent at " + seconds.toFixed(3) + "\u202fs")
+        + ", " + WORDS[s.fates[s.at]]
+        + (latency === null || latency === undefined ? "" : ", " + spec.latency + " " + figureText(latency) + "\u202fms");
+    }
+    function hear(s) {
+      const player = all("audio[data-strip]").find((a) => a.dataset.strip === s.name);
+      const seconds = s.xs[s.at];
+      if (!player || !(seconds >= 0)) return;
+      // A quarter of a second before, so that the ear knows what it compares with.
+      player.currentTime = Math.max(0, seconds - 0.25);
+      player.play().catch(() => { readout.textContent = "The sound of " + s.name + " can't be played from here."; });
+    }
+
+    function draw(s) {
+      const width = Math.max(240, s.box.clientWidth), ratio = devicePixelRatio || 1;
+      const gutter = 44;
+      const want = width < 500 ? 4.6 : 5.6;
+      const perRow = [25, 50, 75, 100, 125, 150, 200, 250, 300, 400].filter((n) => (width - gutter) / n >= want).pop() || 25;
+      const w = (width - gutter) / perRow, h = width < 500 ? 7 : 9, gap = 1;
+      const rows = Math.ceil(s.fates.length / perRow);
+      s.box.textContent = "";
+      const canvas = make("canvas");
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(rows * h * ratio);
+      canvas.style.width = width + "px";
+      canvas.style.height = rows * h + "px";
+      s.box.append(canvas);
+      const c = canvas.getContext("2d");
+      const edge = (v) => Math.round(v * ratio);
+      const place = (i) => {
+        const col = i % perRow, row = Math.floor(i / perRow);
+        const x = edge(gutter + col * w), y = edge(row * h);
+        return [x, y, edge(gutter + (col + 1) * w) - x - gap, edge((row + 1) * h) - y - gap];
+      };
+      s.fates.forEach((fate, i) => cell(c, fate, ...place(i)));
+      c.fillStyle = colour("muted");
+      c.font = 11 * ratio + "px " + getComputedStyle(document.body).fontFamily;
+      c.textAlign = "right";
+      c.textBaseline = "middle";
+      const every = Math.max(1, Math.ceil(14 / h));
+      for (let row = 0; row < rows; row += every) {
+        const seconds = s.xs[row * perRow];
+        if (seconds === undefined || seconds === null) break;
+        c.fillText(seconds.toFixed(1) + "\u202fs", (gutter - 7) * ratio, (row + 0.5) * h * ratio);
+      }
+      const cursor = make("i", "cell-cursor");
+      cursor.hidden = true;
+      s.box.append(cursor);
+      s.move = (index) => {
+        s.at = Math.max(0, Math.min(s.fates.length - 1, index));
+        const [x, y, cw, ch] = place(s.at).map((v) => v / ratio);
+        Object.assign(cursor.style, { left: x - 2 + "px", top: y - 2 + "px", width: cw + 4 + "px", height: ch + 4 + "px" });
+        cursor.hidden = false;
+        describe(s);
+      };
+      s.perRow = perRow;
+      s.indexOf = (event) => {
+        const area = canvas.getBoundingClientRect();
+        const col = Math.floor((event.clientX - area.left - gutter) / w), row = Math.floor((event.clientY - area.top) / h);
+        const index = row * perRow + col;
+        return col < 0 || col >= perRow || index < 0 || index >= s.fates.length ? -1 : index;
+      };
+    }
+
+    for (const s of strips) {
+      if (!s.fates.length) continue;
+      draw(s);
+      s.box.onpointermove = (event) => { const i = s.indexOf(event); if (i >= 0) s.move(i); };
+      s.box.onclick = (event) => { const i = s.indexOf(event); if (i >= 0) { s.move(i); hear(s); } };
+      s.box.onkeydown = (event) => {
+        const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: s.perRow, ArrowUp: -s.perRow }[event.key];
+        if (step) s.move(s.at < 0 ? 0 : s.at + step);
+        else if (event.key === "Enter" && s.at >= 0) hear(s);
+        else return;
+        event.preventDefault();
+      };
+    }
+    const keys = () => all("canvas.key", figure).forEach((key) => {
+      const ratio = devicePixelRatio || 1;
+      key.width = key.height = 14 * ratio;
+      cell(key.getContext("2d"), key.dataset.fate, 0, 0, key.width, key.height);
+    });
+    const redraw = () => { strips.filter((s) => s.fates.length).forEach(draw); keys(); };
+    keys();
+    charts.push(redraw);
+  }
+
+  // --- the page ----------------------------------------------------------------------------------------------
+  function players() {
+    const sounds = all("audio");
+    let last = null;
+    for (const sound of sounds) {
+      sound.addEventListener("play", () => {
+        for (const other of sounds) {
+          if (other === sound) continue;
+          if (!other.paused) { sound.currentTime = other.currentTime; other.pause(); }
+        }
+        last = sound;
+      });
+    }
+    return last;
+  }
+  function themes() {
+    const button = one("#theme");
+    const system = matchMedia("(prefers-color-scheme: dark)");
+    const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
+    const name = () => { button.textContent = dark() ? "Light" : "Dark"; button.setAttribute("aria-label", "Switch to the " + button.textContent.toLowerCase() + " theme"); };
+    button.hidden = false;
+    name();
+    button.onclick = () => {
+      root.dataset.theme = dark() ? "light" : "dark";
+      try { localStorage.setItem("antiphon-theme", root.dataset.theme); } catch { /* not remembered */ }
+      name();
+      redraw();
+    };
+    system.addEventListener("change", () => { name(); redraw(); });
+    // Paper is white: charts are pictures, and would keep the dark theme's ink.
+    let before;
+    addEventListener("beforeprint", () => { before = root.dataset.theme; root.dataset.theme = "light"; redraw(); });
+    addEventListener("afterprint", () => { if (before) root.dataset.theme = before; else delete root.dataset.theme; redraw(); });
+  }
+  function copying() {
+    for (const button of all(".copy")) {
+      const code = one("code", button.parentNode);
+      button.hidden = false;
+      button.onclick = () => {
+        getSelection().selectAllChildren(code);
+        const done = () => { button.textContent = "Copied"; setTimeout(() => { button.textContent = "Copy"; }, 1500); };
+        if (navigator.clipboard) navigator.clipboard.writeText(code.textContent).then(done, () => {});
+      };
+    }
+  }
+  function redraw() { for (const draw of charts) draw(); }
+  let width = innerWidth, waiting;
+  addEventListener("resize", () => {
+    if (innerWidth === width) return;
+    width = innerWidth;
+    clearTimeout(waiting);
+    waiting = setTimeout(redraw, 120);
+  });
+
+  themes();
+  copying();
+  players();
+  for (const figure of all("figure[data-figure=chart]")) chart(figure);
+  for (const figure of all("figure[data-figure=map]")) lossMap(figure);
+  // Footnotes live in a closed list; following one opens it.
+  addEventListener("hashchange", openTarget);
+  function openTarget() {
+    const target = location.hash && document.getElementById(location.hash.slice(1));
+    const list = target && target.closest("details");
+    if (list && !list.open) { list.open = true; target.scrollIntoView({ block: "center" }); }
+  }
+})();

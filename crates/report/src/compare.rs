@@ -1,0 +1,485 @@
+//! The report of `antiphon compare`, put together from the pieces.
+
+use crate::cards::{Card, Clip};
+use crate::chart::{Axis, Chart, Mark, MarkAxis, Scale, Series, Style};
+use crate::fate::{Fate, LossMap, Strip};
+use crate::page::{Page, Part, Section};
+use crate::shares::{burst_lengths, not_there_after, target_for};
+use crate::table::{Bars, Better, Cell, Column, Row, Table};
+use serde::{Deserialize, Serialize};
+
+/// All that the report says, as plain data; an empty list or string leaves its piece out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CompareReport {
+    /// The title, such as "rtp and tcp over wifi-home".
+    pub title: String,
+    /// The result in one sentence.
+    pub verdict: String,
+    /// What was streamed, when, for how long, by which version: pairs of term and value.
+    pub meta: Vec<(String, String)>,
+    /// The command line that repeats the run, seed and all.
+    pub command: String,
+    /// The link the streams crossed.
+    pub link: LinkNote,
+    /// What the latency of every frame is.
+    pub latency: LatencyNote,
+    /// One panel per transport; the order gives the colours.
+    pub transports: Vec<TransportPanel>,
+    /// The figures, with one value per transport in the order of `transports`.
+    pub table: Vec<Row>,
+    /// Which transport to take for each purpose.
+    pub advice: Vec<Advice>,
+    /// What a shorter playout delay would cost.
+    pub trade_off: TradeOff,
+    /// What was sent, for comparison by ear.
+    pub original: Option<Clip>,
+    /// Caveats: what was not obtained, what was cut short.
+    pub notes: Vec<String>,
+}
+
+/// The link and how it was made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LinkNote {
+    /// The preset or address, such as "wifi-home".
+    pub name: String,
+    /// Its settings: pairs of term and value.
+    pub parameters: Vec<(String, String)>,
+    /// How the streams were made to feel it.
+    pub method: String,
+    /// What this way of modelling can't show.
+    pub limits: Vec<String>,
+}
+
+/// Which latency is meant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LatencyNote {
+    /// What it is called, such as "round trip".
+    pub label: String,
+    /// From where to where it counts.
+    pub definition: String,
+}
+
+impl Default for LatencyNote {
+    fn default() -> Self {
+        LatencyNote {
+            label: "latency".into(),
+            definition: String::new(),
+        }
+    }
+}
+
+/// What happened to the frames of one transport. The three lists speak of the same frames in order of sending; where
+/// one is shorter, the others' surplus is not shown in what needs both.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TransportPanel {
+    /// The scheme, such as "rtp".
+    pub name: String,
+    /// A word on it, such as "UDP".
+    pub title: String,
+    /// When each frame was sent, in ms since the first frame of the run.
+    pub sent_ms: Vec<f32>,
+    /// How long each frame took, in ms; `None` if it never came. A late frame has one.
+    pub latency_ms: Vec<Option<f32>>,
+    /// What became of each frame.
+    pub fate: Vec<Fate>,
+    /// The playout target that divided late from in time, in ms on the scale of `latency_ms`.
+    pub playout_target_ms: Option<f32>,
+    /// What a listener would have heard.
+    pub heard: Option<Clip>,
+}
+
+/// Which transport to take for one purpose.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Advice {
+    /// The purpose, such as "Play together".
+    pub purpose: String,
+    /// The transport's name; empty if none will do.
+    pub transport: String,
+    /// The figure that decided, in a sentence.
+    pub because: String,
+    /// What to mind; may be empty.
+    pub caution: String,
+    /// How sure this is, 0 to 1.
+    pub confidence: f64,
+}
+
+/// The playout target each transport needs to keep the missed frames below each share.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TradeOff {
+    /// Shares of frames missed, late and lost together, such as 0.01.
+    pub shares: Vec<f64>,
+    /// Targets in ms as `[share][transport]`; `None` where no target does it or too few frames were sent to tell.
+    pub targets_ms: Vec<Vec<Option<f64>>>,
+}
+
+impl TradeOff {
+    /// Read off the frames of `transports`, for one frame in 10, 100, 1000 and 10 000.
+    pub fn from_frames(transports: &[TransportPanel]) -> Self {
+        let shares = vec![0.1, 0.01, 0.001, 0.0001];
+        let targets = |share: &f64| {
+            transports
+                .iter()
+                .map(|t| target_for(&t.latency_ms, *share))
+                .collect()
+        };
+        TradeOff {
+            targets_ms: shares.iter().map(targets).collect(),
+            shares,
+        }
+    }
+}
+
+/// The report of a comparison as one HTML file.
+pub fn render_compare(report: &CompareReport) -> String {
+    report.page().render()
+}
+
+impl CompareReport {
+    /// The report as a page, to which a caller may add sections of its own.
+    pub fn page(&self) -> Page {
+        let sections = [
+            self.advice_section(),
+            self.table_section(),
+            self.latency_section(),
+            self.distribution_section(),
+            self.loss_section(),
+            self.audio_section(),
+            self.run_section(),
+        ];
+        Page {
+            kicker: "Antiphon \u{b7} comparison of transports".into(),
+            title: self.title.clone(),
+            verdict: self.verdict.clone(),
+            sections: sections.into_iter().filter(|s| !s.parts.is_empty()).collect(),
+            still: if self.transports.is_empty() {
+                String::new()
+            } else {
+                crate::picture::inline_svg(self)
+            },
+        }
+    }
+
+    pub(crate) fn colour_of(&self, name: &str) -> Option<usize> {
+        self.transports.iter().position(|t| t.name == name)
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let column = |(i, t): (usize, &TransportPanel)| Column {
+            title: t.name.clone(),
+            note: t.title.clone(),
+            colour: Some(i),
+        };
+        self.transports.iter().enumerate().map(column).collect()
+    }
+
+    fn advice_section(&self) -> Section {
+        let section = Section::new("Which to take", "");
+        if self.advice.is_empty() {
+            return section;
+        }
+        let card = |advice: &Advice| Card {
+            heading: advice.purpose.clone(),
+            answer: advice.transport.clone(),
+            colour: self.colour_of(&advice.transport),
+            because: advice.because.clone(),
+            caution: advice.caution.clone(),
+            confidence: advice.confidence,
+        };
+        section.with(Part::Cards(self.advice.iter().map(card).collect()))
+    }
+
+    fn table_section(&self) -> Section {
+        let section = Section::new(
+            "Figures",
+            "The best value of a row stands out where one way is better.",
+        );
+        if self.table.is_empty() {
+            return section;
+        }
+        section.with(Part::Table(Table {
+            caption: String::new(),
+            columns: self.columns(),
+            rows: self.table.clone(),
+        }))
+    }
+
+    fn latency_section(&self) -> Section {
+        let section = Section::new("Latency over time", &self.latency.definition);
+        if self.transports.is_empty() {
+            return section;
+        }
+        section.with(Part::Chart(Chart {
+            note: "Each dot is a frame; a tick above the chart is one that never came. Drag to zoom, double-click to \
+                   see all; with the keyboard `+` `-` and the arrow keys."
+                .into(),
+            x: Axis::new("time of sending", "s"),
+            y: Axis::new(&self.latency.label, "ms"),
+            series: self.transports.iter().enumerate().map(|(i, t)| t.over_time(i)).collect(),
+            marks: self.targets(MarkAxis::Y),
+            log_toggle: true,
+            ticks_label: "never came".into(),
+            ..Chart::default()
+        }))
+    }
+
+    fn distribution_section(&self) -> Section {
+        let intro = "How many frames are not there yet, by how long one waits. A lost frame never comes, so a curve ends \
+                     at its transport's loss.";
+        let section = Section::new("What a shorter delay would cost", intro);
+        if self.transports.is_empty() {
+            return section;
+        }
+        let section = section.with(Part::Chart(Chart {
+            x: Axis::new(&self.latency.label, "ms"),
+            y: Axis {
+                label: "frames not there yet".into(),
+                unit: String::new(),
+                scale: Scale::Share,
+            },
+            series: self
+                .transports
+                .iter()
+                .enumerate()
+                .map(|(i, t)| t.distribution(i))
+                .collect(),
+            marks: self.targets(MarkAxis::X),
+            ..Chart::default()
+        }));
+        match self.trade_off.shares.is_empty() {
+            true => section,
+            false => section
+                .with(Part::Heading("Playout target needed".into()))
+                .with(Part::Table(self.trade_off_table())),
+        }
+    }
+
+    fn trade_off_table(&self) -> Table {
+        let row = |(share, targets): (&f64, &Vec<Option<f64>>)| {
+            let label = format!(
+                "at most 1 frame in {} missed",
+                crate::html::number(1.0 / share, 0)
+            );
+            Row {
+                values: targets
+                    .iter()
+                    .map(|t| t.map_or("\u{2013}".into(), Cell::from))
+                    .collect(),
+                ..Row::numbers(&label, "ms", 1, Better::Lower, &[])
+            }
+        };
+        Table {
+            caption: "Late and lost count together. \u{2013}: more than that are lost, or too few frames were sent to \
+                      tell."
+                .into(),
+            columns: self.columns(),
+            rows: self.trade_off.shares.iter().zip(&self.trade_off.targets_ms).map(row).collect(),
+        }
+    }
+
+    fn loss_section(&self) -> Section {
+        let section = Section::new(
+            "Loss map",
+            "Every frame is one cell, in order of sending, line by line.",
+        );
+        if self.transports.iter().all(|t| t.fate.is_empty()) {
+            return section;
+        }
+        let strips = self
+            .transports
+            .iter()
+            .enumerate()
+            .map(|(i, t)| t.strip(i))
+            .collect();
+        let section = section.with(Part::LossMap(LossMap {
+            strips,
+            latency_label: self.latency.label.clone(),
+        }));
+        let bars = self.burst_bars();
+        if bars.classes.is_empty() {
+            return section;
+        }
+        section
+            .with(Part::Heading("Length of bursts".into()))
+            .with(Part::Prose(
+                "A burst is a run of frames the listener did not hear, whatever the cause.".into(),
+            ))
+            .with(Part::Bars(bars))
+    }
+
+    fn burst_bars(&self) -> Bars {
+        let bursts: Vec<Vec<(usize, u64)>> = self.transports.iter().map(|t| burst_lengths(&t.fate)).collect();
+        let longest = bursts.iter().flatten().map(|b| b.0).max().unwrap_or(0);
+        let classes: Vec<_> = BURST_CLASSES
+            .iter()
+            .filter(|(from, _)| *from <= longest)
+            .collect();
+        let count = |bursts: &Vec<(usize, u64)>, from: usize, to: usize| {
+            bursts
+                .iter()
+                .filter(|b| (from..=to).contains(&b.0))
+                .map(|b| b.1)
+                .sum()
+        };
+        Bars {
+            heading: "Length".into(),
+            unit: "frames".into(),
+            classes: classes.iter().map(|(from, to)| class_name(*from, *to)).collect(),
+            series: self.columns(),
+            counts: classes
+                .iter()
+                .map(|(from, to)| bursts.iter().map(|b| count(b, *from, *to)).collect())
+                .collect(),
+        }
+    }
+
+    fn audio_section(&self) -> Section {
+        let section = Section::new(
+            "Listen",
+            "What was sent, and what a listener would have heard of it.",
+        );
+        let mut clips: Vec<Clip> = self.original.iter().cloned().collect();
+        for (i, transport) in self.transports.iter().enumerate() {
+            clips.extend(transport.heard.iter().cloned().map(|clip| Clip {
+                colour: clip.colour.or(Some(i)),
+                strip: transport.name.clone(),
+                ..clip
+            }));
+        }
+        if clips.is_empty() {
+            section
+        } else {
+            section.with(Part::Audio(clips))
+        }
+    }
+
+    fn run_section(&self) -> Section {
+        let mut section = Section::new("How it was measured", "");
+        if !self.meta.is_empty() {
+            section = section.with(Part::Facts(self.meta.clone()));
+        }
+        if !self.command.is_empty() {
+            section = section
+                .with(Part::Heading("To repeat it".into()))
+                .with(Part::Command(self.command.clone()));
+        }
+        if !self.link.name.is_empty() {
+            section = section
+                .with(Part::Heading(format!("The link: {}", self.link.name)))
+                .with(Part::Prose(self.link.method.clone()))
+                .with(Part::Facts(self.link.parameters.clone()));
+        }
+        if !self.link.limits.is_empty() {
+            section = section
+                .with(Part::Heading("What this can't show".into()))
+                .with(Part::Notes(self.link.limits.clone()));
+        }
+        if !self.notes.is_empty() {
+            section = section
+                .with(Part::Heading("Notes".into()))
+                .with(Part::Notes(self.notes.clone()));
+        }
+        section
+    }
+
+    /// The playout targets; one mark without colour if all transports share it.
+    fn targets(&self, axis: MarkAxis) -> Vec<Mark> {
+        let known: Vec<(usize, f32)> = self
+            .transports
+            .iter()
+            .enumerate()
+            .filter_map(|(i, t)| Some((i, t.playout_target_ms?)))
+            .collect();
+        let mark = |at: f32, label: String, colour| Mark {
+            axis,
+            at: f64::from(at),
+            label,
+            colour,
+        };
+        match known.first() {
+            Some((_, first)) if known.iter().all(|(_, at)| at == first) => {
+                vec![mark(
+                    *first,
+                    format!("playout target {} ms", crate::html::number(f64::from(*first), 0)),
+                    None,
+                )]
+            }
+            _ => known
+                .iter()
+                .map(|(i, at)| mark(*at, format!("{} target", self.transports[*i].name), Some(*i)))
+                .collect(),
+        }
+    }
+}
+
+/// Lengths of bursts, from and to: single frames first, then doubling, as concealment copes with about 20 ms.
+const BURST_CLASSES: [(usize, usize); 8] = [
+    (1, 1),
+    (2, 2),
+    (3, 4),
+    (5, 8),
+    (9, 16),
+    (17, 32),
+    (33, 64),
+    (65, usize::MAX),
+];
+
+fn class_name(from: usize, to: usize) -> String {
+    match to {
+        usize::MAX => format!("{from} or more"),
+        to if to == from => from.to_string(),
+        to => format!("{from}\u{2013}{to}"),
+    }
+}
+
+impl TransportPanel {
+    fn over_time(&self, colour: usize) -> Series {
+        let seconds: Vec<f64> = self.sent_ms.iter().map(|ms| f64::from(*ms) / 1000.0).collect();
+        let never = seconds
+            .iter()
+            .zip(&self.latency_ms)
+            .filter(|(_, l)| l.is_none())
+            .map(|(x, _)| *x);
+        Series {
+            name: self.name.clone(),
+            colour,
+            style: Style::Points,
+            ticks: never.collect(),
+            y: self.latency_ms.iter().map(|l| l.map(f64::from)).collect(),
+            x: seconds,
+        }
+    }
+
+    fn distribution(&self, colour: usize) -> Series {
+        let steps = not_there_after(&self.latency_ms, DISTRIBUTION_POINTS);
+        Series {
+            name: self.name.clone(),
+            colour,
+            style: Style::Steps,
+            // Before the first arrival every frame is still missing; zero can't stand on a logarithmic axis.
+            x: std::iter::once(0.0).chain(steps.iter().map(|s| s.0)).collect(),
+            y: std::iter::once(Some(1.0))
+                .chain(steps.iter().map(|s| Some(s.1).filter(|y| *y > 0.0)))
+                .collect(),
+            ticks: Vec::new(),
+        }
+    }
+
+    fn strip(&self, colour: usize) -> Strip {
+        Strip {
+            name: self.name.clone(),
+            colour: Some(colour),
+            fates: self.fate.clone(),
+            sent_ms: self.sent_ms.clone(),
+            latency_ms: self.latency_ms.clone(),
+        }
+    }
+}
+
+/// Points of a distribution: two per pixel of a phone.
+const DISTRIBUTION_POINTS: usize = 800;

@@ -1,0 +1,374 @@
+//! Figures by row and column, each with its unit, definition and sample count.
+
+use crate::cards::swatch;
+use crate::html::{escape, inline, number};
+use serde::{Deserialize, Serialize};
+
+/// A table of figures: things compared as columns, figures as rows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Table {
+    /// What the table shows, for its caption; may be empty.
+    pub caption: String,
+    /// The columns after the first, which holds the rows' labels.
+    pub columns: Vec<Column>,
+    /// The rows.
+    pub rows: Vec<Row>,
+}
+
+/// One column of a [`Table`], or one series of [`Bars`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Column {
+    /// The heading.
+    pub title: String,
+    /// A second line under it; may be empty.
+    pub note: String,
+    /// The series' colour the heading wears.
+    pub colour: Option<usize>,
+}
+
+/// Which way is good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// Small is good, as with latency.
+    Lower,
+    /// Large is good, as with quality.
+    Higher,
+    /// Neither, as with a count of what was sent.
+    #[default]
+    Neither,
+}
+
+/// One row of a [`Table`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Row {
+    /// A heading above this row, where a group of rows begins; empty within a group.
+    pub group: String,
+    /// The figure's name.
+    pub label: String,
+    /// Its unit; empty for a pure number.
+    pub unit: String,
+    /// What exactly it says, with its source; shown as a footnote and when pointed at. May be empty.
+    pub definition: String,
+    /// Which way is good; the best value is emphasised.
+    pub better: Better,
+    /// One value per column; missing ones read as not measured.
+    pub values: Vec<Cell>,
+    /// Decimal places.
+    pub decimals: usize,
+    /// How many samples stand behind each value, by column; empty or shorter where that means nothing.
+    pub samples: Vec<Option<u64>>,
+    /// Whether the figure is one of the few that stand for the whole (shown in the still picture).
+    pub key: bool,
+}
+
+/// What stands in one place of a table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Cell {
+    /// A number in the row's unit.
+    Number(f64),
+    /// Words.
+    Text(String),
+    /// Nothing was measured.
+    Missing(Option<()>),
+}
+
+impl Cell {
+    /// Nothing was measured.
+    pub const MISSING: Cell = Cell::Missing(None);
+
+    pub(crate) fn finite(&self) -> Option<f64> {
+        match self {
+            Cell::Number(value) if value.is_finite() => Some(*value),
+            _ => None,
+        }
+    }
+}
+
+impl From<Option<f64>> for Cell {
+    fn from(value: Option<f64>) -> Self {
+        value.map_or(Cell::MISSING, Cell::Number)
+    }
+}
+
+impl From<f64> for Cell {
+    fn from(value: f64) -> Self {
+        Cell::Number(value)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Cell::Text(text.into())
+    }
+}
+
+impl Row {
+    /// A row of numbers with `decimals` places; the other fields are set by struct update.
+    pub fn numbers(label: &str, unit: &str, decimals: usize, better: Better, values: &[Option<f64>]) -> Self {
+        Row {
+            label: label.into(),
+            unit: unit.into(),
+            decimals,
+            better,
+            values: values.iter().map(|v| Cell::from(*v)).collect(),
+            ..Row::default()
+        }
+    }
+
+    /// Whether the value of `column` is as good as the best, as printed, and some other one is worse.
+    pub(crate) fn is_best(&self, column: usize) -> bool {
+        // Compared as printed: two columns that show the same number must look the same.
+        let shown = |cell: &Cell| {
+            cell.finite()
+                .and_then(|v| format!("{:.*}", self.decimals.min(12), v).parse().ok())
+        };
+        let values: Vec<f64> = self.values.iter().filter_map(shown).collect();
+        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let best = match self.better {
+            Better::Lower => low,
+            Better::Higher => high,
+            Better::Neither => return false,
+        };
+        low < high && self.values.get(column).and_then(shown) == Some(best)
+    }
+
+    /// The one sample count all values share, if they do.
+    fn common_samples(&self) -> Option<u64> {
+        let first = self.samples.first().copied().flatten()?;
+        self.samples.iter().all(|n| *n == Some(first)).then_some(first)
+    }
+
+    fn render(&self, columns: usize, footnote: Option<(usize, String)>, out: &mut String) {
+        let title = match self.definition.as_str() {
+            "" => String::new(),
+            text => format!(" title=\"{}\"", escape(text)),
+        };
+        let note = footnote.map_or(String::new(), |(n, id)| {
+            format!("<sup><a href=\"#{id}\" aria-label=\"definition {n}\">{n}</a></sup>")
+        });
+        let unit = match self.unit.as_str() {
+            "" => String::new(),
+            unit => format!(" <span class=\"unit\">{}</span>", escape(unit)),
+        };
+        let common = self.common_samples();
+        let count = common.map_or(String::new(), |n| {
+            format!("<small>n = {}</small>", number(n as f64, 0))
+        });
+        out.push_str(&format!(
+            "<tr><th scope=\"row\"{title}>{}{unit}{note}{count}</th>",
+            escape(&self.label)
+        ));
+        for i in 0..columns {
+            self.render_cell(i, common.is_none(), out);
+        }
+        out.push_str("</tr>\n");
+    }
+
+    fn render_cell(&self, column: usize, with_count: bool, out: &mut String) {
+        let text = match self.values.get(column) {
+            Some(Cell::Text(words)) => inline(words),
+            Some(cell) => cell
+                .finite()
+                .map_or(NOT_MEASURED.into(), |v| number(v, self.decimals)),
+            None => NOT_MEASURED.into(),
+        };
+        let count = match self.samples.get(column).copied().flatten() {
+            Some(n) if with_count => format!("<small>n = {}</small>", number(n as f64, 0)),
+            _ => String::new(),
+        };
+        if self.is_best(column) {
+            out.push_str(&format!("<td class=\"best\"><b>{text}</b>{count}</td>"));
+        } else {
+            out.push_str(&format!("<td>{text}{count}</td>"));
+        }
+    }
+}
+
+const NOT_MEASURED: &str = "<span class=\"muted\" title=\"not measured\">\u{2013}</span>";
+
+impl Table {
+    pub(crate) fn render(&self, id: &str, out: &mut String) {
+        out.push_str("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table\"><table>\n");
+        if !self.caption.is_empty() {
+            out.push_str(&format!("<caption>{}</caption>\n", inline(&self.caption)));
+        }
+        out.push_str("<thead><tr><td></td>");
+        head_cells(&self.columns, out);
+        out.push_str("</tr></thead>\n<tbody>\n");
+        let mut definitions = Vec::new();
+        for row in &self.rows {
+            if !row.group.is_empty() {
+                out.push_str(&format!(
+                    "<tr class=\"group\"><th scope=\"rowgroup\">{}</th><td colspan=\"{}\"></td></tr>\n",
+                    escape(&row.group),
+                    self.columns.len().max(1)
+                ));
+            }
+            let footnote = (!row.definition.is_empty()).then(|| {
+                definitions.push(row);
+                (definitions.len(), format!("{id}-{}", definitions.len()))
+            });
+            row.render(self.columns.len(), footnote, out);
+        }
+        out.push_str("</tbody></table></div>\n");
+        if !definitions.is_empty() {
+            out.push_str("<details class=\"definitions\"><summary>What each figure means</summary>\n<ol>\n");
+            for (i, row) in definitions.iter().enumerate() {
+                out.push_str(&format!(
+                    "<li id=\"{id}-{}\"><b>{}</b> {}</li>\n",
+                    i + 1,
+                    escape(&row.label),
+                    inline(&row.definition)
+                ));
+            }
+            out.push_str("</ol></details>\n");
+        }
+    }
+}
+
+fn head_cells(columns: &[Column], out: &mut String) {
+    for column in columns {
+        let note = match column.note.as_str() {
+            "" => String::new(),
+            text => format!("<small>{}</small>", escape(text)),
+        };
+        let title = escape(&column.title);
+        out.push_str(&format!(
+            "<th scope=\"col\">{}{title}{note}</th>",
+            swatch(column.colour)
+        ));
+    }
+}
+
+/// Counts by class and series, drawn as bars within a table.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Bars {
+    /// What the classes are, such as "Burst length".
+    pub heading: String,
+    /// What is counted, such as "bursts".
+    pub unit: String,
+    /// The classes, in order.
+    pub classes: Vec<String>,
+    /// The series.
+    pub series: Vec<Column>,
+    /// Counts as `[class][series]`; missing ones count as zero.
+    pub counts: Vec<Vec<u64>>,
+}
+
+impl Bars {
+    pub(crate) fn render(&self, out: &mut String) {
+        let largest = self.counts.iter().flatten().copied().max().unwrap_or(0).max(1);
+        out.push_str(&format!(
+            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table\"><table class=\"bars\">\n\
+             <thead><tr><th scope=\"col\">{} <span class=\"unit\">{}</span></th>",
+            escape(&self.heading),
+            escape(&self.unit)
+        ));
+        head_cells(&self.series, out);
+        out.push_str("</tr></thead>\n<tbody>\n");
+        for (i, class) in self.classes.iter().enumerate() {
+            out.push_str(&format!("<tr><th scope=\"row\">{}</th>", escape(class)));
+            for (j, series) in self.series.iter().enumerate() {
+                let count = self
+                    .counts
+                    .get(i)
+                    .and_then(|row| row.get(j))
+                    .copied()
+                    .unwrap_or(0);
+                let colour = series
+                    .colour
+                    .map_or("none".into(), |c| format!("c{}", c % crate::cards::COLOURS));
+                out.push_str(&format!(
+                    "<td><span class=\"bar\"><i class=\"{colour}\" style=\"width:{:.1}%\"></i></span>{}</td>",
+                    100.0 * count as f64 / largest as f64,
+                    number(count as f64, 0)
+                ));
+            }
+            out.push_str("</tr>\n");
+        }
+        out.push_str("</tbody></table></div>\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(better: Better, values: &[Option<f64>]) -> Row {
+        Row::numbers("p99", "ms", 1, better, values)
+    }
+
+    #[test]
+    fn best_is_judged_as_printed() {
+        let lower = row(Better::Lower, &[Some(1.04), Some(0.96), Some(2.0), None]);
+        // 1.04 and 0.96 both print 1.0, so both are best.
+        assert_eq!(
+            (0..4).map(|i| lower.is_best(i)).collect::<Vec<_>>(),
+            [true, true, false, false]
+        );
+        let higher = row(Better::Higher, &[Some(1.0), Some(3.0)]);
+        assert!(higher.is_best(1) && !higher.is_best(0));
+        assert!(!row(Better::Neither, &[Some(1.0), Some(3.0)]).is_best(0));
+        assert!(
+            !row(Better::Lower, &[Some(1.0), Some(1.0)]).is_best(0),
+            "a tie of all emphasises nothing"
+        );
+        assert!(!row(Better::Lower, &[Some(f64::NAN), Some(1.0)]).is_best(0));
+    }
+
+    #[test]
+    fn short_rows_read_as_not_measured() {
+        let table = Table {
+            columns: vec![Column::default(); 3],
+            rows: vec![row(Better::Lower, &[Some(1.0)])],
+            ..Table::default()
+        };
+        let mut out = String::new();
+        table.render("t", &mut out);
+        assert_eq!(out.matches("not measured").count(), 2);
+    }
+
+    #[test]
+    fn equal_sample_counts_are_said_once() {
+        let mut equal = row(Better::Lower, &[Some(1.0), Some(2.0)]);
+        equal.samples = vec![Some(2813), Some(2813)];
+        let mut out = String::new();
+        equal.render(2, None, &mut out);
+        assert_eq!(out.matches("n = 2813").count(), 1);
+        equal.samples = vec![Some(2813), Some(12)];
+        out.clear();
+        equal.render(2, None, &mut out);
+        assert_eq!(
+            (out.matches("n = 2813").count(), out.matches("n = 12<").count()),
+            (1, 1)
+        );
+    }
+
+    #[test]
+    fn cells_survive_json() {
+        let cells = vec![Cell::Number(1.5), Cell::from("holds"), Cell::MISSING];
+        let json = serde_json::to_string(&cells).unwrap();
+        assert_eq!(json, "[1.5,\"holds\",null]");
+        assert_eq!(serde_json::from_str::<Vec<Cell>>(&json).unwrap(), cells);
+    }
+
+    #[test]
+    fn bars_are_drawn_against_the_largest() {
+        let bars = Bars {
+            classes: vec!["1".into(), "2".into()],
+            series: vec![Column::default()],
+            counts: vec![vec![8], vec![2]],
+            ..Bars::default()
+        };
+        let mut out = String::new();
+        bars.render(&mut out);
+        assert!(out.contains("width:100.0%") && out.contains("width:25.0%"));
+    }
+}
