@@ -84,7 +84,7 @@
     }
     return out;
   }
-  const oneIn = (share) => (share >= 0.999 ? "all" : "1 in " + Math.round(1 / share).toLocaleString("en").replace(/,/g, "\u202f"));
+  const oneIn = (share) => (share >= 0.999 ? "all" : "1 in " + Math.round(1 / share).toString().replace(/\B(?=(\d{3})+$)/g, (g, d, at, all) => (all.length > 4 ? "\u202f" : "")));
 
   function dots(size) {
     return (u, index, from, to) => {
@@ -114,8 +114,9 @@
     const ys = series.flatMap((s) => s.ys.filter((y) => y !== null));
     const low = ys.reduce((a, y) => (y > 0 ? Math.min(a, y) : a), Infinity);
     const high = ys.reduce((a, y) => Math.max(a, y), -Infinity);
-    const lastX = series.reduce((a, s) => Math.max(a, s.xs.length ? s.xs[s.xs.length - 1] : 0), 0);
-    const firstX = series.reduce((a, s) => Math.min(a, s.xs.length ? s.xs[0] : 0), 0);
+    const floor = ys.reduce((a, y) => Math.min(a, y), 0);
+    const lastX = Math.max(...series.map((s) => (s.xs.length ? s.xs[s.xs.length - 1] : 0)), 0);
+    const firstX = Math.min(lastX, ...series.filter((s) => s.xs.length).map((s) => s.xs[0]));
 
     function axis(side) {
       return {
@@ -128,7 +129,9 @@
 
     function options(width) {
       const share = spec.y.scale === "share";
-      const yAxis = { ...axis(3), size: share ? 78 : 54, label: width < 500 ? undefined : named(spec.y), labelSize: 20 };
+      const narrow = width < 500;
+      const unit = narrow && spec.y.unit ? "\u202f" + spec.y.unit : "";
+      const yAxis = { ...axis(3), size: share ? 78 : 54, label: narrow ? undefined : named(spec.y), labelSize: 20 };
       if (share) {
         yAxis.splits = (u, i, min, max) => decades(min, max);
         yAxis.filter = (u, s) => s;
@@ -136,16 +139,17 @@
       } else if (state.log) {
         yAxis.splits = (u, i, min, max) => splits125(min, max);
         yAxis.filter = (u, s) => s;
-        yAxis.values = (u, s) => s.map(plain);
-      } else yAxis.values = (u, s) => s.map(plain);
-      const range = state.log
-        ? share ? [Math.min(low * 0.7, 0.07), 1.15] : [low * 0.9, high * 1.12]
-        : [Math.min(0, ...ys.slice(0, 0), minimum()), high + (high - Math.min(0, minimum())) * 0.05 || 1];
-      function minimum() { return ys.reduce((a, y) => Math.min(a, y), 0); }
+        yAxis.values = (u, s) => s.map((v) => plain(v) + unit);
+      } else yAxis.values = (u, s) => s.map((v) => plain(v) + unit);
+      const empty = !(high > -Infinity), positive = low < Infinity;
+      const range = share ? [Math.min(positive ? low * 0.7 : 1, 0.07), 1.15]
+        : state.log ? (positive ? [low * 0.9, high * 1.12] : [1, 10])
+        : empty || high === floor ? [floor, floor + 1] : [floor, high + (high - floor) * 0.05];
       return {
         width, height: Math.max(240, Math.min(380, Math.round(width * 0.42))) + lanes.length * LANE,
         padding: [lanes.length * LANE + 14, 14, 0, 0],
         legend: { show: false },
+        focus: { alpha: 0.08 },
         cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: true } },
         scales: {
           x: { time: false, range: (u, min, max) => (min === null ? [0, 1] : [min, max === min ? min + 1 : max]) },
@@ -154,7 +158,7 @@
         axes: [{ ...axis(2), label: named(spec.x), labelSize: 20, size: 30, values: (u, s) => s.map(plain) }, yAxis],
         series: [{}].concat(series.map((s) => ({
           scale: "y", show: s.shown, stroke: seriesColour(s.colour), fill: s.style === "points" ? seriesColour(s.colour) : undefined,
-          width: s.style === "points" ? 0 : 2, dash: s.style === "dashed" ? [7, 5] : undefined,
+          width: s.style === "points" ? 0 : 2, alpha: s.style === "points" ? 0.8 : 1, dash: s.style === "dashed" ? [7, 5] : undefined,
           points: { show: s.style === "line" && s.xs.length < 60, size: 6 },
           paths: s.style === "points" ? dots(width < 500 ? 1.6 : 2.2) : s.style === "steps" ? uPlot.paths.stepped({ align: 1 }) : undefined,
         }))),
@@ -166,6 +170,8 @@
       const c = u.ctx, r = devicePixelRatio;
       c.save();
       c.font = 12 * r + "px " + getComputedStyle(document.body).fontFamily;
+      c.textAlign = "left";
+      c.textBaseline = "alphabetic";
       c.lineWidth = 1.5 * r;
       c.setLineDash([6 * r, 4 * r]);
       spec.marks.forEach((mark, i) => {
@@ -237,6 +243,10 @@
           button.setAttribute("aria-pressed", s.shown);
           state.plot.setSeries(i + 1, { show: s.shown });
         };
+        // Pointed at or focused, a series stands out from the others.
+        const focus = (on) => state.plot.setSeries(on ? i + 1 : null, { focus: on });
+        button.onpointerenter = button.onfocus = () => focus(true);
+        button.onpointerleave = button.onblur = () => focus(false);
         entries.push(value);
         legend.append(button);
       });

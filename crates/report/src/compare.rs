@@ -215,15 +215,21 @@ impl CompareReport {
             return section;
         }
         section.with(Part::Chart(Chart {
-            note: "Each dot is a frame; a tick above the chart is one that never came. Drag to zoom, double-click to \
+            note: "Each dot is a frame; a tick above the chart is one that never came. Point at a name \
+                   to bring out its frames, click to hide them. Drag to zoom, double-click to \
                    see all; with the keyboard `+` `-` and the arrow keys."
                 .into(),
             x: Axis::new("time of sending", "s"),
             y: Axis::new(&self.latency.label, "ms"),
-            series: self.transports.iter().enumerate().map(|(i, t)| t.over_time(i)).collect(),
+            series: self
+                .transports
+                .iter()
+                .enumerate()
+                .map(|(i, t)| t.over_time(i))
+                .collect(),
             marks: self.targets(MarkAxis::Y),
             log_toggle: true,
-            ticks_label: "never came".into(),
+            ticks_label: "missing".into(),
             ..Chart::default()
         }))
     }
@@ -235,6 +241,8 @@ impl CompareReport {
         if self.transports.is_empty() {
             return section;
         }
+        let latencies = self.transports.iter().flat_map(|t| t.latency_ms.iter().flatten());
+        let end = latencies.filter(|l| l.is_finite()).fold(0.0f32, |a, l| a.max(*l));
         let section = section.with(Part::Chart(Chart {
             x: Axis::new(&self.latency.label, "ms"),
             y: Axis {
@@ -246,7 +254,7 @@ impl CompareReport {
                 .transports
                 .iter()
                 .enumerate()
-                .map(|(i, t)| t.distribution(i))
+                .map(|(i, t)| t.distribution(i, end))
                 .collect(),
             marks: self.targets(MarkAxis::X),
             ..Chart::default()
@@ -455,8 +463,13 @@ impl TransportPanel {
         }
     }
 
-    fn distribution(&self, colour: usize) -> Series {
-        let steps = not_there_after(&self.latency_ms, DISTRIBUTION_POINTS);
+    /// Drawn up to `end_ms`, though nothing more may come: what is missing by then stays missing.
+    fn distribution(&self, colour: usize, end_ms: f32) -> Series {
+        let mut steps = not_there_after(&self.latency_ms, DISTRIBUTION_POINTS);
+        match steps.last() {
+            Some(last) if last.0 < f64::from(end_ms) => steps.push((f64::from(end_ms), last.1)),
+            _ => {}
+        }
         Series {
             name: self.name.clone(),
             colour,

@@ -144,7 +144,8 @@ impl Row {
         self.samples.iter().all(|n| *n == Some(first)).then_some(first)
     }
 
-    fn render(&self, columns: usize, footnote: Option<(usize, String)>, out: &mut String) {
+    /// `counted`: the group's heading says the sample counts already.
+    fn render(&self, columns: usize, footnote: Option<(usize, String)>, counted: bool, out: &mut String) {
         let title = match self.definition.as_str() {
             "" => String::new(),
             text => format!(" title=\"{}\"", escape(text)),
@@ -157,7 +158,7 @@ impl Row {
             unit => format!(" <span class=\"unit\">{}</span>", escape(unit)),
         };
         let common = self.common_samples();
-        let count = common.map_or(String::new(), |n| {
+        let count = common.filter(|_| !counted).map_or(String::new(), |n| {
             format!("<small>n = {}</small>", number(n as f64, 0))
         });
         out.push_str(&format!(
@@ -165,7 +166,7 @@ impl Row {
             escape(&self.label)
         ));
         for i in 0..columns {
-            self.render_cell(i, common.is_none(), out);
+            self.render_cell(i, !counted && common.is_none(), out);
         }
         out.push_str("</tr>\n");
     }
@@ -202,19 +203,18 @@ impl Table {
         head_cells(&self.columns, out);
         out.push_str("</tr></thead>\n<tbody>\n");
         let mut definitions = Vec::new();
-        for row in &self.rows {
+        let mut counted = false;
+        for (i, row) in self.rows.iter().enumerate() {
             if !row.group.is_empty() {
-                out.push_str(&format!(
-                    "<tr class=\"group\"><th scope=\"rowgroup\">{}</th><td colspan=\"{}\"></td></tr>\n",
-                    escape(&row.group),
-                    self.columns.len().max(1)
-                ));
+                let counts = self.group_samples(i);
+                counted = counts.is_some();
+                self.render_group(row, counts.unwrap_or(&[]), out);
             }
             let footnote = (!row.definition.is_empty()).then(|| {
                 definitions.push(row);
                 (definitions.len(), format!("{id}-{}", definitions.len()))
             });
-            row.render(self.columns.len(), footnote, out);
+            row.render(self.columns.len(), footnote, counted, out);
         }
         out.push_str("</tbody></table></div>\n");
         if !definitions.is_empty() {
@@ -229,6 +229,34 @@ impl Table {
             }
             out.push_str("</ol></details>\n");
         }
+    }
+
+    /// The sample counts shared by all rows of the group that begins at row `first`, as far as they have any.
+    fn group_samples(&self, first: usize) -> Option<&[Option<u64>]> {
+        let rest = self.rows[first + 1..]
+            .iter()
+            .take_while(|row| row.group.is_empty());
+        let mut counts = std::iter::once(&self.rows[first])
+            .chain(rest)
+            .map(|row| row.samples.as_slice())
+            .filter(|samples| !samples.is_empty());
+        let shared = counts.next()?;
+        counts.all(|other| other == shared).then_some(shared)
+    }
+
+    fn render_group(&self, row: &Row, samples: &[Option<u64>], out: &mut String) {
+        out.push_str(&format!(
+            "<tr class=\"group\"><th scope=\"rowgroup\">{}</th>",
+            escape(&row.group)
+        ));
+        for i in 0..self.columns.len() {
+            let count = samples.get(i).copied().flatten();
+            let text = count.map_or(String::new(), |n| {
+                format!("<small>n = {}</small>", number(n as f64, 0))
+            });
+            out.push_str(&format!("<td>{text}</td>"));
+        }
+        out.push_str("</tr>\n");
     }
 }
 
@@ -340,14 +368,47 @@ mod tests {
         let mut equal = row(Better::Lower, &[Some(1.0), Some(2.0)]);
         equal.samples = vec![Some(2813), Some(2813)];
         let mut out = String::new();
-        equal.render(2, None, &mut out);
+        equal.render(2, None, false, &mut out);
         assert_eq!(out.matches("n = 2813").count(), 1);
         equal.samples = vec![Some(2813), Some(12)];
         out.clear();
-        equal.render(2, None, &mut out);
+        equal.render(2, None, false, &mut out);
         assert_eq!(
             (out.matches("n = 2813").count(), out.matches("n = 12<").count()),
             (1, 1)
+        );
+    }
+
+    #[test]
+    fn a_group_says_its_sample_counts_once() {
+        let counted = |group: &str, samples: [u64; 2]| Row {
+            group: group.into(),
+            samples: samples.map(Some).into(),
+            ..row(Better::Lower, &[Some(1.0), Some(2.0)])
+        };
+        let mut table = Table {
+            columns: vec![Column::default(); 2],
+            rows: vec![
+                counted("Latency", [7, 9]),
+                counted("", [7, 9]),
+                counted("Loss", [11, 13]),
+            ],
+            ..Table::default()
+        };
+        let times = |table: &Table, text: &str| {
+            let mut out = String::new();
+            table.render("t", &mut out);
+            out.matches(text).count()
+        };
+        assert_eq!(
+            ["n = 7<", "n = 9<", "n = 11<"].map(|n| times(&table, n)),
+            [1, 1, 1]
+        );
+        // One row that differs, and every row of that group speaks for itself again.
+        table.rows[1].samples[1] = Some(8);
+        assert_eq!(
+            ["n = 7<", "n = 9<", "n = 8<", "n = 11<"].map(|n| times(&table, n)),
+            [2, 1, 1, 1]
         );
     }
 
