@@ -109,13 +109,13 @@
     const series = spec.series.map((s) => ({
       ...s, xs: column(s.x), ys: column(s.y), ticksAt: column(s.ticks), shown: true,
     }));
-    const state = { log: spec.y.scale !== "linear", plot: null };
-    const lanes = series.some((s) => s.ticksAt.length) ? series : [];
+    const state = { log: spec.y.scale !== "linear", panels: spec.panels && series.length > 1, plots: [], moving: false };
+    const ticked = series.some((s) => s.ticksAt.length);
     const ys = series.flatMap((s) => s.ys.filter((y) => y !== null));
     const low = ys.reduce((a, y) => (y > 0 ? Math.min(a, y) : a), Infinity);
     const high = ys.reduce((a, y) => Math.max(a, y), -Infinity);
+    const lastX = Math.max(0, ...series.filter((s) => s.xs.length).map((s) => s.xs[s.xs.length - 1]));
     const floor = ys.reduce((a, y) => Math.min(a, y), 0);
-    const lastX = Math.max(...series.map((s) => (s.xs.length ? s.xs[s.xs.length - 1] : 0)), 0);
     const firstX = Math.min(lastX, ...series.filter((s) => s.xs.length).map((s) => s.xs[0]));
 
     function axis(side) {
@@ -127,11 +127,12 @@
     }
     const named = (a) => a.label + (a.unit ? " (" + a.unit + ")" : "");
 
-    function options(width) {
+    function options(width, group, last, name) {
+      const lanes = ticked ? group.length : 0;
       const share = spec.y.scale === "share";
       const narrow = width < 500;
       const unit = narrow && spec.y.unit ? "\u202f" + spec.y.unit : "";
-      const yAxis = { ...axis(3), size: share ? 78 : 54, label: narrow ? undefined : named(spec.y), labelSize: 20 };
+      const yAxis = { ...axis(3), size: share ? 78 : 54, space: state.panels ? 20 : 36, label: narrow || state.panels ? undefined : named(spec.y), labelSize: 20 };
       if (share) {
         yAxis.splits = (u, i, min, max) => decades(min, max);
         yAxis.filter = (u, s) => s;
@@ -146,27 +147,33 @@
         : state.log ? (positive ? [low * 0.9, high * 1.12] : [1, 10])
         : empty || high === floor ? [floor, floor + 1] : [floor, high + (high - floor) * 0.05];
       return {
-        width, height: Math.max(240, Math.min(380, Math.round(width * 0.42))) + lanes.length * LANE,
-        padding: [lanes.length * LANE + 14, 14, 0, 0],
+        width, height: (state.panels ? 138 + (last ? 32 : 0) : Math.max(240, Math.min(380, Math.round(width * 0.42)))) + lanes * LANE,
+        padding: [lanes * LANE + (name ? 20 : 14), 14, last ? 0 : 4, 0],
         legend: { show: false },
         focus: { alpha: 0.08 },
-        cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: true } },
+        cursor: { sync: { key: state.key }, y: false, points: { show: false }, drag: { x: true, y: false, setScale: true } },
         scales: {
           x: { time: false, range: (u, min, max) => (min === null ? [0, 1] : [min, max === min ? min + 1 : max]) },
           y: { distr: state.log ? 3 : 1, range: () => range },
         },
-        axes: [{ ...axis(2), label: named(spec.x), labelSize: 20, size: 30, values: (u, s) => s.map(plain) }, yAxis],
-        series: [{}].concat(series.map((s) => ({
-          scale: "y", show: s.shown, stroke: seriesColour(s.colour), fill: s.style === "points" ? seriesColour(s.colour) : undefined,
+        axes: [
+          { ...axis(2), label: last ? named(spec.x) : undefined, labelSize: 20, size: last ? 30 : 4, values: (u, s) => s.map((v) => (last ? plain(v) : "")) },
+          yAxis,
+        ],
+        series: [{}].concat(group.map((s) => ({
+          scale: "y", show: s.shown || state.panels, stroke: seriesColour(s.colour), fill: s.style === "points" ? seriesColour(s.colour) : undefined,
           width: s.style === "points" ? 0 : 2, alpha: s.style === "points" ? 0.8 : 1, dash: s.style === "dashed" ? [7, 5] : undefined,
           points: { show: s.style === "line" && s.xs.length < 60, size: 6 },
           paths: s.style === "points" ? dots(width < 500 ? 1.6 : 2.2) : s.style === "steps" ? uPlot.paths.stepped({ align: 1 }) : undefined,
         }))),
-        hooks: { draw: [drawMarks, drawLanes], setCursor: [(u) => readout(u)], setScale: [zoomed] },
+        hooks: {
+          draw: [(u) => drawMarks(u, group), (u) => drawLanes(u, group, name)],
+          setCursor: [(u) => readout(u)], setScale: [zoomed],
+        },
       };
     }
 
-    function drawMarks(u) {
+    function drawMarks(u, group) {
       const c = u.ctx, r = devicePixelRatio;
       c.save();
       c.font = 12 * r + "px " + getComputedStyle(document.body).fontFamily;
@@ -177,6 +184,7 @@
       spec.marks.forEach((mark, i) => {
         const vertical = mark.axis === "x";
         const scale = u.scales[vertical ? "x" : "y"];
+        if (state.panels && mark.colour !== null && !group.some((s) => s.colour === mark.colour)) return;
         if (mark.at < scale.min || mark.at > scale.max) return;
         const at = Math.round(u.valToPos(mark.at, vertical ? "x" : "y", true));
         const { left, top, width, height } = u.bbox;
@@ -184,6 +192,8 @@
         c.beginPath();
         if (vertical) { c.moveTo(at, top); c.lineTo(at, top + height); } else { c.moveTo(left, at); c.lineTo(left + width, at); }
         c.stroke();
+        // Said once where all panels share it.
+        if (state.panels && mark.colour === null && group[0] !== series.find((s) => s.shown)) return;
         const words = mark.label, wide = c.measureText(words).width;
         let x, y;
         if (vertical) {
@@ -205,13 +215,24 @@
     }
 
     // Ticks of what never came, one lane per series above the plot.
-    function drawLanes(u) {
-      if (!lanes.length) return;
-      const c = u.ctx, r = devicePixelRatio, { left, top } = u.bbox;
+    function drawLanes(u, group, name) {
+      const c = u.ctx, r = devicePixelRatio, { left, top } = u.bbox, lanes = group.length;
+      const family = getComputedStyle(document.body).fontFamily;
       c.save();
-      lanes.forEach((s, i) => {
+      if (name) {
+        c.fillStyle = seriesColour(group[0].colour);
+        c.font = "600 " + 13 * r + "px " + family;
+        c.textAlign = "left";
+        c.textBaseline = "alphabetic";
+        c.strokeStyle = colour("surface");
+        c.lineWidth = 4 * r;
+        c.strokeText(name, left + 6 * r, top + 12 * r);
+        c.fillText(name, left + 6 * r, top + 12 * r);
+      }
+      if (!ticked) { c.restore(); return; }
+      group.forEach((s, i) => {
         if (!s.shown) return;
-        const y = top - (lanes.length - i) * LANE * r - 3 * r;
+        const y = top - (lanes - i) * LANE * r - 3 * r;
         c.fillStyle = seriesColour(s.colour);
         for (const x of s.ticksAt) {
           if (x < u.scales.x.min || x > u.scales.x.max) continue;
@@ -219,9 +240,10 @@
         }
       });
       c.fillStyle = colour("muted");
-      c.font = 11 * r + "px " + getComputedStyle(document.body).fontFamily;
+      c.font = 11 * r + "px " + family;
       c.textAlign = "right";
-      c.fillText(spec.ticksLabel, left - 8 * r, top - (lanes.length * LANE * r) / 2 + r);
+      c.textBaseline = "middle";
+      if (group[0] === series.find((s) => s.shown) || !state.panels) c.fillText(spec.ticksLabel, left - 8 * r, top - (lanes * LANE * r) / 2 - 4 * r);
       c.restore();
     }
 
@@ -241,10 +263,11 @@
         button.onclick = () => {
           s.shown = !s.shown;
           button.setAttribute("aria-pressed", s.shown);
-          state.plot.setSeries(i + 1, { show: s.shown });
+          if (state.panels) draw();
+          else state.plots[0].setSeries(i + 1, { show: s.shown });
         };
         // Pointed at or focused, a series stands out from the others.
-        const focus = (on) => state.plot.setSeries(on ? i + 1 : null, { focus: on });
+        const focus = (on) => { if (!state.panels) state.plots[0].setSeries(on ? i + 1 : null, { focus: on }); };
         button.onpointerenter = button.onfocus = () => focus(true);
         button.onpointerleave = button.onblur = () => focus(false);
         entries.push(value);
@@ -256,6 +279,12 @@
         toggle.type = "button";
         toggle.onclick = () => { state.log = !state.log; toggle.textContent = state.log ? "Linear scale" : "Log scale"; draw(); };
         legend.append(toggle);
+      }
+      if (spec.panels && series.length > 1) {
+        const split = make("button", "tool", state.panels ? "All in one" : "One panel each");
+        split.type = "button";
+        split.onclick = () => { state.panels = !state.panels; split.textContent = state.panels ? "All in one" : "One panel each"; draw(); };
+        legend.append(split);
       }
       reset.type = "button";
       reset.className = "tool";
@@ -275,21 +304,39 @@
       });
     }
     const isZoomed = (u) => u.scales.x.min > firstX + (lastX - firstX) * 1e-6 || u.scales.x.max < lastX - (lastX - firstX) * 1e-6;
-    function zoomed(u, key) { if (key === "x") reset.hidden = !isZoomed(u); }
-    function showAll() { state.plot.setScale("x", { min: firstX, max: lastX }); }
+    // Zooming one panel zooms them all.
+    function zoomed(u, key) {
+      if (key !== "x") return;
+      reset.hidden = !isZoomed(u);
+      if (state.moving) return;
+      state.moving = true;
+      for (const other of state.plots) if (other !== u) other.setScale("x", { min: u.scales.x.min, max: u.scales.x.max });
+      state.moving = false;
+    }
+    const moveTo = (min, max) => state.plots[0].setScale("x", { min, max });
+    function showAll() { moveTo(firstX, lastX); }
 
-    const joined = series.length ? uPlot.join(series.map((s) => [s.xs, s.ys])) : [[]];
     function draw() {
-      const zoom = state.plot && isZoomed(state.plot) ? { min: state.plot.scales.x.min, max: state.plot.scales.x.max } : null;
-      if (state.plot) state.plot.destroy();
-      state.plot = new uPlot(options(Math.max(280, box.clientWidth)), joined, box);
-      if (zoom) state.plot.setScale("x", zoom);
+      const first = state.plots[0];
+      const zoom = first && isZoomed(first) ? { ...first.scales.x } : null;
+      for (const plot of state.plots) plot.destroy();
+      const seen = series.filter((s) => s.shown);
+      const groups = state.panels && seen.length ? seen.map((s) => [s]) : [series];
+      state.plots = [];
+      state.moving = true;
+      for (const [i, group] of groups.entries()) {
+        const data = uPlot.join(group.map((s) => [s.xs, s.ys]));
+        const name = state.panels && seen.length ? group[0].name : "";
+        state.plots.push(new uPlot(options(Math.max(280, box.clientWidth), group, i === groups.length - 1, name), data, box));
+      }
+      for (const plot of state.plots) plot.setScale("x", { min: zoom ? zoom.min : firstX, max: zoom ? zoom.max : lastX });
+      state.moving = false;
     }
     box.onkeydown = (event) => {
-      const { min, max } = state.plot.scales.x, span = max - min;
+      const { min, max } = state.plots[0].scales.x, span = max - min;
       const to = (a, b) => {
         const wide = Math.min(b - a, lastX - firstX), start = Math.max(firstX, Math.min(a, lastX - wide));
-        state.plot.setScale("x", { min: start, max: start + wide });
+        moveTo(start, start + wide);
       };
       if (event.key === "+" || event.key === "=") to(min + span / 4, max - span / 4);
       else if (event.key === "-") to(min - span / 2, max + span / 2);
@@ -299,6 +346,8 @@
       else return;
       event.preventDefault();
     };
+    if (!series.length) return;
+    state.key = "chart" + charts.length;
     buildLegend();
     draw();
     charts.push(draw);

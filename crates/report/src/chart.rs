@@ -23,6 +23,8 @@ pub struct Chart {
     pub marks: Vec<Mark>,
     /// Whether a button switches the vertical axis between linear and logarithmic.
     pub log_toggle: bool,
+    /// Whether each series has a panel of its own at first, all to one scale; a button lays them over each other.
+    pub panels: bool,
     /// What the ticks of [`Series::ticks`] stand for, such as "lost".
     pub ticks_label: String,
 }
@@ -149,6 +151,7 @@ impl Chart {
             "x": self.x,
             "y": self.y,
             "marks": marks,
+            "panels": self.panels,
             "logToggle": self.log_toggle,
             "ticksLabel": self.ticks_label,
             "series": self.series.iter().map(|s| s.spec(pool)).collect::<Vec<_>>(),

@@ -229,14 +229,15 @@ impl CompareReport {
                 .collect(),
             marks: self.targets(MarkAxis::Y),
             log_toggle: true,
+            panels: self.transports.len() > OVERLAID,
             ticks_label: "missing".into(),
             ..Chart::default()
         }))
     }
 
     fn distribution_section(&self) -> Section {
-        let intro = "How many frames are not there yet, by how long one waits. A lost frame never comes, so a curve ends \
-                     at its transport's loss.";
+        let intro = "How many frames are not there yet, by how long one waits. A lost frame never comes, so a curve levels \
+                     off at its transport's loss.";
         let section = Section::new("What a shorter delay would cost", intro);
         if self.transports.is_empty() {
             return section;
@@ -493,6 +494,9 @@ impl TransportPanel {
         }
     }
 }
+
+/// More clouds of dots than this hide each other.
+const OVERLAID: usize = 2;
 
 /// Points of a distribution: two per pixel of a phone.
 const DISTRIBUTION_POINTS: usize = 800;

@@ -119,7 +119,14 @@ fn draw(report: &CompareReport, namespace: &str) -> String {
     for (i, transport) in report.transports.iter().enumerate() {
         let y = top + PITCH * i as f64;
         figures(&mut svg, report, i, y);
-        panel(&mut svg, transport, COLOURS[i % COLOURS.len()], &frame, y);
+        grid(&mut svg, &frame, y);
+        dots(&mut svg, transport, COLOURS[i % COLOURS.len()], &frame, y);
+        if let Some(target) = transport.playout_target_ms {
+            let above = i
+                .checked_sub(1)
+                .and_then(|i| report.transports[i].playout_target_ms);
+            target_line(&mut svg, target, above != Some(target), &frame, y);
+        }
         strip(&mut svg, transport, &frame, y + PANEL + 6.0);
     }
     time_axis(&mut svg, &frame, bottom - 14.0);
@@ -174,13 +181,13 @@ fn figure(row: &Row, index: usize) -> String {
     })
 }
 
-/// Latency over time: each place at most one dot, so that a long run makes no larger picture.
-fn panel(svg: &mut String, transport: &TransportPanel, colour: &str, frame: &Frame, top: f64) {
+/// The rules of a panel and what they stand for.
+fn grid(svg: &mut String, frame: &Frame, top: f64) {
     for share in [0.0, 0.5, 1.0] {
         let y = top + PANEL * (1.0 - share);
         let _ = writeln!(svg, "<path d=\"M{LEFT} {y:.1}H{RIGHT}\" stroke=\"{RULE}\"/>");
         let ms = frame.ceiling_ms * share;
-        let decimals = usize::from(ms.fract() != 0.0);
+        let decimals = if ms.fract() == 0.0 { 0 } else { 2 };
         let unit = if share == 1.0 { "\u{202f}ms" } else { "" };
         let style = format!("text-anchor=\"end\" font-size=\"11\" fill=\"{MUTED}\"");
         text(
@@ -191,6 +198,10 @@ fn panel(svg: &mut String, transport: &TransportPanel, colour: &str, frame: &Fra
             &format!("{}{unit}", number(ms, decimals)),
         );
     }
+}
+
+/// Latency over time: each place at most one dot, so that a long run makes no larger picture.
+fn dots(svg: &mut String, transport: &TransportPanel, colour: &str, frame: &Frame, top: f64) {
     let mut dots: Vec<(i32, i32)> = transport
         .sent_ms
         .iter()
@@ -214,26 +225,26 @@ fn panel(svg: &mut String, transport: &TransportPanel, colour: &str, frame: &Fra
         let _ = write!(svg, "M{} {}h0", f64::from(x) / 2.0, f64::from(y) / 2.0);
     }
     svg.push_str("\"/>\n");
-    if let Some(target) = transport
-        .playout_target_ms
-        .filter(|t| f64::from(*t) < frame.ceiling_ms)
-    {
-        let y = top + frame.y(f64::from(target));
-        let _ = writeln!(
-            svg,
-            "<path d=\"M{LEFT} {y:.1}H{RIGHT}\" stroke=\"{INK}\" stroke-dasharray=\"5 4\"/>"
-        );
+}
+
+/// The dashed line of a playout target; `label` only where the panel above does not say the same.
+fn target_line(svg: &mut String, target: f32, label: bool, frame: &Frame, top: f64) {
+    let target = f64::from(target);
+    if !(target > 0.0 && target < frame.ceiling_ms) {
+        return;
+    }
+    let y = top + frame.y(target);
+    let _ = writeln!(
+        svg,
+        "<path d=\"M{LEFT} {y:.1}H{RIGHT}\" stroke=\"{INK}\" stroke-dasharray=\"5 4\"/>"
+    );
+    if label {
         let style = format!(
             "text-anchor=\"end\" font-size=\"11\" fill=\"{INK}\" stroke=\"{GROUND}\" stroke-width=\"3\" \
              paint-order=\"stroke\""
         );
-        text(
-            svg,
-            RIGHT,
-            y - 4.0,
-            &style,
-            &format!("playout target {}\u{202f}ms", number(f64::from(target), 0)),
-        );
+        let words = format!("playout target {}\u{202f}ms", number(target, 0));
+        text(svg, RIGHT, y - 4.0, &style, &words);
     }
 }
 
