@@ -109,7 +109,7 @@
     const series = spec.series.map((s) => ({
       ...s, xs: column(s.x), ys: column(s.y), ticksAt: column(s.ticks), shown: true,
     }));
-    const state = { log: spec.y.scale !== "linear", panels: spec.panels && series.length > 1, plots: [], moving: false };
+    const state = { log: spec.y.scale !== "linear", panels: spec.panels && series.length > 1, plots: [] };
     const ticked = series.some((s) => s.ticksAt.length);
     const ys = series.flatMap((s) => s.ys.filter((y) => y !== null));
     const low = ys.reduce((a, y) => (y > 0 ? Math.min(a, y) : a), Infinity);
@@ -148,7 +148,7 @@
         : empty || high === floor ? [floor, floor + 1] : [floor, high + (high - floor) * 0.05];
       return {
         width, height: (state.panels ? 138 + (last ? 32 : 0) : Math.max(240, Math.min(380, Math.round(width * 0.42)))) + lanes * LANE,
-        padding: [lanes * LANE + (name ? 20 : 14), 14, last ? 0 : 4, 0],
+        padding: [lanes * LANE + (name ? 20 : 14) + uprights().length * 16, 14, last ? 0 : 4, 0],
         legend: { show: false },
         focus: { alpha: 0.08 },
         cursor: { sync: { key: state.key }, y: false, points: { show: false }, drag: { x: true, y: false, setScale: true } },
@@ -173,6 +173,7 @@
       };
     }
 
+    const uprights = () => spec.marks.filter((m) => m.axis === "x");
     function drawMarks(u, group) {
       const c = u.ctx, r = devicePixelRatio;
       c.save();
@@ -197,8 +198,9 @@
         const words = mark.label, wide = c.measureText(words).width;
         let x, y;
         if (vertical) {
-          y = top + (16 + 16 * i) * r;
-          x = at + 6 * r + wide > left + width ? at - 6 * r - wide : at + 6 * r;
+          // Above the plot, where no curve runs; several one above the other.
+          y = top - (ticked ? group.length * LANE * r : 0) - (6 + 16 * uprights().indexOf(mark)) * r;
+          x = Math.max(left, Math.min(at - wide / 2, left + width - wide));
         } else {
           x = left + width - wide - 6 * r - (i % 2) * (wide + 16 * r);
           y = at - 6 * r;
@@ -286,6 +288,14 @@
         split.onclick = () => { state.panels = !state.panels; split.textContent = state.panels ? "All in one" : "One panel each"; draw(); };
         legend.append(split);
       }
+      // Fingers scroll the page, so they get buttons for what the mouse does by dragging.
+      for (const [key, sign, label] of [["ArrowLeft", "\u2039", "Earlier"], ["-", "\u2212", "Zoom out"], ["+", "+", "Zoom in"], ["ArrowRight", "\u203a", "Later"]]) {
+        const button = make("button", "tool touch", sign);
+        button.type = "button";
+        button.setAttribute("aria-label", label);
+        button.onclick = () => act(key);
+        legend.append(button);
+      }
       reset.type = "button";
       reset.className = "tool";
       reset.hidden = true;
@@ -308,10 +318,12 @@
     function zoomed(u, key) {
       if (key !== "x") return;
       reset.hidden = !isZoomed(u);
-      if (state.moving) return;
-      state.moving = true;
-      for (const other of state.plots) if (other !== u) other.setScale("x", { min: u.scales.x.min, max: u.scales.x.max });
-      state.moving = false;
+      const { min, max } = u.scales.x;
+      for (const other of state.plots) {
+        const { min: low, max: high } = other.scales.x;
+        // Only what differs is set, or two panels would go on telling each other for ever.
+        if (low !== min || high !== max) other.setScale("x", { min, max });
+      }
     }
     const moveTo = (min, max) => state.plots[0].setScale("x", { min, max });
     function showAll() { moveTo(firstX, lastX); }
@@ -323,29 +335,28 @@
       const seen = series.filter((s) => s.shown);
       const groups = state.panels && seen.length ? seen.map((s) => [s]) : [series];
       state.plots = [];
-      state.moving = true;
       for (const [i, group] of groups.entries()) {
         const data = uPlot.join(group.map((s) => [s.xs, s.ys]));
         const name = state.panels && seen.length ? group[0].name : "";
         state.plots.push(new uPlot(options(Math.max(280, box.clientWidth), group, i === groups.length - 1, name), data, box));
       }
       for (const plot of state.plots) plot.setScale("x", { min: zoom ? zoom.min : firstX, max: zoom ? zoom.max : lastX });
-      state.moving = false;
     }
-    box.onkeydown = (event) => {
+    function act(key) {
       const { min, max } = state.plots[0].scales.x, span = max - min;
       const to = (a, b) => {
         const wide = Math.min(b - a, lastX - firstX), start = Math.max(firstX, Math.min(a, lastX - wide));
         moveTo(start, start + wide);
       };
-      if (event.key === "+" || event.key === "=") to(min + span / 4, max - span / 4);
-      else if (event.key === "-") to(min - span / 2, max + span / 2);
-      else if (event.key === "ArrowLeft") to(min - span / 5, max - span / 5);
-      else if (event.key === "ArrowRight") to(min + span / 5, max + span / 5);
-      else if (event.key === "Escape" || event.key === "0") showAll();
-      else return;
-      event.preventDefault();
-    };
+      if (key === "+" || key === "=") to(min + span / 4, max - span / 4);
+      else if (key === "-") to(min - span / 2, max + span / 2);
+      else if (key === "ArrowLeft") to(min - span / 5, max - span / 5);
+      else if (key === "ArrowRight") to(min + span / 5, max + span / 5);
+      else if (key === "Escape" || key === "0") showAll();
+      else return false;
+      return true;
+    }
+    box.onkeydown = (event) => { if (!event.ctrlKey && !event.metaKey && act(event.key)) event.preventDefault(); };
     if (!series.length) return;
     state.key = "chart" + charts.length;
     buildLegend();
@@ -404,21 +415,21 @@
       const gutter = 44;
       const want = width < 500 ? 4.6 : 5.6;
       const perRow = [25, 50, 75, 100, 125, 150, 200, 250, 300, 400].filter((n) => (width - gutter) / n >= want).pop() || 25;
-      const w = (width - gutter) / perRow, h = width < 500 ? 7 : 9, gap = 1;
+      const w = (width - gutter) / perRow, h = width < 500 ? 7 : 9, gap = 1, pad = 3;
       const rows = Math.ceil(s.fates.length / perRow);
       s.box.textContent = "";
       const canvas = make("canvas");
       canvas.width = Math.round(width * ratio);
-      canvas.height = Math.round(rows * h * ratio);
+      canvas.height = Math.round((rows * h + 2 * pad) * ratio);
       canvas.style.width = width + "px";
-      canvas.style.height = rows * h + "px";
+      canvas.style.height = rows * h + 2 * pad + "px";
       s.box.append(canvas);
       const c = canvas.getContext("2d");
       const edge = (v) => Math.round(v * ratio);
       const place = (i) => {
         const col = i % perRow, row = Math.floor(i / perRow);
-        const x = edge(gutter + col * w), y = edge(row * h);
-        return [x, y, edge(gutter + (col + 1) * w) - x - gap, edge((row + 1) * h) - y - gap];
+        const x = edge(gutter + col * w), y = edge(pad + row * h);
+        return [x, y, edge(gutter + (col + 1) * w) - x - gap, edge(pad + (row + 1) * h) - y - gap];
       };
       s.fates.forEach((fate, i) => cell(c, fate, ...place(i)));
       c.fillStyle = colour("muted");
@@ -429,7 +440,7 @@
       for (let row = 0; row < rows; row += every) {
         const seconds = s.xs[row * perRow];
         if (seconds === undefined || seconds === null) break;
-        c.fillText(seconds.toFixed(1) + "\u202fs", (gutter - 7) * ratio, (row + 0.5) * h * ratio);
+        c.fillText(seconds.toFixed(1) + "\u202fs", (gutter - 7) * ratio, (pad + (row + 0.5) * h) * ratio);
       }
       const cursor = make("i", "cell-cursor");
       cursor.hidden = true;
@@ -444,7 +455,7 @@
       s.perRow = perRow;
       s.indexOf = (event) => {
         const area = canvas.getBoundingClientRect();
-        const col = Math.floor((event.clientX - area.left - gutter) / w), row = Math.floor((event.clientY - area.top) / h);
+        const col = Math.floor((event.clientX - area.left - gutter) / w), row = Math.floor((event.clientY - area.top - pad) / h);
         const index = row * perRow + col;
         return col < 0 || col >= perRow || index < 0 || index >= s.fates.length ? -1 : index;
       };

@@ -323,7 +323,7 @@ fn sample(many: bool, seconds: f32) -> CompareReport {
             advice("TV sound to headsets", best, "missed 1.4 % at 80 ms, the limit being 1.8 %", 0.71),
             advice("Record without loss", "tcp", "0 of 3000 frames missing at the end", 0.99),
             advice("Talk", best, "mouth to ear under 150 ms with 20 ms to spare", 0.88),
-            advice("Send to many", "", "no transport measured here speaks multicast", 0.5),
+            advice("Send to many", "", "no transport measured here speaks multicast", 1.0),
         ],
         trade_off: TradeOff::from_frames(&panels),
         original: Some(Clip { title: "original".into(), file: "original.wav".into(), note: "What was sent.".into(), ..Clip::default() }),

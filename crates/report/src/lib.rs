@@ -16,6 +16,7 @@ mod fate;
 mod html;
 mod page;
 mod picture;
+mod sections;
 mod shares;
 mod table;
 

@@ -229,7 +229,7 @@ fn all_that_was_given_is_there() {
         "No contention.",
         "original.wav",
         "fairly sure",
-        "1 frame in 1000 missed",
+        "1 in 1000 missed",
     ] {
         assert!(html.contains(text), "{text}");
     }
