@@ -127,9 +127,13 @@ impl Page {
         if !has_figures {
             return String::new();
         }
+        let instead = match self.still.as_str() {
+            "" => "",
+            _ => " This picture stands in for them.",
+        };
         format!(
             "<noscript><div class=\"noscript\"><p>Scripts don't run here, so the charts and loss maps below stay \
-             empty; text, tables and players are complete.</p>{}</div></noscript>\n",
+             empty; text, tables and players are complete.{instead}</p>{}</div></noscript>\n",
             self.still
         )
     }
