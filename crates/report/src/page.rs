@@ -18,6 +18,10 @@ pub struct Page {
     pub title: String,
     /// The result in one sentence.
     pub verdict: String,
+    /// What was done, when and with what: pairs of term and value under the verdict.
+    pub facts: Vec<(String, String)>,
+    /// The command line that makes the page's results again; may be empty.
+    pub command: String,
     /// The sections in reading order; their titles make the page's navigation.
     pub sections: Vec<Section>,
     /// A still picture (SVG made by this crate) shown in place of the charts where scripts don't run.
@@ -95,16 +99,23 @@ impl Page {
     }
 
     fn header(&self) -> String {
-        format!(
+        let mut out = format!(
             "<header>\n<div class=\"top\"><p class=\"kicker\">{}</p>\
-             <button type=\"button\" id=\"theme\" hidden>Theme</button></div>\n<h1>{}</h1>\n{}</header>\n",
+             <button type=\"button\" id=\"theme\" hidden>Theme</button></div>\n<h1>{}</h1>\n",
             escape(&self.kicker),
             escape(&self.title),
-            match self.verdict.as_str() {
-                "" => String::new(),
-                verdict => format!("<p class=\"verdict\">{}</p>\n", inline(verdict)),
-            }
-        )
+        );
+        if !self.verdict.is_empty() {
+            out.push_str(&format!("<p class=\"verdict\">{}</p>\n", inline(&self.verdict)));
+        }
+        if !self.facts.is_empty() {
+            render_facts(&self.facts, &mut out);
+        }
+        if !self.command.is_empty() {
+            render_command(&self.command, &mut out);
+        }
+        out.push_str("</header>\n");
+        out
     }
 
     fn navigation(&self) -> String {
@@ -185,20 +196,8 @@ impl Part {
                     out.push_str(&format!("<p>{}</p>\n", inline(paragraph.trim())));
                 }
             }
-            Part::Facts(facts) => {
-                let rows = facts.iter().map(|(term, value)| {
-                    format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escape(term), inline(value))
-                });
-                out.push_str(&format!(
-                    "<dl class=\"facts\">\n{}</dl>\n",
-                    rows.collect::<String>()
-                ));
-            }
-            Part::Command(line) => out.push_str(&format!(
-                "<div class=\"command\"><code tabindex=\"0\">{}</code>\
-                 <button type=\"button\" class=\"copy\" hidden>Copy</button></div>\n",
-                escape(line)
-            )),
+            Part::Facts(facts) => render_facts(facts, out),
+            Part::Command(line) => render_command(line, out),
             Part::Cards(cards) => render_cards(cards, out),
             Part::Table(table) => table.render(id, out),
             Part::Chart(chart) => chart.render(pool, out),
@@ -214,6 +213,24 @@ impl Part {
             }
         }
     }
+}
+
+fn render_facts(facts: &[(String, String)], out: &mut String) {
+    let rows = facts
+        .iter()
+        .map(|(term, value)| format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escape(term), inline(value)));
+    out.push_str(&format!(
+        "<dl class=\"facts\">\n{}</dl>\n",
+        rows.collect::<String>()
+    ));
+}
+
+fn render_command(line: &str, out: &mut String) {
+    out.push_str(&format!(
+        "<div class=\"command\"><code tabindex=\"0\">{}</code>\
+         <button type=\"button\" class=\"copy\" hidden>Copy</button></div>\n",
+        escape(line)
+    ));
 }
 
 /// Nothing may be fetched but sounds beside the report, and only our own scripts may run.

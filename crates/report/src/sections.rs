@@ -18,12 +18,14 @@ impl CompareReport {
             self.distribution_section(),
             self.loss_section(),
             self.audio_section(),
-            self.run_section(),
+            self.link_section(),
         ];
         Page {
             kicker: "Antiphon \u{b7} comparison of transports".into(),
             title: self.title.clone(),
             verdict: self.verdict.clone(),
+            facts: self.facts(),
+            command: self.command.clone(),
             sections: sections.into_iter().filter(|s| !s.parts.is_empty()).collect(),
             still: if self.transports.is_empty() {
                 String::new()
@@ -31,6 +33,14 @@ impl CompareReport {
                 crate::picture::inline_svg(self)
             },
         }
+    }
+
+    fn facts(&self) -> Vec<(String, String)> {
+        let mut facts = self.meta.clone();
+        if !self.link.name.is_empty() {
+            facts.insert(facts.len().min(1), ("Link".into(), self.link.name.clone()));
+        }
+        facts
     }
 
     pub(crate) fn colour_of(&self, name: &str) -> Option<usize> {
@@ -232,16 +242,8 @@ impl CompareReport {
         }
     }
 
-    fn run_section(&self) -> Section {
-        let mut section = Section::new("How it was measured", "");
-        if !self.meta.is_empty() {
-            section = section.with(Part::Facts(self.meta.clone()));
-        }
-        if !self.command.is_empty() {
-            section = section
-                .with(Part::Heading("To repeat it".into()))
-                .with(Part::Command(self.command.clone()));
-        }
+    fn link_section(&self) -> Section {
+        let mut section = Section::new("The link and its limits", "");
         if !self.link.name.is_empty() {
             section = section
                 .with(Part::Heading(format!("The link: {}", self.link.name)))
