@@ -10,7 +10,12 @@
     if (text !== undefined) element.textContent = text;
     return element;
   };
-  const colour = (name) => getComputedStyle(root).getPropertyValue("--" + name).trim();
+  // Asked once for each theme: a long run has a hundred thousand cells.
+  const palette = new Map();
+  const colour = (name) => {
+    if (!palette.has(name)) palette.set(name, getComputedStyle(root).getPropertyValue("--" + name).trim());
+    return palette.get(name);
+  };
   const seriesColour = (n) => (n === null || n === undefined ? colour("ink") : colour("s" + (n % 8)));
 
   // --- numbers -----------------------------------------------------------------------------------------------
@@ -415,8 +420,9 @@
       const gutter = 44;
       const want = width < 500 ? 4.6 : 5.6;
       const perRow = [25, 50, 75, 100, 125, 150, 200, 250, 300, 400].filter((n) => (width - gutter) / n >= want).pop() || 25;
-      const w = (width - gutter) / perRow, h = width < 500 ? 7 : 9, gap = 1, pad = 3;
-      const rows = Math.ceil(s.fates.length / perRow);
+      const rows = Math.ceil(s.fates.length / perRow), pad = 3;
+      // Browsers draw nothing on a canvas of more than some 32 000 lines; hours of stream get flatter cells.
+      const w = (width - gutter) / perRow, h = Math.min(width < 500 ? 7 : 9, 30000 / ratio / rows), gap = h * ratio > 3 ? 1 : 0;
       s.box.textContent = "";
       const canvas = make("canvas");
       canvas.width = Math.round(width * ratio);
@@ -468,7 +474,7 @@
       s.box.onclick = (event) => { const i = s.indexOf(event); if (i >= 0) { s.move(i); hear(s); } };
       s.box.onkeydown = (event) => {
         const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: s.perRow, ArrowUp: -s.perRow }[event.key];
-        if (step) s.move(s.at < 0 ? 0 : s.at + step);
+        if (step) { s.move(s.at < 0 ? 0 : s.at + step); one(".cell-cursor", s.box).scrollIntoView({ block: "nearest" }); }
         else if (event.key === "Enter" && s.at >= 0) hear(s);
         else return;
         event.preventDefault();
@@ -529,7 +535,7 @@
       };
     }
   }
-  function redraw() { for (const draw of charts) draw(); }
+  function redraw() { palette.clear(); for (const draw of charts) draw(); }
   let width = innerWidth, waiting;
   addEventListener("resize", () => {
     if (innerWidth === width) return;

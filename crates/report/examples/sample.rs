@@ -294,7 +294,7 @@ fn sample(many: bool, seconds: f32) -> CompareReport {
             pair("Made by", "`antiphon` 0.1.0, invented data"),
             pair("Scheduling", "SCHED_FIFO 60 obtained"),
         ],
-        command: "antiphon compare --link wifi-home --seconds 16 --transports rtp,tcp --seed 20040".into(),
+        command: format!("antiphon compare --link wifi-home --seconds {seconds} --seed {SEED}"),
         link: LinkNote {
             name: "wifi-home".into(),
             parameters: vec![

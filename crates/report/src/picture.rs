@@ -200,20 +200,22 @@ fn grid(svg: &mut String, frame: &Frame, top: f64) {
     }
 }
 
-/// Latency over time: each place at most one dot, so that a long run makes no larger picture.
+/// Latency over time: each place at most one dot, and fewer places for a run of minutes, so that it makes no large
+/// picture.
 fn dots(svg: &mut String, transport: &TransportPanel, colour: &str, frame: &Frame, top: f64) {
+    let per_unit = if transport.latency_ms.len() > 20_000 {
+        1.0
+    } else {
+        2.0
+    };
+    let place = |v: f64| (v * per_unit).round() as i32;
     let mut dots: Vec<(i32, i32)> = transport
         .sent_ms
         .iter()
         .zip(&transport.latency_ms)
         .filter_map(|(sent, latency)| Some((f64::from(*sent), f64::from((*latency)?))))
         .filter(|(sent, latency)| sent.is_finite() && latency.is_finite())
-        .map(|(sent, ms)| {
-            (
-                (frame.x(sent / 1000.0) * 2.0).round() as i32,
-                ((top + frame.y(ms)) * 2.0).round() as i32,
-            )
-        })
+        .map(|(sent, ms)| (place(frame.x(sent / 1000.0)), place(top + frame.y(ms))))
         .collect();
     dots.sort_unstable();
     dots.dedup();
@@ -222,7 +224,7 @@ fn dots(svg: &mut String, transport: &TransportPanel, colour: &str, frame: &Fram
         "<path stroke=\"{colour}\" stroke-width=\"1.8\" stroke-linecap=\"round\" fill=\"none\" d=\""
     );
     for (x, y) in dots {
-        let _ = write!(svg, "M{} {}h0", f64::from(x) / 2.0, f64::from(y) / 2.0);
+        let _ = write!(svg, "M{} {}h0", f64::from(x) / per_unit, f64::from(y) / per_unit);
     }
     svg.push_str("\"/>\n");
 }
