@@ -1,0 +1,559 @@
+// Draws the charts and loss maps of a report from the numbers embedded in it. Loads nothing, stores only the theme.
+(function () {
+  "use strict";
+  const root = document.documentElement;
+  const one = (selector, from) => (from || document).querySelector(selector);
+  const all = (selector, from) => Array.from((from || document).querySelectorAll(selector));
+  const make = (tag, className, text) => {
+    const element = document.createElement(tag);
+    if (className) element.className = className;
+    if (text !== undefined) element.textContent = text;
+    return element;
+  };
+  // Asked once for each theme: a long run has a hundred thousand cells.
+  const palette = new Map();
+  const colour = (name) => {
+    if (!palette.has(name)) palette.set(name, getComputedStyle(root).getPropertyValue("--" + name).trim());
+    return palette.get(name);
+  };
+  const seriesColour = (n) => (n === null || n === undefined ? colour("ink") : colour("s" + (n % 8)));
+
+  // --- numbers -----------------------------------------------------------------------------------------------
+  // The reverse of encode.rs: base-128 integers, one up; 0 is no value; else a zig-zag difference.
+  function decode([quantum, text]) {
+    const bytes = atob(text);
+    const out = [];
+    let last = 0, value = 0, factor = 1;
+    for (let i = 0; i < bytes.length; i++) {
+      const b = bytes.charCodeAt(i);
+      value += (b & 127) * factor;
+      if (b & 128) { factor *= 128; continue; }
+      if (value === 0) out.push(null);
+      else {
+        const z = value - 1;
+        last += z % 2 ? -(z + 1) / 2 : z / 2;
+        out.push(last * quantum);
+      }
+      value = 0;
+      factor = 1;
+    }
+    return out;
+  }
+  const raw = JSON.parse(one("#columns").textContent);
+  const decoded = [];
+  const column = (i) => decoded[i] || (decoded[i] = decode(raw[i]));
+  const specOf = (figure) => JSON.parse(one("script", figure).textContent);
+
+  function figureText(value) {
+    if (value === null || value === undefined) return "\u2013";
+    const size = Math.abs(value);
+    const decimals = size === 0 || size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3;
+    return value.toFixed(size >= 100 ? 1 : decimals);
+  }
+  function shareText(share) {
+    if (share === null || share === undefined) return "none";
+    const percent = share * 100;
+    return percent.toFixed(percent >= 10 ? 0 : percent >= 1 ? 1 : percent >= 0.1 ? 2 : 3) + "\u202f%";
+  }
+  const plain = (v) => String(+v.toPrecision(6)).replace("-", "\u2212");
+
+  // The last index whose x is not above `at`.
+  function indexAt(xs, at) {
+    let low = 0, high = xs.length - 1, found = -1;
+    while (low <= high) {
+      const mid = (low + high) >> 1;
+      if (xs[mid] <= at) { found = mid; low = mid + 1; } else high = mid - 1;
+    }
+    return found;
+  }
+
+  // --- charts ------------------------------------------------------------------------------------------------
+  const LANE = 9;
+  const charts = [];
+
+  function splits125(min, max) {
+    const out = [];
+    for (let e = Math.floor(Math.log10(min)) - 1; e <= Math.ceil(Math.log10(max)); e++) {
+      for (const m of [1, 2, 5]) {
+        const v = m * Math.pow(10, e);
+        if (v >= min * 0.999 && v <= max * 1.001) out.push(v);
+      }
+    }
+    return out;
+  }
+  function decades(min, max) {
+    const out = [];
+    for (let e = Math.floor(Math.log10(min)); e <= 0; e++) {
+      const v = Math.pow(10, e);
+      if (v >= min * 0.999 && v <= max * 1.001) out.push(v);
+    }
+    return out;
+  }
+  const oneIn = (share) => (share >= 0.999 ? "all" : "1 in " + Math.round(1 / share).toString().replace(/\B(?=(\d{3})+$)/g, (g, d, at, all) => (all.length > 4 ? "\u202f" : "")));
+
+  function dots(size) {
+    return (u, index, from, to) => {
+      const path = new Path2D();
+      const [xs, ys] = [u.data[0], u.data[index]];
+      const scaleY = u.series[index].scale;
+      const [lowX, highX] = [u.scales.x.min, u.scales.x.max];
+      const px = size * devicePixelRatio;
+      for (let i = from; i <= to; i++) {
+        const y = ys[i];
+        if (y === null || y === undefined || xs[i] < lowX || xs[i] > highX) continue;
+        const cx = u.valToPos(xs[i], "x", true), cy = u.valToPos(y, scaleY, true);
+        path.rect(cx - px / 2, cy - px / 2, px, px);
+      }
+      return { stroke: null, fill: path };
+    };
+  }
+
+  function chart(figure) {
+    const spec = specOf(figure);
+    const box = one(".plot", figure), legend = one(".legend", figure);
+    const series = spec.series.map((s) => ({
+      ...s, xs: column(s.x), ys: column(s.y), ticksAt: column(s.ticks), shown: true,
+    }));
+    const state = { log: spec.y.scale !== "linear", panels: spec.panels && series.length > 1, plots: [] };
+    const ticked = series.some((s) => s.ticksAt.length);
+    const ys = series.flatMap((s) => s.ys.filter((y) => y !== null));
+    const low = ys.reduce((a, y) => (y > 0 ? Math.min(a, y) : a), Infinity);
+    const high = ys.reduce((a, y) => Math.max(a, y), -Infinity);
+    const lastX = Math.max(0, ...series.filter((s) => s.xs.length).map((s) => s.xs[s.xs.length - 1]));
+    const floor = ys.reduce((a, y) => Math.min(a, y), 0);
+    const firstX = Math.min(lastX, ...series.filter((s) => s.xs.length).map((s) => s.xs[0]));
+
+    function axis(side) {
+      return {
+        stroke: colour("muted"), grid: { stroke: colour("rule"), width: 1 }, ticks: { show: false },
+        font: "12px " + getComputedStyle(document.body).fontFamily, labelFont: "12px " + getComputedStyle(document.body).fontFamily,
+        side, labelGap: 2,
+      };
+    }
+    const named = (a) => a.label + (a.unit ? " (" + a.unit + ")" : "");
+
+    function options(width, group, last, name) {
+      const lanes = ticked ? group.length : 0;
+      const share = spec.y.scale === "share";
+      const narrow = width < 500;
+      const unit = narrow && spec.y.unit ? "\u202f" + spec.y.unit : "";
+      const yAxis = { ...axis(3), size: share ? 78 : 54, space: state.panels ? 20 : 36, label: narrow || state.panels ? undefined : named(spec.y), labelSize: 20 };
+      if (share) {
+        yAxis.splits = (u, i, min, max) => decades(min, max);
+        yAxis.filter = (u, s) => s;
+        yAxis.values = (u, s) => s.map(oneIn);
+      } else if (state.log) {
+        yAxis.splits = (u, i, min, max) => splits125(min, max);
+        yAxis.filter = (u, s) => s;
+        yAxis.values = (u, s) => s.map((v) => plain(v) + unit);
+      } else yAxis.values = (u, s) => s.map((v) => plain(v) + unit);
+      const empty = !(high > -Infinity), positive = low < Infinity;
+      const range = share ? [Math.min(positive ? low * 0.7 : 1, 0.07), 1.15]
+        : state.log ? (positive ? [low * 0.9, high * 1.12] : [1, 10])
+        : empty || high === floor ? [floor, floor + 1] : [floor, high + (high - floor) * 0.05];
+      return {
+        width, height: (state.panels ? 138 + (last ? 32 : 0) : Math.max(240, Math.min(380, Math.round(width * 0.42)))) + lanes * LANE,
+        padding: [lanes * LANE + (name ? 20 : 14) + uprights().length * 16, 14, last ? 0 : 4, 0],
+        legend: { show: false },
+        focus: { alpha: 0.08 },
+        cursor: { sync: { key: state.key }, y: false, points: { show: false }, drag: { x: true, y: false, setScale: true } },
+        scales: {
+          x: { time: false, range: (u, min, max) => (min === null ? [0, 1] : [min, max === min ? min + 1 : max]) },
+          y: { distr: state.log ? 3 : 1, range: () => range },
+        },
+        axes: [
+          { ...axis(2), label: last ? named(spec.x) : undefined, labelSize: 20, size: last ? 30 : 4, values: (u, s) => s.map((v) => (last ? plain(v) : "")) },
+          yAxis,
+        ],
+        series: [{}].concat(group.map((s) => ({
+          scale: "y", show: s.shown || state.panels, stroke: seriesColour(s.colour), fill: s.style === "points" ? seriesColour(s.colour) : undefined,
+          width: s.style === "points" ? 0 : 2, alpha: s.style === "points" ? 0.8 : 1, dash: s.style === "dashed" ? [7, 5] : undefined,
+          points: { show: s.style === "line" && s.xs.length < 60, size: 6 },
+          paths: s.style === "points" ? dots(width < 500 ? 1.6 : 2.2) : s.style === "steps" ? uPlot.paths.stepped({ align: 1 }) : undefined,
+        }))),
+        hooks: {
+          draw: [(u) => drawMarks(u, group), (u) => drawLanes(u, group, name)],
+          setCursor: [(u) => readout(u)], setScale: [zoomed],
+        },
+      };
+    }
+
+    const uprights = () => spec.marks.filter((m) => m.axis === "x");
+    function drawMarks(u, group) {
+      const c = u.ctx, r = devicePixelRatio;
+      c.save();
+      c.font = 12 * r + "px " + getComputedStyle(document.body).fontFamily;
+      c.textAlign = "left";
+      c.textBaseline = "alphabetic";
+      c.lineWidth = 1.5 * r;
+      c.setLineDash([6 * r, 4 * r]);
+      spec.marks.forEach((mark, i) => {
+        const vertical = mark.axis === "x";
+        const scale = u.scales[vertical ? "x" : "y"];
+        if (state.panels && mark.colour !== null && !group.some((s) => s.colour === mark.colour)) return;
+        if (mark.at < scale.min || mark.at > scale.max) return;
+        const at = Math.round(u.valToPos(mark.at, vertical ? "x" : "y", true));
+        const { left, top, width, height } = u.bbox;
+        c.strokeStyle = c.fillStyle = seriesColour(mark.colour);
+        c.beginPath();
+        if (vertical) { c.moveTo(at, top); c.lineTo(at, top + height); } else { c.moveTo(left, at); c.lineTo(left + width, at); }
+        c.stroke();
+        // Said once where all panels share it.
+        if (state.panels && mark.colour === null && group[0] !== series.find((s) => s.shown)) return;
+        const words = mark.label, wide = c.measureText(words).width;
+        let x, y;
+        if (vertical) {
+          // Above the plot, where no curve runs; several one above the other.
+          y = top - (ticked ? group.length * LANE * r : 0) - (6 + 16 * uprights().indexOf(mark)) * r;
+          x = Math.max(left, Math.min(at - wide / 2, left + width - wide));
+        } else {
+          x = left + width - wide - 6 * r - (i % 2) * (wide + 16 * r);
+          y = at - 6 * r;
+        }
+        c.save();
+        c.setLineDash([]);
+        c.lineWidth = 4 * r;
+        c.strokeStyle = colour("surface");
+        c.strokeText(words, x, y);
+        c.restore();
+        c.fillText(words, x, y);
+      });
+      c.restore();
+    }
+
+    // Ticks of what never came, one lane per series above the plot.
+    function drawLanes(u, group, name) {
+      const c = u.ctx, r = devicePixelRatio, { left, top } = u.bbox, lanes = group.length;
+      const family = getComputedStyle(document.body).fontFamily;
+      c.save();
+      if (name) {
+        c.fillStyle = seriesColour(group[0].colour);
+        c.font = "600 " + 13 * r + "px " + family;
+        c.textAlign = "left";
+        c.textBaseline = "alphabetic";
+        c.strokeStyle = colour("surface");
+        c.lineWidth = 4 * r;
+        c.strokeText(name, left + 6 * r, top + 12 * r);
+        c.fillText(name, left + 6 * r, top + 12 * r);
+      }
+      if (!ticked) { c.restore(); return; }
+      group.forEach((s, i) => {
+        if (!s.shown) return;
+        const y = top - (lanes - i) * LANE * r - 3 * r;
+        c.fillStyle = seriesColour(s.colour);
+        for (const x of s.ticksAt) {
+          if (x < u.scales.x.min || x > u.scales.x.max) continue;
+          c.fillRect(Math.round(u.valToPos(x, "x", true)) - r * 0.75, y, 1.5 * r, (LANE - 2) * r);
+        }
+      });
+      c.fillStyle = colour("muted");
+      c.font = 11 * r + "px " + family;
+      c.textAlign = "right";
+      c.textBaseline = "middle";
+      if (group[0] === series.find((s) => s.shown) || !state.panels) c.fillText(spec.ticksLabel, left - 8 * r, top - (lanes * LANE * r) / 2 - 4 * r);
+      c.restore();
+    }
+
+    const entries = [];
+    const position = make("span", "position muted");
+    const reset = make("button", "", "Show all");
+    function buildLegend() {
+      legend.textContent = "";
+      series.forEach((s, i) => {
+        const button = make("button", "entry");
+        button.type = "button";
+        button.setAttribute("aria-pressed", "true");
+        button.title = "Show or hide " + s.name;
+        const key = make("i", "swatch c" + (s.colour % 8) + (s.style === "dashed" ? " dashed" : ""));
+        const value = make("span", "value");
+        button.append(key, make("span", "", s.name), value);
+        button.onclick = () => {
+          s.shown = !s.shown;
+          button.setAttribute("aria-pressed", s.shown);
+          if (state.panels) draw();
+          else state.plots[0].setSeries(i + 1, { show: s.shown });
+        };
+        // Pointed at or focused, a series stands out from the others.
+        const focus = (on) => { if (!state.panels) state.plots[0].setSeries(on ? i + 1 : null, { focus: on }); };
+        button.onpointerenter = button.onfocus = () => focus(true);
+        button.onpointerleave = button.onblur = () => focus(false);
+        entries.push(value);
+        legend.append(button);
+      });
+      legend.append(position);
+      if (spec.logToggle) {
+        const toggle = make("button", "tool", state.log ? "Linear scale" : "Log scale");
+        toggle.type = "button";
+        toggle.onclick = () => { state.log = !state.log; toggle.textContent = state.log ? "Linear scale" : "Log scale"; draw(); };
+        legend.append(toggle);
+      }
+      if (spec.panels && series.length > 1) {
+        const split = make("button", "tool", state.panels ? "All in one" : "One panel each");
+        split.type = "button";
+        split.onclick = () => { state.panels = !state.panels; split.textContent = state.panels ? "All in one" : "One panel each"; draw(); };
+        legend.append(split);
+      }
+      // Fingers scroll the page, so they get buttons for what the mouse does by dragging.
+      for (const [key, sign, label] of [["ArrowLeft", "\u2039", "Earlier"], ["-", "\u2212", "Zoom out"], ["+", "+", "Zoom in"], ["ArrowRight", "\u203a", "Later"]]) {
+        const button = make("button", "tool touch", sign);
+        button.type = "button";
+        button.setAttribute("aria-label", label);
+        button.onclick = () => act(key);
+        legend.append(button);
+      }
+      reset.type = "button";
+      reset.className = "tool";
+      reset.hidden = true;
+      reset.onclick = showAll;
+      legend.append(reset);
+    }
+    function readout(u) {
+      const at = u.cursor.left >= 0 ? u.posToVal(u.cursor.left, "x") : null;
+      position.textContent = at === null ? "" : "at " + figureText(at) + (spec.x.unit ? "\u202f" + spec.x.unit : "");
+      series.forEach((s, i) => {
+        const index = at === null ? -1 : indexAt(s.xs, at);
+        const value = index < 0 ? null : s.ys[index];
+        entries[i].textContent = at === null ? "" : index < 0 ? "\u2013"
+          : spec.y.scale === "share" ? shareText(value)
+          : value === null ? (spec.ticksLabel || "\u2013") : figureText(value) + (spec.y.unit ? "\u202f" + spec.y.unit : "");
+      });
+    }
+    const isZoomed = (u) => u.scales.x.min > firstX + (lastX - firstX) * 1e-6 || u.scales.x.max < lastX - (lastX - firstX) * 1e-6;
+    // Zooming one panel zooms them all.
+    function zoomed(u, key) {
+      if (key !== "x") return;
+      reset.hidden = !isZoomed(u);
+      const { min, max } = u.scales.x;
+      for (const other of state.plots) {
+        const { min: low, max: high } = other.scales.x;
+        // Only what differs is set, or two panels would go on telling each other for ever.
+        if (low !== min || high !== max) other.setScale("x", { min, max });
+      }
+    }
+    const moveTo = (min, max) => state.plots[0].setScale("x", { min, max });
+    function showAll() { moveTo(firstX, lastX); }
+
+    function draw() {
+      const first = state.plots[0];
+      const zoom = first && isZoomed(first) ? { ...first.scales.x } : null;
+      for (const plot of state.plots) plot.destroy();
+      const seen = series.filter((s) => s.shown);
+      const groups = state.panels && seen.length ? seen.map((s) => [s]) : [series];
+      state.plots = [];
+      for (const [i, group] of groups.entries()) {
+        const data = uPlot.join(group.map((s) => [s.xs, s.ys]));
+        const name = state.panels && seen.length ? group[0].name : "";
+        state.plots.push(new uPlot(options(Math.max(280, box.clientWidth), group, i === groups.length - 1, name), data, box));
+      }
+      for (const plot of state.plots) plot.setScale("x", { min: zoom ? zoom.min : firstX, max: zoom ? zoom.max : lastX });
+    }
+    function act(key) {
+      const { min, max } = state.plots[0].scales.x, span = max - min;
+      const to = (a, b) => {
+        const wide = Math.min(b - a, lastX - firstX), start = Math.max(firstX, Math.min(a, lastX - wide));
+        moveTo(start, start + wide);
+      };
+      if (key === "+" || key === "=") to(min + span / 4, max - span / 4);
+      else if (key === "-") to(min - span / 2, max + span / 2);
+      else if (key === "ArrowLeft") to(min - span / 5, max - span / 5);
+      else if (key === "ArrowRight") to(min + span / 5, max + span / 5);
+      else if (key === "Escape" || key === "0") showAll();
+      else return false;
+      return true;
+    }
+    box.onkeydown = (event) => { if (!event.ctrlKey && !event.metaKey && act(event.key)) event.preventDefault(); };
+    if (!series.length) return;
+    state.key = "chart" + charts.length;
+    buildLegend();
+    draw();
+    charts.push(draw);
+  }
+
+  // --- loss map ----------------------------------------------------------------------------------------------
+  const WORDS = { R: "received", V: "recovered", T: "late", X: "expired", L: "lost", C: "concealed" };
+
+  // Shape tells what colour may not: full for lost, half for late, hollow for expired, a dot for concealed.
+  function cell(c, fate, x, y, w, h) {
+    c.fillStyle = colour("received");
+    if (fate !== "L") c.fillRect(x, y, w, h);
+    c.fillStyle = c.strokeStyle = colour("fate-" + fate);
+    if (fate === "L") c.fillRect(x, y, w, h);
+    else if (fate === "T") {
+      c.beginPath();
+      c.moveTo(x, y + h); c.lineTo(x + w, y); c.lineTo(x + w, y + h);
+      c.fill();
+    } else if (fate === "X") {
+      const line = Math.max(1, Math.min(w, h) * 0.25);
+      c.lineWidth = line;
+      c.strokeRect(x + line / 2, y + line / 2, w - line, h - line);
+    } else if (fate === "C") c.fillRect(x + w * 0.28, y + h * 0.28, w * 0.44, h * 0.44);
+    else if (fate === "V") c.fillRect(x, y + h * 0.35, w, h * 0.3);
+  }
+
+  function lossMap(figure) {
+    const spec = specOf(figure);
+    const readout = one(".readout", figure);
+    const strips = spec.strips.map((s, i) => {
+      const fates = [];
+      for (const run of s.fates.matchAll(/([A-Z])(\d+)/g)) for (let n = +run[2]; n > 0; n--) fates.push(run[1]);
+      return { name: s.name, fates, xs: column(s.x), ys: column(s.y), box: one('[data-strip="' + i + '"]', figure), at: -1 };
+    });
+
+    function describe(s) {
+      const seconds = s.xs[s.at], latency = s.ys[s.at];
+      readout.textContent = s.name + ": frame " + s.at
+        + (seconds === undefined || seconds === null ? "" : ", sent at " + seconds.toFixed(3) + "\u202fs")
+        + ", " + WORDS[s.fates[s.at]]
+        + (latency === null || latency === undefined ? "" : ", " + spec.latency + " " + figureText(latency) + "\u202fms");
+    }
+    function hear(s) {
+      const player = all("audio[data-strip]").find((a) => a.dataset.strip === s.name);
+      const seconds = s.xs[s.at];
+      if (!player || !(seconds >= 0)) return;
+      // A quarter of a second before, so that the ear knows what it compares with.
+      player.currentTime = Math.max(0, seconds - 0.25);
+      player.play().catch(() => { readout.textContent = "The sound of " + s.name + " can't be played from here."; });
+    }
+
+    function draw(s) {
+      const width = Math.max(240, s.box.clientWidth), ratio = devicePixelRatio || 1;
+      const gutter = 44;
+      const want = width < 500 ? 4.6 : 5.6;
+      const perRow = [25, 50, 75, 100, 125, 150, 200, 250, 300, 400].filter((n) => (width - gutter) / n >= want).pop() || 25;
+      const rows = Math.ceil(s.fates.length / perRow), pad = 3;
+      // Browsers draw nothing on a canvas of more than some 32 000 lines; hours of stream get flatter cells.
+      const w = (width - gutter) / perRow, h = Math.min(width < 500 ? 7 : 9, 30000 / ratio / rows), gap = h * ratio > 3 ? 1 : 0;
+      s.box.textContent = "";
+      const canvas = make("canvas");
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round((rows * h + 2 * pad) * ratio);
+      canvas.style.width = width + "px";
+      canvas.style.height = rows * h + 2 * pad + "px";
+      s.box.append(canvas);
+      const c = canvas.getContext("2d");
+      const edge = (v) => Math.round(v * ratio);
+      const place = (i) => {
+        const col = i % perRow, row = Math.floor(i / perRow);
+        const x = edge(gutter + col * w), y = edge(pad + row * h);
+        return [x, y, edge(gutter + (col + 1) * w) - x - gap, edge(pad + (row + 1) * h) - y - gap];
+      };
+      s.fates.forEach((fate, i) => cell(c, fate, ...place(i)));
+      c.fillStyle = colour("muted");
+      c.font = 11 * ratio + "px " + getComputedStyle(document.body).fontFamily;
+      c.textAlign = "right";
+      c.textBaseline = "middle";
+      const every = Math.max(1, Math.ceil(14 / h));
+      for (let row = 0; row < rows; row += every) {
+        const seconds = s.xs[row * perRow];
+        if (seconds === undefined || seconds === null) break;
+        c.fillText(seconds.toFixed(1) + "\u202fs", (gutter - 7) * ratio, (pad + (row + 0.5) * h) * ratio);
+      }
+      const cursor = make("i", "cell-cursor");
+      cursor.hidden = true;
+      s.box.append(cursor);
+      s.move = (index) => {
+        s.at = Math.max(0, Math.min(s.fates.length - 1, index));
+        const [x, y, cw, ch] = place(s.at).map((v) => v / ratio);
+        Object.assign(cursor.style, { left: x - 2 + "px", top: y - 2 + "px", width: cw + 4 + "px", height: ch + 4 + "px" });
+        cursor.hidden = false;
+        describe(s);
+      };
+      s.perRow = perRow;
+      s.indexOf = (event) => {
+        const area = canvas.getBoundingClientRect();
+        const col = Math.floor((event.clientX - area.left - gutter) / w), row = Math.floor((event.clientY - area.top - pad) / h);
+        const index = row * perRow + col;
+        return col < 0 || col >= perRow || index < 0 || index >= s.fates.length ? -1 : index;
+      };
+    }
+
+    for (const s of strips) {
+      if (!s.fates.length) continue;
+      draw(s);
+      s.box.onpointermove = (event) => { const i = s.indexOf(event); if (i >= 0) s.move(i); };
+      s.box.onclick = (event) => { const i = s.indexOf(event); if (i >= 0) { s.move(i); hear(s); } };
+      s.box.onkeydown = (event) => {
+        const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: s.perRow, ArrowUp: -s.perRow }[event.key];
+        if (step) { s.move(s.at < 0 ? 0 : s.at + step); one(".cell-cursor", s.box).scrollIntoView({ block: "nearest" }); }
+        else if (event.key === "Enter" && s.at >= 0) hear(s);
+        else return;
+        event.preventDefault();
+      };
+    }
+    const keys = () => all("canvas.key", figure).forEach((key) => {
+      const ratio = devicePixelRatio || 1;
+      key.width = key.height = 14 * ratio;
+      cell(key.getContext("2d"), key.dataset.fate, 0, 0, key.width, key.height);
+    });
+    const redraw = () => { strips.filter((s) => s.fates.length).forEach(draw); keys(); };
+    keys();
+    charts.push(redraw);
+  }
+
+  // --- the page ----------------------------------------------------------------------------------------------
+  function players() {
+    const sounds = all("audio");
+    let last = null;
+    for (const sound of sounds) {
+      sound.addEventListener("play", () => {
+        for (const other of sounds) {
+          if (other === sound) continue;
+          if (!other.paused) { sound.currentTime = other.currentTime; other.pause(); }
+        }
+        last = sound;
+      });
+    }
+    return last;
+  }
+  function themes() {
+    const button = one("#theme");
+    const system = matchMedia("(prefers-color-scheme: dark)");
+    const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
+    const name = () => { button.textContent = dark() ? "Light" : "Dark"; button.setAttribute("aria-label", "Switch to the " + button.textContent.toLowerCase() + " theme"); };
+    button.hidden = false;
+    name();
+    button.onclick = () => {
+      root.dataset.theme = dark() ? "light" : "dark";
+      try { localStorage.setItem("antiphon-theme", root.dataset.theme); } catch { /* not remembered */ }
+      name();
+      redraw();
+    };
+    system.addEventListener("change", () => { name(); redraw(); });
+    // Paper is white: charts are pictures, and would keep the dark theme's ink.
+    let before;
+    addEventListener("beforeprint", () => { before = root.dataset.theme; root.dataset.theme = "light"; redraw(); });
+    addEventListener("afterprint", () => { if (before) root.dataset.theme = before; else delete root.dataset.theme; redraw(); });
+  }
+  function copying() {
+    for (const button of all(".copy")) {
+      const code = one("code", button.parentNode);
+      button.hidden = false;
+      button.onclick = () => {
+        getSelection().selectAllChildren(code);
+        const done = () => { button.textContent = "Copied"; setTimeout(() => { button.textContent = "Copy"; }, 1500); };
+        if (navigator.clipboard) navigator.clipboard.writeText(code.textContent).then(done, () => {});
+      };
+    }
+  }
+  function redraw() { palette.clear(); for (const draw of charts) draw(); }
+  let width = innerWidth, waiting;
+  addEventListener("resize", () => {
+    if (innerWidth === width) return;
+    width = innerWidth;
+    clearTimeout(waiting);
+    waiting = setTimeout(redraw, 120);
+  });
+
+  themes();
+  copying();
+  players();
+  for (const figure of all("figure[data-figure=chart]")) chart(figure);
+  for (const figure of all("figure[data-figure=map]")) lossMap(figure);
+  // Footnotes live in a closed list; following one opens it.
+  addEventListener("hashchange", openTarget);
+  function openTarget() {
+    const target = location.hash && document.getElementById(location.hash.slice(1));
+    const list = target && target.closest("details");
+    if (list && !list.open) { list.open = true; target.scrollIntoView({ block: "center" }); }
+  }
+})();

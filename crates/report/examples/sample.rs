@@ -1,0 +1,333 @@
+//! Writes a report of invented but lifelike runs, for looking at the pages without measuring anything.
+//!
+//! `cargo run -p antiphon-report --example sample -- OUT.html [--many] [--seconds N]` writes `OUT.html` and, beside
+//! it, `OUT.svg`. With `--many`, seven transports instead of two.
+
+use antiphon_core::Rng;
+use antiphon_report::{
+    Advice, Better, Clip, CompareReport, Fate, LatencyNote, LinkNote, Row, TradeOff, TransportPanel,
+    compare_svg, render_compare,
+};
+use std::path::Path;
+
+/// 256 sample frames at 48 kHz.
+const PERIOD_MS: f32 = 256.0 / 48.0;
+const SEED: u64 = 20_040;
+
+fn main() -> std::io::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some(out) = arguments.iter().find(|a| a.ends_with(".html")) else {
+        eprintln!("Usage: sample OUT.html [--many] [--seconds N]");
+        std::process::exit(2);
+    };
+    let seconds = arguments
+        .iter()
+        .position(|a| a == "--seconds")
+        .and_then(|i| arguments.get(i + 1)?.parse().ok());
+    let report = sample(arguments.iter().any(|a| a == "--many"), seconds.unwrap_or(16.0));
+    std::fs::write(out, render_compare(&report))?;
+    std::fs::write(Path::new(out).with_extension("svg"), compare_svg(&report))
+}
+
+/// How a transport of the sample behaves.
+struct Manner {
+    name: &'static str,
+    title: &'static str,
+    /// Extra milliseconds on every frame.
+    extra_ms: f32,
+    /// Resends after this long and holds back what follows (TCP), or resends without holding back, or not at all.
+    resend_ms: Option<f32>,
+    in_order: bool,
+    gives_up: bool,
+}
+
+const MANNERS: [Manner; 7] = [
+    Manner {
+        name: "rtp",
+        title: "UDP",
+        extra_ms: 0.0,
+        resend_ms: None,
+        in_order: false,
+        gives_up: false,
+    },
+    Manner {
+        name: "tcp",
+        title: "TCP",
+        extra_ms: 0.2,
+        resend_ms: Some(34.0),
+        in_order: true,
+        gives_up: false,
+    },
+    Manner {
+        name: "sctp",
+        title: "SCTP, partial",
+        extra_ms: 0.4,
+        resend_ms: Some(30.0),
+        in_order: false,
+        gives_up: true,
+    },
+    Manner {
+        name: "dccp",
+        title: "DCCP, CCID 3",
+        extra_ms: 0.6,
+        resend_ms: None,
+        in_order: false,
+        gives_up: false,
+    },
+    Manner {
+        name: "xtp",
+        title: "XTP",
+        extra_ms: 0.5,
+        resend_ms: Some(26.0),
+        in_order: false,
+        gives_up: false,
+    },
+    Manner {
+        name: "srp",
+        title: "SRP, decide=ell",
+        extra_ms: 0.1,
+        resend_ms: Some(24.0),
+        in_order: false,
+        gives_up: true,
+    },
+    Manner {
+        name: "arq",
+        title: "simple ARQ",
+        extra_ms: 0.1,
+        resend_ms: Some(28.0),
+        in_order: true,
+        gives_up: true,
+    },
+];
+
+const TARGET_MS: f32 = 40.0;
+
+/// One transport over a link with bursty loss and delay that wanders, swells and spikes.
+fn run(manner: &Manner, seconds: f32) -> TransportPanel {
+    // One seed for the weather, so that all transports meet the same.
+    let mut weather = Rng::fork(SEED, "weather");
+    let mut own = Rng::fork(SEED, manner.name);
+    let frames = (seconds * 1000.0 / PERIOD_MS) as usize;
+    let (mut bad, mut swell, mut head) = (false, 0.0f32, 0.0f32);
+    let mut panel = TransportPanel {
+        name: manner.name.into(),
+        title: manner.title.into(),
+        playout_target_ms: Some(TARGET_MS),
+        ..TransportPanel::default()
+    };
+    for i in 0..frames {
+        let sent = i as f32 * PERIOD_MS + own.unit() as f32 * 0.15;
+        bad = weather.chance(if bad { 0.75 } else { 0.006 });
+        let dropped = weather.chance(if bad { 0.6 } else { 0.001 });
+        swell = (swell * 0.97
+            + weather.exponential() as f32 * 0.08
+            + f32::from(u8::from(weather.chance(0.002))) * 22.0)
+            .max(0.0);
+        let mut latency = 8.0 + manner.extra_ms + swell + own.exponential() as f32 * 0.7;
+        let mut fate = Fate::Received;
+        if dropped {
+            match manner.resend_ms {
+                Some(resend) if !(manner.gives_up && own.chance(0.12)) => {
+                    latency += resend + own.exponential() as f32 * 5.0;
+                    fate = Fate::Recovered;
+                }
+                Some(_) => fate = Fate::Expired,
+                None => fate = Fate::Lost,
+            }
+        }
+        let there = matches!(fate, Fate::Received | Fate::Recovered);
+        if manner.in_order && there {
+            head = head.max(sent + latency);
+            latency = head - sent;
+        }
+        if there && latency > TARGET_MS {
+            fate = Fate::Late;
+        }
+        panel.sent_ms.push(sent);
+        panel.latency_ms.push(there.then_some(latency));
+        panel.fate.push(fate);
+    }
+    panel.heard = Some(Clip {
+        title: format!("heard over {}", manner.name),
+        file: format!("heard-{}.wav", manner.name),
+        note: format!(
+            "{} frames concealed.",
+            panel.fate.iter().filter(|f| !f.is_heard()).count()
+        ),
+        ..Clip::default()
+    });
+    panel
+}
+
+fn quantile(panel: &TransportPanel, q: f64) -> Option<f64> {
+    let mut there: Vec<f32> = panel.latency_ms.iter().flatten().copied().collect();
+    there.sort_by(f32::total_cmp);
+    there
+        .get(((there.len() as f64 * q) as usize).min(there.len().saturating_sub(1)))
+        .map(|l| f64::from(*l))
+}
+
+fn share(panel: &TransportPanel, fate: Fate) -> Option<f64> {
+    let count = panel.fate.iter().filter(|f| **f == fate).count();
+    Some(100.0 * count as f64 / panel.fate.len() as f64)
+}
+
+fn rows(panels: &[TransportPanel]) -> Vec<Row> {
+    let each = |f: &dyn Fn(&TransportPanel) -> Option<f64>| panels.iter().map(f).collect::<Vec<_>>();
+    let came: Vec<_> = panels
+        .iter()
+        .map(|p| Some(p.latency_ms.iter().flatten().count() as u64))
+        .collect();
+    let sent: Vec<_> = panels.iter().map(|p| Some(p.fate.len() as u64)).collect();
+    let latency = |label: &str, q: f64, key: bool| Row {
+        samples: came.clone(),
+        definition: format!(
+            "Round trip within which {} % of the frames that came back did so.",
+            q * 100.0
+        ),
+        key,
+        ..Row::numbers(label, "ms", 1, Better::Lower, &each(&|p| quantile(p, q)))
+    };
+    let loss = |label: &str, fate: Fate, definition: &str| Row {
+        samples: sent.clone(),
+        definition: definition.into(),
+        key: true,
+        ..Row::numbers(label, "%", 2, Better::Lower, &each(&|p| share(p, fate)))
+    };
+    let number = |n: f64| each(&|_| Some(n));
+    vec![
+        Row {
+            group: "Latency".into(),
+            ..latency("p50", 0.5, true)
+        },
+        latency("p90", 0.9, false),
+        latency("p99", 0.99, true),
+        latency("p99.9", 0.999, false),
+        latency("largest", 1.0, false),
+        Row {
+            definition: "Interarrival jitter, RFC 3550 \u{a7}6.4.1, at the end of the run.".into(),
+            ..Row::numbers(
+                "jitter (RFC 3550)",
+                "ms",
+                2,
+                Better::Lower,
+                &each(&|p| Some(0.4 + quantile(p, 0.9)? / 40.0)),
+            )
+        },
+        Row {
+            group: "Frames".into(),
+            ..loss("lost", Fate::Lost, "Frames the network did not deliver.")
+        },
+        loss(
+            "late",
+            Fate::Late,
+            "Frames that came after the playout target of 40 ms.",
+        ),
+        Row {
+            key: false,
+            ..loss(
+                "expired",
+                Fate::Expired,
+                "Frames the sender gave up, their deadline being past.",
+            )
+        },
+        Row {
+            group: "Cost".into(),
+            definition: "All bytes on the wire, headers of IP and below not counted.".into(),
+            ..Row::numbers(
+                "wire bytes",
+                "",
+                0,
+                Better::Lower,
+                &each(&|p| Some(p.fate.len() as f64 * 1040.0)),
+            )
+        },
+        Row::numbers("media bit rate", "kbit/s", 0, Better::Neither, &number(1536.0)),
+        Row {
+            definition: "Processor time of the media thread per second of stream.".into(),
+            ..Row::numbers(
+                "processor",
+                "ms/s",
+                1,
+                Better::Lower,
+                &panels
+                    .iter()
+                    .enumerate()
+                    .map(|(i, _)| (i != 3).then_some(4.1 + i as f64))
+                    .collect::<Vec<_>>(),
+            )
+        },
+    ]
+}
+
+fn sample(many: bool, seconds: f32) -> CompareReport {
+    let manners = &MANNERS[..if many { 7 } else { 2 }];
+    let panels: Vec<TransportPanel> = manners.iter().map(|m| run(m, seconds)).collect();
+    let advice = |purpose: &str, transport: &str, because: &str, confidence: f64| Advice {
+        purpose: purpose.into(),
+        transport: transport.into(),
+        because: because.into(),
+        confidence,
+        ..Advice::default()
+    };
+    let best = if many { "srp" } else { "rtp" };
+    let p99 = |name: &str| {
+        panels
+            .iter()
+            .find(|p| p.name == name)
+            .and_then(|p| quantile(p, 0.99))
+            .unwrap_or(0.0)
+    };
+    let pair = |a: &str, b: &str| (a.to_string(), b.to_string());
+    CompareReport {
+        title: format!("{} transports over wifi-home", if many { "Seven" } else { "Two" }),
+        verdict: format!(
+            "Take {best} to play together and to talk: half of its frames are back within {:.1} ms, and tcp, which loses \
+             nothing, needs {:.0} ms for one frame in a hundred.",
+            quantile(&panels[0], 0.5).unwrap_or(0.0),
+            quantile(&panels[1], 0.99).unwrap_or(0.0)
+        ),
+        meta: vec![
+            pair("Streamed", "tabla.flac, 48 kHz stereo, 256-frame blocks"),
+            pair("Duration", &format!("{seconds} s, {} frames per transport", panels[0].fate.len())),
+            pair("When", "2026-11-21 08:30 UTC"),
+            pair("Made by", "`antiphon` 0.1.0, invented data"),
+            pair("Scheduling", "SCHED_FIFO 60 obtained"),
+        ],
+        command: format!("antiphon compare --link wifi-home --seconds {seconds} --seed {SEED}"),
+        link: LinkNote {
+            name: "wifi-home".into(),
+            parameters: vec![
+                pair("Rate", "25 Mbit/s, drop-tail, 100 packets"),
+                pair("Delay", "4 ms each way"),
+                pair("Variation", "gamma, 1.2 ms, order kept"),
+                pair("Loss", "Gilbert-Elliott, 1.4 %, mean burst 2.5"),
+            ],
+            method: "Each transport crossed its own copy of the link, built from the same seed, between two network \
+                     namespaces of this machine."
+                .into(),
+            limits: vec![
+                "A seed fixes which packets the link drops, not the operating system's timing: two runs differ by \
+                 microseconds, and tcp by more."
+                    .into(),
+                "No contention between the transports: each had the link to itself.".into(),
+            ],
+        },
+        latency: LatencyNote {
+            label: "round trip".into(),
+            definition: "From handing a frame to the transport until the reflector's copy is back.".into(),
+        },
+        table: rows(&panels),
+        advice: vec![
+            Advice { caution: "1 in 70 frames is concealed.".into(), ..advice("Play together", best, &format!("p99 of {:.1} ms against {:.1} ms for tcp", p99(best), p99("tcp")), 0.97) },
+            advice("TV sound to headsets", best, "missed 1.4 % at 80 ms, the limit being 1.8 %", 0.71),
+            advice("Record without loss", "tcp", "0 of 3000 frames missing at the end", 0.99),
+            advice("Talk", best, "mouth to ear under 150 ms with 20 ms to spare", 0.88),
+            advice("Send to many", "", "no transport measured here speaks multicast", 1.0),
+        ],
+        trade_off: TradeOff::from_frames(&panels),
+        original: Some(Clip { title: "original".into(), file: "original.wav".into(), note: "What was sent.".into(), ..Clip::default() }),
+        notes: vec!["These runs are invented by the `sample` example.".into()],
+        transports: panels,
+    }
+}

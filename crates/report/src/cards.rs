@@ -1,0 +1,174 @@
+//! Recommendations and sounds: what a reader acts on.
+
+use crate::html::{beside, escape, inline};
+use serde::{Deserialize, Serialize};
+
+/// A recommendation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Card {
+    /// The need, such as "Play together".
+    pub heading: String,
+    /// What to take; empty when nothing measured meets the need.
+    pub answer: String,
+    /// Which series' colour the answer wears, so that it is found again in the charts.
+    pub colour: Option<usize>,
+    /// The figure that decided, in a sentence.
+    pub because: String,
+    /// What to mind when following the advice; may be empty.
+    pub caution: String,
+    /// How sure the advice is, 0 to 1.
+    pub confidence: f64,
+}
+
+/// One sound file beside the report.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Clip {
+    /// What is heard.
+    pub title: String,
+    /// The file, relative to the report and in its directory or below; any other is named but not played.
+    pub file: String,
+    /// What to listen for; may be empty.
+    pub note: String,
+    /// Which series' colour the title wears.
+    pub colour: Option<usize>,
+    /// The strip of the loss map (see [`crate::Strip::name`]) whose cells play this clip; may be empty.
+    pub strip: String,
+}
+
+/// How a confidence of 0 to 1 is said: the bounds are the usual 95 % and 80 % of statistics, then better than even.
+pub(crate) fn confidence_in_words(confidence: f64) -> &'static str {
+    match confidence {
+        c if c >= 0.95 => "very sure",
+        c if c >= 0.8 => "fairly sure",
+        c if c > 0.5 => "likely",
+        _ => "a close call",
+    }
+}
+
+pub(crate) fn render_cards(cards: &[Card], out: &mut String) {
+    out.push_str("<div class=\"cards\">\n");
+    for card in cards {
+        let confidence = if card.confidence.is_finite() {
+            card.confidence.clamp(0.0, 1.0)
+        } else {
+            0.0
+        };
+        let percent = (confidence * 100.0).round();
+        let caution = match card.caution.as_str() {
+            "" => String::new(),
+            text => format!("<p class=\"caution\">{}</p>", inline(text)),
+        };
+        let answer = match card.answer.as_str() {
+            "" => "<p class=\"answer none\">none of these</p>".to_string(),
+            name => format!("<p class=\"answer\">{}{}</p>", swatch(card.colour), escape(name)),
+        };
+        out.push_str(&format!(
+            "<article class=\"card\"><h3>{}</h3>{answer}<p class=\"because\">{}</p>{caution}\
+             <p class=\"confidence\"><span class=\"meter\" aria-hidden=\"true\"><i style=\"width:{percent}%\"></i></span>\
+             {} <span class=\"muted\">({percent}\u{202f}%)</span></p></article>\n",
+            escape(&card.heading),
+            inline(&card.because),
+            confidence_in_words(confidence),
+        ));
+    }
+    out.push_str("</div>\n");
+}
+
+/// The small square that carries a series' colour wherever its name stands.
+pub(crate) fn swatch(colour: Option<usize>) -> String {
+    colour.map_or(String::new(), |c| {
+        format!("<i class=\"swatch c{}\"></i>", c % COLOURS)
+    })
+}
+
+/// How many colours the style sheet has; further series begin again with the first.
+pub(crate) const COLOURS: usize = 8;
+
+pub(crate) fn render_clips(clips: &[Clip], out: &mut String) {
+    out.push_str("<div class=\"clips\">\n");
+    for clip in clips {
+        let title = escape(&clip.title);
+        let player = match beside(&clip.file) {
+            Some(url) => format!(
+                "<audio controls preload=\"metadata\" src=\"{url}\" aria-label=\"{title}\" data-strip=\"{}\"></audio>",
+                escape(&clip.strip)
+            ),
+            None => {
+                "<p class=\"muted\">This file isn't beside the report, so it can't be played from here.</p>"
+                    .into()
+            }
+        };
+        let note = match clip.note.as_str() {
+            "" => String::new(),
+            text => format!("<p>{}</p>", inline(text)),
+        };
+        out.push_str(&format!(
+            "<div class=\"clip\"><h3>{}{title}</h3>{player}{note}<p class=\"muted\"><code>{}</code></p></div>\n",
+            swatch(clip.colour),
+            escape(&clip.file),
+        ));
+    }
+    out.push_str("</div>\n<p class=\"muted js\">Starting one player pauses the others and goes on at the same moment.</p>\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn confidence_is_said_as_statistics_says_it() {
+        let said: Vec<_> = [0.99, 0.95, 0.9, 0.6, 0.5, f64::NAN]
+            .map(confidence_in_words)
+            .into();
+        assert_eq!(
+            said,
+            [
+                "very sure",
+                "very sure",
+                "fairly sure",
+                "likely",
+                "a close call",
+                "a close call"
+            ]
+        );
+    }
+
+    #[test]
+    fn absurd_confidence_stays_in_its_bar() {
+        for (given, shown) in [
+            (7.0, "width:100%"),
+            (-1.0, "width:0%"),
+            (f64::NAN, "width:0%"),
+            (0.756, "width:76%"),
+        ] {
+            let mut out = String::new();
+            render_cards(
+                &[Card {
+                    confidence: given,
+                    ..Card::default()
+                }],
+                &mut out,
+            );
+            assert!(out.contains(shown), "{given}: {out}");
+        }
+    }
+
+    #[test]
+    fn a_clip_elsewhere_gets_no_player() {
+        let mut out = String::new();
+        render_clips(
+            &[Clip {
+                file: "../../secret.wav".into(),
+                ..Clip::default()
+            }],
+            &mut out,
+        );
+        assert!(!out.contains("<audio"));
+        assert!(
+            out.contains("../../secret.wav"),
+            "the reader still learns its name"
+        );
+    }
+}

@@ -1,0 +1,243 @@
+//! Lines, points and steps over an axis: the description that `report.js` draws.
+
+use crate::encode::{Pool, quantum_for};
+use crate::html::{escape, inline, script_json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// A chart of one or more series. Dragging zooms, a double click or Escape shows all again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Chart {
+    /// What is shown, above the chart; may be empty.
+    pub title: String,
+    /// How to read it, below the chart; may be empty.
+    pub note: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// The series, in the order of the legend.
+    pub series: Vec<Series>,
+    /// Fixed values worth a dashed line, such as a playout target.
+    pub marks: Vec<Mark>,
+    /// Whether a button switches the vertical axis between linear and logarithmic.
+    pub log_toggle: bool,
+    /// Whether each series has a panel of its own at first, all to one scale; a button lays them over each other.
+    pub panels: bool,
+    /// What the ticks of [`Series::ticks`] stand for, such as "lost".
+    pub ticks_label: String,
+}
+
+/// An axis.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Axis {
+    /// What is counted along it.
+    pub label: String,
+    /// Its unit; empty for a pure number.
+    pub unit: String,
+    /// How values are spread over it.
+    pub scale: Scale,
+}
+
+impl Axis {
+    /// A linear axis.
+    pub fn new(label: &str, unit: &str) -> Self {
+        Axis {
+            label: label.into(),
+            unit: unit.into(),
+            scale: Scale::Linear,
+        }
+    }
+}
+
+/// How an axis spreads its values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scale {
+    /// Evenly.
+    #[default]
+    Linear,
+    /// By their logarithm; values of 0 and below are not drawn.
+    Log,
+    /// Shares of 1 by their logarithm, labelled "1 in 100": rare things stay readable.
+    Share,
+}
+
+/// One series of a [`Chart`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Series {
+    /// The name in the legend.
+    pub name: String,
+    /// The colour, by number; equal numbers look equal throughout a page, and 8 begin again with the first.
+    pub colour: usize,
+    /// How it is drawn.
+    pub style: Style,
+    /// Where the values stand. Need not be sorted; values that are not finite are left out.
+    pub x: Vec<f64>,
+    /// The values, `None` for a gap; those beyond the length of `x` are left out.
+    pub y: Vec<Option<f64>>,
+    /// Where ticks stand above the chart, such as the send times of lost frames.
+    pub ticks: Vec<f64>,
+}
+
+/// How a series is drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Style {
+    /// A dot per value.
+    Points,
+    /// Values joined by straight lines.
+    #[default]
+    Line,
+    /// The same, dashed: a printed figure beside our own.
+    Dashed,
+    /// Each value holds until the next.
+    Steps,
+}
+
+/// A value worth a dashed line across the chart.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Mark {
+    /// Which axis the value belongs to.
+    pub axis: MarkAxis,
+    /// The value.
+    pub at: f64,
+    /// What it is, in two or three words.
+    pub label: String,
+    /// The colour of the series it belongs to; `None` for all of them.
+    pub colour: Option<usize>,
+}
+
+/// The axis of a [`Mark`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MarkAxis {
+    /// A vertical line.
+    #[default]
+    X,
+    /// A horizontal line.
+    Y,
+}
+
+impl Chart {
+    pub(crate) fn render(&self, pool: &mut Pool, out: &mut String) {
+        let names: Vec<&str> = self.series.iter().map(|s| s.name.as_str()).collect();
+        let label = format!("{} over {}: {}", self.y.label, self.x.label, names.join(", "));
+        out.push_str("<figure class=\"chart\" data-figure=\"chart\">\n");
+        if !self.title.is_empty() {
+            out.push_str(&format!("<h3>{}</h3>\n", escape(&self.title)));
+        }
+        out.push_str(&format!(
+            "<div class=\"plot\" tabindex=\"0\" role=\"img\" aria-label=\"{}\"></div>\n\
+             <div class=\"legend js\"></div>\n",
+            escape(&label)
+        ));
+        if !self.note.is_empty() {
+            out.push_str(&format!("<figcaption>{}</figcaption>\n", inline(&self.note)));
+        }
+        out.push_str(&format!(
+            "<script type=\"application/json\">{}</script></figure>\n",
+            script_json(&self.spec(pool))
+        ));
+    }
+
+    fn spec(&self, pool: &mut Pool) -> Value {
+        let marks: Vec<&Mark> = self.marks.iter().filter(|m| m.at.is_finite()).collect();
+        json!({
+            "x": self.x,
+            "y": self.y,
+            "marks": marks,
+            "panels": self.panels,
+            "logToggle": self.log_toggle,
+            "ticksLabel": self.ticks_label,
+            "series": self.series.iter().map(|s| s.spec(pool)).collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl Series {
+    fn spec(&self, pool: &mut Pool) -> Value {
+        let pairs = self.x.iter().copied().zip(self.y.iter().copied());
+        let mut points: Vec<(f64, Option<f64>)> = pairs.filter(|(x, _)| x.is_finite()).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let quantum = quantum_for(points.iter().map(|p| p.0));
+        let quantum = quantum.min(crate::fate::SECONDS_QUANTUM.max(quantum / 100.0));
+        spread(&mut points, quantum);
+        let y_quantum = quantum_for(points.iter().filter_map(|p| p.1));
+        json!({
+            "name": self.name,
+            "colour": self.colour,
+            "style": self.style,
+            "x": pool.add(points.iter().map(|p| Some(p.0)), quantum),
+            "y": pool.add(points.iter().map(|p| p.1), y_quantum),
+            "ticks": pool.add(self.ticks.iter().map(|x| Some(*x)), quantum),
+        })
+    }
+}
+
+/// Moves values that stand on one spot apart by one `quantum` each: the drawing joins series by their `x`, and of two
+/// values at one place it would keep one.
+fn spread(points: &mut [(f64, Option<f64>)], quantum: f64) {
+    let mut last = f64::NEG_INFINITY;
+    for point in points {
+        let steps = (point.0 / quantum).round().max(last + 1.0);
+        point.0 = steps * quantum;
+        last = steps;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_on_one_spot_are_kept_apart() {
+        let mut points = [
+            (1.0, Some(1.0)),
+            (1.0, Some(2.0)),
+            (1.0, None),
+            (1.001, Some(3.0)),
+            (2.0, None),
+        ];
+        spread(&mut points, 0.001);
+        let xs: Vec<i64> = points.iter().map(|p| (p.0 * 1000.0).round() as i64).collect();
+        assert_eq!(xs, [1000, 1001, 1002, 1003, 2000]);
+    }
+
+    #[test]
+    fn names_from_outside_can_not_leave_the_data() {
+        let chart = Chart {
+            series: vec![Series {
+                name: "</script><img onerror=alert(1)>".into(),
+                ..Series::default()
+            }],
+            ..Chart::default()
+        };
+        let mut out = String::new();
+        chart.render(&mut Pool::default(), &mut out);
+        assert_eq!(out.matches("</script>").count(), 1);
+        assert!(!out.contains("<img"));
+    }
+
+    #[test]
+    fn what_is_not_finite_is_left_out() {
+        let chart = Chart {
+            series: vec![Series {
+                x: vec![f64::NAN, 1.0, f64::INFINITY, 0.5],
+                y: vec![Some(1.0), Some(f64::NAN), Some(2.0), Some(3.0), Some(9.0)],
+                ..Series::default()
+            }],
+            marks: vec![Mark {
+                at: f64::NAN,
+                ..Mark::default()
+            }],
+            ..Chart::default()
+        };
+        let spec = chart.spec(&mut Pool::default());
+        assert_eq!(spec["marks"].as_array().unwrap().len(), 0);
+    }
+}

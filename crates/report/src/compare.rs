@@ -1,0 +1,139 @@
+//! The report of `antiphon compare` as plain data, and the way from there to a page.
+
+use crate::cards::Clip;
+use crate::fate::Fate;
+use crate::shares::target_for;
+use crate::table::Row;
+use serde::{Deserialize, Serialize};
+
+/// All that the report says, as plain data; an empty list or string leaves its piece out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CompareReport {
+    /// The title, such as "rtp and tcp over wifi-home".
+    pub title: String,
+    /// The result in one sentence.
+    pub verdict: String,
+    /// What was streamed, when, for how long, by which version: pairs of term and value.
+    pub meta: Vec<(String, String)>,
+    /// The command line that repeats the run, seed and all.
+    pub command: String,
+    /// The link the streams crossed.
+    pub link: LinkNote,
+    /// What the latency of every frame is.
+    pub latency: LatencyNote,
+    /// One panel per transport; the order gives the colours.
+    pub transports: Vec<TransportPanel>,
+    /// The figures, with one value per transport in the order of `transports`.
+    pub table: Vec<Row>,
+    /// Which transport to take for each purpose.
+    pub advice: Vec<Advice>,
+    /// What a shorter playout delay would cost.
+    pub trade_off: TradeOff,
+    /// What was sent, for comparison by ear.
+    pub original: Option<Clip>,
+    /// Caveats: what was not obtained, what was cut short.
+    pub notes: Vec<String>,
+}
+
+/// The link and how it was made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LinkNote {
+    /// The preset or address, such as "wifi-home".
+    pub name: String,
+    /// Its settings: pairs of term and value.
+    pub parameters: Vec<(String, String)>,
+    /// How the streams were made to feel it.
+    pub method: String,
+    /// What this way of modelling can't show.
+    pub limits: Vec<String>,
+}
+
+/// Which latency is meant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LatencyNote {
+    /// What it is called, such as "round trip".
+    pub label: String,
+    /// From where to where it counts.
+    pub definition: String,
+}
+
+impl Default for LatencyNote {
+    fn default() -> Self {
+        LatencyNote {
+            label: "latency".into(),
+            definition: String::new(),
+        }
+    }
+}
+
+/// What happened to the frames of one transport. The three lists speak of the same frames in order of sending; where
+/// one is shorter, the others' surplus is not shown in what needs both.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TransportPanel {
+    /// The scheme, such as "rtp".
+    pub name: String,
+    /// A word on it, such as "UDP".
+    pub title: String,
+    /// When each frame was sent, in ms since the first frame of the run.
+    pub sent_ms: Vec<f32>,
+    /// How long each frame took, in ms; `None` if it never came. A late frame has one.
+    pub latency_ms: Vec<Option<f32>>,
+    /// What became of each frame.
+    pub fate: Vec<Fate>,
+    /// The playout target that divided late from in time, in ms on the scale of `latency_ms`.
+    pub playout_target_ms: Option<f32>,
+    /// What a listener would have heard.
+    pub heard: Option<Clip>,
+}
+
+/// Which transport to take for one purpose.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Advice {
+    /// The purpose, such as "Play together".
+    pub purpose: String,
+    /// The transport's name; empty if none will do.
+    pub transport: String,
+    /// The figure that decided, in a sentence.
+    pub because: String,
+    /// What to mind; may be empty.
+    pub caution: String,
+    /// How sure this is, 0 to 1.
+    pub confidence: f64,
+}
+
+/// The playout target each transport needs to keep the missed frames below each share.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TradeOff {
+    /// Shares of frames missed, late and lost together, such as 0.01.
+    pub shares: Vec<f64>,
+    /// Targets in ms as `[share][transport]`; `None` where no target does it or too few frames were sent to tell.
+    pub targets_ms: Vec<Vec<Option<f64>>>,
+}
+
+impl TradeOff {
+    /// Read off the frames of `transports`, for one frame in 10, 100, 1000 and 10 000.
+    pub fn from_frames(transports: &[TransportPanel]) -> Self {
+        let shares = vec![0.1, 0.01, 0.001, 0.0001];
+        let targets = |share: &f64| {
+            transports
+                .iter()
+                .map(|t| target_for(&t.latency_ms, *share))
+                .collect()
+        };
+        TradeOff {
+            targets_ms: shares.iter().map(targets).collect(),
+            shares,
+        }
+    }
+}
+
+/// The report of a comparison as one HTML file.
+pub fn render_compare(report: &CompareReport) -> String {
+    report.page().render()
+}

@@ -1,0 +1,213 @@
+//! What became of each frame, and the map that shows it.
+
+use crate::cards::swatch;
+use crate::encode::Pool;
+use crate::html::{escape, number, script_json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// What became of one frame, as the listener had it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// It was there when it was to be played.
+    Received,
+    /// The network lost it, and protection or repetition brought it back in time.
+    Recovered,
+    /// It came, but after its moment: the receiver's verdict.
+    Late,
+    /// The sender gave it up, its deadline being past.
+    Expired,
+    /// The network lost it.
+    Lost,
+    /// It was concealed for a cause that is none of the above, such as a device that ran dry.
+    Concealed,
+}
+
+impl Fate {
+    /// All fates, from best to worst.
+    pub const ALL: [Fate; 6] = [
+        Fate::Received,
+        Fate::Recovered,
+        Fate::Late,
+        Fate::Expired,
+        Fate::Lost,
+        Fate::Concealed,
+    ];
+
+    /// Whether the listener heard the frame itself.
+    pub fn is_heard(self) -> bool {
+        matches!(self, Fate::Received | Fate::Recovered)
+    }
+
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Fate::Received => "received",
+            Fate::Recovered => "recovered",
+            Fate::Late => "late",
+            Fate::Expired => "expired",
+            Fate::Lost => "lost",
+            Fate::Concealed => "concealed",
+        }
+    }
+
+    /// The letter that stands for it in the page's data.
+    fn letter(self) -> char {
+        match self {
+            Fate::Received => 'R',
+            Fate::Recovered => 'V',
+            Fate::Late => 'T',
+            Fate::Expired => 'X',
+            Fate::Lost => 'L',
+            Fate::Concealed => 'C',
+        }
+    }
+}
+
+/// Every frame of every strip as one cell, in order of sending.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LossMap {
+    /// One strip per thing compared.
+    pub strips: Vec<Strip>,
+    /// What the latency of a strip's frames is called, such as "round trip".
+    pub latency_label: String,
+}
+
+/// The frames of one transport.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Strip {
+    /// The name.
+    pub name: String,
+    /// Which series' colour the name wears.
+    pub colour: Option<usize>,
+    /// Each frame's fate.
+    pub fates: Vec<Fate>,
+    /// When each frame was sent, in ms since the first frame of the run.
+    pub sent_ms: Vec<f32>,
+    /// How long each frame took, in ms; `None` if it never came.
+    pub latency_ms: Vec<Option<f32>>,
+}
+
+impl LossMap {
+    pub(crate) fn render(&self, pool: &mut Pool, out: &mut String) {
+        let spec = json!({
+            "latency": self.latency_label,
+            "strips": self.strips.iter().map(|s| s.spec(pool)).collect::<Vec<_>>(),
+        });
+        out.push_str("<figure class=\"lossmap\" data-figure=\"map\">\n<ul class=\"fates\">");
+        for fate in Fate::ALL {
+            let occurs = self.strips.iter().any(|s| s.fates.contains(&fate));
+            if occurs || fate == Fate::Received {
+                out.push_str(&format!(
+                    "<li><canvas class=\"key\" width=\"14\" height=\"14\" data-fate=\"{}\"></canvas>{}</li>",
+                    fate.letter(),
+                    fate.word()
+                ));
+            }
+        }
+        out.push_str("</ul>\n");
+        for (i, strip) in self.strips.iter().enumerate() {
+            let summary = strip.summary();
+            out.push_str(&format!(
+                "<div class=\"strip\"><p class=\"strip-title\"><b>{}{}</b> <span class=\"muted\">{summary}</span></p>\
+                 <div class=\"cells\" data-strip=\"{i}\" tabindex=\"0\" role=\"img\" aria-label=\"{}: {summary}\"></div>\
+                 </div>\n",
+                swatch(strip.colour),
+                escape(&strip.name),
+                escape(&strip.name),
+            ));
+        }
+        out.push_str(&format!(
+            "<p class=\"readout js\" role=\"status\">Point at a cell, or move with the arrow keys, to learn its frame; \
+             click or press Enter to hear it.</p>\n\
+             <script type=\"application/json\">{}</script></figure>\n",
+            script_json(&spec)
+        ));
+    }
+}
+
+impl Strip {
+    fn spec(&self, pool: &mut Pool) -> serde_json::Value {
+        let sent = self.sent_ms.iter().map(|ms| Some(f64::from(*ms) / 1000.0));
+        let latency = self.latency_ms.iter().map(|ms| ms.map(f64::from));
+        json!({
+            "name": self.name,
+            "fates": run_lengths(&self.fates),
+            "x": pool.add(sent, SECONDS_QUANTUM),
+            "y": pool.add(latency, MS_QUANTUM),
+        })
+    }
+
+    /// The counts in words: "2964 frames: 21 late, 15 lost, longest burst 4".
+    pub(crate) fn summary(&self) -> String {
+        let counts: Vec<String> = Fate::ALL[1..]
+            .iter()
+            .map(|fate| (self.fates.iter().filter(|f| *f == fate).count(), fate.word()))
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, word)| format!("{} {word}", number(count as f64, 0)))
+            .collect();
+        let longest = crate::shares::burst_lengths(&self.fates)
+            .last()
+            .map_or(0, |(length, _)| *length);
+        let frames = number(self.fates.len() as f64, 0);
+        match (counts.is_empty(), longest) {
+            (true, _) => format!("{frames} frames, all received"),
+            (false, 0 | 1) => format!("{frames} frames: {}", counts.join(", ")),
+            (false, n) => format!("{frames} frames: {}; longest burst {n}", counts.join(", ")),
+        }
+    }
+}
+
+/// A microsecond: finer than any screen, and what the operating system's time stamps are good for.
+pub(crate) const SECONDS_QUANTUM: f64 = 1e-6;
+/// The same, in milliseconds.
+pub(crate) const MS_QUANTUM: f64 = 1e-3;
+
+/// Letter and count for each run of equal fates: a stream without trouble takes six characters.
+fn run_lengths(fates: &[Fate]) -> String {
+    fates
+        .chunk_by(|a, b| a == b)
+        .map(|run| format!("{}{}", run[0].letter(), run.len()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Fate::*;
+
+    #[test]
+    fn runs_are_counted() {
+        assert_eq!(run_lengths(&[Received, Received, Lost, Late, Late]), "R2L1T2");
+        assert_eq!(run_lengths(&[]), "");
+    }
+
+    #[test]
+    fn letters_and_words_differ() {
+        for (i, a) in Fate::ALL.iter().enumerate() {
+            for b in &Fate::ALL[i + 1..] {
+                assert!(a.letter() != b.letter() && a.word() != b.word());
+            }
+        }
+    }
+
+    #[test]
+    fn summaries_name_what_occurred_and_nothing_else() {
+        let strip = |fates: &[Fate]| {
+            Strip {
+                fates: fates.to_vec(),
+                ..Strip::default()
+            }
+            .summary()
+        };
+        assert_eq!(strip(&[Received, Received]), "2 frames, all received");
+        assert_eq!(
+            strip(&[Received, Lost, Late, Received]),
+            "4 frames: 1 late, 1 lost; longest burst 2"
+        );
+        assert_eq!(strip(&[Recovered]), "1 frames: 1 recovered");
+    }
+}

@@ -1,0 +1,187 @@
+//! Text into HTML and XML without letting any of it become markup.
+
+/// `text` as HTML or XML character data, safe in an element and in a quoted attribute.
+///
+/// Control characters other than tab and line feed are dropped: XML 1.0 §2.2 does not allow them.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\t' | '\n' => out.push(c),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Escaped text in which `` `words` `` stand as code.
+pub(crate) fn inline(text: &str) -> String {
+    let mut out = String::new();
+    let mut pieces = text.split('`').peekable();
+    let mut code = false;
+    while let Some(piece) = pieces.next() {
+        // A back-quote without a partner is an ordinary character.
+        match (code, pieces.peek().is_some()) {
+            (true, true) => out.push_str(&format!("<code>{}</code>", escape(piece))),
+            (true, false) => out.push_str(&format!("`{}", escape(piece))),
+            (false, _) => out.push_str(&escape(piece)),
+        }
+        code = !code;
+    }
+    out
+}
+
+/// JSON that may stand inside a `<script>` element: no `<` can begin an end tag or a comment.
+pub(crate) fn script_json(value: &serde_json::Value) -> String {
+    value
+        .to_string()
+        .replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
+        .replace('\u{2028}', "\\u2028")
+        .replace('\u{2029}', "\\u2029")
+}
+
+/// A file beside the report as a URL reference, or `None` if `name` would lead anywhere else.
+///
+/// Refused: absolute paths, `..`, back-slashes, and anything a browser could take for a scheme or a host. All
+/// that is not unreserved (RFC 3986 §2.3) or a slash is percent-encoded, so a colon can't make a scheme.
+pub(crate) fn beside(name: &str) -> Option<String> {
+    let whole = !name.is_empty() && name.len() <= 1024 && !name.contains(['\\', '\0']);
+    if !whole
+        || name
+            .split('/')
+            .any(|part| part.is_empty() || part == "." || part == "..")
+    {
+        return None;
+    }
+    let mut out = String::new();
+    for b in name.bytes() {
+        match b {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                out.push(char::from(b))
+            }
+            b => out.push_str(&format!("%{b:02X}")),
+        }
+    }
+    Some(out)
+}
+
+/// A name reduced to what an `id` may hold everywhere: letters, digits and hyphens.
+pub(crate) fn slug(name: &str) -> String {
+    let kept = name.chars().map(|c| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            '-'
+        }
+    });
+    let joined: String = kept.collect();
+    joined
+        .split('-')
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("-")
+}
+
+/// A number with `decimals` places and a thin space between thousands, as the page writes all of them.
+pub fn number(value: f64, decimals: usize) -> String {
+    let plain = format!("{:.*}", decimals.min(12), value.abs());
+    let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
+    // "-0.00" says less than "0.00".
+    let zero = plain.chars().all(|c| matches!(c, '0' | '.'));
+    let mut out = String::from(if value < 0.0 && !zero { "\u{2212}" } else { "" });
+    for (i, digit) in whole.chars().enumerate() {
+        // Four digits read well unbroken (ISO 80000-1 §7.3.1 leaves the choice).
+        if i > 0 && whole.len() > 4 && (whole.len() - i) % 3 == 0 {
+            out.push('\u{202f}');
+        }
+        out.push(digit);
+    }
+    if !fraction.is_empty() {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn files_elsewhere_are_refused() {
+        for bad in [
+            "",
+            "/etc/x.wav",
+            "../x.wav",
+            "a//b",
+            "//host/x",
+            "C:\\x",
+            "a/../b",
+            "a/./b",
+        ] {
+            assert_eq!(beside(bad), None, "{bad}");
+        }
+        assert_eq!(beside("heard-rtp.wav").as_deref(), Some("heard-rtp.wav"));
+        assert_eq!(beside("javascript:x").as_deref(), Some("javascript%3Ax"));
+        assert_eq!(beside("https://a").as_deref(), None);
+        assert_eq!(beside("a b\".wav").as_deref(), Some("a%20b%22.wav"));
+    }
+
+    #[test]
+    fn back_quotes_make_code_only_in_pairs() {
+        assert_eq!(inline("run `a<b` now"), "run <code>a&lt;b</code> now");
+        assert_eq!(inline("5` of"), "5` of");
+        assert_eq!(inline("`a` and `b"), "<code>a</code> and `b");
+    }
+
+    #[test]
+    fn numbers_are_grouped_and_rounded() {
+        assert_eq!(number(1234.5, 1), "1234.5");
+        assert_eq!(number(-12345.678, 2), "\u{2212}12\u{202f}345.68");
+        assert_eq!(number(1_000_000.0, 0), "1\u{202f}000\u{202f}000");
+        assert_eq!(number(-0.001, 2), "0.00");
+    }
+
+    #[test]
+    fn slugs_are_plain() {
+        assert_eq!(slug("Latency over time!"), "latency-over-time");
+        assert_eq!(slug("<\u{e9}>"), "");
+    }
+
+    proptest! {
+        #[test]
+        fn escaped_text_holds_no_markup(text in ".*") {
+            let safe = escape(&text);
+            prop_assert!(!safe.contains(['<', '>', '"', '\'']));
+            // Every ampersand left begins one of our own references.
+            for part in safe.split('&').skip(1) {
+                prop_assert!(["amp;", "lt;", "gt;", "quot;", "#39;"].iter().any(|r| part.starts_with(r)));
+            }
+        }
+
+        #[test]
+        fn json_in_a_script_reads_back(text in ".*") {
+            let json = script_json(&serde_json::json!({ "t": text }));
+            prop_assert!(!json.contains('<'));
+            let back: serde_json::Value = serde_json::from_str(&json).unwrap();
+            prop_assert_eq!(back["t"].as_str().unwrap(), text);
+        }
+
+        #[test]
+        fn references_stay_beside_the_report(name in ".*") {
+            if let Some(url) = beside(&name) {
+                prop_assert!(!url.starts_with('/') && !url.contains(':') && !url.contains("//"));
+                prop_assert!(url.split('/').all(|part| part != ".."));
+            }
+        }
+    }
+}

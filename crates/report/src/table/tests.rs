@@ -1,0 +1,105 @@
+use super::*;
+
+fn row(better: Better, values: &[Option<f64>]) -> Row {
+    Row::numbers("p99", "ms", 1, better, values)
+}
+
+#[test]
+fn best_is_judged_as_printed() {
+    let lower = row(Better::Lower, &[Some(1.04), Some(0.96), Some(2.0), None]);
+    // 1.04 and 0.96 both print 1.0, so both are best.
+    assert_eq!(
+        (0..4).map(|i| lower.is_best(i)).collect::<Vec<_>>(),
+        [true, true, false, false]
+    );
+    let higher = row(Better::Higher, &[Some(1.0), Some(3.0)]);
+    assert!(higher.is_best(1) && !higher.is_best(0));
+    assert!(!row(Better::Neither, &[Some(1.0), Some(3.0)]).is_best(0));
+    assert!(
+        !row(Better::Lower, &[Some(1.0), Some(1.0)]).is_best(0),
+        "a tie of all emphasises nothing"
+    );
+    assert!(!row(Better::Lower, &[Some(f64::NAN), Some(1.0)]).is_best(0));
+}
+
+#[test]
+fn short_rows_read_as_not_measured() {
+    let table = Table {
+        columns: vec![Column::default(); 3],
+        rows: vec![row(Better::Lower, &[Some(1.0)])],
+        ..Table::default()
+    };
+    let mut out = String::new();
+    table.render("t", &mut out);
+    assert_eq!(out.matches("not measured").count(), 2);
+}
+
+#[test]
+fn equal_sample_counts_are_said_once() {
+    let mut equal = row(Better::Lower, &[Some(1.0), Some(2.0)]);
+    equal.samples = vec![Some(2813), Some(2813)];
+    let mut out = String::new();
+    equal.render(2, None, false, &mut out);
+    assert_eq!(out.matches("n = 2813").count(), 1);
+    equal.samples = vec![Some(2813), Some(12)];
+    out.clear();
+    equal.render(2, None, false, &mut out);
+    assert_eq!(
+        (out.matches("n = 2813").count(), out.matches("n = 12<").count()),
+        (1, 1)
+    );
+}
+
+#[test]
+fn a_group_says_its_sample_counts_once() {
+    let counted = |group: &str, samples: [u64; 2]| Row {
+        group: group.into(),
+        samples: samples.map(Some).into(),
+        ..row(Better::Lower, &[Some(1.0), Some(2.0)])
+    };
+    let mut table = Table {
+        columns: vec![Column::default(); 2],
+        rows: vec![
+            counted("Latency", [7, 9]),
+            counted("", [7, 9]),
+            counted("Loss", [11, 13]),
+        ],
+        ..Table::default()
+    };
+    let times = |table: &Table, text: &str| {
+        let mut out = String::new();
+        table.render("t", &mut out);
+        out.matches(text).count()
+    };
+    assert_eq!(
+        ["n = 7<", "n = 9<", "n = 11<"].map(|n| times(&table, n)),
+        [1, 1, 1]
+    );
+    // One row that differs, and every row of that group speaks for itself again.
+    table.rows[1].samples[1] = Some(8);
+    assert_eq!(
+        ["n = 7<", "n = 9<", "n = 8<", "n = 11<"].map(|n| times(&table, n)),
+        [2, 1, 1, 1]
+    );
+}
+
+#[test]
+fn cells_survive_json() {
+    let cells = vec![Cell::Number(1.5), Cell::from("holds"), Cell::MISSING];
+    let json = serde_json::to_string(&cells).unwrap();
+    assert_eq!(json, "[1.5,\"holds\",null]");
+    assert_eq!(serde_json::from_str::<Vec<Cell>>(&json).unwrap(), cells);
+}
+
+#[test]
+fn bars_are_drawn_against_the_largest() {
+    let bars = Bars {
+        classes: vec!["1".into(), "2".into()],
+        series: vec![Column::default()],
+        counts: vec![vec![8], vec![2]],
+        ..Bars::default()
+    };
+    let mut out = String::new();
+    bars.render(&mut out);
+    assert!(out.contains("width:100.0%") && out.contains("width:25.0%"));
+}
