@@ -94,6 +94,19 @@ fn an_unfinished_header_is_completed() {
 }
 
 #[test]
+fn silence_behind_an_unfinished_header_is_sound_and_not_chunks() {
+    // Zeros read as nameless chunks of size zero, one after the other, exactly to the end.
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("silent.wav");
+    let mut bytes = file_bytes(header(SampleFormat::L16, 8_000, 1), 4);
+    bytes.extend([0; 8 * 5]);
+    fs::write(&path, &bytes).unwrap();
+    assert_eq!(play(&path).unwrap().0.len(), 24);
+    let done = repair(&path).unwrap();
+    assert_eq!((done.frames, done.gained), (24, 20));
+}
+
+#[test]
 fn chunks_behind_the_sound_are_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tagged.wav");
