@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use sdp_types::{Connection, Media, MediaType, Origin, Session, Time, TransportProto};
 
-use crate::packet::{DYNAMIC_PAYLOAD_TYPE, ExtensionIds, static_format, static_payload_type};
+use crate::packet::{DYNAMIC_PAYLOAD_TYPE, ExtensionIds, PacketConfig, PacketError};
+use crate::packet::{static_format, static_payload_type};
 use crate::{FormatError, SampleFormat, StreamFormat};
 
 /// All that a receiver must know of a stream.
@@ -108,6 +109,17 @@ impl StreamDescription {
             rtcp_mux: true,
             extensions: ExtensionIds::default(),
         }
+    }
+
+    /// What a packetiser of that configuration sends.
+    pub fn of(config: &PacketConfig) -> Result<Self, PacketError> {
+        let nanos = config.packet_frames()? as u64 * 1_000_000_000 / u64::from(config.format.rate());
+        Ok(StreamDescription {
+            payload_type: config.payload_type,
+            ptime: Some(Duration::from_nanos(nanos)),
+            extensions: config.extensions,
+            ..Self::new(config.sample, config.format)
+        })
     }
 
     /// The same under another payload type.

@@ -1,7 +1,8 @@
 use super::*;
-use crate::{SampleFormat, codec};
+use crate::{SampleFormat, StreamFormat, codec};
 use antiphon_core::Rng;
 use proptest::prelude::*;
+use std::time::Duration;
 
 const RATE: u32 = 48_000;
 
@@ -139,6 +140,26 @@ proptest! {
         let c = playout.counters();
         prop_assert_eq!((c.played, c.late, c.lost, c.concealed_frames), (150, 0, 0, 0));
         prop_assert!(balanced(&c));
+    }
+
+    /// A recording takes what comes whenever it comes, if only not too much of it comes out of order.
+    #[test]
+    fn a_recording_is_whole_whatever_the_delay(seed in any::<u64>(), patience in 0usize..20, block in 16usize..2000) {
+        let packets = stream(seed, 150, 1);
+        let mut rng = Rng::new(seed ^ 3);
+        let (mut order, mut time) = (Vec::new(), 0);
+        let mut keyed: Vec<(u64, &Sent)> =
+            packets.iter().map(|p| (p.sequence + u64::from(rng.below(patience as u32 + 1)), p)).collect();
+        keyed.sort_by_key(|(key, _)| *key);
+        for (_, packet) in keyed {
+            time += u64::from(rng.below(3_000_000));
+            order.push((time, packet));
+        }
+        let mut playout = playout(Clocking::Unhurried { patience }, 0, 1);
+        let out = play(&mut playout, &order, block);
+        let total = packets.last().map_or(0, |p| p.start as usize + p.frames);
+        prop_assert_eq!(out, sound(0, total, 1));
+        prop_assert_eq!((playout.counters().late, playout.counters().concealed_frames), (0, 0));
     }
 
     /// Under everything a network can do, each packet ends in one count, time keeps its length, and memory its size.
@@ -382,4 +403,30 @@ fn absurd_targets_are_refused_and_many_channels_fit() {
     assert_eq!(make(2, 5), None);
     let small = playout(Clocking::Sender, 80, 64);
     assert!(small.store.capacity() * 64 * 4 <= COMFORT_STORE);
+}
+
+#[test]
+fn a_device_that_is_far_ahead_waits() {
+    let packets: Vec<Sent> = (0..60).map(|n| Sent::new(n, n * 480, 480, 1)).collect();
+    let mut playout = playout(Clocking::Sink, 30, 1);
+    let mut block = vec![0.0; 480];
+    for p in &packets {
+        playout.insert(at(p.sequence * 10_000), &p.packet());
+        if p.sequence == 20 {
+            playout.set_target(Duration::from_millis(230));
+        }
+        playout.pull(at(p.sequence * 10_000), &mut block);
+    }
+    // 200 ms were made up; the sound goes on where it was.
+    let c = playout.counters();
+    assert_eq!(
+        (c.concealed_frames, c.discarded, c.lost, c.late),
+        (9600, 0, 0, 0),
+        "{c:?}"
+    );
+    assert_eq!(
+        playout.pull(at(600_000), &mut block).media,
+        Some(ORIGIN + 37 * 480)
+    );
+    assert_eq!(block, sound(37 * 480, 480, 1));
 }

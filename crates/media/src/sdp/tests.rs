@@ -98,6 +98,21 @@ fn refusals_name_the_remedy() {
 }
 
 #[test]
+fn describes_what_a_packetiser_sends() {
+    let format = StreamFormat::new(48_000, 2).unwrap();
+    // 256 sample frames of 24-bit stereo go in two packets.
+    let config = PacketConfig {
+        payload_type: 99,
+        ..PacketConfig::new(format, SampleFormat::L24, 256)
+    };
+    let text = StreamDescription::of(&config).unwrap().to_sdp(&options());
+    assert!(
+        text.contains("a=rtpmap:99 L24/48000/2") && text.contains("a=ptime:2.667"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_name_cannot_smuggle_lines() {
     let stream: StreamDescription = "l16/48000/2".parse().unwrap();
     let text = stream.to_sdp(&SdpOptions {
