@@ -56,6 +56,11 @@ pub struct Playout {
 impl Playout {
     /// Allocates all that it will ever need.
     pub fn new(config: PlayoutConfig) -> Result<Self, PlayoutError> {
+        Self::with_conceal(config, config.conceal.open(config.format))
+    }
+
+    /// The same with a concealer of one's own instead of the one that `config` names.
+    pub fn with_conceal(config: PlayoutConfig, conceal: Box<dyn Conceal>) -> Result<Self, PlayoutError> {
         let (rate, channels) = (config.format.rate(), config.format.channels());
         let frames = |d: Duration| d.as_nanos() * u128::from(rate) / 1_000_000_000;
         let most = (MAX_STORE / 4 / channels) as u128;
@@ -75,7 +80,7 @@ impl Playout {
             store: Store::new(channels, capacity),
             history: History::new(),
             clock: MediaClock::new(rate),
-            conceal: config.conceal.open(config.format),
+            conceal,
             config,
             position: None,
             playing: false,

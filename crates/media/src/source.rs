@@ -90,7 +90,8 @@ impl SourceTracker {
         }
     }
 
-    /// A packet came in.
+    /// A packet came in. After [`Verdict::NewStream`] the caller starts everything behind anew. `path` is what tells one
+    /// origin from another: a session that hears one sender on two networks passes the same for both.
     pub fn on_packet(&mut self, now: Instant, ssrc: u32, path: PathId, sequence: u16) -> Verdict {
         let (key, sequence) = (Key { ssrc, path }, Seq16(sequence));
         let verdict = match self.current {

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Instant, Ppm};
+use antiphon_core::{Instant, MediaTime, Ppm};
 
 use super::{Clocking, Playout, PlayoutConfig, PlayoutError, Pulled};
 use crate::drift::MAX_DRIFT_PPM;
@@ -43,6 +43,8 @@ pub struct ClockedPlayout {
     scratch: Vec<f32>,
     max_block: usize,
     channels: usize,
+    /// How long the resampler keeps the sound.
+    held: Duration,
     control: Control,
 }
 
@@ -59,6 +61,7 @@ impl ClockedPlayout {
         Ok(ClockedPlayout {
             scratch: vec![0.0; resampler.max_other_side() * format.channels()],
             channels: format.channels(),
+            held: MediaTime::new(resampler.delay() as u64, rate).duration(),
             control: Control::default(),
             playout,
             resampler,
@@ -73,9 +76,12 @@ impl ClockedPlayout {
 
     /// Fills `out`, whole sample frames of any number.
     pub fn pull(&mut self, now: Instant, out: &mut [f32]) -> ClockedPull {
-        let playing = self.playout.playing;
-        let lag = self.playout.lag(now).filter(|_| playing);
+        let whole = out.len() / self.channels * self.channels;
+        let out = &mut out[..whole];
         let rate = f64::from(self.playout.config().format.rate());
+        // What is taken from the buffer now goes out when the resampler has let go of it.
+        let due = now + self.held;
+        let lag = self.playout.lag(due).filter(|_| self.playout.playing);
         self.control
             .update(now, lag.map(|frames| frames / rate), self.playout.clock().drift());
         self.resampler.set_speed(Ppm(self.control.speed));
@@ -83,7 +89,7 @@ impl ClockedPlayout {
         for block in out.chunks_mut(self.max_block * self.channels) {
             let needed = self.resampler.needed(block.len() / self.channels);
             let input = &mut self.scratch[..needed * self.channels];
-            let pulled = self.playout.pull(now, input);
+            let pulled = self.playout.pull(due, input);
             self.resampler.process(input, block);
             sum = Some(sum.map_or(pulled, |sum| add(sum, pulled)));
         }

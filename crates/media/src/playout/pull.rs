@@ -141,7 +141,7 @@ impl Playout {
         self.advance(frames, pulled);
     }
 
-    /// The sender left time out without leaving a number out: silence, with soft edges.
+    /// The sender left time out without leaving a number out: silence.
     fn pause(&mut self, frames: usize, out: &mut [f32], pulled: &mut Pulled) {
         let out = &mut out[..frames * self.config.format.channels()];
         out.fill(0.0);

@@ -430,3 +430,37 @@ fn a_device_that_is_far_ahead_waits() {
     );
     assert_eq!(block, sound(37 * 480, 480, 1));
 }
+
+/// Writes down what it is told of gaps.
+struct Scribe(std::sync::mpsc::Sender<(Option<usize>, Vec<f32>)>);
+
+impl Conceal for Scribe {
+    fn look_ahead(&self) -> usize {
+        100
+    }
+    fn good(&mut self, _block: &mut [f32]) {}
+    fn lost(&mut self, gap: crate::conceal::Gap<'_>, out: &mut [f32]) {
+        out.fill(0.0);
+        self.0.send((gap.remaining, gap.ahead.to_vec())).unwrap();
+    }
+    fn reset(&mut self) {}
+}
+
+#[test]
+fn concealers_see_what_follows_the_gap() {
+    let (told, heard) = std::sync::mpsc::channel();
+    let config = PlayoutConfig::new(format(1), Duration::from_millis(30), Clocking::Sender);
+    let mut playout = Playout::with_conceal(config, Box::new(Scribe(told))).unwrap();
+    let packets = steady();
+    let arrivals: Vec<(u64, &Sent)> = packets
+        .iter()
+        .filter(|p| p.sequence != 5)
+        .map(|p| (p.sequence * 10_000, p))
+        .collect();
+    let out = play(&mut playout, &arrivals, 480);
+    assert_eq!(
+        heard.try_iter().collect::<Vec<_>>(),
+        [(Some(480), sound(6 * 480, 100, 1))]
+    );
+    assert_eq!(out[6 * 480..], sound(6 * 480, 14 * 480, 1));
+}
