@@ -215,6 +215,11 @@ impl FrameLog {
         self.expect_by(Instant::from_nanos(NONE));
     }
 
+    /// When the frame `seq` was handed over, if it was and is recent enough to be known.
+    pub fn sent_at(&self, seq: u64) -> Option<Instant> {
+        self.known(seq).map(|index| Instant::from_nanos(self.rows[self.place(index)].sent))
+    }
+
     /// How many frames met each fate so far; together they are [`Self::frames_sent`].
     pub fn counts(&self) -> FateCounts {
         self.counts

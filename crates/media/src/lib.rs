@@ -1,5 +1,10 @@
 //! Sound between its source and the transport: sample formats, packetising, playout, concealment, drift.
 //!
+//! ```text
+//! source ─ blocks ─ Packetiser ─► transport ─► classify ─ parse_rtp ─ SourceTracker ─ Depacketiser ─ Playout ─ sink
+//!                                                   └─ RtcpSession            ClockedPlayout for devices ─┘
+//! ```
+//!
 //! State machines only: time is passed in, no socket, no thread, and after construction no allocation.
 
 mod channels;

@@ -10,168 +10,22 @@
 
 mod clocked;
 mod history;
+mod pull;
 mod store;
+mod types;
 
 use std::time::Duration;
 
 use antiphon_core::Instant;
 
 pub use clocked::{ClockedError, ClockedPlayout, ClockedPull};
+pub use types::{Cause, Clocking, Inserted, PlayoutConfig, PlayoutCounters, PlayoutError, Pulled};
 
-use crate::StreamFormat;
-use crate::conceal::{Conceal, Concealment, Gap};
+use crate::conceal::Conceal;
 use crate::drift::MediaClock;
 use crate::packet::MediaPacket;
 use history::{History, Novelty};
-use store::{Record, Store};
-
-/// Who decides when sound goes out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Clocking {
-    /// The sender's media clock: for sinks without a clock, such as files. Samples come out unchanged.
-    Sender,
-    /// The sink, which takes a full block with every pull.
-    Sink,
-    /// Nobody: what is there in order goes out, nothing is late. A missing packet is waited for until so many later
-    /// ones are there, or the stream ends.
-    Unhurried {
-        /// Later packets; 0 for a transport that keeps the order.
-        patience: usize,
-    },
-}
-
-/// What a playout buffer is made for.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct PlayoutConfig {
-    /// Rate and channels of the stream.
-    pub format: StreamFormat,
-    /// From the arrival of an undelayed packet to its deadline.
-    pub target: Duration,
-    /// Who keeps time.
-    pub clocking: Clocking,
-    /// What to do about missing sound.
-    pub conceal: Concealment,
-    /// Room beyond the target, for senders ahead of their time and sinks that stall.
-    pub headroom: Duration,
-}
-
-impl PlayoutConfig {
-    /// Repetition, and half a second of headroom.
-    pub fn new(format: StreamFormat, target: Duration, clocking: Clocking) -> Self {
-        PlayoutConfig {
-            format,
-            target,
-            clocking,
-            conceal: Concealment::default(),
-            headroom: Duration::from_millis(500),
-        }
-    }
-}
-
-/// Why no such buffer can be made.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlayoutError {
-    /// The target asks for more memory than a buffer may have.
-    #[error("a playout delay of {target:?} at {format} needs too much memory: use at most {max:?}")]
-    TooLong {
-        /// What was asked.
-        target: Duration,
-        /// For which stream.
-        format: StreamFormat,
-        /// What is possible.
-        max: Duration,
-    },
-}
-
-/// What became of a packet on its way in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Inserted {
-    /// It will be played.
-    Buffered,
-    /// Its deadline had passed; what was still to come of it is played.
-    Late {
-        /// Sample frames that could be saved.
-        salvaged: usize,
-    },
-    /// It was here before.
-    Duplicate,
-    /// Too far ahead of what is playing for the buffer to hold.
-    Early,
-    /// Too old to tell whether it was here, or on top of another packet's sound.
-    Discarded,
-    /// The stream had moved elsewhere for good: the buffer starts anew with this packet.
-    Resynced,
-    /// No room, in [`Clocking::Unhurried`]: pull, then insert it again. Not counted.
-    Full,
-}
-
-/// Why sound had to be made up. What the network did is known only afterwards: a missing packet is *late* if it still
-/// arrives and *lost* if not, which [`PlayoutCounters`] tell.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cause {
-    /// A packet is missing among others.
-    Missing,
-    /// Nothing at all has come: the network or the sender stalled.
-    Starved,
-    /// The stream had to be taken up anew, and its time has not come yet.
-    Resync,
-}
-
-/// What a pull gave.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Pulled {
-    /// Sample frames written.
-    pub frames: usize,
-    /// Media time of the first of them, in sample frames of the unwrapped time stamp; `None` before the stream begins.
-    pub media: Option<u64>,
-    /// Of them, as the sender sent them.
-    pub played: usize,
-    /// Of them, made up.
-    pub concealed: usize,
-    /// Of them, silence since the sender paused or the stream has not begun.
-    pub silent: usize,
-    /// Why the last that was made up had to be.
-    pub cause: Option<Cause>,
-}
-
-/// Totals since construction. `inserted` = `played` + `late` + `duplicate` + `early` + `discarded` + `buffered`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct PlayoutCounters {
-    /// Packets that came in.
-    pub inserted: u64,
-    /// Packets played in time.
-    pub played: u64,
-    /// Packets after their deadline.
-    pub late: u64,
-    /// Packets that were here before.
-    pub duplicate: u64,
-    /// Packets that the buffer had no room for.
-    pub early: u64,
-    /// Packets thrown away: by a new start, too old, or on top of another.
-    pub discarded: u64,
-    /// Packets waiting.
-    pub buffered: u64,
-    /// Packets that have not come though later ones were played. One that comes after all moves to `late`.
-    pub lost: u64,
-    /// Packets that came after one with a higher number (RFC 4737); each is in one of the above as well.
-    pub reordered: u64,
-    /// Packets that error correction brought back in time, and too late; each is in one of the above as well.
-    pub recovered: u64,
-    /// See `recovered`.
-    pub recovered_late: u64,
-    /// Sample frames given out as sent.
-    pub played_frames: u64,
-    /// Sample frames made up.
-    pub concealed_frames: u64,
-    /// Gaps that were filled with made-up sound.
-    pub concealments: u64,
-    /// Sample frames of silence while the sender paused.
-    pub paused_frames: u64,
-    /// Sample frames jumped over to catch up.
-    pub skipped_frames: u64,
-    /// Times the stream was taken up anew.
-    pub resyncs: u64,
-}
+use store::Store;
 
 /// A playout buffer for one stream.
 pub struct Playout {
@@ -202,6 +56,11 @@ pub struct Playout {
 impl Playout {
     /// Allocates all that it will ever need.
     pub fn new(config: PlayoutConfig) -> Result<Self, PlayoutError> {
+        Self::with_conceal(config, config.conceal.open(config.format))
+    }
+
+    /// The same with a concealer of one's own instead of the one that `config` names.
+    pub fn with_conceal(config: PlayoutConfig, conceal: Box<dyn Conceal>) -> Result<Self, PlayoutError> {
         let (rate, channels) = (config.format.rate(), config.format.channels());
         let frames = |d: Duration| d.as_nanos() * u128::from(rate) / 1_000_000_000;
         let most = (MAX_STORE / 4 / channels) as u128;
@@ -221,7 +80,7 @@ impl Playout {
             store: Store::new(channels, capacity),
             history: History::new(),
             clock: MediaClock::new(rate),
-            conceal: config.conceal.open(config.format),
+            conceal,
             config,
             position: None,
             playing: false,
@@ -273,7 +132,10 @@ impl Playout {
     }
 
     fn place(&mut self, now: Instant, packet: &MediaPacket<'_>, unhurried: bool) -> Inserted {
-        let (start, end) = (packet.timestamp, packet.timestamp.saturating_add(packet.frames as u64));
+        let (start, end) = (
+            packet.timestamp,
+            packet.timestamp.saturating_add(packet.frames as u64),
+        );
         if self.position.is_none() || (unhurried && !self.fits(packet)) {
             // The first packet; or, with nobody in a hurry, a leap that no buffer spans.
             return self.take_up(now, packet, self.position.is_some());
@@ -289,7 +151,11 @@ impl Playout {
             if self.far_run >= FAR_PACKETS {
                 return self.take_up(now, packet, true);
             }
-            return if start > position { Inserted::Early } else { Inserted::Late { salvaged: 0 } };
+            return if start > position {
+                Inserted::Early
+            } else {
+                Inserted::Late { salvaged: 0 }
+            };
         }
         self.far_run = 0;
         if !packet.recovered {
@@ -308,7 +174,9 @@ impl Playout {
             return Inserted::Discarded;
         }
         if skip > 0 {
-            return Inserted::Late { salvaged: packet.frames - skip };
+            return Inserted::Late {
+                salvaged: packet.frames - skip,
+            };
         }
         self.late_since = None;
         Inserted::Buffered
@@ -327,7 +195,11 @@ impl Playout {
         if !self.store.insert(packet, 0) {
             return Inserted::Discarded;
         }
-        if again { Inserted::Resynced } else { Inserted::Buffered }
+        if again {
+            Inserted::Resynced
+        } else {
+            Inserted::Buffered
+        }
     }
 
     /// Throws away what is waiting.
@@ -366,176 +238,6 @@ impl Playout {
     /// Whether the stream has ended and everything has gone out.
     pub fn is_drained(&self) -> bool {
         self.finished && self.store.is_empty()
-    }
-
-    /// Writes what is to go out at `now` into `out` (whole sample frames): all of `out` under [`Clocking::Sink`], what
-    /// is due or there, possibly nothing, otherwise. Call again until nothing comes.
-    pub fn pull(&mut self, now: Instant, out: &mut [f32]) -> Pulled {
-        let channels = self.config.format.channels();
-        let room = out.len() / channels;
-        let mut pulled = Pulled { media: self.position, ..Pulled::default() };
-        if self.config.clocking == Clocking::Sink {
-            self.catch_up(now);
-            pulled.media = self.position;
-            self.wait(now, &mut out[..room * channels], &mut pulled);
-        }
-        while pulled.frames < room {
-            let rest = &mut out[pulled.frames * channels..room * channels];
-            if !self.step(now, rest, &mut pulled) {
-                break;
-            }
-        }
-        pulled
-    }
-
-    /// Gives out the next stretch: the rest of a packet, or of a gap. False when nothing is to go out now.
-    fn step(&mut self, now: Instant, out: &mut [f32], pulled: &mut Pulled) -> bool {
-        let Some(position) = self.position else {
-            return false;
-        };
-        if self.config.clocking == Clocking::Sender && !self.finished && !self.is_due(now, position) {
-            return false;
-        }
-        let room = out.len() / self.config.format.channels();
-        let Some(record) = self.store.front() else {
-            let endless = !matches!(self.config.clocking, Clocking::Unhurried { .. }) && !self.finished;
-            // A device must have its block even after the end.
-            if !endless && self.config.clocking != Clocking::Sink {
-                return false;
-            }
-            let frames = room.min(self.unit);
-            self.make_up(frames, None, Cause::Starved, out, pulled);
-            return true;
-        };
-        if record.start <= position {
-            self.play(record, position, out, pulled);
-            return true;
-        }
-        let hole = (record.start - position).min(usize::MAX as u64) as usize;
-        if self.next_sequence == Some(record.sequence) {
-            self.pause(hole.min(room), out, pulled);
-            return true;
-        }
-        match self.config.clocking {
-            Clocking::Unhurried { patience } if !self.finished && self.store.len() <= patience => false,
-            Clocking::Sender => {
-                // A missing packet's deadline is that of its first sample frame: with it, all of it is missing.
-                self.make_up(hole.min(room).min(self.unit), Some(hole), Cause::Missing, out, pulled);
-                true
-            }
-            _ => {
-                self.make_up(hole.min(room), Some(hole), Cause::Missing, out, pulled);
-                true
-            }
-        }
-    }
-
-    fn play(&mut self, record: Record, position: u64, out: &mut [f32], pulled: &mut Pulled) {
-        let channels = self.config.format.channels();
-        let frames = ((record.end() - position) as usize).min(out.len() / channels);
-        let out = &mut out[..frames * channels];
-        self.store.read(position, out);
-        self.conceal.good(out);
-        (self.playing, self.begun, self.in_gap) = (true, true, false);
-        self.unit = record.frames;
-        self.counters.played_frames += frames as u64;
-        pulled.played += frames;
-        self.advance(frames, pulled);
-        if self.position >= Some(record.end()) {
-            self.store.pop();
-            self.next_sequence = Some(record.sequence + 1);
-            if !record.late {
-                self.counters.played += 1;
-                self.history.resolve(record.sequence);
-            }
-        }
-    }
-
-    fn make_up(
-        &mut self,
-        frames: usize,
-        hole: Option<usize>,
-        cause: Cause,
-        out: &mut [f32],
-        pulled: &mut Pulled,
-    ) {
-        let out = &mut out[..frames * self.config.format.channels()];
-        let wanted = self.conceal.look_ahead();
-        let ahead = match (wanted, self.store.front()) {
-            (1.., Some(record)) => self.store.peek(record, wanted),
-            _ => &[],
-        };
-        self.conceal.lost(Gap { remaining: hole, ahead }, out);
-        self.counters.concealments += u64::from(!std::mem::replace(&mut self.in_gap, true));
-        self.counters.concealed_frames += frames as u64;
-        pulled.concealed += frames;
-        pulled.cause = Some(cause);
-        self.playing = true;
-        self.advance(frames, pulled);
-    }
-
-    /// The sender left time out without leaving a number out: silence, with soft edges.
-    fn pause(&mut self, frames: usize, out: &mut [f32], pulled: &mut Pulled) {
-        let out = &mut out[..frames * self.config.format.channels()];
-        out.fill(0.0);
-        self.conceal.good(out);
-        self.counters.paused_frames += frames as u64;
-        pulled.silent += frames;
-        self.advance(frames, pulled);
-    }
-
-    fn advance(&mut self, frames: usize, pulled: &mut Pulled) {
-        pulled.frames += frames;
-        self.position = self.position.map(|position| position + frames as u64);
-    }
-
-    /// Under a sink's clock: fills up to the instant at which the stream begins.
-    fn wait(&mut self, now: Instant, out: &mut [f32], pulled: &mut Pulled) {
-        let channels = self.config.format.channels();
-        let room = out.len() / channels;
-        let frames = match self.position.and_then(|position| self.due(position)) {
-            _ if self.playing => return,
-            Some(due) if due <= now => return,
-            Some(due) => {
-                let ahead = due.since(now).as_nanos() * u128::from(self.config.format.rate()) / 1_000_000_000;
-                room.min(usize::try_from(ahead).unwrap_or(room))
-            }
-            None => room,
-        };
-        let out = &mut out[..frames * channels];
-        if self.begun {
-            self.conceal.lost(Gap { remaining: None, ahead: &[] }, out);
-            self.counters.concealments += u64::from(!std::mem::replace(&mut self.in_gap, true));
-            self.counters.concealed_frames += frames as u64;
-            pulled.concealed += frames;
-            pulled.cause = Some(Cause::Resync);
-        } else {
-            out.fill(0.0);
-            pulled.silent += frames;
-        }
-        pulled.frames += frames;
-    }
-
-    /// A sink that stood still for long goes on where the sound is now, not where it left off.
-    fn catch_up(&mut self, now: Instant) {
-        let (Some(lag), Some(position)) = (self.lag(now), self.position) else {
-            return;
-        };
-        let limit = self.config.target.max(CATCH_UP).as_secs_f64() * f64::from(self.config.format.rate());
-        if !self.playing || lag <= limit {
-            return;
-        }
-        let wanted = position + lag as u64;
-        while let Some(record) = self.store.front().filter(|record| record.end() <= wanted) {
-            self.store.pop();
-            if !record.late {
-                self.counters.discarded += 1;
-                self.history.resolve(record.sequence);
-            }
-            self.next_sequence = Some(record.sequence + 1);
-        }
-        self.counters.skipped_frames += wanted - position;
-        self.position = Some(wanted);
     }
 
     /// How far the sound that goes out next is behind its schedule, in sample frames; negative when ahead.
@@ -584,7 +286,9 @@ impl Playout {
 
     /// Totals.
     pub fn counters(&self) -> PlayoutCounters {
-        let overtaken = self.store.count(|record| !record.late && self.history.is_passed(record.sequence));
+        let overtaken = self
+            .store
+            .count(|record| !record.late && self.history.is_passed(record.sequence));
         PlayoutCounters {
             buffered: self.store.count(|record| !record.late),
             lost: self.counters.lost + self.history.lost(overtaken),
@@ -611,8 +315,6 @@ const COMFORT_STORE: usize = 4 << 20;
 const FAR_PACKETS: u32 = 3;
 /// A stream that is late without exception for so long has a longer path now.
 const LATE_FOR: Duration = Duration::from_millis(200);
-/// A lag that resampling would take minutes to make up.
-const CATCH_UP: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests;

@@ -20,10 +20,8 @@ fn main() -> std::io::Result<()> {
         eprintln!("Usage: sample OUT.html [--many] [--seconds N]");
         std::process::exit(2);
     };
-    let seconds = arguments
-        .iter()
-        .position(|a| a == "--seconds")
-        .and_then(|i| arguments.get(i + 1)?.parse().ok());
+    let seconds =
+        arguments.iter().position(|a| a == "--seconds").and_then(|i| arguments.get(i + 1)?.parse().ok());
     let report = sample(arguments.iter().any(|a| a == "--many"), seconds.unwrap_or(16.0));
     std::fs::write(out, render_compare(&report))?;
     std::fs::write(Path::new(out).with_extension("svg"), compare_svg(&report))
@@ -42,14 +40,7 @@ struct Manner {
 }
 
 const MANNERS: [Manner; 7] = [
-    Manner {
-        name: "rtp",
-        title: "UDP",
-        extra_ms: 0.0,
-        resend_ms: None,
-        in_order: false,
-        gives_up: false,
-    },
+    Manner { name: "rtp", title: "UDP", extra_ms: 0.0, resend_ms: None, in_order: false, gives_up: false },
     Manner {
         name: "tcp",
         title: "TCP",
@@ -150,10 +141,7 @@ fn run(manner: &Manner, seconds: f32) -> TransportPanel {
     panel.heard = Some(Clip {
         title: format!("heard over {}", manner.name),
         file: format!("heard-{}.wav", manner.name),
-        note: format!(
-            "{} frames concealed.",
-            panel.fate.iter().filter(|f| !f.is_heard()).count()
-        ),
+        note: format!("{} frames concealed.", panel.fate.iter().filter(|f| !f.is_heard()).count()),
         ..Clip::default()
     });
     panel
@@ -162,9 +150,7 @@ fn run(manner: &Manner, seconds: f32) -> TransportPanel {
 fn quantile(panel: &TransportPanel, q: f64) -> Option<f64> {
     let mut there: Vec<f32> = panel.latency_ms.iter().flatten().copied().collect();
     there.sort_by(f32::total_cmp);
-    there
-        .get(((there.len() as f64 * q) as usize).min(there.len().saturating_sub(1)))
-        .map(|l| f64::from(*l))
+    there.get(((there.len() as f64 * q) as usize).min(there.len().saturating_sub(1))).map(|l| f64::from(*l))
 }
 
 fn share(panel: &TransportPanel, fate: Fate) -> Option<f64> {
@@ -174,17 +160,11 @@ fn share(panel: &TransportPanel, fate: Fate) -> Option<f64> {
 
 fn rows(panels: &[TransportPanel]) -> Vec<Row> {
     let each = |f: &dyn Fn(&TransportPanel) -> Option<f64>| panels.iter().map(f).collect::<Vec<_>>();
-    let came: Vec<_> = panels
-        .iter()
-        .map(|p| Some(p.latency_ms.iter().flatten().count() as u64))
-        .collect();
+    let came: Vec<_> = panels.iter().map(|p| Some(p.latency_ms.iter().flatten().count() as u64)).collect();
     let sent: Vec<_> = panels.iter().map(|p| Some(p.fate.len() as u64)).collect();
     let latency = |label: &str, q: f64, key: bool| Row {
         samples: came.clone(),
-        definition: format!(
-            "Round trip within which {} % of the frames that came back did so.",
-            q * 100.0
-        ),
+        definition: format!("Round trip within which {} % of the frames that came back did so.", q * 100.0),
         key,
         ..Row::numbers(label, "ms", 1, Better::Lower, &each(&|p| quantile(p, q)))
     };
@@ -196,10 +176,7 @@ fn rows(panels: &[TransportPanel]) -> Vec<Row> {
     };
     let number = |n: f64| each(&|_| Some(n));
     vec![
-        Row {
-            group: "Latency".into(),
-            ..latency("p50", 0.5, true)
-        },
+        Row { group: "Latency".into(), ..latency("p50", 0.5, true) },
         latency("p90", 0.9, false),
         latency("p99", 0.99, true),
         latency("p99.9", 0.999, false),
@@ -214,33 +191,16 @@ fn rows(panels: &[TransportPanel]) -> Vec<Row> {
                 &each(&|p| Some(0.4 + quantile(p, 0.9)? / 40.0)),
             )
         },
-        Row {
-            group: "Frames".into(),
-            ..loss("lost", Fate::Lost, "Frames the network did not deliver.")
-        },
-        loss(
-            "late",
-            Fate::Late,
-            "Frames that came after the playout target of 40 ms.",
-        ),
+        Row { group: "Frames".into(), ..loss("lost", Fate::Lost, "Frames the network did not deliver.") },
+        loss("late", Fate::Late, "Frames that came after the playout target of 40 ms."),
         Row {
             key: false,
-            ..loss(
-                "expired",
-                Fate::Expired,
-                "Frames the sender gave up, their deadline being past.",
-            )
+            ..loss("expired", Fate::Expired, "Frames the sender gave up, their deadline being past.")
         },
         Row {
             group: "Cost".into(),
             definition: "All bytes on the wire, headers of IP and below not counted.".into(),
-            ..Row::numbers(
-                "wire bytes",
-                "",
-                0,
-                Better::Lower,
-                &each(&|p| Some(p.fate.len() as f64 * 1040.0)),
-            )
+            ..Row::numbers("wire bytes", "", 0, Better::Lower, &each(&|p| Some(p.fate.len() as f64 * 1040.0)))
         },
         Row::numbers("media bit rate", "kbit/s", 0, Better::Neither, &number(1536.0)),
         Row {
@@ -271,13 +231,8 @@ fn sample(many: bool, seconds: f32) -> CompareReport {
         ..Advice::default()
     };
     let best = if many { "srp" } else { "rtp" };
-    let p99 = |name: &str| {
-        panels
-            .iter()
-            .find(|p| p.name == name)
-            .and_then(|p| quantile(p, 0.99))
-            .unwrap_or(0.0)
-    };
+    let p99 =
+        |name: &str| panels.iter().find(|p| p.name == name).and_then(|p| quantile(p, 0.99)).unwrap_or(0.0);
     let pair = |a: &str, b: &str| (a.to_string(), b.to_string());
     CompareReport {
         title: format!("{} transports over wifi-home", if many { "Seven" } else { "Two" }),

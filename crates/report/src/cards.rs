@@ -50,11 +50,7 @@ pub(crate) fn confidence_in_words(confidence: f64) -> &'static str {
 pub(crate) fn render_cards(cards: &[Card], out: &mut String) {
     out.push_str("<div class=\"cards\">\n");
     for card in cards {
-        let confidence = if card.confidence.is_finite() {
-            card.confidence.clamp(0.0, 1.0)
-        } else {
-            0.0
-        };
+        let confidence = if card.confidence.is_finite() { card.confidence.clamp(0.0, 1.0) } else { 0.0 };
         let percent = (confidence * 100.0).round();
         let caution = match card.caution.as_str() {
             "" => String::new(),
@@ -78,9 +74,7 @@ pub(crate) fn render_cards(cards: &[Card], out: &mut String) {
 
 /// The small square that carries a series' colour wherever its name stands.
 pub(crate) fn swatch(colour: Option<usize>) -> String {
-    colour.map_or(String::new(), |c| {
-        format!("<i class=\"swatch c{}\"></i>", c % COLOURS)
-    })
+    colour.map_or(String::new(), |c| format!("<i class=\"swatch c{}\"></i>", c % COLOURS))
 }
 
 /// How many colours the style sheet has; further series begin again with the first.
@@ -119,38 +113,17 @@ mod tests {
 
     #[test]
     fn confidence_is_said_as_statistics_says_it() {
-        let said: Vec<_> = [0.99, 0.95, 0.9, 0.6, 0.5, f64::NAN]
-            .map(confidence_in_words)
-            .into();
-        assert_eq!(
-            said,
-            [
-                "very sure",
-                "very sure",
-                "fairly sure",
-                "likely",
-                "a close call",
-                "a close call"
-            ]
-        );
+        let said: Vec<_> = [0.99, 0.95, 0.9, 0.6, 0.5, f64::NAN].map(confidence_in_words).into();
+        assert_eq!(said, ["very sure", "very sure", "fairly sure", "likely", "a close call", "a close call"]);
     }
 
     #[test]
     fn absurd_confidence_stays_in_its_bar() {
-        for (given, shown) in [
-            (7.0, "width:100%"),
-            (-1.0, "width:0%"),
-            (f64::NAN, "width:0%"),
-            (0.756, "width:76%"),
-        ] {
+        for (given, shown) in
+            [(7.0, "width:100%"), (-1.0, "width:0%"), (f64::NAN, "width:0%"), (0.756, "width:76%")]
+        {
             let mut out = String::new();
-            render_cards(
-                &[Card {
-                    confidence: given,
-                    ..Card::default()
-                }],
-                &mut out,
-            );
+            render_cards(&[Card { confidence: given, ..Card::default() }], &mut out);
             assert!(out.contains(shown), "{given}: {out}");
         }
     }
@@ -158,17 +131,8 @@ mod tests {
     #[test]
     fn a_clip_elsewhere_gets_no_player() {
         let mut out = String::new();
-        render_clips(
-            &[Clip {
-                file: "../../secret.wav".into(),
-                ..Clip::default()
-            }],
-            &mut out,
-        );
+        render_clips(&[Clip { file: "../../secret.wav".into(), ..Clip::default() }], &mut out);
         assert!(!out.contains("<audio"));
-        assert!(
-            out.contains("../../secret.wav"),
-            "the reader still learns its name"
-        );
+        assert!(out.contains("../../secret.wav"), "the reader still learns its name");
     }
 }

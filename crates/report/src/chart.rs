@@ -44,11 +44,7 @@ pub struct Axis {
 impl Axis {
     /// A linear axis.
     pub fn new(label: &str, unit: &str) -> Self {
-        Axis {
-            label: label.into(),
-            unit: unit.into(),
-            scale: Scale::Linear,
-        }
+        Axis { label: label.into(), unit: unit.into(), scale: Scale::Linear }
     }
 }
 
@@ -196,13 +192,7 @@ mod tests {
 
     #[test]
     fn values_on_one_spot_are_kept_apart() {
-        let mut points = [
-            (1.0, Some(1.0)),
-            (1.0, Some(2.0)),
-            (1.0, None),
-            (1.001, Some(3.0)),
-            (2.0, None),
-        ];
+        let mut points = [(1.0, Some(1.0)), (1.0, Some(2.0)), (1.0, None), (1.001, Some(3.0)), (2.0, None)];
         spread(&mut points, 0.001);
         let xs: Vec<i64> = points.iter().map(|p| (p.0 * 1000.0).round() as i64).collect();
         assert_eq!(xs, [1000, 1001, 1002, 1003, 2000]);
@@ -211,10 +201,7 @@ mod tests {
     #[test]
     fn names_from_outside_can_not_leave_the_data() {
         let chart = Chart {
-            series: vec![Series {
-                name: "</script><img onerror=alert(1)>".into(),
-                ..Series::default()
-            }],
+            series: vec![Series { name: "</script><img onerror=alert(1)>".into(), ..Series::default() }],
             ..Chart::default()
         };
         let mut out = String::new();
@@ -231,10 +218,7 @@ mod tests {
                 y: vec![Some(1.0), Some(f64::NAN), Some(2.0), Some(3.0), Some(9.0)],
                 ..Series::default()
             }],
-            marks: vec![Mark {
-                at: f64::NAN,
-                ..Mark::default()
-            }],
+            marks: vec![Mark { at: f64::NAN, ..Mark::default() }],
             ..Chart::default()
         };
         let spec = chart.spec(&mut Pool::default());

@@ -62,10 +62,7 @@ pub struct LatencyNote {
 
 impl Default for LatencyNote {
     fn default() -> Self {
-        LatencyNote {
-            label: "latency".into(),
-            definition: String::new(),
-        }
+        LatencyNote { label: "latency".into(), definition: String::new() }
     }
 }
 
@@ -120,16 +117,8 @@ impl TradeOff {
     /// Read off the frames of `transports`, for one frame in 10, 100, 1000 and 10 000.
     pub fn from_frames(transports: &[TransportPanel]) -> Self {
         let shares = vec![0.1, 0.01, 0.001, 0.0001];
-        let targets = |share: &f64| {
-            transports
-                .iter()
-                .map(|t| target_for(&t.latency_ms, *share))
-                .collect()
-        };
-        TradeOff {
-            targets_ms: shares.iter().map(targets).collect(),
-            shares,
-        }
+        let targets = |share: &f64| transports.iter().map(|t| target_for(&t.latency_ms, *share)).collect();
+        TradeOff { targets_ms: shares.iter().map(targets).collect(), shares }
     }
 }
 

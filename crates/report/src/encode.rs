@@ -33,10 +33,7 @@ impl Pool {
 
 /// A step that keeps six significant digits of the largest of `values`: more than any screen can show.
 pub(crate) fn quantum_for(values: impl IntoIterator<Item = f64>) -> f64 {
-    let largest = values
-        .into_iter()
-        .filter(|v| v.is_finite())
-        .fold(0.0f64, |a, v| a.max(v.abs()));
+    let largest = values.into_iter().filter(|v| v.is_finite()).fold(0.0f64, |a, v| a.max(v.abs()));
     if largest == 0.0 {
         return 1.0;
     }
@@ -73,10 +70,7 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
-        let word = chunk
-            .iter()
-            .enumerate()
-            .fold(0u32, |w, (i, b)| w | u32::from(*b) << (16 - 8 * i));
+        let word = chunk.iter().enumerate().fold(0u32, |w, (i, b)| w | u32::from(*b) << (16 - 8 * i));
         for i in 0..4 {
             let digit = DIGITS[(word >> (18 - 6 * i)) as usize & 63];
             out.push(if i <= chunk.len() { char::from(digit) } else { '=' });
@@ -117,11 +111,7 @@ fn compress(state: &mut [u32; 8], block: &[u8], constants: &[u32; 64]) {
     for i in 0..64 {
         let s1 = e.rotate_right(6) ^ e.rotate_right(11) ^ e.rotate_right(25);
         let choice = (e & f) ^ (!e & g);
-        let t1 = h
-            .wrapping_add(s1)
-            .wrapping_add(choice)
-            .wrapping_add(constants[i])
-            .wrapping_add(w[i]);
+        let t1 = h.wrapping_add(s1).wrapping_add(choice).wrapping_add(constants[i]).wrapping_add(w[i]);
         let s0 = a.rotate_right(2) ^ a.rotate_right(13) ^ a.rotate_right(22);
         let majority = (a & b) ^ (a & c) ^ (b & c);
         (h, g, f, e) = (g, f, e, d.wrapping_add(t1));
@@ -148,10 +138,7 @@ fn prime_roots() -> ([u32; 64], [u32; 8]) {
         }
         r as u32
     };
-    (
-        std::array::from_fn(|i| root(primes[i], 3)),
-        std::array::from_fn(|i| root(primes[i], 2)),
-    )
+    (std::array::from_fn(|i| root(primes[i], 3)), std::array::from_fn(|i| root(primes[i], 2)))
 }
 
 #[cfg(test)]
@@ -197,9 +184,8 @@ mod tests {
     fn hash_agrees_with_the_standards_examples() {
         // FIPS 180-4 examples (NIST CSRC): "abc", the empty message, and the 56-byte one that needs a second block.
         let hex = |text: &str| {
-            let bytes: Vec<u8> = (0..32)
-                .map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap())
-                .collect();
+            let bytes: Vec<u8> =
+                (0..32).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()).collect();
             base64(&bytes)
         };
         let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -207,21 +193,12 @@ mod tests {
         let long = "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1";
         assert_eq!(sha256_base64(b"abc"), hex(abc));
         assert_eq!(sha256_base64(b""), hex(empty));
-        assert_eq!(
-            sha256_base64(b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
-            hex(long)
-        );
+        assert_eq!(sha256_base64(b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"), hex(long));
     }
 
     #[test]
     fn base64_agrees_with_rfc_4648_section_10() {
-        let pairs = [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-        ];
+        let pairs = [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")];
         for (plain, coded) in pairs {
             assert_eq!(base64(plain.as_bytes()), coded);
         }

@@ -26,14 +26,8 @@ pub enum Fate {
 
 impl Fate {
     /// All fates, from best to worst.
-    pub const ALL: [Fate; 6] = [
-        Fate::Received,
-        Fate::Recovered,
-        Fate::Late,
-        Fate::Expired,
-        Fate::Lost,
-        Fate::Concealed,
-    ];
+    pub const ALL: [Fate; 6] =
+        [Fate::Received, Fate::Recovered, Fate::Late, Fate::Expired, Fate::Lost, Fate::Concealed];
 
     /// Whether the listener heard the frame itself.
     pub fn is_heard(self) -> bool {
@@ -149,9 +143,7 @@ impl Strip {
             .filter(|(count, _)| *count > 0)
             .map(|(count, word)| format!("{} {word}", number(count as f64, 0)))
             .collect();
-        let longest = crate::shares::burst_lengths(&self.fates)
-            .last()
-            .map_or(0, |(length, _)| *length);
+        let longest = crate::shares::burst_lengths(&self.fates).last().map_or(0, |(length, _)| *length);
         let frames = number(self.fates.len() as f64, 0);
         match (counts.is_empty(), longest) {
             (true, _) => format!("{frames} frames, all received"),
@@ -168,10 +160,7 @@ pub(crate) const MS_QUANTUM: f64 = 1e-3;
 
 /// Letter and count for each run of equal fates: a stream without trouble takes six characters.
 fn run_lengths(fates: &[Fate]) -> String {
-    fates
-        .chunk_by(|a, b| a == b)
-        .map(|run| format!("{}{}", run[0].letter(), run.len()))
-        .collect()
+    fates.chunk_by(|a, b| a == b).map(|run| format!("{}{}", run[0].letter(), run.len())).collect()
 }
 
 #[cfg(test)]
@@ -196,18 +185,9 @@ mod tests {
 
     #[test]
     fn summaries_name_what_occurred_and_nothing_else() {
-        let strip = |fates: &[Fate]| {
-            Strip {
-                fates: fates.to_vec(),
-                ..Strip::default()
-            }
-            .summary()
-        };
+        let strip = |fates: &[Fate]| Strip { fates: fates.to_vec(), ..Strip::default() }.summary();
         assert_eq!(strip(&[Received, Received]), "2 frames, all received");
-        assert_eq!(
-            strip(&[Received, Lost, Late, Received]),
-            "4 frames: 1 late, 1 lost; longest burst 2"
-        );
+        assert_eq!(strip(&[Received, Lost, Late, Received]), "4 frames: 1 late, 1 lost; longest burst 2");
         assert_eq!(strip(&[Recovered]), "1 frames: 1 recovered");
     }
 }

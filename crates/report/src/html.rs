@@ -54,11 +54,7 @@ pub(crate) fn script_json(value: &serde_json::Value) -> String {
 /// that is not unreserved (RFC 3986 §2.3) or a slash is percent-encoded, so a colon can't make a scheme.
 pub(crate) fn beside(name: &str) -> Option<String> {
     let whole = !name.is_empty() && name.len() <= 1024 && !name.contains(['\\', '\0']);
-    if !whole
-        || name
-            .split('/')
-            .any(|part| part.is_empty() || part == "." || part == "..")
-    {
+    if !whole || name.split('/').any(|part| part.is_empty() || part == "." || part == "..") {
         return None;
     }
     let mut out = String::new();
@@ -75,19 +71,9 @@ pub(crate) fn beside(name: &str) -> Option<String> {
 
 /// A name reduced to what an `id` may hold everywhere: letters, digits and hyphens.
 pub(crate) fn slug(name: &str) -> String {
-    let kept = name.chars().map(|c| {
-        if c.is_ascii_alphanumeric() {
-            c.to_ascii_lowercase()
-        } else {
-            '-'
-        }
-    });
+    let kept = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
     let joined: String = kept.collect();
-    joined
-        .split('-')
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join("-")
+    joined.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
 }
 
 /// A number with `decimals` places and a thin space between thousands, as the page writes all of them.
@@ -118,16 +104,7 @@ mod tests {
 
     #[test]
     fn files_elsewhere_are_refused() {
-        for bad in [
-            "",
-            "/etc/x.wav",
-            "../x.wav",
-            "a//b",
-            "//host/x",
-            "C:\\x",
-            "a/../b",
-            "a/./b",
-        ] {
+        for bad in ["", "/etc/x.wav", "../x.wav", "a//b", "//host/x", "C:\\x", "a/../b", "a/./b"] {
             assert_eq!(beside(bad), None, "{bad}");
         }
         assert_eq!(beside("heard-rtp.wav").as_deref(), Some("heard-rtp.wav"));

@@ -119,13 +119,10 @@ impl Page {
     }
 
     fn navigation(&self) -> String {
-        let links = self.sections.iter().enumerate().map(|(i, section)| {
-            format!(
-                "<a href=\"#{}\">{}</a>",
-                section.anchor(i),
-                escape(&section.title)
-            )
-        });
+        let links =
+            self.sections.iter().enumerate().map(|(i, section)| {
+                format!("<a href=\"#{}\">{}</a>", section.anchor(i), escape(&section.title))
+            });
         format!("<nav aria-label=\"Sections\">{}</nav>", links.collect::<String>())
     }
 
@@ -153,11 +150,7 @@ impl Page {
 impl Section {
     /// A section called `title`, with nothing in it yet.
     pub fn new(title: &str, intro: &str) -> Self {
-        Section {
-            title: title.into(),
-            intro: intro.into(),
-            parts: Vec::new(),
-        }
+        Section { title: title.into(), intro: intro.into(), parts: Vec::new() }
     }
 
     /// This section with `part` at its end.
@@ -206,10 +199,7 @@ impl Part {
             Part::Audio(clips) => render_clips(clips, out),
             Part::Notes(notes) => {
                 let items = notes.iter().map(|note| format!("<li>{}</li>\n", inline(note)));
-                out.push_str(&format!(
-                    "<ul class=\"notes\">\n{}</ul>\n",
-                    items.collect::<String>()
-                ));
+                out.push_str(&format!("<ul class=\"notes\">\n{}</ul>\n", items.collect::<String>()));
             }
         }
     }
@@ -219,10 +209,7 @@ fn render_facts(facts: &[(String, String)], out: &mut String) {
     let rows = facts
         .iter()
         .map(|(term, value)| format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escape(term), inline(value)));
-    out.push_str(&format!(
-        "<dl class=\"facts\">\n{}</dl>\n",
-        rows.collect::<String>()
-    ));
+    out.push_str(&format!("<dl class=\"facts\">\n{}</dl>\n", rows.collect::<String>()));
 }
 
 fn render_command(line: &str, out: &mut String) {
@@ -238,10 +225,8 @@ fn render_command(line: &str, out: &mut String) {
 /// `file:` is named because browsers disagree whether `'self'` covers it. Inline style stays open: uPlot and the
 /// bars set widths by it, and style can't fetch anything under this policy.
 fn policy(scripts: &[&str]) -> String {
-    let hashes: String = scripts
-        .iter()
-        .map(|s| format!(" 'sha256-{}'", sha256_base64(s.as_bytes())))
-        .collect();
+    let hashes: String =
+        scripts.iter().map(|s| format!(" 'sha256-{}'", sha256_base64(s.as_bytes()))).collect();
     format!(
         "default-src 'none'; script-src{hashes}; style-src 'unsafe-inline'; img-src data:; \
          media-src 'self' file: data: blob:; base-uri 'none'; form-action 'none'"
@@ -284,16 +269,11 @@ mod tests {
 
     #[test]
     fn two_sections_of_one_title_have_two_anchors() {
-        let page = Page {
-            sections: vec![Section::new("Loss", ""), Section::new("Loss", "")],
-            ..Page::default()
-        };
+        let page =
+            Page { sections: vec![Section::new("Loss", ""), Section::new("Loss", "")], ..Page::default() };
         let html = page.render();
         assert!(html.contains("id=\"s1-loss\"") && html.contains("id=\"s2-loss\""));
-        assert!(
-            !html.contains("<noscript>"),
-            "no figure, so nothing is missing without scripts"
-        );
+        assert!(!html.contains("<noscript>"), "no figure, so nothing is missing without scripts");
     }
 
     #[test]

@@ -35,9 +35,8 @@ const INK: &str = "#1b222b";
 const MUTED: &str = "#5d6875";
 const RULE: &str = "#dde2e8";
 /// The light colours of `report.css`.
-const COLOURS: [&str; 8] = [
-    "#1769aa", "#c2500a", "#0b8068", "#84479f", "#8a6a00", "#bf3f78", "#55606e", "#2f8fbf",
-];
+const COLOURS: [&str; 8] =
+    ["#1769aa", "#c2500a", "#0b8068", "#84479f", "#8a6a00", "#bf3f78", "#55606e", "#2f8fbf"];
 
 /// How time and latency become places; one for all panels, so that they compare.
 struct Frame {
@@ -47,10 +46,7 @@ struct Frame {
 
 impl Frame {
     fn of(report: &CompareReport) -> Self {
-        let sent = report
-            .transports
-            .iter()
-            .flat_map(|t| t.sent_ms.iter().copied().filter(|s| s.is_finite()));
+        let sent = report.transports.iter().flat_map(|t| t.sent_ms.iter().copied().filter(|s| s.is_finite()));
         let mut latency: Vec<f32> = report
             .transports
             .iter()
@@ -122,9 +118,7 @@ fn draw(report: &CompareReport, namespace: &str) -> String {
         grid(&mut svg, &frame, y);
         dots(&mut svg, transport, COLOURS[i % COLOURS.len()], &frame, y);
         if let Some(target) = transport.playout_target_ms {
-            let above = i
-                .checked_sub(1)
-                .and_then(|i| report.transports[i].playout_target_ms);
+            let above = i.checked_sub(1).and_then(|i| report.transports[i].playout_target_ms);
             target_line(&mut svg, target, above != Some(target), &frame, y);
         }
         strip(&mut svg, transport, &frame, y + PANEL + 6.0);
@@ -136,11 +130,7 @@ fn draw(report: &CompareReport, namespace: &str) -> String {
 }
 
 fn text(svg: &mut String, x: f64, y: f64, style: &str, words: &str) {
-    let _ = writeln!(
-        svg,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" {style}>{}</text>",
-        escape(words)
-    );
+    let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" {style}>{}</text>", escape(words));
 }
 
 /// Name and key figures left of a panel.
@@ -152,18 +142,8 @@ fn figures(svg: &mut String, report: &CompareReport, index: usize, y: f64) {
     let keys = report.table.iter().filter(|row| row.key).take(FIGURES);
     for (line, row) in keys.enumerate() {
         let y = y + 34.0 + 17.5 * line as f64;
-        text(
-            svg,
-            MARGIN,
-            y,
-            &format!("fill=\"{MUTED}\""),
-            &shorten(&row.label, 20),
-        );
-        let weight = if row.is_best(index) {
-            " font-weight=\"700\""
-        } else {
-            ""
-        };
+        text(svg, MARGIN, y, &format!("fill=\"{MUTED}\""), &shorten(&row.label, 20));
+        let weight = if row.is_best(index) { " font-weight=\"700\"" } else { "" };
         let style =
             format!("text-anchor=\"end\" fill=\"{INK}\"{weight} style=\"font-variant-numeric:tabular-nums\"");
         text(svg, LEFT - 62.0, y, &style, &figure(row, index));
@@ -176,9 +156,7 @@ fn figure(row: &Row, index: usize) -> String {
         Some(cell) => cell.finite(),
         None => None,
     };
-    value.map_or("\u{2013}".into(), |v| {
-        format!("{}\u{202f}{}", number(v, row.decimals), row.unit)
-    })
+    value.map_or("\u{2013}".into(), |v| format!("{}\u{202f}{}", number(v, row.decimals), row.unit))
 }
 
 /// The rules of a panel and what they stand for.
@@ -190,24 +168,14 @@ fn grid(svg: &mut String, frame: &Frame, top: f64) {
         let decimals = if ms.fract() == 0.0 { 0 } else { 2 };
         let unit = if share == 1.0 { "\u{202f}ms" } else { "" };
         let style = format!("text-anchor=\"end\" font-size=\"11\" fill=\"{MUTED}\"");
-        text(
-            svg,
-            LEFT - 6.0,
-            y + 4.0,
-            &style,
-            &format!("{}{unit}", number(ms, decimals)),
-        );
+        text(svg, LEFT - 6.0, y + 4.0, &style, &format!("{}{unit}", number(ms, decimals)));
     }
 }
 
 /// Latency over time: each place at most one dot, and fewer places for a run of minutes, so that it makes no large
 /// picture.
 fn dots(svg: &mut String, transport: &TransportPanel, colour: &str, frame: &Frame, top: f64) {
-    let per_unit = if transport.latency_ms.len() > 20_000 {
-        1.0
-    } else {
-        2.0
-    };
+    let per_unit = if transport.latency_ms.len() > 20_000 { 1.0 } else { 2.0 };
     let place = |v: f64| (v * per_unit).round() as i32;
     let mut dots: Vec<(i32, i32)> = transport
         .sent_ms
@@ -236,10 +204,7 @@ fn target_line(svg: &mut String, target: f32, label: bool, frame: &Frame, top: f
         return;
     }
     let y = top + frame.y(target);
-    let _ = writeln!(
-        svg,
-        "<path d=\"M{LEFT} {y:.1}H{RIGHT}\" stroke=\"{INK}\" stroke-dasharray=\"5 4\"/>"
-    );
+    let _ = writeln!(svg, "<path d=\"M{LEFT} {y:.1}H{RIGHT}\" stroke=\"{INK}\" stroke-dasharray=\"5 4\"/>");
     if label {
         let style = format!(
             "text-anchor=\"end\" font-size=\"11\" fill=\"{INK}\" stroke=\"{GROUND}\" stroke-width=\"3\" \
@@ -261,9 +226,7 @@ fn strip(svg: &mut String, transport: &TransportPanel, frame: &Frame, top: f64) 
     let mut worst = std::collections::BTreeMap::new();
     for (sent, fate) in transport.sent_ms.iter().zip(&transport.fate) {
         if *fate != Fate::Received && sent.is_finite() {
-            let place = (frame.x(f64::from(*sent) / 1000.0) - LEFT)
-                .floor()
-                .min(RIGHT - LEFT - 2.0) as i32;
+            let place = (frame.x(f64::from(*sent) / 1000.0) - LEFT).floor().min(RIGHT - LEFT - 2.0) as i32;
             let entry = worst.entry(place).or_insert(*fate);
             *entry = (*entry).max(*fate);
         }
@@ -272,20 +235,11 @@ fn strip(svg: &mut String, transport: &TransportPanel, frame: &Frame, top: f64) 
         let places = worst.iter().filter(|(_, f)| *f == fate).map(|(x, _)| *x);
         let (from, height) = fate_reach(*fate);
         let path: String = places
-            .map(|x| {
-                format!(
-                    "M{} {:.1}v{height:.1}",
-                    LEFT + f64::from(x) + 1.0,
-                    top + STRIP * from
-                )
-            })
+            .map(|x| format!("M{} {:.1}v{height:.1}", LEFT + f64::from(x) + 1.0, top + STRIP * from))
             .collect();
         if !path.is_empty() {
-            let _ = writeln!(
-                svg,
-                "<path d=\"{path}\" stroke=\"{}\" stroke-width=\"2\"/>",
-                fate_colour(*fate)
-            );
+            let _ =
+                writeln!(svg, "<path d=\"{path}\" stroke=\"{}\" stroke-width=\"2\"/>", fate_colour(*fate));
         }
     }
 }
@@ -318,13 +272,7 @@ fn time_axis(svg: &mut String, frame: &Frame, y: f64) {
     while at <= frame.seconds + 1e-9 {
         let decimals = usize::from(step < 1.0);
         let style = format!("text-anchor=\"middle\" font-size=\"11\" fill=\"{MUTED}\"");
-        text(
-            svg,
-            frame.x(at),
-            y + 4.0,
-            &style,
-            &format!("{}\u{202f}s", number(at, decimals)),
-        );
+        text(svg, frame.x(at), y + 4.0, &style, &format!("{}\u{202f}s", number(at, decimals)));
         at += step;
     }
 }
@@ -334,13 +282,7 @@ fn legend(svg: &mut String, report: &CompareReport, y: f64) {
         "{} of each frame by time of sending; below it, what became of the frame:",
         report.latency.label
     );
-    text(
-        svg,
-        MARGIN,
-        y,
-        &format!("font-size=\"12\" fill=\"{MUTED}\""),
-        &capital(&words),
-    );
+    text(svg, MARGIN, y, &format!("font-size=\"12\" fill=\"{MUTED}\""), &capital(&words));
     let mut x = RIGHT;
     for fate in Fate::ALL.into_iter().rev() {
         let occurs = fate == Fate::Received || report.transports.iter().any(|t| t.fate.contains(&fate));
@@ -348,20 +290,10 @@ fn legend(svg: &mut String, report: &CompareReport, y: f64) {
             continue;
         }
         x -= 7.0 * fate.word().len() as f64;
-        text(
-            svg,
-            x,
-            y,
-            &format!("font-size=\"12\" fill=\"{INK}\""),
-            fate.word(),
-        );
+        text(svg, x, y, &format!("font-size=\"12\" fill=\"{INK}\""), fate.word());
         x -= 18.0;
         let (from, height) = fate_reach(fate);
-        let (from, height) = if fate == Fate::Received {
-            (0.0, STRIP)
-        } else {
-            (from, height)
-        };
+        let (from, height) = if fate == Fate::Received { (0.0, STRIP) } else { (from, height) };
         let _ = writeln!(
             svg,
             "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"12\" height=\"{STRIP}\" fill=\"{}\"/>\
@@ -377,20 +309,14 @@ fn legend(svg: &mut String, report: &CompareReport, y: f64) {
 
 fn capital(words: &str) -> String {
     let mut chars = words.chars();
-    chars
-        .next()
-        .map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
+    chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
 }
 
 fn shorten(words: &str, limit: usize) -> String {
     if words.chars().count() <= limit {
         return words.into();
     }
-    words
-        .chars()
-        .take(limit.saturating_sub(1))
-        .chain(['\u{2026}'])
-        .collect()
+    words.chars().take(limit.saturating_sub(1)).chain(['\u{2026}']).collect()
 }
 
 /// `words` in lines of at most `width` characters, two at most: a picture is no place for an essay.

@@ -27,11 +27,7 @@ impl CompareReport {
             facts: self.facts(),
             command: self.command.clone(),
             sections: sections.into_iter().filter(|s| !s.parts.is_empty()).collect(),
-            still: if self.transports.is_empty() {
-                String::new()
-            } else {
-                crate::picture::inline_svg(self)
-            },
+            still: if self.transports.is_empty() { String::new() } else { crate::picture::inline_svg(self) },
         }
     }
 
@@ -73,10 +69,7 @@ impl CompareReport {
     }
 
     fn table_section(&self) -> Section {
-        let section = Section::new(
-            "Figures",
-            "The best value of a row stands out where one way is better.",
-        );
+        let section = Section::new("Figures", "The best value of a row stands out where one way is better.");
         if self.table.is_empty() {
             return section;
         }
@@ -99,12 +92,7 @@ impl CompareReport {
                 .into(),
             x: Axis::new("time of sending", "s"),
             y: Axis::new(&self.latency.label, "ms"),
-            series: self
-                .transports
-                .iter()
-                .enumerate()
-                .map(|(i, t)| t.over_time(i))
-                .collect(),
+            series: self.transports.iter().enumerate().map(|(i, t)| t.over_time(i)).collect(),
             marks: self.targets(MarkAxis::Y),
             log_toggle: true,
             panels: self.transports.len() > OVERLAID,
@@ -124,17 +112,8 @@ impl CompareReport {
         let end = latencies.filter(|l| l.is_finite()).fold(0.0f32, |a, l| a.max(*l));
         let section = section.with(Part::Chart(Chart {
             x: Axis::new(&self.latency.label, "ms"),
-            y: Axis {
-                label: "frames not there yet".into(),
-                unit: String::new(),
-                scale: Scale::Share,
-            },
-            series: self
-                .transports
-                .iter()
-                .enumerate()
-                .map(|(i, t)| t.distribution(i, end))
-                .collect(),
+            y: Axis { label: "frames not there yet".into(), unit: String::new(), scale: Scale::Share },
+            series: self.transports.iter().enumerate().map(|(i, t)| t.distribution(i, end)).collect(),
             marks: self.targets(MarkAxis::X),
             ..Chart::default()
         }));
@@ -150,10 +129,7 @@ impl CompareReport {
         let row = |(share, targets): (&f64, &Vec<Option<f64>>)| {
             let label = format!("1 in {} missed", crate::html::number(1.0 / share, 0));
             Row {
-                values: targets
-                    .iter()
-                    .map(|t| t.map_or("\u{2013}".into(), Cell::from))
-                    .collect(),
+                values: targets.iter().map(|t| t.map_or("\u{2013}".into(), Cell::from)).collect(),
                 ..Row::numbers(&label, "ms", 1, Better::Lower, &[])
             }
         };
@@ -167,23 +143,13 @@ impl CompareReport {
     }
 
     fn loss_section(&self) -> Section {
-        let section = Section::new(
-            "Loss map",
-            "Every frame is one cell, in order of sending, line by line.",
-        );
+        let section = Section::new("Loss map", "Every frame is one cell, in order of sending, line by line.");
         if self.transports.iter().all(|t| t.fate.is_empty()) {
             return section;
         }
-        let strips = self
-            .transports
-            .iter()
-            .enumerate()
-            .map(|(i, t)| t.strip(i))
-            .collect();
-        let section = section.with(Part::LossMap(LossMap {
-            strips,
-            latency_label: self.latency.label.clone(),
-        }));
+        let strips = self.transports.iter().enumerate().map(|(i, t)| t.strip(i)).collect();
+        let section =
+            section.with(Part::LossMap(LossMap { strips, latency_label: self.latency.label.clone() }));
         let bars = self.burst_bars();
         if bars.classes.is_empty() {
             return section;
@@ -199,16 +165,9 @@ impl CompareReport {
     fn burst_bars(&self) -> Bars {
         let bursts: Vec<Vec<(usize, u64)>> = self.transports.iter().map(|t| burst_lengths(&t.fate)).collect();
         let longest = bursts.iter().flatten().map(|b| b.0).max().unwrap_or(0);
-        let classes: Vec<_> = BURST_CLASSES
-            .iter()
-            .filter(|(from, _)| *from <= longest)
-            .collect();
+        let classes: Vec<_> = BURST_CLASSES.iter().filter(|(from, _)| *from <= longest).collect();
         let count = |bursts: &Vec<(usize, u64)>, from: usize, to: usize| {
-            bursts
-                .iter()
-                .filter(|b| (from..=to).contains(&b.0))
-                .map(|b| b.1)
-                .sum()
+            bursts.iter().filter(|b| (from..=to).contains(&b.0)).map(|b| b.1).sum()
         };
         Bars {
             heading: "Length".into(),
@@ -223,10 +182,7 @@ impl CompareReport {
     }
 
     fn audio_section(&self) -> Section {
-        let section = Section::new(
-            "Listen",
-            "What was sent, and what a listener would have heard of it.",
-        );
+        let section = Section::new("Listen", "What was sent, and what a listener would have heard of it.");
         let mut clips: Vec<Clip> = self.original.iter().cloned().collect();
         for (i, transport) in self.transports.iter().enumerate() {
             clips.extend(transport.heard.iter().cloned().map(|clip| Clip {
@@ -235,11 +191,7 @@ impl CompareReport {
                 ..clip
             }));
         }
-        if clips.is_empty() {
-            section
-        } else {
-            section.with(Part::Audio(clips))
-        }
+        if clips.is_empty() { section } else { section.with(Part::Audio(clips)) }
     }
 
     fn link_section(&self) -> Section {
@@ -256,27 +208,16 @@ impl CompareReport {
                 .with(Part::Notes(self.link.limits.clone()));
         }
         if !self.notes.is_empty() {
-            section = section
-                .with(Part::Heading("Notes".into()))
-                .with(Part::Notes(self.notes.clone()));
+            section = section.with(Part::Heading("Notes".into())).with(Part::Notes(self.notes.clone()));
         }
         section
     }
 
     /// The playout targets; one mark without colour if all transports share it.
     fn targets(&self, axis: MarkAxis) -> Vec<Mark> {
-        let known: Vec<(usize, f32)> = self
-            .transports
-            .iter()
-            .enumerate()
-            .filter_map(|(i, t)| Some((i, t.playout_target_ms?)))
-            .collect();
-        let mark = |at: f32, label: String, colour| Mark {
-            axis,
-            at: f64::from(at),
-            label,
-            colour,
-        };
+        let known: Vec<(usize, f32)> =
+            self.transports.iter().enumerate().filter_map(|(i, t)| Some((i, t.playout_target_ms?))).collect();
+        let mark = |at: f32, label: String, colour| Mark { axis, at: f64::from(at), label, colour };
         match known.first() {
             Some((_, first)) if known.iter().all(|(_, at)| at == first) => {
                 vec![mark(
@@ -294,16 +235,8 @@ impl CompareReport {
 }
 
 /// Lengths of bursts, from and to: single frames first, then doubling, as concealment copes with about 20 ms.
-const BURST_CLASSES: [(usize, usize); 8] = [
-    (1, 1),
-    (2, 2),
-    (3, 4),
-    (5, 8),
-    (9, 16),
-    (17, 32),
-    (33, 64),
-    (65, usize::MAX),
-];
+const BURST_CLASSES: [(usize, usize); 8] =
+    [(1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 64), (65, usize::MAX)];
 
 fn class_name(from: usize, to: usize) -> String {
     match to {
@@ -316,11 +249,7 @@ fn class_name(from: usize, to: usize) -> String {
 impl TransportPanel {
     fn over_time(&self, colour: usize) -> Series {
         let seconds: Vec<f64> = self.sent_ms.iter().map(|ms| f64::from(*ms) / 1000.0).collect();
-        let never = seconds
-            .iter()
-            .zip(&self.latency_ms)
-            .filter(|(_, l)| l.is_none())
-            .map(|(x, _)| *x);
+        let never = seconds.iter().zip(&self.latency_ms).filter(|(_, l)| l.is_none()).map(|(x, _)| *x);
         Series {
             name: self.name.clone(),
             colour,
@@ -340,9 +269,8 @@ impl TransportPanel {
             }
             _ => {}
         }
-        let mut shares: Vec<Option<f64>> = std::iter::once(Some(1.0))
-            .chain(steps.iter().map(|s| Some(s.1)))
-            .collect();
+        let mut shares: Vec<Option<f64>> =
+            std::iter::once(Some(1.0)).chain(steps.iter().map(|s| Some(s.1))).collect();
         // Zero can't stand on a logarithmic axis; the last step is drawn up to where it would fall.
         if let [.., before, last @ Some(0.0)] = shares.as_mut_slice() {
             *last = *before;
@@ -381,10 +309,7 @@ mod tests {
     use crate::fate::Fate;
 
     fn panel(latency: &[Option<f32>]) -> TransportPanel {
-        TransportPanel {
-            latency_ms: latency.to_vec(),
-            ..TransportPanel::default()
-        }
+        TransportPanel { latency_ms: latency.to_vec(), ..TransportPanel::default() }
     }
 
     #[test]
@@ -403,20 +328,14 @@ mod tests {
         let with = |targets: &[Option<f32>]| CompareReport {
             transports: targets
                 .iter()
-                .map(|t| TransportPanel {
-                    playout_target_ms: *t,
-                    ..TransportPanel::default()
-                })
+                .map(|t| TransportPanel { playout_target_ms: *t, ..TransportPanel::default() })
                 .collect(),
             ..CompareReport::default()
         };
         let same = with(&[Some(40.0), Some(40.0)]).targets(MarkAxis::X);
         assert_eq!((same.len(), same[0].colour), (1, None));
         let own = with(&[Some(40.0), None, Some(60.0)]).targets(MarkAxis::X);
-        assert_eq!(
-            own.iter().map(|m| m.colour).collect::<Vec<_>>(),
-            [Some(0), Some(2)]
-        );
+        assert_eq!(own.iter().map(|m| m.colour).collect::<Vec<_>>(), [Some(0), Some(2)]);
         assert!(with(&[None]).targets(MarkAxis::Y).is_empty());
     }
 
@@ -428,10 +347,7 @@ mod tests {
             fates.push(Fate::Received);
         }
         let report = CompareReport {
-            transports: vec![TransportPanel {
-                fate: fates,
-                ..TransportPanel::default()
-            }],
+            transports: vec![TransportPanel { fate: fates, ..TransportPanel::default() }],
             ..CompareReport::default()
         };
         let bars = report.burst_bars();

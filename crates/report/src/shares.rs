@@ -9,12 +9,7 @@ use crate::fate::Fate;
 /// given, the slowest frames all among them; none for an empty run.
 pub fn not_there_after(latency_ms: &[Option<f32>], limit: usize) -> Vec<(f64, f64)> {
     let total = latency_ms.len() as f64;
-    let mut there: Vec<f32> = latency_ms
-        .iter()
-        .flatten()
-        .copied()
-        .filter(|l| l.is_finite())
-        .collect();
+    let mut there: Vec<f32> = latency_ms.iter().flatten().copied().filter(|l| l.is_finite()).collect();
     there.sort_by(f32::total_cmp);
     // The tail is what the chart is read for: half the points go to it one by one.
     let tail = there.len().saturating_sub(limit / 2);
@@ -38,12 +33,7 @@ pub fn not_there_after(latency_ms: &[Option<f32>], limit: usize) -> Vec<(f64, f6
 /// `None` if no target does it (more than that are lost), or if fewer than `1 / share` frames were sent, so that one
 /// frame would decide.
 pub fn target_for(latency_ms: &[Option<f32>], share: f64) -> Option<f64> {
-    let mut there: Vec<f32> = latency_ms
-        .iter()
-        .flatten()
-        .copied()
-        .filter(|l| l.is_finite())
-        .collect();
+    let mut there: Vec<f32> = latency_ms.iter().flatten().copied().filter(|l| l.is_finite()).collect();
     there.sort_by(f32::total_cmp);
     let total = latency_ms.len();
     // A share such as 0.001 is not exact in binary; 3000 · 0.001 must be allowed its third frame.

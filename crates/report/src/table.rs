@@ -123,10 +123,8 @@ impl Row {
     /// Whether the value of `column` is as good as the best, as printed, and some other one is worse.
     pub(crate) fn is_best(&self, column: usize) -> bool {
         // Compared as printed: two columns that show the same number must look the same.
-        let shown = |cell: &Cell| {
-            cell.finite()
-                .and_then(|v| format!("{:.*}", self.decimals.min(12), v).parse().ok())
-        };
+        let shown =
+            |cell: &Cell| cell.finite().and_then(|v| format!("{:.*}", self.decimals.min(12), v).parse().ok());
         let values: Vec<f64> = self.values.iter().filter_map(shown).collect();
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
         let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -158,9 +156,9 @@ impl Row {
             unit => format!(" <span class=\"unit\">{}</span>", escape(unit)),
         };
         let common = self.common_samples();
-        let count = common.filter(|_| !counted).map_or(String::new(), |n| {
-            format!("<small>n = {}</small>", number(n as f64, 0))
-        });
+        let count = common
+            .filter(|_| !counted)
+            .map_or(String::new(), |n| format!("<small>n = {}</small>", number(n as f64, 0)));
         out.push_str(&format!(
             "<tr><th scope=\"row\"{title}>{}{unit}{note}{count}</th>",
             escape(&self.label)
@@ -174,9 +172,7 @@ impl Row {
     fn render_cell(&self, column: usize, with_count: bool, out: &mut String) {
         let text = match self.values.get(column) {
             Some(Cell::Text(words)) => inline(words),
-            Some(cell) => cell
-                .finite()
-                .map_or(NOT_MEASURED.into(), |v| number(v, self.decimals)),
+            Some(cell) => cell.finite().map_or(NOT_MEASURED.into(), |v| number(v, self.decimals)),
             None => NOT_MEASURED.into(),
         };
         let count = match self.samples.get(column).copied().flatten() {
@@ -198,10 +194,7 @@ impl Table {
         let mut described = String::new();
         if !self.caption.is_empty() {
             // Outside the scrolling part, so that a phone shows all of it.
-            out.push_str(&format!(
-                "<p class=\"intro\" id=\"{id}-c\">{}</p>\n",
-                inline(&self.caption)
-            ));
+            out.push_str(&format!("<p class=\"intro\" id=\"{id}-c\">{}</p>\n", inline(&self.caption)));
             described = format!(" aria-describedby=\"{id}-c\"");
         }
         out.push_str(&format!(
@@ -241,9 +234,7 @@ impl Table {
 
     /// The sample counts shared by all rows of the group that begins at row `first`, as far as they have any.
     fn group_samples(&self, first: usize) -> Option<&[Option<u64>]> {
-        let rest = self.rows[first + 1..]
-            .iter()
-            .take_while(|row| row.group.is_empty());
+        let rest = self.rows[first + 1..].iter().take_while(|row| row.group.is_empty());
         let mut counts = std::iter::once(&self.rows[first])
             .chain(rest)
             .map(|row| row.samples.as_slice())
@@ -253,15 +244,10 @@ impl Table {
     }
 
     fn render_group(&self, row: &Row, samples: &[Option<u64>], out: &mut String) {
-        out.push_str(&format!(
-            "<tr class=\"group\"><th scope=\"rowgroup\">{}</th>",
-            escape(&row.group)
-        ));
+        out.push_str(&format!("<tr class=\"group\"><th scope=\"rowgroup\">{}</th>", escape(&row.group)));
         for i in 0..self.columns.len() {
             let count = samples.get(i).copied().flatten();
-            let text = count.map_or(String::new(), |n| {
-                format!("<small>n = {}</small>", number(n as f64, 0))
-            });
+            let text = count.map_or(String::new(), |n| format!("<small>n = {}</small>", number(n as f64, 0)));
             out.push_str(&format!("<td>{text}</td>"));
         }
         out.push_str("</tr>\n");
@@ -275,10 +261,7 @@ fn head_cells(columns: &[Column], out: &mut String) {
             text => format!("<small>{}</small>", escape(text)),
         };
         let title = escape(&column.title);
-        out.push_str(&format!(
-            "<th scope=\"col\">{}{title}{note}</th>",
-            swatch(column.colour)
-        ));
+        out.push_str(&format!("<th scope=\"col\">{}{title}{note}</th>", swatch(column.colour)));
     }
 }
 
@@ -312,15 +295,9 @@ impl Bars {
         for (i, class) in self.classes.iter().enumerate() {
             out.push_str(&format!("<tr><th scope=\"row\">{}</th>", escape(class)));
             for (j, series) in self.series.iter().enumerate() {
-                let count = self
-                    .counts
-                    .get(i)
-                    .and_then(|row| row.get(j))
-                    .copied()
-                    .unwrap_or(0);
-                let colour = series
-                    .colour
-                    .map_or("none".into(), |c| format!("c{}", c % crate::cards::COLOURS));
+                let count = self.counts.get(i).and_then(|row| row.get(j)).copied().unwrap_or(0);
+                let colour =
+                    series.colour.map_or("none".into(), |c| format!("c{}", c % crate::cards::COLOURS));
                 out.push_str(&format!(
                     "<td><span class=\"bar\"><i class=\"{colour}\" style=\"width:{:.1}%\"></i></span>{}</td>",
                     100.0 * count as f64 / largest as f64,

@@ -25,16 +25,10 @@ fn report(transports: usize, frames: usize) -> CompareReport {
             ..TransportPanel::default()
         };
         for i in 0..frames {
-            let fate = if rng.chance(0.05) {
-                Fate::ALL[rng.below(6) as usize]
-            } else {
-                Fate::Received
-            };
+            let fate = if rng.chance(0.05) { Fate::ALL[rng.below(6) as usize] } else { Fate::Received };
             let came = !matches!(fate, Fate::Lost | Fate::Expired);
             panel.sent_ms.push(i as f32 * 5.333 + rng.unit() as f32);
-            panel
-                .latency_ms
-                .push(came.then_some(8.0 + rng.exponential() as f32 * 6.0));
+            panel.latency_ms.push(came.then_some(8.0 + rng.exponential() as f32 * 6.0));
             panel.fate.push(fate);
         }
         panel
@@ -49,9 +43,7 @@ fn report(transports: usize, frames: usize) -> CompareReport {
             "ms",
             2,
             Better::Lower,
-            &(0..transports)
-                .map(|t| Some(scale + t as f64))
-                .collect::<Vec<_>>(),
+            &(0..transports).map(|t| Some(scale + t as f64)).collect::<Vec<_>>(),
         )
     };
     CompareReport {
@@ -72,11 +64,7 @@ fn report(transports: usize, frames: usize) -> CompareReport {
             ..Advice::default()
         }],
         trade_off: TradeOff::from_frames(&panels),
-        original: Some(Clip {
-            title: "original".into(),
-            file: "original.wav".into(),
-            ..Clip::default()
-        }),
+        original: Some(Clip { title: "original".into(), file: "original.wav".into(), ..Clip::default() }),
         transports: panels,
         ..CompareReport::default()
     }
@@ -128,26 +116,17 @@ fn strings_from_outside_do_nothing() {
     let (clean, dirty) = (render_compare(&report(2, 50)), render_compare(&hostile()));
     let names = |html: &str| tags(html).into_iter().map(|t| t.0).collect::<Vec<_>>();
     // Audio alone may differ: a file whose name leads elsewhere gets no player but a sentence.
-    let without = |names: Vec<String>| {
-        names
-            .into_iter()
-            .filter(|n| n != "audio" && n != "p")
-            .collect::<Vec<_>>()
-    };
+    let without =
+        |names: Vec<String>| names.into_iter().filter(|n| n != "audio" && n != "p").collect::<Vec<_>>();
     assert_eq!(without(names(&clean)), without(names(&dirty)));
     for (name, attributes) in tags(&dirty) {
         let bare: String = attributes.split('"').step_by(2).collect();
         assert!(
-            !bare
-                .split([' ', '=', '\n', '/'])
-                .any(|name| name.to_lowercase().starts_with("on")),
+            !bare.split([' ', '=', '\n', '/']).any(|name| name.to_lowercase().starts_with("on")),
             "an attribute of <{name}> could run: {attributes}"
         );
     }
-    assert!(
-        dirty.contains("&lt;img src=x onerror=alert(1)&gt;"),
-        "and the reader still sees it"
-    );
+    assert!(dirty.contains("&lt;img src=x onerror=alert(1)&gt;"), "and the reader still sees it");
 }
 
 #[test]
@@ -163,10 +142,7 @@ fn nothing_is_fetched() {
     let html = render_compare(&report(3, 200));
     for (name, attributes) in tags(&html) {
         assert!(
-            ![
-                "img", "iframe", "object", "embed", "base", "form", "source", "video"
-            ]
-            .contains(&name.as_str()),
+            !["img", "iframe", "object", "embed", "base", "form", "source", "video"].contains(&name.as_str()),
             "<{name}>"
         );
         for key in ["src=\"", "href=\"", "data=\"", "action=\"", "poster=\""] {
@@ -184,16 +160,8 @@ fn nothing_is_fetched() {
         }
     }
     // The one address in the file is uPlot's own comment.
-    let addresses: Vec<_> = html
-        .match_indices("://")
-        .map(|(i, _)| &html[i - 5..i + 30])
-        .collect();
-    assert!(
-        addresses
-            .iter()
-            .all(|a| a.contains("://github.com/leeoniya/uPlot")),
-        "{addresses:?}"
-    );
+    let addresses: Vec<_> = html.match_indices("://").map(|(i, _)| &html[i - 5..i + 30]).collect();
+    assert!(addresses.iter().all(|a| a.contains("://github.com/leeoniya/uPlot")), "{addresses:?}");
     assert!(html.contains("default-src 'none'; script-src 'sha256-"));
 }
 
@@ -210,11 +178,7 @@ fn all_that_was_given_is_there() {
     let html = render_compare(&report(7, 100));
     let body = &html[html.find("<main").unwrap()..html.find("id=\"columns\"").unwrap()];
     for t in 0..7 {
-        for value in [
-            format!("{}.25", 1000 + t),
-            format!("{}.25", 2000 + t),
-            format!("{}.25", 3000 + t),
-        ] {
+        for value in [format!("{}.25", 1000 + t), format!("{}.25", 2000 + t), format!("{}.25", 3000 + t)] {
             assert!(body.contains(&value), "{value}");
         }
         assert!(body.contains(&format!("src=\"heard-proto{t}.wav\"")));
@@ -247,10 +211,7 @@ fn an_empty_report_is_still_a_page() {
     assert!(html.starts_with("<!doctype html>") && html.ends_with("</html>\n"));
     well_formed(&compare_svg(&CompareReport::default()));
     let lone = CompareReport {
-        transports: vec![TransportPanel {
-            latency_ms: vec![None],
-            ..TransportPanel::default()
-        }],
+        transports: vec![TransportPanel { latency_ms: vec![None], ..TransportPanel::default() }],
         ..CompareReport::default()
     };
     assert!(!render_compare(&lone).contains("NaN"));
@@ -291,10 +252,7 @@ fn a_report_survives_json() {
     let json = serde_json::to_string(&given).unwrap();
     assert_eq!(serde_json::from_str::<CompareReport>(&json).unwrap(), given);
     // What a later version adds or an earlier one lacks has a default.
-    assert_eq!(
-        serde_json::from_str::<CompareReport>("{}").unwrap(),
-        CompareReport::default()
-    );
+    assert_eq!(serde_json::from_str::<CompareReport>("{}").unwrap(), CompareReport::default());
 }
 
 /// A small check by XML 1.0's rules: tags nest, attributes are quoted and unique, `&` begins a reference.
@@ -330,10 +288,7 @@ fn attributes_are_sound(attributes: &str) {
         let (name, after) = rest.split_once("=\"").expect("attributes are quoted");
         let (value, after) = after.split_once('"').expect("quotes close");
         assert!(!seen.contains(&name), "attribute {name} twice");
-        assert!(
-            name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'),
-            "attribute {name}"
-        );
+        assert!(name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'), "attribute {name}");
         assert!(!value.contains('<'));
         text_is_clean(value);
         seen.push(name);

@@ -81,7 +81,9 @@ enum State {
     Waiting,
     Calling,
     /// Everything is sent; what is on its way may still come until then.
-    Draining { until: Instant },
+    Draining {
+        until: Instant,
+    },
     Closing,
     Finished,
 }
@@ -170,7 +172,7 @@ impl CallStation {
         (self.log, self.sink)
     }
 
-    fn fetch(&mut self, now: Instant) {
+    fn fetch(&mut self) {
         while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
             let frame = &self.buf[..received.len];
             let ours = self.sender.packetiser().ssrc();
@@ -179,7 +181,7 @@ impl CallStation {
                     // The view borrows the buffer: what is needed of self is lent piece by piece.
                     let number = number_of(&self.sender, view.sequence);
                     on_returned(
-                        Returned { number, received, now, view },
+                        Returned { number, received, view },
                         &mut self.log,
                         &mut self.depacketiser,
                         &mut self.playout,
@@ -266,12 +268,11 @@ impl CallStation {
 struct Returned<'a> {
     number: Option<u64>,
     received: Received,
-    now: Instant,
     view: RtpView<'a>,
 }
 
 fn on_returned(
-    Returned { number, received, now, view }: Returned<'_>,
+    Returned { number, received, view }: Returned<'_>,
     log: &mut FrameLog,
     depacketiser: &mut Depacketiser,
     playout: &mut Playout,
@@ -279,13 +280,11 @@ fn on_returned(
 ) {
     let Some(number) = number else { return };
     let at = received.received_at;
-    let sent = view.ntp;
-    // Both ends of the board read the run's clock; the sending time is our own log's, by way of the round trip.
+    // Both ends of the board read the run's clock.
     let one_way = board.and_then(|board| board.arrival(view.sequence)).and_then(|there| {
         let sent = log.sent_at(number)?;
         (there >= sent).then(|| there.since(sent))
     });
-    let _ = sent;
     let len = view.payload.len() as u32;
     log.on_received(FrameArrival {
         seq: number,
@@ -296,7 +295,7 @@ fn on_returned(
         repaired: received.repaired,
     });
     if let Ok(packet) = depacketiser.accept(&view)
-        && let Inserted::Late { .. } = playout.insert(at.max(now.min(at)), &packet)
+        && let Inserted::Late { .. } = playout.insert(at, &packet)
     {
         log.on_fate(number, Fate::Late);
     }
@@ -318,7 +317,7 @@ impl Station for CallStation {
         if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
             self.endpoint.handle_timeout(now);
         }
-        self.fetch(now);
+        self.fetch();
         self.events();
         self.play(now);
         match self.state {

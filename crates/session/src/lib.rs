@@ -17,7 +17,7 @@ mod sender;
 mod station;
 
 pub use board::ArrivalBoard;
-pub use call::{CallConfig, CallStation, Heard};
+pub use call::{CallConfig, CallError, CallStation, Heard};
 pub use convert::{ConvertError, ConvertedSource, converted};
 pub use hub::{Hub, HubConfig, HubCounters, MakeStation};
 pub use receive::ReceiveStation;

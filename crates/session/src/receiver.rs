@@ -7,9 +7,7 @@ use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::{
     Depacketiser, ExtensionIds, MediaPacket, PacketKind, RtpView, classify, parse_rtp, static_format,
 };
-use antiphon_media::playout::{
-    ClockedPlayout, Clocking, Inserted, Playout, PlayoutConfig, PlayoutCounters,
-};
+use antiphon_media::playout::{ClockedPlayout, Clocking, Inserted, Playout, PlayoutConfig, PlayoutCounters};
 use antiphon_media::rtcp::{RtcpConfig, RtcpEvent, RtcpSession};
 use antiphon_media::{
     SampleFormat, Sink, SinkError, SourceCounters, SourceTracker, StreamDescription, StreamFormat, Verdict,
@@ -129,7 +127,8 @@ impl SoundReceiver {
     pub fn new(config: ReceiverConfig, open_sink: OpenSink, now: Instant) -> Self {
         let ssrc = Rng::fork(config.seed, "receiver").next_u32();
         // The clock rate is set right by the first stream; until then nothing is reported on.
-        let rtcp = RtcpSession::new(RtcpConfig::new(ssrc, &config.cname, 48_000, config.epoch), config.seed, now);
+        let rtcp =
+            RtcpSession::new(RtcpConfig::new(ssrc, &config.cname, 48_000, config.epoch), config.seed, now);
         SoundReceiver {
             tracker: SourceTracker::new(Some(ssrc), config.silence),
             config,
@@ -201,7 +200,8 @@ impl SoundReceiver {
         match stream.depacketiser.accept(view) {
             Ok(packet) => {
                 let packet = MediaPacket { recovered: received.repaired, ..packet };
-                self.counters.overrun_frames += stream.insert(received.received_at, now, &packet, &mut self.error);
+                self.counters.overrun_frames +=
+                    stream.insert(received.received_at, now, &packet, &mut self.error);
             }
             Err(_) => self.counters.malformed += 1,
         }
@@ -218,9 +218,9 @@ impl SoundReceiver {
             return Some((in_band.format, in_band.sample));
         }
         let known = self.stream.as_ref().filter(|_| self.tracker.ssrc() == Some(view.ssrc));
-        known.map(|stream| (stream.depacketiser.format(), stream.depacketiser.sample())).or_else(|| {
-            static_format(view.payload_type).map(|(sample, format)| (format, sample))
-        })
+        known
+            .map(|stream| (stream.depacketiser.format(), stream.depacketiser.sample()))
+            .or_else(|| static_format(view.payload_type).map(|(sample, format)| (format, sample)))
     }
 
     fn begin(&mut self, now: Instant, ssrc: u32, format: StreamFormat, sample: SampleFormat) {
@@ -238,7 +238,8 @@ impl SoundReceiver {
         }
         match self.open(now, format, sample) {
             Ok(stream) => {
-                let config = RtcpConfig::new(self.rtcp.ssrc(), &self.config.cname, format.rate(), self.config.epoch);
+                let config =
+                    RtcpConfig::new(self.rtcp.ssrc(), &self.config.cname, format.rate(), self.config.epoch);
                 self.rtcp = RtcpSession::new(config, self.config.seed, now);
                 self.stream = Some(stream);
                 self.notice(Notice::Began(format, sample));
@@ -247,7 +248,12 @@ impl SoundReceiver {
         }
     }
 
-    fn open(&mut self, now: Instant, format: StreamFormat, sample: SampleFormat) -> Result<Stream, ReceiveError> {
+    fn open(
+        &mut self,
+        now: Instant,
+        format: StreamFormat,
+        sample: SampleFormat,
+    ) -> Result<Stream, ReceiveError> {
         let sink = (self.open_sink)(format, sample).map_err(ReceiveError::Sink)?;
         let playout = Player::new(&self.config, format, &*sink, now)?;
         let channels = format.channels();
@@ -391,7 +397,8 @@ impl Player {
         let unhurried = Clocking::Unhurried { patience: if config.ordered { 0 } else { UNORDERED_PATIENCE } };
         let clocking = if config.latency.is_some() { Clocking::Sender } else { unhurried };
         let target = config.latency.unwrap_or_default();
-        let playout = PlayoutConfig { conceal: config.conceal, ..PlayoutConfig::new(format, target, clocking) };
+        let playout =
+            PlayoutConfig { conceal: config.conceal, ..PlayoutConfig::new(format, target, clocking) };
         let refused = |error: &dyn std::fmt::Display| ReceiveError::Sink(error.to_string());
         if !sink.clocked() {
             return Ok(Player::Unclocked(Playout::new(playout).map_err(|e| refused(&e))?));

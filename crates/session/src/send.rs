@@ -29,7 +29,10 @@ enum State {
     Waiting,
     Sending,
     /// The source has ended; the goodbye goes out several times, as a datagram may be lost.
-    Leaving { byes: u32, next: Instant },
+    Leaving {
+        byes: u32,
+        next: Instant,
+    },
     Closing,
     Finished,
 }

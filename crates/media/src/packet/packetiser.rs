@@ -59,7 +59,10 @@ impl PacketConfig {
         });
         let limit = fit.min(timed);
         if limit == 0 {
-            return Err(PacketError::Narrow { needed: header + frame, max_packet: self.max_packet });
+            return Err(PacketError::Narrow {
+                needed: header + frame,
+                max_packet: self.max_packet,
+            });
         }
         let block = self.block_frames as usize;
         Ok(block.div_ceil(block.div_ceil(limit)))
@@ -67,11 +70,16 @@ impl PacketConfig {
 
     fn check(&self) -> Result<(), PacketError> {
         if !(16..=4096).contains(&self.block_frames) {
-            return Err(FormatError::Block { frames: self.block_frames }.into());
+            return Err(FormatError::Block {
+                frames: self.block_frames,
+            }
+            .into());
         }
         // 64 to 95 with the marker would be taken for RTCP (RFC 5761 §4).
         if self.payload_type > 127 || (64..=95).contains(&self.payload_type) {
-            return Err(PacketError::PayloadType { payload_type: self.payload_type });
+            return Err(PacketError::PayloadType {
+                payload_type: self.payload_type,
+            });
         }
         if !self.extensions.are_valid() {
             return Err(PacketError::Extensions);
@@ -169,7 +177,9 @@ impl Packetiser {
     ) {
         let channels = self.config.format.channels();
         let room = buf.len().saturating_sub(self.config.max_header());
-        let frames = self.packet_frames.min(room / (channels * self.config.sample.bytes()));
+        let frames = self
+            .packet_frames
+            .min(room / (channels * self.config.sample.bytes()));
         if frames == 0 {
             // A buffer without room for a single sample frame: the time passes all the same.
             return self.skip((block.len() / channels) as u64);
@@ -197,7 +207,10 @@ impl Packetiser {
 
     /// Follows a change of the path MTU, in bytes of RTP.
     pub fn set_max_packet(&mut self, max_packet: usize) -> Result<(), PacketError> {
-        let config = PacketConfig { max_packet, ..self.config };
+        let config = PacketConfig {
+            max_packet,
+            ..self.config
+        };
         self.packet_frames = config.packet_frames()?;
         self.config = config;
         Ok(())
@@ -234,6 +247,11 @@ impl Packetiser {
         self.timestamp_offset.wrapping_add(frames as u32)
     }
 
+    /// The sequence number that the next packet will bear.
+    pub fn next_sequence(&self) -> u16 {
+        self.sequence
+    }
+
     /// Packets and octets of payload so far, as sender reports count them (RFC 3550 §6.4.1).
     pub fn sent(&self) -> (u64, u64) {
         (self.packets, self.octets)
@@ -257,7 +275,9 @@ impl Packetiser {
         if len > 0 {
             packet = packet.extension(ONE_BYTE_PROFILE, &body[..len]);
         }
-        packet.write_into(buf).expect("the buffer holds the longest header and a sample frame")
+        packet
+            .write_into(buf)
+            .expect("the buffer holds the longest header and a sample frame")
     }
 
     fn advance(&mut self, info: PacketInfo, payload: usize) {

@@ -2,14 +2,8 @@ use super::*;
 
 #[test]
 fn ceilings_are_round() {
-    for (value, nice) in [
-        (0.0, 1.0),
-        (1.0, 1.0),
-        (17.0, 20.0),
-        (61.0, 80.0),
-        (0.043, 0.05),
-        (f64::NAN, 1.0),
-    ] {
+    for (value, nice) in [(0.0, 1.0), (1.0, 1.0), (17.0, 20.0), (61.0, 80.0), (0.043, 0.05), (f64::NAN, 1.0)]
+    {
         let found = nice_above(value);
         assert!((found - nice).abs() < nice * 1e-9, "{value}: {found}");
     }

@@ -8,17 +8,11 @@ fn row(better: Better, values: &[Option<f64>]) -> Row {
 fn best_is_judged_as_printed() {
     let lower = row(Better::Lower, &[Some(1.04), Some(0.96), Some(2.0), None]);
     // 1.04 and 0.96 both print 1.0, so both are best.
-    assert_eq!(
-        (0..4).map(|i| lower.is_best(i)).collect::<Vec<_>>(),
-        [true, true, false, false]
-    );
+    assert_eq!((0..4).map(|i| lower.is_best(i)).collect::<Vec<_>>(), [true, true, false, false]);
     let higher = row(Better::Higher, &[Some(1.0), Some(3.0)]);
     assert!(higher.is_best(1) && !higher.is_best(0));
     assert!(!row(Better::Neither, &[Some(1.0), Some(3.0)]).is_best(0));
-    assert!(
-        !row(Better::Lower, &[Some(1.0), Some(1.0)]).is_best(0),
-        "a tie of all emphasises nothing"
-    );
+    assert!(!row(Better::Lower, &[Some(1.0), Some(1.0)]).is_best(0), "a tie of all emphasises nothing");
     assert!(!row(Better::Lower, &[Some(f64::NAN), Some(1.0)]).is_best(0));
 }
 
@@ -44,10 +38,7 @@ fn equal_sample_counts_are_said_once() {
     equal.samples = vec![Some(2813), Some(12)];
     out.clear();
     equal.render(2, None, false, &mut out);
-    assert_eq!(
-        (out.matches("n = 2813").count(), out.matches("n = 12<").count()),
-        (1, 1)
-    );
+    assert_eq!((out.matches("n = 2813").count(), out.matches("n = 12<").count()), (1, 1));
 }
 
 #[test]
@@ -59,11 +50,7 @@ fn a_group_says_its_sample_counts_once() {
     };
     let mut table = Table {
         columns: vec![Column::default(); 2],
-        rows: vec![
-            counted("Latency", [7, 9]),
-            counted("", [7, 9]),
-            counted("Loss", [11, 13]),
-        ],
+        rows: vec![counted("Latency", [7, 9]), counted("", [7, 9]), counted("Loss", [11, 13])],
         ..Table::default()
     };
     let times = |table: &Table, text: &str| {
@@ -71,16 +58,10 @@ fn a_group_says_its_sample_counts_once() {
         table.render("t", &mut out);
         out.matches(text).count()
     };
-    assert_eq!(
-        ["n = 7<", "n = 9<", "n = 11<"].map(|n| times(&table, n)),
-        [1, 1, 1]
-    );
+    assert_eq!(["n = 7<", "n = 9<", "n = 11<"].map(|n| times(&table, n)), [1, 1, 1]);
     // One row that differs, and every row of that group speaks for itself again.
     table.rows[1].samples[1] = Some(8);
-    assert_eq!(
-        ["n = 7<", "n = 9<", "n = 8<", "n = 11<"].map(|n| times(&table, n)),
-        [2, 1, 1, 1]
-    );
+    assert_eq!(["n = 7<", "n = 9<", "n = 8<", "n = 11<"].map(|n| times(&table, n)), [2, 1, 1, 1]);
 }
 
 #[test]

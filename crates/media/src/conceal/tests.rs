@@ -1,0 +1,109 @@
+use super::*;
+use antiphon_core::Rng;
+use proptest::prelude::*;
+
+const GAP: Gap<'static> = Gap {
+    remaining: None,
+    ahead: &[],
+};
+
+fn format(channels: u32) -> StreamFormat {
+    StreamFormat::new(48_000, channels).unwrap()
+}
+
+/// A sine of 441 Hz at half scale, `[sample_frame][channel]`, the second channel of opposite sign.
+fn sine(from: usize, frames: usize) -> Vec<f32> {
+    (from..from + frames)
+        .flat_map(|n| {
+            let x = 0.5 * (std::f32::consts::TAU * 441.0 * (n % 48_000) as f32 / 48_000.0).sin();
+            [x, -x]
+        })
+        .collect()
+}
+
+/// Sends a sine through, losing blocks of `block` sample frames where `pattern` says so.
+fn heard(kind: Concealment, block: usize, pattern: &[bool]) -> Vec<f32> {
+    let mut conceal = kind.open(format(2));
+    let mut out = Vec::new();
+    for (i, lost) in pattern.iter().enumerate() {
+        let mut part = sine(i * block, block);
+        match lost {
+            true => conceal.lost(GAP, &mut part),
+            false => conceal.good(&mut part),
+        }
+        out.extend(part);
+    }
+    out
+}
+
+fn largest_step(out: &[f32]) -> f32 {
+    out.windows(3).map(|w| (w[2] - w[0]).abs()).fold(0.0, f32::max)
+}
+
+proptest! {
+    /// The sine itself steps by 0.029 at most; a blend of 2.5 ms adds 0.013 per unit of difference, and the
+    /// difference is at most 1. A hard join steps by up to 1, on average by 0.4.
+    #[test]
+    fn no_gap_clicks(block in 16usize..1000, pattern in prop::collection::vec(prop::bool::weighted(0.3), 5..60), kind in 0usize..2) {
+        let step = largest_step(&heard(Concealment::ALL[kind], block, &pattern));
+        prop_assert!(step < 0.029 + 0.014, "a step of {step}");
+    }
+}
+
+#[test]
+fn whole_sound_passes_unchanged_and_comes_back_unchanged() {
+    for kind in Concealment::ALL {
+        let mut pattern = [false; 40];
+        assert_eq!(heard(kind, 256, &pattern), sine(0, 40 * 256));
+        pattern[20] = true;
+        let out = heard(kind, 256, &pattern);
+        // The blend is over 10 ms after the return at the latest.
+        let back = 21 * 256 + 480;
+        assert_eq!(out[..20 * 512], sine(0, 20 * 256));
+        assert_eq!(out[back * 2..], sine(back, 40 * 256 - back));
+        assert_ne!(out, sine(0, 40 * 256));
+    }
+}
+
+#[test]
+fn both_end_in_silence() {
+    let mut pattern = [true; 40];
+    pattern[..10].fill(false);
+    for (kind, ms) in [(Concealment::Silence, 3), (Concealment::Repetition, 60)] {
+        let out = heard(kind, 240, &pattern);
+        let silent = (2400 + 48 * ms) * 2;
+        assert!(out[silent..].iter().all(|x| x.abs() < 1e-6), "{kind:?}");
+        assert!(out[4800..silent].iter().any(|x| x.abs() > 1e-3), "{kind:?}");
+    }
+}
+
+/// Noise has its energy kept for 10 ms and at half strength 35 ms into the gap, as the gain line says.
+#[test]
+fn repetition_keeps_energy_as_appendix_i_does() {
+    let mut rng = Rng::new(5);
+    let mut conceal = Repetition::new(format(1));
+    let mut noise: Vec<f32> = (0..4800).map(|_| rng.unit() as f32 - 0.5).collect();
+    conceal.good(&mut noise);
+    let mut gap = vec![0.0; 2880];
+    conceal.lost(GAP, &mut gap);
+    let rms = |part: &[f32]| (part.iter().map(|x| x * x).sum::<f32>() / part.len() as f32).sqrt();
+    // Blends of unrelated noise lose up to 3 dB in a quarter of the time: 10 % overall; the next step of the
+    // gain (0.8) would be further off.
+    assert!(
+        (rms(&gap[..480]) / 0.2887 - 1.0).abs() < 0.15,
+        "{}",
+        rms(&gap[..480])
+    );
+    assert!(
+        (rms(&gap[1440..1920]) / 0.2887 - 0.5).abs() < 0.1,
+        "{}",
+        rms(&gap[1440..1920])
+    );
+}
+
+#[test]
+fn names() {
+    assert_eq!("repetition".parse(), Ok(Concealment::Repetition));
+    let error = "silense".parse::<Concealment>().unwrap_err().to_string();
+    assert!(error.contains("did you mean 'silence'"), "{error}");
+}

@@ -1,0 +1,82 @@
+use super::*;
+use antiphon_core::Rng;
+use std::time::Duration;
+
+/// A sender that runs `ppm` fast, packets of 256 sample frames at 48 kHz, exponential queueing of 2 ms mean and
+/// `delay` by time; returns the clock after each second.
+fn run(ppm: f64, seconds: u64, seed: u64, delay: impl Fn(f64) -> f64) -> (MediaClock, Vec<f64>) {
+    let mut clock = MediaClock::new(48_000);
+    let mut rng = Rng::new(seed);
+    let mut seen = Vec::new();
+    let period = 256.0 / 48_000.0 / (1.0 + ppm / 1e6);
+    for n in 0..(seconds as f64 / period) as u64 {
+        let sent = n as f64 * period;
+        let arrival = sent + delay(sent) + 0.002 * rng.exponential();
+        clock.on_arrival(Instant::from_nanos((arrival * 1e9) as u64), n * 256);
+        if sent as u64 >= seen.len() as u64 {
+            seen.push(clock.drift().0);
+        }
+    }
+    (clock, seen)
+}
+
+/// Within 3 ppm after 70 s: the smallest difference worth correcting (1 ms in five minutes).
+#[test]
+fn drift_is_found() {
+    for (seed, ppm) in [0.0, 100.0, -100.0, 500.0, -500.0].into_iter().enumerate() {
+        let (clock, seen) = run(ppm, 120, seed as u64, |_| 0.02);
+        assert!(
+            (clock.drift().0 - ppm).abs() < 3.0,
+            "{} for {ppm}",
+            clock.drift().0
+        );
+        assert!(
+            seen[70..].iter().all(|d| (d - ppm).abs() < 5.0),
+            "{ppm}: {:?}",
+            &seen[70..]
+        );
+    }
+}
+
+#[test]
+fn estimates_are_bounded() {
+    let (clock, seen) = run(3000.0, 100, 1, |_| 0.02);
+    assert_eq!(clock.drift().0, MAX_DRIFT_PPM);
+    assert!(
+        seen.windows(2)
+            .all(|w| (w[1] - w[0]).abs() <= ESTIMATE_SLEW_PPM_PER_S * 1.05)
+    );
+}
+
+/// 20 ms within a minute would pass for 333 ppm.
+#[test]
+fn a_change_of_route_is_no_drift() {
+    for jump in [0.02, -0.015] {
+        let (_, seen) = run(50.0, 200, 3, |t| if t < 100.3 { 0.03 } else { 0.03 + jump });
+        assert!(
+            seen[80..].iter().all(|d| (d - 50.0).abs() < 6.0),
+            "{jump}: {:?}",
+            &seen[80..]
+        );
+    }
+}
+
+#[test]
+fn the_schedule_follows_without_running_away() {
+    let (clock, _) = run(-400.0, 300, 9, |_| 0.02);
+    let now = Instant::from_millis(300_000);
+    // Slow by 400 ppm: the smallest of the last five seconds is up to 2 ms behind, the first one is 120 ms.
+    let expected = 300.0 * (1.0 - 400e-6) - 0.02;
+    let error = clock.media_at(now).unwrap() / 48_000.0 - expected;
+    assert!(error.abs() < 0.0025, "{error}");
+}
+
+#[test]
+fn hostile_time_stamps_do_not_overflow() {
+    let mut clock = MediaClock::new(8_000);
+    for media in [0, u64::MAX, 1 << 40, 5, u64::MAX / 2] {
+        clock.on_arrival(Instant::from_millis(20), media);
+        clock.on_arrival(Instant::from_nanos(u64::MAX / 2) + Duration::from_secs(1), media);
+        assert!(clock.instant(u64::MAX).is_some());
+    }
+}

@@ -1,0 +1,154 @@
+//! What a playout buffer is told and what it tells.
+
+use std::time::Duration;
+
+use crate::StreamFormat;
+use crate::conceal::Concealment;
+
+/// Who decides when sound goes out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Clocking {
+    /// The sender's media clock: for sinks without a clock, such as files. Samples come out unchanged.
+    Sender,
+    /// The sink, which takes a full block with every pull.
+    Sink,
+    /// Nobody: what is there in order goes out, nothing is late. A missing packet is waited for until so many later
+    /// ones are there, or the stream ends.
+    Unhurried {
+        /// Later packets; 0 for a transport that keeps the order.
+        patience: usize,
+    },
+}
+
+/// What a playout buffer is made for.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PlayoutConfig {
+    /// Rate and channels of the stream.
+    pub format: StreamFormat,
+    /// From the arrival of an undelayed packet to its deadline.
+    pub target: Duration,
+    /// Who keeps time.
+    pub clocking: Clocking,
+    /// What to do about missing sound.
+    pub conceal: Concealment,
+    /// Room beyond the target, for senders ahead of their time and sinks that stall.
+    pub headroom: Duration,
+}
+
+impl PlayoutConfig {
+    /// Repetition, and half a second of headroom.
+    pub fn new(format: StreamFormat, target: Duration, clocking: Clocking) -> Self {
+        PlayoutConfig {
+            format,
+            target,
+            clocking,
+            conceal: Concealment::default(),
+            headroom: Duration::from_millis(500),
+        }
+    }
+}
+
+/// Why no such buffer can be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlayoutError {
+    /// The target asks for more memory than a buffer may have.
+    #[error("a playout delay of {target:?} at {format} needs too much memory: use at most {max:?}")]
+    TooLong {
+        /// What was asked.
+        target: Duration,
+        /// For which stream.
+        format: StreamFormat,
+        /// What is possible.
+        max: Duration,
+    },
+}
+
+/// What became of a packet on its way in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inserted {
+    /// It will be played.
+    Buffered,
+    /// Its deadline had passed; what was still to come of it is played.
+    Late {
+        /// Sample frames that could be saved.
+        salvaged: usize,
+    },
+    /// It was here before.
+    Duplicate,
+    /// Too far ahead of what is playing for the buffer to hold.
+    Early,
+    /// Too old to tell whether it was here, or on top of another packet's sound.
+    Discarded,
+    /// The stream had moved elsewhere for good: the buffer starts anew with this packet.
+    Resynced,
+    /// No room, in [`Clocking::Unhurried`]: pull, then insert it again. Not counted.
+    Full,
+}
+
+/// Why sound had to be made up. What the network did is known only afterwards: a missing packet is *late* if it still
+/// arrives and *lost* if not, which [`PlayoutCounters`] tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// A packet is missing among others.
+    Missing,
+    /// Nothing at all has come: the network or the sender stalled.
+    Starved,
+    /// The stream had to be taken up anew, and its time has not come yet.
+    Resync,
+}
+
+/// What a pull gave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Pulled {
+    /// Sample frames written.
+    pub frames: usize,
+    /// Media time of the first of them, in sample frames of the unwrapped time stamp; `None` before the stream begins.
+    pub media: Option<u64>,
+    /// Of them, as the sender sent them.
+    pub played: usize,
+    /// Of them, made up.
+    pub concealed: usize,
+    /// Of them, silence since the sender paused or the stream has not begun.
+    pub silent: usize,
+    /// Why the last that was made up had to be.
+    pub cause: Option<Cause>,
+}
+
+/// Totals since construction. `inserted` = `played` + `late` + `duplicate` + `early` + `discarded` + `buffered`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PlayoutCounters {
+    /// Packets that came in.
+    pub inserted: u64,
+    /// Packets played in time.
+    pub played: u64,
+    /// Packets after their deadline.
+    pub late: u64,
+    /// Packets that were here before.
+    pub duplicate: u64,
+    /// Packets that the buffer had no room for.
+    pub early: u64,
+    /// Packets thrown away: by a new start, too old, or on top of another.
+    pub discarded: u64,
+    /// Packets waiting.
+    pub buffered: u64,
+    /// Packets that have not come though later ones were played. One that comes after all moves to `late`.
+    pub lost: u64,
+    /// Packets that came after one with a higher number (RFC 4737); each is in one of the above as well.
+    pub reordered: u64,
+    /// Packets that error correction brought back in time, and too late; each is in one of the above as well.
+    pub recovered: u64,
+    /// See `recovered`.
+    pub recovered_late: u64,
+    /// Sample frames given out as sent.
+    pub played_frames: u64,
+    /// Sample frames made up.
+    pub concealed_frames: u64,
+    /// Gaps that were filled with made-up sound.
+    pub concealments: u64,
+    /// Sample frames of silence while the sender paused.
+    pub paused_frames: u64,
+    /// Sample frames jumped over to catch up.
+    pub skipped_frames: u64,
+    /// Times the stream was taken up anew.
+    pub resyncs: u64,
+}
