@@ -64,10 +64,8 @@ impl ChannelMap {
         let mut gains = vec![0.0; inputs.min(64) * picks.len().min(64)];
         for (row, pick) in gains.chunks_mut(inputs.clamp(1, 64)).zip(picks) {
             if let Some(input) = *pick {
-                *row.get_mut(input).ok_or(ChannelMapError::NoSuchChannel {
-                    channel: input + 1,
-                    inputs,
-                })? = 1.0;
+                *row.get_mut(input).ok_or(ChannelMapError::NoSuchChannel { channel: input + 1, inputs })? =
+                    1.0;
             }
         }
         Self::matrix(inputs, picks.len(), &gains)
@@ -77,42 +75,26 @@ impl ChannelMap {
     pub fn matrix(inputs: usize, outputs: usize, gains: &[f32]) -> Result<Self, ChannelMapError> {
         for channels in [inputs, outputs] {
             if !(1..=64).contains(&channels) {
-                return Err(FormatError::Channels {
-                    channels: channels as u32,
-                }
-                .into());
+                return Err(FormatError::Channels { channels: channels as u32 }.into());
             }
         }
         let given = gains.iter().filter(|gain| gain.is_finite()).count();
         if given != inputs * outputs || gains.len() != given {
-            return Err(ChannelMapError::Gains {
-                inputs,
-                outputs,
-                given,
-            });
+            return Err(ChannelMapError::Gains { inputs, outputs, given });
         }
-        Ok(ChannelMap {
-            inputs,
-            gains: gains.to_vec(),
-        })
+        Ok(ChannelMap { inputs, gains: gains.to_vec() })
     }
 
     /// Reads a list such as `2,1` or `1,-,1`: an input for each output, counted from 1.
     pub fn parse(inputs: usize, text: &str) -> Result<Self, ChannelMapError> {
-        let syntax = || ChannelMapError::Syntax {
-            text: text.chars().take(60).collect(),
-        };
+        let syntax = || ChannelMapError::Syntax { text: text.chars().take(60).collect() };
         let mut picks = Vec::new();
         for word in text.split(',').map(str::trim).take(65) {
             picks.push(match word {
                 "-" => None,
-                number => Some(
-                    number
-                        .parse::<usize>()
-                        .ok()
-                        .and_then(|n| n.checked_sub(1))
-                        .ok_or_else(syntax)?,
-                ),
+                number => {
+                    Some(number.parse::<usize>().ok().and_then(|n| n.checked_sub(1)).ok_or_else(syntax)?)
+                }
             });
         }
         Self::pick(inputs, &picks)
@@ -138,9 +120,7 @@ impl ChannelMap {
 
     /// Maps sample frames, as many as both have whole; returns how many.
     pub fn apply(&self, input: &[f32], out: &mut [f32]) -> usize {
-        let frames = input
-            .chunks_exact(self.inputs)
-            .zip(out.chunks_exact_mut(self.outputs()));
+        let frames = input.chunks_exact(self.inputs).zip(out.chunks_exact_mut(self.outputs()));
         frames
             .map(|(from, to)| {
                 for (x, row) in to.iter_mut().zip(self.gains.chunks_exact(self.inputs)) {

@@ -104,11 +104,7 @@ const fn mulaw_expand(code: u8) -> i16 {
     let code = !code;
     let (segment, step) = ((code >> 4) & 7, (code & 15) as i32);
     let magnitude = (((step << 3) + MULAW_BIAS) << segment) - MULAW_BIAS;
-    if code & 0x80 != 0 {
-        -(magnitude as i16)
-    } else {
-        magnitude as i16
-    }
+    if code & 0x80 != 0 { -(magnitude as i16) } else { magnitude as i16 }
 }
 
 /// 33 steps of 14 bits, as 16 bits.
@@ -134,11 +130,7 @@ const fn alaw_expand(code: u8) -> i16 {
         0 => (step << 4) + 8,
         _ => ((step << 4) + 0x108) << (segment - 1),
     };
-    if code & 0x80 != 0 {
-        magnitude as i16
-    } else {
-        -(magnitude as i16)
-    }
+    if code & 0x80 != 0 { magnitude as i16 } else { -(magnitude as i16) }
 }
 
 fn alaw_encode(n: i16) -> u8 {
@@ -158,11 +150,7 @@ const fn table(mulaw: bool) -> [i16; 256] {
     let mut table = [0; 256];
     let mut code = 0;
     while code < 256 {
-        table[code] = if mulaw {
-            mulaw_expand(code as u8)
-        } else {
-            alaw_expand(code as u8)
-        };
+        table[code] = if mulaw { mulaw_expand(code as u8) } else { alaw_expand(code as u8) };
         code += 1;
     }
     table

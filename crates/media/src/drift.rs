@@ -45,11 +45,7 @@ impl MediaClock {
             self.estimator.on_minimum(now, minimum);
         }
         let slew = (now.since(self.last).as_nanos() as f64 * MAX_SLEW_PPM / 1e6) as i64;
-        self.base += self
-            .minima
-            .smallest()
-            .saturating_sub(self.base)
-            .clamp(-slew, slew);
+        self.base += self.minima.smallest().saturating_sub(self.base).clamp(-slew, slew);
         self.last = now;
     }
 
@@ -115,13 +111,7 @@ impl Minima {
     }
 
     fn smallest(&self) -> i64 {
-        self.past
-            .iter()
-            .chain([&self.current])
-            .flatten()
-            .copied()
-            .min()
-            .unwrap_or(0)
+        self.past.iter().chain([&self.current]).flatten().copied().min().unwrap_or(0)
     }
 }
 
@@ -158,10 +148,7 @@ impl DriftEstimator {
     /// The smallest transit time (arrival less media time, nanoseconds, any origin) of the window that ends at `now`.
     pub fn on_minimum(&mut self, now: Instant, transit: i64) {
         let (start, zero) = *self.origin.get_or_insert((now, transit));
-        let point = (
-            now.since(start).as_secs_f64(),
-            transit.saturating_sub(zero) as f64 / 1e9,
-        );
+        let point = (now.since(start).as_secs_f64(), transit.saturating_sub(zero) as f64 / 1e9);
         let elapsed = now.since(self.last).as_secs_f64().min(5.0);
         self.last = now;
         if self.is_off(point) {
@@ -241,11 +228,7 @@ impl DriftEstimator {
         }
         let slope = if xx > 0.0 { xy / xx } else { 0.0 };
         let offset = mean_y - slope * mean_x;
-        let squares = self
-            .points
-            .iter()
-            .map(|(x, y)| (y - slope * x - offset).powi(2))
-            .sum::<f64>();
+        let squares = self.points.iter().map(|(x, y)| (y - slope * x - offset).powi(2)).sum::<f64>();
         (slope, offset, (squares / n).sqrt())
     }
 }

@@ -49,10 +49,7 @@ impl StreamFormat {
         if !(1..=64).contains(&channels) {
             return Err(FormatError::Channels { channels });
         }
-        Ok(StreamFormat {
-            rate,
-            channels: channels as u16,
-        })
+        Ok(StreamFormat { rate, channels: channels as u16 })
     }
 
     /// Sample frames per second.
@@ -68,13 +65,7 @@ impl StreamFormat {
 
 impl fmt::Display for StreamFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} Hz, {} channel{}",
-            self.rate,
-            self.channels,
-            if self.channels == 1 { "" } else { "s" }
-        )
+        write!(f, "{} Hz, {} channel{}", self.rate, self.channels, if self.channels == 1 { "" } else { "s" })
     }
 }
 
@@ -95,13 +86,8 @@ pub enum SampleFormat {
 
 impl SampleFormat {
     /// All of them, in the order that help texts list them.
-    pub const ALL: [SampleFormat; 5] = [
-        SampleFormat::L16,
-        SampleFormat::L24,
-        SampleFormat::F32,
-        SampleFormat::MuLaw,
-        SampleFormat::ALaw,
-    ];
+    pub const ALL: [SampleFormat; 5] =
+        [SampleFormat::L16, SampleFormat::L24, SampleFormat::F32, SampleFormat::MuLaw, SampleFormat::ALaw];
 
     /// The name in options and reports.
     pub fn name(self) -> &'static str {

@@ -132,10 +132,7 @@ impl Playout {
     }
 
     fn place(&mut self, now: Instant, packet: &MediaPacket<'_>, unhurried: bool) -> Inserted {
-        let (start, end) = (
-            packet.timestamp,
-            packet.timestamp.saturating_add(packet.frames as u64),
-        );
+        let (start, end) = (packet.timestamp, packet.timestamp.saturating_add(packet.frames as u64));
         if self.position.is_none() || (unhurried && !self.fits(packet)) {
             // The first packet; or, with nobody in a hurry, a leap that no buffer spans.
             return self.take_up(now, packet, self.position.is_some());
@@ -151,11 +148,7 @@ impl Playout {
             if self.far_run >= FAR_PACKETS {
                 return self.take_up(now, packet, true);
             }
-            return if start > position {
-                Inserted::Early
-            } else {
-                Inserted::Late { salvaged: 0 }
-            };
+            return if start > position { Inserted::Early } else { Inserted::Late { salvaged: 0 } };
         }
         self.far_run = 0;
         if !packet.recovered {
@@ -174,9 +167,7 @@ impl Playout {
             return Inserted::Discarded;
         }
         if skip > 0 {
-            return Inserted::Late {
-                salvaged: packet.frames - skip,
-            };
+            return Inserted::Late { salvaged: packet.frames - skip };
         }
         self.late_since = None;
         Inserted::Buffered
@@ -195,11 +186,7 @@ impl Playout {
         if !self.store.insert(packet, 0) {
             return Inserted::Discarded;
         }
-        if again {
-            Inserted::Resynced
-        } else {
-            Inserted::Buffered
-        }
+        if again { Inserted::Resynced } else { Inserted::Buffered }
     }
 
     /// Throws away what is waiting.
@@ -286,9 +273,7 @@ impl Playout {
 
     /// Totals.
     pub fn counters(&self) -> PlayoutCounters {
-        let overtaken = self
-            .store
-            .count(|record| !record.late && self.history.is_passed(record.sequence));
+        let overtaken = self.store.count(|record| !record.late && self.history.is_passed(record.sequence));
         PlayoutCounters {
             buffered: self.store.count(|record| !record.late),
             lost: self.counters.lost + self.history.lost(overtaken),

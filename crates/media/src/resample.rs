@@ -39,9 +39,7 @@ impl Resampler {
         crate::StreamFormat::new(from, channels as u32)?;
         crate::StreamFormat::new(to, channels as u32)?;
         if !(1..=MAX_BLOCK).contains(&max_block) {
-            return Err(FormatError::Block {
-                frames: max_block as u32,
-            });
+            return Err(FormatError::Block { frames: max_block as u32 });
         }
         let ratio = f64::from(to) / f64::from(from);
         let parameters = SincInterpolationParameters {
@@ -53,12 +51,7 @@ impl Resampler {
         };
         let inner = Async::new_sinc(ratio, MAX_RELATIVE, &parameters, max_block, channels, fixed)
             .expect("a ratio of rates within bounds and a block of at least one sample frame are accepted");
-        Ok(Resampler {
-            inner,
-            channels,
-            max_block,
-            fixed,
-        })
+        Ok(Resampler { inner, channels, max_block, fixed })
     }
 
     /// When pulling: sample frames that [`Self::process`] needs to fill `frames` of output.
@@ -86,11 +79,7 @@ impl Resampler {
     /// either if the block is longer than agreed or the other side too short.
     pub fn process(&mut self, input: &[f32], out: &mut [f32]) -> (usize, usize) {
         let (frames_in, frames_out) = (input.len() / self.channels, out.len() / self.channels);
-        let block = if self.fixed == FixedAsync::Output {
-            frames_out
-        } else {
-            frames_in
-        };
+        let block = if self.fixed == FixedAsync::Output { frames_out } else { frames_in };
         if !(1..=self.max_block).contains(&block) {
             return (0, 0);
         }
@@ -101,18 +90,12 @@ impl Resampler {
         ) else {
             return (0, 0);
         };
-        self.inner
-            .process_into_buffer(&input, &mut out, None)
-            .unwrap_or((0, 0))
+        self.inner.process_into_buffer(&input, &mut out, None).unwrap_or((0, 0))
     }
 
     /// Uses up input so much faster than the two rates say, gliding there over the next block. Bounded by ±1000 ppm.
     pub fn set_speed(&mut self, speed: Ppm) {
-        let bounded = if speed.0.is_finite() {
-            speed.0.clamp(-MAX_SPEED_PPM, MAX_SPEED_PPM)
-        } else {
-            0.0
-        };
+        let bounded = if speed.0.is_finite() { speed.0.clamp(-MAX_SPEED_PPM, MAX_SPEED_PPM) } else { 0.0 };
         self.inner
             .set_resample_ratio_relative(1.0 / (1.0 + bounded / 1e6), true)
             .expect("the bound lies within what the resampler was made for");
@@ -175,13 +158,9 @@ mod tests {
     /// 90 dB below is 16-bit quality; a single wrong sample in a second would be at -60 dB.
     #[test]
     fn sines_stay_sines_at_all_rates() {
-        for (from, to) in [
-            (44_100, 48_000),
-            (48_000, 44_100),
-            (8_000, 48_000),
-            (192_000, 8_000),
-            (8_000, 192_000),
-        ] {
+        for (from, to) in
+            [(44_100, 48_000), (48_000, 44_100), (8_000, 48_000), (192_000, 8_000), (8_000, 192_000)]
+        {
             let mut resampler = Resampler::pulling(from, to, 1, 256).unwrap();
             let (mut fed, mut out) = (0, vec![0.0; to as usize / 2 / 256 * 256]);
             for block in out.chunks_mut(256) {
@@ -221,20 +200,10 @@ mod tests {
 
     #[test]
     fn refusals() {
-        assert!(matches!(
-            Resampler::pulling(4_000, 48_000, 1, 64),
-            Err(FormatError::Rate { rate: 4_000 })
-        ));
-        assert!(matches!(
-            Resampler::pushing(48_000, 48_000, 0, 64),
-            Err(FormatError::Channels { .. })
-        ));
+        assert!(matches!(Resampler::pulling(4_000, 48_000, 1, 64), Err(FormatError::Rate { rate: 4_000 })));
+        assert!(matches!(Resampler::pushing(48_000, 48_000, 0, 64), Err(FormatError::Channels { .. })));
         let mut resampler = Resampler::pushing(48_000, 44_100, 2, 64).unwrap();
-        assert_eq!(
-            resampler.process(&[0.0; 400], &mut [0.0; 400]),
-            (0, 0),
-            "longer than agreed"
-        );
+        assert_eq!(resampler.process(&[0.0; 400], &mut [0.0; 400]), (0, 0), "longer than agreed");
         assert_eq!(resampler.process(&[0.0; 128], &mut []), (0, 0), "no room");
     }
 

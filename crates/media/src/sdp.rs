@@ -150,12 +150,7 @@ impl StreamDescription {
 
     fn media(&self, address: IpAddr, options: &SdpOptions) -> Media {
         let pt = self.payload_type;
-        let mut media = Media::new(
-            MediaType::Audio,
-            self.port.unwrap_or(5004),
-            TransportProto::RtpAvp,
-            pt,
-        );
+        let mut media = Media::new(MediaType::Audio, self.port.unwrap_or(5004), TransportProto::RtpAvp, pt);
         let (encoding, channels) = (encoding_name(self.sample), self.format.channels());
         let mut rtpmap = format!("{pt} {encoding}/{}", self.format.rate());
         if channels > 1 {
@@ -196,27 +191,17 @@ impl StreamDescription {
         if text.len() > MAX_SDP {
             return Err(SdpError::TooLong { len: text.len() });
         }
-        let session = Session::parse(text).map_err(|error| SdpError::Syntax {
-            why: error.to_string(),
-        })?;
+        let session = Session::parse(text).map_err(|error| SdpError::Syntax { why: error.to_string() })?;
         let mut offered = Vec::new();
         let mut audio = false;
-        for media in session
-            .medias
-            .iter()
-            .filter(|m| m.media == "audio" && is_plain_rtp(&m.proto))
-        {
+        for media in session.medias.iter().filter(|m| m.media == "audio" && is_plain_rtp(&m.proto)) {
             audio = true;
             for name in media.fmt.split_ascii_whitespace() {
                 match coding(media, name) {
                     Some(found) => return describe(&session, media, found),
-                    None => offered.push(
-                        rtpmap(media, name)
-                            .unwrap_or(name)
-                            .chars()
-                            .take(40)
-                            .collect::<String>(),
-                    ),
+                    None => {
+                        offered.push(rtpmap(media, name).unwrap_or(name).chars().take(40).collect::<String>())
+                    }
                 }
             }
         }
@@ -224,9 +209,7 @@ impl StreamDescription {
             return Err(SdpError::NoAudio);
         }
         offered.truncate(8);
-        Err(SdpError::Unsupported {
-            offered: offered.join(", "),
-        })
+        Err(SdpError::Unsupported { offered: offered.join(", ") })
     }
 }
 
@@ -235,9 +218,7 @@ impl std::str::FromStr for StreamDescription {
 
     /// `SAMPLE/RATE/CHANNELS`, such as `l16/48000/2` or `mulaw/8000`; one channel when none is given.
     fn from_str(text: &str) -> Result<Self, SdpError> {
-        let short = || SdpError::Short {
-            text: text.chars().take(60).collect(),
-        };
+        let short = || SdpError::Short { text: text.chars().take(60).collect() };
         let mut parts = text.split('/');
         let (Some(sample), Some(rate), channels, None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
@@ -274,9 +255,8 @@ fn coding(media: &Media, name: &str) -> Option<Coding> {
     };
     let mut parts = map.split('/');
     let encoding = parts.next()?;
-    let sample = SampleFormat::ALL
-        .into_iter()
-        .find(|sample| encoding_name(*sample).eq_ignore_ascii_case(encoding))?;
+    let sample =
+        SampleFormat::ALL.into_iter().find(|sample| encoding_name(*sample).eq_ignore_ascii_case(encoding))?;
     let rate = parts.next()?.trim().parse().ok()?;
     let channels = parts.next().map_or(Some(1), |text| text.trim().parse().ok())?;
     Some((payload_type, sample, rate, channels))
@@ -321,16 +301,12 @@ fn source_filter(value: &str) -> Option<IpAddr> {
 
 fn extensions(session: &Session, media: &Media) -> ExtensionIds {
     let mut ids = ExtensionIds::NONE;
-    let all = session
-        .get_attribute_values("extmap")
-        .chain(media.get_attribute_values("extmap"));
+    let all = session.get_attribute_values("extmap").chain(media.get_attribute_values("extmap"));
     for value in all.flatten() {
         let mut words = value.split_ascii_whitespace();
         // The identifier may carry a direction: "1/sendonly".
-        let id = words
-            .next()
-            .and_then(|w| w.split('/').next()?.parse().ok())
-            .filter(|id| (1..=14).contains(id));
+        let id =
+            words.next().and_then(|w| w.split('/').next()?.parse().ok()).filter(|id| (1..=14).contains(id));
         match words.next() {
             Some(ExtensionIds::NTP_URI) => ids.ntp = id,
             Some(ExtensionIds::FORMAT_URI) => ids.format = id,
@@ -359,16 +335,8 @@ fn milliseconds(d: Duration) -> String {
 
 /// A name with a line feed in it would begin a line of its own.
 fn one_line(text: &str) -> String {
-    let clean: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(200)
-        .collect();
-    if clean.trim().is_empty() {
-        "-".into()
-    } else {
-        clean
-    }
+    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect();
+    if clean.trim().is_empty() { "-".into() } else { clean }
 }
 
 /// Real descriptions have a kilobyte or two.

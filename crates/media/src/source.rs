@@ -142,12 +142,7 @@ impl SourceTracker {
     }
 
     fn begin(&mut self, now: Instant, key: Key, sequence: Seq16, proven: bool) -> Verdict {
-        self.current = Some(Source {
-            key,
-            highest: sequence,
-            last_heard: now,
-            proven,
-        });
+        self.current = Some(Source { key, highest: sequence, last_heard: now, proven });
         (self.jump_next, self.candidate) = (None, None);
         Verdict::NewStream
     }
@@ -182,14 +177,8 @@ impl SourceTracker {
             return self.begin(now, key, sequence, true);
         }
         // One stranger at a time is remembered: many cost no memory, and two that alternate never get in.
-        self.candidate = Some(Candidate {
-            key,
-            next: sequence.next(),
-            in_a_row,
-        });
-        Verdict::Stranger {
-            first: known.is_none(),
-        }
+        self.candidate = Some(Candidate { key, next: sequence.next(), in_a_row });
+        Verdict::Stranger { first: known.is_none() }
     }
 }
 

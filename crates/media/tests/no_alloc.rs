@@ -40,11 +40,7 @@ impl Receiver {
         Receiver {
             tracker: SourceTracker::new(None, Duration::from_millis(500)),
             depacketiser: Depacketiser::new(format, sample),
-            rtcp: RtcpSession::new(
-                RtcpConfig::new(2, "hears@here", format.rate(), Epoch::default()),
-                2,
-                now,
-            ),
+            rtcp: RtcpSession::new(RtcpConfig::new(2, "hears@here", format.rate(), Epoch::default()), 2, now),
             file: Playout::new(config(Clocking::Sender)).unwrap(),
             recording: Playout::new(config(Clocking::Unhurried { patience: 8 })).unwrap(),
             device: ClockedPlayout::new(config(Clocking::Sink), 44_100, 512).unwrap(),
@@ -63,8 +59,7 @@ impl Receiver {
         if !matches!(verdict, Verdict::Accepted | Verdict::NewStream) {
             return;
         }
-        self.rtcp
-            .on_received(now, view.ssrc, view.sequence, view.timestamp);
+        self.rtcp.on_received(now, view.ssrc, view.sequence, view.timestamp);
         let Ok(packet) = self.depacketiser.accept(&view) else {
             return;
         };
@@ -86,10 +81,7 @@ fn nothing_is_allocated_between_source_and_sink() {
         let start = Instant::from_millis(1);
         let packetiser = Packetiser::new(PacketConfig::new(format, sample, BLOCK as u32), 1).unwrap();
         let config = RtcpConfig::new(packetiser.ssrc(), "plays@there", 48_000, Epoch::default());
-        let mut sender = Sender {
-            packetiser,
-            rtcp: RtcpSession::new(config, 1, start),
-        };
+        let mut sender = Sender { packetiser, rtcp: RtcpSession::new(config, 1, start) };
         let mut receiver = Receiver::new(format, sample, conceal, start);
         let map = ChannelMap::standard(2, 1).unwrap();
         let mut slower = Resampler::pushing(48_000, 8_000, 1, BLOCK).unwrap();
@@ -129,16 +121,10 @@ fn nothing_is_allocated_between_source_and_sink() {
             }
         });
         // The weather happened, and everything came through it.
-        let counters = [
-            receiver.file.counters(),
-            receiver.recording.counters(),
-            receiver.device.playout().counters(),
-        ];
+        let counters =
+            [receiver.file.counters(), receiver.recording.counters(), receiver.device.playout().counters()];
         for c in counters {
-            assert!(
-                c.played > 600 && c.lost > 60 && c.reordered > 50 && c.concealments > 50,
-                "{c:?}"
-            );
+            assert!(c.played > 600 && c.lost > 60 && c.reordered > 50 && c.concealments > 50, "{c:?}");
         }
         assert!(sender.rtcp.counters().received >= 3 && receiver.rtcp.counters().malformed == 750);
         assert!(receiver.rtcp.sender_clock().is_some());

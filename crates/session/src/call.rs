@@ -67,7 +67,6 @@ pub struct CallStation {
     buf: Vec<u8>,
     block: Vec<f32>,
     drain: Duration,
-    rate: u32,
     heard: Heard,
     foreign: u64,
     state: State,
@@ -115,7 +114,7 @@ impl CallStation {
             depacketiser: Depacketiser::new(packet.format, packet.sample),
             playout: Playout::new(playout)?,
             log: FrameLog::new(log),
-            rate: packet.format.rate(),
+
             endpoint,
             sender,
             sink,

@@ -118,7 +118,7 @@ struct Stream {
 
 /// Playout on the sender's clock or on the sink's.
 enum Player {
-    Unclocked(Playout),
+    Unclocked(Box<Playout>),
     Clocked { playout: Box<ClockedPlayout>, next: Instant, pulled: u64, start: Instant },
 }
 
@@ -401,7 +401,7 @@ impl Player {
             PlayoutConfig { conceal: config.conceal, ..PlayoutConfig::new(format, target, clocking) };
         let refused = |error: &dyn std::fmt::Display| ReceiveError::Sink(error.to_string());
         if !sink.clocked() {
-            return Ok(Player::Unclocked(Playout::new(playout).map_err(|e| refused(&e))?));
+            return Ok(Player::Unclocked(Box::new(Playout::new(playout).map_err(|e| refused(&e))?)));
         }
         let clocked =
             ClockedPlayout::new(playout, sink.format().rate(), PULL_FRAMES).map_err(|e| refused(&e))?;

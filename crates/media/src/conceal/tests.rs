@@ -2,10 +2,7 @@ use super::*;
 use antiphon_core::Rng;
 use proptest::prelude::*;
 
-const GAP: Gap<'static> = Gap {
-    remaining: None,
-    ahead: &[],
-};
+const GAP: Gap<'static> = Gap { remaining: None, ahead: &[] };
 
 fn format(channels: u32) -> StreamFormat {
     StreamFormat::new(48_000, channels).unwrap()
@@ -89,16 +86,8 @@ fn repetition_keeps_energy_as_appendix_i_does() {
     let rms = |part: &[f32]| (part.iter().map(|x| x * x).sum::<f32>() / part.len() as f32).sqrt();
     // Blends of unrelated noise lose up to 3 dB in a quarter of the time: 10 % overall; the next step of the
     // gain (0.8) would be further off.
-    assert!(
-        (rms(&gap[..480]) / 0.2887 - 1.0).abs() < 0.15,
-        "{}",
-        rms(&gap[..480])
-    );
-    assert!(
-        (rms(&gap[1440..1920]) / 0.2887 - 0.5).abs() < 0.1,
-        "{}",
-        rms(&gap[1440..1920])
-    );
+    assert!((rms(&gap[..480]) / 0.2887 - 1.0).abs() < 0.15, "{}", rms(&gap[..480]));
+    assert!((rms(&gap[1440..1920]) / 0.2887 - 0.5).abs() < 0.1, "{}", rms(&gap[1440..1920]));
 }
 
 #[test]

@@ -25,16 +25,8 @@ fn run(ppm: f64, seconds: u64, seed: u64, delay: impl Fn(f64) -> f64) -> (MediaC
 fn drift_is_found() {
     for (seed, ppm) in [0.0, 100.0, -100.0, 500.0, -500.0].into_iter().enumerate() {
         let (clock, seen) = run(ppm, 120, seed as u64, |_| 0.02);
-        assert!(
-            (clock.drift().0 - ppm).abs() < 3.0,
-            "{} for {ppm}",
-            clock.drift().0
-        );
-        assert!(
-            seen[70..].iter().all(|d| (d - ppm).abs() < 5.0),
-            "{ppm}: {:?}",
-            &seen[70..]
-        );
+        assert!((clock.drift().0 - ppm).abs() < 3.0, "{} for {ppm}", clock.drift().0);
+        assert!(seen[70..].iter().all(|d| (d - ppm).abs() < 5.0), "{ppm}: {:?}", &seen[70..]);
     }
 }
 
@@ -42,10 +34,7 @@ fn drift_is_found() {
 fn estimates_are_bounded() {
     let (clock, seen) = run(3000.0, 100, 1, |_| 0.02);
     assert_eq!(clock.drift().0, MAX_DRIFT_PPM);
-    assert!(
-        seen.windows(2)
-            .all(|w| (w[1] - w[0]).abs() <= ESTIMATE_SLEW_PPM_PER_S * 1.05)
-    );
+    assert!(seen.windows(2).all(|w| (w[1] - w[0]).abs() <= ESTIMATE_SLEW_PPM_PER_S * 1.05));
 }
 
 /// 20 ms within a minute would pass for 333 ppm.
@@ -53,11 +42,7 @@ fn estimates_are_bounded() {
 fn a_change_of_route_is_no_drift() {
     for jump in [0.02, -0.015] {
         let (_, seen) = run(50.0, 200, 3, |t| if t < 100.3 { 0.03 } else { 0.03 + jump });
-        assert!(
-            seen[80..].iter().all(|d| (d - 50.0).abs() < 6.0),
-            "{jump}: {:?}",
-            &seen[80..]
-        );
+        assert!(seen[80..].iter().all(|d| (d - 50.0).abs() < 6.0), "{jump}: {:?}", &seen[80..]);
     }
 }
 

@@ -135,12 +135,7 @@ pub struct Depacketiser {
 impl Depacketiser {
     /// For a stream of that format.
     pub fn new(format: StreamFormat, sample: SampleFormat) -> Self {
-        Depacketiser {
-            format,
-            sample,
-            sequence: Unwrapper::default(),
-            timestamp: Unwrapper::default(),
-        }
+        Depacketiser { format, sample, sequence: Unwrapper::default(), timestamp: Unwrapper::default() }
     }
 
     /// Rate and channels.
@@ -205,10 +200,7 @@ mod tests {
     fn errors_are_typed() {
         let ids = ExtensionIds::default();
         for len in 0..CLOCKED.len() {
-            assert!(matches!(
-                parse_rtp(&CLOCKED[..len], ids),
-                Err(RtpError::Truncated { .. })
-            ));
+            assert!(matches!(parse_rtp(&CLOCKED[..len], ids), Err(RtpError::Truncated { .. })));
         }
         let mut bytes = CLOCKED;
         bytes[0] = 0x50;
@@ -216,10 +208,7 @@ mod tests {
         bytes[0] = 0xb0;
         assert!(parse_rtp(&bytes, ids).is_err(), "padding without padding");
         let mut depacketiser = Depacketiser::new(StreamFormat::new(48_000, 2).unwrap(), SampleFormat::L16);
-        let view = RtpView {
-            payload: &[0; 6],
-            ..parse_rtp(&CLOCKED, ids).unwrap()
-        };
+        let view = RtpView { payload: &[0; 6], ..parse_rtp(&CLOCKED, ids).unwrap() };
         let error = depacketiser.accept(&view).unwrap_err();
         assert_eq!(error, RtpError::NotWholeFrames { len: 6, frame: 4 });
         assert!(error.to_string().contains("SDP"));

@@ -36,10 +36,7 @@ impl ExtensionIds {
     /// What SDP calls the format in band.
     pub const FORMAT_URI: &'static str = "urn:x-antiphon:rtp-hdrext:format";
     /// No extension at all.
-    pub const NONE: ExtensionIds = ExtensionIds {
-        ntp: None,
-        format: None,
-    };
+    pub const NONE: ExtensionIds = ExtensionIds { ntp: None, format: None };
 
     /// Whether both are 1 to 14 and different.
     pub fn are_valid(self) -> bool {
@@ -50,21 +47,14 @@ impl ExtensionIds {
     /// Bytes that the extension takes when everything is in it, its own header included.
     pub fn max_len(self) -> usize {
         let body = self.ntp.map_or(0, |_| 1 + NTP_BYTES) + self.format.map_or(0, |_| 1 + InBandFormat::BYTES);
-        if body == 0 {
-            0
-        } else {
-            4 + body.next_multiple_of(4)
-        }
+        if body == 0 { 0 } else { 4 + body.next_multiple_of(4) }
     }
 }
 
 impl Default for ExtensionIds {
     /// Clock 1, format 2.
     fn default() -> Self {
-        ExtensionIds {
-            ntp: Some(1),
-            format: Some(2),
-        }
+        ExtensionIds { ntp: Some(1), format: Some(2) }
     }
 }
 
@@ -84,10 +74,7 @@ impl InBandFormat {
     const BYTES: usize = 6;
 
     fn to_bytes(self) -> [u8; Self::BYTES] {
-        let coding = SampleFormat::ALL
-            .iter()
-            .position(|f| *f == self.sample)
-            .unwrap_or(0) as u64;
+        let coding = SampleFormat::ALL.iter().position(|f| *f == self.sample).unwrap_or(0) as u64;
         let bits = (coding << 40)
             | (u64::from(self.format.rate()) << 20)
             | ((self.format.channels() as u64 - 1) << 12)
@@ -158,10 +145,7 @@ pub(super) fn read(ids: ExtensionIds, mut body: &[u8]) -> (Option<NtpTime>, Opti
                     break;
                 };
                 if ids.ntp == Some(id) {
-                    ntp = data
-                        .try_into()
-                        .ok()
-                        .map(|b| NtpTime::from_bits(u64::from_be_bytes(b)));
+                    ntp = data.try_into().ok().map(|b| NtpTime::from_bits(u64::from_be_bytes(b)));
                 } else if ids.format == Some(id) {
                     format = InBandFormat::from_bytes(data);
                 }
@@ -183,14 +167,8 @@ mod tests {
         let mut body = [0xff; MAX_BODY];
         let ids = ExtensionIds::default();
         let len = write(ids, NtpTime::from_bits(0xe5a1_b2c3_8000_0000), None, &mut body);
-        assert_eq!(
-            body[..len],
-            [0x17, 0xe5, 0xa1, 0xb2, 0xc3, 0x80, 0, 0, 0, 0, 0, 0]
-        );
-        assert_eq!(
-            read(ids, &body[..len]).0,
-            Some(NtpTime::from_bits(0xe5a1_b2c3_8000_0000))
-        );
+        assert_eq!(body[..len], [0x17, 0xe5, 0xa1, 0xb2, 0xc3, 0x80, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(read(ids, &body[..len]).0, Some(NtpTime::from_bits(0xe5a1_b2c3_8000_0000)));
     }
 
     #[test]

@@ -59,10 +59,7 @@ impl PacketConfig {
         });
         let limit = fit.min(timed);
         if limit == 0 {
-            return Err(PacketError::Narrow {
-                needed: header + frame,
-                max_packet: self.max_packet,
-            });
+            return Err(PacketError::Narrow { needed: header + frame, max_packet: self.max_packet });
         }
         let block = self.block_frames as usize;
         Ok(block.div_ceil(block.div_ceil(limit)))
@@ -70,16 +67,11 @@ impl PacketConfig {
 
     fn check(&self) -> Result<(), PacketError> {
         if !(16..=4096).contains(&self.block_frames) {
-            return Err(FormatError::Block {
-                frames: self.block_frames,
-            }
-            .into());
+            return Err(FormatError::Block { frames: self.block_frames }.into());
         }
         // 64 to 95 with the marker would be taken for RTCP (RFC 5761 §4).
         if self.payload_type > 127 || (64..=95).contains(&self.payload_type) {
-            return Err(PacketError::PayloadType {
-                payload_type: self.payload_type,
-            });
+            return Err(PacketError::PayloadType { payload_type: self.payload_type });
         }
         if !self.extensions.are_valid() {
             return Err(PacketError::Extensions);
@@ -177,9 +169,7 @@ impl Packetiser {
     ) {
         let channels = self.config.format.channels();
         let room = buf.len().saturating_sub(self.config.max_header());
-        let frames = self
-            .packet_frames
-            .min(room / (channels * self.config.sample.bytes()));
+        let frames = self.packet_frames.min(room / (channels * self.config.sample.bytes()));
         if frames == 0 {
             // A buffer without room for a single sample frame: the time passes all the same.
             return self.skip((block.len() / channels) as u64);
@@ -207,10 +197,7 @@ impl Packetiser {
 
     /// Follows a change of the path MTU, in bytes of RTP.
     pub fn set_max_packet(&mut self, max_packet: usize) -> Result<(), PacketError> {
-        let config = PacketConfig {
-            max_packet,
-            ..self.config
-        };
+        let config = PacketConfig { max_packet, ..self.config };
         self.packet_frames = config.packet_frames()?;
         self.config = config;
         Ok(())
@@ -275,9 +262,7 @@ impl Packetiser {
         if len > 0 {
             packet = packet.extension(ONE_BYTE_PROFILE, &body[..len]);
         }
-        packet
-            .write_into(buf)
-            .expect("the buffer holds the longest header and a sample frame")
+        packet.write_into(buf).expect("the buffer holds the longest header and a sample frame")
     }
 
     fn advance(&mut self, info: PacketInfo, payload: usize) {

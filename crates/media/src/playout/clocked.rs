@@ -53,10 +53,7 @@ impl ClockedPlayout {
     /// the stream has. The clocking in `config` is taken to be the sink's.
     pub fn new(config: PlayoutConfig, rate: u32, max_block: usize) -> Result<Self, ClockedError> {
         let format: StreamFormat = config.format;
-        let playout = Playout::new(PlayoutConfig {
-            clocking: Clocking::Sink,
-            ..config
-        })?;
+        let playout = Playout::new(PlayoutConfig { clocking: Clocking::Sink, ..config })?;
         let resampler = Resampler::pulling(format.rate(), rate, format.channels(), max_block)?;
         Ok(ClockedPlayout {
             scratch: vec![0.0; resampler.max_other_side() * format.channels()],
@@ -82,8 +79,7 @@ impl ClockedPlayout {
         // What is taken from the buffer now goes out when the resampler has let go of it.
         let due = now + self.held;
         let lag = self.playout.lag(due).filter(|_| self.playout.playing);
-        self.control
-            .update(now, lag.map(|frames| frames / rate), self.playout.clock().drift());
+        self.control.update(now, lag.map(|frames| frames / rate), self.playout.clock().drift());
         self.resampler.set_speed(Ppm(self.control.speed));
         let mut sum: Option<Pulled> = None;
         for block in out.chunks_mut(self.max_block * self.channels) {
@@ -142,17 +138,13 @@ struct Control {
 impl Control {
     /// `lag` in seconds; `None` while nothing plays.
     fn update(&mut self, now: Instant, lag: Option<f64>, drift: Ppm) {
-        let elapsed = self
-            .last
-            .map_or(0.0, |last| now.since(last).as_secs_f64().min(1.0));
+        let elapsed = self.last.map_or(0.0, |last| now.since(last).as_secs_f64().min(1.0));
         self.last = Some(now);
         let Some(lag) = lag else {
             self.lag = None;
             return;
         };
-        let smooth = self
-            .lag
-            .map_or(lag, |old| old + (lag - old) * (elapsed / SMOOTHING_S).min(1.0));
+        let smooth = self.lag.map_or(lag, |old| old + (lag - old) * (elapsed / SMOOTHING_S).min(1.0));
         self.lag = Some(smooth);
         let proportional = (PROPORTIONAL * smooth).clamp(-MAX_DRIFT_PPM, MAX_DRIFT_PPM);
         let wanted = drift.0 + proportional + self.integral;
@@ -237,13 +229,7 @@ mod tests {
     /// 1 ms of lag is a thirtieth of the buffer; without correction 200 ppm make 24 ms in two minutes.
     #[test]
     fn clocks_that_differ_are_followed() {
-        for (sender, sink) in [
-            (100.0, 0.0),
-            (-100.0, 100.0),
-            (0.0, -100.0),
-            (450.0, 0.0),
-            (-450.0, 0.0),
-        ] {
+        for (sender, sink) in [(100.0, 0.0), (-100.0, 100.0), (0.0, -100.0), (450.0, 0.0), (-450.0, 0.0)] {
             let (seen, clocked) = run(sender, sink, 120.0, |_| 0.02);
             let bound = if (sender - sink).abs() < 300.0 { 4.0 } else { 9.0 };
             for (t, lag, speed) in &seen {
@@ -256,11 +242,7 @@ mod tests {
                 }
             }
             let counters = clocked.playout().counters();
-            assert_eq!(
-                (counters.lost, counters.late, counters.resyncs),
-                (0, 0, 0),
-                "{counters:?}"
-            );
+            assert_eq!((counters.lost, counters.late, counters.resyncs), (0, 0, 0), "{counters:?}");
             assert_eq!((counters.concealed_frames, counters.skipped_frames), (0, 0));
         }
     }

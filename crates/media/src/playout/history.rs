@@ -22,13 +22,7 @@ pub(super) enum Novelty {
 
 impl History {
     pub fn new() -> Self {
-        History {
-            seen: vec![0; (SPAN / 64) as usize],
-            base: None,
-            highest: 0,
-            passed: None,
-            resolved: 0,
-        }
+        History { seen: vec![0; (SPAN / 64) as usize], base: None, highest: 0, passed: None, resolved: 0 }
     }
 
     pub fn meet(&mut self, sequence: u64) -> Novelty {

@@ -14,10 +14,7 @@ impl Playout {
     pub fn pull(&mut self, now: Instant, out: &mut [f32]) -> Pulled {
         let channels = self.config.format.channels();
         let room = out.len() / channels;
-        let mut pulled = Pulled {
-            media: self.position,
-            ..Pulled::default()
-        };
+        let mut pulled = Pulled { media: self.position, ..Pulled::default() };
         if self.config.clocking == Clocking::Sink {
             self.catch_up(now);
             pulled.media = self.position;
@@ -67,13 +64,7 @@ impl Playout {
             Clocking::Unhurried { .. } if self.is_patient() => false,
             Clocking::Sender => {
                 // A missing packet's deadline is that of its first sample frame: with it, all of it is missing.
-                self.make_up(
-                    hole.min(room).min(self.unit),
-                    Some(hole),
-                    Cause::Missing,
-                    out,
-                    pulled,
-                );
+                self.make_up(hole.min(room).min(self.unit), Some(hole), Cause::Missing, out, pulled);
                 true
             }
             _ => {
@@ -126,13 +117,7 @@ impl Playout {
             (1.., Some(record)) => self.store.peek(record, wanted),
             _ => &[],
         };
-        self.conceal.lost(
-            Gap {
-                remaining: hole,
-                ahead,
-            },
-            out,
-        );
+        self.conceal.lost(Gap { remaining: hole, ahead }, out);
         self.counters.concealments += u64::from(!std::mem::replace(&mut self.in_gap, true));
         self.counters.concealed_frames += frames as u64;
         pulled.concealed += frames;
@@ -171,13 +156,7 @@ impl Playout {
         };
         let out = &mut out[..frames * channels];
         if self.begun {
-            self.conceal.lost(
-                Gap {
-                    remaining: None,
-                    ahead: &[],
-                },
-                out,
-            );
+            self.conceal.lost(Gap { remaining: None, ahead: &[] }, out);
             self.counters.concealments += u64::from(!std::mem::replace(&mut self.in_gap, true));
             self.counters.concealed_frames += frames as u64;
             pulled.concealed += frames;

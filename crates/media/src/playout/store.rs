@@ -33,11 +33,7 @@ impl Store {
     pub fn new(channels: usize, capacity: usize) -> Self {
         // Sixteen sample frames are the smallest block; smaller packets of others may fill the list before the ring.
         let records = (capacity / 16).clamp(64, 8192);
-        Store {
-            channels,
-            samples: vec![0.0; capacity * channels],
-            records: VecDeque::with_capacity(records),
-        }
+        Store { channels, samples: vec![0.0; capacity * channels], records: VecDeque::with_capacity(records) }
     }
 
     /// Sample frames that the ring holds.
@@ -71,8 +67,7 @@ impl Store {
 
     /// Whether everything from `start` to the last packet still fits into the ring.
     pub fn can_begin_at(&self, start: u64) -> bool {
-        self.back()
-            .is_none_or(|last| last.end().saturating_sub(start) <= self.capacity() as u64)
+        self.back().is_none_or(|last| last.end().saturating_sub(start) <= self.capacity() as u64)
     }
 
     /// Stores the sound of `packet` from its sample frame `skip` on; false if other sound is in its place already, or

@@ -37,13 +37,7 @@ impl Sent {
     fn new(sequence: u64, start: u64, frames: usize, channels: usize) -> Self {
         let mut bytes = vec![0; frames * channels * 2];
         codec::encode(SampleFormat::L16, &sound(start, frames, channels), &mut bytes);
-        Sent {
-            sequence,
-            start,
-            frames,
-            bytes,
-            channels,
-        }
+        Sent { sequence, start, frames, bytes, channels }
     }
 
     fn packet(&self) -> MediaPacket<'_> {
@@ -233,10 +227,7 @@ fn defects_are_counted_apart() {
     let c = playout.counters();
     assert_eq!((c.inserted, c.played, c.late, c.lost), (20, 18, 1, 1));
     assert_eq!((c.duplicate, c.reordered, c.early, c.discarded), (1, 2, 0, 0));
-    assert_eq!(
-        (c.concealments, c.concealed_frames, c.played_frames),
-        (2, 960, 18 * 480)
-    );
+    assert_eq!((c.concealments, c.concealed_frames, c.played_frames), (2, 960, 18 * 480));
     // What is whole stays in its place.
     assert_eq!(out.len(), 20 * 480);
     assert_eq!(out[..5 * 480], sound(0, 5 * 480, 1));
@@ -253,14 +244,8 @@ fn a_lost_packet_that_comes_after_all_is_late_not_lost() {
         while playout.pull(at(p.sequence * 10_000), &mut buf).frames > 0 {}
     }
     assert_eq!((playout.counters().lost, playout.counters().late), (1, 0));
-    let recovered = MediaPacket {
-        recovered: true,
-        ..packets[3].packet()
-    };
-    assert_eq!(
-        playout.insert(at(200_000), &recovered),
-        Inserted::Late { salvaged: 0 }
-    );
+    let recovered = MediaPacket { recovered: true, ..packets[3].packet() };
+    assert_eq!(playout.insert(at(200_000), &recovered), Inserted::Late { salvaged: 0 });
     let c = playout.counters();
     assert_eq!((c.lost, c.late, c.recovered_late, c.recovered), (0, 1, 1, 0));
 }
@@ -275,15 +260,9 @@ fn half_late_packets_give_their_other_half() {
     for us in [10_000, 15_000, 20_000] {
         playout.pull(at(us), &mut block);
     }
-    assert_eq!(
-        playout.insert(at(21_000), &packets[1].packet()),
-        Inserted::Late { salvaged: 240 }
-    );
+    assert_eq!(playout.insert(at(21_000), &packets[1].packet()), Inserted::Late { salvaged: 240 });
     let pulled = playout.pull(at(25_000), &mut block);
-    assert_eq!(
-        (pulled.played, pulled.concealed, pulled.media),
-        (240, 0, Some(ORIGIN + 720))
-    );
+    assert_eq!((pulled.played, pulled.concealed, pulled.media), (240, 0, Some(ORIGIN + 720)));
     let c = playout.counters();
     assert_eq!((c.played, c.late, c.lost, c.played_frames), (1, 1, 0, 720));
 }
@@ -308,10 +287,7 @@ fn pauses_of_the_sender_are_silence_not_loss() {
     let mut playout = playout(Clocking::Sender, 30, 1);
     let out = play(&mut playout, &[(0, &packets[0]), (20_000, &packets[1])], 480);
     let c = playout.counters();
-    assert_eq!(
-        (c.paused_frames, c.concealed_frames, c.lost, c.played),
-        (4320, 0, 0, 2)
-    );
+    assert_eq!((c.paused_frames, c.concealed_frames, c.lost, c.played), (4320, 0, 0, 2));
     assert!(out[480..4800].iter().all(|x| *x == 0.0) && out[4800..] == sound(4800, 480, 1));
 }
 
@@ -319,9 +295,8 @@ fn pauses_of_the_sender_are_silence_not_loss() {
 fn jumps_and_longer_paths_end_in_a_new_start() {
     // The time stamp leaps by a minute, with the numbers going on.
     let mut buffer = playout(Clocking::Sender, 30, 1);
-    let leap: Vec<Sent> = (0..40)
-        .map(|n| Sent::new(n, n * 480 + if n < 20 { 0 } else { 2_880_000 }, 480, 1))
-        .collect();
+    let leap: Vec<Sent> =
+        (0..40).map(|n| Sent::new(n, n * 480 + if n < 20 { 0 } else { 2_880_000 }, 480, 1)).collect();
     let arrivals: Vec<(u64, &Sent)> = leap.iter().map(|p| (p.sequence * 10_000, p)).collect();
     let out = play(&mut buffer, &arrivals, 480);
     let c = buffer.counters();
@@ -332,22 +307,12 @@ fn jumps_and_longer_paths_end_in_a_new_start() {
     // The path becomes longer by ten times the target.
     let mut buffer = playout(Clocking::Sender, 30, 1);
     let long: Vec<Sent> = (0..200).map(|n| Sent::new(n, n * 480, 480, 1)).collect();
-    let arrivals: Vec<(u64, &Sent)> = long
-        .iter()
-        .map(|p| {
-            (
-                p.sequence * 10_000 + if p.sequence < 100 { 0 } else { 300_000 },
-                p,
-            )
-        })
-        .collect();
+    let arrivals: Vec<(u64, &Sent)> =
+        long.iter().map(|p| (p.sequence * 10_000 + if p.sequence < 100 { 0 } else { 300_000 }, p)).collect();
     let out = play(&mut buffer, &arrivals, 480);
     let c = buffer.counters();
     assert_eq!((c.resyncs, c.lost), (1, 0), "{c:?}");
-    assert!(
-        (20..=22).contains(&c.late) && balanced(&c),
-        "late for 200 ms, then taken up: {c:?}"
-    );
+    assert!((20..=22).contains(&c.late) && balanced(&c), "late for 200 ms, then taken up: {c:?}");
     assert_eq!(out[out.len() - 480..], sound(199 * 480, 480, 1));
 }
 
@@ -362,10 +327,7 @@ fn another_stream_starts_from_nothing() {
     let c = playout.counters();
     assert_eq!((c.discarded, c.buffered), (20, 0));
     let second = [Sent::new(50_000, 7, 480, 1)];
-    assert_eq!(
-        play(&mut playout, &[(500_000, &second[0])], 480),
-        sound(7, 480, 1)
-    );
+    assert_eq!(play(&mut playout, &[(500_000, &second[0])], 480), sound(7, 480, 1));
     assert_eq!((playout.counters().lost, playout.counters().played), (0, 1));
 }
 
@@ -382,22 +344,15 @@ fn a_sink_that_stood_still_goes_on_where_the_sound_is() {
     }
     let pulled = playout.pull(at(300_000), &mut block);
     assert_eq!(pulled.media, Some(ORIGIN + 27 * 480));
-    assert_eq!(
-        (block, playout.counters().skipped_frames),
-        (sound(27 * 480, 480, 1), 20 * 480)
-    );
+    assert_eq!((block, playout.counters().skipped_frames), (sound(27 * 480, 480, 1), 20 * 480));
     assert!(balanced(&playout.counters()));
 }
 
 #[test]
 fn absurd_targets_are_refused_and_many_channels_fit() {
     let make = |channels, seconds| {
-        Playout::new(PlayoutConfig::new(
-            format(channels),
-            Duration::from_secs(seconds),
-            Clocking::Sender,
-        ))
-        .err()
+        Playout::new(PlayoutConfig::new(format(channels), Duration::from_secs(seconds), Clocking::Sender))
+            .err()
     };
     assert!(make(2, 1000).unwrap().to_string().contains("use at most"));
     assert_eq!(make(2, 5), None);
@@ -419,15 +374,8 @@ fn a_device_that_is_far_ahead_waits() {
     }
     // 200 ms were made up; the sound goes on where it was.
     let c = playout.counters();
-    assert_eq!(
-        (c.concealed_frames, c.discarded, c.lost, c.late),
-        (9600, 0, 0, 0),
-        "{c:?}"
-    );
-    assert_eq!(
-        playout.pull(at(600_000), &mut block).media,
-        Some(ORIGIN + 37 * 480)
-    );
+    assert_eq!((c.concealed_frames, c.discarded, c.lost, c.late), (9600, 0, 0, 0), "{c:?}");
+    assert_eq!(playout.pull(at(600_000), &mut block).media, Some(ORIGIN + 37 * 480));
     assert_eq!(block, sound(37 * 480, 480, 1));
 }
 
@@ -452,15 +400,9 @@ fn concealers_see_what_follows_the_gap() {
     let config = PlayoutConfig::new(format(1), Duration::from_millis(30), Clocking::Sender);
     let mut playout = Playout::with_conceal(config, Box::new(Scribe(told))).unwrap();
     let packets = steady();
-    let arrivals: Vec<(u64, &Sent)> = packets
-        .iter()
-        .filter(|p| p.sequence != 5)
-        .map(|p| (p.sequence * 10_000, p))
-        .collect();
+    let arrivals: Vec<(u64, &Sent)> =
+        packets.iter().filter(|p| p.sequence != 5).map(|p| (p.sequence * 10_000, p)).collect();
     let out = play(&mut playout, &arrivals, 480);
-    assert_eq!(
-        heard.try_iter().collect::<Vec<_>>(),
-        [(Some(480), sound(6 * 480, 100, 1))]
-    );
+    assert_eq!(heard.try_iter().collect::<Vec<_>>(), [(Some(480), sound(6 * 480, 100, 1))]);
     assert_eq!(out[6 * 480..], sound(6 * 480, 14 * 480, 1));
 }

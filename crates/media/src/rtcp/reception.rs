@@ -136,20 +136,11 @@ mod tests {
         let mut reception = Reception::new(48_000);
         let mut at = |n: u16| reception.on_packet(Instant::ZERO, n, 0);
         [65_533, 65_534, 0, 2].into_iter().for_each(&mut at);
-        assert_eq!(
-            (
-                reception.expected(),
-                reception.received(),
-                reception.cumulative_lost()
-            ),
-            (6, 4, 2)
-        );
+        assert_eq!((reception.expected(), reception.received(), reception.cumulative_lost()), (6, 4, 2));
         assert_eq!(reception.highest_sequence(), (1 << 16) + 2);
         assert_eq!(reception.take_fraction_lost(), 85);
         // Both lost ones come late and one twice: nothing lost in this interval, minus one in all.
-        [65_535, 1, 1, 3]
-            .into_iter()
-            .for_each(|n| reception.on_packet(Instant::ZERO, n, 0));
+        [65_535, 1, 1, 3].into_iter().for_each(|n| reception.on_packet(Instant::ZERO, n, 0));
         assert_eq!(reception.cumulative_lost(), -1);
         assert_eq!(reception.take_fraction_lost(), 0);
     }

@@ -209,11 +209,7 @@ impl RtcpSession {
             }
             RtcpItem::Sender { ssrc, info, blocks } => {
                 self.meet(now, ssrc);
-                let clock = SenderClock {
-                    ssrc,
-                    ntp: info.ntp,
-                    rtp_timestamp: info.rtp_timestamp,
-                };
+                let clock = SenderClock { ssrc, ntp: info.ntp, rtp_timestamp: info.rtp_timestamp };
                 if let Some(heard) = self.source.as_mut().filter(|heard| heard.ssrc == ssrc) {
                     heard.clock = Some((clock, now));
                 }
@@ -258,8 +254,7 @@ impl RtcpSession {
             return None;
         }
         let patience = self.config.minimum_interval.max(Duration::from_secs(5)) * 5;
-        self.members
-            .retain(|member| now.since(member.last_heard) <= patience);
+        self.members.retain(|member| now.since(member.last_heard) <= patience);
         // Timer reconsideration (§6.3.6): parties who came meanwhile push us back.
         let due = self.last + self.interval();
         if due > now && self.reported {
@@ -313,27 +308,16 @@ impl RtcpSession {
         for block in blocks.filter(|block| block.ssrc == self.config.ssrc) {
             let round_trip = (block.last_sr != 0).then(|| {
                 let arrived = self.config.epoch.ntp(now).middle_bits();
-                let ticks = arrived
-                    .wrapping_sub(block.last_sr)
-                    .wrapping_sub(block.delay_since_last_sr);
+                let ticks = arrived.wrapping_sub(block.last_sr).wrapping_sub(block.delay_since_last_sr);
                 // Clock steps and lies make it negative or absurd; a day is neither.
                 (ticks < 1 << 31).then(|| Duration::from_nanos((u64::from(ticks) * 1_000_000_000) >> 16))
             });
-            each(RtcpEvent::Report(RemoteReport {
-                from,
-                at: now,
-                block,
-                round_trip: round_trip.flatten(),
-            }));
+            each(RtcpEvent::Report(RemoteReport { from, at: now, block, round_trip: round_trip.flatten() }));
         }
     }
 
     fn write_compound(&mut self, now: Instant, buf: &mut [u8], bye: bool) -> Option<usize> {
-        let block = self
-            .source
-            .as_mut()
-            .filter(|heard| heard.since_report)
-            .map(|heard| heard.block(now));
+        let block = self.source.as_mut().filter(|heard| heard.since_report).map(|heard| heard.block(now));
         let info = self.sender_info(now);
         let ssrc = self.config.ssrc;
         let mut len = write_report(ssrc, info.as_ref(), block.as_slice(), buf)?;
@@ -383,10 +367,7 @@ impl RtcpSession {
         if let Some(member) = self.members.iter_mut().find(|member| member.ssrc == ssrc) {
             member.last_heard = now;
         } else if self.members.len() < MAX_MEMBERS {
-            self.members.push(Member {
-                ssrc,
-                last_heard: now,
-            });
+            self.members.push(Member { ssrc, last_heard: now });
         } else {
             self.counters.overlooked += 1;
         }
@@ -400,9 +381,8 @@ impl RtcpSession {
 
 impl Heard {
     fn block(&mut self, now: Instant) -> ReportBlock {
-        let (last_sr, since) = self.clock.map_or((0, Duration::ZERO), |(clock, at)| {
-            (clock.ntp.middle_bits(), now.since(at))
-        });
+        let (last_sr, since) =
+            self.clock.map_or((0, Duration::ZERO), |(clock, at)| (clock.ntp.middle_bits(), now.since(at)));
         ReportBlock {
             ssrc: self.ssrc,
             fraction_lost: self.reception.take_fraction_lost(),

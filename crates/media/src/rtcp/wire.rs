@@ -141,10 +141,7 @@ pub enum RtcpError {
 /// Departs from A.2 in that the first packet need not be a report: reduced-size packets (RFC 5506) are welcome.
 pub fn visit_compound<'a>(bytes: &'a [u8], mut each: impl FnMut(RtcpItem<'a>)) -> Result<(), RtcpError> {
     if bytes.is_empty() {
-        return Err(RtcpError::Length {
-            expected: HEADER,
-            actual: 0,
-        });
+        return Err(RtcpError::Length { expected: HEADER, actual: 0 });
     }
     for check_only in [true, false] {
         let mut rest = bytes;
@@ -170,10 +167,7 @@ struct First<'a> {
 }
 
 fn split(bytes: &[u8]) -> Result<First<'_>, RtcpError> {
-    let short = |expected| RtcpError::Length {
-        expected,
-        actual: bytes.len(),
-    };
+    let short = |expected| RtcpError::Length { expected, actual: bytes.len() };
     let header = bytes.get(..HEADER).ok_or(short(HEADER))?;
     let (version, packet_type) = (header[0] >> 6, header[1]);
     if version != 2 {
@@ -204,10 +198,7 @@ fn visit_packet<'a>(
     let count = usize::from(packet[0] & 31);
     let need = |expected: usize| match body.len() >= expected {
         true => Ok(()),
-        false => Err(RtcpError::Length {
-            expected: HEADER + expected,
-            actual: packet.len(),
-        }),
+        false => Err(RtcpError::Length { expected: HEADER + expected, actual: packet.len() }),
     };
     match packet[1] {
         SENDER_REPORT => {
@@ -219,33 +210,19 @@ fn visit_packet<'a>(
                 octets: u32_at(body, 20),
             };
             let blocks = ReportBlocks(&body[24..24 + count * BLOCK]);
-            each(RtcpItem::Sender {
-                ssrc: u32_at(body, 0),
-                info,
-                blocks,
-            });
+            each(RtcpItem::Sender { ssrc: u32_at(body, 0), info, blocks });
         }
         RECEIVER_REPORT => {
             need(4 + count * BLOCK)?;
             let blocks = ReportBlocks(&body[4..4 + count * BLOCK]);
-            each(RtcpItem::Receiver {
-                ssrc: u32_at(body, 0),
-                blocks,
-            });
+            each(RtcpItem::Receiver { ssrc: u32_at(body, 0), blocks });
         }
         SOURCE_DESCRIPTION => visit_chunks(body, count, packet.len(), each)?,
         GOODBYE => {
             need(count * 4)?;
-            body.chunks_exact(4).take(count).for_each(|ssrc| {
-                each(RtcpItem::Bye {
-                    ssrc: u32_at(ssrc, 0),
-                })
-            });
+            body.chunks_exact(4).take(count).for_each(|ssrc| each(RtcpItem::Bye { ssrc: u32_at(ssrc, 0) }));
         }
-        packet_type => each(RtcpItem::Other {
-            packet_type,
-            bytes: packet,
-        }),
+        packet_type => each(RtcpItem::Other { packet_type, bytes: packet }),
     }
     Ok(())
 }
@@ -257,10 +234,7 @@ fn visit_chunks<'a>(
     actual: usize,
     each: &mut impl FnMut(RtcpItem<'a>),
 ) -> Result<(), RtcpError> {
-    let short = |at: usize| RtcpError::Length {
-        expected: HEADER + at,
-        actual,
-    };
+    let short = |at: usize| RtcpError::Length { expected: HEADER + at, actual };
     let mut at = 0;
     for _ in 0..count {
         let chunk = body.get(at..at + 4).ok_or(short(at + 4))?;
@@ -294,11 +268,7 @@ pub fn write_report(
 ) -> Option<usize> {
     let blocks = &blocks[..blocks.len().min(31)];
     let len = HEADER + 4 + info.map_or(0, |_| 20) + blocks.len() * BLOCK;
-    let kind = if info.is_some() {
-        SENDER_REPORT
-    } else {
-        RECEIVER_REPORT
-    };
+    let kind = if info.is_some() { SENDER_REPORT } else { RECEIVER_REPORT };
     let mut out = begin(buf, kind, blocks.len(), len)?;
     let mut put = |word: u32| put_u32(&mut out, word);
     put(ssrc);

@@ -37,10 +37,7 @@ fn reads_the_layout_of_ffmpeg() {
     let text = "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=No Name\nc=IN IP4 127.0.0.1\nt=0 0\na=tool:libavformat\n\
         m=audio 7710 RTP/AVP 97\nb=AS:1536\na=rtpmap:97 L16/48000/2\n";
     let stream = StreamDescription::from_sdp(text.as_bytes()).unwrap();
-    assert_eq!(
-        (stream.sample, stream.payload_type, stream.port),
-        (SampleFormat::L16, 97, Some(7710))
-    );
+    assert_eq!((stream.sample, stream.payload_type, stream.port), (SampleFormat::L16, 97, Some(7710)));
     assert_eq!((stream.format.rate(), stream.format.channels()), (48_000, 2));
     assert_eq!(stream.address, Some("127.0.0.1".parse().unwrap()));
     assert!(!stream.rtcp_mux && stream.extensions == ExtensionIds::NONE);
@@ -51,27 +48,14 @@ fn static_types_need_no_map_and_others_are_passed_over() {
     let text = "v=0\r\nm=video 1 RTP/AVP 31\r\nm=audio 5006 RTP/AVP 111 0 8\r\na=rtpmap:111 opus/48000/2\r\n\
         c=IN IP6 ff15::1\r\na=extmap:3/sendonly urn:ietf:params:rtp-hdrext:ntp-64\r\n";
     let stream = StreamDescription::from_sdp(text.as_bytes()).unwrap();
-    assert_eq!(
-        (stream.sample, stream.payload_type, stream.format.rate()),
-        (SampleFormat::MuLaw, 0, 8_000)
-    );
+    assert_eq!((stream.sample, stream.payload_type, stream.format.rate()), (SampleFormat::MuLaw, 0, 8_000));
     assert_eq!(stream.address, Some("ff15::1".parse().unwrap()));
-    assert_eq!(
-        stream.extensions,
-        ExtensionIds {
-            ntp: Some(3),
-            format: None
-        }
-    );
+    assert_eq!(stream.extensions, ExtensionIds { ntp: Some(3), format: None });
 }
 
 #[test]
 fn refusals_name_the_remedy() {
-    let error = |text: &str| {
-        StreamDescription::from_sdp(text.as_bytes())
-            .unwrap_err()
-            .to_string()
-    };
+    let error = |text: &str| StreamDescription::from_sdp(text.as_bytes()).unwrap_err().to_string();
     assert!(error("RIFF....WAVE").contains("v=0"));
     assert!(error("v=0\nm=video 1 RTP/AVP 31\n").contains("m=audio"));
     assert!(error("v=0\nm=audio 1 RTP/SAVP 0\n").contains("unencrypted"));
@@ -86,14 +70,7 @@ fn refusals_name_the_remedy() {
     assert!(short("l16/48000/2/1").contains("SAMPLE/RATE/CHANNELS"));
     let mulaw: StreamDescription = "mulaw/8000".parse().unwrap();
     assert_eq!(mulaw.payload_type, 0);
-    assert!(
-        mulaw
-            .clone()
-            .with_payload_type(72)
-            .unwrap_err()
-            .to_string()
-            .contains("96 to 127")
-    );
+    assert!(mulaw.clone().with_payload_type(72).unwrap_err().to_string().contains("96 to 127"));
     assert_eq!(mulaw.with_payload_type(100).unwrap().payload_type, 100);
 }
 
@@ -101,24 +78,15 @@ fn refusals_name_the_remedy() {
 fn describes_what_a_packetiser_sends() {
     let format = StreamFormat::new(48_000, 2).unwrap();
     // 256 sample frames of 24-bit stereo go in two packets.
-    let config = PacketConfig {
-        payload_type: 99,
-        ..PacketConfig::new(format, SampleFormat::L24, 256)
-    };
+    let config = PacketConfig { payload_type: 99, ..PacketConfig::new(format, SampleFormat::L24, 256) };
     let text = StreamDescription::of(&config).unwrap().to_sdp(&options());
-    assert!(
-        text.contains("a=rtpmap:99 L24/48000/2") && text.contains("a=ptime:2.667"),
-        "{text}"
-    );
+    assert!(text.contains("a=rtpmap:99 L24/48000/2") && text.contains("a=ptime:2.667"), "{text}");
 }
 
 #[test]
 fn a_name_cannot_smuggle_lines() {
     let stream: StreamDescription = "l16/48000/2".parse().unwrap();
-    let text = stream.to_sdp(&SdpOptions {
-        name: "x\r\nm=audio 1 RTP/AVP 0".into(),
-        ..options()
-    });
+    let text = stream.to_sdp(&SdpOptions { name: "x\r\nm=audio 1 RTP/AVP 0".into(), ..options() });
     assert_eq!(text.matches("\r\nm=").count(), 1);
 }
 

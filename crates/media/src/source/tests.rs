@@ -18,24 +18,12 @@ fn the_first_packet_counts_and_strangers_stay_out() {
     for n in 0..50u64 {
         assert_eq!(t.on_packet(at(n * 10), 1, HERE, n as u16), Verdict::Accepted);
         let first = n == 0;
-        assert_eq!(
-            t.on_packet(at(n * 10), 2, HERE, n as u16),
-            Verdict::Stranger { first }
-        );
+        assert_eq!(t.on_packet(at(n * 10), 2, HERE, n as u16), Verdict::Stranger { first });
     }
     // The same SSRC from elsewhere, and our own.
-    assert!(matches!(
-        t.on_packet(at(500), 1, PathId(1), 50),
-        Verdict::Stranger { first: true }
-    ));
+    assert!(matches!(t.on_packet(at(500), 1, PathId(1), 50), Verdict::Stranger { first: true }));
     assert_eq!(t.on_packet(at(500), 99, HERE, 50), Verdict::Own);
-    let expected = SourceCounters {
-        accepted: 51,
-        streams: 1,
-        jumps: 0,
-        strangers: 51,
-        own: 1,
-    };
+    let expected = SourceCounters { accepted: 51, streams: 1, jumps: 0, strangers: 51, own: 1 };
     assert_eq!(t.counters(), expected);
 }
 
@@ -53,14 +41,8 @@ fn a_silent_sender_gives_way_and_one_that_left_does_so_at_once() {
     let mut t = tracker();
     t.on_packet(at(0), 1, HERE, 1);
     t.on_packet(at(10), 1, HERE, 2);
-    assert!(matches!(
-        t.on_packet(at(100), 2, HERE, 1),
-        Verdict::Stranger { .. }
-    ));
-    assert!(matches!(
-        t.on_packet(at(110), 2, HERE, 2),
-        Verdict::Stranger { .. }
-    ));
+    assert!(matches!(t.on_packet(at(100), 2, HERE, 1), Verdict::Stranger { .. }));
+    assert!(matches!(t.on_packet(at(110), 2, HERE, 2), Verdict::Stranger { .. }));
     assert_eq!(t.on_packet(at(600), 2, HERE, 3), Verdict::NewStream);
     t.on_packet(at(610), 2, HERE, 4);
     t.on_bye(2);
@@ -73,18 +55,10 @@ fn a_restart_under_the_same_name_is_a_new_stream() {
     t.on_packet(at(0), 1, HERE, 10);
     t.on_packet(at(1), 1, HERE, 11);
     assert_eq!(t.on_packet(at(2), 1, HERE, 30_000), Verdict::Jump);
-    assert_eq!(
-        t.on_packet(at(3), 1, HERE, 12),
-        Verdict::Accepted,
-        "a single jump does not disturb"
-    );
+    assert_eq!(t.on_packet(at(3), 1, HERE, 12), Verdict::Accepted, "a single jump does not disturb");
     assert_eq!(t.on_packet(at(4), 1, HERE, 30_001), Verdict::Jump);
     assert_eq!(t.on_packet(at(5), 1, HERE, 30_002), Verdict::NewStream);
-    assert_eq!(
-        t.on_packet(at(6), 1, HERE, 29_990),
-        Verdict::Accepted,
-        "a little reordering"
-    );
+    assert_eq!(t.on_packet(at(6), 1, HERE, 29_990), Verdict::Accepted, "a little reordering");
 }
 
 proptest! {

@@ -20,38 +20,11 @@ fn static_types_where_rfc_3551_has_one() {
 fn refusals_name_the_remedy() {
     let error = |c: PacketConfig| Packetiser::new(c, 1).unwrap_err().to_string();
     let good = config(48_000, 64, SampleFormat::F32, 256);
-    assert!(
-        error(PacketConfig {
-            max_packet: 200,
-            ..good
-        })
-        .contains("fewer channels")
-    );
-    assert!(
-        error(PacketConfig {
-            block_frames: 8,
-            ..good
-        })
-        .contains("16 to 4096")
-    );
-    assert!(
-        error(PacketConfig {
-            payload_type: 72,
-            ..good
-        })
-        .contains("96 to 127")
-    );
-    let ids = ExtensionIds {
-        ntp: Some(2),
-        format: Some(2),
-    };
-    assert!(
-        error(PacketConfig {
-            extensions: ids,
-            ..good
-        })
-        .contains("different")
-    );
+    assert!(error(PacketConfig { max_packet: 200, ..good }).contains("fewer channels"));
+    assert!(error(PacketConfig { block_frames: 8, ..good }).contains("16 to 4096"));
+    assert!(error(PacketConfig { payload_type: 72, ..good }).contains("96 to 127"));
+    let ids = ExtensionIds { ntp: Some(2), format: Some(2) };
+    assert!(error(PacketConfig { extensions: ids, ..good }).contains("different"));
 }
 
 #[test]
@@ -59,10 +32,8 @@ fn blocks_split_evenly_and_ptime_limits() {
     // 256 sample frames of 24-bit stereo are 1536 bytes: two packets of 128.
     assert_eq!(config(48_000, 2, SampleFormat::L24, 256).packet_frames(), Ok(128));
     assert_eq!(config(48_000, 2, SampleFormat::L16, 256).packet_frames(), Ok(256));
-    let aes67 = PacketConfig {
-        ptime: Some(Duration::from_millis(1)),
-        ..config(48_000, 2, SampleFormat::L24, 480)
-    };
+    let aes67 =
+        PacketConfig { ptime: Some(Duration::from_millis(1)), ..config(48_000, 2, SampleFormat::L24, 480) };
     assert_eq!(aes67.packet_frames(), Ok(48));
 }
 
@@ -74,34 +45,16 @@ fn marker_numbers_and_announcements() {
         if n == 50 {
             packetiser.skip(64);
         }
-        packetiser.packetise(
-            &[0.0; 64],
-            NtpTime::from_bits(n << 32),
-            &mut buf,
-            |info, bytes| {
-                let view = parse_rtp(bytes, ExtensionIds::default()).unwrap();
-                assert_eq!(view.ntp, Some(NtpTime::from_bits(n << 32)));
-                assert_eq!(view.format.is_some(), n < 32 || n % 16 == 0, "packet {n}");
-                seen.push((info, view.marker));
-            },
-        );
+        packetiser.packetise(&[0.0; 64], NtpTime::from_bits(n << 32), &mut buf, |info, bytes| {
+            let view = parse_rtp(bytes, ExtensionIds::default()).unwrap();
+            assert_eq!(view.ntp, Some(NtpTime::from_bits(n << 32)));
+            assert_eq!(view.format.is_some(), n < 32 || n % 16 == 0, "packet {n}");
+            seen.push((info, view.marker));
+        });
     }
-    let steps: Vec<u32> = seen
-        .windows(2)
-        .map(|w| w[1].0.timestamp.wrapping_sub(w[0].0.timestamp))
-        .collect();
-    assert!(
-        steps
-            .iter()
-            .enumerate()
-            .all(|(i, s)| *s == if i == 49 { 128 } else { 64 })
-    );
-    let marked: Vec<usize> = seen
-        .iter()
-        .enumerate()
-        .filter(|(_, s)| s.1)
-        .map(|(i, _)| i)
-        .collect();
+    let steps: Vec<u32> = seen.windows(2).map(|w| w[1].0.timestamp.wrapping_sub(w[0].0.timestamp)).collect();
+    assert!(steps.iter().enumerate().all(|(i, s)| *s == if i == 49 { 128 } else { 64 }));
+    let marked: Vec<usize> = seen.iter().enumerate().filter(|(_, s)| s.1).map(|(i, _)| i).collect();
     assert_eq!(marked, [0, 50]);
     assert_eq!(packetiser.sent(), (100, 100 * 128));
 }

@@ -2,16 +2,11 @@ use super::*;
 use antiphon_core::NtpTime;
 
 fn epoch() -> Epoch {
-    Epoch {
-        ntp_at_zero: NtpTime::from_unix(Duration::from_secs(1_700_000_000)),
-    }
+    Epoch { ntp_at_zero: NtpTime::from_unix(Duration::from_secs(1_700_000_000)) }
 }
 
 fn session(ssrc: u32, randomised: bool) -> RtcpSession {
-    let config = RtcpConfig {
-        randomised,
-        ..RtcpConfig::new(ssrc, "a@b", 48_000, epoch())
-    };
+    let config = RtcpConfig { randomised, ..RtcpConfig::new(ssrc, "a@b", 48_000, epoch()) };
     RtcpSession::new(config, u64::from(ssrc), Instant::ZERO)
 }
 
@@ -36,29 +31,16 @@ fn round_trip_and_loss_reach_the_sender() {
     let at = Instant::from_millis(250);
     let len = sender.poll_report(at, &mut buf).unwrap();
     let told = events(&mut receiver, at + path, &buf[..len]);
-    let clock = SenderClock {
-        ssrc: 1,
-        ntp: epoch().ntp(at),
-        rtp_timestamp: 1000 + 240 * 50,
-    };
+    let clock = SenderClock { ssrc: 1, ntp: epoch().ntp(at), rtp_timestamp: 1000 + 240 * 50 };
     assert_eq!(told, [RtcpEvent::Clock(clock)]);
     assert_eq!(receiver.sender_clock(), Some((clock, at + path)));
 
     let back = Instant::from_millis(400);
     let len = receiver.poll_report(back, &mut buf).unwrap();
     let told = events(&mut sender, back + path, &buf[..len]);
-    let [RtcpEvent::Report(report)] = told[..] else {
-        panic!("{told:?}")
-    };
+    let [RtcpEvent::Report(report)] = told[..] else { panic!("{told:?}") };
     // 49 expected, 45 received: the last one's loss shows only with its successor.
-    assert_eq!(
-        (
-            report.from,
-            report.block.cumulative_lost,
-            report.block.fraction_lost
-        ),
-        (2, 4, 20)
-    );
+    assert_eq!((report.from, report.block.cumulative_lost, report.block.fraction_lost), (2, 4, 20));
     // Two roundings of 1/65536 s: a forgotten DLSR would be 120 ms off.
     let error = report.round_trip.unwrap().as_secs_f64() - 0.060;
     assert!(error.abs() < 35e-6, "{error}");
@@ -96,10 +78,7 @@ fn leave_is_taken_once() {
     let (mut a, mut b) = (session(1, true), session(2, true));
     let mut buf = [0; 1500];
     let len = a.close(Instant::ZERO, &mut buf).unwrap();
-    assert_eq!(
-        events(&mut b, Instant::ZERO, &buf[..len]),
-        [RtcpEvent::Bye { ssrc: 1 }]
-    );
+    assert_eq!(events(&mut b, Instant::ZERO, &buf[..len]), [RtcpEvent::Bye { ssrc: 1 }]);
     assert_eq!((a.close(Instant::ZERO, &mut buf), a.poll_timeout()), (None, None));
     assert_eq!(a.poll_report(Instant::from_millis(9000), &mut buf), None);
 }
@@ -114,10 +93,7 @@ fn own_packets_and_collisions_are_told_apart() {
     let config = RtcpConfig::new(1, "other@host", 48_000, epoch());
     let mut other = RtcpSession::new(config, 1, Instant::ZERO);
     let len = other.close(Instant::ZERO, &mut buf).unwrap();
-    assert_eq!(
-        events(&mut ours, Instant::ZERO, &buf[..len]),
-        [RtcpEvent::Collision]
-    );
+    assert_eq!(events(&mut ours, Instant::ZERO, &buf[..len]), [RtcpEvent::Collision]);
 }
 
 #[test]
@@ -127,10 +103,7 @@ fn strangers_cost_no_memory_and_garbage_is_counted() {
         let len = write_report(ssrc, None, &[], &mut buf).unwrap();
         events(&mut session, Instant::ZERO, &buf[..len]);
     }
-    assert_eq!(
-        (session.members.len(), session.members.capacity()),
-        (MAX_MEMBERS, MAX_MEMBERS)
-    );
+    assert_eq!((session.members.len(), session.members.capacity()), (MAX_MEMBERS, MAX_MEMBERS));
     assert_eq!(session.counters().overlooked, 998 - 64);
     assert!(session.handle(Instant::ZERO, &[0x80, 200, 0, 9], |_| ()).is_err());
     assert_eq!(session.counters().malformed, 1);
@@ -151,17 +124,8 @@ fn many_parties_slow_the_reports_down() {
 
 #[test]
 fn time_stamps_map_to_the_senders_wall() {
-    let clock = SenderClock {
-        ssrc: 1,
-        ntp: epoch().ntp_at_zero,
-        rtp_timestamp: 100,
-    };
+    let clock = SenderClock { ssrc: 1, ntp: epoch().ntp_at_zero, rtp_timestamp: 100 };
     let later = clock.ntp_of(48_100, 48_000).signed_nanos_since(clock.ntp);
-    let earlier = clock
-        .ntp_of(100u32.wrapping_sub(24_000), 48_000)
-        .signed_nanos_since(clock.ntp);
-    assert!(
-        (later - 1_000_000_000).abs() <= 1 && (earlier + 500_000_000).abs() <= 1,
-        "{later} {earlier}"
-    );
+    let earlier = clock.ntp_of(100u32.wrapping_sub(24_000), 48_000).signed_nanos_since(clock.ntp);
+    assert!((later - 1_000_000_000).abs() <= 1 && (earlier + 500_000_000).abs() <= 1, "{later} {earlier}");
 }

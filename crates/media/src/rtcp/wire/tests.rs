@@ -127,10 +127,7 @@ fn padding_and_truncation_are_checked() {
     let good = compound(1, None, &[], "a", false);
     for len in 0..good.len() {
         // A cut between two packets leaves a whole first packet.
-        assert!(
-            visit_compound(&good[..len], |_| ()).is_err() || len == 8,
-            "cut to {len}"
-        );
+        assert!(visit_compound(&good[..len], |_| ()).is_err() || len == 8, "cut to {len}");
     }
     let mut padded = vec![0xa0, 201, 0, 2, 0, 0, 0, 1, 0, 0, 0, 4];
     assert_eq!(visit_compound(&padded, |_| ()), Ok(()));

@@ -1,0 +1,145 @@
+//! What can be asked for: plain values, checked before anything is opened.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use antiphon_link::DuplexSpec;
+use antiphon_media::conceal::Concealment;
+use antiphon_media::{SampleFormat, StreamDescription};
+use antiphon_net::{SocketOptions, WaitStyle};
+
+/// The port that `reflect` listens on and `compare HOST` calls, where none is given. Outside the ephemeral range of
+/// Linux and away from the neighbours' defaults.
+pub const DEFAULT_PORT: u16 = 7710;
+
+/// How `compare` runs.
+#[derive(Clone, Debug)]
+pub struct CompareOptions {
+    /// `HOST:PORT` of a reflector; `None` for the embedded link.
+    pub peer: Option<String>,
+    /// The embedded link, and the name it was asked for by.
+    pub link: (String, DuplexSpec),
+    /// How much of the source to stream; `None` for all of it.
+    pub length: Option<Duration>,
+    /// Channels to stream; `None` for those of the source.
+    pub channels: Option<u32>,
+    /// Sampling rate to stream at; `None` for that of the source.
+    pub rate: Option<u32>,
+    /// Schemes of the transports; empty for all.
+    pub transports: Vec<String>,
+    /// URI of the source.
+    pub source: String,
+    /// Seeds links and endpoints: the same seed makes the same losses.
+    pub seed: u64,
+    /// Directory of the report; `None` for none.
+    pub out: Option<PathBuf>,
+    /// Sample frames in a block, 16 to 4096.
+    pub block_frames: u32,
+    /// Sample format on the wire; `None` for what the source needs.
+    pub sample: Option<SampleFormat>,
+    /// Playout target at the listener.
+    pub latency: Duration,
+    /// What the listener does about missing sound.
+    pub conceal: Concealment,
+    /// Whether the sender gives frames up that are older than the playout target.
+    pub expire: bool,
+    /// How media threads wait.
+    pub wait: WaitStyle,
+    /// Socket options.
+    pub socket: SocketOptions,
+    /// Force one way of making the embedded link; `None` for the best one permitted.
+    pub link_method: Option<LinkMethod>,
+    /// The command line, to stand in the report.
+    pub command: String,
+}
+
+/// How the embedded link is put between two kernels' sockets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkMethod {
+    /// Two network namespaces and a router between them: carries any IP traffic.
+    Router,
+    /// A proxy on loopback, for datagrams and, without losses, for byte streams.
+    Proxy,
+}
+
+/// How `send` runs.
+#[derive(Clone, Debug)]
+pub struct SendOptions {
+    /// URI of the source.
+    pub source: String,
+    /// URI of the transport: `rtp://HOST:PORT?…`.
+    pub target: String,
+    /// Sample frames in a block.
+    pub block_frames: u32,
+    /// Sample format on the wire; `None` for what the source needs.
+    pub sample: Option<SampleFormat>,
+    /// Channels to stream; `None` for those of the source.
+    pub channels: Option<u32>,
+    /// Which input channel goes where, such as `2,1`; `None` for the usual way.
+    pub channel_map: Option<String>,
+    /// Sampling rate to stream at; `None` for that of the source.
+    pub rate: Option<u32>,
+    /// Longest packet in time.
+    pub ptime: Option<Duration>,
+    /// RTP payload type; `None` for the static one that fits, or 96.
+    pub payload_type: Option<u8>,
+    /// Age at which a frame is given up; `None` for never (recordings).
+    pub latency: Option<Duration>,
+    /// Stop after so much sound.
+    pub length: Option<Duration>,
+    /// Where to write the SDP that other players read.
+    pub sdp: Option<PathBuf>,
+    /// Keep calling a peer that is not there.
+    pub wait_for_peer: bool,
+    /// Where to write what crosses the wire.
+    pub capture: Option<PathBuf>,
+    /// How the media thread waits.
+    pub wait: WaitStyle,
+    /// Socket options.
+    pub socket: SocketOptions,
+    /// Seeds SSRC, numbers and endpoint.
+    pub seed: u64,
+}
+
+/// How `receive` runs.
+#[derive(Clone, Debug)]
+pub struct ReceiveOptions {
+    /// URI of the transport: `rtp://:PORT`, `rtp://@239.1.2.3:PORT`, `tcp://:PORT`.
+    pub source: String,
+    /// URI of the sink.
+    pub sink: String,
+    /// Playout target; `None` for a recording that waits for everything.
+    pub latency: Option<Duration>,
+    /// What to do about missing sound.
+    pub conceal: Concealment,
+    /// The stream's format, from `--sdp FILE` or `--format`.
+    pub description: Option<StreamDescription>,
+    /// Go on listening after the sender took leave.
+    pub forever: bool,
+    /// Stop after so much time.
+    pub length: Option<Duration>,
+    /// Where to write what crosses the wire.
+    pub capture: Option<PathBuf>,
+    /// How the media thread waits.
+    pub wait: WaitStyle,
+    /// Socket options.
+    pub socket: SocketOptions,
+    /// Seeds SSRC and report intervals.
+    pub seed: u64,
+}
+
+/// How `reflect` runs.
+#[derive(Clone, Debug)]
+pub struct ReflectOptions {
+    /// Address to listen on; each transport adds its offset to the port.
+    pub listen: SocketAddr,
+    /// Schemes of the transports; empty for all.
+    pub transports: Vec<String>,
+    /// Peers at once, per transport.
+    pub max_peers: usize,
+    /// Stop after so much time.
+    pub length: Option<Duration>,
+    /// Socket options.
+    pub socket: SocketOptions,
+}
