@@ -9,7 +9,7 @@ use crate::delay::{Delay, Variation};
 use crate::loss::Loss;
 use crate::packet::{Counters, Packet};
 use crate::parse::SpecError;
-use crate::queue::Queue;
+use crate::queue::{MAX_PACKETS, Queue};
 use crate::reorder::Reorder;
 use crate::spec::{DuplexSpec, LinkSpec};
 
@@ -78,6 +78,12 @@ impl<P: Packet> Link<P> {
         let refused = self.queue.offer(now, Fated { packet, fate });
         self.total.overflowed += u64::from(refused.is_some());
         refused.map(|fated| fated.packet)
+    }
+
+    /// Whether [`Self::offer`] would take a packet of `len` bytes at `now`: for callers that can wait.
+    pub fn has_room(&mut self, now: Instant, len: usize) -> bool {
+        let held = self.queue.counters().queued + self.delay.counters().in_flight;
+        held < MAX_PACKETS as u64 && self.queue.has_room(now, len)
     }
 
     /// The next packet that is through by `now`.

@@ -78,6 +78,12 @@ impl<P: Packet> Queue<P> {
         None
     }
 
+    /// Whether [`Self::offer`] would take a packet of `len` bytes at `now`: for callers that can wait.
+    pub fn has_room(&mut self, now: Instant, len: usize) -> bool {
+        self.note_started(now);
+        self.next_start(now) <= now || !self.is_full(len)
+    }
+
     /// The next packet that is done by `now`, with the instant at which it was.
     pub fn poll(&mut self, now: Instant) -> Option<(Instant, P)> {
         self.entries.front().filter(|entry| entry.done <= now)?;
@@ -215,7 +221,11 @@ mod tests {
         assert!(by_bytes.counters().balances());
         // A limit below the packet still passes what finds the sender idle.
         let mut tiny = queue("8kbit/s", QueueLimit::Bytes(ByteCount(64)));
+        assert!(tiny.has_room(Instant::ZERO, 100));
         assert!(!refused(&mut tiny, 0) && refused(&mut tiny, 1));
+        assert!(
+            !tiny.has_room(Instant::from_millis(99), 100) && tiny.has_room(Instant::from_millis(100), 100)
+        );
     }
 
     #[test]

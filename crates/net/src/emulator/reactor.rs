@@ -50,6 +50,15 @@ pub(crate) struct Poller {
     clock: OsClock,
 }
 
+/// What is to be told of a descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Interest {
+    /// It can be read.
+    pub read: bool,
+    /// It can be written.
+    pub write: bool,
+}
+
 const TIMER: u64 = u64::MAX;
 const WAKE: u64 = u64::MAX - 1;
 
@@ -75,12 +84,21 @@ impl Poller {
         self.epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token))
     }
 
-    /// Tells of `fd` when it can be read or written, as wanted; never, if neither.
-    pub fn change(&self, fd: BorrowedFd<'_>, token: u64, read: bool, write: bool) -> nix::Result<()> {
+    /// Changes what is told of `fd` under `token` from one interest to another.
+    ///
+    /// Without any interest it is taken out altogether: epoll tells of a broken connection even to those who want
+    /// nothing, again and again.
+    pub fn change(&self, fd: BorrowedFd<'_>, token: u64, from: Interest, to: Interest) -> nix::Result<()> {
         let mut flags = EpollFlags::empty();
-        flags.set(EpollFlags::EPOLLIN, read);
-        flags.set(EpollFlags::EPOLLOUT, write);
-        self.epoll.modify(fd, &mut EpollEvent::new(flags, token))
+        flags.set(EpollFlags::EPOLLIN, to.read);
+        flags.set(EpollFlags::EPOLLOUT, to.write);
+        let none = Interest::default();
+        match (from == none, to == none) {
+            _ if from == to => Ok(()),
+            (true, _) => self.epoll.add(fd, EpollEvent::new(flags, token)),
+            (_, true) => self.epoll.delete(fd),
+            _ => self.epoll.modify(fd, &mut EpollEvent::new(flags, token)),
+        }
     }
 
     /// Forgets `fd`, which is about to be closed.
@@ -207,7 +225,11 @@ fn run<W: Worker>(
         };
         for event in &events[..count] {
             match event.data() {
-                TIMER => armed = None,
+                TIMER => {
+                    // Read, or it would go on telling; and to be set anew above.
+                    let _ = poller.timer.wait();
+                    armed = None;
+                }
                 WAKE => {
                     let _ = poller.wake.read();
                 }
@@ -215,10 +237,6 @@ fn run<W: Worker>(
             }
         }
         worker.advance(&poller.clock, poller);
-        if armed.is_none() {
-            // Reading makes the timer quiet; it is set anew above.
-            let _ = poller.timer.unset();
-        }
         loop {
             match inbox.try_recv() {
                 Ok(Request::Report(answer)) => {
