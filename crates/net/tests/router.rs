@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use antiphon_net::clock::OsClock;
-use antiphon_net::emulator::{LaneConfig, Router, RouterConfig, Sides};
+use antiphon_net::emulator::{LaneConfig, Router, RouterConfig, Scheduling, Sides};
 use antiphon_net::netns::{Means, Namespace, probe};
 use common::{Pick, router, send_numbered, tcp_completes, udp, udp_agrees};
 
@@ -97,20 +97,26 @@ fn a_round_trip_takes_what_the_link_says() {
 fn existing_namespaces_get_a_device_for_as_long_as_the_router_runs() {
     for means in means() {
         let [near, far] = [0, 1].map(|_| Namespace::private().expect("probed"));
+        let lane = LaneConfig {
+            link: "loss=5%".parse().expect("a possible link"),
+            seed: 2,
+            sides: Sides::Existing {
+                near: near.clone(),
+                far: far.clone(),
+            },
+        };
+        // The second lane finds a default route and leaves it.
         let config = RouterConfig {
-            lanes: vec![LaneConfig {
-                link: "loss=5%".parse().expect("a possible link"),
-                seed: 2,
-                sides: Sides::Existing {
-                    near: near.clone(),
-                    far: far.clone(),
-                },
-            }],
+            lanes: vec![lane.clone(), lane],
             means: Some(means),
-            real_time: false,
+            real_time: true,
         };
         let router = Router::start(config, OsClock::new()).expect("probed");
         udp_agrees(&router, 0);
+        udp_agrees(&router, 1);
+        let granted = router.report().expect("it runs").scheduling;
+        let claimed = matches!(granted, Scheduling::RealTime(_));
+        assert_eq!(claimed, is_real_time("link-router"), "{granted:?}");
         let devices =
             || near.run(|| std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default());
         assert!(devices().expect("a namespace").contains("antiphon0"));
@@ -124,6 +130,40 @@ fn existing_namespaces_get_a_device_for_as_long_as_the_router_runs() {
     }
 }
 
+/// Whether a thread of that name has the scheduling policy `SCHED_FIFO` (proc_pid_stat(5), field 41).
+fn is_real_time(name: &str) -> bool {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("proc");
+    let stats = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
+    let mut named = stats.filter(|stat| stat.contains(&format!("({name})")));
+    named.any(|stat| {
+        // Counted behind the name, which may hold spaces: the state is the third field.
+        let behind = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+        behind.split(' ').nth(41 - 3) == Some("1")
+    })
+}
+
+/// Devices that are made quickly one after the other come up late in the kernel's own view; a packet must not care.
+#[test]
+fn a_lane_carries_from_its_first_packet() {
+    for means in means() {
+        for _ in 0..12 {
+            let router = router(means.clone(), &[("ideal", 1)]);
+            let lane = &router.lanes()[0];
+            for v6 in [false, true] {
+                let (near, far) = (udp(&lane.near, v6), udp(&lane.far, v6));
+                for (from, to) in [(&near, &far), (&far, &near)] {
+                    to.set_read_timeout(Some(Duration::from_secs(10)))
+                        .expect("a socket");
+                    from.send_to(b"first", to.local_addr().expect("bound"))
+                        .expect("a route");
+                    let arrived = to.recv(&mut [0; 8]);
+                    assert!(arrived.is_ok(), "{arrived:?} by {means:?}: {:?}", router.report());
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_had_is_said() {
     let forbidden = RouterConfig {
@@ -133,4 +173,16 @@ fn what_cannot_be_had_is_said() {
     let error = Router::start(forbidden, OsClock::new()).err().expect("refused");
     assert!(error.to_string().contains("for the test"), "{error}");
     assert!(Namespace::find("no-such-namespace").is_err());
+    let here = Namespace::current().expect("every thread is in one");
+    let own = Namespace::find(&std::process::id().to_string()).expect("by process");
+    assert!(here.is_same(&own));
+    let looped = RouterConfig {
+        lanes: vec![LaneConfig {
+            sides: Sides::Existing { near: here, far: own },
+            ..LaneConfig::private(Default::default(), 1)
+        }],
+        means: Some(Means::Tun),
+        real_time: false,
+    };
+    assert!(Router::start(looped, OsClock::new()).is_err());
 }

@@ -55,7 +55,8 @@ impl LaneConfig {
 pub enum Sides {
     /// Two new ones with nothing else in them.
     Private,
-    /// Existing ones, which get a device, its addresses and a default route for as long as the router runs.
+    /// Existing ones, which get a device, its addresses and (where there is none) a default route for as long as the
+    /// router runs.
     Existing {
         /// Where *up* begins.
         near: Namespace,
@@ -134,6 +135,10 @@ impl Router {
         for (number, lane) in (0..).zip(&config.lanes) {
             let (near, far) = match &lane.sides {
                 Sides::Private => (Namespace::private()?, Namespace::private()?),
+                Sides::Existing { near, far } if near.is_same(far) => {
+                    let error = std::io::Error::other("its kernel would never send a packet out to itself");
+                    return Err(EmulatorError::system("both sides are one namespace", error));
+                }
                 Sides::Existing { near, far } => (near.clone(), far.clone()),
             };
             let (near, near_port) = joints.join(number, 1, near)?;

@@ -94,6 +94,9 @@ pub(crate) fn veth_port(name: &str, peer: [u8; 6]) -> Result<Port, NetnsError> {
     // SAFETY: the kernel has just given us this descriptor, nobody else owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     set(&fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1).map_err(failed)?;
+    // This end was set up before its peer, so the kernel gives it a working transmit queue only when its link watch comes
+    // round, up to a second later, and silently drops what is sent until then. Past the queue nothing is lost.
+    set(&fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1).map_err(failed)?;
     if set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER).is_err() {
         // Capped, but served all the same.
         let _ = set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER);

@@ -70,6 +70,14 @@ impl Namespace {
         Namespace::open(Path::new(&format!("/run/netns/{name}")))
     }
 
+    /// Whether two handles mean one namespace.
+    pub fn is_same(&self, other: &Namespace) -> bool {
+        let number = |namespace: &Namespace| {
+            nix::sys::stat::fstat(&*namespace.fd).map(|stat| (stat.st_dev, stat.st_ino))
+        };
+        matches!((number(self), number(other)), (Ok(one), Ok(two)) if one == two)
+    }
+
     pub(super) fn raw_fd(&self) -> std::os::fd::RawFd {
         std::os::fd::AsRawFd::as_raw_fd(&*self.fd)
     }

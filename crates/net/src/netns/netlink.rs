@@ -109,7 +109,7 @@ impl Netlink {
                     })
                 });
         // Without IPv6 in the kernel this is refused, and nothing is amiss.
-        let has_v6 = self.ask(quiet, "").is_ok();
+        let has_v6 = self.request(quiet).is_ok();
         let mut shape = Message::new(libc::RTM_NEWLINK, 0)
             .link(index, no_arp, no_arp)
             .attribute(libc::IFLA_MTU, &MTU.to_ne_bytes())
@@ -145,7 +145,7 @@ impl Netlink {
         self.ask(message, &format!("cannot give {name} its address"))
     }
 
-    /// The default route, so that any address (a multicast group, say) goes over the link.
+    /// The default route, if there is none yet, so that any address (a multicast group, say) goes over the link.
     fn add_route(&mut self, index: u32, family: u8, name: &str) -> Result<(), NetnsError> {
         let scope = if i32::from(family) == libc::AF_INET {
             libc::RT_SCOPE_LINK
@@ -167,24 +167,29 @@ impl Netlink {
         let message = Message::new(libc::RTM_NEWROUTE, CREATE)
             .raw(&head)
             .attribute(libc::RTA_OIF, &index.to_ne_bytes());
-        self.ask(message, &format!("cannot route through {name}"))
+        match self.request(message) {
+            // An existing namespace may have a way of its own; what goes to the lane's network still takes the lane.
+            Ok(()) | Err(Errno::EEXIST) => Ok(()),
+            Err(error) => Err(NetnsError::new(format!("cannot route through {name}"), error)),
+        }
+    }
+
+    fn ask(&mut self, message: Message, what: &str) -> Result<(), NetnsError> {
+        self.request(message)
+            .map_err(|error| NetnsError::new(what, error))
     }
 
     /// Sends a request and reads the kernel's verdict on it.
-    fn ask(&mut self, message: Message, what: &str) -> Result<(), NetnsError> {
+    fn request(&mut self, message: Message) -> Result<(), Errno> {
         self.sequence += 1;
         let bytes = message.finish(self.sequence);
-        let failed = |error| NetnsError::new(what, error);
-        send(self.socket.as_raw_fd(), &bytes, MsgFlags::empty()).map_err(failed)?;
+        send(self.socket.as_raw_fd(), &bytes, MsgFlags::empty())?;
         let mut answer = [0u8; 4096];
-        let len = recv(self.socket.as_raw_fd(), &mut answer, MsgFlags::empty()).map_err(failed)?;
+        let len = recv(self.socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
         match verdict(&answer[..len]) {
             Some(0) => Ok(()),
-            Some(code) => Err(failed(Errno::from_raw(-code))),
-            None => Err(NetnsError::new(
-                what,
-                std::io::Error::other("no answer from the kernel"),
-            )),
+            Some(code) => Err(Errno::from_raw(-code)),
+            None => Err(Errno::EBADMSG),
         }
     }
 }

@@ -48,9 +48,10 @@ pub fn send_numbered(
     to: &UdpSocket,
     count: u32,
 ) -> Vec<u32> {
-    let before = counted(router, lane, pick).offered;
+    let before = counted(router, lane, pick);
     let target = to.local_addr().expect("bound");
-    to.set_nonblocking(true).expect("a socket");
+    to.set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("a socket");
     let mut arrived = Vec::new();
     let mut buffer = [0u8; 2048];
     for n in 0..count {
@@ -59,13 +60,19 @@ pub fn send_numbered(
         from.send_to(&datagram, target).expect("a route");
         // So few at a time fit into any receive buffer: what is missing afterwards was lost on the link.
         if n % 50 == 49 || n + 1 == count {
-            settle(router, lane, pick, before + u64::from(n) + 1);
-            while let Ok(len) = to.recv(&mut buffer) {
+            let after = settle(router, lane, pick, before.offered + u64::from(n) + 1);
+            // The kernel may hand over later what it has taken from the link: a busy machine lets its network wait.
+            while (arrived.len() as u64) < after.delivered - before.delivered {
+                let len = to
+                    .recv(&mut buffer)
+                    .expect("what is counted as delivered arrives");
                 assert_eq!(len, 200);
                 arrived.push(u32::from_be_bytes(buffer[..4].try_into().expect("four bytes")));
             }
         }
     }
+    to.set_nonblocking(true).expect("a socket");
+    assert!(to.recv(&mut buffer).is_err(), "not one more than counted");
     arrived
 }
 
@@ -74,12 +81,12 @@ fn counted(router: &Router, lane: usize, pick: Pick) -> Counters {
 }
 
 /// Waits until the link has seen `offered` packets and holds none.
-fn settle(router: &Router, lane: usize, pick: Pick, offered: u64) {
+fn settle(router: &Router, lane: usize, pick: Pick, offered: u64) -> Counters {
     let clock = OsClock::new();
     loop {
         let counters = counted(router, lane, pick);
         if counters.offered >= offered && counters.queued + counters.in_flight == 0 {
-            return;
+            return counters;
         }
         let waited = clock.now().since(antiphon_core::Instant::ZERO);
         assert!(
