@@ -125,6 +125,7 @@ impl Netlink {
         if has_v6 {
             self.add_address(index, &addresses.v6.octets(), V6_PREFIX, name)?;
             self.add_route(index, libc::AF_INET6 as u8, name)?;
+            self.await_local(addresses.v6, name)?;
         }
         Ok(())
     }
@@ -174,6 +175,38 @@ impl Netlink {
         }
     }
 
+    /// Waits until the kernel knows an IPv6 address for its own.
+    ///
+    /// Even without a search for duplicates it does so in a work queue, after the request was acknowledged; until then
+    /// packets to the address are dropped.
+    fn await_local(&mut self, address: Ipv6Addr, name: &str) -> Result<(), NetnsError> {
+        for _ in 0..PATIENCE {
+            if self.route_kind(address) == Some(libc::RTN_LOCAL) {
+                return Ok(());
+            }
+            // Nothing to wait for but time.
+            let _ = nix::poll::poll(&mut [], 1u8);
+        }
+        let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
+        Err(NetnsError::new(
+            format!("the kernel does not take up {address} on {name}"),
+            late,
+        ))
+    }
+
+    /// Local, unicast, … as the kernel would route a packet to `address` now.
+    fn route_kind(&mut self, address: Ipv6Addr) -> Option<u8> {
+        let mut head = [0u8; 12];
+        head[..2].copy_from_slice(&[libc::AF_INET6 as u8, 128]);
+        let message = Message::plain(libc::RTM_GETROUTE, libc::NLM_F_REQUEST as u16)
+            .raw(&head)
+            .attribute(libc::RTA_DST, &address.octets());
+        let (answer, len) = self.exchange(message).ok()?;
+        let kind = u16::from_ne_bytes(answer[..len].get(4..6)?.try_into().ok()?);
+        // struct rtmsg behind the header: its eighth byte.
+        (kind == libc::RTM_NEWROUTE).then(|| answer[16 + 7])
+    }
+
     fn ask(&mut self, message: Message, what: &str) -> Result<(), NetnsError> {
         self.request(message)
             .map_err(|error| NetnsError::new(what, error))
@@ -181,18 +214,27 @@ impl Netlink {
 
     /// Sends a request and reads the kernel's verdict on it.
     fn request(&mut self, message: Message) -> Result<(), Errno> {
-        self.sequence += 1;
-        let bytes = message.finish(self.sequence);
-        send(self.socket.as_raw_fd(), &bytes, MsgFlags::empty())?;
-        let mut answer = [0u8; 4096];
-        let len = recv(self.socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+        let (answer, len) = self.exchange(message)?;
         match verdict(&answer[..len]) {
             Some(0) => Ok(()),
             Some(code) => Err(Errno::from_raw(-code)),
             None => Err(Errno::EBADMSG),
         }
     }
+
+    /// One message there, one back.
+    fn exchange(&mut self, message: Message) -> Result<([u8; 4096], usize), Errno> {
+        self.sequence += 1;
+        let bytes = message.finish(self.sequence);
+        send(self.socket.as_raw_fd(), &bytes, MsgFlags::empty())?;
+        let mut answer = [0u8; 4096];
+        let len = recv(self.socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+        Ok((answer, len))
+    }
 }
+
+/// Milliseconds that the kernel is given to take up an address; it usually needs less than one.
+const PATIENCE: u32 = 5_000;
 
 /// The error number of an `NLMSG_ERROR`, 0 for an acknowledgement.
 fn verdict(answer: &[u8]) -> Option<i32> {
@@ -219,10 +261,15 @@ struct Message {
 }
 
 impl Message {
+    /// A change, to be acknowledged.
     fn new(kind: u16, flags: u16) -> Self {
+        Message::plain(kind, flags | (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16)
+    }
+
+    fn plain(kind: u16, flags: u16) -> Self {
         let mut bytes = vec![0; 4];
         bytes.extend(kind.to_ne_bytes());
-        bytes.extend((flags | (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16).to_ne_bytes());
+        bytes.extend(flags.to_ne_bytes());
         bytes.extend([0; 8]);
         Message { bytes }
     }
