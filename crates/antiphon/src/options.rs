@@ -143,3 +143,95 @@ pub struct ReflectOptions {
     /// Socket options.
     pub socket: SocketOptions,
 }
+
+/// The directory that `compare` writes its report into.
+pub fn default_out() -> PathBuf {
+    PathBuf::from("antiphon-report")
+}
+
+impl Default for CompareOptions {
+    /// The bundled clip over `wifi-home`, 48 kHz stereo in blocks of 256, all transports.
+    fn default() -> Self {
+        let name = "wifi-home";
+        CompareOptions {
+            peer: None,
+            link: (name.into(), name.parse().expect("a preset of this name")),
+            length: None,
+            channels: None,
+            rate: None,
+            transports: Vec::new(),
+            source: "clip:demo".into(),
+            seed: 1,
+            out: Some(default_out()),
+            block_frames: 256,
+            sample: None,
+            latency: DEFAULT_LATENCY,
+            conceal: Concealment::default(),
+            expire: false,
+            wait: WaitStyle::default(),
+            socket: SocketOptions::default(),
+            link_method: None,
+            command: String::new(),
+        }
+    }
+}
+
+impl Default for SendOptions {
+    /// The bundled clip in blocks of 256 sample frames; a target must be set.
+    fn default() -> Self {
+        SendOptions {
+            source: "clip:demo".into(),
+            target: String::new(),
+            block_frames: 256,
+            sample: None,
+            channels: None,
+            channel_map: None,
+            rate: None,
+            ptime: None,
+            payload_type: None,
+            latency: None,
+            length: None,
+            sdp: None,
+            wait_for_peer: false,
+            capture: None,
+            wait: WaitStyle::default(),
+            socket: SocketOptions::default(),
+            seed: 1,
+        }
+    }
+}
+
+impl Default for ReceiveOptions {
+    /// From anybody on [`DEFAULT_PORT`]; a sink must be set.
+    fn default() -> Self {
+        ReceiveOptions {
+            source: format!("rtp://:{DEFAULT_PORT}"),
+            sink: String::new(),
+            latency: Some(DEFAULT_LATENCY),
+            conceal: Concealment::default(),
+            description: None,
+            forever: false,
+            length: None,
+            capture: None,
+            wait: WaitStyle::default(),
+            socket: SocketOptions::default(),
+            seed: 1,
+        }
+    }
+}
+
+impl Default for ReflectOptions {
+    /// Everything, for anybody, on [`DEFAULT_PORT`].
+    fn default() -> Self {
+        ReflectOptions {
+            listen: SocketAddr::new(std::net::Ipv6Addr::UNSPECIFIED.into(), DEFAULT_PORT),
+            transports: Vec::new(),
+            max_peers: 64,
+            length: None,
+            socket: SocketOptions::default(),
+        }
+    }
+}
+
+/// Playout target where none is asked for: the lip-sync budget of the TV headset papers (±80 ms).
+pub const DEFAULT_LATENCY: Duration = Duration::from_millis(80);

@@ -22,7 +22,7 @@ const TURN: usize = 250;
 const TURNS: usize = 41;
 
 fn main() {
-    let clock = OsClock::start();
+    let clock = OsClock::new();
     let mut contestants: Vec<Box<dyn Contestant>> = vec![Box::new(Raw::new())];
     for transport in TRANSPORTS {
         contestants.push(Box::new(Stack::new(transport, clock)));

@@ -1,34 +1,35 @@
-//! The operating system's clocks as `core::Instant` and `core::Epoch`.
-#![allow(unsafe_code, reason = "clock_gettime has no safe wrapper that also reads a thread's CPU time")]
+//! The one clock of a run.
 
 use std::time::Duration;
 
 use antiphon_core::{Epoch, Instant, NtpTime};
+use nix::time::{ClockId, clock_gettime};
 
-/// The monotonic clock, counted from the moment this value was made.
+/// `CLOCK_MONOTONIC`, beginning at zero when the clock is made. Copies share the beginning, so threads agree.
 #[derive(Clone, Copy, Debug)]
 pub struct OsClock {
-    start: Duration,
+    zero_nanos: u64,
     epoch: Epoch,
 }
 
 impl OsClock {
-    /// A clock whose [`Instant::ZERO`] is now.
-    pub fn start() -> Self {
-        // Two readings of the monotonic clock around the wall clock: their middle belongs to it.
-        let before = read(libc::CLOCK_MONOTONIC);
-        let wall = read(libc::CLOCK_REALTIME);
-        let after = read(libc::CLOCK_MONOTONIC);
-        let start = before + (after - before) / 2;
-        OsClock { start, epoch: Epoch { ntp_at_zero: NtpTime::from_unix(wall) } }
+    /// A clock that stands at [`Instant::ZERO`] now. Wall time is read here and never again, so that a step of the
+    /// wall clock does not tear the run.
+    pub fn new() -> Self {
+        OsClock {
+            zero_nanos: nanos(ClockId::CLOCK_MONOTONIC),
+            epoch: Epoch {
+                ntp_at_zero: NtpTime::from_unix(Duration::from_nanos(nanos(ClockId::CLOCK_REALTIME))),
+            },
+        }
     }
 
-    /// The time now.
+    /// The present instant.
     pub fn now(&self) -> Instant {
-        Instant::from_nanos(read(libc::CLOCK_MONOTONIC).saturating_sub(self.start).as_nanos() as u64)
+        Instant::from_nanos(nanos(ClockId::CLOCK_MONOTONIC).saturating_sub(self.zero_nanos))
     }
 
-    /// Where [`Instant::ZERO`] stands on the wall.
+    /// Where this clock stands on the wall.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
@@ -37,21 +38,48 @@ impl OsClock {
     ///
     /// The wall clock may have been set since the start, so the difference between both clocks is read anew.
     pub(crate) fn instant_of_stamp(&self, stamp: Duration, now: Instant) -> Instant {
-        let age = read(libc::CLOCK_REALTIME).saturating_sub(stamp);
+        let age = Duration::from_nanos(nanos(ClockId::CLOCK_REALTIME)).saturating_sub(stamp);
         // A stamp over a second old on a socket that was just polled is a clock that was set, not a delay.
         if age > Duration::from_secs(1) { now } else { (self.now() - age).min(now) }
+    }
+
+    /// An instant of this run as time of `CLOCK_MONOTONIC`, for absolute timers.
+    pub fn monotonic(&self, at: Instant) -> Duration {
+        Duration::from_nanos(self.zero_nanos.saturating_add(at.as_nanos()))
+    }
+}
+
+impl Default for OsClock {
+    fn default() -> Self {
+        OsClock::new()
     }
 }
 
 /// Processor time that the calling thread has used.
 pub fn thread_cpu_time() -> Duration {
-    read(libc::CLOCK_THREAD_CPUTIME_ID)
+    Duration::from_nanos(nanos(ClockId::CLOCK_THREAD_CPUTIME_ID))
 }
 
-fn read(clock: libc::clockid_t) -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a live timespec; the clocks used here exist on every Linux.
-    let result = unsafe { libc::clock_gettime(clock, &mut time) };
-    assert_eq!(result, 0, "clock_gettime knows the clocks that this module names");
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+fn nanos(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock).expect("every Linux has this clock");
+    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_begins_at_zero_and_never_goes_back() {
+        let clock = OsClock::new();
+        let mut before = Instant::ZERO;
+        for _ in 0..1000 {
+            let now = clock.now();
+            assert!(now >= before);
+            before = now;
+        }
+        // A minute would mean that it counts from somewhere else.
+        assert!(before < Instant::from_millis(60_000));
+        assert_eq!(clock.monotonic(Instant::ZERO), Duration::from_nanos(clock.zero_nanos));
+    }
 }

@@ -1,0 +1,41 @@
+//! Antiphon as a library: compare transports, send, receive and reflect live audio, run a link emulator.
+//!
+//! ```no_run
+//! use antiphon::{CompareOptions, Stop, compare};
+//!
+//! let options = CompareOptions::default();
+//! let result = compare(&options, &Stop::new(), &mut |_| {})?;
+//! for figures in &result.figures {
+//!     println!("{}: {} of {} frames lost", figures.transport, figures.lost, figures.frames_sent);
+//! }
+//! # Ok::<(), antiphon::Error>(())
+//! ```
+//!
+//! This crate is what a Rust program adds; the command line, the C interface and others are thin skins over it.
+
+mod compare;
+mod error;
+mod far_end;
+mod options;
+mod reflect;
+mod render;
+mod stream;
+mod transport;
+
+pub use antiphon_core as core;
+pub use antiphon_link as link;
+pub use antiphon_measure as measure;
+pub use antiphon_media as media;
+pub use antiphon_net as net;
+pub use antiphon_net::Stop;
+pub use antiphon_proto as proto;
+pub use antiphon_session as session;
+pub use antiphon_sound as sound;
+
+pub use compare::{Comparison, LinkSummary, Progress, TransportProgress, compare};
+pub use error::{Error, ErrorKind};
+pub use options::{
+    CompareOptions, DEFAULT_PORT, LinkMethod, ReceiveOptions, ReflectOptions, SendOptions, default_out,
+};
+pub use reflect::{ReflectStatus, reflect};
+pub use stream::{ReceiveStatus, ReceiveSummary, SendStatus, SendSummary, StreamNotice, receive, send};

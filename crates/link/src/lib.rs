@@ -1,0 +1,50 @@
+//! Link models that compose: rate with a drop-tail queue, stalls, propagation, delay variation, loss, reordering,
+//! duplication, corruption.
+//!
+//! The laboratory drives them in virtual time, the emulator in `net` in real time; neither the models nor their
+//! packets know which. Three rules hold throughout:
+//!
+//! * **Every element has its own random numbers**, forked from the link's seed by the element's name. Adding an element
+//!   never changes what the others draw, and the fate of the *n*-th packet offered does not depend on when it came:
+//!   it is drawn on arrival and carried out where it belongs, behind the queue. (A seed fixes the draws, not the timing:
+//!   what a queue drops depends on time, so only virtual time repeats exactly.)
+//! * **Counters balance**: offered + duplicated = delivered + dropped + queued + in flight, in every element.
+//! * **Order is kept** by everything but [`Reorder`]: delay variation that reorders gives false verdicts on protocols.
+//!
+//! ```
+//! use antiphon_core::Instant;
+//! use antiphon_link::{DuplexSpec, Link};
+//!
+//! let spec: DuplexSpec = "wifi-home,loss=5%/3".parse()?;
+//! let mut link = Link::new(&spec.up, 42)?;
+//! link.offer(Instant::ZERO, vec![0u8; 1000]);
+//! while let Some(at) = link.poll_timeout() {
+//!     if let Some(packet) = link.poll(at) {
+//!         assert_eq!(packet.len(), 1000);
+//!     }
+//! }
+//! assert!(link.counters().balances());
+//! # Ok::<(), antiphon_link::SpecError>(())
+//! ```
+
+mod chance;
+mod delay;
+mod link;
+mod loss;
+mod packet;
+mod parse;
+mod presets;
+mod queue;
+mod reorder;
+mod spec;
+
+pub use chance::{Corruption, Duplication};
+pub use delay::{Delay, Variation};
+pub use link::{Direction, Duplex, Link, StageCounters};
+pub use loss::Loss;
+pub use packet::{Counters, Packet};
+pub use parse::SpecError;
+pub use presets::{PRESETS, Preset, Setting, preset};
+pub use queue::Queue;
+pub use reorder::Reorder;
+pub use spec::{DuplexSpec, Jitter, KEYS, LinkSpec, LossModel, QueueLimit, ReorderSpec, Shape, Stall};

@@ -1,0 +1,276 @@
+//! One direction of a link, put together from its elements; and two of them.
+
+use std::time::Duration;
+
+use antiphon_core::{Instant, Rng};
+
+use crate::chance::{Corruption, Duplication};
+use crate::delay::{Delay, Variation};
+use crate::loss::Loss;
+use crate::packet::{Counters, Packet};
+use crate::parse::SpecError;
+use crate::queue::{MAX_PACKETS, Queue};
+use crate::reorder::Reorder;
+use crate::spec::{DuplexSpec, LinkSpec};
+
+/// One direction of a link.
+///
+/// `offer` packets, `poll` them out when `poll_timeout` has come. Polled late, it catches up: the instants within are
+/// those of the model, not of the caller. Nothing is allocated per packet once the queues have grown to their size.
+pub struct Link<P> {
+    queue: Queue<Fated<P>>,
+    loss: Loss,
+    corruption: Corruption,
+    duplication: Duplication,
+    variation: Variation,
+    delay: Delay<Fated<P>>,
+    reorder: Reorder<Fated<P>>,
+    total: Counters,
+}
+
+/// What was drawn for a packet on its arrival; carried out behind the queue.
+#[derive(Clone, Copy)]
+struct Fate {
+    lost: bool,
+    corrupt: Option<u64>,
+    duplicate: bool,
+    extra: Duration,
+    hold: bool,
+}
+
+struct Fated<P> {
+    packet: P,
+    fate: Fate,
+}
+
+/// Counters of every element of a link, by name, in the order in which packets pass them.
+pub type StageCounters = [(&'static str, Counters); 6];
+
+impl<P: Packet> Link<P> {
+    /// A link after `spec`; `seed` is forked for each element by name.
+    pub fn new(spec: &LinkSpec, seed: u64) -> Result<Self, SpecError> {
+        spec.validate()?;
+        Ok(Link {
+            queue: Queue::new(spec.rate, spec.queue, spec.stall, seed),
+            loss: Loss::new(spec.loss, seed),
+            corruption: Corruption::new(spec.corrupt, seed),
+            duplication: Duplication::new(spec.duplicate, seed),
+            variation: Variation::new(spec.jitter, seed),
+            delay: Delay::new(spec.delay),
+            reorder: Reorder::new(spec.reorder, seed),
+            total: Counters::default(),
+        })
+    }
+
+    /// Takes a packet at `now`, which never goes back; gives it back if the queue is full.
+    ///
+    /// Every element draws for every packet offered, so that the fate of the n-th packet is the same whatever the
+    /// other elements do.
+    pub fn offer(&mut self, now: Instant, packet: P) -> Option<P> {
+        self.total.count_offered(packet.wire_len());
+        let fate = Fate {
+            lost: self.loss.strikes(),
+            corrupt: self.corruption.strikes(),
+            duplicate: self.duplication.strikes(),
+            extra: self.variation.extra(),
+            hold: self.reorder.strikes(),
+        };
+        let refused = self.queue.offer(now, Fated { packet, fate });
+        self.total.overflowed += u64::from(refused.is_some());
+        refused.map(|fated| fated.packet)
+    }
+
+    /// Whether [`Self::offer`] would take a packet of `len` bytes at `now`: for callers that can wait.
+    pub fn has_room(&mut self, now: Instant, len: usize) -> bool {
+        let held = self.queue.counters().queued + self.delay.counters().in_flight;
+        held < MAX_PACKETS as u64 && self.queue.has_room(now, len)
+    }
+
+    /// The next packet that is through by `now`.
+    pub fn poll(&mut self, now: Instant) -> Option<P> {
+        self.poll_at(now).map(|(_, packet)| packet)
+    }
+
+    /// The next packet that is through by `now`, with the instant at which the model let it out.
+    pub fn poll_at(&mut self, now: Instant) -> Option<(Instant, P)> {
+        self.advance(now);
+        let (at, Fated { packet, .. }) = self.reorder.poll(now)?;
+        self.total.count_delivered(packet.wire_len());
+        Some((at, packet))
+    }
+
+    /// When to poll next; `None` when the link is empty. Something may be lost at that instant, and nothing come out.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let stages = [self.queue.poll_timeout(), self.delay.poll_timeout(), self.reorder.poll_timeout()];
+        stages.into_iter().flatten().min()
+    }
+
+    /// What the link as a whole has done.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            queued: self.queue.counters().queued,
+            in_flight: self.delay.counters().in_flight + self.reorder.counters().in_flight,
+            held_back: self.reorder.counters().held_back,
+            ..self.total
+        }
+    }
+
+    /// What each element has done; each balances by itself.
+    pub fn stages(&self) -> StageCounters {
+        [
+            ("queue", self.queue.counters()),
+            ("loss", self.loss.counters),
+            ("corrupt", self.corruption.counters),
+            ("duplicate", self.duplication.counters),
+            ("delay", self.delay.counters()),
+            ("reorder", self.reorder.counters()),
+        ]
+    }
+
+    /// Moves every packet as far as it has come by `now`.
+    fn advance(&mut self, now: Instant) {
+        while let Some((at, fated)) = self.queue.poll(now) {
+            self.carry_out(at, fated);
+        }
+        while let Some((at, fated)) = self.delay.poll(now) {
+            let hold = fated.fate.hold;
+            self.reorder.offer(at, fated, hold);
+        }
+    }
+
+    /// What befalls a packet between the queue and the line.
+    fn carry_out(&mut self, at: Instant, mut fated: Fated<P>) {
+        let (len, fate) = (fated.packet.wire_len(), fated.fate);
+        self.loss.counters.count_offered(len);
+        if fate.lost {
+            self.loss.counters.lost += 1;
+            self.total.lost += 1;
+            return;
+        }
+        self.loss.counters.count_delivered(len);
+        self.corruption.counters.count_offered(len);
+        if let Some(bit) = fate.corrupt {
+            fated.packet.flip_bit(bit);
+            self.corruption.counters.corrupted += 1;
+            self.total.corrupted += 1;
+        }
+        self.corruption.counters.count_delivered(len);
+        self.duplication.counters.count_offered(len);
+        let copy = fate.duplicate.then(|| fated.duplicate());
+        self.enter_line(at, fated);
+        if let Some(copy) = copy {
+            self.duplication.counters.duplicated += 1;
+            self.total.duplicated += 1;
+            self.enter_line(at, copy);
+        }
+    }
+
+    fn enter_line(&mut self, at: Instant, fated: Fated<P>) {
+        self.duplication.counters.count_delivered(fated.wire_len());
+        let extra = fated.fate.extra;
+        let refused = self.delay.offer(at, fated, extra);
+        self.total.overflowed += u64::from(refused.is_some());
+    }
+}
+
+impl<P: Packet> Packet for Fated<P> {
+    fn wire_len(&self) -> usize {
+        self.packet.wire_len()
+    }
+
+    fn duplicate(&self) -> Self {
+        Fated { packet: self.packet.duplicate(), fate: self.fate }
+    }
+
+    fn flip_bit(&mut self, bit: u64) {
+        self.packet.flip_bit(bit);
+    }
+}
+
+/// Which way a packet goes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Direction {
+    /// From the near end to the far end.
+    Up,
+    /// From the far end to the near end.
+    Down,
+}
+
+impl Direction {
+    /// Both.
+    pub const ALL: [Direction; 2] = [Direction::Up, Direction::Down];
+
+    /// The name in specifications and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Direction::Up => "up",
+            Direction::Down => "down",
+        }
+    }
+}
+
+/// Both directions of a link, each with its own seed forked from one.
+pub struct Duplex<P> {
+    /// From the near end to the far end.
+    pub up: Link<P>,
+    /// From the far end to the near end.
+    pub down: Link<P>,
+}
+
+impl<P: Packet> Duplex<P> {
+    /// Both directions after `spec`.
+    pub fn new(spec: &DuplexSpec, seed: u64) -> Result<Self, SpecError> {
+        Ok(Duplex {
+            up: Link::new(&spec.up, Rng::fork(seed, "up").next_u64())?,
+            down: Link::new(&spec.down, Rng::fork(seed, "down").next_u64())?,
+        })
+    }
+
+    /// Takes a packet at `now`; gives it back if the queue is full.
+    pub fn offer(&mut self, now: Instant, direction: Direction, packet: P) -> Option<P> {
+        self.direction_mut(direction).offer(now, packet)
+    }
+
+    /// The next packet of either direction that is through by `now`: the earlier one, `Up` first of equals.
+    pub fn poll(&mut self, now: Instant) -> Option<(Direction, P)> {
+        // A link may be due and give nothing (a loss); then the other may still have something.
+        while let Some((direction, due)) = self.first() {
+            if due > now {
+                return None;
+            }
+            if let Some(packet) = self.direction_mut(direction).poll(due) {
+                return Some((direction, packet));
+            }
+        }
+        None
+    }
+
+    /// When to poll next.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.first().map(|(_, due)| due)
+    }
+
+    /// One of the two.
+    pub fn direction(&self, direction: Direction) -> &Link<P> {
+        match direction {
+            Direction::Up => &self.up,
+            Direction::Down => &self.down,
+        }
+    }
+
+    fn direction_mut(&mut self, direction: Direction) -> &mut Link<P> {
+        match direction {
+            Direction::Up => &mut self.up,
+            Direction::Down => &mut self.down,
+        }
+    }
+
+    fn first(&self) -> Option<(Direction, Instant)> {
+        let up = self.up.poll_timeout().map(|due| (Direction::Up, due));
+        let down = self.down.poll_timeout().map(|due| (Direction::Down, due));
+        match (up, down) {
+            (Some(up), Some(down)) => Some(if down.1 < up.1 { down } else { up }),
+            (up, down) => up.or(down),
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Reads a link's specification from text. Everything that is refused is refused with what would be right.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use antiphon_core::units::parse_duration;
+use antiphon_core::{BitRate, ByteCount, Ratio, UnitError, nearest};
+
+use crate::presets::{PRESETS, preset};
+use crate::spec::{DuplexSpec, Jitter, KEYS, LinkSpec, LossModel, QueueLimit, ReorderSpec, Shape, Stall};
+
+/// Why a specification was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// A word without `=` that is no preset, or not the first word.
+    #[error("no link is called '{word}'{}; presets: {known}", did_you_mean(.nearest))]
+    UnknownPreset {
+        /// What was written.
+        word: String,
+        /// The likeliest meant.
+        nearest: Option<&'static str>,
+        /// All presets.
+        known: String,
+    },
+    /// A preset behind something else.
+    #[error("'{word}' must come first: what follows a preset changes it")]
+    PresetNotFirst {
+        /// The preset.
+        word: String,
+    },
+    /// A key that no link has.
+    #[error("a link has no '{key}'{}; keys: {known}", did_you_mean(.nearest))]
+    UnknownKey {
+        /// What was written.
+        key: String,
+        /// The likeliest meant.
+        nearest: Option<&'static str>,
+        /// All keys.
+        known: String,
+    },
+    /// A key given twice.
+    #[error("'{key}' is given twice")]
+    Repeated {
+        /// The key.
+        key: String,
+    },
+    /// A quantity that cannot be read.
+    #[error("{key}: {why}")]
+    Quantity {
+        /// The key.
+        key: &'static str,
+        /// What is wrong with its value.
+        why: UnitError,
+    },
+    /// A value that can be read, but not be had.
+    #[error("{key}={value}: {why}")]
+    Impossible {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What is wrong, and what would be right.
+        why: String,
+    },
+    /// One direction was wanted, but these are two different ones.
+    #[error("'{text}' differs by direction; one is wanted here")]
+    TwoDirections {
+        /// What was read.
+        text: String,
+    },
+    /// Longer than any sensible specification.
+    #[error("a link specification of {len} bytes is too long: the limit is {max}")]
+    TooLong {
+        /// Its length.
+        len: usize,
+        /// The limit.
+        max: usize,
+    },
+}
+
+fn did_you_mean(name: &Option<&'static str>) -> String {
+    name.map(|name| format!(", did you mean '{name}'?")).unwrap_or_default()
+}
+
+/// The longest specification that is read, in bytes: every key twice, at length.
+const MAX_SPEC: usize = 1024;
+
+/// Error messages quote at most so many characters of what somebody else wrote.
+const QUOTED: usize = 40;
+
+/// A preset, keys, or a preset and keys that change it: `wifi-home,loss=5%,up.rate=2Mbit/s`.
+impl FromStr for DuplexSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        if text.len() > MAX_SPEC {
+            return Err(SpecError::TooLong { len: text.len(), max: MAX_SPEC });
+        }
+        let mut spec = DuplexSpec::default();
+        let mut seen: Vec<&str> = Vec::new();
+        for (position, word) in text.split(',').map(str::trim).enumerate() {
+            let Some((key, value)) = word.split_once('=') else {
+                spec = preset_at(position, word)?.spec();
+                continue;
+            };
+            let key = key.trim();
+            if seen.contains(&key) {
+                return Err(SpecError::Repeated { key: quote(key) });
+            }
+            seen.push(key);
+            assign(&mut spec, key, value.trim())?;
+        }
+        spec.up.validate()?;
+        spec.down.validate()?;
+        Ok(spec)
+    }
+}
+
+/// As [`DuplexSpec`], for links that are the same in both directions.
+impl FromStr for LinkSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let both: DuplexSpec = text.parse()?;
+        if both.up != both.down {
+            return Err(SpecError::TwoDirections { text: quote(text) });
+        }
+        Ok(both.up)
+    }
+}
+
+fn preset_at(position: usize, word: &str) -> Result<&'static crate::presets::Preset, SpecError> {
+    match preset(word) {
+        Some(preset) if position == 0 => Ok(preset),
+        Some(_) => Err(SpecError::PresetNotFirst { word: quote(word) }),
+        None => Err(SpecError::UnknownPreset {
+            word: quote(word),
+            nearest: nearest(word, PRESETS.iter().map(|preset| preset.name)),
+            known: PRESETS.map(|preset| preset.name).join(", "),
+        }),
+    }
+}
+
+/// Sets one key in one direction (`up.`, `down.`) or both.
+fn assign(spec: &mut DuplexSpec, key: &str, value: &str) -> Result<(), SpecError> {
+    let (bare, up, down) = match key.split_once('.') {
+        Some(("up", bare)) => (bare, true, false),
+        Some(("down", bare)) => (bare, false, true),
+        _ => (key, true, true),
+    };
+    let Some((known, ..)) = KEYS.iter().find(|(name, ..)| *name == bare) else {
+        return Err(SpecError::UnknownKey {
+            key: quote(key),
+            nearest: nearest(bare, KEYS.iter().map(|(name, ..)| *name)),
+            known: KEYS.map(|(name, ..)| name).join(", "),
+        });
+    };
+    if up {
+        set(&mut spec.up, known, value)?;
+    }
+    if down {
+        set(&mut spec.down, known, value)?;
+    }
+    Ok(())
+}
+
+fn set(spec: &mut LinkSpec, key: &'static str, value: &str) -> Result<(), SpecError> {
+    let unit = |why| SpecError::Quantity { key, why };
+    let default = LinkSpec::default();
+    let off = value == "none";
+    match key {
+        "rate" if off => spec.rate = None,
+        "rate" => spec.rate = Some(value.parse::<BitRate>().map_err(unit)?),
+        "queue" if off => spec.queue = default.queue,
+        "queue" => spec.queue = queue(value)?,
+        "delay" if off => spec.delay = default.delay,
+        "delay" => spec.delay = parse_duration(value).map_err(unit)?,
+        "jitter" if off => spec.jitter = None,
+        "jitter" => spec.jitter = jitter(value)?,
+        "stall" if off => spec.stall = None,
+        "stall" => spec.stall = stall(value)?,
+        "loss" if off => spec.loss = LossModel::None,
+        "loss" => spec.loss = loss(value)?,
+        "reorder" if off => spec.reorder = None,
+        "reorder" => spec.reorder = reorder(value)?,
+        "duplicate" if off => spec.duplicate = default.duplicate,
+        "duplicate" => spec.duplicate = value.parse().map_err(unit)?,
+        "corrupt" if off => spec.corrupt = default.corrupt,
+        "corrupt" => spec.corrupt = value.parse().map_err(unit)?,
+        other => unreachable!("'{other}' is in KEYS and not read here"),
+    }
+    Ok(())
+}
+
+fn queue(value: &str) -> Result<QueueLimit, SpecError> {
+    let number = value.strip_suffix("packets").or_else(|| value.strip_suffix("packet")).map(str::trim);
+    match number.map(str::parse) {
+        Some(Ok(packets)) => Ok(QueueLimit::Packets(packets)),
+        Some(Err(_)) => Err(impossible("queue", value, "write a whole number of packets, such as 50packets")),
+        None => {
+            let bytes: Result<ByteCount, _> = value.parse();
+            bytes.map(QueueLimit::Bytes).map_err(|why| SpecError::Quantity { key: "queue", why })
+        }
+    }
+}
+
+fn jitter(value: &str) -> Result<Option<Jitter>, SpecError> {
+    let (mean, shape) = value.split_once('/').unwrap_or((value, "uniform"));
+    let mean = parse_duration(mean).map_err(|why| SpecError::Quantity { key: "jitter", why })?;
+    let Some(shape) = Shape::ALL.into_iter().find(|known| known.name() == shape.trim()) else {
+        let known = Shape::ALL.map(Shape::name);
+        let hint = did_you_mean(&nearest(shape, known));
+        let why =
+            format!("no distribution is called '{}'{hint}; use one of {}", quote(shape), known.join(", "));
+        return Err(impossible("jitter", value, &why));
+    };
+    Ok((!mean.is_zero()).then_some(Jitter { mean, shape }))
+}
+
+fn stall(value: &str) -> Result<Option<Stall>, SpecError> {
+    let unit = |why| SpecError::Quantity { key: "stall", why };
+    let Some((length, every)) = value.split_once('/') else {
+        return Err(impossible("stall", value, "write mean length and mean period, such as 40ms/4s"));
+    };
+    let stall =
+        Stall { length: parse_duration(length).map_err(unit)?, every: parse_duration(every).map_err(unit)? };
+    Ok((!stall.length.is_zero()).then_some(stall))
+}
+
+fn reorder(value: &str) -> Result<Option<ReorderSpec>, SpecError> {
+    let unit = |why| SpecError::Quantity { key: "reorder", why };
+    let Some((share, hold)) = value.split_once('/') else {
+        return Err(impossible("reorder", value, "write share and time held back, such as 1%/5ms"));
+    };
+    let share: Ratio = share.parse().map_err(unit)?;
+    let hold = parse_duration(hold).map_err(unit)?;
+    Ok((share.0 > 0.0).then_some(ReorderSpec { share, hold }))
+}
+
+/// `5%`, `5%/3` (bursts of 3 on average), or the four probabilities p/r/bad/good of the Gilbert-Elliott channel.
+pub(crate) fn loss(value: &str) -> Result<LossModel, SpecError> {
+    let ratio = |text: &str| -> Result<Ratio, SpecError> {
+        text.parse().map_err(|why| SpecError::Quantity { key: "loss", why })
+    };
+    let parts: Vec<&str> = value.split('/').collect();
+    match parts[..] {
+        [share] => {
+            let share = ratio(share)?;
+            Ok(if share.0 == 0.0 { LossModel::None } else { LossModel::Independent(share) })
+        }
+        [share, burst] => {
+            let share = ratio(share)?;
+            let refuse = |why: &str| Err(impossible("loss", value, why));
+            let Ok(packets) = burst.trim().parse::<f64>() else {
+                return refuse("behind '/' stands the mean length of a burst in packets, such as 5%/3");
+            };
+            match LossModel::bursts(share, packets) {
+                _ if share.0 == 0.0 => Ok(LossModel::None),
+                Some(model) => Ok(model),
+                None if share.0 >= 1.0 => {
+                    refuse("a link that loses everything has no bursts: write loss=100%")
+                }
+                None => {
+                    let least = (share.0 / (1.0 - share.0)).max(1.0);
+                    refuse(&format!("at this loss bursts average at least {least:.2} packets"))
+                }
+            }
+        }
+        [p, r, bad, good] => Ok(LossModel::GilbertElliott {
+            p: ratio(p)?,
+            r: ratio(r)?,
+            loss_bad: ratio(bad)?,
+            loss_good: ratio(good)?,
+        }),
+        _ => Err(impossible("loss", value, "write 5%, 5%/3 (bursts of 3), or p/r/bad/good, each in percent")),
+    }
+}
+
+impl LinkSpec {
+    /// Refuses what can't be had; checked when a text is read and when a [`Link`](crate::Link) is made.
+    pub fn validate(&self) -> Result<(), SpecError> {
+        let refuse = |key, why: &str| Err(impossible(key, &self.value(key).unwrap_or_default(), why));
+        if self.rate.is_some_and(|rate| rate.0 < MIN_RATE) {
+            return refuse("rate", "at least 1kbit/s, or rate=none for no limit");
+        }
+        match self.queue {
+            QueueLimit::Packets(n) if n == 0 || n as usize > crate::queue::MAX_PACKETS => {
+                return refuse("queue", "1 to 32768 packets");
+            }
+            QueueLimit::Bytes(bytes) if !(64..=1_000_000_000).contains(&bytes.0) => {
+                return refuse("queue", "64B to 1GB");
+            }
+            _ => {}
+        }
+        let jitter = self.jitter.map_or(Duration::ZERO, |jitter| jitter.mean);
+        let hold = self.reorder.map_or(Duration::ZERO, |reorder| reorder.hold);
+        for (key, time) in [("delay", self.delay), ("jitter", jitter), ("reorder", hold)] {
+            if time > MAX_TIME {
+                return refuse(key, "at most 60s");
+            }
+        }
+        if self.stall.is_some_and(|stall| stall.every < MIN_PERIOD || stall.every > MAX_PERIOD) {
+            return refuse("stall", "the period is 1ms to 1h");
+        }
+        if self.stall.is_some_and(|stall| stall.length >= stall.every) {
+            return refuse("stall", "a stall is shorter than the period");
+        }
+        self.validate_shares()
+    }
+
+    /// Texts can't give these; whoever fills in the fields can.
+    fn validate_shares(&self) -> Result<(), SpecError> {
+        let reorder = self.reorder.map_or(Ratio(0.0), |reorder| reorder.share);
+        let mut shares = vec![("reorder", reorder), ("duplicate", self.duplicate), ("corrupt", self.corrupt)];
+        match self.loss {
+            LossModel::None => {}
+            LossModel::Independent(share) => shares.push(("loss", share)),
+            LossModel::GilbertElliott { p, r, loss_bad, loss_good } => {
+                shares.extend([p, r, loss_bad, loss_good].map(|share| ("loss", share)));
+                if p.0 + r.0 <= 0.0 {
+                    return Err(impossible(
+                        "loss",
+                        "",
+                        "with p and r both 0 the channel never changes its state",
+                    ));
+                }
+            }
+        }
+        match shares.into_iter().find(|(_, share)| !(0.0..=1.0).contains(&share.0)) {
+            Some((key, share)) => Err(impossible(key, &share.to_string(), "a share is 0% to 100%")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Below this a packet takes over ten seconds, and a slip of the unit is likelier than the wish.
+const MIN_RATE: u64 = 1_000;
+/// To the moon and back is 2.6 s.
+const MAX_TIME: Duration = Duration::from_secs(60);
+/// Shorter periods are jitter; and they would cost time in proportion.
+const MIN_PERIOD: Duration = Duration::from_millis(1);
+const MAX_PERIOD: Duration = Duration::from_secs(3600);
+
+fn impossible(key: &'static str, value: &str, why: &str) -> SpecError {
+    SpecError::Impossible { key, value: quote(value), why: why.into() }
+}
+
+fn quote(text: &str) -> String {
+    text.chars().take(QUOTED).collect()
+}
+
+#[cfg(test)]
+mod tests;

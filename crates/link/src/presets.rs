@@ -1,0 +1,200 @@
+//! Links named after real places. Every number stands beside its reason, and both are shown by `antiphon link --list`.
+
+use crate::spec::{DuplexSpec, LinkSpec};
+
+/// A named link.
+#[derive(Clone, Copy, Debug)]
+pub struct Preset {
+    /// The name in a specification.
+    pub name: &'static str,
+    /// Where one meets it.
+    pub place: &'static str,
+    /// What it is made of.
+    pub settings: &'static [Setting],
+}
+
+/// One number of a preset.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// As in a specification: `delay=5ms`, `up.rate=10Mbit/s`.
+    pub text: &'static str,
+    /// Why this number.
+    pub reason: &'static str,
+}
+
+impl Preset {
+    /// The preset as data.
+    pub fn spec(&self) -> DuplexSpec {
+        let words: Vec<&str> = self.settings.iter().map(|setting| setting.text).collect();
+        if words.is_empty() {
+            return DuplexSpec { up: LinkSpec::default(), down: LinkSpec::default() };
+        }
+        words.join(",").parse().expect("every preset is parsed by a test")
+    }
+}
+
+/// The preset of that name.
+pub fn preset(name: &str) -> Option<&'static Preset> {
+    PRESETS.iter().find(|preset| preset.name == name)
+}
+
+const fn set(text: &'static str, reason: &'static str) -> Setting {
+    Setting { text, reason }
+}
+
+/// All presets, from the best network to the worst.
+pub const PRESETS: [Preset; 8] = [
+    Preset { name: "ideal", place: "no network at all: what the computers themselves cost", settings: &[] },
+    Preset {
+        name: "ethernet",
+        place: "a studio or house with cables: one gigabit switch between two computers",
+        settings: &[
+            set("rate=1Gbit/s", "1000BASE-T"),
+            set("queue=512kB", "packet memory of a small switch: 4 ms at full rate"),
+            set(
+                "delay=50us",
+                "store and forward 11 us at 1300 bytes, switch 5 to 20 us, the rest in the two adapters",
+            ),
+            set("jitter=10us/exponential", "interrupt moderation of the adapters"),
+        ],
+    },
+    Preset {
+        name: "wifi-home",
+        place: "wireless in a flat, access point one room away, neighbours about",
+        settings: &[
+            set("rate=60Mbit/s", "what 802.11n at 20 MHz and two streams leaves for UDP of its 130 Mbit/s"),
+            set("queue=200kB", "about 130 full packets in the access point: 27 ms at full rate"),
+            set(
+                "delay=1ms",
+                "contention, frame and acknowledgement on an idle channel, with the cable behind it",
+            ),
+            set(
+                "jitter=1ms/pareto",
+                "back-off and retries behind other stations' frames: 1 packet in 100 over 9 ms, 1 in 1000 over 30 ms",
+            ),
+            set(
+                "stall=30ms/5s",
+                "the client leaves the channel to scan, or rates are found anew after a fade: 0.6 % of time",
+            ),
+            set(
+                "loss=0.4%/2",
+                "retries exhausted in short fades: a few tenths of a percent each way, in small bursts",
+            ),
+        ],
+    },
+    Preset {
+        name: "wifi-busy",
+        place: "wireless at a full conference, or a flat where somebody downloads",
+        settings: &[
+            set(
+                "rate=12Mbit/s",
+                "the share left on a loaded channel; one 802.11g cell carries this much relayed traffic before it breaks",
+            ),
+            set("queue=150kB", "100 full packets in the access point: 100 ms at this rate"),
+            set("delay=2ms", "the idle channel is rare: a frame of another station comes first"),
+            set("jitter=4ms/pareto", "1 packet in 100 over 36 ms, 1 in 1000 over 120 ms"),
+            set("stall=60ms/2s", "collisions and rate fall-back feed each other: 3 % of time"),
+            set(
+                "loss=2%/3",
+                "published for audio beside 12 Mbit/s of disturbance on an 802.11g access point: 1.98 %",
+            ),
+        ],
+    },
+    Preset {
+        name: "dsl",
+        place: "a house on VDSL2, to a server in the same country",
+        settings: &[
+            set("up.rate=10Mbit/s", "the common 50/10 contract"),
+            set("down.rate=50Mbit/s", "the common 50/10 contract"),
+            set("up.queue=128kB", "router at home: 102 ms when an upload fills it"),
+            set("down.queue=512kB", "line card: 82 ms when a download fills it"),
+            set(
+                "delay=9ms",
+                "half of the 18 ms round trip usual with retransmission (G.998.4) to a national exchange",
+            ),
+            set(
+                "jitter=300us/exponential",
+                "cells, retransmission slots and aggregation upstream of the line card",
+            ),
+            set("loss=0.01%", "impulse noise that retransmission does not catch"),
+        ],
+    },
+    Preset {
+        name: "lte",
+        place: "a telephone on a mobile network, moving slowly",
+        settings: &[
+            set("up.rate=10Mbit/s", "shared cell at medium signal"),
+            set("down.rate=30Mbit/s", "shared cell at medium signal"),
+            set("up.queue=250kB", "the telephone's own buffer: 200 ms at this rate"),
+            set("down.queue=1500kB", "the base station buffers deeply rather than drop: 400 ms at this rate"),
+            set("up.delay=22ms", "asking for and getting a grant takes about 10 ms before anything is sent"),
+            set("down.delay=15ms", "1 ms slots, processing, and the core network to the exchange"),
+            set(
+                "up.jitter=5ms/exponential",
+                "grants come in a cycle of 5 to 10 ms; each HARQ round adds 8 ms",
+            ),
+            set("down.jitter=3ms/exponential", "scheduling among users; each HARQ round adds 8 ms"),
+            set("stall=50ms/10s", "a handover interrupts for about 50 ms"),
+            set("loss=0.1%/2", "what HARQ and the radio link's own retransmission leave, mostly at handover"),
+        ],
+    },
+    Preset {
+        name: "intercontinental",
+        place: "Europe to the west coast of America, good lines at both ends",
+        settings: &[
+            set("rate=100Mbit/s", "the access line at the slower end"),
+            set("queue=1MB", "80 ms at this rate: near one bandwidth-delay product of half the path"),
+            set(
+                "delay=75ms",
+                "9 000 km at 200 000 km/s are 45 ms; real routes are longer by about two thirds",
+            ),
+            set("jitter=500us/exponential", "queues of some fifteen routers, most of them nearly empty"),
+            set("loss=0.1%/2", "full buffers at exchange points: long-haul paths lose 0.05 to 0.2 %"),
+        ],
+    },
+    Preset {
+        name: "satellite",
+        place: "a geostationary satellite, as on ships and in remote places",
+        settings: &[
+            set("up.rate=3Mbit/s", "usual consumer contract"),
+            set("down.rate=20Mbit/s", "usual consumer contract"),
+            set("up.queue=150kB", "terminal: 400 ms at this rate"),
+            set("down.queue=1MB", "gateway: 400 ms at this rate"),
+            set(
+                "delay=270ms",
+                "2 x 35 786 km at the speed of light are 239 ms, slant range and coding the rest",
+            ),
+            set("up.jitter=12ms", "the terminal waits for its slot in a frame of about 24 ms"),
+            set("down.jitter=2ms", "frames of the forward carrier"),
+            set("loss=0.3%/5", "fades longer than a code word: a run of packets each time"),
+        ],
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::LossModel;
+
+    #[test]
+    fn every_preset_parses_and_has_a_reason_for_each_number() {
+        for preset in &PRESETS {
+            let spec = preset.spec();
+            assert_eq!(preset.name.parse::<DuplexSpec>(), Ok(spec));
+            assert!(preset.settings.iter().all(|setting| setting.reason.len() > 8), "{}", preset.name);
+            let up_and_down = [spec.up, spec.down];
+            assert!(up_and_down.iter().all(|link| link.validate().is_ok()));
+            assert_eq!(up_and_down.iter().all(|link| link.rate.is_none()), preset.name == "ideal");
+        }
+        assert!(preset("nowhere").is_none());
+    }
+
+    #[test]
+    fn the_home_loses_a_little_in_small_bursts() {
+        let spec = preset("wifi-home").expect("there is one").spec();
+        // What the comparison rests on: a few tenths of a percent up to 1 % lost, in bursts above one packet.
+        assert!((0.002..=0.01).contains(&spec.up.loss.mean().0));
+        let LossModel::GilbertElliott { r, .. } = spec.up.loss else { panic!("bursts") };
+        assert!(r.0 < 1.0);
+    }
+}

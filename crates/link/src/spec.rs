@@ -1,0 +1,284 @@
+//! What a link is to be, as plain data, and how it is written: `rate=20Mbit/s,queue=100kB,delay=10ms,loss=2%`.
+
+use std::fmt;
+use std::time::Duration;
+
+use antiphon_core::{BitRate, ByteCount, Ratio};
+
+/// One direction of a link. The default is ideal: no rate, no delay, no loss.
+///
+/// Packets pass the elements in this order: stall, queue and rate; loss; corruption; duplication; propagation and its
+/// variation; reordering.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct LinkSpec {
+    /// Bits per second; `None`: sending takes no time.
+    pub rate: Option<BitRate>,
+    /// What may wait for the sender, the packet being sent not counted.
+    pub queue: QueueLimit,
+    /// Propagation time.
+    pub delay: Duration,
+    /// Extra delay, different for each packet, never reordering.
+    pub jitter: Option<Jitter>,
+    /// Times at which nothing is sent.
+    pub stall: Option<Stall>,
+    /// Which packets are lost on the way.
+    pub loss: LossModel,
+    /// Which packets are held back so that others overtake them.
+    pub reorder: Option<ReorderSpec>,
+    /// Share of packets that arrive twice.
+    pub duplicate: Ratio,
+    /// Share of packets of which one bit is inverted.
+    pub corrupt: Ratio,
+}
+
+/// Both directions of a link.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct DuplexSpec {
+    /// From the near end (the client, the house) to the far end.
+    pub up: LinkSpec,
+    /// From the far end (the server) to the near end.
+    pub down: LinkSpec,
+}
+
+/// Limit of a drop-tail queue. Limits in packets favour big packets, limits in bytes small ones.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum QueueLimit {
+    /// So many packets of any size.
+    Packets(u32),
+    /// So many bytes, in at most 32 768 packets.
+    Bytes(ByteCount),
+}
+
+impl Default for QueueLimit {
+    /// 100 packets: what Linux network interfaces long had (`txqueuelen`), and the 802.11 access points of the papers.
+    fn default() -> Self {
+        QueueLimit::Packets(100)
+    }
+}
+
+/// Delay variation: what each packet takes beyond the propagation time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Jitter {
+    /// Mean extra delay, for every shape.
+    pub mean: Duration,
+    /// Its distribution.
+    pub shape: Shape,
+}
+
+/// Distribution of the extra delay X of mean m; all begin at zero.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Shape {
+    /// Even between 0 and 2 m.
+    #[default]
+    Uniform,
+    /// P(X > x) = exp(-x/m).
+    Exponential,
+    /// Around m with standard deviation m/3, cut at 0 and 2 m.
+    Normal,
+    /// Heavy tail: P(X > x) = (1 + x/m)⁻² (Lomax, shape 2), cut at 100 m. One packet in 100 above 9 m, one in 1000
+    /// above 30.6 m.
+    Pareto,
+}
+
+impl Shape {
+    /// All of them, in the order of help texts.
+    pub const ALL: [Shape; 4] = [Shape::Uniform, Shape::Exponential, Shape::Normal, Shape::Pareto];
+
+    /// The name in a specification.
+    pub fn name(self) -> &'static str {
+        match self {
+            Shape::Uniform => "uniform",
+            Shape::Exponential => "exponential",
+            Shape::Normal => "normal",
+            Shape::Pareto => "pareto",
+        }
+    }
+}
+
+/// Times at which nothing is sent: scanning, handover, fading. Packets wait in the queue; they are late, and lost only
+/// if it overflows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stall {
+    /// Mean length, exponentially distributed.
+    pub length: Duration,
+    /// Mean time from the beginning of one to the beginning of the next.
+    pub every: Duration,
+}
+
+/// Which packets are lost.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub enum LossModel {
+    /// None.
+    #[default]
+    None,
+    /// Each on its own with this probability.
+    Independent(Ratio),
+    /// A channel of two states, moving at each packet (Gilbert 1960, Elliott 1963).
+    GilbertElliott {
+        /// Probability of going from good to bad.
+        p: Ratio,
+        /// Probability of going from bad to good.
+        r: Ratio,
+        /// Loss in the bad state.
+        loss_bad: Ratio,
+        /// Loss in the good state.
+        loss_good: Ratio,
+    },
+}
+
+impl LossModel {
+    /// The simple Gilbert channel that loses `share` of the packets in runs of `burst` packets on average.
+    ///
+    /// `None` if there is none: a burst has at least one packet and, at a loss of P, bursts average at least P/(1-P).
+    pub fn bursts(share: Ratio, burst: f64) -> Option<LossModel> {
+        let r = 1.0 / burst;
+        let p = share.0 * r / (1.0 - share.0);
+        let possible = burst.is_finite() && burst >= 1.0 && p.is_finite() && (0.0..=1.0).contains(&p);
+        possible.then_some(LossModel::GilbertElliott {
+            p: Ratio(p),
+            r: Ratio(r),
+            loss_bad: Ratio(1.0),
+            loss_good: Ratio(0.0),
+        })
+    }
+
+    /// Mean share of packets lost.
+    pub fn mean(self) -> Ratio {
+        match self {
+            LossModel::None => Ratio(0.0),
+            LossModel::Independent(share) => share,
+            LossModel::GilbertElliott { p, r, loss_bad, loss_good } => {
+                Ratio((r.0 * loss_good.0 + p.0 * loss_bad.0) / (p.0 + r.0).max(f64::MIN_POSITIVE))
+            }
+        }
+    }
+}
+
+/// Which packets are held back, and for how long.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ReorderSpec {
+    /// Share of packets held back.
+    pub share: Ratio,
+    /// How long. Those that follow within this time overtake.
+    pub hold: Duration,
+}
+
+/// The keys of a specification: name, example, what it means. For help texts and error messages.
+pub const KEYS: [(&str, &str, &str); 9] = [
+    ("rate", "20Mbit/s", "sending rate; 'none' for no limit"),
+    ("queue", "100kB", "what may wait, in bytes or '50packets'; the packet being sent does not count"),
+    ("delay", "10ms", "propagation time, one way"),
+    ("jitter", "2ms/pareto", "mean extra delay, order kept; /uniform, /exponential, /normal or /pareto"),
+    ("stall", "40ms/4s", "nothing is sent for 40 ms on average, every 4 s on average"),
+    ("loss", "1%/3", "lost packets; /3: in bursts of 3 on average; p/r/bad/good: Gilbert-Elliott"),
+    ("reorder", "1%/5ms", "packets held back for that time, so that others overtake them"),
+    ("duplicate", "0.1%", "packets that arrive twice"),
+    ("corrupt", "0.1%", "packets with one bit inverted"),
+];
+
+impl LinkSpec {
+    /// The value of a key as it is written; `None` where the key is at its default.
+    pub(crate) fn value(&self, key: &str) -> Option<String> {
+        let share = |share: Ratio| (share.0 != 0.0).then(|| percent(share));
+        match key {
+            "rate" => self.rate.map(|rate| exact(rate.0, &RATES)),
+            "queue" => (self.queue != QueueLimit::default()).then(|| match self.queue {
+                QueueLimit::Packets(n) => format!("{n}packets"),
+                QueueLimit::Bytes(bytes) => exact(bytes.0, &SIZES),
+            }),
+            "delay" => (!self.delay.is_zero()).then(|| time(self.delay)),
+            "jitter" => self.jitter.map(|Jitter { mean, shape }| match shape {
+                Shape::Uniform => time(mean),
+                other => format!("{}/{}", time(mean), other.name()),
+            }),
+            "stall" => self.stall.map(|stall| format!("{}/{}", time(stall.length), time(stall.every))),
+            "loss" => self.loss_value(),
+            "reorder" => {
+                self.reorder.map(|reorder| format!("{}/{}", percent(reorder.share), time(reorder.hold)))
+            }
+            "duplicate" => share(self.duplicate),
+            "corrupt" => share(self.corrupt),
+            _ => None,
+        }
+    }
+
+    fn loss_value(&self) -> Option<String> {
+        match self.loss {
+            LossModel::None => None,
+            LossModel::Independent(share) => Some(percent(share)),
+            LossModel::GilbertElliott { p, r, loss_bad, loss_good } => {
+                // The short form, where it says the same channel again.
+                let burst = rounded(1.0 / r.0);
+                let short = format!("{}/{burst}", percent(self.loss.mean()));
+                let same = crate::parse::loss(&short).is_ok_and(|model| model == self.loss);
+                let part = |share: Ratio| format!("{}%", share.0 * 100.0);
+                Some(if same { short } else { [p, r, loss_bad, loss_good].map(part).join("/") })
+            }
+        }
+    }
+}
+
+/// Every key that is not at its default, as [`FromStr`](std::str::FromStr) reads it; `ideal` if there is none.
+impl fmt::Display for LinkSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let written: Vec<String> =
+            KEYS.iter().filter_map(|(key, ..)| Some(format!("{key}={}", self.value(key)?))).collect();
+        f.write_str(if written.is_empty() { "ideal" } else { "" })?;
+        f.write_str(&written.join(","))
+    }
+}
+
+/// The name of a preset where it is one; else its keys, with `up.` and `down.` where the directions differ.
+impl fmt::Display for DuplexSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(preset) = crate::presets::PRESETS.iter().find(|preset| preset.spec() == *self) {
+            return f.write_str(preset.name);
+        }
+        if self.up == self.down {
+            return self.up.fmt(f);
+        }
+        let mut written = Vec::new();
+        for (key, ..) in KEYS {
+            match (self.up.value(key), self.down.value(key)) {
+                (up, down) if up == down => written.extend(up.map(|value| format!("{key}={value}"))),
+                (up, down) => {
+                    written.extend(up.map(|value| format!("up.{key}={value}")));
+                    written.extend(down.map(|value| format!("down.{key}={value}")));
+                }
+            }
+        }
+        f.write_str(&written.join(","))
+    }
+}
+
+const RATES: [(u64, &str); 4] =
+    [(1_000_000_000, "Gbit/s"), (1_000_000, "Mbit/s"), (1_000, "kbit/s"), (1, "bit/s")];
+const SIZES: [(u64, &str); 4] = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB"), (1, "B")];
+const TIMES: [(u64, &str); 4] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
+
+fn time(d: Duration) -> String {
+    exact(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX), &TIMES)
+}
+
+/// A whole number in the largest unit that writes it with at most three decimals and loses nothing.
+///
+/// (The `Display` of `core`'s quantities rounds, for reading; a specification must come back as it was.)
+fn exact(value: u64, units: &[(u64, &str)]) -> String {
+    let fits = |worth: u64| value >= worth && value.is_multiple_of((worth / 1000).max(1));
+    let &(worth, unit) = units.iter().find(|(worth, _)| fits(*worth)).unwrap_or(&units[units.len() - 1]);
+    let (whole, thousandths) = (value / worth, value % worth / (worth / 1000).max(1));
+    if thousandths == 0 {
+        return format!("{whole}{unit}");
+    }
+    let decimals = format!("{thousandths:03}");
+    format!("{whole}.{}{unit}", decimals.trim_end_matches('0'))
+}
+
+/// A share in percent, with nine decimals at most.
+fn percent(share: Ratio) -> String {
+    format!("{}%", rounded(share.percent()))
+}
+
+fn rounded(x: f64) -> f64 {
+    (x * 1e9).round() / 1e9
+}

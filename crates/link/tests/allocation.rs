@@ -1,0 +1,68 @@
+//! Once its queues have grown, a link allocates nothing, whatever elements it has.
+
+#![allow(unsafe_code, reason = "a counting allocator implements GlobalAlloc, which is unsafe to implement")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use antiphon_core::Instant;
+use antiphon_link::{Link, LinkSpec, Packet};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call is passed on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // A thread that is ending has no counter any more; what it allocates is not ours.
+        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the pointer came from `alloc` above, with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+struct Bare;
+
+impl Packet for Bare {
+    fn wire_len(&self) -> usize {
+        1064
+    }
+
+    fn duplicate(&self) -> Self {
+        Bare
+    }
+
+    fn flip_bit(&mut self, _: u64) {}
+}
+
+#[test]
+fn a_running_link_allocates_nothing() {
+    let text = "rate=20Mbit/s,delay=20ms,jitter=1ms/exponential,stall=3ms/100ms,loss=5%/3,reorder=5%/5ms,\
+                duplicate=5%,corrupt=5%";
+    let spec: LinkSpec = text.parse().expect("a possible link");
+    let mut link = Link::new(&spec, 1).expect("a possible link");
+    let mut send = |from: u64, to: u64| {
+        let before = ALLOCATIONS.with(Cell::get);
+        for n in from..to {
+            let now = Instant::from_micros(n * 1000);
+            link.offer(now, Bare);
+            while link.poll(now).is_some() {}
+        }
+        ALLOCATIONS.with(Cell::get) - before
+    };
+    assert!(send(0, 20_000) > 0, "the counter counts: the queues had to grow");
+    assert_eq!(send(20_000, 60_000), 0);
+    let counters = link.counters();
+    assert!(counters.lost > 1000 && counters.duplicated > 1000 && counters.held_back > 1000, "{counters:?}");
+}

@@ -1,0 +1,88 @@
+//! Counters balance in every element whatever is done to a link, and no packet is invented.
+
+use std::time::Duration;
+
+use antiphon_core::Instant;
+use antiphon_link::{Direction, Duplex, DuplexSpec};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Command {
+    Offer(Direction, usize),
+    /// Polls once without letting time pass.
+    Poll,
+    /// Lets time pass without polling.
+    Advance(u64),
+    /// Polls until nothing is due.
+    Drain,
+}
+
+fn command() -> impl Strategy<Value = Command> {
+    let direction = prop_oneof![Just(Direction::Up), Just(Direction::Down)];
+    prop_oneof![
+        4 => (direction, 0usize..2000).prop_map(|(direction, len)| Command::Offer(direction, len)),
+        2 => Just(Command::Poll),
+        2 => (0u64..20_000).prop_map(Command::Advance),
+        1 => Just(Command::Drain),
+    ]
+}
+
+fn check(duplex: &Duplex<Vec<u8>>, delivered: [u64; 2]) -> Result<(), TestCaseError> {
+    for (direction, delivered) in Direction::ALL.into_iter().zip(delivered) {
+        let link = duplex.direction(direction);
+        let total = link.counters();
+        prop_assert!(total.balances(), "{:?}", total);
+        prop_assert_eq!(total.delivered, delivered);
+        let stages = link.stages();
+        for (name, counters) in stages {
+            prop_assert!(counters.balances(), "{}: {:?}", name, counters);
+        }
+        // What one element lets out the next one takes.
+        for pair in stages.windows(2) {
+            prop_assert_eq!(pair[0].1.delivered, pair[1].1.offered, "{} {}", pair[0].0, pair[1].0);
+        }
+        prop_assert_eq!(total.dropped(), stages.iter().map(|(_, counters)| counters.dropped()).sum::<u64>());
+        prop_assert_eq!(link.poll_timeout().is_none(), total.queued + total.in_flight == 0);
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn counters_balance_under_any_commands(
+        commands in prop::collection::vec(command(), 1..200),
+        seed: u64,
+        rated: bool,
+    ) {
+        let mut text = String::from("queue=3000B,delay=2ms,jitter=2ms/pareto,stall=2ms/20ms,loss=20%/3");
+        text += ",reorder=20%/3ms,duplicate=20%,corrupt=20%";
+        text += if rated { ",rate=2Mbit/s" } else { "" };
+        let spec: DuplexSpec = text.parse().expect("a possible link");
+        let mut duplex = Duplex::new(&spec, seed).expect("a possible link");
+        let (mut now, mut delivered) = (Instant::ZERO, [0u64; 2]);
+        for command in commands {
+            match command {
+                Command::Offer(direction, len) => drop(duplex.offer(now, direction, vec![0; len])),
+                Command::Advance(micros) => now += Duration::from_micros(micros),
+                Command::Poll => {
+                    if let Some((direction, _)) = duplex.poll(now) {
+                        delivered[direction as usize] += 1;
+                    }
+                }
+                Command::Drain => {
+                    while let Some((direction, _)) = duplex.poll(now) {
+                        delivered[direction as usize] += 1;
+                    }
+                    prop_assert!(duplex.poll_timeout().is_none_or(|due| due > now));
+                }
+            }
+            check(&duplex, delivered)?;
+        }
+        while let Some(due) = duplex.poll_timeout() {
+            while let Some((direction, _)) = duplex.poll(due) {
+                delivered[direction as usize] += 1;
+            }
+        }
+        check(&duplex, delivered)?;
+    }
+}

@@ -1,0 +1,46 @@
+//! The link models, live: as a proxy for datagrams, as a proxy for byte streams, and as a router between network
+//! namespaces that carries any IP traffic.
+//!
+//! Each runs one thread that waits for sockets and for an absolute timer of nanosecond resolution. A seed fixes what is
+//! drawn for the n-th packet of a flow; when packets come is the world's doing, so what a full queue drops may differ
+//! from run to run.
+
+mod pool;
+mod reactor;
+mod router;
+mod stream_proxy;
+mod udp_proxy;
+
+pub use reactor::Scheduling;
+pub use router::{Lane, LaneConfig, LaneReport, Router, RouterConfig, RouterReport, Side, Sides};
+pub use stream_proxy::{ConnectionReport, StreamProxy, StreamProxyConfig, StreamReport};
+pub use udp_proxy::{FlowReport, UdpProxy, UdpProxyConfig, UdpReport};
+
+use antiphon_link::SpecError;
+
+use crate::netns::NetnsError;
+
+/// Why an emulator could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum EmulatorError {
+    /// The link can't be had.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// The operating system refused.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried, with the address or name.
+        what: String,
+        /// Its answer.
+        source: std::io::Error,
+    },
+    /// Namespaces or their devices can't be had.
+    #[error(transparent)]
+    Namespace(#[from] NetnsError),
+}
+
+impl EmulatorError {
+    fn system(what: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
+        EmulatorError::System { what: what.into(), source: source.into() }
+    }
+}

@@ -1,0 +1,252 @@
+//! One thread that waits for file descriptors and an absolute timer, and answers to a handle.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use antiphon_core::Instant;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+
+use crate::clock::OsClock;
+
+/// What the kernel gave the emulator's thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scheduling {
+    /// `SCHED_FIFO` at this priority.
+    RealTime(i32),
+    /// The ordinary scheduler: not asked for more, or refused.
+    Ordinary,
+}
+
+/// Below the media threads (which take 50 and more), above everything ordinary.
+const PRIORITY: i32 = 20;
+
+/// What a reactor drives.
+pub(crate) trait Worker {
+    /// What it tells of itself.
+    type Report: Send + 'static;
+
+    /// The descriptor registered under `token` has something to read or room to write.
+    fn ready(&mut self, clock: &OsClock, poller: &Poller, token: u64);
+
+    /// Time has come: moves what is due.
+    fn advance(&mut self, clock: &OsClock, poller: &Poller);
+
+    /// When to advance next.
+    fn poll_timeout(&self) -> Option<Instant>;
+
+    /// What was counted so far.
+    fn report(&self, scheduling: Scheduling) -> Self::Report;
+}
+
+/// epoll with one absolute timer and one wake-up from other threads.
+pub(crate) struct Poller {
+    epoll: Epoll,
+    timer: TimerFd,
+    wake: Arc<EventFd>,
+    clock: OsClock,
+}
+
+/// What is to be told of a descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Interest {
+    /// It can be read.
+    pub read: bool,
+    /// It can be written.
+    pub write: bool,
+}
+
+const TIMER: u64 = u64::MAX;
+const WAKE: u64 = u64::MAX - 1;
+
+impl Poller {
+    fn new(clock: OsClock, wake: Arc<EventFd>) -> nix::Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let timer =
+            TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
+        epoll.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, TIMER))?;
+        epoll.add(&*wake, EpollEvent::new(EpollFlags::EPOLLIN, WAKE))?;
+        Ok(Poller { epoll, timer, wake, clock })
+    }
+
+    /// Tells of `fd` by `token` when it can be read.
+    pub fn add(&self, fd: impl AsFd, token: u64) -> nix::Result<()> {
+        self.epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token))
+    }
+
+    /// Changes what is told of `fd` under `token` from one interest to another.
+    ///
+    /// Without any interest it is taken out altogether: epoll tells of a broken connection even to those who want
+    /// nothing, again and again.
+    pub fn change(&self, fd: BorrowedFd<'_>, token: u64, from: Interest, to: Interest) -> nix::Result<()> {
+        let mut flags = EpollFlags::empty();
+        flags.set(EpollFlags::EPOLLIN, to.read);
+        flags.set(EpollFlags::EPOLLOUT, to.write);
+        let none = Interest::default();
+        match (from == none, to == none) {
+            _ if from == to => Ok(()),
+            (true, _) => self.epoll.add(fd, EpollEvent::new(flags, token)),
+            (_, true) => self.epoll.delete(fd),
+            _ => self.epoll.modify(fd, &mut EpollEvent::new(flags, token)),
+        }
+    }
+
+    /// Forgets `fd`, which is about to be closed.
+    pub fn remove(&self, fd: impl AsFd) {
+        // Closing it does the same; a failure here has no consequence.
+        let _ = self.epoll.delete(fd);
+    }
+
+    fn arm(&self, at: Option<Instant>) -> nix::Result<()> {
+        match at {
+            None => self.timer.unset(),
+            Some(at) => {
+                let at = TimeSpec::from_duration(self.clock.monotonic(at));
+                self.timer.set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)
+            }
+        }
+    }
+
+    fn wait(&self, events: &mut [EpollEvent]) -> nix::Result<usize> {
+        match self.epoll.wait(events, EpollTimeout::NONE) {
+            Err(nix::errno::Errno::EINTR) => Ok(0),
+            other => other,
+        }
+    }
+}
+
+enum Request<R> {
+    Report(mpsc::SyncSender<R>),
+    Stop,
+}
+
+/// The handle of a running reactor. Dropping it stops the thread.
+pub(crate) struct Reactor<R> {
+    requests: mpsc::Sender<Request<R>>,
+    wake: Arc<EventFd>,
+    thread: Option<JoinHandle<Option<R>>>,
+}
+
+impl<R: Send + 'static> Reactor<R> {
+    /// Starts a thread that makes its worker with `build` and runs it.
+    pub fn start<W, B>(name: &str, clock: OsClock, real_time: bool, build: B) -> std::io::Result<Self>
+    where
+        W: Worker<Report = R>,
+        B: FnOnce(&Poller) -> nix::Result<W> + Send + 'static,
+    {
+        let wake = Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?);
+        let poller = Poller::new(clock, wake.clone())?;
+        let (requests, inbox) = mpsc::channel();
+        let (started, outcome) = mpsc::sync_channel(1);
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+            let scheduling = prepare_thread(real_time);
+            let mut worker = match build(&poller) {
+                Ok(worker) => worker,
+                Err(error) => {
+                    let _ = started.send(Some(error));
+                    return None;
+                }
+            };
+            let _ = started.send(None);
+            run(&mut worker, &poller, &inbox, scheduling);
+            Some(worker.report(scheduling))
+        })?;
+        match outcome.recv() {
+            Ok(None) => {}
+            Ok(Some(error)) => return Err(error.into()),
+            Err(_) => return Err(std::io::Error::other("the emulator's thread ended at once")),
+        }
+        Ok(Reactor { requests, wake, thread: Some(thread) })
+    }
+}
+
+impl<R> Reactor<R> {
+    /// What was counted so far; `None` if the thread has ended.
+    pub fn report(&self) -> Option<R> {
+        let (answer, inbox) = mpsc::sync_channel(1);
+        self.requests.send(Request::Report(answer)).ok()?;
+        self.wake.write(1).ok()?;
+        inbox.recv().ok()
+    }
+
+    /// Ends the thread and says what was counted in all.
+    pub fn stop(mut self) -> R {
+        self.end().expect("the emulator's thread runs until it is stopped")
+    }
+
+    fn end(&mut self) -> Option<R> {
+        let thread = self.thread.take()?;
+        // Either fails only if the thread has ended already.
+        let _ = self.requests.send(Request::Stop);
+        let _ = self.wake.write(1);
+        thread.join().ok().flatten()
+    }
+}
+
+impl<R> Drop for Reactor<R> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn run<W: Worker>(
+    worker: &mut W,
+    poller: &Poller,
+    inbox: &mpsc::Receiver<Request<W::Report>>,
+    scheduling: Scheduling,
+) {
+    let mut events = [EpollEvent::empty(); 64];
+    let mut armed = None;
+    loop {
+        let wanted = worker.poll_timeout();
+        if wanted != armed && poller.arm(wanted).is_ok() {
+            armed = wanted;
+        }
+        let Ok(count) = poller.wait(&mut events) else {
+            return;
+        };
+        for event in &events[..count] {
+            match event.data() {
+                TIMER => {
+                    // Read, or it would go on telling; and to be set anew above.
+                    let _ = poller.timer.wait();
+                    armed = None;
+                }
+                WAKE => {
+                    let _ = poller.wake.read();
+                }
+                token => worker.ready(&poller.clock, poller, token),
+            }
+        }
+        worker.advance(&poller.clock, poller);
+        loop {
+            match inbox.try_recv() {
+                Ok(Request::Report(answer)) => {
+                    // Whoever asked may have gone.
+                    let _ = answer.try_send(worker.report(scheduling));
+                }
+                Ok(Request::Stop) | Err(mpsc::TryRecvError::Disconnected) => return,
+                Err(mpsc::TryRecvError::Empty) => break,
+            }
+        }
+    }
+}
+
+/// Precise timers for this thread, and real-time scheduling where wanted and permitted.
+#[allow(unsafe_code, reason = "no safe wrapper offers sched_setscheduler")]
+fn prepare_thread(real_time: bool) -> Scheduling {
+    // The default slack of 50 µs would be added to every wait. It is allowed to every thread for itself.
+    let _ = nix::sys::prctl::set_timerslack(1);
+    if !real_time {
+        return Scheduling::Ordinary;
+    }
+    let parameters = libc::sched_param { sched_priority: PRIORITY };
+    // SAFETY: pid 0 is the calling thread; the structure lives through the call, which only reads it.
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) } {
+        0 => Scheduling::RealTime(PRIORITY),
+        _ => Scheduling::Ordinary,
+    }
+}

@@ -1,0 +1,354 @@
+//! The link as a router between network namespaces: any IP traffic crosses it, so that the kernel's own TCP and programs
+//! of others feel the delay, the queue and the losses.
+//!
+//! A *lane* is two namespaces joined by one link. The near side's packets go *up* through the link to the far side, the
+//! far side's *down*. One thread serves all lanes.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use antiphon_core::Instant;
+use antiphon_link::{Counters, Direction, Duplex, DuplexSpec};
+
+use super::EmulatorError;
+use super::pool::{Pool, Pooled};
+use super::reactor::{Poller, Reactor, Scheduling, Worker};
+use crate::clock::OsClock;
+use crate::netns::{
+    Configured, Means, Namespace, Netlink, NetnsError, Port, disable_offloads, probe, tun_port, veth_port,
+};
+
+/// How to run a [`Router`].
+#[derive(Clone, Debug, Default)]
+pub struct RouterConfig {
+    /// At most 4096.
+    pub lanes: Vec<LaneConfig>,
+    /// How packets get in and out; `None` takes what [`probe`] finds.
+    pub means: Option<Means>,
+    /// Ask for `SCHED_FIFO`.
+    pub real_time: bool,
+}
+
+/// One lane.
+#[derive(Clone, Debug)]
+pub struct LaneConfig {
+    /// *Up* is from the near side to the far side.
+    pub link: DuplexSpec,
+    /// Forked for each direction and element.
+    pub seed: u64,
+    /// What it joins.
+    pub sides: Sides,
+}
+
+impl LaneConfig {
+    /// A lane between two new namespaces.
+    pub fn private(link: DuplexSpec, seed: u64) -> Self {
+        LaneConfig { link, seed, sides: Sides::Private }
+    }
+}
+
+/// The namespaces that a lane joins.
+#[derive(Clone, Debug)]
+pub enum Sides {
+    /// Two new ones with nothing else in them.
+    Private,
+    /// Existing ones, which get a device, its addresses and (where there is none) a default route for as long as the
+    /// router runs.
+    Existing {
+        /// Where *up* begins.
+        near: Namespace,
+        /// Where it ends.
+        far: Namespace,
+    },
+}
+
+/// One end of a lane.
+#[derive(Clone, Debug)]
+pub struct Side {
+    /// [`Namespace::enter`] places a thread here, [`Namespace::run`] opens sockets here.
+    pub namespace: Namespace,
+    /// Its address, in a network of 24 bits with the other side.
+    pub v4: Ipv4Addr,
+    /// Its address, in a network of 64 bits with the other side.
+    pub v6: Ipv6Addr,
+}
+
+/// The two ends of a lane.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    /// Where *up* begins.
+    pub near: Side,
+    /// Where it ends.
+    pub far: Side,
+}
+
+/// What went over one lane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LaneReport {
+    /// Near to far. Bytes are those of IP packets.
+    pub up: Counters,
+    /// Far to near.
+    pub down: Counters,
+    /// The kernels' own group and neighbour messages, which stay outside: they would spend the flow's random numbers.
+    pub ignored: u64,
+    /// Packets that came through the link and that the kernel would not take (a corrupted header, a full buffer).
+    pub rejected: u64,
+    /// Packets that found the memory for packets under way used up; they never reached a link.
+    pub over_budget: u64,
+}
+
+/// What a router has done so far.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RouterReport {
+    /// In the order of the configuration.
+    pub lanes: Vec<LaneReport>,
+    /// What the kernel gave the thread.
+    pub scheduling: Scheduling,
+}
+
+/// A running router. Dropping it ends it; its devices go with it.
+pub struct Router {
+    lanes: Vec<Lane>,
+    means: Means,
+    reactor: Reactor<RouterReport>,
+}
+
+impl Router {
+    /// Makes the namespaces, the devices and the thread. Without root, [`crate::netns::become_namespace_root`] comes
+    /// first.
+    pub fn start(config: RouterConfig, clock: OsClock) -> Result<Self, EmulatorError> {
+        for lane in &config.lanes {
+            lane.link.up.validate()?;
+            lane.link.down.validate()?;
+        }
+        if config.lanes.len() > MAX_LANES {
+            let error =
+                std::io::Error::other(format!("{} lanes; the limit is {MAX_LANES}", config.lanes.len()));
+            return Err(EmulatorError::system("too many lanes", error));
+        }
+        let means = config.means.unwrap_or_else(probe);
+        let mut joints = Joints::new(&means)?;
+        let (mut lanes, mut parts) = (Vec::new(), Vec::new());
+        for (number, lane) in (0..).zip(&config.lanes) {
+            let (near, far) = match &lane.sides {
+                Sides::Private => (Namespace::private()?, Namespace::private()?),
+                Sides::Existing { near, far } if near.is_same(far) => {
+                    let error = std::io::Error::other("its kernel would never send a packet out to itself");
+                    return Err(EmulatorError::system("both sides are one namespace", error));
+                }
+                Sides::Existing { near, far } => (near.clone(), far.clone()),
+            };
+            let (near, near_port) = joints.join(number, 1, near)?;
+            let (far, far_port) = joints.join(number, 2, far)?;
+            lanes.push(Lane { near, far });
+            parts.push(([near_port, far_port], lane.link, lane.seed));
+        }
+        let reactor = Reactor::start("link-router", clock, config.real_time, move |poller| {
+            Carrier::new(parts, joints, poller)
+        })
+        .map_err(|error| EmulatorError::system("cannot start the router", error))?;
+        Ok(Router { lanes, means, reactor })
+    }
+
+    /// The lanes in the order of the configuration.
+    pub fn lanes(&self) -> &[Lane] {
+        &self.lanes
+    }
+
+    /// How packets get in and out.
+    pub fn means(&self) -> &Means {
+        &self.means
+    }
+
+    /// What was counted so far; `None` if the router failed.
+    pub fn report(&self) -> Option<RouterReport> {
+        self.reactor.report()
+    }
+
+    /// Ends it. What is under way in the links stays there, as the counters say.
+    pub fn stop(self) -> RouterReport {
+        self.reactor.stop()
+    }
+}
+
+/// Two numbers of the second octet's six bits and the third octet would give more; this is plenty.
+const MAX_LANES: usize = 4096;
+
+/// Makes the router's ends of devices.
+struct Joints {
+    /// Where the router's ends of virtual Ethernet pairs are; TUN needs no such place.
+    middle: Option<Namespace>,
+}
+
+impl Joints {
+    fn new(means: &Means) -> Result<Self, NetnsError> {
+        match means {
+            Means::Tun => Ok(Joints { middle: None }),
+            Means::VethPacket => Ok(Joints { middle: Some(Namespace::private()?) }),
+            Means::Forbidden(reason) => {
+                Err(NetnsError::new("no router on this system", std::io::Error::other(reason.clone())))
+            }
+        }
+    }
+
+    /// Puts a device into a namespace, gives it its addresses, and opens the router's end of it.
+    fn join(&mut self, lane: u16, side: u8, namespace: Namespace) -> Result<(Side, Port), NetnsError> {
+        let addresses = Configured::of_lane(lane, side);
+        let name = format!("antiphon{lane}");
+        let port = match &self.middle {
+            None => namespace.run(|| {
+                let port = tun_port(&name)?;
+                Netlink::open()?.configure(&name, addresses, None)?;
+                Ok(port)
+            })??,
+            Some(middle) => {
+                let hardware = [0x02, 0, 0, 0, 0, side];
+                let end = format!("end{lane}-{side}");
+                let port = middle.run(|| {
+                    let mut netlink = Netlink::open()?;
+                    netlink.add_veth(&end, &name, Some(&namespace))?;
+                    netlink.set_up(&end)?;
+                    veth_port(&end, hardware)
+                })??;
+                namespace.run(|| {
+                    disable_offloads(&name)?;
+                    Netlink::open()?.configure(&name, addresses, Some(hardware))
+                })??;
+                port
+            }
+        };
+        let side = Side { namespace, v4: addresses.v4, v6: addresses.v6 };
+        Ok((side, port))
+    }
+}
+
+/// The router's thread.
+struct Carrier {
+    lanes: Vec<Carried>,
+    pool: Pool,
+    buffer: Box<[u8; MAX_PACKET]>,
+    /// Keeps the namespace of the router's device ends.
+    _joints: Joints,
+}
+
+struct Carried {
+    /// Near and far.
+    ports: [Port; 2],
+    link: Duplex<Pooled>,
+    report: LaneReport,
+}
+
+/// An IP packet and an Ethernet header.
+const MAX_PACKET: usize = 65_536 + 14;
+/// Packets read from one device before the others have their turn.
+const BATCH: usize = 64;
+
+impl Carrier {
+    fn new(parts: Vec<([Port; 2], DuplexSpec, u64)>, joints: Joints, poller: &Poller) -> nix::Result<Self> {
+        let mut lanes = Vec::new();
+        for (number, (ports, link, seed)) in (0..).zip(parts) {
+            for (side, port) in (0..).zip(&ports) {
+                poller.add(port, number * 2 + side)?;
+            }
+            lanes.push(Carried {
+                ports,
+                // Checked before this thread was started.
+                link: Duplex::new(&link, seed).map_err(|_| nix::errno::Errno::EINVAL)?,
+                report: LaneReport::default(),
+            });
+        }
+        Ok(Carrier { lanes, pool: Pool::new(), buffer: Box::new([0; MAX_PACKET]), _joints: joints })
+    }
+}
+
+impl Worker for Carrier {
+    type Report = RouterReport;
+
+    fn ready(&mut self, clock: &OsClock, _: &Poller, token: u64) {
+        let direction = Direction::ALL[(token % 2) as usize];
+        let Some(lane) = self.lanes.get_mut((token / 2) as usize) else {
+            return;
+        };
+        for _ in 0..BATCH {
+            let Some(packet) = lane.ports[(token % 2) as usize].read(&mut self.buffer[..]) else {
+                return;
+            };
+            if is_chatter(packet) {
+                lane.report.ignored += 1;
+                continue;
+            }
+            match self.pool.packet(packet, 0) {
+                // A packet that the queue refuses is dropped here, and counted by the link.
+                Some(packet) => drop(lane.link.offer(clock.now(), direction, packet)),
+                None => lane.report.over_budget += 1,
+            }
+        }
+    }
+
+    fn advance(&mut self, clock: &OsClock, _: &Poller) {
+        let now = clock.now();
+        for lane in &mut self.lanes {
+            while let Some((direction, packet)) = lane.link.poll(now) {
+                let port = match direction {
+                    Direction::Up => &mut lane.ports[1],
+                    Direction::Down => &mut lane.ports[0],
+                };
+                lane.report.rejected += u64::from(!port.write(packet.bytes()));
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.lanes.iter().filter_map(|lane| lane.link.poll_timeout()).min()
+    }
+
+    fn report(&self, scheduling: Scheduling) -> RouterReport {
+        let lanes = self.lanes.iter().map(|lane| LaneReport {
+            up: lane.link.up.counters(),
+            down: lane.link.down.counters(),
+            ..lane.report
+        });
+        RouterReport { lanes: lanes.collect(), scheduling }
+    }
+}
+
+/// Whether a packet is a kernel's own business with its link: group membership (IGMP, MLD), router and neighbour
+/// discovery. Or no IP packet at all.
+fn is_chatter(packet: &[u8]) -> bool {
+    const IGMP: u8 = 2;
+    const ICMP_V6: u8 = 58;
+    const HOP_BY_HOP: u8 = 0;
+    // RFC 2710, 4861 and 3810: 130 to 132 and 143 multicast listeners, 133 to 137 neighbours and routers.
+    let local = |kind: Option<&u8>| matches!(kind, Some(130..=137 | 143));
+    match packet.first().map(|byte| byte >> 4) {
+        Some(4) if packet.len() >= 20 => packet[9] == IGMP,
+        Some(6) if packet.len() >= 40 => match packet[6] {
+            ICMP_V6 => local(packet.get(40)),
+            HOP_BY_HOP if packet.get(40) == Some(&ICMP_V6) => {
+                let options = packet.get(41).map_or(0, |units| (usize::from(*units) + 1) * 8);
+                local(packet.get(40 + options))
+            }
+            _ => false,
+        },
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chatter_is_told_from_traffic() {
+        let v6 = |next: u8, rest: &[u8]| [&[0x60, 0, 0, 0, 0, 0, next][..], &[0; 33], rest].concat();
+        let v4 = |protocol: u8| [&[0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol][..], &[0; 10]].concat();
+        for traffic in [v4(17), v4(6), v4(1), v6(17, &[]), v6(6, &[1]), v6(58, &[128]), v6(0, &[17, 0])] {
+            assert!(!is_chatter(&traffic), "{traffic:?}");
+        }
+        // A listener report behind a router-alert option, as the kernel sends it.
+        let report = v6(0, &[58, 0, 5, 2, 0, 0, 1, 0, 143]);
+        for chatter in [v4(2), v6(58, &[133]), v6(58, &[135]), report, vec![], vec![0x45; 19], vec![0x60; 39]]
+        {
+            assert!(is_chatter(&chatter), "{chatter:?}");
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! The link as a proxy for byte streams: what is left for TCP where namespaces are forbidden.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+
+use antiphon_core::{Instant, Ratio, Rng};
+use antiphon_link::{Counters, Direction, Duplex, DuplexSpec, Link, LinkSpec, LossModel};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::EmulatorError;
+use super::pool::{Pool, Pooled};
+use super::reactor::{Interest, Poller, Reactor, Scheduling, Worker};
+use crate::clock::OsClock;
+
+/// How to run a [`StreamProxy`].
+#[derive(Clone, Debug)]
+pub struct StreamProxyConfig {
+    /// Where clients connect to; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Where their bytes go.
+    pub target: SocketAddr,
+    /// The link of each connection: *up* from client to target. See [`StreamProxy::limits`] for what is left out.
+    pub link: DuplexSpec,
+    /// Forked for each connection by its number.
+    pub seed: u64,
+    /// Connections at once; further ones are closed at once and counted.
+    pub max_connections: usize,
+    /// Ask for `SCHED_FIFO`.
+    pub real_time: bool,
+}
+
+/// What went over one connection, in chunks of at most one segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConnectionReport {
+    /// Counts from 0 in the order of acceptance.
+    pub connection: u64,
+    /// Its address.
+    pub client: SocketAddr,
+    /// Client to target. Bytes include 40 for the headers of TCP and IP in each chunk; the last chunk is empty.
+    pub up: Counters,
+    /// Target to client.
+    pub down: Counters,
+    /// Whether it has ended.
+    pub ended: bool,
+}
+
+/// What a proxy has done so far.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StreamReport {
+    /// Connections under way and the last 1024 that ended, by number.
+    pub connections: Vec<ConnectionReport>,
+    /// Connections that found no room.
+    pub refused: u64,
+    /// What the kernel gave the thread.
+    pub scheduling: Scheduling,
+}
+
+/// A running proxy. Dropping it stops it.
+pub struct StreamProxy {
+    local: SocketAddr,
+    reactor: Reactor<StreamReport>,
+}
+
+impl StreamProxy {
+    /// Binds and starts.
+    pub fn start(mut config: StreamProxyConfig, clock: OsClock) -> Result<Self, EmulatorError> {
+        config.link.up = reliable(config.link.up);
+        config.link.down = reliable(config.link.down);
+        config.link.up.validate()?;
+        config.link.down.validate()?;
+        let listen = TcpListener::bind(config.listen)
+            .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
+            .map_err(|error| EmulatorError::system(format!("cannot listen on {}", config.listen), error))?;
+        let local = listen
+            .local_addr()
+            .map_err(|error| EmulatorError::system("address of the listening socket", error))?;
+        let real_time = config.real_time;
+        let build = move |poller: &Poller| Streams::new(config, listen, poller);
+        let reactor = Reactor::start("link-stream", clock, real_time, build)
+            .map_err(|error| EmulatorError::system("cannot start the proxy", error))?;
+        Ok(StreamProxy { local, reactor })
+    }
+
+    /// Where clients connect to.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// What this kind of link cannot model; to be shown beside its figures.
+    pub fn limits() -> &'static str {
+        "byte-stream proxy: rate, queue, delay, jitter and stalls are modelled; loss, reordering, duplication and \
+         corruption are not, since TCP ends at the proxy, so its retransmissions and congestion control never meet \
+         the link; a full queue holds the sender back instead of dropping"
+    }
+
+    /// What was counted so far; `None` if the proxy failed.
+    pub fn report(&self) -> Option<StreamReport> {
+        self.reactor.report()
+    }
+
+    /// Ends it and its connections.
+    pub fn stop(self) -> StreamReport {
+        self.reactor.stop()
+    }
+}
+
+/// The part of a link that a byte stream can go through.
+fn reliable(link: LinkSpec) -> LinkSpec {
+    LinkSpec { loss: LossModel::None, reorder: None, duplicate: Ratio(0.0), corrupt: Ratio(0.0), ..link }
+}
+
+/// The payload of a TCP segment with time stamps in 1500 bytes (RFC 9293, RFC 7323).
+const CHUNK: usize = 1448;
+/// TCP and IPv4 headers without options.
+const HEADERS: usize = 40;
+/// Chunks read from one socket before the others have their turn.
+const BATCH: usize = 16;
+const MAX_ENDED: usize = 1024;
+const LISTEN: u64 = u64::MAX - 2;
+const READ: Interest = Interest { read: true, write: false };
+
+struct Connection {
+    number: u64,
+    client: SocketAddr,
+    /// Client and target.
+    sockets: [TcpStream; 2],
+    link: Duplex<Pooled>,
+    /// What is to be told of each.
+    interest: [Interest; 2],
+    /// Up (client to target) and down.
+    halves: [Half; 2],
+}
+
+/// One direction of a connection.
+#[derive(Default)]
+struct Half {
+    /// The sender has finished.
+    ended: bool,
+    /// The link has no room: the sender waits.
+    blocked: bool,
+    /// Came through the link; so many of its bytes are written.
+    pending: Option<(Pooled, usize)>,
+    /// The receiver was told of the end.
+    finished: bool,
+}
+
+/// A connection that cannot go on.
+struct Dead;
+
+impl Connection {
+    fn link(&mut self, half: usize) -> &mut Link<Pooled> {
+        if half == 0 { &mut self.link.up } else { &mut self.link.down }
+    }
+
+    /// Reads what the link has room for.
+    fn read(&mut self, half: usize, clock: &OsClock, pool: &Pool) -> Result<(), Dead> {
+        let mut buffer = [0u8; CHUNK];
+        for _ in 0..BATCH {
+            if self.halves[half].ended {
+                return Ok(());
+            }
+            let now = clock.now();
+            if !self.link(half).has_room(now, CHUNK + HEADERS) {
+                self.halves[half].blocked = true;
+                return Ok(());
+            }
+            let len = match self.sockets[half].read(&mut buffer) {
+                Ok(len) => len,
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
+                    return Ok(());
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => return Err(Dead),
+            };
+            // An empty chunk is the end of the stream and goes through the link like all before it. Beyond the memory
+            // budget the connection is given up: its bytes can't be dropped.
+            let chunk = pool.packet(&buffer[..len], HEADERS).ok_or(Dead)?;
+            self.halves[half].ended = len == 0;
+            if self.link(half).offer(now, chunk).is_some() {
+                return Err(Dead);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is through the link, as far as the receiver takes it.
+    fn write(&mut self, half: usize, now: Instant) -> Result<(), Dead> {
+        loop {
+            if self.halves[half].pending.is_none() {
+                let Some(chunk) = self.link(half).poll(now) else {
+                    return Ok(());
+                };
+                self.halves[half].pending = Some((chunk, 0));
+            }
+            let target = &mut self.sockets[1 - half];
+            let Some((chunk, written)) = &mut self.halves[half].pending else {
+                return Ok(());
+            };
+            if chunk.bytes().is_empty() {
+                target.shutdown(Shutdown::Write).map_err(|_| Dead)?;
+                self.halves[half].finished = true;
+                self.halves[half].pending = None;
+                return Ok(());
+            }
+            match target.write(&chunk.bytes()[*written..]) {
+                Ok(len) => *written += len,
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
+                    return Ok(());
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Err(Dead),
+            }
+            if *written == chunk.bytes().len() {
+                self.halves[half].pending = None;
+            }
+        }
+    }
+
+    /// Moves what is due, and asks to be told of what can go on.
+    fn advance(&mut self, now: Instant, poller: &Poller) -> Result<(), Dead> {
+        for half in 0..2 {
+            self.write(half, now)?;
+            if self.halves[half].blocked && self.link(half).has_room(now, CHUNK + HEADERS) {
+                self.halves[half].blocked = false;
+            }
+        }
+        for side in 0..2 {
+            let wanted = Interest {
+                read: !self.halves[side].ended && !self.halves[side].blocked,
+                write: self.halves[1 - side].pending.is_some(),
+            };
+            let token = self.number * 2 + side as u64;
+            poller
+                .change(self.sockets[side].as_fd(), token, self.interest[side], wanted)
+                .map_err(|_| Dead)?;
+            self.interest[side] = wanted;
+        }
+        if self.halves.iter().all(|half| half.finished) { Err(Dead) } else { Ok(()) }
+    }
+
+    /// A half that waits for its receiver has nothing to do at any instant.
+    fn poll_timeout(&self) -> Option<Instant> {
+        let links = Direction::ALL.map(|direction| self.link.direction(direction).poll_timeout());
+        let waiting = |half: &Half| half.pending.is_some();
+        links.into_iter().zip(&self.halves).filter_map(|(due, half)| due.filter(|_| !waiting(half))).min()
+    }
+
+    fn report(&self, ended: bool) -> ConnectionReport {
+        ConnectionReport {
+            connection: self.number,
+            client: self.client,
+            up: self.link.up.counters(),
+            down: self.link.down.counters(),
+            ended,
+        }
+    }
+}
+
+struct Streams {
+    config: StreamProxyConfig,
+    listen: TcpListener,
+    connections: BTreeMap<u64, Connection>,
+    ended: VecDeque<ConnectionReport>,
+    next: u64,
+    refused: u64,
+    pool: Pool,
+}
+
+impl Streams {
+    fn new(config: StreamProxyConfig, listen: TcpListener, poller: &Poller) -> nix::Result<Self> {
+        poller.add(&listen, LISTEN)?;
+        Ok(Streams {
+            config,
+            listen,
+            connections: BTreeMap::new(),
+            ended: VecDeque::new(),
+            next: 0,
+            refused: 0,
+            pool: Pool::new(),
+        })
+    }
+
+    fn accept(&mut self, poller: &Poller) {
+        while let Ok((socket, client)) = self.listen.accept() {
+            let room = self.connections.len() < self.config.max_connections;
+            match room.then(|| self.open(socket, client, poller)) {
+                Some(Ok(())) => {}
+                _ => self.refused += 1,
+            }
+        }
+    }
+
+    fn open(&mut self, socket: TcpStream, client: SocketAddr, poller: &Poller) -> std::io::Result<()> {
+        socket.set_nonblocking(true)?;
+        socket.set_nodelay(true)?;
+        let target = Socket::new(Domain::for_address(self.config.target), Type::STREAM, Some(Protocol::TCP))?;
+        target.set_nonblocking(true)?;
+        target.set_tcp_nodelay(true)?;
+        match target.connect(&self.config.target.into()) {
+            Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => return Err(error),
+            _ => {}
+        }
+        let seed = Rng::fork(self.config.seed, &format!("flow {}", self.next)).next_u64();
+        let link = Duplex::new(&self.config.link, seed).map_err(std::io::Error::other)?;
+        let sockets = [socket, target.into()];
+        for (side, socket) in (0..).zip(&sockets) {
+            poller.add(socket, self.next * 2 + side)?;
+        }
+        let connection = Connection {
+            number: self.next,
+            client,
+            sockets,
+            interest: [READ; 2],
+            link,
+            halves: Default::default(),
+        };
+        self.connections.insert(self.next, connection);
+        self.next += 1;
+        Ok(())
+    }
+
+    fn end(&mut self, number: u64) {
+        let Some(connection) = self.connections.remove(&number) else {
+            return;
+        };
+        if self.ended.len() == MAX_ENDED {
+            self.ended.pop_front();
+        }
+        // Its sockets are closed by being dropped, and leave epoll by that.
+        self.ended.push_back(connection.report(true));
+    }
+}
+
+impl Worker for Streams {
+    type Report = StreamReport;
+
+    fn ready(&mut self, clock: &OsClock, poller: &Poller, token: u64) {
+        if token == LISTEN {
+            return self.accept(poller);
+        }
+        let (number, side) = (token / 2, (token % 2) as usize);
+        let Some(connection) = self.connections.get_mut(&number) else {
+            return;
+        };
+        if connection.read(side, clock, &self.pool).is_err() {
+            self.end(number);
+        }
+    }
+
+    fn advance(&mut self, clock: &OsClock, poller: &Poller) {
+        let now = clock.now();
+        let dead: Vec<u64> = self
+            .connections
+            .values_mut()
+            .filter_map(|connection| connection.advance(now, poller).is_err().then_some(connection.number))
+            .collect();
+        dead.into_iter().for_each(|number| self.end(number));
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.connections.values().filter_map(Connection::poll_timeout).min()
+    }
+
+    fn report(&self, scheduling: Scheduling) -> StreamReport {
+        let running = self.connections.values().map(|connection| connection.report(false));
+        let mut connections: Vec<_> = self.ended.iter().copied().chain(running).collect();
+        connections.sort_by_key(|connection| connection.connection);
+        StreamReport { connections, refused: self.refused, scheduling }
+    }
+}

@@ -1,0 +1,171 @@
+//! The router's end of a device: IP packets in and out, whatever the device is.
+
+#![allow(
+    unsafe_code,
+    reason = "TUN devices and packet sockets are set up by ioctl and bind on kernel structures"
+)]
+
+use std::io::{IoSlice, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use nix::errno::Errno;
+use nix::net::if_::if_nametoindex;
+use nix::sys::uio::writev;
+
+use super::NetnsError;
+
+/// Reads and writes whole IP packets, without blocking.
+pub(crate) struct Port {
+    file: std::fs::File,
+    /// Destination and source that go in front of each packet, on Ethernet.
+    ethernet: Option<[u8; 12]>,
+}
+
+/// Destination, source, type.
+const ETHERNET_HEADER: usize = 14;
+
+impl Port {
+    /// The next packet, from the IP header on; `None` when there is none now. `buffer` holds any packet of the device.
+    pub fn read<'a>(&mut self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+        let skip = if self.ethernet.is_some() { ETHERNET_HEADER } else { 0 };
+        // ENETDOWN (the device is going) is an end like any other here.
+        let len = self.file.read(buffer).ok()?;
+        // Shorter than a header: an empty packet, which the router ignores.
+        Some(buffer[..len].get(skip..).unwrap_or_default())
+    }
+
+    /// Hands a packet to the kernel; false if it would not take it.
+    pub fn write(&mut self, packet: &[u8]) -> bool {
+        let Some(addresses) = &self.ethernet else {
+            return writev(&self.file, &[IoSlice::new(packet)]).is_ok();
+        };
+        let kind: [u8; 2] = match packet.first().map(|byte| byte >> 4) {
+            Some(6) => [0x86, 0xdd],
+            _ => [0x08, 0x00],
+        };
+        writev(&self.file, &[IoSlice::new(addresses), IoSlice::new(&kind), IoSlice::new(packet)]).is_ok()
+    }
+}
+
+impl AsFd for Port {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Makes a TUN device of that name in the namespace of the calling thread. It goes when the port is dropped.
+///
+/// No offloads are asked for, so the kernel hands over finished packets: segmented, with their checksums.
+pub(crate) fn tun_port(name: &str) -> Result<Port, NetnsError> {
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open("/dev/net/tun")
+        .map_err(|error| NetnsError::new("cannot open /dev/net/tun", error))?;
+    let mut request = request(name);
+    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+    // SAFETY: TUNSETIFF reads and writes one ifreq, which lives through the call.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
+    Errno::result(result)
+        .map_err(|error| NetnsError::new(format!("cannot make the TUN device {name}"), error))?;
+    Ok(Port { file, ethernet: None })
+}
+
+/// Opens a packet socket on the device of that name in the namespace of the calling thread, the router's end of a pair
+/// whose other end has the hardware address `peer`.
+pub(crate) fn veth_port(name: &str, peer: [u8; 6]) -> Result<Port, NetnsError> {
+    let failed = |error: Errno| NetnsError::new(format!("cannot open a packet socket on {name}"), error);
+    let index = if_nametoindex(name).map_err(failed)?;
+    let every = (libc::ETH_P_ALL as u16).to_be();
+    let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // Protocol 0: nothing is received before the socket is bound to its device.
+    // SAFETY: socket() takes no pointers.
+    let fd = Errno::result(unsafe { libc::socket(libc::AF_PACKET, kind, 0) }).map_err(failed)?;
+    // SAFETY: the kernel has just given us this descriptor, nobody else owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    set(&fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1).map_err(failed)?;
+    // This end was set up before its peer, so the kernel gives it a working transmit queue only when its link watch comes
+    // round, up to a second later, and silently drops what is sent until then. Past the queue nothing is lost.
+    set(&fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1).map_err(failed)?;
+    if set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER).is_err() {
+        // Capped, but served all the same.
+        let _ = set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER);
+    }
+    // SAFETY: sockaddr_ll is plain numbers, for which zero is a value.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = every;
+    address.sll_ifindex = index as i32;
+    let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the address is a whole sockaddr_ll of the stated length and lives through the call.
+    Errno::result(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) }).map_err(failed)?;
+    let mut ethernet = [0; 12];
+    ethernet[..6].copy_from_slice(&peer);
+    ethernet[6..].copy_from_slice(&ROUTER_ADDRESS);
+    Ok(Port { file: fd.into(), ethernet: Some(ethernet) })
+}
+
+/// Makes the kernel finish its packets (checksums, segments) before they reach a device in the namespace of the
+/// calling thread, as it would for a plain network card.
+///
+/// A pair of virtual devices otherwise passes on what its far end could finish, and the router would see packets of
+/// 64 kB without checksums.
+pub(crate) fn disable_offloads(name: &str) -> Result<(), NetnsError> {
+    let failed = |error: Errno| NetnsError::new(format!("cannot turn the offloads of {name} off"), error);
+    // SAFETY: socket() takes no pointers.
+    let fd = Errno::result(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })
+        .map_err(failed)?;
+    // SAFETY: the kernel has just given us this descriptor, nobody else owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    for command in [ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO] {
+        let mut value = EthtoolValue { command, data: 0 };
+        let mut request = request(name);
+        request.ifr_ifru.ifru_data = (&raw mut value).cast();
+        // SAFETY: SIOCETHTOOL reads one ifreq and the ethtool_value it points to; both live through the call.
+        let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
+        match Errno::result(result) {
+            // Segmentation that the device never had, or that went with the checksums.
+            Ok(_) | Err(Errno::EOPNOTSUPP) => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Ok(())
+}
+
+/// `struct ethtool_value` of linux/ethtool.h.
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    data: u32,
+}
+
+// linux/ethtool.h.
+const ETHTOOL_STXCSUM: u32 = 0x17;
+const ETHTOOL_STSO: u32 = 0x1f;
+const ETHTOOL_SGSO: u32 = 0x24;
+const ETHTOOL_SGRO: u32 = 0x2c;
+
+/// Room for some 2000 full packets that wait for the router.
+const RECEIVE_BUFFER: i32 = 8 << 20;
+
+/// Locally administered; only seen within the private pair.
+const ROUTER_ADDRESS: [u8; 6] = [0x02, 0, 0, 0, 0, 0xff];
+
+fn request(name: &str) -> libc::ifreq {
+    // SAFETY: ifreq is plain numbers and pointers, for which zero is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // One byte less than there is room: the name ends with a zero.
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
+        *to = from as libc::c_char;
+    }
+    request
+}
+
+fn set(fd: &OwnedFd, level: i32, option: i32, value: i32) -> Result<(), Errno> {
+    let len = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the option is an int of the stated length and lives through the call.
+    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const value).cast(), len) };
+    Errno::result(result).map(drop)
+}

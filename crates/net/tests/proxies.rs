@@ -1,0 +1,200 @@
+//! The proxies over loopback: no privilege needed.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use antiphon_core::Instant;
+use antiphon_net::clock::OsClock;
+use antiphon_net::emulator::{FlowReport, StreamProxy, StreamProxyConfig, UdpProxy, UdpProxyConfig};
+
+fn local(v6: bool) -> SocketAddr {
+    let text = if v6 { "[::1]:0" } else { "127.0.0.1:0" };
+    text.parse().expect("an address")
+}
+
+fn socket(v6: bool) -> UdpSocket {
+    let socket = UdpSocket::bind(local(v6)).expect("loopback");
+    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+    socket
+}
+
+fn proxy(v6: bool, link: &str, seed: u64, target: &UdpSocket) -> UdpProxy {
+    let target = target.local_addr().expect("bound");
+    let config = UdpProxyConfig::new(local(v6), target, link.parse().expect("a possible link"), seed);
+    UdpProxy::start(config, OsClock::new()).expect("loopback")
+}
+
+/// Waits until `done` says so of the flow.
+fn wait(proxy: &UdpProxy, flow: usize, done: impl Fn(&FlowReport) -> bool) -> FlowReport {
+    let clock = OsClock::new();
+    loop {
+        let report = proxy.report().expect("it runs");
+        if let Some(found) = report.flows.get(flow).filter(|found| done(found)) {
+            return *found;
+        }
+        assert!(clock.now() < Instant::from_millis(20_000), "{report:?}");
+        std::thread::yield_now();
+    }
+}
+
+/// Sends numbered datagrams up; which arrived, and from where the last one came.
+fn send(
+    proxy: &UdpProxy,
+    flow: usize,
+    client: &UdpSocket,
+    target: &UdpSocket,
+    count: u32,
+) -> (Vec<u32>, SocketAddr) {
+    let (mut arrived, mut buffer, mut from) = (Vec::new(), [0u8; 2048], None);
+    for n in 0..count {
+        client.send_to(&n.to_be_bytes(), proxy.local_addr()).expect("loopback");
+        // Few enough at a time for any receive buffer.
+        if n % 50 == 49 || n + 1 == count {
+            let settled = |report: &FlowReport| {
+                report.up.offered == u64::from(n) + 1 && report.up.queued + report.up.in_flight == 0
+            };
+            let through = wait(proxy, flow, settled).up.delivered;
+            while (arrived.len() as u64) < through {
+                let (len, address) = target.recv_from(&mut buffer).expect("it was delivered");
+                assert_eq!(len, 4);
+                arrived.push(u32::from_be_bytes(buffer[..4].try_into().expect("four bytes")));
+                from = Some(address);
+            }
+        }
+    }
+    (arrived, from.expect("some arrived"))
+}
+
+#[test]
+fn sockets_and_counters_agree_in_both_directions() {
+    for v6 in [false, true] {
+        let (client, target) = (socket(v6), socket(v6));
+        let proxy = proxy(v6, "loss=5%,delay=1ms,jitter=1ms/exponential", 3, &target);
+        let (arrived, back) = send(&proxy, 0, &client, &target, 1000);
+        assert!(arrived.is_sorted() && (910..1000).contains(&arrived.len()), "{}", arrived.len());
+        for _ in 0..50 {
+            target.send_to(&[7; 10], back).expect("loopback");
+        }
+        let flow =
+            wait(&proxy, 0, |flow| flow.down.offered == 50 && flow.down.queued + flow.down.in_flight == 0);
+        let mut buffer = [0u8; 64];
+        for _ in 0..flow.down.delivered {
+            assert_eq!(client.recv(&mut buffer).expect("it was delivered"), 10);
+        }
+        client.set_nonblocking(true).expect("a socket");
+        assert!(client.recv(&mut buffer).is_err(), "not one more than counted");
+        let report = proxy.stop();
+        assert_eq!(report.flows.len(), 1);
+        let flow = report.flows[0];
+        assert_eq!(flow.up.delivered, arrived.len() as u64);
+        assert_eq!(flow.up.lost + flow.up.delivered, 1000);
+        // 28 or 48 bytes of headers beside the four of the payload.
+        assert_eq!(flow.up.offered_bytes, 1000 * if v6 { 52 } else { 32 });
+        assert!(flow.up.balances() && flow.down.balances());
+        assert_eq!((flow.unsent, report.refused, report.over_budget), (0, 0, 0));
+    }
+}
+
+#[test]
+fn a_seed_repeats_its_drops_and_flows_differ() {
+    let run = |link: &str, seed| {
+        let target = socket(false);
+        let proxy = proxy(false, link, seed, &target);
+        let clients = [socket(false), socket(false)];
+        [0, 1].map(|flow| send(&proxy, flow, &clients[flow], &target, 400))
+    };
+    let [(first, from), (second, other)] = run("loss=10%/2", 9);
+    assert!(first.len() < 400 && first != second && from != other);
+    let [(again, _), (second_again, _)] = run("loss=10%/2,delay=2ms,duplicate=0.001%", 9);
+    assert_eq!((first.clone(), second), (again, second_again));
+    assert_ne!(run("loss=10%/2", 10)[0].0, first);
+}
+
+#[test]
+fn strangers_find_a_bounded_number_of_flows_that_end() {
+    let target = socket(false);
+    let config = UdpProxyConfig {
+        max_flows: 2,
+        idle: Duration::from_millis(1),
+        ..UdpProxyConfig::new(local(false), target.local_addr().expect("bound"), Default::default(), 1)
+    };
+    let proxy =
+        UdpProxy::start(UdpProxyConfig { idle: Duration::from_secs(60), ..config.clone() }, OsClock::new());
+    let proxy = proxy.expect("loopback");
+    for _ in 0..5 {
+        socket(false).send_to(b"x", proxy.local_addr()).expect("loopback");
+    }
+    wait(&proxy, 1, |_| true);
+    let clock = OsClock::new();
+    while proxy.report().expect("it runs").refused < 3 {
+        assert!(clock.now() < Instant::from_millis(20_000));
+    }
+    assert_eq!(proxy.stop().flows.len(), 2);
+    // With hardly any patience the next client finds room again, and the figures of the first are kept.
+    let proxy = UdpProxy::start(config, OsClock::new()).expect("loopback");
+    for n in 0..5 {
+        socket(false).send_to(b"x", proxy.local_addr()).expect("loopback");
+        wait(&proxy, n, |flow| flow.ended && flow.up.delivered == 1);
+    }
+}
+
+#[test]
+fn a_datagram_is_never_early() {
+    let (client, target) = (socket(false), socket(false));
+    let proxy = proxy(false, "delay=15ms", 1, &target);
+    let clock = OsClock::new();
+    let mut delays = Vec::new();
+    for _ in 0..15 {
+        let begin = clock.now();
+        client.send_to(b"x", proxy.local_addr()).expect("loopback");
+        target.recv(&mut [0; 8]).expect("no loss here");
+        delays.push(clock.now().since(begin));
+    }
+    delays.sort();
+    assert!(delays[0] >= Duration::from_millis(15), "{delays:?}");
+    // Generous, for busy machines; usually 0.1 ms beyond the delay.
+    assert!(delays[7] < Duration::from_millis(45), "{delays:?}");
+}
+
+#[test]
+fn a_byte_stream_arrives_whole_at_the_rate_of_the_link() {
+    let listener = TcpListener::bind(local(false)).expect("loopback");
+    let config = StreamProxyConfig {
+        listen: local(false),
+        target: listener.local_addr().expect("bound"),
+        link: "rate=8Mbit/s,queue=20packets,delay=5ms,jitter=1ms,loss=50%".parse().expect("a possible link"),
+        seed: 4,
+        max_connections: 1,
+        real_time: false,
+    };
+    let proxy = StreamProxy::start(config, OsClock::new()).expect("loopback");
+    let clock = OsClock::new();
+    let mut client = TcpStream::connect(proxy.local_addr()).expect("loopback");
+    let (mut server, _) = listener.accept().expect("the proxy connects");
+    let sent: Vec<u8> = (0..300_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let received = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            client.write_all(&sent).expect("loopback");
+            client.shutdown(std::net::Shutdown::Write).expect("loopback");
+        });
+        let mut received = Vec::new();
+        server.read_to_end(&mut received).expect("loopback");
+        received
+    });
+    let took = clock.now().since(Instant::ZERO);
+    assert!(received == sent, "{} of {} bytes", received.len(), sent.len());
+    // 300 kB and 40 bytes in each 1448 at 1 MB/s, behind a burst that is in the queue at once: never early.
+    assert!(took >= Duration::from_millis(305), "{took:?}");
+    // The other direction, and the end of both.
+    server.write_all(b"and back").expect("loopback");
+    drop(server);
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).expect("loopback");
+    assert_eq!(answer, "and back");
+    let report = proxy.stop();
+    let up = report.connections[0].up;
+    assert_eq!((up.dropped(), up.delivered), (0, up.offered), "nothing is lost on a byte stream");
+    assert!(up.offered_bytes as usize > sent.len());
+    assert!(StreamProxy::limits().contains("loss"));
+}

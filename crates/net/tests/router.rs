@@ -1,0 +1,168 @@
+//! The router between private namespaces, over each of its means. Needs root, or says why it did not run; without root
+//! see `unprivileged.rs`.
+
+mod common;
+
+use std::time::Duration;
+
+use antiphon_net::clock::OsClock;
+use antiphon_net::emulator::{LaneConfig, Router, RouterConfig, Scheduling, Sides};
+use antiphon_net::netns::{Means, Namespace, probe};
+use common::{Pick, router, send_numbered, tcp_completes, udp, udp_agrees};
+
+/// The means that are open here; none with a word why.
+fn means() -> Vec<Means> {
+    match probe() {
+        Means::Tun => vec![Means::Tun, Means::VethPacket],
+        Means::VethPacket => vec![Means::VethPacket],
+        Means::Forbidden(reason) => {
+            eprintln!("skipped: {reason}");
+            vec![]
+        }
+    }
+}
+
+#[test]
+fn datagrams_and_counters_agree_and_tcp_completes() {
+    for means in means() {
+        let router = router(means, &[("delay=1ms,jitter=1ms/exponential,loss=5%", 7)]);
+        udp_agrees(&router, 0);
+        tcp_completes(&router, 0);
+    }
+}
+
+#[test]
+fn a_seed_repeats_its_losses_on_every_lane_and_means() {
+    let mut seen = Vec::new();
+    for means in means() {
+        let router = router(means, &[("loss=10%/2", 5), ("delay=2ms,loss=10%/2", 5), ("loss=10%/2", 6)]);
+        let up: Pick = |report| report.up;
+        for lane in 0..3 {
+            let side = &router.lanes()[lane];
+            seen.push(send_numbered(
+                &router,
+                lane,
+                up,
+                &udp(&side.near, lane == 1),
+                &udp(&side.far, lane == 1),
+                400,
+            ));
+        }
+    }
+    for other in seen.chunks(3) {
+        assert!(other[0].len() < 400, "the weather happened");
+        assert_eq!(other[0], other[1], "same seed, another delay and family, same losses");
+        assert_eq!(other[0], seen[0], "same seed, other means, same losses");
+        assert_ne!(other[0], other[2], "another seed");
+    }
+}
+
+#[test]
+fn a_round_trip_takes_what_the_link_says() {
+    for means in means() {
+        let router = router(means, &[("up.delay=12ms,down.delay=8ms", 1)]);
+        let lane = &router.lanes()[0];
+        let (near, far) = (udp(&lane.near, false), udp(&lane.far, false));
+        near.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+        far.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+        let clock = OsClock::new();
+        let mut times = Vec::new();
+        let mut buffer = [0u8; 100];
+        for _ in 0..15 {
+            let begin = clock.now();
+            near.send_to(&[1; 100], far.local_addr().expect("bound")).expect("a route");
+            let (len, from) = far.recv_from(&mut buffer).expect("no loss here");
+            far.send_to(&buffer[..len], from).expect("a route");
+            near.recv(&mut buffer).expect("no loss here");
+            times.push(clock.now().since(begin));
+        }
+        times.sort();
+        // Never early. Late only by what a busy machine takes: the median of 15 is let 30 ms; a direction without its
+        // delay, or with both, would be early or show in the next line on a quiet one.
+        assert!(times[0] >= Duration::from_millis(20), "{times:?}");
+        assert!(times[7] < Duration::from_millis(50), "{times:?}");
+    }
+}
+
+#[test]
+fn existing_namespaces_get_a_device_for_as_long_as_the_router_runs() {
+    for means in means() {
+        let [near, far] = [0, 1].map(|_| Namespace::private().expect("probed"));
+        let lane = LaneConfig {
+            link: "loss=5%".parse().expect("a possible link"),
+            seed: 2,
+            sides: Sides::Existing { near: near.clone(), far: far.clone() },
+        };
+        // The second lane finds a default route and leaves it.
+        let config = RouterConfig { lanes: vec![lane.clone(), lane], means: Some(means), real_time: true };
+        let router = Router::start(config, OsClock::new()).expect("probed");
+        udp_agrees(&router, 0);
+        udp_agrees(&router, 1);
+        let granted = router.report().expect("it runs").scheduling;
+        let claimed = matches!(granted, Scheduling::RealTime(_));
+        assert_eq!(claimed, is_real_time("link-router"), "{granted:?}");
+        let devices =
+            || near.run(|| std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default());
+        assert!(devices().expect("a namespace").contains("antiphon0"));
+        router.stop();
+        // Virtual pairs go with their namespace, which the kernel takes down in its own time.
+        let clock = OsClock::new();
+        while devices().expect("a namespace").contains("antiphon0") {
+            assert!(clock.now().as_nanos() < 10_000_000_000, "the device stayed");
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Whether a thread of that name has the scheduling policy `SCHED_FIFO` (proc_pid_stat(5), field 41).
+fn is_real_time(name: &str) -> bool {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("proc");
+    let stats = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
+    let mut named = stats.filter(|stat| stat.contains(&format!("({name})")));
+    named.any(|stat| {
+        // Counted behind the name, which may hold spaces: the state is the third field.
+        let behind = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+        behind.split(' ').nth(41 - 3) == Some("1")
+    })
+}
+
+/// Devices that are made quickly one after the other come up late in the kernel's own view; a packet must not care.
+#[test]
+fn a_lane_carries_from_its_first_packet() {
+    for means in means() {
+        for _ in 0..12 {
+            let router = router(means.clone(), &[("ideal", 1)]);
+            let lane = &router.lanes()[0];
+            for v6 in [false, true] {
+                let (near, far) = (udp(&lane.near, v6), udp(&lane.far, v6));
+                for (from, to) in [(&near, &far), (&far, &near)] {
+                    to.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+                    from.send_to(b"first", to.local_addr().expect("bound")).expect("a route");
+                    let arrived = to.recv(&mut [0; 8]);
+                    assert!(arrived.is_ok(), "{arrived:?} by {means:?}: {:?}", router.report());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_had_is_said() {
+    let forbidden =
+        RouterConfig { means: Some(Means::Forbidden("for the test".into())), ..RouterConfig::default() };
+    let error = Router::start(forbidden, OsClock::new()).err().expect("refused");
+    assert!(error.to_string().contains("for the test"), "{error}");
+    assert!(Namespace::find("no-such-namespace").is_err());
+    let here = Namespace::current().expect("every thread is in one");
+    let own = Namespace::find(&std::process::id().to_string()).expect("by process");
+    assert!(here.is_same(&own));
+    let looped = RouterConfig {
+        lanes: vec![LaneConfig {
+            sides: Sides::Existing { near: here, far: own },
+            ..LaneConfig::private(Default::default(), 1)
+        }],
+        means: Some(Means::Tun),
+        real_time: false,
+    };
+    assert!(Router::start(looped, OsClock::new()).is_err());
+}
