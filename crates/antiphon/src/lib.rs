@@ -14,8 +14,10 @@
 //! This crate is what a Rust program adds; the command line, the C interface and others are thin skins over it.
 
 mod compare;
+mod embedded;
 mod error;
 mod far_end;
+mod near_end;
 mod options;
 mod reflect;
 mod render;

@@ -1,6 +1,8 @@
 //! Both halves of a stream on one endpoint towards a reflector, with a row for every frame: what `compare` runs for
 //! each transport.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use antiphon_core::{CloseMode, Endpoint, Event, Input, Instant, Outcome, PathStats, Received, Transmit};
@@ -29,8 +31,23 @@ pub struct CallConfig {
     pub board: Option<ArrivalBoard>,
     /// Rows of the log.
     pub log_frames: usize,
+    /// Shows another thread how far the call is.
+    pub live: Arc<LiveCall>,
     /// How long to wait for stragglers after the last frame was sent.
     pub drain: Duration,
+}
+
+/// How far a call is, for another thread to see; written after every round of the media thread.
+#[derive(Debug, Default)]
+pub struct LiveCall {
+    /// Frames sent, refused ones included.
+    pub sent: AtomicU64,
+    /// Frames that came back.
+    pub received: AtomicU64,
+    /// Of them, late ones.
+    pub late: AtomicU64,
+    /// The last round trip in nanoseconds; 0 for none yet.
+    pub rtt_nanos: AtomicU64,
 }
 
 /// What a listener at the returning end would have heard.
@@ -64,6 +81,7 @@ pub struct CallStation {
     playout: Playout,
     sink: Box<dyn Sink>,
     board: Option<ArrivalBoard>,
+    live: Arc<LiveCall>,
     buf: Vec<u8>,
     block: Vec<f32>,
     drain: Duration,
@@ -119,6 +137,7 @@ impl CallStation {
             sender,
             sink,
             board: config.board,
+            live: config.live,
             drain: config.drain,
             heard: Heard::default(),
             foreign: 0,
@@ -179,13 +198,16 @@ impl CallStation {
                 (Some(PacketKind::Rtp), Ok(view)) if view.ssrc == ours => {
                     // The view borrows the buffer: what is needed of self is lent piece by piece.
                     let number = number_of(&self.sender, view.sequence);
-                    on_returned(
+                    let rtt = on_returned(
                         Returned { number, received, view },
                         &mut self.log,
                         &mut self.depacketiser,
                         &mut self.playout,
                         self.board.as_ref(),
                     );
+                    if let Some(rtt) = rtt {
+                        self.live.rtt_nanos.store(rtt.as_nanos() as u64, Ordering::Relaxed);
+                    }
                 }
                 _ => self.foreign += 1,
             }
@@ -241,6 +263,13 @@ impl CallStation {
         }
     }
 
+    fn show(&self) {
+        let counts = self.log.counts();
+        self.live.sent.store(counts.total(), Ordering::Relaxed);
+        self.live.received.store(counts.arrived(), Ordering::Relaxed);
+        self.live.late.store(counts.of(Fate::Late), Ordering::Relaxed);
+    }
+
     /// Closes once nothing more can come, or is not worth waiting for.
     fn drain(&mut self, now: Instant, until: Instant) {
         let counts = self.log.counts();
@@ -276,8 +305,8 @@ fn on_returned(
     depacketiser: &mut Depacketiser,
     playout: &mut Playout,
     board: Option<&ArrivalBoard>,
-) {
-    let Some(number) = number else { return };
+) -> Option<Duration> {
+    let number = number?;
     let at = received.received_at;
     // Both ends of the board read the run's clock.
     let one_way = board.and_then(|board| board.arrival(view.sequence)).and_then(|there| {
@@ -285,7 +314,7 @@ fn on_returned(
         (there >= sent).then(|| there.since(sent))
     });
     let len = view.payload.len() as u32;
-    log.on_received(FrameArrival {
+    let rtt = log.on_received(FrameArrival {
         seq: number,
         at,
         timestamp: view.timestamp,
@@ -298,6 +327,7 @@ fn on_returned(
     {
         log.on_fate(number, Fate::Late);
     }
+    rtt
 }
 
 /// Which of our frames bears that sequence number: the latest one sent, since fewer than 65 536 are on their way.
@@ -325,6 +355,7 @@ impl Station for CallStation {
             State::Waiting | State::Closing | State::Finished => {}
         }
         self.events();
+        self.show();
     }
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {

@@ -33,7 +33,7 @@ pub fn converted(
 }
 
 /// A source behind a channel map and a resampler.
-pub struct ConvertedSource {
+struct ConvertedSource {
     source: Box<dyn Source>,
     wanted: StreamFormat,
     map: ChannelMap,
@@ -72,6 +72,7 @@ impl ConvertedSource {
     /// Converts the next chunk into `ready`; `None` when there is sound in it.
     fn refill(&mut self) -> Option<Pull> {
         let channels = self.wanted.channels();
+        let mut ended = false;
         let frames = match self.source.pull(&mut self.raw) {
             Pull::Frames(frames) => {
                 let raw = &self.raw[..frames * self.map.inputs()];
@@ -82,11 +83,11 @@ impl ConvertedSource {
             Pull::End => {
                 // What the resampler holds comes out when silence follows it.
                 self.mapped.fill(0.0);
+                ended = true;
                 CHUNK
             }
         };
         let mapped = &self.mapped[..frames * channels];
-        let ended = frames == CHUNK && mapped.iter().all(|s| *s == 0.0);
         let mut given = match &mut self.resampler {
             None => {
                 self.ready[..mapped.len()].copy_from_slice(mapped);
@@ -94,16 +95,12 @@ impl ConvertedSource {
             }
             Some(resampler) => resampler.process(mapped, &mut self.ready).1,
         };
-        if ended && self.source_is_over() {
+        if ended {
             given = given.min(self.tail);
-            self.tail = 0;
+            self.tail -= given;
         }
         (self.at, self.len) = (0, given * channels);
         None
-    }
-
-    fn source_is_over(&mut self) -> bool {
-        self.source.pull(&mut self.raw[..0]) == Pull::End
     }
 }
 
@@ -139,6 +136,43 @@ impl Source for ConvertedSource {
     fn length(&self) -> Option<u64> {
         let (from, to) = (u64::from(self.source.format().rate()), u64::from(self.wanted.rate()));
         self.source.length().map(|frames| (u128::from(frames) * u128::from(to) / u128::from(from)) as u64)
+    }
+}
+
+/// `source` up to `frames` sample frames.
+pub fn limited(source: Box<dyn Source>, frames: u64) -> Box<dyn Source> {
+    Box::new(LimitedSource { source, left: frames })
+}
+
+struct LimitedSource {
+    source: Box<dyn Source>,
+    left: u64,
+}
+
+impl Source for LimitedSource {
+    fn format(&self) -> StreamFormat {
+        self.source.format()
+    }
+
+    fn sample_format(&self) -> SampleFormat {
+        self.source.sample_format()
+    }
+
+    fn pull(&mut self, block: &mut [f32]) -> Pull {
+        let channels = self.source.format().channels();
+        let room = (block.len() / channels).min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        if room == 0 {
+            return Pull::End;
+        }
+        let pulled = self.source.pull(&mut block[..room * channels]);
+        if let Pull::Frames(frames) = pulled {
+            self.left -= frames as u64;
+        }
+        pulled
+    }
+
+    fn length(&self) -> Option<u64> {
+        Some(self.source.length().map_or(self.left, |length| length.min(self.left)))
     }
 }
 

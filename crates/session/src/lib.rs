@@ -17,8 +17,8 @@ mod sender;
 mod station;
 
 pub use board::ArrivalBoard;
-pub use call::{CallConfig, CallError, CallStation, Heard};
-pub use convert::{ConvertError, ConvertedSource, converted};
+pub use call::{CallConfig, CallError, CallStation, Heard, LiveCall};
+pub use convert::{ConvertError, converted, limited};
 pub use hub::{Hub, HubConfig, HubCounters, MakeStation};
 pub use receive::ReceiveStation;
 pub use receiver::{Notice, OpenSink, ReceiveError, ReceiverConfig, ReceiverCounters, SoundReceiver};
