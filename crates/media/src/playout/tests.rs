@@ -514,3 +514,38 @@ fn late_packets_among_others_are_no_new_start() {
     // The last few come when the end has been told, and all goes out at once.
     assert!((27..=30).contains(&c.late), "{c:?}");
 }
+
+#[test]
+fn repaired_packets_do_not_move_the_schedule() {
+    let packets = steady();
+    let mut playout = playout(Clocking::Sender, 300, 1);
+    for p in packets.iter().filter(|p| p.sequence != 19) {
+        playout.insert(at(p.sequence * 10_000 + 80_000), &p.packet());
+    }
+    let before = playout.deadline(ORIGIN);
+    // What error correction makes may come before its time, and says nothing of the path.
+    playout.insert(
+        at(195_000),
+        &MediaPacket {
+            recovered: true,
+            ..packets[19].packet()
+        },
+    );
+    assert_eq!(
+        (playout.deadline(ORIGIN), playout.counters().recovered),
+        (before, 1)
+    );
+}
+
+#[test]
+fn losses_of_a_former_stream_stay_counted() {
+    let packets = steady();
+    let mut playout = playout(Clocking::Sender, 30, 1);
+    for p in packets.iter().filter(|p| p.sequence % 5 != 2) {
+        playout.insert(at(p.sequence * 10_000), &p.packet());
+    }
+    playout.restart();
+    playout.insert(at(300_000), &Sent::new(90_000, 0, 480, 1).packet());
+    let c = playout.counters();
+    assert_eq!((c.lost, c.discarded, c.buffered), (4, 16, 1));
+}
