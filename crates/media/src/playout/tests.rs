@@ -525,7 +525,7 @@ fn repaired_packets_do_not_move_the_schedule() {
     let before = playout.deadline(ORIGIN);
     // What error correction makes may come before its time, and says nothing of the path.
     playout.insert(
-        at(195_000),
+        at(269_000),
         &MediaPacket {
             recovered: true,
             ..packets[19].packet()
