@@ -13,7 +13,7 @@ use antiphon_measure::{Abilities, Advice, Candidate, FrameLog, RunFacts, Transpo
 use antiphon_media::{SampleFormat, Sink, Source, StreamFormat};
 use antiphon_net::{OsClock, Stop, Target};
 use antiphon_proto::Transport;
-use antiphon_session::{ArrivalBoard, LiveCall, converted, limited};
+use antiphon_session::{LiveCall, converted, limited};
 use antiphon_sound::{NullSink, SourceSpec};
 
 use crate::embedded::{Embedded, Place};
@@ -124,7 +124,10 @@ impl StreamPlan {
             (length, limit) => length.or(limit),
         };
         if frames.is_none() {
-            return Err(Error::usage(format!("{} never ends: say how long, such as --seconds 20s", options.source)));
+            return Err(Error::usage(format!(
+                "{} never ends: say how long, such as --seconds 20s",
+                options.source
+            )));
         }
         Ok(StreamPlan { spec, format, sample: options.sample.unwrap_or(source.sample_format()), frames })
     }
@@ -170,7 +173,8 @@ fn places(
     let address = resolve_peer(peer)?;
     let place = |transport: &&'static Transport| {
         let port = address.port().checked_add(transport.reflect_offset);
-        let port = port.ok_or_else(|| Error::usage(format!("port {} leaves no room above it", address.port())))?;
+        let port =
+            port.ok_or_else(|| Error::usage(format!("port {} leaves no room above it", address.port())))?;
         let target = SocketAddr::new(address.ip(), port);
         Ok(Place { transport, target, namespace: None, board: None })
     };
@@ -191,7 +195,9 @@ fn resolve_peer(peer: &str) -> Result<SocketAddr, Error> {
     };
     let uri: antiphon_core::uri::Uri = format!("rtp://{authority}").parse()?;
     if uri.host.is_empty() {
-        return Err(Error::usage(format!("'{peer}' names no host: write HOST:PORT, such as studio.example:{DEFAULT_PORT}")));
+        return Err(Error::usage(format!(
+            "'{peer}' names no host: write HOST:PORT, such as studio.example:{DEFAULT_PORT}"
+        )));
     }
     Ok(Target::resolve(&uri, DEFAULT_PORT)?.address())
 }
@@ -243,7 +249,11 @@ fn start(
     Ok(running)
 }
 
-fn sink(options: &CompareOptions, stream: &StreamPlan, transport: &Transport) -> Result<Box<dyn Sink>, Error> {
+fn sink(
+    options: &CompareOptions,
+    stream: &StreamPlan,
+    transport: &Transport,
+) -> Result<Box<dyn Sink>, Error> {
     let Some(out) = &options.out else { return Ok(Box::new(NullSink::new(stream.format))) };
     render::wav_sink(&out.join(render::heard_name(transport.scheme)), stream.format, stream.sample)
 }
@@ -315,7 +325,9 @@ fn finish(
     stop: &Stop,
 ) -> Result<Comparison, Error> {
     if results.is_empty() {
-        let why = failures.first().map_or("nothing was measured".into(), |(scheme, why)| format!("{scheme}: {why}"));
+        let why = failures
+            .first()
+            .map_or("nothing was measured".into(), |(scheme, why)| format!("{scheme}: {why}"));
         return Err(if options.peer.is_some() { Error::unreachable(why) } else { Error::failed(why) });
     }
     let mut notes = Vec::new();

@@ -46,7 +46,11 @@ enum Proxy {
 
 impl Embedded {
     /// Starts links and reflectors, the best way that is permitted or the one that was asked for.
-    pub fn start(options: &CompareOptions, transports: &[&'static Transport], clock: OsClock) -> Result<Self, Error> {
+    pub fn start(
+        options: &CompareOptions,
+        transports: &[&'static Transport],
+        clock: OsClock,
+    ) -> Result<Self, Error> {
         let boards: Vec<_> = transports.iter().map(|_| ArrivalBoard::new()).collect();
         let means = match options.link_method {
             Some(LinkMethod::Proxy) => Means::Forbidden("asked for by --link-method proxy".into()),
@@ -82,7 +86,8 @@ impl Embedded {
                 let lanes =
                     transports.iter().map(|_| LaneConfig::private(options.link.1, options.seed)).collect();
                 let config = RouterConfig { lanes, means: Some(means), real_time: true };
-                let router = Router::start(config, clock).map_err(|error| Error::failed(error.to_string()))?;
+                let router =
+                    Router::start(config, clock).map_err(|error| Error::failed(error.to_string()))?;
                 for ((transport, board), lane) in transports.iter().zip(&boards).zip(router.lanes()) {
                     let bind = SocketAddr::new(IpAddr::V4(lane.far.v4), DEFAULT_PORT);
                     let namespace = Some(lane.far.namespace.clone());
@@ -161,11 +166,13 @@ fn proxy(
     let (link, seed) = (options.link.1, options.seed);
     let started = match beneath {
         Beneath::Udp => {
-            let config = UdpProxyConfig { real_time: true, ..UdpProxyConfig::new(listen, target, link, seed) };
+            let config =
+                UdpProxyConfig { real_time: true, ..UdpProxyConfig::new(listen, target, link, seed) };
             UdpProxy::start(config, clock).map(Proxy::Udp)
         }
         Beneath::Tcp => {
-            let config = StreamProxyConfig { listen, target, link, seed, max_connections: 4, real_time: true };
+            let config =
+                StreamProxyConfig { listen, target, link, seed, max_connections: 4, real_time: true };
             StreamProxy::start(config, clock).map(Proxy::Stream)
         }
     };

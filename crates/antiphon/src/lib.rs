@@ -22,6 +22,7 @@ mod options;
 mod reflect;
 mod render;
 mod stream;
+mod table;
 mod transport;
 
 pub use antiphon_core as core;
@@ -31,6 +32,7 @@ pub use antiphon_media as media;
 pub use antiphon_net as net;
 pub use antiphon_net::Stop;
 pub use antiphon_proto as proto;
+pub use antiphon_report as report;
 pub use antiphon_session as session;
 pub use antiphon_sound as sound;
 
@@ -41,3 +43,4 @@ pub use options::{
 };
 pub use reflect::{ReflectStatus, reflect};
 pub use stream::{ReceiveStatus, ReceiveSummary, SendStatus, SendSummary, StreamNotice, receive, send};
+pub use table::figure_rows;

@@ -56,10 +56,10 @@ pub(crate) struct NearResult {
 impl NearEnd {
     /// Opens everything in its namespace and tells that it is ready (by sending, or by ending in error).
     pub fn open(plan: NearPlan, ready: &mpsc::Sender<()>) -> Result<Self, Error> {
-        if let Some(namespace) = &plan.place.namespace {
+        let NearPlan { place, source, sink, format, sample, log_frames, live, options, clock } = plan;
+        if let Some(namespace) = &place.namespace {
             namespace.enter().map_err(|error| Error::failed(error.to_string()))?;
         }
-        let NearPlan { place, options, clock, .. } = &plan;
         let opened = open_line(place.transport, Target::Call(place.target), &options.socket)?;
         let endpoint = EndpointPlan {
             transport: place.transport,
@@ -70,7 +70,8 @@ impl NearEnd {
         }
         .open(clock.now(), opened.max_datagram)?;
         let max_packet = opened.max_datagram.min(endpoint.profile().max_frame);
-        let packet = PacketConfig { max_packet, ..PacketConfig::new(plan.format, plan.sample, options.block_frames) };
+        let packet =
+            PacketConfig { max_packet, ..PacketConfig::new(format, sample, options.block_frames) };
         let config = CallConfig {
             sender: SenderConfig {
                 packet,
@@ -80,18 +81,18 @@ impl NearEnd {
             },
             latency: options.latency,
             conceal: options.conceal,
-            board: place.board.clone(),
-            log_frames: plan.log_frames,
-            live: plan.live,
+            board: place.board,
+            log_frames,
+            live,
             drain: DRAIN,
         };
-        let station = CallStation::new(endpoint, plan.source, plan.sink, config)?;
+        let station = CallStation::new(endpoint, source, sink, config)?;
         // The main thread waits for this, or for the end of this thread.
         let _main_thread_is_gone = ready.send(());
         Ok(NearEnd {
             line: opened.line,
             station,
-            clock: plan.clock,
+            clock,
             beneath: place.transport.beneath,
             wait: options.wait,
             latency: options.latency,
@@ -125,7 +126,10 @@ impl NearEnd {
         if let Err(error) = sink.finish() {
             notes.push(format!("what was heard could not be kept: {error}"));
         } else if heard.overrun_frames > 0 {
-            notes.push(format!("{} sample frames heard were not kept: the disk is too slow", heard.overrun_frames));
+            notes.push(format!(
+                "{} sample frames heard were not kept: the disk is too slow",
+                heard.overrun_frames
+            ));
         }
         let headers = match self.beneath {
             Beneath::Udp => UDP_HEADERS,

@@ -105,9 +105,7 @@ fn rounding_is_to_the_nearest_and_to_even() {
     }
     for n in (-70_000_000..70_000_000).step_by(997) {
         let x = n as f32 / 8.0 / SCALE_24;
-        let expected = f64::from(n as f32 / 8.0)
-            .round_ties_even()
-            .clamp(-8_388_608.0, 8_388_607.0);
+        let expected = f64::from(n as f32 / 8.0).round_ties_even().clamp(-8_388_608.0, 8_388_607.0);
         assert_eq!(f64::from(to_i24(x)), expected, "{n}");
     }
 }

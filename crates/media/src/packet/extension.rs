@@ -188,11 +188,7 @@ mod tests {
         let expected = Some(NtpTime::from_bits(5 << 32));
         assert_eq!(read(ids, &body(&[])).0, expected);
         assert_eq!(read(ids, &body(&[0, 0])).0, expected);
-        assert_eq!(
-            read(ids, &body(&[0x91, 1, 2])).0,
-            expected,
-            "an element of others"
-        );
+        assert_eq!(read(ids, &body(&[0x91, 1, 2])).0, expected, "an element of others");
         assert_eq!(read(ids, &body(&[0xf0, 1])).0, None);
     }
 

@@ -97,19 +97,10 @@ mod tests {
         let mut history = History::new();
         let new = |reordered| Novelty::New { reordered };
         assert_eq!(history.meet(5), new(false));
-        assert_eq!(
-            (history.meet(SPAN + 4), history.meet(5)),
-            (new(false), Novelty::Repeated)
-        );
-        assert_eq!(
-            (history.meet(SPAN + 5), history.meet(5)),
-            (new(false), Novelty::TooOld)
-        );
+        assert_eq!((history.meet(SPAN + 4), history.meet(5)), (new(false), Novelty::Repeated));
+        assert_eq!((history.meet(SPAN + 5), history.meet(5)), (new(false), Novelty::TooOld));
         // The places of forgotten numbers are free again.
-        assert_eq!(
-            (history.meet(SPAN + 3), history.meet(3 * SPAN)),
-            (new(true), new(false))
-        );
+        assert_eq!((history.meet(SPAN + 3), history.meet(3 * SPAN)), (new(true), new(false)));
         assert_eq!(history.meet(2 * SPAN + 4), new(true));
     }
 
@@ -120,9 +111,6 @@ mod tests {
             history.meet(sequence);
             history.resolve(sequence);
         }
-        assert_eq!(
-            (history.lost(0), history.is_passed(11), history.is_passed(12)),
-            (1, true, false)
-        );
+        assert_eq!((history.lost(0), history.is_passed(11), history.is_passed(12)), (1, true, false));
     }
 }

@@ -417,11 +417,7 @@ fn what_waits_is_not_lost_though_something_far_ahead_was_dropped() {
     let far = Sent::new(4, 10_000_000, 480, 1);
     assert_eq!(playout.insert(at(0), &far.packet()), Inserted::Early);
     let c = playout.counters();
-    assert_eq!(
-        (c.buffered, c.early, c.lost),
-        (3, 1, 1),
-        "only number 3 is missing"
-    );
+    assert_eq!((c.buffered, c.early, c.lost), (3, 1, 1), "only number 3 is missing");
 }
 
 #[test]
@@ -431,10 +427,7 @@ fn damage_now_and_then_is_no_new_start() {
     for p in &packets {
         playout.insert(at(p.sequence * 10_000), &p.packet());
         let damaged = Sent::new(1000 + p.sequence, 10_000_000, 480, 1);
-        assert_eq!(
-            playout.insert(at(p.sequence * 10_000), &damaged.packet()),
-            Inserted::Early
-        );
+        assert_eq!(playout.insert(at(p.sequence * 10_000), &damaged.packet()), Inserted::Early);
         while playout.pull(at(p.sequence * 10_000), &mut [0.0; 480]).frames > 0 {}
     }
     let c = playout.counters();
@@ -444,10 +437,8 @@ fn damage_now_and_then_is_no_new_start() {
 #[test]
 fn late_packets_among_others_are_no_new_start() {
     let packets: Vec<Sent> = (0..60).map(|n| Sent::new(n, n * 480, 480, 1)).collect();
-    let mut arrivals: Vec<(u64, &Sent)> = packets
-        .iter()
-        .map(|p| (p.sequence * 10_000 + 55_000 * (p.sequence % 2), p))
-        .collect();
+    let mut arrivals: Vec<(u64, &Sent)> =
+        packets.iter().map(|p| (p.sequence * 10_000 + 55_000 * (p.sequence % 2), p)).collect();
     arrivals.sort_by_key(|a| a.0);
     let mut playout = playout(Clocking::Sender, 30, 1);
     play(&mut playout, &arrivals, 480);
@@ -466,17 +457,8 @@ fn repaired_packets_do_not_move_the_schedule() {
     }
     let before = playout.deadline(ORIGIN);
     // What error correction makes may come before its time, and says nothing of the path.
-    playout.insert(
-        at(269_000),
-        &MediaPacket {
-            recovered: true,
-            ..packets[19].packet()
-        },
-    );
-    assert_eq!(
-        (playout.deadline(ORIGIN), playout.counters().recovered),
-        (before, 1)
-    );
+    playout.insert(at(269_000), &MediaPacket { recovered: true, ..packets[19].packet() });
+    assert_eq!((playout.deadline(ORIGIN), playout.counters().recovered), (before, 1));
 }
 
 #[test]

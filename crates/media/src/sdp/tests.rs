@@ -88,10 +88,7 @@ fn any_is_no_address_to_listen_for() {
     let stream: StreamDescription = "l16/48000/2".parse().unwrap();
     let text = stream.to_sdp(&options());
     assert!(text.contains("c=IN IP4 0.0.0.0"));
-    assert_eq!(
-        StreamDescription::from_sdp(text.as_bytes()).unwrap().address,
-        None
-    );
+    assert_eq!(StreamDescription::from_sdp(text.as_bytes()).unwrap().address, None);
 }
 
 #[test]

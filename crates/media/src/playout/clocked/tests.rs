@@ -56,30 +56,18 @@ fn run(
 /// part 100 ppm of the device leave 0.75 ms for ever, as do 600 ppm of both without the estimate.
 #[test]
 fn clocks_that_differ_are_followed() {
-    for (sender, sink) in [
-        (100.0f64, 0.0f64),
-        (-100.0, 100.0),
-        (0.0, -100.0),
-        (500.0, 0.0),
-        (-500.0, 0.0),
-        (500.0, -100.0),
-    ] {
+    for (sender, sink) in
+        [(100.0f64, 0.0f64), (-100.0, 100.0), (0.0, -100.0), (500.0, 0.0), (-500.0, 0.0), (500.0, -100.0)]
+    {
         let (seen, clocked) = run(sender, sink, 180.0, |_| 0.02);
         let bound = if (sender - sink).abs() < 300.0 { 2.0 } else { 9.0 };
         for (t, lag, speed) in &seen {
             assert!(lag.abs() < bound, "{sender} {sink}: lag of {lag} ms at {t} s");
             let settled = lag.abs() < 0.5 && (speed - (sender - sink)).abs() < 15.0;
-            assert!(
-                *t < 150.0 || settled,
-                "{sender} {sink}: {lag} ms, {speed} ppm at {t} s"
-            );
+            assert!(*t < 150.0 || settled, "{sender} {sink}: {lag} ms, {speed} ppm at {t} s");
         }
         let counters = clocked.playout().counters();
-        assert_eq!(
-            (counters.lost, counters.late, counters.resyncs),
-            (0, 0, 0),
-            "{counters:?}"
-        );
+        assert_eq!((counters.lost, counters.late, counters.resyncs), (0, 0, 0), "{counters:?}");
         assert_eq!((counters.concealed_frames, counters.skipped_frames), (0, 0));
     }
 }
@@ -112,12 +100,7 @@ fn sound_goes_out_when_it_should() {
         clocked.pull(now, &mut out);
         heard.extend(out);
     }
-    let loudest = heard
-        .iter()
-        .enumerate()
-        .max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))
-        .unwrap()
-        .0;
+    let loudest = heard.iter().enumerate().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs())).unwrap().0;
     let expected = (50 * 5 + 30) * 8;
     assert!(loudest.abs_diff(expected) <= 1, "{loudest} instead of {expected}");
 }
@@ -129,9 +112,7 @@ fn a_change_of_route_ends_in_rest() {
     let (seen, clocked) = run(0.0, 0.0, 300.0, |t| if t < 60.0 { 0.02 } else { 0.03 });
     assert!(seen.iter().all(|(_, _, speed)| speed.abs() <= MAX_TOTAL_PPM));
     assert!(
-        seen.iter()
-            .filter(|(t, ..)| *t > 240.0)
-            .all(|(_, lag, speed)| lag.abs() < 1.0 && speed.abs() < 60.0),
+        seen.iter().filter(|(t, ..)| *t > 240.0).all(|(_, lag, speed)| lag.abs() < 1.0 && speed.abs() < 60.0),
         "{:?}",
         &seen[480..]
     );

@@ -135,13 +135,9 @@ fn parties_that_fell_silent_are_forgotten() {
     let (mut session, mut buf) = (session(1, false), [0; 1500]);
     let len = write_report(2, None, &[], &mut buf).unwrap();
     events(&mut session, Instant::ZERO, &buf[..len]);
-    session
-        .poll_report(Instant::from_millis(20_000), &mut buf)
-        .unwrap();
+    session.poll_report(Instant::from_millis(20_000), &mut buf).unwrap();
     assert_eq!(session.members.len(), 1);
     // Five times five seconds (RFC 3550 §6.3.5).
-    session
-        .poll_report(Instant::from_millis(26_000), &mut buf)
-        .unwrap();
+    session.poll_report(Instant::from_millis(26_000), &mut buf).unwrap();
     assert_eq!(session.members.len(), 0);
 }
