@@ -209,6 +209,9 @@ struct Running {
     thread: JoinHandle<Result<NearResult, Error>>,
 }
 
+/// A near end that measured something.
+type Ended = (&'static Transport, NearResult);
+
 fn start(
     options: &CompareOptions,
     stream: &StreamPlan,
@@ -271,7 +274,7 @@ fn watch(
     stream: &StreamPlan,
     clock: OsClock,
     progress: &mut dyn FnMut(&Progress),
-) -> (Vec<(&'static Transport, NearResult)>, Vec<(String, String)>) {
+) -> (Vec<Ended>, Vec<(String, String)>) {
     let begun = clock.now();
     for (_, go) in &running {
         let _gone_threads_are_asked_below = go.send(());
@@ -319,7 +322,7 @@ fn finish(
     options: &CompareOptions,
     stream: &StreamPlan,
     link: LinkSummary,
-    results: Vec<(&'static Transport, NearResult)>,
+    results: Vec<Ended>,
     failures: Vec<(String, String)>,
     counted: &[Crossed],
     stop: &Stop,

@@ -19,9 +19,11 @@ mod error;
 mod far_end;
 mod near_end;
 mod options;
+mod receive;
 mod reflect;
 mod render;
-mod stream;
+mod send;
+mod show;
 mod table;
 mod transport;
 
@@ -39,8 +41,11 @@ pub use antiphon_sound as sound;
 pub use compare::{Comparison, LinkSummary, Progress, TransportProgress, compare};
 pub use error::{Error, ErrorKind};
 pub use options::{
-    CompareOptions, DEFAULT_PORT, LinkMethod, ReceiveOptions, ReflectOptions, SendOptions, default_out,
+    CompareOptions, DEFAULT_LATENCY, DEFAULT_PORT, LinkMethod, ReceiveOptions, ReflectOptions, SendOptions,
+    default_out,
 };
-pub use reflect::{ReflectStatus, reflect};
-pub use stream::{ReceiveStatus, ReceiveSummary, SendStatus, SendSummary, StreamNotice, receive, send};
+pub use receive::{ReceiveStatus, ReceiveSummary, receive};
+pub use reflect::{ReflectStatus, ReflectedTransport, reflect};
+pub use send::{SendStatus, SendSummary, send};
 pub use table::figure_rows;
+pub use transport::COMMON_KEYS;

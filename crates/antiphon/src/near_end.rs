@@ -70,8 +70,7 @@ impl NearEnd {
         }
         .open(clock.now(), opened.max_datagram)?;
         let max_packet = opened.max_datagram.min(endpoint.profile().max_frame);
-        let packet =
-            PacketConfig { max_packet, ..PacketConfig::new(format, sample, options.block_frames) };
+        let packet = PacketConfig { max_packet, ..PacketConfig::new(format, sample, options.block_frames) };
         let config = CallConfig {
             sender: SenderConfig {
                 packet,

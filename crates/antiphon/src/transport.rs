@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use antiphon_core::uri::Query;
-use antiphon_core::{Endpoint, Instant};
+use antiphon_core::uri::{Query, UriError};
+use antiphon_core::{Endpoint, Instant, units};
+use antiphon_media::SampleFormat;
+use antiphon_media::conceal::Concealment;
 use antiphon_net::{Line, LineError, SocketOptions, Target, TcpLine, UdpLine};
-use antiphon_proto::{Beneath, OpenArgs, Role, TRANSPORTS, Transport, find};
+use antiphon_proto::{Beneath, Key, OpenArgs, Role, TRANSPORTS, Transport, find};
 
 use crate::Error;
 
@@ -69,3 +71,68 @@ impl EndpointPlan {
 
 /// Frames on a byte stream are kept to what an Ethernet segment carries, as on the datagram transports beside it.
 pub(crate) const SEGMENT: usize = 1448;
+
+/// Query keys that every transport's URI takes, beyond its own.
+pub static COMMON_KEYS: &[Key] = &[
+    Key {
+        name: "latency",
+        help: "playout target at the receiver, age at which the sender gives up: latency=80ms",
+    },
+    Key { name: "format", help: "sample format on the wire: format=l24" },
+    Key { name: "rate", help: "sampling rate on the wire: rate=48kHz" },
+    Key { name: "channels", help: "channels on the wire: channels=2" },
+    Key { name: "ptime", help: "longest packet in time: ptime=5ms" },
+    Key { name: "conceal", help: "what to do about missing sound: conceal=silence" },
+    Key { name: "ttl", help: "routers that multicast may cross: ttl=4" },
+    Key { name: "iface", help: "network interface for multicast, by name or address: iface=eth0" },
+    Key { name: "dscp", help: "differentiated services code point, 0 to 63: dscp=46" },
+    Key { name: "congestion", help: "the kernel's congestion control for TCP: congestion=cubic" },
+];
+
+/// The common keys of a URI, read.
+#[derive(Clone, Debug)]
+pub(crate) struct StreamKeys {
+    pub latency: Option<Duration>,
+    pub sample: Option<SampleFormat>,
+    pub rate: Option<u32>,
+    pub channels: Option<u32>,
+    pub ptime: Option<Duration>,
+    pub conceal: Option<Concealment>,
+    /// The options given, with what the URI says of them.
+    pub socket: SocketOptions,
+}
+
+impl StreamKeys {
+    /// Reads the common keys and refuses those that neither they nor the transport know.
+    pub fn read(transport: &Transport, query: &Query, socket: &SocketOptions) -> Result<Self, UriError> {
+        query.only(COMMON_KEYS.iter().chain(transport.keys).map(|key| key.name))?;
+        let mut socket = socket.clone();
+        let dscp = |text: &str| text.parse::<u8>().ok().filter(|dscp| *dscp < 64).ok_or(DSCP_RANGE);
+        if let Some(dscp) = query.read("dscp", dscp)? {
+            socket.dscp = dscp;
+        }
+        if let Some(ttl) =
+            query.read("ttl", |text| text.parse::<u8>().map_err(|_| "use a number from 0 to 255"))?
+        {
+            socket.multicast.ttl = Some(ttl);
+        }
+        if let Some(interface) = query.value("iface") {
+            socket.multicast.interface = Some(interface.into());
+        }
+        if let Some(name) = query.value("congestion") {
+            socket.congestion = Some(name.into());
+        }
+        Ok(StreamKeys {
+            latency: query.read("latency", units::parse_duration)?,
+            sample: query.read("format", str::parse::<SampleFormat>)?,
+            rate: query.read("rate", units::parse_frequency)?,
+            channels: query
+                .read("channels", |text| text.parse::<u32>().map_err(|_| "use a number from 1 to 64"))?,
+            ptime: query.read("ptime", units::parse_duration)?,
+            conceal: query.read("conceal", str::parse::<Concealment>)?,
+            socket,
+        })
+    }
+}
+
+const DSCP_RANGE: &str = "use a number from 0 to 63";

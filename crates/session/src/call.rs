@@ -86,6 +86,8 @@ pub struct CallStation {
     block: Vec<f32>,
     drain: Duration,
     heard: Heard,
+    /// Unwrapped time stamp behind the last sample frame played.
+    heard_until: Option<u64>,
     foreign: u64,
     state: State,
     began: Option<Instant>,
@@ -140,6 +142,7 @@ impl CallStation {
             live: config.live,
             drain: config.drain,
             heard: Heard::default(),
+            heard_until: None,
             foreign: 0,
             state: State::Waiting,
             began: None,
@@ -232,13 +235,23 @@ impl CallStation {
         }
     }
 
+    /// Whether everything that was sent has been played or concealed: beyond it there is nothing to hear.
+    fn is_played_out(&self) -> bool {
+        let packetiser = self.sender.packetiser();
+        let end = packetiser.position().frames;
+        let heard = self.heard_until.map(|media| (media as u32).wrapping_sub(packetiser.timestamp_at(0)));
+        self.sender.is_ended() && heard.is_some_and(|heard| u64::from(heard) >= end & u64::from(u32::MAX))
+    }
+
     fn play(&mut self, now: Instant) {
         let channels = self.playout.config().format.channels();
-        loop {
-            let frames = self.playout.pull(now, &mut self.block).frames;
+        while !self.is_played_out() {
+            let pulled = self.playout.pull(now, &mut self.block);
+            let frames = pulled.frames;
             if frames == 0 {
                 break;
             }
+            self.heard_until = pulled.media.map(|media| media + frames as u64);
             match self.sink.push(&self.block[..frames * channels]) {
                 Ok(()) => {}
                 Err(SinkError::Overrun { dropped }) => self.heard.overrun_frames += dropped as u64,
@@ -365,6 +378,7 @@ impl Station for CallStation {
     fn poll_timeout(&self) -> Option<Instant> {
         let own = match self.state {
             State::Calling => sooner(self.sender.poll_timeout(), self.playout.poll_timeout()),
+            State::Draining { until } if self.is_played_out() => Some(until),
             State::Draining { until } => sooner(Some(until), self.playout.poll_timeout()),
             State::Waiting | State::Closing | State::Finished => None,
         };

@@ -1,7 +1,8 @@
-//! A source in another rate or with other channels than it has.
+//! Sources and sinks in another rate or with other channels than they have.
 
 use antiphon_media::{
-    ChannelMap, ChannelMapError, FormatError, Pull, Resampler, SampleFormat, Source, StreamFormat,
+    ChannelMap, ChannelMapError, FormatError, Pull, Resampler, SampleFormat, Sink, SinkError, Source,
+    StreamFormat,
 };
 
 /// Why a source can't be converted.
@@ -136,6 +137,66 @@ impl Source for ConvertedSource {
     fn length(&self) -> Option<u64> {
         let (from, to) = (u64::from(self.source.format().rate()), u64::from(self.wanted.rate()));
         self.source.length().map(|frames| (u128::from(frames) * u128::from(to) / u128::from(from)) as u64)
+    }
+}
+
+/// A sink for `stream` that writes to `sink`, whatever rate and channels that has; itself if nothing is to be done.
+pub fn converted_sink(sink: Box<dyn Sink>, stream: StreamFormat) -> Result<Box<dyn Sink>, ConvertError> {
+    let wanted = sink.format();
+    if wanted == stream {
+        return Ok(sink);
+    }
+    let map = ChannelMap::standard(stream.channels(), wanted.channels())?;
+    let resampler = (stream.rate() != wanted.rate())
+        .then(|| Resampler::pushing(stream.rate(), wanted.rate(), wanted.channels(), CHUNK))
+        .transpose()?;
+    let most = resampler.as_ref().map_or(CHUNK, Resampler::max_other_side);
+    Ok(Box::new(ConvertedSink {
+        sink,
+        stream,
+        map,
+        resampler,
+        mapped: vec![0.0; CHUNK * wanted.channels()],
+        out: vec![0.0; most * wanted.channels()],
+    }))
+}
+
+struct ConvertedSink {
+    sink: Box<dyn Sink>,
+    stream: StreamFormat,
+    map: ChannelMap,
+    resampler: Option<Resampler>,
+    mapped: Vec<f32>,
+    out: Vec<f32>,
+}
+
+impl Sink for ConvertedSink {
+    fn format(&self) -> StreamFormat {
+        self.stream
+    }
+
+    fn push(&mut self, block: &[f32]) -> Result<(), SinkError> {
+        let channels = self.map.outputs();
+        for chunk in block.chunks(CHUNK * self.map.inputs()) {
+            let frames = self.map.apply(chunk, &mut self.mapped);
+            let mapped = &self.mapped[..frames * channels];
+            match &mut self.resampler {
+                None => self.sink.push(mapped)?,
+                Some(resampler) => {
+                    let (_, given) = resampler.process(mapped, &mut self.out);
+                    self.sink.push(&self.out[..given * channels])?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn clocked(&self) -> bool {
+        self.sink.clocked()
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        self.sink.finish()
     }
 }
 
