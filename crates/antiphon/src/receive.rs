@@ -72,15 +72,19 @@ pub fn receive(
 ) -> Result<ReceiveSummary, Error> {
     let clock = OsClock::new();
     let plan = ReceivePlan::new(options)?;
-    notice(plan.describe());
-    let latency = plan.latency;
+    let (description, latency) = (plan.describe(), plan.latency);
     let (out, mut snapshots) = rtrb::RingBuffer::new(SNAPSHOTS);
     let (tell, told) = mpsc::channel();
+    let (ready, opened) = mpsc::channel();
     let thread_stop = stop.clone();
     let thread = std::thread::Builder::new()
         .name("receive".into())
-        .spawn(move || run(plan, clock, &thread_stop, out, tell))
+        .spawn(move || run(plan, clock, &thread_stop, out, tell, ready))
         .map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
+    // Said when it is true: whoever reads it may start the sender. A thread that failed says nothing.
+    if opened.recv().is_ok() {
+        notice(description);
+    }
     let (mut last, mut timed_out, limit) = (ReceiveStatus::default(), false, options.length);
     let length_stop = stop.clone();
     let result = watch(thread, &mut snapshots, |snapshot: Snapshot| {
@@ -173,8 +177,10 @@ fn run(
     stop: &Stop,
     out: rtrb::Producer<Snapshot>,
     tell: mpsc::Sender<Notes>,
+    ready: mpsc::Sender<()>,
 ) -> Result<Vec<String>, Error> {
     let mut opened = open_line(plan.transport, plan.target, &plan.keys.socket)?;
+    let _main_thread_is_gone = ready.send(());
     let (endpoints, max_datagram) = (plan.endpoint, opened.max_datagram);
     // Opened once here, so that a wrong option is an error now and not on the first datagram.
     let ordered = endpoints.open(clock.now(), max_datagram)?.profile().ordered;
