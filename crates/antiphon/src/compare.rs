@@ -1,8 +1,25 @@
-use crate::{CompareOptions, Error};
-use antiphon_measure::{Advice, TransportFigures};
-use antiphon_net::Stop;
-use std::path::PathBuf;
+//! The main job: one source over every transport at once, each over its own copy of a link, measured and explained.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::Duration;
+
+use antiphon_core::{Instant, MediaTime};
+use antiphon_measure::{Abilities, Advice, Candidate, FrameLog, RunFacts, TransportFigures, advise};
+use antiphon_media::{SampleFormat, Sink, Source, StreamFormat};
+use antiphon_net::{OsClock, Stop, Target};
+use antiphon_proto::Transport;
+use antiphon_session::{LiveCall, converted, limited};
+use antiphon_sound::{NullSink, SourceSpec};
+
+use crate::embedded::{Embedded, Place};
+use crate::near_end::{NearEnd, NearPlan, NearResult};
+use crate::transport::chosen;
+use crate::{CompareOptions, DEFAULT_PORT, Error, render};
 
 /// What a comparison found.
 #[derive(Clone, Debug)]
@@ -66,6 +83,338 @@ pub fn compare(
     stop: &Stop,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Comparison, Error> {
-    let _ = (options, stop, progress);
-    Err(Error::failed("not built yet"))
+    let transports = chosen(&options.transports)?;
+    let stream = StreamPlan::new(options)?;
+    if let Some(out) = &options.out {
+        make_directory(out)?;
+    }
+    let clock = OsClock::new();
+    let (places, embedded, link) = places(options, &transports, clock)?;
+    let running = start(options, &stream, places, clock, stop)?;
+    let (results, failures) = watch(running, &stream, clock, progress);
+    let counted = embedded.map(Embedded::finish).unwrap_or_default();
+    finish(options, &stream, link, results, failures, &counted, stop)
 }
+
+/// What is streamed, decided before anything is opened.
+pub(crate) struct StreamPlan {
+    pub spec: SourceSpec,
+    pub format: StreamFormat,
+    pub sample: SampleFormat,
+    pub frames: Option<u64>,
+}
+
+impl StreamPlan {
+    fn new(options: &CompareOptions) -> Result<Self, Error> {
+        let spec: SourceSpec = options.source.parse()?;
+        if matches!(spec, SourceSpec::Stdin(_)) {
+            return Err(Error::usage(
+                "standard input can be read only once, and every transport needs the source: give a file, a tone or a clip",
+            ));
+        }
+        let opened = spec.open()?.source;
+        let has = opened.format();
+        let rate = options.rate.unwrap_or(has.rate());
+        let channels = options.channels.unwrap_or(has.channels() as u32);
+        let format = StreamFormat::new(rate, channels)?;
+        let source = converted(opened, format, None)?;
+        let limit = options.length.map(|length| (length.as_secs_f64() * f64::from(rate)).round() as u64);
+        let frames = match (source.length(), limit) {
+            (Some(length), Some(limit)) => Some(length.min(limit)),
+            (length, limit) => length.or(limit),
+        };
+        if frames.is_none() {
+            return Err(Error::usage(format!(
+                "{} never ends: say how long, such as --seconds 20s",
+                options.source
+            )));
+        }
+        Ok(StreamPlan { spec, format, sample: options.sample.unwrap_or(source.sample_format()), frames })
+    }
+
+    /// The source, as it goes out.
+    pub fn open(&self) -> Result<Box<dyn Source>, Error> {
+        let source = converted(self.spec.open()?.source, self.format, None)?;
+        Ok(limited(source, self.frames.unwrap_or(u64::MAX)))
+    }
+
+    /// How long it lasts.
+    pub fn duration(&self) -> Option<Duration> {
+        self.frames.map(|frames| MediaTime::new(frames, self.format.rate()).duration())
+    }
+}
+
+fn make_directory(out: &Path) -> Result<(), Error> {
+    std::fs::create_dir_all(out).and_then(|()| {
+        // Found out now rather than after the run: may a file be made here?
+        let probe = out.join(".antiphon-write-test");
+        std::fs::write(&probe, b"")?;
+        std::fs::remove_file(&probe)
+    })
+    .map_err(|error| {
+        Error::failed(format!(
+            "cannot write the report into '{}': {error}; choose another directory with --out DIR, or --out none",
+            out.display()
+        ))
+    })
+}
+
+/// Where each transport's two ends are: on both sides of the embedded link, or here and at a peer elsewhere.
+fn places(
+    options: &CompareOptions,
+    transports: &[&'static Transport],
+    clock: OsClock,
+) -> Result<(Vec<Place>, Option<Embedded>, LinkSummary), Error> {
+    let Some(peer) = &options.peer else {
+        let embedded = Embedded::start(options, transports, clock)?;
+        let link = embedded.summary(&options.link.0);
+        return Ok((embedded.places(), Some(embedded), link));
+    };
+    let address = resolve_peer(peer)?;
+    let place = |transport: &&'static Transport| {
+        let port = address.port().checked_add(transport.reflect_offset);
+        let port =
+            port.ok_or_else(|| Error::usage(format!("port {} leaves no room above it", address.port())))?;
+        let target = SocketAddr::new(address.ip(), port);
+        Ok(Place { transport, target, namespace: None, board: None })
+    };
+    let places = transports.iter().map(place).collect::<Result<_, Error>>()?;
+    let link = LinkSummary {
+        name: peer.clone(),
+        method: format!("the real path to {address} and back, reflected by 'antiphon reflect' there"),
+        limits: vec!["two clocks: only round trips are shown, never one-way delays".into()],
+    };
+    Ok((places, None, link))
+}
+
+fn resolve_peer(peer: &str) -> Result<SocketAddr, Error> {
+    // A bare IPv6 address has colons of its own.
+    let authority = match peer.parse::<IpAddr>() {
+        Ok(IpAddr::V6(v6)) => format!("[{v6}]"),
+        _ => peer.into(),
+    };
+    let uri: antiphon_core::uri::Uri = format!("rtp://{authority}").parse()?;
+    if uri.host.is_empty() {
+        return Err(Error::usage(format!(
+            "'{peer}' names no host: write HOST:PORT, such as studio.example:{DEFAULT_PORT}"
+        )));
+    }
+    Ok(Target::resolve(&uri, DEFAULT_PORT)?.address())
+}
+
+/// The near ends, all ready and told to begin together.
+struct Running {
+    transport: &'static Transport,
+    live: Arc<LiveCall>,
+    thread: JoinHandle<Result<NearResult, Error>>,
+}
+
+/// A near end that measured something.
+type Ended = (&'static Transport, NearResult);
+
+fn start(
+    options: &CompareOptions,
+    stream: &StreamPlan,
+    places: Vec<Place>,
+    clock: OsClock,
+    stop: &Stop,
+) -> Result<Vec<(Running, mpsc::Sender<()>)>, Error> {
+    let mut running = Vec::new();
+    let mut ready = Vec::new();
+    for place in places {
+        let (go, begin) = mpsc::channel();
+        let (tell, told) = mpsc::channel();
+        let live = Arc::new(LiveCall::default());
+        let transport = place.transport;
+        let plan = NearPlan {
+            place,
+            source: stream.open()?,
+            sink: sink(options, stream, transport)?,
+            format: stream.format,
+            sample: stream.sample,
+            log_frames: log_frames(options, stream),
+            live: live.clone(),
+            options: options.clone(),
+            clock,
+        };
+        let stop = stop.clone();
+        let thread = std::thread::Builder::new()
+            .name(format!("near-{}", transport.scheme))
+            .spawn(move || NearEnd::open(plan, &tell).and_then(|near| near.run(&begin, &stop)))
+            .map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
+        running.push((Running { transport, live, thread }, go));
+        ready.push(told);
+    }
+    // Whether an end opened is known when it says so, or when its thread is gone.
+    for told in ready {
+        let _gone_threads_are_asked_later = told.recv();
+    }
+    Ok(running)
+}
+
+fn sink(
+    options: &CompareOptions,
+    stream: &StreamPlan,
+    transport: &Transport,
+) -> Result<Box<dyn Sink>, Error> {
+    let Some(out) = &options.out else { return Ok(Box::new(NullSink::new(stream.format))) };
+    render::wav_sink(&out.join(render::heard_name(transport.scheme)), stream.format, stream.sample)
+}
+
+/// One row per frame: blocks may take several packets.
+fn log_frames(options: &CompareOptions, stream: &StreamPlan) -> usize {
+    let blocks = stream.frames.unwrap_or(0).div_ceil(u64::from(options.block_frames));
+    let bytes = options.block_frames as usize * stream.format.channels() * stream.sample.bytes();
+    (blocks as usize + 1).saturating_mul(bytes.div_ceil(SMALLEST_PAYLOAD)).min(MOST_ROWS)
+}
+
+/// Lets all ends begin together, shows how far they are, and waits for them.
+fn watch(
+    running: Vec<(Running, mpsc::Sender<()>)>,
+    stream: &StreamPlan,
+    clock: OsClock,
+    progress: &mut dyn FnMut(&Progress),
+) -> (Vec<Ended>, Vec<(String, String)>) {
+    let begun = clock.now();
+    for (_, go) in &running {
+        let _gone_threads_are_asked_below = go.send(());
+    }
+    while running.iter().any(|(end, _)| !end.thread.is_finished()) {
+        // Nothing but a person waits for this thread.
+        std::thread::park_timeout(PROGRESS_EVERY);
+        progress(&snapshot(&running, stream, clock.now(), begun));
+    }
+    let (mut results, mut failures) = (Vec::new(), Vec::new());
+    for (Running { transport, thread, .. }, _) in running {
+        match thread.join() {
+            Ok(Ok(result)) => results.push((transport, result)),
+            Ok(Err(error)) => failures.push((transport.scheme.to_string(), error)),
+            Err(_) => failures.push((transport.scheme.to_string(), Error::failed("its thread panicked"))),
+        }
+    }
+    (results, failures.into_iter().map(|(scheme, error)| (scheme, error.to_string())).collect())
+}
+
+fn snapshot(
+    running: &[(Running, mpsc::Sender<()>)],
+    stream: &StreamPlan,
+    now: Instant,
+    begun: Instant,
+) -> Progress {
+    let one = |(end, _): &(Running, mpsc::Sender<()>)| {
+        let rtt = end.live.rtt_nanos.load(Ordering::Relaxed);
+        TransportProgress {
+            transport: end.transport.scheme,
+            sent: end.live.sent.load(Ordering::Relaxed),
+            received: end.live.received.load(Ordering::Relaxed),
+            late: end.live.late.load(Ordering::Relaxed),
+            rtt: (rtt > 0).then(|| Duration::from_nanos(rtt)),
+        }
+    };
+    Progress {
+        elapsed: now.since(begun),
+        total: stream.duration(),
+        transports: running.iter().map(one).collect(),
+    }
+}
+
+fn finish(
+    options: &CompareOptions,
+    stream: &StreamPlan,
+    link: LinkSummary,
+    results: Vec<Ended>,
+    failures: Vec<(String, String)>,
+    counted: &[Crossed],
+    stop: &Stop,
+) -> Result<Comparison, Error> {
+    if results.is_empty() {
+        let why = failures
+            .first()
+            .map_or("nothing was measured".into(), |(scheme, why)| format!("{scheme}: {why}"));
+        return Err(if options.peer.is_some() { Error::unreachable(why) } else { Error::failed(why) });
+    }
+    let mut notes = Vec::new();
+    let mut measured = Vec::new();
+    for (transport, result) in results {
+        let crossed = counted.iter().find(|c| c.scheme == transport.scheme);
+        for note in result.notes.iter().filter(|note| !notes.contains(*note)).cloned().collect::<Vec<_>>() {
+            notes.push(note);
+        }
+        measured.push(Measured::new(transport, result, &link.name, crossed));
+    }
+    let candidates: Vec<Candidate<'_>> = measured
+        .iter()
+        .map(|m| Candidate { figures: &m.figures, abilities: abilities(m.transport) })
+        .collect();
+    let mut comparison = Comparison {
+        advice: advise(&candidates),
+        figures: measured.iter().map(|m| m.figures.clone()).collect(),
+        link,
+        failures,
+        notes,
+        interrupted: stop.is_asked(),
+        report: None,
+    };
+    if let Some(out) = &options.out {
+        render::write(out, options, stream, &comparison, &measured)?;
+        comparison.report = Some(out.clone());
+    }
+    Ok(comparison)
+}
+
+fn abilities(transport: &Transport) -> Abilities {
+    let can = transport.strengths;
+    Abilities { reliable: can.reliable, ordered: can.ordered, multicast: can.multicast }
+}
+
+/// What crossed the embedded link for one transport.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crossed {
+    pub scheme: &'static str,
+    pub up: antiphon_link::Counters,
+    pub down: antiphon_link::Counters,
+}
+
+/// One transport's run, measured.
+pub(crate) struct Measured {
+    pub transport: &'static Transport,
+    pub log: FrameLog,
+    pub figures: TransportFigures,
+    pub latency: Duration,
+}
+
+impl Measured {
+    fn new(transport: &'static Transport, result: NearResult, link: &str, crossed: Option<&Crossed>) -> Self {
+        let mut notes = result.facts;
+        if let Some(Crossed { up, down, .. }) = crossed {
+            notes.push(format!(
+                "the link dropped {} of {} packets there and {} of {} back (loss {}, full queue {})",
+                up.dropped(),
+                up.offered,
+                down.dropped(),
+                down.offered,
+                up.lost + down.lost,
+                up.overflowed + down.overflowed,
+            ));
+        }
+        let facts = RunFacts {
+            transport: transport.scheme.into(),
+            link: link.into(),
+            // The link's own count where there is one: headers, acknowledgements and repairs of the kernel included.
+            wire_bytes: crossed.map_or(result.wire_bytes, |crossed| crossed.up.offered_bytes),
+            media_bytes: result.media_bytes,
+            cpu: Some(result.cpu),
+            duration: result.duration,
+            notes,
+        };
+        let figures = TransportFigures::new(&result.log, &facts);
+        Measured { transport, log: result.log, figures, latency: result.latency }
+    }
+}
+
+/// How often a person is shown how far it is.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+/// Rows at most: an hour of 1.3 ms blocks.
+const MOST_ROWS: usize = 3_000_000;
+/// The least payload that a packet of a split block has: half of what an Ethernet packet carries.
+const SMALLEST_PAYLOAD: usize = 700;

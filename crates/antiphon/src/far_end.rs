@@ -1,1 +1,169 @@
-//! To come.
+//! The reflecting side of one transport: a thread for datagrams, or one that accepts and one per connection.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use antiphon_core::uri::Query;
+use antiphon_net::netns::Namespace;
+use antiphon_net::{
+    DriveOptions, IDLE, Line, OsClock, SocketOptions, Stop, TcpLine, TcpListening, UdpLine,
+    become_media_thread, drive,
+};
+use antiphon_proto::{Beneath, Role, Transport};
+use antiphon_session::{ArrivalBoard, Hub, HubConfig, Reflector, ReflectorConfig};
+
+use crate::Error;
+use crate::transport::EndpointPlan;
+
+/// How a far end is set up.
+#[derive(Clone)]
+pub(crate) struct FarPlan {
+    pub transport: &'static Transport,
+    pub bind: SocketAddr,
+    /// Where to live; `None`: where the process lives.
+    pub namespace: Option<Namespace>,
+    pub board: Option<ArrivalBoard>,
+    pub clock: OsClock,
+    pub socket: SocketOptions,
+    pub max_peers: usize,
+    pub seed: u64,
+}
+
+/// What a far end has done so far.
+#[derive(Debug, Default)]
+pub(crate) struct FarCounters {
+    pub peers: AtomicU64,
+    pub returned: Arc<AtomicU64>,
+}
+
+/// A running far end. Dropping it leaves it running; [`FarEnd::stop`] ends it.
+pub(crate) struct FarEnd {
+    pub address: SocketAddr,
+    pub transport: &'static Transport,
+    pub counters: Arc<FarCounters>,
+    stop: Stop,
+    thread: JoinHandle<()>,
+}
+
+impl FarEnd {
+    /// Opens its socket on a thread of its own and waits until it is open.
+    pub fn start(plan: FarPlan) -> Result<Self, Error> {
+        let (tell, told) = mpsc::channel();
+        let (stop, counters) = (Stop::new(), Arc::new(FarCounters::default()));
+        let transport = plan.transport;
+        let (thread_stop, thread_counters) = (stop.clone(), counters.clone());
+        let thread = std::thread::Builder::new()
+            .name(format!("far-{}", transport.scheme))
+            .spawn(move || serve(&plan, &tell, &thread_stop, &thread_counters))
+            .map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
+        let address = told.recv().map_err(|_| Error::failed("the reflector's thread ended at once"))??;
+        Ok(FarEnd { address, transport, counters, stop, thread })
+    }
+
+    /// Ends it in order.
+    pub fn stop(self) {
+        self.stop.ask();
+        let _a_panic_was_printed_by_its_thread = self.thread.join();
+    }
+}
+
+fn serve(
+    plan: &FarPlan,
+    tell: &mpsc::Sender<Result<SocketAddr, Error>>,
+    stop: &Stop,
+    counters: &Arc<FarCounters>,
+) {
+    if let Some(namespace) = &plan.namespace
+        && let Err(error) = namespace.enter()
+    {
+        let _caller_is_gone = tell.send(Err(Error::failed(error.to_string())));
+        return;
+    }
+    match plan.transport.beneath {
+        Beneath::Udp => match UdpLine::listen(plan.bind, &plan.socket) {
+            Ok(line) => {
+                let _caller_is_gone = tell.send(Ok(line.local_address()));
+                serve_datagrams(plan, line, stop, counters);
+            }
+            Err(error) => drop(tell.send(Err(error.into()))),
+        },
+        Beneath::Tcp => match TcpListening::bind(plan.bind, &plan.socket) {
+            Ok(listening) => {
+                let _caller_is_gone = tell.send(Ok(listening.local_address()));
+                serve_connections(plan, &listening, stop, counters);
+            }
+            Err(error) => drop(tell.send(Err(error.into()))),
+        },
+    }
+}
+
+fn endpoint_plan(plan: &FarPlan) -> EndpointPlan {
+    EndpointPlan {
+        transport: plan.transport,
+        role: Role::Listener,
+        query: Query::default(),
+        seed: plan.seed,
+        latency: Duration::from_millis(80),
+    }
+}
+
+fn reflector_config(plan: &FarPlan, counters: &FarCounters, ends_with_peer: bool) -> ReflectorConfig {
+    ReflectorConfig {
+        ends_with_peer,
+        board: plan.board.clone(),
+        returned: Some(counters.returned.clone()),
+        ..ReflectorConfig::default()
+    }
+}
+
+fn serve_datagrams(plan: &FarPlan, mut line: UdpLine, stop: &Stop, counters: &Arc<FarCounters>) {
+    let endpoints = endpoint_plan(plan);
+    let max_datagram = line.max_datagram();
+    let config = HubConfig { max_peers: plan.max_peers, idle: PEER_IDLE, admits: plan.transport.admits };
+    let (make_plan, make_counters) = (plan.clone(), counters.clone());
+    let make = move |now, _path| {
+        make_counters.peers.fetch_add(1, Ordering::Relaxed);
+        let endpoint = endpoints.open(now, max_datagram).expect("an endpoint opens with its defaults");
+        Reflector::new(endpoint, reflector_config(&make_plan, &make_counters, false))
+    };
+    let mut hub = Hub::new(config, Box::new(make));
+    become_media_thread();
+    // A socket that fails ends the reflector; there is nobody to tell but the peers, who notice.
+    let _ended = drive(&mut line, &mut hub, &plan.clock, stop, DriveOptions::default());
+}
+
+fn serve_connections(plan: &FarPlan, listening: &TcpListening, stop: &Stop, counters: &Arc<FarCounters>) {
+    let mut threads: Vec<JoinHandle<()>> = Vec::new();
+    while !stop.is_asked() {
+        let Some((line, _peer)) = listening.accept(IDLE) else { continue };
+        threads.retain(|thread| !thread.is_finished());
+        if threads.len() >= plan.max_peers {
+            continue;
+        }
+        counters.peers.fetch_add(1, Ordering::Relaxed);
+        let (plan, stop, counters) = (plan.clone(), stop.clone(), counters.clone());
+        let thread = std::thread::Builder::new()
+            .name(format!("far-{}", plan.transport.scheme))
+            .spawn(move || serve_connection(&plan, line, &stop, &counters));
+        threads.extend(thread.ok());
+    }
+    for thread in threads {
+        let _a_panic_was_printed_by_its_thread = thread.join();
+    }
+}
+
+fn serve_connection(plan: &FarPlan, mut line: TcpLine, stop: &Stop, counters: &FarCounters) {
+    become_media_thread();
+    let opened = endpoint_plan(plan).open(plan.clock.now(), crate::transport::SEGMENT);
+    if let Ok(endpoint) = opened {
+        let mut reflector = Reflector::new(endpoint, reflector_config(plan, counters, true));
+        let _ended = drive(&mut line, &mut reflector, &plan.clock, stop, DriveOptions::default());
+    }
+}
+
+/// A peer silent for so long makes room for another.
+const PEER_IDLE: Duration = Duration::from_secs(10);

@@ -14,12 +14,17 @@
 //! This crate is what a Rust program adds; the command line, the C interface and others are thin skins over it.
 
 mod compare;
+mod embedded;
 mod error;
 mod far_end;
+mod near_end;
 mod options;
+mod receive;
 mod reflect;
 mod render;
-mod stream;
+mod send;
+mod show;
+mod table;
 mod transport;
 
 pub use antiphon_core as core;
@@ -29,13 +34,18 @@ pub use antiphon_media as media;
 pub use antiphon_net as net;
 pub use antiphon_net::Stop;
 pub use antiphon_proto as proto;
+pub use antiphon_report as report;
 pub use antiphon_session as session;
 pub use antiphon_sound as sound;
 
 pub use compare::{Comparison, LinkSummary, Progress, TransportProgress, compare};
 pub use error::{Error, ErrorKind};
 pub use options::{
-    CompareOptions, DEFAULT_PORT, LinkMethod, ReceiveOptions, ReflectOptions, SendOptions, default_out,
+    CompareOptions, DEFAULT_LATENCY, DEFAULT_PORT, LinkMethod, ReceiveOptions, ReflectOptions, SendOptions,
+    default_out,
 };
-pub use reflect::{ReflectStatus, reflect};
-pub use stream::{ReceiveStatus, ReceiveSummary, SendStatus, SendSummary, StreamNotice, receive, send};
+pub use receive::{ReceiveStatus, ReceiveSummary, receive};
+pub use reflect::{ReflectStatus, ReflectedTransport, reflect};
+pub use send::{SendStatus, SendSummary, send};
+pub use table::figure_rows;
+pub use transport::COMMON_KEYS;

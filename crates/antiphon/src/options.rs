@@ -109,7 +109,7 @@ pub struct ReceiveOptions {
     pub source: String,
     /// URI of the sink.
     pub sink: String,
-    /// Playout target; `None` for a recording that waits for everything.
+    /// Playout target; `None`: files wait for everything (recordings), other sinks take [`DEFAULT_LATENCY`].
     pub latency: Option<Duration>,
     /// What to do about missing sound.
     pub conceal: Concealment,
@@ -207,7 +207,7 @@ impl Default for ReceiveOptions {
         ReceiveOptions {
             source: format!("rtp://:{DEFAULT_PORT}"),
             sink: String::new(),
-            latency: Some(DEFAULT_LATENCY),
+            latency: None,
             conceal: Concealment::default(),
             description: None,
             forever: false,

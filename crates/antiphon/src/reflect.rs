@@ -1,14 +1,35 @@
-use crate::{Error, ReflectOptions};
-use antiphon_net::Stop;
+//! The far end of a comparison with a peer: returns every frame, on every transport.
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// What a reflector does, told about once a second.
+use antiphon_net::{OsClock, Stop};
+
+use crate::far_end::{FarEnd, FarPlan};
+use crate::transport::chosen;
+use crate::{Error, ReflectOptions};
+
+/// What a reflector does.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ReflectStatus {
-    /// Since it began.
-    pub elapsed: Duration,
-    /// Each transport: scheme, address listened on, peers now, frames returned so far.
-    pub transports: Vec<(String, String, u64, u64)>,
+    /// Since it began, in seconds.
+    pub elapsed_s: f64,
+    /// Each transport.
+    pub transports: Vec<ReflectedTransport>,
+}
+
+/// What a reflector does on one transport.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ReflectedTransport {
+    /// Its scheme.
+    pub transport: &'static str,
+    /// The address listened on.
+    pub address: String,
+    /// Peers met so far.
+    pub peers: u64,
+    /// Frames returned so far.
+    pub frames_returned: u64,
 }
 
 /// Returns every frame to its sender until stopped. `status` is called once at the start and then every second.
@@ -17,6 +38,52 @@ pub fn reflect(
     stop: &Stop,
     status: &mut dyn FnMut(&ReflectStatus),
 ) -> Result<ReflectStatus, Error> {
-    let _ = (options, stop, status);
-    Err(Error::failed("not built yet"))
+    let clock = OsClock::new();
+    let mut far_ends = Vec::new();
+    for transport in chosen(&options.transports)? {
+        let port = options.listen.port().checked_add(transport.reflect_offset);
+        let port =
+            port.ok_or_else(|| Error::usage("the port leaves no room above it: choose a lower one"))?;
+        far_ends.push(FarEnd::start(FarPlan {
+            transport,
+            bind: SocketAddr::new(options.listen.ip(), port),
+            namespace: None,
+            board: None,
+            clock,
+            socket: options.socket.clone(),
+            max_peers: options.max_peers,
+            seed: 1,
+        })?);
+    }
+    let mut next = Duration::ZERO;
+    loop {
+        let elapsed = clock.now().since(antiphon_core::Instant::ZERO);
+        if elapsed >= next {
+            status(&snapshot(elapsed, &far_ends));
+            next += STATUS_EVERY;
+        }
+        if stop.is_asked() || options.length.is_some_and(|length| elapsed >= length) {
+            break;
+        }
+        std::thread::park_timeout(LOOK_UP);
+    }
+    let last = snapshot(clock.now().since(antiphon_core::Instant::ZERO), &far_ends);
+    for far in far_ends {
+        far.stop();
+    }
+    Ok(last)
 }
+
+fn snapshot(elapsed: Duration, far_ends: &[FarEnd]) -> ReflectStatus {
+    let one = |far: &FarEnd| ReflectedTransport {
+        transport: far.transport.scheme,
+        address: far.address.to_string(),
+        peers: far.counters.peers.load(Ordering::Relaxed),
+        frames_returned: far.counters.returned.load(Ordering::Relaxed),
+    };
+    ReflectStatus { elapsed_s: elapsed.as_secs_f64(), transports: far_ends.iter().map(one).collect() }
+}
+
+const STATUS_EVERY: Duration = Duration::from_secs(1);
+/// How soon a request to stop is noticed.
+const LOOK_UP: Duration = Duration::from_millis(50);

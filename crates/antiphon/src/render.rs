@@ -1,1 +1,265 @@
-//! To come.
+//! What `compare` leaves behind: `report.html`, `report.json`, `frames.csv`, `overview.svg`, and the sound.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use antiphon_media::{Pull, SampleFormat, Sink, StreamFormat};
+use antiphon_report::{Advice, Clip, CompareReport, LatencyNote, LinkNote, TradeOff, TransportPanel};
+use antiphon_sound::{Existing, SinkKind, SinkSpec};
+
+use crate::compare::{Measured, StreamPlan};
+use crate::table::{figure_rows, report_fate};
+use crate::{CompareOptions, Comparison, Error};
+
+/// Name of the recording of what a listener would have heard.
+pub(crate) fn heard_name(scheme: &str) -> String {
+    format!("heard-{scheme}.wav")
+}
+
+const ORIGINAL: &str = "original.wav";
+
+/// A WAV file in the report's directory; an older report's is replaced.
+pub(crate) fn wav_sink(
+    path: &Path,
+    format: StreamFormat,
+    sample: SampleFormat,
+) -> Result<Box<dyn Sink>, Error> {
+    let kind = SinkKind::File { path: path.into(), sample: Some(sample), existing: Existing::Overwrite };
+    Ok(SinkSpec { kind, rate: None, channels: None }.open(format, sample)?.sink)
+}
+
+/// Writes everything into `out`.
+pub(crate) fn write(
+    out: &Path,
+    options: &CompareOptions,
+    stream: &StreamPlan,
+    comparison: &Comparison,
+    measured: &[Measured],
+) -> Result<(), Error> {
+    let report = compose(options, stream, comparison, measured);
+    let put = |name: &str, write: &dyn Fn(&mut dyn Write) -> std::io::Result<()>| {
+        let file = out.join(name);
+        File::create(&file)
+            .map(BufWriter::new)
+            .and_then(|mut file| write(&mut file).and_then(|()| file.flush()))
+            .map_err(|error| Error::failed(format!("cannot write '{}': {error}", file.display())))
+    };
+    put("report.html", &|f| f.write_all(antiphon_report::render_compare(&report).as_bytes()))?;
+    put("overview.svg", &|f| f.write_all(antiphon_report::compare_svg(&report).as_bytes()))?;
+    put("report.json", &|f| write_json(f, options, comparison))?;
+    put("frames.csv", &|f| write_frames(f, options, measured))?;
+    write_original(&out.join(ORIGINAL), stream)
+}
+
+fn write_json(
+    file: &mut dyn Write,
+    options: &CompareOptions,
+    comparison: &Comparison,
+) -> std::io::Result<()> {
+    let whole = serde_json::json!({
+        "schema": 1,
+        "version": env!("CARGO_PKG_VERSION"),
+        "command": options.command,
+        "seed": options.seed,
+        "source": options.source,
+        "link": comparison.link,
+        "interrupted": comparison.interrupted,
+        "failures": comparison.failures,
+        "notes": comparison.notes,
+        "transports": comparison.figures,
+        "advice": comparison.advice,
+    });
+    serde_json::to_writer_pretty(&mut *file, &whole)?;
+    writeln!(file)
+}
+
+fn write_frames(
+    file: &mut dyn Write,
+    options: &CompareOptions,
+    measured: &[Measured],
+) -> std::io::Result<()> {
+    writeln!(
+        file,
+        "# antiphon {}; {}; seed {}; times in ms since the run began, rtt and one way in ms",
+        env!("CARGO_PKG_VERSION"),
+        options.command.replace(['\n', '\r'], " "),
+        options.seed
+    )?;
+    writeln!(file, "transport,{}", antiphon_measure::FrameRow::COLUMNS)?;
+    for one in measured {
+        for row in one.log.rows() {
+            writeln!(file, "{},{row}", one.transport.scheme)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_original(path: &Path, stream: &StreamPlan) -> Result<(), Error> {
+    let mut source = stream.open()?;
+    let mut sink = wav_sink(path, stream.format, stream.sample)?;
+    let channels = stream.format.channels();
+    let mut block = vec![0.0; 256 * channels];
+    let failed = |error: antiphon_media::SinkError| {
+        Error::failed(format!("cannot write '{}': {error}", path.display()))
+    };
+    loop {
+        match source.pull(&mut block) {
+            Pull::Frames(frames) => {
+                // The writer's queue is shorter than the clip: let it catch up.
+                let mut pushed = sink.push(&block[..frames * channels]);
+                while let Err(antiphon_media::SinkError::Overrun { .. }) = pushed {
+                    std::thread::park_timeout(std::time::Duration::from_millis(2));
+                    pushed = sink.push(&block[..frames * channels]);
+                }
+                if pushed.is_err() {
+                    break;
+                }
+            }
+            Pull::Starved => std::thread::park_timeout(std::time::Duration::from_millis(1)),
+            Pull::End => break,
+        }
+    }
+    sink.finish().map_err(failed)
+}
+
+fn compose(
+    options: &CompareOptions,
+    stream: &StreamPlan,
+    comparison: &Comparison,
+    measured: &[Measured],
+) -> CompareReport {
+    let transports: Vec<TransportPanel> = measured.iter().enumerate().map(|(i, m)| panel(i, m)).collect();
+    let names: Vec<&str> = measured.iter().map(|m| m.transport.scheme).collect();
+    CompareReport {
+        title: format!("{} over {}", join(&names), comparison.link.name),
+        verdict: verdict(comparison),
+        meta: meta(options, stream, comparison),
+        command: options.command.clone(),
+        link: LinkNote {
+            name: comparison.link.name.clone(),
+            parameters: parameters(options),
+            method: comparison.link.method.clone(),
+            limits: comparison.link.limits.clone(),
+        },
+        latency: LatencyNote {
+            label: "round trip".into(),
+            definition: "from handing a frame to the transport to having it back from the reflector".into(),
+        },
+        trade_off: TradeOff::from_frames(&transports),
+        table: figure_rows(&comparison.figures),
+        advice: comparison.advice.iter().map(advice).collect(),
+        original: Some(Clip { title: "original".into(), file: ORIGINAL.into(), ..Clip::default() }),
+        notes: notes(comparison),
+        transports,
+    }
+}
+
+fn panel(index: usize, measured: &Measured) -> TransportPanel {
+    let rows: Vec<_> = measured.log.rows().collect();
+    let first = rows.first().map_or(0, |row| row.sent.as_nanos());
+    let millis = |nanos: u64| (nanos as f64 / 1e6) as f32;
+    let scheme = measured.transport.scheme;
+    // The buffer's target counts from an undelayed frame's arrival: on the scale of round trips, from the smallest.
+    let target =
+        measured.figures.rtt_ms.min_ms.map(|min| (min + measured.latency.as_secs_f64() * 1e3) as f32);
+    TransportPanel {
+        name: scheme.into(),
+        title: measured.transport.title.into(),
+        sent_ms: rows.iter().map(|row| millis(row.sent.as_nanos() - first)).collect(),
+        latency_ms: rows.iter().map(|row| row.rtt().map(|rtt| millis(rtt.as_nanos() as u64))).collect(),
+        fate: rows.iter().map(|row| report_fate(row.fate)).collect(),
+        playout_target_ms: target,
+        heard: Some(Clip {
+            title: format!("heard over {scheme}"),
+            file: heard_name(scheme),
+            colour: Some(index),
+            strip: scheme.into(),
+            ..Clip::default()
+        }),
+    }
+}
+
+fn advice(advice: &antiphon_measure::Advice) -> Advice {
+    Advice {
+        purpose: advice.purpose.title().into(),
+        transport: advice.transport.clone(),
+        because: advice.because.clone(),
+        caution: if advice.met { String::new() } else { "does not meet the need; the least bad here".into() },
+        confidence: advice.confidence,
+    }
+}
+
+fn verdict(comparison: &Comparison) -> String {
+    let lines: Vec<String> = comparison
+        .figures
+        .iter()
+        .map(|f| {
+            let percent = |value: Option<f64>| value.map_or("no".into(), |v| format!("{v:.2} %"));
+            let p99 = f
+                .rtt_ms
+                .p99_ms
+                .map_or("none came back".into(), |ms| format!("99 in 100 back within {ms:.0} ms"));
+            format!(
+                "{} lost {}, {} late, {p99}",
+                f.transport,
+                percent(f.lost_percent),
+                percent(f.late_percent)
+            )
+        })
+        .collect();
+    format!("{}.", lines.join("; "))
+}
+
+fn meta(options: &CompareOptions, stream: &StreamPlan, comparison: &Comparison) -> Vec<(String, String)> {
+    let seconds = comparison.figures.iter().map(|f| f.duration_s).fold(0.0, f64::max);
+    let mut meta = vec![
+        (
+            "streamed".into(),
+            format!(
+                "{} ({}, {}), {seconds:.1} s in blocks of {} sample frames",
+                options.source,
+                stream.format,
+                stream.sample.name(),
+                options.block_frames
+            ),
+        ),
+        ("playout target".into(), antiphon_core::units::format_duration(options.latency)),
+        ("seed".into(), options.seed.to_string()),
+        ("version".into(), format!("antiphon {}", env!("CARGO_PKG_VERSION"))),
+    ];
+    if comparison.interrupted {
+        meta.push((
+            "interrupted".into(),
+            "stopped before its end; the figures are of what was streamed".into(),
+        ));
+    }
+    meta
+}
+
+fn parameters(options: &CompareOptions) -> Vec<(String, String)> {
+    if options.peer.is_some() {
+        return Vec::new();
+    }
+    let spec = &options.link.1;
+    vec![("there".into(), spec.up.to_string()), ("back".into(), spec.down.to_string())]
+}
+
+fn notes(comparison: &Comparison) -> Vec<String> {
+    let mut notes = comparison.notes.clone();
+    notes.extend(
+        comparison.failures.iter().map(|(scheme, why)| format!("{scheme} could not be measured: {why}")),
+    );
+    for figures in &comparison.figures {
+        notes.extend(figures.notes.iter().map(|note| format!("{}: {note}", figures.transport)));
+    }
+    notes
+}
+
+fn join(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).into(),
+        [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
+    }
+}

@@ -1,1 +1,138 @@
-//! To come.
+//! From names and URIs to transports, endpoints and lines.
+
+use std::time::Duration;
+
+use antiphon_core::uri::{Query, UriError};
+use antiphon_core::{Endpoint, Instant, units};
+use antiphon_media::SampleFormat;
+use antiphon_media::conceal::Concealment;
+use antiphon_net::{Line, LineError, SocketOptions, Target, TcpLine, UdpLine};
+use antiphon_proto::{Beneath, Key, OpenArgs, Role, TRANSPORTS, Transport, find};
+
+use crate::Error;
+
+/// The transports of these schemes, in the order of the registry; all of them if none is named.
+pub(crate) fn chosen(schemes: &[String]) -> Result<Vec<&'static Transport>, Error> {
+    for scheme in schemes {
+        find(scheme)?;
+    }
+    let wanted = |t: &&&Transport| schemes.is_empty() || schemes.iter().any(|s| s == t.scheme);
+    Ok(TRANSPORTS.iter().filter(wanted).copied().collect())
+}
+
+/// A line, and the largest datagram that goes out on it whole.
+pub(crate) struct OpenedLine {
+    pub line: Box<dyn Line>,
+    pub max_datagram: usize,
+}
+
+/// Opens the socket that `transport` needs. On the thread that will drive it, in the namespace it is to live in.
+pub(crate) fn open_line(
+    transport: &Transport,
+    target: Target,
+    options: &SocketOptions,
+) -> Result<OpenedLine, LineError> {
+    Ok(match transport.beneath {
+        Beneath::Udp => {
+            let line = UdpLine::open(target, options)?;
+            OpenedLine { max_datagram: line.max_datagram(), line: Box::new(line) }
+        }
+        Beneath::Tcp => {
+            let line = TcpLine::open(target, options)?;
+            OpenedLine { max_datagram: SEGMENT, line: Box::new(line) }
+        }
+    })
+}
+
+/// What every endpoint of a run shares.
+#[derive(Clone, Debug)]
+pub(crate) struct EndpointPlan {
+    pub transport: &'static Transport,
+    pub role: Role,
+    pub query: Query,
+    pub seed: u64,
+    pub latency: Duration,
+}
+
+impl EndpointPlan {
+    /// Opens the endpoint; it stays on the calling thread.
+    pub fn open(&self, now: Instant, max_datagram: usize) -> Result<Box<dyn Endpoint>, Error> {
+        let args = OpenArgs {
+            role: self.role,
+            query: &self.query,
+            seed: self.seed,
+            now,
+            max_datagram,
+            latency: self.latency,
+        };
+        Ok((self.transport.open)(&args)?)
+    }
+}
+
+/// Frames on a byte stream are kept to what an Ethernet segment carries, as on the datagram transports beside it.
+pub(crate) const SEGMENT: usize = 1448;
+
+/// Query keys that every transport's URI takes, beyond its own.
+pub static COMMON_KEYS: &[Key] = &[
+    Key {
+        name: "latency",
+        help: "playout target at the receiver, age at which the sender gives up: latency=80ms",
+    },
+    Key { name: "format", help: "sample format on the wire: format=l24" },
+    Key { name: "rate", help: "sampling rate on the wire: rate=48kHz" },
+    Key { name: "channels", help: "channels on the wire: channels=2" },
+    Key { name: "ptime", help: "longest packet in time: ptime=5ms" },
+    Key { name: "conceal", help: "what to do about missing sound: conceal=silence" },
+    Key { name: "ttl", help: "routers that multicast may cross: ttl=4" },
+    Key { name: "iface", help: "network interface for multicast, by name or address: iface=eth0" },
+    Key { name: "dscp", help: "differentiated services code point, 0 to 63: dscp=46" },
+    Key { name: "congestion", help: "the kernel's congestion control for TCP: congestion=cubic" },
+];
+
+/// The common keys of a URI, read.
+#[derive(Clone, Debug)]
+pub(crate) struct StreamKeys {
+    pub latency: Option<Duration>,
+    pub sample: Option<SampleFormat>,
+    pub rate: Option<u32>,
+    pub channels: Option<u32>,
+    pub ptime: Option<Duration>,
+    pub conceal: Option<Concealment>,
+    /// The options given, with what the URI says of them.
+    pub socket: SocketOptions,
+}
+
+impl StreamKeys {
+    /// Reads the common keys and refuses those that neither they nor the transport know.
+    pub fn read(transport: &Transport, query: &Query, socket: &SocketOptions) -> Result<Self, UriError> {
+        query.only(COMMON_KEYS.iter().chain(transport.keys).map(|key| key.name))?;
+        let mut socket = socket.clone();
+        let dscp = |text: &str| text.parse::<u8>().ok().filter(|dscp| *dscp < 64).ok_or(DSCP_RANGE);
+        if let Some(dscp) = query.read("dscp", dscp)? {
+            socket.dscp = dscp;
+        }
+        if let Some(ttl) =
+            query.read("ttl", |text| text.parse::<u8>().map_err(|_| "use a number from 0 to 255"))?
+        {
+            socket.multicast.ttl = Some(ttl);
+        }
+        if let Some(interface) = query.value("iface") {
+            socket.multicast.interface = Some(interface.into());
+        }
+        if let Some(name) = query.value("congestion") {
+            socket.congestion = Some(name.into());
+        }
+        Ok(StreamKeys {
+            latency: query.read("latency", units::parse_duration)?,
+            sample: query.read("format", str::parse::<SampleFormat>)?,
+            rate: query.read("rate", units::parse_frequency)?,
+            channels: query
+                .read("channels", |text| text.parse::<u32>().map_err(|_| "use a number from 1 to 64"))?,
+            ptime: query.read("ptime", units::parse_duration)?,
+            conceal: query.read("conceal", str::parse::<Concealment>)?,
+            socket,
+        })
+    }
+}
+
+const DSCP_RANGE: &str = "use a number from 0 to 63";

@@ -114,7 +114,7 @@ fn nothing_is_allocated_between_source_and_sink() {
                 while receiver.file.pull(now, &mut out).frames > 0 {}
                 while receiver.recording.pull(now, &mut out).frames > 0 {}
                 let speed = receiver.device.pull(now, &mut out[..470]).speed;
-                assert!(speed <= Ppm(600.0));
+                assert!(speed <= Ppm(700.0));
                 map.apply(&block, &mut mono);
                 let given = slower.given(BLOCK);
                 slower.process(&mono, &mut small[..given]);

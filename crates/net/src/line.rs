@@ -27,6 +27,11 @@ pub trait Line {
     /// What the line has counted.
     fn stats(&self) -> LineStats;
 
+    /// What is worth knowing of the line, in words: the kernel's congestion control.
+    fn facts(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Options that the system refused, in words.
     fn notes(&self) -> &[String];
 }

@@ -276,6 +276,13 @@ impl Line for TcpLine {
         self.stats
     }
 
+    fn facts(&self) -> Vec<String> {
+        let name = self.stream.as_ref().and_then(|stream| stream.tcp_congestion().ok());
+        // The kernel pads the name with zeros.
+        let name = name.map(|bytes| String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_string());
+        name.map(|name| format!("kernel TCP with congestion control {name}")).into_iter().collect()
+    }
+
     fn notes(&self) -> &[String] {
         &self.notes
     }

@@ -1,6 +1,8 @@
 //! Both halves of a stream on one endpoint towards a reflector, with a row for every frame: what `compare` runs for
 //! each transport.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use antiphon_core::{CloseMode, Endpoint, Event, Input, Instant, Outcome, PathStats, Received, Transmit};
@@ -29,8 +31,23 @@ pub struct CallConfig {
     pub board: Option<ArrivalBoard>,
     /// Rows of the log.
     pub log_frames: usize,
+    /// Shows another thread how far the call is.
+    pub live: Arc<LiveCall>,
     /// How long to wait for stragglers after the last frame was sent.
     pub drain: Duration,
+}
+
+/// How far a call is, for another thread to see; written after every round of the media thread.
+#[derive(Debug, Default)]
+pub struct LiveCall {
+    /// Frames sent, refused ones included.
+    pub sent: AtomicU64,
+    /// Frames that came back.
+    pub received: AtomicU64,
+    /// Of them, late ones.
+    pub late: AtomicU64,
+    /// The last round trip in nanoseconds; 0 for none yet.
+    pub rtt_nanos: AtomicU64,
 }
 
 /// What a listener at the returning end would have heard.
@@ -64,10 +81,13 @@ pub struct CallStation {
     playout: Playout,
     sink: Box<dyn Sink>,
     board: Option<ArrivalBoard>,
+    live: Arc<LiveCall>,
     buf: Vec<u8>,
     block: Vec<f32>,
     drain: Duration,
     heard: Heard,
+    /// Unwrapped time stamp behind the last sample frame played.
+    heard_until: Option<u64>,
     foreign: u64,
     state: State,
     began: Option<Instant>,
@@ -119,8 +139,10 @@ impl CallStation {
             sender,
             sink,
             board: config.board,
+            live: config.live,
             drain: config.drain,
             heard: Heard::default(),
+            heard_until: None,
             foreign: 0,
             state: State::Waiting,
             began: None,
@@ -179,13 +201,16 @@ impl CallStation {
                 (Some(PacketKind::Rtp), Ok(view)) if view.ssrc == ours => {
                     // The view borrows the buffer: what is needed of self is lent piece by piece.
                     let number = number_of(&self.sender, view.sequence);
-                    on_returned(
+                    let rtt = on_returned(
                         Returned { number, received, view },
                         &mut self.log,
                         &mut self.depacketiser,
                         &mut self.playout,
                         self.board.as_ref(),
                     );
+                    if let Some(rtt) = rtt {
+                        self.live.rtt_nanos.store(rtt.as_nanos() as u64, Ordering::Relaxed);
+                    }
                 }
                 _ => self.foreign += 1,
             }
@@ -210,13 +235,23 @@ impl CallStation {
         }
     }
 
+    /// Whether everything that was sent has been played or concealed: beyond it there is nothing to hear.
+    fn is_played_out(&self) -> bool {
+        let packetiser = self.sender.packetiser();
+        let end = packetiser.position().frames;
+        let heard = self.heard_until.map(|media| (media as u32).wrapping_sub(packetiser.timestamp_at(0)));
+        self.sender.is_ended() && heard.is_some_and(|heard| u64::from(heard) >= end & u64::from(u32::MAX))
+    }
+
     fn play(&mut self, now: Instant) {
         let channels = self.playout.config().format.channels();
-        loop {
-            let frames = self.playout.pull(now, &mut self.block).frames;
+        while !self.is_played_out() {
+            let pulled = self.playout.pull(now, &mut self.block);
+            let frames = pulled.frames;
             if frames == 0 {
                 break;
             }
+            self.heard_until = pulled.media.map(|media| media + frames as u64);
             match self.sink.push(&self.block[..frames * channels]) {
                 Ok(()) => {}
                 Err(SinkError::Overrun { dropped }) => self.heard.overrun_frames += dropped as u64,
@@ -239,6 +274,13 @@ impl CallStation {
                 _ => {}
             }
         }
+    }
+
+    fn show(&self) {
+        let counts = self.log.counts();
+        self.live.sent.store(counts.total(), Ordering::Relaxed);
+        self.live.received.store(counts.arrived(), Ordering::Relaxed);
+        self.live.late.store(counts.of(Fate::Late), Ordering::Relaxed);
     }
 
     /// Closes once nothing more can come, or is not worth waiting for.
@@ -276,8 +318,8 @@ fn on_returned(
     depacketiser: &mut Depacketiser,
     playout: &mut Playout,
     board: Option<&ArrivalBoard>,
-) {
-    let Some(number) = number else { return };
+) -> Option<Duration> {
+    let number = number?;
     let at = received.received_at;
     // Both ends of the board read the run's clock.
     let one_way = board.and_then(|board| board.arrival(view.sequence)).and_then(|there| {
@@ -285,7 +327,7 @@ fn on_returned(
         (there >= sent).then(|| there.since(sent))
     });
     let len = view.payload.len() as u32;
-    log.on_received(FrameArrival {
+    let rtt = log.on_received(FrameArrival {
         seq: number,
         at,
         timestamp: view.timestamp,
@@ -298,6 +340,7 @@ fn on_returned(
     {
         log.on_fate(number, Fate::Late);
     }
+    rtt
 }
 
 /// Which of our frames bears that sequence number: the latest one sent, since fewer than 65 536 are on their way.
@@ -325,6 +368,7 @@ impl Station for CallStation {
             State::Waiting | State::Closing | State::Finished => {}
         }
         self.events();
+        self.show();
     }
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
@@ -334,6 +378,7 @@ impl Station for CallStation {
     fn poll_timeout(&self) -> Option<Instant> {
         let own = match self.state {
             State::Calling => sooner(self.sender.poll_timeout(), self.playout.poll_timeout()),
+            State::Draining { until } if self.is_played_out() => Some(until),
             State::Draining { until } => sooner(Some(until), self.playout.poll_timeout()),
             State::Waiting | State::Closing | State::Finished => None,
         };

@@ -1,7 +1,8 @@
-//! A source in another rate or with other channels than it has.
+//! Sources and sinks in another rate or with other channels than they have.
 
 use antiphon_media::{
-    ChannelMap, ChannelMapError, FormatError, Pull, Resampler, SampleFormat, Source, StreamFormat,
+    ChannelMap, ChannelMapError, FormatError, Pull, Resampler, SampleFormat, Sink, SinkError, Source,
+    StreamFormat,
 };
 
 /// Why a source can't be converted.
@@ -33,7 +34,7 @@ pub fn converted(
 }
 
 /// A source behind a channel map and a resampler.
-pub struct ConvertedSource {
+struct ConvertedSource {
     source: Box<dyn Source>,
     wanted: StreamFormat,
     map: ChannelMap,
@@ -72,6 +73,7 @@ impl ConvertedSource {
     /// Converts the next chunk into `ready`; `None` when there is sound in it.
     fn refill(&mut self) -> Option<Pull> {
         let channels = self.wanted.channels();
+        let mut ended = false;
         let frames = match self.source.pull(&mut self.raw) {
             Pull::Frames(frames) => {
                 let raw = &self.raw[..frames * self.map.inputs()];
@@ -82,11 +84,11 @@ impl ConvertedSource {
             Pull::End => {
                 // What the resampler holds comes out when silence follows it.
                 self.mapped.fill(0.0);
+                ended = true;
                 CHUNK
             }
         };
         let mapped = &self.mapped[..frames * channels];
-        let ended = frames == CHUNK && mapped.iter().all(|s| *s == 0.0);
         let mut given = match &mut self.resampler {
             None => {
                 self.ready[..mapped.len()].copy_from_slice(mapped);
@@ -94,16 +96,12 @@ impl ConvertedSource {
             }
             Some(resampler) => resampler.process(mapped, &mut self.ready).1,
         };
-        if ended && self.source_is_over() {
+        if ended {
             given = given.min(self.tail);
-            self.tail = 0;
+            self.tail -= given;
         }
         (self.at, self.len) = (0, given * channels);
         None
-    }
-
-    fn source_is_over(&mut self) -> bool {
-        self.source.pull(&mut self.raw[..0]) == Pull::End
     }
 }
 
@@ -139,6 +137,103 @@ impl Source for ConvertedSource {
     fn length(&self) -> Option<u64> {
         let (from, to) = (u64::from(self.source.format().rate()), u64::from(self.wanted.rate()));
         self.source.length().map(|frames| (u128::from(frames) * u128::from(to) / u128::from(from)) as u64)
+    }
+}
+
+/// A sink for `stream` that writes to `sink`, whatever rate and channels that has; itself if nothing is to be done.
+pub fn converted_sink(sink: Box<dyn Sink>, stream: StreamFormat) -> Result<Box<dyn Sink>, ConvertError> {
+    let wanted = sink.format();
+    if wanted == stream {
+        return Ok(sink);
+    }
+    let map = ChannelMap::standard(stream.channels(), wanted.channels())?;
+    let resampler = (stream.rate() != wanted.rate())
+        .then(|| Resampler::pushing(stream.rate(), wanted.rate(), wanted.channels(), CHUNK))
+        .transpose()?;
+    let most = resampler.as_ref().map_or(CHUNK, Resampler::max_other_side);
+    Ok(Box::new(ConvertedSink {
+        sink,
+        stream,
+        map,
+        resampler,
+        mapped: vec![0.0; CHUNK * wanted.channels()],
+        out: vec![0.0; most * wanted.channels()],
+    }))
+}
+
+struct ConvertedSink {
+    sink: Box<dyn Sink>,
+    stream: StreamFormat,
+    map: ChannelMap,
+    resampler: Option<Resampler>,
+    mapped: Vec<f32>,
+    out: Vec<f32>,
+}
+
+impl Sink for ConvertedSink {
+    fn format(&self) -> StreamFormat {
+        self.stream
+    }
+
+    fn push(&mut self, block: &[f32]) -> Result<(), SinkError> {
+        let channels = self.map.outputs();
+        for chunk in block.chunks(CHUNK * self.map.inputs()) {
+            let frames = self.map.apply(chunk, &mut self.mapped);
+            let mapped = &self.mapped[..frames * channels];
+            match &mut self.resampler {
+                None => self.sink.push(mapped)?,
+                Some(resampler) => {
+                    let (_, given) = resampler.process(mapped, &mut self.out);
+                    self.sink.push(&self.out[..given * channels])?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn clocked(&self) -> bool {
+        self.sink.clocked()
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        self.sink.finish()
+    }
+}
+
+/// `source` up to `frames` sample frames.
+pub fn limited(source: Box<dyn Source>, frames: u64) -> Box<dyn Source> {
+    Box::new(LimitedSource { source, left: frames })
+}
+
+struct LimitedSource {
+    source: Box<dyn Source>,
+    left: u64,
+}
+
+impl Source for LimitedSource {
+    fn format(&self) -> StreamFormat {
+        self.source.format()
+    }
+
+    fn sample_format(&self) -> SampleFormat {
+        self.source.sample_format()
+    }
+
+    fn pull(&mut self, block: &mut [f32]) -> Pull {
+        let channels = self.source.format().channels();
+        let room = (block.len() / channels).min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        if room == 0 {
+            return Pull::End;
+        }
+        let pulled = self.source.pull(&mut block[..room * channels]);
+        if let Pull::Frames(frames) = pulled {
+            self.left -= frames as u64;
+        }
+        pulled
+    }
+
+    fn length(&self) -> Option<u64> {
+        Some(self.source.length().map_or(self.left, |length| length.min(self.left)))
     }
 }
 

@@ -17,10 +17,10 @@ mod sender;
 mod station;
 
 pub use board::ArrivalBoard;
-pub use call::{CallConfig, CallError, CallStation, Heard};
-pub use convert::{ConvertError, ConvertedSource, converted};
+pub use call::{CallConfig, CallError, CallStation, Heard, LiveCall};
+pub use convert::{ConvertError, converted, converted_sink, limited};
 pub use hub::{Hub, HubConfig, HubCounters, MakeStation};
-pub use receive::ReceiveStation;
+pub use receive::{MakeEndpoint, ReceiveConfig, ReceiveStation};
 pub use receiver::{Notice, OpenSink, ReceiveError, ReceiverConfig, ReceiverCounters, SoundReceiver};
 pub use reflector::{Reflector, ReflectorConfig, ReflectorCounters};
 pub use send::SendStation;

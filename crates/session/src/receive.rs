@@ -1,18 +1,44 @@
 //! A station that receives a stream.
 
-use antiphon_core::{CloseMode, Endpoint, Event, Input, Instant, PathStats, Transmit};
+use std::time::Duration;
+
+use antiphon_core::{BrokenReason, CloseMode, Endpoint, Event, Input, Instant, PathId, PathStats, Transmit};
 
 use crate::receiver::SoundReceiver;
 use crate::station::{Station, sooner};
 
-/// Receives from one association and plays to a sink.
+/// Makes an endpoint for a new association.
+pub type MakeEndpoint = Box<dyn FnMut(Instant) -> Box<dyn Endpoint>>;
+
+/// How a receiving station treats its peers.
+pub struct ReceiveConfig {
+    /// Makes the endpoint, and another one when another peer takes over.
+    pub endpoint: MakeEndpoint,
+    /// Whether a first datagram may make an association (`proto::Transport::admits`).
+    pub admits: fn(&[u8]) -> bool,
+    /// Silence after which another peer may take over.
+    pub silence: Duration,
+    /// Whether the end of the stream is the end of the station (recordings), or another may follow.
+    pub ends_with_stream: bool,
+}
+
+/// Receives from one association at a time and plays to a sink. Whoever else sends is noticed and not mixed in; when
+/// our peer has fallen silent, another may take its place, and the sink goes on.
 pub struct ReceiveStation {
+    config: ReceiveConfig,
     endpoint: Box<dyn Endpoint>,
     receiver: SoundReceiver,
     buf: Vec<u8>,
-    /// Whether the end of the stream is the end of the station (recordings), or another may follow.
-    ends_with_stream: bool,
+    peer: Option<Peer>,
+    strangers: u64,
+    broken: Option<BrokenReason>,
     state: State,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    path: PathId,
+    last_heard: Instant,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,10 +49,12 @@ enum State {
 }
 
 impl ReceiveStation {
-    /// A station that plays what `endpoint` brings.
-    pub fn new(endpoint: Box<dyn Endpoint>, receiver: SoundReceiver, ends_with_stream: bool) -> Self {
+    /// A station that plays what its endpoint brings.
+    pub fn new(mut config: ReceiveConfig, receiver: SoundReceiver, now: Instant) -> Self {
+        let endpoint = (config.endpoint)(now);
         let buf = vec![0; endpoint.profile().max_receive];
-        ReceiveStation { endpoint, receiver, buf, ends_with_stream, state: State::Receiving }
+        let (peer, strangers, broken, state) = (None, 0, None, State::Receiving);
+        ReceiveStation { config, endpoint, receiver, buf, peer, strangers, broken, state }
     }
 
     /// The receiving half.
@@ -44,6 +72,36 @@ impl ReceiveStation {
         self.endpoint.path_stats()
     }
 
+    /// Datagrams of others than our peer.
+    pub fn strangers(&self) -> u64 {
+        self.strangers
+    }
+
+    /// Why the path is broken, if it is.
+    pub fn broken(&self) -> Option<BrokenReason> {
+        self.broken
+    }
+
+    /// Whether a datagram from `path` is our peer's; a first peer, or one after a long silence, becomes it.
+    fn is_peer(&mut self, now: Instant, path: PathId, bytes: &[u8]) -> bool {
+        match &mut self.peer {
+            Some(peer) if peer.path == path => {
+                peer.last_heard = now;
+                return true;
+            }
+            Some(peer) if now.since(peer.last_heard) < self.config.silence => return false,
+            _ => {}
+        }
+        if !(self.config.admits)(bytes) {
+            return false;
+        }
+        if self.peer.is_some() {
+            self.endpoint = (self.config.endpoint)(now);
+        }
+        self.peer = Some(Peer { path, last_heard: now });
+        true
+    }
+
     fn close(&mut self, now: Instant) {
         if self.state == State::Receiving {
             self.receiver.leave(now, &mut *self.endpoint);
@@ -54,8 +112,11 @@ impl ReceiveStation {
 
     fn events(&mut self) {
         while let Some(event) = self.endpoint.poll_event() {
-            if let Event::Closed(_) = event {
-                self.state = State::Finished;
+            match event {
+                Event::Connected => self.broken = None,
+                Event::Broken(reason) => self.broken = Some(reason),
+                Event::Closed(_) if self.state == State::Closing => self.state = State::Finished,
+                _ => {}
             }
         }
     }
@@ -63,6 +124,16 @@ impl ReceiveStation {
 
 impl Station for ReceiveStation {
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        let input = match input {
+            Input::Datagram { path, bytes, ecn, received_at } => {
+                if !self.is_peer(now, path, bytes) {
+                    self.strangers += 1;
+                    return;
+                }
+                Input::Datagram { path: PathId::default(), bytes, ecn, received_at }
+            }
+            other => other,
+        };
         self.endpoint.handle_input(now, input);
     }
 
@@ -73,8 +144,10 @@ impl Station for ReceiveStation {
         while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
             self.receiver.on_frame(now, received, &self.buf[..received.len]);
         }
-        self.receiver.advance(now, &mut *self.endpoint);
-        let over = self.ends_with_stream && self.receiver.is_over();
+        if self.state == State::Receiving {
+            self.receiver.advance(now, &mut *self.endpoint);
+        }
+        let over = self.config.ends_with_stream && self.receiver.is_over();
         if over || self.receiver.error().is_some() {
             self.close(now);
         }
@@ -82,7 +155,11 @@ impl Station for ReceiveStation {
     }
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        self.endpoint.poll_transmit(now, buf)
+        let transmit = self.endpoint.poll_transmit(now, buf)?;
+        Some(match self.peer {
+            Some(peer) => Transmit { path: peer.path, ..transmit },
+            None => transmit,
+        })
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -97,5 +174,9 @@ impl Station for ReceiveStation {
 
     fn is_finished(&self) -> bool {
         self.state == State::Finished
+    }
+
+    fn knows(&self, path: PathId) -> bool {
+        self.peer.is_some_and(|peer| peer.path == path)
     }
 }

@@ -325,6 +325,11 @@ impl SoundReceiver {
         self.stream.as_ref().map(|stream| stream.playout.buffer().counters())
     }
 
+    /// Rate and channels, once known.
+    pub fn format(&self) -> Option<StreamFormat> {
+        self.stream.as_ref().map(|stream| stream.depacketiser.format())
+    }
+
     /// How much faster the sender's sampling clock runs than ours, once known.
     pub fn drift(&self) -> Option<antiphon_core::Ppm> {
         self.stream.as_ref().map(|stream| stream.playout.buffer().clock().drift())

@@ -1,5 +1,7 @@
 //! The far end of a comparison: returns every frame as it came, on the same transport.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use antiphon_core::{CloseMode, Endpoint, Event, Frame, Input, Instant, Transmit};
@@ -14,6 +16,7 @@ pub struct Reflector {
     patience: Duration,
     ends_with_peer: bool,
     board: Option<ArrivalBoard>,
+    returned: Option<Arc<AtomicU64>>,
     counters: ReflectorCounters,
     finished: bool,
 }
@@ -40,12 +43,19 @@ pub struct ReflectorConfig {
     pub ends_with_peer: bool,
     /// Where to note arrivals.
     pub board: Option<ArrivalBoard>,
+    /// Counts frames returned, for another thread to see.
+    pub returned: Option<Arc<AtomicU64>>,
 }
 
 impl Default for ReflectorConfig {
     fn default() -> Self {
         // A second: nobody wants an echo older than that back, and no path here queues for longer.
-        ReflectorConfig { patience: Duration::from_secs(1), ends_with_peer: false, board: None }
+        ReflectorConfig {
+            patience: Duration::from_secs(1),
+            ends_with_peer: false,
+            board: None,
+            returned: None,
+        }
     }
 }
 
@@ -59,6 +69,7 @@ impl Reflector {
             patience: config.patience,
             ends_with_peer: config.ends_with_peer,
             board: config.board,
+            returned: config.returned,
             counters: ReflectorCounters::default(),
             finished: false,
         }
@@ -84,6 +95,9 @@ impl Reflector {
             }
             let sent = self.endpoint.send(now, Frame::new(frame, Some(now + self.patience)));
             self.counters.returned += u64::from(sent.is_ok());
+            if let Some(returned) = &self.returned {
+                returned.fetch_add(u64::from(sent.is_ok()), Ordering::Relaxed);
+            }
             self.counters.refused += u64::from(sent.is_err());
         }
     }

@@ -41,6 +41,8 @@ pub struct SenderCounters {
     pub accepted: u64,
     /// Bytes in them.
     pub accepted_bytes: u64,
+    /// Bytes of sound in all frames made, refused ones included.
+    pub media_bytes: u64,
     /// Frames the transport refused.
     pub refused: u64,
     /// Frames that expired in the transport's queue.
@@ -117,9 +119,11 @@ impl SoundSender {
         self.position += frames as u64;
         let deadline = self.config.patience.map(|patience| now + patience);
         let ntp = self.config.epoch.ntp(now);
+        let sample_frame = channels * self.config.packet.sample.bytes();
         let (number, ids, counters) = (&mut self.frames, &mut self.ids, &mut self.counters);
         self.packetiser.packetise(&self.block[..frames * channels], ntp, &mut self.buf, |info, bytes| {
             let result = endpoint.send(now, Frame::new(bytes, deadline));
+            counters.media_bytes += (info.frames * sample_frame) as u64;
             match result {
                 Ok(id) => {
                     ids.note(id, *number);

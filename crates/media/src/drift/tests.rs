@@ -65,3 +65,15 @@ fn hostile_time_stamps_do_not_overflow() {
         assert!(clock.instant(u64::MAX).is_some());
     }
 }
+
+/// A queue of 50 ms for two seconds and a half leaves the schedule where it was: its smallest transit time is kept for
+/// four. A memory of one second would let it move by more than a millisecond.
+#[test]
+fn a_passing_queue_does_not_move_the_schedule() {
+    let queue = |t: f64| if (20.0..22.5).contains(&t) { 0.07 } else { 0.02 };
+    let before = run(0.0, 20, 4, queue).0.instant(0).unwrap();
+    for seconds in [21, 22, 23, 30] {
+        let after = run(0.0, seconds, 4, queue).0.instant(0).unwrap();
+        assert!(after.signed_nanos_since(before).abs() < 100_000, "{seconds} s");
+    }
+}

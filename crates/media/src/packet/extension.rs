@@ -180,6 +180,18 @@ mod tests {
         assert_eq!(ExtensionIds::NONE.max_len(), 0);
     }
 
+    #[test]
+    fn padding_is_skipped_and_the_reserved_identifier_ends_the_list() {
+        let clock = [0x17, 0, 0, 0, 5, 0, 0, 0, 0];
+        let body = |before: &[u8]| [before, &clock].concat();
+        let ids = ExtensionIds::default();
+        let expected = Some(NtpTime::from_bits(5 << 32));
+        assert_eq!(read(ids, &body(&[])).0, expected);
+        assert_eq!(read(ids, &body(&[0, 0])).0, expected);
+        assert_eq!(read(ids, &body(&[0x91, 1, 2])).0, expected, "an element of others");
+        assert_eq!(read(ids, &body(&[0xf0, 1])).0, None);
+    }
+
     proptest! {
         #[test]
         fn formats_round_trip(rate in 8_000u32..=192_000, channels in 1u32..=64, coding in 0usize..5, frames in 1u16..=4096, clock in any::<u64>()) {

@@ -87,3 +87,30 @@ fn place(sequence: u64) -> (usize, u64) {
 
 /// Numbers remembered: 5 s of the shortest packets (16 sample frames at 48 kHz), 43 s of 256, in 2 kB.
 const SPAN: u64 = 16_384;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_forgotten_is_neither_new_nor_repeated() {
+        let mut history = History::new();
+        let new = |reordered| Novelty::New { reordered };
+        assert_eq!(history.meet(5), new(false));
+        assert_eq!((history.meet(SPAN + 4), history.meet(5)), (new(false), Novelty::Repeated));
+        assert_eq!((history.meet(SPAN + 5), history.meet(5)), (new(false), Novelty::TooOld));
+        // The places of forgotten numbers are free again.
+        assert_eq!((history.meet(SPAN + 3), history.meet(3 * SPAN)), (new(true), new(false)));
+        assert_eq!(history.meet(2 * SPAN + 4), new(true));
+    }
+
+    #[test]
+    fn losses_before_the_first_arrival_count_from_the_first_number() {
+        let mut history = History::new();
+        for sequence in [12, 10] {
+            history.meet(sequence);
+            history.resolve(sequence);
+        }
+        assert_eq!((history.lost(0), history.is_passed(11), history.is_passed(12)), (1, true, false));
+    }
+}

@@ -89,7 +89,10 @@ impl Playout {
         self.store.read(position, out);
         self.conceal.good(out);
         (self.playing, self.begun, self.in_gap) = (true, true, false);
-        self.unit = record.frames;
+        if !record.late {
+            // The remains of a packet are no measure, and tiny packets must not make for a flood of tiny gaps.
+            self.unit = record.frames.max(16);
+        }
         self.counters.played_frames += frames as u64;
         pulled.played += frames;
         self.advance(frames, pulled);
@@ -131,6 +134,7 @@ impl Playout {
         let out = &mut out[..frames * self.config.format.channels()];
         out.fill(0.0);
         self.conceal.good(out);
+        self.in_gap = false;
         self.counters.paused_frames += frames as u64;
         pulled.silent += frames;
         self.advance(frames, pulled);

@@ -406,3 +406,70 @@ fn concealers_see_what_follows_the_gap() {
     assert_eq!(heard.try_iter().collect::<Vec<_>>(), [(Some(480), sound(6 * 480, 100, 1))]);
     assert_eq!(out[6 * 480..], sound(6 * 480, 14 * 480, 1));
 }
+
+#[test]
+fn what_waits_is_not_lost_though_something_far_ahead_was_dropped() {
+    let packets = steady();
+    let mut playout = playout(Clocking::Sender, 30, 1);
+    for p in &packets[..3] {
+        playout.insert(at(0), &p.packet());
+    }
+    let far = Sent::new(4, 10_000_000, 480, 1);
+    assert_eq!(playout.insert(at(0), &far.packet()), Inserted::Early);
+    let c = playout.counters();
+    assert_eq!((c.buffered, c.early, c.lost), (3, 1, 1), "only number 3 is missing");
+}
+
+#[test]
+fn damage_now_and_then_is_no_new_start() {
+    let packets = steady();
+    let mut playout = playout(Clocking::Sender, 30, 1);
+    for p in &packets {
+        playout.insert(at(p.sequence * 10_000), &p.packet());
+        let damaged = Sent::new(1000 + p.sequence, 10_000_000, 480, 1);
+        assert_eq!(playout.insert(at(p.sequence * 10_000), &damaged.packet()), Inserted::Early);
+        while playout.pull(at(p.sequence * 10_000), &mut [0.0; 480]).frames > 0 {}
+    }
+    let c = playout.counters();
+    assert_eq!((c.early, c.resyncs, c.late), (20, 0, 0));
+}
+
+#[test]
+fn late_packets_among_others_are_no_new_start() {
+    let packets: Vec<Sent> = (0..60).map(|n| Sent::new(n, n * 480, 480, 1)).collect();
+    let mut arrivals: Vec<(u64, &Sent)> =
+        packets.iter().map(|p| (p.sequence * 10_000 + 55_000 * (p.sequence % 2), p)).collect();
+    arrivals.sort_by_key(|a| a.0);
+    let mut playout = playout(Clocking::Sender, 30, 1);
+    play(&mut playout, &arrivals, 480);
+    let c = playout.counters();
+    assert_eq!((c.resyncs, c.lost), (0, 0), "{c:?}");
+    // The last few come when the end has been told, and all goes out at once.
+    assert!((27..=30).contains(&c.late), "{c:?}");
+}
+
+#[test]
+fn repaired_packets_do_not_move_the_schedule() {
+    let packets = steady();
+    let mut playout = playout(Clocking::Sender, 300, 1);
+    for p in packets.iter().filter(|p| p.sequence != 19) {
+        playout.insert(at(p.sequence * 10_000 + 80_000), &p.packet());
+    }
+    let before = playout.deadline(ORIGIN);
+    // What error correction makes may come before its time, and says nothing of the path.
+    playout.insert(at(269_000), &MediaPacket { recovered: true, ..packets[19].packet() });
+    assert_eq!((playout.deadline(ORIGIN), playout.counters().recovered), (before, 1));
+}
+
+#[test]
+fn losses_of_a_former_stream_stay_counted() {
+    let packets = steady();
+    let mut playout = playout(Clocking::Sender, 30, 1);
+    for p in packets.iter().filter(|p| p.sequence % 5 != 2) {
+        playout.insert(at(p.sequence * 10_000), &p.packet());
+    }
+    playout.restart();
+    playout.insert(at(300_000), &Sent::new(90_000, 0, 480, 1).packet());
+    let c = playout.counters();
+    assert_eq!((c.lost, c.discarded, c.buffered), (4, 16, 1));
+}

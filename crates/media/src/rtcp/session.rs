@@ -349,7 +349,7 @@ impl RtcpSession {
         })
     }
 
-    /// The interval of §6.3.1 for the parties known now, not yet halved at the start but for the minimum.
+    /// The interval of §6.3.1 for the parties known now; the minimum is halved before the first report.
     fn interval(&mut self) -> Duration {
         let parties = (self.members.len() + 1) as f64;
         let bytes_per_second = (self.config.bandwidth.0 as f64 / 8.0 * 0.05).max(1.0);

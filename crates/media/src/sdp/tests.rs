@@ -84,6 +84,14 @@ fn describes_what_a_packetiser_sends() {
 }
 
 #[test]
+fn any_is_no_address_to_listen_for() {
+    let stream: StreamDescription = "l16/48000/2".parse().unwrap();
+    let text = stream.to_sdp(&options());
+    assert!(text.contains("c=IN IP4 0.0.0.0"));
+    assert_eq!(StreamDescription::from_sdp(text.as_bytes()).unwrap().address, None);
+}
+
+#[test]
 fn a_name_cannot_smuggle_lines() {
     let stream: StreamDescription = "l16/48000/2".parse().unwrap();
     let text = stream.to_sdp(&SdpOptions { name: "x\r\nm=audio 1 RTP/AVP 0".into(), ..options() });

@@ -129,3 +129,15 @@ fn time_stamps_map_to_the_senders_wall() {
     let earlier = clock.ntp_of(100u32.wrapping_sub(24_000), 48_000).signed_nanos_since(clock.ntp);
     assert!((later - 1_000_000_000).abs() <= 1 && (earlier + 500_000_000).abs() <= 1, "{later} {earlier}");
 }
+
+#[test]
+fn parties_that_fell_silent_are_forgotten() {
+    let (mut session, mut buf) = (session(1, false), [0; 1500]);
+    let len = write_report(2, None, &[], &mut buf).unwrap();
+    events(&mut session, Instant::ZERO, &buf[..len]);
+    session.poll_report(Instant::from_millis(20_000), &mut buf).unwrap();
+    assert_eq!(session.members.len(), 1);
+    // Five times five seconds (RFC 3550 §6.3.5).
+    session.poll_report(Instant::from_millis(26_000), &mut buf).unwrap();
+    assert_eq!(session.members.len(), 0);
+}

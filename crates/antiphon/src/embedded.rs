@@ -1,0 +1,201 @@
+//! The embedded link of `compare`: a copy for each transport, between its near end and a reflector.
+//!
+//! A router between two network namespaces carries any IP traffic, so that kernel TCP feels every loss; where the system
+//! forbids namespaces, proxies on loopback stand in and say what they can't model.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use antiphon_net::OsClock;
+use antiphon_net::emulator::{
+    LaneConfig, Router, RouterConfig, StreamProxy, StreamProxyConfig, UdpProxy, UdpProxyConfig,
+};
+use antiphon_net::netns::{Means, Namespace, probe};
+use antiphon_proto::{Beneath, Transport};
+use antiphon_session::ArrivalBoard;
+
+use crate::compare::{Crossed, LinkSummary};
+use crate::far_end::{FarEnd, FarPlan};
+use crate::{CompareOptions, DEFAULT_PORT, Error, LinkMethod};
+
+/// Where a near end is to be opened, and whom it calls.
+pub(crate) struct Place {
+    pub transport: &'static Transport,
+    pub target: SocketAddr,
+    pub namespace: Option<Namespace>,
+    pub board: Option<ArrivalBoard>,
+}
+
+/// The running link with its reflectors.
+pub(crate) struct Embedded {
+    ways: Ways,
+    boards: Vec<ArrivalBoard>,
+    far_ends: Vec<FarEnd>,
+    /// Why there is no router, if there is none.
+    forbidden: Option<String>,
+}
+
+enum Ways {
+    Router(Router),
+    Proxies(Vec<Proxy>),
+}
+
+enum Proxy {
+    Udp(UdpProxy),
+    Stream(StreamProxy),
+}
+
+impl Embedded {
+    /// Starts links and reflectors, the best way that is permitted or the one that was asked for.
+    pub fn start(
+        options: &CompareOptions,
+        transports: &[&'static Transport],
+        clock: OsClock,
+    ) -> Result<Self, Error> {
+        let boards: Vec<_> = transports.iter().map(|_| ArrivalBoard::new()).collect();
+        let means = match options.link_method {
+            Some(LinkMethod::Proxy) => Means::Forbidden("asked for by --link-method proxy".into()),
+            _ => probe(),
+        };
+        let far_plan = |transport, bind, namespace, board: &ArrivalBoard| FarPlan {
+            transport,
+            bind,
+            namespace,
+            board: Some(board.clone()),
+            clock,
+            socket: options.socket.clone(),
+            max_peers: 4,
+            seed: options.seed ^ 1,
+        };
+        let mut far_ends = Vec::new();
+        let (ways, forbidden) = match means {
+            Means::Forbidden(why) if options.link_method == Some(LinkMethod::Router) => {
+                return Err(Error::failed(format!("no router between network namespaces: {why}")));
+            }
+            Means::Forbidden(why) => {
+                let loopback = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+                let mut proxies = Vec::new();
+                for (transport, board) in transports.iter().zip(&boards) {
+                    let far = FarEnd::start(far_plan(transport, loopback, None, board))?;
+                    proxies.push(proxy(options, transport.beneath, loopback, far.address, clock)?);
+                    far_ends.push(far);
+                }
+                (Ways::Proxies(proxies), Some(why))
+            }
+            means => {
+                // Each transport's lane has the same seed: the n-th packet of each meets the same fate.
+                let lanes =
+                    transports.iter().map(|_| LaneConfig::private(options.link.1, options.seed)).collect();
+                let config = RouterConfig { lanes, means: Some(means), real_time: true };
+                let router =
+                    Router::start(config, clock).map_err(|error| Error::failed(error.to_string()))?;
+                for ((transport, board), lane) in transports.iter().zip(&boards).zip(router.lanes()) {
+                    let bind = SocketAddr::new(IpAddr::V4(lane.far.v4), DEFAULT_PORT);
+                    let namespace = Some(lane.far.namespace.clone());
+                    far_ends.push(FarEnd::start(far_plan(transport, bind, namespace, board))?);
+                }
+                (Ways::Router(router), None)
+            }
+        };
+        Ok(Embedded { ways, boards, far_ends, forbidden })
+    }
+
+    /// The near ends' places, in the order of the transports.
+    pub fn places(&self) -> Vec<Place> {
+        let place = |(i, far): (usize, &FarEnd)| {
+            let (target, namespace) = match &self.ways {
+                Ways::Router(router) => (far.address, Some(router.lanes()[i].near.namespace.clone())),
+                Ways::Proxies(proxies) => (proxies[i].address(), None),
+            };
+            Place { transport: far.transport, target, namespace, board: Some(self.boards[i].clone()) }
+        };
+        self.far_ends.iter().enumerate().map(place).collect()
+    }
+
+    /// What to tell of it.
+    pub fn summary(&self, name: &str) -> LinkSummary {
+        let name = name.to_string();
+        match (&self.ways, &self.forbidden) {
+            (Ways::Router(router), _) => LinkSummary {
+                name,
+                method: match router.means() {
+                    Means::VethPacket => "router between network namespaces over virtual Ethernet, one copy per \
+                                          transport with the same seed; real sockets and the kernel's own TCP",
+                    _ => "router between network namespaces over TUN, one copy per transport with the same seed; real \
+                          sockets and the kernel's own TCP",
+                }
+                .into(),
+                limits: Vec::new(),
+            },
+            (Ways::Proxies(_), forbidden) => LinkSummary {
+                name,
+                method: format!(
+                    "proxies on loopback ({})",
+                    forbidden.as_deref().unwrap_or("namespaces are not to be had")
+                ),
+                limits: vec![format!("tcp: {}", StreamProxy::limits())],
+            },
+        }
+    }
+
+    /// Ends it and says what crossed it.
+    pub fn finish(self) -> Vec<Crossed> {
+        let schemes: Vec<&'static str> = self.far_ends.iter().map(|far| far.transport.scheme).collect();
+        for far in self.far_ends {
+            far.stop();
+        }
+        match self.ways {
+            Ways::Router(router) => {
+                let report = router.stop();
+                let lanes = schemes.into_iter().zip(report.lanes);
+                lanes.map(|(scheme, lane)| Crossed { scheme, up: lane.up, down: lane.down }).collect()
+            }
+            Ways::Proxies(proxies) => {
+                schemes.into_iter().zip(proxies).filter_map(|(scheme, proxy)| proxy.finish(scheme)).collect()
+            }
+        }
+    }
+}
+
+fn proxy(
+    options: &CompareOptions,
+    beneath: Beneath,
+    listen: SocketAddr,
+    target: SocketAddr,
+    clock: OsClock,
+) -> Result<Proxy, Error> {
+    let (link, seed) = (options.link.1, options.seed);
+    let started = match beneath {
+        Beneath::Udp => {
+            let config =
+                UdpProxyConfig { real_time: true, ..UdpProxyConfig::new(listen, target, link, seed) };
+            UdpProxy::start(config, clock).map(Proxy::Udp)
+        }
+        Beneath::Tcp => {
+            let config =
+                StreamProxyConfig { listen, target, link, seed, max_connections: 4, real_time: true };
+            StreamProxy::start(config, clock).map(Proxy::Stream)
+        }
+    };
+    started.map_err(|error| Error::failed(error.to_string()))
+}
+
+impl Proxy {
+    fn address(&self) -> SocketAddr {
+        match self {
+            Proxy::Udp(proxy) => proxy.local_addr(),
+            Proxy::Stream(proxy) => proxy.local_addr(),
+        }
+    }
+
+    fn finish(self, scheme: &'static str) -> Option<Crossed> {
+        match self {
+            Proxy::Udp(proxy) => {
+                proxy.stop().flows.first().map(|flow| Crossed { scheme, up: flow.up, down: flow.down })
+            }
+            Proxy::Stream(proxy) => {
+                let report = proxy.stop();
+                report.connections.last().map(|c| Crossed { scheme, up: c.up, down: c.down })
+            }
+        }
+    }
+}

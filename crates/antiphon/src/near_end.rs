@@ -1,0 +1,155 @@
+//! The calling side of one transport: line, endpoint and station on one media thread.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use antiphon_core::uri::Query;
+use antiphon_measure::FrameLog;
+use antiphon_media::packet::PacketConfig;
+use antiphon_media::{SampleFormat, Sink, Source, StreamFormat};
+use antiphon_net::{DriveOptions, Line, OsClock, Stop, Target, become_media_thread, drive};
+use antiphon_proto::{Beneath, Role};
+use antiphon_session::{CallConfig, CallStation, LiveCall, SenderConfig};
+
+use crate::embedded::Place;
+use crate::transport::{EndpointPlan, open_line};
+use crate::{CompareOptions, Error};
+
+/// All that a near end needs; made on the main thread, used on its own.
+pub(crate) struct NearPlan {
+    pub place: Place,
+    pub source: Box<dyn Source>,
+    pub sink: Box<dyn Sink>,
+    pub format: StreamFormat,
+    pub sample: SampleFormat,
+    pub log_frames: usize,
+    pub live: Arc<LiveCall>,
+    pub options: CompareOptions,
+    pub clock: OsClock,
+}
+
+/// An opened near end, ready to begin.
+pub(crate) struct NearEnd {
+    line: Box<dyn Line>,
+    station: CallStation,
+    clock: OsClock,
+    beneath: Beneath,
+    wait: antiphon_net::WaitStyle,
+    latency: Duration,
+}
+
+/// What a near end measured.
+pub(crate) struct NearResult {
+    pub log: FrameLog,
+    pub wire_bytes: u64,
+    pub media_bytes: u64,
+    pub cpu: Duration,
+    pub duration: Duration,
+    pub latency: Duration,
+    /// Of this transport: what it says of itself.
+    pub facts: Vec<String>,
+    /// Of the run: scheduling obtained, options refused.
+    pub notes: Vec<String>,
+}
+
+impl NearEnd {
+    /// Opens everything in its namespace and tells that it is ready (by sending, or by ending in error).
+    pub fn open(plan: NearPlan, ready: &mpsc::Sender<()>) -> Result<Self, Error> {
+        let NearPlan { place, source, sink, format, sample, log_frames, live, options, clock } = plan;
+        if let Some(namespace) = &place.namespace {
+            namespace.enter().map_err(|error| Error::failed(error.to_string()))?;
+        }
+        let opened = open_line(place.transport, Target::Call(place.target), &options.socket)?;
+        let endpoint = EndpointPlan {
+            transport: place.transport,
+            role: Role::Caller,
+            query: Query::default(),
+            seed: options.seed,
+            latency: options.latency,
+        }
+        .open(clock.now(), opened.max_datagram)?;
+        let max_packet = opened.max_datagram.min(endpoint.profile().max_frame);
+        let packet = PacketConfig { max_packet, ..PacketConfig::new(format, sample, options.block_frames) };
+        let config = CallConfig {
+            sender: SenderConfig {
+                packet,
+                patience: options.expire.then_some(options.latency),
+                epoch: clock.epoch(),
+                seed: options.seed,
+            },
+            latency: options.latency,
+            conceal: options.conceal,
+            board: place.board,
+            log_frames,
+            live,
+            drain: DRAIN,
+        };
+        let station = CallStation::new(endpoint, source, sink, config)?;
+        // The main thread waits for this, or for the end of this thread.
+        let _main_thread_is_gone = ready.send(());
+        Ok(NearEnd {
+            line: opened.line,
+            station,
+            clock,
+            beneath: place.transport.beneath,
+            wait: options.wait,
+            latency: options.latency,
+        })
+    }
+
+    /// Waits for the word, streams, and draws up what was measured.
+    pub fn run(mut self, begin: &mpsc::Receiver<()>, stop: &Stop) -> Result<NearResult, Error> {
+        let _main_thread_is_gone = begin.recv();
+        let scheduling = become_media_thread();
+        let report =
+            drive(&mut *self.line, &mut self.station, &self.clock, stop, DriveOptions { wait: self.wait })?;
+        let mut notes = vec![format!("media threads: {scheduling}")];
+        notes.extend(self.line.notes().iter().cloned());
+        if !self.station.is_connected() && !stop.is_asked() {
+            return Err(Error::unreachable("no connection"));
+        }
+        let (sent, line) = (self.station.sent(), self.line.stats());
+        let path = self.station.path_stats().counters;
+        let (duration, heard) = (self.station.duration(), self.station.heard());
+        if self.station.log().counts().arrived() == 0 && line.refused > 0 {
+            return Err(Error::unreachable(
+                "nobody answers there: check the address, and that 'antiphon reflect' is running",
+            ));
+        }
+        let mut facts = self.line.facts();
+        if sent.stalls > 0 {
+            facts.push(format!("the sending thread fell behind {} times", sent.stalls));
+        }
+        let (log, mut sink) = self.station.into_parts();
+        if let Err(error) = sink.finish() {
+            notes.push(format!("what was heard could not be kept: {error}"));
+        } else if heard.overrun_frames > 0 {
+            notes.push(format!(
+                "{} sample frames heard were not kept: the disk is too slow",
+                heard.overrun_frames
+            ));
+        }
+        let headers = match self.beneath {
+            Beneath::Udp => UDP_HEADERS,
+            Beneath::Tcp => TCP_HEADERS,
+        };
+        Ok(NearResult {
+            log,
+            wire_bytes: path.bytes_sent + path.datagrams_sent * headers,
+            media_bytes: sent.media_bytes,
+            cpu: report.cpu,
+            duration,
+            latency: self.latency,
+            facts,
+            notes,
+        })
+    }
+}
+
+/// How long stragglers are waited for: a second is more than any path here queues, TCP's worst time-outs aside.
+const DRAIN: Duration = Duration::from_secs(3);
+/// UDP (RFC 768) and IPv4 (RFC 791) headers, in bytes.
+const UDP_HEADERS: u64 = 8 + 20;
+/// TCP (RFC 9293) header with the time-stamp option (RFC 7323), and IPv4, in bytes.
+const TCP_HEADERS: u64 = 20 + 12 + 20;

@@ -1,0 +1,338 @@
+//! From a peer to a sink.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use antiphon_core::uri::Uri;
+use antiphon_core::{Instant, MediaTime, Ppm};
+use antiphon_media::conceal::Concealment;
+use antiphon_media::playout::PlayoutCounters;
+use antiphon_media::{SampleFormat, SourceCounters, StreamDescription, StreamFormat};
+use antiphon_net::{DriveOptions, OsClock, Stop, Target, become_media_thread, drive};
+use antiphon_proto::{Role, Transport, find};
+use antiphon_session::{
+    Notice, OpenSink, ReceiveConfig, ReceiveStation, ReceiverConfig, ReceiverCounters, SoundReceiver,
+    converted_sink,
+};
+use antiphon_sound::{Notes, SinkKind, SinkSpec};
+
+use crate::send::CNAME;
+use crate::show::{SNAPSHOTS, Shown, watch};
+use crate::transport::{EndpointPlan, StreamKeys, open_line};
+use crate::{DEFAULT_LATENCY, DEFAULT_PORT, Error, ReceiveOptions};
+
+/// How a stream being received is doing; told about ten times a second.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct ReceiveStatus {
+    /// Sound played so far.
+    pub played_s: f64,
+    /// RTP packets received of the stream.
+    pub frames_received: u64,
+    /// Packets that never came though later ones were played.
+    pub lost: u64,
+    /// Packets after their deadline.
+    pub late: u64,
+    /// Packets that came twice.
+    pub duplicate: u64,
+    /// Packets overtaken by later ones.
+    pub reordered: u64,
+    /// Holes filled with made-up sound.
+    pub concealed: u64,
+    /// Packets and datagrams of other senders, not mixed in.
+    pub strangers: u64,
+    /// Frames that are no RTP or RTCP.
+    pub malformed: u64,
+    /// RFC 3550 interarrival jitter, in milliseconds.
+    pub jitter_rfc3550_ms: Option<f64>,
+    /// How much faster the sender's sampling clock runs than ours.
+    pub drift_ppm: Option<f64>,
+    /// Playout target in force, in milliseconds; none for a recording.
+    pub latency_ms: Option<f64>,
+}
+
+/// A stream that was received.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ReceiveSummary {
+    /// The final state.
+    #[serde(flatten)]
+    pub status: ReceiveStatus,
+    /// Whether it was stopped before the sender took leave.
+    pub interrupted: bool,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+/// Receives a stream into a sink until the sender takes leave, or until stopped. `notice` gets sentences for the user
+/// as things happen.
+pub fn receive(
+    options: &ReceiveOptions,
+    stop: &Stop,
+    notice: &mut dyn FnMut(String),
+    status: &mut dyn FnMut(&ReceiveStatus),
+) -> Result<ReceiveSummary, Error> {
+    let clock = OsClock::new();
+    let plan = ReceivePlan::new(options)?;
+    let (description, latency) = (plan.describe(), plan.latency);
+    let (out, mut snapshots) = rtrb::RingBuffer::new(SNAPSHOTS);
+    let (tell, told) = mpsc::channel();
+    let (ready, opened) = mpsc::channel();
+    let thread_stop = stop.clone();
+    let thread = std::thread::Builder::new()
+        .name("receive".into())
+        .spawn(move || run(plan, clock, &thread_stop, out, tell, ready))
+        .map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
+    // Said when it is true: whoever reads it may start the sender. A thread that failed says nothing.
+    if opened.recv().is_ok() {
+        notice(description);
+    }
+    let (mut last, mut timed_out, limit) = (ReceiveStatus::default(), false, options.length);
+    let length_stop = stop.clone();
+    let result = watch(thread, &mut snapshots, |snapshot: Snapshot| {
+        last = snapshot.status(latency);
+        if let Some(sentence) = snapshot.notice.map(describe_notice) {
+            notice(sentence);
+        }
+        if limit.is_some_and(|limit| clock.now().since(Instant::ZERO) >= limit) && !length_stop.is_asked() {
+            timed_out = true;
+            length_stop.ask();
+        }
+        status(&last);
+    });
+    let mut notes = result.map_err(|_| Error::failed("the media thread panicked"))??;
+    for sink in told.try_iter() {
+        notes.extend(sink.list());
+    }
+    Ok(ReceiveSummary { status: last, interrupted: stop.is_asked() && !timed_out, notes })
+}
+
+/// Everything that can be settled before the media thread starts.
+struct ReceivePlan {
+    transport: &'static Transport,
+    endpoint: EndpointPlan,
+    target: Target,
+    keys: StreamKeys,
+    sink: SinkSpec,
+    latency: Option<Duration>,
+    conceal: Concealment,
+    description: Option<StreamDescription>,
+    forever: bool,
+    ends_with_stream: bool,
+    wait: antiphon_net::WaitStyle,
+    seed: u64,
+}
+
+impl ReceivePlan {
+    fn new(options: &ReceiveOptions) -> Result<Self, Error> {
+        let uri: Uri = options.source.parse()?;
+        let transport = find(&uri.scheme)?;
+        let keys = StreamKeys::read(transport, &uri.query, &options.socket)?;
+        let mut target = Target::resolve(&uri, DEFAULT_PORT)?;
+        if transport.beneath == antiphon_proto::Beneath::Udp {
+            // Datagrams are not fetched: an address names where to listen, a group what to join.
+            target = Target::Listen(target.address());
+        }
+        let sink: SinkSpec = options.sink.parse()?;
+        let is_file = matches!(sink.kind, SinkKind::File { .. });
+        let asked = keys.latency.or(options.latency);
+        Ok(ReceivePlan {
+            transport,
+            target,
+            endpoint: EndpointPlan {
+                transport,
+                role: if matches!(target, Target::Call(_)) { Role::Caller } else { Role::Listener },
+                query: uri.query,
+                seed: options.seed,
+                latency: asked.unwrap_or(DEFAULT_LATENCY),
+            },
+            conceal: keys.conceal.unwrap_or(options.conceal),
+            keys,
+            latency: if is_file { asked } else { Some(asked.unwrap_or(DEFAULT_LATENCY)) },
+            sink,
+            description: options.description.clone(),
+            forever: options.forever,
+            ends_with_stream: !options.forever,
+            wait: options.wait,
+            seed: options.seed,
+        })
+    }
+
+    fn describe(&self) -> String {
+        let verb = match self.target {
+            Target::Listen(address) if address.ip().is_multicast() => "joining",
+            Target::Listen(_) => "listening on",
+            Target::Call(_) => "calling",
+        };
+        let latency = self.latency.map_or("recording: waits for what is late".into(), |latency| {
+            format!("playout target {}", antiphon_core::units::format_duration(latency))
+        });
+        let last = if self.forever { "" } else { "; ends when the sender takes leave" };
+        format!("{verb} {}://{}; {latency}{last}", self.transport.scheme, self.target.address())
+    }
+}
+
+/// The media thread. Answers notes for the user.
+fn run(
+    plan: ReceivePlan,
+    clock: OsClock,
+    stop: &Stop,
+    out: rtrb::Producer<Snapshot>,
+    tell: mpsc::Sender<Notes>,
+    ready: mpsc::Sender<()>,
+) -> Result<Vec<String>, Error> {
+    let mut opened = open_line(plan.transport, plan.target, &plan.keys.socket)?;
+    let _main_thread_is_gone = ready.send(());
+    let (endpoints, max_datagram) = (plan.endpoint, opened.max_datagram);
+    // Opened once here, so that a wrong option is an error now and not on the first datagram.
+    let ordered = endpoints.open(clock.now(), max_datagram)?.profile().ordered;
+    let receiver = ReceiverConfig {
+        latency: plan.latency,
+        conceal: plan.conceal,
+        description: plan.description,
+        silence: SILENCE,
+        ordered,
+        cname: CNAME.into(),
+        epoch: clock.epoch(),
+        seed: plan.seed ^ 2,
+    };
+    let receiver = SoundReceiver::new(receiver, open_sink(plan.sink, tell), clock.now());
+    let config = ReceiveConfig {
+        endpoint: Box::new(move |now| {
+            endpoints.open(now, max_datagram).expect("it opened with the same options before")
+        }),
+        admits: plan.transport.admits,
+        silence: SILENCE,
+        ends_with_stream: plan.ends_with_stream,
+    };
+    let station = ReceiveStation::new(config, receiver, clock.now());
+    let mut shown = Shown::new(station, out, Snapshot::of);
+    let scheduling = become_media_thread();
+    drive(&mut *opened.line, &mut shown, &clock, stop, DriveOptions { wait: plan.wait })?;
+    let mut notes = vec![format!("media thread: {scheduling}")];
+    notes.extend(opened.line.notes().iter().cloned());
+    finish(shown.station, &mut notes)?;
+    Ok(notes)
+}
+
+/// Opens the sink when the format is known, in the rate and channels that it asks for.
+fn open_sink(sink: SinkSpec, tell: mpsc::Sender<Notes>) -> OpenSink {
+    Box::new(move |format, sample| {
+        let rate = sink.rate.unwrap_or(format.rate());
+        let channels = sink.channels.unwrap_or(format.channels() as u32);
+        let wanted = StreamFormat::new(rate, channels).map_err(|error| error.to_string())?;
+        let opened = sink.open(wanted, sample).map_err(|error| error.to_string())?;
+        let _main_thread_is_gone = tell.send(opened.notes);
+        converted_sink(opened.sink, format).map_err(|error| error.to_string())
+    })
+}
+
+fn finish(mut station: ReceiveStation, notes: &mut Vec<String>) -> Result<(), Error> {
+    let error = station.receiver().error().cloned();
+    let counters = station.receiver().counters();
+    if counters.overrun_frames > 0 {
+        notes.push(format!("{} sample frames dropped: the sink is too slow", counters.overrun_frames));
+    }
+    let finished = station.receiver_mut().take_sink().map(|mut sink| sink.finish());
+    if let Some(Err(cause)) = finished {
+        return Err(Error::failed(cause.to_string()));
+    }
+    match error {
+        Some(error) => Err(Error::failed(error.to_string())),
+        None => Ok(()),
+    }
+}
+
+fn describe_notice(notice: Told) -> String {
+    match notice {
+        Told::Began(format, sample) => format!("sound begins: {format}, {}", sample.name()),
+        Told::NewStream(ssrc) => format!("the sender started anew, or another took over (SSRC {ssrc:08x})"),
+        Told::Stranger(ssrc) => {
+            format!("somebody else sends here, too (SSRC {ssrc:08x}); it is not mixed in")
+        }
+        Told::OtherFormat(format, sample) => format!(
+            "the sender changed to {format}, {}, which this sink cannot follow: start receiving again",
+            sample.name()
+        ),
+        Told::UnknownFormat(payload_type) => format!(
+            "packets of payload type {payload_type} do not say what they carry: give the sender's SDP with --sdp FILE, \
+             or --format such as l16/48000/2"
+        ),
+        Told::Bye => "the sender took leave".into(),
+    }
+}
+
+/// A notice without a string in it, so that the media thread does not allocate.
+#[derive(Clone, Copy)]
+enum Told {
+    Began(StreamFormat, SampleFormat),
+    NewStream(u32),
+    Stranger(u32),
+    OtherFormat(StreamFormat, SampleFormat),
+    UnknownFormat(u8),
+    Bye,
+}
+
+impl From<Notice> for Told {
+    fn from(notice: Notice) -> Self {
+        match notice {
+            Notice::Began(format, sample) => Told::Began(format, sample),
+            Notice::NewStream { ssrc } => Told::NewStream(ssrc),
+            Notice::Stranger { ssrc } => Told::Stranger(ssrc),
+            Notice::OtherFormat(format, sample) => Told::OtherFormat(format, sample),
+            Notice::UnknownFormat { payload_type } => Told::UnknownFormat(payload_type),
+            Notice::Bye => Told::Bye,
+        }
+    }
+}
+
+/// A look at the receiving station.
+#[derive(Clone, Copy)]
+struct Snapshot {
+    playout: Option<PlayoutCounters>,
+    counters: ReceiverCounters,
+    sources: SourceCounters,
+    strangers: u64,
+    jitter: Option<(u32, u32)>,
+    rate: u32,
+    drift: Option<Ppm>,
+    notice: Option<Told>,
+}
+
+impl Snapshot {
+    fn of(station: &mut ReceiveStation) -> Self {
+        let notice = station.receiver_mut().poll_notice().map(Told::from);
+        let strangers = station.strangers();
+        let receiver = station.receiver();
+        let rate = receiver.format().map_or(48_000, StreamFormat::rate);
+        Snapshot {
+            playout: receiver.playout(),
+            counters: receiver.counters(),
+            sources: receiver.sources(),
+            strangers,
+            jitter: receiver.rtcp().reception().map(|reception| (reception.jitter(), rate)),
+            rate,
+            drift: receiver.drift(),
+            notice,
+        }
+    }
+
+    fn status(&self, latency: Option<Duration>) -> ReceiveStatus {
+        let playout = self.playout.unwrap_or_default();
+        ReceiveStatus {
+            played_s: MediaTime::new(playout.played_frames, self.rate).duration().as_secs_f64(),
+            frames_received: self.counters.packets,
+            lost: playout.lost,
+            late: playout.late,
+            duplicate: playout.duplicate,
+            reordered: playout.reordered,
+            concealed: playout.concealments,
+            strangers: self.sources.strangers + self.strangers,
+            malformed: self.counters.malformed,
+            jitter_rfc3550_ms: self.jitter.map(|(jitter, rate)| f64::from(jitter) * 1e3 / f64::from(rate)),
+            drift_ppm: self.drift.map(|drift| drift.0),
+            latency_ms: latency.map(|latency| latency.as_secs_f64() * 1e3),
+        }
+    }
+}
+
+/// Silence after which another sender may take over: longer than any outage that a stream survives with its listeners.
+const SILENCE: Duration = Duration::from_secs(2);

@@ -1,0 +1,264 @@
+//! From a source to a peer.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use antiphon_core::uri::Uri;
+use antiphon_core::{BrokenReason, MediaTime};
+use antiphon_media::packet::PacketConfig;
+use antiphon_media::rtcp::RemoteReport;
+use antiphon_media::{ChannelMap, SampleFormat, SdpOptions, Source, StreamDescription, StreamFormat};
+use antiphon_net::{DriveOptions, Line, OsClock, Stop, Target, become_media_thread, drive};
+use antiphon_proto::{Beneath, Role, find};
+use antiphon_session::{SendStation, SenderConfig, SenderCounters, converted, limited};
+use antiphon_sound::{Notes, open_source};
+
+use crate::show::{SNAPSHOTS, Shown, watch};
+use crate::transport::{EndpointPlan, StreamKeys, open_line};
+use crate::{DEFAULT_PORT, Error, SendOptions};
+
+/// How a stream being sent is doing; told about ten times a second.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct SendStatus {
+    /// Sound sent so far.
+    pub sent_s: f64,
+    /// Sound in all, where known.
+    pub total_s: Option<f64>,
+    /// Frames handed to the transport.
+    pub frames_sent: u64,
+    /// Frames that expired in the send queue.
+    pub expired: u64,
+    /// Frames that the transport refused.
+    pub refused: u64,
+    /// Milliseconds for which the source had nothing in time.
+    pub starved: u64,
+    /// Round trip as the receiver's reports tell, in milliseconds.
+    pub rtt_ms: Option<f64>,
+    /// Loss as the receiver's reports tell, in percent of the last interval.
+    pub remote_loss_percent: Option<f64>,
+    /// Jitter as the receiver's reports tell (RFC 3550), in milliseconds.
+    pub remote_jitter_ms: Option<f64>,
+}
+
+/// A stream that was sent.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct SendSummary {
+    /// The final state.
+    #[serde(flatten)]
+    pub status: SendStatus,
+    /// Whether it was stopped before its end.
+    pub interrupted: bool,
+    /// What the user should know (scheduling obtained, a truncated file …).
+    pub notes: Vec<String>,
+}
+
+/// Sends a source to a peer until its end, or until stopped. `notice` gets sentences for the user as things happen.
+pub fn send(
+    options: &SendOptions,
+    stop: &Stop,
+    notice: &mut dyn FnMut(String),
+    status: &mut dyn FnMut(&SendStatus),
+) -> Result<SendSummary, Error> {
+    let clock = OsClock::new();
+    let plan = SendPlan::new(options, clock)?;
+    let (rate, total) = (plan.format.rate(), plan.source.length());
+    let total_s = total.map(|frames| MediaTime::new(frames, rate).duration().as_secs_f64());
+    notice(plan.describe(options));
+    let (out, mut snapshots) = rtrb::RingBuffer::new(SNAPSHOTS);
+    let (tell, told) = mpsc::channel();
+    let (source_notes, wait_for_peer) = (plan.notes.clone(), options.wait_for_peer);
+    let (thread_stop, options) = (stop.clone(), options.clone());
+    let thread = std::thread::Builder::new()
+        .name("send".into())
+        .spawn(move || run(plan, &options, &thread_stop, out, &tell))
+        .map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
+    let (mut last, mut unanswered, mut gave_up) = (SendStatus::default(), None, false);
+    let result = watch(thread, &mut snapshots, |snapshot: Snapshot| {
+        while let Ok(sentence) = told.try_recv() {
+            notice(sentence);
+        }
+        last = snapshot.status(rate, total_s);
+        unanswered = snapshot.unanswered;
+        let since_start = clock.now().since(antiphon_core::Instant::ZERO);
+        if unanswered.is_some() && since_start > ANSWER_PATIENCE && !wait_for_peer && !stop.is_asked() {
+            gave_up = true;
+            stop.ask();
+        }
+        status(&last);
+    });
+    let mut notes = result.map_err(|_| Error::failed("the media thread panicked"))??;
+    notes.extend(source_notes.list());
+    if gave_up {
+        let why =
+            if unanswered == Some(BrokenReason::Refused) { "nobody listens there" } else { "no route to it" };
+        return Err(Error::unreachable(format!(
+            "the peer cannot be reached: {why}; start 'antiphon receive' there first, or send with --wait-for-peer"
+        )));
+    }
+    Ok(SendSummary { status: last, interrupted: stop.is_asked(), notes })
+}
+
+/// Everything that can be settled before the media thread starts.
+struct SendPlan {
+    endpoint: EndpointPlan,
+    target: Target,
+    keys: StreamKeys,
+    source: Box<dyn Source>,
+    notes: Notes,
+    format: StreamFormat,
+    sample: SampleFormat,
+    clock: OsClock,
+}
+
+impl SendPlan {
+    fn new(options: &SendOptions, clock: OsClock) -> Result<Self, Error> {
+        let uri: Uri = options.target.parse()?;
+        let transport = find(&uri.scheme)?;
+        let keys = StreamKeys::read(transport, &uri.query, &options.socket)?;
+        let target = Target::resolve(&uri, DEFAULT_PORT)?;
+        if transport.beneath == Beneath::Udp && matches!(target, Target::Listen(_)) {
+            return Err(Error::usage(format!(
+                "'{}' says nobody to send to: write {}://HOST:{DEFAULT_PORT}",
+                options.target, uri.scheme
+            )));
+        }
+        let opened = open_source(&options.source)?;
+        let has = opened.source.format();
+        let rate = keys.rate.or(options.rate).unwrap_or(has.rate());
+        let channels = keys.channels.or(options.channels).unwrap_or(has.channels() as u32);
+        let map =
+            options.channel_map.as_deref().map(|text| ChannelMap::parse(has.channels(), text)).transpose();
+        let map = map.map_err(|error| Error::usage(error.to_string()))?;
+        let channels = map.as_ref().map_or(channels, |map| map.outputs() as u32);
+        let format = StreamFormat::new(rate, channels)?;
+        let mut source = converted(opened.source, format, map)?;
+        if let Some(length) = options.length {
+            source = limited(source, (length.as_secs_f64() * f64::from(rate)).round() as u64);
+        }
+        let sample = keys.sample.or(options.sample).unwrap_or(source.sample_format());
+        let endpoint = EndpointPlan {
+            transport,
+            role: if matches!(target, Target::Call(_)) { Role::Caller } else { Role::Listener },
+            query: uri.query,
+            seed: options.seed,
+            latency: keys.latency.or(options.latency).unwrap_or(crate::DEFAULT_LATENCY),
+        };
+        Ok(SendPlan { endpoint, target, keys, source, notes: opened.notes, format, sample, clock })
+    }
+
+    fn describe(&self, options: &SendOptions) -> String {
+        let verb = if matches!(self.target, Target::Call(_)) { "to" } else { "to whoever calls" };
+        let patience = self.keys.latency.or(options.latency);
+        let patience = patience.map_or("frames never expire".to_string(), |latency| {
+            format!("frames older than {} expire", antiphon_core::units::format_duration(latency))
+        });
+        format!(
+            "sending {} ({}, {}) {verb} {}://{}; {patience}",
+            options.source,
+            self.format,
+            self.sample.name(),
+            self.endpoint.transport.scheme,
+            self.target.address(),
+        )
+    }
+
+    fn packet(&self, options: &SendOptions, max_packet: usize) -> PacketConfig {
+        let mut packet = PacketConfig::new(self.format, self.sample, options.block_frames);
+        packet.max_packet = max_packet;
+        packet.ptime = self.keys.ptime.or(options.ptime);
+        packet.payload_type = options.payload_type.unwrap_or(packet.payload_type);
+        packet
+    }
+}
+
+/// The media thread: opens the line, writes the SDP, streams. Answers notes for the user.
+fn run(
+    plan: SendPlan,
+    options: &SendOptions,
+    stop: &Stop,
+    out: rtrb::Producer<Snapshot>,
+    tell: &mpsc::Sender<String>,
+) -> Result<Vec<String>, Error> {
+    let mut opened = open_line(plan.endpoint.transport, plan.target, &plan.keys.socket)?;
+    let endpoint = plan.endpoint.open(plan.clock.now(), opened.max_datagram)?;
+    let packet = plan.packet(options, opened.max_datagram.min(endpoint.profile().max_frame));
+    if let Some(path) = &options.sdp {
+        write_sdp(path, &packet, &plan, &*opened.line)?;
+        let _main_thread_is_gone = tell.send(format!("wrote {}", path.display()));
+    }
+    let config = SenderConfig {
+        packet,
+        patience: plan.keys.latency.or(options.latency),
+        epoch: plan.clock.epoch(),
+        seed: options.seed,
+    };
+    let station = SendStation::new(endpoint, plan.source, config, CNAME, plan.clock.now())?;
+    let mut shown = Shown::new(station, out, Snapshot::of);
+    let scheduling = become_media_thread();
+    drive(&mut *opened.line, &mut shown, &plan.clock, stop, DriveOptions { wait: options.wait })?;
+    let mut notes = vec![format!("media thread: {scheduling}")];
+    notes.extend(opened.line.notes().iter().cloned());
+    notes.extend(opened.line.facts());
+    Ok(notes)
+}
+
+fn write_sdp(path: &Path, packet: &PacketConfig, plan: &SendPlan, line: &dyn Line) -> Result<(), Error> {
+    let to = plan.target.address();
+    let mut description = StreamDescription::of(packet)?;
+    (description.address, description.port, description.rtcp_mux) = (Some(to.ip()), Some(to.port()), true);
+    let origin = line.local_address().ip();
+    let options = SdpOptions {
+        name: "Antiphon".into(),
+        session_id: plan.clock.epoch().ntp(plan.clock.now()).to_bits() >> 32,
+        origin: if origin.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { origin },
+        ttl: plan.keys.socket.multicast.ttl.unwrap_or(1),
+        reference_clock: None,
+        media_clock_offset: None,
+    };
+    std::fs::write(path, description.to_sdp(&options))
+        .map_err(|error| Error::failed(format!("cannot write '{}': {error}", path.display())))
+}
+
+/// A look at the sending station.
+#[derive(Clone, Copy)]
+struct Snapshot {
+    position: u64,
+    counters: SenderCounters,
+    report: Option<RemoteReport>,
+    unanswered: Option<BrokenReason>,
+}
+
+impl Snapshot {
+    fn of(station: &mut SendStation) -> Self {
+        Snapshot {
+            position: station.sender().packetiser().position().frames,
+            counters: station.counters(),
+            report: station.last_report(),
+            unanswered: station.unanswered(),
+        }
+    }
+
+    fn status(&self, rate: u32, total_s: Option<f64>) -> SendStatus {
+        let millis = |d: Duration| d.as_secs_f64() * 1e3;
+        SendStatus {
+            sent_s: MediaTime::new(self.position, rate).duration().as_secs_f64(),
+            total_s,
+            frames_sent: self.counters.accepted,
+            expired: self.counters.expired,
+            refused: self.counters.refused,
+            starved: self.counters.starved,
+            rtt_ms: self.report.and_then(|report| report.round_trip).map(millis),
+            remote_loss_percent: self.report.map(|report| f64::from(report.block.fraction_lost) / 2.56),
+            remote_jitter_ms: self
+                .report
+                .map(|report| f64::from(report.block.jitter) * 1e3 / f64::from(rate)),
+        }
+    }
+}
+
+/// How long a peer may let us send into a void that says so: the user is told within two seconds.
+const ANSWER_PATIENCE: Duration = Duration::from_millis(1_500);
+/// Our name in reports (RFC 7022 §4.2 asks for one that tells nothing of the host).
+pub(crate) const CNAME: &str = "antiphon";

@@ -1,0 +1,135 @@
+//! Real sockets on loopback, through the library's front door: what goes in comes out.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use antiphon::media::{Pull, SampleFormat, StreamFormat};
+use antiphon::net::{Line, SocketOptions, UdpLine};
+use antiphon::sound::{open_sink, open_source};
+use antiphon::{ErrorKind, ReceiveOptions, SendOptions, Stop, receive, send};
+
+/// A port that was free a moment ago. The kernel does not hand it out again soon.
+fn free_port() -> u16 {
+    let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
+    line.local_address().port()
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let directory = std::env::temp_dir().join(format!("antiphon-stream-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a temporary directory");
+    directory
+}
+
+/// A WAV file of noise: no two frames alike, so that a frame in the wrong place shows.
+fn noise(path: &Path, sample: SampleFormat, channels: u32, frames: usize) {
+    let format = StreamFormat::new(48_000, channels).unwrap();
+    let mut source =
+        open_source(&format!("tone:noise?seed=5&channels={channels}&format={}", sample.name())).unwrap();
+    let mut sink = open_sink(&path.display().to_string(), format, sample).unwrap();
+    let mut block = vec![0.0; frames * channels as usize];
+    assert_eq!(source.source.pull(&mut block), Pull::Frames(frames));
+    sink.sink.push(&block).unwrap();
+    sink.sink.finish().unwrap();
+}
+
+fn samples(path: &Path) -> (StreamFormat, SampleFormat, Vec<u32>) {
+    let mut opened = open_source(&path.display().to_string()).unwrap();
+    let (format, sample) = (opened.source.format(), opened.source.sample_format());
+    let (mut all, mut block) = (Vec::new(), vec![0.0f32; 256 * format.channels()]);
+    loop {
+        match opened.source.pull(&mut block) {
+            Pull::Frames(n) => all.extend(block[..n * format.channels()].iter().map(|s| s.to_bits())),
+            Pull::Starved => std::thread::yield_now(),
+            Pull::End => return (format, sample, all),
+        }
+    }
+}
+
+/// Sends `source` over `scheme` into a recording and answers both files' contents.
+fn through(scheme: &str, sample: SampleFormat, channels: u32, block_frames: u32) {
+    let directory = scratch(&format!("{scheme}-{}-{channels}-{block_frames}", sample.name()));
+    let (sent, got) = (directory.join("sent.wav"), directory.join("got.wav"));
+    // Half a second, and not a whole number of blocks.
+    noise(&sent, sample, channels, 24_001);
+    let port = free_port();
+    let receiving = ReceiveOptions {
+        source: format!("{scheme}://127.0.0.1:{port}"),
+        sink: got.display().to_string(),
+        length: Some(Duration::from_secs(20)),
+        ..ReceiveOptions::default()
+    };
+    let receiving = if scheme == "tcp" {
+        ReceiveOptions { source: format!("tcp://@127.0.0.1:{port}"), ..receiving }
+    } else {
+        receiving
+    };
+    let (listening, is_listening) = std::sync::mpsc::channel();
+    let receiver = std::thread::spawn(move || {
+        receive(&receiving, &Stop::new(), &mut |sentence| drop(listening.send(sentence)), &mut |_| {})
+    });
+    is_listening.recv().expect("the receiver says that it listens");
+    let sending = SendOptions {
+        source: sent.display().to_string(),
+        target: format!("{scheme}://127.0.0.1:{port}"),
+        block_frames,
+        ..SendOptions::default()
+    };
+    let summary = send(&sending, &Stop::new(), &mut |_| {}, &mut |_| {}).expect("sending to loopback");
+    assert_eq!((summary.status.refused, summary.status.expired), (0, 0));
+    let received = receiver.join().unwrap().expect("receiving ends with the stream");
+    assert_eq!((received.status.lost, received.status.late, received.status.concealed), (0, 0, 0));
+    assert_eq!(received.status.frames_received, summary.status.frames_sent);
+    let (before, after) = (samples(&sent), samples(&got));
+    assert_eq!((after.0, after.1), (before.0, before.1));
+    assert_eq!(after.2.len(), before.2.len());
+    assert!(after.2 == before.2, "samples differ over {scheme} in {}", sample.name());
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_file_arrives_sample_for_sample_over_rtp() {
+    for (sample, channels, block) in
+        [(SampleFormat::L16, 2, 256), (SampleFormat::L24, 1, 64), (SampleFormat::F32, 3, 4096)]
+    {
+        through("rtp", sample, channels, block);
+    }
+}
+
+#[test]
+fn a_file_arrives_sample_for_sample_over_tcp() {
+    for (sample, channels, block) in
+        [(SampleFormat::L16, 2, 256), (SampleFormat::L24, 2, 1024), (SampleFormat::MuLaw, 1, 160)]
+    {
+        through("tcp", sample, channels, block);
+    }
+}
+
+#[test]
+fn nobody_there_is_told_within_two_seconds() {
+    for scheme in ["rtp", "tcp"] {
+        let options =
+            SendOptions { target: format!("{scheme}://127.0.0.1:{}", free_port()), ..SendOptions::default() };
+        let error = send(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Unreachable, "{scheme}: {error}");
+        assert_eq!(error.exit_code(), 4);
+    }
+}
+
+#[test]
+fn mistakes_are_refused_with_the_remedy() {
+    let refuse = |target: &str| {
+        let options = SendOptions { target: target.into(), ..SendOptions::default() };
+        let error = send(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Usage, "{target}: {error}");
+        error.to_string()
+    };
+    assert!(refuse("rpt://127.0.0.1:7710").contains("did you mean 'rtp'"));
+    assert!(refuse("rtp://127.0.0.1:7710?latncy=20ms").contains("did you mean 'latency'"));
+    assert!(refuse("rtp://127.0.0.1:7710?latency=20").contains("write 20ms"));
+    assert!(refuse("rtp://:7710").contains("rtp://HOST"));
+    assert!(refuse("rtp://127.0.0.1:7710?channels=65").contains("1 to 64"));
+    let options =
+        SendOptions { target: "rtp://127.0.0.1:7710".into(), block_frames: 8, ..SendOptions::default() };
+    let error = send(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).unwrap_err();
+    assert!(error.to_string().contains("16 to 4096"), "{error}");
+}

@@ -1,0 +1,120 @@
+use super::*;
+use crate::SampleFormat;
+use antiphon_core::Rng;
+
+/// A mono sender `sender_ppm` fast with exponential queueing of 1 ms mean and `delay` by time, a device `sink_ppm` fast
+/// that pulls 40 sample frames of 8 kHz; target 30 ms. Returns (time, lag in ms, speed) twice a second, and the
+/// playout.
+fn run(
+    sender_ppm: f64,
+    sink_ppm: f64,
+    seconds: f64,
+    delay: impl Fn(f64) -> f64,
+) -> (Vec<(f64, f64, f64)>, ClockedPlayout) {
+    let format = StreamFormat::new(8_000, 1).unwrap();
+    let config = PlayoutConfig::new(format, Duration::from_millis(30), Clocking::Sink);
+    let mut clocked = ClockedPlayout::new(config, 8_000, 40).unwrap();
+    let mut rng = Rng::new(11);
+    let (packet_s, pull_s) = (0.005 / (1.0 + sender_ppm / 1e6), 0.005 / (1.0 + sink_ppm / 1e6));
+    let (mut n, mut arrival, mut pulls, mut seen) = (0u64, 0.0f64, 0u64, Vec::new());
+    let (payload, mut out) = ([0x10u8; 80], [0.0f32; 40]);
+    let at = |t: f64| Instant::from_nanos((t * 1e9) as u64);
+    let mut due = delay(0.0);
+    loop {
+        let pull = pulls as f64 * pull_s;
+        if pull > seconds {
+            return (seen, clocked);
+        }
+        while due <= pull {
+            // Queueing delays but does not reorder.
+            arrival = due.max(arrival);
+            let packet = MediaPacket {
+                sequence: n,
+                timestamp: n * 40,
+                frames: 40,
+                sample: SampleFormat::L16,
+                channels: 1,
+                marker: false,
+                recovered: false,
+                ntp: None,
+                payload: &payload,
+            };
+            clocked.insert(at(arrival), &packet);
+            n += 1;
+            let sent = n as f64 * packet_s;
+            due = sent + delay(sent) + 0.001 * rng.exponential().min(20.0);
+        }
+        let given = clocked.pull(at(pull), &mut out);
+        if pulls.is_multiple_of(100) {
+            seen.push((pull, given.lag_nanos as f64 / 1e6, given.speed.0));
+        }
+        pulls += 1;
+    }
+}
+
+/// Half a millisecond of lag is a sixtieth of the buffer; without correction 200 ppm make 30 ms, and without the integral
+/// part 100 ppm of the device leave 0.75 ms for ever, as do 600 ppm of both without the estimate.
+#[test]
+fn clocks_that_differ_are_followed() {
+    for (sender, sink) in
+        [(100.0f64, 0.0f64), (-100.0, 100.0), (0.0, -100.0), (500.0, 0.0), (-500.0, 0.0), (500.0, -100.0)]
+    {
+        let (seen, clocked) = run(sender, sink, 180.0, |_| 0.02);
+        let bound = if (sender - sink).abs() < 300.0 { 2.0 } else { 9.0 };
+        for (t, lag, speed) in &seen {
+            assert!(lag.abs() < bound, "{sender} {sink}: lag of {lag} ms at {t} s");
+            let settled = lag.abs() < 0.5 && (speed - (sender - sink)).abs() < 15.0;
+            assert!(*t < 150.0 || settled, "{sender} {sink}: {lag} ms, {speed} ppm at {t} s");
+        }
+        let counters = clocked.playout().counters();
+        assert_eq!((counters.lost, counters.late, counters.resyncs), (0, 0, 0), "{counters:?}");
+        assert_eq!((counters.concealed_frames, counters.skipped_frames), (0, 0));
+    }
+}
+
+/// A click goes out at its deadline: the delay of the resampler (4 ms at this rate) is part of the target.
+#[test]
+fn sound_goes_out_when_it_should() {
+    let format = StreamFormat::new(8_000, 1).unwrap();
+    let config = PlayoutConfig::new(format, Duration::from_millis(30), Clocking::Sink);
+    let mut clocked = ClockedPlayout::new(config, 8_000, 40).unwrap();
+    let (mut heard, mut out) = (Vec::new(), [0.0f32; 40]);
+    for n in 0..100u64 {
+        let now = Instant::from_millis(5 * n);
+        let mut payload = [0u8; 80];
+        if n == 50 {
+            payload[0] = 0x40;
+        }
+        let packet = MediaPacket {
+            sequence: n,
+            timestamp: n * 40,
+            frames: 40,
+            sample: SampleFormat::L16,
+            channels: 1,
+            marker: false,
+            recovered: false,
+            ntp: None,
+            payload: &payload,
+        };
+        clocked.insert(now, &packet);
+        clocked.pull(now, &mut out);
+        heard.extend(out);
+    }
+    let loudest = heard.iter().enumerate().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs())).unwrap().0;
+    let expected = (50 * 5 + 30) * 8;
+    assert!(loudest.abs_diff(expected) <= 1, "{loudest} instead of {expected}");
+}
+
+/// A longer path by 10 ms takes its third of the buffer; the sound slows down by what the controller may, and no
+/// more, until the buffer is full again, then keeps still.
+#[test]
+fn a_change_of_route_ends_in_rest() {
+    let (seen, clocked) = run(0.0, 0.0, 300.0, |t| if t < 60.0 { 0.02 } else { 0.03 });
+    assert!(seen.iter().all(|(_, _, speed)| speed.abs() <= MAX_TOTAL_PPM));
+    assert!(
+        seen.iter().filter(|(t, ..)| *t > 240.0).all(|(_, lag, speed)| lag.abs() < 1.0 && speed.abs() < 60.0),
+        "{:?}",
+        &seen[480..]
+    );
+    assert_eq!(clocked.playout().counters().concealed_frames, 0);
+}
