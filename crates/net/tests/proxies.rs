@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use antiphon_core::Instant;
-use antiphon_net::clock::OsClock;
+use antiphon_net::OsClock;
 use antiphon_net::emulator::{FlowReport, StreamProxy, StreamProxyConfig, UdpProxy, UdpProxyConfig};
 
 fn local(v6: bool) -> SocketAddr {

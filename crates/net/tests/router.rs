@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use antiphon_net::clock::OsClock;
+use antiphon_net::OsClock;
 use antiphon_net::emulator::{LaneConfig, Router, RouterConfig, Scheduling, Sides};
 use antiphon_net::netns::{Means, Namespace, probe};
 use common::{Pick, router, send_numbered, tcp_completes, udp, udp_agrees};
