@@ -266,13 +266,10 @@ fn the_home_is_as_its_description_says() {
     let lost = link.counters().lost as f64 / f64::from(n);
     // A little is lost, the median is that of a good network, the tail is heavy.
     assert!((0.002..0.008).contains(&lost), "{lost}");
-    assert!(at(0.5) < Duration::from_micros(2_500), "{:?}", at(0.5));
-    assert!(
-        (Duration::from_millis(8)..Duration::from_millis(40)).contains(&at(0.99)),
-        "{:?}",
-        at(0.99)
-    );
-    assert!(at(0.999) > Duration::from_millis(35), "{:?}", at(0.999));
+    assert!(at(0.5) < Duration::from_millis(2), "{:?}", at(0.5));
+    let (p99, p999) = (at(0.99), at(0.999));
+    assert!((5.0..20.0).contains(&(p99.as_secs_f64() * 1e3)), "{p99:?}");
+    assert!((25.0..90.0).contains(&(p999.as_secs_f64() * 1e3)), "{p999:?}");
 }
 
 #[test]
