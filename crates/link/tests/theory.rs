@@ -165,7 +165,12 @@ fn elements_of_one_seed_are_independent() {
     let struck: Vec<[bool; 4]> = (0..n)
         .map(|_| {
             let corrupt = corruption.strikes().is_some();
-            [loss.strikes(), duplication.strikes(), corrupt, reorder.strikes()]
+            [
+                loss.strikes(Instant::ZERO),
+                duplication.strikes(),
+                corrupt,
+                reorder.strikes(),
+            ]
         })
         .collect();
     for (a, b) in [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)] {

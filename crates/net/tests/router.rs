@@ -73,7 +73,7 @@ fn a_seed_repeats_its_losses_on_every_lane_and_means() {
     for means in means() {
         let router = router(
             means,
-            &[("loss=10%/2", 5), ("delay=2ms,loss=10%/2", 5), ("loss=10%/2", 6)],
+            &[("loss=10%", 5), ("delay=2ms,loss=10%", 5), ("loss=10%", 6)],
         );
         let up: Pick = |report| report.up;
         for lane in 0..3 {
