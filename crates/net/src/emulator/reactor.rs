@@ -235,11 +235,10 @@ fn run<W: Worker>(
     }
 }
 
-/// Precise timers for this thread, and real-time scheduling where wanted and permitted.
+/// Real-time scheduling for this thread, where wanted and permitted. (Timers need no preparation: those of timerfd know
+/// no slack.)
 #[allow(unsafe_code, reason = "no safe wrapper offers sched_setscheduler")]
 fn prepare_thread(real_time: bool) -> Scheduling {
-    // The default slack of 50 µs would be added to every wait. It is allowed to every thread for itself.
-    let _ = nix::sys::prctl::set_timerslack(1);
     if !real_time {
         return Scheduling::Ordinary;
     }
