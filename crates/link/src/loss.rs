@@ -26,13 +26,7 @@ impl Loss {
             LossModel::GilbertElliott { p, r, .. } => rng.chance(share_of_bad(p.0, r.0)),
             _ => rng.chance(0.0),
         };
-        Loss {
-            model,
-            bad,
-            last: Instant::ZERO,
-            rng,
-            counters: Counters::default(),
-        }
+        Loss { model, bad, last: Instant::ZERO, rng, counters: Counters::default() }
     }
 
     /// The fate of the packet that comes at `now`: true if it is lost. Two draws each, whatever the model.
@@ -47,12 +41,7 @@ impl Loss {
         match self.model {
             LossModel::None => false,
             LossModel::Independent(p) => strike < p.0,
-            LossModel::GilbertElliott {
-                p,
-                r,
-                loss_bad,
-                loss_good,
-            } => {
+            LossModel::GilbertElliott { p, r, loss_bad, loss_good } => {
                 self.bad = match self.bad {
                     _ if rested => change < share_of_bad(p.0, r.0),
                     true => change >= r.0,
@@ -101,14 +90,8 @@ mod tests {
         let n = 400_000;
         let (rate, run, runs) = observe_each(100, model, 5, n);
         // As if each loss came on its own: rate within 3 σ, runs of 1/(1-P) and not of ten.
-        assert!(
-            (rate - 0.05).abs() < 3.0 * (0.05f64 * 0.95 / f64::from(n)).sqrt(),
-            "{rate}"
-        );
-        assert!(
-            (run - 1.0 / 0.95).abs() < 3.0 * 0.05f64.sqrt() / 0.95 / runs.sqrt(),
-            "{run}"
-        );
+        assert!((rate - 0.05).abs() < 3.0 * (0.05f64 * 0.95 / f64::from(n)).sqrt(), "{rate}");
+        assert!((run - 1.0 / 0.95).abs() < 3.0 * 0.05f64.sqrt() / 0.95 / runs.sqrt(), "{run}");
         assert!(observe_each(99, model, 5, n).1 > 9.0);
     }
 

@@ -90,22 +90,13 @@ pub const PRESETS: [Preset; 8] = [
                 "rate=12Mbit/s",
                 "the share left on a loaded channel; one 802.11g cell carries this much relayed traffic before it breaks",
             ),
-            set(
-                "queue=150kB",
-                "100 full packets in the access point: 100 ms at this rate",
-            ),
-            set(
-                "delay=2ms",
-                "the idle channel is rare: a frame of another station comes first",
-            ),
+            set("queue=150kB", "100 full packets in the access point: 100 ms at this rate"),
+            set("delay=2ms", "the idle channel is rare: a frame of another station comes first"),
             set(
                 "jitter=2ms/pareto",
                 "a queue of stations before each frame: 1 packet in 100 over 18 ms, 1 in 1000 over 61 ms",
             ),
-            set(
-                "stall=50ms/3s",
-                "collisions and rate fall-back feed each other: 1.7 % of time",
-            ),
+            set("stall=50ms/3s", "collisions and rate fall-back feed each other: 1.7 % of time"),
             set(
                 "loss=2%/3",
                 "published for audio beside 12 Mbit/s of disturbance on an 802.11g access point: 1.98 %",

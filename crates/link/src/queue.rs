@@ -211,10 +211,7 @@ mod tests {
 
     #[test]
     fn stalls_take_the_share_of_time_that_they_should() {
-        let spec = Stall {
-            length: Duration::from_millis(10),
-            every: Duration::from_millis(100),
-        };
+        let spec = Stall { length: Duration::from_millis(10), every: Duration::from_millis(100) };
         let mut queue: Queue<Vec<u8>> = Queue::new(None, QueueLimit::Packets(10_000), Some(spec), 3);
         // A packet each 1 ms for 4000 s: those that do not leave at once saw a stall. Some 40 000 stalls of exponential
         // length and gap: relative standard error of the share about √(2/40 000) = 0.7 %; tolerance three of them.

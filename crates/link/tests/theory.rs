@@ -141,10 +141,7 @@ fn elements_do_not_change_each_others_draws() {
 fn elements_of_one_seed_are_independent() {
     // Two elements that shared their numbers would strike together, always or never: in 10 % or 0 % of all cases, not 1 %.
     let (share, n) = (Ratio(0.1), 200_000);
-    let spec = ReorderSpec {
-        share,
-        hold: Duration::ZERO,
-    };
+    let spec = ReorderSpec { share, hold: Duration::ZERO };
     let mut loss = Loss::new(LossModel::Independent(share), 3);
     let mut duplication = Duplication::new(share, 3);
     let mut corruption = Corruption::new(share, 3);
@@ -152,21 +149,13 @@ fn elements_of_one_seed_are_independent() {
     let struck: Vec<[bool; 4]> = (0..n)
         .map(|_| {
             let corrupt = corruption.strikes().is_some();
-            [
-                loss.strikes(Instant::ZERO),
-                duplication.strikes(),
-                corrupt,
-                reorder.strikes(),
-            ]
+            [loss.strikes(Instant::ZERO), duplication.strikes(), corrupt, reorder.strikes()]
         })
         .collect();
     for (a, b) in [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)] {
         let both = struck.iter().filter(|strikes| strikes[a] && strikes[b]).count() as f64;
         let sigma = (0.01 * 0.99 / f64::from(n)).sqrt();
-        assert!(
-            (both / f64::from(n) - 0.01).abs() < 4.0 * sigma,
-            "{a} and {b}: {both}"
-        );
+        assert!((both / f64::from(n) - 0.01).abs() < 4.0 * sigma, "{a} and {b}: {both}");
     }
 }
 
@@ -260,9 +249,6 @@ fn the_home_is_as_its_description_says() {
 fn impossible_fields_are_refused_by_the_link_itself() {
     let zero = LinkSpec { rate: Some(BitRate(0)), ..LinkSpec::default() };
     assert!(Link::<Vec<u8>>::new(&zero, 1).is_err());
-    let share = LinkSpec {
-        duplicate: Ratio(1.01),
-        ..LinkSpec::default()
-    };
+    let share = LinkSpec { duplicate: Ratio(1.01), ..LinkSpec::default() };
     assert!(Link::<Vec<u8>>::new(&share, 1).is_err());
 }

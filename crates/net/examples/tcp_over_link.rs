@@ -6,7 +6,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use antiphon_core::Instant;
-use antiphon_net::clock::OsClock;
+use antiphon_net::OsClock;
 use antiphon_net::emulator::{Lane, LaneConfig, Router, RouterConfig};
 use antiphon_net::netns::become_namespace_root;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
@@ -20,11 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     become_namespace_root()?;
     let text = std::env::args().nth(1).unwrap_or_else(|| "wifi-home".into());
     let lane = LaneConfig::private(text.parse()?, 1);
-    let config = RouterConfig {
-        lanes: vec![lane.clone(), lane],
-        means: None,
-        real_time: true,
-    };
+    let config = RouterConfig { lanes: vec![lane.clone(), lane], means: None, real_time: true };
     let clock = OsClock::new();
     let router = Router::start(config, clock)?;
     let lanes = router.lanes().to_vec();
@@ -38,10 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         show(name, delays);
     }
     for (name, lane) in ["udp", "tcp cubic"].iter().zip(router.stop().lanes) {
-        println!(
-            "{name}: lost up {}, down {} of {}",
-            lane.up.lost, lane.down.lost, lane.down.offered
-        );
+        println!("{name}: lost up {}, down {} of {}", lane.up.lost, lane.down.lost, lane.down.offered);
     }
     Ok(())
 }

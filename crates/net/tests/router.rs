@@ -6,7 +6,7 @@ mod common;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
-use antiphon_net::clock::OsClock;
+use antiphon_net::OsClock;
 use antiphon_net::emulator::{LaneConfig, LaneReport, Router, RouterConfig, Scheduling, Sides};
 use antiphon_net::netns::{Means, Namespace, probe};
 use common::{Pick, router, send_numbered, tcp_completes, udp, udp_agrees};
@@ -42,12 +42,8 @@ fn multicast_crosses_and_the_kernels_own_reports_do_not() {
         let group = Ipv4Addr::new(239, 61, 2, 3);
         let listener = lane.far.namespace.run(|| UdpSocket::bind((group, 0)));
         let listener = listener.expect("a namespace").expect("a group");
-        listener
-            .join_multicast_v4(&group, &lane.far.v4)
-            .expect("a device");
-        listener
-            .set_read_timeout(Some(Duration::from_secs(10)))
-            .expect("a socket");
+        listener.join_multicast_v4(&group, &lane.far.v4).expect("a device");
+        listener.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
         let port = listener.local_addr().expect("bound").port();
         let report = |done: fn(&LaneReport) -> bool| {
             let clock = OsClock::new();
@@ -71,10 +67,7 @@ fn multicast_crosses_and_the_kernels_own_reports_do_not() {
 fn a_seed_repeats_its_losses_on_every_lane_and_means() {
     let mut seen = Vec::new();
     for means in means() {
-        let router = router(
-            means,
-            &[("loss=10%", 5), ("delay=2ms,loss=10%", 5), ("loss=10%", 6)],
-        );
+        let router = router(means, &[("loss=10%", 5), ("delay=2ms,loss=10%", 5), ("loss=10%", 6)]);
         let up: Pick = |report| report.up;
         for lane in 0..3 {
             let side = &router.lanes()[lane];
@@ -138,7 +131,7 @@ fn existing_namespaces_get_a_device_for_as_long_as_the_router_runs() {
         udp_agrees(&router, 0);
         udp_agrees(&router, 1);
         let granted = router.report().expect("it runs").scheduling;
-        let claimed = matches!(granted, Scheduling::RealTime(_));
+        let claimed = matches!(granted, Scheduling::Fifo(_));
         assert_eq!(claimed, is_real_time("link-router"), "{granted:?}");
         let devices =
             || near.run(|| std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default());
