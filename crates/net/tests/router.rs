@@ -7,7 +7,8 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
 use antiphon_net::OsClock;
-use antiphon_net::emulator::{LaneConfig, LaneReport, Router, RouterConfig, Scheduling, Sides};
+use antiphon_net::Scheduling;
+use antiphon_net::emulator::{LaneConfig, LaneReport, Router, RouterConfig, Sides};
 use antiphon_net::netns::{Means, Namespace, probe};
 use common::{Pick, router, send_numbered, tcp_completes, udp, udp_agrees};
 
