@@ -97,7 +97,10 @@ pub struct Global {
 
 /// When to use colour. In `auto`, `NO_COLOR` and a standard output that is no terminal switch it off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-#[allow(missing_docs, reason = "documentation would turn the short list of values in every help into a long one")]
+#[allow(
+    missing_docs,
+    reason = "documentation would turn the short list of values in every help into a long one"
+)]
 pub enum Color {
     Auto,
     Always,

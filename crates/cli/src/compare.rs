@@ -2,7 +2,7 @@
 
 use antiphon::measure::Advice;
 use antiphon::net::netns::become_namespace_root;
-use antiphon::{Comparison, CompareOptions, Error, LinkMethod, compare};
+use antiphon::{CompareOptions, Comparison, Error, LinkMethod, compare};
 use serde_json::{Value, json};
 
 use crate::args::{CompareArgs, Global};
@@ -44,11 +44,14 @@ pub fn run(args: &CompareArgs, global: &Global, output: &mut Output) -> Result<u
     tell_missed(&judgements, output);
     let code = watch.exit_code().unwrap_or_else(|| verdict(&comparison, &judgements));
     if output.json {
-        output.timed("end", json!({
-            "interrupted": comparison.interrupted,
-            "report": comparison.report,
-            "exit_code": code,
-        }));
+        output.timed(
+            "end",
+            json!({
+                "interrupted": comparison.interrupted,
+                "report": comparison.report,
+                "exit_code": code,
+            }),
+        );
     }
     Ok(code)
 }
@@ -93,7 +96,11 @@ fn run_record(options: &CompareOptions) -> Value {
     })
 }
 
-fn print_records(comparison: &Comparison, judgements: &[Judgement], output: &mut Output) -> Result<(), Error> {
+fn print_records(
+    comparison: &Comparison,
+    judgements: &[Judgement],
+    output: &mut Output,
+) -> Result<(), Error> {
     let unwritable = |error: serde_json::Error| Error::failed(format!("cannot write JSON: {error}"));
     output.record("link", serde_json::to_value(&comparison.link).map_err(unwritable)?);
     for figures in &comparison.figures {
@@ -111,7 +118,10 @@ fn print_records(comparison: &Comparison, judgements: &[Judgement], output: &mut
     }
     for judgement in judgements {
         let met = judgement.missed.is_none();
-        output.record("gate", json!({ "transport": judgement.transport, "met": met, "missed": judgement.missed }));
+        output.record(
+            "gate",
+            json!({ "transport": judgement.transport, "met": met, "missed": judgement.missed }),
+        );
     }
     Ok(())
 }
@@ -156,15 +166,24 @@ fn text(comparison: &Comparison, width: usize, palette: Palette) -> String {
     }
     if let Some(report) = &comparison.report {
         let page = report.join("report.html").display().to_string();
-        text += &format!("\nReport and what was heard: {}\nOpen it: xdg-open {}\n", report.display(), quoted(&page));
+        text += &format!(
+            "\nReport and what was heard: {}\nOpen it: xdg-open {}\n",
+            report.display(),
+            quoted(&page)
+        );
     }
     text
 }
 
 fn advised(advice: &Advice, width: usize, palette: Palette) -> String {
     let tone = if advice.met { Tone::Best } else { Tone::Bad };
-    let (transport, word) = if advice.met { (advice.transport.as_str(), "sure") } else { ("none", "sure") };
-    let head = format!("  {:<21} {} ({:.0} % {word})\n", advice.purpose.title(), palette.paint(tone, transport), advice.confidence * 100.0);
+    let transport = if advice.met { advice.transport.as_str() } else { "none" };
+    let head = format!(
+        "  {:<21} {} ({:.0} % sure)\n",
+        advice.purpose.title(),
+        palette.paint(tone, transport),
+        advice.confidence * 100.0
+    );
     let why = crate::grid::wrap(&advice.because, width.saturating_sub(4));
     head + &why.iter().map(|line| format!("    {line}\n")).collect::<String>()
 }

@@ -12,14 +12,17 @@ pub fn run(output: &mut Output) -> u8 {
     let devices = devices();
     if output.json {
         for device in &devices {
-            output.record("device", json!({
-                "name": device.name,
-                "about": device.about,
-                "source": device.source,
-                "sink": device.sink,
-                "available": device.available,
-                "clocked": device.clocked,
-            }));
+            output.record(
+                "device",
+                json!({
+                    "name": device.name,
+                    "about": device.about,
+                    "source": device.source,
+                    "sink": device.sink,
+                    "available": device.available,
+                    "clocked": device.clocked,
+                }),
+            );
         }
         return exit::DONE;
     }
@@ -34,12 +37,22 @@ fn text(devices: &[Device], output: &Output) -> String {
         let (name, about) = if device.available { (Tone::Head, Tone::Plain) } else { (Tone::Dim, Tone::Dim) };
         grid.row([Cell::new(device.name.as_str(), name), Cell::new(device.about.as_str(), about)]);
         for (what, uri) in [("from", &device.source), ("to", &device.sink)] {
-            if let Some(uri) = uri {
-                grid.row([Cell::default(), Cell::new(format!("{what} {uri}"), Tone::Dim)]);
+            let Some(uri) = uri else { continue };
+            let beside = format!("    {what:<4} {uri}");
+            if beside.chars().count() <= output.width {
+                grid.title(Cell::new(beside, Tone::Dim));
+            } else {
+                // Never folded: a URI is there to be copied.
+                grid.title(Cell::new(format!("  {what}"), Tone::Dim));
+                grid.title(Cell::new(format!("  {uri}"), Tone::Dim));
             }
         }
     }
     let hint = "A URI goes where a command asks for a source or a sink. Quote it where it has a '?' or a '&', as in \
                 antiphon compare --source 'tone:440Hz?seconds=20s'.";
-    format!("{}\n{}\n", grid.render(output.width, output.palette), wrap(hint, output.width.min(96)).join("\n"))
+    format!(
+        "{}\n{}\n",
+        grid.render(output.width, output.palette),
+        wrap(hint, output.width.min(96)).join("\n")
+    )
 }

@@ -101,6 +101,11 @@ impl Grid {
         self.rows.push(cells);
     }
 
+    /// Adds a line that belongs to no column.
+    pub fn title(&mut self, cell: Cell) {
+        self.rows.push(vec![cell]);
+    }
+
     /// Columns of text that it takes without its prose.
     pub fn width(&self) -> usize {
         let fixed = self.widths().into_iter().zip(&self.aligns).filter(|(_, align)| **align != Align::Prose);
@@ -116,6 +121,11 @@ impl Grid {
         let indent = if under { 4 } else { beside };
         let mut text = String::new();
         for row in &self.rows {
+            if let (true, [title]) = (self.is_title(row), &row[..]) {
+                text.push_str(&palette.paint(title.tone, &title.text));
+                text.push('\n');
+                continue;
+            }
             let mut line = Line::default();
             let mut below = Vec::new();
             for (column, cell) in row.iter().enumerate() {
@@ -140,8 +150,13 @@ impl Grid {
     }
 
     fn widths(&self) -> Vec<usize> {
-        let widest = |column: usize| self.rows.iter().map(|row| chars(&row[column].text)).max().unwrap_or(0);
+        let rows = || self.rows.iter().filter(|row| !self.is_title(row));
+        let widest = |column: usize| rows().map(|row| chars(&row[column].text)).max().unwrap_or(0);
         (0..self.aligns.len()).map(widest).collect()
+    }
+
+    fn is_title(&self, row: &[Cell]) -> bool {
+        row.len() < self.aligns.len()
     }
 }
 
@@ -173,23 +188,42 @@ fn chars(text: &str) -> usize {
 /// Breaks prose into lines of at most `width` characters; a word that is longer has a line of its own.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
+    for word in quantities(text) {
         match lines.last_mut() {
-            Some(line) if chars(line) + 1 + chars(word) <= width => {
+            Some(line) if chars(line) + 1 + chars(&word) <= width => {
                 line.push(' ');
-                line.push_str(word);
+                line.push_str(&word);
             }
-            _ => lines.push(word.into()),
+            _ => lines.push(word),
         }
     }
     lines
+}
+
+/// The words of a text, where a number and its unit are one word.
+fn quantities(text: &str) -> Vec<String> {
+    const UNITS: [&str; 7] = ["%", "ms", "s", "us", "ms/s", "kbit/s", "kHz"];
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let bare = word.trim_end_matches([',', ';', '.', ':', ')']);
+        match words.last_mut() {
+            Some(number) if UNITS.contains(&bare) && number.ends_with(|c: char| c.is_ascii_digit()) => {
+                number.push(' ');
+                number.push_str(word);
+            }
+            _ => words.push(word.into()),
+        }
+    }
+    words
 }
 
 /// Prose behind `head`, its further lines indented by `indent`.
 pub fn paragraph(head: &str, text: &str, indent: usize, width: usize) -> String {
     let mut lines = wrap(&format!("{head} {text}"), width);
     let rest = lines.split_off(1.min(lines.len())).join(" ");
-    lines.extend(wrap(&rest, width.saturating_sub(indent).max(1)).iter().map(|line| format!("{:indent$}{line}", "")));
+    lines.extend(
+        wrap(&rest, width.saturating_sub(indent).max(1)).iter().map(|line| format!("{:indent$}{line}", "")),
+    );
     lines.join("\n") + "\n"
 }
 
@@ -215,9 +249,18 @@ mod tests {
             "lost          0.4  frames that never came, in percent of those sent\nround trip  12.25\n"
         );
         let narrow = sample().render(44, PLAIN);
-        assert_eq!(narrow.lines().nth(1), Some("                   percent of those sent"), "{narrow}");
+        assert_eq!(narrow.lines().nth(1), Some("                   in percent of those sent"), "{narrow}");
         // Too little room beside: below.
         assert_eq!(sample().render(40, PLAIN).lines().nth(1), Some("    frames that never came, in percent"));
+    }
+
+    #[test]
+    fn titles_are_as_wide_as_they_like() {
+        let mut grid = sample();
+        let width = grid.width();
+        grid.title("a title that is wider than every column of the table".into());
+        assert_eq!(grid.width(), width);
+        assert!(grid.render(80, PLAIN).ends_with("\na title that is wider than every column of the table\n"));
     }
 
     #[test]
@@ -235,6 +278,11 @@ mod tests {
     #[test]
     fn paragraphs_hang() {
         assert_eq!(paragraph("talk:", "one two three four", 2, 12), "talk: one\n  two three\n  four\n");
+    }
+
+    #[test]
+    fn a_number_keeps_its_unit() {
+        assert_eq!(wrap("missing 1.95 %, late", 12), ["missing", "1.95 %, late"]);
     }
 
     proptest! {

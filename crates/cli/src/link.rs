@@ -5,7 +5,8 @@ use std::time::Duration;
 use antiphon::Error;
 use antiphon::link::{DuplexSpec, KEYS, PRESETS};
 use antiphon::net::emulator::{
-    EmulatorError, LaneConfig, Router, RouterConfig, Sides, StreamProxy, StreamProxyConfig, UdpProxy, UdpProxyConfig,
+    EmulatorError, LaneConfig, Router, RouterConfig, Sides, StreamProxy, StreamProxyConfig, UdpProxy,
+    UdpProxyConfig,
 };
 use antiphon::net::netns::{Means, Namespace};
 use serde_json::json;
@@ -68,13 +69,16 @@ const TICK: Duration = Duration::from_millis(200);
 
 fn begin(args: &LinkArgs, spec: DuplexSpec, emulator: &Emulator, output: &mut Output) {
     if output.json {
-        output.timed("run", json!({
-            "command": "link",
-            "version": env!("CARGO_PKG_VERSION"),
-            "seed": args.seed,
-            "link": { "name": args.spec, "up": spec.up.to_string(), "down": spec.down.to_string() },
-            "where": emulator.place(),
-        }));
+        output.timed(
+            "run",
+            json!({
+                "command": "link",
+                "version": env!("CARGO_PKG_VERSION"),
+                "seed": args.seed,
+                "link": { "name": args.spec, "up": spec.up.to_string(), "down": spec.down.to_string() },
+                "where": emulator.place(),
+            }),
+        );
     }
     output.talk(&emulator.place());
     output.talk(&format!("up:   {}\ndown: {}\nseed: {}; Ctrl-C ends it", spec.up, spec.down, args.seed));
@@ -118,20 +122,25 @@ impl Emulator {
             return Ok(Emulator::Udp(Some(proxy), place));
         }
         let (Some(from), Some(to)) = (&args.from_netns, &args.to_netns) else {
-            return Err(Error::usage("write --listen HOST:PORT --to HOST:PORT, or --from-netns A --to-netns B"));
+            return Err(Error::usage(
+                "write --listen HOST:PORT --to HOST:PORT, or --from-netns A --to-netns B",
+            ));
         };
         let find = |name: &str| Namespace::find(name).map_err(|error| Error::usage(error.to_string()));
         let sides = Sides::Existing { near: find(from)?, far: find(to)? };
         let lanes = vec![LaneConfig { link: spec, seed: args.seed, sides }];
-        let router =
-            Router::start(RouterConfig { lanes, means: None, real_time: args.real_time }, clock).map_err(failure)?;
+        let router = Router::start(RouterConfig { lanes, means: None, real_time: args.real_time }, clock)
+            .map_err(failure)?;
         let by = match router.means() {
             Means::Tun => "TUN devices",
             _ => "virtual Ethernet",
         };
         let place = match router.lanes() {
             [lane, ..] => {
-                format!("{from} is {} and {}, {to} is {} and {}, over {by}", lane.near.v4, lane.near.v6, lane.far.v4, lane.far.v6)
+                format!(
+                    "{from} is {} and {}, {to} is {} and {}, over {by}",
+                    lane.near.v4, lane.near.v6, lane.far.v4, lane.far.v6
+                )
             }
             [] => by.into(),
         };
@@ -178,7 +187,10 @@ fn list(output: &mut Output) {
         for preset in &PRESETS {
             let setting = |s: &antiphon::link::Setting| json!({ "setting": s.text, "reason": s.reason });
             let settings: Vec<_> = preset.settings.iter().map(setting).collect();
-            output.record("preset", json!({ "name": preset.name, "place": preset.place, "settings": settings }));
+            output.record(
+                "preset",
+                json!({ "name": preset.name, "place": preset.place, "settings": settings }),
+            );
         }
         return;
     }
@@ -198,7 +210,10 @@ fn list(output: &mut Output) {
         grid.row([Cell::from(format!("    {key}={example}")), Cell::from(about)]);
     }
     let keys = grid.render(output.width, output.palette);
-    text += &format!("{}\n{keys}", output.palette.paint(Tone::Head, "Keys, alone or behind a preset, parted by commas"));
+    text += &format!(
+        "{}\n{keys}",
+        output.palette.paint(Tone::Head, "Keys, alone or behind a preset, parted by commas")
+    );
     text += "    up.KEY, down.KEY: in one direction only\n";
     output.result(&text);
 }

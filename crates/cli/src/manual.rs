@@ -24,17 +24,23 @@ pub fn completions(shell: Shell, output: &mut Output) -> u8 {
 /// Writes `antiphon.1` and a page for each command; the exit code.
 pub fn write(directory: &Path, output: &mut Output) -> Result<u8, Error> {
     let failed = |error: std::io::Error| {
-        Error::failed(format!("cannot write to {}: {error}; name a directory that may be written", directory.display()))
+        Error::failed(format!(
+            "cannot write to {}: {error}; name a directory that may be written",
+            directory.display()
+        ))
     };
     std::fs::create_dir_all(directory).map_err(failed)?;
     let mut command = settings::command();
     command.build();
-    let commands: Vec<clap::Command> = command.get_subcommands().filter(|c| c.get_name() != "help").cloned().collect();
+    let commands: Vec<clap::Command> =
+        command.get_subcommands().filter(|c| c.get_name() != "help").cloned().collect();
     let names: Vec<String> = commands.iter().map(|c| format!("antiphon-{}", c.get_name())).collect();
     let main = command.clone().disable_help_subcommand(true);
     let pages = std::iter::once(("antiphon".to_string(), main)).chain(names.iter().cloned().zip(commands));
     for (name, command) in pages {
-        let others = std::iter::once("antiphon").chain(names.iter().map(String::as_str)).filter(|other| *other != name);
+        let others = std::iter::once("antiphon")
+            .chain(names.iter().map(String::as_str))
+            .filter(|other| *other != name);
         let page = page(&name, command, others).map_err(failed)?;
         let path = directory.join(format!("{name}.1"));
         std::fs::write(&path, page).map_err(failed)?;
@@ -43,7 +49,11 @@ pub fn write(directory: &Path, output: &mut Output) -> Result<u8, Error> {
     Ok(exit::DONE)
 }
 
-fn page<'a>(name: &str, command: clap::Command, others: impl Iterator<Item = &'a str>) -> std::io::Result<Vec<u8>> {
+fn page<'a>(
+    name: &str,
+    command: clap::Command,
+    others: impl Iterator<Item = &'a str>,
+) -> std::io::Result<Vec<u8>> {
     // "Examples" and the rest that follows the options in help; exit codes have a section of their own.
     let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let command = command.name(name.to_string()).bin_name(name.replacen('-', " ", 1));

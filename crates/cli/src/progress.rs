@@ -50,8 +50,14 @@ pub struct CompareProgress {
 impl CompareProgress {
     /// Nothing is drawn before the first [`Self::update`].
     pub fn new(output: &Output) -> Self {
-        let bars = output.draws.then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
-        CompareProgress { bars, total: None, lines: Vec::new(), plain: Pace::new(output.clock(), PLAIN_EVERY) }
+        let bars =
+            output.draws.then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
+        CompareProgress {
+            bars,
+            total: None,
+            lines: Vec::new(),
+            plain: Pace::new(output.clock(), PLAIN_EVERY),
+        }
     }
 
     /// Shows where it is now.
@@ -132,7 +138,9 @@ impl StreamProgress {
 pub fn send_line(status: &SendStatus) -> String {
     let total = status.total_s.map(|total| format!(" of {total:.1}")).unwrap_or_default();
     let mut line = format!("sent {:.1}{total} s, {} frames", status.sent_s, status.frames_sent);
-    for (count, name) in [(status.expired, "expired"), (status.refused, "refused"), (status.starved, "starved")] {
+    for (count, name) in
+        [(status.expired, "expired"), (status.refused, "refused"), (status.starved, "ms without a source")]
+    {
         if count > 0 {
             line += &format!(", {count} {name}");
         }

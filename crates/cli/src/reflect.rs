@@ -1,9 +1,7 @@
 //! `antiphon reflect`.
 
-use std::time::Duration;
-
-use antiphon::{Error, ReflectStatus, reflect};
-use serde_json::{Value, json};
+use antiphon::{Error, ReflectStatus, ReflectedTransport, reflect};
+use serde_json::Value;
 
 use crate::args::{Global, ReflectArgs};
 use crate::exit;
@@ -44,25 +42,20 @@ fn announce(status: &ReflectStatus, progress: &StreamProgress, output: &mut Outp
         run["version"] = env!("CARGO_PKG_VERSION").into();
         output.timed("run", run);
     }
-    for (transport, address, ..) in &status.transports {
-        progress.talk(&format!("{transport} listens on {address}"), output);
+    for transport in &status.transports {
+        progress.talk(&format!("{} listens on {}", transport.transport, transport.address), output);
     }
     progress.talk("Ctrl-C ends it. On the other computer: antiphon compare HOST:PORT", output);
 }
 
 fn line(status: &ReflectStatus) -> String {
-    let of = |(transport, _, peers, frames): &(String, String, u64, u64)| {
-        format!("{transport}: {peers} peer{}, {frames} frames returned", if *peers == 1 { "" } else { "s" })
+    let of = |t: &ReflectedTransport| {
+        let plural = if t.peers == 1 { "" } else { "s" };
+        format!("{}: {} peer{plural}, {} frames returned", t.transport, t.peers, t.frames_returned)
     };
     status.transports.iter().map(of).collect::<Vec<_>>().join("; ")
 }
 
 fn record(status: &ReflectStatus) -> Value {
-    let of = |(transport, address, peers, frames): &(String, String, u64, u64)| {
-        json!({ "transport": transport, "address": address, "peers": peers, "frames_returned": frames })
-    };
-    json!({
-        "elapsed_s": crate::output::thousandths(status.elapsed.as_secs_f64()),
-        "transports": status.transports.iter().map(of).collect::<Vec<_>>(),
-    })
+    serde_json::to_value(status).expect("plain numbers and texts have a JSON form")
 }

@@ -121,7 +121,8 @@ fn glance(command: &clap::Command, arguments: &[OsString]) -> (Option<PathBuf>, 
 
 /// Every option of the command called `only`, or of all, as it stands in a file.
 fn keys(command: &clap::Command, only: Option<&str>) -> Vec<String> {
-    let longs = |c: &clap::Command| c.get_arguments().filter_map(|arg| Some(arg.get_long()?.to_string())).collect();
+    let longs =
+        |c: &clap::Command| c.get_arguments().filter_map(|arg| Some(arg.get_long()?.to_string())).collect();
     let mut keys: Vec<String> = longs(command);
     for sub in command.get_subcommands().filter(|sub| only.is_none_or(|name| sub.get_name() == name)) {
         keys.extend::<Vec<String>>(longs(sub));
@@ -166,9 +167,9 @@ fn collect(
         let line = line_of(key.span().start);
         let name: &str = key.get_ref();
         if let (None, DeValue::Table(inner)) = (section, value.get_ref()) {
-            let mut commands = command.get_subcommands().map(clap::Command::get_name);
-            if commands.clone().all(|known| known != name) {
-                let near = nearest(name, commands.by_ref());
+            let commands: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+            if !commands.contains(&name) {
+                let near = nearest(name, commands);
                 return Err((line, format!("no command is called '{name}'{}", did_you_mean(near))));
             }
             collect(inner, Some(name), command, line_of, settings)?;
@@ -216,7 +217,9 @@ fn origin(error: &clap::Error, settings: &[Setting], path: Option<&Path>) -> Opt
     };
     let (arg, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
     let long = arg.strip_prefix("--")?.split([' ', '=']).next()?;
-    let found = |setting: &&Setting| setting.key == long && setting.value.split(',').chain([&*setting.value]).any(|v| v == value);
+    let found = |setting: &&Setting| {
+        setting.key == long && setting.value.split(',').chain([&*setting.value]).any(|v| v == value)
+    };
     let setting = settings.iter().rev().find(found)?;
     Some(format!("{}, line {}", path?.display(), setting.line))
 }

@@ -20,12 +20,10 @@ pub fn send_run(args: &SendArgs, global: &Global, output: &mut Output) -> Result
     let watch = begin(run, global, output)?;
     let mut show = Show::new(output);
     let progress = std::cell::RefCell::new(&mut show);
-    let result = send(
-        &options,
-        &watch.stop,
-        &mut |notice| progress.borrow().notice(&notice),
-        &mut |status| progress.borrow_mut().status(|| send_line(status), || to_json(status)),
-    );
+    let result =
+        send(&options, &watch.stop, &mut |notice| progress.borrow().notice(&notice), &mut |status| {
+            progress.borrow_mut().status(|| send_line(status), || to_json(status))
+        });
     show.end();
     let summary = result?;
     finish(to_json(&summary), &send_line(&summary.status), &summary.notes, output);
@@ -36,7 +34,9 @@ pub fn send_run(args: &SendArgs, global: &Global, output: &mut Output) -> Result
 pub fn receive_run(args: &ReceiveArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
     let options = args.options(fresh_seed(output))?;
     if options.sink.starts_with('-') && output.json {
-        return Err(Error::usage("--json and a sink of '-' both write to standard output: choose one of them"));
+        return Err(Error::usage(
+            "--json and a sink of '-' both write to standard output: choose one of them",
+        ));
     }
     let run = json!({
         "command": "receive", "source": options.source, "sink": options.sink, "seed": options.seed,
@@ -44,12 +44,10 @@ pub fn receive_run(args: &ReceiveArgs, global: &Global, output: &mut Output) -> 
     let watch = begin(run, global, output)?;
     let mut show = Show::new(output);
     let progress = std::cell::RefCell::new(&mut show);
-    let result = receive(
-        &options,
-        &watch.stop,
-        &mut |notice| progress.borrow().notice(&notice),
-        &mut |status| progress.borrow_mut().status(|| receive_line(status), || to_json(status)),
-    );
+    let result =
+        receive(&options, &watch.stop, &mut |notice| progress.borrow().notice(&notice), &mut |status| {
+            progress.borrow_mut().status(|| receive_line(status), || to_json(status))
+        });
     show.end();
     let summary = result?;
     // Standard output belongs to the sound if that is where it goes.

@@ -65,7 +65,8 @@ pub fn peers(text: &str) -> Result<usize, Refusal> {
 pub fn dscp(text: &str) -> Result<u8, Refusal> {
     const HELP: &str = "use 0 to 63, or one of ef, le, cs0 to cs7, af11 to af43";
     let name = text.to_ascii_lowercase();
-    let digits = |prefix| name.strip_prefix(prefix).map(|rest: &str| rest.bytes().map(|b| b.wrapping_sub(b'0')));
+    let digits =
+        |prefix| name.strip_prefix(prefix).map(|rest: &str| rest.bytes().map(|b| b.wrapping_sub(b'0')));
     if name == "ef" || name == "le" {
         return Ok(if name == "ef" { 46 } else { 1 });
     }
@@ -94,9 +95,15 @@ pub fn transport() -> PossibleValuesParser {
     )
 }
 
-/// An address to listen on: `:7710`, `HOST:PORT`, `[::1]:7710`.
+/// An address to listen on: `:7710`, `HOST:PORT`, `[::1]:7710`; port 0 takes a free one.
 pub fn listen(text: &str) -> Result<SocketAddr, Refusal> {
-    Ok(address(text)?.address())
+    // Port 0 is no port that anybody could call, so addresses in general don't have it.
+    let free = text.strip_suffix(":0").map(|host| format!("{host}:1"));
+    let mut address = address(free.as_deref().unwrap_or(text))?.address();
+    if free.is_some() {
+        address.set_port(0);
+    }
+    Ok(address)
 }
 
 /// An address to call: `HOST:PORT`.
@@ -110,7 +117,11 @@ pub fn call(text: &str) -> Result<SocketAddr, Refusal> {
 fn address(text: &str) -> Result<Target, Refusal> {
     let uri: Uri = format!("udp://{text}").parse()?;
     if uri.port.is_none() || !uri.path.is_empty() {
-        return Err(format!("write HOST:PORT, such as {}:7710", if text.is_empty() { "192.0.2.7" } else { &uri.host }).into());
+        return Err(format!(
+            "write HOST:PORT, such as {}:7710",
+            if text.is_empty() { "192.0.2.7" } else { &uri.host }
+        )
+        .into());
     }
     Ok(Target::resolve(&uri, 0)?)
 }
@@ -271,7 +282,9 @@ mod tests {
     #[test]
     fn code_points_by_number_and_name() {
         // RFC 4594, table 3.
-        for (name, value) in [("ef", 46), ("AF41", 34), ("cs5", 40), ("le", 1), ("0", 0), ("63", 63), ("af11", 10)] {
+        for (name, value) in
+            [("ef", 46), ("AF41", 34), ("cs5", 40), ("le", 1), ("0", 0), ("63", 63), ("af11", 10)]
+        {
             assert_eq!(dscp(name).unwrap(), value, "{name}");
         }
         for wrong in ["64", "-1", "cs8", "af51", "af14", "af", "cs", "csx", "express", ""] {
@@ -293,6 +306,7 @@ mod tests {
     #[test]
     fn addresses_listen_and_call() {
         assert_eq!(listen(":7710").unwrap().to_string(), "[::]:7710");
+        assert_eq!(listen("127.0.0.1:0").unwrap().to_string(), "127.0.0.1:0");
         assert_eq!(call("127.0.0.1:80").unwrap().to_string(), "127.0.0.1:80");
         assert_eq!(call("[::1]:80").unwrap().to_string(), "[::1]:80");
         for wrong in [":80", "127.0.0.1", "", "127.0.0.1:0x", "127.0.0.1:80/x", "::1:80"] {

@@ -23,7 +23,14 @@ pub struct CompareArgs {
 
     /// Embedded link: a preset, keys, or a preset and keys that change it
     /// (see antiphon link --list)
-    #[arg(short, long, value_name = "SPEC", default_value = "wifi-home", conflicts_with = "peer", help_heading = "What to compare")]
+    #[arg(
+        short,
+        long,
+        value_name = "SPEC",
+        default_value = "wifi-home",
+        conflicts_with = "peer",
+        help_heading = "What to compare"
+    )]
     pub link: String,
     /// Transports, separated by commas [default: all]
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = values::transport(), help_heading = "What to compare")]
@@ -81,7 +88,10 @@ pub struct CompareArgs {
 
 /// How the embedded link is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-#[allow(missing_docs, reason = "documentation would turn the short list of values in the help into a long one")]
+#[allow(
+    missing_docs,
+    reason = "documentation would turn the short list of values in the help into a long one"
+)]
 pub enum Method {
     Router,
     Proxy,

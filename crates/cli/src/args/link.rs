@@ -13,6 +13,7 @@ use crate::values;
 #[derive(Args, Debug)]
 #[command(
     after_help = EXAMPLES,
+    override_usage = USAGE,
     group = ArgGroup::new("between").args(["listen", "from_netns", "list"]).required(true)
 )]
 pub struct LinkArgs {
@@ -35,7 +36,13 @@ pub struct LinkArgs {
     pub tcp: bool,
     /// Router (as root): network namespace where up begins, by name (ip
     /// netns), process number or path
-    #[arg(long, value_name = "NETNS", requires = "to_netns", conflicts_with = "listen", help_heading = "Where")]
+    #[arg(
+        long,
+        value_name = "NETNS",
+        requires = "to_netns",
+        conflicts_with = "listen",
+        help_heading = "Where"
+    )]
     pub from_netns: Option<String>,
     /// Router: network namespace where up ends
     #[arg(long, value_name = "NETNS", requires = "from_netns", help_heading = "Where")]
@@ -130,6 +137,11 @@ impl Changes {
         kept.chain(given().map(|(key, value)| format!("{key}={value}"))).collect::<Vec<_>>().join(",")
     }
 }
+
+const USAGE: &str = "\
+antiphon link [SPEC] --listen [HOST]:PORT --to HOST:PORT [OPTIONS]
+       antiphon link [SPEC] --from-netns NETNS --to-netns NETNS [OPTIONS]
+       antiphon link --list";
 
 const EXAMPLES: &str = "\
 Examples:

@@ -82,9 +82,10 @@ pub struct ReceiveArgs {
     #[arg(value_hint = ValueHint::Other)]
     pub sink: String,
 
-    /// Playout target; none waits for everything, for recordings
-    #[arg(long, value_name = "TIME", default_value = "80ms", help_heading = "Listener")]
-    pub latency: MaybeTime,
+    /// Playout target: what comes later is late [default: 80ms, but a file
+    /// waits for everything]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Listener")]
+    pub latency: Option<Duration>,
     /// What is heard in place of missing sound: silence or repetition
     #[arg(long, value_name = "KIND", default_value = "repetition", help_heading = "Listener")]
     pub conceal: Concealment,
@@ -155,7 +156,7 @@ impl ReceiveArgs {
         Ok(ReceiveOptions {
             source: self.source.clone(),
             sink: self.sink.clone(),
-            latency: self.latency.0,
+            latency: self.latency,
             conceal: self.conceal,
             description,
             forever: self.forever,
@@ -221,8 +222,8 @@ const RECEIVE_EXAMPLES: &str = "\
 Examples, as a musician:
   antiphon receive rtp://:7710 file:take.wav
       record whoever sends; the file grows until the sender takes leave
-  antiphon receive tcp://:7710 file:take.wav --latency none
-      every sample, however late
+  antiphon receive tcp://:7710 file:take.wav --latency 40ms
+      record what a listener with a buffer of 40 ms would have heard
 As an engineer:
   antiphon receive rtp://@239.1.2.3:7710 '-?format=s16le' --forever | aplay ...
       join a group and play on, whoever comes and goes

@@ -69,9 +69,21 @@ impl From<RouterReport> for Traffic {
         Traffic {
             flows: lanes.iter().map(flow).collect(),
             beside: vec![
-                ("ignored", "neighbour messages of the kernels, kept off the link", lanes.iter().map(|l| l.ignored).sum()),
-                ("rejected", "packets that came through and that the kernel would not take", lanes.iter().map(|l| l.rejected).sum()),
-                ("over_budget", "packets that found the memory used up", lanes.iter().map(|l| l.over_budget).sum()),
+                (
+                    "ignored",
+                    "neighbour messages of the kernels, kept off the link",
+                    lanes.iter().map(|l| l.ignored).sum(),
+                ),
+                (
+                    "rejected",
+                    "packets that came through and that the kernel would not take",
+                    lanes.iter().map(|l| l.rejected).sum(),
+                ),
+                (
+                    "over_budget",
+                    "packets that found the memory used up",
+                    lanes.iter().map(|l| l.over_budget).sum(),
+                ),
             ],
         }
     }
@@ -96,10 +108,9 @@ impl Traffic {
         use Align::{Left, Right};
         let mut grid = Grid::new([Left, Left, Right, Right, Right, Right, Right, Right]);
         let head = ["flow", "", "offered", "copies", "delivered", "lost", "overflow", "on the way"];
-        // Two flows fit 80 columns with an IPv6 client; the column of the client is the widest by far.
         grid.row(head.map(|text| Cell::new(text, Tone::Head)));
         for flow in &self.flows {
-            grid.row([Cell::from(flow.name.as_str())]);
+            grid.title(Cell::from(flow.name.as_str()));
             for (way, counters) in [("up", flow.up), ("down", flow.down)] {
                 let balance = if counters.balances() { "" } else { "does not balance" };
                 let numbers = [
@@ -111,7 +122,11 @@ impl Traffic {
                     counters.queued + counters.in_flight,
                 ];
                 let numbers = numbers.map(|number| Cell::from(number.to_string()));
-                grid.row([Cell::from(format!("  {way}")), Cell::new(balance, Tone::Bad)].into_iter().chain(numbers));
+                grid.row(
+                    [Cell::from(format!("  {way}")), Cell::new(balance, Tone::Bad)]
+                        .into_iter()
+                        .chain(numbers),
+                );
             }
         }
         grid
@@ -169,9 +184,19 @@ mod tests {
     use crate::grid::Palette;
 
     fn traffic() -> Traffic {
-        let up = Counters { offered: 1_234_567, delivered: 1_234_000, lost: 500, overflowed: 60, in_flight: 7, ..Counters::default() };
+        let up = Counters {
+            offered: 1_234_567,
+            delivered: 1_234_000,
+            lost: 500,
+            overflowed: 60,
+            in_flight: 7,
+            ..Counters::default()
+        };
         let name = "[2001:db8:1234:5678:9abc:def0:1234:5678]:65535".into();
-        Traffic { flows: vec![Flow { name, up, down: Counters::default(), ended: false }], beside: vec![("refused", "refused", 3)] }
+        Traffic {
+            flows: vec![Flow { name, up, down: Counters::default(), ended: false }],
+            beside: vec![("refused", "refused", 3)],
+        }
     }
 
     #[test]
