@@ -13,6 +13,8 @@ use antiphon_media::{
     SampleFormat, Sink, SinkError, SourceCounters, SourceTracker, StreamDescription, StreamFormat, Verdict,
 };
 
+use crate::station::sooner;
+
 /// Opens the sink once the stream's format is known.
 pub type OpenSink = Box<dyn FnMut(StreamFormat, SampleFormat) -> Result<Box<dyn Sink>, String>>;
 
@@ -102,7 +104,12 @@ pub struct SoundReceiver {
     rtcp: RtcpSession,
     notices: Vec<Notice>,
     report: Vec<u8>,
-    said_unknown: bool,
+    /// The format that a sender we do not follow told in band, so that its further packets are understood.
+    told: Option<(u32, StreamFormat, SampleFormat)>,
+    /// Packets in a row whose format was not known.
+    unknown_run: u32,
+    /// When the sender we follow took leave, until its stragglers had their time.
+    leaving: Option<Instant>,
     said_bye: bool,
     error: Option<ReceiveError>,
     counters: ReceiverCounters,
@@ -114,6 +121,8 @@ struct Stream {
     playout: Player,
     sink: Box<dyn Sink>,
     block: Vec<f32>,
+    /// The sender took leave: what is there is played, and nothing made up after it.
+    ending: bool,
 }
 
 /// Playout on the sender's clock or on the sink's.
@@ -137,7 +146,9 @@ impl SoundReceiver {
             rtcp,
             notices: Vec::with_capacity(MOST_NOTICES),
             report: vec![0; 1500],
-            said_unknown: false,
+            told: None,
+            unknown_run: 0,
+            leaving: None,
             said_bye: false,
             error: None,
             counters: ReceiverCounters::default(),
@@ -164,20 +175,43 @@ impl SoundReceiver {
             }
         });
         self.counters.malformed += u64::from(result.is_err());
-        if let Some(ssrc) = bye.filter(|ssrc| Some(*ssrc) == followed) {
-            self.tracker.on_bye(ssrc);
+        if bye.is_some() && bye == followed && !self.said_bye {
             self.said_bye = true;
-            if let Some(stream) = &mut self.stream {
-                stream.playout.finish();
-            }
+            self.leaving = Some(now);
             self.notice(Notice::Bye);
         }
     }
 
+    /// The sender has left for good: what waits of it goes out, and whoever comes next is a new stream at once.
+    fn finish_leaving(&mut self) {
+        if self.leaving.take().is_some() {
+            self.forget_source();
+            if let Some(stream) = &mut self.stream {
+                stream.playout.finish();
+            }
+        }
+    }
+
+    /// Nobody is followed any more: the next sender is a new stream at its first packet.
+    pub(crate) fn forget_source(&mut self) {
+        if let Some(ssrc) = self.tracker.ssrc() {
+            self.tracker.on_bye(ssrc);
+        }
+    }
+
+    /// Whether there is a sender that has not taken leave.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.tracker.ssrc().is_some()
+    }
+
     fn on_rtp(&mut self, now: Instant, received: Received, view: &RtpView<'_>) {
+        if self.leaving.is_some() && self.tracker.ssrc() != Some(view.ssrc) {
+            self.finish_leaving();
+        }
         let Some((format, sample)) = self.format_of(view) else {
             self.counters.unknown_format += 1;
-            if !std::mem::replace(&mut self.said_unknown, true) {
+            self.unknown_run += 1;
+            if self.unknown_run == UNKNOWN_PATIENCE {
                 self.notice(Notice::UnknownFormat { payload_type: view.payload_type });
             }
             return;
@@ -186,6 +220,12 @@ impl SoundReceiver {
         match self.tracker.on_packet(now, view.ssrc, PathId::default(), view.sequence) {
             Verdict::Accepted => {}
             Verdict::NewStream => self.begin(now, view.ssrc, format, sample),
+            // One that took leave and is far off now has begun anew.
+            Verdict::Jump if self.leaving.is_some() => {
+                self.finish_leaving();
+                self.tracker.on_packet(now, view.ssrc, PathId::default(), view.sequence);
+                self.begin(now, view.ssrc, format, sample);
+            }
             Verdict::Stranger { first: true } => return self.notice(Notice::Stranger { ssrc: view.ssrc }),
             Verdict::Stranger { .. } | Verdict::Jump | Verdict::Own => return,
         }
@@ -208,14 +248,19 @@ impl SoundReceiver {
     }
 
     /// What the packet's sound is: as told by SDP or a flag, in band, or by a static payload type.
-    fn format_of(&self, view: &RtpView<'_>) -> Option<(StreamFormat, SampleFormat)> {
+    fn format_of(&mut self, view: &RtpView<'_>) -> Option<(StreamFormat, SampleFormat)> {
         if let Some(description) = &self.config.description
             && description.payload_type == view.payload_type
         {
             return Some((description.format, description.sample));
         }
         if let Some(in_band) = view.format {
+            // Not every packet tells it, but a newcomer must show two in a row.
+            self.told = Some((view.ssrc, in_band.format, in_band.sample));
             return Some((in_band.format, in_band.sample));
+        }
+        if let Some((_, format, sample)) = self.told.filter(|(ssrc, ..)| *ssrc == view.ssrc) {
+            return Some((format, sample));
         }
         let known = self.stream.as_ref().filter(|_| self.tracker.ssrc() == Some(view.ssrc));
         known
@@ -224,7 +269,8 @@ impl SoundReceiver {
     }
 
     fn begin(&mut self, now: Instant, ssrc: u32, format: StreamFormat, sample: SampleFormat) {
-        self.said_bye = false;
+        (self.said_bye, self.leaving, self.unknown_run) = (false, None, 0);
+        self.finish_playout(now);
         if let Some(stream) = &mut self.stream {
             if (stream.depacketiser.format(), stream.depacketiser.sample()) == (format, sample) {
                 stream.depacketiser.restart();
@@ -258,12 +304,17 @@ impl SoundReceiver {
         let playout = Player::new(&self.config, format, &*sink, now)?;
         let channels = format.channels();
         let block = vec![0.0; PULL_FRAMES * channels];
-        Ok(Stream { depacketiser: Depacketiser::new(format, sample), playout, sink, block })
+        let depacketiser = Depacketiser::new(format, sample);
+        Ok(Stream { depacketiser, playout, sink, block, ending: false })
     }
 
     /// Plays what is due and sends the report that is due.
     pub fn advance(&mut self, now: Instant, endpoint: &mut dyn Endpoint) {
+        if self.linger_end().is_some_and(|end| end <= now) {
+            self.finish_leaving();
+        }
         if let Some(stream) = &mut self.stream {
+            stream.ending = self.leaving.is_some();
             self.counters.overrun_frames += stream.play(now, &mut self.error);
         }
         // A frame that waits too long is no report any more.
@@ -284,6 +335,7 @@ impl SoundReceiver {
     /// Lets out what waits, whatever is missing: the stream is over.
     pub fn finish_playout(&mut self, now: Instant) {
         if let Some(stream) = &mut self.stream {
+            (stream.ending, self.leaving) = (false, None);
             stream.playout.finish();
             self.counters.overrun_frames += stream.play(now, &mut self.error);
         }
@@ -291,13 +343,20 @@ impl SoundReceiver {
 
     /// When [`Self::advance`] has something to do.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let playout = self.stream.as_ref().and_then(|stream| stream.playout.poll_timeout());
-        crate::station::sooner(playout, self.rtcp.poll_timeout())
+        let playing = self.stream.as_ref().filter(|stream| !stream.is_at_end());
+        let playout = playing.and_then(|stream| stream.playout.poll_timeout());
+        sooner(sooner(playout, self.linger_end()), self.rtcp.poll_timeout())
+    }
+
+    /// Until when stragglers of a sender that took leave are waited for.
+    fn linger_end(&self) -> Option<Instant> {
+        let linger = if self.config.ordered { Duration::ZERO } else { LINGER };
+        self.leaving.map(|left| left + linger)
     }
 
     /// Whether the sender took leave and everything it sent has been played.
     pub fn is_over(&self) -> bool {
-        self.said_bye && self.stream.as_ref().is_none_or(|stream| stream.playout.is_drained())
+        self.said_bye && self.leaving.is_none() && self.stream.as_ref().is_none_or(|stream| stream.playout.is_drained())
     }
 
     /// What the user should hear of, oldest first.
@@ -374,11 +433,17 @@ impl Stream {
         dropped
     }
 
+    /// Whether everything that the sender left behind has been played.
+    fn is_at_end(&self) -> bool {
+        self.ending && self.playout.left() == 0
+    }
+
     fn play(&mut self, now: Instant, error: &mut Option<ReceiveError>) -> u64 {
         let channels = self.depacketiser.format().channels();
         let mut dropped = 0;
-        while error.is_none() {
-            let frames = self.playout.pull(now, &mut self.block);
+        while error.is_none() && !self.is_at_end() {
+            let room = if self.ending { self.playout.left().min(PULL_FRAMES) } else { PULL_FRAMES };
+            let frames = self.playout.pull(now, &mut self.block[..room * channels]);
             if frames == 0 {
                 break;
             }
@@ -451,6 +516,15 @@ impl Player {
         }
     }
 
+    /// Sample frames that may be pulled without anything being made up behind the last one received.
+    fn left(&self) -> usize {
+        match self {
+            Player::Unclocked(playout) => usize::try_from(playout.level()).unwrap_or(usize::MAX),
+            // A device must have its block, whatever is left.
+            Player::Clocked { .. } => PULL_FRAMES,
+        }
+    }
+
     fn finish(&mut self) {
         if let Player::Unclocked(playout) = self {
             playout.finish();
@@ -477,5 +551,10 @@ const PULL_FRAMES: usize = 256;
 /// Later packets after which a recording over an unordered transport takes a missing one for lost: as far as RFC 3550
 /// A.1 lets a packet come late.
 const UNORDERED_PATIENCE: usize = 100;
+/// How long the stragglers of a sender that took leave are waited for where the network may reorder (RFC 3550 §6.3.4
+/// wants it, too): longer than its three goodbyes take.
+const LINGER: Duration = Duration::from_millis(100);
+/// Packets of unknown format before the user hears of it: our own senders tell it in one of sixteen.
+const UNKNOWN_PATIENCE: u32 = 50;
 /// Notices kept until they are fetched.
 const MOST_NOTICES: usize = 32;
