@@ -97,7 +97,7 @@ impl ReceiveStation {
             return false;
         }
         if let Some(peer) = self.peer {
-            let is_free = now.since(peer.last_heard) >= self.config.silence || !self.receiver.is_followed();
+            let is_free = now.since(peer.last_heard) >= self.config.silence || self.receiver.has_left();
             let second = self.rival.replace(path) == Some(path);
             if !is_free && (peer.proven || !second) {
                 return false;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Endpoint, Epoch, Frame, Instant, PathId, Received, Rng};
+use antiphon_core::{Endpoint, Epoch, Frame, Instant, MediaTime, PathId, Received, Rng};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::{
     Depacketiser, ExtensionIds, MediaPacket, PacketKind, RtpView, classify, parse_rtp, static_format,
@@ -106,13 +106,23 @@ pub struct SoundReceiver {
     report: Vec<u8>,
     /// The format that a sender we do not follow told in band, so that its further packets are understood.
     told: Option<(u32, StreamFormat, SampleFormat)>,
-    /// Packets in a row whose format was not known.
+    /// The first packet of a sender of whose format only the payload type tells, until a second one follows it.
+    held: Option<Held>,
+    /// Packets whose format was not known, since the last stream began.
     unknown_run: u32,
     /// When the sender we follow took leave, until its stragglers had their time.
     leaving: Option<Instant>,
     said_bye: bool,
     error: Option<ReceiveError>,
     counters: ReceiverCounters,
+}
+
+/// A packet that waits for the one after it.
+struct Held {
+    ssrc: u32,
+    next: u16,
+    received: Received,
+    bytes: Box<[u8]>,
 }
 
 /// What exists once the format is known.
@@ -128,7 +138,42 @@ struct Stream {
 /// Playout on the sender's clock or on the sink's.
 enum Player {
     Unclocked(Box<Playout>),
-    Clocked { playout: Box<ClockedPlayout>, next: Instant, pulled: u64, start: Instant },
+    Clocked { playout: Box<ClockedPlayout>, pace: Pace },
+}
+
+/// When a clocked sink is to be given its next block.
+struct Pace {
+    rate: u32,
+    /// When to look next.
+    next: Instant,
+    start: Instant,
+    pulled: u64,
+}
+
+impl Pace {
+    /// Whether a block goes out now. A sink that tells what it wants sets the pace; else the run's clock does.
+    fn is_due(&mut self, now: Instant, wants: Option<usize>) -> bool {
+        if self.next > now && wants.is_none_or(|frames| frames < PULL_FRAMES) {
+            return false;
+        }
+        let after = |frames: u64| MediaTime::new(frames, self.rate).duration();
+        match wants {
+            Some(frames) if frames >= PULL_FRAMES => {
+                self.next = now;
+                true
+            }
+            // As long as it takes to use up what is missing to a block; a slow clock is asked again soon after.
+            Some(frames) => {
+                self.next = now + after((PULL_FRAMES - frames) as u64).max(LOOK_AGAIN);
+                false
+            }
+            None => {
+                self.pulled += PULL_FRAMES as u64;
+                self.next = self.start + after(self.pulled);
+                true
+            }
+        }
+    }
 }
 
 impl SoundReceiver {
@@ -147,6 +192,7 @@ impl SoundReceiver {
             notices: Vec::with_capacity(MOST_NOTICES),
             report: vec![0; 1500],
             told: None,
+            held: None,
             unknown_run: 0,
             leaving: None,
             said_bye: false,
@@ -160,7 +206,7 @@ impl SoundReceiver {
         match classify(bytes) {
             Some(PacketKind::Rtcp) => self.on_rtcp(now, bytes),
             Some(PacketKind::Rtp) => match parse_rtp(bytes, ExtensionIds::default()) {
-                Ok(view) => self.on_rtp(now, received, &view),
+                Ok(view) => self.on_rtp(now, received, &view, bytes),
                 Err(_) => self.counters.malformed += 1,
             },
             None => self.counters.malformed += 1,
@@ -199,12 +245,12 @@ impl SoundReceiver {
         }
     }
 
-    /// Whether there is a sender that has not taken leave.
-    pub(crate) fn is_followed(&self) -> bool {
-        self.tracker.ssrc().is_some()
+    /// Whether our sender took leave and nobody has followed it.
+    pub(crate) fn has_left(&self) -> bool {
+        self.said_bye && self.leaving.is_none()
     }
 
-    fn on_rtp(&mut self, now: Instant, received: Received, view: &RtpView<'_>) {
+    fn on_rtp(&mut self, now: Instant, received: Received, view: &RtpView<'_>, bytes: &[u8]) {
         if self.leaving.is_some() && self.tracker.ssrc() != Some(view.ssrc) {
             self.finish_leaving();
         }
@@ -216,6 +262,34 @@ impl SoundReceiver {
             }
             return;
         };
+        if self.stream.is_none() && self.is_hearsay(view) {
+            let held = self.held.take().filter(|held| held.ssrc == view.ssrc && held.next == view.sequence);
+            let Some(held) = held else {
+                let (ssrc, next) = (view.ssrc, view.sequence.wrapping_add(1));
+                self.held = Some(Held { ssrc, next, received, bytes: bytes.into() });
+                return;
+            };
+            if let Ok(first) = parse_rtp(&held.bytes, ExtensionIds::default()) {
+                self.follow(now, held.received, &first, format, sample);
+            }
+        }
+        self.follow(now, received, view, format, sample);
+    }
+
+    /// Whether nothing but a payload type speaks for this packet: a stray datagram may bear one, too, and the sink is
+    /// opened only once.
+    fn is_hearsay(&self, view: &RtpView<'_>) -> bool {
+        view.format.is_none() && self.config.description.is_none() && self.told.is_none()
+    }
+
+    fn follow(
+        &mut self,
+        now: Instant,
+        received: Received,
+        view: &RtpView<'_>,
+        format: StreamFormat,
+        sample: SampleFormat,
+    ) {
         // One association is one path here; SSRCs tell senders behind it apart.
         match self.tracker.on_packet(now, view.ssrc, PathId::default(), view.sequence) {
             Verdict::Accepted => {}
@@ -356,7 +430,9 @@ impl SoundReceiver {
 
     /// Whether the sender took leave and everything it sent has been played.
     pub fn is_over(&self) -> bool {
-        self.said_bye && self.leaving.is_none() && self.stream.as_ref().is_none_or(|stream| stream.playout.is_drained())
+        self.said_bye
+            && self.leaving.is_none()
+            && self.stream.as_ref().is_none_or(|stream| stream.playout.is_drained())
     }
 
     /// What the user should hear of, oldest first.
@@ -382,6 +458,11 @@ impl SoundReceiver {
     /// What the playout buffer counted; `None` before the stream begins.
     pub fn playout(&self) -> Option<PlayoutCounters> {
         self.stream.as_ref().map(|stream| stream.playout.buffer().counters())
+    }
+
+    /// Sound that waits in the playout buffer, in sample frames; 0 before the stream begins.
+    pub fn playout_level(&self) -> u64 {
+        self.stream.as_ref().map_or(0, |stream| stream.playout.buffer().level())
     }
 
     /// Rate and channels, once known.
@@ -443,7 +524,7 @@ impl Stream {
         let mut dropped = 0;
         while error.is_none() && !self.is_at_end() {
             let room = if self.ending { self.playout.left().min(PULL_FRAMES) } else { PULL_FRAMES };
-            let frames = self.playout.pull(now, &mut self.block[..room * channels]);
+            let frames = self.playout.pull(now, &*self.sink, &mut self.block[..room * channels]);
             if frames == 0 {
                 break;
             }
@@ -475,7 +556,8 @@ impl Player {
         }
         let clocked =
             ClockedPlayout::new(playout, sink.format().rate(), PULL_FRAMES).map_err(|e| refused(&e))?;
-        Ok(Player::Clocked { playout: Box::new(clocked), next: now, pulled: 0, start: now })
+        let pace = Pace { rate: format.rate(), next: now, start: now, pulled: 0 };
+        Ok(Player::Clocked { playout: Box::new(clocked), pace })
     }
 
     fn insert(&mut self, arrived: Instant, packet: &MediaPacket<'_>) -> Inserted {
@@ -486,17 +568,14 @@ impl Player {
     }
 
     /// Sample frames written into `block`; 0 when nothing is due.
-    fn pull(&mut self, now: Instant, block: &mut [f32]) -> usize {
+    fn pull(&mut self, now: Instant, sink: &dyn Sink, block: &mut [f32]) -> usize {
         match self {
             Player::Unclocked(playout) => playout.pull(now, block).frames,
-            Player::Clocked { playout, next, pulled, start } => {
-                if *next > now {
+            Player::Clocked { playout, pace } => {
+                if !pace.is_due(now, sink.wants()) {
                     return 0;
                 }
                 playout.pull(now, block);
-                *pulled += PULL_FRAMES as u64;
-                let rate = playout.playout().config().format.rate();
-                *next = *start + antiphon_core::MediaTime::new(*pulled, rate).duration();
                 PULL_FRAMES
             }
         }
@@ -505,7 +584,7 @@ impl Player {
     fn poll_timeout(&self) -> Option<Instant> {
         match self {
             Player::Unclocked(playout) => playout.poll_timeout(),
-            Player::Clocked { next, .. } => Some(*next),
+            Player::Clocked { pace, .. } => Some(pace.next),
         }
     }
 
@@ -548,6 +627,8 @@ impl Player {
 
 /// Sample frames handed to the sink at a time.
 const PULL_FRAMES: usize = 256;
+/// How soon a clocked sink is asked again that was a little slower than its rate says.
+const LOOK_AGAIN: Duration = Duration::from_micros(200);
 /// Later packets after which a recording over an unordered transport takes a missing one for lost: as far as RFC 3550
 /// A.1 lets a packet come late.
 const UNORDERED_PATIENCE: usize = 100;

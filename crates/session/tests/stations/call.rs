@@ -4,7 +4,9 @@ use antiphon_core::{Instant, Rng};
 use antiphon_link::Duplex;
 use antiphon_measure::Fate;
 use antiphon_proto::Role;
-use antiphon_session::{ArrivalBoard, CallConfig, CallStation, Hub, HubConfig, Reflector, ReflectorConfig, Station};
+use antiphon_session::{
+    ArrivalBoard, CallConfig, CallStation, Hub, HubConfig, Reflector, ReflectorConfig, Station,
+};
 
 use crate::sound::{Kept, Noise, expected, stereo};
 use crate::world::{World, call_config, endpoint, ms};
@@ -48,7 +50,8 @@ fn run(world: &mut CallWorld) {
 #[test]
 fn counted_losses_are_the_links_to_the_frame() {
     for (seed, loss) in [(1, "loss=5%"), (2, "loss=5%"), (3, "loss=10%/4"), (4, "up.loss=5%")] {
-        let (mut world, kept) = call(480_000, call_config(stereo(), ms(80)), &format!("delay=10ms,{loss}"), seed);
+        let (mut world, kept) =
+            call(480_000, call_config(stereo(), ms(80)), &format!("delay=10ms,{loss}"), seed);
         run(&mut world);
         let (up, down) = (world.link().up.counters(), world.link().down.counters());
         let (counts, log) = (world.near.log().counts(), world.near.log());

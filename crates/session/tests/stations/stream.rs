@@ -62,7 +62,11 @@ fn a_clean_stream_arrives_sample_exact_whatever_the_jitter_below_target() {
             world.run(END);
             let (playout, samples) = (world.far.receiver().playout().unwrap(), kept.samples());
             assert_eq!((playout.lost, playout.late, playout.concealed_frames), (0, 0, 0), "{format} {link}");
-            assert!(samples == expected(format, 0, frames), "{format} over {link}: {} samples", samples.len());
+            assert!(
+                samples == expected(format, 0, frames),
+                "{format} over {link}: {} samples",
+                samples.len()
+            );
             let counters = (world.near.counters(), world.far.receiver().counters());
             assert_eq!(counters.0.accepted, counters.1.packets);
             assert_eq!((counters.1.malformed, world.far.strangers()), (0, 0));

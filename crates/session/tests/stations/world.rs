@@ -257,8 +257,9 @@ impl<A: Station, B: Station> World<A, B> {
                 if self.drop_up.as_mut().is_some_and(|drop| drop(self.sent_up - 1, &buf)) {
                     continue;
                 }
-            } else {
-                assert!(matches!(transmit.path, NEAR | PathId(0)), "sent to {:?}", transmit.path);
+            } else if !matches!(transmit.path, NEAR | PathId(0)) {
+                // To somebody who is not in this world.
+                continue;
             }
             match &mut self.wire {
                 Wire::Link(link) => {
@@ -276,7 +277,10 @@ impl<A: Station, B: Station> World<A, B> {
                 while let Some((direction, bytes)) = link.poll(self.now) {
                     let up = direction == Direction::Up;
                     let station: &mut dyn Station = if up { &mut self.far } else { &mut self.near };
-                    station.handle_input(self.now, datagram(&bytes, if up { NEAR } else { PathId(0) }, self.now));
+                    station.handle_input(
+                        self.now,
+                        datagram(&bytes, if up { NEAR } else { PathId(0) }, self.now),
+                    );
                 }
             }
             Wire::Pipe(pipe) => {
