@@ -141,8 +141,10 @@ impl SendBatch {
         self.len
     }
 
-    /// Sends everything; calls `failed` with the error for each datagram that the socket refused.
-    pub fn send(&mut self, fd: RawFd, mut failed: impl FnMut(io::Error)) {
+    /// Sends everything; calls `failed` with each error of the socket. Answers how many datagrams it took.
+    ///
+    /// The socket's send time-out is waited for once: a full queue must not cost it for each of a batch.
+    pub fn send(&mut self, fd: RawFd, mut failed: impl FnMut(io::Error)) -> usize {
         for i in 0..self.len {
             let header = &mut self.headers[i].msg_hdr;
             let name = &self.names[i];
@@ -152,11 +154,12 @@ impl SendBatch {
             header.msg_iov = &raw mut self.vectors[i];
             header.msg_iovlen = 1;
         }
-        let (mut sent, mut tried_again) = (0, false);
+        let (mut sent, mut dropped, mut tried_again, mut flags) = (0, 0, false, 0);
         while sent < self.len {
             // SAFETY: headers[sent..len] point into buffers owned by self, set just above.
-            let n =
-                unsafe { libc::sendmmsg(fd, self.headers[sent..].as_mut_ptr(), (self.len - sent) as u32, 0) };
+            let n = unsafe {
+                libc::sendmmsg(fd, self.headers[sent..].as_mut_ptr(), (self.len - sent) as u32, flags)
+            };
             if n > 0 {
                 sent += n as usize;
                 tried_again = false;
@@ -169,11 +172,16 @@ impl SendBatch {
             // The error is of the first datagram not sent. A pending ICMP error of an earlier one is cleared by
             // being reported, and did not cost this one its chance: try it once more.
             let pending = error.raw_os_error() == Some(libc::ECONNREFUSED) && !tried_again;
+            if error.kind() == io::ErrorKind::WouldBlock {
+                flags = libc::MSG_DONTWAIT as _;
+            }
             failed(error);
             tried_again = pending;
             sent += usize::from(!pending);
+            dropped += usize::from(!pending);
         }
         self.len = 0;
+        sent - dropped
     }
 }
 
