@@ -125,3 +125,6 @@ fn how_to_wait(style: WaitStyle, patience: Option<Duration>) -> Wait {
 const FLUSH_LOOK: Duration = Duration::from_millis(2);
 /// How long a station may take to end in order: several round trips of the slowest path (satellite).
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests;

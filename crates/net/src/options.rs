@@ -159,3 +159,6 @@ pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
 pub(crate) fn is_multicast(address: IpAddr) -> bool {
     address.is_multicast()
 }
+
+#[cfg(test)]
+mod tests;

@@ -100,6 +100,11 @@ impl TcpLine {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn socket(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.stream.as_ref().map(std::os::fd::AsFd::as_fd)
+    }
+
     fn fd(&self) -> Option<RawFd> {
         self.stream.as_ref().map(AsRawFd::as_raw_fd)
     }
@@ -135,10 +140,11 @@ impl TcpLine {
                 if self.stream.is_none() || now >= *next_look {
                     *next_look = now + LOOK_FOR_STRANGERS;
                     for _ in 0..MOST_ACCEPTS {
-                        let Some((stream, _)) = accept(socket) else { break };
+                        let Some((stream, peer)) = accept(socket) else { break };
                         if self.stream.is_some() {
                             self.stats.strangers += 1;
-                        } else if set_up_stream(&stream, &self.options, &mut self.notes).is_ok() {
+                        } else if set_up_accepted(&stream, peer, &self.options, &mut Vec::new()).is_ok() {
+                            // What was refused is noted of the listening socket already.
                             self.stats.reconnected += u64::from(std::mem::replace(had_peer, true));
                             self.stream = Some(stream);
                         }
@@ -323,7 +329,7 @@ impl TcpListening {
         poll::wait(self.socket.as_raw_fd(), want, timeout);
         let (stream, peer) = accept(&self.socket)?;
         let mut notes = Vec::new();
-        set_up_stream(&stream, &self.options, &mut notes).ok()?;
+        set_up_accepted(&stream, peer, &self.options, &mut notes).ok()?;
         Some((TcpLine::with(Some(stream), Source::Accepted, self.local, &self.options, notes), peer))
     }
 }
@@ -355,6 +361,17 @@ fn set_up_stream(socket: &Socket, options: &SocketOptions, notes: &mut Vec<Strin
         notes.push(format!("congestion control '{name}' not obtained: {error}"));
     }
     Ok(())
+}
+
+/// A connection inherits much of the listening socket, but not all: its priority, for one, begins at 0.
+fn set_up_accepted(
+    socket: &Socket,
+    peer: SocketAddr,
+    options: &SocketOptions,
+    notes: &mut Vec<String>,
+) -> io::Result<()> {
+    options::apply(socket, options, peer.is_ipv6(), notes);
+    set_up_stream(socket, options, notes)
 }
 
 /// Has the kernel ask a silent peer whether it is still there, and give up one that does not answer: a machine that lost
@@ -456,3 +473,6 @@ const WRITE_ROOM: usize = 1_448;
 const READ_ROOM: usize = 16_384;
 /// Reads in one round at most, so that a fast peer can't keep the media thread from its other work.
 const MOST_READS: usize = 32;
+
+#[cfg(test)]
+mod tests;

@@ -129,6 +129,11 @@ impl UdpLine {
         self.socket.as_raw_fd()
     }
 
+    #[cfg(test)]
+    pub(crate) fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.socket)
+    }
+
     /// Passes the datagrams of the last batch on.
     fn pass_on(&mut self, n: usize, clock: &OsClock, station: &mut dyn Station) {
         let now = clock.now();
@@ -399,3 +404,6 @@ const BEHIND: std::time::Duration = std::time::Duration::from_micros(150);
 const MOST_BATCHES: usize = 8;
 /// Addresses remembered at most.
 const MOST_ADDRESSES: usize = 4096;
+
+#[cfg(test)]
+mod tests;
