@@ -7,7 +7,7 @@ use antiphon_core::uri::Uri;
 use antiphon_core::{Instant, MediaTime, Ppm};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::playout::PlayoutCounters;
-use antiphon_media::{SampleFormat, SourceCounters, StreamDescription, StreamFormat};
+use antiphon_media::{SampleFormat, Sink, SinkError, SourceCounters, StreamDescription, StreamFormat};
 use antiphon_net::{DriveOptions, OsClock, Stop, Target, become_media_thread, drive};
 use antiphon_proto::{Role, Transport, find};
 use antiphon_session::{
@@ -19,7 +19,7 @@ use antiphon_sound::{Notes, SinkKind, SinkSpec};
 use crate::send::CNAME;
 use crate::show::{SNAPSHOTS, Shown, watch};
 use crate::transport::{EndpointPlan, StreamKeys, open_line};
-use crate::{DEFAULT_LATENCY, DEFAULT_PORT, Error, ReceiveOptions};
+use crate::{DEFAULT_LATENCY, DEFAULT_PORT, Error, ReceiveOptions, SinkClock};
 
 /// How a stream being received is doing; told about ten times a second.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -112,6 +112,7 @@ struct ReceivePlan {
     target: Target,
     keys: StreamKeys,
     sink: SinkSpec,
+    clock: SinkClock,
     latency: Option<Duration>,
     conceal: Concealment,
     description: Option<StreamDescription>,
@@ -146,7 +147,12 @@ impl ReceivePlan {
             },
             conceal: keys.conceal.unwrap_or(options.conceal),
             keys,
-            latency: if is_file { asked } else { Some(asked.unwrap_or(DEFAULT_LATENCY)) },
+            clock: options.clock,
+            latency: if is_file && options.clock == SinkClock::Sender {
+                asked
+            } else {
+                Some(asked.unwrap_or(DEFAULT_LATENCY))
+            },
             sink,
             description: options.description.clone(),
             forever: options.forever,
@@ -194,7 +200,7 @@ fn run(
         epoch: clock.epoch(),
         seed: plan.seed ^ 2,
     };
-    let receiver = SoundReceiver::new(receiver, open_sink(plan.sink, tell), clock.now());
+    let receiver = SoundReceiver::new(receiver, open_sink(plan.sink, plan.clock, tell), clock.now());
     let config = ReceiveConfig {
         endpoint: Box::new(move |now| {
             endpoints.open(now, max_datagram).expect("it opened with the same options before")
@@ -214,15 +220,40 @@ fn run(
 }
 
 /// Opens the sink when the format is known, in the rate and channels that it asks for.
-fn open_sink(sink: SinkSpec, tell: mpsc::Sender<Notes>) -> OpenSink {
+fn open_sink(sink: SinkSpec, clock: SinkClock, tell: mpsc::Sender<Notes>) -> OpenSink {
     Box::new(move |format, sample| {
         let rate = sink.rate.unwrap_or(format.rate());
         let channels = sink.channels.unwrap_or(format.channels() as u32);
         let wanted = StreamFormat::new(rate, channels).map_err(|error| error.to_string())?;
         let opened = sink.open(wanted, sample).map_err(|error| error.to_string())?;
         let _main_thread_is_gone = tell.send(opened.notes);
-        converted_sink(opened.sink, format).map_err(|error| error.to_string())
+        let sink = converted_sink(opened.sink, format).map_err(|error| error.to_string())?;
+        Ok(match clock {
+            SinkClock::Sender => sink,
+            SinkClock::System => Box::new(Paced(sink)),
+        })
     })
+}
+
+/// A sink that takes sound at this machine's pace, whatever the sender's clock does.
+struct Paced(Box<dyn Sink>);
+
+impl Sink for Paced {
+    fn format(&self) -> StreamFormat {
+        self.0.format()
+    }
+
+    fn push(&mut self, block: &[f32]) -> Result<(), SinkError> {
+        self.0.push(block)
+    }
+
+    fn clocked(&self) -> bool {
+        true
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        self.0.finish()
+    }
 }
 
 fn finish(mut station: ReceiveStation, notes: &mut Vec<String>) -> Result<(), Error> {
