@@ -42,7 +42,7 @@ pub use compare::{Comparison, LinkSummary, Progress, TransportProgress, compare}
 pub use error::{Error, ErrorKind};
 pub use options::{
     CompareOptions, DEFAULT_LATENCY, DEFAULT_PORT, LinkMethod, ReceiveOptions, ReflectOptions, SendOptions,
-    default_out,
+    SinkClock, default_out,
 };
 pub use receive::{ReceiveStatus, ReceiveSummary, receive};
 pub use reflect::{ReflectStatus, ReflectedTransport, reflect};
