@@ -20,7 +20,7 @@
 //! * a datagram that the kernel refused to send is not shown.
 //!
 //! What finds no room between the media thread and the disk is counted per interface (`isb_ifdrop`). The file grows
-//! twenty times a second and ends at a whole block each time, so a killed process leaves one that opens.
+//! up to a hundred times a second and ends at a whole block each time, so a killed process leaves one that opens.
 //!
 //! # Reading it
 //!

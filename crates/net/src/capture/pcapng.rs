@@ -111,6 +111,9 @@ impl<M: Medium> PcapngFile<M> {
 
     /// Hands everything to the medium. On an error, what went there before stays, up to the last whole block.
     pub fn flush(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
         let result = self.medium.write_all(&self.buffer).and_then(|()| self.medium.flush());
         match &result {
             Ok(()) => self.written += self.buffer.len() as u64,

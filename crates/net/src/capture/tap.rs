@@ -140,8 +140,8 @@ fn largest_payload(peer: SocketAddr) -> usize {
     if peer.ip().to_canonical().is_ipv4() { 65_535 - 20 - 8 } else { 65_535 - 8 }
 }
 
-/// Bytes between a tap and the writer: over half a second of 64 channels of 32-bit float at 8 kHz, or five seconds of
-/// 48 kHz stereo with 16 bits; the writer comes by twenty times a second.
+/// Bytes between a tap and the writer, who comes by a hundred times a second: five seconds of 48 kHz stereo with 16
+/// bits, or a tenth of a second of 64 channels with 24 bits, should the disk or the scheduler stall.
 pub(super) const RING: usize = 1 << 20;
 /// Stream bytes in one record at most, so that a record always fits into the ring.
 const LONGEST_STRETCH: usize = 1 << 16;
