@@ -1,6 +1,7 @@
 //! A capture of real lines: what the file shows is what both ends handed to their sockets.
 
 mod exchange;
+mod killed;
 mod tshark;
 
 use std::net::SocketAddr;
