@@ -1,5 +1,6 @@
 //! From a peer to a sink.
 
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use antiphon_session::{
 };
 use antiphon_sound::{Notes, SinkKind, SinkSpec};
 
-use crate::send::CNAME;
+use crate::send::{CNAME, finish_capture, start_capture};
 use crate::show::{SNAPSHOTS, Shown, watch};
 use crate::transport::{EndpointPlan, StreamKeys, open_line};
 use crate::{DEFAULT_LATENCY, DEFAULT_PORT, Error, ReceiveOptions, SinkClock};
@@ -119,6 +120,7 @@ struct ReceivePlan {
     forever: bool,
     ends_with_stream: bool,
     wait: antiphon_net::WaitStyle,
+    capture: Option<PathBuf>,
     seed: u64,
 }
 
@@ -158,6 +160,7 @@ impl ReceivePlan {
             forever: options.forever,
             ends_with_stream: !options.forever,
             wait: options.wait,
+            capture: options.capture.clone(),
             seed: options.seed,
         })
     }
@@ -187,6 +190,7 @@ fn run(
 ) -> Result<Vec<String>, Error> {
     let mut opened = open_line(plan.transport, plan.target, &plan.keys.socket)?;
     let _main_thread_is_gone = ready.send(());
+    let capture = start_capture(plan.capture.as_deref(), clock, &mut *opened.line, plan.transport)?;
     let (endpoints, max_datagram) = (plan.endpoint, opened.max_datagram);
     // Opened once here, so that a wrong option is an error now and not on the first datagram.
     let ordered = endpoints.open(clock.now(), max_datagram)?.profile().ordered;
@@ -215,6 +219,9 @@ fn run(
     drive(&mut *opened.line, &mut shown, &clock, stop, DriveOptions { wait: plan.wait })?;
     let mut notes = vec![format!("media thread: {scheduling}")];
     notes.extend(opened.line.notes().iter().cloned());
+    // The line shows the end of its connection when it goes.
+    drop(opened.line);
+    finish_capture(capture, &mut notes);
     finish(shown.station, &mut notes)?;
     Ok(notes)
 }
