@@ -101,6 +101,9 @@ fn print_records(
 ) -> Result<(), Error> {
     let unwritable = |error: serde_json::Error| Error::failed(format!("cannot write JSON: {error}"));
     output.record("link", serde_json::to_value(&comparison.link).map_err(unwritable)?);
+    for crossed in &comparison.crossed {
+        output.record("link_counts", serde_json::to_value(crossed).map_err(unwritable)?);
+    }
     for figures in &comparison.figures {
         // In the order of its fields, which its definition explains.
         output.result(&serde_json::to_string(figures).map_err(unwritable)?);
@@ -215,6 +218,7 @@ mod tests {
                     "two clocks: only round trips are shown, never one-way delays, as they differ".into(),
                 ],
             },
+            crossed: Vec::new(),
             failures: vec![(
                 "xtp".into(),
                 "nobody answers there: check the address, and that it runs".into(),
@@ -253,7 +257,7 @@ mod tests {
         let met = Judgement { transport: "rtp".into(), missed: None };
         let mut comparison = comparison(1);
         assert_eq!(verdict(&comparison, &[met.clone(), missed]), exit::GATE);
-        assert_eq!(verdict(&comparison, &[met.clone()]), exit::FAILED);
+        assert_eq!(verdict(&comparison, std::slice::from_ref(&met)), exit::FAILED);
         comparison.failures.clear();
         assert_eq!(verdict(&comparison, &[met]), exit::DONE);
     }

@@ -92,6 +92,13 @@ impl ReceiveBatch {
     }
 }
 
+/// One datagram to send.
+pub(crate) struct Outgoing<'a> {
+    pub bytes: &'a [u8],
+    /// `None`: the connected peer.
+    pub to: Option<SocketAddr>,
+}
+
 /// Buffers for sending.
 pub(crate) struct SendBatch {
     data: Vec<u8>,
@@ -141,10 +148,18 @@ impl SendBatch {
         self.len
     }
 
-    /// Sends everything; calls `failed` with each error of the socket. Answers how many datagrams it took.
-    ///
-    /// The socket's send time-out is waited for once: a full queue must not cost it for each of a batch.
-    pub fn send(&mut self, fd: RawFd, mut failed: impl FnMut(io::Error)) -> usize {
+    /// The `i`th datagram handed to [`Self::commit`] since the last [`Self::send`], this one included.
+    pub fn datagram(&self, i: usize) -> Outgoing<'_> {
+        let start = i * self.room;
+        Outgoing {
+            bytes: &self.data[start..start + self.vectors[i].iov_len],
+            to: self.named[i].then(|| self.names[i].as_socket()).flatten(),
+        }
+    }
+
+    /// Sends everything; calls `failed` with the error for each datagram that the socket refused. Returns which
+    /// datagrams the kernel took, the first in the lowest bit.
+    pub fn send(&mut self, fd: RawFd, mut failed: impl FnMut(io::Error)) -> u32 {
         for i in 0..self.len {
             let header = &mut self.headers[i].msg_hdr;
             let name = &self.names[i];
@@ -154,13 +169,15 @@ impl SendBatch {
             header.msg_iov = &raw mut self.vectors[i];
             header.msg_iovlen = 1;
         }
-        let (mut sent, mut dropped, mut tried_again, mut flags) = (0, 0, false, 0);
+        let (mut sent, mut tried_again) = (0, false);
+        let mut taken = 0;
         while sent < self.len {
             // SAFETY: headers[sent..len] point into buffers owned by self, set just above.
             let n = unsafe {
                 libc::sendmmsg(fd, self.headers[sent..].as_mut_ptr(), (self.len - sent) as u32, flags)
             };
             if n > 0 {
+                taken |= ((1 << n) - 1) << sent;
                 sent += n as usize;
                 tried_again = false;
                 continue;
@@ -181,7 +198,7 @@ impl SendBatch {
             dropped += usize::from(!pending);
         }
         self.len = 0;
-        sent - dropped
+        taken
     }
 }
 

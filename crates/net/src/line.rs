@@ -6,6 +6,7 @@ use std::time::Duration;
 use antiphon_core::Instant;
 use antiphon_session::Station;
 
+use crate::capture::Tap;
 use crate::clock::OsClock;
 
 /// A way to the wire: moves bytes between a socket and a station.
@@ -40,6 +41,10 @@ pub trait Line {
 
     /// Options that the system refused, in words.
     fn notes(&self) -> &[String];
+
+    /// Shows everything that crosses the socket from now on to `tap`. Set it before the line is driven: a connection
+    /// that already carries frames is not shown.
+    fn set_tap(&mut self, tap: Tap);
 }
 
 /// How [`Line::receive`] waits for input.

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use antiphon_core::{BrokenReason, Input, Instant};
 use antiphon_session::Station;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::address::Target;
+use crate::capture::{Direction, Ending, Ends, Tap};
 use crate::clock::OsClock;
 use crate::line::{IDLE, Line, LineError, LineStats, Wait};
 use crate::options::{self, SocketOptions};
@@ -34,6 +35,7 @@ pub struct TcpLine {
     next_report: Instant,
     stats: LineStats,
     notes: Vec<String>,
+    tap: Option<Tap>,
 }
 
 /// Where connections come from.
@@ -97,6 +99,7 @@ impl TcpLine {
             next_report: Instant::ZERO,
             stats: LineStats::default(),
             notes,
+            tap: None,
         }
     }
 
@@ -155,11 +158,29 @@ impl TcpLine {
         }
         if self.stream.is_some() && !self.connected_told {
             self.connected_told = true;
+            self.show_opened(now);
             station.handle_input(now, Input::Connected);
         }
     }
 
+    /// Shows the connection that has just been made to the tap.
+    fn show_opened(&mut self, now: Instant) {
+        let (Some(tap), Some(stream)) = (&mut self.tap, &self.stream) else { return };
+        let end = |address: io::Result<SockAddr>| address.ok().and_then(|address| address.as_socket());
+        if let (Some(local), Some(peer)) = (end(stream.local_addr()), end(stream.peer_addr())) {
+            let caller = match self.source {
+                Source::Caller { .. } => Direction::Sent,
+                Source::Listener { .. } | Source::Accepted => Direction::Received,
+            };
+            tap.opened(caller, now, Ends { local, peer });
+        }
+    }
+
     fn lose(&mut self, now: Instant, reason: BrokenReason, station: &mut dyn Station) {
+        if let Some(tap) = &mut self.tap {
+            let orderly = reason == BrokenReason::EndOfStream;
+            tap.closed(if orderly { Ending::Finished(Direction::Received) } else { Ending::Reset }, now);
+        }
         self.stats.refused += u64::from(reason != BrokenReason::EndOfStream);
         self.stream = None;
         self.connected_told = false;
@@ -221,6 +242,9 @@ impl Line for TcpLine {
                     self.stats.received += 1;
                     self.stats.kernel_stamps |= stamp.is_some();
                     let received_at = stamp.map_or(now, |stamp| clock.instant_of_stamp(stamp, now));
+                    if let Some(tap) = &mut self.tap {
+                        tap.stream(Direction::Received, received_at, &self.receive[..n]);
+                    }
                     station.handle_input(now, Input::Stream { bytes: &self.receive[..n], received_at });
                     if n < self.receive.len() {
                         break;
@@ -250,6 +274,9 @@ impl Line for TcpLine {
             match tcp_io::write(fd, &self.pending[self.taken..]) {
                 Ok(n) => {
                     self.stats.sent += 1;
+                    if let Some(tap) = &mut self.tap {
+                        tap.stream(Direction::Sent, now, &self.pending[self.taken..self.taken + n]);
+                    }
                     self.taken += n;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -300,6 +327,10 @@ impl Line for TcpLine {
 
     fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    fn set_tap(&mut self, tap: Tap) {
+        self.tap = Some(tap);
     }
 }
 

@@ -11,6 +11,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::address::{Target, any_for};
 use crate::batch::{BATCH, ReceiveBatch, SendBatch};
+use crate::capture::{Direction, Ends, Tap};
 use crate::clock::OsClock;
 use crate::line::{Line, LineError, LineStats, Wait};
 use crate::options::{self, SocketOptions};
@@ -30,6 +31,7 @@ pub struct UdpLine {
     max_datagram: usize,
     stats: LineStats,
     notes: Vec<String>,
+    tap: Option<Tap>,
 }
 
 #[derive(Clone, Copy)]
@@ -117,6 +119,7 @@ impl UdpLine {
             max_datagram,
             stats: LineStats::default(),
             notes,
+            tap: None,
         })
     }
 
@@ -151,10 +154,25 @@ impl UdpLine {
             self.stats.kernel_stamps |= datagram.stamp.is_some();
             let received_at = datagram.stamp.map_or(now, |stamp| clock.instant_of_stamp(stamp, now));
             self.behind |= now.since(received_at) > BEHIND;
+            if let (Some(tap), Some(peer)) = (&mut self.tap, datagram.from) {
+                let ends = Ends { local: self.local, peer };
+                tap.datagram(Direction::Received, received_at, ends, datagram.bytes);
+            }
             let (bytes, ecn) = (datagram.bytes, Ecn::NotCapable);
             station.handle_input(now, Input::Datagram { path, bytes, ecn, received_at });
         }
         self.stats.received += n as u64;
+    }
+
+    /// Shows the datagrams of the last batch that the kernel took (bits of `taken`) to the tap.
+    fn show_sent(&mut self, now: Instant, n: usize, taken: u32) {
+        let Some(tap) = &mut self.tap else { return };
+        for i in (0..n).filter(|i| taken & (1 << i) != 0) {
+            let datagram = self.send.datagram(i);
+            if let Some(peer) = datagram.to.or(self.peer.map(|peer| peer.address)) {
+                tap.datagram(Direction::Sent, now, Ends { local: self.local, peer }, datagram.bytes);
+            }
+        }
     }
 
     fn note_error(
@@ -223,12 +241,14 @@ impl Line for UdpLine {
                 return Ok(());
             }
             let mut refused = None;
-            let sent = self.send.send(self.socket.as_raw_fd(), |error| match classify(&error) {
+            let mut failed = 0;
+            let taken = self.send.send(self.socket.as_raw_fd(), |error| match classify(&error) {
                 Trouble::Refused(reason) => refused = Some(reason),
                 Trouble::Passing | Trouble::Fatal => {}
             });
-            self.stats.sent += sent as u64;
-            self.stats.send_failed += (n - sent) as u64;
+            self.show_sent(now, n, taken);
+            self.stats.sent += n as u64 - failed;
+            self.stats.send_failed += failed;
             if let Some(reason) = refused {
                 self.stats.refused += 1;
                 station.handle_input(now, Input::Broken(reason));
@@ -246,6 +266,10 @@ impl Line for UdpLine {
 
     fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    fn set_tap(&mut self, tap: Tap) {
+        self.tap = Some(tap);
     }
 }
 
