@@ -157,8 +157,10 @@ impl SendBatch {
         }
     }
 
-    /// Sends everything; calls `failed` with the error for each datagram that the socket refused. Returns which
-    /// datagrams the kernel took, the first in the lowest bit.
+    /// Sends everything; calls `failed` with each error of the socket. Answers which datagrams it took, the first in
+    /// the lowest bit.
+    ///
+    /// The socket's send time-out is waited for once: a full queue must not cost it for each of a batch.
     pub fn send(&mut self, fd: RawFd, mut failed: impl FnMut(io::Error)) -> u32 {
         for i in 0..self.len {
             let header = &mut self.headers[i].msg_hdr;
@@ -169,8 +171,7 @@ impl SendBatch {
             header.msg_iov = &raw mut self.vectors[i];
             header.msg_iovlen = 1;
         }
-        let (mut sent, mut tried_again) = (0, false);
-        let mut taken = 0;
+        let (mut sent, mut taken, mut tried_again, mut flags) = (0, 0, false, 0);
         while sent < self.len {
             // SAFETY: headers[sent..len] point into buffers owned by self, set just above.
             let n = unsafe {
@@ -195,7 +196,6 @@ impl SendBatch {
             failed(error);
             tried_again = pending;
             sent += usize::from(!pending);
-            dropped += usize::from(!pending);
         }
         self.len = 0;
         taken

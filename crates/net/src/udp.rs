@@ -241,14 +241,14 @@ impl Line for UdpLine {
                 return Ok(());
             }
             let mut refused = None;
-            let mut failed = 0;
             let taken = self.send.send(self.socket.as_raw_fd(), |error| match classify(&error) {
                 Trouble::Refused(reason) => refused = Some(reason),
                 Trouble::Passing | Trouble::Fatal => {}
             });
             self.show_sent(now, n, taken);
-            self.stats.sent += n as u64 - failed;
-            self.stats.send_failed += failed;
+            let sent = u64::from(taken.count_ones());
+            self.stats.sent += sent;
+            self.stats.send_failed += n as u64 - sent;
             if let Some(reason) = refused {
                 self.stats.refused += 1;
                 station.handle_input(now, Input::Broken(reason));

@@ -78,6 +78,8 @@ impl Line for FakeLine {
     fn notes(&self) -> &[String] {
         &[]
     }
+
+    fn set_tap(&mut self, _tap: crate::Tap) {}
 }
 
 struct FakeStation {
