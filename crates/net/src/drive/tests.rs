@@ -180,7 +180,8 @@ fn the_longest_oversleep_is_recorded() {
     let worst = report.worst_oversleep;
     // Two advances lie between the due time and the last look at it; the first alone would be 5 ms.
     assert!(worst >= Duration::from_millis(10) && worst <= report.elapsed, "{report:?}");
-    assert!(report.cpu >= Duration::from_millis(10) && report.cpu <= report.elapsed * 2, "{report:?}");
+    // A busy machine gives the thread less than the time that passes, a right clock never more.
+    assert!(report.cpu > Duration::ZERO && report.cpu <= report.elapsed, "{report:?}");
 }
 
 #[test]

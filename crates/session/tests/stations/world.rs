@@ -94,9 +94,13 @@ pub fn call_config(format: StreamFormat, latency: Duration) -> CallConfig {
         board: None,
         log_frames: 10_000,
         live: Default::default(),
+        answer_patience: Duration::from_secs(2),
         drain: Duration::from_secs(3),
     }
 }
+
+/// Whether the n-th datagram up is to be dropped.
+pub type DropUp = Box<dyn FnMut(u64, &[u8]) -> bool>;
 
 /// What lies between the two.
 pub enum Wire {
@@ -138,7 +142,7 @@ pub struct World<A, B> {
     pub wire: Wire,
     /// Datagrams that the near end put on the wire, and which of them the test takes away.
     pub sent_up: u64,
-    pub drop_up: Option<Box<dyn FnMut(u64, &[u8]) -> bool>>,
+    pub drop_up: Option<DropUp>,
     /// A driver that is woken late, by up to so much.
     pub sleepy: Option<(Rng, Duration)>,
 }
