@@ -83,12 +83,8 @@ fn without_patience_a_stall_makes_frames_late_and_none_is_lost() {
 #[test]
 fn a_broken_connection_comes_back_and_the_stream_goes_on() {
     let kept = Kept::default();
-    let near = send_station_with(
-        "tcp",
-        stereo(),
-        Noise::new(stereo(), 480_000),
-        sender_config(stereo(), Some(ms(300)), 5),
-    );
+    let near =
+        send_station_with("tcp", Noise::new(stereo(), 480_000), sender_config(stereo(), Some(ms(300)), 5));
     let mut world = World::piped(near, receive_station("tcp", Some(ms(40)), &kept), ms(8), ROOM);
     world.run_until(Instant::from_millis(3000));
     world.break_pipe();
