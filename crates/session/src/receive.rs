@@ -127,7 +127,11 @@ impl ReceiveStation {
     fn events(&mut self) {
         while let Some(event) = self.endpoint.poll_event() {
             match event {
-                Event::Connected => self.broken = None,
+                Event::Connected => {
+                    if self.broken.take().is_some() {
+                        self.receiver.on_reconnected();
+                    }
+                }
                 Event::Broken(reason) => self.broken = Some(reason),
                 Event::Closed(_) if self.state == State::Closing => self.state = State::Finished,
                 _ => {}

@@ -113,6 +113,8 @@ pub struct SoundReceiver {
     /// When the sender we follow took leave, until its stragglers had their time.
     leaving: Option<Instant>,
     said_bye: bool,
+    /// Whether nothing was heard on this connection yet, and it is not the first.
+    reconnected: bool,
     error: Option<ReceiveError>,
     counters: ReceiverCounters,
 }
@@ -196,6 +198,7 @@ impl SoundReceiver {
             unknown_run: 0,
             leaving: None,
             said_bye: false,
+            reconnected: false,
             error: None,
             counters: ReceiverCounters::default(),
         }
@@ -245,6 +248,11 @@ impl SoundReceiver {
         }
     }
 
+    /// The connection beneath broke and is there again: its first sender is ours, the one we knew or another.
+    pub(crate) fn on_reconnected(&mut self) {
+        self.reconnected = true;
+    }
+
     /// Whether our sender took leave and nobody has followed it.
     pub(crate) fn has_left(&self) -> bool {
         self.said_bye && self.leaving.is_none()
@@ -262,6 +270,9 @@ impl SoundReceiver {
             }
             return;
         };
+        if std::mem::take(&mut self.reconnected) && self.tracker.ssrc() != Some(view.ssrc) {
+            self.forget_source();
+        }
         if self.stream.is_none() && self.is_hearsay(view) {
             let held = self.held.take().filter(|held| held.ssrc == view.ssrc && held.next == view.sequence);
             let Some(held) = held else {

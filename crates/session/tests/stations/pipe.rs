@@ -103,6 +103,25 @@ fn a_broken_connection_comes_back_and_the_stream_goes_on() {
     assert_eq!(world.far.receiver().counters().packets + playout.lost, 1875);
 }
 
+/// A stream's peer is whoever has the connection: nobody need wait for the silence of one whose connection is gone.
+#[test]
+fn a_sender_that_restarts_on_a_new_connection_is_heard_from_its_first_packet() {
+    let kept = Kept::default();
+    let first = send_station("tcp", stereo(), 480_000, 5);
+    let mut world = World::piped(first, receive_station("tcp", None, &kept), ms(1), ROOM);
+    world.run_until(Instant::from_millis(1000));
+    world.break_pipe();
+    let (before, sources) = (kept.len(), world.far.receiver().sources().streams);
+    world.near = send_station("tcp", stereo(), 96_000, 6);
+    world.connect();
+    world.run(END);
+    assert!(world.far.is_finished());
+    assert_eq!((sources, world.far.receiver().sources().streams), (1, 2));
+    assert_eq!(world.far.receiver().sources().strangers, 0);
+    assert!(kept.samples()[..before] == expected(stereo(), 0, before as u64 / 2));
+    assert!(kept.samples()[before..] == expected(stereo(), 0, 96_000), "{} samples", kept.len() - before);
+}
+
 #[test]
 fn a_break_longer_than_patience_expires_frames_and_a_call_accounts_for_each() {
     let (mut world, kept) = piped_call(Some(80), 480_000);
