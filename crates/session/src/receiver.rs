@@ -248,9 +248,10 @@ impl SoundReceiver {
         }
     }
 
-    /// The connection beneath broke and is there again: its first sender is ours, the one we knew or another.
-    pub(crate) fn on_reconnected(&mut self) {
-        self.reconnected = true;
+    /// The connection beneath is there, `again` if it had broken: then its first sender is ours, the one we knew or
+    /// another.
+    pub(crate) fn on_connected(&mut self, again: bool) {
+        self.reconnected = again;
     }
 
     /// Whether our sender took leave and nobody has followed it.
