@@ -113,6 +113,8 @@ pub struct ReceiveOptions {
     pub latency: Option<Duration>,
     /// What to do about missing sound.
     pub conceal: Concealment,
+    /// Whose clock the sink is fed by.
+    pub clock: SinkClock,
     /// The stream's format, from `--sdp FILE` or `--format`.
     pub description: Option<StreamDescription>,
     /// Go on listening after the sender took leave.
@@ -127,6 +129,16 @@ pub struct ReceiveOptions {
     pub socket: SocketOptions,
     /// Seeds SSRC and report intervals.
     pub seed: u64,
+}
+
+/// Whose clock a sink is fed by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SinkClock {
+    /// The sender's: sample for sample what was sent, as fast as the sender's sampling clock runs.
+    #[default]
+    Sender,
+    /// This machine's: exactly the nominal rate here; the sender's drift is followed by resampling, up to ±500 ppm.
+    System,
 }
 
 /// How `reflect` runs.
@@ -209,6 +221,7 @@ impl Default for ReceiveOptions {
             sink: String::new(),
             latency: None,
             conceal: Concealment::default(),
+            clock: SinkClock::default(),
             description: None,
             forever: false,
             length: None,

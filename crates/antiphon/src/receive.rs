@@ -1,5 +1,6 @@
 //! From a peer to a sink.
 
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use antiphon_core::uri::Uri;
 use antiphon_core::{Instant, MediaTime, Ppm};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::playout::PlayoutCounters;
-use antiphon_media::{SampleFormat, SourceCounters, StreamDescription, StreamFormat};
+use antiphon_media::{SampleFormat, Sink, SinkError, SourceCounters, StreamDescription, StreamFormat};
 use antiphon_net::{DriveOptions, OsClock, Stop, Target, become_media_thread, drive};
 use antiphon_proto::{Role, Transport, find};
 use antiphon_session::{
@@ -16,10 +17,10 @@ use antiphon_session::{
 };
 use antiphon_sound::{Notes, SinkKind, SinkSpec};
 
-use crate::send::CNAME;
+use crate::send::{CNAME, finish_capture, start_capture};
 use crate::show::{SNAPSHOTS, Shown, watch};
 use crate::transport::{EndpointPlan, StreamKeys, open_line};
-use crate::{DEFAULT_LATENCY, DEFAULT_PORT, Error, ReceiveOptions};
+use crate::{DEFAULT_LATENCY, DEFAULT_PORT, Error, ReceiveOptions, SinkClock};
 
 /// How a stream being received is doing; told about ten times a second.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -112,12 +113,14 @@ struct ReceivePlan {
     target: Target,
     keys: StreamKeys,
     sink: SinkSpec,
+    clock: SinkClock,
     latency: Option<Duration>,
     conceal: Concealment,
     description: Option<StreamDescription>,
     forever: bool,
     ends_with_stream: bool,
     wait: antiphon_net::WaitStyle,
+    capture: Option<PathBuf>,
     seed: u64,
 }
 
@@ -146,12 +149,18 @@ impl ReceivePlan {
             },
             conceal: keys.conceal.unwrap_or(options.conceal),
             keys,
-            latency: if is_file { asked } else { Some(asked.unwrap_or(DEFAULT_LATENCY)) },
+            clock: options.clock,
+            latency: if is_file && options.clock == SinkClock::Sender {
+                asked
+            } else {
+                Some(asked.unwrap_or(DEFAULT_LATENCY))
+            },
             sink,
             description: options.description.clone(),
             forever: options.forever,
             ends_with_stream: !options.forever,
             wait: options.wait,
+            capture: options.capture.clone(),
             seed: options.seed,
         })
     }
@@ -181,6 +190,7 @@ fn run(
 ) -> Result<Vec<String>, Error> {
     let mut opened = open_line(plan.transport, plan.target, &plan.keys.socket)?;
     let _main_thread_is_gone = ready.send(());
+    let capture = start_capture(plan.capture.as_deref(), clock, &mut *opened.line, plan.transport)?;
     let (endpoints, max_datagram) = (plan.endpoint, opened.max_datagram);
     // Opened once here, so that a wrong option is an error now and not on the first datagram.
     let ordered = endpoints.open(clock.now(), max_datagram)?.profile().ordered;
@@ -194,7 +204,7 @@ fn run(
         epoch: clock.epoch(),
         seed: plan.seed ^ 2,
     };
-    let receiver = SoundReceiver::new(receiver, open_sink(plan.sink, tell), clock.now());
+    let receiver = SoundReceiver::new(receiver, open_sink(plan.sink, plan.clock, tell), clock.now());
     let config = ReceiveConfig {
         endpoint: Box::new(move |now| {
             endpoints.open(now, max_datagram).expect("it opened with the same options before")
@@ -209,20 +219,48 @@ fn run(
     drive(&mut *opened.line, &mut shown, &clock, stop, DriveOptions { wait: plan.wait })?;
     let mut notes = vec![format!("media thread: {scheduling}")];
     notes.extend(opened.line.notes().iter().cloned());
+    // The line shows the end of its connection when it goes.
+    drop(opened.line);
+    finish_capture(capture, &mut notes);
     finish(shown.station, &mut notes)?;
     Ok(notes)
 }
 
 /// Opens the sink when the format is known, in the rate and channels that it asks for.
-fn open_sink(sink: SinkSpec, tell: mpsc::Sender<Notes>) -> OpenSink {
+fn open_sink(sink: SinkSpec, clock: SinkClock, tell: mpsc::Sender<Notes>) -> OpenSink {
     Box::new(move |format, sample| {
         let rate = sink.rate.unwrap_or(format.rate());
         let channels = sink.channels.unwrap_or(format.channels() as u32);
         let wanted = StreamFormat::new(rate, channels).map_err(|error| error.to_string())?;
         let opened = sink.open(wanted, sample).map_err(|error| error.to_string())?;
         let _main_thread_is_gone = tell.send(opened.notes);
-        converted_sink(opened.sink, format).map_err(|error| error.to_string())
+        let sink = converted_sink(opened.sink, format).map_err(|error| error.to_string())?;
+        Ok(match clock {
+            SinkClock::Sender => sink,
+            SinkClock::System => Box::new(Paced(sink)),
+        })
     })
+}
+
+/// A sink that takes sound at this machine's pace, whatever the sender's clock does.
+struct Paced(Box<dyn Sink>);
+
+impl Sink for Paced {
+    fn format(&self) -> StreamFormat {
+        self.0.format()
+    }
+
+    fn push(&mut self, block: &[f32]) -> Result<(), SinkError> {
+        self.0.push(block)
+    }
+
+    fn clocked(&self) -> bool {
+        true
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        self.0.finish()
+    }
 }
 
 fn finish(mut station: ReceiveStation, notes: &mut Vec<String>) -> Result<(), Error> {

@@ -10,8 +10,8 @@ use antiphon_core::{BrokenReason, MediaTime};
 use antiphon_media::packet::PacketConfig;
 use antiphon_media::rtcp::RemoteReport;
 use antiphon_media::{ChannelMap, SampleFormat, SdpOptions, Source, StreamDescription, StreamFormat};
-use antiphon_net::{DriveOptions, Line, OsClock, Stop, Target, become_media_thread, drive};
-use antiphon_proto::{Beneath, Role, find};
+use antiphon_net::{Capture, DriveOptions, Line, OsClock, Stop, Target, become_media_thread, drive};
+use antiphon_proto::{Beneath, Role, Transport, find};
 use antiphon_session::{SendStation, SenderConfig, SenderCounters, converted, limited};
 use antiphon_sound::{Notes, open_source};
 
@@ -182,6 +182,8 @@ fn run(
     tell: &mpsc::Sender<String>,
 ) -> Result<Vec<String>, Error> {
     let mut opened = open_line(plan.endpoint.transport, plan.target, &plan.keys.socket)?;
+    let capture =
+        start_capture(options.capture.as_deref(), plan.clock, &mut *opened.line, plan.endpoint.transport)?;
     let endpoint = plan.endpoint.open(plan.clock.now(), opened.max_datagram)?;
     let packet = plan.packet(options, opened.max_datagram.min(endpoint.profile().max_frame));
     if let Some(path) = &options.sdp {
@@ -201,7 +203,34 @@ fn run(
     let mut notes = vec![format!("media thread: {scheduling}")];
     notes.extend(opened.line.notes().iter().cloned());
     notes.extend(opened.line.facts());
+    // The line shows the end of its connection when it goes.
+    drop(opened.line);
+    finish_capture(capture, &mut notes);
     Ok(notes)
+}
+
+/// Lets a capture file see what crosses `line`, if one was asked for.
+pub(crate) fn start_capture(
+    path: Option<&Path>,
+    clock: OsClock,
+    line: &mut dyn Line,
+    transport: &Transport,
+) -> Result<Option<Capture>, Error> {
+    let Some(path) = path else { return Ok(None) };
+    let capture = Capture::create(path, clock).map_err(|error| Error::failed(error.to_string()))?;
+    line.set_tap(capture.tap(transport.scheme));
+    Ok(Some(capture))
+}
+
+/// Closes a capture file and tells what is in it. A capture that failed does not undo the stream.
+pub(crate) fn finish_capture(capture: Option<Capture>, notes: &mut Vec<String>) {
+    match capture.map(Capture::finish) {
+        None => {}
+        Some(Ok(summary)) => {
+            notes.push(format!("captured {} packets, {} dropped", summary.packets, summary.dropped));
+        }
+        Some(Err(error)) => notes.push(format!("the capture is incomplete: {error}")),
+    }
 }
 
 fn write_sdp(path: &Path, packet: &PacketConfig, plan: &SendPlan, line: &dyn Line) -> Result<(), Error> {

@@ -5,7 +5,8 @@
 //! packets know which. Three rules hold throughout:
 //!
 //! * **Every element has its own random numbers**, forked from the link's seed by the element's name. Adding an element
-//!   never changes what the others draw, and the fate of the *n*-th packet offered does not depend on when it came:
+//!   never changes what the others draw, and the fate of the *n*-th packet offered does not depend on when it came
+//!   (but that a burst of losses ends with a silence of [`BURST_MEMORY`]):
 //!   it is drawn on arrival and carried out where it belongs, behind the queue. (A seed fixes the draws, not the timing:
 //!   what a queue drops depends on time, so only virtual time repeats exactly.)
 //! * **Counters balance**: offered + duplicated = delivered + dropped + queued + in flight, in every element.
@@ -41,7 +42,7 @@ mod spec;
 pub use chance::{Corruption, Duplication};
 pub use delay::{Delay, Variation};
 pub use link::{Direction, Duplex, Link, StageCounters};
-pub use loss::Loss;
+pub use loss::{BURST_MEMORY, Loss};
 pub use packet::{Counters, Packet};
 pub use parse::SpecError;
 pub use presets::{PRESETS, Preset, Setting, preset};

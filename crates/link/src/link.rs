@@ -69,7 +69,7 @@ impl<P: Packet> Link<P> {
     pub fn offer(&mut self, now: Instant, packet: P) -> Option<P> {
         self.total.count_offered(packet.wire_len());
         let fate = Fate {
-            lost: self.loss.strikes(),
+            lost: self.loss.strikes(now),
             corrupt: self.corruption.strikes(),
             duplicate: self.duplication.strikes(),
             extra: self.variation.extra(),

@@ -69,12 +69,12 @@ pub const PRESETS: [Preset; 8] = [
                 "contention, frame and acknowledgement on an idle channel, with the cable behind it",
             ),
             set(
-                "jitter=1ms/pareto",
-                "back-off and retries behind other stations' frames: 1 packet in 100 over 9 ms, 1 in 1000 over 30 ms",
+                "jitter=600us/pareto",
+                "back-off and retries behind other stations' frames: 1 packet in 100 over 5 ms, 1 in 1000 over 18 ms",
             ),
             set(
-                "stall=30ms/5s",
-                "the client leaves the channel to scan, or rates are found anew after a fade: 0.6 % of time",
+                "stall=30ms/8s",
+                "the client leaves the channel to scan, or rates are found anew after a fade: 0.4 % of time",
             ),
             set(
                 "loss=0.4%/2",
@@ -92,8 +92,11 @@ pub const PRESETS: [Preset; 8] = [
             ),
             set("queue=150kB", "100 full packets in the access point: 100 ms at this rate"),
             set("delay=2ms", "the idle channel is rare: a frame of another station comes first"),
-            set("jitter=4ms/pareto", "1 packet in 100 over 36 ms, 1 in 1000 over 120 ms"),
-            set("stall=60ms/2s", "collisions and rate fall-back feed each other: 3 % of time"),
+            set(
+                "jitter=2ms/pareto",
+                "a queue of stations before each frame: 1 packet in 100 over 18 ms, 1 in 1000 over 61 ms",
+            ),
+            set("stall=50ms/3s", "collisions and rate fall-back feed each other: 1.7 % of time"),
             set(
                 "loss=2%/3",
                 "published for audio beside 12 Mbit/s of disturbance on an 802.11g access point: 1.98 %",

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use antiphon_net::clock::OsClock;
+use antiphon_net::OsClock;
 use antiphon_net::emulator::{LaneConfig, Router, RouterConfig, UdpProxy, UdpProxyConfig};
 use antiphon_net::netns::{Means, become_namespace_root, probe};
 

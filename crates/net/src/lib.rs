@@ -5,6 +5,7 @@
 
 mod address;
 mod batch;
+pub mod capture;
 mod clock;
 mod drive;
 pub mod emulator;
@@ -18,6 +19,7 @@ mod tcp_io;
 mod udp;
 
 pub use address::{AddressError, Target};
+pub use capture::{Capture, CaptureError, CaptureSummary, Tap};
 pub use clock::{OsClock, thread_cpu_time};
 pub use drive::{DriveOptions, DriveReport, Stop, WaitStyle, drive};
 pub use line::{IDLE, Line, LineError, LineStats, Wait};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use antiphon_core::Instant;
 use antiphon_session::Station;
 
+use crate::capture::Tap;
 use crate::clock::OsClock;
 
 /// A way to the wire: moves bytes between a socket and a station.
@@ -21,6 +22,12 @@ pub trait Line {
         None
     }
 
+    /// Whether everything that was transmitted is out of this machine's hands, so that the line may be dropped without
+    /// loss. Datagrams are at once.
+    fn is_flushed(&self) -> bool {
+        true
+    }
+
     /// The address that others reach this line at.
     fn local_address(&self) -> SocketAddr;
 
@@ -34,6 +41,10 @@ pub trait Line {
 
     /// Options that the system refused, in words.
     fn notes(&self) -> &[String];
+
+    /// Shows everything that crosses the socket from now on to `tap`. Set it before the line is driven: a connection
+    /// that already carries frames is not shown.
+    fn set_tap(&mut self, tap: Tap);
 }
 
 /// How [`Line::receive`] waits for input.

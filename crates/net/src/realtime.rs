@@ -29,25 +29,62 @@ impl fmt::Display for Scheduling {
 ///
 /// Timer slack is set to its minimum in every case, so that waits end when they should.
 pub fn become_media_thread() -> Scheduling {
-    // SAFETY: plain system calls on the calling thread, with a live parameter structure.
-    unsafe {
+    // SAFETY: plain system calls on the calling thread.
+    let nice = unsafe {
         libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0);
-        let parameters = libc::sched_param { sched_priority: FIFO_PRIORITY };
-        if libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) == 0 {
-            return Scheduling::Fifo(FIFO_PRIORITY);
-        }
-        let refused = io::Error::last_os_error();
         // On Linux a thread has its own nice value; 0 means the caller.
-        if libc::setpriority(libc::PRIO_PROCESS, 0, NICE) == 0 {
-            return Scheduling::Nice(NICE);
-        }
-        Scheduling::Ordinary(format!(
-            "{refused}; allow it with 'ulimit -r 80' or an rtprio line in /etc/security/limits.conf"
-        ))
+        libc::setpriority(libc::PRIO_PROCESS, 0, NICE) == 0
+    };
+    match ask_for_fifo(FIFO_PRIORITY) {
+        Scheduling::Ordinary(_) if nice => Scheduling::Nice(NICE),
+        other => other,
     }
+}
+
+/// `SCHED_FIFO` at `priority` for the calling thread, or why not.
+pub(crate) fn ask_for_fifo(priority: i32) -> Scheduling {
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: 0 is the calling thread; the structure lives through the call, which only reads it.
+    if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) } == 0 {
+        return Scheduling::Fifo(priority);
+    }
+    let refused = io::Error::last_os_error();
+    Scheduling::Ordinary(format!(
+        "{refused}; allow it with 'ulimit -r 80' or an rtprio line in /etc/security/limits.conf"
+    ))
 }
 
 /// Below JACK's usual 70 to 80 for the sound server, above everything ordinary.
 const FIFO_PRIORITY: i32 = 60;
 /// Paper 000 ran its hosts at nice −19.
 const NICE: i32 = -19;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_to_be_obtained_is_what_the_kernel_has() {
+        // On a thread of its own: the priority goes with it.
+        let checked = std::thread::spawn(|| {
+            let obtained = become_media_thread();
+            // SAFETY: plain system calls on the calling thread.
+            let (policy, nice, slack) = unsafe {
+                let slack = libc::prctl(libc::PR_GET_TIMERSLACK, 0, 0, 0, 0);
+                (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0), slack)
+            };
+            match &obtained {
+                Scheduling::Fifo(_) => assert_eq!(policy, libc::SCHED_FIFO),
+                Scheduling::Nice(wanted) => assert_eq!((policy, nice), (libc::SCHED_OTHER, *wanted)),
+                Scheduling::Ordinary(why) => {
+                    assert_eq!(policy, libc::SCHED_OTHER);
+                    assert!(why.contains("rtprio"), "the remedy is named: {why}");
+                }
+            }
+            // A real-time thread needs no slack and is given none.
+            assert!(slack <= 1, "{slack} ns");
+            assert!(!obtained.to_string().is_empty());
+        });
+        checked.join().expect("no panic");
+    }
+}

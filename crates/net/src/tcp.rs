@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use antiphon_core::{BrokenReason, Input, Instant};
 use antiphon_session::Station;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::address::Target;
+use crate::capture::{Direction, Ending, Ends, Tap};
 use crate::clock::OsClock;
 use crate::line::{IDLE, Line, LineError, LineStats, Wait};
 use crate::options::{self, SocketOptions};
@@ -34,14 +35,17 @@ pub struct TcpLine {
     next_report: Instant,
     stats: LineStats,
     notes: Vec<String>,
+    tap: Option<Tap>,
 }
 
 /// Where connections come from.
 enum Source {
     /// We call, and call again.
-    Caller { peer: SocketAddr, retry_at: Option<Instant>, backoff: Duration, connecting: bool },
+    ///
+    /// `connecting`: until when the call under way may take.
+    Caller { peer: SocketAddr, retry_at: Option<Instant>, backoff: Duration, connecting: Option<Instant> },
     /// Peers call, one at a time.
-    Listener { socket: Socket, next_look: Instant },
+    Listener { socket: Socket, next_look: Instant, had_peer: bool },
     /// One connection, no more.
     Accepted,
 }
@@ -61,7 +65,7 @@ impl TcpLine {
         let mut notes = Vec::new();
         let socket = new_socket(peer, options, &mut notes)?;
         socket.connect_timeout(&peer.into(), CONNECT_PATIENCE).map_err(unreachable)?;
-        let source = Source::Caller { peer, retry_at: None, backoff: FIRST_BACKOFF, connecting: false };
+        let source = Source::Caller { peer, retry_at: None, backoff: FIRST_BACKOFF, connecting: None };
         let local = address_of(&socket)?;
         Ok(Self::with(Some(socket), source, local, options, notes))
     }
@@ -71,7 +75,7 @@ impl TcpLine {
         let mut notes = Vec::new();
         let socket = listening_socket(local, options, &mut notes)?;
         let local = address_of(&socket)?;
-        let source = Source::Listener { socket, next_look: Instant::ZERO };
+        let source = Source::Listener { socket, next_look: Instant::ZERO, had_peer: false };
         Ok(Self::with(None, source, local, options, notes))
     }
 
@@ -95,7 +99,13 @@ impl TcpLine {
             next_report: Instant::ZERO,
             stats: LineStats::default(),
             notes,
+            tap: None,
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn socket(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.stream.as_ref().map(std::os::fd::AsFd::as_fd)
     }
 
     fn fd(&self) -> Option<RawFd> {
@@ -106,17 +116,18 @@ impl TcpLine {
     fn tend(&mut self, now: Instant, station: &mut dyn Station) {
         match &mut self.source {
             Source::Caller { peer, retry_at, backoff, connecting } => {
-                if *connecting {
+                if let Some(until) = *connecting {
                     let Some(stream) = &self.stream else { return };
-                    match tcp_io::connection_state(stream) {
-                        None => return,
-                        Some(Ok(())) => {
-                            (*connecting, *backoff) = (false, FIRST_BACKOFF);
+                    match tcp_io::connection_state(stream).map(|made| made.and_then(|()| settle(stream))) {
+                        None if now < until => return,
+                        Some(Ok(local)) => {
+                            (*connecting, *backoff, self.local) = (None, FIRST_BACKOFF, local);
                             self.stats.reconnected += 1;
                         }
-                        Some(Err(_)) => {
+                        // Refused; or unanswered for so long that the kernel's next try is further off than ours.
+                        Some(Err(_)) | None => {
                             self.stream = None;
-                            (*connecting, *retry_at) = (false, Some(now + *backoff));
+                            (*connecting, *retry_at) = (None, Some(now + *backoff));
                         }
                     }
                 } else if self.stream.is_none() && retry_at.is_none_or(|at| at <= now) {
@@ -124,18 +135,20 @@ impl TcpLine {
                     *backoff = (*backoff * 2).min(LONGEST_BACKOFF);
                     let begun = new_socket(*peer, &self.options, &mut Vec::new())
                         .is_ok_and(|socket| begin_connecting(socket, *peer, &mut self.stream));
-                    *connecting = begun;
+                    *connecting = begun.then(|| now + CONNECT_PATIENCE);
                     return;
                 }
             }
-            Source::Listener { socket, next_look } => {
+            Source::Listener { socket, next_look, had_peer } => {
                 if self.stream.is_none() || now >= *next_look {
                     *next_look = now + LOOK_FOR_STRANGERS;
-                    while let Some((stream, _)) = accept(socket) {
+                    for _ in 0..MOST_ACCEPTS {
+                        let Some((stream, peer)) = accept(socket) else { break };
                         if self.stream.is_some() {
                             self.stats.strangers += 1;
-                        } else if set_up_stream(&stream, &self.options, &mut self.notes).is_ok() {
-                            self.stats.reconnected += u64::from(self.stats.received > 0);
+                        } else if set_up_accepted(&stream, peer, &self.options, &mut Vec::new()).is_ok() {
+                            // What was refused is noted of the listening socket already.
+                            self.stats.reconnected += u64::from(std::mem::replace(had_peer, true));
                             self.stream = Some(stream);
                         }
                     }
@@ -145,11 +158,29 @@ impl TcpLine {
         }
         if self.stream.is_some() && !self.connected_told {
             self.connected_told = true;
+            self.show_opened(now);
             station.handle_input(now, Input::Connected);
         }
     }
 
+    /// Shows the connection that has just been made to the tap.
+    fn show_opened(&mut self, now: Instant) {
+        let (Some(tap), Some(stream)) = (&mut self.tap, &self.stream) else { return };
+        let end = |address: io::Result<SockAddr>| address.ok().and_then(|address| address.as_socket());
+        if let (Some(local), Some(peer)) = (end(stream.local_addr()), end(stream.peer_addr())) {
+            let caller = match self.source {
+                Source::Caller { .. } => Direction::Sent,
+                Source::Listener { .. } | Source::Accepted => Direction::Received,
+            };
+            tap.opened(caller, now, Ends { local, peer });
+        }
+    }
+
     fn lose(&mut self, now: Instant, reason: BrokenReason, station: &mut dyn Station) {
+        if let Some(tap) = &mut self.tap {
+            let orderly = reason == BrokenReason::EndOfStream;
+            tap.closed(if orderly { Ending::Finished(Direction::Received) } else { Ending::Reset }, now);
+        }
         self.stats.refused += u64::from(reason != BrokenReason::EndOfStream);
         self.stream = None;
         self.connected_told = false;
@@ -175,7 +206,7 @@ impl TcpLine {
     /// Waits until the connection, or the making of one, wants attention.
     fn watch(&self, timeout: Duration) {
         let (fd, want) = match (&self.stream, &self.source) {
-            (Some(stream), Source::Caller { connecting: true, .. }) => {
+            (Some(stream), Source::Caller { connecting: Some(_), .. }) => {
                 (stream.as_raw_fd(), Readiness { readable: false, writable: true })
             }
             (Some(stream), _) => (stream.as_raw_fd(), Readiness { readable: true, writable: self.blocked }),
@@ -211,6 +242,9 @@ impl Line for TcpLine {
                     self.stats.received += 1;
                     self.stats.kernel_stamps |= stamp.is_some();
                     let received_at = stamp.map_or(now, |stamp| clock.instant_of_stamp(stamp, now));
+                    if let Some(tap) = &mut self.tap {
+                        tap.stream(Direction::Received, received_at, &self.receive[..n]);
+                    }
                     station.handle_input(now, Input::Stream { bytes: &self.receive[..n], received_at });
                     if n < self.receive.len() {
                         break;
@@ -240,6 +274,9 @@ impl Line for TcpLine {
             match tcp_io::write(fd, &self.pending[self.taken..]) {
                 Ok(n) => {
                     self.stats.sent += 1;
+                    if let Some(tap) = &mut self.tap {
+                        tap.stream(Direction::Sent, now, &self.pending[self.taken..self.taken + n]);
+                    }
                     self.taken += n;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -263,9 +300,14 @@ impl Line for TcpLine {
 
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.source {
-            Source::Caller { retry_at, connecting: false, .. } if self.stream.is_none() => *retry_at,
+            Source::Caller { connecting: Some(until), .. } => Some(*until),
+            Source::Caller { retry_at, .. } if self.stream.is_none() => *retry_at,
             _ => None,
         }
+    }
+
+    fn is_flushed(&self) -> bool {
+        self.taken == self.pending.len() && self.fd().is_none_or(|fd| tcp_io::unconfirmed(fd) == 0)
     }
 
     fn local_address(&self) -> SocketAddr {
@@ -285,6 +327,10 @@ impl Line for TcpLine {
 
     fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    fn set_tap(&mut self, tap: Tap) {
+        self.tap = Some(tap);
     }
 }
 
@@ -314,7 +360,7 @@ impl TcpListening {
         poll::wait(self.socket.as_raw_fd(), want, timeout);
         let (stream, peer) = accept(&self.socket)?;
         let mut notes = Vec::new();
-        set_up_stream(&stream, &self.options, &mut notes).ok()?;
+        set_up_accepted(&stream, peer, &self.options, &mut notes).ok()?;
         Some((TcpLine::with(Some(stream), Source::Accepted, self.local, &self.options, notes), peer))
     }
 }
@@ -337,12 +383,46 @@ fn set_up_stream(socket: &Socket, options: &SocketOptions, notes: &mut Vec<Strin
     if let Err(error) = lowat {
         notes.push(format!("short send queue not obtained: {error}"));
     }
+    if let Err(error) = set_patience(socket, options.peer_patience) {
+        notes.push(format!("notice of a silent peer not obtained: {error}"));
+    }
     if let Some(name) = &options.congestion
         && let Err(error) = socket.set_tcp_congestion(name.as_bytes())
     {
         notes.push(format!("congestion control '{name}' not obtained: {error}"));
     }
     Ok(())
+}
+
+/// A connection inherits much of the listening socket, but not all: its priority, for one, begins at 0.
+fn set_up_accepted(
+    socket: &Socket,
+    peer: SocketAddr,
+    options: &SocketOptions,
+    notes: &mut Vec<String>,
+) -> io::Result<()> {
+    options::apply(socket, options, peer.is_ipv6(), notes);
+    set_up_stream(socket, options, notes)
+}
+
+/// Has the kernel ask a silent peer whether it is still there, and give up one that does not answer: a machine that lost
+/// its power or its network sends no end.
+fn set_patience(socket: &Socket, patience: Duration) -> io::Result<()> {
+    let part = |n: u32| (patience / n).max(KERNEL_TICK);
+    let keepalive = socket2::TcpKeepalive::new().with_time(part(2)).with_interval(part(4)).with_retries(2);
+    socket.set_tcp_keepalive(&keepalive)?;
+    // For what is unconfirmed, where no such question is asked; it bounds the questions as well (tcp(7)).
+    socket.set_tcp_user_timeout(Some(patience))
+}
+
+/// Makes a connection just made ready for use: it was begun without waiting, and is to wait from now on.
+fn settle(stream: &Socket) -> io::Result<SocketAddr> {
+    stream.set_nonblocking(false)?;
+    let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
+    // Calling a free port of this machine again and again, the kernel may one day call from that very port, and TCP
+    // then connects the socket to itself.
+    let local = local.as_socket().filter(|local| Some(*local) != peer.as_socket());
+    local.ok_or_else(|| ErrorKind::ConnectionRefused.into())
 }
 
 fn listening_socket(
@@ -408,6 +488,10 @@ pub const CONNECT_PATIENCE: Duration = Duration::from_millis(1_800);
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 /// The longest pause.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
+/// Callers looked at in one round at most.
+const MOST_ACCEPTS: usize = 16;
+/// The unit in which the kernel counts when to ask a silent peer (tcp(7), TCP_KEEPIDLE).
+const KERNEL_TICK: Duration = Duration::from_secs(1);
 /// How often a listener that has its peer looks for others, to refuse them.
 const LOOK_FOR_STRANGERS: Duration = Duration::from_millis(200);
 /// How often the kernel is asked for its figures.
@@ -420,3 +504,6 @@ const WRITE_ROOM: usize = 1_448;
 const READ_ROOM: usize = 16_384;
 /// Reads in one round at most, so that a fast peer can't keep the media thread from its other work.
 const MOST_READS: usize = 32;
+
+#[cfg(test)]
+mod tests;

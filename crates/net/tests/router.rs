@@ -3,10 +3,12 @@
 
 mod common;
 
+use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
-use antiphon_net::clock::OsClock;
-use antiphon_net::emulator::{LaneConfig, Router, RouterConfig, Scheduling, Sides};
+use antiphon_net::OsClock;
+use antiphon_net::Scheduling;
+use antiphon_net::emulator::{LaneConfig, LaneReport, Router, RouterConfig, Sides};
 use antiphon_net::netns::{Means, Namespace, probe};
 use common::{Pick, router, send_numbered, tcp_completes, udp, udp_agrees};
 
@@ -31,11 +33,42 @@ fn datagrams_and_counters_agree_and_tcp_completes() {
     }
 }
 
+/// Joining a group makes the kernel send membership reports, which stay outside; what is sent to the group crosses.
+#[test]
+fn multicast_crosses_and_the_kernels_own_reports_do_not() {
+    for means in means() {
+        let router = router(means, &[("ideal", 1)]);
+        let lane = &router.lanes()[0];
+        let near = udp(&lane.near, false);
+        let group = Ipv4Addr::new(239, 61, 2, 3);
+        let listener = lane.far.namespace.run(|| UdpSocket::bind((group, 0)));
+        let listener = listener.expect("a namespace").expect("a group");
+        listener.join_multicast_v4(&group, &lane.far.v4).expect("a device");
+        listener.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+        let port = listener.local_addr().expect("bound").port();
+        let report = |done: fn(&LaneReport) -> bool| {
+            let clock = OsClock::new();
+            loop {
+                let lane = router.report().expect("it runs").lanes[0];
+                if done(&lane) {
+                    return lane;
+                }
+                assert!(clock.now().as_nanos() < 10_000_000_000, "{lane:?}");
+            }
+        };
+        let joined = report(|lane| lane.ignored > 0);
+        assert_eq!((joined.up.offered, joined.down.offered), (0, 0));
+        near.send_to(b"to all", (group, port)).expect("the default route");
+        assert_eq!(listener.recv(&mut [0; 16]).expect("it crosses"), 6);
+        assert_eq!(report(|lane| lane.up.offered > 0).up.delivered, 1);
+    }
+}
+
 #[test]
 fn a_seed_repeats_its_losses_on_every_lane_and_means() {
     let mut seen = Vec::new();
     for means in means() {
-        let router = router(means, &[("loss=10%/2", 5), ("delay=2ms,loss=10%/2", 5), ("loss=10%/2", 6)]);
+        let router = router(means, &[("loss=10%", 5), ("delay=2ms,loss=10%", 5), ("loss=10%", 6)]);
         let up: Pick = |report| report.up;
         for lane in 0..3 {
             let side = &router.lanes()[lane];
@@ -99,7 +132,7 @@ fn existing_namespaces_get_a_device_for_as_long_as_the_router_runs() {
         udp_agrees(&router, 0);
         udp_agrees(&router, 1);
         let granted = router.report().expect("it runs").scheduling;
-        let claimed = matches!(granted, Scheduling::RealTime(_));
+        let claimed = matches!(granted, Scheduling::Fifo(_));
         assert_eq!(claimed, is_real_time("link-router"), "{granted:?}");
         let devices =
             || near.run(|| std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default());

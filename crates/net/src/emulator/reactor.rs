@@ -11,15 +11,7 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
 use crate::clock::OsClock;
-
-/// What the kernel gave the emulator's thread.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scheduling {
-    /// `SCHED_FIFO` at this priority.
-    RealTime(i32),
-    /// The ordinary scheduler: not asked for more, or refused.
-    Ordinary,
-}
+use crate::realtime::{self, Scheduling};
 
 /// Below the media threads (which take 50 and more), above everything ordinary.
 const PRIORITY: i32 = 20;
@@ -151,7 +143,7 @@ impl<R: Send + 'static> Reactor<R> {
                 }
             };
             let _ = started.send(None);
-            run(&mut worker, &poller, &inbox, scheduling);
+            run(&mut worker, &poller, &inbox, &scheduling);
             Some(worker.report(scheduling))
         })?;
         match outcome.recv() {
@@ -196,7 +188,7 @@ fn run<W: Worker>(
     worker: &mut W,
     poller: &Poller,
     inbox: &mpsc::Receiver<Request<W::Report>>,
-    scheduling: Scheduling,
+    scheduling: &Scheduling,
 ) {
     let mut events = [EpollEvent::empty(); 64];
     let mut armed = None;
@@ -226,7 +218,7 @@ fn run<W: Worker>(
             match inbox.try_recv() {
                 Ok(Request::Report(answer)) => {
                     // Whoever asked may have gone.
-                    let _ = answer.try_send(worker.report(scheduling));
+                    let _ = answer.try_send(worker.report(scheduling.clone()));
                 }
                 Ok(Request::Stop) | Err(mpsc::TryRecvError::Disconnected) => return,
                 Err(mpsc::TryRecvError::Empty) => break,
@@ -235,18 +227,8 @@ fn run<W: Worker>(
     }
 }
 
-/// Precise timers for this thread, and real-time scheduling where wanted and permitted.
-#[allow(unsafe_code, reason = "no safe wrapper offers sched_setscheduler")]
+/// Real-time scheduling for this thread, where wanted and permitted. (Timers need no preparation: those of timerfd know
+/// no slack.)
 fn prepare_thread(real_time: bool) -> Scheduling {
-    // The default slack of 50 µs would be added to every wait. It is allowed to every thread for itself.
-    let _ = nix::sys::prctl::set_timerslack(1);
-    if !real_time {
-        return Scheduling::Ordinary;
-    }
-    let parameters = libc::sched_param { sched_priority: PRIORITY };
-    // SAFETY: pid 0 is the calling thread; the structure lives through the call, which only reads it.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) } {
-        0 => Scheduling::RealTime(PRIORITY),
-        _ => Scheduling::Ordinary,
-    }
+    if real_time { realtime::ask_for_fifo(PRIORITY) } else { Scheduling::Ordinary("not asked for".into()) }
 }

@@ -11,11 +11,12 @@ use antiphon_link::{Counters, Direction, Duplex, DuplexSpec};
 
 use super::EmulatorError;
 use super::pool::{Pool, Pooled};
-use super::reactor::{Poller, Reactor, Scheduling, Worker};
+use super::reactor::{Poller, Reactor, Worker};
 use crate::clock::OsClock;
 use crate::netns::{
     Configured, Means, Namespace, Netlink, NetnsError, Port, disable_offloads, probe, tun_port, veth_port,
 };
+use crate::realtime::Scheduling;
 
 /// How to run a [`Router`].
 #[derive(Clone, Debug, Default)]

@@ -11,8 +11,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::EmulatorError;
 use super::pool::{Pool, Pooled};
-use super::reactor::{Interest, Poller, Reactor, Scheduling, Worker};
+use super::reactor::{Interest, Poller, Reactor, Worker};
 use crate::clock::OsClock;
+use crate::realtime::Scheduling;
 
 /// How to run a [`StreamProxy`].
 #[derive(Clone, Debug)]

@@ -10,8 +10,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::EmulatorError;
 use super::pool::{Pool, Pooled};
-use super::reactor::{Poller, Reactor, Scheduling, Worker};
+use super::reactor::{Poller, Reactor, Worker};
 use crate::clock::OsClock;
+use crate::realtime::Scheduling;
 
 /// How to run a [`UdpProxy`].
 #[derive(Clone, Debug)]

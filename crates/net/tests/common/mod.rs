@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use antiphon_link::Counters;
-use antiphon_net::clock::OsClock;
+use antiphon_net::OsClock;
 use antiphon_net::emulator::{Lane, LaneConfig, LaneReport, Router, RouterConfig, Side};
 use antiphon_net::netns::Means;
 use socket2::{Domain, Socket, Type};

@@ -1,0 +1,78 @@
+//! Which of this machine's addresses faces a peer, for sockets that are bound to the wildcard.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+use super::record::{Direction, Ends};
+use crate::address::any_for;
+
+/// Answers from the routing table, remembered.
+#[derive(Default)]
+pub(super) struct Facing {
+    known: BTreeMap<IpAddr, IpAddr>,
+}
+
+impl Facing {
+    /// `ends` with a local address that may stand in a packet: of the peer's family, and no wildcard where the routing
+    /// table knows better. Nobody sends from a group's address, so there it is replaced too.
+    pub fn complete(&mut self, direction: Direction, ends: Ends) -> Ends {
+        let Ends { local, peer } = ends;
+        let sent_from_group = direction == Direction::Sent && local.ip().is_multicast();
+        if local.is_ipv4() == peer.is_ipv4() && !local.ip().is_unspecified() && !sent_from_group {
+            return ends;
+        }
+        Ends { local: SocketAddr::new(self.towards(peer), local.port()), peer }
+    }
+
+    fn towards(&mut self, peer: SocketAddr) -> IpAddr {
+        if let Some(local) = self.known.get(&peer.ip()) {
+            return *local;
+        }
+        let local = ask(peer).unwrap_or(any_for(peer).ip());
+        if self.known.len() == MOST_KNOWN {
+            self.known.clear();
+        }
+        self.known.insert(peer.ip(), local);
+        local
+    }
+}
+
+/// Connecting a UDP socket sends nothing, and lets the kernel choose the address that it would send from.
+fn ask(peer: SocketAddr) -> Option<IpAddr> {
+    // The discard port (RFC 863), since a port of zero can't be connected to.
+    let peer = SocketAddr::new(peer.ip(), if peer.port() == 0 { 9 } else { peer.port() });
+    let socket = UdpSocket::bind(any_for(peer)).ok()?;
+    socket.connect(peer).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+/// Peers remembered: as many as a listening line knows.
+const MOST_KNOWN: usize = 4_096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn completed(direction: Direction, local: &str, peer: &str) -> String {
+        let ends = Ends { local: local.parse().unwrap(), peer: peer.parse().unwrap() };
+        Facing::default().complete(direction, ends).local.to_string()
+    }
+
+    #[test]
+    fn wildcards_become_the_address_that_faces_the_peer() {
+        use Direction::{Received, Sent};
+        for direction in [Sent, Received] {
+            assert_eq!(completed(direction, "0.0.0.0:5", "127.0.0.1:9"), "127.0.0.1:5");
+            // A socket of both families hears an IPv4 peer.
+            assert_eq!(completed(direction, "[::]:5", "127.0.0.9:0"), "127.0.0.1:5");
+            assert_eq!(completed(direction, "192.0.2.5:5", "127.0.0.1:9"), "192.0.2.5:5");
+            assert_eq!(
+                completed(direction, "192.0.2.5:5", "[2001:db8::1]:9").parse::<SocketAddr>().unwrap().port(),
+                5
+            );
+        }
+        // A group is where datagrams go, never whence they come.
+        assert_eq!(completed(Received, "239.1.2.3:5", "127.0.0.1:9"), "239.1.2.3:5");
+        assert_eq!(completed(Sent, "239.1.2.3:5", "127.0.0.1:9"), "127.0.0.1:5");
+    }
+}

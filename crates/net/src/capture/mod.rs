@@ -1,0 +1,167 @@
+//! Packet capture into a pcapng file: what our own sockets carried, without privilege.
+//!
+//! A [`Capture`] owns the file and a thread that writes it; each line holds a [`Tap`], one interface of the file:
+//!
+//! ```text
+//! media thread: line ─ Tap ─► ring of bytes ─► writer thread: headers, checksums, blocks ─► FILE.pcapng
+//! ```
+//!
+//! The file holds whole IP packets. A socket shows only what they carry, so their headers are made up:
+//!
+//! * addresses, ports, lengths and checksums are right. Where a socket is bound to the wildcard, our address is the one
+//!   that the routing table gives towards the peer (or the wildcard, where it gives none, as when the line lives in
+//!   another network namespace than the thread that made the capture);
+//! * TCP is shown as a conversation that an analyser can reassemble: handshake, segments of at most 1448 bytes, leave.
+//!   Sequence numbers follow the stream; what the kernel did on the wire (losses, repairs, acknowledgements, windows)
+//!   is not in it;
+//! * time is the kernel's receive stamp where there is one, else when the socket was read or written, on the wall as it
+//!   stood when the clock was made. Interfaces are written side by side, so times are in order almost but not quite;
+//!   `reordercap` sorts them;
+//! * a datagram that the kernel refused to send is not shown.
+//!
+//! What finds no room between the media thread and the disk is counted per interface (`isb_ifdrop`). The file grows
+//! up to a hundred times a second and ends at a whole block each time, so a killed process leaves one that opens.
+//!
+//! # Reading it
+//!
+//! No port number says RTP, so analysers want a word: [`decode_as_hint`] gives it. With tshark:
+//!
+//! ```text
+//! tshark -r FILE.pcapng -d udp.port==5004,rtp          RTP, and RTCP beside it, over UDP
+//! tshark -r FILE.pcapng -d tcp.port==5004,rtp          the same over TCP, framed as RFC 4571 says
+//! ```
+//!
+//! In Wireshark the same is *Analyze, Decode As*. On a TCP port the choice `rtp` means RFC 4571 framing; its length
+//! field is `rtp.rfc4571.len`.
+
+mod compose;
+mod facing;
+mod headers;
+mod pcapng;
+mod record;
+mod tap;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Sender};
+use std::thread::JoinHandle;
+
+pub use record::{Direction, Ending, Ends};
+pub use tap::Tap;
+
+use crate::clock::OsClock;
+use pcapng::{Medium, PcapngFile};
+use writer::{Failure, Order, Writer};
+
+/// A capture file under way. Dropped, it is finished too, though nobody hears of errors then.
+pub struct Capture {
+    path: PathBuf,
+    clock: OsClock,
+    orders: Sender<Order>,
+    writer: Option<JoinHandle<Result<CaptureSummary, Failure>>>,
+}
+
+/// What a finished capture holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CaptureSummary {
+    /// IP packets in the file, made-up ones of TCP included.
+    pub packets: u64,
+    /// Bytes in them, headers included.
+    pub bytes: u64,
+    /// Datagrams, and stretches of stream, that the file lacks since the writer did not keep up.
+    pub dropped: u64,
+}
+
+/// Why a capture failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// The file can't be made.
+    #[error("cannot create the capture file '{}': {source}; choose a directory that can be written to", .path.display())]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// The file took no more, such as on a full disk. What was written before stays and can be read.
+    #[error(
+        "the capture file '{}' ends early, after {packets} packets: {source}; what it holds can be read, \
+         for more make room or capture elsewhere", .path.display()
+    )]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// IP packets in it.
+        packets: u64,
+        /// The system's words.
+        source: io::Error,
+    },
+}
+
+impl Capture {
+    /// Creates the file at `path`, replacing what is there, and starts the thread that writes it. `clock` is the one
+    /// that the taps' times are of.
+    pub fn create(path: impl AsRef<Path>, clock: OsClock) -> Result<Self, CaptureError> {
+        let path = path.as_ref();
+        let create = |source| CaptureError::Create { path: path.into(), source };
+        let file = File::create(path).map_err(create)?;
+        Self::on(file, path, clock).map_err(create)
+    }
+
+    fn on<M: Medium + 'static>(medium: M, path: &Path, clock: OsClock) -> io::Result<Self> {
+        let mut writer = Writer::new(PcapngFile::begin(medium, COMMENT)?, clock);
+        let (orders, told) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("capture".into());
+        let writer = thread.spawn(move || writer.run(&told))?;
+        Ok(Capture { path: path.into(), clock, orders, writer: Some(writer) })
+    }
+
+    /// A further interface of the file, called `name`, for one line or one layer. Allocates its ring (1 MiB), so ask
+    /// before the media thread runs.
+    pub fn tap(&self, name: &str) -> Tap {
+        let (tap, drain) = Tap::new(self.clock);
+        // A writer that has failed is gone; the tap then fills its ring and counts, and `finish` says why.
+        let _gone = self.orders.send(Order::Tap { name: name.into(), drain });
+        tap
+    }
+
+    /// Writes what the taps hold, and the totals, and closes the file. What a tap is told afterwards is lost, so drop
+    /// the lines first: a TCP line that goes shows the end of its connection.
+    pub fn finish(mut self) -> Result<CaptureSummary, CaptureError> {
+        let path = self.path.clone();
+        self.end().map_err(|Failure { source, packets }| CaptureError::Write { path, packets, source })
+    }
+
+    fn end(&mut self) -> Result<CaptureSummary, Failure> {
+        let Some(writer) = self.writer.take() else { return Ok(CaptureSummary::default()) };
+        // Gone already means that it failed, which it says when joined.
+        let _gone = self.orders.send(Order::Finish);
+        writer.join().expect("the capture's writer does not panic")
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            drop(self.end());
+        }
+    }
+}
+
+/// The options that make tshark dissect RTP and RTCP on `port`, over UDP and over TCP.
+///
+/// ```
+/// assert_eq!(antiphon_net::capture::decode_as_hint(5004), "-d udp.port==5004,rtp -d tcp.port==5004,rtp");
+/// ```
+pub fn decode_as_hint(port: u16) -> String {
+    format!("-d udp.port=={port},rtp -d tcp.port=={port},rtp")
+}
+
+/// What the file says about itself.
+const COMMENT: &str = "Captured by antiphon at its own sockets. IP, UDP and TCP headers are made up around what the \
+    sockets carried: addresses, ports, lengths and checksums are right; TTL, DSCP, TCP acknowledgements and windows say \
+    nothing about the network. To dissect RTP: Decode As rtp on its UDP or TCP port.";

@@ -1,0 +1,158 @@
+//! What a tap tells the writer: a head of fixed size and the bytes it speaks of, back to back in a ring of bytes.
+//!
+//! Every record says all that is needed to write its packets, stream positions included, so that a record dropped on
+//! overflow leaves a gap of the right size and nothing else.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use antiphon_core::Instant;
+
+/// Both ends of a datagram's way or of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ends {
+    /// Our address; may be the wildcard where the socket does not say more.
+    pub local: SocketAddr,
+    /// The other's.
+    pub peer: SocketAddr,
+}
+
+/// Which way bytes, or the first word, went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// From us to the peer.
+    Sent,
+    /// From the peer to us.
+    Received,
+}
+
+impl Direction {
+    /// The other way.
+    pub(crate) fn back(self) -> Self {
+        match self {
+            Direction::Sent => Direction::Received,
+            Direction::Received => Direction::Sent,
+        }
+    }
+}
+
+/// How a connection came to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// In order; the side that the direction names hung up first.
+    Finished(Direction),
+    /// It broke: refused, reset, or the path is gone.
+    Reset,
+}
+
+/// What a record is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Datagram(Direction),
+    /// A connection that the side named began by calling.
+    Opened(Direction),
+    /// A stretch of stream bytes.
+    Stream(Direction),
+    Closed(Ending),
+}
+
+/// The head of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Head {
+    pub kind: Kind,
+    pub at: Instant,
+    pub ends: Ends,
+    /// Stream bytes sent and received on this connection before this record; zero for datagrams.
+    pub sent: u64,
+    pub received: u64,
+    /// Bytes after the head.
+    pub len: u32,
+}
+
+impl Head {
+    /// Bytes of a head in the ring.
+    pub const LEN: usize = 65;
+
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[0] = code(self.kind);
+        bytes[1..9].copy_from_slice(&self.at.as_nanos().to_le_bytes());
+        bytes[9..27].copy_from_slice(&address_bytes(self.ends.local));
+        bytes[27..45].copy_from_slice(&address_bytes(self.ends.peer));
+        bytes[45..53].copy_from_slice(&self.sent.to_le_bytes());
+        bytes[53..61].copy_from_slice(&self.received.to_le_bytes());
+        bytes[61..65].copy_from_slice(&self.len.to_le_bytes());
+        bytes
+    }
+
+    pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Self {
+        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        Head {
+            kind: KINDS[usize::from(bytes[0])],
+            at: Instant::from_nanos(long(1)),
+            ends: Ends { local: address(&bytes[9..27]), peer: address(&bytes[27..45]) },
+            sent: long(45),
+            received: long(53),
+            len: u32::from_le_bytes(bytes[61..65].try_into().expect("four bytes")),
+        }
+    }
+}
+
+/// All kinds, in the order of their codes.
+const KINDS: [Kind; 9] = [
+    Kind::Datagram(Direction::Sent),
+    Kind::Datagram(Direction::Received),
+    Kind::Opened(Direction::Sent),
+    Kind::Opened(Direction::Received),
+    Kind::Stream(Direction::Sent),
+    Kind::Stream(Direction::Received),
+    Kind::Closed(Ending::Finished(Direction::Sent)),
+    Kind::Closed(Ending::Finished(Direction::Received)),
+    Kind::Closed(Ending::Reset),
+];
+
+fn code(kind: Kind) -> u8 {
+    KINDS.iter().position(|known| *known == kind).expect("every kind is listed") as u8
+}
+
+/// Sixteen bytes of IPv6 address (IPv4 in its mapped form, RFC 4291 §2.5.5.2) and two of port.
+fn address_bytes(address: SocketAddr) -> [u8; 18] {
+    let ip = match address.ip() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    let mut bytes = [0; 18];
+    bytes[..16].copy_from_slice(&ip.octets());
+    bytes[16..].copy_from_slice(&address.port().to_le_bytes());
+    bytes
+}
+
+/// The reverse; what is mapped comes out as IPv4, which is what is on the wire.
+fn address(bytes: &[u8]) -> SocketAddr {
+    let ip = Ipv6Addr::from(<[u8; 16]>::try_from(&bytes[..16]).expect("sixteen bytes"));
+    SocketAddr::new(ip.to_canonical(), u16::from_le_bytes([bytes[16], bytes[17]]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_come_back_and_mapped_addresses_as_ipv4() {
+        for (n, kind) in KINDS.into_iter().enumerate() {
+            let head = Head {
+                kind,
+                at: Instant::from_nanos(u64::MAX - n as u64),
+                ends: Ends {
+                    local: "[fe80::1]:5".parse().unwrap(),
+                    peer: "192.0.2.7:65535".parse().unwrap(),
+                },
+                sent: 1 << 40,
+                received: 7,
+                len: 65_507,
+            };
+            assert_eq!(Head::from_bytes(&head.to_bytes()), head);
+        }
+        let mapped: SocketAddr = "[::ffff:192.0.2.7]:9".parse().unwrap();
+        assert_eq!(address(&address_bytes(mapped)), "192.0.2.7:9".parse().unwrap());
+    }
+}

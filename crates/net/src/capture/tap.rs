@@ -1,0 +1,198 @@
+//! The media thread's side of a capture: copies what crosses the socket into a bounded ring.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use antiphon_core::Instant;
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use super::record::{Direction, Ending, Ends, Head, Kind};
+use crate::clock::OsClock;
+
+/// One interface of a capture, held by the line whose traffic it shows.
+///
+/// Every call copies into a ring made beforehand and returns: it does not allocate, lock, wait or enter the kernel.
+/// What finds no room is dropped and counted; the file's interface statistics and the summary say how much.
+pub struct Tap {
+    ring: Producer<u8>,
+    dropped: Arc<AtomicU64>,
+    clock: OsClock,
+    connection: Option<Connection>,
+}
+
+/// The connection under way, and how many bytes of stream have gone each way.
+#[derive(Clone, Copy)]
+struct Connection {
+    ends: Ends,
+    sent: u64,
+    received: u64,
+}
+
+/// The writer's side of a [`Tap`].
+pub(super) struct Drain {
+    pub ring: Consumer<u8>,
+    pub dropped: Arc<AtomicU64>,
+}
+
+impl Tap {
+    pub(super) fn new(clock: OsClock) -> (Tap, Drain) {
+        let (producer, consumer) = RingBuffer::new(RING);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let drain = Drain { ring: consumer, dropped: Arc::clone(&dropped) };
+        (Tap { ring: producer, dropped, clock, connection: None }, drain)
+    }
+
+    /// A datagram crossed the socket at `at`.
+    pub fn datagram(&mut self, direction: Direction, at: Instant, ends: Ends, bytes: &[u8]) {
+        if bytes.len() > largest_payload(ends.peer) {
+            // No IP packet holds it, so it did not cross any wire.
+            return self.count_dropped();
+        }
+        self.push(Kind::Datagram(direction), at, Connection { ends, sent: 0, received: 0 }, bytes);
+    }
+
+    /// A connection is there; `caller` says which way the call went. One still open ends here.
+    pub fn opened(&mut self, caller: Direction, at: Instant, ends: Ends) {
+        self.closed(Ending::Reset, at);
+        let connection = Connection { ends, sent: 0, received: 0 };
+        self.connection = Some(connection);
+        self.push(Kind::Opened(caller), at, connection, &[]);
+    }
+
+    /// Bytes of the connection's stream crossed the socket, the last of them at `at`. Without a connection, counted
+    /// as dropped.
+    pub fn stream(&mut self, direction: Direction, at: Instant, bytes: &[u8]) {
+        let Some(mut connection) = self.connection else { return self.count_dropped() };
+        for part in bytes.chunks(LONGEST_STRETCH) {
+            self.push(Kind::Stream(direction), at, connection, part);
+            match direction {
+                Direction::Sent => connection.sent += part.len() as u64,
+                Direction::Received => connection.received += part.len() as u64,
+            }
+        }
+        self.connection = Some(connection);
+    }
+
+    /// The connection ended, if there was one.
+    pub fn closed(&mut self, ending: Ending, at: Instant) {
+        if let Some(connection) = self.connection.take() {
+            self.push(Kind::Closed(ending), at, connection, &[]);
+        }
+    }
+
+    fn push(&mut self, kind: Kind, at: Instant, connection: Connection, bytes: &[u8]) {
+        let Connection { ends, sent, received } = connection;
+        let head = Head { kind, at, ends, sent, received, len: bytes.len() as u32 };
+        // Both parts or none: the writer waits for the second once it has seen the first.
+        if self.ring.slots() < Head::LEN + bytes.len() {
+            return self.count_dropped();
+        }
+        let whole = self.ring.push_entire_slice(&head.to_bytes()).is_ok()
+            && self.ring.push_entire_slice(bytes).is_ok();
+        debug_assert!(whole, "only this side fills the ring, and there was room");
+    }
+
+    fn count_dropped(&mut self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Tap {
+    /// A line that goes while its connection stands hangs up.
+    fn drop(&mut self) {
+        let now = self.clock.now();
+        self.closed(Ending::Finished(Direction::Sent), now);
+    }
+}
+
+impl Drain {
+    /// The oldest record's head, if the record is there whole.
+    pub fn head(&mut self) -> Option<Head> {
+        let mut bytes = [0; Head::LEN];
+        copy_out(&mut self.ring, &mut bytes)?;
+        let head = Head::from_bytes(&bytes);
+        (self.ring.slots() >= Head::LEN + head.len as usize).then_some(head)
+    }
+
+    /// Takes the record whose `head` was just seen out of the ring, its bytes into `body`.
+    pub fn take(&mut self, head: &Head, body: &mut Vec<u8>) {
+        body.clear();
+        let chunk = self.ring.read_chunk(Head::LEN + head.len as usize).expect("head() saw it whole");
+        let (first, second) = chunk.as_slices();
+        body.extend_from_slice(first.get(Head::LEN..).unwrap_or_default());
+        body.extend_from_slice(&second[Head::LEN.saturating_sub(first.len())..]);
+        chunk.commit_all();
+    }
+}
+
+/// Copies the oldest bytes without taking them.
+fn copy_out(ring: &mut Consumer<u8>, to: &mut [u8]) -> Option<()> {
+    let chunk = ring.read_chunk(to.len()).ok()?;
+    let (first, second) = chunk.as_slices();
+    to[..first.len()].copy_from_slice(first);
+    to[first.len()..].copy_from_slice(second);
+    Some(())
+}
+
+/// The largest UDP payload: what 65 535 bytes of IPv4 packet (RFC 791) or of IPv6 payload (RFC 8200) leave.
+fn largest_payload(peer: SocketAddr) -> usize {
+    if peer.ip().to_canonical().is_ipv4() { 65_535 - 20 - 8 } else { 65_535 - 8 }
+}
+
+/// Bytes between a tap and the writer, who comes by a hundred times a second: five seconds of 48 kHz stereo with 16
+/// bits, or a tenth of a second of 64 channels with 24 bits, should the disk or the scheduler stall.
+pub(super) const RING: usize = 1 << 20;
+/// Stream bytes in one record at most, so that a record always fits into the ring.
+const LONGEST_STRETCH: usize = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends() -> Ends {
+        Ends { local: "127.0.0.1:1".parse().unwrap(), peer: "127.0.0.1:2".parse().unwrap() }
+    }
+
+    #[test]
+    fn overflow_is_counted_and_what_was_there_stays() {
+        let (mut tap, mut drain) = Tap::new(OsClock::new());
+        let fit = RING / (Head::LEN + 1000);
+        for n in 0..fit as u64 + 17 {
+            tap.datagram(Direction::Sent, Instant::from_nanos(n), ends(), &[n as u8; 1000]);
+        }
+        assert_eq!(drain.dropped.load(Ordering::Relaxed), 17);
+        let mut body = Vec::new();
+        for n in 0..fit as u64 {
+            let head = drain.head().expect("as many as fit");
+            drain.take(&head, &mut body);
+            assert_eq!((head.at.as_nanos(), &body[..]), (n, &[n as u8; 1000][..]));
+        }
+        assert_eq!(drain.head(), None);
+    }
+
+    #[test]
+    fn a_record_half_written_is_not_taken() {
+        let (mut tap, mut drain) = Tap::new(OsClock::new());
+        let connection = Connection { ends: ends(), sent: 0, received: 0 };
+        tap.push(Kind::Datagram(Direction::Sent), Instant::ZERO, connection, &[7; 10]);
+        let whole: Vec<u8> = drain.ring.read_chunk(Head::LEN + 10).unwrap().into_iter().collect();
+        for split in 0..whole.len() {
+            tap.ring.push_entire_slice(&whole[..split]).unwrap();
+            assert_eq!(drain.head(), None, "{split} bytes");
+            tap.ring.push_entire_slice(&whole[split..]).unwrap();
+            let head = drain.head().expect("whole");
+            drain.take(&head, &mut Vec::new());
+        }
+    }
+
+    #[test]
+    fn what_no_packet_holds_and_streams_without_connection_are_dropped() {
+        let (mut tap, mut drain) = Tap::new(OsClock::new());
+        tap.datagram(Direction::Sent, Instant::ZERO, ends(), &vec![0; 65_508]);
+        tap.stream(Direction::Sent, Instant::ZERO, &[1]);
+        assert_eq!((drain.dropped.load(Ordering::Relaxed), drain.head()), (2, None));
+        tap.datagram(Direction::Sent, Instant::ZERO, ends(), &vec![0; 65_507]);
+        assert!(drain.head().is_some());
+    }
+}

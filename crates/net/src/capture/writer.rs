@@ -1,0 +1,187 @@
+//! The thread that empties the taps into the file.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use antiphon_core::{Epoch, Instant, NtpTime};
+
+use super::CaptureSummary;
+use super::compose::Composer;
+use super::facing::Facing;
+use super::pcapng::{Medium, Packet, PcapngFile, Totals};
+use super::record::{Direction, Head, Kind};
+use super::tap::Drain;
+use crate::clock::OsClock;
+
+/// What the writer is told.
+pub(super) enum Order {
+    /// A new interface.
+    Tap { name: String, drain: Drain },
+    /// Write what there is and end.
+    Finish,
+}
+
+/// Why the writer ended early.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub source: io::Error,
+    /// Packets in the file.
+    pub packets: u64,
+}
+
+/// The writer's state, on its own thread.
+pub(super) struct Writer<M> {
+    file: PcapngFile<M>,
+    interfaces: Vec<Interface>,
+    facing: Facing,
+    clock: OsClock,
+    summary: CaptureSummary,
+    /// Packets that are in the file for sure.
+    safe: u64,
+    body: Vec<u8>,
+}
+
+struct Interface {
+    drain: Drain,
+    composer: Composer,
+    packets: u64,
+    /// Bytes of the ring that belong to the present round.
+    budget: usize,
+}
+
+impl<M: Medium> Writer<M> {
+    pub fn new(file: PcapngFile<M>, clock: OsClock) -> Self {
+        Writer {
+            file,
+            interfaces: Vec::new(),
+            facing: Facing::default(),
+            clock,
+            summary: CaptureSummary::default(),
+            safe: 0,
+            body: Vec::with_capacity(1 << 16),
+        }
+    }
+
+    /// Serves until told to finish, or until the file takes no more.
+    pub fn run(&mut self, orders: &Receiver<Order>) -> Result<CaptureSummary, Failure> {
+        loop {
+            let finish = match orders.recv_timeout(ROUND) {
+                Ok(Order::Tap { name, drain }) => {
+                    self.add(&name, drain);
+                    false
+                }
+                Ok(Order::Finish) | Err(RecvTimeoutError::Disconnected) => true,
+                Err(RecvTimeoutError::Timeout) => false,
+            };
+            let done = if finish { self.end() } else { self.round() };
+            match done {
+                Ok(()) if finish => return Ok(self.summary),
+                Ok(()) => {}
+                Err(source) => return Err(Failure { source, packets: self.safe }),
+            }
+        }
+    }
+
+    /// A further interface.
+    pub fn add(&mut self, name: &str, drain: Drain) {
+        self.file.interface(name, DESCRIPTION);
+        self.interfaces.push(Interface { drain, composer: Composer::default(), packets: 0, budget: 0 });
+    }
+
+    /// Writes what the taps held at the beginning of the round, the oldest first, so that a busy tap can't keep the
+    /// others or the file waiting.
+    pub fn round(&mut self) -> io::Result<()> {
+        for interface in &mut self.interfaces {
+            interface.budget = interface.drain.ring.slots();
+        }
+        while let Some((index, head)) = self.oldest() {
+            self.write(index, &head)?;
+        }
+        self.file.flush()?;
+        self.safe = self.summary.packets;
+        Ok(())
+    }
+
+    fn oldest(&mut self) -> Option<(usize, Head)> {
+        let heads = self.interfaces.iter_mut().enumerate().filter_map(|(index, interface)| {
+            let head = interface.drain.head()?;
+            (Head::LEN + head.len as usize <= interface.budget).then_some((index, head))
+        });
+        heads.min_by_key(|(_, head)| head.at)
+    }
+
+    fn write(&mut self, index: usize, head: &Head) -> io::Result<()> {
+        let interface = &mut self.interfaces[index];
+        interface.drain.take(head, &mut self.body);
+        interface.budget -= Head::LEN + head.len as usize;
+        let direction = match head.kind {
+            Kind::Datagram(direction) | Kind::Opened(direction) | Kind::Stream(direction) => direction,
+            Kind::Closed(_) => Direction::Received,
+        };
+        let ends = self.facing.complete(direction, head.ends);
+        let nanos = unix_nanos(self.clock.epoch(), head.at);
+        let (file, summary, packets) = (&mut self.file, &mut self.summary, &mut interface.packets);
+        interface.composer.compose(head, ends, &self.body, |direction, bytes| {
+            let outgoing = direction == Direction::Sent;
+            file.packet(&Packet { interface: index as u32, nanos, outgoing, bytes })?;
+            *packets += 1;
+            summary.packets += 1;
+            summary.bytes += bytes.len() as u64;
+            Ok(())
+        })
+    }
+
+    /// The last round, and the totals.
+    fn end(&mut self) -> io::Result<()> {
+        self.round()?;
+        let now = unix_nanos(self.clock.epoch(), self.clock.now());
+        for (index, interface) in self.interfaces.iter().enumerate() {
+            let dropped = interface.drain.dropped.load(Ordering::Relaxed);
+            self.summary.dropped += dropped;
+            self.file.statistics(index as u32, now, Totals { packets: interface.packets, dropped });
+        }
+        self.file.flush()
+    }
+
+    #[cfg(test)]
+    pub fn safe(&self) -> u64 {
+        self.safe
+    }
+
+    #[cfg(test)]
+    pub fn into_medium(self) -> M {
+        self.file.into_medium()
+    }
+}
+
+/// Wall-clock time of `at` in nanoseconds since 1970, right until the NTP era ends in 2036.
+fn unix_nanos(epoch: Epoch, at: Instant) -> u64 {
+    let zero = epoch.ntp_at_zero.to_bits();
+    let seconds = (zero >> 32).wrapping_sub(NtpTime::UNIX_OFFSET_SECONDS) & 0xffff_ffff;
+    // Rounded, since the fraction was rounded down when it was made of nanoseconds.
+    let nanos = ((zero & 0xffff_ffff) * 1_000_000_000).div_ceil(1 << 32);
+    seconds.wrapping_mul(1_000_000_000).wrapping_add(nanos).wrapping_add(at.as_nanos())
+}
+
+/// How often the taps are looked after, and the file with them: a killed process loses no more than this, and a tap's
+/// ring lasts for 100 MB/s. A hundred looks cost about a thousandth of a processor.
+const ROUND: Duration = Duration::from_millis(10);
+/// What an interface shows.
+const DESCRIPTION: &str = "what one socket carried; IP, UDP and TCP headers made up";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wall_time_keeps_its_nanoseconds() {
+        for nanos in [0, 1, 999_999_999, 123_456_789] {
+            let wall = Duration::new(1_700_000_000, nanos);
+            let epoch = Epoch { ntp_at_zero: NtpTime::from_unix(wall) };
+            let expected = wall.as_nanos() as u64 + 77;
+            assert_eq!(unix_nanos(epoch, Instant::from_nanos(77)), expected);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! A capture of real lines: what the file shows is what both ends handed to their sockets.
+
+mod exchange;
+mod killed;
+mod tshark;
+
+use std::net::SocketAddr;
+
+use antiphon_net::{Capture, OsClock};
+use exchange::{Exchange, frames, read};
+
+/// Runs an exchange with a capture of its own at either end and returns what both files hold.
+fn both_ends(scheme: &str, listen: &str) -> (Exchange, [Vec<exchange::Packet>; 2]) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let paths = [dir.path().join("near.pcapng"), dir.path().join("far.pcapng")];
+    let clock = OsClock::new();
+    let captures = paths.clone().map(|path| Capture::create(path, clock).expect("a file"));
+    let taps = captures.each_ref().map(|capture| capture.tap(scheme));
+    let done = exchange::run(scheme, listen, frames(40), taps, clock);
+    for capture in captures {
+        assert_eq!(capture.finish().expect("room on the disk").dropped, 0);
+    }
+    (done, paths.map(|path| read(&path)))
+}
+
+#[test]
+fn both_ends_of_a_udp_exchange_show_the_same_datagrams() {
+    for (listen, ip) in [("127.0.0.1:0", "127.0.0.1"), ("[::1]:0", "::1"), ("0.0.0.0:0", "127.0.0.1")] {
+        let (done, [near, far]) = both_ends("rtp", listen);
+        let sent: Vec<&[u8]> = near.iter().filter(|p| p.outgoing).map(|p| &p.payload[..]).collect();
+        assert_eq!(sent, done.frames, "{listen}");
+        assert_eq!(near.len(), 2 * done.frames.len());
+        // The reflector's socket, bound to the wildcard in the last case, shows the address that the sender called.
+        let server = SocketAddr::new(ip.parse().expect("an address"), done.port);
+        for (near, far) in near.iter().zip(&far) {
+            let to = if near.outgoing { near.to } else { near.from };
+            assert_eq!((to, near.outgoing), (server, !far.outgoing));
+            assert_eq!((near.from, near.to, &near.payload), (far.from, far.to, &far.payload));
+        }
+        // The far end's clock is the same: a datagram is not there before it was sent, and not a second later.
+        for (near, far) in near.iter().zip(&far).filter(|(near, _)| near.outgoing) {
+            let nanos = far.nanos as i64 - near.nanos as i64;
+            assert!((0..1_000_000_000).contains(&nanos), "{nanos}");
+        }
+    }
+}
+
+#[test]
+fn both_ends_of_a_tcp_exchange_show_the_same_stream() {
+    for listen in ["127.0.0.1:0", "[::1]:0"] {
+        let (done, files) = both_ends("tcp", listen);
+        let framed: Vec<u8> = done
+            .frames
+            .iter()
+            .flat_map(|frame| (frame.len() as u16).to_be_bytes().into_iter().chain(frame.iter().copied()))
+            .collect();
+        let mut opened = Vec::new();
+        for (packets, caller) in files.iter().zip([true, false]) {
+            for outgoing in [true, false] {
+                let stream: Vec<u8> = packets
+                    .iter()
+                    .filter(|packet| packet.outgoing == outgoing)
+                    .flat_map(|packet| packet.payload.iter().copied())
+                    .collect();
+                assert!(stream == framed, "{listen}: {} of {} bytes", stream.len(), framed.len());
+            }
+            // SYN, SYN with ACK, ACK; the caller begins.
+            let flags: Vec<_> = packets.iter().map(|p| (p.outgoing, p.flags.expect("TCP"))).collect();
+            assert_eq!(flags[..3], [(caller, 0x02), (!caller, 0x12), (caller, 0x10)]);
+            // The line at the near end was closed first; the far end saw that, or was closed before it looked.
+            assert_eq!(flags.iter().filter(|(_, flags)| flags & 0x01 != 0).count(), 2, "{listen}");
+            opened.push((packets[0].from, packets[0].to));
+        }
+        assert_eq!(opened[0], opened[1]);
+    }
+}
