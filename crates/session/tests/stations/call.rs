@@ -197,4 +197,11 @@ fn a_reflector_that_is_not_there_ends_the_call_with_everything_lost() {
     run(&mut world);
     let counts = world.near.log().counts();
     assert_eq!((counts.of(Fate::Lost), counts.total(), kept.len()), (94, 94, 0));
+    // A longer call is given up before its end.
+    let config = CallConfig { answer_patience: ms(400), ..call_config(stereo(), ms(40)) };
+    let (mut world, _) = call(48_000, config, "loss=100%", 1);
+    run(&mut world);
+    let counts = world.near.log().counts();
+    assert!(world.near.is_unanswered() && world.near.duration() < ms(410));
+    assert_eq!((counts.of(Fate::Lost), counts.total()), (75, 75));
 }

@@ -89,6 +89,7 @@ pub fn call_config(format: StreamFormat, latency: Duration) -> CallConfig {
         board: None,
         log_frames: 10_000,
         live: Default::default(),
+        answer_patience: Duration::from_secs(5),
         drain: Duration::from_secs(3),
     }
 }
