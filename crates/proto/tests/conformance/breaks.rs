@@ -94,6 +94,13 @@ pub fn closing_ends_on_a_broken_path(scheme: &str) {
             world.close(CloseMode::Graceful);
             world.break_path();
         }
+        if world.caller.is_byte_stream() {
+            assert_eq!(
+                world.transmit_by_hand(MAX_DATAGRAM),
+                0,
+                "nothing is written to a stream that is gone"
+            );
+        }
         world.run_until(world.now + Duration::from_secs(60));
         assert_eq!(world.caller.closed, 1, "closed, broken first: {broken_first}");
         world.caller.assert_balanced();
