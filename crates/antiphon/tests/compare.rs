@@ -50,7 +50,9 @@ fn counted_loss_agrees_with_the_link_to_the_frame() {
         opened.source.length()
     };
     assert_eq!(length("original.wav"), Some(72_000));
-    assert_eq!((length("heard-rtp.wav"), length("heard-tcp.wav")), (Some(72_000), Some(72_000)));
+    assert_eq!(length("heard-rtp.wav"), Some(72_000));
+    // A listener to TCP hears pauses where it waits for repairs, and the sound after them.
+    assert!(length("heard-tcp.wav") >= Some(72_000));
     let csv = std::fs::read_to_string(out.join("frames.csv")).expect("written");
     assert_eq!(csv.lines().filter(|line| line.starts_with("rtp,")).count(), 282);
     assert_eq!(
