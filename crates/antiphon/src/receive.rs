@@ -135,6 +135,7 @@ impl ReceivePlan {
             target = Target::Listen(target.address());
         }
         let sink: SinkSpec = options.sink.parse()?;
+        sink.check()?;
         let is_file = matches!(sink.kind, SinkKind::File { .. });
         let asked = keys.latency.or(options.latency);
         Ok(ReceivePlan {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use antiphon::net::OsClock;
 use antiphon::{Error, Stop};
 
 use crate::exit;
@@ -20,6 +21,8 @@ pub struct Watch {
     _hold: Sender<()>,
 }
 
+/// A second signal within this time belongs to the first: no hand is as quick.
+const SAME_WISH: Duration = Duration::from_millis(50);
 const NONE: u8 = 0;
 const SIGNAL: u8 = 1;
 const TIME_LIMIT: u8 = 2;
@@ -39,11 +42,14 @@ impl Watch {
             first
         };
         let (signal_stop, signal_reason, signal_hold) = (stop.clone(), reason.clone(), hold.clone());
-        let mut signals = 0;
+        let (clock, mut first) = (OsClock::new(), None);
         ctrlc::set_handler(move || {
-            signals += 1;
-            if signals > 1 {
-                std::process::exit(exit::INTERRUPTED.into());
+            let now = clock.now();
+            match first {
+                None => first = Some(now),
+                // timeout(1) and shells signal a process and then its group: one wish, told twice.
+                Some(first) if now.since(first) < SAME_WISH => return,
+                Some(_) => std::process::exit(exit::INTERRUPTED.into()),
             }
             give(SIGNAL, &signal_stop, &signal_reason, &signal_hold);
             if says {

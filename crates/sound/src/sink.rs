@@ -142,6 +142,26 @@ fn file_kind(path: PathBuf, query: &Query) -> Result<SinkKind, OpenError> {
 }
 
 impl SinkSpec {
+    /// Finds out, before a stream is waited for, whether the sink could be opened now. Leaves nothing behind.
+    pub fn check(&self) -> Result<(), OpenError> {
+        let SinkKind::File { path, existing, .. } = &self.kind else { return Ok(()) };
+        if *existing == Existing::Refuse && path.exists() {
+            return create(path, *existing).map(drop);
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let probe = folder.join(format!(".antiphon-{}", std::process::id()));
+        let made = OpenOptions::new().write(true).create_new(true).open(&probe);
+        made.map_err(|error| match error.kind() {
+            // What is no real folder, such as /proc, says that nothing exists.
+            io::ErrorKind::NotFound if folder.is_dir() => OpenError::refused(
+                format!("no file can be made in {}", folder.display()),
+                "choose another folder",
+            ),
+            _ => OpenError::io(folder, "writing", &error),
+        })?;
+        std::fs::remove_file(&probe).map_err(|error| OpenError::io(folder, "writing", &error))
+    }
+
     /// Opens it for a stream of `stream`, whose samples are worth `material`.
     pub fn open(&self, stream: StreamFormat, material: SampleFormat) -> Result<OpenedSink, OpenError> {
         let rate = self.rate.unwrap_or(stream.rate());
