@@ -1,0 +1,161 @@
+//! The one table of commands and options. Parser, help, manual, completions, configuration file and environment
+//! variables are all read from it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+
+mod compare;
+mod link;
+mod reflect;
+mod socket;
+mod stream;
+
+pub use compare::CompareArgs;
+pub use link::LinkArgs;
+pub use reflect::ReflectArgs;
+pub use socket::{SocketArgs, WaitArgs};
+pub use stream::{ReceiveArgs, SendArgs};
+
+use crate::values;
+
+/// Live audio over many transports: measured, compared, streamed
+#[derive(Debug, Parser)]
+#[command(
+    name = "antiphon",
+    version,
+    max_term_width = WIDTH,
+    propagate_version = true,
+    disable_help_subcommand = false,
+    after_help = AFTER_HELP
+)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Help is no wider than this, whatever the terminal.
+pub const WIDTH: usize = 80;
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Stream audio over every transport at once and say which one to take
+    Compare(Box<CompareArgs>),
+    /// Stream a source to a peer
+    Send(Box<SendArgs>),
+    /// Receive a stream into a sink
+    Receive(Box<ReceiveArgs>),
+    /// Be the far end of compare: return every frame to its sender
+    Reflect(ReflectArgs),
+    /// Emulate a link between programs, with loss, delay and queues
+    Link(Box<LinkArgs>),
+    /// List what can be captured from and played to
+    #[command(after_help = DEVICES_EXAMPLES)]
+    Devices,
+    /// Write the manual pages
+    #[command(after_help = MAN_EXAMPLES)]
+    Man {
+        /// Directory to write antiphon.1, antiphon-compare.1 … to
+        #[arg(value_hint = ValueHint::DirPath)]
+        directory: PathBuf,
+    },
+    /// Print completions for a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Options of every command.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "General")]
+pub struct Global {
+    /// Print results as JSON, one object a line
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Read settings from a TOML file; flags and environment win
+    #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+    /// Stop after this time, whatever is going on, with exit code 124
+    #[arg(long, global = true, value_name = "TIME", value_parser = values::seconds)]
+    pub time_limit: Option<Duration>,
+    /// Colour in tables and messages
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value = "auto")]
+    pub color: Color,
+    /// Say more; -vv says everything
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// No progress and no notices, only results and errors
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+}
+
+/// When to use colour. In `auto`, `NO_COLOR` and a standard output that is no terminal switch it off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[allow(
+    missing_docs,
+    reason = "documentation would turn the short list of values in every help into a long one"
+)]
+pub enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+/// The exit codes, for help and manual.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+    0  done
+    1  failed while running
+    2  usage: a command, option, file or address that can't be understood
+    3  a --require was not met
+    4  the peer is unreachable or refuses
+    5  authentication failed (reserved)
+  124  stopped by --time-limit
+  130  interrupted by Ctrl-C or a signal; what was measured so far is printed";
+
+const AFTER_HELP: &str = "\
+Examples:
+  antiphon compare                     which transport suits a home WLAN?
+  antiphon reflect                     on the other computer, and then here:
+  antiphon compare studio.local        which transport suits the way there?
+  antiphon receive rtp://:7710 file:take.wav
+  antiphon send file:song.flac rtp://192.0.2.7:7710
+  antiphon help compare                all about a command
+
+Exit codes:
+    0  done
+    1  failed while running
+    2  usage: a command, option, file or address that can't be understood
+    3  a --require was not met
+    4  the peer is unreachable or refuses
+    5  authentication failed (reserved)
+  124  stopped by --time-limit
+  130  interrupted by Ctrl-C or a signal; what was measured so far is printed
+
+Every option may also stand in a TOML file (--config FILE: link = \"dsl\", or
+in a section of one command: [compare]) and in the environment
+(ANTIPHON_LINK=dsl). Flags win over the environment, the environment over the
+file. Quantities carry their unit: 80ms, 15s, 48kHz, 20Mbit/s, 1.8%.";
+
+const DEVICES_EXAMPLES: &str = "\
+Examples:
+  antiphon devices               the list, with a URI to start from
+  antiphon devices --json        the same for a program
+  antiphon compare --source tone:sweep";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  antiphon man ~/.local/share/man/man1
+  man antiphon-compare";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  antiphon completions bash > ~/.local/share/bash-completion/completions/antiphon
+  antiphon completions zsh > ~/.zfunc/_antiphon
+  antiphon completions fish > ~/.config/fish/completions/antiphon.fish";

@@ -1,0 +1,140 @@
+//! Options of `compare`.
+
+use std::time::Duration;
+
+use antiphon::core::units::{parse_duration, parse_frequency};
+use antiphon::link::DuplexSpec;
+use antiphon::media::SampleFormat;
+use antiphon::media::conceal::Concealment;
+use antiphon::{CompareOptions, LinkMethod};
+use clap::{Args, ValueEnum, ValueHint};
+
+use super::{SocketArgs, WaitArgs};
+use crate::values::{self, Directory, Requirement};
+
+/// How to compare.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct CompareArgs {
+    /// Host that runs `antiphon reflect`, without which an embedded link is
+    /// made on this machine
+    #[arg(value_name = "HOST[:PORT]")]
+    pub peer: Option<String>,
+
+    /// Embedded link: a preset, keys, or a preset and keys that change it
+    /// (see antiphon link --list)
+    #[arg(
+        short,
+        long,
+        value_name = "SPEC",
+        default_value = "wifi-home",
+        conflicts_with = "peer",
+        help_heading = "What to compare"
+    )]
+    pub link: String,
+    /// Transports, separated by commas [default: all]
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = values::transport(), help_heading = "What to compare")]
+    pub transports: Vec<String>,
+    /// How much of the source to stream [default: all of it]
+    #[arg(short, long, value_name = "TIME", value_parser = values::seconds, help_heading = "What to compare")]
+    pub seconds: Option<Duration>,
+    /// Seed of everything random: the same one makes the same losses
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "What to compare")]
+    pub seed: u64,
+    /// How to make the embedded link [default: router where permitted]
+    #[arg(long, value_name = "HOW", value_enum, conflicts_with = "peer", help_heading = "What to compare")]
+    pub link_method: Option<Method>,
+
+    /// Source of the sound, such as file:song.flac (see antiphon devices)
+    #[arg(short = 'i', long, value_name = "URI", default_value = "clip:demo", value_hint = ValueHint::Other, help_heading = "Sound")]
+    pub source: String,
+    /// Channels, 1 to 64 [default: those of the source]
+    #[arg(short, long, value_name = "N", value_parser = values::channels, help_heading = "Sound")]
+    pub channels: Option<u32>,
+    /// Sampling rate, such as 48kHz [default: that of the source]
+    #[arg(short, long, value_name = "RATE", value_parser = parse_frequency, help_heading = "Sound")]
+    pub rate: Option<u32>,
+    /// Sample frames in a block, 16 to 4096
+    #[arg(short, long, value_name = "FRAMES", value_parser = values::block, default_value = "256", help_heading = "Sound")]
+    pub block: u32,
+    /// Samples on the wire: l16, l24, f32, mulaw or alaw [default: what the
+    /// source needs]
+    #[arg(short, long, value_name = "NAME", help_heading = "Sound")]
+    pub format: Option<SampleFormat>,
+
+    /// Playout target of the listener: what comes later is late
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "80ms", help_heading = "Listener")]
+    pub latency: Duration,
+    /// What is heard in place of missing sound: silence or repetition
+    #[arg(long, value_name = "KIND", default_value = "repetition", help_heading = "Listener")]
+    pub conceal: Concealment,
+    /// Let the sender give up frames that are older than the playout target
+    #[arg(long, help_heading = "Listener")]
+    pub expire: bool,
+
+    /// Directory of the report, or none
+    #[arg(short, long, value_name = "DIR", default_value = "antiphon-report", value_hint = ValueHint::DirPath, help_heading = "Results")]
+    pub out: Directory,
+    /// Exit with 3 unless this holds, such as 'loss<0.1%,p99<25ms', for all
+    /// transports or for one: 'rtp:loss<1%'. May be given again
+    #[arg(long, value_name = "GATE", help_heading = "Results")]
+    pub require: Vec<Requirement>,
+
+    #[command(flatten)]
+    pub wait: WaitArgs,
+    #[command(flatten)]
+    pub socket: SocketArgs,
+}
+
+/// How the embedded link is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[allow(
+    missing_docs,
+    reason = "documentation would turn the short list of values in the help into a long one"
+)]
+pub enum Method {
+    Router,
+    Proxy,
+}
+
+impl CompareArgs {
+    /// As the facade wants it. `command`: the command line, to stand in the report.
+    pub fn options(&self, command: String) -> Result<CompareOptions, antiphon::Error> {
+        let spec: DuplexSpec = self.link.parse()?;
+        Ok(CompareOptions {
+            peer: self.peer.clone(),
+            link: (self.link.clone(), spec),
+            length: self.seconds,
+            channels: self.channels,
+            rate: self.rate,
+            transports: self.transports.clone(),
+            source: self.source.clone(),
+            seed: self.seed,
+            out: self.out.0.clone(),
+            block_frames: self.block,
+            sample: self.format,
+            latency: self.latency,
+            conceal: self.conceal,
+            expire: self.expire,
+            wait: self.wait.style(),
+            socket: self.socket.options(),
+            link_method: self.link_method.map(|method| match method {
+                Method::Router => LinkMethod::Router,
+                Method::Proxy => LinkMethod::Proxy,
+            }),
+            command,
+        })
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples, as a musician:
+  antiphon compare
+      a clip over an emulated home WLAN: table, advice, antiphon-report/
+  antiphon compare studio.local --source file:song.flac --seconds 30s
+      over the real way to another computer, where antiphon reflect runs
+As an engineer:
+  antiphon compare --link lte,loss=2%/4 --seed 7 --block 64 --out none
+      a mobile network with 2 % loss in bursts of 4, in blocks of 1.3 ms
+  antiphon compare -t rtp,tcp --json --require 'rtp:loss<1%,p99<40ms'
+      one JSON object a line; exit code 3 if a bound is missed";

@@ -1,0 +1,53 @@
+//! Options of `reflect`.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use antiphon::ReflectOptions;
+use clap::Args;
+
+use super::SocketArgs;
+use crate::values;
+
+/// How to reflect.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ReflectArgs {
+    /// Address to listen on; transports take this port and some after it
+    #[arg(short, long, value_name = "[HOST]:PORT", value_parser = values::listen, default_value = ":7710")]
+    pub listen: SocketAddr,
+    /// Transports, separated by commas [default: all]
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = values::transport())]
+    pub transports: Vec<String>,
+    /// Peers at once, per transport
+    #[arg(long, value_name = "N", value_parser = values::peers, default_value = "64")]
+    pub max_peers: usize,
+    /// Stop after this time [default: at Ctrl-C]
+    #[arg(short, long, value_name = "TIME", value_parser = values::seconds)]
+    pub seconds: Option<Duration>,
+    #[command(flatten)]
+    pub socket: SocketArgs,
+}
+
+impl ReflectArgs {
+    /// As the facade wants it.
+    pub fn options(&self) -> ReflectOptions {
+        ReflectOptions {
+            listen: self.listen,
+            transports: self.transports.clone(),
+            max_peers: self.max_peers,
+            length: self.seconds,
+            socket: self.socket.options(),
+        }
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  antiphon reflect
+      for everybody, until Ctrl-C; on the other computer then:
+      antiphon compare THIS-HOST
+  antiphon reflect --listen 192.0.2.7:9000 --seconds 10min
+      on one address and another port, for ten minutes
+  antiphon reflect --transports rtp --max-peers 4 --json
+      one transport, four peers, a JSON line every second";

@@ -1,0 +1,231 @@
+//! Options of `send` and `receive`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use antiphon::core::units::{parse_duration, parse_frequency};
+use antiphon::media::conceal::Concealment;
+use antiphon::media::{SdpError, StreamDescription};
+use antiphon::{Error, ReceiveOptions, SendOptions};
+use clap::{Args, ValueHint};
+
+use super::{SocketArgs, WaitArgs};
+use crate::values::{self, MaybeTime, WireFormat};
+
+/// How to send.
+#[derive(Args, Debug)]
+#[command(after_help = SEND_EXAMPLES)]
+pub struct SendArgs {
+    /// What to send: file:song.flac, clip:demo, tone:440Hz, - …
+    #[arg(value_hint = ValueHint::Other)]
+    pub source: String,
+    /// Where to: rtp://HOST:PORT, tcp://HOST:PORT …
+    #[arg(value_hint = ValueHint::Url)]
+    pub target: String,
+
+    /// Samples on the wire: l16, l24, f32, mulaw or alaw; with rate and
+    /// channels as in SDP: l16/48000/2 [default: what the source needs]
+    #[arg(short, long, value_name = "FORMAT", help_heading = "Sound")]
+    pub format: Option<WireFormat>,
+    /// Channels, 1 to 64 [default: those of the source]
+    #[arg(short, long, value_name = "N", value_parser = values::channels, help_heading = "Sound")]
+    pub channels: Option<u32>,
+    /// Which channels of the source go out, in order, such as 2,1
+    #[arg(long, value_name = "MAP", help_heading = "Sound")]
+    pub channel_map: Option<String>,
+    /// Sampling rate, such as 48kHz [default: that of the source]
+    #[arg(short, long, value_name = "RATE", value_parser = parse_frequency, help_heading = "Sound")]
+    pub rate: Option<u32>,
+    /// Sample frames in a block, 16 to 4096
+    #[arg(short, long, value_name = "FRAMES", value_parser = values::block, default_value = "256", help_heading = "Sound")]
+    pub block: u32,
+    /// Stop after so much sound [default: at the end of the source]
+    #[arg(short, long, value_name = "TIME", value_parser = values::seconds, help_heading = "Sound")]
+    pub seconds: Option<Duration>,
+
+    /// Longest packet, such as 1ms for AES67 [default: one block]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Stream")]
+    pub ptime: Option<Duration>,
+    /// RTP payload type [default: the static one that fits, or 96]
+    #[arg(long, value_name = "N", value_parser = values::payload_type, help_heading = "Stream")]
+    pub payload_type: Option<u8>,
+    /// Age at which a frame is given up unsent; none for recordings
+    #[arg(long, value_name = "TIME", default_value = "none", help_heading = "Stream")]
+    pub latency: MaybeTime,
+    /// Write the SDP that other players read
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Stream")]
+    pub sdp: Option<PathBuf>,
+    /// Go on calling a peer that is not there
+    #[arg(short, long, help_heading = "Stream")]
+    pub wait_for_peer: bool,
+    /// Write what crosses the wire, for Wireshark
+    #[arg(long, value_name = "FILE.pcapng", value_hint = ValueHint::FilePath, help_heading = "Stream")]
+    pub capture: Option<PathBuf>,
+    /// Seed of SSRC and first numbers [default: another one in each run]
+    #[arg(long, value_name = "N", help_heading = "Stream")]
+    pub seed: Option<u64>,
+
+    #[command(flatten)]
+    pub wait: WaitArgs,
+    #[command(flatten)]
+    pub socket: SocketArgs,
+}
+
+/// How to receive.
+#[derive(Args, Debug)]
+#[command(after_help = RECEIVE_EXAMPLES)]
+pub struct ReceiveArgs {
+    /// Where to listen: rtp://:PORT, rtp://@239.1.2.3:PORT, tcp://:PORT …
+    #[arg(value_hint = ValueHint::Url)]
+    pub source: String,
+    /// Where to play or record: file:take.wav, - …
+    #[arg(value_hint = ValueHint::Other)]
+    pub sink: String,
+
+    /// Playout target: what comes later is late [default: 80ms, but a file
+    /// waits for everything]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Listener")]
+    pub latency: Option<Duration>,
+    /// What is heard in place of missing sound: silence or repetition
+    #[arg(long, value_name = "KIND", default_value = "repetition", help_heading = "Listener")]
+    pub conceal: Concealment,
+
+    /// Read the stream's format from an SDP file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "format", help_heading = "Stream")]
+    pub sdp: Option<PathBuf>,
+    /// The stream's format, such as l24/48000/2 [default: as the sender or
+    /// its payload type says]
+    #[arg(short, long, value_name = "FORMAT", help_heading = "Stream")]
+    pub format: Option<WireFormat>,
+    /// The stream's RTP payload type, beside --format
+    #[arg(long, value_name = "N", value_parser = values::payload_type, requires = "format", help_heading = "Stream")]
+    pub payload_type: Option<u8>,
+    /// Go on listening after the sender took leave
+    #[arg(long, help_heading = "Stream")]
+    pub forever: bool,
+    /// Stop after this time [default: when the sender takes leave]
+    #[arg(short, long, value_name = "TIME", value_parser = values::seconds, help_heading = "Stream")]
+    pub seconds: Option<Duration>,
+    /// Write what crosses the wire, for Wireshark
+    #[arg(long, value_name = "FILE.pcapng", value_hint = ValueHint::FilePath, help_heading = "Stream")]
+    pub capture: Option<PathBuf>,
+    /// Seed of SSRC and report intervals [default: another one in each run]
+    #[arg(long, value_name = "N", help_heading = "Stream")]
+    pub seed: Option<u64>,
+
+    #[command(flatten)]
+    pub wait: WaitArgs,
+    #[command(flatten)]
+    pub socket: SocketArgs,
+}
+
+impl SendArgs {
+    /// As the facade wants it. `fresh_seed` is taken where none was asked for.
+    pub fn options(&self, fresh_seed: u64) -> Result<SendOptions, Error> {
+        let format = self.format.unwrap_or_default();
+        Ok(SendOptions {
+            source: self.source.clone(),
+            target: self.target.clone(),
+            block_frames: self.block,
+            sample: format.sample,
+            channels: agree("--channels", self.channels, format.channels)?,
+            channel_map: self.channel_map.clone(),
+            rate: agree("--rate", self.rate, format.rate)?,
+            ptime: self.ptime,
+            payload_type: self.payload_type,
+            latency: self.latency.0,
+            length: self.seconds,
+            sdp: self.sdp.clone(),
+            wait_for_peer: self.wait_for_peer,
+            capture: self.capture.clone(),
+            wait: self.wait.style(),
+            socket: self.socket.options(),
+            seed: self.seed.unwrap_or(fresh_seed),
+        })
+    }
+}
+
+impl ReceiveArgs {
+    /// As the facade wants it; reads the SDP file. `fresh_seed` is taken where none was asked for.
+    pub fn options(&self, fresh_seed: u64) -> Result<ReceiveOptions, Error> {
+        let description = match (&self.sdp, self.format) {
+            (Some(path), _) => Some(read_sdp(path)?),
+            (None, Some(format)) => Some(self.describe(format)?),
+            (None, None) => None,
+        };
+        Ok(ReceiveOptions {
+            source: self.source.clone(),
+            sink: self.sink.clone(),
+            latency: self.latency,
+            conceal: self.conceal,
+            description,
+            forever: self.forever,
+            length: self.seconds,
+            capture: self.capture.clone(),
+            wait: self.wait.style(),
+            socket: self.socket.options(),
+            seed: self.seed.unwrap_or(fresh_seed),
+        })
+    }
+
+    fn describe(&self, format: WireFormat) -> Result<StreamDescription, Error> {
+        let described = format.description()?;
+        Ok(match self.payload_type {
+            Some(payload_type) => described.with_payload_type(payload_type.into())?,
+            None => described,
+        })
+    }
+}
+
+/// One value from two options that may say the same, but not two things.
+fn agree(option: &str, given: Option<u32>, format: Option<u32>) -> Result<Option<u32>, Error> {
+    match (given, format) {
+        (Some(given), Some(format)) if given != format => {
+            Err(Error::usage(format!("{option} says {given} and --format says {format}: give one of them")))
+        }
+        _ => Ok(given.or(format)),
+    }
+}
+
+/// Ten times the longest SDP that describes a stream of 64 channels.
+const MAX_SDP: u64 = 64 * 1024;
+
+fn read_sdp(path: &std::path::Path) -> Result<StreamDescription, Error> {
+    use std::io::Read;
+    let unreadable = |error: std::io::Error| {
+        Error::usage(format!("--sdp {}: {error}; it is the file that 'send --sdp' writes", path.display()))
+    };
+    let mut text = Vec::new();
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    file.take(MAX_SDP + 1).read_to_end(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > MAX_SDP {
+        return Err(Error::usage(format!("--sdp {}: over {MAX_SDP} bytes, this is no SDP", path.display())));
+    }
+    let wrong = |error: SdpError| Error::usage(format!("--sdp {}: {error}", path.display()));
+    StreamDescription::from_sdp(&text).map_err(wrong)
+}
+
+const SEND_EXAMPLES: &str = "\
+Examples, as a musician:
+  antiphon send file:song.flac rtp://192.0.2.7:7710
+      to a computer where antiphon receive rtp://:7710 file:take.wav runs
+  antiphon send file:song.flac tcp://studio.local:7710 --wait-for-peer
+      without loss, as soon as the other side is there
+As an engineer:
+  antiphon send tone:440Hz rtp://239.1.2.3:7710 --ttl 4 --sdp tone.sdp
+      to many at once; ffplay -protocol_whitelist file,rtp,udp tone.sdp
+  arecord -f S16_LE -r 48000 -c 2 -t raw |
+    antiphon send '-?format=s16le&rate=48kHz&channels=2' rtp://host:7710
+      from a sound card, with two blocks a packet less delay: --block 64";
+
+const RECEIVE_EXAMPLES: &str = "\
+Examples, as a musician:
+  antiphon receive rtp://:7710 file:take.wav
+      record whoever sends; the file grows until the sender takes leave
+  antiphon receive tcp://:7710 file:take.wav --latency 40ms
+      record what a listener with a buffer of 40 ms would have heard
+As an engineer:
+  antiphon receive rtp://@239.1.2.3:7710 '-?format=s16le' --forever | aplay ...
+      join a group and play on, whoever comes and goes
+  antiphon receive rtp://:7710 null: --format l24/48000/2 --payload-type 97
+      a stream of another program; --sdp FILE reads the same from its SDP";

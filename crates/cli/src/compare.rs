@@ -1,0 +1,189 @@
+//! `antiphon compare`.
+
+use antiphon::measure::Advice;
+use antiphon::net::netns::become_namespace_root;
+use antiphon::{CompareOptions, Comparison, Error, LinkMethod, compare};
+use serde_json::{Value, json};
+
+use crate::args::{CompareArgs, Global};
+use crate::exit;
+use crate::grid::{Palette, Tone, paragraph};
+use crate::output::{Output, quoted};
+use crate::progress::CompareProgress;
+use crate::signals::Watch;
+use crate::table;
+use crate::values::Judgement;
+
+/// Runs it; the exit code.
+pub fn run(args: &CompareArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
+    let command: Vec<String> = std::env::args().skip(1).map(|word| quoted(&word)).collect();
+    let options = args.options(format!("antiphon {}", command.join(" ")))?;
+    if options.peer.is_none() && options.link_method != Some(LinkMethod::Proxy) {
+        // Only a process of one thread may, so before anything else. Where it is forbidden the facade finds another way
+        // and says so.
+        if let Err(error) = become_namespace_root() {
+            output.detail(&format!("note: {error}"));
+        }
+    }
+    let watch = Watch::start(global.time_limit)?;
+    output.stops(&watch.stop);
+    if output.json {
+        output.timed("run", run_record(&options));
+    }
+    let mut progress = CompareProgress::new(output);
+    let result = compare(&options, &watch.stop, &mut |now| progress.update(now, output));
+    progress.clear();
+    let comparison = result?;
+    let judgements: Vec<Judgement> =
+        args.require.iter().flat_map(|requirement| requirement.judge(&comparison.figures)).collect();
+    if output.json {
+        print_records(&comparison, &judgements, output)?;
+    } else {
+        print_text(&comparison, output);
+    }
+    tell_missed(&judgements, output);
+    let code = watch.exit_code().unwrap_or_else(|| verdict(&comparison, &judgements));
+    if output.json {
+        output.timed(
+            "end",
+            json!({
+                "interrupted": comparison.interrupted,
+                "report": comparison.report,
+                "exit_code": code,
+            }),
+        );
+    }
+    Ok(code)
+}
+
+fn verdict(comparison: &Comparison, judgements: &[Judgement]) -> u8 {
+    if judgements.iter().any(|judgement| judgement.missed.is_some()) {
+        exit::GATE
+    } else if comparison.failures.is_empty() {
+        exit::DONE
+    } else {
+        exit::FAILED
+    }
+}
+
+fn tell_missed(judgements: &[Judgement], output: &Output) {
+    for judgement in judgements {
+        if let Some(missed) = &judgement.missed {
+            output.error(&format!("not met: {}: {missed}", judgement.transport));
+        }
+    }
+}
+
+fn run_record(options: &CompareOptions) -> Value {
+    let link = match &options.peer {
+        Some(peer) => json!({ "peer": peer }),
+        None => json!({
+            "name": options.link.0,
+            "up": options.link.1.up.to_string(),
+            "down": options.link.1.down.to_string(),
+        }),
+    };
+    json!({
+        "command": "compare",
+        "command_line": options.command,
+        "version": env!("CARGO_PKG_VERSION"),
+        "seed": options.seed,
+        "link": link,
+        "source": options.source,
+        "seconds": options.length.map(|length| length.as_secs_f64()),
+        "block_frames": options.block_frames,
+        "latency_ms": options.latency.as_secs_f64() * 1e3,
+    })
+}
+
+fn print_records(
+    comparison: &Comparison,
+    judgements: &[Judgement],
+    output: &mut Output,
+) -> Result<(), Error> {
+    let unwritable = |error: serde_json::Error| Error::failed(format!("cannot write JSON: {error}"));
+    output.record("link", serde_json::to_value(&comparison.link).map_err(unwritable)?);
+    for figures in &comparison.figures {
+        // In the order of its fields, which its definition explains.
+        output.result(&serde_json::to_string(figures).map_err(unwritable)?);
+    }
+    for advice in &comparison.advice {
+        output.result(&serde_json::to_string(advice).map_err(unwritable)?);
+    }
+    for (transport, why) in &comparison.failures {
+        output.record("failure", json!({ "transport": transport, "why": why }));
+    }
+    for note in &comparison.notes {
+        output.record("note", json!({ "text": note }));
+    }
+    for judgement in judgements {
+        let met = judgement.missed.is_none();
+        output.record(
+            "gate",
+            json!({ "transport": judgement.transport, "met": met, "missed": judgement.missed }),
+        );
+    }
+    Ok(())
+}
+
+fn print_text(comparison: &Comparison, output: &mut Output) {
+    let text = text(comparison, output.width, output.palette);
+    output.result(&text);
+    for note in &comparison.notes {
+        output.detail(&paragraph("note:", note, 6, output.width.min(PROSE)));
+    }
+}
+
+/// Lines of prose longer than this are hard to read.
+const PROSE: usize = 96;
+
+/// What is shown of a comparison.
+fn text(comparison: &Comparison, width: usize, palette: Palette) -> String {
+    let prose = width.min(PROSE);
+    let mut text = paragraph(&format!("Link {}:", comparison.link.name), &comparison.link.method, 2, prose);
+    for limit in &comparison.link.limits {
+        text += &paragraph("Not modelled:", limit, 2, prose);
+    }
+    if comparison.interrupted {
+        text += "Stopped before its end; the figures are of what was measured so far.\n";
+    }
+    if !comparison.figures.is_empty() {
+        text += &format!("\n{}", table::render(&comparison.figures, width, palette));
+    }
+    for figures in &comparison.figures {
+        for note in &figures.notes {
+            text += &paragraph(&format!("{}:", figures.transport), note, 2, prose);
+        }
+    }
+    for (transport, why) in &comparison.failures {
+        text += &palette.paint(Tone::Bad, &paragraph(&format!("{transport} failed:"), why, 2, prose));
+    }
+    if !comparison.advice.is_empty() {
+        text += &format!("\n{}\n", palette.paint(Tone::Head, "Which transport to take"));
+        for advice in &comparison.advice {
+            text += &advised(advice, prose, palette);
+        }
+    }
+    if let Some(report) = &comparison.report {
+        let page = report.join("report.html").display().to_string();
+        text += &format!(
+            "\nReport and what was heard: {}\nOpen it: xdg-open {}\n",
+            report.display(),
+            quoted(&page)
+        );
+    }
+    text
+}
+
+fn advised(advice: &Advice, width: usize, palette: Palette) -> String {
+    let tone = if advice.met { Tone::Best } else { Tone::Bad };
+    let transport = if advice.met { advice.transport.as_str() } else { "none" };
+    let head = format!(
+        "  {:<21} {} ({:.0} % sure)\n",
+        advice.purpose.title(),
+        palette.paint(tone, transport),
+        advice.confidence * 100.0
+    );
+    let why = crate::grid::wrap(&advice.because, width.saturating_sub(4));
+    head + &why.iter().map(|line| format!("    {line}\n")).collect::<String>()
+}

@@ -1,0 +1,218 @@
+//! What went over an emulated link, the same for every kind of emulator.
+
+use antiphon::link::Counters;
+use antiphon::net::emulator::{RouterReport, StreamReport, UdpReport};
+use serde_json::{Value, json};
+
+use crate::grid::{Align, Cell, Grid, Tone};
+
+/// Counters of all flows.
+#[derive(Clone, Debug, Default)]
+pub struct Traffic {
+    flows: Vec<Flow>,
+    /// What never reached a link or was refused behind it: key for programs, words for people, count.
+    beside: Vec<(&'static str, &'static str, u64)>,
+}
+
+#[derive(Clone, Debug)]
+struct Flow {
+    name: String,
+    up: Counters,
+    down: Counters,
+    ended: bool,
+}
+
+impl From<UdpReport> for Traffic {
+    fn from(report: UdpReport) -> Self {
+        let unsent = report.flows.iter().map(|flow| flow.unsent).sum();
+        let flow = |flow: &antiphon::net::emulator::FlowReport| Flow {
+            name: flow.client.to_string(),
+            up: flow.up,
+            down: flow.down,
+            ended: flow.ended,
+        };
+        Traffic {
+            flows: report.flows.iter().map(flow).collect(),
+            beside: vec![
+                ("refused", "datagrams of clients that found no room (--max-flows)", report.refused),
+                ("over_budget", "datagrams that found the memory used up", report.over_budget),
+                ("unsent", "datagrams that came through and that the kernel would not send", unsent),
+            ],
+        }
+    }
+}
+
+impl From<StreamReport> for Traffic {
+    fn from(report: StreamReport) -> Self {
+        let flow = |connection: &antiphon::net::emulator::ConnectionReport| Flow {
+            name: connection.client.to_string(),
+            up: connection.up,
+            down: connection.down,
+            ended: connection.ended,
+        };
+        Traffic {
+            flows: report.connections.iter().map(flow).collect(),
+            beside: vec![("refused", "connections that found no room (--max-flows)", report.refused)],
+        }
+    }
+}
+
+impl From<RouterReport> for Traffic {
+    fn from(report: RouterReport) -> Self {
+        let lanes = &report.lanes;
+        let flow = |lane: &antiphon::net::emulator::LaneReport| Flow {
+            name: "all traffic".into(),
+            up: lane.up,
+            down: lane.down,
+            ended: false,
+        };
+        Traffic {
+            flows: lanes.iter().map(flow).collect(),
+            beside: vec![
+                (
+                    "ignored",
+                    "neighbour messages of the kernels, kept off the link",
+                    lanes.iter().map(|l| l.ignored).sum(),
+                ),
+                (
+                    "rejected",
+                    "packets that came through and that the kernel would not take",
+                    lanes.iter().map(|l| l.rejected).sum(),
+                ),
+                (
+                    "over_budget",
+                    "packets that found the memory used up",
+                    lanes.iter().map(|l| l.over_budget).sum(),
+                ),
+            ],
+        }
+    }
+}
+
+impl Traffic {
+    /// Everything on one line, for progress.
+    pub fn line(&self) -> String {
+        let sum = |read: fn(&Flow) -> u64| self.flows.iter().map(read).sum::<u64>();
+        let way = |offered: u64, dropped: u64| format!("{offered} offered, {dropped} dropped");
+        let flows = self.flows.iter().filter(|flow| !flow.ended).count();
+        format!(
+            "{flows} flow{}; up {}; down {}",
+            if flows == 1 { "" } else { "s" },
+            way(sum(|f| f.up.offered), sum(|f| f.up.dropped())),
+            way(sum(|f| f.down.offered), sum(|f| f.down.dropped())),
+        )
+    }
+
+    /// The balance of every flow and direction: offered + copies = delivered + lost + overflowed + on the way.
+    pub fn table(&self) -> Grid {
+        use Align::{Left, Right};
+        let mut grid = Grid::new([Left, Left, Right, Right, Right, Right, Right, Right]);
+        let head = ["flow", "", "offered", "copies", "delivered", "lost", "overflow", "on the way"];
+        grid.row(head.map(|text| Cell::new(text, Tone::Head)));
+        for flow in &self.flows {
+            grid.title(Cell::from(flow.name.as_str()));
+            for (way, counters) in [("up", flow.up), ("down", flow.down)] {
+                let balance = if counters.balances() { "" } else { "does not balance" };
+                let numbers = [
+                    counters.offered,
+                    counters.duplicated,
+                    counters.delivered,
+                    counters.lost,
+                    counters.overflowed,
+                    counters.queued + counters.in_flight,
+                ];
+                let numbers = numbers.map(|number| Cell::from(number.to_string()));
+                grid.row(
+                    [Cell::from(format!("  {way}")), Cell::new(balance, Tone::Bad)]
+                        .into_iter()
+                        .chain(numbers),
+                );
+            }
+        }
+        grid
+    }
+
+    /// What the table does not say.
+    pub fn notes(&self) -> Vec<String> {
+        let told = self.beside.iter().filter(|(.., count)| *count > 0);
+        let mut notes: Vec<String> = told.map(|(_, words, count)| format!("{count} {words}")).collect();
+        if self.flows.is_empty() {
+            notes.push("Nothing came by.".into());
+        }
+        notes
+    }
+
+    /// The same for programs.
+    pub fn json(&self) -> Value {
+        let flow = |(number, flow): (usize, &Flow)| {
+            json!({
+                "flow": number,
+                "client": flow.name,
+                "ended": flow.ended,
+                "up": counters(&flow.up),
+                "down": counters(&flow.down),
+            })
+        };
+        let mut record = json!({ "flows": self.flows.iter().enumerate().map(flow).collect::<Vec<_>>() });
+        for (key, _, count) in &self.beside {
+            record[*key] = (*count).into();
+        }
+        record
+    }
+}
+
+fn counters(counters: &Counters) -> Value {
+    json!({
+        "offered": counters.offered,
+        "duplicated": counters.duplicated,
+        "delivered": counters.delivered,
+        "lost": counters.lost,
+        "overflowed": counters.overflowed,
+        "queued": counters.queued,
+        "in_flight": counters.in_flight,
+        "corrupted": counters.corrupted,
+        "held_back": counters.held_back,
+        "offered_bytes": counters.offered_bytes,
+        "delivered_bytes": counters.delivered_bytes,
+        "balances": counters.balances(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::Palette;
+
+    fn traffic() -> Traffic {
+        let up = Counters {
+            offered: 1_234_567,
+            delivered: 1_234_000,
+            lost: 500,
+            overflowed: 60,
+            in_flight: 7,
+            ..Counters::default()
+        };
+        let name = "[2001:db8:1234:5678:9abc:def0:1234:5678]:65535".into();
+        Traffic {
+            flows: vec![Flow { name, up, down: Counters::default(), ended: false }],
+            beside: vec![("refused", "refused", 3)],
+        }
+    }
+
+    #[test]
+    fn the_balance_fits_eighty_columns() {
+        let text = traffic().table().render(80, Palette { coloured: false });
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("1234567") && !text.contains("balance"), "{text}");
+        assert!(traffic().line().len() <= 78, "{}", traffic().line());
+        assert_eq!(traffic().notes(), ["3 refused"]);
+    }
+
+    #[test]
+    fn what_does_not_balance_is_said() {
+        let mut broken = traffic();
+        broken.flows[0].up.lost += 1;
+        assert!(broken.table().render(80, Palette { coloured: false }).contains("does not balance"));
+        assert_eq!(broken.json()["flows"][0]["up"]["balances"], false);
+    }
+}

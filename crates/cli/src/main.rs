@@ -1,0 +1,78 @@
+//! `antiphon`, the command line: reads arguments, calls the facade crate, shows what comes back.
+//!
+//! ```text
+//! args (the table) ─ settings (flags, environment, file) ─ one module per command ─ antiphon ─ output
+//! ```
+//!
+//! No logic of streaming here. Results go to standard output, talk to standard error; exit codes are in [`exit`].
+
+mod args;
+mod compare;
+mod devices;
+mod exit;
+mod grid;
+mod link;
+mod manual;
+mod output;
+mod progress;
+mod reflect;
+mod settings;
+mod signals;
+mod stream;
+mod table;
+mod values;
+
+use std::process::ExitCode;
+
+use antiphon::Error;
+
+use args::{Cli, Command};
+use output::Output;
+use settings::Failure;
+
+fn main() -> ExitCode {
+    let cli = match settings::parse(std::env::args_os().collect()) {
+        Ok(cli) => cli,
+        Err(failure) => return ExitCode::from(refuse(&failure)),
+    };
+    let mut output = Output::new(&cli.global);
+    for told in settings::unknown_variables() {
+        output.talk(&format!("note: {told}"));
+    }
+    let code = run(&cli, &mut output).unwrap_or_else(|error| {
+        output.error(&format!("error: {error}"));
+        error.exit_code()
+    });
+    ExitCode::from(code)
+}
+
+fn run(cli: &Cli, output: &mut Output) -> Result<u8, Error> {
+    match &cli.command {
+        Command::Compare(args) => compare::run(args, &cli.global, output),
+        Command::Send(args) => stream::send_run(args, &cli.global, output),
+        Command::Receive(args) => stream::receive_run(args, &cli.global, output),
+        Command::Reflect(args) => reflect::run(args, &cli.global, output),
+        Command::Link(args) => link::run(args, &cli.global, output),
+        Command::Devices => Ok(devices::run(output)),
+        Command::Man { directory } => manual::write(directory, output),
+        Command::Completions { shell } => Ok(manual::completions(*shell, output)),
+    }
+}
+
+/// Prints why there is nothing to run; help and version are no failure.
+fn refuse(failure: &Failure) -> u8 {
+    match failure {
+        Failure::Clap { error, origin } => {
+            // With its stream closed there is nobody to tell.
+            let _ = error.print();
+            if let Some(origin) = origin {
+                eprintln!("\nThe value stands in {origin}.");
+            }
+            if error.use_stderr() { exit::USAGE } else { exit::DONE }
+        }
+        Failure::Config(error) => {
+            eprintln!("error: {error}");
+            error.exit_code()
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Results to standard output, talk to standard error, and nothing said to those who have gone.
+
+use std::io::{IsTerminal, Write};
+
+use antiphon::Stop;
+use antiphon::net::OsClock;
+use serde_json::{Map, Value, json};
+
+use crate::args::{Color, Global};
+use crate::grid::Palette;
+
+/// Where results and talk go.
+pub struct Output {
+    /// Results as JSON lines.
+    pub json: bool,
+    /// Colours for standard output.
+    pub palette: Palette,
+    /// Columns of standard output.
+    pub width: usize,
+    /// Counted `-v`.
+    pub verbose: u8,
+    /// Whether moving progress may be drawn on standard error.
+    pub draws: bool,
+    quiet: bool,
+    clock: OsClock,
+    /// Asked when nobody reads the results any more.
+    stop: Option<Stop>,
+    gone: bool,
+}
+
+/// Version of the JSON records: goes up when a name changes its meaning or goes away.
+pub const SCHEMA: u32 = 1;
+
+impl Output {
+    /// As the options and the terminal have it.
+    pub fn new(global: &Global) -> Self {
+        let terminal = std::io::stdout().is_terminal();
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let coloured = match global.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => terminal && !no_color && !dumb,
+        };
+        Output {
+            json: global.json,
+            palette: Palette { coloured },
+            width: width(),
+            verbose: global.verbose,
+            draws: std::io::stderr().is_terminal() && !dumb && !global.quiet,
+            quiet: global.quiet,
+            clock: OsClock::new(),
+            stop: None,
+            gone: false,
+        }
+    }
+
+    /// Lets `stop` be asked when standard output is closed.
+    pub fn stops(&mut self, stop: &Stop) {
+        self.stop = Some(stop.clone());
+    }
+
+    /// The clock of the run.
+    pub fn clock(&self) -> OsClock {
+        self.clock
+    }
+
+    /// Prints a result. A closed pipe is no error: whoever read it has seen enough.
+    pub fn result(&mut self, text: &str) {
+        if self.gone {
+            return;
+        }
+        let mut stdout = std::io::stdout().lock();
+        let end = if text.ends_with('\n') { "" } else { "\n" };
+        if write!(stdout, "{text}{end}").and_then(|()| stdout.flush()).is_err() {
+            self.gone = true;
+            if let Some(stop) = &self.stop {
+                stop.ask();
+            }
+        }
+    }
+
+    /// Prints a JSON record: `record` and `schema` come first, then `fields`.
+    pub fn record(&mut self, record: &str, fields: Value) {
+        let mut object = Map::new();
+        object.insert("record".into(), record.into());
+        object.insert("schema".into(), SCHEMA.into());
+        match fields {
+            Value::Object(fields) => object.extend(fields.into_iter().filter(|(key, _)| key != "record")),
+            other => drop(object.insert("value".into(), other)),
+        }
+        self.result(&Value::Object(object).to_string());
+    }
+
+    /// Prints a JSON record that says when it was made, by both clocks.
+    pub fn timed(&mut self, record: &str, fields: Value) {
+        let now = self.clock.now();
+        let mut all = json!({
+            "monotonic_s": thousandths(now.as_nanos() as f64 / 1e9),
+            "wall_unix_s": thousandths(self.wall_unix_s()),
+        });
+        if let (Value::Object(all), Value::Object(fields)) = (&mut all, fields) {
+            all.extend(fields);
+        }
+        self.record(record, all);
+    }
+
+    fn wall_unix_s(&self) -> f64 {
+        let ntp = self.clock.epoch().ntp(self.clock.now());
+        // 64-bit NTP time: seconds since 1900 and their 2^32th parts.
+        let seconds = ntp.to_bits() as f64 / 4_294_967_296.0;
+        seconds - antiphon::core::NtpTime::UNIX_OFFSET_SECONDS as f64
+    }
+
+    /// Tells the user something.
+    pub fn talk(&self, text: &str) {
+        if !self.quiet {
+            self.error(text);
+        }
+    }
+
+    /// Tells the user something that only matters when looking closely.
+    pub fn detail(&self, text: &str) {
+        if self.verbose > 0 {
+            self.talk(text);
+        }
+    }
+
+    /// Tells the user something even when asked to be quiet.
+    pub fn error(&self, text: &str) {
+        // With standard error closed there is nobody to tell.
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
+}
+
+/// Columns of the terminal that standard output goes to; else `COLUMNS`, else 80. Between 40 and 200.
+fn width() -> usize {
+    let terminal = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
+    let asked = || std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    terminal.or_else(asked).unwrap_or(80).clamp(40, 200)
+}
+
+/// Milliseconds are enough for whoever reads; more digits would only look exact.
+pub fn thousandths(x: f64) -> f64 {
+    (x * 1000.0).round() / 1000.0
+}
+
+/// A word as a shell would have to read it.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,%+@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_needs_it() {
+        assert_eq!(quoted("rtp://127.0.0.1:7710"), "rtp://127.0.0.1:7710");
+        assert_eq!(quoted("loss<1%"), "'loss<1%'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+}

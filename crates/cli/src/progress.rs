@@ -1,0 +1,197 @@
+//! How far long work is: moving lines where standard error is a terminal, a plain line now and then where it is not.
+
+use std::time::Duration;
+
+use antiphon::core::Instant;
+use antiphon::net::OsClock;
+use antiphon::{Progress, ReceiveStatus, SendStatus};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::output::Output;
+
+/// How often a plain line is printed where nothing moves.
+const PLAIN_EVERY: Duration = Duration::from_secs(10);
+
+/// Says when something is due that comes at an even pace.
+pub struct Pace {
+    clock: OsClock,
+    every: Duration,
+    next: Instant,
+}
+
+impl Pace {
+    /// The first time after `every`.
+    pub fn new(clock: OsClock, every: Duration) -> Self {
+        Pace { clock, every, next: clock.now() + every }
+    }
+
+    /// Whether it is due, at most once for each time.
+    pub fn is_due(&mut self) -> bool {
+        let now = self.clock.now();
+        if now < self.next {
+            return false;
+        }
+        // What was missed is not made up for.
+        while self.next <= now {
+            self.next = self.next + self.every;
+        }
+        true
+    }
+}
+
+/// Shows a comparison under way.
+pub struct CompareProgress {
+    bars: Option<MultiProgress>,
+    total: Option<ProgressBar>,
+    lines: Vec<ProgressBar>,
+    plain: Pace,
+}
+
+impl CompareProgress {
+    /// Nothing is drawn before the first [`Self::update`].
+    pub fn new(output: &Output) -> Self {
+        let bars =
+            output.draws.then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
+        CompareProgress {
+            bars,
+            total: None,
+            lines: Vec::new(),
+            plain: Pace::new(output.clock(), PLAIN_EVERY),
+        }
+    }
+
+    /// Shows where it is now.
+    pub fn update(&mut self, progress: &Progress, output: &Output) {
+        let Some(bars) = &self.bars else {
+            if self.plain.is_due() {
+                output.talk(&time_line(progress.elapsed, progress.total));
+            }
+            return;
+        };
+        let total = self.total.get_or_insert_with(|| bars.add(bar(progress.total)));
+        total.set_position(millis(progress.elapsed));
+        total.set_message(time_line(progress.elapsed, progress.total));
+        while self.lines.len() < progress.transports.len() {
+            self.lines.push(bars.add(ProgressBar::no_length().with_style(line_style())));
+        }
+        for (line, transport) in self.lines.iter().zip(&progress.transports) {
+            let rtt = transport.rtt.map_or("-".into(), |rtt| format!("{:.1} ms", rtt.as_secs_f64() * 1e3));
+            line.set_message(format!(
+                "{:<8} sent {:>6}  back {:>6}  late {:>5}  round trip {rtt:>9}",
+                transport.transport, transport.sent, transport.received, transport.late
+            ));
+        }
+    }
+
+    /// Takes it off the screen.
+    pub fn clear(&self) {
+        if let Some(bars) = &self.bars {
+            // A terminal that has gone needs no clearing.
+            let _ = bars.clear();
+        }
+    }
+}
+
+/// Shows one stream under way.
+pub struct StreamProgress {
+    bar: Option<ProgressBar>,
+    plain: Pace,
+}
+
+impl StreamProgress {
+    /// `None` of the length where it is not known.
+    pub fn new(output: &Output) -> Self {
+        let bar = output.draws.then(|| {
+            let line = ProgressBar::no_length().with_style(line_style());
+            line.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+            line
+        });
+        StreamProgress { bar, plain: Pace::new(output.clock(), PLAIN_EVERY) }
+    }
+
+    /// Shows a line, or prints it where that can't be and it is time.
+    pub fn update(&mut self, line: impl FnOnce() -> String, output: &Output) {
+        match &self.bar {
+            Some(bar) => bar.set_message(line()),
+            None if self.plain.is_due() => output.talk(&line()),
+            None => {}
+        }
+    }
+
+    /// Prints something without tearing the line.
+    pub fn talk(&self, text: &str, output: &Output) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| output.talk(text)),
+            None => output.talk(text),
+        }
+    }
+
+    /// Takes it off the screen.
+    pub fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// A stream being sent, on one line of at most 78 characters.
+pub fn send_line(status: &SendStatus) -> String {
+    let total = status.total_s.map(|total| format!(" of {total:.1}")).unwrap_or_default();
+    let mut line = format!("sent {:.1}{total} s, {} frames", status.sent_s, status.frames_sent);
+    for (count, name) in
+        [(status.expired, "expired"), (status.refused, "refused"), (status.starved, "ms without a source")]
+    {
+        if count > 0 {
+            line += &format!(", {count} {name}");
+        }
+    }
+    if let Some(loss) = status.remote_loss_percent {
+        line += &format!("; there: lost {loss:.1} %");
+    }
+    if let Some(rtt) = status.rtt_ms {
+        line += &format!(", round trip {rtt:.1} ms");
+    }
+    line
+}
+
+/// A stream being received, on one line.
+pub fn receive_line(status: &ReceiveStatus) -> String {
+    let mut line = format!("played {:.1} s, {} frames", status.played_s, status.frames_received);
+    line += &format!(", lost {}, late {}", status.lost, status.late);
+    for (count, name) in [
+        (status.concealed, "concealed"),
+        (status.reordered, "reordered"),
+        (status.strangers, "of strangers"),
+        (status.malformed, "malformed"),
+    ] {
+        if count > 0 {
+            line += &format!(", {count} {name}");
+        }
+    }
+    if let Some(jitter) = status.jitter_rfc3550_ms {
+        line += &format!(", jitter {jitter:.1} ms");
+    }
+    line
+}
+
+fn time_line(elapsed: Duration, total: Option<Duration>) -> String {
+    match total {
+        Some(total) => format!("{:.0} of {:.0} s", elapsed.min(total).as_secs_f64(), total.as_secs_f64()),
+        None => format!("{:.0} s", elapsed.as_secs_f64()),
+    }
+}
+
+fn bar(total: Option<Duration>) -> ProgressBar {
+    let template = if total.is_some() { "{wide_bar:.green} {msg}" } else { "{spinner} {msg}" };
+    let style = ProgressStyle::with_template(template).expect("a constant template").progress_chars("━━ ");
+    total.map_or_else(ProgressBar::no_length, |total| ProgressBar::new(millis(total))).with_style(style)
+}
+
+fn line_style() -> ProgressStyle {
+    // Cut at the edge of the terminal, so that it never takes two lines.
+    ProgressStyle::with_template("{wide_msg}").expect("a constant template")
+}
+
+fn millis(d: Duration) -> u64 {
+    u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
+}

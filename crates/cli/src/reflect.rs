@@ -1,0 +1,61 @@
+//! `antiphon reflect`.
+
+use antiphon::{Error, ReflectStatus, ReflectedTransport, reflect};
+use serde_json::Value;
+
+use crate::args::{Global, ReflectArgs};
+use crate::exit;
+use crate::output::Output;
+use crate::progress::StreamProgress;
+use crate::signals::Watch;
+
+/// Runs it; the exit code.
+pub fn run(args: &ReflectArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
+    let options = args.options();
+    let watch = Watch::start(global.time_limit)?;
+    output.stops(&watch.stop);
+    let mut progress = StreamProgress::new(output);
+    let mut began = false;
+    let result = reflect(&options, &watch.stop, &mut |status| {
+        if !began {
+            began = true;
+            announce(status, &progress, output);
+        } else if output.json {
+            output.timed("interval", record(status));
+        }
+        progress.update(|| line(status), output);
+    });
+    progress.clear();
+    let status = result?;
+    if output.json {
+        output.timed("summary", record(&status));
+    } else {
+        output.talk(&line(&status));
+    }
+    Ok(watch.exit_code().unwrap_or(exit::DONE))
+}
+
+fn announce(status: &ReflectStatus, progress: &StreamProgress, output: &mut Output) {
+    if output.json {
+        let mut run = record(status);
+        run["command"] = "reflect".into();
+        run["version"] = env!("CARGO_PKG_VERSION").into();
+        output.timed("run", run);
+    }
+    for transport in &status.transports {
+        progress.talk(&format!("{} listens on {}", transport.transport, transport.address), output);
+    }
+    progress.talk("Ctrl-C ends it. On the other computer: antiphon compare HOST:PORT", output);
+}
+
+fn line(status: &ReflectStatus) -> String {
+    let of = |t: &ReflectedTransport| {
+        let plural = if t.peers == 1 { "" } else { "s" };
+        format!("{}: {} peer{plural}, {} frames returned", t.transport, t.peers, t.frames_returned)
+    };
+    status.transports.iter().map(of).collect::<Vec<_>>().join("; ")
+}
+
+fn record(status: &ReflectStatus) -> Value {
+    serde_json::to_value(status).expect("plain numbers and texts have a JSON form")
+}

@@ -1,0 +1,258 @@
+//! Flags, environment and configuration file become one set of arguments: flags win over `ANTIPHON_*` variables, these
+//! over the file. Keys of the file and names of the variables are made from the table of options, so none is forgotten.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use antiphon::Error;
+use antiphon::core::nearest;
+use clap::builder::BoolishValueParser;
+use clap::error::{ContextKind, ContextValue};
+use clap::{ArgAction, CommandFactory, FromArgMatches};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::args::{Cli, Color};
+
+/// One setting of the file.
+#[derive(Debug)]
+struct Setting {
+    /// Command that it is for; `None`: all that have it.
+    command: Option<String>,
+    key: String,
+    value: String,
+    line: usize,
+}
+
+/// Reads everything. Help and version come back as an error, too, as clap has it.
+pub fn parse(arguments: Vec<OsString>) -> Result<Cli, Failure> {
+    let mut command = command();
+    let (config, color) = glance(&command, &arguments);
+    command = command.color(color);
+    let settings = match &config {
+        Some(path) => read(path, &command)?,
+        None => Vec::new(),
+    };
+    for setting in &settings {
+        command = apply(command, setting);
+    }
+    let matches = command.try_get_matches_from_mut(arguments).and_then(|m| Cli::from_arg_matches(&m));
+    matches.map_err(|error| Failure::Clap { origin: origin(&error, &settings, config.as_deref()), error })
+}
+
+/// Why there are no arguments.
+#[derive(Debug)]
+pub enum Failure {
+    /// Help, version, or what clap refuses; `origin` tells where the refused value stands, if not on the command line.
+    Clap {
+        /// Clap's own.
+        error: clap::Error,
+        /// File and line.
+        origin: Option<String>,
+    },
+    /// The configuration file.
+    Config(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Config(error)
+    }
+}
+
+/// The table of commands, with the environment variable of every option.
+pub fn command() -> clap::Command {
+    let named = |arg: clap::Arg| {
+        let Some(long) = arg.get_long().filter(|long| !NOT_SETTINGS.contains(long)) else { return arg };
+        let variable = variable(long);
+        let arg = arg.env(variable).hide_env(true);
+        // As a flag it takes no value, but as a variable it does: yes, on, 1, true.
+        match arg.get_action() {
+            ArgAction::SetTrue => arg.value_parser(BoolishValueParser::new()),
+            _ => arg,
+        }
+    };
+    Cli::command().mut_args(named).mut_subcommands(|sub| sub.mut_args(named))
+}
+
+/// What can't be a setting: it makes no sense twice.
+const NOT_SETTINGS: [&str; 3] = ["help", "version", "list"];
+
+/// `--link-method` is `ANTIPHON_LINK_METHOD`.
+fn variable(long: &str) -> String {
+    format!("ANTIPHON_{}", long.replace('-', "_").to_ascii_uppercase())
+}
+
+/// Variables that look like ours and set nothing, each with the nearest that would.
+pub fn unknown_variables() -> Vec<String> {
+    let known: Vec<String> = keys(&command(), None).iter().map(|key| variable(key)).collect();
+    let ours = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let unknown = ours.filter(|name| name.starts_with("ANTIPHON_") && !known.contains(name));
+    let mut told: Vec<String> = unknown
+        .map(|name| {
+            let near = nearest(&name, known.iter().map(String::as_str));
+            format!("{name} in the environment sets nothing{}", did_you_mean(near))
+        })
+        .collect();
+    told.sort();
+    told
+}
+
+/// Looks for what must be known before everything else can be read.
+fn glance(command: &clap::Command, arguments: &[OsString]) -> (Option<PathBuf>, clap::ColorChoice) {
+    let matches = command.clone().ignore_errors(true).try_get_matches_from(arguments);
+    let (mut config, mut color) = (None, None);
+    let mut level = matches.as_ref().ok();
+    // A global option stands at the level at which it was written.
+    while let Some(matches) = level {
+        let here = matches.try_get_one::<PathBuf>("config").ok().flatten();
+        config = here.cloned().or(config);
+        let here = matches.try_get_one::<Color>("color").ok().flatten();
+        color = here.copied().filter(|color| *color != Color::Auto).or(color);
+        level = matches.subcommand().map(|(_, sub)| sub);
+    }
+    let color = match color {
+        Some(Color::Always) => clap::ColorChoice::Always,
+        Some(Color::Never) => clap::ColorChoice::Never,
+        Some(Color::Auto) | None => clap::ColorChoice::Auto,
+    };
+    (config, color)
+}
+
+/// Every option of the command called `only`, or of all, as it stands in a file.
+fn keys(command: &clap::Command, only: Option<&str>) -> Vec<String> {
+    let longs =
+        |c: &clap::Command| c.get_arguments().filter_map(|arg| Some(arg.get_long()?.to_string())).collect();
+    let mut keys: Vec<String> = longs(command);
+    for sub in command.get_subcommands().filter(|sub| only.is_none_or(|name| sub.get_name() == name)) {
+        keys.extend::<Vec<String>>(longs(sub));
+    }
+    keys.retain(|key| !NOT_SETTINGS.contains(&key.as_str()) && key != "config");
+    keys.sort();
+    keys.dedup();
+    keys
+}
+
+/// More than any sensible set of options takes.
+const MAX_FILE: u64 = 256 * 1024;
+
+fn read(path: &Path, command: &clap::Command) -> Result<Vec<Setting>, Error> {
+    use std::io::Read;
+    let name = path.display();
+    let unreadable = |error: std::io::Error| Error::usage(format!("--config {name}: {error}"));
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    file.take(MAX_FILE).read_to_string(&mut text).map_err(unreadable)?;
+    let at = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
+    let table = DeTable::parse(&text).map_err(|error| {
+        let line = error.span().map_or(1, |span| at(span.start));
+        Error::usage(format!("{name}, line {line}: {}", error.message()))
+    })?;
+    let mut settings = Vec::new();
+    collect(table.get_ref(), None, command, &at, &mut settings)
+        .map_err(|(line, why)| Error::usage(format!("{name}, line {line}: {why}")))?;
+    Ok(settings)
+}
+
+/// Takes the settings of one table; what is wrong comes with its line.
+fn collect(
+    table: &DeTable<'_>,
+    section: Option<&str>,
+    command: &clap::Command,
+    line_of: &dyn Fn(usize) -> usize,
+    settings: &mut Vec<Setting>,
+) -> Result<(), (usize, String)> {
+    let known = keys(command, section);
+    for (key, value) in table {
+        let line = line_of(key.span().start);
+        let name: &str = key.get_ref();
+        if let (None, DeValue::Table(inner)) = (section, value.get_ref()) {
+            let commands: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+            if !commands.contains(&name) {
+                let near = nearest(name, commands);
+                return Err((line, format!("no command is called '{name}'{}", did_you_mean(near))));
+            }
+            collect(inner, Some(name), command, line_of, settings)?;
+            continue;
+        }
+        let key = name.replace('_', "-");
+        if !known.contains(&key) {
+            let near = nearest(&key, known.iter().map(String::as_str));
+            return Err((line, format!("unknown key '{name}'{}", did_you_mean(near))));
+        }
+        let value = plain(value).map_err(|why| (line, format!("{name}: {why}")))?;
+        settings.push(Setting { command: section.map(Into::into), key, value, line });
+    }
+    Ok(())
+}
+
+/// As it would be typed; lists are joined by commas.
+fn plain(value: &Spanned<DeValue<'_>>) -> Result<String, String> {
+    match value.get_ref() {
+        DeValue::String(text) => Ok(text.to_string()),
+        DeValue::Integer(number) => Ok(number.to_string()),
+        DeValue::Float(number) => Ok(number.to_string()),
+        DeValue::Boolean(yes) => Ok(yes.to_string()),
+        DeValue::Array(items) => Ok(items.iter().map(plain).collect::<Result<Vec<_>, _>>()?.join(",")),
+        DeValue::Datetime(_) | DeValue::Table(_) => Err("write a text, such as \"80ms\"".into()),
+    }
+}
+
+/// Puts a setting where clap looks last: in the place of the option's default.
+fn apply(command: clap::Command, setting: &Setting) -> clap::Command {
+    let set = |arg: clap::Arg| match arg.get_long() {
+        Some(long) if long == setting.key => arg.default_value(setting.value.clone()),
+        _ => arg,
+    };
+    let concerned = |name: &str| setting.command.as_deref().is_none_or(|only| only == name);
+    let command = if setting.command.is_none() { command.mut_args(set) } else { command };
+    command.mut_subcommands(|sub| if concerned(sub.get_name()) { sub.mut_args(set) } else { sub })
+}
+
+/// Where a refused value stands, if it came from the file.
+fn origin(error: &clap::Error, settings: &[Setting], path: Option<&Path>) -> Option<String> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let (arg, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
+    let long = arg.strip_prefix("--")?.split([' ', '=']).next()?;
+    let found = |setting: &&Setting| {
+        setting.key == long && setting.value.split(',').chain([&*setting.value]).any(|v| v == value)
+    };
+    let setting = settings.iter().rev().find(found)?;
+    Some(format!("{}, line {}", path?.display(), setting.line))
+}
+
+fn did_you_mean(near: Option<&str>) -> String {
+    near.map(|name| format!(", did you mean '{name}'?")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sound() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn a_text_that_is_not_toml_is_refused_with_its_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.toml");
+        for (text, line, word) in [
+            ("\n\nlink = [", 3, ""),
+            ("seed = 1\nlnik = 'dsl'", 2, "'link'"),
+            ("[compare]\nseed = 2\nlatncy = '1ms'", 3, "'latency'"),
+            ("[compre]\nseed = 2", 1, "'compare'"),
+            ("[send]\nlink = 'dsl'", 2, "unknown key 'link'"),
+            ("seed = 2026-01-01", 1, "seed"),
+            ("list = true", 1, "list"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = read(&path, &command()).unwrap_err().to_string();
+            assert!(error.contains(&format!("line {line}:")) && error.contains(word), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Ctrl-C, SIGTERM and `--time-limit`: the first asks for a clean end, the second signal ends at once.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use antiphon::{Error, Stop};
+
+use crate::exit;
+
+/// Waits for reasons to stop.
+pub struct Watch {
+    /// Asked as soon as there is a reason; handed to everything that runs long.
+    pub stop: Stop,
+    reason: Arc<AtomicU8>,
+    wake: Receiver<()>,
+    /// Keeps `wake` from being told that nobody will ever call, where there are no signals to be had.
+    _hold: Sender<()>,
+}
+
+const NONE: u8 = 0;
+const SIGNAL: u8 = 1;
+const TIME_LIMIT: u8 = 2;
+
+impl Watch {
+    /// Begins to watch. Starts threads, so whatever needs a process of one thread comes before.
+    pub fn start(time_limit: Option<Duration>) -> Result<Self, Error> {
+        let (hold, wake) = channel();
+        let (stop, reason) = (Stop::new(), Arc::new(AtomicU8::new(NONE)));
+        let watch = Watch { stop: stop.clone(), reason: reason.clone(), wake, _hold: hold.clone() };
+        let give = |why, stop: &Stop, reason: &AtomicU8, sender: &Sender<()>| {
+            let first = reason.compare_exchange(NONE, why, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            stop.ask();
+            // Nobody waits any more once the run has ended by itself.
+            let _ = sender.send(());
+            first
+        };
+        let (signal_stop, signal_reason, signal_hold) = (stop.clone(), reason.clone(), hold.clone());
+        let mut signals = 0;
+        ctrlc::set_handler(move || {
+            signals += 1;
+            if signals > 1 {
+                std::process::exit(exit::INTERRUPTED.into());
+            }
+            give(SIGNAL, &signal_stop, &signal_reason, &signal_hold);
+            // Where nobody listens to standard error there is nobody to tell.
+            let _ = writeln!(std::io::stderr(), "\nstopping; once more to end at once");
+        })
+        .map_err(|error| Error::failed(format!("cannot watch for Ctrl-C: {error}")))?;
+        if let Some(limit) = time_limit {
+            let (never, expired) = channel::<()>();
+            let wait = move || {
+                // Held here, so that nothing but time ends the wait.
+                let _never = never;
+                let _ = expired.recv_timeout(limit);
+                give(TIME_LIMIT, &stop, &reason, &hold);
+            };
+            let started = std::thread::Builder::new().name("time-limit".into()).spawn(wait);
+            started.map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
+        }
+        Ok(watch)
+    }
+
+    /// Waits for `time`, or until there is a reason to stop; whether there is one.
+    pub fn wait(&self, time: Duration) -> bool {
+        match self.wake.recv_timeout(time) {
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => true,
+            Err(RecvTimeoutError::Timeout) => self.stop.is_asked(),
+        }
+    }
+
+    /// The exit code of the reason to stop, if there was one.
+    pub fn exit_code(&self) -> Option<u8> {
+        match self.reason.load(Ordering::Relaxed) {
+            SIGNAL => Some(exit::INTERRUPTED),
+            TIME_LIMIT => Some(exit::TIME_LIMIT),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! From what is typed to plain values. Every refusal names what would be right.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use antiphon::core::UnitError;
+use antiphon::core::units::{parse_duration, parse_frequency};
+use antiphon::core::uri::Uri;
+use antiphon::measure::{Gate, TransportFigures};
+use antiphon::media::{FormatError, SampleFormat, StreamDescription, StreamFormat};
+use antiphon::net::Target;
+use antiphon::proto::{TRANSPORTS, find};
+use clap::builder::{PossibleValue, PossibleValuesParser};
+
+/// Why a value is refused, in words.
+type Refusal = Box<dyn std::error::Error + Send + Sync>;
+
+/// A time in the order of seconds: a bare number is answered with seconds, not milliseconds.
+pub fn seconds(text: &str) -> Result<Duration, UnitError> {
+    match parse_duration(text) {
+        Ok(Duration::ZERO) => Err(UnitError::OutOfRange { text: text.into(), range: "more than 0s" }),
+        Err(UnitError::NoUnit { text, .. }) => {
+            let example = format!("{}s", text.trim());
+            Err(UnitError::NoUnit { text, example })
+        }
+        other => other,
+    }
+}
+
+/// 1 to 64 channels.
+pub fn channels(text: &str) -> Result<u32, Refusal> {
+    let channels = whole(text, "channels, such as 2")?;
+    // The rate stands for any that is allowed: only the channels are judged.
+    StreamFormat::new(48_000, channels)?;
+    Ok(channels)
+}
+
+/// 16 to 4096 sample frames: `256` or `256frames`.
+pub fn block(text: &str) -> Result<u32, Refusal> {
+    let number = text.strip_suffix("frames").unwrap_or(text).trim();
+    let frames = whole(number, "sample frames, such as 256")?;
+    if (16..=4096).contains(&frames) { Ok(frames) } else { Err(FormatError::Block { frames }.into()) }
+}
+
+/// 0 to 63 and 96 to 127: what can't be mistaken for RTCP (RFC 5761 §4).
+pub fn payload_type(text: &str) -> Result<u8, Refusal> {
+    let number = whole(text, "a payload type, such as 96")?;
+    let any = StreamDescription::new(SampleFormat::L16, StreamFormat::new(48_000, 2)?);
+    Ok(any.with_payload_type(number)?.payload_type)
+}
+
+/// 1 to 65 536 peers.
+pub fn peers(text: &str) -> Result<usize, Refusal> {
+    match whole(text, "a number, such as 64")? {
+        number @ 1..=65_536 => Ok(number as usize),
+        _ => Err("use 1 to 65536".into()),
+    }
+}
+
+/// A code point from 0 to 63, or its name in RFC 2474, 2597, 3246 or 8622.
+pub fn dscp(text: &str) -> Result<u8, Refusal> {
+    const HELP: &str = "use 0 to 63, or one of ef, le, cs0 to cs7, af11 to af43";
+    let name = text.to_ascii_lowercase();
+    let digits =
+        |prefix| name.strip_prefix(prefix).map(|rest: &str| rest.bytes().map(|b| b.wrapping_sub(b'0')));
+    if name == "ef" || name == "le" {
+        return Ok(if name == "ef" { 46 } else { 1 });
+    }
+    if let Some(class) = digits("cs") {
+        return match class.collect::<Vec<_>>()[..] {
+            [class @ 0..=7] => Ok(class * 8),
+            _ => Err(HELP.into()),
+        };
+    }
+    if let Some(class) = digits("af") {
+        return match class.collect::<Vec<_>>()[..] {
+            [class @ 1..=4, precedence @ 1..=3] => Ok(class * 8 + precedence * 2),
+            _ => Err(HELP.into()),
+        };
+    }
+    match name.parse() {
+        Ok(number @ 0..=63) => Ok(number),
+        _ => Err(HELP.into()),
+    }
+}
+
+/// The names of all transports, with their titles for help and completions.
+pub fn transport() -> PossibleValuesParser {
+    PossibleValuesParser::new(
+        TRANSPORTS.iter().map(|transport| PossibleValue::new(transport.scheme).help(transport.title)),
+    )
+}
+
+/// An address to listen on: `:7710`, `HOST:PORT`, `[::1]:7710`; port 0 takes a free one.
+pub fn listen(text: &str) -> Result<SocketAddr, Refusal> {
+    // Port 0 is no port that anybody could call, so addresses in general don't have it.
+    let free = text.strip_suffix(":0").map(|host| format!("{host}:1"));
+    let mut address = address(free.as_deref().unwrap_or(text))?.address();
+    if free.is_some() {
+        address.set_port(0);
+    }
+    Ok(address)
+}
+
+/// An address to call: `HOST:PORT`.
+pub fn call(text: &str) -> Result<SocketAddr, Refusal> {
+    match address(text)? {
+        Target::Call(address) => Ok(address),
+        Target::Listen(_) => Err("write HOST:PORT, such as 192.0.2.7:7710".into()),
+    }
+}
+
+fn address(text: &str) -> Result<Target, Refusal> {
+    let uri: Uri = format!("udp://{text}").parse()?;
+    if uri.port.is_none() || !uri.path.is_empty() {
+        return Err(format!(
+            "write HOST:PORT, such as {}:7710",
+            if text.is_empty() { "192.0.2.7" } else { &uri.host }
+        )
+        .into());
+    }
+    Ok(Target::resolve(&uri, 0)?)
+}
+
+fn whole(text: &str, wanted: &str) -> Result<u32, Refusal> {
+    text.parse().map_err(|_| format!("write a whole number of {wanted}").into())
+}
+
+/// A directory, or `none`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Directory(pub Option<PathBuf>);
+
+impl FromStr for Directory {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Directory((text != "none").then(|| text.into())))
+    }
+}
+
+/// A time, or `none`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MaybeTime(pub Option<Duration>);
+
+impl FromStr for MaybeTime {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        Ok(MaybeTime(if text == "none" { None } else { Some(parse_duration(text)?) }))
+    }
+}
+
+/// A sample format, and perhaps rate and channels: `l16`, `l16/48000`, `l16/48kHz/2`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WireFormat {
+    /// How a sample is stored.
+    pub sample: Option<SampleFormat>,
+    /// In Hz.
+    pub rate: Option<u32>,
+    /// Samples per sample frame.
+    pub channels: Option<u32>,
+}
+
+impl FromStr for WireFormat {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        let parts: Vec<&str> = text.split('/').collect();
+        let (name, rate, channels) = match parts[..] {
+            [name] => (name, None, None),
+            // As in SDP's rtpmap: without a number of channels there is one.
+            [name, rate] => (name, Some(rate), Some("1")),
+            [name, rate, channels] => (name, Some(rate), Some(channels)),
+            _ => return Err("write FORMAT/RATE/CHANNELS, such as l16/48000/2".into()),
+        };
+        // Behind the slash a bare number is Hz, as everybody knows it from SDP.
+        let hertz = |text: &str| text.parse().or_else(|_| parse_frequency(text));
+        let format = WireFormat {
+            sample: Some(name.parse()?),
+            rate: rate.map(hertz).transpose()?,
+            channels: channels.map(self::channels).transpose()?,
+        };
+        if let (Some(rate), Some(channels)) = (format.rate, format.channels) {
+            StreamFormat::new(rate, channels)?;
+        }
+        Ok(format)
+    }
+}
+
+impl WireFormat {
+    /// As a description of a stream, which needs all three parts.
+    pub fn description(self) -> Result<StreamDescription, antiphon::Error> {
+        match (self.sample, self.rate, self.channels) {
+            (Some(sample), Some(rate), Some(channels)) => {
+                Ok(StreamDescription::new(sample, StreamFormat::new(rate, channels)?))
+            }
+            _ => {
+                let name = self.sample.map_or("l16", SampleFormat::name);
+                Err(antiphon::Error::usage(format!(
+                    "--format {name} leaves rate and channels open: write for example {name}/48000/2"
+                )))
+            }
+        }
+    }
+}
+
+/// A gate, for one transport or for all.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Requirement {
+    /// Scheme of the transport it is for; `None`: every one.
+    pub transport: Option<&'static str>,
+    gate: Gate,
+}
+
+/// One condition of a requirement, held against one transport.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Judgement {
+    /// Scheme of the transport.
+    pub transport: String,
+    /// What was missed, with what was measured; `None` if all held.
+    pub missed: Option<String>,
+}
+
+impl FromStr for Requirement {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        let (transport, gate) = match text.split_once(':') {
+            Some((name, gate)) => (Some(find(name.trim())?.scheme), gate),
+            None => (None, text),
+        };
+        Ok(Requirement { transport, gate: gate.parse()? })
+    }
+}
+
+impl Requirement {
+    /// Holds it against a comparison. A transport that it names and that was not measured misses it.
+    pub fn judge(&self, figures: &[TransportFigures]) -> Vec<Judgement> {
+        let concerned = |f: &&TransportFigures| self.transport.is_none_or(|name| f.transport == name);
+        let mut judgements = Vec::new();
+        for figures in figures.iter().filter(concerned) {
+            let failures = self.gate.check(figures);
+            let judged = |missed| Judgement { transport: figures.transport.clone(), missed };
+            if failures.is_empty() {
+                judgements.push(judged(None));
+            }
+            judgements.extend(failures.iter().map(|failure| judged(Some(failure.to_string()))));
+        }
+        if judgements.is_empty() {
+            let transport = self.transport.unwrap_or("all").to_string();
+            judgements.push(Judgement { transport, missed: Some(format!("{self}: not measured")) });
+        }
+        judgements
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let conditions: Vec<String> = self.gate.conditions().iter().map(ToString::to_string).collect();
+        let scope = self.transport.map(|name| format!("{name}:")).unwrap_or_default();
+        write!(f, "{scope}{}", conditions.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn bare_seconds_are_refused_with_seconds() {
+        assert_eq!(seconds("15s").unwrap(), Duration::from_secs(15));
+        assert_eq!(seconds("2min").unwrap(), Duration::from_secs(120));
+        assert_eq!(seconds("15").unwrap_err().to_string(), "'15' has no unit: write 15s");
+        assert!(seconds("0s").is_err());
+    }
+
+    #[test]
+    fn code_points_by_number_and_name() {
+        // RFC 4594, table 3.
+        for (name, value) in
+            [("ef", 46), ("AF41", 34), ("cs5", 40), ("le", 1), ("0", 0), ("63", 63), ("af11", 10)]
+        {
+            assert_eq!(dscp(name).unwrap(), value, "{name}");
+        }
+        for wrong in ["64", "-1", "cs8", "af51", "af14", "af", "cs", "csx", "express", ""] {
+            assert!(dscp(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn formats_as_in_sdp() {
+        let full: WireFormat = "L16/48000/2".parse().unwrap();
+        assert_eq!((full.rate, full.channels), (Some(48_000), Some(2)));
+        assert_eq!("l24/44.1kHz".parse::<WireFormat>().unwrap().channels, Some(1));
+        assert!("l16".parse::<WireFormat>().unwrap().description().is_err());
+        for wrong in ["", "l16/7/2", "l16/48000/0", "l16/48000/2/1", "l17", "l16//2", "l16/48/2"] {
+            assert!(wrong.parse::<WireFormat>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn addresses_listen_and_call() {
+        assert_eq!(listen(":7710").unwrap().to_string(), "[::]:7710");
+        assert_eq!(listen("127.0.0.1:0").unwrap().to_string(), "127.0.0.1:0");
+        assert_eq!(call("127.0.0.1:80").unwrap().to_string(), "127.0.0.1:80");
+        assert_eq!(call("[::1]:80").unwrap().to_string(), "[::1]:80");
+        for wrong in [":80", "127.0.0.1", "", "127.0.0.1:0x", "127.0.0.1:80/x", "::1:80"] {
+            assert!(call(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn requirements_name_their_transport_or_none() {
+        let one: Requirement = "rtp:loss<1%,p99<25ms".parse().unwrap();
+        assert_eq!(one.to_string(), "rtp:loss<1%,p99<25ms");
+        assert_eq!(one.judge(&[])[0].transport, "rtp");
+        assert!(one.judge(&[])[0].missed.is_some());
+        let error = "rpt:loss<1%".parse::<Requirement>().unwrap_err().to_string();
+        assert!(error.contains("'rtp'"), "{error}");
+        assert!("loss<1".parse::<Requirement>().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in ".{0,40}") {
+            let _ = (dscp(&text), block(&text), channels(&text), payload_type(&text), seconds(&text));
+            let _ = (text.parse::<WireFormat>(), text.parse::<MaybeTime>(), text.parse::<Requirement>());
+        }
+    }
+}

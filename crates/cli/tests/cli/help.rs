@@ -1,0 +1,166 @@
+//! Help, manual and completions: complete, from one table, and no wider than a terminal.
+
+use crate::common::{run, width};
+
+const COMMANDS: [&str; 8] =
+    ["compare", "send", "receive", "reflect", "link", "devices", "man", "completions"];
+
+/// The long options that a help text lists.
+fn options(help: &str) -> Vec<String> {
+    let starts = help.lines().filter(|line| line.trim_start().starts_with('-'));
+    let words =
+        starts.flat_map(|line| line.split([' ', ',', '<', '=', '.'])).filter(|word| word.starts_with("--"));
+    let mut options: Vec<String> = words.map(Into::into).collect();
+    options.sort();
+    options.dedup();
+    options
+}
+
+#[test]
+fn help_fits_eighty_columns_and_shows_examples() {
+    for command in COMMANDS {
+        for flag in ["--help", "-h"] {
+            let help = run(&[command, flag]);
+            assert_eq!(help.code, Some(0), "{command}: {}", help.err);
+            assert!(width(&help.out) <= 80, "{command} {flag}: {}\n{}", width(&help.out), help.out);
+            assert!(help.out.contains(&format!("antiphon {command}")), "{command} has no example");
+        }
+    }
+    let main = run(&["--help"]);
+    assert!(width(&main.out) <= 80);
+    assert!(COMMANDS.iter().all(|command| main.out.contains(command)));
+    for code in ["0  done", "1  failed", "2  usage", "3  a --require", "4  the peer", "124 ", "130 "] {
+        assert!(main.out.contains(code), "{code}\n{}", main.out);
+    }
+}
+
+#[test]
+fn help_names_what_each_command_takes() {
+    let takes: [(&str, &[&str]); 5] = [
+        (
+            "compare",
+            &[
+                "--link",
+                "--seconds",
+                "--channels",
+                "--rate",
+                "--transports",
+                "--source",
+                "--seed",
+                "--out",
+                "--block",
+                "--format",
+                "--latency",
+                "--conceal",
+                "--expire",
+                "--busy-poll",
+                "--link-method",
+                "--dscp",
+                "--congestion",
+                "--require",
+                "--json",
+                "--config",
+                "--color",
+                "--verbose",
+            ],
+        ),
+        (
+            "send",
+            &[
+                "--sdp",
+                "--format",
+                "--payload-type",
+                "--capture",
+                "--ttl",
+                "--iface",
+                "--wait-for-peer",
+                "--seconds",
+                "--channel-map",
+                "--ptime",
+                "--latency",
+                "--rate",
+            ],
+        ),
+        (
+            "receive",
+            &["--sdp", "--format", "--payload-type", "--capture", "--forever", "--seconds", "--conceal"],
+        ),
+        ("reflect", &["--listen", "--transports", "--max-peers", "--seconds"]),
+        (
+            "link",
+            &[
+                "--listen",
+                "--to",
+                "--tcp",
+                "--from-netns",
+                "--to-netns",
+                "--list",
+                "--seed",
+                "--loss",
+                "--delay",
+                "--rate",
+                "--jitter",
+                "--queue",
+                "--stall",
+                "--reorder",
+                "--duplicate",
+                "--corrupt",
+            ],
+        ),
+    ];
+    for (command, wanted) in takes {
+        let listed = options(&run(&[command, "--help"]).out);
+        for option in wanted {
+            assert!(listed.iter().any(|known| known == option), "{command} {option}: {listed:?}");
+        }
+    }
+}
+
+#[test]
+fn defaults_stand_with_their_units() {
+    let help = run(&["compare", "--help"]).out;
+    for shown in ["[default: 80ms]", "[default: wifi-home]", "[default: 40ms]", "[default: 1MiB]"] {
+        assert!(help.contains(shown), "{shown}");
+    }
+}
+
+#[test]
+fn version_tells_itself() {
+    let version = run(&["--version"]);
+    assert_eq!(version.out.trim(), format!("antiphon {}", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn completions_know_every_command_and_option() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let completions = run(&["completions", shell]);
+        assert_eq!(completions.code, Some(0));
+        for command in COMMANDS {
+            assert!(completions.out.contains(command), "{shell}: {command}");
+            for option in options(&run(&[command, "--help"]).out) {
+                assert!(
+                    completions.out.contains(option.trim_start_matches('-')),
+                    "{shell}: {command} {option}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_manual_page_for_every_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("man1");
+    assert_eq!(run(&["man", path.to_str().unwrap()]).code, Some(0));
+    let main = std::fs::read_to_string(path.join("antiphon.1")).unwrap();
+    for command in COMMANDS {
+        let page = std::fs::read_to_string(path.join(format!("antiphon-{command}.1"))).unwrap();
+        assert!(main.contains(command), "{command}");
+        for part in [".SH NAME", ".SH SYNOPSIS", "EXAMPLES", "EXIT STATUS", "124", "SEE ALSO"] {
+            assert!(page.contains(part), "{command}: {part}\n{page}");
+        }
+        for option in options(&run(&[command, "--help"]).out) {
+            assert!(page.replace('\\', "").contains(&option), "{command}: {option}");
+        }
+    }
+}

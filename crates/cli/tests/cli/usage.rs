@@ -1,0 +1,104 @@
+//! What is not understood: exit code 2, and the remedy.
+
+use crate::common::{antiphon, finish, run};
+
+/// Runs, and expects a refusal that says all of `words`.
+fn refused(arguments: &[&str], words: &[&str]) {
+    let ran = run(arguments);
+    assert_eq!(ran.code, Some(2), "{arguments:?}: {}{}", ran.out, ran.err);
+    for word in words {
+        assert!(ran.err.contains(word), "{arguments:?} says nothing of {word}: {}", ran.err);
+    }
+    assert!(ran.out.is_empty(), "talk belongs to standard error");
+}
+
+#[test]
+fn slips_of_the_keyboard_are_answered_with_the_nearest() {
+    refused(&["compre"], &["compare"]);
+    refused(&["compare", "--lnik", "dsl"], &["--link"]);
+    refused(&["compare", "--transports", "rtp,tpc"], &["tcp"]);
+    refused(&["compare", "--link", "wifi-hom"], &["'wifi-home'"]);
+    refused(&["compare", "--link", "dsl,lss=2%"], &["'loss'"]);
+    refused(&["compare", "--conceal", "silense"], &["'silence'"]);
+    refused(&["compare", "--format", "l15"], &["l16"]);
+    refused(&["compare", "--require", "los<1%"], &["'loss'"]);
+    refused(&["compare", "--require", "rpt:loss<1%"], &["'rtp'"]);
+    refused(&["compare", "--color", "alwys"], &["always"]);
+    refused(&["completions", "bsh"], &["bash"]);
+    refused(&["send", "clip:demo", "rpt://127.0.0.1:9"], &["'rtp'"]);
+    refused(&["send", "clop:demo", "rtp://127.0.0.1:9"], &["clip"]);
+    refused(&["receive", "rtq://:7710", "null:"], &["rtp"]);
+}
+
+#[test]
+fn bare_numbers_are_refused_with_their_unit() {
+    refused(&["compare", "--seconds", "15"], &["15s"]);
+    refused(&["compare", "--time-limit", "15"], &["15s"]);
+    refused(&["compare", "--latency", "80"], &["80ms"]);
+    refused(&["compare", "--rate", "48"], &["48kHz"]);
+    refused(&["compare", "--receive-buffer", "65536"], &["65536B"]);
+    refused(&["send", "clip:demo", "rtp://127.0.0.1:9", "--ptime", "1"], &["1ms"]);
+    refused(&["link", "--list", "--idle", "60"], &["60ms"]);
+    refused(&["compare", "--require", "loss<1"], &["1%"]);
+}
+
+#[test]
+fn absurd_values_are_refused_with_their_bounds() {
+    refused(&["compare", "--block", "0"], &["16 to 4096"]);
+    refused(&["compare", "--block", "1000000"], &["16 to 4096"]);
+    refused(&["compare", "--channels", "0"], &["1 to 64"]);
+    refused(&["compare", "--channels", "65"], &["1 to 64"]);
+    refused(&["compare", "--channels", "two"], &["such as 2"]);
+    refused(&["compare", "--seconds", "0s"], &["more than 0s"]);
+    refused(&["compare", "--dscp", "64"], &["0 to 63"]);
+    refused(&["compare", "--priority", "7"], &["0..=6"]);
+    refused(
+        &["receive", "rtp://:7710", "null:", "--format", "l16/48000/2", "--payload-type", "72"],
+        &["96 to 127"],
+    );
+    refused(&["receive", "rtp://:7710", "null:", "--format", "l16"], &["l16/48000/2"]);
+    refused(
+        &["send", "clip:demo", "rtp://127.0.0.1:9", "--format", "l16/48000/2", "--channels", "1"],
+        &["--channels", "--format"],
+    );
+}
+
+#[test]
+fn what_excludes_each_other_is_said() {
+    refused(&["compare", "host", "--link", "dsl"], &["cannot be used with"]);
+    refused(&["link"], &["--listen", "--from-netns", "--list"]);
+    refused(&["link", "dsl", "--listen", ":7711"], &["--to"]);
+    refused(&["link", "dsl", "--from-netns", "a"], &["--to-netns"]);
+    refused(&["link", "dsl", "--listen", ":0", "--to", ":80"], &["HOST:PORT"]);
+    refused(&["receive", "rtp://:7710", "-", "--json"], &["standard output"]);
+    refused(&["send"], &["<SOURCE>", "<TARGET>"]);
+}
+
+#[test]
+fn a_missing_or_monstrous_sdp_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("big.sdp");
+    let name = path.to_str().unwrap();
+    refused(&["receive", "rtp://:7710", "null:", "--sdp", name], &["send --sdp"]);
+    std::fs::write(&path, vec![b'a'; 1 << 20]).unwrap();
+    refused(&["receive", "rtp://:7710", "null:", "--sdp", name], &["no SDP"]);
+    std::fs::write(&path, b"\xff\xfe\0v=0").unwrap();
+    refused(&["receive", "rtp://:7710", "null:", "--sdp", name], &["--sdp"]);
+}
+
+#[test]
+fn nobody_reads_on_and_nobody_complains() {
+    use std::process::Stdio;
+    let mut child =
+        antiphon().args(["link", "--list"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), ended.stderr.len()), (Some(0), 0));
+}
+
+#[test]
+fn variables_that_set_nothing_are_told() {
+    let ran = finish(antiphon().args(["devices"]).env("ANTIPHON_LNIK", "dsl"));
+    assert_eq!(ran.code, Some(0));
+    assert!(ran.err.contains("'ANTIPHON_LINK'"), "{}", ran.err);
+}
