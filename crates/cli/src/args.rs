@@ -87,7 +87,7 @@ pub struct Global {
     /// Colour in tables and messages
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value = "auto")]
     pub color: Color,
-    /// Say more; -vv says everything
+    /// Say more: notes on scheduling, sockets and the link
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// No progress and no notices, only results and errors

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 
 use antiphon::Stop;
 use antiphon::net::OsClock;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::args::{Color, Global};
 use crate::grid::Palette;
@@ -80,16 +80,9 @@ impl Output {
         }
     }
 
-    /// Prints a JSON record: `record` and `schema` come first, then `fields`.
+    /// Prints a JSON record: `record` and `schema` come first, then `fields`, which must be an object.
     pub fn record(&mut self, record: &str, fields: Value) {
-        let mut object = Map::new();
-        object.insert("record".into(), record.into());
-        object.insert("schema".into(), SCHEMA.into());
-        match fields {
-            Value::Object(fields) => object.extend(fields.into_iter().filter(|(key, _)| key != "record")),
-            other => drop(object.insert("value".into(), other)),
-        }
-        self.result(&Value::Object(object).to_string());
+        self.result(&record_line(record, fields));
     }
 
     /// Prints a JSON record that says when it was made, by both clocks.
@@ -133,6 +126,17 @@ impl Output {
     }
 }
 
+fn record_line(record: &str, fields: Value) -> String {
+    let Value::Object(mut fields) = fields else { unreachable!("records are objects") };
+    fields.remove("record");
+    fields.remove("schema");
+    let rest = Value::Object(fields).to_string();
+    let rest = rest.trim_start_matches('{');
+    // Whoever reads lines by eye or by prefix finds their kind in front, as in the records of `measure`.
+    let comma = if rest == "}" { "" } else { "," };
+    format!("{{\"record\":{},\"schema\":{SCHEMA}{comma}{rest}", Value::from(record))
+}
+
 /// Columns of the terminal that standard output goes to; else `COLUMNS`, else 80. Between 40 and 200.
 fn width() -> usize {
     let terminal = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
@@ -158,6 +162,13 @@ pub fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn records_begin_with_their_kind() {
+        assert_eq!(record_line("note", json!({})), r#"{"record":"note","schema":1}"#);
+        let line = record_line("note", json!({ "record": "other", "a": { "b": "{" } }));
+        assert_eq!(line, r#"{"record":"note","schema":1,"a":{"b":"{"}}"#);
+    }
 
     #[test]
     fn words_are_quoted_where_a_shell_needs_it() {

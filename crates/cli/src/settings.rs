@@ -142,15 +142,22 @@ fn read(path: &Path, command: &clap::Command) -> Result<Vec<Setting>, Error> {
     let unreadable = |error: std::io::Error| Error::usage(format!("--config {name}: {error}"));
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(unreadable)?;
-    file.take(MAX_FILE).read_to_string(&mut text).map_err(unreadable)?;
-    let at = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
-    let table = DeTable::parse(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| at(span.start));
-        Error::usage(format!("{name}, line {line}: {}", error.message()))
-    })?;
+    file.take(MAX_FILE + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > MAX_FILE {
+        return Err(Error::usage(format!("--config {name}: over {MAX_FILE} bytes, these are no settings")));
+    }
+    interpret(&text, command).map_err(|(line, why)| Error::usage(format!("{name}, line {line}: {why}")))
+}
+
+/// The settings in a text; what is wrong comes with its line.
+fn interpret(text: &str, command: &clap::Command) -> Result<Vec<Setting>, (usize, String)> {
+    let at = |offset: usize| text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
+    let table = DeTable::parse(text)
+        .map_err(|error| (error.span().map_or(1, |span| at(span.start)), error.message().to_string()))?;
     let mut settings = Vec::new();
-    collect(table.get_ref(), None, command, &at, &mut settings)
-        .map_err(|(line, why)| Error::usage(format!("{name}, line {line}: {why}")))?;
+    collect(table.get_ref(), None, command, &at, &mut settings)?;
+    // What is said for one command comes after, and so wins over, what is said for all.
+    settings.sort_by_key(|setting| setting.command.is_some());
     Ok(settings)
 }
 
@@ -231,6 +238,9 @@ fn did_you_mean(near: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::Command;
+    use clap::Parser;
+    use proptest::prelude::*;
 
     #[test]
     fn the_table_is_sound() {
@@ -239,8 +249,6 @@ mod tests {
 
     #[test]
     fn a_text_that_is_not_toml_is_refused_with_its_line() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("a.toml");
         for (text, line, word) in [
             ("\n\nlink = [", 3, ""),
             ("seed = 1\nlnik = 'dsl'", 2, "'link'"),
@@ -250,9 +258,103 @@ mod tests {
             ("seed = 2026-01-01", 1, "seed"),
             ("list = true", 1, "list"),
         ] {
-            std::fs::write(&path, text).unwrap();
-            let error = read(&path, &command()).unwrap_err().to_string();
-            assert!(error.contains(&format!("line {line}:")) && error.contains(word), "{text}: {error}");
+            let (at, why) = interpret(text, &command()).unwrap_err();
+            assert!(at == line && why.contains(word), "{text}: {at}: {why}");
+        }
+    }
+
+    /// The arguments of a command line without environment and file.
+    fn parsed(arguments: &[&str]) -> crate::args::Command {
+        Cli::try_parse_from(std::iter::once(&"antiphon").chain(arguments)).unwrap().command
+    }
+
+    #[test]
+    fn without_options_the_defaults_are_those_of_the_library() {
+        let Command::Compare(args) = parsed(&["compare"]) else { panic!("compare") };
+        let library = antiphon::CompareOptions { command: "it".into(), ..Default::default() };
+        assert_eq!(format!("{:?}", args.options("it".into()).unwrap()), format!("{library:?}"));
+        let Command::Send(args) = parsed(&["send", "clip:demo", "rtp://h:1"]) else { panic!("send") };
+        let library = antiphon::SendOptions { target: "rtp://h:1".into(), ..Default::default() };
+        assert_eq!(format!("{:?}", args.options(1).unwrap()), format!("{library:?}"));
+        let Command::Receive(args) = parsed(&["receive", "rtp://:7710", "null:"]) else { panic!("receive") };
+        let library = antiphon::ReceiveOptions { sink: "null:".into(), ..Default::default() };
+        assert_eq!(format!("{:?}", args.options(1).unwrap()), format!("{library:?}"));
+        let Command::Reflect(args) = parsed(&["reflect"]) else { panic!("reflect") };
+        assert_eq!(format!("{:?}", args.options()), format!("{:?}", antiphon::ReflectOptions::default()));
+    }
+
+    #[test]
+    fn every_option_reaches_the_library() {
+        let Command::Compare(args) = parsed(&[
+            "compare",
+            "-l",
+            "dsl",
+            "-t",
+            "tcp",
+            "-s",
+            "3s",
+            "--seed",
+            "9",
+            "--link-method",
+            "proxy",
+            "-i",
+            "tone:1kHz",
+            "-c",
+            "1",
+            "-r",
+            "44.1kHz",
+            "-b",
+            "64",
+            "-f",
+            "l24",
+            "--latency",
+            "20ms",
+            "--conceal",
+            "silence",
+            "--expire",
+            "-o",
+            "none",
+            "--busy-poll",
+            "--dscp",
+            "cs5",
+            "--priority",
+            "2",
+            "--send-timeout",
+            "5ms",
+            "--receive-buffer",
+            "2kB",
+            "--send-buffer",
+            "3kB",
+            "--kernel-poll",
+            "50us",
+            "--congestion",
+            "cubic",
+            "--fragment",
+            "--ttl",
+            "4",
+            "--iface",
+            "lo",
+        ]) else {
+            panic!("compare")
+        };
+        let made = format!("{:?}", args.options("it".into()).unwrap());
+        let default =
+            format!("{:?}", antiphon::CompareOptions { command: "it".into(), ..Default::default() });
+        // Field by field (names are those of the structs), every value is another than the default.
+        let fields = |text: &str| text.split(", ").map(String::from).collect::<Vec<_>>();
+        let kept: Vec<String> =
+            fields(&made).into_iter().filter(|field| fields(&default).contains(field)).collect();
+        let of_links =
+            ["duplicate", "corrupt", "reorder", "stall", "rate: Some(BitRate", "peer", "queue", "loss"];
+        let unexpected: Vec<&String> =
+            kept.iter().filter(|field| !of_links.iter().any(|name| field.contains(name))).collect();
+        assert!(unexpected.iter().all(|field| field.contains("command")), "{unexpected:?}\n{made}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_file_panics(text in "([a-z]{1,8}|[\\[\\]='\"{}.,\n# é0-9-]){0,40}") {
+            let _ = interpret(&text, &command());
         }
     }
 }

@@ -32,11 +32,9 @@ fn upright_with(rows: &[Row], names: &[&str], explained: bool) -> Grid {
     }
     let mut grid = Grid::new(aligns);
     let heads = names.iter().map(|name| Cell::new(*name, Tone::Head));
-    // The first group's title stands beside the names.
-    let first = rows.first().map_or("", |row| row.group.as_str());
-    grid.row([Cell::new(first, Tone::Head), Cell::default()].into_iter().chain(heads));
-    for (at, row) in rows.iter().enumerate() {
-        if at > 0 && !row.group.is_empty() {
+    grid.row([Cell::default(), Cell::default()].into_iter().chain(heads));
+    for row in rows {
+        if !row.group.is_empty() {
             grid.title(Cell::new(row.group.as_str(), Tone::Head));
         }
         let name = [Cell::from(format!("  {}", row.label)), Cell::new(row.unit.as_str(), Tone::Dim)];

@@ -14,7 +14,7 @@ use antiphon::measure::{Gate, TransportFigures};
 use antiphon::media::{FormatError, SampleFormat, StreamDescription, StreamFormat};
 use antiphon::net::Target;
 use antiphon::proto::{TRANSPORTS, find};
-use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::builder::PossibleValuesParser;
 
 /// Why a value is refused, in words.
 type Refusal = Box<dyn std::error::Error + Send + Sync>;
@@ -88,11 +88,9 @@ pub fn dscp(text: &str) -> Result<u8, Refusal> {
     }
 }
 
-/// The names of all transports, with their titles for help and completions.
+/// The names of all transports. Without their titles: those would turn every option's help into a paragraph.
 pub fn transport() -> PossibleValuesParser {
-    PossibleValuesParser::new(
-        TRANSPORTS.iter().map(|transport| PossibleValue::new(transport.scheme).help(transport.title)),
-    )
+    PossibleValuesParser::new(TRANSPORTS.iter().map(|transport| transport.scheme))
 }
 
 /// An address to listen on: `:7710`, `HOST:PORT`, `[::1]:7710`; port 0 takes a free one.

@@ -118,7 +118,8 @@ fn help_names_what_each_command_takes() {
 
 #[test]
 fn defaults_stand_with_their_units() {
-    let help = run(&["compare", "--help"]).out;
+    // However the lines are folded.
+    let help = run(&["compare", "--help"]).out.split_whitespace().collect::<Vec<_>>().join(" ");
     for shown in ["[default: 80ms]", "[default: wifi-home]", "[default: 40ms]", "[default: 1MiB]"] {
         assert!(help.contains(shown), "{shown}");
     }

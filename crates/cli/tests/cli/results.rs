@@ -63,7 +63,8 @@ fn port(run: &Value) -> u16 {
 
 #[test]
 fn a_link_loses_what_its_counters_say_and_ends_at_a_signal() {
-    const SENT: u64 = 400;
+    // Few enough for the far socket to hold them all before anything is read.
+    const SENT: u64 = 150;
     let far = UdpSocket::bind("127.0.0.1:0").unwrap();
     far.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     let to = far.local_addr().unwrap().to_string();
@@ -87,10 +88,11 @@ fn a_link_loses_what_its_counters_say_and_ends_at_a_signal() {
     let up = &summary["flows"][0]["up"];
     assert_eq!(up["offered"], SENT);
     assert_eq!(up["balances"], true);
-    // To the frame; and 20 % of 400 is 80 give or take 8 (one standard deviation): 0 or 400 would be no link.
+    // To the frame; and 20 % of 150 is 30 give or take 5 (one standard deviation): a link that loses nothing, or ten
+    // times as much, is far outside.
     assert_eq!(up["delivered"], arrived);
     assert_eq!(up["lost"].as_u64().unwrap() + arrived, SENT);
-    assert!((40..=120).contains(&(SENT - arrived)), "{arrived}");
+    assert!((10..=50).contains(&(SENT - arrived)), "{arrived}");
 }
 
 #[test]
@@ -123,6 +125,7 @@ fn a_comparison_in_records_with_gates() {
     let met = compare("rtp:loss<100%,p99<60s");
     assert_eq!(met.code, Some(0), "{}", met.err);
     let lines = records(&met.out);
+    assert!(met.out.starts_with(r#"{"record":"run","schema":1,"#));
     assert_eq!(
         (&lines[0]["record"], &lines[0]["schema"], &lines[0]["seed"]),
         (&"run".into(), &1.into(), &1.into())
