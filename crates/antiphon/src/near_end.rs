@@ -83,6 +83,7 @@ impl NearEnd {
             board: place.board,
             log_frames,
             live,
+            answer_patience: ANSWER_PATIENCE,
             drain: DRAIN,
         };
         let station = CallStation::new(endpoint, source, sink, config)?;
@@ -112,10 +113,11 @@ impl NearEnd {
         let (sent, line) = (self.station.sent(), self.line.stats());
         let path = self.station.path_stats().counters;
         let (duration, heard) = (self.station.duration(), self.station.heard());
-        if self.station.log().counts().arrived() == 0 && line.refused > 0 {
-            return Err(Error::unreachable(
-                "nobody answers there: check the address, and that 'antiphon reflect' is running",
-            ));
+        if self.station.is_unanswered() {
+            let how = if line.refused > 0 { "nobody listens there" } else { "nothing comes back" };
+            return Err(Error::unreachable(format!(
+                "{how}: check the address and the firewall, and that 'antiphon reflect' is running there"
+            )));
         }
         let mut facts = self.line.facts();
         if sent.stalls > 0 {
@@ -149,6 +151,9 @@ impl NearEnd {
 
 /// How long stragglers are waited for: a second is more than any path here queues, TCP's worst time-outs aside.
 const DRAIN: Duration = Duration::from_secs(3);
+/// A peer that nothing comes back from is told of within two seconds; three times the slowest path's round trip
+/// (satellite).
+const ANSWER_PATIENCE: Duration = Duration::from_millis(1_800);
 /// UDP (RFC 768) and IPv4 (RFC 791) headers, in bytes.
 const UDP_HEADERS: u64 = 8 + 20;
 /// TCP (RFC 9293) header with the time-stamp option (RFC 7323), and IPv4, in bytes.

@@ -33,6 +33,8 @@ pub struct CallConfig {
     pub log_frames: usize,
     /// Shows another thread how far the call is.
     pub live: Arc<LiveCall>,
+    /// How long to send without anything coming back before the peer is taken not to be there.
+    pub answer_patience: Duration,
     /// How long to wait for stragglers after the last frame was sent.
     pub drain: Duration,
 }
@@ -85,6 +87,8 @@ pub struct CallStation {
     buf: Vec<u8>,
     block: Vec<f32>,
     drain: Duration,
+    answer_patience: Duration,
+    unanswered: bool,
     heard: Heard,
     /// Unwrapped time stamp behind the last sample frame played.
     heard_until: Option<u64>,
@@ -141,6 +145,8 @@ impl CallStation {
             board: config.board,
             live: config.live,
             drain: config.drain,
+            answer_patience: config.answer_patience,
+            unanswered: false,
             heard: Heard::default(),
             heard_until: None,
             foreign: 0,
@@ -173,6 +179,11 @@ impl CallStation {
     /// What the transport knows of the path.
     pub fn path_stats(&self) -> PathStats {
         self.endpoint.path_stats()
+    }
+
+    /// Whether the call was given up since nothing ever came back.
+    pub fn is_unanswered(&self) -> bool {
+        self.unanswered
     }
 
     /// From the first to the last frame sent.
@@ -218,8 +229,13 @@ impl CallStation {
     }
 
     fn send(&mut self, now: Instant) {
+        let began = *self.began.get_or_insert(now);
+        if self.log.counts().arrived() == 0 && now.since(began) > self.answer_patience {
+            self.unanswered = true;
+            self.ended = Some(now);
+            return self.close(now);
+        }
         let (log, board) = (&mut self.log, &self.board);
-        self.began.get_or_insert(now);
         self.sender.advance(now, &mut *self.endpoint, |SentFrame { number, info, result, .. }| {
             if let Some(board) = board {
                 board.clear(info.sequence);
