@@ -30,6 +30,8 @@ pub struct Comparison {
     pub advice: Vec<Advice>,
     /// The link, and how it was made.
     pub link: LinkSummary,
+    /// What crossed the embedded link, by its own count; empty with a peer.
+    pub crossed: Vec<LinkCounts>,
     /// Transports that could not be measured, and why.
     pub failures: Vec<(String, String)>,
     /// What the reader must know of the run as a whole (scheduling obtained, options refused).
@@ -49,6 +51,50 @@ pub struct LinkSummary {
     pub method: String,
     /// What it can't model here.
     pub limits: Vec<String>,
+}
+
+/// What the embedded link itself counted for one transport.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct LinkCounts {
+    /// Its scheme.
+    pub transport: &'static str,
+    /// From the near end to the reflector.
+    pub up: WayCounts,
+    /// Back.
+    pub down: WayCounts,
+}
+
+/// What one direction of a link counted. offered + duplicated = delivered + lost + overflowed + under_way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct WayCounts {
+    /// Packets handed in.
+    pub offered: u64,
+    /// Copies made.
+    pub duplicated: u64,
+    /// Packets that came out.
+    pub delivered: u64,
+    /// Packets that the loss model took.
+    pub lost: u64,
+    /// Packets dropped since a queue was full.
+    pub overflowed: u64,
+    /// Packets still queued or in propagation when the link was ended.
+    pub under_way: u64,
+    /// Bytes handed in, IP headers included.
+    pub offered_bytes: u64,
+}
+
+impl From<antiphon_link::Counters> for WayCounts {
+    fn from(c: antiphon_link::Counters) -> Self {
+        WayCounts {
+            offered: c.offered,
+            duplicated: c.duplicated,
+            delivered: c.delivered,
+            lost: c.lost,
+            overflowed: c.overflowed,
+            under_way: c.queued + c.in_flight,
+            offered_bytes: c.offered_bytes,
+        }
+    }
 }
 
 /// How far a comparison is.
@@ -93,7 +139,7 @@ pub fn compare(
     let running = start(options, &stream, places, clock, stop)?;
     let (results, failures) = watch(running, &stream, clock, progress);
     let counted = embedded.map(Embedded::finish).unwrap_or_default();
-    finish(options, &stream, link, results, failures, &counted, stop)
+    finish(options, &stream, link, results, failures, counted, stop)
 }
 
 /// What is streamed, decided before anything is opened.
@@ -324,7 +370,7 @@ fn finish(
     link: LinkSummary,
     results: Vec<Ended>,
     failures: Vec<(String, String)>,
-    counted: &[Crossed],
+    counted: Vec<LinkCounts>,
     stop: &Stop,
 ) -> Result<Comparison, Error> {
     if results.is_empty() {
@@ -336,7 +382,7 @@ fn finish(
     let mut notes = Vec::new();
     let mut measured = Vec::new();
     for (transport, result) in results {
-        let crossed = counted.iter().find(|c| c.scheme == transport.scheme);
+        let crossed = counted.iter().find(|c| c.transport == transport.scheme);
         for note in result.notes.iter().filter(|note| !notes.contains(*note)).cloned().collect::<Vec<_>>() {
             notes.push(note);
         }
@@ -350,6 +396,7 @@ fn finish(
         advice: advise(&candidates),
         figures: measured.iter().map(|m| m.figures.clone()).collect(),
         link,
+        crossed: counted,
         failures,
         notes,
         interrupted: stop.is_asked(),
@@ -367,14 +414,6 @@ fn abilities(transport: &Transport) -> Abilities {
     Abilities { reliable: can.reliable, ordered: can.ordered, multicast: can.multicast }
 }
 
-/// What crossed the embedded link for one transport.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Crossed {
-    pub scheme: &'static str,
-    pub up: antiphon_link::Counters,
-    pub down: antiphon_link::Counters,
-}
-
 /// One transport's run, measured.
 pub(crate) struct Measured {
     pub transport: &'static Transport,
@@ -384,14 +423,19 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    fn new(transport: &'static Transport, result: NearResult, link: &str, crossed: Option<&Crossed>) -> Self {
+    fn new(
+        transport: &'static Transport,
+        result: NearResult,
+        link: &str,
+        crossed: Option<&LinkCounts>,
+    ) -> Self {
         let mut notes = result.facts;
-        if let Some(Crossed { up, down, .. }) = crossed {
+        if let Some(LinkCounts { up, down, .. }) = crossed {
             notes.push(format!(
                 "the link dropped {} of {} packets there and {} of {} back (loss {}, full queue {})",
-                up.dropped(),
+                up.lost + up.overflowed,
                 up.offered,
-                down.dropped(),
+                down.lost + down.overflowed,
                 down.offered,
                 up.lost + down.lost,
                 up.overflowed + down.overflowed,

@@ -13,7 +13,7 @@ use antiphon_net::netns::{Means, Namespace, probe};
 use antiphon_proto::{Beneath, Transport};
 use antiphon_session::ArrivalBoard;
 
-use crate::compare::{Crossed, LinkSummary};
+use crate::compare::{LinkCounts, LinkSummary};
 use crate::far_end::{FarEnd, FarPlan};
 use crate::{CompareOptions, DEFAULT_PORT, Error, LinkMethod};
 
@@ -138,7 +138,7 @@ impl Embedded {
     }
 
     /// Ends it and says what crossed it.
-    pub fn finish(self) -> Vec<Crossed> {
+    pub fn finish(self) -> Vec<LinkCounts> {
         let schemes: Vec<&'static str> = self.far_ends.iter().map(|far| far.transport.scheme).collect();
         for far in self.far_ends {
             far.stop();
@@ -147,11 +147,19 @@ impl Embedded {
             Ways::Router(router) => {
                 let report = router.stop();
                 let lanes = schemes.into_iter().zip(report.lanes);
-                lanes.map(|(scheme, lane)| Crossed { scheme, up: lane.up, down: lane.down }).collect()
+                lanes
+                    .map(|(transport, lane)| LinkCounts {
+                        transport,
+                        up: lane.up.into(),
+                        down: lane.down.into(),
+                    })
+                    .collect()
             }
-            Ways::Proxies(proxies) => {
-                schemes.into_iter().zip(proxies).filter_map(|(scheme, proxy)| proxy.finish(scheme)).collect()
-            }
+            Ways::Proxies(proxies) => schemes
+                .into_iter()
+                .zip(proxies)
+                .filter_map(|(transport, proxy)| proxy.finish(transport))
+                .collect(),
         }
     }
 }
@@ -187,14 +195,20 @@ impl Proxy {
         }
     }
 
-    fn finish(self, scheme: &'static str) -> Option<Crossed> {
+    fn finish(self, transport: &'static str) -> Option<LinkCounts> {
         match self {
-            Proxy::Udp(proxy) => {
-                proxy.stop().flows.first().map(|flow| Crossed { scheme, up: flow.up, down: flow.down })
-            }
+            Proxy::Udp(proxy) => proxy.stop().flows.first().map(|flow| LinkCounts {
+                transport,
+                up: flow.up.into(),
+                down: flow.down.into(),
+            }),
             Proxy::Stream(proxy) => {
                 let report = proxy.stop();
-                report.connections.last().map(|c| Crossed { scheme, up: c.up, down: c.down })
+                report.connections.last().map(|c| LinkCounts {
+                    transport,
+                    up: c.up.into(),
+                    down: c.down.into(),
+                })
             }
         }
     }

@@ -38,7 +38,7 @@ pub use antiphon_report as report;
 pub use antiphon_session as session;
 pub use antiphon_sound as sound;
 
-pub use compare::{Comparison, LinkSummary, Progress, TransportProgress, compare};
+pub use compare::{Comparison, LinkCounts, LinkSummary, Progress, TransportProgress, WayCounts, compare};
 pub use error::{Error, ErrorKind};
 pub use options::{
     CompareOptions, DEFAULT_LATENCY, DEFAULT_PORT, LinkMethod, ReceiveOptions, ReflectOptions, SendOptions,

@@ -64,6 +64,7 @@ fn write_json(
         "seed": options.seed,
         "source": options.source,
         "link": comparison.link,
+        "link_counters": comparison.crossed,
         "interrupted": comparison.interrupted,
         "failures": comparison.failures,
         "notes": comparison.notes,
