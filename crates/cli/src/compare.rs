@@ -10,7 +10,6 @@ use crate::exit;
 use crate::grid::{Palette, Tone, paragraph};
 use crate::output::{Output, quoted};
 use crate::progress::CompareProgress;
-use crate::signals::Watch;
 use crate::table;
 use crate::values::Judgement;
 
@@ -25,13 +24,13 @@ pub fn run(args: &CompareArgs, global: &Global, output: &mut Output) -> Result<u
             output.detail(&format!("note: {error}"));
         }
     }
-    let watch = Watch::start(global.time_limit)?;
-    output.stops(&watch.stop);
+    let watch = output.watch(global.time_limit)?;
     if output.json {
         output.timed("run", run_record(&options));
     }
     let mut progress = CompareProgress::new(output);
-    let result = compare(&options, &watch.stop, &mut |now| progress.update(now, output));
+    let result =
+        compare(&options, &watch.stop, &mut |now| progress.update(now, watch.stop.is_asked(), output));
     progress.clear();
     let comparison = result?;
     let judgements: Vec<Judgement> =

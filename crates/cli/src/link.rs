@@ -16,7 +16,6 @@ use crate::exit;
 use crate::grid::{Align, Cell, Grid, Tone};
 use crate::output::Output;
 use crate::progress::{Pace, StreamProgress};
-use crate::signals::Watch;
 
 mod traffic;
 
@@ -29,8 +28,7 @@ pub fn run(args: &LinkArgs, global: &Global, output: &mut Output) -> Result<u8, 
         return Ok(exit::DONE);
     }
     let spec = args.spec()?;
-    let watch = Watch::start(global.time_limit)?;
-    output.stops(&watch.stop);
+    let watch = output.watch(global.time_limit)?;
     let mut emulator = Emulator::start(args, spec, output)?;
     begin(args, spec, &emulator, output);
     let mut progress = StreamProgress::new(output);
@@ -81,9 +79,14 @@ fn begin(args: &LinkArgs, spec: DuplexSpec, emulator: &Emulator, output: &mut Ou
         );
     }
     output.talk(&emulator.place());
-    output.talk(&format!("up:   {}\ndown: {}\nseed: {}; Ctrl-C ends it", spec.up, spec.down, args.seed));
+    if spec.up == spec.down {
+        output.talk(&format!("link: {}", spec.up));
+    } else {
+        output.talk(&format!("up:   {}\ndown: {}", spec.up, spec.down));
+    }
+    output.talk(&format!("seed: {}; Ctrl-C ends it", args.seed));
     if matches!(emulator, Emulator::Tcp(..)) {
-        output.talk(&crate::grid::wrap(StreamProxy::limits(), 78).join("\n"));
+        output.talk(&crate::grid::wrap(StreamProxy::limits(), output.width).join("\n"));
     }
 }
 

@@ -1,13 +1,15 @@
 //! Results to standard output, talk to standard error, and nothing said to those who have gone.
 
 use std::io::{IsTerminal, Write};
+use std::time::Duration;
 
-use antiphon::Stop;
 use antiphon::net::OsClock;
+use antiphon::{Error, Stop};
 use serde_json::{Value, json};
 
 use crate::args::{Color, Global};
 use crate::grid::Palette;
+use crate::signals::Watch;
 
 /// Where results and talk go.
 pub struct Output {
@@ -55,9 +57,11 @@ impl Output {
         }
     }
 
-    /// Lets `stop` be asked when standard output is closed.
-    pub fn stops(&mut self, stop: &Stop) {
-        self.stop = Some(stop.clone());
+    /// Begins to watch for reasons to stop: signals, the time limit, and that nobody reads standard output any more.
+    pub fn watch(&mut self, time_limit: Option<Duration>) -> Result<Watch, Error> {
+        let watch = Watch::start(time_limit, !self.draws && !self.quiet)?;
+        self.stop = Some(watch.stop.clone());
+        Ok(watch)
     }
 
     /// The clock of the run.

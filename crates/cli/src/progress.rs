@@ -33,7 +33,7 @@ impl Pace {
         }
         // What was missed is not made up for.
         while self.next <= now {
-            self.next = self.next + self.every;
+            self.next += self.every;
         }
         true
     }
@@ -61,7 +61,7 @@ impl CompareProgress {
     }
 
     /// Shows where it is now.
-    pub fn update(&mut self, progress: &Progress, output: &Output) {
+    pub fn update(&mut self, progress: &Progress, stopping: bool, output: &Output) {
         let Some(bars) = &self.bars else {
             if self.plain.is_due() {
                 output.talk(&time_line(progress.elapsed, progress.total));
@@ -70,14 +70,15 @@ impl CompareProgress {
         };
         let total = self.total.get_or_insert_with(|| bars.add(bar(progress.total)));
         total.set_position(millis(progress.elapsed));
-        total.set_message(time_line(progress.elapsed, progress.total));
+        let stopping = if stopping { ", stopping" } else { "" };
+        total.set_message(time_line(progress.elapsed, progress.total) + stopping);
         while self.lines.len() < progress.transports.len() {
             self.lines.push(bars.add(ProgressBar::no_length().with_style(line_style())));
         }
         for (line, transport) in self.lines.iter().zip(&progress.transports) {
             let rtt = transport.rtt.map_or("-".into(), |rtt| format!("{:.1} ms", rtt.as_secs_f64() * 1e3));
             line.set_message(format!(
-                "{:<8} sent {:>6}  back {:>6}  late {:>5}  round trip {rtt:>9}",
+                "{:<8} sent {:>6} back {:>6} late {:>5} rtt {rtt:>8}",
                 transport.transport, transport.sent, transport.received, transport.late
             ));
         }

@@ -7,13 +7,11 @@ use crate::args::{Global, ReflectArgs};
 use crate::exit;
 use crate::output::Output;
 use crate::progress::StreamProgress;
-use crate::signals::Watch;
 
 /// Runs it; the exit code.
 pub fn run(args: &ReflectArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
     let options = args.options();
-    let watch = Watch::start(global.time_limit)?;
-    output.stops(&watch.stop);
+    let watch = output.watch(global.time_limit)?;
     let mut progress = StreamProgress::new(output);
     let mut began = false;
     let result = reflect(&options, &watch.stop, &mut |status| {

@@ -25,8 +25,9 @@ const SIGNAL: u8 = 1;
 const TIME_LIMIT: u8 = 2;
 
 impl Watch {
-    /// Begins to watch. Starts threads, so whatever needs a process of one thread comes before.
-    pub fn start(time_limit: Option<Duration>) -> Result<Self, Error> {
+    /// Begins to watch. Starts threads, so whatever needs a process of one thread comes before. `says`: tell on standard
+    /// error of a signal; not while progress is drawn there, which it would tear.
+    pub fn start(time_limit: Option<Duration>, says: bool) -> Result<Self, Error> {
         let (hold, wake) = channel();
         let (stop, reason) = (Stop::new(), Arc::new(AtomicU8::new(NONE)));
         let watch = Watch { stop: stop.clone(), reason: reason.clone(), wake, _hold: hold.clone() };
@@ -45,8 +46,10 @@ impl Watch {
                 std::process::exit(exit::INTERRUPTED.into());
             }
             give(SIGNAL, &signal_stop, &signal_reason, &signal_hold);
-            // Where nobody listens to standard error there is nobody to tell.
-            let _ = writeln!(std::io::stderr(), "\nstopping; once more to end at once");
+            if says {
+                // Where nobody listens to standard error there is nobody to tell.
+                let _ = writeln!(std::io::stderr(), "stopping; once more to end at once");
+            }
         })
         .map_err(|error| Error::failed(format!("cannot watch for Ctrl-C: {error}")))?;
         if let Some(limit) = time_limit {

@@ -56,8 +56,7 @@ pub fn receive_run(args: &ReceiveArgs, global: &Global, output: &mut Output) -> 
 }
 
 fn begin(run: Value, global: &Global, output: &mut Output) -> Result<Watch, Error> {
-    let watch = Watch::start(global.time_limit)?;
-    output.stops(&watch.stop);
+    let watch = output.watch(global.time_limit)?;
     if output.json {
         let mut run = run;
         run["version"] = env!("CARGO_PKG_VERSION").into();

@@ -105,14 +105,12 @@ impl Traffic {
 
     /// The balance of every flow and direction: offered + copies = delivered + lost + overflowed + on the way.
     pub fn table(&self) -> Grid {
-        use Align::{Left, Right};
-        let mut grid = Grid::new([Left, Left, Right, Right, Right, Right, Right, Right]);
-        let head = ["flow", "", "offered", "copies", "delivered", "lost", "overflow", "on the way"];
+        let mut grid = Grid::new([vec![Align::Left], vec![Align::Right; 6]].concat());
+        let head = ["flow", "offered", "copies", "delivered", "lost", "overflow", "on way"];
         grid.row(head.map(|text| Cell::new(text, Tone::Head)));
         for flow in &self.flows {
             grid.title(Cell::from(flow.name.as_str()));
             for (way, counters) in [("up", flow.up), ("down", flow.down)] {
-                let balance = if counters.balances() { "" } else { "does not balance" };
                 let numbers = [
                     counters.offered,
                     counters.duplicated,
@@ -122,11 +120,10 @@ impl Traffic {
                     counters.queued + counters.in_flight,
                 ];
                 let numbers = numbers.map(|number| Cell::from(number.to_string()));
-                grid.row(
-                    [Cell::from(format!("  {way}")), Cell::new(balance, Tone::Bad)]
-                        .into_iter()
-                        .chain(numbers),
-                );
+                grid.row([Cell::from(format!("  {way}"))].into_iter().chain(numbers));
+                if !counters.balances() {
+                    grid.title(Cell::new("  does not balance", Tone::Bad));
+                }
             }
         }
         grid
@@ -200,9 +197,9 @@ mod tests {
     }
 
     #[test]
-    fn the_balance_fits_eighty_columns() {
-        let text = traffic().table().render(80, Palette { coloured: false });
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    fn the_balance_fits_sixty_columns() {
+        let text = traffic().table().render(60, Palette { coloured: false });
+        assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
         assert!(text.contains("1234567") && !text.contains("balance"), "{text}");
         assert!(traffic().line().len() <= 78, "{}", traffic().line());
         assert_eq!(traffic().notes(), ["3 refused"]);
