@@ -159,6 +159,8 @@ impl ReceiveArgs {
             latency: self.latency,
             conceal: self.conceal,
             description,
+            clock: antiphon::SinkClock::default(),
+            any_payload_type: self.format.is_some() && self.payload_type.is_none(),
             forever: self.forever,
             length: self.seconds,
             capture: self.capture.clone(),
