@@ -28,9 +28,8 @@ pub fn run(args: &CompareArgs, global: &Global, output: &mut Output) -> Result<u
     if output.json {
         output.timed("run", run_record(&options));
     }
-    let mut progress = CompareProgress::new(output);
-    let result =
-        compare(&options, &watch.stop, &mut |now| progress.update(now, watch.stop.is_asked(), output));
+    let mut progress = CompareProgress::new(output, &watch.stop);
+    let result = compare(&options, &watch.stop, &mut |now| progress.update(now, output));
     progress.clear();
     let comparison = result?;
     let judgements: Vec<Judgement> =
@@ -102,6 +101,9 @@ fn print_records(
 ) -> Result<(), Error> {
     let unwritable = |error: serde_json::Error| Error::failed(format!("cannot write JSON: {error}"));
     output.record("link", serde_json::to_value(&comparison.link).map_err(unwritable)?);
+    for crossed in &comparison.crossed {
+        output.record("link_counts", serde_json::to_value(crossed).map_err(unwritable)?);
+    }
     for figures in &comparison.figures {
         // In the order of its fields, which its definition explains.
         output.result(&serde_json::to_string(figures).map_err(unwritable)?);
@@ -144,7 +146,8 @@ fn text(comparison: &Comparison, width: usize, palette: Palette) -> String {
         text += &paragraph("Not modelled:", limit, 2, prose);
     }
     if comparison.interrupted {
-        text += "Stopped before its end; the figures are of what was measured so far.\n";
+        text +=
+            &paragraph("Stopped before its end;", "the figures are of what was measured so far.", 2, prose);
     }
     if !comparison.figures.is_empty() {
         text += &format!("\n{}", table::render(&comparison.figures, width, palette));
@@ -185,4 +188,77 @@ fn advised(advice: &Advice, width: usize, palette: Palette) -> String {
     );
     let why = crate::grid::wrap(&advice.because, width.saturating_sub(4));
     head + &why.iter().map(|line| format!("    {line}\n")).collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use antiphon::LinkSummary;
+    use antiphon::measure::Purpose;
+
+    fn comparison(transports: usize) -> Comparison {
+        let advice = |purpose| Advice {
+            record: "advice".into(),
+            purpose,
+            transport: "adaptive".into(),
+            met: purpose != Purpose::Talk,
+            because:
+                "0.00 % of 112500 frames lost or later than 70 ms, buffer empty 0 times, within 80 ms of \
+                      the picture and 1.8 %; rtp: 1.95 % of 112500 frames lost or later than 70 ms"
+                    .into(),
+            confidence: 0.987,
+        };
+        Comparison {
+            figures: table::tests::synthetic(transports),
+            advice: Purpose::ALL.map(advice).to_vec(),
+            link: LinkSummary {
+                name: "wifi-home,loss=5%".into(),
+                method: "router between network namespaces over TUN, one copy for each transport".into(),
+                limits: vec![
+                    "two clocks: only round trips are shown, never one-way delays, as they differ".into(),
+                ],
+            },
+            crossed: Vec::new(),
+            failures: vec![(
+                "xtp".into(),
+                "nobody answers there: check the address, and that it runs".into(),
+            )],
+            notes: Vec::new(),
+            interrupted: true,
+            report: Some("antiphon-report".into()),
+        }
+    }
+
+    #[test]
+    fn everything_shown_fits_the_terminal() {
+        for width in [60, 80, 120] {
+            for transports in [0, 1, 2, 4, 7, 9] {
+                let text = text(&comparison(transports), width, Palette { coloured: false });
+                let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+                assert!(widest <= width, "{transports} at {width}: {widest}\n{text}");
+                for part in ["wifi-home", "Not modelled", "Stopped", "xtp failed", "xdg-open", "99 % sure"] {
+                    assert!(text.contains(part), "{part}:\n{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn advice_that_meets_no_bound_names_no_transport() {
+        let text = text(&comparison(2), 80, Palette { coloured: false });
+        let line =
+            |title: &str| text.lines().find(|line| line.trim_start().starts_with(title)).unwrap().to_string();
+        assert!(line("talk").contains("none") && line("record without").contains("adaptive"), "{text}");
+    }
+
+    #[test]
+    fn gates_come_before_failures() {
+        let missed = Judgement { transport: "rtp".into(), missed: Some("loss<1%: measured 2%".into()) };
+        let met = Judgement { transport: "rtp".into(), missed: None };
+        let mut comparison = comparison(1);
+        assert_eq!(verdict(&comparison, &[met.clone(), missed]), exit::GATE);
+        assert_eq!(verdict(&comparison, std::slice::from_ref(&met)), exit::FAILED);
+        comparison.failures.clear();
+        assert_eq!(verdict(&comparison, &[met]), exit::DONE);
+    }
 }

@@ -31,7 +31,7 @@ pub fn run(args: &LinkArgs, global: &Global, output: &mut Output) -> Result<u8, 
     let watch = output.watch(global.time_limit)?;
     let mut emulator = Emulator::start(args, spec, output)?;
     begin(args, spec, &emulator, output);
-    let mut progress = StreamProgress::new(output);
+    let mut progress = StreamProgress::new(output, &watch.stop);
     let mut end = args.seconds.map(|time| Pace::new(output.clock(), time));
     let mut second = Pace::new(output.clock(), Duration::from_secs(1));
     loop {

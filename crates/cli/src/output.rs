@@ -8,7 +8,7 @@ use antiphon::{Error, Stop};
 use serde_json::{Value, json};
 
 use crate::args::{Color, Global};
-use crate::grid::Palette;
+use crate::grid::{Palette, wrap};
 use crate::signals::Watch;
 
 /// Where results and talk go.
@@ -123,11 +123,22 @@ impl Output {
         }
     }
 
-    /// Tells the user something even when asked to be quiet.
+    /// Tells the user something even when asked to be quiet. Folded for a terminal; whole lines for files and searches.
     pub fn error(&self, text: &str) {
+        let width = stderr_width().unwrap_or(usize::MAX);
+        let folded = |line: &str| match line.chars().count() {
+            length if length > width => wrap(line, width).join("\n"),
+            _ => line.to_string(),
+        };
+        let text: Vec<String> = text.lines().map(folded).collect();
         // With standard error closed there is nobody to tell.
-        let _ = writeln!(std::io::stderr(), "{text}");
+        let _ = writeln!(std::io::stderr(), "{}", text.join("\n"));
     }
+}
+
+/// Columns of the terminal that standard error goes to, if it goes to one.
+pub fn stderr_width() -> Option<usize> {
+    terminal_size::terminal_size_of(std::io::stderr()).map(|(width, _)| usize::from(width.0))
 }
 
 fn record_line(record: &str, fields: Value) -> String {

@@ -1,10 +1,11 @@
 //! How far long work is: moving lines where standard error is a terminal, a plain line now and then where it is not.
 
+use std::io::Write;
 use std::time::Duration;
 
 use antiphon::core::Instant;
 use antiphon::net::OsClock;
-use antiphon::{Progress, ReceiveStatus, SendStatus};
+use antiphon::{Progress, ReceiveStatus, SendStatus, Stop};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output::Output;
@@ -45,23 +46,24 @@ pub struct CompareProgress {
     total: Option<ProgressBar>,
     lines: Vec<ProgressBar>,
     plain: Pace,
+    stop: Stop,
 }
 
 impl CompareProgress {
     /// Nothing is drawn before the first [`Self::update`].
-    pub fn new(output: &Output) -> Self {
+    pub fn new(output: &Output, stop: &Stop) -> Self {
         let bars =
             output.draws.then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
-        CompareProgress {
-            bars,
-            total: None,
-            lines: Vec::new(),
-            plain: Pace::new(output.clock(), PLAIN_EVERY),
-        }
+        let plain = Pace::new(output.clock(), PLAIN_EVERY);
+        CompareProgress { bars, total: None, lines: Vec::new(), plain, stop: stop.clone() }
     }
 
     /// Shows where it is now.
-    pub fn update(&mut self, progress: &Progress, stopping: bool, output: &Output) {
+    pub fn update(&mut self, progress: &Progress, output: &Output) {
+        if self.stop.is_asked() {
+            self.clear();
+            return;
+        }
         let Some(bars) = &self.bars else {
             if self.plain.is_due() {
                 output.talk(&time_line(progress.elapsed, progress.total));
@@ -70,8 +72,7 @@ impl CompareProgress {
         };
         let total = self.total.get_or_insert_with(|| bars.add(bar(progress.total)));
         total.set_position(millis(progress.elapsed));
-        let stopping = if stopping { ", stopping" } else { "" };
-        total.set_message(time_line(progress.elapsed, progress.total) + stopping);
+        total.set_message(time_line(progress.elapsed, progress.total));
         while self.lines.len() < progress.transports.len() {
             self.lines.push(bars.add(ProgressBar::no_length().with_style(line_style())));
         }
@@ -84,34 +85,50 @@ impl CompareProgress {
         }
     }
 
-    /// Takes it off the screen.
-    pub fn clear(&self) {
-        if let Some(bars) = &self.bars {
+    /// Takes it off the screen; what was interrupted stays.
+    pub fn clear(&mut self) {
+        let Some(bars) = self.bars.take() else { return };
+        if self.stop.is_asked() {
+            bars.set_draw_target(ProgressDrawTarget::hidden());
+            leave();
+        } else {
             // A terminal that has gone needs no clearing.
             let _ = bars.clear();
         }
     }
 }
 
+/// Says that it is ending, below progress that stays. The terminal has written `^C` there and moved the cursor, so that
+/// nothing could be taken off the screen without taking too much or too little.
+fn leave() {
+    // With standard error closed there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), " stopping; once more to end at once");
+}
+
 /// Shows one stream under way.
 pub struct StreamProgress {
     bar: Option<ProgressBar>,
     plain: Pace,
+    stop: Stop,
 }
 
 impl StreamProgress {
-    /// `None` of the length where it is not known.
-    pub fn new(output: &Output) -> Self {
+    /// Nothing is drawn before the first [`Self::update`].
+    pub fn new(output: &Output, stop: &Stop) -> Self {
         let bar = output.draws.then(|| {
             let line = ProgressBar::no_length().with_style(line_style());
             line.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
             line
         });
-        StreamProgress { bar, plain: Pace::new(output.clock(), PLAIN_EVERY) }
+        StreamProgress { bar, plain: Pace::new(output.clock(), PLAIN_EVERY), stop: stop.clone() }
     }
 
     /// Shows a line, or prints it where that can't be and it is time.
     pub fn update(&mut self, line: impl FnOnce() -> String, output: &Output) {
+        if self.stop.is_asked() {
+            self.clear();
+            return;
+        }
         match &self.bar {
             Some(bar) => bar.set_message(line()),
             None if self.plain.is_due() => output.talk(&line()),
@@ -127,9 +144,13 @@ impl StreamProgress {
         }
     }
 
-    /// Takes it off the screen.
-    pub fn clear(&self) {
-        if let Some(bar) = &self.bar {
+    /// Takes it off the screen; what was interrupted stays.
+    pub fn clear(&mut self) {
+        let Some(bar) = self.bar.take() else { return };
+        if self.stop.is_asked() {
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+            leave();
+        } else {
             bar.finish_and_clear();
         }
     }
@@ -189,8 +210,9 @@ fn bar(total: Option<Duration>) -> ProgressBar {
 }
 
 fn line_style() -> ProgressStyle {
-    // Cut at the edge of the terminal, so that it never takes two lines.
-    ProgressStyle::with_template("{wide_msg}").expect("a constant template")
+    // Cut before the edge of the terminal: a line never takes two, and the `^C` that terminals echo has its place.
+    let width = crate::output::stderr_width().unwrap_or(80).saturating_sub(3).max(1);
+    ProgressStyle::with_template(&format!("{{msg:{width}!}}")).expect("a template but for its number")
 }
 
 fn millis(d: Duration) -> u64 {

@@ -12,7 +12,7 @@ use crate::progress::StreamProgress;
 pub fn run(args: &ReflectArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
     let options = args.options();
     let watch = output.watch(global.time_limit)?;
-    let mut progress = StreamProgress::new(output);
+    let mut progress = StreamProgress::new(output, &watch.stop);
     let mut began = false;
     let result = reflect(&options, &watch.stop, &mut |status| {
         if !began {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon::{Error, receive, send};
+use antiphon::{Error, Stop, receive, send};
 use serde_json::{Value, json};
 
 use crate::args::{Global, ReceiveArgs, SendArgs};
@@ -18,7 +18,7 @@ pub fn send_run(args: &SendArgs, global: &Global, output: &mut Output) -> Result
         "command": "send", "source": options.source, "target": options.target, "seed": options.seed,
     });
     let watch = begin(run, global, output)?;
-    let mut show = Show::new(output);
+    let mut show = Show::new(output, &watch.stop);
     let progress = std::cell::RefCell::new(&mut show);
     let result =
         send(&options, &watch.stop, &mut |notice| progress.borrow().notice(&notice), &mut |status| {
@@ -42,7 +42,7 @@ pub fn receive_run(args: &ReceiveArgs, global: &Global, output: &mut Output) -> 
         "command": "receive", "source": options.source, "sink": options.sink, "seed": options.seed,
     });
     let watch = begin(run, global, output)?;
-    let mut show = Show::new(output);
+    let mut show = Show::new(output, &watch.stop);
     let progress = std::cell::RefCell::new(&mut show);
     let result =
         receive(&options, &watch.stop, &mut |notice| progress.borrow().notice(&notice), &mut |status| {
@@ -79,8 +79,8 @@ struct Show<'a> {
 }
 
 impl<'a> Show<'a> {
-    fn new(output: &'a mut Output) -> Self {
-        let progress = StreamProgress::new(output);
+    fn new(output: &'a mut Output, stop: &Stop) -> Self {
+        let progress = StreamProgress::new(output, stop);
         let interval = Pace::new(output.clock(), Duration::from_secs(1));
         Show { output, progress, interval }
     }
@@ -96,7 +96,7 @@ impl<'a> Show<'a> {
         self.progress.update(line, self.output);
     }
 
-    fn end(&self) {
+    fn end(&mut self) {
         self.progress.clear();
     }
 }

@@ -144,7 +144,7 @@ fn digits(value: f64, decimals: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     const PLAIN: Palette = Palette { coloured: false };

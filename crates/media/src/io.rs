@@ -47,6 +47,12 @@ pub trait Sink: Send {
         false
     }
 
+    /// Of a clocked sink: sample frames that it would take now to have as much in hand as it means to. Asked before every
+    /// push, which is how its clock is followed; `None` where it cannot tell, and sound comes at the run's pace.
+    fn wants(&self) -> Option<usize> {
+        None
+    }
+
     /// Called off the media thread at the end: waits until everything is where it belongs.
     fn finish(&mut self) -> Result<(), SinkError>;
 }

@@ -157,8 +157,10 @@ impl SendBatch {
         }
     }
 
-    /// Sends everything; calls `failed` with the error for each datagram that the socket refused. Returns which
-    /// datagrams the kernel took, the first in the lowest bit.
+    /// Sends everything; calls `failed` with each error of the socket. Answers which datagrams it took, the first in
+    /// the lowest bit.
+    ///
+    /// The socket's send time-out is waited for once: a full queue must not cost it for each of a batch.
     pub fn send(&mut self, fd: RawFd, mut failed: impl FnMut(io::Error)) -> u32 {
         for i in 0..self.len {
             let header = &mut self.headers[i].msg_hdr;
@@ -169,12 +171,12 @@ impl SendBatch {
             header.msg_iov = &raw mut self.vectors[i];
             header.msg_iovlen = 1;
         }
-        let (mut sent, mut tried_again) = (0, false);
-        let mut taken = 0;
+        let (mut sent, mut taken, mut tried_again, mut flags) = (0, 0, false, 0);
         while sent < self.len {
             // SAFETY: headers[sent..len] point into buffers owned by self, set just above.
-            let n =
-                unsafe { libc::sendmmsg(fd, self.headers[sent..].as_mut_ptr(), (self.len - sent) as u32, 0) };
+            let n = unsafe {
+                libc::sendmmsg(fd, self.headers[sent..].as_mut_ptr(), (self.len - sent) as u32, flags)
+            };
             if n > 0 {
                 taken |= ((1 << n) - 1) << sent;
                 sent += n as usize;
@@ -188,6 +190,9 @@ impl SendBatch {
             // The error is of the first datagram not sent. A pending ICMP error of an earlier one is cleared by
             // being reported, and did not cost this one its chance: try it once more.
             let pending = error.raw_os_error() == Some(libc::ECONNREFUSED) && !tried_again;
+            if error.kind() == io::ErrorKind::WouldBlock {
+                flags = libc::MSG_DONTWAIT as _;
+            }
             failed(error);
             tried_again = pending;
             sent += usize::from(!pending);
@@ -250,5 +255,69 @@ pub(crate) fn kernel_stamp(header: &libc::msghdr) -> Option<Duration> {
             message = libc::CMSG_NXTHDR(header, message);
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use antiphon_core::Instant;
+    use socket2::{Domain, Socket, Type};
+    use std::os::fd::AsRawFd;
+
+    use crate::clock::OsClock;
+
+    /// A pair of local sockets: unlike loopback they make a sender wait for its receiver.
+    fn pair(timeout: Duration) -> (Socket, Socket) {
+        let (near, far) = Socket::pair(Domain::UNIX, Type::DGRAM, None).expect("a socket pair");
+        near.set_write_timeout(Some(timeout)).expect("a socket");
+        near.set_send_buffer_size(4_096).expect("a socket");
+        far.set_nonblocking(true).expect("a socket");
+        (near, far)
+    }
+
+    fn fill(batch: &mut SendBatch, count: usize) {
+        for n in 0..count {
+            let room = batch.next().expect("room in the batch");
+            room[0] = n as u8;
+            batch.commit(100, None);
+        }
+    }
+
+    #[test]
+    fn a_full_batch_is_sent_in_order_and_takes_no_more() {
+        let (near, far) = pair(Duration::from_millis(40));
+        near.set_send_buffer_size(1 << 16).expect("a socket");
+        let mut batch = SendBatch::new(200);
+        // Local sockets queue so few only (net.unix.max_dgram_qlen, 10 on most machines).
+        fill(&mut batch, 8);
+        assert_eq!(batch.send(near.as_raw_fd(), |error| panic!("{error}")), 8);
+        assert_eq!(batch.len(), 0);
+        let mut received = ReceiveBatch::new();
+        assert_eq!(received.receive(far.as_raw_fd(), false).expect("a socket"), 8);
+        for n in 0..8 {
+            let datagram = received.datagram(n);
+            assert_eq!((datagram.bytes.len(), datagram.bytes[0]), (100, n as u8));
+            assert!(datagram.from.is_none(), "no address of IP");
+        }
+        assert_eq!(received.receive(far.as_raw_fd(), false).expect("a socket"), 0);
+        fill(&mut batch, BATCH);
+        assert!(batch.next().is_none());
+    }
+
+    #[test]
+    fn a_receiver_that_takes_nothing_costs_the_send_time_out_once_a_batch() {
+        let (near, _far) = pair(Duration::from_millis(40));
+        let clock = OsClock::new();
+        let mut batch = SendBatch::new(200);
+        let mut failed = 0;
+        for _ in 0..4 {
+            fill(&mut batch, BATCH);
+            batch.send(near.as_raw_fd(), |_| failed += 1);
+        }
+        // 64 datagrams into a socket with room for some ten: at 40 ms each they would take two seconds.
+        assert!(failed > 40, "{failed} found no room");
+        let took = clock.now().since(Instant::ZERO);
+        assert!(took >= Duration::from_millis(40) && took < Duration::from_millis(600), "{took:?}");
     }
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use antiphon_core::Instant;
 use antiphon_session::Station;
 
 use crate::clock::{OsClock, thread_cpu_time};
@@ -61,7 +60,8 @@ pub struct DriveReport {
     pub worst_oversleep: Duration,
 }
 
-/// Runs `station` on `line` until it finishes, or, once `stop` asks, until it has ended in order.
+/// Runs `station` on `line` until it finishes, or, once `stop` asks, until it has ended in order; in both cases until
+/// the peer's machine has what was sent, but not much longer than two seconds.
 ///
 /// Runs on the calling thread; see [`crate::become_media_thread`]. Errors end the run only where the line can't go
 /// on; what comes and goes (a refused datagram, a broken connection) is told to the station.
@@ -74,7 +74,7 @@ pub fn drive(
 ) -> Result<DriveReport, LineError> {
     let mut report = DriveReport::default();
     let (start, cpu) = (clock.now(), thread_cpu_time());
-    let mut stopping: Option<Instant> = None;
+    let (mut stopping, mut ending) = (false, None);
     let (mut wait, mut due) = (Wait::No, None);
     loop {
         line.receive(clock, station, wait)?;
@@ -82,18 +82,30 @@ pub fn drive(
         if let Some(due) = due {
             report.worst_oversleep = report.worst_oversleep.max(now.since(due));
         }
-        if stop.is_asked() && stopping.is_none() {
-            stopping = Some(now);
+        if stop.is_asked() && !stopping {
+            stopping = true;
+            ending.get_or_insert(now);
             station.stop(now);
         }
         station.advance(now);
         line.transmit(clock.now(), station)?;
         report.rounds += 1;
-        if station.is_finished() || stopping.is_some_and(|at| now.since(at) > STOP_PATIENCE) {
+        let finished = station.is_finished();
+        if finished && line.is_flushed() {
+            break;
+        }
+        if finished {
+            ending.get_or_insert(now);
+        }
+        if ending.is_some_and(|at| now.since(at) > STOP_PATIENCE) {
             break;
         }
         due = [station.poll_timeout(), line.poll_timeout()].into_iter().flatten().min();
-        wait = how_to_wait(options.wait, due.map(|due| due.since(clock.now())));
+        let patience = due.map(|due| due.since(clock.now()));
+        // The peer's confirmation wakes nobody.
+        let patience =
+            if finished { Some(patience.map_or(FLUSH_LOOK, |p| p.min(FLUSH_LOOK))) } else { patience };
+        wait = how_to_wait(options.wait, patience);
     }
     report.elapsed = clock.now().since(start);
     report.cpu = thread_cpu_time().saturating_sub(cpu);
@@ -109,5 +121,10 @@ fn how_to_wait(style: WaitStyle, patience: Option<Duration>) -> Wait {
     }
 }
 
+/// How often a line is asked whether the peer has everything: half a round trip of a good network.
+const FLUSH_LOOK: Duration = Duration::from_millis(2);
 /// How long a station may take to end in order: several round trips of the slowest path (satellite).
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests;

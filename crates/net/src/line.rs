@@ -22,6 +22,12 @@ pub trait Line {
         None
     }
 
+    /// Whether everything that was transmitted is out of this machine's hands, so that the line may be dropped without
+    /// loss. Datagrams are at once.
+    fn is_flushed(&self) -> bool {
+        true
+    }
+
     /// The address that others reach this line at.
     fn local_address(&self) -> SocketAddr;
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "a few Linux socket options are not in socket2")]
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -27,6 +27,9 @@ pub struct SocketOptions {
     pub busy_poll_us: u32,
     /// Name of the congestion control of a kernel TCP; `None` leaves the system's.
     pub congestion: Option<String>,
+    /// How long the peer of a kernel TCP may be silent though asked, or take nothing, before its connection is given
+    /// up. The kernel's timers count in seconds and may take half as long again.
+    pub peer_patience: Duration,
     /// Let IP cut datagrams that are larger than the path's MTU, instead of refusing them.
     pub fragment: bool,
     /// How a multicast group is sent to or joined.
@@ -52,6 +55,9 @@ impl Default for SocketOptions {
             send_buffer: 1 << 18,
             busy_poll_us: 0,
             congestion: None,
+            // Longer than a roaming station or a stalled disk takes; far from the kernel's own 15 minutes (tcp(7),
+            // tcp_retries2), for which a caller that crashed would keep its successor out.
+            peer_patience: Duration::from_secs(30),
             fragment: false,
             multicast: Multicast::default(),
         }
@@ -72,9 +78,9 @@ pub(crate) fn apply(socket: &Socket, options: &SocketOptions, v6: bool, notes: &
     let class = u32::from(options.dscp & 63) << 2;
     if v6 {
         note("DSCP", socket.set_tclass_v6(class));
-    } else {
-        note("DSCP", socket.set_tos_v4(class));
     }
+    // On an IPv6 socket as well: IPv4 peers of a dual-stack socket are sent to by IPv4's options.
+    note("DSCP for IPv4", set_int(socket, libc::IPPROTO_IP, libc::IP_TOS, class as i32));
     // After DSCP: setting the type of service sets the priority, too.
     note("socket priority", set_int(socket, libc::SOL_SOCKET, libc::SO_PRIORITY, options.priority as i32));
     note("receive time stamps", set_int(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1));
@@ -88,10 +94,10 @@ pub(crate) fn apply(socket: &Socket, options: &SocketOptions, v6: bool, notes: &
 pub(crate) fn set_fragmentation(socket: &Socket, allowed: bool, v6: bool) -> io::Result<()> {
     let mode = if allowed { libc::IP_PMTUDISC_DONT } else { libc::IP_PMTUDISC_DO };
     if v6 {
-        set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, mode)
-    } else {
-        set_int(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, mode)
+        set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, mode)?;
     }
+    // For the IPv4 peers of a dual-stack socket, too.
+    set_int(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, mode)
 }
 
 /// Sets an integer option.
@@ -99,6 +105,21 @@ pub(crate) fn set_int(socket: &impl AsRawFd, level: i32, name: i32, value: i32) 
     let len = size_of::<i32>() as libc::socklen_t;
     // SAFETY: the pointer is to a live i32 of the length given.
     let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), len) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Sends to IPv4 groups through that interface, from its address `source` where one is given.
+pub(crate) fn set_multicast_interface_v4(socket: &Socket, index: u32, source: Ipv4Addr) -> io::Result<()> {
+    let request = libc::ip_mreqn {
+        imr_multiaddr: libc::in_addr { s_addr: 0 },
+        imr_address: libc::in_addr { s_addr: u32::from(source).to_be() },
+        imr_ifindex: index as i32,
+    };
+    let len = size_of::<libc::ip_mreqn>() as libc::socklen_t;
+    let value = (&raw const request).cast();
+    // SAFETY: the pointer is to a live ip_mreqn of the length given.
+    let result =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_MULTICAST_IF, value, len) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -114,7 +135,20 @@ pub(crate) fn read_int(socket: &impl AsRawFd, level: i32, name: i32) -> io::Resu
 
 /// Index of a network interface given by name or by one of its addresses.
 pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
-    let unknown = || io::Error::new(io::ErrorKind::NotFound, format!("no network interface '{name}'"));
+    let unknown = || {
+        let what = format!("no network interface is called '{name}' or has this address");
+        io::Error::new(io::ErrorKind::NotFound, what)
+    };
+    if let Ok(address) = name.parse::<IpAddr>() {
+        let of_that_address = |interface: &nix::ifaddrs::InterfaceAddress| {
+            interface.address.is_some_and(|storage| match address {
+                IpAddr::V4(v4) => storage.as_sockaddr_in().is_some_and(|found| found.ip() == v4),
+                IpAddr::V6(v6) => storage.as_sockaddr_in6().is_some_and(|found| found.ip() == v6),
+            })
+        };
+        let interface = nix::ifaddrs::getifaddrs()?.find(of_that_address).ok_or_else(unknown)?;
+        return interface_index(&interface.interface_name);
+    }
     let c_name = std::ffi::CString::new(name).map_err(|_| unknown())?;
     // SAFETY: a NUL-terminated string that lives through the call.
     let index = unsafe { libc::if_nametoindex(c_name.as_ptr()) };
@@ -125,3 +159,6 @@ pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
 pub(crate) fn is_multicast(address: IpAddr) -> bool {
     address.is_multicast()
 }
+
+#[cfg(test)]
+mod tests;

@@ -58,3 +58,33 @@ pub(crate) fn ask_for_fifo(priority: i32) -> Scheduling {
 const FIFO_PRIORITY: i32 = 60;
 /// Paper 000 ran its hosts at nice −19.
 const NICE: i32 = -19;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_to_be_obtained_is_what_the_kernel_has() {
+        // On a thread of its own: the priority goes with it.
+        let checked = std::thread::spawn(|| {
+            let obtained = become_media_thread();
+            // SAFETY: plain system calls on the calling thread.
+            let (policy, nice, slack) = unsafe {
+                let slack = libc::prctl(libc::PR_GET_TIMERSLACK, 0, 0, 0, 0);
+                (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0), slack)
+            };
+            match &obtained {
+                Scheduling::Fifo(_) => assert_eq!(policy, libc::SCHED_FIFO),
+                Scheduling::Nice(wanted) => assert_eq!((policy, nice), (libc::SCHED_OTHER, *wanted)),
+                Scheduling::Ordinary(why) => {
+                    assert_eq!(policy, libc::SCHED_OTHER);
+                    assert!(why.contains("rtprio"), "the remedy is named: {why}");
+                }
+            }
+            // A real-time thread needs no slack and is given none.
+            assert!(slack <= 1, "{slack} ns");
+            assert!(!obtained.to_string().is_empty());
+        });
+        checked.join().expect("no panic");
+    }
+}

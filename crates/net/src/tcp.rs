@@ -41,9 +41,11 @@ pub struct TcpLine {
 /// Where connections come from.
 enum Source {
     /// We call, and call again.
-    Caller { peer: SocketAddr, retry_at: Option<Instant>, backoff: Duration, connecting: bool },
+    ///
+    /// `connecting`: until when the call under way may take.
+    Caller { peer: SocketAddr, retry_at: Option<Instant>, backoff: Duration, connecting: Option<Instant> },
     /// Peers call, one at a time.
-    Listener { socket: Socket, next_look: Instant },
+    Listener { socket: Socket, next_look: Instant, had_peer: bool },
     /// One connection, no more.
     Accepted,
 }
@@ -63,7 +65,7 @@ impl TcpLine {
         let mut notes = Vec::new();
         let socket = new_socket(peer, options, &mut notes)?;
         socket.connect_timeout(&peer.into(), CONNECT_PATIENCE).map_err(unreachable)?;
-        let source = Source::Caller { peer, retry_at: None, backoff: FIRST_BACKOFF, connecting: false };
+        let source = Source::Caller { peer, retry_at: None, backoff: FIRST_BACKOFF, connecting: None };
         let local = address_of(&socket)?;
         Ok(Self::with(Some(socket), source, local, options, notes))
     }
@@ -73,7 +75,7 @@ impl TcpLine {
         let mut notes = Vec::new();
         let socket = listening_socket(local, options, &mut notes)?;
         let local = address_of(&socket)?;
-        let source = Source::Listener { socket, next_look: Instant::ZERO };
+        let source = Source::Listener { socket, next_look: Instant::ZERO, had_peer: false };
         Ok(Self::with(None, source, local, options, notes))
     }
 
@@ -101,6 +103,11 @@ impl TcpLine {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn socket(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.stream.as_ref().map(std::os::fd::AsFd::as_fd)
+    }
+
     fn fd(&self) -> Option<RawFd> {
         self.stream.as_ref().map(AsRawFd::as_raw_fd)
     }
@@ -109,17 +116,18 @@ impl TcpLine {
     fn tend(&mut self, now: Instant, station: &mut dyn Station) {
         match &mut self.source {
             Source::Caller { peer, retry_at, backoff, connecting } => {
-                if *connecting {
+                if let Some(until) = *connecting {
                     let Some(stream) = &self.stream else { return };
-                    match tcp_io::connection_state(stream) {
-                        None => return,
-                        Some(Ok(())) => {
-                            (*connecting, *backoff) = (false, FIRST_BACKOFF);
+                    match tcp_io::connection_state(stream).map(|made| made.and_then(|()| settle(stream))) {
+                        None if now < until => return,
+                        Some(Ok(local)) => {
+                            (*connecting, *backoff, self.local) = (None, FIRST_BACKOFF, local);
                             self.stats.reconnected += 1;
                         }
-                        Some(Err(_)) => {
+                        // Refused; or unanswered for so long that the kernel's next try is further off than ours.
+                        Some(Err(_)) | None => {
                             self.stream = None;
-                            (*connecting, *retry_at) = (false, Some(now + *backoff));
+                            (*connecting, *retry_at) = (None, Some(now + *backoff));
                         }
                     }
                 } else if self.stream.is_none() && retry_at.is_none_or(|at| at <= now) {
@@ -127,18 +135,20 @@ impl TcpLine {
                     *backoff = (*backoff * 2).min(LONGEST_BACKOFF);
                     let begun = new_socket(*peer, &self.options, &mut Vec::new())
                         .is_ok_and(|socket| begin_connecting(socket, *peer, &mut self.stream));
-                    *connecting = begun;
+                    *connecting = begun.then(|| now + CONNECT_PATIENCE);
                     return;
                 }
             }
-            Source::Listener { socket, next_look } => {
+            Source::Listener { socket, next_look, had_peer } => {
                 if self.stream.is_none() || now >= *next_look {
                     *next_look = now + LOOK_FOR_STRANGERS;
-                    while let Some((stream, _)) = accept(socket) {
+                    for _ in 0..MOST_ACCEPTS {
+                        let Some((stream, peer)) = accept(socket) else { break };
                         if self.stream.is_some() {
                             self.stats.strangers += 1;
-                        } else if set_up_stream(&stream, &self.options, &mut self.notes).is_ok() {
-                            self.stats.reconnected += u64::from(self.stats.received > 0);
+                        } else if set_up_accepted(&stream, peer, &self.options, &mut Vec::new()).is_ok() {
+                            // What was refused is noted of the listening socket already.
+                            self.stats.reconnected += u64::from(std::mem::replace(had_peer, true));
                             self.stream = Some(stream);
                         }
                     }
@@ -196,7 +206,7 @@ impl TcpLine {
     /// Waits until the connection, or the making of one, wants attention.
     fn watch(&self, timeout: Duration) {
         let (fd, want) = match (&self.stream, &self.source) {
-            (Some(stream), Source::Caller { connecting: true, .. }) => {
+            (Some(stream), Source::Caller { connecting: Some(_), .. }) => {
                 (stream.as_raw_fd(), Readiness { readable: false, writable: true })
             }
             (Some(stream), _) => (stream.as_raw_fd(), Readiness { readable: true, writable: self.blocked }),
@@ -290,9 +300,14 @@ impl Line for TcpLine {
 
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.source {
-            Source::Caller { retry_at, connecting: false, .. } if self.stream.is_none() => *retry_at,
+            Source::Caller { connecting: Some(until), .. } => Some(*until),
+            Source::Caller { retry_at, .. } if self.stream.is_none() => *retry_at,
             _ => None,
         }
+    }
+
+    fn is_flushed(&self) -> bool {
+        self.taken == self.pending.len() && self.fd().is_none_or(|fd| tcp_io::unconfirmed(fd) == 0)
     }
 
     fn local_address(&self) -> SocketAddr {
@@ -345,7 +360,7 @@ impl TcpListening {
         poll::wait(self.socket.as_raw_fd(), want, timeout);
         let (stream, peer) = accept(&self.socket)?;
         let mut notes = Vec::new();
-        set_up_stream(&stream, &self.options, &mut notes).ok()?;
+        set_up_accepted(&stream, peer, &self.options, &mut notes).ok()?;
         Some((TcpLine::with(Some(stream), Source::Accepted, self.local, &self.options, notes), peer))
     }
 }
@@ -368,12 +383,46 @@ fn set_up_stream(socket: &Socket, options: &SocketOptions, notes: &mut Vec<Strin
     if let Err(error) = lowat {
         notes.push(format!("short send queue not obtained: {error}"));
     }
+    if let Err(error) = set_patience(socket, options.peer_patience) {
+        notes.push(format!("notice of a silent peer not obtained: {error}"));
+    }
     if let Some(name) = &options.congestion
         && let Err(error) = socket.set_tcp_congestion(name.as_bytes())
     {
         notes.push(format!("congestion control '{name}' not obtained: {error}"));
     }
     Ok(())
+}
+
+/// A connection inherits much of the listening socket, but not all: its priority, for one, begins at 0.
+fn set_up_accepted(
+    socket: &Socket,
+    peer: SocketAddr,
+    options: &SocketOptions,
+    notes: &mut Vec<String>,
+) -> io::Result<()> {
+    options::apply(socket, options, peer.is_ipv6(), notes);
+    set_up_stream(socket, options, notes)
+}
+
+/// Has the kernel ask a silent peer whether it is still there, and give up one that does not answer: a machine that lost
+/// its power or its network sends no end.
+fn set_patience(socket: &Socket, patience: Duration) -> io::Result<()> {
+    let part = |n: u32| (patience / n).max(KERNEL_TICK);
+    let keepalive = socket2::TcpKeepalive::new().with_time(part(2)).with_interval(part(4)).with_retries(2);
+    socket.set_tcp_keepalive(&keepalive)?;
+    // For what is unconfirmed, where no such question is asked; it bounds the questions as well (tcp(7)).
+    socket.set_tcp_user_timeout(Some(patience))
+}
+
+/// Makes a connection just made ready for use: it was begun without waiting, and is to wait from now on.
+fn settle(stream: &Socket) -> io::Result<SocketAddr> {
+    stream.set_nonblocking(false)?;
+    let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
+    // Calling a free port of this machine again and again, the kernel may one day call from that very port, and TCP
+    // then connects the socket to itself.
+    let local = local.as_socket().filter(|local| Some(*local) != peer.as_socket());
+    local.ok_or_else(|| ErrorKind::ConnectionRefused.into())
 }
 
 fn listening_socket(
@@ -439,6 +488,10 @@ pub const CONNECT_PATIENCE: Duration = Duration::from_millis(1_800);
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 /// The longest pause.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
+/// Callers looked at in one round at most.
+const MOST_ACCEPTS: usize = 16;
+/// The unit in which the kernel counts when to ask a silent peer (tcp(7), TCP_KEEPIDLE).
+const KERNEL_TICK: Duration = Duration::from_secs(1);
 /// How often a listener that has its peer looks for others, to refuse them.
 const LOOK_FOR_STRANGERS: Duration = Duration::from_millis(200);
 /// How often the kernel is asked for its figures.
@@ -451,3 +504,6 @@ const WRITE_ROOM: usize = 1_448;
 const READ_ROOM: usize = 16_384;
 /// Reads in one round at most, so that a fast peer can't keep the media thread from its other work.
 const MOST_READS: usize = 32;
+
+#[cfg(test)]
+mod tests;

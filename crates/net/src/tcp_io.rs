@@ -50,6 +50,14 @@ pub(crate) fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     Err(if interrupted { io::ErrorKind::WouldBlock.into() } else { error })
 }
 
+/// Bytes written that the peer's machine has not confirmed.
+pub(crate) fn unconfirmed(fd: RawFd) -> usize {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: TIOCOUTQ (SIOCOUTQ, tcp(7)) writes one int, which lives through the call.
+    let result = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) };
+    if result == 0 { bytes.max(0) as usize } else { 0 }
+}
+
 /// Whether a connection that was begun is there (`Ok`), failed, or is still being made (`None`).
 pub(crate) fn connection_state(socket: &Socket) -> Option<io::Result<()>> {
     let want = Readiness { readable: false, writable: true };

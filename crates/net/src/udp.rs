@@ -60,13 +60,9 @@ impl UdpLine {
             set_up_sending(&socket, peer.ip(), options).map_err(LineError::system("multicast"))?;
         }
         socket.bind(&any_for(peer).into()).map_err(LineError::system("cannot open a UDP socket"))?;
-        if !group {
-            socket
-                .connect(&peer.into())
-                .map_err(|error| LineError::Unreachable { address: peer, why: error.to_string() })?;
-        }
+        let connected = !group && connect(&socket, peer)?;
         let mut line = Self::with(socket, options, peer.is_ipv6(), notes)?;
-        line.peer = Some(Peer { address: peer, connected: !group });
+        line.peer = Some(Peer { address: peer, connected });
         Ok(line)
     }
 
@@ -91,6 +87,7 @@ impl UdpLine {
             // Several listeners on one machine may join the same group.
             socket.set_reuse_address(true).map_err(LineError::system("multicast"))?;
         }
+        let local = with_scope(local, options)?;
         socket.bind(&local.into()).map_err(LineError::binding(local))?;
         if group {
             join(&socket, local.ip(), options)
@@ -133,6 +130,11 @@ impl UdpLine {
 
     fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.socket)
     }
 
     /// Passes the datagrams of the last batch on.
@@ -239,14 +241,14 @@ impl Line for UdpLine {
                 return Ok(());
             }
             let mut refused = None;
-            let mut failed = 0;
             let taken = self.send.send(self.socket.as_raw_fd(), |error| match classify(&error) {
                 Trouble::Refused(reason) => refused = Some(reason),
-                Trouble::Passing | Trouble::Fatal => failed += 1,
+                Trouble::Passing | Trouble::Fatal => {}
             });
             self.show_sent(now, n, taken);
-            self.stats.sent += n as u64 - failed;
-            self.stats.send_failed += failed;
+            let sent = u64::from(taken.count_ones());
+            self.stats.sent += sent;
+            self.stats.send_failed += n as u64 - sent;
             if let Some(reason) = refused {
                 self.stats.refused += 1;
                 station.handle_input(now, Input::Broken(reason));
@@ -347,10 +349,8 @@ fn set_up_sending(socket: &Socket, group: IpAddr, options: &SocketOptions) -> io
         IpAddr::V4(_) => {
             socket.set_multicast_ttl_v4(ttl)?;
             if let Some(name) = interface {
-                match name.parse::<Ipv4Addr>() {
-                    Ok(address) => socket.set_multicast_if_v4(&address)?,
-                    Err(_) => set_interface_v4(socket, name)?,
-                }
+                let source = name.parse().unwrap_or(Ipv4Addr::UNSPECIFIED);
+                options::set_multicast_interface_v4(socket, options::interface_index(name)?, source)?;
             }
         }
         IpAddr::V6(_) => {
@@ -363,25 +363,38 @@ fn set_up_sending(socket: &Socket, group: IpAddr, options: &SocketOptions) -> io
     Ok(())
 }
 
-fn set_interface_v4(socket: &Socket, name: &str) -> io::Result<()> {
-    // Linux takes the interface's index in the form 0.0.0.n (ip(7), IP_MULTICAST_IF with an ip_mreqn's index).
-    let index = options::interface_index(name)?;
-    socket.set_multicast_if_v4(&Ipv4Addr::from(index))
+/// Connects to a peer; answers whether there is one: to a broadcast address, a datagram goes to many, and answers come
+/// from others.
+fn connect(socket: &Socket, peer: SocketAddr) -> Result<bool, LineError> {
+    match socket.connect(&peer.into()) {
+        Ok(()) => Ok(true),
+        // What the kernel says of a broadcast address to who has not asked for it (ip(7)).
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && peer.is_ipv4() => {
+            socket.set_broadcast(true).map_err(LineError::system("broadcast"))?;
+            Ok(false)
+        }
+        Err(error) => Err(LineError::Unreachable { address: peer, why: error.to_string() }),
+    }
+}
+
+/// A group of the local link means nothing, and can't be bound to, without an interface.
+fn with_scope(local: SocketAddr, options: &SocketOptions) -> Result<SocketAddr, LineError> {
+    let (SocketAddr::V6(mut v6), Some(name)) = (local, &options.multicast.interface) else {
+        return Ok(local);
+    };
+    if v6.ip().is_multicast() && v6.scope_id() == 0 {
+        v6.set_scope_id(options::interface_index(name).map_err(LineError::system("multicast"))?);
+    }
+    Ok(v6.into())
 }
 
 fn join(socket: &Socket, group: IpAddr, options: &SocketOptions) -> io::Result<()> {
     let interface = options.multicast.interface.as_deref();
     match group {
-        IpAddr::V4(group) => match interface {
-            None => socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED),
-            Some(name) => match name.parse::<Ipv4Addr>() {
-                Ok(address) => socket.join_multicast_v4(&group, &address),
-                Err(_) => {
-                    let index = socket2::InterfaceIndexOrAddress::Index(options::interface_index(name)?);
-                    socket.join_multicast_v4_n(&group, &index)
-                }
-            },
-        },
+        IpAddr::V4(group) => {
+            let index = interface.map_or(Ok(0), options::interface_index)?;
+            socket.join_multicast_v4_n(&group, &socket2::InterfaceIndexOrAddress::Index(index))
+        }
         IpAddr::V6(group) => {
             let index = interface.map_or(Ok(0), options::interface_index)?;
             socket.join_multicast_v6(&group, index)
@@ -415,3 +428,6 @@ const BEHIND: std::time::Duration = std::time::Duration::from_micros(150);
 const MOST_BATCHES: usize = 8;
 /// Addresses remembered at most.
 const MOST_ADDRESSES: usize = 4096;
+
+#[cfg(test)]
+mod tests;

@@ -253,16 +253,27 @@ impl CallStation {
 
     /// Whether everything that was sent has been played or concealed: beyond it there is nothing to hear.
     fn is_played_out(&self) -> bool {
+        self.left_to_play() == Some(0)
+    }
+
+    /// Sample frames that were sent and have not been played or concealed; `None` while more may be sent, or if nothing
+    /// was heard yet.
+    fn left_to_play(&self) -> Option<usize> {
         let packetiser = self.sender.packetiser();
-        let end = packetiser.position().frames;
-        let heard = self.heard_until.map(|media| (media as u32).wrapping_sub(packetiser.timestamp_at(0)));
-        self.sender.is_ended() && heard.is_some_and(|heard| u64::from(heard) >= end & u64::from(u32::MAX))
+        let end = packetiser.position().frames as u32;
+        let heard = (self.heard_until? as u32).wrapping_sub(packetiser.timestamp_at(0));
+        // Both wrap after a day; what is between them never is that long.
+        let left = (end.wrapping_sub(heard) as i32).max(0) as usize;
+        self.sender.is_ended().then_some(left)
     }
 
     fn play(&mut self, now: Instant) {
         let channels = self.playout.config().format.channels();
-        while !self.is_played_out() {
-            let pulled = self.playout.pull(now, &mut self.block);
+        let block = self.block.len() / channels;
+        loop {
+            // A wake-up that comes late, or a lost end, must not make sound up beyond what was sent.
+            let room = self.left_to_play().unwrap_or(block).min(block);
+            let pulled = self.playout.pull(now, &mut self.block[..room * channels]);
             let frames = pulled.frames;
             if frames == 0 {
                 break;
@@ -301,11 +312,11 @@ impl CallStation {
 
     /// Closes once nothing more can come, or is not worth waiting for.
     fn drain(&mut self, now: Instant, until: Instant) {
-        let counts = self.log.counts();
-        if until > now && counts.of(Fate::Pending) > 0 {
-            return;
+        let all_known = self.log.counts().of(Fate::Pending) == 0;
+        let all_heard = self.is_played_out() || self.log.counts().arrived() == 0;
+        if until <= now || (all_known && all_heard) {
+            self.close(now);
         }
-        self.close(now);
     }
 
     fn close(&mut self, now: Instant) {

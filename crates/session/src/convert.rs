@@ -45,8 +45,44 @@ struct ConvertedSource {
     ready: Vec<f32>,
     at: usize,
     len: usize,
-    /// Sample frames that the resampler still holds after the end of the source.
-    tail: usize,
+    ledger: Ledger,
+}
+
+/// What a conversion has taken and given, so that its output is as long as its input and stands where that stood.
+#[derive(Clone, Copy, Debug)]
+struct Ledger {
+    from: u64,
+    to: u64,
+    /// Sample frames of output at the beginning that are only the filter's delay.
+    skip: usize,
+    taken: u64,
+    given: u64,
+}
+
+impl Ledger {
+    fn new(from: StreamFormat, to: StreamFormat, resampler: Option<&Resampler>) -> Self {
+        let skip = resampler.map_or(0, Resampler::delay);
+        Ledger { from: from.rate().into(), to: to.rate().into(), skip, taken: 0, given: 0 }
+    }
+
+    /// Sample frames of output that so many of input are worth, rounded.
+    fn worth(&self, frames: u64) -> u64 {
+        ((u128::from(frames) * u128::from(self.to) + u128::from(self.from / 2)) / u128::from(self.from))
+            as u64
+    }
+
+    /// Books `given` sample frames of output: how many of them to leave out at the beginning.
+    fn book(&mut self, given: usize) -> usize {
+        let skipped = self.skip.min(given);
+        self.skip -= skipped;
+        self.given += (given - skipped) as u64;
+        skipped
+    }
+
+    /// Output that is still due once the input has ended.
+    fn due(&self) -> u64 {
+        self.worth(self.taken).saturating_sub(self.given)
+    }
 }
 
 impl ConvertedSource {
@@ -57,7 +93,7 @@ impl ConvertedSource {
             .transpose()?;
         let most = resampler.as_ref().map_or(CHUNK, Resampler::max_other_side);
         Ok(ConvertedSource {
-            tail: resampler.as_ref().map_or(0, Resampler::delay),
+            ledger: Ledger::new(has, wanted, resampler.as_ref()),
             resampler,
             raw: vec![0.0; CHUNK * has.channels()],
             mapped: vec![0.0; CHUNK * wanted.channels()],
@@ -70,37 +106,35 @@ impl ConvertedSource {
         })
     }
 
-    /// Converts the next chunk into `ready`; `None` when there is sound in it.
+    /// Converts the next chunk into `ready`; `None` when that was possible.
     fn refill(&mut self) -> Option<Pull> {
         let channels = self.wanted.channels();
-        let mut ended = false;
+        let (mut ended, mut due) = (false, usize::MAX);
         let frames = match self.source.pull(&mut self.raw) {
             Pull::Frames(frames) => {
-                let raw = &self.raw[..frames * self.map.inputs()];
-                self.map.apply(raw, &mut self.mapped)
+                self.ledger.taken += frames as u64;
+                self.map.apply(&self.raw[..frames * self.map.inputs()], &mut self.mapped)
             }
             Pull::Starved => return Some(Pull::Starved),
-            Pull::End if self.tail == 0 => return Some(Pull::End),
+            Pull::End if self.resampler.is_none() || self.ledger.due() == 0 => return Some(Pull::End),
             Pull::End => {
                 // What the resampler holds comes out when silence follows it.
                 self.mapped.fill(0.0);
-                ended = true;
+                (ended, due) = (true, self.ledger.due() as usize);
                 CHUNK
             }
         };
         let mapped = &self.mapped[..frames * channels];
-        let mut given = match &mut self.resampler {
+        let given = match &mut self.resampler {
             None => {
                 self.ready[..mapped.len()].copy_from_slice(mapped);
                 frames
             }
             Some(resampler) => resampler.process(mapped, &mut self.ready).1,
         };
-        if ended {
-            given = given.min(self.tail);
-            self.tail -= given;
-        }
-        (self.at, self.len) = (0, given * channels);
+        let skipped = self.ledger.book(given);
+        let end = if ended { given.min(skipped.saturating_add(due)) } else { given };
+        (self.at, self.len) = (skipped * channels, end * channels);
         None
     }
 }
@@ -135,8 +169,7 @@ impl Source for ConvertedSource {
     }
 
     fn length(&self) -> Option<u64> {
-        let (from, to) = (u64::from(self.source.format().rate()), u64::from(self.wanted.rate()));
-        self.source.length().map(|frames| (u128::from(frames) * u128::from(to) / u128::from(from)) as u64)
+        self.source.length().map(|frames| self.ledger.worth(frames))
     }
 }
 
@@ -152,6 +185,7 @@ pub fn converted_sink(sink: Box<dyn Sink>, stream: StreamFormat) -> Result<Box<d
         .transpose()?;
     let most = resampler.as_ref().map_or(CHUNK, Resampler::max_other_side);
     Ok(Box::new(ConvertedSink {
+        ledger: Ledger::new(stream, wanted, resampler.as_ref()),
         sink,
         stream,
         map,
@@ -168,6 +202,7 @@ struct ConvertedSink {
     resampler: Option<Resampler>,
     mapped: Vec<f32>,
     out: Vec<f32>,
+    ledger: Ledger,
 }
 
 impl Sink for ConvertedSink {
@@ -184,7 +219,9 @@ impl Sink for ConvertedSink {
                 None => self.sink.push(mapped)?,
                 Some(resampler) => {
                     let (_, given) = resampler.process(mapped, &mut self.out);
-                    self.sink.push(&self.out[..given * channels])?;
+                    self.ledger.taken += frames as u64;
+                    let skipped = self.ledger.book(given);
+                    self.sink.push(&self.out[skipped * channels..given * channels])?;
                 }
             }
         }
@@ -195,7 +232,26 @@ impl Sink for ConvertedSink {
         self.sink.clocked()
     }
 
+    fn wants(&self) -> Option<usize> {
+        let (from, to) = (self.stream.rate() as usize, self.sink.format().rate() as usize);
+        self.sink.wants().map(|frames| frames * from / to)
+    }
+
     fn finish(&mut self) -> Result<(), SinkError> {
+        let channels = self.map.outputs();
+        if let Some(resampler) = &mut self.resampler {
+            // What the resampler holds comes out when silence follows it. A sink that fails says so below.
+            self.mapped.fill(0.0);
+            while self.ledger.due() > 0 {
+                let due = self.ledger.due() as usize;
+                let (_, given) = resampler.process(&self.mapped, &mut self.out);
+                let skipped = self.ledger.book(given);
+                let end = given.min(skipped.saturating_add(due));
+                if given == 0 || self.sink.push(&self.out[skipped * channels..end * channels]).is_err() {
+                    break;
+                }
+            }
+        }
         self.sink.finish()
     }
 }

@@ -33,6 +33,8 @@ pub struct ReceiveStation {
     receiver: SoundReceiver,
     buf: Vec<u8>,
     peer: Option<Peer>,
+    /// Who sent last though our peer is not proven.
+    rival: Option<PathId>,
     strangers: u64,
     broken: Option<BrokenReason>,
     state: State,
@@ -42,6 +44,8 @@ pub struct ReceiveStation {
 struct Peer {
     path: PathId,
     last_heard: Instant,
+    /// Whether it sent more than one datagram: a stray one must not lock the true sender out.
+    proven: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,8 +60,8 @@ impl ReceiveStation {
     pub fn new(mut config: ReceiveConfig, receiver: SoundReceiver, now: Instant) -> Self {
         let endpoint = (config.endpoint)(now);
         let buf = vec![0; endpoint.profile().max_receive];
-        let (peer, strangers, broken, state) = (None, 0, None, State::Receiving);
-        ReceiveStation { config, endpoint, receiver, buf, peer, strangers, broken, state }
+        let (peer, rival, strangers, broken, state) = (None, None, 0, None, State::Receiving);
+        ReceiveStation { config, endpoint, receiver, buf, peer, rival, strangers, broken, state }
     }
 
     /// The receiving half.
@@ -85,23 +89,27 @@ impl ReceiveStation {
         self.broken
     }
 
-    /// Whether a datagram from `path` is our peer's; a first peer, or one after a long silence, becomes it.
+    /// Whether a datagram from `path` is our peer's. A first peer becomes it, or another one after a long silence, after a
+    /// goodbye, or with two datagrams while ours has sent only one.
     fn is_peer(&mut self, now: Instant, path: PathId, bytes: &[u8]) -> bool {
-        match &mut self.peer {
-            Some(peer) if peer.path == path => {
-                peer.last_heard = now;
-                return true;
-            }
-            Some(peer) if now.since(peer.last_heard) < self.config.silence => return false,
-            _ => {}
+        if let Some(peer) = self.peer.as_mut().filter(|peer| peer.path == path) {
+            (peer.last_heard, peer.proven) = (now, true);
+            return true;
         }
         if !(self.config.admits)(bytes) {
             return false;
         }
-        if self.peer.is_some() {
+        if let Some(peer) = self.peer {
+            let is_free = now.since(peer.last_heard) >= self.config.silence || self.receiver.has_left();
+            let second = self.rival.replace(path) == Some(path);
+            if !is_free && (peer.proven || !second) {
+                return false;
+            }
             self.endpoint = (self.config.endpoint)(now);
+            self.receiver.forget_source();
         }
-        self.peer = Some(Peer { path, last_heard: now });
+        self.rival = None;
+        self.peer = Some(Peer { path, last_heard: now, proven: false });
         true
     }
 
@@ -114,6 +122,12 @@ impl ReceiveStation {
             && bytes.get(4..8).is_some_and(|ssrc| {
                 self.receiver.followed().is_none_or(|followed| ssrc == followed.to_be_bytes())
             })
+    }
+
+    fn fetch(&mut self, now: Instant) {
+        while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
+            self.receiver.on_frame(now, received, &self.buf[..received.len]);
+        }
     }
 
     fn close(&mut self, now: Instant) {
@@ -155,9 +169,7 @@ impl Station for ReceiveStation {
         if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
             self.endpoint.handle_timeout(now);
         }
-        while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
-            self.receiver.on_frame(now, received, &self.buf[..received.len]);
-        }
+        self.fetch(now);
         if self.state == State::Receiving {
             self.receiver.advance(now, &mut *self.endpoint);
         }
@@ -182,6 +194,8 @@ impl Station for ReceiveStation {
     }
 
     fn stop(&mut self, now: Instant) {
+        // What came with the request is not left behind.
+        self.fetch(now);
         self.receiver.finish_playout(now);
         self.close(now);
     }

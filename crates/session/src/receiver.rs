@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Endpoint, Epoch, Frame, Instant, PathId, Received, Rng};
+use antiphon_core::{Endpoint, Epoch, Frame, Instant, MediaTime, PathId, Received, Rng};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::{
     DYNAMIC_PAYLOAD_TYPE, Depacketiser, ExtensionIds, MediaPacket, PacketKind, RtpView, classify, parse_rtp,
@@ -13,6 +13,8 @@ use antiphon_media::rtcp::{RtcpConfig, RtcpEvent, RtcpSession};
 use antiphon_media::{
     SampleFormat, Sink, SinkError, SourceCounters, SourceTracker, StreamDescription, StreamFormat, Verdict,
 };
+
+use crate::station::sooner;
 
 /// Opens the sink once the stream's format is known.
 pub type OpenSink = Box<dyn FnMut(StreamFormat, SampleFormat) -> Result<Box<dyn Sink>, String>>;
@@ -105,10 +107,25 @@ pub struct SoundReceiver {
     rtcp: RtcpSession,
     notices: Vec<Notice>,
     report: Vec<u8>,
-    said_unknown: bool,
+    /// The format that a sender we do not follow told in band, so that its further packets are understood.
+    told: Option<(u32, StreamFormat, SampleFormat)>,
+    /// The first packet of a sender of whose format only the payload type tells, until a second one follows it.
+    held: Option<Held>,
+    /// Packets whose format was not known, since the last stream began.
+    unknown_run: u32,
+    /// When the sender we follow took leave, until its stragglers had their time.
+    leaving: Option<Instant>,
     said_bye: bool,
     error: Option<ReceiveError>,
     counters: ReceiverCounters,
+}
+
+/// A packet that waits for the one after it.
+struct Held {
+    ssrc: u32,
+    next: u16,
+    received: Received,
+    bytes: Box<[u8]>,
 }
 
 /// What exists once the format is known.
@@ -117,12 +134,49 @@ struct Stream {
     playout: Player,
     sink: Box<dyn Sink>,
     block: Vec<f32>,
+    /// The sender took leave: what is there is played, and nothing made up after it.
+    ending: bool,
 }
 
 /// Playout on the sender's clock or on the sink's.
 enum Player {
     Unclocked(Box<Playout>),
-    Clocked { playout: Box<ClockedPlayout>, next: Instant, pulled: u64, start: Instant },
+    Clocked { playout: Box<ClockedPlayout>, pace: Pace },
+}
+
+/// When a clocked sink is to be given its next block.
+struct Pace {
+    rate: u32,
+    /// When to look next.
+    next: Instant,
+    start: Instant,
+    pulled: u64,
+}
+
+impl Pace {
+    /// Whether a block goes out now. A sink that tells what it wants sets the pace; else the run's clock does.
+    fn is_due(&mut self, now: Instant, wants: Option<usize>) -> bool {
+        if self.next > now && wants.is_none_or(|frames| frames < PULL_FRAMES) {
+            return false;
+        }
+        let after = |frames: u64| MediaTime::new(frames, self.rate).duration();
+        match wants {
+            Some(frames) if frames >= PULL_FRAMES => {
+                self.next = now;
+                true
+            }
+            // As long as it takes to use up what is missing to a block; a slow clock is asked again soon after.
+            Some(frames) => {
+                self.next = now + after((PULL_FRAMES - frames) as u64).max(LOOK_AGAIN);
+                false
+            }
+            None => {
+                self.pulled += PULL_FRAMES as u64;
+                self.next = self.start + after(self.pulled);
+                true
+            }
+        }
+    }
 }
 
 impl SoundReceiver {
@@ -140,7 +194,10 @@ impl SoundReceiver {
             rtcp,
             notices: Vec::with_capacity(MOST_NOTICES),
             report: vec![0; 1500],
-            said_unknown: false,
+            told: None,
+            held: None,
+            unknown_run: 0,
+            leaving: None,
             said_bye: false,
             error: None,
             counters: ReceiverCounters::default(),
@@ -152,7 +209,7 @@ impl SoundReceiver {
         match classify(bytes) {
             Some(PacketKind::Rtcp) => self.on_rtcp(now, bytes),
             Some(PacketKind::Rtp) => match parse_rtp(bytes, ExtensionIds::default()) {
-                Ok(view) => self.on_rtp(now, received, &view),
+                Ok(view) => self.on_rtp(now, received, &view, bytes),
                 Err(_) => self.counters.malformed += 1,
             },
             None => self.counters.malformed += 1,
@@ -167,28 +224,85 @@ impl SoundReceiver {
             }
         });
         self.counters.malformed += u64::from(result.is_err());
-        if let Some(ssrc) = bye.filter(|ssrc| Some(*ssrc) == followed) {
-            self.tracker.on_bye(ssrc);
+        if bye.is_some() && bye == followed && !self.said_bye {
             self.said_bye = true;
-            if let Some(stream) = &mut self.stream {
-                stream.playout.finish();
-            }
+            self.leaving = Some(now);
             self.notice(Notice::Bye);
         }
     }
 
-    fn on_rtp(&mut self, now: Instant, received: Received, view: &RtpView<'_>) {
+    /// The sender has left for good: what waits of it goes out, and whoever comes next is a new stream at once.
+    fn finish_leaving(&mut self) {
+        if self.leaving.take().is_some() {
+            self.forget_source();
+            if let Some(stream) = &mut self.stream {
+                stream.playout.finish();
+            }
+        }
+    }
+
+    /// Nobody is followed any more: the next sender is a new stream at its first packet.
+    pub(crate) fn forget_source(&mut self) {
+        if let Some(ssrc) = self.tracker.ssrc() {
+            self.tracker.on_bye(ssrc);
+        }
+    }
+
+    /// Whether our sender took leave and nobody has followed it.
+    pub(crate) fn has_left(&self) -> bool {
+        self.said_bye && self.leaving.is_none()
+    }
+
+    fn on_rtp(&mut self, now: Instant, received: Received, view: &RtpView<'_>, bytes: &[u8]) {
+        if self.leaving.is_some() && self.tracker.ssrc() != Some(view.ssrc) {
+            self.finish_leaving();
+        }
         let Some((format, sample)) = self.format_of(view) else {
             self.counters.unknown_format += 1;
-            if !std::mem::replace(&mut self.said_unknown, true) {
+            self.unknown_run += 1;
+            if self.unknown_run == UNKNOWN_PATIENCE {
                 self.notice(Notice::UnknownFormat { payload_type: view.payload_type });
             }
             return;
         };
+        if self.stream.is_none() && self.is_hearsay(view) {
+            let held = self.held.take().filter(|held| held.ssrc == view.ssrc && held.next == view.sequence);
+            let Some(held) = held else {
+                let (ssrc, next) = (view.ssrc, view.sequence.wrapping_add(1));
+                self.held = Some(Held { ssrc, next, received, bytes: bytes.into() });
+                return;
+            };
+            if let Ok(first) = parse_rtp(&held.bytes, ExtensionIds::default()) {
+                self.follow(now, held.received, &first, format, sample);
+            }
+        }
+        self.follow(now, received, view, format, sample);
+    }
+
+    /// Whether nothing but a payload type speaks for this packet: a stray datagram may bear one, too, and the sink is
+    /// opened only once.
+    fn is_hearsay(&self, view: &RtpView<'_>) -> bool {
+        view.format.is_none() && self.config.description.is_none() && self.told.is_none()
+    }
+
+    fn follow(
+        &mut self,
+        now: Instant,
+        received: Received,
+        view: &RtpView<'_>,
+        format: StreamFormat,
+        sample: SampleFormat,
+    ) {
         // One association is one path here; SSRCs tell senders behind it apart.
         match self.tracker.on_packet(now, view.ssrc, PathId::default(), view.sequence) {
             Verdict::Accepted => {}
             Verdict::NewStream => self.begin(now, view.ssrc, format, sample),
+            // One that took leave and is far off now has begun anew.
+            Verdict::Jump if self.leaving.is_some() => {
+                self.finish_leaving();
+                self.tracker.on_packet(now, view.ssrc, PathId::default(), view.sequence);
+                self.begin(now, view.ssrc, format, sample);
+            }
             Verdict::Stranger { first: true } => return self.notice(Notice::Stranger { ssrc: view.ssrc }),
             Verdict::Stranger { .. } | Verdict::Jump | Verdict::Own => return,
         }
@@ -211,7 +325,7 @@ impl SoundReceiver {
     }
 
     /// What the packet's sound is: as told by SDP or a flag, in band, or by a static payload type.
-    fn format_of(&self, view: &RtpView<'_>) -> Option<(StreamFormat, SampleFormat)> {
+    fn format_of(&mut self, view: &RtpView<'_>) -> Option<(StreamFormat, SampleFormat)> {
         let described = self.config.description.as_ref().map(|d| (d.payload_type, (d.format, d.sample)));
         if let Some((payload_type, format)) = described
             && payload_type == view.payload_type
@@ -219,7 +333,12 @@ impl SoundReceiver {
             return Some(format);
         }
         if let Some(in_band) = view.format {
+            // Not every packet tells it, but a newcomer must show two in a row.
+            self.told = Some((view.ssrc, in_band.format, in_band.sample));
             return Some((in_band.format, in_band.sample));
+        }
+        if let Some((_, format, sample)) = self.told.filter(|(ssrc, ..)| *ssrc == view.ssrc) {
+            return Some((format, sample));
         }
         let known = self.stream.as_ref().filter(|_| self.tracker.ssrc() == Some(view.ssrc));
         known
@@ -232,7 +351,8 @@ impl SoundReceiver {
     }
 
     fn begin(&mut self, now: Instant, ssrc: u32, format: StreamFormat, sample: SampleFormat) {
-        self.said_bye = false;
+        (self.said_bye, self.leaving, self.unknown_run) = (false, None, 0);
+        self.finish_playout(now);
         if let Some(stream) = &mut self.stream {
             if (stream.depacketiser.format(), stream.depacketiser.sample()) == (format, sample) {
                 stream.depacketiser.restart();
@@ -266,12 +386,17 @@ impl SoundReceiver {
         let playout = Player::new(&self.config, format, &*sink, now)?;
         let channels = format.channels();
         let block = vec![0.0; PULL_FRAMES * channels];
-        Ok(Stream { depacketiser: Depacketiser::new(format, sample), playout, sink, block })
+        let depacketiser = Depacketiser::new(format, sample);
+        Ok(Stream { depacketiser, playout, sink, block, ending: false })
     }
 
     /// Plays what is due and sends the report that is due.
     pub fn advance(&mut self, now: Instant, endpoint: &mut dyn Endpoint) {
+        if self.linger_end().is_some_and(|end| end <= now) {
+            self.finish_leaving();
+        }
         if let Some(stream) = &mut self.stream {
+            stream.ending = self.leaving.is_some();
             self.counters.overrun_frames += stream.play(now, &mut self.error);
         }
         // A frame that waits too long is no report any more.
@@ -292,6 +417,7 @@ impl SoundReceiver {
     /// Lets out what waits, whatever is missing: the stream is over.
     pub fn finish_playout(&mut self, now: Instant) {
         if let Some(stream) = &mut self.stream {
+            (stream.ending, self.leaving) = (false, None);
             stream.playout.finish();
             self.counters.overrun_frames += stream.play(now, &mut self.error);
         }
@@ -299,13 +425,22 @@ impl SoundReceiver {
 
     /// When [`Self::advance`] has something to do.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let playout = self.stream.as_ref().and_then(|stream| stream.playout.poll_timeout());
-        crate::station::sooner(playout, self.rtcp.poll_timeout())
+        let playing = self.stream.as_ref().filter(|stream| !stream.is_at_end());
+        let playout = playing.and_then(|stream| stream.playout.poll_timeout());
+        sooner(sooner(playout, self.linger_end()), self.rtcp.poll_timeout())
+    }
+
+    /// Until when stragglers of a sender that took leave are waited for.
+    fn linger_end(&self) -> Option<Instant> {
+        let linger = if self.config.ordered { Duration::ZERO } else { LINGER };
+        self.leaving.map(|left| left + linger)
     }
 
     /// Whether the sender took leave and everything it sent has been played.
     pub fn is_over(&self) -> bool {
-        self.said_bye && self.stream.as_ref().is_none_or(|stream| stream.playout.is_drained())
+        self.said_bye
+            && self.leaving.is_none()
+            && self.stream.as_ref().is_none_or(|stream| stream.playout.is_drained())
     }
 
     /// What the user should hear of, oldest first.
@@ -336,6 +471,11 @@ impl SoundReceiver {
     /// What the playout buffer counted; `None` before the stream begins.
     pub fn playout(&self) -> Option<PlayoutCounters> {
         self.stream.as_ref().map(|stream| stream.playout.buffer().counters())
+    }
+
+    /// Sound that waits in the playout buffer, in sample frames; 0 before the stream begins.
+    pub fn playout_level(&self) -> u64 {
+        self.stream.as_ref().map_or(0, |stream| stream.playout.buffer().level())
     }
 
     /// Rate and channels, once known.
@@ -387,11 +527,17 @@ impl Stream {
         dropped
     }
 
+    /// Whether everything that the sender left behind has been played.
+    fn is_at_end(&self) -> bool {
+        self.ending && self.playout.left() == 0
+    }
+
     fn play(&mut self, now: Instant, error: &mut Option<ReceiveError>) -> u64 {
         let channels = self.depacketiser.format().channels();
         let mut dropped = 0;
-        while error.is_none() {
-            let frames = self.playout.pull(now, &mut self.block);
+        while error.is_none() && !self.is_at_end() {
+            let room = if self.ending { self.playout.left().min(PULL_FRAMES) } else { PULL_FRAMES };
+            let frames = self.playout.pull(now, &*self.sink, &mut self.block[..room * channels]);
             if frames == 0 {
                 break;
             }
@@ -423,7 +569,8 @@ impl Player {
         }
         let clocked =
             ClockedPlayout::new(playout, sink.format().rate(), PULL_FRAMES).map_err(|e| refused(&e))?;
-        Ok(Player::Clocked { playout: Box::new(clocked), next: now, pulled: 0, start: now })
+        let pace = Pace { rate: format.rate(), next: now, start: now, pulled: 0 };
+        Ok(Player::Clocked { playout: Box::new(clocked), pace })
     }
 
     fn insert(&mut self, arrived: Instant, packet: &MediaPacket<'_>) -> Inserted {
@@ -434,17 +581,14 @@ impl Player {
     }
 
     /// Sample frames written into `block`; 0 when nothing is due.
-    fn pull(&mut self, now: Instant, block: &mut [f32]) -> usize {
+    fn pull(&mut self, now: Instant, sink: &dyn Sink, block: &mut [f32]) -> usize {
         match self {
             Player::Unclocked(playout) => playout.pull(now, block).frames,
-            Player::Clocked { playout, next, pulled, start } => {
-                if *next > now {
+            Player::Clocked { playout, pace } => {
+                if !pace.is_due(now, sink.wants()) {
                     return 0;
                 }
                 playout.pull(now, block);
-                *pulled += PULL_FRAMES as u64;
-                let rate = playout.playout().config().format.rate();
-                *next = *start + antiphon_core::MediaTime::new(*pulled, rate).duration();
                 PULL_FRAMES
             }
         }
@@ -453,7 +597,7 @@ impl Player {
     fn poll_timeout(&self) -> Option<Instant> {
         match self {
             Player::Unclocked(playout) => playout.poll_timeout(),
-            Player::Clocked { next, .. } => Some(*next),
+            Player::Clocked { pace, .. } => Some(pace.next),
         }
     }
 
@@ -461,6 +605,15 @@ impl Player {
         match self {
             Player::Unclocked(playout) => playout,
             Player::Clocked { playout, .. } => playout.playout(),
+        }
+    }
+
+    /// Sample frames that may be pulled without anything being made up behind the last one received.
+    fn left(&self) -> usize {
+        match self {
+            Player::Unclocked(playout) => usize::try_from(playout.level()).unwrap_or(usize::MAX),
+            // A device must have its block, whatever is left.
+            Player::Clocked { .. } => PULL_FRAMES,
         }
     }
 
@@ -487,8 +640,15 @@ impl Player {
 
 /// Sample frames handed to the sink at a time.
 const PULL_FRAMES: usize = 256;
+/// How soon a clocked sink is asked again that was a little slower than its rate says.
+const LOOK_AGAIN: Duration = Duration::from_micros(200);
 /// Later packets after which a recording over an unordered transport takes a missing one for lost: as far as RFC 3550
 /// A.1 lets a packet come late.
 const UNORDERED_PATIENCE: usize = 100;
+/// How long the stragglers of a sender that took leave are waited for where the network may reorder (RFC 3550 §6.3.4
+/// wants it, too): longer than its three goodbyes take.
+const LINGER: Duration = Duration::from_millis(100);
+/// Packets of unknown format before the user hears of it: our own senders tell it in one of sixteen.
+const UNKNOWN_PATIENCE: u32 = 50;
 /// Notices kept until they are fetched.
 const MOST_NOTICES: usize = 32;

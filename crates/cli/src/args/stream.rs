@@ -6,8 +6,8 @@ use std::time::Duration;
 use antiphon::core::units::{parse_duration, parse_frequency};
 use antiphon::media::conceal::Concealment;
 use antiphon::media::{SdpError, StreamDescription};
-use antiphon::{Error, ReceiveOptions, SendOptions};
-use clap::{Args, ValueHint};
+use antiphon::{Error, ReceiveOptions, SendOptions, SinkClock};
+use clap::{Args, ValueEnum, ValueHint};
 
 use super::{SocketArgs, WaitArgs};
 use crate::values::{self, MaybeTime, WireFormat};
@@ -90,6 +90,11 @@ pub struct ReceiveArgs {
     #[arg(long, value_name = "KIND", default_value = "repetition", help_heading = "Listener")]
     pub conceal: Concealment,
 
+    /// Whose clock the sink is fed by: sender gives sample for sample what was
+    /// sent, system follows the sender's drift by resampling
+    #[arg(long, value_name = "WHOSE", value_enum, default_value = "sender", help_heading = "Listener")]
+    pub clock: Clock,
+
     /// Read the stream's format from an SDP file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "format", help_heading = "Stream")]
     pub sdp: Option<PathBuf>,
@@ -117,6 +122,17 @@ pub struct ReceiveArgs {
     pub wait: WaitArgs,
     #[command(flatten)]
     pub socket: SocketArgs,
+}
+
+/// Whose clock a sink is fed by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[allow(
+    missing_docs,
+    reason = "documentation would turn the short list of values in the help into a long one"
+)]
+pub enum Clock {
+    Sender,
+    System,
 }
 
 impl SendArgs {
@@ -158,6 +174,10 @@ impl ReceiveArgs {
             sink: self.sink.clone(),
             latency: self.latency,
             conceal: self.conceal,
+            clock: match self.clock {
+                Clock::Sender => SinkClock::Sender,
+                Clock::System => SinkClock::System,
+            },
             description,
             clock: antiphon::SinkClock::default(),
             any_payload_type: self.format.is_some() && self.payload_type.is_none(),

@@ -83,7 +83,16 @@ fn help_names_what_each_command_takes() {
         ),
         (
             "receive",
-            &["--sdp", "--format", "--payload-type", "--capture", "--forever", "--seconds", "--conceal"],
+            &[
+                "--sdp",
+                "--format",
+                "--payload-type",
+                "--capture",
+                "--forever",
+                "--clock",
+                "--seconds",
+                "--conceal",
+            ],
         ),
         ("reflect", &["--listen", "--transports", "--max-peers", "--seconds"]),
         (

@@ -1,0 +1,248 @@
+//! Once a stream flows, the media threads neither allocate nor free: every thread of the process counts what it asks of
+//! the allocator, and the media threads, known by their names, must not count on.
+//!
+//! No lock either: the crates on this path (`core`, `media`, `measure`, `proto`, `session`, `net`'s lines and `drive`)
+//! hold no `Mutex`, `RwLock` or `Condvar`, which the last test checks in their sources; threads talk through
+//! single-producer rings and atomics.
+#![allow(unsafe_code, reason = "a global allocator can't be written without")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use antiphon::net::{Line, SocketOptions, UdpLine};
+use antiphon::{CompareOptions, LinkMethod, ReceiveOptions, SendOptions, Stop, compare, receive, send};
+
+/// Counts per thread, in places that are never given back: a test has few threads.
+struct Counting;
+
+const PLACES: usize = 256;
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+static THREADS: [AtomicI32; PLACES] = [const { AtomicI32::new(0) }; PLACES];
+static COUNTS: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
+
+thread_local! {
+    static PLACE: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+fn count() {
+    PLACE.with(|place| {
+        if place.get() == usize::MAX {
+            place.set(TAKEN.fetch_add(1, Ordering::Relaxed));
+            assert!(place.get() < PLACES, "more threads than places");
+            // SAFETY: asks for a number, touches no memory.
+            let thread = unsafe { libc::gettid() };
+            THREADS[place.get()].store(thread, Ordering::Relaxed);
+        }
+        COUNTS[place.get()].fetch_add(1, Ordering::Relaxed);
+    });
+}
+
+// SAFETY: everything is left to the system's allocator; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        count();
+        // SAFETY: as above.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.realloc(ptr, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// One run at a time: threads are known by their names.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// What every living thread of that name has asked of the allocator, by thread.
+fn counts(name: &str) -> BTreeMap<i32, u64> {
+    let mut found = BTreeMap::new();
+    for place in 0..TAKEN.load(Ordering::Relaxed) {
+        let thread = THREADS[place].load(Ordering::Relaxed);
+        let comm = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm")).unwrap_or_default();
+        if comm.trim_end() == name {
+            found.insert(thread, COUNTS[place].load(Ordering::Relaxed));
+        }
+    }
+    found
+}
+
+/// Looks at the threads of one name while they stream.
+struct Watch {
+    name: &'static str,
+    first: BTreeMap<i32, u64>,
+    last: BTreeMap<i32, u64>,
+}
+
+impl Watch {
+    fn new(name: &'static str) -> Self {
+        Watch { name, first: BTreeMap::new(), last: BTreeMap::new() }
+    }
+
+    /// `flowing`: since when the stream has been flowing. Start-up is over after half a second, the end is not judged.
+    fn look(&mut self, flowing: Duration) {
+        if flowing < Duration::from_millis(500) || flowing > Duration::from_millis(2_600) {
+            return;
+        }
+        if self.first.is_empty() {
+            self.first = counts(self.name);
+        }
+        self.last = counts(self.name);
+    }
+
+    fn verify(&self) {
+        assert!(!self.first.is_empty(), "no thread called '{}' was seen", self.name);
+        assert_eq!(self.last, self.first, "'{}' (thread and count) allocates while it streams", self.name);
+    }
+}
+
+fn free_port() -> u16 {
+    let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
+    line.local_address().port()
+}
+
+fn streams_without_allocating(scheme: &'static str) {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let directory = std::env::temp_dir().join(format!("antiphon-no-alloc-{}-{scheme}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a temporary directory");
+    let port = free_port();
+    let receiving = ReceiveOptions {
+        source: format!("{scheme}://@127.0.0.1:{port}"),
+        sink: directory.join("got.wav").display().to_string(),
+        latency: Some(Duration::from_millis(20)),
+        ..ReceiveOptions::default()
+    };
+    let (listening, is_listening) = std::sync::mpsc::channel();
+    let receiver = std::thread::spawn(move || {
+        let mut watch = Watch::new("receive");
+        let summary = receive(
+            &receiving,
+            &Stop::new(),
+            &mut |sentence| drop(listening.send(sentence)),
+            &mut |status| watch.look(Duration::from_secs_f64(status.played_s)),
+        );
+        (watch, summary)
+    });
+    is_listening.recv().expect("the receiver says that it listens");
+    let sending = SendOptions {
+        target: format!("{scheme}://127.0.0.1:{port}"),
+        length: Some(Duration::from_secs(3)),
+        latency: Some(Duration::from_millis(500)),
+        ..SendOptions::default()
+    };
+    let mut watch = Watch::new("send");
+    let sent = send(&sending, &Stop::new(), &mut |_| {}, &mut |status| {
+        watch.look(Duration::from_secs_f64(status.sent_s));
+    });
+    let (receiver_watch, received) = receiver.join().unwrap();
+    assert!(sent.unwrap().status.frames_sent > 500 && received.unwrap().status.frames_received > 500);
+    watch.verify();
+    receiver_watch.verify();
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn send_and_receive_over_rtp_do_not_allocate_while_streaming() {
+    streams_without_allocating("rtp");
+}
+
+#[test]
+fn send_and_receive_over_tcp_do_not_allocate_while_streaming() {
+    streams_without_allocating("tcp");
+}
+
+#[test]
+fn both_ends_of_a_comparison_do_not_allocate_while_streaming() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let options = CompareOptions {
+        link: ("loss=2%,delay=5ms,jitter=2ms".into(), "loss=2%,delay=5ms,jitter=2ms".parse().unwrap()),
+        length: Some(Duration::from_secs(3)),
+        out: None,
+        link_method: Some(LinkMethod::Proxy),
+        ..CompareOptions::default()
+    };
+    let mut watches = ["near-rtp", "near-tcp", "far-rtp", "far-tcp"].map(Watch::new);
+    let result = compare(&options, &Stop::new(), &mut |progress| {
+        for watch in &mut watches {
+            watch.look(progress.elapsed);
+        }
+    });
+    assert!(result.unwrap().figures.iter().all(|figures| figures.frames_sent > 500));
+    for watch in &watches {
+        watch.verify();
+    }
+}
+
+#[test]
+fn the_instrument_notices_a_single_allocation() {
+    let (go, begin) = std::sync::mpsc::channel::<()>();
+    let (tell, told) = std::sync::mpsc::channel();
+    let thread = std::thread::Builder::new().name("mutant".into()).spawn(move || {
+        tell.send(()).unwrap();
+        begin.recv().unwrap();
+        drop(std::hint::black_box(Box::new(7)));
+        tell.send(()).unwrap();
+        begin.recv().unwrap();
+    });
+    told.recv().unwrap();
+    let before = counts("mutant");
+    go.send(()).unwrap();
+    told.recv().unwrap();
+    let after = counts("mutant");
+    go.send(()).unwrap();
+    thread.unwrap().join().unwrap();
+    let (before, after) = (before.values().sum::<u64>(), after.values().sum::<u64>());
+    // One to take and one to give back; the channel may add its own.
+    assert!(before > 0 && after >= before + 2, "{before} {after}");
+}
+
+#[test]
+fn the_media_path_names_no_lock() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut paths: Vec<_> = ["core", "media", "measure", "proto", "session"]
+        .iter()
+        .map(|name| crates.join(name).join("src"))
+        .collect();
+    // The emulator beside them is no media path.
+    for file in ["batch", "clock", "drive", "line", "poll", "tcp", "tcp_io", "udp"] {
+        paths.push(crates.join("net/src").join(file).with_extension("rs"));
+    }
+    let mut read = 0;
+    while let Some(path) = paths.pop() {
+        if path.is_dir() {
+            paths.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            continue;
+        }
+        if path.ends_with("tests.rs") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let text = text.split("#[cfg(test)]").next().unwrap();
+        read += 1;
+        for lock in ["Mutex", "RwLock", "Condvar", "OnceLock", "LazyLock", "mpsc"] {
+            assert!(!text.contains(lock), "{} names {lock}", path.display());
+        }
+    }
+    assert!(read > 60, "only {read} files were found");
+}

@@ -1,0 +1,109 @@
+use std::net::{TcpListener, TcpStream};
+
+use antiphon_core::Transmit;
+
+use super::*;
+
+/// Counts what it is told.
+#[derive(Default)]
+struct Counter {
+    connected: u32,
+    broken: u32,
+}
+
+impl Station for Counter {
+    fn handle_input(&mut self, _now: Instant, input: Input<'_>) {
+        self.connected += u32::from(matches!(input, Input::Connected));
+        self.broken += u32::from(matches!(input, Input::Broken(_)));
+    }
+
+    fn advance(&mut self, _now: Instant) {}
+
+    fn poll_transmit(&mut self, _now: Instant, _buf: &mut [u8]) -> Option<Transmit> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn stop(&mut self, _now: Instant) {}
+
+    fn is_finished(&self) -> bool {
+        false
+    }
+}
+
+/// A caller whose peer has just gone, at the instant zero, and nobody listens there any more.
+fn deserted(station: &mut Counter) -> TcpLine {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let to = listener.local_addr().expect("bound");
+    let mut line = TcpLine::call(to, &SocketOptions::default()).expect("it listens");
+    line.tend(Instant::ZERO, station);
+    drop((listener.accept().expect("the call"), listener));
+    line.lose(Instant::ZERO, BrokenReason::EndOfStream, station);
+    line
+}
+
+#[test]
+fn calls_that_fail_are_repeated_at_growing_distances_with_a_limit() {
+    let mut station = Counter::default();
+    let mut line = deserted(&mut station);
+    let mut calls = Vec::new();
+    let mut now = Instant::ZERO;
+    // Time is given: a minute of it passes at once, while the refusals of loopback are real.
+    while now < Instant::from_millis(60_000) {
+        let before = line.stream.is_some();
+        line.tend(now, &mut station);
+        if line.stream.is_some() && !before {
+            calls.push(now);
+        }
+        let due = line.poll_timeout().expect("it never gives up");
+        // Loopback refuses at once, so what is due is the next call.
+        now = if line.stream.is_some() { now + Duration::from_millis(1) } else { due.max(now) };
+    }
+    let pauses: Vec<u128> = calls.windows(2).map(|pair| pair[1].since(pair[0]).as_millis()).collect();
+    assert_eq!(calls[0], Instant::from_millis(100), "the first call after the first pause");
+    // Doubled each time from 200 ms on, a millisecond of refusal apart, up to five seconds.
+    for (i, pause) in pauses.iter().enumerate() {
+        let wanted = (200 << i.min(10)).min(5_000);
+        assert!((wanted..=wanted + 2).contains(pause), "pause {i} is {pause} ms: {pauses:?}");
+    }
+    assert!(pauses.len() > 10, "{pauses:?}");
+    assert_eq!((station.connected, station.broken), (1, 1));
+}
+
+#[test]
+fn a_call_into_a_black_hole_is_given_up_and_repeated() {
+    let mut station = Counter::default();
+    let mut line = deserted(&mut station);
+    // A listener that takes nobody: its queue of one is full, and the kernel drops what knocks.
+    let full = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    full.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a free port");
+    full.listen(0).expect("a socket");
+    let to = address_of(&full).expect("bound");
+    let _fills_it = TcpStream::connect(to).expect("room for one");
+    if let Source::Caller { peer, .. } = &mut line.source {
+        *peer = to;
+    }
+    let start = Instant::from_millis(100);
+    line.tend(start, &mut station);
+    assert!(line.stream.is_some(), "a call is under way");
+    let until = line.poll_timeout().expect("it will be given up");
+    assert_eq!(until, start + CONNECT_PATIENCE);
+    line.tend(until - Duration::from_millis(1), &mut station);
+    assert!(line.stream.is_some());
+    line.tend(until, &mut station);
+    assert!(line.stream.is_none(), "nobody answered");
+    assert_eq!(line.poll_timeout(), Some(until + 2 * FIRST_BACKOFF));
+    assert_eq!(station.connected, 1);
+}
+
+#[test]
+fn a_socket_that_called_itself_is_no_connection() {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a free port");
+    let own = socket.local_addr().expect("bound");
+    socket.connect(&own).expect("TCP allows it: a simultaneous open with oneself");
+    assert!(settle(&socket).is_err());
+}

@@ -1,0 +1,108 @@
+//! Multicast and broadcast, in namespaces whose one network is a lane.
+
+use std::net::{IpAddr, SocketAddr};
+
+use antiphon_net::emulator::Side;
+use antiphon_net::{Line, Multicast, OsClock, SocketOptions, UdpLine};
+
+use crate::world::{Node, frame, lane, local, private};
+
+fn options(interface: Option<String>, ttl: u8) -> SocketOptions {
+    let multicast = Multicast { ttl: Some(ttl), interface };
+    SocketOptions { multicast, ..SocketOptions::default() }
+}
+
+fn address(side: &Side, v6: bool) -> IpAddr {
+    if v6 { side.v6.into() } else { side.v4.into() }
+}
+
+#[test]
+fn a_group_is_joined_and_sent_to_by_name_and_by_address_of_the_interface() {
+    let Some((_router, lane)) = lane("delay=0ms", 1) else { return };
+    let clock = OsClock::new();
+    // Organisation-local, and one of the link, which has no meaning without an interface.
+    for group in ["239.1.2.3", "ff18::123", "ff02::4:123"] {
+        let group: IpAddr = group.parse().expect("an address");
+        for by_name in [true, false] {
+            let interface = |side| {
+                Some(if by_name { "antiphon0".into() } else { address(side, group.is_ipv6()).to_string() })
+            };
+            let join = || UdpLine::listen(SocketAddr::new(group, 0), &options(interface(&lane.far), 1));
+            let joined = lane.far.namespace.run(join).expect("a namespace");
+            let joined = joined.unwrap_or_else(|error| panic!("{group}, by name: {by_name}: {error}"));
+            let to = SocketAddr::new(group, joined.local_address().port());
+            let call = || UdpLine::call(to, &options(interface(&lane.near), 4));
+            let caller = lane.near.namespace.run(call).expect("a namespace");
+            let caller = caller.unwrap_or_else(|error| panic!("{group}, by name: {by_name}: {error}"));
+            let (mut near, mut far) = (Node::udp(caller, &clock), Node::udp(joined, &clock));
+            for n in 0..20 {
+                near.send(frame(n, 300));
+                near.until(&clock, "its sending", |node| node.party.outcomes.len() == n as usize + 1);
+                far.until(&clock, "the group's frame", |node| node.party.frames.len() == n as usize + 1);
+                assert_eq!(far.party.frames[n as usize], frame(n, 300));
+            }
+            assert_eq!((near.line.stats().sent, near.line.stats().send_failed), (20, 0));
+            // A member answers the sender, whose socket is not connected to the group.
+            far.send(frame(99, 100));
+            far.until(&clock, "its answer's sending", |node| node.party.outcomes.len() == 1);
+            near.until(&clock, "the answer", |node| !node.party.frames.is_empty());
+            assert_eq!(near.party.frames, [frame(99, 100)]);
+        }
+    }
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_named() {
+    for (group, interface) in [
+        ("239.1.2.3:5", "nosuch0"),
+        ("[ff18::1]:5", "nosuch0"),
+        ("239.1.2.3:5", "192.0.2.7"),
+        ("[ff18::1]:5", "2001:db8::7"),
+    ] {
+        let options = options(Some(interface.into()), 1);
+        for opened in [UdpLine::call(local(group), &options), UdpLine::listen(local(group), &options)] {
+            let error = opened.map(drop).expect_err("no such interface").to_string();
+            assert!(error.contains(interface), "{error}");
+        }
+    }
+}
+
+#[test]
+fn two_receivers_on_one_machine_hear_the_same_group() {
+    let Some(namespace) = private() else { return };
+    let clock = OsClock::new();
+    let interface = || Some("127.0.0.1".to_string());
+    let join = |port| UdpLine::listen(SocketAddr::from(([239, 9, 9, 9], port)), &options(interface(), 1));
+    let first = namespace.run(|| join(0)).expect("a namespace").expect("joined");
+    let to = first.local_address();
+    let second = namespace.run(|| join(to.port())).expect("a namespace").expect("joined beside it");
+    let caller = namespace.run(|| UdpLine::call(to, &options(interface(), 0))).expect("a namespace");
+    let mut near = Node::udp(caller.expect("a group"), &clock);
+    near.send(frame(1, 200));
+    near.until(&clock, "its sending", |node| node.party.outcomes.len() == 1);
+    for line in [first, second] {
+        let mut node = Node::udp(line, &clock);
+        node.until(&clock, "the group's frame", |node| node.party.frames == [frame(1, 200)]);
+    }
+}
+
+#[test]
+fn a_broadcast_address_reaches_the_network() {
+    let Some(namespace) = private() else { return };
+    let clock = OsClock::new();
+    let options = SocketOptions::default();
+    let listen = || UdpLine::listen(local("0.0.0.0:0"), &options);
+    let listener = namespace.run(listen).expect("a namespace").expect("a free port");
+    let port = listener.local_address().port();
+    // Loopback's own broadcast address (127/8).
+    let to = SocketAddr::from(([127, 255, 255, 255], port));
+    let caller = namespace.run(|| UdpLine::call(to, &options)).expect("a namespace").expect("broadcast");
+    let (mut near, mut far) = (Node::udp(caller, &clock), Node::udp(listener, &clock));
+    near.send(frame(1, 200));
+    near.until(&clock, "its sending", |node| node.party.outcomes.len() == 1);
+    far.until(&clock, "the broadcast", |node| node.party.frames == [frame(1, 200)]);
+    // The answer comes from an address of its own.
+    far.send(frame(2, 200));
+    far.until(&clock, "its sending", |node| node.party.outcomes.len() == 1);
+    near.until(&clock, "the answer", |node| node.party.frames == [frame(2, 200)]);
+}

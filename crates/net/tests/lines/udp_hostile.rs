@@ -1,0 +1,101 @@
+//! What strangers may do to an open UDP port.
+
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use antiphon_core::{Input, Instant, Rng, Transmit};
+use antiphon_net::{DriveOptions, Line, OsClock, SocketOptions, Stop, UdpLine, drive};
+use antiphon_session::Station;
+
+use crate::world::{Echo, LIMIT, Node, frame, local};
+
+#[test]
+fn noise_on_the_port_harms_nobody() {
+    let clock = OsClock::new();
+    let echo = Echo::start("rtp", local("127.0.0.1:0"), DriveOptions::default());
+    let stranger = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    let mut rng = Rng::fork(3, "noise");
+    let mut node =
+        Node::udp(UdpLine::call(echo.address, &SocketOptions::default()).expect("loopback"), &clock);
+    for n in 0..500u32 {
+        let mut bytes = vec![0; rng.below(1500) as usize];
+        rng.fill(&mut bytes);
+        if n % 3 == 0 {
+            bytes = frame(n, 60);
+            bytes.truncate(rng.below(61) as usize);
+        }
+        stranger.send_to(&bytes, echo.address).expect("loopback");
+        if n % 50 == 0 {
+            node.send(frame(n, 300));
+            let want = n as usize / 50 + 1;
+            node.until(&clock, "the honest peer's frame", |node| node.party.frames.len() == want);
+            assert_eq!(node.party.frames[want - 1], frame(n, 300));
+        }
+    }
+    echo.stop();
+}
+
+/// Has a timer every millisecond and counts how much input comes between two turns of its own.
+struct Ticker {
+    next: Instant,
+    ticks: u32,
+    inputs: u64,
+    run: u64,
+    longest_run: u64,
+}
+
+impl Station for Ticker {
+    fn handle_input(&mut self, _now: Instant, _input: Input<'_>) {
+        self.inputs += 1;
+        self.run += 1;
+        self.longest_run = self.longest_run.max(self.run);
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.run = 0;
+        if now >= self.next {
+            self.ticks += 1;
+            self.next = now + Duration::from_millis(1);
+        }
+    }
+
+    fn poll_transmit(&mut self, _now: Instant, _buf: &mut [u8]) -> Option<Transmit> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Some(self.next)
+    }
+
+    fn stop(&mut self, _now: Instant) {}
+
+    fn is_finished(&self) -> bool {
+        self.ticks >= 200
+    }
+}
+
+#[test]
+fn a_flood_does_not_keep_the_station_from_its_timers() {
+    let clock = OsClock::new();
+    let options = SocketOptions::default();
+    let mut line = UdpLine::listen(local("127.0.0.1:0"), &options).expect("a free port");
+    let to = line.local_address();
+    let over = AtomicBool::new(false);
+    let mut ticker = Ticker { next: Instant::ZERO, ticks: 0, inputs: 0, run: 0, longest_run: 0 };
+    let report = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+            while !over.load(Ordering::Relaxed) {
+                let _full_queues_are_the_point = socket.send_to(&[0x80; 60], to);
+            }
+        });
+        let report = drive(&mut line, &mut ticker, &clock, &Stop::new(), DriveOptions::default());
+        over.store(true, Ordering::Relaxed);
+        report.expect("the line lives")
+    });
+    assert!(report.elapsed < LIMIT, "200 ticks of a millisecond took {:?}", report.elapsed);
+    assert!(ticker.inputs > 2_000, "a flood happened: {} datagrams", ticker.inputs);
+    // Eight batches of 16: without that bound a round lasts as long as the flood.
+    assert!(ticker.longest_run <= 128, "{} datagrams in a row", ticker.longest_run);
+}

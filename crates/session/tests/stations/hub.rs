@@ -1,0 +1,116 @@
+//! What strangers can cost.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use antiphon_core::{Instant, PathId, Rng};
+use antiphon_proto::Role;
+use antiphon_session::{Hub, HubConfig, Reflector, ReflectorConfig, Station};
+
+use crate::stream::packets;
+use crate::world::{datagram, endpoint, ms};
+
+fn hub(max_peers: usize, made: &Rc<Cell<u64>>) -> Hub<Reflector> {
+    let admits = antiphon_proto::find("rtp").unwrap().admits;
+    let config = HubConfig { max_peers, idle: ms(10_000), admits };
+    let made = made.clone();
+    let make = move |now, _path| {
+        made.set(made.get() + 1);
+        Reflector::new(endpoint("rtp", Role::Listener, now), ReflectorConfig::default())
+    };
+    Hub::new(config, Box::new(make))
+}
+
+fn echoes(hub: &mut Hub<Reflector>, now: Instant) -> Vec<(PathId, Vec<u8>)> {
+    hub.advance(now);
+    let (mut buf, mut all) = (vec![0; 1500], Vec::new());
+    while let Some(transmit) = hub.poll_transmit(now, &mut buf) {
+        all.push((transmit.path, buf[..transmit.len].to_vec()));
+    }
+    all
+}
+
+#[test]
+fn each_peer_gets_its_own_back_and_all_get_their_turn() {
+    let mut hub = hub(8, &Rc::default());
+    let streams: Vec<_> = (0..8).map(|seed| packets(seed, 12_800)).collect();
+    let mut now = Instant::from_millis(1);
+    for n in 0..50 {
+        now += ms(5);
+        for (path, stream) in streams.iter().enumerate() {
+            hub.handle_input(now, datagram(&stream[n], PathId(path as u32), now));
+        }
+        let mut came = echoes(&mut hub, now);
+        came.sort();
+        let wanted: Vec<_> = (0..8).map(|path| (PathId(path), streams[path as usize][n].clone())).collect();
+        assert_eq!(came, wanted);
+    }
+    assert_eq!((hub.counters().admitted, hub.counters().no_room), (8, 0));
+    // One who sends twenty at once does not keep the others waiting.
+    for packet in &streams[0][..20] {
+        hub.handle_input(now, datagram(packet, PathId(0), now));
+    }
+    hub.handle_input(now, datagram(&streams[5][0], PathId(5), now));
+    let order: Vec<_> = echoes(&mut hub, now).into_iter().map(|(path, _)| path).collect();
+    assert!(order[..2].contains(&PathId(5)), "{order:?}");
+}
+
+#[test]
+fn a_flood_of_strangers_makes_no_more_stations_than_allowed() {
+    let made = Rc::new(Cell::new(0));
+    let mut hub = hub(16, &made);
+    let good = packets(1, 256 * 5000);
+    let (mut rng, mut now) = (Rng::fork(1, "flood"), Instant::from_millis(1));
+    hub.handle_input(now, datagram(&good[0], PathId(0), now));
+    let mut back = echoes(&mut hub, now).len();
+    for packet in &good[1..4000] {
+        now += ms(5);
+        hub.handle_input(now, datagram(packet, PathId(0), now));
+        for _ in 0..10 {
+            let mut bytes: Vec<u8> = (0..40).map(|_| rng.next_u32() as u8).collect();
+            bytes[0] = 0x80;
+            hub.handle_input(now, datagram(&bytes, PathId(1 + rng.next_u32() % 1_000_000), now));
+        }
+        back += echoes(&mut hub, now).iter().filter(|(path, _)| *path == PathId(0)).count();
+        assert!(hub.stations().count() <= 16);
+    }
+    assert_eq!(back, 4000, "our own peer is served throughout");
+    let counters = hub.counters();
+    // Fifteen places, given anew every ten seconds at the most, for twenty seconds.
+    assert!(made.get() <= 1 + 15 * 3, "{} stations, {counters:?}", made.get());
+    assert_eq!(counters.admitted, made.get());
+    assert!(counters.no_room > 39_000, "{counters:?}");
+}
+
+#[test]
+fn what_is_no_beginning_is_not_admitted() {
+    let made = Rc::new(Cell::new(0));
+    let mut hub = hub(4, &made);
+    let now = Instant::from_millis(1);
+    for bytes in [&[][..], &[0x80], &[0x40; 20], &[0xff; 5]] {
+        hub.handle_input(now, datagram(bytes, PathId(1), now));
+    }
+    assert_eq!((made.get(), hub.counters().not_admitted, hub.poll_timeout()), (0, 4, None));
+    assert!(echoes(&mut hub, now).is_empty() && !hub.knows(PathId(1)));
+}
+
+#[test]
+fn a_silent_peer_makes_room_only_when_room_is_needed() {
+    let mut hub = hub(2, &Rc::default());
+    let good = packets(1, 25_600);
+    let mut now = Instant::from_millis(1);
+    hub.handle_input(now, datagram(&good[0], PathId(1), now));
+    now += ms(9_000);
+    hub.handle_input(now, datagram(&good[0], PathId(2), now));
+    hub.handle_input(now, datagram(&good[0], PathId(3), now));
+    assert_eq!((hub.counters().no_room, hub.knows(PathId(1))), (1, true));
+    now += ms(1_001);
+    hub.handle_input(now, datagram(&good[0], PathId(3), now));
+    assert_eq!((hub.counters().idle, hub.knows(PathId(1)), hub.knows(PathId(3))), (1, false, true));
+    hub.stop(now);
+    echoes(&mut hub, now);
+    hub.advance(now);
+    assert!(hub.is_finished());
+    hub.handle_input(now, datagram(&good[0], PathId(4), now));
+    assert!(!hub.knows(PathId(4)), "a hub that ends takes nobody in");
+}

@@ -1,0 +1,13 @@
+//! Stations over real endpoints and modelled links, in virtual time that jumps to the next event.
+
+mod call;
+mod clocked;
+mod convert;
+mod hostile;
+mod hub;
+mod pipe;
+mod recording;
+mod sender;
+mod sound;
+mod stream;
+mod world;

@@ -1,0 +1,106 @@
+//! Recordings: everything that comes, in order, to the goodbye.
+
+use antiphon_core::Instant;
+use antiphon_session::{Notice, Station};
+
+use crate::sound::{Kept, expected, stereo};
+use crate::stream::{notices, packets};
+use crate::world::{NEAR, World, datagram, ms, receive_station, send_station};
+
+const END: Instant = Instant::from_millis(60_000);
+
+fn is_rtcp(bytes: &[u8]) -> bool {
+    (200..=204).contains(&bytes[1])
+}
+
+#[test]
+fn a_goodbye_ends_a_recording_and_lost_ones_are_tolerated() {
+    for lost in 0..3 {
+        let kept = Kept::default();
+        let near = send_station("rtp", stereo(), 24_001, 5);
+        let mut world = World::linked(near, receive_station("rtp", None, &kept), "delay=5ms", 1);
+        let mut after = 0;
+        world.drop_up = Some(Box::new(move |n, bytes| {
+            // The reports after the 94th packet are the goodbyes.
+            after += u64::from(n >= 94 && is_rtcp(bytes) && after < u64::MAX);
+            n >= 94 && is_rtcp(bytes) && after <= lost
+        }));
+        world.run(END);
+        assert!(world.far.is_finished(), "{lost} lost goodbyes");
+        assert!(kept.samples() == expected(stereo(), 0, 24_001), "{lost} lost goodbyes: {}", kept.len());
+        assert!(notices(&mut world.far).contains(&Notice::Bye));
+    }
+}
+
+#[test]
+fn without_any_goodbye_stopping_writes_what_is_there() {
+    let kept = Kept::default();
+    let near = send_station("rtp", stereo(), 24_000, 5);
+    let mut world = World::linked(near, receive_station("rtp", None, &kept), "delay=5ms", 1);
+    world.drop_up = Some(Box::new(|_, bytes| is_rtcp(bytes)));
+    world.run(Instant::from_millis(10_000));
+    assert!(world.near.is_finished() && !world.far.is_finished());
+    world.far.stop(world.now);
+    world.run(END);
+    assert!(world.far.is_finished() && kept.samples() == expected(stereo(), 0, 24_000));
+}
+
+#[test]
+fn a_goodbye_that_overtakes_sound_costs_nothing() {
+    for latency in [None, Some(ms(40))] {
+        let kept = Kept::default();
+        let mut station = receive_station("rtp", latency, &kept);
+        let all = packets(5, 25_600);
+        // A receiver report of the sender's with BYE, as RFC 3550 §6.6 draws it.
+        let ssrc = &all[0][8..12];
+        let bye = [&[0x80, 201, 0, 1], ssrc, &[0x81, 203, 0, 1], ssrc].concat();
+        let mut now = Instant::from_millis(1);
+        for packet in &all[..90] {
+            now += std::time::Duration::from_nanos(5_333_333);
+            station.handle_input(now, datagram(packet, NEAR, now));
+            station.advance(now);
+        }
+        station.handle_input(now, datagram(&bye, NEAR, now));
+        for packet in &all[90..] {
+            station.advance(now);
+            now += ms(2);
+            station.handle_input(now, datagram(packet, NEAR, now));
+        }
+        let mut rounds = 0;
+        while !station.is_finished() && rounds < 1000 {
+            station.advance(now);
+            while station.poll_transmit(now, &mut [0; 1500]).is_some() {}
+            now = station.poll_timeout().unwrap_or(now).max(now);
+            rounds += 1;
+        }
+        assert!(station.is_finished() && rounds < 100, "ended by the one goodbye, {rounds} rounds");
+        assert!(kept.samples() == expected(stereo(), 0, 25_600), "{latency:?}: {}", kept.len());
+    }
+}
+
+#[test]
+fn reordering_and_duplicates_do_not_reach_a_recording() {
+    let kept = Kept::default();
+    let near = send_station("rtp", stereo(), 240_000, 5);
+    let link = "delay=5ms,duplicate=3%,reorder=3%/60ms";
+    let mut world = World::linked(near, receive_station("rtp", None, &kept), link, 2);
+    world.run(END);
+    let up = world.link().up.counters();
+    let playout = world.far.receiver().playout().unwrap();
+    assert!(up.held_back > 10 && up.duplicated > 10);
+    assert_eq!((playout.lost, playout.late, playout.concealed_frames), (0, 0, 0));
+    assert!(playout.reordered > 10 && playout.duplicate > 10);
+    assert!(kept.samples() == expected(stereo(), 0, 240_000), "{} samples", kept.len());
+}
+
+#[test]
+fn what_is_lost_to_a_recording_is_filled_in_its_place() {
+    let kept = Kept::default();
+    let near = send_station("rtp", stereo(), 240_000, 5);
+    let mut world = World::linked(near, receive_station("rtp", None, &kept), "delay=5ms", 2);
+    world.drop_up = Some(Box::new(|n, bytes| !is_rtcp(bytes) && n % 50 == 25));
+    world.run(END);
+    let playout = world.far.receiver().playout().unwrap();
+    assert!(playout.lost > 15);
+    assert_eq!((kept.len(), playout.concealed_frames), (480_000, playout.lost * 256));
+}

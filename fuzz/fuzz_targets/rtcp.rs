@@ -1,0 +1,39 @@
+//! RTCP compound packets of strangers, read bare and by a session that answers.
+#![no_main]
+
+use std::time::Duration;
+
+use antiphon_core::{Epoch, Instant, NtpTime};
+use antiphon_media::rtcp::{RtcpConfig, RtcpItem, RtcpSession, visit_compound};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let epoch = Epoch { ntp_at_zero: NtpTime::from_unix(Duration::from_secs(1_700_000_000)) };
+    let config = RtcpConfig::new(7, "fuzz@localhost", 48_000, epoch);
+    let mut session = RtcpSession::new(config, 1, Instant::ZERO);
+    let mut now = Instant::ZERO;
+    let (mut rest, mut own) = (data, [0; 1500]);
+    while let [high, low, more @ ..] = rest {
+        let len = usize::from(u16::from_be_bytes([high & 0x07, *low]));
+        let (packet, behind) = more.split_at(len.min(more.len()));
+        rest = behind;
+        now += Duration::from_millis(1 << (high >> 4));
+        let bare = visit_compound(packet, |item| match item {
+            RtcpItem::Sender { blocks, .. } | RtcpItem::Receiver { blocks, .. } => assert!(blocks.count() <= 31),
+            RtcpItem::Cname { name, .. } => assert!(name.len() <= 255),
+            RtcpItem::Other { packet_type, bytes } => {
+                assert!((192..=223).contains(&packet_type) && bytes.len() <= packet.len());
+            }
+            RtcpItem::Bye { .. } => {}
+        });
+        assert_eq!(session.handle(now, packet, |_| {}), bare);
+        session.on_received(now, u32::from(*high), u16::from(*low), len as u32);
+        if let Some(len) = session.poll_report(now, &mut own) {
+            visit_compound(&own[..len], |_| {}).expect("what we write can be read");
+        }
+        assert!(session.poll_timeout().is_some());
+    }
+    if let Some(len) = session.close(now, &mut own) {
+        visit_compound(&own[..len], |_| {}).expect("what we write can be read");
+    }
+});

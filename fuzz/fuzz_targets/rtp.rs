@@ -1,0 +1,33 @@
+//! RTP packets of strangers: parsed, unwrapped, decoded, in every sample format.
+#![no_main]
+
+use antiphon_media::packet::{Depacketiser, ExtensionIds, classify, parse_rtp};
+use antiphon_media::{SampleFormat, StreamFormat};
+use libfuzzer_sys::fuzz_target;
+
+const SAMPLES: [SampleFormat; 5] =
+    [SampleFormat::L16, SampleFormat::L24, SampleFormat::F32, SampleFormat::MuLaw, SampleFormat::ALaw];
+
+// Two bytes choose the stream, the rest is cut into packets by length bytes.
+fuzz_target!(|data: &[u8]| {
+    let [sample, channels, mut rest @ ..] = data else { return };
+    let format = StreamFormat::new(48_000, 1 + u32::from(channels % 64)).expect("a possible format");
+    let sample = SAMPLES[usize::from(*sample) % SAMPLES.len()];
+    let ids = ExtensionIds { ntp: Some(1 + channels % 14), format: Some(1 + (channels / 14) % 14) };
+    let mut depacketiser = Depacketiser::new(format, sample);
+    let mut out = vec![0.0; 4096];
+    while let [len, more @ ..] = rest {
+        let (packet, behind) = more.split_at(usize::from(*len).min(more.len()));
+        rest = behind;
+        let _kind = classify(packet);
+        let Ok(view) = parse_rtp(packet, ids) else { continue };
+        assert!(view.payload.len() <= packet.len() && view.payload_type < 128);
+        let Ok(media) = depacketiser.accept(&view) else { continue };
+        assert!(media.frames > 0 && media.frames * format.channels() * sample.bytes() == media.payload.len());
+        for skip in [0, 1, media.frames - 1, media.frames, usize::from(*len)] {
+            let whole = out.len() / format.channels() * format.channels();
+            let written = media.decode(skip, &mut out[..whole]);
+            assert_eq!(written, media.frames.saturating_sub(skip).min(whole / format.channels()));
+        }
+    }
+});
