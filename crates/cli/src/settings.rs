@@ -26,6 +26,7 @@ struct Setting {
 
 /// Reads everything. Help and version come back as an error, too, as clap has it.
 pub fn parse(arguments: Vec<OsString>) -> Result<Cli, Failure> {
+    let arguments: Vec<OsString> = arguments.into_iter().map(crate::values::shield).collect();
     let mut command = command();
     let (config, color) = glance(&command, &arguments);
     command = command.color(color);

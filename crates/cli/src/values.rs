@@ -1,6 +1,7 @@
 //! From what is typed to plain values. Every refusal names what would be right.
 
 use std::convert::Infallible;
+use std::ffi::OsString;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use antiphon::core::UnitError;
 use antiphon::core::units::{parse_duration, parse_frequency};
 use antiphon::core::uri::Uri;
+use antiphon::link::DuplexSpec;
 use antiphon::measure::{Gate, TransportFigures};
 use antiphon::media::{FormatError, SampleFormat, StreamDescription, StreamFormat};
 use antiphon::net::Target;
@@ -91,6 +93,25 @@ pub fn dscp(text: &str) -> Result<u8, Refusal> {
 /// The names of all transports. Without their titles: those would turn every option's help into a paragraph.
 pub fn transport() -> PossibleValuesParser {
     PossibleValuesParser::new(TRANSPORTS.iter().map(|transport| transport.scheme))
+}
+
+/// A source or sink, of which the facade makes sense.
+pub fn uri(text: &str) -> Result<String, Infallible> {
+    Ok(text.trim_start().into())
+}
+
+/// `-?format=s16le` is standard input or output, but for a parser of options it looks like one: behind a blank, which
+/// [`uri`] takes away again, it does not.
+pub fn shield(argument: OsString) -> OsString {
+    match argument.to_str() {
+        Some(text) if text.starts_with("-?") => format!(" {text}").into(),
+        _ => argument,
+    }
+}
+
+/// A link, as it was written.
+pub fn link(text: &str) -> Result<String, antiphon::link::SpecError> {
+    text.parse::<DuplexSpec>().map(|_| text.into())
 }
 
 /// An address to listen on: `:7710`, `HOST:PORT`, `[::1]:7710`; port 0 takes a free one.

@@ -27,7 +27,7 @@ pub struct CompareArgs {
         short,
         long,
         value_name = "SPEC",
-        default_value = "wifi-home",
+        value_parser = values::link, default_value = "wifi-home",
         conflicts_with = "peer",
         help_heading = "What to compare"
     )]
@@ -46,7 +46,7 @@ pub struct CompareArgs {
     pub link_method: Option<Method>,
 
     /// Source of the sound, such as file:song.flac (see antiphon devices)
-    #[arg(short = 'i', long, value_name = "URI", default_value = "clip:demo", value_hint = ValueHint::Other, help_heading = "Sound")]
+    #[arg(short = 'i', long, value_name = "URI", value_parser = values::uri, default_value = "clip:demo", value_hint = ValueHint::Other, help_heading = "Sound")]
     pub source: String,
     /// Channels, 1 to 64 [default: those of the source]
     #[arg(short, long, value_name = "N", value_parser = values::channels, help_heading = "Sound")]

@@ -19,7 +19,7 @@ use crate::values;
 pub struct LinkArgs {
     /// The link: a preset, keys, or a preset and keys that change it, such
     /// as wifi-home,loss=5%,up.rate=2Mbit/s
-    #[arg(value_name = "SPEC", default_value = "ideal", hide_default_value = true)]
+    #[arg(value_name = "SPEC", value_parser = values::link, default_value = "ideal", hide_default_value = true)]
     pub spec: String,
 
     /// List presets and keys, every number with its reason
@@ -104,8 +104,6 @@ pub struct Changes {
 impl LinkArgs {
     /// The link with its changes.
     pub fn spec(&self) -> Result<DuplexSpec, antiphon::Error> {
-        // Refused as it was written, before anything is changed in it.
-        self.spec.parse::<DuplexSpec>()?;
         Ok(self.changes.apply(&self.spec).parse()?)
     }
 }

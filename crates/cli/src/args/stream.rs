@@ -17,7 +17,7 @@ use crate::values::{self, MaybeTime, WireFormat};
 #[command(after_help = SEND_EXAMPLES)]
 pub struct SendArgs {
     /// What to send: file:song.flac, clip:demo, tone:440Hz, - …
-    #[arg(value_hint = ValueHint::Other)]
+    #[arg(value_parser = values::uri, value_hint = ValueHint::Other)]
     pub source: String,
     /// Where to: rtp://HOST:PORT, tcp://HOST:PORT …
     #[arg(value_hint = ValueHint::Url)]
@@ -79,7 +79,7 @@ pub struct ReceiveArgs {
     #[arg(value_hint = ValueHint::Url)]
     pub source: String,
     /// Where to play or record: file:take.wav, - …
-    #[arg(value_hint = ValueHint::Other)]
+    #[arg(value_parser = values::uri, value_hint = ValueHint::Other)]
     pub sink: String,
 
     /// Playout target: what comes later is late [default: 80ms, but a file

@@ -51,6 +51,11 @@ fn a_refused_value_is_found_in_the_file() {
     let (ran, _) = link("seed = 1\n\nlos = '1%'", &[], &[]);
     assert_eq!(ran.code, Some(2));
     assert!(ran.err.contains("line 3") && ran.err.contains("'loss'"), "{}", ran.err);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("link.toml");
+    std::fs::write(&path, "[compare]\nlink = 'wifi-hom'").unwrap();
+    let ran = finish(antiphon().args(["compare", "--config", path.to_str().unwrap()]));
+    assert!(ran.err.contains("'wifi-home'") && ran.err.contains("link.toml, line 2"), "{}", ran.err);
     let (ran, _) = link("", &[("ANTIPHON_IDLE", "60")], &[]);
     assert_eq!(ran.code, Some(2));
 }

@@ -97,6 +97,14 @@ fn nobody_reads_on_and_nobody_complains() {
 }
 
 #[test]
+fn standard_output_with_a_format_is_no_option() {
+    let ran = run(&["receive", "rtp://127.0.0.1:0", "-?format=s16le"]);
+    assert!(!ran.err.contains("unexpected argument"), "{}", ran.err);
+    refused(&["receive", "rtp://:7710", "-?format=s16l"], &["s16le"]);
+    refused(&["receive", "rtp://:7710", "null:", "-x"], &["'-x'"]);
+}
+
+#[test]
 fn variables_that_set_nothing_are_told() {
     let ran = finish(antiphon().args(["devices"]).env("ANTIPHON_LNIK", "dsl"));
     assert_eq!(ran.code, Some(0));
