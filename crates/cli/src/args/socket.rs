@@ -76,6 +76,7 @@ impl SocketArgs {
             congestion: self.congestion.clone(),
             fragment: self.fragment,
             multicast: Multicast { ttl: self.ttl, interface: self.iface.clone() },
+            ..SocketOptions::default()
         }
     }
 }

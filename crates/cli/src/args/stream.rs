@@ -179,7 +179,6 @@ impl ReceiveArgs {
                 Clock::System => SinkClock::System,
             },
             description,
-            clock: antiphon::SinkClock::default(),
             any_payload_type: self.format.is_some() && self.payload_type.is_none(),
             forever: self.forever,
             length: self.seconds,

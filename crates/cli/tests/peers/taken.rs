@@ -83,8 +83,8 @@ fn takes(whose: &str, streams: Vec<Theirs>, sender: impl Fn(&Theirs) -> Command)
 }
 
 /// Writes every sound into a file; half as long as what is played, as nothing is missed here.
-fn sources(directory: &Path) -> Vec<(Sound, bool)> {
-    let sounds = SOUNDS.map(|(sound, payload_type)| (Sound { seconds: 4, ..sound }, payload_type.is_some()));
+fn sources(directory: &Path) -> Vec<(Sound, Option<u8>)> {
+    let sounds = SOUNDS.map(|(sound, payload_type)| (Sound { seconds: 4, ..sound }, payload_type));
     for (sound, _) in &sounds {
         sound.write_raw(&raw(directory, sound));
     }
@@ -112,7 +112,7 @@ fn ffmpeg(directory: &Path, sound: &Sound, port: u16, rtcp_beside: bool, more: &
     command.args(["-f", wide, "-ar", &rate.to_string(), "-ac", &channels.to_string(), "-i"]).arg(source);
     let rtcp = if rtcp_beside { format!("&rtcpport={port}") } else { String::new() };
     let target = format!("rtp://127.0.0.1:{port}?pkt_size=1400{rtcp}");
-    command.args(["-c:a", codec, "-f", "rtp"]).args(more).arg(target);
+    command.args(["-c:a", codec, "-f", "rtp", "-rtpflags", "send_bye"]).args(more).arg(target);
     command
 }
 
@@ -123,7 +123,7 @@ fn we_take_what_ffmpeg_sends() {
     let sounds = sources(directory.path());
     let mut ports = free_ports(3 * sounds.len()).into_iter();
     let mut streams = Vec::new();
-    for (number, (sound, has_static_type)) in sounds.into_iter().enumerate() {
+    for (number, (sound, payload_type)) in sounds.into_iter().enumerate() {
         let mut add = |told, says_bye| {
             let port = ports.next().expect("three for each sound");
             streams.push(Theirs { sound, port, told, says_bye });
@@ -133,9 +133,9 @@ fn we_take_what_ffmpeg_sends() {
         let more = ["-t", "0.01", "-sdp_file", &sdp.display().to_string()];
         Child::start(&mut ffmpeg(directory.path(), &sound, SOME_PORT, true, &more), DEADLINE).succeed();
         add(Told::Sdp(sdp), number % 2 == 0);
-        match has_static_type {
-            true => add(Told::Static, true),
-            false => add(Told::Format(format_flag(&sound)), false),
+        match payload_type {
+            Some(_) => add(Told::Static, true),
+            None => add(Told::Format(format_flag(&sound)), false),
         }
     }
     takes("ffmpeg", streams, |stream| {
@@ -152,8 +152,8 @@ fn we_take_what_gstreamer_sends() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let sounds = sources(directory.path());
     let ports = free_ports(sounds.len());
-    let streams = sounds.into_iter().zip(ports).map(|((sound, has_static_type), port)| {
-        let told = if has_static_type { Told::Static } else { Told::Format(format_flag(&sound)) };
+    let streams = sounds.into_iter().zip(ports).map(|((sound, payload_type), port)| {
+        let told = if payload_type.is_some() { Told::Static } else { Told::Format(format_flag(&sound)) };
         Theirs { sound, port, told, says_bye: false }
     });
     takes("GStreamer", streams.collect(), |stream| {
@@ -162,6 +162,9 @@ fn we_take_what_gstreamer_sends() {
             SampleFormat::L24 => ("rtpL24pay", "s24le"),
             SampleFormat::MuLaw => ("mulawenc ! rtppcmupay", "s16le"),
             SampleFormat::ALaw => ("alawenc ! rtppcmapay", "s16le"),
+            // Left alone it takes 96.
+            _ if (sound.rate, sound.channels) == (44_100, 1) => ("rtpL16pay pt=11", "s16le"),
+            _ if (sound.rate, sound.channels) == (44_100, 2) => ("rtpL16pay pt=10", "s16le"),
             _ => ("rtpL16pay", "s16le"),
         };
         let Sound { rate, channels, .. } = sound;
