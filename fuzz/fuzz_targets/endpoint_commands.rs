@@ -108,7 +108,8 @@ fuzz_target!(|input: (u8, Vec<Command>)| {
                 (0..u32::from(count) * 8).for_each(|_| caller.send(now, Frame::new(&bytes[..20], None)));
             }
             Command::Transmit { by_caller, room, arrives } => {
-                let (from, to) = if by_caller { (&mut caller, &mut listener) } else { (&mut listener, &mut caller) };
+                let (from, to) =
+                    if by_caller { (&mut caller, &mut listener) } else { (&mut listener, &mut caller) };
                 let room = match from.endpoint.profile().wire {
                     Wire::Datagram => MAX_DATAGRAM,
                     Wire::ByteStream => 1 + usize::from(room) % 4000,
@@ -122,7 +123,11 @@ fuzz_target!(|input: (u8, Vec<Command>)| {
                 }
             }
             Command::Noise { to_caller, bytes } => {
-                if to_caller { caller.hear(now, &bytes) } else { listener.hear(now, &bytes) }
+                if to_caller {
+                    caller.hear(now, &bytes)
+                } else {
+                    listener.hear(now, &bytes)
+                }
             }
             Command::Advance { ms } => now += Duration::from_millis(ms.into()),
             Command::TimeOut => {

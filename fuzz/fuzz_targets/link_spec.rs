@@ -10,7 +10,8 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|text: &str| {
     let Ok(spec) = text.parse::<DuplexSpec>() else { return };
     let written = spec.to_string();
-    let again: DuplexSpec = written.parse().unwrap_or_else(|error| panic!("{text:?} became {written:?}: {error}"));
+    let again: DuplexSpec =
+        written.parse().unwrap_or_else(|error| panic!("{text:?} became {written:?}: {error}"));
     assert_eq!(again.to_string(), written);
     let mut link = Link::new(&spec.up, 1).expect("what was parsed is possible");
     let mut now = Instant::ZERO;

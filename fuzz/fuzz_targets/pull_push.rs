@@ -13,12 +13,27 @@ use libfuzzer_sys::fuzz_target;
 #[derive(Arbitrary, Debug)]
 enum Step {
     /// Near the last packet.
-    Next { skip: i8, frames: u16, marker: bool },
+    Next {
+        skip: i8,
+        frames: u16,
+        marker: bool,
+    },
     /// Anywhere.
-    Any { sequence: u64, timestamp: u64, frames: u16, recovered: bool },
-    Pull { frames: u16 },
-    Advance { ms: u16 },
-    Target { ms: u16 },
+    Any {
+        sequence: u64,
+        timestamp: u64,
+        frames: u16,
+        recovered: bool,
+    },
+    Pull {
+        frames: u16,
+    },
+    Advance {
+        ms: u16,
+    },
+    Target {
+        ms: u16,
+    },
     Restart,
     Finish,
 }
@@ -37,18 +52,20 @@ fuzz_target!(|input: (u8, u8, Vec<Step>)| {
     let (mut now, mut sequence, mut timestamp) = (Instant::from_millis(1), 1_000u64, 1_000_000u64);
     let mut out = vec![0.0; 8192 * channels];
     let sound = vec![0u8; 8192 * channels * 2];
-    let mut insert = |playout: &mut Playout, now, sequence, timestamp, frames: u16, marker, recovered| {
+    let insert = |playout: &mut Playout, now, sequence, timestamp, frames: u16, marker, recovered| {
         let frames = 1 + usize::from(frames) % 4096;
         let payload = &sound[..frames * channels * 2];
         let sample = SampleFormat::L16;
         let ntp = None;
-        let packet = MediaPacket { sequence, timestamp, frames, sample, channels, marker, recovered, ntp, payload };
+        let packet =
+            MediaPacket { sequence, timestamp, frames, sample, channels, marker, recovered, ntp, payload };
         (playout.insert(now, &packet), frames)
     };
     for step in steps {
         match step {
             Step::Next { skip, frames, marker } => {
-                let (inserted, frames) = insert(&mut playout, now, sequence, timestamp, frames, marker, false);
+                let (inserted, frames) =
+                    insert(&mut playout, now, sequence, timestamp, frames, marker, false);
                 if inserted != Inserted::Full {
                     sequence = sequence.saturating_add_signed(1 + i64::from(skip) / 16);
                     timestamp = timestamp.saturating_add(frames as u64);

@@ -19,7 +19,9 @@ fuzz_target!(|data: &[u8]| {
         rest = behind;
         now += Duration::from_millis(1 << (high >> 4));
         let bare = visit_compound(packet, |item| match item {
-            RtcpItem::Sender { blocks, .. } | RtcpItem::Receiver { blocks, .. } => assert!(blocks.count() <= 31),
+            RtcpItem::Sender { blocks, .. } | RtcpItem::Receiver { blocks, .. } => {
+                assert!(blocks.count() <= 31)
+            }
             RtcpItem::Cname { name, .. } => assert!(name.len() <= 255),
             RtcpItem::Other { packet_type, bytes } => {
                 assert!((192..=223).contains(&packet_type) && bytes.len() <= packet.len());

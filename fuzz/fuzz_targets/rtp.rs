@@ -10,7 +10,8 @@ const SAMPLES: [SampleFormat; 5] =
 
 // Two bytes choose the stream, the rest is cut into packets by length bytes.
 fuzz_target!(|data: &[u8]| {
-    let [sample, channels, mut rest @ ..] = data else { return };
+    let [sample, channels, rest @ ..] = data else { return };
+    let mut rest = rest;
     let format = StreamFormat::new(48_000, 1 + u32::from(channels % 64)).expect("a possible format");
     let sample = SAMPLES[usize::from(*sample) % SAMPLES.len()];
     let ids = ExtensionIds { ntp: Some(1 + channels % 14), format: Some(1 + (channels / 14) % 14) };

@@ -14,7 +14,8 @@ fuzz_target!(|data: &[u8]| {
         reference_clock: None,
         media_clock_offset: None,
     };
-    let again = StreamDescription::from_sdp(description.to_sdp(&options).as_bytes()).expect("our own SDP is read");
+    let again =
+        StreamDescription::from_sdp(description.to_sdp(&options).as_bytes()).expect("our own SDP is read");
     assert_eq!((again.format, again.sample), (description.format, description.sample));
     assert_eq!(again.payload_type, description.payload_type);
 });

@@ -1,15 +1,16 @@
 //! What users write: URIs and quantities. What was understood is written and understood again.
 #![no_main]
 
-use antiphon_core::uri::Uri;
 use antiphon_core::units::{format_duration, parse_duration, parse_frequency};
+use antiphon_core::uri::Uri;
 use antiphon_core::{BitRate, ByteCount, Ppm, Ratio};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     if let Ok(uri) = text.parse::<Uri>() {
         let written = uri.to_string();
-        let again: Uri = written.parse().unwrap_or_else(|error| panic!("{text:?} became {written:?}: {error}"));
+        let again: Uri =
+            written.parse().unwrap_or_else(|error| panic!("{text:?} became {written:?}: {error}"));
         assert_eq!(again, uri, "{written:?}");
         let _known = uri.query.only(["latency", "loss"]);
     }

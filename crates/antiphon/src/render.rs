@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use antiphon_media::{Pull, SampleFormat, Sink, StreamFormat};
+use antiphon_media::{SampleFormat, Sink, StreamFormat};
 use antiphon_report::{Advice, Clip, CompareReport, LatencyNote, LinkNote, TradeOff, TransportPanel};
-use antiphon_sound::{Existing, SinkKind, SinkSpec};
+use antiphon_sound::{Existing, SinkKind, SinkSpec, write_whole};
 
 use crate::compare::{Measured, StreamPlan};
 use crate::table::{figure_rows, report_fate};
@@ -49,7 +49,8 @@ pub(crate) fn write(
     put("overview.svg", &|f| f.write_all(antiphon_report::compare_svg(&report).as_bytes()))?;
     put("report.json", &|f| write_json(f, options, comparison))?;
     put("frames.csv", &|f| write_frames(f, options, measured))?;
-    write_original(&out.join(ORIGINAL), stream)
+    write_whole(&out.join(ORIGINAL), &mut *stream.open()?, stream.sample)?;
+    Ok(())
 }
 
 fn write_json(
@@ -94,34 +95,6 @@ fn write_frames(
         }
     }
     Ok(())
-}
-
-fn write_original(path: &Path, stream: &StreamPlan) -> Result<(), Error> {
-    let mut source = stream.open()?;
-    let mut sink = wav_sink(path, stream.format, stream.sample)?;
-    let channels = stream.format.channels();
-    let mut block = vec![0.0; 256 * channels];
-    let failed = |error: antiphon_media::SinkError| {
-        Error::failed(format!("cannot write '{}': {error}", path.display()))
-    };
-    loop {
-        match source.pull(&mut block) {
-            Pull::Frames(frames) => {
-                // The writer's queue is shorter than the clip: let it catch up.
-                let mut pushed = sink.push(&block[..frames * channels]);
-                while let Err(antiphon_media::SinkError::Overrun { .. }) = pushed {
-                    std::thread::park_timeout(std::time::Duration::from_millis(2));
-                    pushed = sink.push(&block[..frames * channels]);
-                }
-                if pushed.is_err() {
-                    break;
-                }
-            }
-            Pull::Starved => std::thread::park_timeout(std::time::Duration::from_millis(1)),
-            Pull::End => break,
-        }
-    }
-    sink.finish().map_err(failed)
 }
 
 fn compose(

@@ -45,6 +45,12 @@ fn counted_loss_agrees_with_the_link_to_the_frame() {
     ] {
         assert!(out.join(file).metadata().is_ok_and(|m| m.len() > 1000), "{file}");
     }
+    let length = |file: &str| {
+        let opened = antiphon::sound::open_source(&out.join(file).display().to_string()).expect("a WAV file");
+        opened.source.length()
+    };
+    assert_eq!(length("original.wav"), Some(72_000));
+    assert_eq!((length("heard-rtp.wav"), length("heard-tcp.wav")), (Some(72_000), Some(72_000)));
     let csv = std::fs::read_to_string(out.join("frames.csv")).expect("written");
     assert_eq!(csv.lines().filter(|line| line.starts_with("rtp,")).count(), 282);
     assert_eq!(

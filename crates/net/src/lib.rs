@@ -16,6 +16,7 @@ mod poll;
 mod realtime;
 mod tcp;
 mod tcp_io;
+mod tcp_setup;
 mod udp;
 
 pub use address::{AddressError, Target};

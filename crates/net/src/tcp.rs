@@ -10,15 +10,18 @@ use std::time::Duration;
 
 use antiphon_core::{BrokenReason, Input, Instant};
 use antiphon_session::Station;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{SockAddr, Socket};
 
 use crate::address::Target;
 use crate::capture::{Direction, Ending, Ends, Tap};
 use crate::clock::OsClock;
 use crate::line::{IDLE, Line, LineError, LineStats, Wait};
-use crate::options::{self, SocketOptions};
+use crate::options::SocketOptions;
 use crate::poll::{self, Readiness};
 use crate::tcp_io;
+use crate::tcp_setup::{
+    accept, address_of, begin_connecting, listening_socket, new_socket, set_up_accepted, settle,
+};
 
 /// A line over TCP, for one station.
 pub struct TcpLine {
@@ -114,49 +117,12 @@ impl TcpLine {
 
     /// Looks after the connection: finishes connecting, calls again, accepts, refuses.
     fn tend(&mut self, now: Instant, station: &mut dyn Station) {
-        match &mut self.source {
-            Source::Caller { peer, retry_at, backoff, connecting } => {
-                if let Some(until) = *connecting {
-                    let Some(stream) = &self.stream else { return };
-                    match tcp_io::connection_state(stream).map(|made| made.and_then(|()| settle(stream))) {
-                        None if now < until => return,
-                        Some(Ok(local)) => {
-                            (*connecting, *backoff, self.local) = (None, FIRST_BACKOFF, local);
-                            self.stats.reconnected += 1;
-                        }
-                        // Refused; or unanswered for so long that the kernel's next try is further off than ours.
-                        Some(Err(_)) | None => {
-                            self.stream = None;
-                            (*connecting, *retry_at) = (None, Some(now + *backoff));
-                        }
-                    }
-                } else if self.stream.is_none() && retry_at.is_none_or(|at| at <= now) {
-                    *retry_at = Some(now + *backoff);
-                    *backoff = (*backoff * 2).min(LONGEST_BACKOFF);
-                    let begun = new_socket(*peer, &self.options, &mut Vec::new())
-                        .is_ok_and(|socket| begin_connecting(socket, *peer, &mut self.stream));
-                    *connecting = begun.then(|| now + CONNECT_PATIENCE);
-                    return;
-                }
-            }
-            Source::Listener { socket, next_look, had_peer } => {
-                if self.stream.is_none() || now >= *next_look {
-                    *next_look = now + LOOK_FOR_STRANGERS;
-                    for _ in 0..MOST_ACCEPTS {
-                        let Some((stream, peer)) = accept(socket) else { break };
-                        if self.stream.is_some() {
-                            self.stats.strangers += 1;
-                        } else if set_up_accepted(&stream, peer, &self.options, &mut Vec::new()).is_ok() {
-                            // What was refused is noted of the listening socket already.
-                            self.stats.reconnected += u64::from(std::mem::replace(had_peer, true));
-                            self.stream = Some(stream);
-                        }
-                    }
-                }
-            }
-            Source::Accepted => {}
-        }
-        if self.stream.is_some() && !self.connected_told {
+        let settled = match self.source {
+            Source::Caller { .. } => self.tend_call(now),
+            Source::Listener { .. } => self.tend_callers(now),
+            Source::Accepted => true,
+        };
+        if settled && self.stream.is_some() && !self.connected_told {
             self.connected_told = true;
             self.show_opened(now);
             station.handle_input(now, Input::Connected);
@@ -174,6 +140,51 @@ impl TcpLine {
             };
             tap.opened(caller, now, Ends { local, peer });
         }
+    }
+
+    /// Finishes the call under way or begins the next; answers whether none is under way.
+    fn tend_call(&mut self, now: Instant) -> bool {
+        let Source::Caller { peer, retry_at, backoff, connecting } = &mut self.source else { return true };
+        if let (Some(until), Some(stream)) = (*connecting, &self.stream) {
+            match tcp_io::connection_state(stream).map(|made| made.and_then(|()| settle(stream))) {
+                None if now < until => return false,
+                Some(Ok(local)) => {
+                    (*connecting, *backoff, self.local) = (None, FIRST_BACKOFF, local);
+                    self.stats.reconnected += 1;
+                }
+                // Refused; or unanswered for so long that the kernel's next try is further off than ours.
+                Some(Err(_)) | None => {
+                    self.stream = None;
+                    (*connecting, *retry_at) = (None, Some(now + *backoff));
+                }
+            }
+        } else if self.stream.is_none() && retry_at.is_none_or(|at| at <= now) {
+            *retry_at = Some(now + *backoff);
+            *backoff = (*backoff * 2).min(LONGEST_BACKOFF);
+            let begun = new_socket(*peer, &self.options, &mut Vec::new())
+                .is_ok_and(|socket| begin_connecting(socket, *peer, &mut self.stream));
+            *connecting = begun.then(|| now + CONNECT_PATIENCE);
+        }
+        connecting.is_none()
+    }
+
+    /// Accepts one caller and turns the others away.
+    fn tend_callers(&mut self, now: Instant) -> bool {
+        let Source::Listener { socket, next_look, had_peer } = &mut self.source else { return true };
+        if self.stream.is_none() || now >= *next_look {
+            *next_look = now + LOOK_FOR_STRANGERS;
+            for _ in 0..MOST_ACCEPTS {
+                let Some((stream, peer)) = accept(socket) else { break };
+                if self.stream.is_some() {
+                    self.stats.strangers += 1;
+                } else if set_up_accepted(&stream, peer, &self.options, &mut Vec::new()).is_ok() {
+                    // What was refused is noted of the listening socket already.
+                    self.stats.reconnected += u64::from(std::mem::replace(had_peer, true));
+                    self.stream = Some(stream);
+                }
+            }
+        }
+        true
     }
 
     fn lose(&mut self, now: Instant, reason: BrokenReason, station: &mut dyn Station) {
@@ -365,114 +376,6 @@ impl TcpListening {
     }
 }
 
-fn new_socket(
-    peer: SocketAddr,
-    options: &SocketOptions,
-    notes: &mut Vec<String>,
-) -> Result<Socket, LineError> {
-    let socket = Socket::new(Domain::for_address(peer), Type::STREAM, Some(Protocol::TCP))
-        .map_err(LineError::system("cannot open a TCP socket"))?;
-    options::apply(&socket, options, peer.is_ipv6(), notes);
-    set_up_stream(&socket, options, notes).map_err(LineError::system("TCP options"))?;
-    Ok(socket)
-}
-
-fn set_up_stream(socket: &Socket, options: &SocketOptions, notes: &mut Vec<String>) -> io::Result<()> {
-    socket.set_tcp_nodelay(true)?;
-    let lowat = options::set_int(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, NOT_SENT_LOW_WATER);
-    if let Err(error) = lowat {
-        notes.push(format!("short send queue not obtained: {error}"));
-    }
-    if let Err(error) = set_patience(socket, options.peer_patience) {
-        notes.push(format!("notice of a silent peer not obtained: {error}"));
-    }
-    if let Some(name) = &options.congestion
-        && let Err(error) = socket.set_tcp_congestion(name.as_bytes())
-    {
-        notes.push(format!("congestion control '{name}' not obtained: {error}"));
-    }
-    Ok(())
-}
-
-/// A connection inherits much of the listening socket, but not all: its priority, for one, begins at 0.
-fn set_up_accepted(
-    socket: &Socket,
-    peer: SocketAddr,
-    options: &SocketOptions,
-    notes: &mut Vec<String>,
-) -> io::Result<()> {
-    options::apply(socket, options, peer.is_ipv6(), notes);
-    set_up_stream(socket, options, notes)
-}
-
-/// Has the kernel ask a silent peer whether it is still there, and give up one that does not answer: a machine that lost
-/// its power or its network sends no end.
-fn set_patience(socket: &Socket, patience: Duration) -> io::Result<()> {
-    let part = |n: u32| (patience / n).max(KERNEL_TICK);
-    let keepalive = socket2::TcpKeepalive::new().with_time(part(2)).with_interval(part(4)).with_retries(2);
-    socket.set_tcp_keepalive(&keepalive)?;
-    // For what is unconfirmed, where no such question is asked; it bounds the questions as well (tcp(7)).
-    socket.set_tcp_user_timeout(Some(patience))
-}
-
-/// Makes a connection just made ready for use: it was begun without waiting, and is to wait from now on.
-fn settle(stream: &Socket) -> io::Result<SocketAddr> {
-    stream.set_nonblocking(false)?;
-    let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
-    // Calling a free port of this machine again and again, the kernel may one day call from that very port, and TCP
-    // then connects the socket to itself.
-    let local = local.as_socket().filter(|local| Some(*local) != peer.as_socket());
-    local.ok_or_else(|| ErrorKind::ConnectionRefused.into())
-}
-
-fn listening_socket(
-    local: SocketAddr,
-    options: &SocketOptions,
-    notes: &mut Vec<String>,
-) -> Result<Socket, LineError> {
-    let any_v6 = local.is_ipv6() && local.ip().is_unspecified();
-    let (socket, local) = match new_socket(local, options, notes) {
-        Err(_) if any_v6 => {
-            let v4 = SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), local.port());
-            (new_socket(v4, options, notes)?, v4)
-        }
-        other => (other?, local),
-    };
-    if any_v6 && local.is_ipv6() {
-        socket.set_only_v6(false).map_err(LineError::system("IPv4 beside IPv6"))?;
-    }
-    // A receiver that is started again must not wait for the old connection's last minute.
-    socket.set_reuse_address(true).map_err(LineError::system("reuse of the address"))?;
-    socket.bind(&local.into()).map_err(LineError::binding(local))?;
-    socket.listen(16).map_err(LineError::binding(local))?;
-    socket.set_nonblocking(true).map_err(LineError::system("non-blocking accept"))?;
-    Ok(socket)
-}
-
-fn begin_connecting(socket: Socket, peer: SocketAddr, stream: &mut Option<Socket>) -> bool {
-    if socket.set_nonblocking(true).is_err() {
-        return false;
-    }
-    let begun = match socket.connect(&peer.into()) {
-        Ok(()) => true,
-        Err(error) => error.raw_os_error() == Some(libc::EINPROGRESS),
-    };
-    if begun {
-        *stream = Some(socket);
-    }
-    begun
-}
-
-fn accept(socket: &Socket) -> Option<(Socket, SocketAddr)> {
-    let (stream, peer) = socket.accept().ok()?;
-    Some((stream, peer.as_socket()?))
-}
-
-fn address_of(socket: &Socket) -> Result<SocketAddr, LineError> {
-    let local = socket.local_addr().map_err(LineError::system("socket address"))?;
-    Ok(local.as_socket().expect("an IP socket has an IP address"))
-}
-
 fn reason(error: &io::Error) -> BrokenReason {
     match error.kind() {
         ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
@@ -490,14 +393,10 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 /// Callers looked at in one round at most.
 const MOST_ACCEPTS: usize = 16;
-/// The unit in which the kernel counts when to ask a silent peer (tcp(7), TCP_KEEPIDLE).
-const KERNEL_TICK: Duration = Duration::from_secs(1);
 /// How often a listener that has its peer looks for others, to refuse them.
 const LOOK_FOR_STRANGERS: Duration = Duration::from_millis(200);
 /// How often the kernel is asked for its figures.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
-/// Unsent bytes that the kernel may hold: about two frames of stereo, so that the rest waits where it can expire.
-const NOT_SENT_LOW_WATER: i32 = 2_048;
 /// Bytes asked of the station at a time: one full segment, so that choosing stays late.
 const WRITE_ROOM: usize = 1_448;
 /// Bytes read at a time.

@@ -362,10 +362,13 @@ fn on_returned(
         one_way,
         repaired: received.repaired,
     });
-    if let Ok(packet) = depacketiser.accept(&view)
-        && let Inserted::Late { .. } = playout.insert(at, &packet)
-    {
-        log.on_fate(number, Fate::Late);
+    if let Ok(packet) = depacketiser.accept(&view) {
+        let inserted = playout.insert(at, &packet);
+        let missed = matches!(inserted, Inserted::Late { .. } | Inserted::Early | Inserted::Discarded);
+        // It came, but not at a time at which it could be heard. Copies of a frame do not change its fate.
+        if missed && rtt.is_some() {
+            log.on_fate(number, Fate::Late);
+        }
     }
     rtt
 }

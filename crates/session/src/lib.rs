@@ -9,6 +9,7 @@ mod board;
 mod call;
 mod convert;
 mod hub;
+mod player;
 mod receive;
 mod receiver;
 mod reflector;

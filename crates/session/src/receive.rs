@@ -141,7 +141,7 @@ impl ReceiveStation {
     fn events(&mut self) {
         while let Some(event) = self.endpoint.poll_event() {
             match event {
-                Event::Connected => self.broken = None,
+                Event::Connected => self.receiver.on_connected(self.broken.take().is_some()),
                 Event::Broken(reason) => self.broken = Some(reason),
                 Event::Closed(_) if self.state == State::Closing => self.state = State::Finished,
                 _ => {}

@@ -34,6 +34,7 @@ mod source;
 mod stream;
 mod tone;
 mod wav;
+mod whole;
 
 pub use clip::Clip;
 pub use devices::{Device, devices};
@@ -43,3 +44,4 @@ pub use sink::{Existing, Memory, MemorySink, NullSink, OpenedSink, SinkKind, Sin
 pub use source::{OpenedSource, SourceSpec, open_source};
 pub use tone::{Signal, Tone};
 pub use wav::{RepairError, Repaired, repair};
+pub use whole::write_whole;

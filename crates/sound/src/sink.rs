@@ -176,7 +176,7 @@ impl SinkSpec {
 }
 
 /// A new file, by exclusive creation: between a check and an opening somebody else could have made one.
-fn create(path: &Path, existing: Existing) -> Result<(File, PathBuf), OpenError> {
+pub(crate) fn create(path: &Path, existing: Existing) -> Result<(File, PathBuf), OpenError> {
     const MOST: u32 = 9_999;
     let failed = |error: io::Error| OpenError::io(path, "writing", &error);
     if path.is_dir() {

@@ -88,7 +88,7 @@ struct FakeStation {
     /// Rounds until it is finished.
     left: u32,
     stops: Vec<Instant>,
-    /// How long an advance takes.
+    /// How much of the processor an advance takes.
     slow: Duration,
     clock: OsClock,
 }
@@ -105,8 +105,8 @@ impl Station for FakeStation {
     fn advance(&mut self, _now: Instant) {
         self.log.borrow_mut().push("advance");
         self.left = self.left.saturating_sub(1);
-        let start = self.clock.now();
-        while self.clock.now().since(start) < self.slow {
+        let start = thread_cpu_time();
+        while thread_cpu_time() - start < self.slow {
             std::hint::spin_loop();
         }
     }
@@ -180,7 +180,7 @@ fn the_longest_oversleep_is_recorded() {
     let worst = report.worst_oversleep;
     // Two advances lie between the due time and the last look at it; the first alone would be 5 ms.
     assert!(worst >= Duration::from_millis(10) && worst <= report.elapsed, "{report:?}");
-    assert!(report.cpu >= Duration::from_millis(10) && report.cpu <= report.elapsed * 2, "{report:?}");
+    assert!(report.cpu >= Duration::from_millis(15) && report.cpu <= report.elapsed * 2, "{report:?}");
 }
 
 #[test]
@@ -191,8 +191,8 @@ fn a_station_that_does_not_end_is_left_after_its_patience_and_asked_once() {
     stop.ask();
     let report = run(&mut line, &mut station, &stop, WaitStyle::Block);
     assert_eq!(station.stops.len(), 1);
-    // Left at the first look after the patience; one idle wait lies between two looks.
-    assert!(report.elapsed > STOP_PATIENCE && report.elapsed < STOP_PATIENCE + 3 * IDLE, "{report:?}");
+    // Left at the first look after the patience. A patience begun anew would take twice as long.
+    assert!(report.elapsed > STOP_PATIENCE && report.elapsed < STOP_PATIENCE * 3 / 2, "{report:?}");
     let order = log.borrow();
     assert_eq!(order[..4], ["receive", "stop", "advance", "transmit"]);
 }
@@ -208,7 +208,7 @@ fn the_end_waits_for_the_line_to_be_flushed_and_looks_often() {
     line.flush_asked.set(0);
     line.unflushed = u32::MAX;
     let report = run(&mut line, &mut station, &Stop::new(), WaitStyle::Block);
-    assert!(report.elapsed < STOP_PATIENCE + IDLE, "a peer that never confirms is left: {report:?}");
+    assert!(report.elapsed < STOP_PATIENCE * 3 / 2, "a peer that never confirms is left: {report:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 use std::net::{TcpListener, TcpStream};
 
 use antiphon_core::Transmit;
+use socket2::{Domain, Type};
 
 use super::*;
 

@@ -233,7 +233,8 @@ fn a_call_whose_first_packet_is_lost_still_gets_through() {
     let options = SocketOptions::default();
     let far = || TcpLine::listen((lane.far.v4, 0).into(), &options);
     let far = lane.far.namespace.run(far).expect("a namespace").expect("a free port");
-    let call = || TcpLine::call(far.local_address(), &options).map(drop);
+    let address = far.local_address();
+    let call = || TcpLine::call(address, &options).map(drop);
     lane.near.namespace.run(call).expect("a namespace").expect("the second try of the kernel");
     assert!(router.report().expect("it runs").lanes[0].up.lost >= 1, "the weather happened");
 }

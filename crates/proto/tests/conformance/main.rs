@@ -1,5 +1,6 @@
 //! The conformance suite: what every transport must keep. A new transport runs it by one line at the foot.
 
+mod breaks;
 mod suite;
 mod world;
 
@@ -29,6 +30,13 @@ macro_rules! conformance {
             a_full_queue_says_when_there_is_room_again
             serial_numbers_wrap_unnoticed
             the_same_seed_repeats_exactly
+            expiry_is_told_in_time_and_behind_frames_without_deadline
+            a_frame_begun_on_a_stream_is_completed_after_its_deadline
+            a_broken_path_is_told_and_outlived
+            closing_ends_on_a_broken_path
+            a_graceful_close_sends_what_was_accepted_and_takes_no_more
+            what_nobody_fetched_is_gone_after_closed
+            an_empty_datagram_is_no_frame
         );)*
     };
 }

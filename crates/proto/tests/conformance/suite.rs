@@ -2,19 +2,21 @@
 
 use std::time::Duration;
 
-use antiphon_core::{CloseMode, Instant, Outcome, Rng, SendError};
+use antiphon_core::{CloseMode, Frame, Instant, Outcome, Rng, SendError};
 
 use crate::world::{MAX_DATAGRAM, Weather, World, input};
 
+pub use crate::breaks::*;
+
 /// A frame that looks like RTP (version 2), carries its number and is filled so that mixed-up bytes show.
-fn frame(number: u32, len: usize) -> Vec<u8> {
+pub fn frame(number: u32, len: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..len).map(|i| (number as usize * 31 + i) as u8).collect();
     bytes[0] = 0x80;
     bytes[4..8].copy_from_slice(&number.to_be_bytes());
     bytes
 }
 
-fn number(frame: &[u8]) -> u32 {
+pub fn number(frame: &[u8]) -> u32 {
     u32::from_be_bytes([frame[4], frame[5], frame[6], frame[7]])
 }
 
@@ -35,7 +37,18 @@ pub fn clean_wire_delivers_every_frame_unchanged(scheme: &str) {
     assert_eq!(world.listener.frames, (0..200).map(|n| frame(n, 400)).collect::<Vec<_>>());
     world.caller.assert_balanced();
     assert!(world.caller.outcomes.values().all(|o| matches!(o, Outcome::Released | Outcome::Acked)));
+    let acknowledged = world.caller.endpoint.profile().acknowledged;
+    assert!(
+        acknowledged || !world.caller.outcomes.values().any(|o| *o == Outcome::Acked),
+        "nobody acknowledged"
+    );
     assert_eq!(world.listener.counters().frames_delivered, 200);
+    let (sent, received) = (world.caller.counters(), world.listener.counters());
+    assert!(sent.bytes_sent >= 200 * 400 && sent.datagrams_sent > 0, "{sent:?}");
+    assert_eq!(
+        (sent.bytes_sent, sent.datagrams_sent),
+        (received.bytes_received, received.datagrams_received)
+    );
     assert_eq!(world.listener.counters().malformed, 0);
 }
 
@@ -140,6 +153,10 @@ pub fn nothing_comes_after_closed(scheme: &str) {
         let stream = world.caller.is_byte_stream();
         let (now, before) = (world.now, world.caller.counters());
         world.caller.endpoint.handle_input(now, input(&frame(7, 60), stream, now));
+        world.break_path();
+        world.mend_path();
+        world.caller.endpoint.handle_timeout(now);
+        assert_eq!(world.caller.send(now, &frame(99, 300), None), Err(SendError::Closed));
         world.caller.endpoint.close(now, mode);
         world.run_until(world.now + Duration::from_secs(60));
         assert_eq!(world.caller.closed, 1, "Closed comes once");
@@ -189,12 +206,14 @@ pub fn memory_is_bounded_when_nobody_fetches_or_sends(scheme: &str) {
     let mut world = World::new(scheme, Weather { stalled_until, ..Weather::default() }, 8);
     let mut accepted = 0u64;
     let refused = (0..100_000u32).find_map(|n| {
-        let result = world.caller.endpoint.send(world.now, antiphon_core::Frame::new(&frame(n, 1000), None));
+        let result = world.caller.endpoint.send(world.now, Frame::new(&frame(n, 1000), None));
         accepted += u64::from(result.is_ok());
         result.err()
     });
     assert!(matches!(refused, Some(SendError::Blocked { queued }) if queued > 0), "{refused:?}");
     assert!(accepted * 1000 <= 4 << 20, "a send queue holds at most 4 MiB: {accepted} frames of 1000 bytes");
+    large_frames_fill_a_queue_sooner(scheme);
+    events_that_nobody_fetches_block_the_sender(scheme);
 
     // The receiving side: arrivals that nobody fetches are dropped and counted beyond the bound.
     let mut sender = World::new(scheme, Weather::default(), 9);
@@ -211,6 +230,26 @@ pub fn memory_is_bounded_when_nobody_fetches_or_sends(scheme: &str) {
         sender.listener.drain();
         assert!(sender.listener.frames.len() * 1000 <= 4 << 20);
     }
+}
+
+fn large_frames_fill_a_queue_sooner(scheme: &str) {
+    let mut world = World::new(scheme, Weather::default(), 8);
+    let large = vec![0x80; world.caller.endpoint.profile().max_frame];
+    let accepted =
+        (0..100_000).take_while(|_| world.caller.endpoint.send(world.now, Frame::new(&large, None)).is_ok());
+    let bytes = accepted.count() * large.len();
+    assert!(bytes <= 4 << 20, "a send queue holds at most 4 MiB: {bytes} bytes in frames of {}", large.len());
+}
+
+fn events_that_nobody_fetches_block_the_sender(scheme: &str) {
+    let mut world = World::new(scheme, Weather::default(), 8);
+    let mut buf = vec![0; MAX_DATAGRAM];
+    let blocked = (0..100_000u32).any(|n| {
+        let refused = world.caller.endpoint.send(world.now, Frame::new(&frame(n, 20), None)).is_err();
+        while world.caller.endpoint.poll_transmit(world.now, &mut buf).is_some() {}
+        refused
+    });
+    assert!(blocked, "outcomes that nobody fetches must not pile up for ever");
 }
 
 pub fn a_full_queue_says_when_there_is_room_again(scheme: &str) {

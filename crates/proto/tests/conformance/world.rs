@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use antiphon_core::uri::Query;
 use antiphon_core::{
-    CloseMode, Counters, Ecn, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome, PathId, Rng,
-    SendError, Wire,
+    BrokenReason, CloseMode, Counters, Ecn, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome, PathId,
+    Rng, SendError, Wire,
 };
 use antiphon_proto::{OpenArgs, Role, open};
 
@@ -33,6 +33,7 @@ pub struct Side {
     pub connected: u32,
     pub closed: u32,
     pub writable: u32,
+    pub broken: u32,
 }
 
 pub struct World {
@@ -61,7 +62,7 @@ impl Side {
         };
         let endpoint = open(scheme, &args).expect("the transport opens with its defaults");
         let (frames, outcomes) = (Vec::new(), BTreeMap::new());
-        Side { endpoint, frames, outcomes, accepted: 0, connected: 0, closed: 0, writable: 0 }
+        Side { endpoint, frames, outcomes, accepted: 0, connected: 0, closed: 0, writable: 0, broken: 0 }
     }
 
     pub fn send(
@@ -100,7 +101,8 @@ impl Side {
                 Event::Connected => self.connected += 1,
                 Event::Writable => self.writable += 1,
                 Event::Closed(_) => self.closed += 1,
-                Event::Congestion(_) | Event::Broken(_) => {}
+                Event::Broken(_) => self.broken += 1,
+                Event::Congestion(_) => {}
                 Event::Frame { id, outcome } => {
                     assert!(id.0 < self.accepted, "an outcome for a frame never accepted");
                     let before = self.outcomes.insert(id, outcome);
@@ -164,6 +166,32 @@ impl World {
     pub fn close(&mut self, mode: CloseMode) {
         self.caller.endpoint.close(self.now, mode);
         self.listener.endpoint.close(self.now, mode);
+    }
+
+    /// The path breaks: what is under way is lost, and both sides are told.
+    pub fn break_path(&mut self) {
+        self.wire.clear();
+        for side in [&mut self.caller, &mut self.listener] {
+            side.endpoint.handle_input(self.now, Input::Broken(BrokenReason::Refused));
+        }
+    }
+
+    /// It is there again, and the driver of a byte stream has connected anew.
+    pub fn mend_path(&mut self) {
+        for side in [&mut self.caller, &mut self.listener] {
+            if side.is_byte_stream() {
+                side.endpoint.handle_input(self.now, Input::Connected);
+            }
+        }
+    }
+
+    /// Has the caller write into `room` bytes and delivers that at once; answers how many there were.
+    pub fn transmit_by_hand(&mut self, room: usize) -> usize {
+        let mut buf = vec![0; room];
+        let Some(transmit) = self.caller.endpoint.poll_transmit(self.now, &mut buf) else { return 0 };
+        let stream = self.caller.is_byte_stream();
+        self.listener.endpoint.handle_input(self.now, input(&buf[..transmit.len], stream, self.now));
+        transmit.len
     }
 
     fn next_event(&self) -> Option<Instant> {

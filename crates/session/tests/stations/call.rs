@@ -114,9 +114,8 @@ fn duplicates_and_reordering_are_counted_right() {
 
 #[test]
 fn one_way_figures_are_the_links_delay() {
-    let config = CallConfig { board: Some(ArrivalBoard::new()), ..call_config(stereo(), ms(40)) };
-    // More frames than a sequence number has values would take six minutes; that many wraps once: 65 536 · 16 = 22 s.
-    let mut config = config;
+    let mut config = CallConfig { board: Some(ArrivalBoard::new()), ..call_config(stereo(), ms(40)) };
+    // More frames than a sequence number has values, so that the board's places are used again.
     config.sender.packet.block_frames = 16;
     config.log_frames = 70_000;
     let (mut world, _) = call(16 * 66_000, config, "up.delay=7ms,down.delay=11ms,loss=1%", 5);
@@ -198,4 +197,11 @@ fn a_reflector_that_is_not_there_ends_the_call_with_everything_lost() {
     run(&mut world);
     let counts = world.near.log().counts();
     assert_eq!((counts.of(Fate::Lost), counts.total(), kept.len()), (94, 94, 0));
+    // A longer call is given up before its end.
+    let config = CallConfig { answer_patience: ms(400), ..call_config(stereo(), ms(40)) };
+    let (mut world, _) = call(48_000, config, "loss=100%", 1);
+    run(&mut world);
+    let counts = world.near.log().counts();
+    assert!(world.near.is_unanswered() && world.near.duration() < ms(410));
+    assert_eq!((counts.of(Fate::Lost), counts.total()), (75, 75));
 }

@@ -1,7 +1,6 @@
 //! A device with a sampling clock of its own.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use antiphon_core::Instant;
 use antiphon_media::{Sink, SinkError, StreamFormat};
@@ -111,7 +110,7 @@ fn a_card_that_runs_by_itself_keeps_its_buffer_and_nothing_is_made_up() {
         let mut world = World::linked(near, far, "delay=5ms,jitter=2ms", 3);
         let mut levels = Vec::new();
         while !world.near.is_finished() && world.now < Instant::from_millis(119_000) {
-            let next = world.now + Duration::from_micros(1000);
+            let next = world.now + ms(2);
             world.run_until(next);
             state.lock().unwrap().advance(world.now);
             if world.now > Instant::from_millis(30_000) {

@@ -83,12 +83,8 @@ fn without_patience_a_stall_makes_frames_late_and_none_is_lost() {
 #[test]
 fn a_broken_connection_comes_back_and_the_stream_goes_on() {
     let kept = Kept::default();
-    let near = send_station_with(
-        "tcp",
-        stereo(),
-        Noise::new(stereo(), 480_000),
-        sender_config(stereo(), Some(ms(300)), 5),
-    );
+    let near =
+        send_station_with("tcp", Noise::new(stereo(), 480_000), sender_config(stereo(), Some(ms(300)), 5));
     let mut world = World::piped(near, receive_station("tcp", Some(ms(40)), &kept), ms(8), ROOM);
     world.run_until(Instant::from_millis(3000));
     world.break_pipe();
@@ -105,6 +101,25 @@ fn a_broken_connection_comes_back_and_the_stream_goes_on() {
     assert_eq!(world.far.receiver().sources().streams, 1);
     assert_eq!(world.far.receiver().counters().malformed, 0);
     assert_eq!(world.far.receiver().counters().packets + playout.lost, 1875);
+}
+
+/// A stream's peer is whoever has the connection: nobody need wait for the silence of one whose connection is gone.
+#[test]
+fn a_sender_that_restarts_on_a_new_connection_is_heard_from_its_first_packet() {
+    let kept = Kept::default();
+    let first = send_station("tcp", stereo(), 480_000, 5);
+    let mut world = World::piped(first, receive_station("tcp", None, &kept), ms(1), ROOM);
+    world.run_until(Instant::from_millis(1000));
+    world.break_pipe();
+    let (before, sources) = (kept.len(), world.far.receiver().sources().streams);
+    world.near = send_station("tcp", stereo(), 96_000, 6);
+    world.connect();
+    world.run(END);
+    assert!(world.far.is_finished());
+    assert_eq!((sources, world.far.receiver().sources().streams), (1, 2));
+    assert_eq!(world.far.receiver().sources().strangers, 0);
+    assert!(kept.samples()[..before] == expected(stereo(), 0, before as u64 / 2));
+    assert!(kept.samples()[before..] == expected(stereo(), 0, 96_000), "{} samples", kept.len() - before);
 }
 
 #[test]

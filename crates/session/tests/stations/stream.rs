@@ -232,7 +232,7 @@ fn a_jump_of_the_sequence_is_followed_and_not_counted_as_loss() {
 fn a_live_source_that_pauses_costs_silence_not_order() {
     let kept = Kept::default();
     let source = Noise::starving(stereo(), 48_000, 24_064, 300);
-    let near = send_station_with("rtp", stereo(), source, sender_config(stereo(), None, 5));
+    let near = send_station_with("rtp", source, sender_config(stereo(), None, 5));
     let mut world = World::linked(near, receive_station("rtp", None, &kept), "delay=5ms", 1);
     world.run(END);
     assert!(kept.samples() == expected(stereo(), 0, 48_000), "a recording has all of it and nothing more");

@@ -42,15 +42,10 @@ pub fn sender_config(format: StreamFormat, patience: Option<Duration>, seed: u64
 }
 
 pub fn send_station(scheme: &str, format: StreamFormat, frames: u64, seed: u64) -> SendStation {
-    send_station_with(scheme, format, Noise::new(format, frames), sender_config(format, None, seed))
+    send_station_with(scheme, Noise::new(format, frames), sender_config(format, None, seed))
 }
 
-pub fn send_station_with(
-    scheme: &str,
-    _format: StreamFormat,
-    source: Box<Noise>,
-    config: SenderConfig,
-) -> SendStation {
+pub fn send_station_with(scheme: &str, source: Box<Noise>, config: SenderConfig) -> SendStation {
     let endpoint = endpoint(scheme, Role::Caller, Instant::ZERO);
     SendStation::new(endpoint, source, config, "near", Instant::ZERO).unwrap()
 }
@@ -94,6 +89,7 @@ pub fn call_config(format: StreamFormat, latency: Duration) -> CallConfig {
         board: None,
         log_frames: 10_000,
         live: Default::default(),
+        answer_patience: Duration::from_secs(5),
         drain: Duration::from_secs(3),
     }
 }
@@ -131,6 +127,9 @@ impl Pipe {
     }
 }
 
+/// Whether the n-th datagram, counted from 0, is taken away.
+pub type Drop = Box<dyn FnMut(u64, &[u8]) -> bool>;
+
 pub struct World<A, B> {
     pub now: Instant,
     pub near: A,
@@ -138,7 +137,7 @@ pub struct World<A, B> {
     pub wire: Wire,
     /// Datagrams that the near end put on the wire, and which of them the test takes away.
     pub sent_up: u64,
-    pub drop_up: Option<Box<dyn FnMut(u64, &[u8]) -> bool>>,
+    pub drop_up: Option<Drop>,
     /// A driver that is woken late, by up to so much.
     pub sleepy: Option<(Rng, Duration)>,
 }

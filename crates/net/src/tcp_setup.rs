@@ -1,0 +1,133 @@
+//! Making the sockets of a TCP line: for calling, for listening, and accepted.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::line::LineError;
+use crate::options::{self, SocketOptions};
+
+/// A socket to call with, every option set.
+pub(crate) fn new_socket(
+    peer: SocketAddr,
+    options: &SocketOptions,
+    notes: &mut Vec<String>,
+) -> Result<Socket, LineError> {
+    let socket = Socket::new(Domain::for_address(peer), Type::STREAM, Some(Protocol::TCP))
+        .map_err(LineError::system("cannot open a TCP socket"))?;
+    options::apply(&socket, options, peer.is_ipv6(), notes);
+    set_up_stream(&socket, options, notes).map_err(LineError::system("TCP options"))?;
+    Ok(socket)
+}
+
+/// What is TCP's own among the options.
+pub(crate) fn set_up_stream(
+    socket: &Socket,
+    options: &SocketOptions,
+    notes: &mut Vec<String>,
+) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
+    let lowat = options::set_int(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, NOT_SENT_LOW_WATER);
+    if let Err(error) = lowat {
+        notes.push(format!("short send queue not obtained: {error}"));
+    }
+    if let Err(error) = set_patience(socket, options.peer_patience) {
+        notes.push(format!("notice of a silent peer not obtained: {error}"));
+    }
+    if let Some(name) = &options.congestion
+        && let Err(error) = socket.set_tcp_congestion(name.as_bytes())
+    {
+        notes.push(format!("congestion control '{name}' not obtained: {error}"));
+    }
+    Ok(())
+}
+
+/// A connection inherits much of the listening socket, but not all: its priority, for one, begins at 0.
+pub(crate) fn set_up_accepted(
+    socket: &Socket,
+    peer: SocketAddr,
+    options: &SocketOptions,
+    notes: &mut Vec<String>,
+) -> io::Result<()> {
+    options::apply(socket, options, peer.is_ipv6(), notes);
+    set_up_stream(socket, options, notes)
+}
+
+/// Has the kernel ask a silent peer whether it is still there, and give up one that does not answer: a machine that lost
+/// its power or its network sends no end.
+fn set_patience(socket: &Socket, patience: Duration) -> io::Result<()> {
+    let part = |n: u32| (patience / n).max(KERNEL_TICK);
+    let keepalive = socket2::TcpKeepalive::new().with_time(part(2)).with_interval(part(4)).with_retries(2);
+    socket.set_tcp_keepalive(&keepalive)?;
+    // For what is unconfirmed, where no such question is asked; it bounds the questions as well (tcp(7)).
+    socket.set_tcp_user_timeout(Some(patience))
+}
+
+/// Makes a connection just made ready for use: it was begun without waiting, and is to wait from now on.
+pub(crate) fn settle(stream: &Socket) -> io::Result<SocketAddr> {
+    stream.set_nonblocking(false)?;
+    let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
+    // Calling a free port of this machine again and again, the kernel may one day call from that very port, and TCP
+    // then connects the socket to itself.
+    let local = local.as_socket().filter(|local| Some(*local) != peer.as_socket());
+    local.ok_or_else(|| ErrorKind::ConnectionRefused.into())
+}
+
+/// A socket that listens on `local` without waiting, for IPv4 as well where that is the wildcard of IPv6.
+pub(crate) fn listening_socket(
+    local: SocketAddr,
+    options: &SocketOptions,
+    notes: &mut Vec<String>,
+) -> Result<Socket, LineError> {
+    let any_v6 = local.is_ipv6() && local.ip().is_unspecified();
+    let (socket, local) = match new_socket(local, options, notes) {
+        Err(_) if any_v6 => {
+            let v4 = SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), local.port());
+            (new_socket(v4, options, notes)?, v4)
+        }
+        other => (other?, local),
+    };
+    if any_v6 && local.is_ipv6() {
+        socket.set_only_v6(false).map_err(LineError::system("IPv4 beside IPv6"))?;
+    }
+    // A receiver that is started again must not wait for the old connection's last minute.
+    socket.set_reuse_address(true).map_err(LineError::system("reuse of the address"))?;
+    socket.bind(&local.into()).map_err(LineError::binding(local))?;
+    socket.listen(16).map_err(LineError::binding(local))?;
+    socket.set_nonblocking(true).map_err(LineError::system("non-blocking accept"))?;
+    Ok(socket)
+}
+
+/// Begins a call without waiting for it; on success the socket goes into `stream`.
+pub(crate) fn begin_connecting(socket: Socket, peer: SocketAddr, stream: &mut Option<Socket>) -> bool {
+    if socket.set_nonblocking(true).is_err() {
+        return false;
+    }
+    let begun = match socket.connect(&peer.into()) {
+        Ok(()) => true,
+        Err(error) => error.raw_os_error() == Some(libc::EINPROGRESS),
+    };
+    if begun {
+        *stream = Some(socket);
+    }
+    begun
+}
+
+/// The next caller, if there is one.
+pub(crate) fn accept(socket: &Socket) -> Option<(Socket, SocketAddr)> {
+    let (stream, peer) = socket.accept().ok()?;
+    Some((stream, peer.as_socket()?))
+}
+
+/// Where a socket is bound.
+pub(crate) fn address_of(socket: &Socket) -> Result<SocketAddr, LineError> {
+    let local = socket.local_addr().map_err(LineError::system("socket address"))?;
+    Ok(local.as_socket().expect("an IP socket has an IP address"))
+}
+
+/// Unsent bytes that the kernel may hold: about two frames of stereo, so that the rest waits where it can expire.
+const NOT_SENT_LOW_WATER: i32 = 2_048;
+/// The unit in which the kernel counts when to ask a silent peer (tcp(7), TCP_KEEPIDLE).
+const KERNEL_TICK: Duration = Duration::from_secs(1);
