@@ -127,6 +127,7 @@ fn receive(
         latency: Some(target),
         conceal: Concealment::Silence,
         description: None,
+        any_payload_type: false,
         silence: Duration::from_secs(2),
         ordered: transport.strengths.ordered,
         cname: "ear".into(),

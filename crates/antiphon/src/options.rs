@@ -117,6 +117,8 @@ pub struct ReceiveOptions {
     pub clock: SinkClock,
     /// The stream's format, from `--sdp FILE` or `--format`.
     pub description: Option<StreamDescription>,
+    /// Whether the description holds under every dynamic payload type, as when its number is only a default.
+    pub any_payload_type: bool,
     /// Go on listening after the sender took leave.
     pub forever: bool,
     /// Stop after so much time.
@@ -223,6 +225,7 @@ impl Default for ReceiveOptions {
             conceal: Concealment::default(),
             clock: SinkClock::default(),
             description: None,
+            any_payload_type: false,
             forever: false,
             length: None,
             capture: None,

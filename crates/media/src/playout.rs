@@ -48,6 +48,8 @@ pub struct Playout {
     unit: usize,
     /// Packets in a row that were far outside the buffer.
     far_run: u32,
+    /// End of a packet that found no room while nobody was in a hurry: until it fits, waiting for others is over.
+    pressed: Option<u64>,
     /// Since when every packet was late.
     late_since: Option<Instant>,
     counters: PlayoutCounters,
@@ -90,6 +92,7 @@ impl Playout {
             next_sequence: None,
             unit: (rate / 200) as usize,
             far_run: 0,
+            pressed: None,
             late_since: None,
             counters: PlayoutCounters::default(),
         })
@@ -98,7 +101,9 @@ impl Playout {
     /// Takes a packet that arrived at `now`.
     pub fn insert(&mut self, now: Instant, packet: &MediaPacket<'_>) -> Inserted {
         let unhurried = matches!(self.config.clocking, Clocking::Unhurried { .. });
+        self.pressed = None;
         if unhurried && !self.store.is_empty() && !self.fits(packet) {
+            self.pressed = Some(packet.timestamp.saturating_add(packet.frames as u64));
             return Inserted::Full;
         }
         self.counters.inserted += 1;
@@ -202,7 +207,10 @@ impl Playout {
     /// Whether a packet lies before the end of what the ring can hold.
     fn fits(&self, packet: &MediaPacket<'_>) -> bool {
         let end = packet.timestamp.saturating_add(packet.frames as u64);
-        let position = self.position.unwrap_or(packet.timestamp);
+        self.spans(self.position.unwrap_or(packet.timestamp), end)
+    }
+
+    fn spans(&self, position: u64, end: u64) -> bool {
         end.saturating_sub(position) <= self.store.capacity() as u64
     }
 

@@ -27,10 +27,14 @@ fn open(args: &OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError> {
     Ok(Box::new(Udp::new(args.max_datagram)))
 }
 
-/// Whether a datagram has RTP's or RTCP's version number and shortest header (RFC 3550 §5.1, §6.4.1).
+/// Whether a datagram has RTP's version number and shortest header (RFC 3550 §5.1). RTCP makes no association: it may
+/// come from a port of its own (§11), and reports would go there instead of to where the sound is from.
 fn looks_like_rtp(datagram: &[u8]) -> bool {
-    datagram.len() >= 8 && datagram[0] >> 6 == 2
+    datagram.len() >= 12 && datagram[0] >> 6 == 2 && !RTCP_TYPES.contains(&datagram[1])
 }
+
+/// The second octet of RTCP, which no RTP packet beside it has (RFC 5761 §4).
+const RTCP_TYPES: std::ops::RangeInclusive<u8> = 192..=223;
 
 #[derive(Debug)]
 struct Udp {

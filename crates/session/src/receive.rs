@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use antiphon_core::{BrokenReason, CloseMode, Endpoint, Event, Input, Instant, PathId, PathStats, Transmit};
+use antiphon_core::{
+    BrokenReason, CloseMode, Endpoint, Event, Input, Instant, PathId, PathStats, Transmit, Wire,
+};
+use antiphon_media::packet::{PacketKind, classify};
 
 use crate::receiver::SoundReceiver;
 use crate::station::{Station, sooner};
@@ -110,6 +113,17 @@ impl ReceiveStation {
         true
     }
 
+    /// Whether a datagram from elsewhere is RTCP of our sender: over bare RTP it may have a port of its own, and it is
+    /// the SSRC that says whose it is (RFC 3550 §11, §5.1). It may also come before any sound.
+    fn is_peers_rtcp(&self, bytes: &[u8]) -> bool {
+        let profile = self.endpoint.profile();
+        let bare = profile.wire == Wire::Datagram && profile.frame_overhead == 0;
+        bare && classify(bytes) == Some(PacketKind::Rtcp)
+            && bytes.get(4..8).is_some_and(|ssrc| {
+                self.receiver.followed().is_none_or(|followed| ssrc == followed.to_be_bytes())
+            })
+    }
+
     fn fetch(&mut self, now: Instant) {
         while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
             self.receiver.on_frame(now, received, &self.buf[..received.len]);
@@ -140,7 +154,7 @@ impl Station for ReceiveStation {
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         let input = match input {
             Input::Datagram { path, bytes, ecn, received_at } => {
-                if !self.is_peer(now, path, bytes) {
+                if !self.is_peer(now, path, bytes) && !self.is_peers_rtcp(bytes) {
                     self.strangers += 1;
                     return;
                 }

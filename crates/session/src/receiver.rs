@@ -5,7 +5,8 @@ use std::time::Duration;
 use antiphon_core::{Endpoint, Epoch, Frame, Instant, PathId, Received, Rng};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::{
-    Depacketiser, ExtensionIds, MediaPacket, PacketKind, RtpView, classify, parse_rtp, static_format,
+    DYNAMIC_PAYLOAD_TYPE, Depacketiser, ExtensionIds, MediaPacket, PacketKind, RtpView, classify, parse_rtp,
+    static_format,
 };
 use antiphon_media::playout::PlayoutCounters;
 use antiphon_media::rtcp::{RtcpConfig, RtcpEvent, RtcpSession};
@@ -30,6 +31,8 @@ pub struct ReceiverConfig {
     /// The format, where SDP or a flag gave it; else our own senders tell it in band, and static payload types
     /// (RFC 3551) speak for themselves.
     pub description: Option<StreamDescription>,
+    /// Whether `description` holds under every dynamic payload type: a flag gave it, and no number.
+    pub any_payload_type: bool,
     /// Silence after which another sender may take over.
     pub silence: Duration,
     /// Whether the transport keeps frames in order, so that a gap is known at once for a loss.
@@ -285,10 +288,11 @@ impl SoundReceiver {
 
     /// What the packet's sound is: as told by SDP or a flag, in band, or by a static payload type.
     fn format_of(&mut self, view: &RtpView<'_>) -> Option<(StreamFormat, SampleFormat)> {
-        if let Some(description) = &self.config.description
-            && description.payload_type == view.payload_type
+        let described = self.config.description.as_ref().map(|d| (d.payload_type, (d.format, d.sample)));
+        if let Some((payload_type, format)) = described
+            && payload_type == view.payload_type
         {
-            return Some((description.format, description.sample));
+            return Some(format);
         }
         if let Some(in_band) = view.format {
             // Not every packet tells it, but a newcomer must show two in a row.
@@ -302,6 +306,10 @@ impl SoundReceiver {
         known
             .map(|stream| (stream.depacketiser.format(), stream.depacketiser.sample()))
             .or_else(|| static_format(view.payload_type).map(|(sample, format)| (format, sample)))
+            .or_else(|| {
+                let any = self.config.any_payload_type && view.payload_type >= DYNAMIC_PAYLOAD_TYPE;
+                described.filter(|_| any).map(|(_, format)| format)
+            })
     }
 
     fn begin(&mut self, now: Instant, ssrc: u32, format: StreamFormat, sample: SampleFormat) {
@@ -410,6 +418,11 @@ impl SoundReceiver {
     /// The sink, to be finished off the media thread.
     pub fn take_sink(&mut self) -> Option<Box<dyn Sink>> {
         self.stream.take().map(|stream| stream.sink)
+    }
+
+    /// The SSRC of our sender.
+    pub fn followed(&self) -> Option<u32> {
+        self.tracker.ssrc()
     }
 
     /// Since when nothing of our sender was heard.

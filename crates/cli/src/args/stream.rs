@@ -179,6 +179,7 @@ impl ReceiveArgs {
                 Clock::System => SinkClock::System,
             },
             description,
+            any_payload_type: self.format.is_some() && self.payload_type.is_none(),
             forever: self.forever,
             length: self.seconds,
             capture: self.capture.clone(),

@@ -77,7 +77,11 @@ impl Playout {
     /// Whether nobody is in a hurry and something earlier may still come.
     fn is_patient(&self) -> bool {
         match self.config.clocking {
-            Clocking::Unhurried { patience } => !self.finished && self.store.len() <= patience,
+            Clocking::Unhurried { patience } => {
+                let position = self.position.unwrap_or_default();
+                let has_room = self.pressed.is_none_or(|end| self.spans(position, end));
+                !self.finished && has_room && self.store.len() <= patience
+            }
             Clocking::Sender | Clocking::Sink => false,
         }
     }

@@ -473,3 +473,41 @@ fn losses_of_a_former_stream_stay_counted() {
     let c = playout.counters();
     assert_eq!((c.lost, c.discarded, c.buffered), (4, 16, 1));
 }
+
+/// A hundred packets that nobody would let pass without their turn may be more sound than there is room for.
+#[test]
+fn a_recording_that_finds_no_room_stops_waiting_instead_of_losing_what_waits() {
+    let mut playout = playout(Clocking::Unhurried { patience: 100 }, 0, 1);
+    let (mut got, mut block) = (Vec::new(), vec![0.0; 256]);
+    // Four times the room, the 50th packet missing: it is given up when the room is used up, and not before.
+    const FRAMES: usize = 1024;
+    let packets = 4 * playout.store.capacity() / FRAMES;
+    for number in (0..packets as u64).filter(|number| *number != 50) {
+        let sent = Sent::new(number, number * FRAMES as u64, FRAMES, 1);
+        if playout.insert(at(0), &sent.packet()) == Inserted::Full {
+            loop {
+                let frames = playout.pull(at(0), &mut block).frames;
+                got.extend_from_slice(&block[..frames]);
+                if frames == 0 {
+                    break;
+                }
+            }
+            assert_eq!(playout.insert(at(0), &sent.packet()), Inserted::Buffered, "packet {number}");
+        }
+    }
+    playout.finish();
+    loop {
+        let frames = playout.pull(at(0), &mut block).frames;
+        got.extend_from_slice(&block[..frames]);
+        if frames == 0 {
+            break;
+        }
+    }
+    let counters = playout.counters();
+    assert_eq!((counters.resyncs, counters.discarded, counters.lost), (0, 0, 1));
+    assert_eq!(counters.concealed_frames, FRAMES as u64);
+    let wanted = sound(0, packets * FRAMES, 1);
+    assert_eq!(got.len(), wanted.len());
+    // Behind a gap sound is faded in, well within one packet.
+    assert!(got[..50 * FRAMES] == wanted[..50 * FRAMES] && got[52 * FRAMES..] == wanted[52 * FRAMES..]);
+}

@@ -68,7 +68,7 @@ fn a_flood_of_strangers_makes_no_more_stations_than_allowed() {
         hub.handle_input(now, datagram(packet, PathId(0), now));
         for _ in 0..10 {
             let mut bytes: Vec<u8> = (0..40).map(|_| rng.next_u32() as u8).collect();
-            bytes[0] = 0x80;
+            (bytes[0], bytes[1]) = (0x80, 96);
             hub.handle_input(now, datagram(&bytes, PathId(1 + rng.next_u32() % 1_000_000), now));
         }
         back += echoes(&mut hub, now).iter().filter(|(path, _)| *path == PathId(0)).count();
@@ -87,10 +87,10 @@ fn what_is_no_beginning_is_not_admitted() {
     let made = Rc::new(Cell::new(0));
     let mut hub = hub(4, &made);
     let now = Instant::from_millis(1);
-    for bytes in [&[][..], &[0x80], &[0x40; 20], &[0xff; 5]] {
+    for bytes in [&[][..], &[0x80], &[0x40; 20], &[0xff; 5], &[0x80, 200, 0, 6, 1, 2, 3, 4, 0, 0, 0, 0]] {
         hub.handle_input(now, datagram(bytes, PathId(1), now));
     }
-    assert_eq!((made.get(), hub.counters().not_admitted, hub.poll_timeout()), (0, 4, None));
+    assert_eq!((made.get(), hub.counters().not_admitted, hub.poll_timeout()), (0, 5, None));
     assert!(echoes(&mut hub, now).is_empty() && !hub.knows(PathId(1)));
 }
 

@@ -1,6 +1,6 @@
 //! Recordings: everything that comes, in order, to the goodbye.
 
-use antiphon_core::Instant;
+use antiphon_core::{Instant, PathId};
 use antiphon_session::{Notice, Station};
 
 use crate::sound::{Kept, expected, stereo};
@@ -103,4 +103,29 @@ fn what_is_lost_to_a_recording_is_filled_in_its_place() {
     let playout = world.far.receiver().playout().unwrap();
     assert!(playout.lost > 15);
     assert_eq!((kept.len(), playout.concealed_frames), (480_000, playout.lost * 256));
+}
+
+/// RFC 3550 §11 gives RTCP a port of its own: the SSRC says whose it is, not where it comes from.
+#[test]
+fn reports_from_a_port_of_their_own_are_the_senders_and_those_of_others_are_not() {
+    let (kept, all, beside) = (Kept::default(), packets(5, 25_600), PathId(8));
+    let mut station = receive_station("rtp", None, &kept);
+    let ssrc = &all[0][8..12];
+    let report = |ssrc: &[u8]| [&[0x80, 201, 0, 1], ssrc, &[0x81, 203, 0, 1], ssrc].concat();
+    let mut now = Instant::from_millis(1);
+    // Before any sound: neither the port's owner nor a stranger.
+    station.handle_input(now, datagram(&report(ssrc)[..8], beside, now));
+    for packet in &all {
+        now += std::time::Duration::from_nanos(5_333_333);
+        station.handle_input(now, datagram(packet, NEAR, now));
+        station.advance(now);
+    }
+    assert_eq!(station.strangers(), 0);
+    station.handle_input(now, datagram(&report(b"else"), beside, now));
+    station.advance(now);
+    assert_eq!((station.strangers(), notices(&mut station).contains(&Notice::Bye)), (1, false));
+    station.handle_input(now, datagram(&report(ssrc), beside, now));
+    station.advance(now);
+    assert!(notices(&mut station).contains(&Notice::Bye));
+    assert_eq!(station.strangers(), 1);
 }

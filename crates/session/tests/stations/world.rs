@@ -68,6 +68,7 @@ pub fn receive_station_with(
         latency,
         conceal: Concealment::default(),
         description: None,
+        any_payload_type: false,
         silence: SILENCE,
         ordered: endpoint(scheme, Role::Listener, now).profile().ordered,
         cname: "far".into(),

@@ -1,0 +1,193 @@
+//! Programs under test: started, listened to, and gone when the test is, however it ends.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use antiphon::core::Instant;
+use antiphon::net::OsClock;
+use serde_json::Value;
+
+/// A program under way. Killed when dropped.
+pub struct Child {
+    name: String,
+    process: std::process::Child,
+    lines: Receiver<Line>,
+    heard: Vec<Line>,
+    clock: OsClock,
+    deadline: Instant,
+}
+
+/// A line, and whether it came on standard error.
+type Line = (bool, String);
+
+/// A program at its end.
+#[derive(Debug)]
+pub struct Ended {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Child {
+    /// Starts `command`, which must end within `time`.
+    pub fn start(command: &mut Command, time: Duration) -> Self {
+        let name = format!("{command:?}");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{name}: {error}; scripts/install-peers brings what is missing"));
+        let (sender, lines) = channel();
+        pass_on(process.stdout.take().expect("piped"), false, sender.clone());
+        pass_on(process.stderr.take().expect("piped"), true, sender);
+        let clock = OsClock::new();
+        let deadline = clock.now() + time;
+        Child { name, process, lines, heard: Vec::new(), clock, deadline }
+    }
+
+    /// Waits for a line with `text` in it; answers the line.
+    pub fn wait_for(&mut self, text: &str) -> String {
+        self.wait_until(&format!("'{text}'"), |line| line.contains(text))
+    }
+
+    /// Waits for a line that `is_it`; answers the line.
+    pub fn wait_until(&mut self, what: &str, is_it: impl Fn(&str) -> bool) -> String {
+        loop {
+            match self.next() {
+                Some((_, line)) if is_it(&line) => return line,
+                Some(_) => {}
+                None => panic!("{} ended without {what}:\n{}", self.name, self.transcript()),
+            }
+        }
+    }
+
+    /// Waits for its end.
+    pub fn end(mut self) -> Ended {
+        while self.next().is_some() {}
+        let status = self.process.wait().expect("it is our child");
+        let all = |err: bool| -> String {
+            self.heard.iter().filter(|line| line.0 == err).map(|line| format!("{}\n", line.1)).collect()
+        };
+        Ended { code: status.code(), out: all(false), err: all(true) }
+    }
+
+    /// Waits for an end with exit code 0.
+    pub fn succeed(self) -> Ended {
+        let name = self.name.clone();
+        let ended = self.end();
+        assert_eq!(ended.code, Some(0), "{name}:\n{}{}", ended.out, ended.err);
+        ended
+    }
+
+    /// As Ctrl-C.
+    pub fn interrupt(&self) {
+        let sent = Command::new("kill").args(["-INT", &self.process.id().to_string()]).status();
+        assert!(sent.expect("kill is everywhere").success(), "{} is gone already", self.name);
+    }
+
+    /// The next line; `None` once both streams are closed.
+    fn next(&mut self) -> Option<Line> {
+        match self.lines.recv_timeout(self.deadline.since(self.clock.now())) {
+            Ok(line) => {
+                self.heard.push(line.clone());
+                Some(line)
+            }
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => {
+                panic!("{} is not done in time:\n{}", self.name, self.transcript())
+            }
+        }
+    }
+
+    fn transcript(&self) -> String {
+        self.heard.iter().map(|(_, line)| format!("  {line}\n")).collect()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // It may be gone already, which is as well.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Ended {
+    /// The JSON records on standard output of one kind.
+    pub fn records(&self, kind: &str) -> Vec<Value> {
+        let all = self.out.lines().map(|line| {
+            serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+        });
+        all.filter(|record| record["record"] == kind).collect()
+    }
+
+    /// The last record.
+    pub fn summary(&self) -> Value {
+        self.records("summary").pop().unwrap_or_else(|| panic!("no summary:\n{}{}", self.out, self.err))
+    }
+}
+
+fn pass_on(stream: impl Read + Send + 'static, err: bool, sender: Sender<Line>) {
+    std::thread::spawn(move || {
+        let mut stream = BufReader::new(stream);
+        let mut line = Vec::new();
+        while stream.read_until(b'\n', &mut line).is_ok_and(|len| len > 0) {
+            let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+            if sender.send((err, text)).is_err() {
+                return;
+            }
+            line.clear();
+        }
+    });
+}
+
+/// The program under test, without the settings of whoever runs the tests.
+pub fn antiphon<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
+    clean(Command::new(env!("CARGO_BIN_EXE_antiphon")), arguments)
+}
+
+/// The same behind another program, such as `ip netns exec NAME`.
+pub fn antiphon_by<'a>(by: &[&str], arguments: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut command = Command::new(by[0]);
+    command.args(&by[1..]).arg(env!("CARGO_BIN_EXE_antiphon"));
+    clean(command, arguments)
+}
+
+fn clean<'a>(mut command: Command, arguments: impl IntoIterator<Item = &'a str>) -> Command {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ANTIPHON_")) {
+        command.env_remove(name);
+    }
+    command.args(arguments);
+    command
+}
+
+/// A program of others, with its arguments in one line.
+pub fn program(line: &str) -> Command {
+    let mut words = line.split_ascii_whitespace();
+    let mut command = Command::new(words.next().expect("a program"));
+    command.args(words);
+    command
+}
+
+/// Even ports that were free a moment ago, with a free one above each, for UDP and TCP: what RTP and RTCP take.
+pub fn free_ports(count: usize) -> Vec<u16> {
+    let mut held = Vec::new();
+    let mut ports = Vec::new();
+    while ports.len() < count {
+        let any = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback");
+        let port = any.local_addr().expect("bound").port();
+        let free = || {
+            let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()?;
+            Some((tcp, UdpSocket::bind((Ipv4Addr::LOCALHOST, port.checked_add(1)?)).ok()?))
+        };
+        if port.is_multiple_of(2)
+            && let Some(beside) = free()
+        {
+            ports.push(port);
+            held.push((beside, any));
+        }
+    }
+    ports
+}
