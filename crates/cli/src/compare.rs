@@ -181,10 +181,14 @@ fn advised(advice: &Advice, width: usize, palette: Palette) -> String {
     let tone = if advice.met { Tone::Best } else { Tone::Bad };
     let transport = if advice.met { advice.transport.as_str() } else { "none" };
     let head = format!(
-        "  {:<21} {} ({:.0} % sure)\n",
+        "  {:<21} {} ({} % sure)\n",
         advice.purpose.title(),
         palette.paint(tone, transport),
-        advice.confidence * 100.0
+        // Nothing measured is certain.
+        match (advice.confidence * 100.0).round() {
+            100.0 => "over 99".into(),
+            percent => percent.to_string(),
+        }
     );
     let why = crate::grid::wrap(&advice.because, width.saturating_sub(4));
     head + &why.iter().map(|line| format!("    {line}\n")).collect::<String>()

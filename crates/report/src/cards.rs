@@ -52,6 +52,9 @@ pub(crate) fn render_cards(cards: &[Card], out: &mut String) {
     for card in cards {
         let confidence = if card.confidence.is_finite() { card.confidence.clamp(0.0, 1.0) } else { 0.0 };
         let percent = (confidence * 100.0).round();
+        // What is not certain is not said to be.
+        let said =
+            if percent == 100.0 && confidence < 1.0 { "&gt;\u{202f}99".into() } else { percent.to_string() };
         let caution = match card.caution.as_str() {
             "" => String::new(),
             text => format!("<p class=\"caution\">{}</p>", inline(text)),
@@ -63,7 +66,7 @@ pub(crate) fn render_cards(cards: &[Card], out: &mut String) {
         out.push_str(&format!(
             "<article class=\"card\"><h3>{}</h3>{answer}<p class=\"because\">{}</p>{caution}\
              <p class=\"confidence\"><span class=\"meter\" aria-hidden=\"true\"><i style=\"width:{percent}%\"></i></span>\
-             {} <span class=\"muted\">({percent}\u{202f}%)</span></p></article>\n",
+             {} <span class=\"muted\">({said}\u{202f}%)</span></p></article>\n",
             escape(&card.heading),
             inline(&card.because),
             confidence_in_words(confidence),

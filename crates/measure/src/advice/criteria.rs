@@ -126,9 +126,13 @@ fn tv_sound(f: &TransportFigures) -> Score {
         meets: missing.at_most(f, SILENCE_SHARE),
         promised: false,
         figure: format!(
-            "{} lost or later than {TV_TARGET_MS} ms, buffer empty {} times",
+            "{} lost or later than {TV_TARGET_MS} ms, buffer {}",
             missing.text(),
-            f.buffer_sequence.empty
+            match f.buffer_sequence.empty {
+                0 => "never empty".into(),
+                1 => "empty once".into(),
+                times => format!("empty {times} times"),
+            }
         ),
         bound: "within 80 ms of the picture and 1.8 %",
         lacking: (!met).then(|| format!("{:.2} % too many", percent - SILENCE_SHARE * 100.0)),
