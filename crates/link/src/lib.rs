@@ -1,5 +1,5 @@
-//! Link models that compose: rate with a drop-tail queue, stalls, propagation, delay variation, loss, reordering,
-//! duplication, corruption.
+//! Link models that compose: rate or token bucket with a queue (drop-tail, RED, DRD), stalls, propagation, delay
+//! variation, loss, reordering, duplication, corruption.
 //!
 //! The laboratory drives them in virtual time, the emulator in `net` in real time; neither the models nor their
 //! packets know which. Three rules hold throughout:
@@ -28,8 +28,11 @@
 //! # Ok::<(), antiphon_link::SpecError>(())
 //! ```
 
+mod bucket;
 mod chance;
 mod delay;
+mod early;
+mod ethernet;
 mod link;
 mod loss;
 mod packet;
@@ -39,8 +42,11 @@ mod queue;
 mod reorder;
 mod spec;
 
+pub use bucket::{Policer, TokenBucket};
 pub use chance::{Corruption, Duplication};
 pub use delay::{Delay, Variation};
+pub use early::{Drd, Red, WEIGHT as RED_WEIGHT};
+pub use ethernet::{ETHERNET_10, ETHERNET_100, ETHERNET_1000, Port, Switch, frame_len};
 pub use link::{Direction, Duplex, Link, StageCounters};
 pub use loss::{BURST_MEMORY, Loss};
 pub use packet::{Counters, Packet};
@@ -48,4 +54,6 @@ pub use parse::SpecError;
 pub use presets::{PRESETS, Preset, Setting, preset};
 pub use queue::Queue;
 pub use reorder::Reorder;
-pub use spec::{DuplexSpec, Jitter, KEYS, LinkSpec, LossModel, QueueLimit, ReorderSpec, Shape, Stall};
+pub use spec::{
+    DrdSpec, DuplexSpec, Jitter, KEYS, LinkSpec, LossModel, QueueLimit, RedSpec, ReorderSpec, Shape, Stall,
+};

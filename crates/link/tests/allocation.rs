@@ -48,9 +48,20 @@ impl Packet for Bare {
 
 #[test]
 fn a_running_link_allocates_nothing() {
-    let text = "rate=20Mbit/s,delay=20ms,jitter=1ms/exponential,stall=3ms/100ms,loss=5%/3,reorder=5%/5ms,\
+    for sender in [
+        "rate=20Mbit/s",
+        "rate=20Mbit/s/15kB",
+        "rate=8Mbit/s,queue=red/5/15/10%/gentle",
+        "rate=4Mbit/s,queue=drd/5/50",
+    ] {
+        runs_without_allocating(sender);
+    }
+}
+
+fn runs_without_allocating(sender: &str) {
+    let text = "delay=20ms,jitter=1ms/exponential,stall=3ms/100ms,loss=5%/3,reorder=5%/5ms,\
                 duplicate=5%,corrupt=5%";
-    let spec: LinkSpec = text.parse().expect("a possible link");
+    let spec: LinkSpec = format!("{sender},{text}").parse().expect("a possible link");
     let mut link = Link::new(&spec, 1).expect("a possible link");
     let mut send = |from: u64, to: u64| {
         let before = ALLOCATIONS.with(Cell::get);
@@ -62,7 +73,7 @@ fn a_running_link_allocates_nothing() {
         ALLOCATIONS.with(Cell::get) - before
     };
     assert!(send(0, 20_000) > 0, "the counter counts: the queues had to grow");
-    assert_eq!(send(20_000, 60_000), 0);
+    assert_eq!(send(20_000, 60_000), 0, "{sender}");
     let counters = link.counters();
     assert!(counters.lost > 1000 && counters.duplicated > 1000 && counters.held_back > 1000, "{counters:?}");
 }

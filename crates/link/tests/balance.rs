@@ -42,6 +42,8 @@ fn check(duplex: &Duplex<Vec<u8>>, delivered: [u64; 2]) -> Result<(), TestCaseEr
             prop_assert_eq!(pair[0].1.delivered, pair[1].1.offered, "{} {}", pair[0].0, pair[1].0);
         }
         prop_assert_eq!(total.dropped(), stages.iter().map(|(_, counters)| counters.dropped()).sum::<u64>());
+        prop_assert_eq!(total.dropped_early, stages[0].1.dropped_early);
+        prop_assert!(total.dropped_early <= total.overflowed);
         prop_assert_eq!(link.poll_timeout().is_none(), total.queued + total.in_flight == 0);
     }
     Ok(())
@@ -52,11 +54,19 @@ proptest! {
     fn counters_balance_under_any_commands(
         commands in prop::collection::vec(command(), 1..200),
         seed: u64,
-        rated: bool,
+        sender in prop::sample::select(vec![
+            "queue=3000B",
+            "queue=3000B,rate=2Mbit/s",
+            "queue=3000B,rate=2Mbit/s/1800B",
+            "queue=0packets,rate=2Mbit/s/5kB",
+            "queue=red/1/3/50%,rate=2Mbit/s",
+            "queue=red/1/3/50%/gentle,rate=2Mbit/s/1800B",
+            "queue=drd/1/4,rate=2Mbit/s",
+            "queue=drd/1/4",
+        ]),
     ) {
-        let mut text = String::from("queue=3000B,delay=2ms,jitter=2ms/pareto,stall=2ms/20ms,loss=20%/3");
+        let mut text = format!("{sender},delay=2ms,jitter=2ms/pareto,stall=2ms/20ms,loss=20%/3");
         text += ",reorder=20%/3ms,duplicate=20%,corrupt=20%";
-        text += if rated { ",rate=2Mbit/s" } else { "" };
         let spec: DuplexSpec = text.parse().expect("a possible link");
         let mut duplex = Duplex::new(&spec, seed).expect("a possible link");
         let (mut now, mut delivered) = (Instant::ZERO, [0u64; 2]);
