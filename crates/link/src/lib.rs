@@ -33,6 +33,7 @@ mod chance;
 mod delay;
 mod early;
 mod ethernet;
+mod fddi;
 mod link;
 mod loss;
 mod packet;
@@ -47,6 +48,10 @@ pub use chance::{Corruption, Duplication};
 pub use delay::{Delay, Variation};
 pub use early::{Drd, Red, WEIGHT as RED_WEIGHT};
 pub use ethernet::{ETHERNET_10, ETHERNET_100, ETHERNET_1000, Port, Switch, frame_len};
+pub use fddi::{
+    FDDI_MAX_FRAME, FDDI_OVERHEAD, FDDI_RATE, Ring, RingClass, RingError, RingSpec, Rotations, Sent,
+    StationSpec,
+};
 pub use link::{Direction, Duplex, Link, StageCounters};
 pub use loss::{BURST_MEMORY, Loss};
 pub use packet::{Counters, Packet};
