@@ -1,6 +1,9 @@
 //! Link models that compose: rate or token bucket with a queue (drop-tail, RED, DRD), stalls, propagation, delay
 //! variation, loss, reordering, duplication, corruption.
 //!
+//! [`Link`] is a chain of them, made from text. Media that several stations share stand beside it: Ethernet ([`Port`],
+//! [`Switch`]) and the FDDI [`Ring`].
+//!
 //! The laboratory drives them in virtual time, the emulator in `net` in real time; neither the models nor their
 //! packets know which. Three rules hold throughout:
 //!

@@ -95,9 +95,10 @@ impl<P: Packet> Queue<P> {
         let len = packet.wire_len();
         self.counters.count_offered(len);
         self.note_started(now);
-        let early = self.drops_early(now, len) && !self.granted;
-        self.granted = false;
-        let start = self.next_start(now, len).filter(|(start, _)| *start <= now || !self.is_full(len));
+        let granted = std::mem::take(&mut self.granted);
+        let early = self.drops_early(now, len) && !granted;
+        let start =
+            self.next_start(now, len).filter(|(start, _)| granted || *start <= now || !self.is_full(len));
         let Some((start, stalls)) = start.filter(|_| !early) else {
             self.counters.overflowed += 1;
             self.counters.dropped_early += u64::from(early);
@@ -123,15 +124,18 @@ impl<P: Packet> Queue<P> {
     ///
     /// If so, [`Self::offer`] takes the next packet of at most that length. Dropping early tells a sender to slow down;
     /// one that asks first is told by having to wait, when the queue is at the length from which RED or DRD drop most.
+    /// So too at a bucket: where nothing waits, there is room for one packet to wait for its tokens, whatever the limit.
+    /// If not, there is again when [`Self::poll_timeout`] comes (never, for a packet longer than the bucket is deep).
     pub fn has_room(&mut self, now: Instant, len: usize) -> bool {
         self.note_started(now);
-        let at_once = self.next_start(now, len).is_some_and(|(start, _)| start <= now);
         let held = match self.limit {
             QueueLimit::Red(RedSpec { max, gentle, .. }) => max << u32::from(gentle),
             QueueLimit::Drd(DrdSpec { max, .. }) => max,
             QueueLimit::Packets(_) | QueueLimit::Bytes(_) => u32::MAX,
         };
-        self.granted = at_once || (!self.is_full(len) && self.waiting() < held as usize);
+        let first = matches!(self.sender, Sender::Bucket(..)) && self.waiting() == 0;
+        let room = first || (!self.is_full(len) && self.waiting() < held as usize);
+        self.granted = self.next_start(now, len).is_some_and(|(start, _)| start <= now || room);
         self.granted
     }
 

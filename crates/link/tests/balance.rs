@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use antiphon_core::Instant;
-use antiphon_link::{Direction, Duplex, DuplexSpec};
+use antiphon_link::{
+    Direction, Duplex, DuplexSpec, ETHERNET_10, ETHERNET_100, QueueLimit, Ring, RingClass, RingSpec,
+    StationSpec, Switch,
+};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -94,5 +97,69 @@ proptest! {
             }
         }
         check(&duplex, delivered)?;
+    }
+}
+
+/// Where to, how long, how long after the last one, and whether polled before that.
+type Offer = (usize, usize, u64, bool);
+
+fn offers() -> impl Strategy<Value = Vec<Offer>> {
+    prop::collection::vec((0usize..4, 0usize..5000, 0u64..2000, any::<bool>()), 1..200)
+}
+
+proptest! {
+    #[test]
+    fn a_switch_keeps_account_of_every_packet(offers in offers()) {
+        let rates = [ETHERNET_100, ETHERNET_10, ETHERNET_10];
+        let mut switch = Switch::new(&rates, QueueLimit::Packets(3), Duration::from_micros(300), 1);
+        let (mut now, mut sent, mut out) = (Instant::ZERO, [0u64; 4], [0u64; 4]);
+        for (to, len, gap, polled) in offers {
+            prop_assert_eq!(switch.offer(now, to, vec![0; len]).is_some(), to == 3);
+            sent[to] += 1;
+            now += Duration::from_micros(gap);
+            while polled && let Some((at, port, _)) = switch.poll_at(now) {
+                prop_assert!(at <= now);
+                out[port] += 1;
+            }
+            for port in 0..3 {
+                let counters = switch.counters(port).expect("a port");
+                prop_assert!(counters.balances(), "{:?}", counters);
+                prop_assert_eq!((counters.offered, counters.delivered), (sent[port], out[port]));
+            }
+        }
+        prop_assert_eq!(switch.misdirected(), sent[3]);
+        while let Some(due) = switch.poll_timeout() {
+            while switch.poll_at(due).is_some() {}
+        }
+        prop_assert!((0..3).all(|port| switch.counters(port).expect("a port").queued == 0));
+    }
+
+    #[test]
+    fn a_ring_keeps_account_of_every_frame(offers in offers(), limit in prop::option::of(1u32..4)) {
+        let synchronous = Some(Duration::from_millis(1));
+        let station = StationSpec { synchronous, frames_per_token: limit, queue: 5, ..StationSpec::default() };
+        let spec = RingSpec { ttrt: Duration::from_millis(8), stations: vec![station; 4] };
+        let mut ring = Ring::new(&spec).expect("a possible ring");
+        let (mut now, mut last, mut taken, mut out) = (Instant::ZERO, Instant::ZERO, 0, 0);
+        for (from, len, gap, polled) in offers {
+            let class = if len % 2 == 0 { RingClass::Synchronous } else { RingClass::Asynchronous };
+            taken += u64::from(ring.offer(now, from, class, vec![0; len]).is_none());
+            now += Duration::from_micros(gap);
+            while polled && let Some(sent) = ring.poll(now) {
+                prop_assert!(sent.at <= now && sent.at > last, "one frame at a time");
+                (last, out) = (sent.at, out + 1);
+            }
+            for from in 0..4 {
+                let counters = ring.counters(from).expect("a station");
+                prop_assert!(counters.balances(), "{:?}", counters);
+            }
+        }
+        while let Some(due) = ring.poll_timeout() {
+            while ring.poll(due).is_some() {
+                out += 1;
+            }
+        }
+        prop_assert_eq!(out, taken);
+        prop_assert_eq!((0..4).map(|from| ring.counters(from).expect("a station").delivered).sum::<u64>(), out);
     }
 }

@@ -166,6 +166,25 @@ fn what_has_room_is_taken_even_by_a_queue_that_drops_early() {
 }
 
 #[test]
+fn a_caller_that_waits_is_woken_by_the_link() {
+    // As the byte-stream proxy does: what has no room is tried again when the link is due, and only then.
+    for queue in ["100packets", "3kB", "64B", "0packets", "red/5/15/10%", "drd/5/15"] {
+        let mut link = link(&format!("rate=1Mbit/s/2kB,queue={queue}"));
+        let (mut now, mut taken) = (Instant::ZERO, 0);
+        while now < Instant::from_millis(10_000) {
+            while link.has_room(now, 1488) {
+                assert!(link.offer(now, vec![0; 1250]).is_none(), "{queue}");
+                taken += 1;
+            }
+            now = link.poll_timeout().expect("a caller that waits would wait for ever");
+            while link.poll(now).is_some() {}
+        }
+        // 10 ms each; in the queue 100 at most.
+        assert!((1000..1105).contains(&taken), "{queue}: {taken}");
+    }
+}
+
+#[test]
 fn a_shaper_with_stalls_keeps_to_both() {
     let Seen { out, link, .. } =
         run("rate=8Mbit/s/4500B,queue=20kB,stall=5ms/50ms", 100_000, 500, 400_000.0, true);
