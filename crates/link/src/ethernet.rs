@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{BitRate, Instant};
+use antiphon_core::{BitRate, Instant, Rng};
 
 use crate::delay::Delay;
 use crate::packet::{Counters, Packet};
@@ -53,7 +53,7 @@ impl<P: Packet> Packet for Frame<P> {
     }
 }
 
-/// The sending side of a full-duplex interface: a drop-tail queue, and frames one after the other with a gap between.
+/// The sending side of a full-duplex interface: a queue, and frames one after the other with a gap between.
 ///
 /// It takes IP packets ([`Packet::wire_len`] counts from the IP header on) and lets them out when the last bit of the
 /// frame is through. Its counters count frames with their preambles.
@@ -109,12 +109,12 @@ impl<P: Packet> Switch<P> {
     /// A switch with a port for each rate and a queue of that limit at each; `latency` passes between a frame's last bit
     /// coming in and its first bit going out of an idle port (5 to 20 µs in usual ones).
     pub fn new(rates: &[BitRate], limit: QueueLimit, latency: Duration, seed: u64) -> Self {
-        let port = |rate: &BitRate| OutputPort {
+        let port = |(number, rate): (usize, &BitRate)| OutputPort {
             fabric: Delay::new(latency),
-            port: Port::new(*rate, limit, seed),
+            port: Port::new(*rate, limit, Rng::fork(seed, &format!("port {number}")).next_u64()),
             counters: Counters::default(),
         };
-        Switch { latency, ports: rates.iter().map(port).collect(), misdirected: 0 }
+        Switch { latency, ports: rates.iter().enumerate().map(port).collect(), misdirected: 0 }
     }
 
     /// Takes a packet whose frame has come in whole at `now`, which never goes back, to leave by port number `to`.

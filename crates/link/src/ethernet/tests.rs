@@ -170,3 +170,20 @@ fn a_switch_that_is_full_drops_and_counts() {
     assert_eq!((counters.delivered, counters.queued, counters.in_flight), (16, 6, 1));
     assert_eq!(counters.overflowed, 200 - 16 - 6 - 1);
 }
+
+#[test]
+fn ports_of_a_switch_that_drop_early_draw_apart() {
+    let limit = QueueLimit::Drd(crate::spec::DrdSpec { min: 2, max: 20 });
+    let mut switch = Switch::new(&[ETHERNET_10; 2], limit, Duration::ZERO, 1);
+    let mut left = [Vec::new(), Vec::new()];
+    for n in 0..2000u32 {
+        let now = Instant::from_micros(u64::from(n) * 600);
+        for to in [0, 1] {
+            assert!(switch.offer(now, to, n.to_be_bytes().to_vec().repeat(300)).is_none());
+        }
+        while let Some((_, port, packet)) = switch.poll_at(now) {
+            left[port].push(packet);
+        }
+    }
+    assert!(left[0].len() > 1000 && left[0] != left[1]);
+}
