@@ -126,6 +126,19 @@ fn outputs_queue_apart_and_two_inputs_share_one() {
 }
 
 #[test]
+fn a_switch_that_is_polled_late_keeps_its_own_time() {
+    let mut switch = Switch::new(&[ETHERNET_100; 2], PACKETS, Duration::from_micros(10), 1);
+    for at in [0, 5_000_000] {
+        assert!(switch.offer(Instant::from_nanos(at), 1, vec![0; 1500]).is_none());
+    }
+    // Inside 10 µs, then 122.08 µs; what came 5 ms later has not held up what came before.
+    for through in [132_080, 5_132_080] {
+        let out = switch.poll_at(Instant::from_millis(900)).expect("it is through");
+        assert_eq!((out.0, out.1), (Instant::from_nanos(through), 1));
+    }
+}
+
+#[test]
 fn two_poisson_inputs_wait_at_one_output_as_pollaczek_and_khinchine_say() {
     // M/D/1 at ρ = 0.8 at the output: S = 123.04 µs from frame to frame, mean wait S ρ/(2 (1-ρ)) = 2 S.
     let service = 123_040.0;

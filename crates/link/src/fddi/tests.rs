@@ -40,8 +40,8 @@ fn saturated_stations_get_the_capacity_that_the_timers_leave() {
     // n(T - D)/(n T + D): in n + 1 rotations each of n stations sends once for T - D (Dykeman and Bux 1988, Jain 1990);
     // for n → ∞ (T - D)/T. With a latency of a quarter of T one station gets .600, two .667, ten .732, the limit .750.
     // Each burst may overrun by one frame, 10 µs, and at most every station makes a token of 0.88 µs in each rotation,
-    // which adds to D: at most .2 % above, and 0.3 % (one) to 1.6 % (a hundred) below. A late token that restarts the
-    // timer instead, or a holding timer that is the whole target, is off by 8 % and more.
+    // which adds to D: at most .2 % above, and 0.3 % (one) to 1.6 % (a hundred) below. A holding timer that is the whole
+    // target would give one station .800.
     let (target, latency) = (Duration::from_millis(8), Duration::from_millis(2));
     for (stations, active) in [(10, 1), (10, 2), (10, 5), (10, 10), (100, 100)] {
         let (share, ring) = saturated(target, stations, active, latency, 125);
