@@ -62,7 +62,7 @@ fn one_station_alone_sends_for_the_target_less_the_latency_every_other_rotation(
     // ring of 10.1 ms and 6 µs with frames of 360 µs, by hand: of 9.73 ms 28 frames (the last overruns), that rotation
     // takes 10.08688 ms, leaves 13 µs and so one frame more; that one takes 366.88 µs, leaves 9.73 ms .. So 29 frames in
     // each 10 453.76 µs, 99.868 %. Within what is cut off at the end, a frame in 20 s or 2e-5: a token free of charge
-    // would be 1.7e-4 above, and frames that may not overrun 3e-4 below.
+    // would be 1.7e-4 above.
     let (share, ring) = saturated(TTRT, 3, 1, Duration::from_micros(6), FDDI_MAX_FRAME);
     assert!((share - 10_440.0 / 10_453.76).abs() < 3e-5, "{share}");
     // It may overrun its target by less than a frame, and the bounds hold.
