@@ -1,5 +1,8 @@
-//! Link models that compose: rate with a drop-tail queue, stalls, propagation, delay variation, loss, reordering,
-//! duplication, corruption.
+//! Link models that compose: rate or token bucket with a queue (drop-tail, RED, DRD), stalls, propagation, delay
+//! variation, loss, reordering, duplication, corruption.
+//!
+//! [`Link`] is a chain of them, made from text. Media that several stations share stand beside it: Ethernet ([`Port`],
+//! [`Switch`]) and the FDDI [`Ring`].
 //!
 //! The laboratory drives them in virtual time, the emulator in `net` in real time; neither the models nor their
 //! packets know which. Three rules hold throughout:
@@ -28,8 +31,12 @@
 //! # Ok::<(), antiphon_link::SpecError>(())
 //! ```
 
+mod bucket;
 mod chance;
 mod delay;
+mod early;
+mod ethernet;
+mod fddi;
 mod link;
 mod loss;
 mod packet;
@@ -39,8 +46,15 @@ mod queue;
 mod reorder;
 mod spec;
 
+pub use bucket::{Policer, TokenBucket};
 pub use chance::{Corruption, Duplication};
 pub use delay::{Delay, Variation};
+pub use early::{Drd, Red, WEIGHT as RED_WEIGHT};
+pub use ethernet::{ETHERNET_10, ETHERNET_100, ETHERNET_1000, Port, Switch, frame_len};
+pub use fddi::{
+    FDDI_MAX_FRAME, FDDI_OVERHEAD, FDDI_RATE, Ring, RingClass, RingError, RingSpec, Rotations, Sent,
+    StationSpec,
+};
 pub use link::{Direction, Duplex, Link, StageCounters};
 pub use loss::{BURST_MEMORY, Loss};
 pub use packet::{Counters, Packet};
@@ -48,4 +62,6 @@ pub use parse::SpecError;
 pub use presets::{PRESETS, Preset, Setting, preset};
 pub use queue::Queue;
 pub use reorder::Reorder;
-pub use spec::{DuplexSpec, Jitter, KEYS, LinkSpec, LossModel, QueueLimit, ReorderSpec, Shape, Stall};
+pub use spec::{
+    DrdSpec, DuplexSpec, Jitter, KEYS, LinkSpec, LossModel, QueueLimit, RedSpec, ReorderSpec, Shape, Stall,
+};

@@ -50,8 +50,12 @@ impl<P: Packet> Link<P> {
     /// A link after `spec`; `seed` is forked for each element by name.
     pub fn new(spec: &LinkSpec, seed: u64) -> Result<Self, SpecError> {
         spec.validate()?;
+        let mut queue = Queue::new(spec.rate, spec.queue, spec.stall, seed);
+        if let (Some(rate), Some(depth)) = (spec.rate, spec.burst) {
+            queue = queue.with_bucket(rate, depth);
+        }
         Ok(Link {
-            queue: Queue::new(spec.rate, spec.queue, spec.stall, seed),
+            queue,
             loss: Loss::new(spec.loss, seed),
             corruption: Corruption::new(spec.corrupt, seed),
             duplication: Duplication::new(spec.duplicate, seed),
@@ -62,7 +66,7 @@ impl<P: Packet> Link<P> {
         })
     }
 
-    /// Takes a packet at `now`, which never goes back; gives it back if the queue is full.
+    /// Takes a packet at `now`, which never goes back; gives it back if the queue is full or drops it early.
     ///
     /// Every element draws for every packet offered, so that the fate of the n-th packet is the same whatever the
     /// other elements do.
@@ -80,7 +84,8 @@ impl<P: Packet> Link<P> {
         refused.map(|fated| fated.packet)
     }
 
-    /// Whether [`Self::offer`] would take a packet of `len` bytes at `now`: for callers that can wait.
+    /// Whether there is room for a packet of `len` bytes at `now`: for callers that can wait. What it grants,
+    /// [`Self::offer`] takes, even where RED or DRD would drop it.
     pub fn has_room(&mut self, now: Instant, len: usize) -> bool {
         let held = self.queue.counters().queued + self.delay.counters().in_flight;
         held < MAX_PACKETS as u64 && self.queue.has_room(now, len)
@@ -109,6 +114,7 @@ impl<P: Packet> Link<P> {
     pub fn counters(&self) -> Counters {
         Counters {
             queued: self.queue.counters().queued,
+            dropped_early: self.queue.counters().dropped_early,
             in_flight: self.delay.counters().in_flight + self.reorder.counters().in_flight,
             held_back: self.reorder.counters().held_back,
             ..self.total

@@ -40,8 +40,10 @@ pub struct Counters {
     pub delivered: u64,
     /// Packets that a loss model took.
     pub lost: u64,
-    /// Packets dropped since a queue was full.
+    /// Packets dropped since a queue was full, or filling (RED, DRD).
     pub overflowed: u64,
+    /// Those of `overflowed` that RED or DRD dropped before the queue was full.
+    pub dropped_early: u64,
     /// Packets in a queue now, the one being sent included.
     pub queued: u64,
     /// Packets in propagation now.

@@ -7,7 +7,9 @@ use antiphon_core::units::parse_duration;
 use antiphon_core::{BitRate, ByteCount, Ratio, UnitError, nearest};
 
 use crate::presets::{PRESETS, preset};
-use crate::spec::{DuplexSpec, Jitter, KEYS, LinkSpec, LossModel, QueueLimit, ReorderSpec, Shape, Stall};
+use crate::spec::{
+    DrdSpec, DuplexSpec, Jitter, KEYS, LinkSpec, LossModel, QueueLimit, RedSpec, ReorderSpec, Shape, Stall,
+};
 
 /// Why a specification was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -169,8 +171,8 @@ fn set(spec: &mut LinkSpec, key: &'static str, value: &str) -> Result<(), SpecEr
     let default = LinkSpec::default();
     let off = value == "none";
     match key {
-        "rate" if off => spec.rate = None,
-        "rate" => spec.rate = Some(value.parse::<BitRate>().map_err(unit)?),
+        "rate" if off => (spec.rate, spec.burst) = (None, None),
+        "rate" => (spec.rate, spec.burst) = rate(value)?,
         "queue" if off => spec.queue = default.queue,
         "queue" => spec.queue = queue(value)?,
         "delay" if off => spec.delay = default.delay,
@@ -192,7 +194,29 @@ fn set(spec: &mut LinkSpec, key: &'static str, value: &str) -> Result<(), SpecEr
     Ok(())
 }
 
+/// `20Mbit/s`, or with the depth of a token bucket: `20Mbit/s/15kB`.
+fn rate(value: &str) -> Result<(Option<BitRate>, Option<ByteCount>), SpecError> {
+    let unit = |why| SpecError::Quantity { key: "rate", why };
+    let (rate, depth) = match value.find("/s/") {
+        Some(end) => (&value[..end + 2], Some(&value[end + 3..])),
+        None => (value, None),
+    };
+    let rate = rate.parse().map_err(unit)?;
+    Ok((Some(rate), depth.map(str::parse).transpose().map_err(unit)?))
+}
+
 fn queue(value: &str) -> Result<QueueLimit, SpecError> {
+    let parts: Vec<&str> = value.split('/').map(str::trim).collect();
+    match parts[..] {
+        ["red", min, max, share] => return red(value, min, max, share, false),
+        ["red", min, max, share, "gentle"] => return red(value, min, max, share, true),
+        ["drd", min, max] => {
+            let (min, max) = (level(value, min)?, level(value, max)?);
+            return Ok(QueueLimit::Drd(DrdSpec { min, max }));
+        }
+        ["red" | "drd", ..] => return Err(impossible("queue", value, EARLY)),
+        _ => {}
+    }
     let number = value.strip_suffix("packets").or_else(|| value.strip_suffix("packet")).map(str::trim);
     match number.map(str::parse) {
         Some(Ok(packets)) => Ok(QueueLimit::Packets(packets)),
@@ -202,6 +226,18 @@ fn queue(value: &str) -> Result<QueueLimit, SpecError> {
             bytes.map(QueueLimit::Bytes).map_err(|why| SpecError::Quantity { key: "queue", why })
         }
     }
+}
+
+/// How RED and DRD are written.
+const EARLY: &str = "write red/5/15/10%, red/5/15/10%/gentle or drd/10/50: from and to so many packets";
+
+fn red(value: &str, min: &str, max: &str, share: &str, gentle: bool) -> Result<QueueLimit, SpecError> {
+    let share = share.parse().map_err(|why| SpecError::Quantity { key: "queue", why })?;
+    Ok(QueueLimit::Red(RedSpec { min: level(value, min)?, max: level(value, max)?, share, gentle }))
+}
+
+fn level(value: &str, number: &str) -> Result<u32, SpecError> {
+    number.parse().map_err(|_| impossible("queue", value, EARLY))
 }
 
 fn jitter(value: &str) -> Result<Option<Jitter>, SpecError> {
@@ -283,9 +319,34 @@ impl LinkSpec {
         if self.rate.is_some_and(|rate| rate.0 < MIN_RATE) {
             return refuse("rate", "at least 1kbit/s, or rate=none for no limit");
         }
+        match self.burst {
+            Some(_) if self.rate.is_none() => {
+                return Err(impossible("rate", "none", "a token bucket needs a rate, such as 20Mbit/s/15kB"));
+            }
+            Some(depth) if !(MIN_BURST..=1_000_000_000).contains(&depth.0) => {
+                return refuse(
+                    "rate",
+                    "a token bucket is 1514B to 1GB deep: a longer packet would never pass",
+                );
+            }
+            _ => {}
+        }
+        let most = crate::queue::MAX_PACKETS as u32;
         match self.queue {
-            QueueLimit::Packets(n) if n == 0 || n as usize > crate::queue::MAX_PACKETS => {
-                return refuse("queue", "1 to 32768 packets");
+            QueueLimit::Packets(0) if self.burst.is_some() => {}
+            QueueLimit::Packets(n) if n == 0 || n > most => {
+                return refuse(
+                    "queue",
+                    "1 to 32768 packets (none, for a policer: only with rate=20Mbit/s/15kB)",
+                );
+            }
+            QueueLimit::Red(RedSpec { min, max, .. }) | QueueLimit::Drd(DrdSpec { min, max })
+                if min == 0 || min >= max || max > most / 2 =>
+            {
+                return refuse(
+                    "queue",
+                    "the first level is at least 1 packet, the second above it, at most 16384",
+                );
             }
             QueueLimit::Bytes(bytes) if !(64..=1_000_000_000).contains(&bytes.0) => {
                 return refuse("queue", "64B to 1GB");
@@ -312,6 +373,9 @@ impl LinkSpec {
     fn validate_shares(&self) -> Result<(), SpecError> {
         let reorder = self.reorder.map_or(Ratio(0.0), |reorder| reorder.share);
         let mut shares = vec![("reorder", reorder), ("duplicate", self.duplicate), ("corrupt", self.corrupt)];
+        if let QueueLimit::Red(red) = self.queue {
+            shares.push(("queue", red.share));
+        }
         match self.loss {
             LossModel::None => {}
             LossModel::Independent(share) => shares.push(("loss", share)),
@@ -335,6 +399,8 @@ impl LinkSpec {
 
 /// Below this a packet takes over ten seconds, and a slip of the unit is likelier than the wish.
 const MIN_RATE: u64 = 1_000;
+/// A full Ethernet frame, as tools count it: header, 1500 bytes, no FCS.
+const MIN_BURST: u64 = 1514;
 /// To the moon and back is 2.6 s.
 const MAX_TIME: Duration = Duration::from_secs(60);
 /// Shorter periods are jitter; and they would cost time in proportion.

@@ -1,21 +1,31 @@
-//! A sender of a given rate with a drop-tail queue before it: the only place of a link where packets wait for others.
+//! A sender of a given rate with a queue before it: the only place of a link where packets wait for others.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use antiphon_core::{BitRate, Instant, Rng};
+use antiphon_core::{BitRate, ByteCount, Instant, Rng};
 
+use crate::bucket::TokenBucket;
+use crate::early::{Drd, Early, Red};
 use crate::packet::{Counters, Packet};
-use crate::spec::{QueueLimit, Stall};
+use crate::spec::{DrdSpec, QueueLimit, RedSpec, Stall};
 
-/// Rate, drop-tail queue and stalls.
+/// Rate, queue and stalls.
 ///
 /// A packet starts when it has arrived, the one before it is done and no stall is on; it is done 8 L / C later. The
 /// limit counts packets that wait, **not the one being sent**, as where a device takes the packet out of its queue to
-/// send it; so a packet that finds the sender idle is never dropped.
+/// send it; so a packet that finds the sender idle is never dropped by a drop-tail queue.
+///
+/// With a bucket ([`Self::with_bucket`]) it is a shaper instead: a packet waits for the one before it and for its
+/// tokens, and then takes no time. One longer than the bucket is deep never passes, and is dropped.
 pub struct Queue<P> {
-    rate: Option<BitRate>,
+    sender: Sender,
+    /// Silence behind each packet, in bytes.
+    gap: usize,
     limit: QueueLimit,
+    early: Option<Early>,
+    /// [`Self::has_room`] has promised that the next packet is taken.
+    granted: bool,
     stalls: Option<Stalls>,
     /// In the order of arrival; the first `started` of them are being sent or done.
     entries: VecDeque<Entry<P>>,
@@ -26,6 +36,16 @@ pub struct Queue<P> {
     counters: Counters,
 }
 
+/// What a packet waits for.
+enum Sender {
+    /// Takes no time.
+    Instant,
+    /// One packet after the other.
+    Serial(BitRate),
+    /// Tokens.
+    Bucket(BitRate, TokenBucket),
+}
+
 struct Entry<P> {
     packet: P,
     len: usize,
@@ -34,11 +54,18 @@ struct Entry<P> {
 }
 
 impl<P: Packet> Queue<P> {
-    /// A sender of `rate` (`None`: takes no time). `seed` feeds the stalls alone.
+    /// A sender of `rate` (`None`: takes no time). `seed` feeds the stalls and the early drops, each by its name.
     pub fn new(rate: Option<BitRate>, limit: QueueLimit, stall: Option<Stall>, seed: u64) -> Self {
         Queue {
-            rate,
+            sender: rate.map_or(Sender::Instant, Sender::Serial),
+            gap: 0,
             limit,
+            early: match limit {
+                QueueLimit::Red(spec) => Some(Early::Red(Red::new(spec, seed))),
+                QueueLimit::Drd(spec) => Some(Early::Drd(Drd::new(spec, seed))),
+                QueueLimit::Packets(_) | QueueLimit::Bytes(_) => None,
+            },
+            granted: false,
             stalls: stall.map(|stall| Stalls::new(stall, Rng::fork(seed, "stall"))),
             entries: VecDeque::new(),
             started: 0,
@@ -48,21 +75,41 @@ impl<P: Packet> Queue<P> {
         }
     }
 
-    /// Takes a packet, or gives it back if the queue is full. `now` never goes back.
+    /// The same as a shaper: a token bucket of that depth, which begins full, in place of the sender.
+    ///
+    /// With a limit of 0 packets it is a policer: what does not conform on arrival is dropped.
+    pub fn with_bucket(mut self, rate: BitRate, depth: ByteCount) -> Self {
+        self.sender = Sender::Bucket(rate, TokenBucket::new(rate, depth));
+        self
+    }
+
+    /// The same with a silence of so many bytes behind each packet: the next one waits for it, the packet itself is
+    /// through before.
+    pub fn with_gap(mut self, bytes: usize) -> Self {
+        self.gap = bytes;
+        self
+    }
+
+    /// Takes a packet, or gives it back if the queue is full or drops it early. `now` never goes back.
     pub fn offer(&mut self, now: Instant, packet: P) -> Option<P> {
         let len = packet.wire_len();
         self.counters.count_offered(len);
         self.note_started(now);
-        let start = self.next_start(now);
-        if start > now && self.is_full(len) {
+        let granted = std::mem::take(&mut self.granted);
+        let early = self.drops_early(now, len) && !granted;
+        let start =
+            self.next_start(now, len).filter(|(start, _)| granted || *start <= now || !self.is_full(len));
+        let Some((start, stalls)) = start.filter(|_| !early) else {
             self.counters.overflowed += 1;
+            self.counters.dropped_early += u64::from(early);
             return Some(packet);
-        }
-        let done = match self.rate {
-            Some(rate) => start + rate.time_for(len as u64).unwrap_or(Duration::MAX),
-            None => start,
         };
-        self.free = done;
+        self.stalls = stalls;
+        if let Sender::Bucket(_, bucket) = &mut self.sender {
+            bucket.take(start, len);
+        }
+        let done = start + self.time_for(len);
+        self.free = start + self.time_for(len + self.gap);
         if start > now {
             self.waiting_bytes += len as u64;
         } else {
@@ -73,10 +120,23 @@ impl<P: Packet> Queue<P> {
         None
     }
 
-    /// Whether [`Self::offer`] would take a packet of `len` bytes at `now`: for callers that can wait.
+    /// Whether there is room for a packet of `len` bytes at `now`: for callers that can wait.
+    ///
+    /// If so, [`Self::offer`] takes the next packet of at most that length. Dropping early tells a sender to slow down;
+    /// one that asks first is told by having to wait, when the queue is at the length from which RED or DRD drop most.
+    /// So too at a bucket: where nothing waits, there is room for one packet to wait for its tokens, whatever the limit.
+    /// If not, there is again when [`Self::poll_timeout`] comes (never, for a packet longer than the bucket is deep).
     pub fn has_room(&mut self, now: Instant, len: usize) -> bool {
         self.note_started(now);
-        self.next_start(now) <= now || !self.is_full(len)
+        let held = match self.limit {
+            QueueLimit::Red(RedSpec { max, gentle, .. }) => max << u32::from(gentle),
+            QueueLimit::Drd(DrdSpec { max, .. }) => max,
+            QueueLimit::Packets(_) | QueueLimit::Bytes(_) => u32::MAX,
+        };
+        let first = matches!(self.sender, Sender::Bucket(..)) && self.waiting() == 0;
+        let room = first || (!self.is_full(len) && self.waiting() < held as usize);
+        self.granted = self.next_start(now, len).is_some_and(|(start, _)| start <= now || room);
+        self.granted
     }
 
     /// The next packet that is done by `now`, with the instant at which it was.
@@ -100,12 +160,48 @@ impl<P: Packet> Queue<P> {
         self.counters
     }
 
-    fn next_start(&mut self, now: Instant) -> Instant {
+    /// When a packet that comes now starts, and the stalls as they are then; `None`: never.
+    ///
+    /// The stalls move on only with a packet that is taken: a longer one, dropped, would have waited longer for tokens.
+    fn next_start(&mut self, now: Instant, len: usize) -> Option<(Instant, Option<Stalls>)> {
         let ready = self.free.max(now);
-        match &mut self.stalls {
-            Some(stalls) => stalls.release(ready),
-            None => ready,
+        let ready = match &self.sender {
+            Sender::Bucket(_, bucket) => bucket.ready(ready, len)?,
+            Sender::Instant | Sender::Serial(_) => ready,
+        };
+        let Some(stalls) = &mut self.stalls else {
+            return Some((ready, None));
+        };
+        stalls.pass(now);
+        let mut then = stalls.clone();
+        Some((then.release(ready), Some(then)))
+    }
+
+    /// How long so many bytes take to send.
+    fn time_for(&self, bytes: usize) -> Duration {
+        match self.sender {
+            Sender::Serial(rate) => rate.time_for(bytes as u64).unwrap_or(Duration::MAX),
+            Sender::Instant | Sender::Bucket(..) => Duration::ZERO,
         }
+    }
+
+    /// Whether RED or DRD drop the packet that comes now. Drawn for every packet.
+    fn drops_early(&mut self, now: Instant, len: usize) -> bool {
+        let waiting = self.waiting();
+        let idle = (waiting == 0 && self.free <= now).then_some(self.free);
+        let packet = match self.sender {
+            Sender::Serial(rate) | Sender::Bucket(rate, _) => rate.time_for(len as u64),
+            Sender::Instant => None,
+        };
+        match &mut self.early {
+            Some(Early::Red(red)) => red.strikes(now, waiting, idle, packet.unwrap_or_default()),
+            Some(Early::Drd(drd)) => drd.strikes(waiting),
+            None => false,
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        self.entries.len() - self.started
     }
 
     /// Moves the border between those that wait and those that are being sent up to `now`.
@@ -117,11 +213,11 @@ impl<P: Packet> Queue<P> {
     }
 
     fn is_full(&self, len: usize) -> bool {
-        let waiting = self.entries.len() - self.started;
-        waiting >= MAX_PACKETS
+        self.waiting() >= MAX_PACKETS
             || match self.limit {
-                QueueLimit::Packets(limit) => waiting + 1 > limit as usize,
+                QueueLimit::Packets(limit) => self.waiting() + 1 > limit as usize,
                 QueueLimit::Bytes(limit) => self.waiting_bytes + len as u64 > limit.0,
+                QueueLimit::Red(_) | QueueLimit::Drd(_) => false,
             }
     }
 }
@@ -133,6 +229,7 @@ pub(crate) const MAX_PACKETS: usize = 32_768;
 /// Times at which nothing is sent: exponential gaps between stalls of exponential length.
 ///
 /// The process runs in time, not by packets, so that it does not depend on the traffic.
+#[derive(Clone)]
 struct Stalls {
     spec: Stall,
     rng: Rng,
@@ -154,11 +251,16 @@ impl Stalls {
         self.until = self.from + self.spec.length.mul_f64(self.rng.exponential()) + Duration::from_nanos(1);
     }
 
-    /// `ready`, or the end of the stall in which it falls. Called with instants that never go back.
-    fn release(&mut self, ready: Instant) -> Instant {
-        while self.until <= ready && self.until < Instant::from_nanos(u64::MAX) {
+    /// Forgets the stalls that are over by `now`.
+    fn pass(&mut self, now: Instant) {
+        while self.until <= now && self.until < Instant::from_nanos(u64::MAX) {
             self.draw();
         }
+    }
+
+    /// `ready`, or the end of the stall in which it falls. Called with instants that never go back.
+    fn release(&mut self, ready: Instant) -> Instant {
+        self.pass(ready);
         if self.from <= ready { self.until } else { ready }
     }
 }

@@ -13,6 +13,9 @@ use antiphon_core::{BitRate, ByteCount, Ratio};
 pub struct LinkSpec {
     /// Bits per second; `None`: sending takes no time.
     pub rate: Option<BitRate>,
+    /// Depth of a token bucket filled at `rate`, in place of a sender that takes one packet after the other: up to so
+    /// many bytes go at once, a longer packet never. `None`: no bucket.
+    pub burst: Option<ByteCount>,
     /// What may wait for the sender, the packet being sent not counted.
     pub queue: QueueLimit,
     /// Propagation time.
@@ -40,13 +43,39 @@ pub struct DuplexSpec {
     pub down: LinkSpec,
 }
 
-/// Limit of a drop-tail queue. Limits in packets favour big packets, limits in bytes small ones.
+/// Limit of a queue, or how it drops before it is full. Limits in packets favour big packets, limits in bytes small ones.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum QueueLimit {
     /// So many packets of any size.
     Packets(u32),
     /// So many bytes, in at most 32 768 packets.
     Bytes(ByteCount),
+    /// Random early detection, by the average length; at most 32 768 packets.
+    Red(RedSpec),
+    /// NIST Net's derivative random drop, by the present length; at most 32 768 packets.
+    Drd(DrdSpec),
+}
+
+/// Thresholds of [`Red`](crate::Red), in packets that wait.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RedSpec {
+    /// Average below which nothing is dropped.
+    pub min: u32,
+    /// Average from which everything is dropped, or, if gentle, from which the share rises to 100 % at twice as much.
+    pub max: u32,
+    /// p_b just below `max`.
+    pub share: Ratio,
+    /// Whether the share rises on from `max` instead of jumping to 100 %.
+    pub gentle: bool,
+}
+
+/// Thresholds of [`Drd`](crate::Drd), in packets that wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DrdSpec {
+    /// Length at which 10 % are dropped; below, none.
+    pub min: u32,
+    /// Length from which 95 % are dropped.
+    pub max: u32,
 }
 
 impl Default for QueueLimit {
@@ -165,8 +194,17 @@ pub struct ReorderSpec {
 
 /// The keys of a specification: name, example, what it means. For help texts and error messages.
 pub const KEYS: [(&str, &str, &str); 9] = [
-    ("rate", "20Mbit/s", "sending rate; 'none' for no limit"),
-    ("queue", "100kB", "what may wait, in bytes or '50packets'; the packet being sent does not count"),
+    (
+        "rate",
+        "20Mbit/s",
+        "sending rate; 'none' for no limit; 20Mbit/s/15kB: token bucket, up to 15 kB at once",
+    ),
+    (
+        "queue",
+        "100kB",
+        "what may wait, in bytes or '50packets' (0packets at a token bucket: a policer), the packet being sent not \
+         counted; red/5/15/10%, red/5/15/10%/gentle, drd/10/50: dropping early, from and to so many packets",
+    ),
     ("delay", "10ms", "propagation time, one way"),
     ("jitter", "2ms/pareto", "mean extra delay, order kept; /uniform, /exponential, /normal or /pareto"),
     ("stall", "40ms/4s", "nothing is sent for 40 ms on average, every 4 s on average"),
@@ -181,10 +219,17 @@ impl LinkSpec {
     pub(crate) fn value(&self, key: &str) -> Option<String> {
         let share = |share: Ratio| (share.0 != 0.0).then(|| percent(share));
         match key {
-            "rate" => self.rate.map(|rate| exact(rate.0, &RATES)),
+            "rate" => self.rate.map(|rate| {
+                let depth = self.burst.map(|depth| format!("/{}", exact(depth.0, &SIZES)));
+                exact(rate.0, &RATES) + &depth.unwrap_or_default()
+            }),
             "queue" => (self.queue != QueueLimit::default()).then(|| match self.queue {
                 QueueLimit::Packets(n) => format!("{n}packets"),
                 QueueLimit::Bytes(bytes) => exact(bytes.0, &SIZES),
+                QueueLimit::Red(RedSpec { min, max, share, gentle }) => {
+                    format!("red/{min}/{max}/{}{}", percent(share), if gentle { "/gentle" } else { "" })
+                }
+                QueueLimit::Drd(DrdSpec { min, max }) => format!("drd/{min}/{max}"),
             }),
             "delay" => (!self.delay.is_zero()).then(|| time(self.delay)),
             "jitter" => self.jitter.map(|Jitter { mean, shape }| match shape {

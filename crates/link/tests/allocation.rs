@@ -4,9 +4,12 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::time::Duration;
 
 use antiphon_core::Instant;
-use antiphon_link::{Link, LinkSpec, Packet};
+use antiphon_link::{
+    ETHERNET_10, Link, LinkSpec, Packet, QueueLimit, Ring, RingClass, RingSpec, StationSpec, Switch,
+};
 
 struct Counting;
 
@@ -48,9 +51,20 @@ impl Packet for Bare {
 
 #[test]
 fn a_running_link_allocates_nothing() {
-    let text = "rate=20Mbit/s,delay=20ms,jitter=1ms/exponential,stall=3ms/100ms,loss=5%/3,reorder=5%/5ms,\
+    for sender in [
+        "rate=20Mbit/s",
+        "rate=20Mbit/s/15kB",
+        "rate=8Mbit/s,queue=red/5/15/10%/gentle",
+        "rate=4Mbit/s,queue=drd/5/50",
+    ] {
+        runs_without_allocating(sender);
+    }
+}
+
+fn runs_without_allocating(sender: &str) {
+    let text = "delay=20ms,jitter=1ms/exponential,stall=3ms/100ms,loss=5%/3,reorder=5%/5ms,\
                 duplicate=5%,corrupt=5%";
-    let spec: LinkSpec = text.parse().expect("a possible link");
+    let spec: LinkSpec = format!("{sender},{text}").parse().expect("a possible link");
     let mut link = Link::new(&spec, 1).expect("a possible link");
     let mut send = |from: u64, to: u64| {
         let before = ALLOCATIONS.with(Cell::get);
@@ -61,8 +75,30 @@ fn a_running_link_allocates_nothing() {
         }
         ALLOCATIONS.with(Cell::get) - before
     };
-    assert!(send(0, 20_000) > 0, "the counter counts: the queues had to grow");
-    assert_eq!(send(20_000, 60_000), 0);
+    assert!(send(0, 200_000) > 0, "the counter counts: the queues had to grow");
+    assert_eq!(send(200_000, 260_000), 0, "{sender}");
     let counters = link.counters();
     assert!(counters.lost > 1000 && counters.duplicated > 1000 && counters.held_back > 1000, "{counters:?}");
+}
+
+#[test]
+fn a_running_switch_and_ring_allocate_nothing() {
+    let mut switch = Switch::new(&[ETHERNET_10; 2], QueueLimit::Packets(50), Duration::from_micros(10), 1);
+    let spec = RingSpec { ttrt: Duration::from_millis(8), stations: vec![StationSpec::default(); 3] };
+    let mut ring = Ring::new(&spec).expect("a possible ring");
+    let mut send = |from: u64, to: u64| {
+        let before = ALLOCATIONS.with(Cell::get);
+        for n in from..to {
+            // Bursts that overflow, and pauses that empty them.
+            let now = Instant::from_micros(n / 300 * 300_000 + n % 300 * 10);
+            switch.offer(now, (n % 2) as usize, Bare);
+            ring.offer(now, (n % 3) as usize, RingClass::Asynchronous, Bare);
+            while switch.poll_at(now).is_some() || ring.poll(now).is_some() {}
+        }
+        ALLOCATIONS.with(Cell::get) - before
+    };
+    assert!(send(0, 3_000) > 0, "the counter counts: the queues had to grow");
+    assert_eq!(send(3_000, 30_000), 0);
+    let ring = ring.counters(0).expect("a station");
+    assert!(switch.counters(0).expect("a port").overflowed > 1000 && ring.delivered > 8000, "{ring:?}");
 }

@@ -22,6 +22,7 @@ fn every_key_is_read() {
     assert_eq!(read.up, read.down);
     let expected = LinkSpec {
         rate: Some(BitRate(20_000_000)),
+        burst: None,
         queue: QueueLimit::Bytes(ByteCount(100_000)),
         delay: Duration::from_millis(10),
         jitter: Some(Jitter { mean: Duration::from_millis(5), shape: Shape::Normal }),
@@ -68,6 +69,17 @@ fn refusals_name_the_remedy() {
         ("rate=0bit/s", "rate=none"),
         ("queue=0packets", "1 to 32768"),
         ("queue=1.5packets", "50packets"),
+        ("queue=0packets,rate=1Mbit/s", "only with rate=20Mbit/s/15kB"),
+        ("rate=1Mbit/s/15", "write 15B"),
+        ("rate=1Mbit/s/100B", "1514B to 1GB"),
+        ("queue=red", "red/5/15/10%"),
+        ("queue=red/5/15/10", "write 10%"),
+        ("queue=red/15/5/10%", "the second above it"),
+        ("queue=red/5/15/10%/gently", "red/5/15/10%/gentle"),
+        ("queue=drd/10", "drd/10/50"),
+        ("queue=drd/0/50", "at least 1 packet"),
+        ("queue=drd/-1/50", "drd/10/50"),
+        ("queue=drd/10/50000", "at most 16384"),
         ("delay=2min", "at most 60s"),
         ("delay=-1ms", "0s"),
         ("jitter=5ms/parteo", "did you mean 'pareto'?"),
@@ -100,6 +112,16 @@ fn presets_and_changed_presets_round_trip() {
         assert_eq!(spec(&changed.to_string()), changed, "{changed}");
     }
     assert_eq!(spec("loss=5%/3,delay=1.5ms").to_string(), "delay=1.5ms,loss=5%/3");
+    for text in [
+        "rate=6.48Mbit/s/15kB,queue=810kB",
+        "rate=1Mbit/s/15kB,queue=0packets",
+        "rate=10Mbit/s,queue=red/5/15/10%",
+        "rate=10Mbit/s,queue=red/5/15/10%/gentle",
+        "rate=124kbit/s,queue=drd/10/50",
+    ] {
+        assert_eq!(spec(text).to_string(), text);
+    }
+    assert_eq!(spec("rate=1Mbit/s/15kB,up.rate=none").up.burst, None);
     assert_eq!(spec("up.loss=1.754%/33%/90%/0.1%").to_string(), "up.loss=1.754%/33%/90%/0.1%");
 }
 
@@ -115,8 +137,12 @@ fn millis(range: std::ops::Range<u64>) -> impl Strategy<Value = Duration> {
 prop_compose! {
     fn link()(
         rate in prop::option::of(1_000u64..10_000_000_000),
+        burst in prop::option::of(1514u64..1_000_000_000),
         queue in prop_oneof![
             (1u32..=32_768).prop_map(QueueLimit::Packets),
+            (1u32..8_000, 1u32..8_000, share(), any::<bool>()).prop_map(|(min, more, share, gentle)|
+                QueueLimit::Red(RedSpec { min, max: min + more, share, gentle })),
+            (1u32..8_000, 1u32..8_000).prop_map(|(min, more)| QueueLimit::Drd(DrdSpec { min, max: min + more })),
             (64u64..1_000_000_000).prop_map(|b| QueueLimit::Bytes(ByteCount(b))),
         ],
         delay in (0u64..60_000_000_000).prop_map(Duration::from_nanos),
@@ -136,6 +162,7 @@ prop_compose! {
     ) -> LinkSpec {
         LinkSpec {
             rate: rate.map(BitRate),
+            burst: rate.and(burst).map(ByteCount),
             queue,
             delay,
             jitter: jitter.map(|(mean, k)| Jitter { mean, shape: Shape::ALL[k] }),
@@ -163,14 +190,26 @@ fn same(a: &LinkSpec, b: &LinkSpec) -> bool {
         (Some(x), Some(y)) => near(x.share, y.share) && x.hold == y.hold,
         (x, y) => x == y,
     };
+    let queues = match (a.queue, b.queue) {
+        (QueueLimit::Red(x), QueueLimit::Red(y)) => {
+            near(x.share, y.share) && RedSpec { share: y.share, ..x } == y
+        }
+        (x, y) => x == y,
+    };
     let plain = |s: &LinkSpec| LinkSpec {
+        queue: QueueLimit::default(),
         loss: LossModel::None,
         reorder: None,
         duplicate: Ratio(0.0),
         corrupt: Ratio(0.0),
         ..*s
     };
-    plain(a) == plain(b) && losses && reorders && near(a.duplicate, b.duplicate) && near(a.corrupt, b.corrupt)
+    plain(a) == plain(b)
+        && queues
+        && losses
+        && reorders
+        && near(a.duplicate, b.duplicate)
+        && near(a.corrupt, b.corrupt)
 }
 
 proptest! {

@@ -1,0 +1,195 @@
+//! Ethernet: what a frame takes on the wire, a port that sends frames, and a store-and-forward switch.
+//!
+//! A crossover cable is two [`Port`]s, one at each end; its own delay, 5 ns a metre, is left out.
+
+use std::time::Duration;
+
+use antiphon_core::{BitRate, Instant, Rng};
+
+use crate::delay::Delay;
+use crate::packet::{Counters, Packet};
+use crate::queue::Queue;
+use crate::spec::QueueLimit;
+
+/// 10BASE-T.
+pub const ETHERNET_10: BitRate = BitRate(10_000_000);
+/// 100BASE-TX.
+pub const ETHERNET_100: BitRate = BitRate(100_000_000);
+/// 1000BASE-T.
+pub const ETHERNET_1000: BitRate = BitRate(1_000_000_000);
+
+/// Preamble and start of frame (IEEE 802.3 §3.1.1).
+const PREAMBLE: usize = 8;
+/// Two addresses and the type.
+const HEADER: usize = 14;
+/// The check sequence.
+const FCS: usize = 4;
+/// A shorter frame is filled up to this, header and FCS included (IEEE 802.3 §4.4.2, minFrameSize 512 bits).
+const MIN_FRAME: usize = 64;
+/// Silence behind each frame (IEEE 802.3 §4.4.2, interPacketGap 96 bits).
+const GAP: usize = 12;
+
+/// Bytes on the wire of a frame with an IP packet of `ip_len` bytes, preamble included, gap not.
+pub const fn frame_len(ip_len: usize) -> usize {
+    let frame = ip_len.saturating_add(HEADER + FCS);
+    let frame = if frame < MIN_FRAME { MIN_FRAME } else { frame };
+    frame.saturating_add(PREAMBLE)
+}
+
+/// An IP packet in its frame.
+struct Frame<P>(P);
+
+impl<P: Packet> Packet for Frame<P> {
+    fn wire_len(&self) -> usize {
+        frame_len(self.0.wire_len())
+    }
+
+    fn duplicate(&self) -> Self {
+        Frame(self.0.duplicate())
+    }
+
+    fn flip_bit(&mut self, bit: u64) {
+        self.0.flip_bit(bit);
+    }
+}
+
+/// The sending side of a full-duplex interface: a queue, and frames one after the other with a gap between.
+///
+/// It takes IP packets ([`Packet::wire_len`] counts from the IP header on) and lets them out when the last bit of the
+/// frame is through. Its counters count frames with their preambles.
+pub struct Port<P> {
+    queue: Queue<Frame<P>>,
+}
+
+impl<P: Packet> Port<P> {
+    /// A port of that rate. The limit counts frames that wait, the one being sent not.
+    pub fn new(rate: BitRate, limit: QueueLimit, seed: u64) -> Self {
+        Port { queue: Queue::new(Some(rate), limit, None, seed).with_gap(GAP) }
+    }
+
+    /// Takes a packet at `now`, which never goes back; gives it back if the queue is full.
+    pub fn offer(&mut self, now: Instant, packet: P) -> Option<P> {
+        self.queue.offer(now, Frame(packet)).map(|Frame(packet)| packet)
+    }
+
+    /// The next packet whose frame is through by `now`, with the instant at which it was.
+    pub fn poll_at(&mut self, now: Instant) -> Option<(Instant, P)> {
+        self.queue.poll(now).map(|(at, Frame(packet))| (at, packet))
+    }
+
+    /// When to poll next.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.queue.poll_timeout()
+    }
+
+    /// What went through, in frames.
+    pub fn counters(&self) -> Counters {
+        self.queue.counters()
+    }
+}
+
+/// A store-and-forward switch: a frame that has come in whole is sent on by the port handed in, behind its queue.
+///
+/// Ports are full duplex and their insides fast enough, so frames wait for nothing but their output port. Which port
+/// leads to which address is the caller's to know, as it is with a switch that has learnt them all.
+pub struct Switch<P> {
+    latency: Duration,
+    ports: Vec<OutputPort<P>>,
+    misdirected: u64,
+}
+
+struct OutputPort<P> {
+    /// Looking up and moving: the fixed latency.
+    fabric: Delay<P>,
+    port: Port<P>,
+    counters: Counters,
+}
+
+impl<P: Packet> Switch<P> {
+    /// A switch with a port for each rate and a queue of that limit at each; `latency` passes between a frame's last bit
+    /// coming in and its first bit going out of an idle port (5 to 20 µs in usual ones).
+    pub fn new(rates: &[BitRate], limit: QueueLimit, latency: Duration, seed: u64) -> Self {
+        let port = |(number, rate): (usize, &BitRate)| OutputPort {
+            fabric: Delay::new(latency),
+            port: Port::new(*rate, limit, Rng::fork(seed, &format!("port {number}")).next_u64()),
+            counters: Counters::default(),
+        };
+        Switch { latency, ports: rates.iter().enumerate().map(port).collect(), misdirected: 0 }
+    }
+
+    /// Takes a packet whose frame has come in whole at `now`, which never goes back, to leave by port number `to`.
+    ///
+    /// Gives it back if there is no such port (counted by [`Self::misdirected`] alone) or the switch holds too many. A
+    /// full queue drops it later, when it gets there.
+    pub fn offer(&mut self, now: Instant, to: usize, packet: P) -> Option<P> {
+        let Some(output) = self.ports.get_mut(to) else {
+            self.misdirected += 1;
+            return Some(packet);
+        };
+        output.advance(now);
+        output.counters.count_offered(packet.wire_len());
+        let refused = output.fabric.offer(now, packet, Duration::ZERO);
+        output.counters.overflowed += u64::from(refused.is_some());
+        refused
+    }
+
+    /// The next packet that is out of any port by `now`: when, from which port, what. Of equals the lower port first.
+    pub fn poll_at(&mut self, now: Instant) -> Option<(Instant, usize, P)> {
+        // A port may be due and give nothing: the packet was through the inside and waits at the port, or was dropped.
+        while let Some((due, port)) = self.first().filter(|(due, _)| *due <= now) {
+            let output = &mut self.ports[port];
+            output.advance(due);
+            if let Some((at, packet)) = output.port.poll_at(due) {
+                output.counters.count_delivered(packet.wire_len());
+                return Some((at, port, packet));
+            }
+        }
+        None
+    }
+
+    /// When to poll next. Nothing may come out then.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.first().map(|(due, _)| due)
+    }
+
+    /// What went to a port and came out of it, in packets and their own bytes; `None` if there is no such port.
+    pub fn counters(&self, port: usize) -> Option<Counters> {
+        let output = self.ports.get(port)?;
+        Some(Counters {
+            queued: output.port.counters().queued,
+            in_flight: output.fabric.counters().in_flight,
+            dropped_early: output.port.counters().dropped_early,
+            ..output.counters
+        })
+    }
+
+    /// Packets that were to leave by a port that is not there.
+    pub fn misdirected(&self) -> u64 {
+        self.misdirected
+    }
+
+    /// The fixed part of what it takes to get through.
+    pub fn latency(&self) -> Duration {
+        self.latency
+    }
+
+    fn first(&self) -> Option<(Instant, usize)> {
+        let due = |output: &OutputPort<P>| {
+            [output.fabric.poll_timeout(), output.port.poll_timeout()].into_iter().flatten().min()
+        };
+        let ports = self.ports.iter().enumerate();
+        ports.filter_map(|(port, output)| Some((due(output)?, port))).min()
+    }
+}
+
+impl<P: Packet> OutputPort<P> {
+    /// Moves what is through the inside by `now` to the port.
+    fn advance(&mut self, now: Instant) {
+        while let Some((at, packet)) = self.fabric.poll(now) {
+            self.counters.overflowed += u64::from(self.port.offer(at, packet).is_some());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,381 @@
+//! FDDI: a ring on which a token gives the right to send, timed so that it comes round in bounded time (ISO 9314-2).
+//!
+//! Each station has two classes: **synchronous** traffic, sent at every token up to the station's own allocation, and
+//! **asynchronous** traffic, sent for as long as the token is early. A token rotation takes at most twice the target
+//! (TTRT) and on average at most the target, so long as allocations, ring latency, token and one greatest frame fit into
+//! the target; [`Ring::new`] sees to that.
+//!
+//! The ring lets a frame out when its last bit has left the station; what follows is propagation ([`Ring::travel`]), the
+//! same for every receiver, however many listen. Ring initialisation, station management and the priorities of
+//! asynchronous traffic are left out. Claiming a lost token takes no time here, and is counted.
+
+mod station;
+
+use std::time::Duration;
+
+use antiphon_core::{BitRate, Instant};
+
+use crate::packet::{Counters, Packet};
+use station::Station;
+
+/// 100 Mbit/s, before 4B/5B coding (ISO 9314-1).
+pub const FDDI_RATE: BitRate = BitRate(100_000_000);
+/// What a frame adds to the data in it: LLC/SNAP 8, addresses 12, check sequence 4, status 1, as the study of voice over
+/// FDDI counts it. Preamble and delimiters, 11 bytes or 0.9 µs, are not in its figures.
+pub const FDDI_OVERHEAD: usize = 25;
+/// The longest frame (ISO 9314-2: 9000 symbols of 4 bits), overhead included.
+pub const FDDI_MAX_FRAME: usize = 4500;
+/// Preamble 8, start 1, frame control 1, end 1: 0.88 µs.
+const TOKEN: u64 = 11;
+
+/// A ring as plain data.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RingSpec {
+    /// Target token rotation time: 4 to 165 ms, the least that any station asks for.
+    pub ttrt: Duration,
+    /// The stations, in the order in which the token meets them.
+    pub stations: Vec<StationSpec>,
+}
+
+/// A station of a ring.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct StationSpec {
+    /// From the first bit coming in here to it coming in at the next station: some 0.6 to 1 µs in the station and
+    /// 5.085 µs a kilometre of fibre.
+    pub hop: Duration,
+    /// How long it may send synchronous frames at each token. `None`: no bound is kept, and none holds for the rotation.
+    pub synchronous: Option<Duration>,
+    /// Frames of either class at each token; `None`: as many as the timers allow.
+    pub frames_per_token: Option<u32>,
+    /// Frames of each class that may wait; more are dropped.
+    pub queue: u32,
+}
+
+impl Default for StationSpec {
+    /// 1 µs to the next station, nothing synchronous, any number of frames, 100 may wait.
+    fn default() -> Self {
+        let (hop, synchronous) = (Duration::from_micros(1), Some(Duration::ZERO));
+        StationSpec { hop, synchronous, frames_per_token: None, queue: 100 }
+    }
+}
+
+/// Why there can be no such ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RingError {
+    /// Nobody to pass the token to, or too many.
+    #[error("a ring has 2 to 500 stations, not {count}")]
+    Stations {
+        /// How many were given.
+        count: usize,
+    },
+    /// A token that takes no time, or very long, to the next station.
+    #[error("station {station}: {hop:?} to the next one; from 10 ns (2 m) to 1 ms is possible")]
+    Hop {
+        /// Which, from 0.
+        station: usize,
+        /// What was given.
+        hop: Duration,
+    },
+    /// A station that can send nothing.
+    #[error(
+        "station {station}: a queue of {queue} frames and {frames:?} frames a token; 1 to 32768, and at least 1"
+    )]
+    Idle {
+        /// Which, from 0.
+        station: usize,
+        /// The limit of its queues.
+        queue: u32,
+        /// The limit for each token.
+        frames: Option<u32>,
+    },
+    /// A target outside of what the standard allows.
+    #[error("a target rotation time of {ttrt:?}; 4 ms to 165 ms is possible")]
+    Target {
+        /// What was given.
+        ttrt: Duration,
+    },
+    /// Allocations that can't be kept.
+    #[error(
+        "allocations, ring latency, token and one greatest frame make {needed:?}: ask for less synchronous time, or for a \
+         target above that instead of {ttrt:?}"
+    )]
+    OverAllocated {
+        /// The least target for them.
+        needed: Duration,
+        /// What was given.
+        ttrt: Duration,
+    },
+}
+
+/// How a frame waits for the token.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RingClass {
+    /// At every token, up to the station's allocation.
+    Synchronous,
+    /// While the token is early; the last frame may overrun.
+    Asynchronous,
+}
+
+/// A frame that has left its station.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Sent<P> {
+    /// When its last bit left.
+    pub at: Instant,
+    /// The station.
+    pub from: usize,
+    /// Its class.
+    pub class: RingClass,
+    /// What it carries.
+    pub packet: P,
+}
+
+/// How long the token took from one visit of a station to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rotations {
+    /// Rotations, counted at station 0.
+    pub count: u64,
+    /// Their sum.
+    pub total: Duration,
+    /// The longest at any station.
+    pub longest: Duration,
+    /// Times that a station met the token so late (over 2 TTRT) that it had claimed it.
+    pub claims: u64,
+}
+
+impl Rotations {
+    /// Mean rotation time; zero before the first rotation.
+    pub fn mean(&self) -> Duration {
+        Duration::from_nanos((self.total.as_nanos() / u128::from(self.count.max(1))) as u64)
+    }
+}
+
+/// The ring, its stations and the token.
+pub struct Ring<P> {
+    ttrt: Duration,
+    latency: Duration,
+    stations: Vec<Station<P>>,
+    /// Where the token is, or comes next.
+    holder: usize,
+    /// When it comes there, or the frame being sent ends, or what comes next is decided.
+    at: Instant,
+    visit: Option<Visit>,
+    sending: Option<(RingClass, P)>,
+    /// Frames that wait, of all stations and classes.
+    waiting: usize,
+    rotations: Rotations,
+}
+
+/// What a station that holds the token may still do.
+struct Visit {
+    /// Synchronous time left.
+    synchronous: Option<Duration>,
+    /// Token holding timer: asynchronous time left.
+    holding: Duration,
+    frames: u32,
+    /// Whether it has sent, so that it must make a new token.
+    captured: bool,
+}
+
+impl<P: Packet> Ring<P> {
+    /// A ring whose token comes to station 0 at the beginning of the run.
+    pub fn new(spec: &RingSpec) -> Result<Self, RingError> {
+        spec.validate()?;
+        let stations: Vec<_> =
+            spec.stations.iter().map(|station| Station::new(*station, spec.ttrt)).collect();
+        Ok(Ring {
+            ttrt: spec.ttrt,
+            latency: spec.latency(),
+            stations,
+            holder: 0,
+            at: Instant::ZERO,
+            visit: None,
+            sending: None,
+            waiting: 0,
+            rotations: Rotations::default(),
+        })
+    }
+
+    /// Takes a packet at `now`, which never goes back, to be sent by `station` (from 0).
+    ///
+    /// [`Packet::wire_len`] counts what the frame carries; [`FDDI_OVERHEAD`] is added. Gives it back if the station's
+    /// queue is full, if it makes a frame that is too long, or would take longer than the station's allocation.
+    ///
+    /// # Panics
+    /// If there is no such station.
+    pub fn offer(&mut self, now: Instant, station: usize, class: RingClass, packet: P) -> Option<P> {
+        if self.poll_timeout().is_none() {
+            self.rotate_idle(now);
+        }
+        let refused = self.stations[station].offer(now, class, packet);
+        self.waiting += usize::from(refused.is_none());
+        refused
+    }
+
+    /// The next frame that has left its station by `now`.
+    pub fn poll(&mut self, now: Instant) -> Option<Sent<P>> {
+        while self.poll_timeout().is_some_and(|due| due <= now) {
+            if let Some((class, packet)) = self.sending.take() {
+                let (at, from) = (self.at, self.holder);
+                self.stations[from].counters.queued -= 1;
+                self.stations[from].counters.count_delivered(packet.wire_len() + FDDI_OVERHEAD);
+                return Some(Sent { at, from, class, packet });
+            }
+            self.step();
+        }
+        None
+    }
+
+    /// When to poll next; nothing may come out then, as the token only moves on. `None`: nothing waits.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        (self.waiting > 0 || self.sending.is_some()).then_some(self.at)
+    }
+
+    /// From a station to the next time that a bit passes `to`: once round for the station itself.
+    ///
+    /// # Panics
+    /// If there is no such station.
+    pub fn travel(&self, from: usize, to: usize) -> Duration {
+        let count = self.stations.len();
+        assert!(from < count && to < count, "stations {from} and {to} of {count}");
+        let hops = if to > from { to - from } else { to + count - from };
+        (0..hops).map(|hop| self.stations[(from + hop) % count].spec.hop).sum()
+    }
+
+    /// Once round without a frame.
+    pub fn latency(&self) -> Duration {
+        self.latency
+    }
+
+    /// How the token went round so far; rotations of an idle ring are counted when something is offered.
+    pub fn rotations(&self) -> Rotations {
+        self.rotations
+    }
+
+    /// What a station has done, in frames with their overhead; `None` if there is no such station.
+    pub fn counters(&self, station: usize) -> Option<Counters> {
+        self.stations.get(station).map(|station| station.counters)
+    }
+
+    /// The token comes, a frame begins, or the token goes on.
+    fn step(&mut self) {
+        let Some(mut visit) = self.visit.take() else {
+            self.visit = Some(self.token_comes());
+            return;
+        };
+        let Some((class, packet, time)) = self.stations[self.holder].next(self.at, &visit) else {
+            let token = if visit.captured { token_time() } else { Duration::ZERO };
+            self.at += token + self.stations[self.holder].spec.hop;
+            self.holder = (self.holder + 1) % self.stations.len();
+            return;
+        };
+        match class {
+            RingClass::Synchronous => {
+                visit.synchronous = visit.synchronous.map(|left| left.saturating_sub(time))
+            }
+            RingClass::Asynchronous => visit.holding = visit.holding.saturating_sub(time),
+        }
+        visit.frames = visit.frames.saturating_sub(1);
+        visit.captured = true;
+        self.visit = Some(visit);
+        self.sending = Some((class, packet));
+        self.waiting -= 1;
+        self.at += time;
+    }
+
+    /// The timers at the token's coming (ISO 9314-2).
+    fn token_comes(&mut self) -> Visit {
+        let station = &mut self.stations[self.holder];
+        let (holding, claimed) = station.timers(self.at, self.ttrt);
+        self.rotations.claims += u64::from(claimed);
+        if let Some(last) = station.visited.replace(self.at) {
+            let rotation = self.at.since(last);
+            self.rotations.longest = self.rotations.longest.max(rotation);
+            if self.holder == 0 {
+                self.rotations.count += 1;
+                self.rotations.total += rotation;
+            }
+        }
+        Visit {
+            synchronous: station.spec.synchronous,
+            holding,
+            frames: station.spec.frames_per_token.unwrap_or(u32::MAX),
+            captured: false,
+        }
+    }
+
+    /// Lets the token of a ring on which nothing waits go round until `now`.
+    fn rotate_idle(&mut self, now: Instant) {
+        // Two rounds settle what a late token has left in the timers. From then on every round is like the last one,
+        // and is not worth the steps.
+        let two_rounds = 2 * 2 * self.stations.len() + 2;
+        for _ in 0..two_rounds {
+            if self.at >= now {
+                return;
+            }
+            self.step();
+        }
+        let rounds = now.since(self.at).as_nanos() / self.latency.as_nanos().max(1);
+        let skipped =
+            Duration::from_nanos(u64::try_from(rounds * self.latency.as_nanos()).unwrap_or(u64::MAX));
+        self.at += skipped;
+        self.rotations.count += rounds as u64;
+        self.rotations.total += skipped;
+        for station in &mut self.stations {
+            station.skip(skipped);
+        }
+        while self.at < now {
+            self.step();
+        }
+    }
+}
+
+impl RingSpec {
+    /// Once round without a frame.
+    pub fn latency(&self) -> Duration {
+        self.stations.iter().map(|station| station.hop).sum()
+    }
+
+    /// Refuses what cannot work.
+    pub fn validate(&self) -> Result<(), RingError> {
+        if !(2..=500).contains(&self.stations.len()) {
+            return Err(RingError::Stations { count: self.stations.len() });
+        }
+        if !(MIN_TTRT..=MAX_TTRT).contains(&self.ttrt) {
+            return Err(RingError::Target { ttrt: self.ttrt });
+        }
+        for (station, spec) in self.stations.iter().enumerate() {
+            if !(MIN_HOP..=MAX_HOP).contains(&spec.hop) {
+                return Err(RingError::Hop { station, hop: spec.hop });
+            }
+            if !(1..=32_768).contains(&spec.queue) || spec.frames_per_token == Some(0) {
+                return Err(RingError::Idle { station, queue: spec.queue, frames: spec.frames_per_token });
+            }
+        }
+        // Saturating: an allocation may be any time at all.
+        let allocations = self.stations.iter().filter_map(|station| station.synchronous);
+        let allocated = allocations.fold(Duration::ZERO, Duration::saturating_add);
+        let needed = allocated.saturating_add(self.latency() + token_time() + frame_time(FDDI_MAX_FRAME));
+        if needed > self.ttrt {
+            return Err(RingError::OverAllocated { needed, ttrt: self.ttrt });
+        }
+        Ok(())
+    }
+}
+
+/// Bounds of the target (ISO 9314-2: T_Min at most 4 ms, T_Max at least 165 ms).
+const MIN_TTRT: Duration = Duration::from_millis(4);
+const MAX_TTRT: Duration = Duration::from_millis(165);
+const MIN_HOP: Duration = Duration::from_nanos(10);
+const MAX_HOP: Duration = Duration::from_millis(1);
+
+/// How long a frame of so many bytes takes, overhead included.
+fn frame_time(len: usize) -> Duration {
+    FDDI_RATE.time_for(len as u64).expect("the rate is not zero")
+}
+
+fn token_time() -> Duration {
+    FDDI_RATE.time_for(TOKEN).expect("the rate is not zero")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! A station of the ring: two queues and the rotation timer.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use antiphon_core::Instant;
+
+use super::{FDDI_MAX_FRAME, FDDI_OVERHEAD, RingClass, StationSpec, Visit, frame_time};
+use crate::packet::{Counters, Packet};
+
+pub(super) struct Station<P> {
+    pub(super) spec: StationSpec,
+    pub(super) counters: Counters,
+    /// When the token last came.
+    pub(super) visited: Option<Instant>,
+    synchronous: VecDeque<(Instant, P)>,
+    asynchronous: VecDeque<(Instant, P)>,
+    /// When the token rotation timer runs out next.
+    expires: Instant,
+    /// How often it ran out since the token came (Late_Ct).
+    late: u32,
+}
+
+impl<P: Packet> Station<P> {
+    /// A station whose timer has just been started.
+    pub(super) fn new(spec: StationSpec, ttrt: Duration) -> Self {
+        Station {
+            spec,
+            counters: Counters::default(),
+            visited: None,
+            synchronous: VecDeque::new(),
+            asynchronous: VecDeque::new(),
+            expires: Instant::ZERO + ttrt,
+            late: 0,
+        }
+    }
+
+    pub(super) fn offer(&mut self, now: Instant, class: RingClass, packet: P) -> Option<P> {
+        let len = packet.wire_len().saturating_add(FDDI_OVERHEAD);
+        self.counters.count_offered(len);
+        let (queue, allowed) = match class {
+            RingClass::Synchronous => (&mut self.synchronous, self.spec.synchronous),
+            RingClass::Asynchronous => (&mut self.asynchronous, None),
+        };
+        let never = len > FDDI_MAX_FRAME || allowed.is_some_and(|allowed| frame_time(len) > allowed);
+        if never || queue.len() >= self.spec.queue as usize {
+            self.counters.overflowed += 1;
+            return Some(packet);
+        }
+        queue.push_back((now, packet));
+        self.counters.queued += 1;
+        None
+    }
+
+    /// The timers as the token comes: asynchronous time, and whether the token had been claimed.
+    ///
+    /// Early (Late_Ct = 0): what is left of the rotation timer goes into the holding timer, and it starts anew. Late: it
+    /// runs on, so that what is lost now is made good at the next rotation, and there is no asynchronous time.
+    pub(super) fn timers(&mut self, now: Instant, ttrt: Duration) -> (Duration, bool) {
+        while self.expires <= now {
+            self.expires += ttrt;
+            self.late += 1;
+        }
+        let late = std::mem::take(&mut self.late);
+        match late {
+            0 => {
+                let left = self.expires.since(now);
+                self.expires = now + ttrt;
+                (left, false)
+            }
+            1 => (Duration::ZERO, false),
+            _ => {
+                self.expires = now + ttrt;
+                (Duration::ZERO, true)
+            }
+        }
+    }
+
+    /// The frame that a visit sends next, and how long it takes. Frames that come later than `at` are not there yet.
+    pub(super) fn next(&mut self, at: Instant, visit: &Visit) -> Option<(RingClass, P, Duration)> {
+        if visit.frames == 0 {
+            return None;
+        }
+        let here = |queue: &VecDeque<(Instant, P)>| {
+            let (since, packet) = queue.front()?;
+            (*since <= at).then(|| frame_time(packet.wire_len() + FDDI_OVERHEAD))
+        };
+        let fits = |time: &Duration| visit.synchronous.is_none_or(|left| *time <= left);
+        if let Some(time) = here(&self.synchronous).filter(fits) {
+            let (_, packet) = self.synchronous.pop_front()?;
+            return Some((RingClass::Synchronous, packet, time));
+        }
+        let time = here(&self.asynchronous).filter(|_| !visit.holding.is_zero())?;
+        let (_, packet) = self.asynchronous.pop_front()?;
+        Some((RingClass::Asynchronous, packet, time))
+    }
+
+    /// Time in which the token went round as before.
+    pub(super) fn skip(&mut self, skipped: Duration) {
+        self.expires += skipped;
+        self.visited = self.visited.map(|visited| visited + skipped);
+    }
+}
