@@ -38,6 +38,7 @@ mod presets;
 mod queue;
 mod reorder;
 mod spec;
+pub mod wlan;
 
 pub use chance::{Corruption, Duplication};
 pub use delay::{Delay, Variation};
