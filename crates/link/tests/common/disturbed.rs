@@ -43,6 +43,8 @@ pub struct Setting {
     /// Packets that the access point's queue holds.
     pub queue: u32,
     pub disturbance_mbit_s: f64,
+    /// Gaps of the disturbance are exponential, not all alike.
+    pub poisson: bool,
     pub seconds: u64,
     pub seed: u64,
 }
@@ -57,6 +59,7 @@ impl Default for Setting {
             senders: 1,
             queue: 100,
             disturbance_mbit_s: 0.0,
+            poisson: false,
             seconds: 60,
             seed: 1,
         }
@@ -73,7 +76,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    #[allow(dead_code, reason = "the throughput example does not ask for it")]
+    /// Of the audio.
     pub fn loss_percent(&self) -> f64 {
         100.0 * (1.0 - self.heard as f64 / self.sent as f64)
     }
@@ -88,6 +91,7 @@ struct Source {
     count: u64,
     next: Instant,
     phase: f64,
+    rng: Option<Rng>,
 }
 
 impl Source {
@@ -97,6 +101,10 @@ impl Source {
 
     fn advance(&mut self) {
         self.count += 1;
+        if let Some(rng) = &mut self.rng {
+            self.next += Duration::from_nanos((self.gap * rng.exponential()) as u64);
+            return;
+        }
         self.next = Instant::from_nanos((self.gap * (self.count as f64 + self.phase)) as u64);
     }
 }
@@ -107,7 +115,10 @@ fn sources(setting: &Setting) -> Vec<Source> {
         let audio = payload == 1300;
         let packet = Udp { audio, sent: Instant::ZERO, payload };
         let (gap, phase) = (1e9 / per_second, rng.unit());
-        Source { from, to, packet, gap, count: 0, next: Instant::from_nanos((gap * phase) as u64), phase }
+        let next = Instant::from_nanos((gap * phase) as u64);
+        let random = setting.poisson && !audio;
+        let rng = random.then(|| Rng::fork(setting.seed, &format!("arrivals {from:?}")));
+        Source { from, to, packet, gap, count: 0, next, phase, rng }
     };
     let streamer = if setting.ad_hoc { StationId(4) } else { ACCESS_POINT };
     let mut all = vec![source(streamer, LISTENER, 1300, 135.69)];
