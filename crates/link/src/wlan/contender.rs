@@ -45,6 +45,9 @@ pub(super) struct Contender<P> {
     rng: Rng,
 }
 
+/// Packets for which a queue has room from the beginning; the usual queues never grow.
+const ROOM: usize = 128;
+
 impl<P> Contender<P> {
     pub(super) fn new(access: Access, phy: &Phy, edca: bool, limit: u32, retry_limit: u8, rng: Rng) -> Self {
         Contender {
@@ -57,7 +60,7 @@ impl<P> Contender<P> {
             cw: access.cw_min,
             backoff: None,
             failed: 0,
-            held: VecDeque::new(),
+            held: VecDeque::with_capacity((limit as usize).min(ROOM)),
             rng,
         }
     }
