@@ -169,3 +169,17 @@ fn stations_do_not_change_each_others_draws() {
     assert_eq!(run(0), run(2));
     assert!(run(0).len() > 300);
 }
+
+#[test]
+fn what_nobody_fetches_is_bounded_and_counted() {
+    let mut cell: Cell<Vec<u8>> =
+        Cell::new(&CellSpec::ad_hoc(vec![StationSpec::default(); 2]), 1).expect("a cell");
+    for n in 0..40_000 {
+        let to = Destination::Station(StationId(1));
+        cell.offer(Instant::from_millis(n), StationId(0), to, Category::BestEffort, Vec::new());
+    }
+    let counters = cell.counters(StationId(1));
+    assert!(cell.balances() && counters.waiting == 32_768, "{counters:?}");
+    // The last packet is still on its way.
+    assert_eq!(counters.unclaimed, 40_000 - 1 - 32_768);
+}

@@ -39,6 +39,16 @@ impl Category {
     /// All four, the most urgent first.
     pub const ALL: [Category; 4] =
         [Category::Voice, Category::Video, Category::BestEffort, Category::Background];
+
+    /// The name in scenarios and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Category::Voice => "voice",
+            Category::Video => "video",
+            Category::BestEffort => "best-effort",
+            Category::Background => "background",
+        }
+    }
 }
 
 /// How a queue contends for the channel.
