@@ -15,6 +15,8 @@
 //! * **Counters balance**: offered + duplicated = delivered + dropped + queued + in flight, in every element.
 //! * **Order is kept** by everything but [`Reorder`]: delay variation that reorders gives false verdicts on protocols.
 //!
+//! [`wlan`] has what no chain of elements can be: a cell whose stations share one channel.
+//!
 //! ```
 //! use antiphon_core::Instant;
 //! use antiphon_link::{DuplexSpec, Link};
@@ -45,6 +47,7 @@ mod presets;
 mod queue;
 mod reorder;
 mod spec;
+pub mod wlan;
 
 pub use bucket::{Policer, TokenBucket};
 pub use chance::{Corruption, Duplication};

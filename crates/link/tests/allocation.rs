@@ -1,4 +1,4 @@
-//! Once its queues have grown, a link allocates nothing, whatever elements it has.
+//! Once its queues have grown, a link allocates nothing, whatever elements it has; nor does a cell.
 
 #![allow(unsafe_code, reason = "a counting allocator implements GlobalAlloc, which is unsafe to implement")]
 
@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use antiphon_core::Instant;
+use antiphon_link::wlan::{self, AccessMode, Category, CellSpec, Destination, StationId};
 use antiphon_link::{
     ETHERNET_10, Link, LinkSpec, Packet, QueueLimit, Ring, RingClass, RingSpec, StationSpec, Switch,
 };
@@ -101,4 +102,31 @@ fn a_running_switch_and_ring_allocate_nothing() {
     assert_eq!(send(3_000, 30_000), 0);
     let ring = ring.counters(0).expect("a station");
     assert!(switch.counters(0).expect("a port").overflowed > 1000 && ring.delivered > 8000, "{ring:?}");
+}
+
+#[test]
+fn a_running_cell_allocates_nothing() {
+    let mut spec = CellSpec::infrastructure(vec![wlan::StationSpec::default(); 4]);
+    spec.stations[3].access = AccessMode::Edca(wlan::Access::EDCA);
+    let mut cell = wlan::Cell::new(&spec, 1).expect("a possible cell");
+    // Too much for the cell: queues fill, frames collide, packets are dropped.
+    let mut send = |from: u64, to: u64| {
+        let before = ALLOCATIONS.with(Cell::get);
+        for n in from..to {
+            let now = Instant::from_micros(n * 200);
+            let from = StationId((n % 4) as u16);
+            let to = if n % 50 == 7 {
+                Destination::Multicast
+            } else {
+                Destination::Station(StationId((n / 4 % 4) as u16))
+            };
+            cell.offer(now, from, to, Category::ALL[n as usize / 16 % 4], Bare);
+            while cell.poll(now).is_some() {}
+        }
+        ALLOCATIONS.with(Cell::get) - before
+    };
+    assert!(send(0, 50_000) > 0, "the counter counts: the queues had to grow");
+    assert_eq!(send(50_000, 150_000), 0);
+    let total = cell.totals();
+    assert!(total.collisions > 1000 && total.overflowed > 1000 && total.multicast > 100, "{total:?}");
 }

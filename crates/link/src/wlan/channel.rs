@@ -1,0 +1,109 @@
+//! What befalls a frame on the air besides collisions: errors, and outages of a station.
+
+use std::time::Duration;
+
+use antiphon_core::{Instant, Rng};
+
+use super::spec::{Fade, StationSpec};
+
+/// The path between one station and the rest of the cell.
+pub(super) struct Channel {
+    error: f64,
+    rng: Rng,
+    fade: Option<Outages>,
+}
+
+/// Exponential gaps between outages of exponential length, running in time whatever the traffic.
+struct Outages {
+    gap: f64,
+    mean: f64,
+    rng: Rng,
+    /// The next outage, or the one that is on.
+    from: Instant,
+    until: Instant,
+}
+
+impl Channel {
+    pub(super) fn new(spec: &StationSpec, seed: u64) -> Self {
+        Channel {
+            error: spec.frame_error.0,
+            rng: Rng::fork(seed, "frame error"),
+            fade: spec.fade.filter(|fade| fade.share.0 > 0.0).map(|fade| Outages::new(fade, seed)),
+        }
+    }
+
+    /// Whether a frame sent at `start` fails. Called with instants that never go back; draws one number each time.
+    pub(super) fn fails(&mut self, start: Instant) -> bool {
+        let error = self.rng.chance(self.error);
+        let out = self.fade.as_mut().is_some_and(|fade| fade.is_on(start));
+        error || out
+    }
+}
+
+impl Outages {
+    fn new(Fade { mean, share }: Fade, seed: u64) -> Self {
+        let (mean, share) = (mean.as_secs_f64(), share.0);
+        let rng = Rng::fork(seed, "fade");
+        let mut outages = Outages {
+            gap: mean * (1.0 - share) / share,
+            mean,
+            rng,
+            from: Instant::ZERO,
+            until: Instant::ZERO,
+        };
+        outages.draw();
+        outages
+    }
+
+    fn draw(&mut self) {
+        // `as` saturates: a gap of centuries is one that never ends.
+        let mut exponential = |mean: f64| Duration::from_nanos((mean * 1e9 * self.rng.exponential()) as u64);
+        self.from = self.until + exponential(self.gap);
+        self.until = self.from + exponential(self.mean) + Duration::from_nanos(1);
+    }
+
+    fn is_on(&mut self, at: Instant) -> bool {
+        while self.until <= at && self.until < Instant::from_nanos(u64::MAX) {
+            self.draw();
+        }
+        self.from <= at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use antiphon_core::Ratio;
+
+    use super::*;
+
+    #[test]
+    fn outages_have_their_share_and_their_length() {
+        let fade = Fade { mean: Duration::from_millis(20), share: Ratio(0.1) };
+        let spec = StationSpec { fade: Some(fade), ..StationSpec::default() };
+        let mut channel = Channel::new(&spec, 7);
+        let (mut out, mut outages, mut before) = (0u32, 0u32, false);
+        let n = 4_000_000u32;
+        for ms in 0..u64::from(n) {
+            let now = channel.fails(Instant::from_millis(ms));
+            out += u32::from(now);
+            outages += u32::from(now && !before);
+            before = now;
+        }
+        // 20 000 outages of exponential length and gap: standard error of the share √(2/20 000) = 1 %; three of them.
+        // A gap that leaves the outage out of the period would be off by 10 %.
+        let share = f64::from(out) / f64::from(n);
+        assert!((share / 0.1 - 1.0).abs() < 0.03, "{share}");
+        // Looked at each millisecond, a run is 1/(1-e^(-1/20)) = 20.5 long, but that a gap under 1 ms can hide (0.5 %).
+        let run = f64::from(out) / f64::from(outages);
+        assert!((run / 20.6 - 1.0).abs() < 0.03, "{run}");
+    }
+
+    #[test]
+    fn the_rarest_outage_and_none_are_possible() {
+        for share in [0.0, f64::MIN_POSITIVE, 1e-12] {
+            let fade = Fade { mean: Duration::MAX, share: Ratio(share) };
+            let mut channel = Channel::new(&StationSpec { fade: Some(fade), ..StationSpec::default() }, 1);
+            assert!(!channel.fails(Instant::from_millis(10_000)));
+        }
+    }
+}

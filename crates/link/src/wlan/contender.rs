@@ -1,0 +1,225 @@
+//! One transmit queue and its claim to the channel: contention window, back-off, retries.
+
+use std::collections::VecDeque;
+
+use antiphon_core::{Instant, Rng};
+
+use super::phy::Phy;
+use super::spec::{Access, Category, Destination, StationId};
+
+/// A packet on its way through the cell.
+pub(super) struct Held<P> {
+    pub(super) packet: P,
+    /// Bytes on the air, MAC header and FCS included.
+    pub(super) bytes: usize,
+    pub(super) route: Route,
+    /// When it came into the queue.
+    arrived: Instant,
+}
+
+/// Whence, where to, and how urgently.
+#[derive(Clone, Copy)]
+pub(super) struct Route {
+    pub(super) origin: StationId,
+    pub(super) to: Destination,
+    pub(super) category: Category,
+}
+
+/// A queue that contends for the channel.
+pub(super) struct Contender<P> {
+    access: Access,
+    aifs: u64,
+    slot: u64,
+    /// EDCA counts the slot in which another station begins to send, DCF does not: the former looks at the channel at
+    /// the beginning of a slot, the latter counts when it has been idle to its end (IEEE 802.11-2007 §9.2.5.2, §9.9.1.3;
+    /// Tinnirello, Bianchi, Xiao: "Refinements on IEEE 802.11 Distributed Coordination Function Modeling
+    /// Approaches", 2010).
+    counts_busy_slot: bool,
+    limit: usize,
+    retry_limit: u8,
+    cw: u32,
+    /// Slots left at the beginning of the present idle time; `None`: back-off and post-backoff are over.
+    backoff: Option<u32>,
+    failed: u8,
+    held: VecDeque<Held<P>>,
+    rng: Rng,
+}
+
+/// Packets for which a queue has room from the beginning; the usual queues never grow.
+const ROOM: usize = 128;
+
+impl<P> Contender<P> {
+    pub(super) fn new(access: Access, phy: &Phy, edca: bool, limit: u32, retry_limit: u8, rng: Rng) -> Self {
+        Contender {
+            access,
+            aifs: phy.aifs(access.aifsn).as_nanos() as u64,
+            slot: phy.slot.as_nanos() as u64,
+            counts_busy_slot: edca,
+            limit: limit as usize,
+            retry_limit,
+            cw: access.cw_min,
+            backoff: None,
+            failed: 0,
+            held: VecDeque::with_capacity((limit as usize).min(ROOM)),
+            rng,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(super) fn head(&self) -> Option<&Held<P>> {
+        self.held.front()
+    }
+
+    pub(super) fn txop(&self) -> std::time::Duration {
+        self.access.txop
+    }
+
+    /// Takes a packet, or gives it back if the queue is full. One that finds the channel busy has to back off.
+    pub(super) fn push(
+        &mut self,
+        now: Instant,
+        packet: P,
+        bytes: usize,
+        route: Route,
+        busy: bool,
+    ) -> Option<P> {
+        if self.held.len() >= self.limit {
+            return Some(packet);
+        }
+        if busy && self.held.is_empty() && self.backoff.is_none() {
+            self.back_off();
+        }
+        self.held.push_back(Held { packet, bytes, route, arrived: now });
+        None
+    }
+
+    /// When it will send if nobody does before: AIFS and its slots after the channel became idle at `since`, or at once
+    /// if they are over.
+    pub(super) fn access_at(&self, since: Instant) -> Option<Instant> {
+        let head = self.held.front()?;
+        let slots = u64::from(self.backoff.unwrap_or(0));
+        let earliest = since.as_nanos().saturating_add(self.aifs + slots * self.slot);
+        Some(head.arrived.max(Instant::from_nanos(earliest)))
+    }
+
+    /// Another station begins to send at `at`, after an idle time since `since`: the count stops.
+    pub(super) fn freeze(&mut self, since: Instant, at: Instant) {
+        let idle = at.as_nanos() - since.as_nanos();
+        if let Some(slots) = self.backoff.filter(|_| idle >= self.aifs) {
+            let counted = (idle - self.aifs) / self.slot + u64::from(self.counts_busy_slot);
+            let over = counted > u64::from(slots) || (counted == u64::from(slots) && self.held.is_empty());
+            self.backoff = if over { None } else { Some(slots - counted as u32) };
+        }
+        if self.backoff.is_none() && !self.held.is_empty() {
+            self.back_off();
+        }
+    }
+
+    /// A packet is done with: contention begins anew, with a post-backoff even if nothing waits.
+    pub(super) fn start_over(&mut self) {
+        self.cw = self.access.cw_min;
+        self.failed = 0;
+        self.back_off();
+    }
+
+    /// The head was not acknowledged. Gives it back if that was the last attempt.
+    pub(super) fn failed(&mut self) -> Option<Held<P>> {
+        if self.failed >= self.retry_limit {
+            self.start_over();
+            return self.held.pop_front();
+        }
+        self.failed += 1;
+        self.cw = (2 * self.cw + 1).min(self.access.cw_max);
+        self.back_off();
+        None
+    }
+
+    /// Takes the head out, sent.
+    pub(super) fn pop(&mut self) -> Option<Held<P>> {
+        (self.cw, self.failed) = (self.access.cw_min, 0);
+        self.held.pop_front()
+    }
+
+    fn back_off(&mut self) {
+        self.backoff = Some(self.rng.below(self.cw + 1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUTE: Route =
+        Route { origin: StationId(0), to: Destination::Multicast, category: Category::BestEffort };
+
+    fn contender(edca: bool, retry_limit: u8) -> Contender<u8> {
+        Contender::new(Access::DCF, &Phy::COMPATIBLE, edca, 3, retry_limit, Rng::new(1))
+    }
+
+    fn micros(micros: u64) -> Instant {
+        Instant::from_micros(micros)
+    }
+
+    #[test]
+    fn what_finds_the_channel_idle_goes_after_difs_or_at_once() {
+        let mut fresh = contender(false, 7);
+        assert_eq!(fresh.access_at(micros(0)), None);
+        assert!(fresh.push(micros(70), 1, 100, ROUTE, false).is_none());
+        assert_eq!(fresh.access_at(micros(0)), Some(micros(70)));
+        assert_eq!(fresh.access_at(micros(60)), Some(micros(110)));
+    }
+
+    #[test]
+    fn a_count_stops_and_goes_on() {
+        // DCF leaves the slot in which another sends for later, EDCA counts it.
+        for (edca, left) in [(false, 3), (true, 2)] {
+            let mut one = contender(edca, 7);
+            one.push(micros(0), 1, 100, ROUTE, true);
+            one.backoff = Some(5);
+            assert_eq!(one.access_at(micros(1000)), Some(micros(1150)));
+            one.freeze(micros(1000), micros(1049));
+            assert_eq!(one.backoff, Some(5), "not a slot before DIFS is over");
+            one.freeze(micros(1000), micros(1090));
+            assert_eq!(one.backoff, Some(left));
+        }
+    }
+
+    #[test]
+    fn post_backoff_passes_without_packets() {
+        let mut one = contender(false, 7);
+        one.start_over();
+        one.backoff = Some(4);
+        one.freeze(micros(0), micros(50 + 79));
+        assert_eq!(one.backoff, Some(1));
+        one.freeze(micros(1000), micros(1000 + 70));
+        assert_eq!(one.backoff, None);
+        // What arrives then, with the channel busy, draws anew.
+        one.push(micros(1080), 1, 100, ROUTE, true);
+        assert!(one.backoff.is_some());
+    }
+
+    #[test]
+    fn windows_double_up_to_the_last_attempt() {
+        let mut one = contender(false, 7);
+        one.push(micros(0), 1, 100, ROUTE, true);
+        let mut windows = vec![one.cw];
+        while one.failed().is_none() {
+            windows.push(one.cw);
+        }
+        assert_eq!(windows, [15, 31, 63, 127, 255, 511, 1023, 1023]);
+        assert_eq!((one.cw, one.len()), (15, 0));
+        let mut none = contender(false, 0);
+        none.push(micros(0), 1, 100, ROUTE, true);
+        assert!(none.failed().is_some(), "no retry at all");
+    }
+
+    #[test]
+    fn a_full_queue_gives_back_what_it_cannot_hold() {
+        let mut one = contender(false, 7);
+        let refused: Vec<_> = (0..5).map(|n| one.push(micros(0), n, 100, ROUTE, false)).collect();
+        assert_eq!(refused, [None, None, None, Some(3), Some(4)]);
+    }
+}
