@@ -12,7 +12,7 @@ use super::sender::Sender;
 /// State of RACK (RFC 8985 §6.1).
 #[derive(Clone, Debug)]
 pub struct Rack {
-    /// The newest sending delivered: time and end.
+    /// The newest sending delivered: time and order.
     latest: Option<(Instant, u64)>,
     rtt: Duration,
     reordering_seen: bool,
@@ -40,7 +40,7 @@ impl Rack {
         min_rtt: Option<Duration>,
     ) {
         self.reordering_seen |= delivery.reordered.is_some();
-        let Some((sent_at, end, again)) = delivery.latest else { return };
+        let Some((sent_at, order, again)) = delivery.latest else { return };
         let rtt = now.since(sent_at);
         if again {
             // §6.2 step 2: the acknowledgement may be for the first sending.
@@ -50,8 +50,8 @@ impl Rack {
             }
         }
         self.rtt = rtt;
-        if self.latest.is_none_or(|latest| latest < (sent_at, end)) {
-            self.latest = Some((sent_at, end));
+        if self.latest.is_none_or(|latest| latest < (sent_at, order)) {
+            self.latest = Some((sent_at, order));
         }
     }
 
@@ -110,7 +110,7 @@ impl Sender {
         let patience = self.rack.rtt + self.reorder_window();
         let mut wait = Duration::ZERO;
         let news = self.board.mark_lost_where(|_, sent| {
-            let is_older = (sent.sent_at, sent.end) < latest;
+            let is_older = (sent.sent_at, sent.order) < latest;
             let due = sent.sent_at + patience;
             if is_older && due > now {
                 wait = wait.max(due.since(now));

@@ -21,6 +21,8 @@ pub struct Sent {
     pub weight: u64,
     /// When it was last sent.
     pub sent_at: Instant,
+    /// Counts sendings, so that those of one instant have an order too.
+    pub order: u64,
     /// How often it was sent again.
     pub retransmissions: u32,
     sacked: bool,
@@ -40,7 +42,7 @@ pub struct Delivery {
     pub oldest_clean: Option<Instant>,
     /// Same for the newest one acknowledged in either way, for the least round trip.
     pub newest_clean: Option<Instant>,
-    /// The newest sending that was delivered: time, end and whether it was a retransmission.
+    /// The newest sending that was delivered: time, order and whether it was a retransmission.
     pub latest: Option<(Instant, u64, bool)>,
     /// A segment never retransmitted was delivered after a later one: how many segments late.
     pub reordered: Option<u32>,
@@ -55,7 +57,7 @@ impl Delivery {
             }
             self.newest_clean = self.newest_clean.max(Some(sent.sent_at));
         }
-        let this = (sent.sent_at, sent.end, sent.retransmissions > 0);
+        let this = (sent.sent_at, sent.order, sent.retransmissions > 0);
         if self.latest.is_none_or(|latest| (latest.0, latest.1) < (this.0, this.1)) {
             self.latest = Some(this);
         }
@@ -74,6 +76,7 @@ pub struct Scoreboard {
     waiting: u32,
     sacked_segments: u32,
     retransmitted_segments: u32,
+    sendings: u64,
     /// Highest position acknowledged in any way.
     highest: u64,
     /// Duplicate acknowledgements of a peer without SACK, as weight: each stands for a segment that has left.
@@ -85,8 +88,20 @@ impl Scoreboard {
     pub fn push(&mut self, seq: u64, end: u64, fin: bool, now: Instant, weight: u64) {
         let (sacked, lost, retransmitted) = (false, false, false);
         self.out += weight;
-        let sent =
-            Sent { seq, end, fin, sent_at: now, retransmissions: 0, weight, sacked, lost, retransmitted };
+        self.sendings += 1;
+        let order = self.sendings;
+        let sent = Sent {
+            seq,
+            end,
+            fin,
+            sent_at: now,
+            order,
+            retransmissions: 0,
+            weight,
+            sacked,
+            lost,
+            retransmitted,
+        };
         self.queue.push_back(sent);
     }
 
@@ -298,7 +313,9 @@ impl Scoreboard {
             self.retransmitted += sent.weight;
             self.retransmitted_segments += 1;
         }
+        self.sendings += 1;
         sent.sent_at = now;
+        sent.order = self.sendings;
         sent.retransmissions += 1;
     }
 
