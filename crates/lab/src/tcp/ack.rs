@@ -32,7 +32,7 @@ impl Sender {
             self.note_duplicate_ack(segment, advanced, window_grew, &mut delivery);
         }
         self.sample_rtt(now, advanced, echo, &delivery);
-        self.note_delivery(now, &delivery, echo);
+        self.note_delivery(now, &delivery);
         self.check_spurious(segment, advanced, duplicate);
         self.settle_tail_probe(duplicate);
         self.react(now, advanced, &delivery);

@@ -32,20 +32,14 @@ impl Default for Rack {
 }
 
 impl Rack {
-    fn on_delivery(
-        &mut self,
-        now: Instant,
-        delivery: &Delivery,
-        echo: Option<u32>,
-        min_rtt: Option<Duration>,
-    ) {
+    fn on_delivery(&mut self, now: Instant, delivery: &Delivery, min_rtt: Option<Duration>) {
         self.reordering_seen |= delivery.reordered.is_some();
         let Some((sent_at, order, again)) = delivery.latest else { return };
         let rtt = now.since(sent_at);
         if again {
-            // §6.2 step 2: the acknowledgement may be for the first sending.
-            let older = echo.is_some_and(|echo| u64::from(echo) < sent_at.as_nanos() / 1_000_000);
-            if older || min_rtt.is_some_and(|min| rtt < min) {
+            // §6.2 step 2: too soon for the retransmission, so the first sending was delivered. By the least round trip
+            // alone, as Linux: an echo does not tell, since it is that of the last segment in order (RFC 7323 §4.3).
+            if min_rtt.is_some_and(|min| rtt < min) {
                 return;
             }
         }
@@ -87,8 +81,8 @@ impl Sender {
         }
     }
 
-    pub(super) fn note_delivery(&mut self, now: Instant, delivery: &Delivery, echo: Option<u32>) {
-        self.rack.on_delivery(now, delivery, echo, self.rtt.min_rtt());
+    pub(super) fn note_delivery(&mut self, now: Instant, delivery: &Delivery) {
+        self.rack.on_delivery(now, delivery, self.rtt.min_rtt());
         // Linux raises the threshold to the reordering seen (`tcp_check_sack_reordering`).
         if let Some(distance) = delivery.reordered {
             self.dup_threshold = self.dup_threshold.max((distance + 1).min(MAX_THRESHOLD));
