@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon_core::Instant;
-use antiphon_lab::tcp::{Pair, Profile, Segment, Stats, Tcp};
+use antiphon_lab::tcp::{LossDetection, Pair, Profile, Segment, Stats, Tcp};
 use antiphon_link::{DuplexSpec, Packet, Queue, QueueLimit};
 use proptest::prelude::*;
 
@@ -65,8 +65,8 @@ fn delays_over_seeds(profile: Profile, loss: &str, len: usize, seeds: u64) -> Ve
 fn small_frames_wait_as_long_as_with_a_kernel() {
     // 160 bytes every 5 ms, 20 ms each way, losses in the direction of the data. The figures are of a Linux kernel over
     // a router with the same settings: two measurements, 25 and 23.3 ms at 1 % (CUBIC), 41 and 53 ms at 5 %, and
-    // 48 ms for Reno at 5 %. Within 25 % of the nearer of the two; a TCP that waits for a time-out at each loss would be
-    // at 33 ms and 85 ms.
+    // 48 ms for Reno at 5 %. Within 25 % of the nearer of the two; a TCP that waits for a time-out at each loss is at
+    // 84 and 156 ms (see below).
     for (profile, loss, least, most) in [
         (Profile::linux(), "1%", 23.3 * 0.75, 25.0 * 1.25),
         (Profile::linux(), "5%", 41.0 * 0.75, 53.0 * 1.25),
@@ -83,6 +83,22 @@ fn small_frames_wait_as_long_as_with_a_kernel() {
             quantile(&delays, 1.0)
         );
         assert!((least..most).contains(&mean), "{:?} {loss}: {mean}", profile.algorithm);
+    }
+}
+
+#[test]
+fn breaking_the_recovery_would_be_noticed() {
+    // The instrument tested: a TCP that knows losses by time-outs alone is far outside the bounds above.
+    let broken = Profile {
+        loss_detection: LossDetection::DupAcks,
+        dup_threshold: u32::MAX,
+        tail_loss_probe: false,
+        ..Profile::linux()
+    };
+    for (loss, bound) in [("1%", 25.0 * 1.25), ("5%", 53.0 * 1.25)] {
+        let mean = mean(&delays_over_seeds(broken, loss, 160, 4));
+        println!("time-outs alone, {loss}: mean {mean:.1} ms");
+        assert!(mean > 1.2 * bound, "{loss}: {mean}");
     }
 }
 

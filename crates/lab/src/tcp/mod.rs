@@ -32,12 +32,11 @@ mod rtt;
 mod scoreboard;
 mod segment;
 mod sender;
+mod stats;
 mod timers;
 
 #[cfg(test)]
 mod tests;
-
-use std::time::Duration;
 
 use antiphon_core::Instant;
 
@@ -46,6 +45,7 @@ pub use profile::{AckRule, Algorithm, DelayedAck, LossDetection, Profile, Reduct
 pub use recovery::Phase;
 pub use rtt::{RtoFloor, RtoSettings, RttEstimator};
 pub use segment::{Flags, HEADER_BYTES, SackBlocks, Segment, SynOptions, Timestamps};
+pub use stats::Stats;
 
 use receiver::Receiver;
 use rtt::RttEstimator as Handshake;
@@ -101,51 +101,6 @@ pub enum Closed {
     Aborted,
 }
 
-/// Figures of a connection: totals since its beginning, and what holds now.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Stats {
-    /// Segments sent, acknowledgements and repetitions included.
-    pub segments_sent: u64,
-    /// Segments received, damaged ones included.
-    pub segments_received: u64,
-    /// Segments dropped for a wrong checksum.
-    pub damaged: u64,
-    /// Bytes sent, IP and TCP headers included.
-    pub wire_bytes_sent: u64,
-    /// Segments sent again.
-    pub retransmitted_segments: u64,
-    /// Payload sent again.
-    pub retransmitted_bytes: u64,
-    /// Retransmission time-outs.
-    pub timeouts: u64,
-    /// Recoveries begun by acknowledgements.
-    pub fast_recoveries: u64,
-    /// Tail loss probes sent.
-    pub tail_probes: u64,
-    /// Probes of a closed window sent.
-    pub window_probes: u64,
-    /// Reductions taken back.
-    pub undone: u64,
-    /// Payload received a second time.
-    pub duplicate_bytes: u64,
-    /// Segments received outside the window.
-    pub refused: u64,
-    /// Positions of the stream acknowledged by the peer, bytes.
-    pub acknowledged_bytes: u64,
-    /// Congestion window, segments.
-    pub cwnd: f64,
-    /// Slow-start threshold, segments; infinite before the first loss.
-    pub ssthresh: f64,
-    /// Segments, by weight, in flight.
-    pub in_flight: f64,
-    /// Smoothed round trip.
-    pub srtt: Option<Duration>,
-    /// Its variation.
-    pub rttvar: Duration,
-    /// Retransmission time-out, back-off included.
-    pub rto: Duration,
-}
-
 impl Tcp {
     /// Opens a connection: the SYN is ready to be sent.
     pub fn connect(profile: Profile) -> Self {
@@ -171,7 +126,7 @@ impl Tcp {
             timestamps: profile.timestamps,
             ts_recent: 0,
             last_ack_sent: 1,
-            spare: Vec::with_capacity(SPARE_BUFFERS),
+            spare: Vec::new(),
             segments_sent: 0,
             segments_received: 0,
             damaged: 0,
@@ -432,7 +387,7 @@ impl Tcp {
         }
     }
 
-    /// Takes a buffer for segments to come; more than a few dozen are let go.
+    /// Takes a buffer for segments to come; more than a thousand are let go.
     pub fn recycle(&mut self, buffer: Vec<u8>) {
         if self.spare.len() < SPARE_BUFFERS && buffer.capacity() > 0 {
             self.spare.push(buffer);
@@ -443,38 +398,11 @@ impl Tcp {
     pub fn phase(&self) -> Phase {
         self.sender.recovery.phase()
     }
-
-    /// Figures of the connection.
-    pub fn stats(&self) -> Stats {
-        let (sender, counts) = (&self.sender, &self.sender.counts);
-        Stats {
-            segments_sent: self.segments_sent,
-            segments_received: self.segments_received,
-            damaged: self.damaged,
-            wire_bytes_sent: self.wire_bytes_sent,
-            retransmitted_segments: counts.retransmitted_segments,
-            retransmitted_bytes: counts.retransmitted_bytes,
-            timeouts: counts.timeouts,
-            fast_recoveries: counts.recoveries,
-            tail_probes: counts.tail_probes,
-            window_probes: counts.window_probes,
-            undone: counts.undone,
-            duplicate_bytes: self.receiver.duplicate_bytes,
-            refused: self.receiver.refused,
-            acknowledged_bytes: sender.una - 1,
-            cwnd: sender.window.cwnd,
-            ssthresh: sender.window.ssthresh,
-            in_flight: sender.in_flight(),
-            srtt: sender.rtt.srtt(),
-            rttvar: sender.rtt.rttvar(),
-            rto: sender.rtt.rto(),
-        }
-    }
 }
 
 /// RFC 7323 §2.3.
 const MAX_SCALE: u8 = 14;
 /// As Linux (`tcp_min_snd_mss` 48): a hostile SYN must not make a segment per byte.
 const LEAST_MSS: u32 = 48;
-/// Enough for the segments that are on their way on a path of this laboratory; the rest is allocated again.
-const SPARE_BUFFERS: usize = 64;
+/// 1.5 MB of full segments: what a flow of 100 Mbit/s has on its way at 100 ms. Beyond it, buffers are made anew.
+const SPARE_BUFFERS: usize = 1024;
