@@ -1,0 +1,198 @@
+//! From open sending through recovery and time-out back again: when the window is reduced, and when that is undone.
+
+use antiphon_core::Instant;
+
+use super::cc::Window;
+use super::profile::Reduction;
+
+/// Where the sender stands (RFC 5681, RFC 6675, RFC 6298).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Nothing is being repaired.
+    Open,
+    /// Holes are being filled after acknowledgements told of them.
+    Recovery,
+    /// A time-out took everything for lost.
+    Loss,
+}
+
+/// State of the repair under way.
+#[derive(Clone, Debug)]
+pub struct Recovery {
+    phase: Phase,
+    reduction: Reduction,
+    /// The repair ends when this position is acknowledged.
+    high: u64,
+    delivered: f64,
+    sent: f64,
+    prior_cwnd: f64,
+    undo: Option<Undo>,
+}
+
+/// What to go back to if the reduction proves spurious.
+#[derive(Clone, Copy, Debug)]
+struct Undo {
+    cwnd: f64,
+    ssthresh: f64,
+    /// Retransmissions not yet shown to be duplicates.
+    open: u32,
+    retransmitted: bool,
+    /// When the first of them left.
+    first: Option<Instant>,
+}
+
+impl Recovery {
+    /// Open sending.
+    pub fn new(reduction: Reduction) -> Self {
+        let phase = Phase::Open;
+        Recovery { phase, reduction, high: 0, delivered: 0.0, sent: 0.0, prior_cwnd: 1.0, undo: None }
+    }
+
+    /// Where the sender stands.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    fn remember(&mut self, window: &Window) {
+        let (cwnd, ssthresh) = (window.cwnd, window.ssthresh);
+        self.undo = Some(Undo { cwnd, ssthresh, open: 0, retransmitted: false, first: None });
+    }
+
+    /// Acknowledgements tell of a loss: reduce once until all sent up to `high` is acknowledged.
+    pub fn enter(&mut self, window: &mut Window, high: u64) {
+        self.remember(window);
+        self.prior_cwnd = window.cwnd.max(1.0);
+        window.on_loss();
+        self.phase = Phase::Recovery;
+        self.high = high;
+        (self.delivered, self.sent) = (0.0, 0.0);
+        if self.reduction == Reduction::Immediate {
+            window.cwnd = window.ssthresh;
+        }
+    }
+
+    /// The retransmission timer fired. `in_flight`: segments not taken for lost.
+    ///
+    /// One reduction for one window of data: none if this window's was made already (Linux `tcp_enter_loss`).
+    pub fn on_timeout(&mut self, window: &mut Window, una: u64, high: u64, in_flight: f64) {
+        if self.phase == Phase::Open || self.high <= una {
+            self.remember(window);
+            window.on_loss();
+        }
+        window.on_timeout();
+        self.phase = Phase::Loss;
+        self.high = high;
+        window.cwnd = in_flight + 1.0;
+    }
+
+    /// An acknowledgement during recovery: the window for what may be sent now (RFC 6937 §3).
+    pub fn on_ack(
+        &mut self,
+        window: &mut Window,
+        delivered: f64,
+        in_flight: f64,
+        more_lost: bool,
+        advanced: bool,
+    ) {
+        if self.phase != Phase::Recovery || self.reduction == Reduction::Immediate {
+            return;
+        }
+        self.delivered += delivered;
+        let may_send = if in_flight > window.ssthresh {
+            (self.delivered * window.ssthresh / self.prior_cwnd).ceil() - self.sent
+        } else {
+            // The slow-start bound; the conservative one while new losses show (RFC 6937bis, Linux).
+            let bound = (self.delivered - self.sent).max(delivered);
+            let extra = if advanced && !more_lost { 1.0 } else { 0.0 };
+            (window.ssthresh - in_flight).min(bound + extra)
+        };
+        let least = if self.sent > 0.0 { 0.0 } else { 1.0 };
+        window.cwnd = (in_flight + may_send.max(least)).max(1.0);
+    }
+
+    /// Something of `segments` weight was sent.
+    pub fn on_sent(&mut self, segments: f64) {
+        self.sent += segments;
+    }
+
+    /// A segment was sent again.
+    pub fn on_retransmit(&mut self, now: Instant) {
+        if let Some(undo) = &mut self.undo {
+            undo.open += 1;
+            undo.retransmitted = true;
+            undo.first.get_or_insert(now);
+        }
+    }
+
+    /// The peer reports a duplicate: one retransmission was in vain (RFC 3708). True if the last open one.
+    pub fn on_duplicate_report(&mut self) -> bool {
+        let Some(undo) = &mut self.undo else { return false };
+        undo.open = undo.open.saturating_sub(1);
+        undo.retransmitted && undo.open == 0
+    }
+
+    /// Whether the peer answered, by `echo` ms, a sending older than the first retransmission (RFC 3522).
+    pub fn is_spurious(&self, echo: u32) -> bool {
+        let first = self.undo.and_then(|undo| undo.first);
+        first.is_some_and(|first| u64::from(echo) < first.as_nanos() / 1_000_000)
+    }
+
+    /// Takes the reduction back.
+    pub fn undo(&mut self, window: &mut Window) {
+        if let Some(undo) = self.undo.take() {
+            window.undo(undo.cwnd, undo.ssthresh);
+            self.phase = Phase::Open;
+        }
+    }
+
+    /// `una` is acknowledged: ends the repair if it is complete. True if it does.
+    pub fn finish(&mut self, window: &mut Window, una: u64) -> bool {
+        if self.phase == Phase::Open || una < self.high {
+            return false;
+        }
+        if self.phase == Phase::Recovery {
+            window.cwnd = window.ssthresh;
+        }
+        self.phase = Phase::Open;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::profile::Algorithm;
+    use super::*;
+
+    #[test]
+    fn the_reduction_is_proportional_and_ends_at_the_threshold() {
+        let mut window = Window::new(Algorithm::Reno, 20);
+        let mut recovery = Recovery::new(Reduction::Proportional);
+        recovery.enter(&mut window, 100);
+        assert_eq!(window.ssthresh, 10.0);
+        // RFC 6937: of 19 segments in flight, one delivered each time, every second may be answered by a sending.
+        let (mut in_flight, mut sent) = (19.0, 0);
+        for _ in 0..16 {
+            in_flight -= 1.0;
+            recovery.on_ack(&mut window, 1.0, in_flight, false, false);
+            while in_flight + 1.0 <= window.cwnd {
+                recovery.on_sent(1.0);
+                in_flight += 1.0;
+                sent += 1;
+            }
+        }
+        assert!((7..=9).contains(&sent), "{sent}");
+        assert!((10.0..=12.0).contains(&in_flight), "{in_flight}");
+        assert!(recovery.finish(&mut window, 100));
+        assert_eq!((window.cwnd, recovery.phase()), (10.0, Phase::Open));
+    }
+
+    #[test]
+    fn a_time_out_in_recovery_does_not_reduce_twice() {
+        let mut window = Window::new(Algorithm::Reno, 20);
+        let mut recovery = Recovery::new(Reduction::Proportional);
+        recovery.enter(&mut window, 100);
+        recovery.on_timeout(&mut window, 50, 120, 0.0);
+        assert_eq!((window.ssthresh, window.cwnd), (10.0, 1.0));
+        assert_eq!(recovery.phase(), Phase::Loss);
+    }
+}

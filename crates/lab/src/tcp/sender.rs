@@ -1,0 +1,344 @@
+//! The sending half: the buffer, and which segment goes next.
+
+use std::time::Duration;
+
+use antiphon_core::Instant;
+
+use super::cc::Window;
+use super::detect::Rack;
+use super::profile::{Profile, WindowUnit};
+use super::receiver::{copy_in, copy_out};
+use super::recovery::{Phase, Recovery};
+use super::rtt::RttEstimator;
+use super::scoreboard::Scoreboard;
+use super::timers::Timer;
+
+/// Sends a stream under flow and congestion control. Its parts live in `ack`, `detect`, `recovery` and `timers`.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    pub(super) profile: Profile,
+    ring: Box<[u8]>,
+    /// First position not acknowledged.
+    pub(super) una: u64,
+    /// Next position to send.
+    pub(super) next: u64,
+    /// Position after the last byte written.
+    written: u64,
+    closing: bool,
+    fin_sent: bool,
+    pub(super) board: Scoreboard,
+    pub(super) rtt: RttEstimator,
+    pub(super) window: Window,
+    pub(super) recovery: Recovery,
+    pub(super) rack: Rack,
+    /// Right edge of the peer's window.
+    pub(super) edge: u64,
+    pub(super) largest_window: u64,
+    /// Bytes of payload in a full segment.
+    pub(super) mss: u32,
+    /// The peer does SACK.
+    pub(super) sack: bool,
+    pub(super) dup_threshold: u32,
+    pub(super) timer: Option<Timer>,
+    pub(super) reorder_timer: Option<Instant>,
+    /// A segment that goes whatever the window says: a probe.
+    pub(super) forced: Option<Forced>,
+    pub(super) tail_probe: Option<TailProbe>,
+    pub(super) retries: u32,
+    /// When the head began to wait: first sent, or the last advance.
+    pub(super) waits_since: Instant,
+    last_sent: Instant,
+    pub(super) usage: Usage,
+    small_end: u64,
+    pub(super) counts: Counts,
+}
+
+/// What a probe sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Forced {
+    /// New data, or the last segment again (RFC 8985 §7.3).
+    Tail,
+    /// What the window takes, or nothing at an old position to provoke an answer (RFC 9293 §3.8.6.1).
+    Window,
+}
+
+/// A tail loss probe whose fate is open.
+#[derive(Clone, Copy, Debug)]
+pub struct TailProbe {
+    pub(super) high: u64,
+    pub(super) retransmission: bool,
+}
+
+/// Whether the application uses the window (RFC 7661's concern; Linux `tcp_cwnd_validate`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// The window stopped a segment in this round.
+    pub(super) limited: bool,
+    /// Most segments out in this round.
+    pub(super) most: usize,
+    round_end: u64,
+    used: usize,
+    stamp: Instant,
+}
+
+/// Totals of a sender.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    pub(super) retransmitted_segments: u64,
+    pub(super) retransmitted_bytes: u64,
+    pub(super) timeouts: u64,
+    pub(super) recoveries: u64,
+    pub(super) tail_probes: u64,
+    pub(super) window_probes: u64,
+    pub(super) undone: u64,
+}
+
+/// A segment's worth of the stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// First position.
+    pub seq: u64,
+    /// Bytes of payload.
+    pub len: usize,
+    /// A FIN follows.
+    pub fin: bool,
+    /// Nothing more is in hand.
+    pub push: bool,
+}
+
+impl Sender {
+    /// A sender before the handshake; [`Self::open`] makes it ready.
+    pub fn new(profile: &Profile) -> Self {
+        Sender {
+            profile: *profile,
+            ring: vec![0; profile.send_buffer.max(1)].into_boxed_slice(),
+            una: 1,
+            next: 1,
+            written: 1,
+            closing: false,
+            fin_sent: false,
+            board: Scoreboard::default(),
+            rtt: RttEstimator::new(profile.rto),
+            window: Window::new(profile.algorithm, profile.initial_window),
+            recovery: Recovery::new(profile.reduction),
+            rack: Rack::default(),
+            edge: 1,
+            largest_window: 0,
+            mss: profile.mss.max(1),
+            sack: false,
+            dup_threshold: profile.dup_threshold.max(1),
+            timer: None,
+            reorder_timer: None,
+            forced: None,
+            tail_probe: None,
+            retries: 0,
+            waits_since: Instant::ZERO,
+            last_sent: Instant::ZERO,
+            usage: Usage::default(),
+            small_end: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// The handshake is done: payload of `mss` bytes, SACK or not.
+    pub fn open(&mut self, now: Instant, mss: u32, sack: bool) {
+        (self.mss, self.sack) = (mss.max(1), sack);
+        (self.last_sent, self.waits_since) = (now, now);
+    }
+
+    /// Takes as many of `bytes` as the buffer has room for.
+    pub fn write(&mut self, bytes: &[u8]) -> usize {
+        let n = if self.closing { 0 } else { bytes.len().min(self.room()) };
+        copy_in(&mut self.ring, self.written, &bytes[..n]);
+        self.written += n as u64;
+        n
+    }
+
+    /// Bytes that [`Self::write`] would take.
+    pub fn room(&self) -> usize {
+        self.ring.len() - (self.written - self.una.min(self.written)) as usize
+    }
+
+    /// No more will be written; a FIN follows what was.
+    pub fn close(&mut self) {
+        self.closing = true;
+    }
+
+    /// The FIN was sent and acknowledged.
+    pub fn is_finished(&self) -> bool {
+        self.fin_sent && self.una == self.next
+    }
+
+    /// Copies the payload of `piece`.
+    pub fn fill(&self, piece: &Piece, buf: &mut Vec<u8>) {
+        buf.resize(piece.len, 0);
+        copy_out(&self.ring, piece.seq, buf);
+    }
+
+    /// Bytes written and not yet sent.
+    pub fn unsent(&self) -> u64 {
+        self.written - self.next.min(self.written)
+    }
+
+    /// The next segment to send, if the windows let one go.
+    pub fn poll(&mut self, now: Instant) -> Option<Piece> {
+        if let Some(forced) = self.forced.take() {
+            return self.poll_forced(now, forced);
+        }
+        if let Some(index) = self.board.next_lost() {
+            let weight = self.board.at(index)?.weight;
+            return if self.fits(weight) { self.resend(now, index) } else { None };
+        }
+        self.poll_new(now)
+    }
+
+    fn poll_forced(&mut self, now: Instant, forced: Forced) -> Option<Piece> {
+        let room = self.edge.saturating_sub(self.next);
+        let len = self.unsent().min(u64::from(self.mss)).min(room);
+        match forced {
+            Forced::Tail if len > 0 && len == self.unsent().min(u64::from(self.mss)) => {
+                Some(self.send_new(now, len, false))
+            }
+            Forced::Tail => {
+                let index = self.board.tail_index()?;
+                self.resend(now, index)
+            }
+            Forced::Window if len > 0 => Some(self.send_new(now, len, false)),
+            // As Linux (`tcp_xmit_probe_skb`): an old position is out of window and must be answered.
+            Forced::Window => {
+                Some(Piece { seq: self.una.saturating_sub(1), len: 0, fin: false, push: false })
+            }
+        }
+    }
+
+    fn poll_new(&mut self, now: Instant) -> Option<Piece> {
+        let full = u64::from(self.mss);
+        let unsent = self.unsent();
+        let mut len = unsent.min(full);
+        let fin = self.closing && !self.fin_sent && len == unsent;
+        if len == 0 {
+            return fin.then(|| self.send_new(now, 0, true));
+        }
+        let room = self.edge.saturating_sub(self.next);
+        if room < len {
+            if room == 0 || room < self.largest_window / 2 {
+                self.arm_persist(now);
+                return None;
+            }
+            len = room;
+        }
+        // Nagle in Minshall's form, as Linux: one small segment unacknowledged at a time.
+        if !self.profile.no_delay && len < full && !fin && self.small_end > self.una {
+            return None;
+        }
+        self.restart_if_idle(now);
+        if !self.fits(self.weight(len)) {
+            self.usage.limited = true;
+            return None;
+        }
+        Some(self.send_new(now, len, fin && len == unsent))
+    }
+
+    fn weight(&self, len: u64) -> u64 {
+        match self.profile.window_unit {
+            WindowUnit::Packets => u64::from(self.mss),
+            WindowUnit::Bytes => len,
+        }
+    }
+
+    /// Segments, by weight, in flight.
+    pub fn in_flight(&self) -> f64 {
+        self.segments(self.board.in_flight())
+    }
+
+    pub(super) fn segments(&self, weight: u64) -> f64 {
+        weight as f64 / f64::from(self.mss)
+    }
+
+    fn fits(&self, weight: u64) -> bool {
+        let in_flight = self.board.in_flight();
+        in_flight == 0 || self.segments(in_flight + weight) <= self.window.cwnd
+    }
+
+    fn send_new(&mut self, now: Instant, len: u64, fin: bool) -> Piece {
+        let seq = self.next;
+        let was_empty = self.board.is_empty();
+        self.next = seq + len + u64::from(fin);
+        self.fin_sent |= fin;
+        let weight = self.weight(len);
+        self.board.push(seq, self.next, fin, now, weight);
+        if len < u64::from(self.mss) {
+            self.small_end = self.next;
+        }
+        if was_empty {
+            self.waits_since = now;
+        }
+        self.last_sent = now;
+        self.note_usage(now);
+        self.recovery.on_sent(self.segments(weight));
+        self.arm(now, false);
+        Piece { seq, len: len as usize, fin, push: self.unsent() == 0 }
+    }
+
+    fn resend(&mut self, now: Instant, index: usize) -> Option<Piece> {
+        let sent = *self.board.at(index)?;
+        self.board.on_retransmit(index, now);
+        self.recovery.on_retransmit(now);
+        self.recovery.on_sent(self.segments(sent.weight));
+        self.last_sent = now;
+        let len = (sent.end - sent.seq - u64::from(sent.fin)) as usize;
+        self.counts.retransmitted_segments += 1;
+        self.counts.retransmitted_bytes += len as u64;
+        if index == 0 {
+            self.arm_rto(now);
+        }
+        Some(Piece { seq: sent.seq, len, fin: sent.fin, push: sent.end == self.next })
+    }
+
+    fn note_usage(&mut self, now: Instant) {
+        let out = self.board.len();
+        let full = self.in_flight() >= self.window.cwnd.floor();
+        let usage = &mut self.usage;
+        if self.una >= usage.round_end || out > usage.most || full && !usage.limited {
+            usage.limited = full;
+            usage.most = out;
+            usage.round_end = self.next;
+        }
+        if full || self.window.in_slow_start() && self.window.cwnd < 2.0 * out as f64 {
+            (usage.used, usage.stamp) = (0, now);
+            return;
+        }
+        usage.used = usage.used.max(out);
+        let long = now.since(usage.stamp) >= self.rtt.base_rto();
+        if self.profile.idle_restart && long && self.recovery.phase() == Phase::Open {
+            let used = usage.used.max(self.profile.initial_window as usize) as f64;
+            (usage.used, usage.stamp) = (0, now);
+            if used < self.window.cwnd {
+                self.window.ssthresh = self.window.ssthresh.max(0.75 * self.window.cwnd);
+                self.window.cwnd = ((self.window.cwnd + used) / 2.0).floor();
+            }
+        }
+    }
+
+    /// Whether acknowledgements may grow the window: it is in use.
+    pub(super) fn uses_window(&self) -> bool {
+        self.usage.limited || self.window.in_slow_start() && self.window.cwnd < 2.0 * self.usage.most as f64
+    }
+
+    /// RFC 5681 §4.1, halved for each time-out of idleness as in Linux (`tcp_cwnd_restart`).
+    fn restart_if_idle(&mut self, now: Instant) {
+        let idle = now.since(self.last_sent);
+        if !self.board.is_empty() || idle.is_zero() {
+            return;
+        }
+        self.window.on_resume(idle);
+        let rto = self.rtt.base_rto().max(Duration::from_millis(1));
+        if !self.profile.idle_restart || idle <= rto {
+            return;
+        }
+        let least = f64::from(self.profile.initial_window).min(self.window.cwnd);
+        self.window.ssthresh = self.window.ssthresh.max(0.75 * self.window.cwnd);
+        let halvings = (idle.as_nanos() / rto.as_nanos()).min(32) as i32;
+        self.window.cwnd = (self.window.cwnd / 2f64.powi(halvings)).floor().max(least);
+    }
+}

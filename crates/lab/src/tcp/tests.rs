@@ -1,0 +1,428 @@
+//! The rules of the RFCs one by one, over a wire that loses and delays what the test says.
+
+use std::time::Duration;
+
+use antiphon_core::Instant;
+use proptest::prelude::*;
+
+use super::*;
+
+/// Each way.
+const DELAY: Duration = Duration::from_millis(20);
+
+/// What becomes of the n-th segment with data that the near end sends; `None`: lost.
+type Fate = Box<dyn FnMut(u64, &Segment) -> Option<Duration>>;
+
+struct Bench {
+    near: Tcp,
+    far: Tcp,
+    now: Instant,
+    wire: Vec<(Instant, bool, Segment)>,
+    /// When, whether from the near end, and what.
+    log: Vec<(Instant, bool, Segment)>,
+    data: u64,
+    fate: Fate,
+}
+
+impl Bench {
+    fn new(profile: Profile) -> Self {
+        Bench::between(profile, profile)
+    }
+
+    /// Connected at 60 ms, both SYNs acknowledged.
+    fn between(near: Profile, far: Profile) -> Self {
+        let mut bench = Bench {
+            near: Tcp::connect(near),
+            far: Tcp::accept(far),
+            now: Instant::ZERO,
+            wire: Vec::new(),
+            log: Vec::new(),
+            data: 0,
+            fate: Box::new(|_, _| Some(DELAY)),
+        };
+        bench.run_for(100);
+        assert!(bench.near.is_established() && bench.far.is_established());
+        bench.log.clear();
+        bench
+    }
+
+    fn lose(&mut self, which: impl Fn(u64) -> bool + 'static) {
+        self.fate = Box::new(move |n, _| (!which(n)).then_some(DELAY));
+    }
+
+    fn transmit(&mut self) {
+        while let Some(segment) = self.near.poll_transmit(self.now) {
+            self.log.push((self.now, true, segment.clone()));
+            let counts = !segment.payload.is_empty();
+            self.data += u64::from(counts);
+            let delay = if counts { (self.fate)(self.data, &segment) } else { Some(DELAY) };
+            if let Some(delay) = delay {
+                self.wire.push((self.now + delay, true, segment));
+            }
+        }
+        while let Some(segment) = self.far.poll_transmit(self.now) {
+            self.log.push((self.now, false, segment.clone()));
+            self.wire.push((self.now + DELAY, false, segment));
+        }
+    }
+
+    fn run_for(&mut self, ms: u64) {
+        let until = self.now + Duration::from_millis(ms);
+        self.transmit();
+        loop {
+            let arrivals = self.wire.iter().map(|entry| entry.0);
+            let due = arrivals.chain(self.near.poll_timeout()).chain(self.far.poll_timeout()).min();
+            let Some(at) = due.filter(|at| *at <= until) else { break };
+            self.now = self.now.max(at);
+            while let Some(index) = self.wire.iter().position(|entry| entry.0 <= self.now) {
+                let (_, to_far, segment) = self.wire.remove(index);
+                let end = if to_far { &mut self.far } else { &mut self.near };
+                end.handle_segment(self.now, segment);
+                self.transmit();
+            }
+            for end in [&mut self.near, &mut self.far] {
+                end.handle_timeout(self.now);
+            }
+            self.transmit();
+        }
+        self.now = until;
+    }
+
+    fn write(&mut self, len: usize) {
+        assert_eq!(self.near.write(self.now, &vec![1; len]), len);
+        self.transmit();
+    }
+
+    /// Times, ms after `since`, at which the near end sent data.
+    fn sent_ms(&self, since: Instant) -> Vec<u64> {
+        let data = self.log.iter().filter(|entry| entry.1 && !entry.2.payload.is_empty());
+        data.map(|entry| entry.0.since(since).as_millis() as u64).collect()
+    }
+
+    /// Times, ms after `since`, of the far end's acknowledgements.
+    fn acks_ms(&self, since: Instant) -> Vec<u64> {
+        self.log
+            .iter()
+            .filter(|entry| !entry.1)
+            .map(|entry| entry.0.since(since).as_millis() as u64)
+            .collect()
+    }
+}
+
+/// Every segment acknowledged at once, so that times are those of the sender.
+fn prompt() -> Profile {
+    let mut profile = Profile::linux();
+    profile.delayed_ack.timeout = Duration::ZERO;
+    profile
+}
+
+#[test]
+fn a_lone_segment_is_repeated_at_doubling_time_outs_until_given_up() {
+    let mut bench = Bench::new(Profile { retries: 3, tail_loss_probe: false, ..prompt() });
+    bench.lose(|_| true);
+    let start = bench.now;
+    bench.write(100);
+    bench.run_for(10_000);
+    // One round trip of 40 ms measured in the handshake: RTO = 40 + max(200, 4·20) = 240 ms, then 480, 960.
+    assert_eq!(bench.sent_ms(start), [0, 240, 720, 1680]);
+    assert_eq!(bench.near.state(), State::Closed(Closed::TimedOut));
+    assert_eq!(bench.near.poll_timeout(), None);
+    assert_eq!(bench.near.write(bench.now, b"more"), 0);
+}
+
+#[test]
+fn the_user_time_out_ends_it_earlier() {
+    let user_timeout = Some(Duration::from_millis(500));
+    let mut bench = Bench::new(Profile { user_timeout, tail_loss_probe: false, ..prompt() });
+    bench.lose(|_| true);
+    bench.write(100);
+    bench.run_for(719);
+    assert!(bench.near.is_established());
+    bench.run_for(2);
+    assert_eq!(bench.near.state(), State::Closed(Closed::TimedOut));
+}
+
+#[test]
+fn a_call_nobody_answers_is_repeated_and_given_up() {
+    let mut tcp = Tcp::connect(Profile { syn_retries: 2, ..Profile::linux() });
+    let mut sent = Vec::new();
+    let mut now = Instant::ZERO;
+    loop {
+        sent.extend(tcp.poll_transmit(now).map(|syn| (now.as_nanos() / 1_000_000, syn.flags.syn)));
+        let Some(at) = tcp.poll_timeout() else { break };
+        now = at;
+        tcp.handle_timeout(now);
+    }
+    assert_eq!(sent, [(0, true), (1000, true), (3000, true)]);
+    assert_eq!((tcp.state(), now), (State::Closed(Closed::TimedOut), Instant::from_millis(7000)));
+}
+
+#[test]
+fn karn_takes_no_round_trip_from_what_was_sent_twice() {
+    let profile = Profile { timestamps: false, tail_loss_probe: false, undo: false, ..prompt() };
+    let mut bench = Bench::new(profile);
+    bench.lose(|n| n == 1);
+    let before = bench.near.stats().srtt;
+    bench.write(100);
+    bench.run_for(1000);
+    assert_eq!(bench.near.stats().timeouts, 1);
+    assert_eq!(bench.near.stats().srtt, before);
+    bench.write(100);
+    bench.run_for(1000);
+    assert_eq!(bench.near.stats().srtt, Some(Duration::from_millis(40)));
+}
+
+#[test]
+fn two_duplicate_acknowledgements_are_patience_and_three_a_loss() {
+    let profile = Profile { sack: false, loss_detection: LossDetection::DupAcks, ..prompt() };
+    for (followers, repeated) in [(2, 0), (3, 1)] {
+        let mut bench = Bench::new(profile);
+        // The peer's scaled window is known only from its first acknowledgement, which must not count as a duplicate.
+        bench.write(1448);
+        bench.run_for(100);
+        bench.data = 0;
+        // The first segment comes late, behind its followers.
+        bench.fate = Box::new(|n, _| Some(if n == 1 { DELAY * 2 } else { DELAY }));
+        bench.write(1448 * (1 + followers));
+        bench.run_for(1000);
+        let stats = bench.near.stats();
+        assert_eq!((stats.retransmitted_segments, stats.timeouts), (repeated, 0), "{followers} duplicates");
+        assert_eq!(bench.far.readable(), 1448 * (2 + followers));
+    }
+}
+
+#[test]
+fn recovery_repeats_the_holes_and_nothing_else() {
+    for detection in [LossDetection::Rack, LossDetection::DupAcks, LossDetection::Fack] {
+        let mut bench = Bench::new(Profile { loss_detection: detection, initial_window: 20, ..prompt() });
+        bench.lose(|n| [3, 5, 9].contains(&n));
+        bench.write(1448 * 20);
+        bench.run_for(1000);
+        let stats = bench.near.stats();
+        assert_eq!(
+            (stats.retransmitted_segments, stats.timeouts, stats.fast_recoveries),
+            (3, 0, 1),
+            "{detection:?}"
+        );
+        let mut repeated: Vec<u64> =
+            bench.log.iter().filter(|entry| entry.1).map(|entry| entry.2.seq).collect();
+        repeated.drain(..20);
+        repeated.retain(|seq| *seq != 1 + 1448 * 20);
+        assert_eq!(repeated, [3, 5, 9].map(|n: u64| 1 + 1448 * (n - 1)), "{detection:?}");
+        assert_eq!(bench.far.readable(), 1448 * 20);
+    }
+}
+
+#[test]
+fn new_reno_fills_a_hole_per_round_trip_without_sack() {
+    let profile =
+        Profile { sack: false, loss_detection: LossDetection::DupAcks, initial_window: 20, ..prompt() };
+    let mut bench = Bench::new(profile);
+    bench.lose(|n| [3, 5, 9].contains(&n));
+    let start = bench.now;
+    bench.write(1448 * 20);
+    bench.run_for(1000);
+    assert_eq!((bench.near.stats().retransmitted_segments, bench.near.stats().timeouts), (3, 0));
+    assert_eq!(bench.sent_ms(start)[20..], [40, 80, 120]);
+}
+
+#[test]
+fn rack_waits_a_quarter_of_the_round_trip_for_what_is_reordered() {
+    // The least round trip is 40 ms, so a segment may come up to 10 ms behind its only follower.
+    for (extra, repeated) in [(9, 0), (12, 1)] {
+        let mut bench = Bench::new(prompt());
+        let late = DELAY + Duration::from_millis(extra);
+        bench.fate = Box::new(move |n, _| Some(if n == 1 { late } else { DELAY }));
+        bench.write(1448 * 2);
+        bench.run_for(1000);
+        let stats = bench.near.stats();
+        assert_eq!(stats.retransmitted_segments, repeated, "{extra} ms");
+        // What was repeated in vain is seen by the echoed timestamp, and the window given back.
+        assert_eq!((stats.undone, stats.ssthresh.is_infinite()), (repeated, true), "{extra} ms");
+    }
+}
+
+#[test]
+fn a_lost_tail_is_probed_before_the_time_out() {
+    let lost_tail = |tail_loss_probe| {
+        let mut bench = Bench::new(Profile { tail_loss_probe, ..prompt() });
+        bench.lose(|n| n == 4);
+        let start = bench.now;
+        bench.write(1448 * 4);
+        bench.run_for(1000);
+        assert_eq!(bench.far.readable(), 1448 * 4);
+        let last = *bench.sent_ms(start).last().expect("it was repeated");
+        (last, bench.near.stats().timeouts, bench.near.stats().tail_probes)
+    };
+    // The acknowledgement of the third at 40 ms leaves one out: two round trips and 200 ms would be 320 ms, so the
+    // time-out, 40 ms + 240 ms, comes first, as a probe (RFC 8985 §7.2: min of both).
+    assert_eq!(lost_tail(true), (280, 0, 1));
+    assert_eq!(lost_tail(false), (280, 1, 0));
+    // Two lost of four: two round trips and a margin of 2 ms after the acknowledgement at 40 ms.
+    let mut bench = Bench::new(prompt());
+    bench.lose(|n| n == 3 || n == 4);
+    let start = bench.now;
+    bench.write(1448 * 4);
+    bench.run_for(1000);
+    // The probe repeats the last one; its acknowledgement shows the hole before it a round trip later.
+    assert_eq!(bench.sent_ms(start)[4..6], [122, 162]);
+    assert_eq!((bench.near.stats().timeouts, bench.near.stats().tail_probes), (0, 1));
+}
+
+#[test]
+fn acknowledgements_wait_for_40_ms_or_a_second_full_segment() {
+    let mut profile = Profile::linux();
+    profile.delayed_ack.quick_acks = 0;
+    let acks_after = |profile: Profile, len: usize| {
+        let mut bench = Bench::new(profile);
+        let start = bench.now;
+        bench.write(len);
+        bench.run_for(300);
+        bench.acks_ms(start)
+    };
+    assert_eq!(acks_after(profile, 100), [60], "20 ms of path, 40 ms of patience");
+    assert_eq!(acks_after(profile, 1448 * 2), [20]);
+    assert_eq!(acks_after(profile, 1448), [60], "one full segment waits for its second");
+    assert_eq!(acks_after(Profile::linux(), 100), [20], "a new connection is quick");
+    assert_eq!(acks_after(Profile::windows_xp(), 100), [220]);
+}
+
+#[test]
+fn a_reader_acknowledges_small_frames_as_on_linux() {
+    let mut profile = Profile::linux();
+    profile.delayed_ack.quick_acks = 0;
+    for on_read in [true, false] {
+        profile.delayed_ack.on_read = on_read;
+        let mut bench = Bench::new(profile);
+        let start = bench.now;
+        bench.write(100);
+        bench.run_for(25);
+        assert_eq!(bench.far.read(bench.now, &mut [0; 200]), 100);
+        bench.run_for(100);
+        assert_eq!(bench.acks_ms(start), [if on_read { 25 } else { 60 }]);
+    }
+}
+
+#[test]
+fn nagle_holds_the_second_small_segment_until_the_first_is_acknowledged() {
+    for (no_delay, times) in [(true, vec![0, 5, 10]), (false, vec![0, 40])] {
+        let mut bench = Bench::new(Profile { no_delay, ..prompt() });
+        let start = bench.now;
+        for _ in 0..3 {
+            bench.write(100);
+            bench.run_for(5);
+        }
+        bench.run_for(200);
+        assert_eq!(bench.sent_ms(start), times);
+        assert_eq!(bench.far.readable(), 300);
+    }
+}
+
+#[test]
+fn a_closed_window_is_probed_and_opens_again() {
+    let mut bench = Bench::between(prompt(), Profile { receive_buffer: 4344, ..prompt() });
+    bench.near.write(bench.now, &[1; 20_000]);
+    bench.run_for(5000);
+    assert_eq!(bench.far.readable(), 4344, "no more than the buffer");
+    let probes = bench.near.stats().window_probes;
+    // 240 ms after the window closed at 40 ms, then doubled: 280, 760, 1720, 3640 ms.
+    assert_eq!(probes, 4);
+    assert!(bench.near.is_established());
+    let mut got = 0;
+    for _ in 0..100 {
+        got += bench.far.read(bench.now, &mut [0; 65_536]);
+        bench.run_for(50);
+    }
+    assert_eq!(got, 20_000);
+    assert_eq!(bench.far.stats().duplicate_bytes, 0);
+}
+
+#[test]
+fn both_ends_close_in_order() {
+    let mut bench = Bench::new(Profile::linux());
+    bench.lose(|n| n == 2);
+    bench.write(1448 * 3);
+    bench.near.close(bench.now);
+    bench.run_for(1000);
+    assert!(bench.near.is_finished() && !bench.far.peer_finished());
+    assert_eq!(bench.far.read(bench.now, &mut [0; 9000]), 1448 * 3);
+    assert!(bench.far.peer_finished());
+    bench.far.close(bench.now);
+    bench.run_for(1000);
+    assert!(bench.far.is_finished() && bench.near.peer_finished());
+    assert_eq!((bench.near.poll_timeout(), bench.far.poll_timeout()), (None, None));
+    bench.far.abort(bench.now);
+    bench.run_for(100);
+    assert_eq!(bench.near.state(), State::Closed(Closed::Reset));
+}
+
+#[test]
+fn idleness_shrinks_the_window_if_so_set() {
+    for (idle_restart, least, most) in [(true, 10.0, 10.0), (false, 30.0, 1000.0)] {
+        let mut bench = Bench::new(Profile { idle_restart, ..prompt() });
+        bench.write(1448 * 60);
+        bench.run_for(5000);
+        bench.write(100);
+        let cwnd = bench.near.stats().cwnd;
+        assert!((least..=most).contains(&cwnd), "{idle_restart}: {cwnd}");
+    }
+}
+
+#[test]
+fn cubic_holds_the_mean_window_of_its_rfc() {
+    // RFC 9438 §5.1: AVG_W = 1.054 · RTT^0.75 / p^0.75 segments for a loss each 1/p segments; 56 at 200 ms and 0.001,
+    // where Reno would hold 38.7.
+    let mut bench = Bench::new(Profile { send_buffer: 4 << 20, receive_buffer: 4 << 20, ..prompt() });
+    let delay = Duration::from_millis(100);
+    bench.fate = Box::new(move |n, _| (n % 1000 != 0).then_some(delay + delay - DELAY));
+    let (mut sum, mut count, mut buf) = (0.0, 0.0, vec![0; 1 << 20]);
+    for step in 0..4000 {
+        while bench.near.write(bench.now, &buf[..1 << 18]) > 0 {}
+        bench.run_for(100);
+        bench.log.clear();
+        while bench.far.read(bench.now, &mut buf) > 0 {}
+        if step >= 500 {
+            sum += bench.near.stats().cwnd;
+            count += 1.0;
+        }
+    }
+    let (mean, expected) = (sum / count, 1.054 * 0.2f64.powf(0.75) / 0.001f64.powf(0.75));
+    println!("CUBIC: mean window {mean:.1}, RFC 9438 {expected:.1}");
+    assert!((mean / expected - 1.0).abs() < 0.15, "{mean} against {expected}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Whatever a peer claims, nothing panics and nothing grows without bound.
+    #[test]
+    fn hostile_segments_do_no_harm(claims in proptest::collection::vec(
+        (0u64..9000, 0u64..9000, 0u8..32, any::<u32>(), 0u64..9000, 0u64..9000, 0usize..2000, 0u64..300), 1..60)) {
+        let mut bench = Bench::new(Profile { receive_buffer: 8000, ..Profile::linux() });
+        bench.write(4000);
+        let mut now = bench.now;
+        for (seq, ack, bits, window, start, end, len, ms) in claims {
+            let far = if bits & 16 != 0 { u64::MAX - 20_000 } else { 0 };
+            let flags = Flags { syn: bits & 1 != 0, ack: bits & 2 != 0, fin: bits & 4 != 0, psh: bits & 8 != 0, rst: false };
+            let mut sack = SackBlocks::default();
+            sack.push((start + far, end), 4);
+            sack.push((start / 2, end / 2 + far), 4);
+            let timestamps = Some(Timestamps { value: window, echo: window / 3 });
+            let syn = flags.syn.then_some(SynOptions { mss: window, sack: true, timestamps: true, window_scale: Some(255) });
+            let payload = vec![0; len];
+            let hostile = Segment { seq: seq.saturating_add(far), ack, flags, window, sack, timestamps, syn, damaged: false, payload };
+            bench.near.handle_segment(now, hostile.clone());
+            let mut listener = Tcp::accept(Profile::linux());
+            listener.handle_segment(now, hostile.clone());
+            listener.handle_segment(now, hostile);
+            now += Duration::from_millis(ms);
+            bench.near.handle_timeout(now);
+            for _ in 0..100 {
+                bench.near.poll_transmit(now);
+                listener.poll_transmit(now);
+            }
+            prop_assert!(bench.near.readable() <= 8000);
+            bench.near.read(now, &mut [0; 500]);
+        }
+    }
+}
