@@ -322,6 +322,8 @@ mod tests {
             "2",
             "--send-timeout",
             "5ms",
+            "--peer-patience",
+            "6s",
             "--receive-buffer",
             "2kB",
             "--send-buffer",
@@ -345,8 +347,17 @@ mod tests {
         let fields = |text: &str| text.split(", ").map(String::from).collect::<Vec<_>>();
         let kept: Vec<String> =
             fields(&made).into_iter().filter(|field| fields(&default).contains(field)).collect();
-        let of_links =
-            ["duplicate", "corrupt", "reorder", "stall", "rate: Some(BitRate", "peer", "queue", "loss"];
+        let of_links = [
+            "duplicate",
+            "corrupt",
+            "reorder",
+            "stall",
+            "rate: Some(BitRate",
+            "burst",
+            "peer:",
+            "queue",
+            "loss",
+        ];
         let unexpected: Vec<&String> =
             kept.iter().filter(|field| !of_links.iter().any(|name| field.contains(name))).collect();
         assert!(unexpected.iter().all(|field| field.contains("command")), "{unexpected:?}\n{made}");

@@ -38,6 +38,9 @@ pub struct SocketArgs {
     /// How long a send may wait for room
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "40ms")]
     pub send_timeout: Duration,
+    /// How long a TCP peer may be silent or take nothing before it is given up
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "30s")]
+    pub peer_patience: Duration,
     /// Kernel's buffer for what arrives
     #[arg(long, value_name = "SIZE", default_value = "1MiB")]
     pub receive_buffer: ByteCount,
@@ -70,13 +73,13 @@ impl SocketArgs {
             priority: self.priority,
             dscp: self.dscp,
             send_timeout: self.send_timeout,
+            peer_patience: self.peer_patience,
             receive_buffer: bytes(self.receive_buffer),
             send_buffer: bytes(self.send_buffer),
             busy_poll_us: self.kernel_poll.as_micros().min(i32::MAX as u128) as u32,
             congestion: self.congestion.clone(),
             fragment: self.fragment,
             multicast: Multicast { ttl: self.ttl, interface: self.iface.clone() },
-            ..SocketOptions::default()
         }
     }
 }
