@@ -48,6 +48,7 @@ fn main() -> ExitCode {
 
 /// Resident memory of this process in kB, as Linux tells it: the most, and its parts now.
 fn memory() -> String {
+    // Without the file nothing is known: each figure is null, not zero.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -55,6 +56,7 @@ fn memory() -> String {
     };
     let fields =
         [("peak_kb", "VmHWM"), ("now_kb", "VmRSS"), ("anonymous_kb", "RssAnon"), ("file_kb", "RssFile")];
-    let shown = fields.map(|(name, key)| format!("\"{name}\":{}", field(key).unwrap_or(0)));
+    let shown = fields
+        .map(|(name, key)| format!("\"{name}\":{}", field(key).map_or("null".into(), |kb| kb.to_string())));
     shown.join(",")
 }

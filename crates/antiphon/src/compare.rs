@@ -138,6 +138,7 @@ pub fn compare(
     let (places, embedded, link) = places(options, &transports, clock)?;
     let running = start(options, &stream, places, clock, stop)?;
     let (results, failures) = watch(running, &stream, clock, progress);
+    // A real path to a peer has no counters of ours.
     let counted = embedded.map(Embedded::finish).unwrap_or_default();
     finish(options, &stream, link, results, failures, counted, stop)
 }

@@ -358,6 +358,7 @@ impl Snapshot {
     }
 
     fn status(&self, latency: Option<Duration>) -> ReceiveStatus {
+        // Before the stream begins nothing was played, lost or late: zeros are the truth.
         let playout = self.playout.unwrap_or_default();
         ReceiveStatus {
             played_s: MediaTime::new(playout.played_frames, self.rate).duration().as_secs_f64(),

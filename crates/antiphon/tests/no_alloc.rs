@@ -80,6 +80,7 @@ fn counts(name: &str) -> BTreeMap<i32, u64> {
     let mut found = BTreeMap::new();
     for place in 0..TAKEN.load(Ordering::Relaxed) {
         let thread = THREADS[place].load(Ordering::Relaxed);
+        // A thread that has ended has no name any more and is not one that streams; a name never found fails below.
         let comm = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm")).unwrap_or_default();
         if comm.trim_end() == name {
             found.insert(thread, COUNTS[place].load(Ordering::Relaxed));

@@ -138,6 +138,7 @@ pub enum Clock {
 impl SendArgs {
     /// As the facade wants it. `fresh_seed` is taken where none was asked for.
     pub fn options(&self, fresh_seed: u64) -> Result<SendOptions, Error> {
+        // Not asked for: every part stays open, and the source decides.
         let format = self.format.unwrap_or_default();
         Ok(SendOptions {
             source: self.source.clone(),

@@ -158,6 +158,7 @@ fn has_capabilities() -> bool {
     const NET_ADMIN: u64 = 1 << 12;
     const NET_RAW: u64 = 1 << 13;
     const SYS_ADMIN: u64 = 1 << 21;
+    // Without the file nothing is known to be held: a user namespace of our own is tried then.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let held =
         status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok());
