@@ -84,7 +84,7 @@ pub struct Section {
     pub clock: String,
     /// Whether the transport repairs losses itself: then times contain its repairs, and the path's own losses don't show.
     pub repairs: bool,
-    /// Bytes of headers beneath the transport's own that are counted in a packet's size.
+    /// Bytes of headers around the frame (the transport's, UDP's or TCP's, IPv4's) that are counted in a packet's size.
     pub header_bytes: u32,
     /// Size of the largest packet, headers included; of the first one where the stream was recorded as it ran.
     pub packet_bytes: u32,
