@@ -74,7 +74,7 @@ pub enum MediumKind {
         /// Its ends.
         between: [NodeId; 2],
         /// What happens on the way.
-        spec: DuplexSpec,
+        spec: Box<DuplexSpec>,
     },
     /// A full-duplex cable with an Ethernet port at each end.
     Cable {
