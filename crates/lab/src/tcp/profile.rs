@@ -168,7 +168,8 @@ impl Profile {
     /// Linux 2.6.19 (2006) to 2.6.38 (2011), CUBIC by default.
     ///
     /// Before RFC 6928 (initial window 3 at this MSS, `tcp_init_cwnd`), RFC 6298 (initial time-out 3 s), PRR (3.2) and
-    /// the tail loss probe (3.10); FACK on; a 250 Hz clock; five SYN retries (`TCP_SYN_RETRIES`).
+    /// the tail loss probe (3.10); FACK on; a 250 Hz clock; five SYN retries (`TCP_SYN_RETRIES`). `include/net/tcp.h` of 2.6.24
+    /// has these limits, and 2.6.18 and 2.6.32 the same times.
     pub fn linux_2_6_cubic() -> Self {
         let modern = Profile::linux();
         Profile {
