@@ -102,8 +102,8 @@ pub struct DelayedAck {
     pub rule: AckRule,
     /// So many acknowledgements are sent at once when a connection begins and after each disorder.
     pub quick_acks: u32,
-    /// A reader that empties the buffer of small pushed segments acknowledges them: Linux
-    /// (`tcp_cleanup_rbuf` with `ICSK_ACK_PUSHED`), unless data flows the other way too.
+    /// A reader that empties the buffer acknowledges a small pushed segment, or two if data flows the other way too:
+    /// Linux (`tcp_cleanup_rbuf` with `ICSK_ACK_PUSHED` and `ICSK_ACK_PUSHED2`).
     pub on_read: bool,
 }
 
