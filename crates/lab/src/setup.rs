@@ -1,0 +1,244 @@
+//! What one run is made of: plain data between a scenario's text and the world that runs it.
+//!
+//! Nodes are numbered by their place in [`Setup::nodes`]. Media join them to a tree, so that there is one way from each
+//! to each; a node that lies between two media forwards.
+
+use std::time::Duration;
+
+use antiphon_core::BitRate;
+use antiphon_core::uri::Query;
+use antiphon_link::wlan::{Category, CellSpec};
+use antiphon_link::{DuplexSpec, QueueLimit, RingClass, RingSpec};
+
+use crate::tcp::Profile;
+
+/// A network, what runs over it, and for how long.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Setup {
+    /// How long traffic and streams without an end of their own send.
+    pub duration: Duration,
+    /// How long after that what is on its way may still arrive.
+    pub drain: Duration,
+    /// The stations, routers and access points.
+    pub nodes: Vec<NodeSpec>,
+    /// What joins them.
+    pub media: Vec<MediumSpec>,
+    /// What loads the network.
+    pub traffic: Vec<TrafficSpec>,
+    /// What is measured.
+    pub streams: Vec<StreamSpec>,
+}
+
+/// The index of a node in [`Setup::nodes`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct NodeId(pub usize);
+
+/// A machine.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NodeSpec {
+    /// Unique in its setup.
+    pub name: String,
+    /// What a packet costs its processor.
+    pub cost: HostCost,
+}
+
+/// Time that a station's one processor spends on packets, first come, first served, before they go out or come in.
+///
+/// A packet that a node forwards costs it both.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct HostCost {
+    /// For each packet sent.
+    pub send_packet: Duration,
+    /// For each byte sent (IP packet), in seconds: fractions of a nanosecond are usual.
+    pub send_byte_s: f64,
+    /// For each packet received.
+    pub receive_packet: Duration,
+    /// For each byte received (IP packet), in seconds.
+    pub receive_byte_s: f64,
+}
+
+/// What joins nodes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MediumSpec {
+    /// Unique in its setup.
+    pub name: String,
+    /// Of which kind.
+    pub kind: MediumKind,
+}
+
+/// The kinds of media; all carry IP packets.
+#[derive(Clone, PartialEq, Debug)]
+pub enum MediumKind {
+    /// A chain of link elements each way; *up* is from the first node to the second. Its rate counts IP packets.
+    Link {
+        /// Its ends.
+        between: [NodeId; 2],
+        /// What happens on the way.
+        spec: Box<DuplexSpec>,
+    },
+    /// A full-duplex cable with an Ethernet port at each end.
+    Cable {
+        /// Its ends.
+        between: [NodeId; 2],
+        /// Of both ports.
+        rate: BitRate,
+        /// Of each port's queue.
+        queue: QueueLimit,
+    },
+    /// A store-and-forward switch, each node on a full-duplex cable of its own.
+    Switch {
+        /// Who is joined.
+        nodes: Vec<NodeId>,
+        /// Of all ports.
+        rate: BitRate,
+        /// Of each port's queue.
+        queue: QueueLimit,
+        /// From the last bit in to the first bit out.
+        latency: Duration,
+    },
+    /// An 802.11 cell; the n-th node is the n-th station of the cell's description.
+    Cell {
+        /// Who is in it.
+        nodes: Vec<NodeId>,
+        /// The rest.
+        spec: CellSpec,
+    },
+    /// An FDDI ring; the n-th node is the n-th station of the ring's description.
+    Ring {
+        /// Who is on it.
+        nodes: Vec<NodeId>,
+        /// The rest.
+        spec: RingSpec,
+    },
+}
+
+/// How packets of one flow are treated by the media on their way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Treatment {
+    /// In a cell with EDCA.
+    pub category: Category,
+    /// On a ring.
+    pub ring: RingClass,
+}
+
+impl Default for Treatment {
+    fn default() -> Self {
+        Treatment { category: Category::BestEffort, ring: RingClass::Asynchronous }
+    }
+}
+
+/// Packets that are there to be in the way.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TrafficSpec {
+    /// Unique among traffic and streams of its setup.
+    pub name: String,
+    /// Who sends.
+    pub from: NodeId,
+    /// To whom.
+    pub to: NodeId,
+    /// What.
+    pub kind: TrafficKind,
+    /// When it begins, after the beginning of the run. It ends with the run's duration.
+    pub start: Duration,
+    /// On the way.
+    pub treatment: Treatment,
+}
+
+/// Kinds of traffic. `payload` is the UDP payload in bytes.
+#[derive(Clone, PartialEq, Debug)]
+pub enum TrafficKind {
+    /// A UDP packet at regular intervals. `rate` counts UDP payload, as iperf does; zero is silence.
+    Constant {
+        /// Of payload.
+        rate: BitRate,
+        /// Of each packet.
+        payload: usize,
+    },
+    /// UDP packets at exponential intervals.
+    Poisson {
+        /// Mean, of payload.
+        rate: BitRate,
+        /// Of each packet.
+        payload: usize,
+    },
+    /// So many UDP packets back to back, at regular intervals.
+    Bursts {
+        /// In a burst.
+        packets: u32,
+        /// From the beginning of one burst to that of the next.
+        period: Duration,
+        /// Of each packet.
+        payload: usize,
+    },
+    /// UDP as fast as the sender's first medium takes it: its queue is never empty.
+    Blaster {
+        /// Of each packet.
+        payload: usize,
+    },
+    /// A TCP that always has more to send.
+    GreedyTcp {
+        /// Of both ends.
+        profile: Profile,
+    },
+    /// Echo requests, answered at once by the far node; their round trips are measured.
+    Ping {
+        /// Between requests.
+        interval: Duration,
+        /// ICMP data in bytes: 56 by ping's default.
+        payload: usize,
+        /// How many in all.
+        count: u32,
+    },
+}
+
+/// An audio stream whose reception is measured.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StreamSpec {
+    /// Unique among traffic and streams of its setup.
+    pub name: String,
+    /// The scheme of a transport of `antiphon_proto::TRANSPORTS`.
+    pub transport: String,
+    /// The transport's own settings.
+    pub query: Query,
+    /// Who sends.
+    pub from: NodeId,
+    /// Who receives: one node, or a multicast group of several.
+    pub to: Vec<NodeId>,
+    /// What is sent.
+    pub content: Content,
+    /// The far end returns every frame and the sender measures round trips; otherwise the far end measures.
+    pub reflected: bool,
+    /// When it begins, after the beginning of the run.
+    pub start: Duration,
+    /// A frame is given up when it could not be begun for so long; `None`: never.
+    pub patience: Option<Duration>,
+    /// The receiver's playout target, and what transports that repair may spend.
+    pub latency: Duration,
+    /// The TCP beneath a transport on a byte stream; others ignore it.
+    pub tcp: Profile,
+    /// On the way.
+    pub treatment: Treatment,
+}
+
+/// What a stream is made of.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Content {
+    /// Frames of one size at regular intervals, as a packet generator makes them: RTP headers before filling.
+    Packets {
+        /// Whole frame in bytes, RTP header included: what the transport is handed.
+        frame: usize,
+        /// Between frames.
+        interval: Duration,
+        /// How many; `None`: as many as the duration holds.
+        count: Option<u64>,
+    },
+    /// A clip through the whole sending and receiving pipeline, playout and concealment included.
+    Sound {
+        /// Sample frames per second.
+        sample_rate: u32,
+        /// Channels of signed 16-bit samples.
+        channels: u16,
+        /// Sample frames in a packet.
+        block: u32,
+    },
+}
