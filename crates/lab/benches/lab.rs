@@ -22,7 +22,7 @@ fn main() {
     let seconds = |long: u64| if full { long } else { 1 };
     measure("rtp through the cell", &cell(report("rtp"), seconds(20_000)));
     measure("tcp through the cell", &cell(report("tcp"), seconds(5_000)));
-    //measure("sound through the cell", &cell(sound(), seconds(500)));
+    measure("sound through the cell", &cell(sound(), seconds(500)));
     measure("1000 rtp streams over a link", &many(1000, seconds(60)));
 }
 

@@ -13,6 +13,7 @@ mod network;
 mod packet;
 mod routes;
 mod socket;
+mod sound;
 mod stream_end;
 mod streams;
 mod traffic;
