@@ -21,6 +21,7 @@ mod traffic;
 use std::time::Duration;
 
 use antiphon_core::Instant;
+use antiphon_proto::Beneath;
 
 pub use error::WorldError;
 pub use traffic::TrafficCounters;
@@ -103,6 +104,7 @@ impl World {
             flows.push(flow);
         }
         let net = Network::new(setup, flows, apps.len(), seed)?;
+        net.pool.stock((connections(setup) * SEGMENTS_READY).min(MOST_SEGMENTS_READY), FULL_SEGMENT);
         let end = until + setup.drain;
         let now = Instant::ZERO;
         let mut world = World { net, apps, senders, streams, pings, traffic, blasters, now, end, events: 0 };
@@ -235,6 +237,13 @@ impl World {
     }
 }
 
+/// TCP connections of a setup.
+fn connections(setup: &Setup) -> usize {
+    let is_tcp = |scheme: &str| antiphon_proto::find(scheme).is_ok_and(|found| found.beneath == Beneath::Tcp);
+    let streams = setup.streams.iter().filter(|stream| is_tcp(&stream.transport)).count();
+    streams + setup.traffic.iter().filter(|t| matches!(t.kind, TrafficKind::GreedyTcp { .. })).count()
+}
+
 fn check_times(setup: &Setup) -> Result<(), WorldError> {
     let whole = setup.duration.saturating_add(setup.drain);
     if setup.duration.is_zero() {
@@ -308,6 +317,12 @@ fn check_traffic(setup: &Setup, spec: &TrafficSpec, flow: &Flow) -> Result<usize
     })
 }
 
+/// Segments laid in for each connection: more than a queue of 100 packets and what is on the way beside it.
+const SEGMENTS_READY: usize = 128;
+/// And for all of them together: 6 MB.
+const MOST_SEGMENTS_READY: usize = 4096;
+/// Payload of a full segment on Ethernet.
+const FULL_SEGMENT: usize = 1460;
 /// The largest UDP payload over IPv4.
 const MOST_PAYLOAD: usize = 65_507;
 /// A hundred years: `Instant` counts nanoseconds up to 584.
