@@ -8,3 +8,4 @@ pub mod figures;
 pub mod results;
 pub mod setup;
 pub mod tcp;
+pub mod world;
