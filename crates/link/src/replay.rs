@@ -26,7 +26,7 @@ use std::time::Duration;
 use antiphon_core::Instant;
 
 use crate::link::Direction;
-use crate::packet::{Counters, Packet};
+use crate::packet::{Counters, Discard, Packet};
 use crate::queue::MAX_PACKETS;
 
 /// What the path did to a packet sent at `at`.
@@ -260,6 +260,7 @@ impl<P: Packet> Replay<P> {
         };
         let Some(due) = self.path.fate(now, nth) else {
             self.counters.lost += 1;
+            packet.discard(Discard::Lost);
             return None;
         };
         if self.travelling.len() >= MAX_PACKETS {

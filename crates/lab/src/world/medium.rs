@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use antiphon_core::{BitRate, Instant, Rng};
 use antiphon_link::wlan::{Cell, CellSpec, Destination, StationId};
-use antiphon_link::{Counters, Discard, Duplex, Link, Packet, Port, Ring, RingSpec, Switch};
+use antiphon_link::{
+    Counters, Discard, Duplex, Link, Packet, Port, Replay, ReplayPath, Ring, RingSpec, Switch,
+};
 
 use super::error::WorldError;
 use super::packet::{GROUP, Parcel};
@@ -41,6 +43,7 @@ enum Shape {
 /// What keeps its own time.
 pub enum Part {
     Link(Box<Link<Parcel>>),
+    Replay(Box<Replay<Parcel>>),
     Port(Box<Port<Parcel>>),
     /// One output of a switch.
     Output(Box<Switch<Parcel>>),
@@ -87,6 +90,12 @@ impl Medium {
                 let error = |error| WorldError::Link { medium: spec.name.clone(), error };
                 let Duplex { up, down } = Duplex::new(link, seed).map_err(error)?;
                 parts.extend([up, down].map(|link| Part::Link(Box::new(link))));
+                medium
+            }
+            MediumKind::Replay { up, down, .. } => {
+                let medium = medium(Shape::Pair);
+                let replay = |path: &ReplayPath| Part::Replay(Box::new(Replay::new(path.clone())));
+                parts.extend([up, down].map(replay));
                 medium
             }
             MediumKind::Cable { rate, queue, .. } => {
@@ -143,6 +152,7 @@ impl Medium {
         };
         let refused = match &mut parts[self.entrance(own)] {
             Part::Link(link) => link.offer(now, parcel),
+            Part::Replay(replay) => replay.offer(now, parcel),
             Part::Port(port) => port.offer(now, parcel),
             Part::Output(_) => unreachable!("no node sends by a switch's output"),
             Part::Cell(cell) => {
@@ -176,6 +186,7 @@ impl Medium {
         let number = part - self.first;
         match &mut parts[part] {
             Part::Link(link) => link.poll_at(limit).map(|(at, parcel)| (at, 1 - number, parcel)),
+            Part::Replay(replay) => replay.poll_at(limit).map(|(at, parcel)| (at, 1 - number, parcel)),
             Part::Port(port) => {
                 let (at, parcel) = port.poll_at(limit)?;
                 if self.shape == Shape::Pair {
@@ -236,6 +247,7 @@ impl Medium {
     ) -> bool {
         match &mut parts[self.entrance(own)] {
             Part::Link(link) => link.has_room(now, len),
+            Part::Replay(replay) => replay.has_room(),
             Part::Port(port) => port.has_room(now, len),
             Part::Output(_) => false,
             Part::Cell(cell) => cell.queue_len(StationId(own as u16), treatment.category) < limit,
@@ -258,6 +270,7 @@ impl Medium {
     pub fn balances(&self, parts: &[Part]) -> bool {
         self.parts(parts).iter().all(|part| match part {
             Part::Link(link) => link.counters().balances(),
+            Part::Replay(replay) => replay.counters().balances(),
             Part::Port(port) => port.counters().balances(),
             Part::Output(switch) => switch.counters(0).is_some_and(|counters| counters.balances()),
             Part::Cell(cell) => cell.balances(),
@@ -289,6 +302,7 @@ impl Part {
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self {
             Part::Link(link) => link.poll_timeout(),
+            Part::Replay(replay) => replay.poll_timeout(),
             Part::Port(port) => port.poll_timeout(),
             Part::Output(switch) => switch.poll_timeout(),
             Part::Cell(cell) => cell.poll_timeout(),
@@ -305,6 +319,7 @@ impl Part {
     fn counters(&self) -> Counters {
         match self {
             Part::Link(link) => link.counters(),
+            Part::Replay(replay) => replay.counters(),
             Part::Port(port) => port.counters(),
             Part::Output(switch) => switch.counters(0).unwrap_or_default(),
             Part::Cell(_) | Part::Ring(_) => Counters::default(),
@@ -366,7 +381,9 @@ impl Ord for Travelling {
 /// Who is on a medium, in its order.
 pub fn nodes_of(kind: &MediumKind) -> &[NodeId] {
     match kind {
-        MediumKind::Link { between, .. } | MediumKind::Cable { between, .. } => between,
+        MediumKind::Link { between, .. }
+        | MediumKind::Replay { between, .. }
+        | MediumKind::Cable { between, .. } => between,
         MediumKind::Switch { nodes, .. }
         | MediumKind::Cell { nodes, .. }
         | MediumKind::Ring { nodes, .. } => nodes,

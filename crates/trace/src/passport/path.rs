@@ -14,6 +14,10 @@ pub type PathSample = (Instant, Option<Duration>);
 pub struct Paths {
     /// Scheme of the transport whose packets tell it.
     pub transport: String,
+    /// Bytes of its frames without any headers beneath: of the largest, or of the first.
+    pub frame_bytes: u32,
+    /// Mean time between its packets, if known.
+    pub interval: Option<Duration>,
     /// From the sender, in order of time; the first packet was sent at [`Instant::ZERO`].
     pub up: Vec<PathSample>,
     /// Back to it, on the same clock. `None` where nothing came back by design.
@@ -80,7 +84,15 @@ impl Passport {
         if self.sections.iter().filter(same).count() > 1 {
             remarks.push("the passport holds several streams; the longest is replayed".into());
         }
-        Ok(Paths { transport: name.clone(), up, down, remarks })
+        let section = &chosen.section;
+        Ok(Paths {
+            transport: name.clone(),
+            frame_bytes: section.packet_bytes.saturating_sub(section.header_bytes),
+            interval: section.interval_ns.map(Duration::from_nanos),
+            up,
+            down,
+            remarks,
+        })
     }
 
     /// The section to go by: the longest one, from the sender, of that transport.

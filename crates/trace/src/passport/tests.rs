@@ -130,6 +130,7 @@ fn one_clock_gives_both_ways_from_one_origin() {
     let paths = both.paths(None).unwrap();
     let at = Instant::from_millis;
     assert_eq!(paths.transport, "rtp", "it shows losses, tcp does not");
+    assert_eq!((paths.frame_bytes, paths.interval), (1_072, Some(Duration::from_nanos(100))));
     // Clocks never run backwards: a nanosecond below zero is zero.
     assert_eq!(paths.up, [(at(0), Some(millis(20))), (at(5), None), (at(10), Some(millis(0)))]);
     assert_eq!(paths.down.unwrap(), [(at(10), None), (at(20), Some(millis(30)))]);
