@@ -315,6 +315,8 @@ mod tests {
             "--expire",
             "-o",
             "none",
+            "--passport",
+            "x.passport",
             "--busy-poll",
             "--dscp",
             "cs5",

@@ -65,7 +65,13 @@ pub enum ReplayError {
     Path(#[from] antiphon_link::ReplayError),
     /// The world around it.
     #[error(transparent)]
-    World(#[from] WorldError),
+    World(Box<WorldError>),
+}
+
+impl From<WorldError> for ReplayError {
+    fn from(error: WorldError) -> Self {
+        ReplayError::World(Box::new(error))
+    }
 }
 
 /// What came of the replays.
@@ -127,7 +133,7 @@ pub fn setup(paths: &Paths, transport: &str, options: &ReplayOptions) -> Result<
         start: Duration::ZERO,
         patience: options.patience,
         latency: options.latency,
-        tcp: options.tcp.clone(),
+        tcp: options.tcp,
         treatment: Treatment::default(),
     };
     Ok(Setup {

@@ -36,7 +36,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 
 pub use path::{PathSample, Paths};
-pub use read::{Passport, PassportReader, ReadLine, Recorded};
+pub use read::{MAX_LINE, MAX_PACKETS, MAX_SECTIONS, Passport, PassportReader, ReadLine, Recorded};
 pub use window::{Hole, Window};
 pub use write::PassportWriter;
 

@@ -3,7 +3,6 @@ use std::time::Duration;
 use antiphon_core::Instant;
 use proptest::prelude::*;
 
-use super::read::{MAX_LINE, MAX_SECTIONS};
 use super::*;
 
 fn section(transport: &str, direction: Direction, delays: Delays) -> Section {
