@@ -16,22 +16,26 @@ mod socket;
 mod sound;
 mod stream_end;
 mod streams;
+mod tap;
 mod traffic;
 
+use std::io;
 use std::time::Duration;
 
-use antiphon_core::Instant;
+use antiphon_core::{Instant, nearest};
 use antiphon_proto::Beneath;
 
-pub use error::WorldError;
+pub use error::{TapError, WorldError};
 pub use traffic::TrafficCounters;
 
 use crate::figures::RunFigures;
 use crate::setup::{MediumKind, NodeId, Setup, StreamSpec, TrafficKind, TrafficSpec};
-use network::{Arrival, Flow, Network};
+use crate::tcp::Profile;
+use network::{Arrival, Flow, FlowKind, Network};
 use routes::Map;
 use socket::Socket;
 use streams::Maker;
+use tap::Tap;
 use traffic::Traffic;
 
 /// Runs `setup` to its end. All that is random comes from `seed`.
@@ -52,6 +56,8 @@ pub struct World {
     traffic: Vec<(String, usize)>,
     /// Apps that keep their first medium's queue full.
     blasters: Vec<usize>,
+    /// Of the nodes.
+    names: Vec<String>,
     now: Instant,
     end: Instant,
     events: u64,
@@ -107,7 +113,9 @@ impl World {
         net.pool.stock((connections(setup) * SEGMENTS_READY).min(MOST_SEGMENTS_READY), FULL_SEGMENT);
         let end = until + setup.drain;
         let now = Instant::ZERO;
-        let mut world = World { net, apps, senders, streams, pings, traffic, blasters, now, end, events: 0 };
+        let names = setup.nodes.iter().map(|node| node.name.clone()).collect();
+        let mut world =
+            World { net, apps, senders, streams, pings, traffic, blasters, names, now, end, events: 0 };
         for app in 0..world.apps.len() {
             let first = match &world.apps[app] {
                 App::Socket(socket) => Some(socket.starts()),
@@ -231,15 +239,61 @@ impl World {
         }
     }
 
+    /// Captures what passes a medium from now on into `out`, as pcapng: at `node`, or at all nodes on it. Each node is an
+    /// interface of the capture; outbound packets are written as they are handed over, even if a queue then drops them.
+    ///
+    /// A packet that two nodes see is in the file twice: an analyser takes that for a repetition, so choose a node, or
+    /// filter by interface, where TCP is looked at. Nothing that `out` does changes the run; see
+    /// [`Self::finish_captures`].
+    pub fn capture(
+        &mut self,
+        medium: &str,
+        node: Option<&str>,
+        out: Box<dyn io::Write>,
+    ) -> Result<(), TapError> {
+        let (media, _) = self.net.media();
+        let Some(number) = media.iter().position(|one| one.name == medium) else {
+            let known = media.iter().map(|one| one.name.as_str());
+            return Err(TapError::NoSuchMedium {
+                name: medium.into(),
+                nearest: nearest(medium, known).map(String::from),
+            });
+        };
+        let on_it = media[number].nodes.iter().map(|one| (*one, self.names[*one].as_str()));
+        let chosen: Vec<_> =
+            on_it.clone().filter(|(_, name)| node.is_none_or(|node| node == *name)).collect();
+        if let (Some(node), true) = (node, chosen.is_empty()) {
+            let nearest = nearest(node, on_it.map(|(_, name)| name)).map(String::from);
+            return Err(TapError::NoSuchNode { name: node.into(), medium: medium.into(), nearest });
+        }
+        let tap = Tap::new(number, medium, chosen.into_iter(), out)?;
+        self.net.add_tap(tap);
+        Ok(())
+    }
+
+    /// Ends all captures. The first error that any of them met; a file that had one holds what was written before.
+    pub fn finish_captures(&mut self) -> io::Result<()> {
+        let results: Vec<_> = self.net.take_taps().into_iter().map(Tap::finish).collect();
+        results.into_iter().collect()
+    }
+
     /// Whether every packet in every medium is accounted for.
     pub fn balances(&self) -> bool {
         self.net.balances()
     }
 }
 
+fn is_tcp(scheme: &str) -> bool {
+    antiphon_proto::find(scheme).is_ok_and(|found| found.beneath == Beneath::Tcp)
+}
+
+fn tcp_flow(profile: &Profile) -> FlowKind {
+    // RFC 7323 §2.3: 14 at most.
+    FlowKind::Tcp { scale: profile.window_scale.unwrap_or(0).min(14) }
+}
+
 /// TCP connections of a setup.
 fn connections(setup: &Setup) -> usize {
-    let is_tcp = |scheme: &str| antiphon_proto::find(scheme).is_ok_and(|found| found.beneath == Beneath::Tcp);
     let streams = setup.streams.iter().filter(|stream| is_tcp(&stream.transport)).count();
     streams + setup.traffic.iter().filter(|t| matches!(t.kind, TrafficKind::GreedyTcp { .. })).count()
 }
@@ -263,13 +317,19 @@ fn stream_flow(map: &Map<'_>, spec: &StreamSpec) -> Result<Flow, WorldError> {
         ways.push(map.way(&spec.name, *to, spec.from)?);
     }
     let forks = if spec.to.len() > 1 { map.forks(&spec.name, spec.from, &spec.to)? } else { Vec::new() };
-    Ok(Flow { ways, forks, treatment: spec.treatment, wire_bytes: 0 })
+    let kind = if is_tcp(&spec.transport) { tcp_flow(&spec.tcp) } else { FlowKind::Stream };
+    Ok(Flow { kind, ways, forks, treatment: spec.treatment, wire_bytes: 0 })
 }
 
 fn traffic_flow(map: &Map<'_>, spec: &TrafficSpec) -> Result<Flow, WorldError> {
     let way = |from: NodeId, to: NodeId| map.way(&spec.name, from, to);
     let ways = vec![way(spec.from, spec.to)?, way(spec.to, spec.from)?];
-    Ok(Flow { ways, forks: Vec::new(), treatment: spec.treatment, wire_bytes: 0 })
+    let kind = match &spec.kind {
+        TrafficKind::GreedyTcp { profile } => tcp_flow(profile),
+        TrafficKind::Ping { .. } => FlowKind::Ping,
+        _ => FlowKind::Filler,
+    };
+    Ok(Flow { kind, ways, forks: Vec::new(), treatment: spec.treatment, wire_bytes: 0 })
 }
 
 /// Refuses traffic that cannot be; answers what the queue of its first medium holds, where the medium itself does not
