@@ -108,7 +108,7 @@ pub enum WorldError {
         /// Which.
         medium: String,
         /// How.
-        error: SpecError,
+        error: Box<SpecError>,
     },
     /// A cell that cannot be.
     #[error("cell '{medium}': {error}")]
@@ -116,7 +116,7 @@ pub enum WorldError {
         /// Which.
         medium: String,
         /// Why.
-        error: CellError,
+        error: Box<CellError>,
     },
     /// A ring that cannot be.
     #[error("ring '{medium}': {error}")]
@@ -124,7 +124,7 @@ pub enum WorldError {
         /// Which.
         medium: String,
         /// Why.
-        error: RingError,
+        error: Box<RingError>,
     },
     /// A transport that is not there, or does not take its settings.
     #[error("stream '{stream}': {error}")]
@@ -132,7 +132,7 @@ pub enum WorldError {
         /// Which.
         stream: String,
         /// Why.
-        error: OpenError,
+        error: Box<OpenError>,
     },
     /// A query key that the transport does not have.
     #[error("stream '{stream}': {error}")]
@@ -140,7 +140,7 @@ pub enum WorldError {
         /// Which.
         stream: String,
         /// Why.
-        error: UriError,
+        error: Box<UriError>,
     },
     /// Frames that the transport cannot carry.
     #[error("stream '{stream}': {error}")]

@@ -5,12 +5,15 @@
 //! for. Nothing else decides, so equal setups and seeds give equal runs.
 
 mod agenda;
+mod check;
+mod counters;
 mod error;
 mod generator;
 mod medium;
 mod meter;
 mod network;
 mod packet;
+mod ring;
 mod routes;
 mod socket;
 mod sound;
@@ -20,7 +23,6 @@ mod tap;
 mod traffic;
 
 use std::io;
-use std::time::Duration;
 
 use antiphon_core::{Instant, nearest};
 use antiphon_proto::Beneath;
@@ -29,7 +31,7 @@ pub use error::{TapError, WorldError};
 pub use traffic::TrafficCounters;
 
 use crate::figures::RunFigures;
-use crate::setup::{MediumKind, NodeId, Setup, StreamSpec, TrafficKind, TrafficSpec};
+use crate::setup::{NodeId, Setup, StreamSpec, TrafficKind, TrafficSpec};
 use crate::tcp::Profile;
 use network::{Arrival, Flow, FlowKind, Network};
 use routes::Map;
@@ -77,7 +79,7 @@ struct Stream {
 impl World {
     /// The world after `setup` at the beginning of its run.
     pub fn new(setup: &Setup, seed: u64) -> Result<Self, WorldError> {
-        check_times(setup)?;
+        check::times(setup)?;
         let map = Map::new(setup)?;
         let until = Instant::ZERO + setup.duration;
         let (mut flows, mut apps, mut senders, mut streams) =
@@ -96,7 +98,7 @@ impl World {
         let (mut pings, mut traffic, mut blasters) = (Vec::new(), Vec::new(), Vec::new());
         for spec in &setup.traffic {
             let flow = traffic_flow(&map, spec)?;
-            let queue = check_traffic(setup, spec, &flow)?;
+            let queue = check::traffic(setup, spec, &flow)?;
             let made = Traffic::new(spec, flows.len() as u32, until, queue, seed);
             traffic.push((spec.name.clone(), apps.len()));
             if matches!(spec.kind, TrafficKind::Ping { .. }) {
@@ -298,18 +300,6 @@ fn connections(setup: &Setup) -> usize {
     streams + setup.traffic.iter().filter(|t| matches!(t.kind, TrafficKind::GreedyTcp { .. })).count()
 }
 
-fn check_times(setup: &Setup) -> Result<(), WorldError> {
-    let whole = setup.duration.saturating_add(setup.drain);
-    if setup.duration.is_zero() {
-        return Err(WorldError::NoDuration);
-    }
-    let longest = setup.streams.iter().map(|stream| stream.start).chain([whole]);
-    match longest.max().filter(|longest| *longest > LONGEST) {
-        Some(longest) => Err(WorldError::TooLong(longest)),
-        None => Ok(()),
-    }
-}
-
 fn stream_flow(map: &Map<'_>, spec: &StreamSpec) -> Result<Flow, WorldError> {
     let Some(first) = spec.to.first() else { return Err(WorldError::NoReceiver(spec.name.clone())) };
     let mut ways = vec![map.way(&spec.name, spec.from, *first)?];
@@ -332,61 +322,11 @@ fn traffic_flow(map: &Map<'_>, spec: &TrafficSpec) -> Result<Flow, WorldError> {
     Ok(Flow { kind, ways, forks: Vec::new(), treatment: spec.treatment, wire_bytes: 0 })
 }
 
-/// Refuses traffic that cannot be; answers what the queue of its first medium holds, where the medium itself does not
-/// tell.
-fn check_traffic(setup: &Setup, spec: &TrafficSpec, flow: &Flow) -> Result<usize, WorldError> {
-    let refuse = |what: &str| Err(WorldError::quantity(&spec.name, what));
-    let payload = match &spec.kind {
-        TrafficKind::Constant { payload, .. }
-        | TrafficKind::Poisson { payload, .. }
-        | TrafficKind::Bursts { payload, .. }
-        | TrafficKind::Blaster { payload } => *payload,
-        TrafficKind::Ping { payload, .. } => *payload,
-        TrafficKind::GreedyTcp { .. } => 1,
-    };
-    if payload == 0 && !matches!(spec.kind, TrafficKind::Ping { .. }) || payload > MOST_PAYLOAD {
-        return refuse("a packet has a payload of 1 to 65507 bytes");
-    }
-    match &spec.kind {
-        TrafficKind::Bursts { period, .. } if period.is_zero() => {
-            return refuse("bursts need a period above zero, such as 100ms");
-        }
-        TrafficKind::Ping { interval, .. } if interval.is_zero() => {
-            return refuse("echo requests need an interval above zero, such as 1s");
-        }
-        _ => {}
-    }
-    let hop = flow.ways[0][0];
-    let own = usize::from(hop.own);
-    Ok(match &setup.media[hop.medium].kind {
-        MediumKind::Link { spec: link, between } if matches!(spec.kind, TrafficKind::Blaster { .. }) => {
-            let way = if between[0] == spec.from { &link.up } else { &link.down };
-            if way.rate.is_none() {
-                return refuse("a blaster's first link needs a rate, or it would send without end");
-            }
-            0
-        }
-        MediumKind::Cell { spec: cell, .. } => match cell.stations.get(own) {
-            Some(station) => station.queue as usize,
-            None => 0,
-        },
-        MediumKind::Ring { spec: ring, .. } => {
-            ring.stations.get(own).map_or(0, |station| station.queue as usize)
-        }
-        _ => 0,
-    })
-}
-
 /// Segments laid in for each connection: more than a queue of 100 packets and what is on the way beside it.
 const SEGMENTS_READY: usize = 128;
 /// And for all of them together: 6 MB.
 const MOST_SEGMENTS_READY: usize = 4096;
 /// Payload of a full segment on Ethernet.
 const FULL_SEGMENT: usize = 1460;
-/// The largest UDP payload over IPv4.
-const MOST_PAYLOAD: usize = 65_507;
-/// A hundred years: `Instant` counts nanoseconds up to 584.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
-
 #[cfg(test)]
 mod tests;
