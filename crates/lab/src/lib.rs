@@ -12,3 +12,4 @@ pub mod results;
 pub mod scenario;
 pub mod setup;
 pub mod tcp;
+pub mod world;
