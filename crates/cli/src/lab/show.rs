@@ -133,11 +133,12 @@ fn grid(variables: &[String], points: &[PointSummary], columns: &[&(&str, &str)]
 
 /// As many decimals as the interval deserves.
 fn shown(mean: MeanInterval) -> String {
-    let half = mean.half_width.unwrap_or(0.0);
+    // Sums of equal numbers differ in their last digit, depending on how many there are.
+    let half = mean.half_width.filter(|half| *half > 1e-9 * mean.mean.abs()).unwrap_or(0.0);
     let scale = if half > 0.0 { half } else { mean.mean.abs() / 100.0 };
     let decimals = if scale > 0.0 { (1.0 - scale.log10().floor()).clamp(0.0, 4.0) as usize } else { 0 };
     match mean.half_width {
-        Some(half) => format!("{:.decimals$} ± {half:.decimals$}", mean.mean),
+        Some(_) => format!("{:.decimals$} ± {half:.decimals$}", mean.mean),
         None => format!("{:.decimals$}", mean.mean),
     }
 }
@@ -221,5 +222,6 @@ mod tests {
         assert_eq!(of(1.23456, Some(0.0123)), "1.235 ± 0.012");
         assert_eq!(of(7.0, None), "7.000");
         assert_eq!(of(0.0, Some(0.0)), "0 ± 0");
+        assert_eq!(of(15.163, Some(1e-14)), "15.16 ± 0.00");
     }
 }
