@@ -302,6 +302,7 @@ impl Improved {
             return None;
         }
         let frame = self.queue.pop(now)?;
+        self.rtt.on_packet(now);
         self.sendings += 1;
         self.in_flight_bytes += frame.bytes.len() as u64;
         let due = now + self.rtt.rto();

@@ -1,0 +1,5 @@
+//! The simple retransmission protocol over modelled links, in virtual time, against closed forms.
+
+mod hostile;
+mod repairs;
+mod world;
