@@ -9,7 +9,6 @@
 //! * Numbers start anywhere and belong to an *epoch* drawn at opening, so that neither a restarted peer nor a forger
 //!   who does not see the packets confuses them.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use antiphon_core::{
@@ -17,13 +16,11 @@ use antiphon_core::{
     Outcome, PathId, PathStats, Profile, Received, Rng, SendError, Transmit, Wire,
 };
 
-use super::aimd::Aimd;
-use super::ring::Ring;
-use super::rtt::{MAX_RTO, Rtt};
+use super::flight::{Flight, Outgoing};
 use super::window::{Arrival, Window};
-use super::wire::{self, AGE_UNIT_NANOS, Ack, DATA_HEADER, Data, Packet};
+use super::wire::{self, DATA_HEADER, Data, Packet};
 use super::{MAX_UDP_PAYLOAD, State};
-use crate::queue::{Inbox, MAX_FRAMES, Queued, SendQueue};
+use crate::queue::{Inbox, SendQueue};
 
 /// What a URI lets one choose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,45 +37,12 @@ pub(super) struct Settings {
 pub(super) struct Improved {
     queue: SendQueue,
     inbox: Inbox,
-    flight: Ring<Entry>,
-    in_flight_bytes: u64,
-    /// Numbers to be sent again, as soon as the wire takes them.
-    repeats: VecDeque<u64>,
-    /// No entry is due before this.
-    next_due: Option<Instant>,
-    /// Sendings so far; names each of them.
-    sendings: u64,
-    /// The latest sending of which an arrival is known.
-    arrived_sending: u64,
-    rtt: Rtt,
-    aimd: Option<Aimd>,
+    flight: Flight,
     window: Window,
     epoch: u32,
     max_datagram: usize,
     counters: Counters,
     state: State,
-}
-
-/// A frame on its way.
-#[derive(Debug)]
-struct Entry {
-    frame: Queued,
-    first_sent: Instant,
-    last_sent: Instant,
-    sending: u64,
-    tries: u32,
-    due: Instant,
-    fate: Fate,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fate {
-    /// Under way; taken for lost when due.
-    Sent,
-    /// Stands in `repeats`; no time-out runs.
-    Repeats,
-    /// Not sent again; an acknowledgement may still come until it is due.
-    GivenUp,
 }
 
 impl Improved {
@@ -96,14 +60,7 @@ impl Improved {
         Improved {
             queue,
             inbox: Inbox::new(max_datagram),
-            flight: Ring::new(first),
-            in_flight_bytes: 0,
-            repeats: VecDeque::with_capacity(MAX_FRAMES),
-            next_due: None,
-            sendings: 0,
-            arrived_sending: 0,
-            rtt: Rtt::new(settings.rto_floor, settings.ack_delay),
-            aimd: settings.aimd.then(|| Aimd::new(max_datagram)),
+            flight: Flight::new(&settings, max_datagram, epoch, first),
             window: Window::new(settings.ack_delay),
             epoch,
             max_datagram,
@@ -127,198 +84,9 @@ impl Improved {
         }
     }
 
-    /// Settles what has arrived, measures the round trip, and sees what must be lost by now.
-    fn handle_ack(&mut self, ack: &Ack<'_>, received_at: Instant) {
-        let next = self.flight.next();
-        let floor = wire::unwrap(next, ack.floor).filter(|floor| ack.epoch == self.epoch && *floor <= next);
-        // Numbers never sent, in the floor or in the map, are a forger's or another peer's.
-        let last = ack
-            .map
-            .iter()
-            .rposition(|byte| *byte != 0)
-            .map_or(0, |i| 8 * i as u64 + u64::from(7 - ack.map[i].leading_zeros()) + 1);
-        let Some(floor) = floor.filter(|floor| last == 0 || floor + last < next) else {
-            self.counters.malformed += 1;
-            return;
-        };
-        let latest = floor.saturating_add_signed(i64::from(ack.latest));
-        self.measure(latest, ack, received_at);
-        let before = self.counters_of_flight();
-        for number in self.flight.first()..floor {
-            self.settle(number, received_at);
-        }
-        self.settle(latest, received_at);
-        for (i, byte) in ack.map.iter().enumerate().filter(|(_, byte)| **byte != 0) {
-            for bit in (0..8).filter(|bit| byte >> bit & 1 == 1) {
-                self.settle(floor + 1 + 8 * i as u64 + bit, received_at);
-            }
-        }
-        if self.counters_of_flight() != before {
-            self.see_what_was_overtaken();
-        }
-    }
-
-    fn counters_of_flight(&self) -> (u64, u64) {
-        (self.in_flight_bytes, self.flight.first())
-    }
-
-    /// A round trip, where it is sure to which sending the answer belongs (Karn's rule): to the first, which the
-    /// receiver tells from repeats, or to the only repeat.
-    fn measure(&mut self, latest: u64, ack: &Ack<'_>, received_at: Instant) {
-        let Some(entry) = self.flight.entry(latest) else { return };
-        let sent = match (ack.latest_repeated, entry.tries) {
-            (false, _) => entry.first_sent,
-            (true, 2) => entry.last_sent,
-            (true, _) => return,
-        };
-        let elapsed = received_at.since(sent);
-        let age = Duration::from_nanos(u64::from(ack.age) * AGE_UNIT_NANOS);
-        // An age beyond the whole round trip is no age.
-        self.rtt.on_sample(elapsed.checked_sub(age).unwrap_or(elapsed));
-    }
-
-    fn settle(&mut self, number: u64, received_at: Instant) {
-        let in_flight = self.in_flight_bytes;
-        let Some(entry) = self.take(number) else { return };
-        // An answer sooner than any round trip was to an earlier sending, and says nothing of when the last arrived.
-        let to_last = entry.tries == 1 || Some(received_at.since(entry.last_sent)) >= self.rtt.min();
-        if to_last {
-            self.arrived_sending = self.arrived_sending.max(entry.sending);
-        }
-        if let Some(aimd) = &mut self.aimd {
-            aimd.on_acked(entry.frame.bytes.len() as u64, in_flight);
-        }
-        self.queue.finish(entry.frame, Outcome::Acked);
-    }
-
-    fn take(&mut self, number: u64) -> Option<Entry> {
-        let entry = self.flight.take(number)?;
-        self.in_flight_bytes -= entry.frame.bytes.len() as u64;
-        Some(entry)
-    }
-
-    /// What was sent before a packet that has arrived is lost once the path's reordering has had its time.
-    fn see_what_was_overtaken(&mut self) {
-        let wait = self.rtt.srtt().unwrap_or_default() + self.rtt.reordering();
-        let mut soonest = None;
-        for (_, entry) in self.flight.iter_mut().filter(|(_, entry)| entry.fate != Fate::Repeats) {
-            if entry.fate == Fate::Sent && entry.sending < self.arrived_sending {
-                entry.due = entry.due.min(entry.last_sent + wait);
-            }
-            soonest = sooner(soonest, entry.due);
-        }
-        self.next_due = soonest;
-    }
-
-    /// Sends again or gives up what is due.
-    fn handle_due(&mut self, now: Instant) {
-        if self.next_due.is_none_or(|due| due > now) {
-            return;
-        }
-        let mut soonest = None;
-        for number in self.flight.first()..self.flight.next() {
-            let Some(entry) = self.flight.entry_mut(number) else { continue };
-            match entry.fate {
-                Fate::Repeats => continue,
-                _ if entry.due > now => soonest = sooner(soonest, entry.due),
-                Fate::Sent => {
-                    self.answer_congestion(number);
-                    let due = self.repeat_or_give_up(now, number);
-                    soonest = due.map_or(soonest, |due| sooner(soonest, due));
-                }
-                Fate::GivenUp => {
-                    let entry = self.take(number);
-                    if let Some(frame) = entry.map(|entry| entry.frame) {
-                        let expired = frame.deadline.is_some_and(|deadline| deadline < now);
-                        let outcome = if expired {
-                            Outcome::Expired { maybe_received: true }
-                        } else {
-                            Outcome::RetriesExhausted
-                        };
-                        self.queue.finish(frame, outcome);
-                    }
-                }
-            }
-        }
-        self.next_due = soonest;
-    }
-
-    fn answer_congestion(&mut self, number: u64) {
-        let next = self.flight.next();
-        if self.aimd.as_mut().is_some_and(|aimd| aimd.on_lost(number, next)) {
-            let stats = self.path_stats();
-            self.queue.report(Event::Congestion(stats));
-        }
-    }
-
-    /// What becomes of a frame taken for lost; when to look again, if it was given up.
-    fn repeat_or_give_up(&mut self, now: Instant, number: u64) -> Option<Instant> {
-        let (half, rto) = (self.rtt.srtt().unwrap_or_default() / 2, self.rtt.rto());
-        let entry = self.flight.entry_mut(number)?;
-        let in_time = entry.frame.deadline.is_none_or(|deadline| now + half <= deadline);
-        if in_time && entry.tries < MAX_TRIES {
-            entry.fate = Fate::Repeats;
-            self.repeats.push_back(number);
-            return None;
-        }
-        entry.fate = Fate::GivenUp;
-        // Until an answer to the last sending can't come any more; just after the deadline, which itself is in time.
-        let after = entry.frame.deadline.unwrap_or_default() + Duration::from_nanos(1);
-        entry.due = after.max(entry.last_sent + rto);
-        Some(entry.due)
-    }
-
-    fn write_repeat(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
-        while let Some(number) = self.repeats.pop_front() {
-            let half = self.rtt.srtt().unwrap_or_default() / 2;
-            let Some(entry) = self.flight.entry(number) else { continue };
-            if entry.frame.deadline.is_some_and(|deadline| now + half > deadline) {
-                // The wire stood still for too long.
-                if let Some(due) = self.repeat_or_give_up(now, number) {
-                    self.next_due = sooner(self.next_due, due);
-                }
-                continue;
-            }
-            self.sendings += 1;
-            let sending = self.sendings;
-            let rto = self.rtt.rto();
-            let entry = self.flight.entry_mut(number)?;
-            entry.tries += 1;
-            // A deadline bounds the tries by itself; without one they must get rarer.
-            let doublings = if entry.frame.deadline.is_some() { 0 } else { (entry.tries - 1).min(16) };
-            let wait = (rto * (1 << doublings)).min(MAX_RTO.max(rto));
-            (entry.last_sent, entry.sending, entry.fate) = (now, sending, Fate::Sent);
-            entry.due = now + wait;
-            self.next_due = sooner(self.next_due, entry.due);
-            self.counters.retransmitted += 1;
-            return self.write_data(now, number, buf);
-        }
-        None
-    }
-
-    fn write_first(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
-        let allowed = self.aimd.is_none_or(|aimd| aimd.allows(self.in_flight_bytes));
-        if !allowed || !self.flight.has_room() {
-            return None;
-        }
-        let frame = self.queue.pop(now)?;
-        self.rtt.on_packet(now);
-        self.sendings += 1;
-        self.in_flight_bytes += frame.bytes.len() as u64;
-        let due = now + self.rtt.rto();
-        self.next_due = sooner(self.next_due, due);
-        let (number, sending) = (self.flight.next(), self.sendings);
-        let fate = Fate::Sent;
-        self.flight.push(Entry { frame, first_sent: now, last_sent: now, sending, tries: 1, due, fate });
-        self.write_data(now, number, buf)
-    }
-
-    /// Writes the packet of a frame on its way, with an acknowledgement if one is owed and fits.
-    fn write_data(&mut self, now: Instant, number: u64, buf: &mut [u8]) -> Option<usize> {
-        let back = (number - self.flight.first()) as u16;
-        let entry = self.flight.entry(number)?;
-        let payload = &entry.frame.bytes[..];
-        let repeated = entry.tries > 1;
+    /// Writes the next data packet, with an acknowledgement if one is owed and fits.
+    fn write_data(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        let Outgoing { number, back, repeated, payload } = self.flight.next(now, &mut self.queue)?;
         let data = Data { epoch: self.epoch, number: number as u32, back, repeated, payload };
         let fits = DATA_HEADER + payload.len() + self.window.ack_len() <= self.max_datagram;
         let ack = if fits { self.window.take_ack(now) } else { None };
@@ -334,14 +102,9 @@ impl Improved {
     }
 
     fn finish(&mut self) {
-        for number in self.flight.first()..self.flight.next() {
-            if let Some(entry) = self.take(number) {
-                self.queue.finish(entry.frame, Outcome::Aborted);
-            }
-        }
+        self.flight.finish_all(Outcome::Aborted, &mut self.queue);
         self.queue.finish_all(Outcome::Aborted);
         self.inbox.clear();
-        self.repeats.clear();
         self.state = State::Closed;
         self.queue.report(Event::Closed(CloseReason::Local));
     }
@@ -397,7 +160,8 @@ impl Endpoint for Improved {
                     return;
                 };
                 if let Some(ack) = &packet.ack {
-                    self.handle_ack(ack, received_at);
+                    let handled = self.flight.handle_ack(ack, received_at, &mut self.queue);
+                    self.counters.malformed += u64::from(handled.is_err());
                 }
                 if let Some(data) = &packet.data {
                     self.handle_data(now, data, path, received_at, bytes.len());
@@ -415,7 +179,10 @@ impl Endpoint for Improved {
             return;
         }
         self.queue.expire(now);
-        self.handle_due(now);
+        self.flight.handle_due(now, &mut self.queue);
+        if self.flight.take_halved() {
+            self.queue.report(Event::Congestion(self.path_stats()));
+        }
         self.window.handle_timeout(now);
         self.finish_closing();
     }
@@ -424,8 +191,7 @@ impl Endpoint for Improved {
         if self.state == State::Closed {
             return None;
         }
-        let data = self.write_repeat(now, buf).or_else(|| self.write_first(now, buf));
-        let written = data.or_else(|| self.write_ack(now, buf));
+        let written = self.write_data(now, buf).or_else(|| self.write_ack(now, buf));
         self.finish_closing();
         let len = written?;
         self.counters.datagrams_sent += 1;
@@ -445,7 +211,7 @@ impl Endpoint for Improved {
         if self.state == State::Closed {
             return None;
         }
-        let due = [self.next_due, self.window.poll_timeout(), self.queue.next_expiry()];
+        let due = [self.flight.poll_timeout(), self.window.poll_timeout(), self.queue.next_expiry()];
         due.into_iter().flatten().min()
     }
 
@@ -455,23 +221,21 @@ impl Endpoint for Improved {
             frames_expired: self.queue.expired(),
             frames_delivered: self.inbox.delivered(),
             frames_dropped: self.inbox.dropped(),
+            retransmitted: self.flight.repeated(),
             ..self.counters
         };
+        let rtt = self.flight.rtt();
         PathStats {
-            srtt: self.rtt.srtt(),
-            rttvar: self.rtt.rttvar(),
-            min_rtt: self.rtt.min(),
-            cwnd: self.aimd.map(|aimd| ByteCount(aimd.cwnd())),
-            in_flight: Some(ByteCount(self.in_flight_bytes)),
+            srtt: rtt.srtt(),
+            rttvar: rtt.rttvar(),
+            min_rtt: rtt.min(),
+            cwnd: self.flight.cwnd().map(ByteCount),
+            in_flight: Some(ByteCount(self.flight.bytes())),
             pacing_rate: None,
             counters,
         }
     }
 }
 
-fn sooner(soonest: Option<Instant>, due: Instant) -> Option<Instant> {
-    Some(soonest.map_or(due, |s| s.min(due)))
-}
-
-/// Sendings of one frame at most: bounds what a peer that never answers costs, some 10 s without a deadline.
-const MAX_TRIES: u32 = 16;
+#[cfg(test)]
+mod tests;

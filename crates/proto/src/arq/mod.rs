@@ -8,6 +8,7 @@
 //! Both ends must be opened in the same mode: packets of the other one are counted as malformed.
 
 mod aimd;
+mod flight;
 mod improved;
 mod paper_loop;
 mod published;

@@ -331,3 +331,6 @@ fn numbers(first: u64, next: u64) -> impl Iterator<Item = u64> {
 
 /// `seq:`, six digits and a space: packets 100 000 to 999 999 of a stream, 12 minutes to 2 hours at 135.7 a second.
 const TYPICAL_HEADER: usize = 11;
+
+#[cfg(test)]
+mod tests;

@@ -27,6 +27,11 @@ impl<T> Ring<T> {
         self.held == 0
     }
 
+    /// Entries on their way.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
     /// The oldest number that is not settled; the next one if all are.
     pub fn first(&self) -> u64 {
         self.first
