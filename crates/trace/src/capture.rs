@@ -1,11 +1,11 @@
 //! Packets of any link, real or virtual, into a pcapng file that opens in common analysers.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use antiphon_core::Instant;
 
-use crate::headers::{self, HeaderError, Segment};
+use crate::headers::{self, Echo, HeaderError, Segment};
 use crate::pcapng::{Medium, Packet, PcapngFile, Totals, Way};
 
 /// Writes UDP and TCP packets, whose headers it composes, to a pcapng file.
@@ -102,6 +102,23 @@ impl<M: Medium> CaptureWriter<M> {
     ) -> io::Result<()> {
         self.check()?;
         headers::tcp(&mut self.packet, from, to, segment, payload).map_err(unfit)?;
+        self.write(interface, at, way)
+    }
+
+    /// An ICMP echo message with `data` zeros that crossed `interface` at `at`. Errors as [`Self::udp`].
+    #[allow(clippy::too_many_arguments, reason = "as for a segment")]
+    pub fn echo(
+        &mut self,
+        interface: Interface,
+        at: Instant,
+        way: Way,
+        from: Ipv4Addr,
+        to: Ipv4Addr,
+        echo: Echo,
+        data: usize,
+    ) -> io::Result<()> {
+        self.check()?;
+        headers::echo(&mut self.packet, from, to, echo, data).map_err(unfit)?;
         self.write(interface, at, way)
     }
 

@@ -3,7 +3,7 @@
 //! Neither shows them; what is written here is made up, with addresses, ports, lengths and checksums that are right,
 //! and TTL, DSCP and identification that say nothing.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// What a TCP header says beside the ports (RFC 9293 §3.1).
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +74,44 @@ pub fn udp(out: &mut Vec<u8>, from: SocketAddr, to: SocketAddr, payload: &[u8]) 
     // Zero would say that there is none (RFC 768), which IPv6 forbids (RFC 8200 §8.1).
     let sum = if sum == 0 { 0xffff } else { sum };
     out[transport + 6..transport + 8].copy_from_slice(&sum.to_be_bytes());
+    Ok(())
+}
+
+/// What an ICMP echo message says of itself (RFC 792).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Echo {
+    /// Whether it answers a request.
+    pub reply: bool,
+    /// Who asked.
+    pub id: u16,
+    /// Which request.
+    pub number: u16,
+}
+
+/// Writes an ICMP echo message with `data` zeros into `out` in place of what is there; both addresses are IPv4.
+///
+/// ```text
+///  0      7 8     15 16    23 24    31
+/// +--------+--------+--------+--------+
+/// |  type  |  code  |    checksum     |   RFC 792
+/// +--------+--------+--------+--------+
+/// |   identifier    |     number      |
+/// +--------+--------+--------+--------+
+/// ```
+pub fn echo(
+    out: &mut Vec<u8>,
+    from: Ipv4Addr,
+    to: Ipv4Addr,
+    echo: Echo,
+    data: usize,
+) -> Result<(), HeaderError> {
+    let (message, _) = ip(out, from.into(), to.into(), ICMP, ECHO_HEADER + data)?;
+    out.extend_from_slice(&[if echo.reply { 0 } else { 8 }, 0, 0, 0]);
+    out.extend_from_slice(&echo.id.to_be_bytes());
+    out.extend_from_slice(&echo.number.to_be_bytes());
+    out.resize(out.len() + data, 0);
+    let sum = finish(add(0, &out[message..]));
+    out[message + 2..message + 4].copy_from_slice(&sum.to_be_bytes());
     Ok(())
 }
 
@@ -190,12 +228,14 @@ fn finish(mut sum: u64) -> u16 {
 }
 
 /// Protocol numbers (IANA).
+const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 /// Bytes of the headers without options.
 const IPV4_HEADER: usize = 20;
 const UDP_HEADER: usize = 8;
 const TCP_HEADER: usize = 20;
+const ECHO_HEADER: usize = 8;
 /// What the header's length field leaves: 15 words, 5 of them taken.
 const MOST_OPTIONS: usize = 40;
 /// TTL or hop limit: the recommended default (RFC 1700).
@@ -222,6 +262,16 @@ mod tests {
             0xd0, 0, 11, 0xab, 0xb9, b'a', b'b', b'c',
         ];
         assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn an_echo_message_sums_to_ones() {
+        let mut out = Vec::new();
+        let ask = Echo { reply: false, id: 0x0102, number: 0x0304 };
+        echo(&mut out, Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2), ask, 3).unwrap();
+        // Type 8: 0800 + 0102 + 0304 is 0c06, whose complement is f3f9.
+        assert_eq!(out[20..], [8, 0, 0xf3, 0xf9, 1, 2, 3, 4, 0, 0, 0]);
+        assert_eq!((out[9], out[3]), (1, 31));
     }
 
     #[test]

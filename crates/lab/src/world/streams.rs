@@ -7,6 +7,7 @@ use antiphon_measure::BufferRule;
 use antiphon_proto::{OpenArgs, OpenError, Role, Transport};
 use antiphon_session::{Reflector, ReflectorConfig};
 
+use super::check;
 use super::error::WorldError;
 use super::generator::{Generator, Listener, Pace, RTP_HEADER};
 use super::meter::{Meter, SentLog, SharedLog, frames_between};
@@ -42,10 +43,12 @@ impl<'a> Maker<'a> {
         seed: u64,
     ) -> Result<Self, WorldError> {
         let stream = || spec.name.clone();
-        let transport = |error: OpenError| WorldError::Transport { stream: stream(), error };
+        let transport = |error: OpenError| WorldError::Transport { stream: stream(), error: Box::new(error) };
         let found = antiphon_proto::find(&spec.transport).map_err(transport)?;
         let keys = found.keys.iter().map(|key| key.name);
-        spec.query.only(keys).map_err(|error| WorldError::Query { stream: stream(), error })?;
+        spec.query
+            .only(keys)
+            .map_err(|error| WorldError::Query { stream: stream(), error: Box::new(error) })?;
         let refuse = |what: &'static str| {
             Err(WorldError::NoGroup { stream: stream(), receivers: spec.to.len(), what })
         };
@@ -65,6 +68,10 @@ impl<'a> Maker<'a> {
     }
 
     fn check(&self) -> Result<(), WorldError> {
+        check::tcp(&self.spec.name, &self.spec.tcp)?;
+        if self.spec.to.len() > MOST_RECEIVERS {
+            return Err(self.quantity("a group has 10000 receivers at most"));
+        }
         let frame = match &self.spec.content {
             Content::Packets { frame, interval, .. } => {
                 if interval.is_zero() {
@@ -134,7 +141,7 @@ impl<'a> Maker<'a> {
             latency: self.spec.latency,
         };
         (self.transport.open)(&args)
-            .map_err(|error| WorldError::Transport { stream: self.spec.name.clone(), error })
+            .map_err(|error| WorldError::Transport { stream: self.spec.name.clone(), error: Box::new(error) })
     }
 
     fn seed(&self, label: &str) -> u64 {
@@ -236,5 +243,7 @@ pub fn figures(sender: &Socket, receiver: &Socket, flow: u32, net: &Network) -> 
     figures
 }
 
-/// Frames of one stream in a run: a year of 5 ms frames would be 6 billion; this is a week of them, and 1 GB.
-const MOST_FRAMES: u64 = 120_000_000;
+/// Frames of one stream in a run: more than a day of 5 ms frames, of which are kept two times in 8 bytes each.
+const MOST_FRAMES: u64 = 20_000_000;
+/// Each has a station of its own.
+const MOST_RECEIVERS: usize = 10_000;

@@ -8,7 +8,7 @@ use antiphon_link::wlan::{CellSpec, StationSpec};
 
 use super::*;
 use crate::figures::StreamFigures;
-use crate::setup::{Content, HostCost, MediumSpec, NodeSpec, Treatment};
+use crate::setup::{Content, HostCost, MediumKind, MediumSpec, NodeSpec, Treatment};
 use crate::tcp::Profile;
 
 mod media;
