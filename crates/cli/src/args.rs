@@ -14,7 +14,7 @@ mod socket;
 mod stream;
 
 pub use compare::CompareArgs;
-pub use lab::{CheckArgs, LabArgs, LabCommand, RunArgs};
+pub use lab::{CheckArgs, LabArgs, LabCommand, ReplayArgs, RunArgs};
 pub use link::LinkArgs;
 pub use reflect::ReflectArgs;
 pub use socket::{SocketArgs, WaitArgs};

@@ -18,6 +18,7 @@ mod build;
 mod engine;
 mod job;
 mod journal;
+mod path;
 mod store;
 
 #[cfg(test)]
@@ -37,8 +38,9 @@ use antiphon_lab::setup::Setup;
 use antiphon_lab::world::World;
 
 use crate::{Error, Stop};
-pub use antiphon_lab::{experiment, figures, results, scenario, setup};
+pub use antiphon_lab::{experiment, figures, replay, results, scenario, setup};
 pub use job::{Changes, Job, find};
+pub use path::replay_path;
 use store::Store;
 
 /// How experiments run.

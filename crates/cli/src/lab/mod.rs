@@ -2,6 +2,7 @@
 
 mod check;
 mod progress;
+mod recorded;
 mod show;
 
 use antiphon::lab::{Job, Outcome, RunOptions, find, replay, run};
@@ -17,6 +18,7 @@ pub fn lab(args: &LabArgs, global: &Global, output: &mut Output) -> Result<u8, E
     match &args.command {
         LabCommand::Run(args) => run_jobs(args, global, output),
         LabCommand::Check(args) => check_jobs(args, output),
+        LabCommand::Replay(args) => recorded::show(args, global, output),
     }
 }
 
