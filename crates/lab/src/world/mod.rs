@@ -18,6 +18,9 @@
 //! up; with patience, or with sound, little is left unsent in the TCP (`TCP_NOTSENT_LOWAT`), so that frames expire where
 //! they wait.
 //!
+//! **Traffic** of a regular kind begins at a random part of its first interval, lest generators of equal rate and runs
+//! of different seeds stay in step; streams begin when they are told to.
+//!
 //! **Host costs** are paid to one processor per node, first come, first served, in and out; [`HOST_QUEUE`] packets may
 //! wait for it.
 //!

@@ -279,3 +279,22 @@ fn frames_that_could_not_be_begun_expire() {
     let held = figures_of(&figures, "audio");
     assert_eq!((held.expired, held.broken), (Some(0.0), Some(0.0)));
 }
+
+#[test]
+fn a_switch_of_a_thousand_ports_costs_no_more_than_its_packets() {
+    let mut setup = setup(1, 2);
+    setup.nodes =
+        (0..1000).map(|n| NodeSpec { name: format!("node {n}"), cost: HostCost::default() }).collect();
+    let (rate, queue) = (BitRate(100_000_000), antiphon_link::QueueLimit::Packets(50));
+    let nodes = (0..1000).map(NodeId).collect();
+    let kind = MediumKind::Switch { nodes, rate, queue, latency: Duration::from_micros(10) };
+    setup.media.push(MediumSpec { name: "switch".into(), kind });
+    for n in 0..100 {
+        setup.streams.push(stream(&format!("stream {n}"), "rtp", n, 999 - n));
+    }
+    let (_, figures) = finished(&setup, 1);
+    // Each frame: due, through the sender's port, inside, out of the other port; and the end of each stream.
+    assert_eq!(counter(&figures, 0, "out_delivered"), 27_100.0);
+    assert!(figures.events <= 4 * 27_100 + 1000, "{}", figures.events);
+    assert!(figures.streams.iter().all(|(_, audio)| audio.lost_percent == Some(0.0)));
+}
