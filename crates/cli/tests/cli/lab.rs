@@ -13,6 +13,7 @@ fn scenario(repetitions: u32, duration: &str) -> String {
     EXAMPLE
         .replace("value = 5,", &format!("value = {repetitions},"))
         .replace("value = \"60s\"", &format!("value = \"{duration}\""))
+        .replace("value = \"5s\"", "value = \"500ms\"")
 }
 
 /// A directory with `test.toml` in it.
@@ -33,8 +34,8 @@ fn results(directory: &Path, name: &str) -> String {
 #[test]
 fn bad_scenarios_are_refused_with_file_line_and_remedy() {
     let cases: &[(&str, &str, &str, &[&str])] = &[
-        ("unknown key", "nodes =", "nodse =", &["test.toml:24:1", "'nodse'", "'nodes'"]),
-        ("impossible number", "\"100Mbit/s\"", "\"100Tbit/s\"", &["test.toml:25:", "Gbit/s"]),
+        ("unknown key", "nodes =", "nodse =", &["test.toml:20:1", "'nodse'", "'nodes'"]),
+        ("impossible number", "\"100Mbit/s\"", "\"100Tbit/s\"", &["test.toml:21:", "Gbit/s"]),
         ("missing unit", "value = \"20ms\"", "value = \"20\"", &["has no unit", "20ms"]),
         (
             "a circle",
