@@ -184,13 +184,47 @@ pub fn kept(job: &Job, results: &std::path::Path) -> Result<Results, Error> {
     Ok(experiment::results(&finished, plan.len() as u32))
 }
 
-/// Does one run of an experiment again; nothing is kept.
-pub fn replay(job: &Job, index: u32, stop: &Stop) -> Result<Finished, Error> {
+/// What to capture in a run that is replayed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Capture {
+    /// A medium's name.
+    pub medium: String,
+    /// At one node only.
+    pub node: Option<String>,
+    /// Where to write it, as pcapng.
+    pub file: PathBuf,
+}
+
+/// Does one run of an experiment again; nothing is kept but captures.
+pub fn replay(job: &Job, index: u32, captures: &[Capture], stop: &Stop) -> Result<Finished, Error> {
     let plan = job.scenario.plan();
     let run = plan.get(index as usize).ok_or_else(|| {
         Error::usage(format!("--run {index}: {} has runs 0 to {}", job.name, plan.len().saturating_sub(1)))
     })?;
-    guarded(|| perform(&job.scenario, run, |setup, seed| in_world(setup, seed, stop))).map_err(Error::failed)
+    let world = |setup: &Setup, seed: u64| {
+        let mut world = World::new(setup, seed).map_err(|error| error.to_string())?;
+        for capture in captures {
+            tap(&mut world, capture)?;
+        }
+        to_end(&mut world, setup, stop)?;
+        world
+            .finish_captures()
+            .map_err(|error| format!("a capture is not whole: {error}: make room there"))?;
+        Ok::<_, String>(world.figures())
+    };
+    guarded(|| perform(&job.scenario, run, world)).map_err(Error::failed)
+}
+
+fn tap(world: &mut World, capture: &Capture) -> Result<(), String> {
+    let shown = capture.file.display();
+    let file = std::fs::File::create(&capture.file)
+        .map_err(|error| format!("{shown}: {error}; name a file that may be written"))?;
+    let out = Box::new(std::io::BufWriter::new(file));
+    world.capture(&capture.medium, capture.node.as_deref(), out).map_err(|error| {
+        // Nothing is in it, and an empty file would look like a capture.
+        let _ = std::fs::remove_file(&capture.file);
+        format!("{shown}: {error}")
+    })
 }
 
 /// The command that does run number `index` again.
@@ -242,6 +276,11 @@ const SLICE: Duration = Duration::from_secs(1);
 
 fn in_world(setup: &Setup, seed: u64, stop: &Stop) -> Result<RunFigures, String> {
     let mut world = World::new(setup, seed).map_err(|error| error.to_string())?;
+    to_end(&mut world, setup, stop)?;
+    Ok(world.figures())
+}
+
+fn to_end(world: &mut World, setup: &Setup, stop: &Stop) -> Result<(), String> {
     let end = Instant::ZERO + setup.duration + setup.drain;
     while world.now() < end {
         if stop.is_asked() {
@@ -249,5 +288,5 @@ fn in_world(setup: &Setup, seed: u64, stop: &Stop) -> Result<RunFigures, String>
         }
         world.run_until(world.now() + SLICE);
     }
-    Ok(world.figures())
+    Ok(())
 }

@@ -56,7 +56,7 @@ fn run_one(jobs: &[Job], number: u32, args: &RunArgs, stop: &Stop, output: &mut 
         let message = format!("--run takes one experiment, not {}: {}", jobs.len(), names.join(", "));
         return Err(Error::usage(message));
     };
-    let finished = replay(job, number, stop)?;
+    let finished = replay(job, number, &args.capture, stop)?;
     show::run(job, &finished, &command(job, args), output);
     Ok(exit::DONE)
 }

@@ -5,31 +5,39 @@
 //! for. Nothing else decides, so equal setups and seeds give equal runs.
 
 mod agenda;
+mod check;
+mod counters;
 mod error;
 mod generator;
 mod medium;
 mod meter;
 mod network;
 mod packet;
+mod ring;
 mod routes;
 mod socket;
+mod sound;
 mod stream_end;
 mod streams;
+mod tap;
 mod traffic;
 
-use std::time::Duration;
+use std::io;
 
-use antiphon_core::Instant;
+use antiphon_core::{Instant, nearest};
+use antiphon_proto::Beneath;
 
-pub use error::WorldError;
+pub use error::{TapError, WorldError};
 pub use traffic::TrafficCounters;
 
 use crate::figures::RunFigures;
-use crate::setup::{MediumKind, NodeId, Setup, StreamSpec, TrafficKind, TrafficSpec};
-use network::{Arrival, Flow, Network};
+use crate::setup::{NodeId, Setup, StreamSpec, TrafficKind, TrafficSpec};
+use crate::tcp::Profile;
+use network::{Arrival, Flow, FlowKind, Network};
 use routes::Map;
 use socket::Socket;
 use streams::Maker;
+use tap::Tap;
 use traffic::Traffic;
 
 /// Runs `setup` to its end. All that is random comes from `seed`.
@@ -50,6 +58,8 @@ pub struct World {
     traffic: Vec<(String, usize)>,
     /// Apps that keep their first medium's queue full.
     blasters: Vec<usize>,
+    /// Of the nodes.
+    names: Vec<String>,
     now: Instant,
     end: Instant,
     events: u64,
@@ -69,7 +79,7 @@ struct Stream {
 impl World {
     /// The world after `setup` at the beginning of its run.
     pub fn new(setup: &Setup, seed: u64) -> Result<Self, WorldError> {
-        check_times(setup)?;
+        check::times(setup)?;
         let map = Map::new(setup)?;
         let until = Instant::ZERO + setup.duration;
         let (mut flows, mut apps, mut senders, mut streams) =
@@ -88,7 +98,7 @@ impl World {
         let (mut pings, mut traffic, mut blasters) = (Vec::new(), Vec::new(), Vec::new());
         for spec in &setup.traffic {
             let flow = traffic_flow(&map, spec)?;
-            let queue = check_traffic(setup, spec, &flow)?;
+            let queue = check::traffic(setup, spec, &flow)?;
             let made = Traffic::new(spec, flows.len() as u32, until, queue, seed);
             traffic.push((spec.name.clone(), apps.len()));
             if matches!(spec.kind, TrafficKind::Ping { .. }) {
@@ -102,9 +112,12 @@ impl World {
             flows.push(flow);
         }
         let net = Network::new(setup, flows, apps.len(), seed)?;
+        net.pool.stock((connections(setup) * SEGMENTS_READY).min(MOST_SEGMENTS_READY), FULL_SEGMENT);
         let end = until + setup.drain;
         let now = Instant::ZERO;
-        let mut world = World { net, apps, senders, streams, pings, traffic, blasters, now, end, events: 0 };
+        let names = setup.nodes.iter().map(|node| node.name.clone()).collect();
+        let mut world =
+            World { net, apps, senders, streams, pings, traffic, blasters, names, now, end, events: 0 };
         for app in 0..world.apps.len() {
             let first = match &world.apps[app] {
                 App::Socket(socket) => Some(socket.starts()),
@@ -228,22 +241,63 @@ impl World {
         }
     }
 
+    /// Captures what passes a medium from now on into `out`, as pcapng: at `node`, or at all nodes on it. Each node is an
+    /// interface of the capture; outbound packets are written as they are handed over, even if a queue then drops them.
+    ///
+    /// A packet that two nodes see is in the file twice: an analyser takes that for a repetition, so choose a node, or
+    /// filter by interface, where TCP is looked at. Nothing that `out` does changes the run; see
+    /// [`Self::finish_captures`].
+    pub fn capture(
+        &mut self,
+        medium: &str,
+        node: Option<&str>,
+        out: Box<dyn io::Write>,
+    ) -> Result<(), TapError> {
+        let (media, _) = self.net.media();
+        let Some(number) = media.iter().position(|one| one.name == medium) else {
+            let known = media.iter().map(|one| one.name.as_str());
+            return Err(TapError::NoSuchMedium {
+                name: medium.into(),
+                nearest: nearest(medium, known).map(String::from),
+            });
+        };
+        let on_it = media[number].nodes.iter().map(|one| (*one, self.names[*one].as_str()));
+        let chosen: Vec<_> =
+            on_it.clone().filter(|(_, name)| node.is_none_or(|node| node == *name)).collect();
+        if let (Some(node), true) = (node, chosen.is_empty()) {
+            let nearest = nearest(node, on_it.map(|(_, name)| name)).map(String::from);
+            return Err(TapError::NoSuchNode { name: node.into(), medium: medium.into(), nearest });
+        }
+        let tap = Tap::new(number, medium, chosen.into_iter(), out)?;
+        self.net.add_tap(tap);
+        Ok(())
+    }
+
+    /// Ends all captures. The first error that any of them met; a file that had one holds what was written before.
+    pub fn finish_captures(&mut self) -> io::Result<()> {
+        let results: Vec<_> = self.net.take_taps().into_iter().map(Tap::finish).collect();
+        results.into_iter().collect()
+    }
+
     /// Whether every packet in every medium is accounted for.
     pub fn balances(&self) -> bool {
         self.net.balances()
     }
 }
 
-fn check_times(setup: &Setup) -> Result<(), WorldError> {
-    let whole = setup.duration.saturating_add(setup.drain);
-    if setup.duration.is_zero() {
-        return Err(WorldError::NoDuration);
-    }
-    let longest = setup.streams.iter().map(|stream| stream.start).chain([whole]);
-    match longest.max().filter(|longest| *longest > LONGEST) {
-        Some(longest) => Err(WorldError::TooLong(longest)),
-        None => Ok(()),
-    }
+fn is_tcp(scheme: &str) -> bool {
+    antiphon_proto::find(scheme).is_ok_and(|found| found.beneath == Beneath::Tcp)
+}
+
+fn tcp_flow(profile: &Profile) -> FlowKind {
+    // RFC 7323 §2.3: 14 at most.
+    FlowKind::Tcp { scale: profile.window_scale.unwrap_or(0).min(14) }
+}
+
+/// TCP connections of a setup.
+fn connections(setup: &Setup) -> usize {
+    let streams = setup.streams.iter().filter(|stream| is_tcp(&stream.transport)).count();
+    streams + setup.traffic.iter().filter(|t| matches!(t.kind, TrafficKind::GreedyTcp { .. })).count()
 }
 
 fn stream_flow(map: &Map<'_>, spec: &StreamSpec) -> Result<Flow, WorldError> {
@@ -253,64 +307,26 @@ fn stream_flow(map: &Map<'_>, spec: &StreamSpec) -> Result<Flow, WorldError> {
         ways.push(map.way(&spec.name, *to, spec.from)?);
     }
     let forks = if spec.to.len() > 1 { map.forks(&spec.name, spec.from, &spec.to)? } else { Vec::new() };
-    Ok(Flow { ways, forks, treatment: spec.treatment, wire_bytes: 0 })
+    let kind = if is_tcp(&spec.transport) { tcp_flow(&spec.tcp) } else { FlowKind::Stream };
+    Ok(Flow { kind, ways, forks, treatment: spec.treatment, wire_bytes: 0 })
 }
 
 fn traffic_flow(map: &Map<'_>, spec: &TrafficSpec) -> Result<Flow, WorldError> {
     let way = |from: NodeId, to: NodeId| map.way(&spec.name, from, to);
     let ways = vec![way(spec.from, spec.to)?, way(spec.to, spec.from)?];
-    Ok(Flow { ways, forks: Vec::new(), treatment: spec.treatment, wire_bytes: 0 })
-}
-
-/// Refuses traffic that cannot be; answers what the queue of its first medium holds, where the medium itself does not
-/// tell.
-fn check_traffic(setup: &Setup, spec: &TrafficSpec, flow: &Flow) -> Result<usize, WorldError> {
-    let refuse = |what: &str| Err(WorldError::quantity(&spec.name, what));
-    let payload = match &spec.kind {
-        TrafficKind::Constant { payload, .. }
-        | TrafficKind::Poisson { payload, .. }
-        | TrafficKind::Bursts { payload, .. }
-        | TrafficKind::Blaster { payload } => *payload,
-        TrafficKind::Ping { payload, .. } => *payload,
-        TrafficKind::GreedyTcp { .. } => 1,
+    let kind = match &spec.kind {
+        TrafficKind::GreedyTcp { profile } => tcp_flow(profile),
+        TrafficKind::Ping { .. } => FlowKind::Ping,
+        _ => FlowKind::Filler,
     };
-    if payload == 0 && !matches!(spec.kind, TrafficKind::Ping { .. }) || payload > MOST_PAYLOAD {
-        return refuse("a packet has a payload of 1 to 65507 bytes");
-    }
-    match &spec.kind {
-        TrafficKind::Bursts { period, .. } if period.is_zero() => {
-            return refuse("bursts need a period above zero, such as 100ms");
-        }
-        TrafficKind::Ping { interval, .. } if interval.is_zero() => {
-            return refuse("echo requests need an interval above zero, such as 1s");
-        }
-        _ => {}
-    }
-    let hop = flow.ways[0][0];
-    let own = usize::from(hop.own);
-    Ok(match &setup.media[hop.medium].kind {
-        MediumKind::Link { spec: link, between } if matches!(spec.kind, TrafficKind::Blaster { .. }) => {
-            let way = if between[0] == spec.from { &link.up } else { &link.down };
-            if way.rate.is_none() {
-                return refuse("a blaster's first link needs a rate, or it would send without end");
-            }
-            0
-        }
-        MediumKind::Cell { spec: cell, .. } => match cell.stations.get(own) {
-            Some(station) => station.queue as usize,
-            None => 0,
-        },
-        MediumKind::Ring { spec: ring, .. } => {
-            ring.stations.get(own).map_or(0, |station| station.queue as usize)
-        }
-        _ => 0,
-    })
+    Ok(Flow { kind, ways, forks: Vec::new(), treatment: spec.treatment, wire_bytes: 0 })
 }
 
-/// The largest UDP payload over IPv4.
-const MOST_PAYLOAD: usize = 65_507;
-/// A hundred years: `Instant` counts nanoseconds up to 584.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
-
+/// Segments laid in for each connection: more than a queue of 100 packets and what is on the way beside it.
+const SEGMENTS_READY: usize = 128;
+/// And for all of them together: 6 MB.
+const MOST_SEGMENTS_READY: usize = 4096;
+/// Payload of a full segment on Ethernet.
+const FULL_SEGMENT: usize = 1460;
 #[cfg(test)]
 mod tests;
