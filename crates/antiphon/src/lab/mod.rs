@@ -23,6 +23,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -125,7 +126,7 @@ pub(crate) fn run_in(
 ) -> Result<Outcome, Error> {
     let plan = job.scenario.plan();
     let (mut store, mut finished) = Store::open(job, &header(job, &options.command), options)?;
-    finished.retain_mut(|kept| adopt(kept, &plan));
+    adopt(&mut finished, &plan);
     let before = finished.len() as u32;
     let mut there = vec![false; plan.len()];
     finished.iter().for_each(|kept| there[kept.run.index as usize] = true);
@@ -179,8 +180,7 @@ fn guarded(work: impl FnOnce() -> Result<Finished, RunError>) -> Result<Finished
 pub fn kept(job: &Job, results: &std::path::Path) -> Result<Results, Error> {
     let plan = job.scenario.plan();
     let mut finished = store::read(job, results)?;
-    finished.retain_mut(|kept| adopt(kept, &plan));
-    finished.sort_by_key(|kept| kept.run.index);
+    adopt(&mut finished, &plan);
     Ok(experiment::results(&finished, plan.len() as u32))
 }
 
@@ -232,20 +232,19 @@ pub fn replay_command(command: &str, index: u32) -> String {
     format!("{command} --run {index}")
 }
 
-/// Gives a kept run its number in the plan; whether it has one.
-fn adopt(kept: &mut Finished, plan: &[scenario::Run]) -> bool {
-    let same = |run: &&scenario::Run| {
-        (run.seed, run.repetition) == (kept.run.seed, kept.run.repetition) && run.point == kept.run.point
-    };
-    // Seeds differ from run to run, so that almost always the number it had is right.
-    let guess = plan.get(kept.run.index as usize).filter(same);
-    match guess.or_else(|| plan.iter().find(same)) {
-        Some(run) => {
+/// Gives kept runs their numbers in the plan, in its order. Those that are not in it, or twice, go.
+fn adopt(kept: &mut Vec<Finished>, plan: &[scenario::Run]) {
+    let key = |run: &scenario::Run| (run.seed, run.repetition);
+    let by_seed: BTreeMap<(u64, u32), &scenario::Run> = plan.iter().map(|run| (key(run), run)).collect();
+    kept.retain_mut(|kept| match by_seed.get(&key(&kept.run)) {
+        Some(run) if run.point == kept.run.point => {
             kept.run.index = run.index;
             true
         }
-        None => false,
-    }
+        _ => false,
+    });
+    kept.sort_by_key(|kept| kept.run.index);
+    kept.dedup_by_key(|kept| kept.run.index);
 }
 
 fn header(job: &Job, command: &str) -> Header {
