@@ -46,7 +46,7 @@ fn bad_scenarios_are_refused_with_file_line_and_remedy() {
         ("zero rate", "value = \"2Mbit/s\"", "value = \"0Mbit/s\"", &["1kbit/s"]),
         ("no such transport", "[\"rtp\", \"tcp\"]", "[\"rtp\", \"tpc\"]", &["'tpc'", "'tcp'", "$transport"]),
         ("one name twice", "[stream.up]", "[stream.line]", &["[link.line]", "another"]),
-        ("one name twice", "[node.office]", "[node.router]", &["test.toml:20:", "once"]),
+        ("one name twice", "[node.office]", "[node.router]", &["test.toml:16:", "once"]),
         ("no TOML", "title = ", "title ", &["test.toml:6:"]),
     ];
     for (what, right, wrong, parts) in cases {

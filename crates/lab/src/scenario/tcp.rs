@@ -10,8 +10,11 @@ use crate::tcp::{
     AckRule, Algorithm, DelayedAck, LossDetection, Profile, Reduction, RtoFloor, RtoSettings, WindowUnit,
 };
 
+/// A name and what it stands for.
+type Kernel = (&'static str, fn() -> Profile);
+
 /// The kernels that have a profile.
-const PROFILES: [(&str, fn() -> Profile); 6] = [
+const PROFILES: [Kernel; 6] = [
     ("linux", Profile::linux),
     ("linux-reno", Profile::linux_reno),
     ("linux-2.6-cubic", Profile::linux_2_6_cubic),
