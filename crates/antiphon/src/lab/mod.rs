@@ -184,6 +184,14 @@ pub fn kept(job: &Job, results: &std::path::Path) -> Result<Results, Error> {
     Ok(experiment::results(&finished, plan.len() as u32))
 }
 
+/// Builds the world of an experiment's first point, and says why there can be none.
+pub fn check(job: &Job) -> Result<(), Error> {
+    let plan = job.scenario.plan();
+    let Some(run) = plan.first() else { return Ok(()) };
+    let setup = job.scenario.setup(&run.point)?;
+    World::new(&setup, run.seed).map(|_| ()).map_err(|error| Error::usage(format!("{}: {error}", job.target)))
+}
+
 /// What to capture in a run that is replayed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Capture {

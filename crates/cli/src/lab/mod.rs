@@ -1,10 +1,10 @@
 //! `antiphon lab`.
 
-mod check;
+mod plan;
 mod progress;
 mod show;
 
-use antiphon::lab::{Job, Outcome, RunOptions, find, replay, run};
+use antiphon::lab::{Job, Outcome, RunOptions, check, find, replay, run};
 use antiphon::{Error, Stop};
 
 use crate::args::{CheckArgs, Global, LabArgs, LabCommand, RunArgs};
@@ -64,7 +64,9 @@ fn run_one(jobs: &[Job], number: u32, args: &RunArgs, stop: &Stop, output: &mut 
 fn check_jobs(args: &CheckArgs, output: &mut Output) -> Result<u8, Error> {
     let changes = args.changes.changes();
     for job in jobs(&args.targets)? {
-        check::show(&job.with(&changes)?, output);
+        let job = job.with(&changes)?;
+        check(&job)?;
+        plan::show(&job, output);
     }
     Ok(exit::DONE)
 }

@@ -5,7 +5,7 @@
 
 use antiphon_core::{BitRate, Instant, Rng};
 use antiphon_link::wlan::{Cell, CellSpec, Destination, StationId};
-use antiphon_link::{Discard, Duplex, Link, Packet, Port, Ring, RingSpec, Switch};
+use antiphon_link::{Discard, Duplex, Link, LinkSpec, Packet, Port, QueueLimit, Ring, RingSpec, Switch};
 
 use super::error::WorldError;
 use super::packet::{GROUP, Parcel};
@@ -73,14 +73,14 @@ impl Medium {
                 medium
             }
             MediumKind::Cable { rate, queue, .. } => {
-                needs_rate(&spec.name, *rate)?;
+                check_port(&spec.name, *rate, *queue)?;
                 let medium = medium(Shape::Pair);
                 let port = |end| Part::Port(Box::new(Port::new(*rate, *queue, fork(seed, "end", end))));
                 parts.extend([0, 1].map(port));
                 medium
             }
             MediumKind::Switch { nodes, rate, queue, latency } => {
-                needs_rate(&spec.name, *rate)?;
+                check_port(&spec.name, *rate, *queue)?;
                 let medium = medium(Shape::Star);
                 let port = |n| Part::Port(Box::new(Port::new(*rate, *queue, fork(seed, "station", n))));
                 parts.extend((0..nodes.len()).map(port));
@@ -292,11 +292,17 @@ fn same_number(spec: &MediumSpec, nodes: usize, stations: usize) -> Result<(), W
     Err(WorldError::Stations { medium: spec.name.clone(), nodes, stations })
 }
 
-fn needs_rate(name: &str, rate: BitRate) -> Result<(), WorldError> {
-    if rate.0 > 0 {
-        return Ok(());
+fn check_port(name: &str, rate: BitRate, queue: QueueLimit) -> Result<(), WorldError> {
+    if rate.0 == 0 {
+        return Err(WorldError::quantity(
+            name,
+            "an Ethernet port needs a rate, such as 100Mbit/s; it has none",
+        ));
     }
-    Err(WorldError::quantity(name, "an Ethernet port needs a rate, such as 100Mbit/s; it has none"))
+    // Ports take any limit; links know which make sense.
+    let like_a_port = LinkSpec { rate: Some(rate), queue, ..LinkSpec::default() };
+    let refused = Link::<Parcel>::new(&like_a_port, 0).err();
+    refused.map_or(Ok(()), |error| Err(WorldError::Link { medium: name.into(), error: Box::new(error) }))
 }
 
 fn fork(seed: u64, what: &str, number: usize) -> u64 {

@@ -1,8 +1,70 @@
 //! The virtual world: runs a [`Setup`] and says what came of it.
 //!
-//! Time jumps from event to event. Components (parts of media, nodes' processors, stations, generators of traffic) name
-//! the instant at which they have something to do; the earliest goes next, ties in the order in which they were asked
-//! for. Nothing else decides, so equal setups and seeds give equal runs.
+//! **Time** jumps from event to event. Components (parts of media, nodes' processors, stations with their sockets,
+//! generators of traffic) name the instant at which they have something to do; the earliest goes next, ties in the order
+//! in which they were asked for. Nothing else decides, and all that is random is forked by name from one seed, so equal
+//! setups and seeds give equal runs, whatever else the process does. A cell may go on by itself up to the next event
+//! of anybody else, which changes nothing but the speed.
+//!
+//! **Packets** are IP packets that know their flow and its way; media join nodes to a tree, so there is one, found at
+//! the start. A multicast packet is offered once to each medium of the group's tree: in a cell one transmission reaches
+//! all, a switch copies it to the ports that lead to members, and every other link carries one.
+//!
+//! **Stations** are those of `antiphon-session` (streams of sound, and reflectors) or the laboratory's packet generator
+//! and listener, on endpoints that `antiphon-proto` opens. They are driven as `net` drives them: input, advance, drain,
+//! time-out. Transports on datagrams send UDP; those on a byte stream have a connection of [`crate::tcp`] beneath, which
+//! opens when the stream starts and, once broken, stays so. A stream without patience (a packet generator) writes until
+//! the send buffer is full and then waits, as a program does whose write blocks: it falls behind its schedule and catches
+//! up; with patience, or with sound, little is left unsent in the TCP (`TCP_NOTSENT_LOWAT`), so that frames expire where
+//! they wait.
+//!
+//! **Traffic** of a regular kind begins at a random part of its first interval, lest generators of equal rate and runs
+//! of different seeds stay in step; streams begin when they are told to.
+//!
+//! **Host costs** are paid to one processor per node, first come, first served, in and out; [`HOST_QUEUE`] packets may
+//! wait for it.
+//!
+//! ```
+//! use antiphon_core::uri::Query;
+//! use antiphon_lab::setup::{Content, HostCost, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec, Treatment};
+//! use antiphon_lab::tcp::Profile;
+//! use std::time::Duration;
+//!
+//! let node = |name: &str| NodeSpec { name: name.into(), cost: HostCost::default() };
+//! let spec = Box::new("rate=2Mbit/s,delay=30ms,loss=1%".parse()?);
+//! let line = MediumKind::Link { between: [NodeId(0), NodeId(1)], spec };
+//! let audio = StreamSpec {
+//!     name: "audio".into(),
+//!     transport: "rtp".into(),
+//!     query: Query::default(),
+//!     from: NodeId(0),
+//!     to: vec![NodeId(1)],
+//!     content: Content::Packets { frame: 1300, interval: Duration::from_micros(7_400), count: None },
+//!     reflected: false,
+//!     start: Duration::ZERO,
+//!     patience: None,
+//!     latency: Duration::from_millis(70),
+//!     tcp: Profile::linux(),
+//!     treatment: Treatment::default(),
+//! };
+//! let setup = Setup {
+//!     duration: Duration::from_secs(10),
+//!     drain: Duration::from_secs(1),
+//!     nodes: vec![node("studio"), node("home")],
+//!     media: vec![MediumSpec { name: "line".into(), kind: line }],
+//!     traffic: Vec::new(),
+//!     streams: vec![audio],
+//! };
+//! let figures = antiphon_lab::world::run(&setup, 1)?;
+//! assert_eq!(figures.streams[0].1.sent, Some(1352.0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! **Limits.** No IP fragments: a datagram larger than the path carries is refused where the stream is set up, and
+//! traffic of such packets crosses as one. No ARP, no routing protocol, no ECN marks. Sound is noise without speech's
+//! pauses, is not reflected, and its players' clocks run as the world's. Frame numbers are RTP's 16 bits, so 32 768
+//! frames lost in a row are not seen. A UDP datagram with an inverted bit is dropped by its receiver, as its checksum
+//! fails.
 
 mod agenda;
 mod check;
@@ -28,6 +90,7 @@ use antiphon_core::{Instant, nearest};
 use antiphon_proto::Beneath;
 
 pub use error::{TapError, WorldError};
+pub use network::HOST_QUEUE;
 pub use traffic::TrafficCounters;
 
 use crate::figures::RunFigures;

@@ -358,4 +358,4 @@ fn check_cost(node: &str, cost: &HostCost) -> Result<(), WorldError> {
 }
 
 /// Packets that wait for a processor, as Linux's `netdev_max_backlog`.
-const HOST_QUEUE: usize = 1000;
+pub const HOST_QUEUE: usize = 1000;

@@ -118,11 +118,11 @@ impl StreamEnd {
 
     fn report(&self) -> KernelReport {
         let stats = self.tcp.stats();
-        let mss = 1448.0;
+        let mss = f64::from(stats.mss);
         KernelReport {
             srtt: stats.srtt.unwrap_or_default(),
             rttvar: stats.rttvar,
-            min_rtt: stats.srtt.unwrap_or_default(),
+            min_rtt: stats.min_rtt.unwrap_or_default(),
             cwnd: ByteCount((stats.cwnd * mss) as u64),
             in_flight: ByteCount((stats.in_flight * mss) as u64),
             retransmitted: stats.retransmitted_segments,

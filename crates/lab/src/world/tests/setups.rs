@@ -119,6 +119,16 @@ fn quantities_are_above_zero_where_they_must_be() {
         setup.media.push(MediumSpec { name: "cable".into(), kind });
     });
     assert!(error.contains("'cable'") && error.contains("100Mbit/s"), "{error}");
+    let error = with(|setup| {
+        let red = antiphon_link::RedSpec { min: 9, max: 3, share: Ratio(2.0), gentle: false };
+        let kind = MediumKind::Cable {
+            between: [NodeId(1), NodeId(2)],
+            rate: BitRate(1000),
+            queue: antiphon_link::QueueLimit::Red(red),
+        };
+        setup.media.push(MediumSpec { name: "cable".into(), kind });
+    });
+    assert!(error.starts_with("link 'cable': "), "{error}");
 }
 
 #[test]

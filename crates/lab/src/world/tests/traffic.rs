@@ -77,6 +77,14 @@ fn a_blaster_keeps_a_cell_saturated() {
 }
 
 #[test]
+fn a_blaster_is_as_fast_as_its_processor() {
+    let mut setup = one(TrafficKind::Blaster { payload: 1000 }, "rate=100Mbit/s", 10);
+    setup.nodes[0].cost.send_packet = ms(1);
+    // One at 0, which takes until 1 ms, and so on: 10 000 begun before the end.
+    assert_eq!(counters(&setup, 1).received, 10_000);
+}
+
+#[test]
 fn a_ping_measures_the_round_trip() {
     let kind = TrafficKind::Ping { interval: ms(200), payload: 56, count: 40 };
     let setup = one(kind, "rate=1Mbit/s,delay=10ms", 10);
