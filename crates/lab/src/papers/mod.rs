@@ -142,6 +142,7 @@ impl Paper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::Scenario;
 
     #[test]
     fn all_papers_load_with_their_tables_and_claims() {
@@ -188,6 +189,33 @@ mod tests {
         let expected =
             ["ta-03", "ta-09", "ta-15", "dv-07", "dv-11", "dv-14", "dv-15", "ts-19", "srp-17", "srp-18"];
         assert_eq!(free, expected);
+    }
+
+    #[test]
+    fn every_scenario_is_sound_and_has_the_points_of_its_tables() {
+        for paper in all() {
+            for experiment in paper.experiments {
+                let Some(text) = experiment.scenario else { continue };
+                let name = format!("{}/{}.toml", paper.key, experiment.key);
+                let scenario = Scenario::parse(&name, text).unwrap_or_else(|error| panic!("{error}"));
+                for note in scenario.notes() {
+                    assert!(note.why.is_some(), "{name}: no reason for {} = {}", note.place, note.value);
+                }
+                let plan = scenario.plan();
+                for map in experiment.tables {
+                    let table = paper.table(map.file).unwrap();
+                    for row in 0..table.rows.len() {
+                        let place = (map.place)(table, row).unwrap();
+                        let planned = plan.iter().any(|run| {
+                            place.point.iter().all(|(key, value)| {
+                                run.point.iter().any(|(name, here)| name == key && here == value)
+                            })
+                        });
+                        assert!(planned, "{name}: no run at {:?}", place.point);
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(super) const MODULE: Module = Module {
             title: "RTP to a multicast group, by cable and by radio",
             section: "2.4",
             transports: &["rtp"],
-            scenario: None,
+            scenario: Some(include_str!("../../../scenarios/tv-audio-wlan/initial.toml")),
             tables: &[NETWORK_DELAY],
         },
         Experiment {
@@ -24,7 +24,7 @@ pub(super) const MODULE: Module = Module {
             title: "UDP between two laptops, with and without MAC retransmission",
             section: "5",
             transports: &["rtp"],
-            scenario: None,
+            scenario: Some(include_str!("../../../scenarios/tv-audio-wlan/mac_retransmission.toml")),
             tables: &[MAC_RETRANSMISSION],
         },
         Experiment {
@@ -32,7 +32,7 @@ pub(super) const MODULE: Module = Module {
             title: "UDP through an access point that a disturbance loads",
             section: "6.1",
             transports: &["rtp"],
-            scenario: None,
+            scenario: Some(include_str!("../../../scenarios/tv-audio-wlan/udp.toml")),
             tables: UDP_TABLES,
         },
         Experiment {
@@ -40,7 +40,7 @@ pub(super) const MODULE: Module = Module {
             title: "the same with TCP",
             section: "6.2",
             transports: &["tcp"],
-            scenario: None,
+            scenario: Some(include_str!("../../../scenarios/tv-audio-wlan/tcp.toml")),
             tables: TCP_TABLES,
         },
         Experiment {
