@@ -1,0 +1,269 @@
+//! From the tree to a setup: the head, the nodes, and all elements in the order in which they were written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::time::Duration;
+
+use antiphon_core::units::parse_duration;
+
+use super::error::{Fault, Read, clip, did_you_mean};
+use super::read::{Context, Section, is_name};
+use super::tree::{Kind, Table};
+use super::{Note, cell, load, media, ring, stream, topology};
+use crate::setup::{HostCost, NodeId, NodeSpec, Setup};
+
+/// What a scenario says before its elements.
+pub(super) struct Head {
+    pub(super) title: String,
+    pub(super) source: String,
+    pub(super) seed: u64,
+    pub(super) repetitions: u32,
+}
+
+/// A setup and what was learnt in building it.
+pub(super) struct Built {
+    pub(super) setup: Setup,
+    pub(super) notes: Vec<Note>,
+    pub(super) used: BTreeSet<String>,
+}
+
+/// What is named after a kind: `[link.dsl]`.
+const KINDS: [&str; 8] = ["node", "link", "cable", "switch", "cell", "ring", "traffic", "stream"];
+
+/// More elements than any study has, and few enough for a setup to be built in no time.
+const MAX_ELEMENTS: usize = 4096;
+
+/// Enough for what waits in the queues of the papers' networks to arrive.
+const DRAIN: Duration = Duration::from_secs(5);
+/// A day of virtual time is a minute of computing or more.
+const DURATIONS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_hours(24);
+const DRAINS: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_hours(1);
+
+/// Reads the head, and refuses what can't stand beside it.
+pub(super) fn head(tree: &Table) -> Read<Head> {
+    let context = Context::new(&[]);
+    let top = Section::new(&context, tree, "", &(0..0));
+    let title = match top.find("title")? {
+        Some(title) => title.text("\"Audio over a DSL line\"")?.to_string(),
+        None => {
+            let message = "the scenario has no title: write title = \"…\" in its first line";
+            return Err(top.missing("title", message));
+        }
+    };
+    let source = match top.find("source")? {
+        Some(source) => source.text("\"where the numbers come from\"")?.to_string(),
+        None => String::new(),
+    };
+    let seed = top.find("seed")?.map_or(Ok(1), |seed| seed.whole(0..=u64::MAX))?;
+    let repetitions = top.find("repetitions")?.map_or(Ok(1), |count| count.whole32(1..=100_000))?;
+    Ok(Head { title, source, seed, repetitions })
+}
+
+/// Builds the setup of one point.
+pub(super) fn setup(tree: &Table, point: &[(String, String)]) -> Read<Built> {
+    let context = Context::new(point);
+    let setup = {
+        let top = Section::new(&context, tree, "", &(0..0));
+        for key in ["title", "source", "seed"] {
+            top.find(key)?;
+        }
+        if let Some(repetitions) = top.find("repetitions")? {
+            repetitions.whole(1..=100_000)?;
+        }
+        elements(&top)?
+    };
+    let (notes, used) = context.learnt();
+    Ok(Built { setup, notes, used })
+}
+
+fn elements(top: &Section<'_>) -> Read<Setup> {
+    let duration = top
+        .find("duration")?
+        .ok_or_else(|| top.missing("duration", "the scenario has no duration: write duration = \"60s\""))?
+        .duration(DURATIONS)?;
+    let drain = top.find("drain")?.map_or(Ok(DRAIN), |drain| drain.duration(DRAINS))?;
+    let mut kinds = BTreeMap::new();
+    for kind in KINDS {
+        kinds.insert(kind, top.sub(kind)?);
+    }
+    top.sub("sweep")?;
+    top.finish()?;
+    unique_names(top.table)?;
+    let nodes = Nodes::read(kinds["node"].as_ref(), top)?;
+    let mut setup = Setup {
+        duration,
+        drain,
+        nodes: nodes.specs.clone(),
+        media: Vec::new(),
+        traffic: Vec::new(),
+        streams: Vec::new(),
+    };
+    let mut places = Vec::new();
+    for kind in ["link", "cable", "switch", "cell", "ring"] {
+        let Some(section) = &kinds[kind] else { continue };
+        for (name, section) in section.sections()? {
+            let medium = match kind {
+                "link" => media::link(&section, &nodes)?,
+                "cable" => media::cable(&section, &nodes)?,
+                "switch" => media::switch(&section, &nodes)?,
+                "cell" => cell::cell(&section, &nodes)?,
+                _ => ring::ring(&section, &nodes)?,
+            };
+            section.finish()?;
+            places.push((section.span.clone(), section.place.clone()));
+            setup.media.push(crate::setup::MediumSpec { name: name.into(), kind: medium });
+        }
+    }
+    let network = topology::check(&setup, &places, &nodes)?;
+    if let Some(section) = &kinds["traffic"] {
+        for (name, section) in section.sections()? {
+            setup.traffic.extend(load::traffic(name, &section, &nodes, &network, duration)?);
+            section.finish()?;
+        }
+    }
+    if let Some(section) = &kinds["stream"] {
+        for (name, section) in section.sections()? {
+            setup.streams.push(stream::stream(name, &section, &nodes, &network, duration)?);
+            section.finish()?;
+        }
+    }
+    if kinds["traffic"].is_none() && setup.streams.is_empty() {
+        return Err(top.missing(
+            "stream",
+            "nothing is measured: write a [stream.NAME], or a [traffic.NAME] of kind = \"ping\"",
+        ));
+    }
+    Ok(setup)
+}
+
+/// Refuses two elements of one name, of whatever kinds, and names that are none.
+fn unique_names(tree: &Table) -> Read<()> {
+    let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
+    for kind in KINDS {
+        let Some(Kind::Table(table)) = tree.entry(kind).map(|entry| &entry.node.kind) else { continue };
+        for entry in &table.entries {
+            if !is_name(&entry.key) {
+                let name = clip(&entry.key);
+                let message =
+                    format!("'{name}' is no name: a letter, then letters, digits, '-' or '_', at most 40");
+                return Err(Fault::new(&entry.key_span, message));
+            }
+            if let Some(other) = seen.insert(&entry.key, kind) {
+                let name = &entry.key;
+                let message = format!("'{name}' is the name of [{other}.{name}] already: take another one");
+                return Err(Fault::new(&entry.key_span, message));
+            }
+        }
+    }
+    if seen.len() > MAX_ELEMENTS {
+        return Err(Fault::new(&(0..0), format!("{} elements: at most {MAX_ELEMENTS}", seen.len())));
+    }
+    Ok(())
+}
+
+/// The nodes by name.
+pub(super) struct Nodes {
+    pub(super) specs: Vec<NodeSpec>,
+    places: Vec<Range<usize>>,
+}
+
+impl Nodes {
+    fn read(section: Option<&Section<'_>>, top: &Section<'_>) -> Read<Nodes> {
+        let missing = || {
+            top.missing(
+                "node",
+                "there are no nodes: write [node.NAME] for each station, router and access point",
+            )
+        };
+        let section = section.ok_or_else(missing)?;
+        let mut nodes = Nodes { specs: Vec::new(), places: Vec::new() };
+        for (name, section) in section.sections()? {
+            let cost = HostCost {
+                send_packet: cost(&section, "send-packet")?,
+                send_byte_s: cost_s(&section, "send-byte")?,
+                receive_packet: cost(&section, "receive-packet")?,
+                receive_byte_s: cost_s(&section, "receive-byte")?,
+            };
+            section.finish()?;
+            nodes.specs.push(NodeSpec { name: name.into(), cost });
+            nodes.places.push(section.span.clone());
+        }
+        if nodes.specs.is_empty() { Err(missing()) } else { Ok(nodes) }
+    }
+
+    /// The node of that name.
+    pub(super) fn find(&self, name: &str, span: &Range<usize>) -> Read<NodeId> {
+        let names = || self.specs.iter().map(|node| node.name.as_str());
+        names().position(|known| known == name).map(NodeId).ok_or_else(|| {
+            let near = did_you_mean(name, names());
+            let known: Vec<&str> = names().take(12).collect();
+            let more = if self.specs.len() > known.len() { ", …" } else { "" };
+            let name = clip(name);
+            let message = format!("no node is called '{name}'{near} nodes: {}{more}", known.join(", "));
+            Fault::new(span, message)
+        })
+    }
+
+    /// The node whose name `key` has.
+    pub(super) fn one(&self, section: &Section<'_>, key: &'static str) -> Read<NodeId> {
+        let value = section.need(key, "\"NODE\"")?;
+        self.find(value.text("\"NODE\"")?, value.span())
+    }
+
+    /// The nodes whose names `key` has, each once.
+    pub(super) fn several(&self, section: &Section<'_>, key: &'static str) -> Read<Vec<NodeId>> {
+        let example = "[\"NODE\", \"NODE\"]";
+        let value = section.need(key, example)?;
+        let mut found = Vec::new();
+        for (name, span) in value.texts(example)? {
+            let node = self.find(&name, &span)?;
+            if found.contains(&node) {
+                return Err(Fault::new(&span, format!("'{}' stands here twice", clip(&name))));
+            }
+            found.push(node);
+        }
+        Ok(found)
+    }
+
+    /// Two nodes.
+    pub(super) fn ends(&self, section: &Section<'_>) -> Read<[NodeId; 2]> {
+        let ends = self.several(section, "between")?;
+        <[NodeId; 2]>::try_from(ends).map_err(|ends| {
+            let count = ends.len();
+            section
+                .fault(format!("[{}] joins two nodes, not {count}: between = [\"a\", \"b\"]", section.place))
+        })
+    }
+
+    pub(super) fn place(&self, node: NodeId) -> &Range<usize> {
+        &self.places[node.0]
+    }
+
+    pub(super) fn name(&self, node: NodeId) -> &str {
+        &self.specs[node.0].name
+    }
+}
+
+/// No processor takes longer over a packet.
+const MOST_COST: Duration = Duration::from_secs(1);
+
+fn cost(section: &Section<'_>, key: &'static str) -> Read<Duration> {
+    section.find(key)?.map_or(Ok(Duration::ZERO), |value| value.duration(Duration::ZERO..=MOST_COST))
+}
+
+/// A time of which fractions of a nanosecond count, in seconds.
+fn cost_s(section: &Section<'_>, key: &'static str) -> Read<f64> {
+    let Some(value) = section.find(key)? else { return Ok(0.0) };
+    let seconds = value.quantity(|text| {
+        parse_duration(text)?;
+        // Read as a length of time it would be rounded to a nanosecond.
+        let text = text.trim();
+        let end = text.find(|c: char| !c.is_ascii_digit() && !"+.".contains(c)).unwrap_or(text.len());
+        let worth = parse_duration(&format!("1{}", &text[end..]))?.as_secs_f64();
+        Ok::<_, antiphon_core::UnitError>(text[..end].parse().unwrap_or(0.0) * worth)
+    })?;
+    if (0.0..=1e-3).contains(&seconds) {
+        return Ok(seconds);
+    }
+    Err(value.fault("a byte costs at most 1ms"))
+}

@@ -1,0 +1,182 @@
+//! 802.11 cells.
+
+use std::time::Duration;
+
+use antiphon_core::{BitRate, Ratio};
+use antiphon_link::wlan::{
+    Access, AccessMode, Category, CellSpec, Fade, MAX_RETRY_LIMIT, Phy, Preamble, Rate, StationId,
+    StationSpec,
+};
+
+use super::build::Nodes;
+use super::error::{Read, did_you_mean};
+use super::read::{Section, Value};
+use crate::setup::{MediumKind, NodeId};
+
+/// `[cell.NAME]`: what all stations have in common, and `[cell.NAME.station.NODE]` for what one has of its own.
+///
+/// An access point is the first of the stations. Frame errors and fading of the whole cell concern the others, as a
+/// frame fails at either end.
+pub(super) fn cell(section: &Section<'_>, nodes: &Nodes) -> Read<MediumKind> {
+    let access_point = section.find("access-point")?;
+    let access_point =
+        access_point.map(|value| nodes.find(value.text("\"NODE\"")?, value.span())).transpose()?;
+    let mut stations: Vec<NodeId> = access_point.into_iter().collect();
+    let named = nodes.several(section, "stations")?;
+    stations.extend(named.into_iter().filter(|node| Some(*node) != access_point));
+    let phy = phy(section)?;
+    let common = station(section, StationSpec::default())?;
+    let mut specs = vec![common; stations.len()];
+    if access_point.is_some() {
+        (specs[0].frame_error, specs[0].fade) = (Ratio(0.0), None);
+    }
+    overrides(section, nodes, &stations, |place, inner| {
+        specs[place] = station(inner, specs[place])?;
+        Ok(())
+    })?;
+    let spec = CellSpec { phy, stations: specs, access_point: access_point.map(|_| StationId(0)) };
+    spec.validate()
+        .map_err(|why| section.fault(format!("{why}; the stations are {}", list(&stations, nodes))))?;
+    Ok(MediumKind::Cell { nodes: stations, spec })
+}
+
+fn list(stations: &[NodeId], nodes: &Nodes) -> String {
+    let names: Vec<String> =
+        stations.iter().take(12).enumerate().map(|(n, node)| format!("{n} {}", nodes.name(*node))).collect();
+    names.join(", ")
+}
+
+/// The tables `station.NODE`, each handed on with the station's place.
+pub(super) fn overrides(
+    section: &Section<'_>,
+    nodes: &Nodes,
+    stations: &[NodeId],
+    mut change: impl FnMut(usize, &Section<'_>) -> Read<()>,
+) -> Read<()> {
+    let Some(all) = section.sub("station")? else { return Ok(()) };
+    for (name, inner) in all.sections()? {
+        let place = stations.iter().position(|node| nodes.name(*node) == name).ok_or_else(|| {
+            let near = did_you_mean(name, stations.iter().map(|node| nodes.name(*node)));
+            inner.fault(format!(
+                "'{name}' is no station of [{}]{near} {}",
+                section.place,
+                list(stations, nodes)
+            ))
+        })?;
+        change(place, &inner)?;
+        inner.finish()?;
+    }
+    Ok(())
+}
+
+fn phy(section: &Section<'_>) -> Read<Phy> {
+    let mut phy = Phy::COMPATIBLE;
+    if let Some(value) = section.find("slot")? {
+        phy.slot = value.duration(Duration::from_micros(1)..=Duration::from_millis(1))?;
+    }
+    if let Some(value) = section.find("preamble")? {
+        phy.preamble = value.choice(&[("long", Preamble::Long), ("short", Preamble::Short)])?;
+    }
+    if let Some(value) = section.find("multicast-rate")? {
+        phy.multicast_rate = rate(&value)?;
+    }
+    Ok(phy)
+}
+
+fn rate(value: &Value<'_>) -> Read<Rate> {
+    let bits: BitRate = value.parse()?;
+    Rate::of(bits).ok_or_else(|| {
+        let known: Vec<String> = Rate::ALL.map(|rate| rate.bit_rate().to_string()).to_vec();
+        value.fault(format!("802.11g has no {bits}; it has {}", known.join(", ")))
+    })
+}
+
+/// What a station has, over what it had before.
+fn station(section: &Section<'_>, before: StationSpec) -> Read<StationSpec> {
+    let mut station = before;
+    if let Some(value) = section.find("rate")? {
+        station.rate = rate(&value)?;
+    }
+    if let Some(value) = section.find("retry-limit")? {
+        station.retry_limit = value.whole(0..=MAX_RETRY_LIMIT.into())? as u8;
+    }
+    if let Some(value) = section.find("queue")? {
+        station.queue = packets(&value)?;
+    }
+    if let Some(value) = section.find("frame-error")? {
+        station.frame_error = value.parse()?;
+    }
+    if let Some(inner) = section.sub("fade")? {
+        let mean =
+            inner.need("mean", "\"50ms\"")?.duration(Duration::from_micros(100)..=Duration::from_secs(60))?;
+        let share = inner.need("share", "\"1%\"")?;
+        let fade = Fade { mean, share: share.parse()? };
+        if fade.share.0 >= 1.0 {
+            return Err(share.fault("a station is not in outage all the time: less than 100%"));
+        }
+        station.fade = (fade.share.0 > 0.0).then_some(fade);
+        inner.finish()?;
+    }
+    station.access = access(section, before.access)?;
+    Ok(station)
+}
+
+/// A queue of a station: `100packets`.
+pub(super) fn packets(value: &Value<'_>) -> Read<u32> {
+    let count = value.quantity(|text| {
+        let number = text.trim().strip_suffix("packets").or_else(|| text.trim().strip_suffix("packet"));
+        match number.and_then(|number| number.trim().parse::<u32>().ok()) {
+            Some(count) => Ok(count),
+            None => Err(format!(
+                "'{text}' has no unit or is no whole number: write a queue such as \"100packets\""
+            )),
+        }
+    })?;
+    match count {
+        1..=32_768 => Ok(count),
+        _ => Err(value.fault(format!("a queue of {count} packets is impossible here: 1 to 32768 packets"))),
+    }
+}
+
+/// DCF and its contention window, or EDCA and those of its categories.
+fn access(section: &Section<'_>, before: AccessMode) -> Read<AccessMode> {
+    let mut access = match section.find("access")? {
+        None => before,
+        Some(value) => {
+            let chosen = value.choice(&[("dcf", false), ("edca", true)])?;
+            match (chosen, before) {
+                (false, AccessMode::Edca(_)) => AccessMode::Dcf(Access::DCF),
+                (true, AccessMode::Dcf(_)) => AccessMode::Edca(Access::EDCA),
+                _ => before,
+            }
+        }
+    };
+    match &mut access {
+        AccessMode::Dcf(dcf) => contention(section, dcf)?,
+        AccessMode::Edca(categories) => {
+            for (category, access) in Category::ALL.into_iter().zip(categories) {
+                if let Some(inner) = section.sub(category.name())? {
+                    contention(&inner, access)?;
+                    inner.finish()?;
+                }
+            }
+        }
+    }
+    Ok(access)
+}
+
+fn contention(section: &Section<'_>, access: &mut Access) -> Read<()> {
+    if let Some(value) = section.find("aifsn")? {
+        access.aifsn = value.whole32(1..=15)?;
+    }
+    if let Some(value) = section.find("cw-min")? {
+        access.cw_min = value.whole32(0..=32_767)?;
+    }
+    if let Some(value) = section.find("cw-max")? {
+        access.cw_max = value.whole32(0..=32_767)?;
+    }
+    if let Some(value) = section.find("txop")? {
+        access.txop = value.duration(Duration::ZERO..=Duration::from_millis(10))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! Traffic that is there to be in the way.
+
+use std::time::Duration;
+
+use antiphon_core::{BitRate, ByteCount};
+use antiphon_link::RingClass;
+use antiphon_link::wlan::Category;
+
+use super::build::Nodes;
+use super::error::Read;
+use super::read::{Section, Value};
+use super::tcp;
+use super::topology::Network;
+use crate::setup::{NodeId, TrafficKind, TrafficSpec, Treatment};
+
+/// Headers of IPv4 and UDP, and of IPv4 and ICMP.
+pub(super) const UDP_HEADERS: usize = 28;
+/// More packets than an hour of computing goes through.
+pub(super) const MAX_PACKETS: f64 = 1e9;
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Constant,
+    Poisson,
+    Bursts,
+    Blaster,
+    Tcp,
+    Ping,
+}
+
+/// `[traffic.NAME]`; `None` if it is silent.
+pub(super) fn traffic(
+    name: &str,
+    section: &Section<'_>,
+    nodes: &Nodes,
+    network: &Network,
+    duration: Duration,
+) -> Read<Option<TrafficSpec>> {
+    let (from, to) = ends(section, nodes)?;
+    let kind = section.need("kind", "\"constant\"")?.choice(&[
+        ("constant", Kind::Constant),
+        ("poisson", Kind::Poisson),
+        ("bursts", Kind::Bursts),
+        ("blaster", Kind::Blaster),
+        ("tcp", Kind::Tcp),
+        ("ping", Kind::Ping),
+    ])?;
+    let start = start(section, duration)?;
+    let treatment = treatment(section)?;
+    let longest = network.mtu(from, to) - UDP_HEADERS;
+    let payload = || payload(section, longest);
+    let kind = match kind {
+        Kind::Constant | Kind::Poisson => {
+            let (rate, payload) = (section.need("rate", "\"10Mbit/s\"")?, payload()?);
+            let bits: BitRate = rate.parse()?;
+            bounded(&rate, bits.0 as f64 / 8.0 / payload as f64, duration)?;
+            match (bits.0, kind) {
+                (0, _) => return Ok(None),
+                (_, Kind::Constant) => TrafficKind::Constant { rate: bits, payload },
+                _ => TrafficKind::Poisson { rate: bits, payload },
+            }
+        }
+        Kind::Bursts => {
+            let packets = section.need("packets", "10")?.whole32(1..=1_000_000)?;
+            let period = section.need("period", "\"100ms\"")?;
+            let time = period.duration(Duration::from_micros(1)..=Duration::from_hours(1))?;
+            bounded(&period, f64::from(packets) / time.as_secs_f64(), duration)?;
+            TrafficKind::Bursts { packets, period: time, payload: payload()? }
+        }
+        Kind::Blaster => TrafficKind::Blaster { payload: payload()? },
+        Kind::Tcp => TrafficKind::GreedyTcp { profile: tcp::profile(section)? },
+        Kind::Ping => {
+            let interval = section
+                .need("interval", "\"1s\"")?
+                .duration(Duration::from_micros(10)..=Duration::from_hours(1))?;
+            let count = section.need("count", "100")?.whole32(1..=1_000_000)?;
+            let payload = section.find("payload")?.map_or(Ok(56), |value| bytes(&value, longest))?;
+            TrafficKind::Ping { interval, payload, count }
+        }
+    };
+    Ok(Some(TrafficSpec { name: name.into(), from, to, kind, start, treatment }))
+}
+
+fn ends(section: &Section<'_>, nodes: &Nodes) -> Read<(NodeId, NodeId)> {
+    let (from, to) = (nodes.one(section, "from")?, nodes.one(section, "to")?);
+    if from == to {
+        let message =
+            format!("[{}] goes from {} to itself: name another node", section.place, nodes.name(from));
+        return Err(section.fault(message));
+    }
+    Ok((from, to))
+}
+
+/// When it begins.
+pub(super) fn start(section: &Section<'_>, duration: Duration) -> Read<Duration> {
+    section.find("start")?.map_or(Ok(Duration::ZERO), |value| value.duration(Duration::ZERO..=duration))
+}
+
+/// How media treat its packets.
+pub(super) fn treatment(section: &Section<'_>) -> Read<Treatment> {
+    let mut treatment = Treatment::default();
+    if let Some(value) = section.find("category")? {
+        treatment.category = value.choice(&Category::ALL.map(|category| (category.name(), category)))?;
+    }
+    if let Some(value) = section.find("ring-class")? {
+        let known = [("synchronous", RingClass::Synchronous), ("asynchronous", RingClass::Asynchronous)];
+        treatment.ring = value.choice(&known)?;
+    }
+    Ok(treatment)
+}
+
+fn payload(section: &Section<'_>, longest: usize) -> Read<usize> {
+    bytes(&section.need("payload", "\"1470B\"")?, longest)
+}
+
+/// A size in bytes that one packet can have.
+pub(super) fn bytes(value: &Value<'_>, longest: usize) -> Read<usize> {
+    let size: ByteCount = value.parse()?;
+    match usize::try_from(size.0) {
+        Ok(bytes) if (1..=longest).contains(&bytes) => Ok(bytes),
+        _ => {
+            let message = format!("{} bytes don't go into one packet on this way: 1B to {longest}B", size.0);
+            Err(value.fault(message))
+        }
+    }
+}
+
+/// Refuses what would take for ever.
+pub(super) fn bounded(value: &Value<'_>, packets_a_second: f64, duration: Duration) -> Read<()> {
+    let packets = packets_a_second * duration.as_secs_f64();
+    if packets <= MAX_PACKETS {
+        return Ok(());
+    }
+    Err(value.fault(format!(
+        "{packets:.0} packets in one run: at most {MAX_PACKETS:.0}; shorten the duration, or send less"
+    )))
+}

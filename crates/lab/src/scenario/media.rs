@@ -1,0 +1,123 @@
+//! Links, cables and switches.
+
+use std::time::Duration;
+
+use antiphon_core::BitRate;
+use antiphon_link::{DuplexSpec, ETHERNET_100, KEYS, LinkSpec, QueueLimit, preset};
+
+use super::build::Nodes;
+use super::error::Read;
+use super::read::Section;
+use crate::setup::MediumKind;
+
+/// `[link.NAME]`: the words of `antiphon link`, in one text or key by key.
+pub(super) fn link(section: &Section<'_>, nodes: &Nodes) -> Read<MediumKind> {
+    let between = nodes.ends(section)?;
+    let mut words = Vec::new();
+    let mut span = section.span.clone();
+    if let Some(value) = section.find("link")? {
+        let text = value.text("\"rate=10Mbit/s,delay=20ms\"")?.to_string();
+        let _: DuplexSpec = text.parse().map_err(|why| value.fault(why))?;
+        note_link(section, &text, value.why());
+        span = value.span().clone();
+        words.push(text);
+    }
+    words.extend(keys(section, "")?);
+    for (way, prefix) in [("up", "up."), ("down", "down.")] {
+        if let Some(inner) = section.sub(way)? {
+            words.extend(keys(&inner, prefix)?);
+            inner.finish()?;
+        }
+    }
+    if words.is_empty() {
+        let message = format!(
+            "[{}] says nothing of its link: write link = \"rate=10Mbit/s,delay=20ms\"",
+            section.place
+        );
+        return Err(section.fault(message));
+    }
+    let spec: DuplexSpec =
+        words.join(",").parse().map_err(|why| super::error::Fault::new(&span, format!("{why}")))?;
+    Ok(MediumKind::Link { between, spec: Box::new(spec) })
+}
+
+/// The numbers of a link's text: those of a preset have their reasons.
+fn note_link(section: &Section<'_>, text: &str, why: Option<&str>) {
+    let (first, changed) = text.split_once(',').unwrap_or((text, ""));
+    let Some(preset) = preset(first.trim()) else {
+        return section.context.note(&format!("{}.link", section.place), text, why);
+    };
+    for setting in preset.settings {
+        let place = format!("{}.link, preset {}", section.place, preset.name);
+        section.context.note(&place, setting.text, Some(setting.reason));
+    }
+    if !changed.is_empty() {
+        section.context.note(&format!("{}.link", section.place), changed, why);
+    }
+}
+
+/// The keys of a link as words: `up.rate=1Mbit/s`.
+fn keys(section: &Section<'_>, prefix: &str) -> Read<Vec<String>> {
+    let mut words = Vec::new();
+    for (key, ..) in KEYS {
+        let Some(value) = section.find(key)? else { continue };
+        // Alone first, so that what is wrong is marked where it stands.
+        let word = value.quantity(|text| {
+            let text = text.trim();
+            let alone = if text.contains(',') { Err(text.into()) } else { Ok(()) };
+            alone
+                .map_err(|text: String| format!("'{text}': one value, without a comma"))
+                .and_then(|()| checked(key, text))
+                .map(|()| format!("{prefix}{key}={text}"))
+        })?;
+        words.push(word);
+    }
+    Ok(words)
+}
+
+fn checked(key: &str, text: &str) -> Result<(), String> {
+    // A policer's queue of nothing is refused without its bucket; the whole is checked again.
+    let context = if key == "queue" { "rate=1Gbit/s/1MB," } else { "" };
+    format!("{context}{key}={text}").parse::<LinkSpec>().map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// `[cable.NAME]`
+pub(super) fn cable(section: &Section<'_>, nodes: &Nodes) -> Read<MediumKind> {
+    let between = nodes.ends(section)?;
+    Ok(MediumKind::Cable { between, rate: rate(section)?, queue: queue(section)? })
+}
+
+/// `[switch.NAME]`
+pub(super) fn switch(section: &Section<'_>, nodes: &Nodes) -> Read<MediumKind> {
+    let joined = nodes.several(section, "nodes")?;
+    if !(2..=1024).contains(&joined.len()) {
+        return Err(section.fault(format!("a switch joins 2 to 1024 nodes, not {}", joined.len())));
+    }
+    let longest = Duration::from_millis(100);
+    let latency = section
+        .find("latency")?
+        .map_or(Ok(Duration::from_micros(10)), |value| value.duration(Duration::ZERO..=longest))?;
+    Ok(MediumKind::Switch { nodes: joined, rate: rate(section)?, queue: queue(section)?, latency })
+}
+
+/// Fast Ethernet where nothing else is said.
+fn rate(section: &Section<'_>) -> Read<BitRate> {
+    let Some(value) = section.find("rate")? else { return Ok(ETHERNET_100) };
+    let rate: BitRate = value.parse()?;
+    if (1_000..=400_000_000_000).contains(&rate.0) {
+        return Ok(rate);
+    }
+    Err(value.fault(format!("a rate of {rate} is impossible here: 1kbit/s to 400Gbit/s, such as 100Mbit/s")))
+}
+
+/// A queue as `antiphon link` writes it.
+pub(super) fn queue(section: &Section<'_>) -> Read<QueueLimit> {
+    let Some(value) = section.find("queue")? else { return Ok(QueueLimit::default()) };
+    value.quantity(|text| match text.contains(',') {
+        true => Err(format!("'{text}': write a queue, such as \"100packets\" or \"64kB\"")),
+        false => format!("queue={text}")
+            .parse::<LinkSpec>()
+            .map(|spec| spec.queue)
+            .map_err(|error| error.to_string()),
+    })
+}

@@ -1,0 +1,238 @@
+//! Experiments as data: a scenario in TOML becomes a plan of runs, and each run a [`Setup`].
+//!
+//! ```
+//! use antiphon_lab::scenario::Scenario;
+//!
+//! let text = r#"
+//! title = "A stream over a line that loses packets"
+//! repetitions = 3
+//! duration = { value = "10s", why = "long enough for 1000 packets" }
+//!
+//! [node.home]
+//! [node.studio]
+//!
+//! [link.line]
+//! between = ["home", "studio"]
+//! rate = "10Mbit/s"
+//! loss = "$loss"
+//!
+//! [stream.audio]
+//! transport = "rtp"
+//! from = "home"
+//! to = "studio"
+//! frame = "652B"
+//! interval = "10ms"
+//!
+//! [sweep]
+//! loss = ["0%", "1%", "5%"]
+//! "#;
+//! let scenario = Scenario::parse("line.toml", text)?;
+//! let plan = scenario.plan();
+//! assert_eq!(plan.len(), 9);
+//! let setup = scenario.setup(&plan[0].point)?;
+//! assert_eq!(setup.streams[0].name, "audio");
+//! # Ok::<(), antiphon_lab::scenario::ScenarioError>(())
+//! ```
+//!
+//! A text `"$name"` stands for a value of `[sweep]`. Every value may be written with its reason,
+//! `{ value = "20us", why = "…" }`; [`Scenario::notes`] lists them.
+
+mod build;
+mod cell;
+mod error;
+mod load;
+mod media;
+mod read;
+mod ring;
+mod stream;
+mod sweep;
+mod tcp;
+mod topology;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+use antiphon_core::Rng;
+
+use crate::setup::Setup;
+pub use error::ScenarioError;
+use error::{Fault, Read};
+pub use sweep::Axis;
+use tree::Table;
+
+/// The settings of one point of the sweep: names and values in the order of the axes.
+pub type Point = Vec<(String, String)>;
+
+/// An experiment.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scenario {
+    /// What it is about, in a line.
+    pub title: String,
+    /// Where its numbers come from, as a whole; may be empty.
+    pub source: String,
+    /// All seeds of its runs come from this.
+    pub seed: u64,
+    /// Runs at each point.
+    pub repetitions: u32,
+    /// What varies, the slowest first.
+    pub sweep: Vec<Axis>,
+    file: String,
+    text: String,
+    tree: Table,
+}
+
+/// One run of a plan.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// From 0: points in the order of the sweep, repetitions within a point.
+    pub index: u32,
+    /// What the sweep sets.
+    pub point: Point,
+    /// From 0.
+    pub repetition: u32,
+    /// Of everything random in it.
+    ///
+    /// Depends on the scenario's seed, the point and the repetition and on nothing else: more points or repetitions
+    /// leave the others as they were. 48 bits, so that spreadsheets keep every digit.
+    pub seed: u64,
+}
+
+/// A number of a scenario and its reason.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Note {
+    /// Where it stands: `cell.hall.slot`.
+    pub place: String,
+    /// As it was written.
+    pub value: String,
+    /// Why this number, or where it is from; `None` where the scenario does not say.
+    pub why: Option<String>,
+}
+
+/// Runs of one scenario, times its streams: what is kept of each has to fit into memory together.
+pub const MAX_RECORDS: u64 = 200_000;
+
+impl Scenario {
+    /// Reads a scenario and checks all that can be checked without running it, at every point of its sweep.
+    ///
+    /// `file` is what errors call it.
+    pub fn parse(file: &str, text: &str) -> Result<Scenario, ScenarioError> {
+        Scenario::read(file, text).map_err(|fault| fault.locate(file, text))
+    }
+
+    fn read(file: &str, text: &str) -> Read<Scenario> {
+        let tree = tree::parse(text)?;
+        let sweep = sweep::read(&tree)?;
+        let head = build::head(&tree)?;
+        let scenario = Scenario {
+            title: head.title,
+            source: head.source,
+            seed: head.seed,
+            repetitions: head.repetitions,
+            sweep,
+            file: file.into(),
+            text: text.into(),
+            tree,
+        };
+        scenario.check()?;
+        Ok(scenario)
+    }
+
+    /// Builds the setup of every point, or of enough of them to have seen every value.
+    fn check(&self) -> Read<()> {
+        let points = sweep::points(&self.sweep);
+        let first = build::setup(&self.tree, &points.at(0))?;
+        let records = points
+            .count()
+            .saturating_mul(self.repetitions.into())
+            .saturating_mul(first.setup.streams.len().max(1) as u64);
+        if records > MAX_RECORDS {
+            let span = self.tree.entry("sweep").map_or(0..0, |entry| entry.key_span.clone());
+            let (points, repetitions) = (points.count(), self.repetitions);
+            let message = format!(
+                "{points} points of {repetitions} repetitions make {records} results of a stream; at most \
+                 {MAX_RECORDS} are kept: take fewer values or repetitions, or several scenarios"
+            );
+            return Err(Fault::new(&span, message));
+        }
+        let mut used = first.used;
+        for point in points.samples() {
+            used.extend(build::setup(&self.tree, &points.at(point))?.used);
+        }
+        sweep::all_used(&self.sweep, &used)
+    }
+
+    /// Every run, in order.
+    pub fn plan(&self) -> Vec<Run> {
+        let points = sweep::points(&self.sweep);
+        let mut plan = Vec::new();
+        for number in 0..points.count() {
+            let point = points.at(number);
+            for repetition in 0..self.repetitions {
+                let seed = run_seed(self.seed, &point, repetition);
+                plan.push(Run { index: plan.len() as u32, point: point.clone(), repetition, seed });
+            }
+        }
+        plan
+    }
+
+    /// What runs at a point.
+    pub fn setup(&self, point: &[(String, String)]) -> Result<Setup, ScenarioError> {
+        match build::setup(&self.tree, point) {
+            Ok(built) => Ok(built.setup),
+            Err(fault) => Err(fault.locate(&self.file, &self.text)),
+        }
+    }
+
+    /// Every number of the scenario with its reason, in the order of the elements; what the sweep sets stands there.
+    pub fn notes(&self) -> Vec<Note> {
+        let points = sweep::points(&self.sweep);
+        // Checked when the text was read.
+        let built = build::setup(&self.tree, &points.at(0)).map(|built| built.notes);
+        let swept = self.sweep.iter().map(Axis::note);
+        built.unwrap_or_default().into_iter().chain(swept).collect()
+    }
+
+    /// The scenario with other values of one axis, as `--set` asks for.
+    pub fn with_values(mut self, name: &str, values: &[String]) -> Result<Scenario, ScenarioError> {
+        let changed = sweep::replace(&mut self.sweep, name, values).and_then(|()| self.check());
+        match changed {
+            Ok(()) => Ok(self),
+            Err(fault) => Err(fault.locate(&self.file, &self.text)),
+        }
+    }
+
+    /// The scenario with another number of runs at each point.
+    pub fn with_repetitions(mut self, repetitions: u32) -> Result<Scenario, ScenarioError> {
+        self.repetitions = repetitions;
+        match self.check() {
+            Ok(()) => Ok(self),
+            Err(fault) => Err(fault.locate(&self.file, &self.text)),
+        }
+    }
+
+    /// Names of what the sweep sets, in the order of the columns of results.
+    pub fn variables(&self) -> Vec<String> {
+        self.sweep.iter().flat_map(|axis| axis.names.iter().cloned()).collect()
+    }
+
+    /// The text it was read from.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What errors call it.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+}
+
+/// The seed of a run: see [`Run::seed`].
+fn run_seed(seed: u64, point: &[(String, String)], repetition: u32) -> u64 {
+    let mut label = String::from("run");
+    for (name, value) in point {
+        label += &format!("\u{1f}{name}={value}");
+    }
+    label += &format!("\u{1f}{repetition}");
+    Rng::fork(seed, &label).next_u64() >> 16
+}

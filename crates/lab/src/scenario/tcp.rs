@@ -1,0 +1,126 @@
+//! Settings of a TCP: a kernel's, and what differs from it.
+
+use std::time::Duration;
+
+use antiphon_core::ByteCount;
+
+use super::error::Read;
+use super::read::{Section, Value};
+use crate::tcp::{
+    AckRule, Algorithm, DelayedAck, LossDetection, Profile, Reduction, RtoFloor, RtoSettings, WindowUnit,
+};
+
+/// The kernels that have a profile.
+const PROFILES: [(&str, fn() -> Profile); 6] = [
+    ("linux", Profile::linux),
+    ("linux-reno", Profile::linux_reno),
+    ("linux-2.6-cubic", Profile::linux_2_6_cubic),
+    ("linux-2.6-reno", Profile::linux_2_6_reno),
+    ("linux-2.4", Profile::linux_2_4),
+    ("windows-xp", Profile::windows_xp),
+];
+
+/// `tcp = "linux"`, or `tcp = { profile = "linux", … }`; today's Linux where nothing is said.
+pub(super) fn profile(section: &Section<'_>) -> Read<Profile> {
+    let Some(value) = section.find("tcp")? else { return Ok(Profile::linux()) };
+    let Some(section) = value.table() else { return named(&value) };
+    let base = section.find("profile")?.map_or(Ok(Profile::linux()), |value| named(&value))?;
+    let profile = changed(&section, base)?;
+    section.finish()?;
+    Ok(profile)
+}
+
+fn named(value: &Value<'_>) -> Read<Profile> {
+    Ok(value.choice(&PROFILES)?())
+}
+
+fn changed(section: &Section<'_>, base: Profile) -> Read<Profile> {
+    let truth = |key, before| section.find(key)?.map_or(Ok(before), |value| value.truth());
+    let whole = |key, range, before| section.find(key)?.map_or(Ok(before), |value| value.whole32(range));
+    let window_scale = section.find("window-scale")?.map(|value| value.whole(0..=14)).transpose()?;
+    Ok(Profile {
+        mss: whole("mss", 88..=8960, base.mss)?,
+        timestamps: truth("timestamps", base.timestamps)?,
+        sack: truth("sack", base.sack)?,
+        window_scale: window_scale.map_or(base.window_scale, |shift| Some(shift as u8)),
+        algorithm: choice(section, "algorithm", &ALGORITHMS, base.algorithm)?,
+        window_unit: choice(section, "window-unit", &WINDOW_UNITS, base.window_unit)?,
+        initial_window: whole("initial-window", 1..=1000, base.initial_window)?,
+        idle_restart: truth("idle-restart", base.idle_restart)?,
+        loss_detection: choice(section, "loss-detection", &DETECTIONS, base.loss_detection)?,
+        dup_threshold: whole("dup-threshold", 1..=100, base.dup_threshold)?,
+        tail_loss_probe: truth("tail-loss-probe", base.tail_loss_probe)?,
+        reduction: choice(section, "reduction", &REDUCTIONS, base.reduction)?,
+        undo: truth("undo", base.undo)?,
+        rto: rto(section, base.rto)?,
+        delayed_ack: delayed_ack(section, base.delayed_ack)?,
+        no_delay: truth("no-delay", base.no_delay)?,
+        send_buffer: size(section, "send-buffer", base.send_buffer)?,
+        receive_buffer: size(section, "receive-buffer", base.receive_buffer)?,
+        syn_retries: whole("syn-retries", 0..=100, base.syn_retries)?,
+        retries: whole("retries", 0..=100, base.retries)?,
+        user_timeout: time(section, "user-timeout", None)?.or(base.user_timeout),
+    })
+}
+
+const ALGORITHMS: [(&str, Algorithm); 2] = [("reno", Algorithm::Reno), ("cubic", Algorithm::Cubic)];
+const WINDOW_UNITS: [(&str, WindowUnit); 2] =
+    [("packets", WindowUnit::Packets), ("bytes", WindowUnit::Bytes)];
+const DETECTIONS: [(&str, LossDetection); 3] =
+    [("dup-acks", LossDetection::DupAcks), ("fack", LossDetection::Fack), ("rack", LossDetection::Rack)];
+const REDUCTIONS: [(&str, Reduction); 2] =
+    [("proportional", Reduction::Proportional), ("immediate", Reduction::Immediate)];
+const FLOORS: [(&str, RtoFloor); 2] = [("variation", RtoFloor::Variation), ("total", RtoFloor::Total)];
+
+fn choice<T: Copy>(section: &Section<'_>, key: &'static str, known: &[(&str, T)], before: T) -> Read<T> {
+    section.find(key)?.map_or(Ok(before), |value| value.choice(known))
+}
+
+fn time(section: &Section<'_>, key: &'static str, before: Option<Duration>) -> Read<Option<Duration>> {
+    let longest = Duration::from_hours(1);
+    section
+        .find(key)?
+        .map_or(Ok(before), |value| value.duration(Duration::from_micros(1)..=longest).map(Some))
+}
+
+fn rto(section: &Section<'_>, base: RtoSettings) -> Read<RtoSettings> {
+    let of = |key, before| Ok(time(section, key, Some(before))?.unwrap_or(before));
+    let rto = RtoSettings {
+        initial: of("rto-initial", base.initial)?,
+        min: of("rto-min", base.min)?,
+        max: of("rto-max", base.max)?,
+        floor: choice(section, "rto-floor", &FLOORS, base.floor)?,
+        granularity: of("clock", base.granularity)?,
+    };
+    if rto.min > rto.max {
+        return Err(section.fault("rto-min is above rto-max: write a smaller rto-min or a greater rto-max"));
+    }
+    Ok(rto)
+}
+
+fn delayed_ack(section: &Section<'_>, base: DelayedAck) -> Read<DelayedAck> {
+    let longest = Duration::from_secs(1);
+    let rule = match section.find("ack-every")? {
+        None => base.rule,
+        Some(value) => AckRule::Segments(value.whole32(1..=1000)?),
+    };
+    Ok(DelayedAck {
+        timeout: section
+            .find("delayed-ack")?
+            .map_or(Ok(base.timeout), |value| value.duration(Duration::ZERO..=longest))?,
+        rule,
+        quick_acks: section
+            .find("quick-acks")?
+            .map_or(Ok(base.quick_acks), |value| value.whole32(0..=10_000))?,
+        on_read: section.find("ack-on-read")?.map_or(Ok(base.on_read), |value| value.truth())?,
+    })
+}
+
+fn size(section: &Section<'_>, key: &'static str, before: usize) -> Read<usize> {
+    let Some(value) = section.find(key)? else { return Ok(before) };
+    let size: ByteCount = value.parse()?;
+    match usize::try_from(size.0) {
+        Ok(bytes) if (1024..=64 << 20).contains(&bytes) => Ok(bytes),
+        _ => Err(value.fault(format!("{} bytes are impossible here: 1kB (1024B) to 64MiB", size.0))),
+    }
+}

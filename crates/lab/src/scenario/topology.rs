@@ -1,0 +1,113 @@
+//! Whether the media join all nodes, and join them in one way only.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use antiphon_link::{FDDI_MAX_FRAME, FDDI_OVERHEAD};
+
+use super::build::Nodes;
+use super::error::{Fault, Read};
+use crate::setup::{MediumKind, NodeId, Setup};
+
+/// Media and nodes as a tree.
+pub(super) struct Network {
+    /// For each medium its nodes and its longest IP packet.
+    media: Vec<(Vec<NodeId>, usize)>,
+    nodes: usize,
+}
+
+/// RFC 894; 802.11 carries what Ethernet does.
+const ETHERNET_MTU: usize = 1500;
+
+impl MediumKind {
+    /// The nodes that it joins.
+    fn members(&self) -> Vec<NodeId> {
+        match self {
+            MediumKind::Link { between, .. } | MediumKind::Cable { between, .. } => between.to_vec(),
+            MediumKind::Switch { nodes, .. }
+            | MediumKind::Cell { nodes, .. }
+            | MediumKind::Ring { nodes, .. } => nodes.clone(),
+        }
+    }
+
+    fn mtu(&self) -> usize {
+        match self {
+            MediumKind::Ring { .. } => FDDI_MAX_FRAME - FDDI_OVERHEAD,
+            _ => ETHERNET_MTU,
+        }
+    }
+}
+
+/// Refuses circles and nodes that nobody reaches; `places` has each medium's place in the text.
+pub(super) fn check(setup: &Setup, places: &[(Range<usize>, String)], nodes: &Nodes) -> Read<Network> {
+    let mut network = Network { media: Vec::new(), nodes: setup.nodes.len() };
+    for (medium, (span, place)) in setup.media.iter().zip(places) {
+        let members = medium.kind.members();
+        for (n, a) in members.iter().enumerate() {
+            let Some((b, way)) = members[..n].iter().find_map(|b| Some((b, network.way(*a, *b)?))) else {
+                continue;
+            };
+            let way: Vec<String> = way.iter().map(|medium| format!("[{}]", places[*medium].1)).collect();
+            let (a, b) = (nodes.name(*b), nodes.name(*a));
+            return Err(Fault::new(
+                span,
+                format!(
+                    "[{place}] closes a circle: {a} and {b} are joined by {} already, and there is one way \
+                     from each node to each; leave one of them out",
+                    way.join(" and ")
+                ),
+            ));
+        }
+        network.media.push((members, medium.kind.mtu()));
+    }
+    for n in 1..setup.nodes.len() {
+        if network.way(NodeId(0), NodeId(n)).is_none() {
+            let (a, b) = (nodes.name(NodeId(0)), nodes.name(NodeId(n)));
+            let message = format!(
+                "there is no way from {a} to {b}: join them, as by [link.NAME] between = [\"{a}\", \"{b}\"]"
+            );
+            return Err(Fault::new(nodes.place(NodeId(n)), message));
+        }
+    }
+    Ok(network)
+}
+
+impl Network {
+    /// The media on the way from one node to another.
+    fn way(&self, from: NodeId, to: NodeId) -> Option<Vec<usize>> {
+        let mut reached: Vec<Option<(usize, usize)>> = vec![None; self.nodes];
+        let mut tried = vec![false; self.media.len()];
+        let mut next = VecDeque::from([from.0]);
+        while let Some(here) = next.pop_front() {
+            if here == to.0 {
+                break;
+            }
+            for (medium, (members, _)) in self.media.iter().enumerate() {
+                if tried[medium] || !members.contains(&NodeId(here)) {
+                    continue;
+                }
+                tried[medium] = true;
+                for member in members {
+                    if member.0 != from.0 && reached[member.0].is_none() {
+                        reached[member.0] = Some((medium, here));
+                        next.push_back(member.0);
+                    }
+                }
+            }
+        }
+        let (mut way, mut here) = (Vec::new(), to.0);
+        while here != from.0 {
+            let (medium, before) = reached[here]?;
+            way.push(medium);
+            here = before;
+        }
+        way.reverse();
+        Some(way)
+    }
+
+    /// The longest IP packet that crosses the way between two nodes.
+    pub(super) fn mtu(&self, from: NodeId, to: NodeId) -> usize {
+        let way = self.way(from, to).unwrap_or_default();
+        way.iter().map(|medium| self.media[*medium].1).min().unwrap_or(ETHERNET_MTU)
+    }
+}
