@@ -179,13 +179,20 @@ impl Row {
             Some(n) if with_count => format!("<small>n = {}</small>", number(n as f64, 0)),
             _ => String::new(),
         };
-        if self.is_best(column) {
+        let is_prose =
+            matches!(self.values.get(column), Some(Cell::Text(words)) if words.chars().count() > SHORT);
+        if is_prose {
+            out.push_str(&format!("<td class=\"prose\">{text}{count}</td>"));
+        } else if self.is_best(column) {
             out.push_str(&format!("<td class=\"best\"><b>{text}</b>{count}</td>"));
         } else {
             out.push_str(&format!("<td>{text}{count}</td>"));
         }
     }
 }
+
+/// Longer texts in cells are folded.
+const SHORT: usize = 40;
 
 const NOT_MEASURED: &str = "<span class=\"muted\" title=\"not measured\">\u{2013}</span>";
 
