@@ -1,0 +1,155 @@
+//! An experiment's runs: doing one, keeping it as a line of text, and what is written of all of them.
+//!
+//! Nothing here starts a thread, reads a clock or opens a file: the facade does, and hands in text and takes text. What
+//! comes out depends on the runs alone, not on the order in which they ended.
+
+mod csv;
+mod journal;
+mod summary;
+
+pub use csv::{media_csv, results_csv, summary_csv};
+pub use journal::{Header, JournalError, digest};
+pub use summary::{PointSummary, summary};
+
+use crate::figures::{RunFigures, StreamFigures};
+use crate::results::{Record, Results};
+use crate::scenario::{Run, Scenario, ScenarioError};
+use crate::setup::Setup;
+
+/// A run that has ended, as it is kept.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Finished {
+    /// Which.
+    pub run: Run,
+    /// Streams and pings with their figures, in the order of the setup.
+    pub streams: Vec<(String, StreamFigures)>,
+    /// Media with their counters, in the order of the setup.
+    pub media: Vec<MediumCounts>,
+    /// Events that the world went through.
+    pub events: u64,
+}
+
+/// What a medium counted.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MediumCounts {
+    /// The medium's name.
+    pub name: String,
+    /// Names and values.
+    pub counters: Vec<(String, f64)>,
+}
+
+/// Why a run has no figures.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum RunError {
+    /// Its setup can't be built.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// The world refused it or broke.
+    #[error("run {run}: {why}")]
+    World {
+        /// Which.
+        run: u32,
+        /// What the world says.
+        why: String,
+    },
+}
+
+/// Runs one run in `world`.
+pub fn perform<E: std::fmt::Display>(
+    scenario: &Scenario,
+    run: &Run,
+    world: impl FnOnce(&Setup, u64) -> Result<RunFigures, E>,
+) -> Result<Finished, RunError> {
+    let setup = scenario.setup(&run.point)?;
+    let figures =
+        world(&setup, run.seed).map_err(|why| RunError::World { run: run.index, why: why.to_string() })?;
+    Ok(Finished::new(run, figures))
+}
+
+impl Finished {
+    /// What is kept of a run.
+    pub fn new(run: &Run, figures: RunFigures) -> Self {
+        let medium = |medium: crate::figures::MediumFigures| MediumCounts {
+            name: medium.name,
+            counters: medium.counters.into_iter().map(|(name, value)| (name.into(), value)).collect(),
+        };
+        // What is no number can't be written and was not measured.
+        let measured = |figures: StreamFigures| {
+            let values: Vec<Option<f64>> =
+                figures.values().into_iter().map(|value| value.filter(|value| value.is_finite())).collect();
+            StreamFigures::from_values(&values)
+        };
+        Finished {
+            run: run.clone(),
+            streams: figures.streams.into_iter().map(|(name, figures)| (name, measured(figures))).collect(),
+            media: figures.media.into_iter().map(medium).collect(),
+            events: figures.events,
+        }
+    }
+
+    /// One record for each stream.
+    pub fn records(&self) -> impl Iterator<Item = Record> {
+        self.streams.iter().map(|(stream, figures)| Record {
+            run: self.run.index,
+            point: self.run.point.clone(),
+            repetition: self.run.repetition,
+            seed: self.run.seed,
+            stream: stream.clone(),
+            figures: *figures,
+        })
+    }
+}
+
+/// The results of the runs that are there, which must be ordered by their numbers.
+pub fn results(finished: &[Finished], planned_runs: u32) -> Results {
+    Results { records: finished.iter().flat_map(Finished::records).collect(), planned_runs }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::MediumFigures;
+
+    /// A run with figures that depend on it.
+    pub(super) fn finished(index: u32, value: f64) -> Finished {
+        let point =
+            vec![("transport".to_string(), "arq?a=1,2".to_string()), ("rate".into(), "2Mbit/s".into())];
+        let run = Run { index, point, repetition: index % 2, seed: 281_474_976_710_655 };
+        let figures =
+            StreamFigures { sent: Some(100.0), delay_mean_ms: Some(value), ..StreamFigures::default() };
+        let media = vec![MediumFigures {
+            name: "wlan".into(),
+            counters: vec![("sent", 7.0), ("ap.collisions", value)],
+        }];
+        Finished::new(
+            &run,
+            RunFigures {
+                streams: vec![("audio".into(), figures), ("z\"x".into(), figures)],
+                media,
+                events: 12,
+            },
+        )
+    }
+
+    #[test]
+    fn what_is_no_number_was_not_measured() {
+        let finished = finished(0, f64::NAN);
+        assert_eq!(finished.streams[0].1.delay_mean_ms, None);
+        let results = results(&[finished], 2);
+        assert_eq!((results.records.len(), results.runs(), results.is_complete()), (2, 1, false));
+    }
+
+    #[test]
+    fn a_world_that_breaks_says_in_which_run() {
+        let text = "title='x'\nduration='1s'\nnode.a={}\nnode.b={}\nlink.l={between=['a','b'],delay='1ms'}\n\
+                    traffic.p={kind='ping',from='a',to='b',interval='1s',count=1}";
+        let scenario = Scenario::parse("x", text).unwrap();
+        let plan = scenario.plan();
+        let error = perform(&scenario, &plan[0], |_, _| Err("it rained")).unwrap_err();
+        assert_eq!(error.to_string(), "run 0: it rained");
+        let seen = perform(&scenario, &plan[0], |setup, seed| {
+            Ok::<_, String>(RunFigures { events: seed + setup.nodes.len() as u64, ..RunFigures::default() })
+        });
+        assert_eq!(seen.unwrap().events, plan[0].seed + 2);
+    }
+}
