@@ -14,3 +14,4 @@ pub mod results;
 pub mod scenario;
 pub mod setup;
 pub mod tcp;
+pub mod world;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use antiphon_core::{BitRate, Instant, Rng};
 
 use crate::delay::Delay;
-use crate::packet::{Counters, Packet};
+use crate::packet::{Counters, Discard, Packet};
 use crate::queue::Queue;
 use crate::spec::QueueLimit;
 
@@ -51,6 +51,10 @@ impl<P: Packet> Packet for Frame<P> {
     fn flip_bit(&mut self, bit: u64) {
         self.0.flip_bit(bit);
     }
+
+    fn discard(self, why: Discard) {
+        self.0.discard(why);
+    }
 }
 
 /// The sending side of a full-duplex interface: a queue, and frames one after the other with a gap between.
@@ -70,6 +74,12 @@ impl<P: Packet> Port<P> {
     /// Takes a packet at `now`, which never goes back; gives it back if the queue is full.
     pub fn offer(&mut self, now: Instant, packet: P) -> Option<P> {
         self.queue.offer(now, Frame(packet)).map(|Frame(packet)| packet)
+    }
+
+    /// Whether there is room for a packet of `ip_len` bytes at `now`: for callers that can wait. What it grants,
+    /// [`Self::offer`] takes.
+    pub fn has_room(&mut self, now: Instant, ip_len: usize) -> bool {
+        self.queue.has_room(now, frame_len(ip_len))
     }
 
     /// The next packet whose frame is through by `now`, with the instant at which it was.
@@ -186,7 +196,10 @@ impl<P: Packet> OutputPort<P> {
     /// Moves what is through the inside by `now` to the port.
     fn advance(&mut self, now: Instant) {
         while let Some((at, packet)) = self.fabric.poll(now) {
-            self.counters.overflowed += u64::from(self.port.offer(at, packet).is_some());
+            if let Some(refused) = self.port.offer(at, packet) {
+                self.counters.overflowed += 1;
+                refused.discard(Discard::Overflowed);
+            }
         }
     }
 }

@@ -60,7 +60,7 @@ pub use fddi::{
 };
 pub use link::{Direction, Duplex, Link, StageCounters};
 pub use loss::{BURST_MEMORY, Loss};
-pub use packet::{Counters, Packet};
+pub use packet::{Counters, Discard, Packet};
 pub use parse::SpecError;
 pub use presets::{PRESETS, Preset, Setting, preset};
 pub use queue::Queue;

@@ -7,7 +7,7 @@ use antiphon_core::{Instant, Rng};
 use crate::chance::{Corruption, Duplication};
 use crate::delay::{Delay, Variation};
 use crate::loss::Loss;
-use crate::packet::{Counters, Packet};
+use crate::packet::{Counters, Discard, Packet};
 use crate::parse::SpecError;
 use crate::queue::{MAX_PACKETS, Queue};
 use crate::reorder::Reorder;
@@ -151,6 +151,7 @@ impl<P: Packet> Link<P> {
         if fate.lost {
             self.loss.counters.lost += 1;
             self.total.lost += 1;
+            fated.packet.discard(Discard::Lost);
             return;
         }
         self.loss.counters.count_delivered(len);
@@ -175,7 +176,10 @@ impl<P: Packet> Link<P> {
         self.duplication.counters.count_delivered(fated.wire_len());
         let extra = fated.fate.extra;
         let refused = self.delay.offer(at, fated, extra);
-        self.total.overflowed += u64::from(refused.is_some());
+        if let Some(refused) = refused {
+            self.total.overflowed += 1;
+            refused.packet.discard(Discard::Overflowed);
+        }
     }
 }
 
@@ -190,6 +194,10 @@ impl<P: Packet> Packet for Fated<P> {
 
     fn flip_bit(&mut self, bit: u64) {
         self.packet.flip_bit(bit);
+    }
+
+    fn discard(self, why: Discard) {
+        self.packet.discard(why);
     }
 }
 

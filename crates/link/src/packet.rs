@@ -10,6 +10,25 @@ pub trait Packet {
 
     /// Inverts one bit. `bit` is uniform over all 64-bit numbers; the packet takes it modulo its own bits.
     fn flip_bit(&mut self, bit: u64);
+
+    /// An element gives the packet up, and does not hand it back. By default it is dropped; those who want to know of
+    /// which flow it was find out here.
+    fn discard(self, _why: Discard)
+    where
+        Self: Sized,
+    {
+    }
+}
+
+/// Why an element gives a packet up that it had taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Discard {
+    /// A loss model took it.
+    Lost,
+    /// A queue was full, or filling.
+    Overflowed,
+    /// The last retry of an 802.11 station had failed.
+    Exhausted,
 }
 
 impl Packet for Vec<u8> {

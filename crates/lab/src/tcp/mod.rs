@@ -154,6 +154,11 @@ impl Tcp {
         self.sender.room()
     }
 
+    /// Bytes written and not yet sent: what `TCP_NOTSENT_LOWAT` keeps short.
+    pub fn unsent(&self) -> usize {
+        self.sender.unsent() as usize
+    }
+
     /// Bytes that [`Self::read`] would give.
     pub fn readable(&self) -> usize {
         self.receiver.readable()

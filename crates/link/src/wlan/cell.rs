@@ -10,7 +10,7 @@ use super::contender::{Contender, Held, Route};
 use super::counters::StationCounters;
 use super::phy::{MAC_OVERHEAD, Phy, QOS_CONTROL, Rate, SIFS};
 use super::spec::{AccessMode, Category, CellError, CellSpec, Destination, StationId, StationSpec};
-use crate::packet::Packet;
+use crate::packet::{Discard, Packet};
 use crate::queue::MAX_PACKETS;
 
 /// An 802.11g cell in virtual time.
@@ -287,7 +287,9 @@ impl<P: Packet> Cell<P> {
     fn arrive(&mut self, at: Instant, n: usize, held: Held<P>) {
         if held.route.to != Destination::Station(StationId(n as u16)) {
             self.stations[n].counters.relayed += 1;
-            self.enqueue(at, n, held.route, held.packet);
+            if let Some(refused) = self.enqueue(at, n, held.route, held.packet) {
+                refused.discard(Discard::Overflowed);
+            }
             return;
         }
         self.stations[n].counters.received += 1;
@@ -360,7 +362,7 @@ impl<P: Packet> Cell<P> {
     }
 }
 
-impl<P> Station<P> {
+impl<P: Packet> Station<P> {
     fn new(spec: &StationSpec, phy: &Phy, seed: u64, n: usize) -> Self {
         let seed = Rng::fork(seed, &format!("station {n}")).next_u64();
         let edca = matches!(spec.access, AccessMode::Edca(_));
@@ -404,7 +406,10 @@ impl<P> Station<P> {
     /// A failure: another attempt after a longer back-off, or the end of the packet.
     fn give_way(&mut self, queue: usize) {
         match self.queues[queue].failed() {
-            Some(_) => self.counters.exhausted += 1,
+            Some(held) => {
+                self.counters.exhausted += 1;
+                held.packet.discard(Discard::Exhausted);
+            }
             None => self.counters.retries += 1,
         }
     }

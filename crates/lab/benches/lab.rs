@@ -1,0 +1,135 @@
+//! How fast the laboratory computes: events per second, and seconds of stream per second of computing, on one core.
+//!
+//! Prints one JSON object a line:
+//! `{"bench":"lab","case":"rtp through the cell","events_per_s":…,"stream_s_per_s":…,"cpu_s":…,"elapsed_s":…,…}`.
+//! `stream_s_per_s` counts the seconds of every stream; both rates are by processor time where the system tells it
+//! (Linux), so that other work on the machine does not count. `cargo test --benches` runs a short version of each.
+
+use std::time::{Duration, Instant};
+
+use antiphon_core::BitRate;
+use antiphon_core::uri::Query;
+use antiphon_lab::setup::{
+    Content, HostCost, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec, TrafficKind, TrafficSpec,
+    Treatment,
+};
+use antiphon_lab::tcp::Profile;
+use antiphon_lab::world::World;
+use antiphon_link::wlan::{CellSpec, StationSpec};
+
+fn main() {
+    let full = std::env::args().any(|arg| arg == "--bench");
+    let seconds = |long: u64| if full { long } else { 1 };
+    measure("rtp through the cell", &cell(report("rtp"), seconds(20_000)));
+    measure("tcp through the cell", &cell(report("tcp"), seconds(5_000)));
+    //measure("sound through the cell", &cell(sound(), seconds(500)));
+    measure("1000 rtp streams over a link", &many(1000, seconds(60)));
+}
+
+fn measure(case: &str, setup: &Setup) {
+    let mut world = World::new(setup, 1).expect("a world");
+    let (begun, before) = (clock(), processor_time());
+    world.run_to_end();
+    let elapsed = begun.elapsed().as_secs_f64();
+    let took = processor_time().map_or(elapsed, |after| after - before.unwrap_or_default());
+    let figures = world.figures();
+    let received: f64 = figures.streams.iter().filter_map(|(_, stream)| stream.received).sum();
+    let stream_s = setup.duration.as_secs_f64() * setup.streams.len() as f64;
+    println!(
+        "{{\"bench\":\"lab\",\"case\":\"{case}\",\"events_per_s\":{:.0},\"stream_s_per_s\":{:.0},\
+         \"cpu_s\":{took:.2},\"elapsed_s\":{elapsed:.2},\"stream_s\":{stream_s:.0},\"received\":{received:.0}}}",
+        figures.events as f64 / took,
+        stream_s / took,
+    );
+}
+
+#[expect(clippy::disallowed_methods, reason = "a bench measures how long the machine takes")]
+fn clock() -> Instant {
+    Instant::now()
+}
+
+/// Seconds that this process has computed: the first number of `/proc/self/schedstat`, in ns (kernel documentation,
+/// `scheduler/sched-stats`).
+fn processor_time() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/self/schedstat").ok()?;
+    Some(text.split(' ').next()?.parse::<f64>().ok()? / 1e9)
+}
+
+fn nodes(count: usize) -> Vec<NodeSpec> {
+    (0..count).map(|n| NodeSpec { name: format!("node {n}"), cost: HostCost::default() }).collect()
+}
+
+/// An access point that sends, a client, and two stations that send 10 Mbit/s through the access point between them.
+fn cell(stream: StreamSpec, seconds: u64) -> Setup {
+    let spec = CellSpec::infrastructure(vec![StationSpec::default(); 4]);
+    let disturbance = |name: &str, from, to| TrafficSpec {
+        name: name.into(),
+        from: NodeId(from),
+        to: NodeId(to),
+        kind: TrafficKind::Constant { rate: BitRate(5_000_000), payload: 1470 },
+        start: Duration::ZERO,
+        treatment: Treatment::default(),
+    };
+    Setup {
+        duration: Duration::from_secs(seconds),
+        drain: Duration::from_secs(1),
+        nodes: nodes(4),
+        media: vec![MediumSpec {
+            name: "cell".into(),
+            kind: MediumKind::Cell { nodes: (0..4).map(NodeId).collect(), spec },
+        }],
+        traffic: vec![disturbance("one", 2, 3), disturbance("two", 3, 2)],
+        streams: vec![stream],
+    }
+}
+
+/// 1300 bytes every 7.4 ms.
+fn report(transport: &str) -> StreamSpec {
+    let interval = Duration::from_micros(7_400);
+    stream("audio".into(), transport, Content::Packets { frame: 1300, interval, count: None })
+}
+
+/// 48 kHz stereo in blocks of 256.
+fn sound() -> StreamSpec {
+    stream("audio".into(), "rtp", Content::Sound { sample_rate: 48_000, channels: 2, block: 256 })
+}
+
+fn stream(name: String, transport: &str, content: Content) -> StreamSpec {
+    StreamSpec {
+        name,
+        transport: transport.into(),
+        query: Query::default(),
+        from: NodeId(0),
+        to: vec![NodeId(1)],
+        content,
+        reflected: false,
+        start: Duration::ZERO,
+        patience: None,
+        latency: Duration::from_millis(70),
+        tcp: Profile::linux(),
+        treatment: Treatment::default(),
+    }
+}
+
+/// So many streams of 160-byte frames every 20 ms, over one link that is busy for 80 % of the time.
+fn many(count: usize, seconds: u64) -> Setup {
+    let streams = (0..count).map(|n| {
+        let content = Content::Packets { frame: 172, interval: Duration::from_millis(20), count: None };
+        StreamSpec {
+            start: Duration::from_micros(20 * n as u64),
+            ..stream(format!("stream {n}"), "rtp", content)
+        }
+    });
+    let spec = "rate=100Mbit/s,delay=10ms,queue=1000packets".parse().expect("a link");
+    Setup {
+        duration: Duration::from_secs(seconds),
+        drain: Duration::from_secs(1),
+        nodes: nodes(2),
+        media: vec![MediumSpec {
+            name: "line".into(),
+            kind: MediumKind::Link { between: [NodeId(0), NodeId(1)], spec: Box::new(spec) },
+        }],
+        traffic: Vec::new(),
+        streams: streams.collect(),
+    }
+}

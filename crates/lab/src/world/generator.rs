@@ -1,0 +1,256 @@
+//! Stations of the laboratory: a packet generator, and what measures at the other end.
+
+use std::time::Duration;
+
+use antiphon_core::{
+    CloseMode, Endpoint, Event, Frame, Input, Instant, Outcome, PathId, SendError, Transmit,
+};
+use antiphon_session::Station;
+
+use super::meter::{Meter, SharedLog};
+
+/// Version 2, payload type 96, then number, time stamp and SSRC (RFC 3550 §5.1).
+pub const RTP_HEADER: usize = 12;
+/// Ticks of the time stamps per second; what video uses, and no worse for a filling that is no sound.
+const CLOCK: u64 = 90_000;
+
+/// How a generator sends.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Whole frame in bytes.
+    pub frame: usize,
+    /// From one frame to the next.
+    pub interval: Duration,
+    /// How many at most.
+    pub count: u64,
+    /// No frame is due then or later.
+    pub until: Instant,
+    /// A frame is given up when it could not be begun for so long.
+    pub patience: Option<Duration>,
+    /// Stop at a frame until the transport has it all, as a program does whose write blocks; missed frames follow then
+    /// without a pause.
+    pub blocks: bool,
+    /// The far end returns the frames: what counts is when they were handed over, not when they were due.
+    pub reflected: bool,
+}
+
+/// Sends frames of one size at regular intervals.
+pub struct Generator {
+    endpoint: Box<dyn Endpoint>,
+    pace: Pace,
+    log: SharedLog,
+    /// Of what comes back.
+    meter: Option<Meter>,
+    frame: Vec<u8>,
+    buf: Vec<u8>,
+    first: u16,
+    /// When frame 0 was due: as soon as the transport was there.
+    begun: Option<Instant>,
+    next: u64,
+    /// Frames that the transport has taken and not yet sent.
+    waiting: u64,
+    /// The time for sending has passed.
+    over: bool,
+    finished: bool,
+    closing: bool,
+}
+
+impl Generator {
+    /// A generator whose first number is `first`.
+    pub fn new(
+        endpoint: Box<dyn Endpoint>,
+        pace: Pace,
+        log: &SharedLog,
+        meter: Option<Meter>,
+        first: u16,
+    ) -> Self {
+        let mut frame = vec![0; pace.frame.max(RTP_HEADER)];
+        frame[..2].copy_from_slice(&[2 << 6, 96]);
+        frame[8..12].copy_from_slice(&[0x4c, 0x41, 0x42, first as u8]);
+        let buf = vec![0; if meter.is_some() { endpoint.profile().max_receive } else { 0 }];
+        Generator {
+            endpoint,
+            pace,
+            log: SharedLog::clone(log),
+            meter,
+            frame,
+            buf,
+            first,
+            begun: None,
+            next: 0,
+            waiting: 0,
+            over: false,
+            finished: false,
+            closing: false,
+        }
+    }
+
+    /// What came back.
+    pub fn meter(&self) -> Option<&Meter> {
+        self.meter.as_ref()
+    }
+
+    /// The endpoint beneath.
+    pub fn endpoint(&self) -> &dyn Endpoint {
+        &*self.endpoint
+    }
+
+    /// When the next frame is due; `None` when there is none.
+    fn due(&self) -> Option<Instant> {
+        let nanos = self.pace.interval.as_nanos().saturating_mul(u128::from(self.next));
+        let due = self.begun? + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        (self.next < self.pace.count && due < self.pace.until).then_some(due)
+    }
+
+    fn is_blocked(&self) -> bool {
+        self.pace.blocks && self.waiting > 0
+    }
+
+    fn send_due(&mut self, now: Instant) {
+        while let Some(due) =
+            self.due().filter(|due| *due <= now && now < self.pace.until && !self.is_blocked())
+        {
+            let sequence = self.first.wrapping_add(self.next as u16);
+            let ticks =
+                u128::from(self.next) * self.pace.interval.as_nanos() * u128::from(CLOCK) / 1_000_000_000;
+            self.frame[2..4].copy_from_slice(&sequence.to_be_bytes());
+            self.frame[4..8].copy_from_slice(&(ticks as u32).to_be_bytes());
+            let deadline = self.pace.patience.map(|patience| due + patience);
+            let sent = self.endpoint.send(now, Frame::new(&self.frame, deadline));
+            self.waiting += u64::from(sent.is_ok());
+            self.next += 1;
+            let mut log = self.log.borrow_mut();
+            log.on_sent(sequence, if self.pace.reflected { now } else { due });
+            // A queue full of frames that wait is as good as a deadline that has passed.
+            log.expired += u64::from(matches!(sent, Err(SendError::Blocked { .. })));
+        }
+    }
+
+    fn events(&mut self, now: Instant) {
+        while let Some(event) = self.endpoint.poll_event() {
+            match event {
+                Event::Connected => _ = self.begun.get_or_insert(now),
+                Event::Broken(_) => self.log.borrow_mut().broken |= !self.is_done(),
+                Event::Frame { outcome, .. } => {
+                    self.waiting -= 1;
+                    self.log.borrow_mut().expired += u64::from(matches!(outcome, Outcome::Expired { .. }));
+                }
+                Event::Closed(_) => self.finished = true,
+                Event::Congestion(_) | Event::Writable => {}
+            }
+        }
+    }
+
+    /// Nothing is left to be sent.
+    fn is_done(&self) -> bool {
+        let over = self.over || (self.begun.is_some() && self.next >= self.pace.count);
+        over && self.waiting == 0
+    }
+}
+
+impl Station for Generator {
+    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        self.endpoint.handle_input(now, input);
+    }
+
+    fn advance(&mut self, now: Instant) {
+        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
+            self.endpoint.handle_timeout(now);
+        }
+        if let Some(meter) = &mut self.meter {
+            while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
+                on_frame(meter, received.received_at, &self.buf[..received.len]);
+            }
+        }
+        self.over |= now >= self.pace.until;
+        self.events(now);
+        self.send_due(now);
+        // What is to come back needs the association.
+        if self.is_done() && self.meter.is_none() && !self.closing {
+            self.closing = true;
+            self.endpoint.close(now, CloseMode::Graceful);
+            self.events(now);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        self.endpoint.poll_transmit(now, buf)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let due = self.due().filter(|_| !self.is_blocked());
+        let end = (!self.over && self.meter.is_none() && due.is_none()).then_some(self.pace.until);
+        [due.or(end), self.endpoint.poll_timeout()].into_iter().flatten().min()
+    }
+
+    fn stop(&mut self, now: Instant) {
+        self.endpoint.close(now, CloseMode::Graceful);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finished
+    }
+}
+
+/// Receives frames and measures them.
+pub struct Listener {
+    endpoint: Box<dyn Endpoint>,
+    meter: Meter,
+    buf: Vec<u8>,
+}
+
+impl Listener {
+    /// A receiver on `endpoint`.
+    pub fn new(endpoint: Box<dyn Endpoint>, meter: Meter) -> Self {
+        let buf = vec![0; endpoint.profile().max_receive];
+        Listener { endpoint, meter, buf }
+    }
+
+    /// What came.
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+}
+
+impl Station for Listener {
+    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        self.endpoint.handle_input(now, input);
+    }
+
+    fn advance(&mut self, now: Instant) {
+        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
+            self.endpoint.handle_timeout(now);
+        }
+        while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
+            on_frame(&mut self.meter, received.received_at, &self.buf[..received.len]);
+        }
+        while self.endpoint.poll_event().is_some() {}
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        self.endpoint.poll_transmit(now, buf)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.endpoint.poll_timeout()
+    }
+
+    fn stop(&mut self, now: Instant) {
+        self.endpoint.close(now, CloseMode::Graceful);
+    }
+
+    fn is_finished(&self) -> bool {
+        false
+    }
+
+    fn knows(&self, _path: PathId) -> bool {
+        true
+    }
+}
+
+/// A received frame: its number is all that is read.
+pub fn on_frame(meter: &mut Meter, at: Instant, frame: &[u8]) {
+    if let [_, _, high, low, ..] = frame {
+        meter.on_arrival(at, u16::from_be_bytes([*high, *low]));
+    }
+}

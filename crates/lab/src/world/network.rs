@@ -1,0 +1,322 @@
+//! Nodes and media: takes packets from those who send and brings them to those who receive.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use antiphon_core::Instant;
+use antiphon_link::{Discard, Packet};
+
+use super::agenda::Agenda;
+use super::error::WorldError;
+use super::medium::{Exit, Medium, Part};
+use super::packet::{GROUP, Parcel, Pool};
+use super::routes::{Fork, Hop, Way};
+use crate::setup::{HostCost, Setup, Treatment};
+
+/// All that is between senders and receivers.
+///
+/// Components of the agenda: the parts of the media, then the nodes, then whatever the world adds.
+pub struct Network {
+    /// What happens next.
+    pub agenda: Agenda,
+    /// Packet content, and what became of packets.
+    pub pool: Rc<Pool>,
+    media: Vec<Medium>,
+    parts: Vec<Part>,
+    /// The medium of each part.
+    medium_of: Vec<u32>,
+    hosts: Vec<Host>,
+    flows: Vec<Flow>,
+}
+
+/// A flow as the network sees it.
+#[derive(Debug)]
+pub struct Flow {
+    /// 0 is forward, *n* back from the *n*-th receiver.
+    pub ways: Vec<Way>,
+    /// Of a multicast flow.
+    pub forks: Vec<Fork>,
+    /// On the media.
+    pub treatment: Treatment,
+    /// Bytes that its sender has put on its first medium.
+    pub wire_bytes: u64,
+}
+
+/// A packet at its end.
+#[derive(Debug)]
+pub struct Arrival {
+    /// When.
+    pub at: Instant,
+    /// At which of its flow's ends: `None` is the sender.
+    pub receiver: Option<usize>,
+    /// What.
+    pub parcel: Parcel,
+}
+
+/// A node's processor: one packet after the other, in the order in which they came.
+struct Host {
+    cost: HostCost,
+    is_free: bool,
+    /// When it has done all that waits.
+    done: Instant,
+    jobs: VecDeque<(Instant, Job, Parcel)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Job {
+    Send,
+    Receive,
+}
+
+impl Network {
+    /// The media of `setup`, with room in the agenda for `others` components beyond parts and nodes.
+    pub fn new(setup: &Setup, flows: Vec<Flow>, others: usize, seed: u64) -> Result<Self, WorldError> {
+        let (mut media, mut parts, mut medium_of) = (Vec::new(), Vec::new(), Vec::new());
+        for (m, spec) in setup.media.iter().enumerate() {
+            media.push(Medium::new(spec, seed, &mut parts)?);
+            medium_of.resize(parts.len(), m as u32);
+        }
+        let hosts: Vec<Host> = setup.nodes.iter().map(|node| Host::new(node.cost)).collect();
+        for node in &setup.nodes {
+            check_cost(&node.name, &node.cost)?;
+        }
+        Ok(Network {
+            agenda: Agenda::new(parts.len() + hosts.len() + others),
+            pool: Pool::new(flows.len()),
+            media,
+            parts,
+            medium_of,
+            hosts,
+            flows,
+        })
+    }
+
+    /// Components that are the network's own; those of the world follow.
+    pub fn components(&self) -> usize {
+        self.parts.len() + self.hosts.len()
+    }
+
+    /// A flow.
+    pub fn flow(&self, flow: usize) -> &Flow {
+        &self.flows[flow]
+    }
+
+    /// The media, and their parts.
+    pub fn media(&self) -> (&[Medium], &[Part]) {
+        (&self.media, &self.parts)
+    }
+
+    /// Sends a packet from the node at which its way begins.
+    pub fn send(&mut self, now: Instant, parcel: Parcel) {
+        let flow = &self.flows[parcel.flow as usize];
+        let (node, copies) = if parcel.way == GROUP {
+            let node = flow.ways[0][0].node;
+            (node, flow.fork(node).map_or(0, |fork| fork.out.len()))
+        } else {
+            (flow.ways[usize::from(parcel.way)][0].node, 1)
+        };
+        if self.hosts[node].is_free {
+            self.leave(now, node, parcel);
+        } else {
+            let cost = self.hosts[node].cost.sending(parcel.len).saturating_mul(copies as u32);
+            self.work(now, node, Job::Send, cost, parcel);
+        }
+    }
+
+    /// Does what component `id` has to do: `at` is its time, `limit` how far it may go without anybody else.
+    pub fn poll(&mut self, id: usize, at: Instant, limit: Instant) -> Option<Arrival> {
+        if id >= self.parts.len() {
+            return self.poll_host(id - self.parts.len(), at);
+        }
+        let medium = &self.media[self.medium_of[id] as usize];
+        let limit = if self.parts[id].can_run_ahead() { limit.max(at) } else { at };
+        let (flows, agenda) = (&self.flows, &mut self.agenda);
+        let m = self.medium_of[id] as usize;
+        let exits = |parcel: &Parcel| flows[parcel.flow as usize].exits(m);
+        let out = medium.poll(&mut self.parts, id, limit, exits, |part, due| agenda.set(part, due));
+        self.agenda.set(id, self.parts[id].poll_timeout());
+        let (at, place, parcel) = out?;
+        let node = medium.nodes[place];
+        self.arrive(at, node, parcel)
+    }
+
+    fn poll_host(&mut self, node: usize, now: Instant) -> Option<Arrival> {
+        let job = self.hosts[node].jobs.pop_front_if(|(done, ..)| *done <= now);
+        let next = self.hosts[node].jobs.front().map(|(done, ..)| *done);
+        self.agenda.set(self.parts.len() + node, next);
+        match job? {
+            (_, Job::Send, parcel) => {
+                self.leave(now, node, parcel);
+                None
+            }
+            (_, Job::Receive, parcel) => self.receive(now, node, parcel),
+        }
+    }
+
+    /// A packet has come to a node, to stay or to go on.
+    fn arrive(&mut self, now: Instant, node: usize, parcel: Parcel) -> Option<Arrival> {
+        if self.hosts[node].is_free {
+            return self.receive(now, node, parcel);
+        }
+        let flow = &self.flows[parcel.flow as usize];
+        let copies = if parcel.way == GROUP {
+            flow.fork(node).map_or(0, |fork| fork.out.len())
+        } else {
+            usize::from(usize::from(parcel.hop) + 1 < flow.ways[usize::from(parcel.way)].len())
+        };
+        let cost = &self.hosts[node].cost;
+        let cost = cost.receiving(parcel.len) + cost.sending(parcel.len).saturating_mul(copies as u32);
+        self.work(now, node, Job::Receive, cost, parcel);
+        None
+    }
+
+    fn work(&mut self, now: Instant, node: usize, job: Job, cost: Duration, parcel: Parcel) {
+        let host = &mut self.hosts[node];
+        if host.jobs.len() >= HOST_QUEUE {
+            parcel.discard(Discard::Overflowed);
+            return;
+        }
+        host.done = host.done.max(now) + cost;
+        host.jobs.push_back((host.done, job, parcel));
+        let first = host.jobs.front().map(|(done, ..)| *done);
+        self.agenda.set(self.parts.len() + node, first);
+    }
+
+    fn receive(&mut self, now: Instant, node: usize, mut parcel: Parcel) -> Option<Arrival> {
+        let flow = &self.flows[parcel.flow as usize];
+        if parcel.way == GROUP {
+            // A cell is heard by stations that have no part in the group.
+            let receiver = flow.fork(node)?.receiver;
+            if receiver.is_none() {
+                self.leave(now, node, parcel);
+                return None;
+            }
+            self.leave(now, node, parcel.duplicate());
+            return Some(Arrival { at: now, receiver, parcel });
+        }
+        parcel.hop += 1;
+        let way = &flow.ways[usize::from(parcel.way)];
+        if usize::from(parcel.hop) < way.len() {
+            self.leave(now, node, parcel);
+            return None;
+        }
+        let receiver = (parcel.way == 0).then_some(0);
+        Some(Arrival { at: now, receiver, parcel })
+    }
+
+    /// Puts a packet on the next medium, or media.
+    fn leave(&mut self, now: Instant, node: usize, parcel: Parcel) {
+        let flow = parcel.flow as usize;
+        if parcel.way != GROUP {
+            let hop = self.flows[flow].ways[usize::from(parcel.way)][usize::from(parcel.hop)];
+            let first = parcel.way == 0 && parcel.hop == 0;
+            self.offer(now, flow, hop, None, first, parcel);
+            return;
+        }
+        let first = self.flows[flow].ways[0][0].node == node;
+        let branches = self.flows[flow].fork(node).map_or(0, |fork| fork.out.len());
+        for branch in 0..branches {
+            let Some(out) = self.flows[flow].fork(node).map(|fork| &fork.out[branch]) else { return };
+            let hop = Hop { node, medium: out.medium, own: out.own, next: GROUP };
+            self.offer(now, flow, hop, Some(branch), first, parcel.duplicate());
+        }
+    }
+
+    fn offer(
+        &mut self,
+        now: Instant,
+        flow: usize,
+        hop: Hop,
+        branch: Option<usize>,
+        first: bool,
+        parcel: Parcel,
+    ) {
+        let (medium, own) = (&self.media[hop.medium], usize::from(hop.own));
+        let flow = &mut self.flows[flow];
+        let bytes = u64::from(parcel.len);
+        let exit = match branch.and_then(|branch| Some(&flow.fork(hop.node)?.out[branch])) {
+            Some(branch) => Exit::Group(&branch.exits),
+            None => Exit::One(hop.next),
+        };
+        let refused = medium.offer(&mut self.parts, now, own, exit, flow.treatment, parcel);
+        if first && !refused {
+            flow.wire_bytes += bytes;
+        }
+        let part = medium.entrance(own);
+        self.agenda.set(part, self.parts[part].poll_timeout());
+    }
+
+    /// Whether the sender of a flow could put a packet on its first medium now; `limit` is that of its queue where the
+    /// medium does not tell.
+    pub fn has_room(&mut self, now: Instant, flow: usize, len: usize, limit: usize) -> bool {
+        let hop = self.flows[flow].ways[0][0];
+        let treatment = self.flows[flow].treatment;
+        let host = &self.hosts[hop.node];
+        (host.is_free || host.done <= now)
+            && self.media[hop.medium].has_room(
+                &mut self.parts,
+                now,
+                usize::from(hop.own),
+                len,
+                treatment,
+                limit,
+            )
+    }
+
+    /// When the sender of a flow has done with the packets that it is at.
+    pub fn host_free_at(&self, flow: usize) -> Instant {
+        self.hosts[self.flows[flow].ways[0][0].node].done
+    }
+
+    /// Whether every packet in every medium is accounted for.
+    pub fn balances(&self) -> bool {
+        self.media.iter().all(|medium| medium.balances(&self.parts))
+    }
+}
+
+impl Flow {
+    fn fork(&self, node: usize) -> Option<&Fork> {
+        let place = self.forks.binary_search_by_key(&node, |fork| fork.node).ok()?;
+        Some(&self.forks[place])
+    }
+
+    /// Who takes its multicast packets from a medium. A flow enters a medium at one node only, as there are no circles.
+    fn exits(&self, medium: usize) -> &[u16] {
+        let mut branches = self.forks.iter().flat_map(|fork| &fork.out);
+        branches.find(|branch| branch.medium == medium).map_or(&[], |branch| &branch.exits)
+    }
+}
+
+impl Host {
+    fn new(cost: HostCost) -> Self {
+        Host { cost, is_free: cost == HostCost::default(), done: Instant::ZERO, jobs: VecDeque::new() }
+    }
+}
+
+impl HostCost {
+    /// For a packet of `len` bytes sent.
+    fn sending(&self, len: u32) -> Duration {
+        self.send_packet + Duration::from_secs_f64(self.send_byte_s * f64::from(len))
+    }
+
+    /// For a packet of `len` bytes received.
+    fn receiving(&self, len: u32) -> Duration {
+        self.receive_packet + Duration::from_secs_f64(self.receive_byte_s * f64::from(len))
+    }
+}
+
+fn check_cost(node: &str, cost: &HostCost) -> Result<(), WorldError> {
+    // A millisecond a byte is a machine of 8 kbit/s.
+    let is_byte_cost = |seconds: f64| (0.0..=1e-3).contains(&seconds);
+    if !is_byte_cost(cost.send_byte_s) || !is_byte_cost(cost.receive_byte_s) {
+        return Err(WorldError::quantity(node, "a byte costs its processor from nothing to 1 ms"));
+    }
+    if cost.send_packet.max(cost.receive_packet) > Duration::from_secs(1) {
+        return Err(WorldError::quantity(node, "a packet costs its processor at most 1 s"));
+    }
+    Ok(())
+}
+
+/// Packets that wait for a processor, as Linux's `netdev_max_backlog`.
+const HOST_QUEUE: usize = 1000;

@@ -1,0 +1,295 @@
+//! What the media of a world carry: IP packets that know their flow and their way, with or without content.
+//!
+//! Content lies in boxes that go round through a [`Pool`], whatever becomes of the packet, so that neither delivery nor
+//! loss costs an allocation. Packets that are only there to be in the way have none.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use antiphon_core::Instant;
+use antiphon_link::{Discard, Packet};
+
+use crate::tcp::Segment;
+
+/// IPv4 and UDP headers (RFC 791 §3.1, RFC 768).
+pub const UDP_HEADERS: usize = 20 + 8;
+/// IPv4 and ICMP echo headers (RFC 791 §3.1, RFC 792).
+pub const PING_HEADERS: usize = 20 + 8;
+
+/// An IP packet.
+#[derive(Debug)]
+pub struct Parcel {
+    /// Bytes, IP header included.
+    pub len: u32,
+    /// Whose.
+    pub flow: u32,
+    /// Which way of its flow it goes: 0 is forward, *n* back from the *n*-th receiver; [`GROUP`] to all receivers.
+    pub way: u16,
+    /// How many nodes of its way are behind it.
+    pub hop: u16,
+    /// Where it leaves a medium that has to be told.
+    pub exit: u16,
+    /// A bit was inverted: the checksum fails.
+    pub damaged: bool,
+    /// What is in it.
+    pub body: Body,
+}
+
+/// The way of a multicast packet.
+pub const GROUP: u16 = u16::MAX;
+
+/// What a packet carries.
+#[derive(Debug)]
+pub enum Body {
+    /// Nothing that anybody reads but when it was sent.
+    Filler(Instant),
+    /// A UDP payload.
+    Datagram(Carried<Datagram>),
+    /// A TCP segment.
+    Segment(Carried<Segment>),
+}
+
+/// A UDP payload in a buffer of at least its length.
+#[derive(Debug, Default)]
+pub struct Datagram {
+    /// The buffer.
+    pub bytes: Vec<u8>,
+    /// How much of it counts.
+    pub len: usize,
+}
+
+/// Content on loan from a pool, to which it goes back when dropped.
+#[derive(Debug)]
+pub struct Carried<T: Content> {
+    content: Option<Box<T>>,
+    pool: Rc<Pool>,
+}
+
+/// What a pool keeps.
+pub trait Content: Default + 'static {
+    /// Becomes equal to `other`, in the buffer that is there.
+    fn copy_from(&mut self, other: &Self);
+
+    /// Where it is kept.
+    fn shelf(pool: &Pool) -> &RefCell<Vec<Box<Self>>>;
+}
+
+/// Buffers that go round, and what became of the packets of each flow.
+#[derive(Debug, Default)]
+pub struct Pool {
+    #[expect(
+        clippy::vec_box,
+        reason = "the boxes are what is reused: a segment is too large to be moved about"
+    )]
+    datagrams: RefCell<Vec<Box<Datagram>>>,
+    #[expect(clippy::vec_box, reason = "as above")]
+    segments: RefCell<Vec<Box<Segment>>>,
+    payloads: RefCell<Vec<Vec<u8>>>,
+    tallies: Vec<Tally>,
+}
+
+/// What became of the packets of a flow on their way.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// A loss model took them.
+    pub lost: Cell<u64>,
+    /// A queue was full.
+    pub overflowed: Cell<u64>,
+    /// The last MAC retry failed.
+    pub exhausted: Cell<u64>,
+    /// Arrived with a wrong checksum, and were dropped by the host.
+    pub damaged: Cell<u64>,
+}
+
+/// One more.
+pub fn count(counter: &Cell<u64>) {
+    counter.set(counter.get() + 1);
+}
+
+impl Pool {
+    /// A pool for packets of flows `0..flows`.
+    pub fn new(flows: usize) -> Rc<Self> {
+        Rc::new(Pool { tallies: (0..flows).map(|_| Tally::default()).collect(), ..Pool::default() })
+    }
+
+    /// What became of a flow's packets.
+    pub fn tally(&self, flow: u32) -> &Tally {
+        &self.tallies[flow as usize]
+    }
+
+    /// Content as it was left by its last user.
+    pub fn take<T: Content>(self: &Rc<Self>) -> Carried<T> {
+        let content = T::shelf(self).borrow_mut().pop().unwrap_or_default();
+        Carried { content: Some(content), pool: Rc::clone(self) }
+    }
+}
+
+impl Pool {
+    /// A box around a segment that is to travel.
+    pub fn wrap(self: &Rc<Self>, segment: Segment) -> Carried<Segment> {
+        let mut carried = self.take::<Segment>();
+        // What the box was lost with.
+        let before = std::mem::replace(&mut *carried, segment);
+        self.keep_payload(before.payload);
+        carried
+    }
+
+    /// Keeps the buffer of a segment that has arrived.
+    pub fn keep_payload(&self, payload: Vec<u8>) {
+        if payload.capacity() > 0 {
+            self.payloads.borrow_mut().push(payload);
+        }
+    }
+
+    /// A buffer for a segment to come.
+    pub fn payload(&self) -> Option<Vec<u8>> {
+        self.payloads.borrow_mut().pop()
+    }
+}
+
+impl Content for Datagram {
+    fn copy_from(&mut self, other: &Self) {
+        self.buffer(other.len)[..other.len].copy_from_slice(other.payload());
+        self.len = other.len;
+    }
+
+    fn shelf(pool: &Pool) -> &RefCell<Vec<Box<Self>>> {
+        &pool.datagrams
+    }
+}
+
+impl Content for Segment {
+    fn copy_from(&mut self, other: &Self) {
+        let mut payload = std::mem::take(&mut self.payload);
+        payload.clear();
+        payload.extend_from_slice(&other.payload);
+        *self = Segment { payload, ..*other };
+    }
+
+    fn shelf(pool: &Pool) -> &RefCell<Vec<Box<Self>>> {
+        &pool.segments
+    }
+}
+
+impl<T: Content> std::ops::Deref for Carried<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.content.as_ref().expect("content is taken back only on dropping")
+    }
+}
+
+impl<T: Content> std::ops::DerefMut for Carried<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.content.as_mut().expect("content is taken back only on dropping")
+    }
+}
+
+impl<T: Content> Drop for Carried<T> {
+    fn drop(&mut self) {
+        if let Some(content) = self.content.take() {
+            T::shelf(&self.pool).borrow_mut().push(content);
+        }
+    }
+}
+
+impl<T: Content> Clone for Carried<T> {
+    fn clone(&self) -> Self {
+        let mut copy = self.pool.take::<T>();
+        copy.copy_from(self);
+        copy
+    }
+}
+
+impl Datagram {
+    /// The payload.
+    pub fn payload(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// The whole buffer, of at least `room` bytes.
+    pub fn buffer(&mut self, room: usize) -> &mut [u8] {
+        if self.bytes.len() < room {
+            self.bytes.resize(room, 0);
+        }
+        &mut self.bytes
+    }
+}
+
+impl Packet for Parcel {
+    fn wire_len(&self) -> usize {
+        self.len as usize
+    }
+
+    fn duplicate(&self) -> Self {
+        let body = match &self.body {
+            Body::Filler(sent) => Body::Filler(*sent),
+            Body::Datagram(datagram) => Body::Datagram(datagram.clone()),
+            Body::Segment(segment) => Body::Segment(segment.clone()),
+        };
+        Parcel { body, ..*self }
+    }
+
+    fn flip_bit(&mut self, bit: u64) {
+        self.damaged = true;
+        if let Body::Segment(segment) = &mut self.body {
+            segment.flip_bit(bit);
+        }
+    }
+
+    fn discard(self, why: Discard) {
+        let (flow, pool) = match &self.body {
+            Body::Filler(_) => return,
+            Body::Datagram(datagram) => (self.flow, &datagram.pool),
+            Body::Segment(segment) => (self.flow, &segment.pool),
+        };
+        let tally = pool.tally(flow);
+        count(match why {
+            Discard::Lost => &tally.lost,
+            Discard::Overflowed => &tally.overflowed,
+            Discard::Exhausted => &tally.exhausted,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_goes_back_and_is_found_again() {
+        let pool = Pool::new(1);
+        let mut one = pool.take::<Datagram>();
+        one.buffer(100)[7] = 9;
+        one.len = 8;
+        let copy = one.clone();
+        assert_eq!(copy.payload(), one.payload());
+        drop(copy);
+        drop(one);
+        assert_eq!(pool.datagrams.borrow().len(), 2);
+        let again = pool.take::<Datagram>();
+        assert_eq!((again.bytes.len(), pool.datagrams.borrow().len()), (100, 1));
+    }
+
+    #[test]
+    fn what_is_discarded_is_counted_by_flow_and_reason() {
+        let pool = Pool::new(2);
+        let parcel = |flow| Parcel {
+            len: 100,
+            flow,
+            way: 0,
+            hop: 0,
+            exit: 0,
+            damaged: false,
+            body: Body::Datagram(pool.take()),
+        };
+        parcel(1).discard(Discard::Exhausted);
+        parcel(1).discard(Discard::Overflowed);
+        parcel(0).duplicate().discard(Discard::Lost);
+        let counts = |flow| {
+            let tally = pool.tally(flow);
+            [tally.lost.get(), tally.overflowed.get(), tally.exhausted.get()]
+        };
+        assert_eq!((counts(0), counts(1)), ([1, 0, 0], [0, 1, 1]));
+    }
+}

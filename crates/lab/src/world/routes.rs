@@ -1,0 +1,192 @@
+//! Who is joined to whom, and the one way from each to each.
+
+use super::error::WorldError;
+use super::medium::nodes_of;
+use crate::setup::{MediumKind, NodeId, Setup};
+
+/// One step of a way: out of `node` by `medium`, on which it has place `own`, to the node at place `next`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hop {
+    pub node: usize,
+    pub medium: usize,
+    pub own: u16,
+    pub next: u16,
+}
+
+/// A way from a node to another; it has at least one hop.
+pub type Way = Box<[Hop]>;
+
+/// What a node does with a multicast packet.
+#[derive(Clone, Debug)]
+pub struct Fork {
+    /// The node.
+    pub node: usize,
+    /// Where it sends it on.
+    pub out: Vec<Branch>,
+    /// Which receiver it is itself.
+    pub receiver: Option<usize>,
+}
+
+/// A medium by which a packet leaves, and who is to take it from there.
+#[derive(Clone, Debug)]
+pub struct Branch {
+    pub medium: usize,
+    pub own: u16,
+    pub exits: Vec<u16>,
+}
+
+/// The joined nodes.
+pub struct Map<'a> {
+    setup: &'a Setup,
+    /// Of each node: the media it is on, and its places there.
+    places: Vec<Vec<(usize, u16)>>,
+}
+
+impl<'a> Map<'a> {
+    /// Refuses unknown nodes, equal names and circles.
+    pub fn new(setup: &'a Setup) -> Result<Self, WorldError> {
+        unique("nodes", setup.nodes.iter().map(|node| node.name.as_str()))?;
+        unique("media", setup.media.iter().map(|medium| medium.name.as_str()))?;
+        let flows = setup.streams.iter().map(|stream| &stream.name);
+        unique("streams or traffic", flows.chain(setup.traffic.iter().map(|t| &t.name)).map(String::as_str))?;
+        let mut places = vec![Vec::new(); setup.nodes.len()];
+        let mut joined = Joined::new(setup.nodes.len());
+        for (m, medium) in setup.media.iter().enumerate() {
+            let nodes = nodes_of(&medium.kind);
+            for (own, node) in nodes.iter().enumerate() {
+                known(setup, &medium.name, *node)?;
+                let name = || setup.nodes[node.0].name.clone();
+                if nodes[..own].contains(node) {
+                    return Err(WorldError::TwiceOnMedium { node: name(), medium: medium.name.clone() });
+                }
+                if own > 0 && !joined.join(nodes[0].0, node.0) {
+                    return Err(WorldError::Circle { medium: medium.name.clone(), node: name() });
+                }
+                let own = u16::try_from(own).map_err(|_| {
+                    WorldError::quantity(
+                        &medium.name,
+                        "more than 65535 nodes; spread them over several media",
+                    )
+                })?;
+                places[node.0].push((m, own));
+            }
+        }
+        Ok(Map { setup, places })
+    }
+
+    /// The way of `who` from a node to another.
+    pub fn way(&self, who: &str, from: NodeId, to: NodeId) -> Result<Way, WorldError> {
+        known(self.setup, who, from)?;
+        known(self.setup, who, to)?;
+        let name = |node: NodeId| self.setup.nodes[node.0].name.clone();
+        if from == to {
+            return Err(WorldError::ToItself { who: who.into(), node: name(from) });
+        }
+        // Breadth first from the end, so that every node reached knows its next step.
+        let mut step: Vec<Option<Hop>> = vec![None; self.places.len()];
+        let mut reached = vec![to.0];
+        let mut done = 0;
+        while let Some(&node) = reached.get(done).filter(|_| step[from.0].is_none()) {
+            done += 1;
+            for &(medium, next) in &self.places[node] {
+                for (own, other) in nodes_of(&self.setup.media[medium].kind).iter().enumerate() {
+                    if other.0 != to.0 && step[other.0].is_none() {
+                        step[other.0] = Some(Hop { node: other.0, medium, own: own as u16, next });
+                        reached.push(other.0);
+                    }
+                }
+            }
+        }
+        let mut hops = Vec::new();
+        let mut at = from.0;
+        while at != to.0 {
+            let Some(hop) = step[at] else {
+                return Err(WorldError::Unreachable { who: who.into(), from: name(from), to: name(to) });
+            };
+            hops.push(hop);
+            at = nodes_of(&self.setup.media[hop.medium].kind)[usize::from(hop.next)].0;
+        }
+        Ok(hops.into())
+    }
+
+    /// What each node does with a packet from `from` to all of `to`, ordered by node.
+    pub fn forks(&self, who: &str, from: NodeId, to: &[NodeId]) -> Result<Vec<Fork>, WorldError> {
+        let mut forks: Vec<Fork> = Vec::new();
+        for (receiver, member) in to.iter().enumerate() {
+            for hop in &self.way(who, from, *member)? {
+                self.hears(who, hop, to.len())?;
+                let branches = &mut fork(&mut forks, hop.node).out;
+                match branches.iter_mut().find(|branch| branch.medium == hop.medium) {
+                    Some(branch) if branch.exits.contains(&hop.next) => {}
+                    Some(branch) => branch.exits.push(hop.next),
+                    None => branches.push(Branch { medium: hop.medium, own: hop.own, exits: vec![hop.next] }),
+                }
+            }
+            fork(&mut forks, member.0).receiver = Some(receiver);
+        }
+        Ok(forks)
+    }
+
+    /// An access point passes a station's multicast on and keeps none for itself.
+    fn hears(&self, who: &str, hop: &Hop, receivers: usize) -> Result<(), WorldError> {
+        let MediumKind::Cell { spec, .. } = &self.setup.media[hop.medium].kind else { return Ok(()) };
+        if spec.access_point.is_some_and(|id| id.0 == hop.next) {
+            let what = "multicast from a station of a cell to or beyond its own access point";
+            return Err(WorldError::NoGroup { stream: who.into(), receivers, what });
+        }
+        Ok(())
+    }
+
+    /// The largest IP packet that fits all media of a way.
+    pub fn mtu(&self, way: &[Hop]) -> usize {
+        way.iter().map(|hop| super::medium::mtu(&self.setup.media[hop.medium].kind)).min().unwrap_or(1500)
+    }
+}
+
+fn fork(forks: &mut Vec<Fork>, node: usize) -> &mut Fork {
+    let place = forks.binary_search_by_key(&node, |fork| fork.node).unwrap_or_else(|place| {
+        forks.insert(place, Fork { node, out: Vec::new(), receiver: None });
+        place
+    });
+    &mut forks[place]
+}
+
+fn known(setup: &Setup, who: &str, node: NodeId) -> Result<(), WorldError> {
+    if node.0 < setup.nodes.len() {
+        return Ok(());
+    }
+    Err(WorldError::NoSuchNode { who: who.into(), node: node.0, count: setup.nodes.len() })
+}
+
+fn unique<'n>(what: &'static str, names: impl Iterator<Item = &'n str>) -> Result<(), WorldError> {
+    let mut names: Vec<&str> = names.collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(WorldError::Duplicate { what, name: pair[0].into() }),
+        None => Ok(()),
+    }
+}
+
+/// Sets of nodes that are joined (union-find with path halving).
+struct Joined(Vec<usize>);
+
+impl Joined {
+    fn new(count: usize) -> Self {
+        Joined((0..count).collect())
+    }
+
+    fn root(&mut self, mut node: usize) -> usize {
+        while self.0[node] != node {
+            self.0[node] = self.0[self.0[node]];
+            node = self.0[node];
+        }
+        node
+    }
+
+    /// Joins two sets; answers whether they were two.
+    fn join(&mut self, a: usize, b: usize) -> bool {
+        let (a, b) = (self.root(a), self.root(b));
+        self.0[b] = a;
+        a != b
+    }
+}

@@ -1,0 +1,135 @@
+//! One end of a TCP connection in the world: the part of a kernel's socket.
+
+use antiphon_core::{BrokenReason, ByteCount, Input, Instant, KernelReport};
+use antiphon_session::Station;
+
+use super::network::Network;
+use super::packet::{Body, Carried, Parcel};
+use crate::tcp::{Closed, Segment, State, Tcp};
+
+/// A TCP with what its user has been told of it.
+pub struct StreamEnd {
+    pub tcp: Tcp,
+    flow: u32,
+    way: u16,
+    told_connected: bool,
+    told_gone: bool,
+    next_report: Instant,
+}
+
+impl StreamEnd {
+    /// An end whose packets go by `way` of `flow`.
+    pub fn new(tcp: Tcp, flow: u32, way: u16) -> Self {
+        let (told_connected, told_gone, next_report) = (false, false, Instant::ZERO);
+        StreamEnd { tcp, flow, way, told_connected, told_gone, next_report }
+    }
+
+    /// A segment has come.
+    pub fn on_segment(&mut self, now: Instant, mut segment: Carried<Segment>, net: &Network) {
+        let payload = self.tcp.handle_segment(now, std::mem::take(&mut *segment));
+        net.pool.keep_payload(payload);
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, now: Instant) {
+        if self.tcp.poll_timeout().is_some_and(|at| at <= now) {
+            self.tcp.handle_timeout(now);
+        }
+    }
+
+    /// Sends what may be sent.
+    pub fn transmit(&mut self, now: Instant, net: &mut Network) {
+        while let Some(segment) = self.tcp.poll_transmit(now) {
+            let len = segment.wire_size() as u32;
+            if let Some(payload) = net.pool.payload().filter(|_| !segment.payload.is_empty()) {
+                self.tcp.recycle(payload);
+            }
+            let body = Body::Segment(net.pool.wrap(segment));
+            let parcel =
+                Parcel { len, flow: self.flow, way: self.way, hop: 0, exit: 0, damaged: false, body };
+            net.send(now, parcel);
+        }
+    }
+
+    /// Tells the station what happened to the connection, and hands it what arrived.
+    pub fn tell(&mut self, now: Instant, station: &mut dyn Station, buf: &mut [u8]) {
+        if self.tcp.is_established() && !self.told_connected {
+            self.told_connected = true;
+            station.handle_input(now, Input::Connected);
+        }
+        while self.tcp.readable() > 0 {
+            let n = self.tcp.read(now, buf);
+            station.handle_input(now, Input::Stream { bytes: &buf[..n], received_at: now });
+        }
+        if let Some(reason) = self.gone()
+            && !self.told_gone
+        {
+            self.told_gone = true;
+            station.handle_input(now, Input::Broken(reason));
+        }
+        if self.told_connected && now >= self.next_report {
+            self.next_report = now + REPORT_EVERY;
+            station.handle_input(now, Input::Report(self.report()));
+        }
+    }
+
+    fn gone(&self) -> Option<BrokenReason> {
+        match self.tcp.state() {
+            State::Closed(Closed::Reset) => Some(BrokenReason::Refused),
+            State::Closed(_) => Some(BrokenReason::Unreachable),
+            _ => self.tcp.peer_finished().then_some(BrokenReason::EndOfStream),
+        }
+    }
+
+    /// Takes what the station wants to write, as long as there is room; `low_water`: only while fewer bytes than that
+    /// are unsent. Answers whether anything was taken.
+    pub fn fill(
+        &mut self,
+        now: Instant,
+        station: &mut dyn Station,
+        buf: &mut [u8],
+        low_water: Option<usize>,
+        net: &mut Network,
+    ) -> bool {
+        let mut any = false;
+        while self.told_connected && !self.told_gone {
+            let room = self.tcp.writable().min(WRITE_ROOM);
+            if room == 0 || low_water.is_some_and(|low| self.tcp.unsent() >= low) {
+                break;
+            }
+            let Some(written) = station.poll_transmit(now, &mut buf[..room]).filter(|t| t.len > 0) else {
+                break;
+            };
+            self.tcp.write(now, &buf[..written.len]);
+            any = true;
+            self.transmit(now, net);
+        }
+        if station.is_finished() && self.told_connected {
+            self.tcp.close(now);
+        }
+        self.transmit(now, net);
+        any
+    }
+
+    fn report(&self) -> KernelReport {
+        let stats = self.tcp.stats();
+        let mss = 1448.0;
+        KernelReport {
+            srtt: stats.srtt.unwrap_or_default(),
+            rttvar: stats.rttvar,
+            min_rtt: stats.srtt.unwrap_or_default(),
+            cwnd: ByteCount((stats.cwnd * mss) as u64),
+            in_flight: ByteCount((stats.in_flight * mss) as u64),
+            retransmitted: stats.retransmitted_segments,
+            sent_bytes: stats.acknowledged_bytes + stats.retransmitted_bytes,
+            segments_sent: stats.segments_sent,
+        }
+    }
+}
+
+/// Bytes asked of a station at a time, as `net` does: one full segment, so that choosing stays late.
+const WRITE_ROOM: usize = 1_448;
+/// Unsent bytes that a TCP may hold for a sender whose frames can expire, as `net` sets `TCP_NOTSENT_LOWAT`.
+pub const LOW_WATER: usize = 2_048;
+/// How often a station is told the TCP's figures, as `net` does.
+const REPORT_EVERY: std::time::Duration = std::time::Duration::from_millis(100);

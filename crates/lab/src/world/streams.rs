@@ -1,0 +1,224 @@
+//! Makes the stations of a stream, and draws its figures.
+
+use std::time::Duration;
+
+use antiphon_core::{Endpoint, Instant, Rng, SendError, Wire as WireKind};
+use antiphon_measure::BufferRule;
+use antiphon_proto::{OpenArgs, OpenError, Role, Transport};
+use antiphon_session::{Reflector, ReflectorConfig};
+
+use super::error::WorldError;
+use super::generator::{Generator, Listener, Pace, RTP_HEADER};
+use super::meter::{Meter, SentLog, SharedLog, frames_between};
+use super::network::Network;
+use super::packet::UDP_HEADERS;
+use super::socket::{Party, Socket, Wire, forward};
+use super::stream_end::{LOW_WATER, StreamEnd};
+use crate::figures::StreamFigures;
+use crate::setup::{Content, StreamSpec};
+use crate::tcp::Tcp;
+
+/// What the stations of one stream are made from.
+pub struct Maker<'a> {
+    pub spec: &'a StreamSpec,
+    pub transport: &'static Transport,
+    pub flow: u32,
+    /// The largest UDP payload on its way.
+    pub most: usize,
+    pub start: Instant,
+    /// When streams without an end of their own stop.
+    pub until: Instant,
+    pub seed: u64,
+}
+
+impl<'a> Maker<'a> {
+    /// Checks what can be checked before there is a world. `mtu` is the largest IP packet on the stream's way.
+    pub fn new(
+        spec: &'a StreamSpec,
+        flow: u32,
+        mtu: usize,
+        until: Instant,
+        seed: u64,
+    ) -> Result<Self, WorldError> {
+        let stream = || spec.name.clone();
+        let transport = |error: OpenError| WorldError::Transport { stream: stream(), error };
+        let found = antiphon_proto::find(&spec.transport).map_err(transport)?;
+        let keys = found.keys.iter().map(|key| key.name);
+        spec.query.only(keys).map_err(|error| WorldError::Query { stream: stream(), error })?;
+        let refuse = |what: &'static str| {
+            Err(WorldError::NoGroup { stream: stream(), receivers: spec.to.len(), what })
+        };
+        match spec.to.len() {
+            0 => return Err(WorldError::NoReceiver(stream())),
+            1 => {}
+            _ if !found.strengths.multicast => return refuse(found.scheme),
+            _ if spec.reflected => return refuse("a stream that is reflected"),
+            _ => {}
+        }
+        let start = Instant::ZERO + spec.start;
+        let most = mtu - UDP_HEADERS;
+        let seed = Rng::fork(seed, &format!("stream {}", spec.name)).next_u64();
+        let maker = Maker { spec, transport: found, flow, most, start, until, seed };
+        maker.check()?;
+        Ok(maker)
+    }
+
+    fn check(&self) -> Result<(), WorldError> {
+        let frame = match &self.spec.content {
+            Content::Packets { frame, interval, .. } => {
+                if interval.is_zero() {
+                    return Err(self.quantity("frames need an interval above zero, such as 7.4ms"));
+                }
+                if *frame < RTP_HEADER {
+                    return Err(self.quantity(&format!(
+                        "a frame of {frame} bytes has no room for the {RTP_HEADER} bytes of an RTP header"
+                    )));
+                }
+                *frame
+            }
+            Content::Sound { sample_rate, channels, block } => {
+                if *sample_rate == 0 || *channels == 0 || *block == 0 {
+                    return Err(self.quantity("sound needs a sample rate, channels and a block above zero"));
+                }
+                if self.spec.reflected {
+                    return Err(self.quantity("only streams of packets can be reflected"));
+                }
+                RTP_HEADER
+            }
+        };
+        if self.frames() > MOST_FRAMES {
+            return Err(
+                self.quantity(&format!("{} frames are more than the {MOST_FRAMES} of a run", self.frames()))
+            );
+        }
+        let max = self.endpoint(Role::Caller, self.seed)?.profile().max_frame;
+        if frame > max {
+            let error = SendError::TooLarge { len: frame, max };
+            return Err(WorldError::Frame { stream: self.spec.name.clone(), error });
+        }
+        Ok(())
+    }
+
+    fn quantity(&self, what: &str) -> WorldError {
+        WorldError::quantity(&self.spec.name, what)
+    }
+
+    /// How many frames it sends at most.
+    pub fn frames(&self) -> u64 {
+        match &self.spec.content {
+            Content::Packets { interval, count, .. } => {
+                let most = frames_between(self.start, self.until, *interval);
+                count.unwrap_or(most).min(most)
+            }
+            Content::Sound { sample_rate, block, .. } => {
+                let blocks = self.until.since(self.start).as_secs_f64() * f64::from(*sample_rate);
+                (blocks / f64::from((*block).max(1))) as u64 + 1
+            }
+        }
+    }
+
+    /// An endpoint of the stream's transport.
+    pub fn endpoint(&self, role: Role, seed: u64) -> Result<Box<dyn Endpoint>, WorldError> {
+        let args = OpenArgs {
+            role,
+            query: &self.spec.query,
+            seed,
+            now: if role == Role::Caller { self.start } else { Instant::ZERO },
+            max_datagram: self.most,
+            latency: self.spec.latency,
+        };
+        (self.transport.open)(&args)
+            .map_err(|error| WorldError::Transport { stream: self.spec.name.clone(), error })
+    }
+
+    fn seed(&self, label: &str) -> u64 {
+        Rng::fork(self.seed, label).next_u64()
+    }
+
+    /// The sender's socket, then one for each receiver.
+    pub fn sockets(&self) -> Result<(SharedLog, Vec<Socket>), WorldError> {
+        let log = SentLog::shared(self.frames() as usize);
+        match self.spec.content {
+            Content::Packets { frame, interval, .. } => {
+                let sockets = self.packets(&log, frame, interval)?;
+                Ok((log, sockets))
+            }
+            Content::Sound { .. } => Err(self.quantity("sound is not yet there")),
+        }
+    }
+
+    fn packets(&self, log: &SharedLog, frame: usize, interval: Duration) -> Result<Vec<Socket>, WorldError> {
+        let rule = BufferRule::for_packets(interval, frame as u32);
+        let meter = || Meter::new(log, self.frames() as usize, rule);
+        let endpoint = self.endpoint(Role::Caller, self.seed("near"))?;
+        let stream = endpoint.profile().wire == WireKind::ByteStream;
+        let reflected = self.spec.reflected;
+        let pace = Pace {
+            frame,
+            interval,
+            count: self.frames(),
+            until: self.until,
+            patience: self.spec.patience,
+            blocks: stream && self.spec.patience.is_none(),
+            reflected,
+        };
+        let back = reflected.then(meter);
+        let first = Rng::fork(self.seed, "number").next_u32() as u16;
+        let near = Party::Generator(Box::new(Generator::new(endpoint, pace, log, back, first)));
+        let mut sockets = vec![self.socket(near, stream, None)];
+        for receiver in 0..self.spec.to.len() {
+            let endpoint = self.endpoint(Role::Listener, self.seed(&format!("far {receiver}")))?;
+            let far = if reflected {
+                let patience = self.spec.patience.unwrap_or(self.until.since(Instant::ZERO));
+                let config = ReflectorConfig { patience, ..ReflectorConfig::default() };
+                Party::Reflector(Box::new(Reflector::new(endpoint, config)))
+            } else {
+                Party::Listener(Box::new(Listener::new(endpoint, meter())))
+            };
+            sockets.push(self.socket(far, stream, Some(receiver)));
+        }
+        Ok(sockets)
+    }
+
+    /// A socket for the sender, or for a receiver.
+    pub fn socket(&self, party: Party, stream: bool, receiver: Option<usize>) -> Socket {
+        let way = receiver.map_or(forward(self.spec.to.len()), |receiver| receiver as u16 + 1);
+        let starts = if receiver.is_none() { self.start } else { Instant::ZERO };
+        let wire = if stream {
+            let tcp =
+                if receiver.is_none() { Tcp::connect(self.spec.tcp) } else { Tcp::accept(self.spec.tcp) };
+            // A generator without patience fills the whole send buffer, as a program does whose write blocks.
+            let fills = self.spec.patience.is_none() && matches!(self.spec.content, Content::Packets { .. });
+            Wire::Stream(Box::new(StreamEnd::new(tcp, self.flow, way)), (!fills).then_some(LOW_WATER))
+        } else {
+            Wire::Datagrams { most: self.most }
+        };
+        Socket::new(party, wire, self.flow, way, starts)
+    }
+}
+
+/// The figures of a stream at one of its receivers.
+pub fn figures(sender: &Socket, receiver: &Socket, flow: u32, net: &Network) -> StreamFigures {
+    let mut figures = match (&sender.party, &receiver.party) {
+        (_, Party::Listener(listener)) => listener.meter().figures(false),
+        (Party::Generator(generator), _) => {
+            generator.meter().map(|meter| meter.figures(true)).unwrap_or_default()
+        }
+        _ => StreamFigures::default(),
+    };
+    let repeated = match (&sender.party, sender.stream_end()) {
+        (_, Some(end)) => Some(end.tcp.stats().retransmitted_segments),
+        (Party::Generator(generator), _) => Some(generator.endpoint().path_stats().counters.retransmitted),
+        (Party::Send(station), _) => Some(station.path_stats().counters.retransmitted),
+        _ => None,
+    };
+    let tally = net.pool.tally(flow);
+    figures.wire_bytes = Some(net.flow(flow as usize).wire_bytes as f64);
+    figures.retransmissions = repeated.map(|count| count as f64);
+    figures.mac_exhausted = Some(tally.exhausted.get() as f64);
+    figures.queue_dropped = Some(tally.overflowed.get() as f64);
+    figures
+}
+
+/// Frames of one stream in a run: a year of 5 ms frames would be 6 billion; this is a week of them, and 1 GB.
+const MOST_FRAMES: u64 = 120_000_000;

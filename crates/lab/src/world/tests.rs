@@ -1,0 +1,105 @@
+//! Worlds held against closed forms and against the media's own counters.
+
+use std::time::Duration;
+
+use antiphon_core::uri::Query;
+use antiphon_core::{BitRate, Ratio};
+use antiphon_link::wlan::{Cell, CellSpec, StationSpec};
+
+use super::*;
+use crate::figures::StreamFigures;
+use crate::setup::{Content, HostCost, MediumSpec, NodeSpec, Treatment};
+use crate::tcp::Profile;
+
+mod media;
+mod setups;
+mod traffic;
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// So many nodes, called a, b, c ...
+fn setup(nodes: usize, seconds: u64) -> Setup {
+    let node =
+        |n: usize| NodeSpec { name: char::from(b'a' + n as u8).to_string(), cost: HostCost::default() };
+    Setup {
+        duration: Duration::from_secs(seconds),
+        drain: Duration::from_secs(2),
+        nodes: (0..nodes).map(node).collect(),
+        media: Vec::new(),
+        traffic: Vec::new(),
+        streams: Vec::new(),
+    }
+}
+
+fn link(name: &str, a: usize, b: usize, spec: &str) -> MediumSpec {
+    let spec = Box::new(spec.parse().expect("a link"));
+    MediumSpec { name: name.into(), kind: MediumKind::Link { between: [NodeId(a), NodeId(b)], spec } }
+}
+
+/// The report's stream: 1300 bytes every 7.4 ms.
+fn stream(name: &str, transport: &str, from: usize, to: usize) -> StreamSpec {
+    StreamSpec {
+        name: name.into(),
+        transport: transport.into(),
+        query: Query::default(),
+        from: NodeId(from),
+        to: vec![NodeId(to)],
+        content: Content::Packets { frame: 1300, interval: Duration::from_micros(7_400), count: None },
+        reflected: false,
+        start: Duration::ZERO,
+        patience: None,
+        latency: ms(70),
+        tcp: Profile::linux(),
+        treatment: Treatment::default(),
+    }
+}
+
+fn traffic(name: &str, from: usize, to: usize, kind: TrafficKind) -> TrafficSpec {
+    let treatment = Treatment::default();
+    TrafficSpec {
+        name: name.into(),
+        from: NodeId(from),
+        to: NodeId(to),
+        kind,
+        start: Duration::ZERO,
+        treatment,
+    }
+}
+
+/// The report's cell: an access point, a client and two laptops that disturb through it.
+fn cell(transport: &str, disturbance: u64, seconds: u64) -> Setup {
+    let mut setup = setup(4, seconds);
+    let spec = CellSpec::infrastructure(vec![StationSpec::default(); 4]);
+    let nodes = (0..4).map(NodeId).collect();
+    setup.media.push(MediumSpec { name: "cell".into(), kind: MediumKind::Cell { nodes, spec } });
+    setup.streams.push(stream("audio", transport, 0, 1));
+    let kind = TrafficKind::Constant { rate: BitRate(disturbance * 500_000), payload: 1470 };
+    setup.traffic.push(traffic("one", 2, 3, kind.clone()));
+    setup.traffic.push(traffic("two", 3, 2, kind));
+    setup
+}
+
+/// Runs to the end; all media must balance.
+fn finished(setup: &Setup, seed: u64) -> (World, RunFigures) {
+    let mut world = World::new(setup, seed).expect("a world");
+    world.run_to_end();
+    assert!(world.balances(), "every packet is accounted for");
+    let figures = world.figures();
+    (world, figures)
+}
+
+fn figures_of(figures: &RunFigures, stream: &str) -> StreamFigures {
+    figures.streams.iter().find(|(name, _)| name == stream).expect("a stream of that name").1
+}
+
+fn counter(figures: &RunFigures, medium: usize, name: &str) -> f64 {
+    let counters = &figures.media[medium].counters;
+    counters.iter().find(|(other, _)| *other == name).expect("a counter of that name").1
+}
+
+fn near(value: Option<f64>, expected: f64, tolerance: f64) {
+    let value = value.expect("a value");
+    assert!((value - expected).abs() <= tolerance, "{value} is not {expected} within {tolerance}");
+}

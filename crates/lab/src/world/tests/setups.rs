@@ -1,0 +1,3 @@
+//! Setups that cannot be.
+
+use super::*;

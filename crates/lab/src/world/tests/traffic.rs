@@ -1,0 +1,3 @@
+//! Generators of traffic against their definitions.
+
+use super::*;

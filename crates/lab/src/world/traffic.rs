@@ -1,0 +1,312 @@
+//! Packets that are there to be in the way.
+
+use std::time::Duration;
+
+use antiphon_core::{Instant, Rng};
+
+use super::meter::Delays;
+use super::network::{Arrival, Network};
+use super::packet::{Body, PING_HEADERS, Parcel, UDP_HEADERS};
+use super::stream_end::StreamEnd;
+use crate::figures::StreamFigures;
+use crate::setup::{TrafficKind, TrafficSpec};
+use crate::tcp::{Profile, Tcp};
+
+/// What a generator of traffic has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TrafficCounters {
+    /// Packets sent; echo requests of a ping; segments of a TCP's sender.
+    pub sent: u64,
+    /// Packets that arrived; echoes that came back; segments at a TCP's receiver.
+    pub received: u64,
+    /// Payload that arrived, in bytes.
+    pub received_bytes: u64,
+}
+
+/// One generator, both of its ends.
+pub struct Traffic {
+    flow: u32,
+    end: Instant,
+    kind: Kind,
+    counters: TrafficCounters,
+}
+
+enum Kind {
+    Udp(Udp),
+    Blaster { len: u32, limit: usize, next: Option<Instant>, started: bool },
+    Ping(Ping),
+    Tcp(Box<Greedy>),
+}
+
+/// UDP packets at instants that follow a law.
+struct Udp {
+    law: Law,
+    len: u32,
+    first: Instant,
+    next: Option<Instant>,
+    /// Of the law's own steps.
+    number: u64,
+    rng: Rng,
+}
+
+#[derive(Clone, Copy)]
+enum Law {
+    /// Step *n* after so many bits of payload at so many bits a second.
+    Regular { bits: u64, rate: u64 },
+    /// Exponential steps of this mean.
+    Poisson { mean: f64 },
+    /// So many at once at each step.
+    Bursts { packets: u32, period: Duration },
+}
+
+struct Ping {
+    interval: Duration,
+    len: u32,
+    count: u32,
+    start: Instant,
+    round_trips: Vec<u64>,
+}
+
+struct Greedy {
+    near: StreamEnd,
+    far: StreamEnd,
+    start: Instant,
+    buf: Vec<u8>,
+}
+
+impl Traffic {
+    /// The traffic after `spec` as flow number `flow`, until `end`; `queue` is what its first medium holds.
+    pub fn new(spec: &TrafficSpec, flow: u32, end: Instant, queue: usize, seed: u64) -> Self {
+        let mut rng = Rng::fork(seed, &format!("traffic {}", spec.name));
+        let start = Instant::ZERO + spec.start;
+        let udp = |payload: usize| (payload + UDP_HEADERS) as u32;
+        let kind = match &spec.kind {
+            TrafficKind::Constant { rate, payload } => {
+                let law = Law::Regular { bits: *payload as u64 * 8, rate: rate.0 };
+                let phase = Udp::period(law).mul_f64(rng.unit());
+                Kind::Udp(Udp::new(law, udp(*payload), (rate.0 > 0).then(|| start + phase), rng))
+            }
+            TrafficKind::Poisson { rate, payload } => {
+                let mean = *payload as f64 * 8.0 / rate.0 as f64;
+                let first = (rate.0 > 0).then(|| start + Duration::from_secs_f64(mean * rng.exponential()));
+                Kind::Udp(Udp::new(Law::Poisson { mean }, udp(*payload), first, rng))
+            }
+            TrafficKind::Bursts { packets, period, payload } => {
+                let law = Law::Bursts { packets: *packets, period: *period };
+                let phase = period.mul_f64(rng.unit());
+                Kind::Udp(Udp::new(law, udp(*payload), Some(start + phase), rng))
+            }
+            TrafficKind::Blaster { payload } => {
+                Kind::Blaster { len: udp(*payload), limit: queue, next: Some(start), started: false }
+            }
+            TrafficKind::Ping { interval, payload, count } => Kind::Ping(Ping {
+                interval: *interval,
+                len: (payload + PING_HEADERS) as u32,
+                count: *count,
+                start,
+                round_trips: Vec::with_capacity(*count as usize),
+            }),
+            TrafficKind::GreedyTcp { profile } => Kind::Tcp(Box::new(Greedy::new(*profile, flow, start))),
+        };
+        Traffic { flow, end, kind, counters: TrafficCounters::default() }
+    }
+
+    /// When to pump next.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match &self.kind {
+            Kind::Udp(udp) => udp.next,
+            Kind::Blaster { next, .. } => *next,
+            Kind::Ping(ping) => ping.next(self.counters.sent),
+            Kind::Tcp(greedy) => greedy.poll_timeout(),
+        }
+        .filter(|at| *at < self.end || matches!(self.kind, Kind::Tcp(_)))
+    }
+
+    /// Sends what is due.
+    pub fn pump(&mut self, now: Instant, net: &mut Network) {
+        let sent = &mut self.counters.sent;
+        let mut send = |net: &mut Network, len: u32| {
+            *sent += 1;
+            net.send(now, filler(self.flow, 0, len, now));
+        };
+        match &mut self.kind {
+            Kind::Udp(udp) => {
+                while udp.next.is_some_and(|at| at <= now && at < self.end) {
+                    for _ in 0..udp.step() {
+                        send(net, udp.len);
+                    }
+                }
+            }
+            Kind::Blaster { len, limit, next, started } => {
+                (*next, *started) = (None, true);
+                if now >= self.end {
+                    return;
+                }
+                while net.has_room(now, self.flow as usize, *len as usize, *limit) {
+                    send(net, *len);
+                }
+                *next = Some(net.host_free_at(self.flow as usize)).filter(|at| *at > now);
+            }
+            Kind::Ping(ping) => {
+                while ping.next(*sent).is_some_and(|at| at <= now && at < self.end) {
+                    *sent += 1;
+                    net.send(now, filler(self.flow, 0, ping.len, now));
+                }
+            }
+            Kind::Tcp(greedy) => greedy.pump(now, self.end, net, &mut self.counters),
+        }
+    }
+
+    /// A packet has come to one of its ends.
+    pub fn on_arrival(&mut self, arrival: Arrival, net: &mut Network) {
+        let (now, parcel) = (arrival.at, arrival.parcel);
+        match (&mut self.kind, parcel.body) {
+            (_, Body::Filler(_)) if parcel.damaged => {}
+            (Kind::Ping(ping), Body::Filler(sent)) => {
+                if arrival.receiver.is_some() {
+                    let mut echo = filler(self.flow, 1, parcel.len, now);
+                    echo.body = Body::Filler(sent);
+                    net.send(now, echo);
+                } else {
+                    self.counters.received += 1;
+                    self.counters.received_bytes += u64::from(parcel.len) - PING_HEADERS as u64;
+                    ping.round_trips.push(now.since(sent).as_nanos() as u64);
+                }
+            }
+            (_, Body::Filler(_)) => {
+                self.counters.received += 1;
+                self.counters.received_bytes += u64::from(parcel.len) - UDP_HEADERS as u64;
+            }
+            (Kind::Tcp(greedy), Body::Segment(segment)) => {
+                let end = if arrival.receiver.is_some() { &mut greedy.far } else { &mut greedy.near };
+                end.on_segment(now, segment, net);
+                greedy.pump(now, self.end, net, &mut self.counters);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether it has begun to send, and not ended.
+    pub fn is_started(&self, now: Instant) -> bool {
+        match &self.kind {
+            Kind::Blaster { started, .. } => *started && now < self.end,
+            _ => now < self.end,
+        }
+    }
+
+    /// Whether its queue is to be kept full.
+    pub fn is_blaster(&self) -> bool {
+        matches!(self.kind, Kind::Blaster { .. })
+    }
+
+    /// What it has done.
+    pub fn counters(&self) -> TrafficCounters {
+        self.counters
+    }
+
+    /// Of a ping.
+    pub fn figures(&self) -> Option<StreamFigures> {
+        let Kind::Ping(ping) = &self.kind else { return None };
+        let trips = Delays::new(&ping.round_trips);
+        let TrafficCounters { sent, received, .. } = self.counters;
+        let came = received.min(sent);
+        Some(StreamFigures {
+            sent: Some(sent as f64),
+            received: Some(came as f64),
+            lost_percent: (sent > 0).then(|| 100.0 * (sent - came) as f64 / sent as f64),
+            rtt_mean_ms: trips.mean(),
+            rtt_p99_ms: trips.quantile(0.99),
+            jitter_sd_ms: trips.deviation(),
+            jitter_mad_ms: trips.mean_deviation(),
+            ..StreamFigures::default()
+        })
+    }
+}
+
+impl Udp {
+    fn new(law: Law, len: u32, first: Option<Instant>, rng: Rng) -> Self {
+        Udp { law, len, first: first.unwrap_or_default(), next: first, number: 0, rng }
+    }
+
+    /// From one step of the law to the next, on average.
+    fn period(law: Law) -> Duration {
+        match law {
+            Law::Regular { bits, rate } => Duration::from_nanos(nanos(1, bits, rate)),
+            Law::Poisson { mean } => Duration::from_secs_f64(mean),
+            Law::Bursts { period, .. } => period,
+        }
+    }
+
+    /// One step of the law is done: packets to send now. Regular steps are counted from the first, so that no rounding
+    /// adds up.
+    fn step(&mut self) -> u32 {
+        self.number += 1;
+        let at = |since: u64| Some(self.first + Duration::from_nanos(since));
+        match self.law {
+            Law::Regular { bits, rate } => {
+                self.next = at(nanos(self.number, bits, rate));
+                1
+            }
+            Law::Poisson { mean } => {
+                let gap = Duration::from_secs_f64(mean * self.rng.exponential());
+                self.next = self.next.map(|next| next + gap);
+                1
+            }
+            Law::Bursts { packets, period } => {
+                self.next =
+                    at(u64::try_from(period.as_nanos() * u128::from(self.number)).unwrap_or(u64::MAX));
+                packets
+            }
+        }
+    }
+}
+
+/// How long `n` times `bits` take.
+fn nanos(n: u64, bits: u64, rate: u64) -> u64 {
+    let nanos = u128::from(n) * u128::from(bits) * 1_000_000_000 / u128::from(rate.max(1));
+    u64::try_from(nanos).unwrap_or(u64::MAX)
+}
+
+impl Ping {
+    fn next(&self, sent: u64) -> Option<Instant> {
+        let count = u32::try_from(sent).ok().filter(|sent| *sent < self.count)?;
+        Some(self.start + self.interval.saturating_mul(count))
+    }
+}
+
+impl Greedy {
+    fn new(profile: Profile, flow: u32, start: Instant) -> Self {
+        Greedy {
+            near: StreamEnd::new(Tcp::connect(profile), flow, 0),
+            far: StreamEnd::new(Tcp::accept(profile), flow, 1),
+            start,
+            buf: vec![0; 16_384],
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        // The SYN waits for no time-out.
+        let open = self.near.tcp.stats().segments_sent == 0;
+        let timers = [self.near.tcp.poll_timeout(), self.far.tcp.poll_timeout(), open.then_some(self.start)];
+        timers.into_iter().flatten().min()
+    }
+
+    fn pump(&mut self, now: Instant, end: Instant, net: &mut Network, counters: &mut TrafficCounters) {
+        self.near.tick(now);
+        self.far.tick(now);
+        if now < end {
+            while self.near.tcp.write(now, &self.buf) > 0 {}
+        }
+        self.near.transmit(now, net);
+        while self.far.tcp.readable() > 0 {
+            counters.received_bytes += self.far.tcp.read(now, &mut self.buf) as u64;
+        }
+        self.far.transmit(now, net);
+        counters.sent = self.near.tcp.stats().segments_sent;
+        counters.received = self.far.tcp.stats().segments_received;
+    }
+}
+
+fn filler(flow: u32, way: u16, len: u32, now: Instant) -> Parcel {
+    Parcel { len, flow, way, hop: 0, exit: 0, damaged: false, body: Body::Filler(now) }
+}
