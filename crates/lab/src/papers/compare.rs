@@ -79,7 +79,7 @@ pub struct Value {
 pub struct Compared {
     /// As printed; `None`: not printed or not readable.
     pub printed: Option<Value>,
-    /// Decimal places in print.
+    /// Decimal places in print; the column's most where nothing is printed.
     pub decimals: usize,
     /// From our runs; `None`: not run.
     pub ours: Option<Value>,
@@ -141,8 +141,9 @@ impl ColumnMap {
             let half_width = value.half_width.map(|half_width| half_width * self.scale);
             Some(Value { value: value.value * self.scale, half_width, ..value })
         });
-        let decimals = (0..table.rows.len()).filter_map(|row| table.decimals(row, self.printed)).max();
-        Compared { printed, decimals: decimals.unwrap_or(0), ours }
+        let most = || (0..table.rows.len()).filter_map(|row| table.decimals(row, self.printed)).max();
+        let decimals = table.decimals(row, self.printed).or_else(most).unwrap_or(0);
+        Compared { printed, decimals, ours }
     }
 
     /// The definition of its figure.
