@@ -28,6 +28,8 @@ mod show;
 mod table;
 mod transport;
 
+pub mod lab;
+
 pub use antiphon_core as core;
 pub use antiphon_link as link;
 pub use antiphon_measure as measure;

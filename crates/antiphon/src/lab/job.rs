@@ -1,0 +1,82 @@
+//! What there is to run, found by the words of a command line.
+
+use std::io::Read;
+use std::path::Path;
+
+use antiphon_lab::scenario::{Scenario, ScenarioError};
+
+use crate::Error;
+
+/// An experiment that can run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Job {
+    /// Its directory below that of the results: `example`, `tv-audio-wlan/udp`.
+    pub name: String,
+    /// What it does.
+    pub scenario: Scenario,
+}
+
+/// What is to be otherwise than a scenario has it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Changes {
+    /// Runs at each point.
+    pub repetitions: Option<u32>,
+    /// Of everything random.
+    pub seed: Option<u64>,
+    /// Values of variables of the sweep.
+    pub set: Vec<(String, Vec<String>)>,
+}
+
+impl From<ScenarioError> for Error {
+    fn from(error: ScenarioError) -> Self {
+        Error::usage(error.to_string())
+    }
+}
+
+impl Job {
+    /// From a scenario's text; `file` is what errors call it.
+    pub fn new(name: &str, file: &str, text: &str) -> Result<Job, Error> {
+        Ok(Job { name: name.into(), scenario: Scenario::parse(file, text)? })
+    }
+
+    /// With changes; results of what stays the same are taken over.
+    pub fn with(mut self, changes: &Changes) -> Result<Job, Error> {
+        if let Some(repetitions) = changes.repetitions {
+            self.scenario = self.scenario.with_repetitions(repetitions)?;
+        }
+        if let Some(seed) = changes.seed {
+            self.scenario.seed = seed;
+        }
+        for (name, values) in &changes.set {
+            self.scenario = self.scenario.with_values(name, values)?;
+        }
+        Ok(self)
+    }
+}
+
+/// The experiments that `target` names: a scenario's file, or a paper's.
+pub fn find(target: &str) -> Result<Vec<Job>, Error> {
+    let path = Path::new(target);
+    if target.ends_with(".toml") || path.is_file() {
+        return Ok(vec![from_file(path)?]);
+    }
+    Err(Error::usage(format!("'{target}' is no scenario: name a file such as my-experiment.toml")))
+}
+
+/// More than a scenario may have, so that its own message tells.
+const MOST: u64 = 2 << 20;
+
+fn from_file(path: &Path) -> Result<Job, Error> {
+    let shown = path.display().to_string();
+    let unreadable = |why: String| Error::usage(format!("{shown}: {why}; name a scenario that can be read"));
+    let mut text = Vec::new();
+    let file = std::fs::File::open(path).map_err(|error| unreadable(error.to_string()))?;
+    file.take(MOST).read_to_end(&mut text).map_err(|error| unreadable(error.to_string()))?;
+    let text = String::from_utf8(text).map_err(|error| {
+        let line =
+            error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
+        unreadable(format!("line {} is not UTF-8", line + 1))
+    })?;
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    Job::new(&stem, &shown, &text)
+}

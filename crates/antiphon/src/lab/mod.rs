@@ -1,0 +1,253 @@
+//! The laboratory with a machine around it: threads for its runs, and a directory for its results.
+//!
+//! ```no_run
+//! use antiphon::Stop;
+//! use antiphon::lab::{self, RunOptions};
+//!
+//! for job in lab::find("line.toml")? {
+//!     let outcome = lab::run(&job, &RunOptions::default(), &Stop::new(), &mut |_| {})?;
+//!     println!("{}: {} of {} runs", job.name, outcome.finished.len(), outcome.planned);
+//! }
+//! # Ok::<(), antiphon::Error>(())
+//! ```
+//!
+//! Each experiment has a directory of its own. `runs.jsonl` there takes every run as it ends; what was interrupted goes on
+//! from it. `results.csv`, `summary.csv` and `media.csv` are written of it at the end, whole or not at all.
+
+mod build;
+mod engine;
+mod job;
+mod journal;
+mod store;
+
+#[cfg(test)]
+mod tests;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use antiphon_core::Instant;
+use antiphon_lab::experiment::{
+    Finished, Header, RunError, digest, media_csv, perform, results_csv, summary, summary_csv,
+};
+use antiphon_lab::figures::RunFigures;
+use antiphon_lab::results::Results;
+use antiphon_lab::setup::Setup;
+use antiphon_lab::world::World;
+
+use crate::{Error, Stop};
+pub use antiphon_lab::{experiment, figures, results, scenario, setup};
+pub use job::{Changes, Job, find};
+use store::Store;
+
+/// How experiments run.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Where the directories of the experiments are.
+    pub results: PathBuf,
+    /// Runs at once; `None`: as many as there are cores.
+    pub threads: Option<usize>,
+    /// Don't go on with the runs that are there; they are set aside.
+    pub fresh: bool,
+    /// The command that does the same again, without `--run`; recorded with every run.
+    pub command: String,
+}
+
+impl Default for RunOptions {
+    /// All cores, into `antiphon-lab`.
+    fn default() -> Self {
+        RunOptions { results: "antiphon-lab".into(), threads: None, fresh: false, command: String::new() }
+    }
+}
+
+/// How far an experiment is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Runs of the plan.
+    pub planned: u32,
+    /// Runs that are there.
+    pub done: u32,
+    /// Of them, those that were there before.
+    pub before: u32,
+    /// Events that the others went through.
+    pub events: u64,
+}
+
+/// What came of an experiment.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome {
+    /// Its directory.
+    pub directory: PathBuf,
+    /// The runs that are there, by their numbers.
+    pub finished: Vec<Finished>,
+    /// Runs of the plan.
+    pub planned: u32,
+    /// Runs that were there before.
+    pub before: u32,
+    /// Stopped before its end.
+    pub interrupted: bool,
+    /// What the user should hear of.
+    pub notes: Vec<String>,
+}
+
+impl Outcome {
+    /// The records of all runs that are there.
+    pub fn results(&self) -> Results {
+        experiment::results(&self.finished, self.planned)
+    }
+}
+
+/// Does the runs of an experiment that are not there yet, and writes its tables.
+///
+/// Asked to stop, it keeps the runs that have ended; the same call goes on from them. What can't be written is an error
+/// that names the remedy, and no run that has ended is lost by it.
+pub fn run(
+    job: &Job,
+    options: &RunOptions,
+    stop: &Stop,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Outcome, Error> {
+    let world = |setup: &Setup, seed: u64| in_world(setup, seed, stop);
+    run_in(job, options, stop, progress, &world)
+}
+
+/// A world: figures, or why there are none.
+pub(crate) type WorldFn<'a> = dyn Fn(&Setup, u64) -> Result<RunFigures, String> + Sync + 'a;
+
+/// As [`run`], in any world.
+pub(crate) fn run_in(
+    job: &Job,
+    options: &RunOptions,
+    stop: &Stop,
+    progress: &mut dyn FnMut(&Progress),
+    world: &WorldFn<'_>,
+) -> Result<Outcome, Error> {
+    let plan = job.scenario.plan();
+    let (mut store, mut finished) = Store::open(job, &header(job, &options.command), options)?;
+    finished.retain_mut(|kept| adopt(kept, &plan));
+    let before = finished.len() as u32;
+    let mut there = vec![false; plan.len()];
+    finished.iter().for_each(|kept| there[kept.run.index as usize] = true);
+    let missing: Vec<_> = plan.iter().filter(|run| !there[run.index as usize]).cloned().collect();
+    let mut state = Progress { planned: plan.len() as u32, done: before, before, events: 0 };
+    progress(&state);
+    let work = |run: &scenario::Run| {
+        guarded(|| perform(&job.scenario, run, |setup, seed| world(setup, seed))).map_err(|why| {
+            let again = replay_command(&options.command, run.index);
+            Error::failed(format!("{why}\nThis run alone: {again}"))
+        })
+    };
+    let ended = engine::execute(&missing, threads(options.threads), stop, &work, &mut |event| {
+        if let Some(run) = event {
+            store.keep(&run, &replay_command(&options.command, run.run.index))?;
+            state.done += 1;
+            state.events += run.events;
+            finished.push(run);
+        }
+        progress(&state);
+        Ok(())
+    });
+    finished.sort_by_key(|kept| kept.run.index);
+    // The tables of what is there are of use even if something went wrong; what went wrong comes first.
+    let written = tables(&store, job, &finished);
+    let interrupted = ended?;
+    written?;
+    Ok(Outcome {
+        directory: store.directory().to_path_buf(),
+        planned: plan.len() as u32,
+        finished,
+        before,
+        interrupted,
+        notes: store.close(),
+    })
+}
+
+/// What comes of a run; a world that breaks down takes nothing else with it.
+fn guarded(work: impl FnOnce() -> Result<Finished, RunError>) -> Result<Finished, String> {
+    let ended = catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let why = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
+        format!("a run broke down: {why}; this is a fault of antiphon's")
+    });
+    ended?.map_err(|error| error.to_string())
+}
+
+/// The results that an experiment has so far, without running anything.
+///
+/// An experiment that has never run has none. An error if they belong to another scenario.
+pub fn kept(job: &Job, results: &std::path::Path) -> Result<Results, Error> {
+    let plan = job.scenario.plan();
+    let mut finished = store::read(job, results)?;
+    finished.retain_mut(|kept| adopt(kept, &plan));
+    finished.sort_by_key(|kept| kept.run.index);
+    Ok(experiment::results(&finished, plan.len() as u32))
+}
+
+/// Does one run of an experiment again; nothing is kept.
+pub fn replay(job: &Job, index: u32, stop: &Stop) -> Result<Finished, Error> {
+    let plan = job.scenario.plan();
+    let run = plan.get(index as usize).ok_or_else(|| {
+        Error::usage(format!("--run {index}: {} has runs 0 to {}", job.name, plan.len().saturating_sub(1)))
+    })?;
+    guarded(|| perform(&job.scenario, run, |setup, seed| in_world(setup, seed, stop))).map_err(Error::failed)
+}
+
+/// The command that does run number `index` again.
+pub fn replay_command(command: &str, index: u32) -> String {
+    format!("{command} --run {index}")
+}
+
+/// Gives a kept run its number in the plan; whether it has one.
+fn adopt(kept: &mut Finished, plan: &[scenario::Run]) -> bool {
+    let same = |run: &&scenario::Run| {
+        (run.seed, run.repetition) == (kept.run.seed, kept.run.repetition) && run.point == kept.run.point
+    };
+    // Seeds differ from run to run, so that almost always the number it had is right.
+    let guess = plan.get(kept.run.index as usize).filter(same);
+    match guess.or_else(|| plan.iter().find(same)) {
+        Some(run) => {
+            kept.run.index = run.index;
+            true
+        }
+        None => false,
+    }
+}
+
+fn header(job: &Job, command: &str) -> Header {
+    Header {
+        version: env!("CARGO_PKG_VERSION").into(),
+        build: build::id(),
+        title: job.scenario.title.clone(),
+        digest: digest(job.scenario.text()),
+        command: command.into(),
+    }
+}
+
+fn tables(store: &Store, job: &Job, finished: &[Finished]) -> Result<(), Error> {
+    let variables = job.scenario.variables();
+    store.write("results.csv", &results_csv(&variables, finished))?;
+    store.write("summary.csv", &summary_csv(&variables, &summary(finished)))?;
+    store.write("media.csv", &media_csv(&variables, finished))?;
+    store.write("scenario.toml", job.scenario.text())
+}
+
+fn threads(asked: Option<usize>) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    asked.unwrap_or_else(cores).clamp(1, 256)
+}
+
+/// So much virtual time passes between two looks at whether to stop.
+const SLICE: Duration = Duration::from_secs(1);
+
+fn in_world(setup: &Setup, seed: u64, stop: &Stop) -> Result<RunFigures, String> {
+    let mut world = World::new(setup, seed).map_err(|error| error.to_string())?;
+    let end = Instant::ZERO + setup.duration + setup.drain;
+    while world.now() < end {
+        if stop.is_asked() {
+            return Err("stopped".into());
+        }
+        world.run_until(world.now() + SLICE);
+    }
+    Ok(world.figures())
+}

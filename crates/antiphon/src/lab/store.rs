@@ -1,0 +1,202 @@
+//! The directory of an experiment.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+use antiphon_lab::experiment::{Finished, Header, digest};
+
+use super::journal::Journal;
+use super::{Job, RunOptions, threads};
+use crate::Error;
+
+/// An experiment's directory, locked, with its journal open.
+#[derive(Debug)]
+pub(super) struct Store {
+    directory: PathBuf,
+    journal: Journal<File>,
+    /// Lines for which room is taken: those under way, and as many that wait to be written.
+    ahead: u64,
+    kept: usize,
+    notes: Vec<String>,
+    /// Unlocked when it is closed, by whatever end.
+    _lock: Option<File>,
+}
+
+const RUNS: &str = "runs.jsonl";
+
+impl Store {
+    /// Opens the directory, and reads the runs that are there.
+    pub(super) fn open(
+        job: &Job,
+        header: &Header,
+        options: &RunOptions,
+    ) -> Result<(Self, Vec<Finished>), Error> {
+        let directory = options.results.join(&job.name);
+        let failed = |what: &str, error: io::Error| failure(&directory.join(what), &error, 0);
+        std::fs::create_dir_all(&directory).map_err(|error| failed("", error))?;
+        let lock = lock(&directory)?;
+        let path = directory.join(RUNS);
+        let mut notes = Vec::new();
+        if options.fresh && path.exists() {
+            let old = directory.join("runs.jsonl.old");
+            std::fs::rename(&path, &old).map_err(|error| failed(RUNS, error))?;
+            notes.push(format!("the runs that were there are in {} now", old.display()));
+        }
+        if let Some(found) = first_line(&path).map_err(|error| failed(RUNS, error))? {
+            belongs(&found, header, &path)?;
+        }
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let (mut finished, mut headers) = (Vec::new(), 0);
+        let (mut journal, bad) = Journal::open(file.map_err(|error| failed(RUNS, error))?, |line| {
+            if headers == 0 && Header::parse(line).is_ok() {
+                headers = 1;
+                return true;
+            }
+            Finished::parse(line).map(|run| finished.push(run)).is_ok()
+        })
+        .map_err(|error| failed(RUNS, error))?;
+        if bad > 0 {
+            notes.push(format!("{} has {bad} damaged lines; their runs are done again", path.display()));
+        }
+        if headers == 0 {
+            journal.append(&header.to_line()).map_err(|error| failed(RUNS, error))?;
+        }
+        let ahead = 2 * threads(options.threads) as u64 + 1;
+        journal.reserve(ahead).map_err(|error| failed(RUNS, error))?;
+        let kept = finished.len();
+        Ok((Store { directory, journal, ahead, kept, notes, _lock: lock }, finished))
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Keeps a run. An error if it could not be kept, or if there is no room for those that follow.
+    pub(super) fn keep(&mut self, run: &Finished, replay: &str) -> Result<(), Error> {
+        let kept = self.journal.append(&run.to_line(replay));
+        self.kept += usize::from(kept.is_ok());
+        kept.and_then(|()| self.journal.reserve(self.ahead))
+            .map_err(|error| failure(&self.directory.join(RUNS), &error, self.kept))
+    }
+
+    /// Writes a file whole or leaves the old one.
+    pub(super) fn write(&self, name: &str, text: &str) -> Result<(), Error> {
+        let (path, new) = (self.directory.join(name), self.directory.join(format!(".{name}.new")));
+        let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path));
+        written.map_err(|error| {
+            // What could not be written whole takes room that others need.
+            let _ = std::fs::remove_file(&new);
+            failure(&path, &error, self.kept)
+        })
+    }
+
+    /// Ends it; what the user should hear of.
+    pub(super) fn close(mut self) -> Vec<String> {
+        // Empty lines at the end of a journal disturb nobody.
+        let _ = self.journal.close();
+        self.notes
+    }
+}
+
+/// The runs that an experiment has, without locking or changing anything.
+pub(super) fn read(job: &Job, results: &Path) -> Result<Vec<Finished>, Error> {
+    let path = results.join(&job.name).join(RUNS);
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Error::failed(format!("cannot read {}: {error}", path.display()))),
+    };
+    let mut finished = Vec::new();
+    for line in BufReader::new(file).lines() {
+        let line = line.map_err(|error| Error::failed(format!("cannot read {}: {error}", path.display())))?;
+        if let Ok(header) = Header::parse(&line) {
+            if header.digest != digest(job.scenario.text()) {
+                return Err(other_scenario(&header, &path));
+            }
+        } else if let Ok(run) = Finished::parse(&line) {
+            finished.push(run);
+        }
+    }
+    Ok(finished)
+}
+
+/// What says whose results these are; `None` if there are none.
+fn first_line(path: &Path) -> io::Result<Option<String>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut line = Vec::new();
+    BufReader::new(file.take(1 << 20)).read_until(b'\n', &mut line)?;
+    // Killed before its first line was whole: there is nothing behind it.
+    Ok(line
+        .ends_with(b"\n")
+        .then(|| String::from_utf8_lossy(&line).trim_end().to_string())
+        .filter(|l| !l.is_empty()))
+}
+
+fn belongs(line: &str, ours: &Header, path: &Path) -> Result<(), Error> {
+    let shown = path.display();
+    let Ok(theirs) = Header::parse(line) else {
+        return Err(Error::usage(format!("{shown} is no journal of antiphon's: name another --results")));
+    };
+    if theirs.digest != ours.digest {
+        return Err(other_scenario(&theirs, path));
+    }
+    if theirs.build != ours.build {
+        return Err(Error::usage(format!(
+            "{shown} was begun by another build of antiphon (version {}), whose figures may differ: add --fresh to \
+             begin anew, which sets it aside, or name another --results",
+            theirs.version
+        )));
+    }
+    Ok(())
+}
+
+fn other_scenario(theirs: &Header, path: &Path) -> Error {
+    Error::usage(format!(
+        "{} has results of another scenario or of another state of this one (\"{}\"): add --fresh to begin anew, which \
+         sets them aside, or name another --results",
+        path.display(),
+        theirs.title
+    ))
+}
+
+/// Keeps others out of the directory for as long as the file is open. `None` on file systems without locks.
+fn lock(directory: &Path) -> Result<Option<File>, Error> {
+    let path = directory.join("lock");
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+    let mut file = file.map_err(|error| failure(&path, &error, 0))?;
+    match file.try_lock() {
+        Ok(()) => {
+            // Only told to whoever finds it locked.
+            let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
+            Ok(Some(file))
+        }
+        Err(TryLockError::WouldBlock) => {
+            let mut who = String::new();
+            let told = file.take(20).read_to_string(&mut who).is_ok() && !who.is_empty();
+            let who = if told { format!(" (process {who})") } else { String::new() };
+            Err(Error::failed(format!(
+                "another antiphon works in {}{who}: wait for its end, or name another --results",
+                directory.display()
+            )))
+        }
+        Err(TryLockError::Error(_)) => Ok(None),
+    }
+}
+
+/// What can't be written, how many runs are safe, and what to do.
+fn failure(path: &Path, error: &io::Error, kept: usize) -> Error {
+    let remedy = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room there",
+        _ => "name a directory that may be written by --results",
+    };
+    let safe = match kept {
+        0 => String::new(),
+        _ => format!("; {kept} runs are kept, and the same command goes on from them"),
+    };
+    Error::failed(format!("cannot write {}: {error}: {remedy}{safe}", path.display()))
+}
