@@ -17,7 +17,6 @@ mod compare;
 mod embedded;
 mod error;
 mod far_end;
-pub mod lab;
 mod near_end;
 mod options;
 mod receive;

@@ -15,9 +15,12 @@
 //! from it. `results.csv`, `summary.csv` and `media.csv` are written of it at the end, whole or not at all.
 
 mod build;
+mod compared;
 mod engine;
 mod job;
 mod journal;
+mod papers;
+mod report;
 mod store;
 
 #[cfg(test)]
@@ -39,6 +42,8 @@ use antiphon_lab::world::World;
 use crate::{Error, Stop};
 pub use antiphon_lab::{experiment, figures, results, scenario, setup};
 pub use job::{Changes, Job, find};
+pub use papers::{ClaimRow, ExperimentRow, FigureRow, PaperResults, count, paper};
+pub use report::write_report;
 use store::Store;
 
 /// How experiments run.

@@ -1,10 +1,13 @@
 //! Papers with what there is of their results: what can run, and what came of the claims.
 
+use std::path::Path;
+
 use antiphon_lab::papers::{Evidence, Experiment, Judgement, Paper, Reading, Verdict};
 use antiphon_lab::results::Results;
 use antiphon_lab::{figures::FIGURES, papers};
 use serde::Serialize;
 
+use super::Job;
 use crate::Error;
 
 /// A paper and the results of its experiments.
@@ -17,6 +20,25 @@ pub struct PaperResults {
 }
 
 impl PaperResults {
+    /// The papers called `keys`, all if there are none, with what is there of them below `results`.
+    ///
+    /// Results that belong to another scenario are left out, and the second list says so.
+    pub fn kept(keys: &[String], results: &Path) -> Result<(Vec<PaperResults>, Vec<String>), Error> {
+        let mut notes = Vec::new();
+        let found = PaperResults::read(keys, &mut |paper, experiment| {
+            let Some(text) = experiment.scenario else { return Ok(None) };
+            let job = job(paper, experiment, text)?;
+            Ok(match super::kept(&job, results) {
+                Ok(kept) => (kept.runs() > 0).then_some(kept),
+                Err(error) => {
+                    notes.push(error.to_string());
+                    None
+                }
+            })
+        })?;
+        Ok((found, notes))
+    }
+
     /// The papers called `keys`, all if there are none; `read` has the results of an experiment, if there are any.
     pub fn read(
         keys: &[String],
@@ -90,6 +112,41 @@ impl PaperResults {
     }
 }
 
+/// The experiments that `PAPER` or `PAPER/EXPERIMENT` names: of a whole paper those that can run.
+pub(super) fn jobs(target: &str) -> Result<Vec<Job>, Error> {
+    let (key, experiment) = target.split_once('/').map_or((target, None), |(key, rest)| (key, Some(rest)));
+    let paper = paper(key)?;
+    let Some(experiment) = experiment else {
+        let able = paper.experiments.iter().filter(|experiment| experiment.lacks().is_none());
+        let jobs = able.filter_map(|experiment| Some(job(paper, experiment, experiment.scenario?)));
+        let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
+        if jobs.is_empty() {
+            return Err(Error::usage(format!(
+                "no experiment of {key} can run yet: antiphon lab list says what each needs"
+            )));
+        }
+        return Ok(jobs);
+    };
+    let names = || paper.experiments.iter().map(|experiment| experiment.key);
+    let Some(found) = paper.experiment(experiment) else {
+        let shown: String = experiment.chars().take(60).collect();
+        let names: Vec<&str> = names().collect();
+        return Err(Error::usage(format!("{key} has no experiment '{shown}'; it has {}", names.join(", "))));
+    };
+    match (found.lacks(), found.scenario) {
+        (None, Some(text)) => Ok(vec![job(paper, found, text)?]),
+        (needs, _) => Err(Error::usage(format!(
+            "{target} can't run yet: it needs {}",
+            needs.unwrap_or_else(|| "a scenario".into())
+        ))),
+    }
+}
+
+fn job(paper: &Paper, experiment: &Experiment, text: &str) -> Result<Job, Error> {
+    let name = format!("{}/{}", paper.key, experiment.key);
+    Job::new(&name, &name, text)
+}
+
 /// The papers of these names, all if there are none.
 fn chosen(keys: &[String]) -> Result<Vec<&'static Paper>, Error> {
     if keys.is_empty() {
@@ -106,7 +163,7 @@ pub fn paper(key: &str) -> Result<&'static Paper, Error> {
         let names: Vec<&str> = names().collect();
         let shown: String = key.chars().take(60).collect();
         Error::usage(format!(
-            "no paper is called '{shown}'{} papers: {}",
+            "no paper is called '{shown}'{} papers: {} (a scenario's file ends in .toml)",
             near.unwrap_or_else(|| ";".into()),
             names.join(", ")
         ))
@@ -115,9 +172,8 @@ pub fn paper(key: &str) -> Result<&'static Paper, Error> {
 
 /// Runs of an experiment's plan; none without a scenario.
 fn planned(paper: &Paper, experiment: &Experiment) -> Option<u32> {
-    let name = format!("{}/{}.toml", paper.key, experiment.key);
-    let scenario = antiphon_lab::scenario::Scenario::parse(&name, experiment.scenario?).ok()?;
-    u32::try_from(scenario.plan().len()).ok()
+    let job = job(paper, experiment, experiment.scenario?).ok()?;
+    u32::try_from(job.scenario.plan().len()).ok()
 }
 
 /// What there is of an experiment: a line of `antiphon lab list`.
@@ -223,6 +279,29 @@ mod tests {
         assert_eq!(error.exit_code(), 2);
         assert!(error.message.contains("did you mean 'tv-audio-wlan'?"), "{error}");
         assert!(error.message.contains("two-stream"), "{error}");
+    }
+
+    #[test]
+    fn experiments_are_found_by_their_names() {
+        let names =
+            |target: &str| -> Vec<String> { jobs(target).unwrap().into_iter().map(|job| job.name).collect() };
+        assert_eq!(names("tv-audio-wlan/udp"), ["tv-audio-wlan/udp"]);
+        let whole = names("tv-audio-wlan");
+        assert!(
+            ["initial", "mac_retransmission", "udp", "tcp"]
+                .iter()
+                .all(|key| whole.contains(&format!("tv-audio-wlan/{key}")))
+        );
+        let complaint = |target: &str| jobs(target).unwrap_err().message;
+        assert!(complaint("tv-audio-wlan/upd").contains("it has initial, mac_retransmission, udp"));
+        assert!(complaint("x").contains("no paper is called 'x'"));
+        let waiting =
+            papers::all().iter().find(|paper| paper.experiments.iter().all(|e| e.scenario.is_none()));
+        if let Some(paper) = waiting {
+            assert!(complaint(paper.key).contains("antiphon lab list"));
+            let first = format!("{}/{}", paper.key, paper.experiments[0].key);
+            assert!(complaint(&first).contains("it needs "), "{}", complaint(&first));
+        }
     }
 
     #[test]
