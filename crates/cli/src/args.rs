@@ -7,12 +7,14 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 mod compare;
+mod lab;
 mod link;
 mod reflect;
 mod socket;
 mod stream;
 
 pub use compare::CompareArgs;
+pub use lab::{CheckArgs, LabArgs, LabCommand, RunArgs};
 pub use link::LinkArgs;
 pub use reflect::ReflectArgs;
 pub use socket::{SocketArgs, WaitArgs};
@@ -53,6 +55,8 @@ pub enum Command {
     Reflect(ReflectArgs),
     /// Emulate a link between programs, with loss, delay and queues
     Link(Box<LinkArgs>),
+    /// Run experiments in virtual time, over modelled networks
+    Lab(LabArgs),
     /// List what can be captured from and played to
     #[command(after_help = DEVICES_EXAMPLES)]
     Devices,

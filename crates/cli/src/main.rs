@@ -11,6 +11,7 @@ mod compare;
 mod devices;
 mod exit;
 mod grid;
+mod lab;
 mod link;
 mod manual;
 mod output;
@@ -53,6 +54,7 @@ fn run(cli: &Cli, output: &mut Output) -> Result<u8, Error> {
         Command::Receive(args) => stream::receive_run(args, &cli.global, output),
         Command::Reflect(args) => reflect::run(args, &cli.global, output),
         Command::Link(args) => link::run(args, &cli.global, output),
+        Command::Lab(args) => lab::lab(args, &cli.global, output),
         Command::Devices => Ok(devices::run(output)),
         Command::Man { directory } => manual::write(directory, output),
         Command::Completions { shell } => Ok(manual::completions(*shell, output)),

@@ -32,9 +32,9 @@ pub fn write(directory: &Path, output: &mut Output) -> Result<u8, Error> {
     std::fs::create_dir_all(directory).map_err(failed)?;
     let mut command = settings::command();
     command.build();
-    let commands: Vec<clap::Command> =
-        command.get_subcommands().filter(|c| c.get_name() != "help").cloned().collect();
-    let names: Vec<String> = commands.iter().map(|c| format!("antiphon-{}", c.get_name())).collect();
+    let mut commands = Vec::new();
+    collect(&command, "antiphon", &mut commands);
+    let (names, commands): (Vec<String>, Vec<clap::Command>) = commands.into_iter().unzip();
     let main = command.clone().disable_help_subcommand(true);
     let pages = std::iter::once(("antiphon".to_string(), main)).chain(names.iter().cloned().zip(commands));
     for (name, command) in pages {
@@ -49,6 +49,15 @@ pub fn write(directory: &Path, output: &mut Output) -> Result<u8, Error> {
     Ok(exit::DONE)
 }
 
+/// All commands below one, with the names of their pages.
+fn collect(command: &clap::Command, name: &str, commands: &mut Vec<(String, clap::Command)>) {
+    for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+        let name = format!("{name}-{}", sub.get_name());
+        commands.push((name.clone(), sub.clone()));
+        collect(sub, &name, commands);
+    }
+}
+
 fn page<'a>(
     name: &str,
     command: clap::Command,
@@ -56,7 +65,7 @@ fn page<'a>(
 ) -> std::io::Result<Vec<u8>> {
     // "Examples" and the rest that follows the options in help; exit codes have a section of their own.
     let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    let command = command.name(name.to_string()).bin_name(name.replacen('-', " ", 1));
+    let command = command.name(name.to_string()).bin_name(name.replace('-', " "));
     let has_commands = command.get_subcommands().next().is_some();
     let man = Man::new(command).manual("Antiphon").title(name.to_ascii_uppercase());
     let mut page = Vec::new();

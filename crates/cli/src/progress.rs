@@ -11,7 +11,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::output::Output;
 
 /// How often a plain line is printed where nothing moves.
-const PLAIN_EVERY: Duration = Duration::from_secs(10);
+pub const PLAIN_EVERY: Duration = Duration::from_secs(10);
 
 /// Says when something is due that comes at an even pace.
 pub struct Pace {
@@ -100,7 +100,7 @@ impl CompareProgress {
 
 /// Says that it is ending, below progress that stays. The terminal has written `^C` there and moved the cursor, so that
 /// nothing could be taken off the screen without taking too much or too little.
-fn leave() {
+pub fn leave() {
     // With standard error closed there is nobody to tell.
     let _ = writeln!(std::io::stderr(), " stopping; once more to end at once");
 }

@@ -73,11 +73,16 @@ pub fn command() -> clap::Command {
             _ => arg,
         }
     };
-    Cli::command().mut_args(named).mut_subcommands(|sub| sub.mut_args(named))
+    everywhere(Cli::command(), &named)
+}
+
+/// A command with every option of it and of its subcommands changed.
+fn everywhere(command: clap::Command, change: &dyn Fn(clap::Arg) -> clap::Arg) -> clap::Command {
+    command.mut_args(change).mut_subcommands(|sub| everywhere(sub, change))
 }
 
 /// What can't be a setting: it makes no sense twice.
-const NOT_SETTINGS: [&str; 3] = ["help", "version", "list"];
+const NOT_SETTINGS: [&str; 5] = ["help", "version", "list", "run", "fresh"];
 
 /// `--link-method` is `ANTIPHON_LINK_METHOD`.
 fn variable(long: &str) -> String {
@@ -127,6 +132,7 @@ fn keys(command: &clap::Command, only: Option<&str>) -> Vec<String> {
     let mut keys: Vec<String> = longs(command);
     for sub in command.get_subcommands().filter(|sub| only.is_none_or(|name| sub.get_name() == name)) {
         keys.extend::<Vec<String>>(longs(sub));
+        sub.get_subcommands().for_each(|inner| keys.extend(longs(inner)));
     }
     keys.retain(|key| !NOT_SETTINGS.contains(&key.as_str()) && key != "config");
     keys.sort();
@@ -214,7 +220,7 @@ fn apply(command: clap::Command, setting: &Setting) -> clap::Command {
     };
     let concerned = |name: &str| setting.command.as_deref().is_none_or(|only| only == name);
     let command = if setting.command.is_none() { command.mut_args(set) } else { command };
-    command.mut_subcommands(|sub| if concerned(sub.get_name()) { sub.mut_args(set) } else { sub })
+    command.mut_subcommands(|sub| if concerned(sub.get_name()) { everywhere(sub, &set) } else { sub })
 }
 
 /// Where a refused value stands, if it came from the file.

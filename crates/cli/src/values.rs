@@ -55,6 +55,33 @@ pub fn payload_type(text: &str) -> Result<u8, Refusal> {
     Ok(any.with_payload_type(number)?.payload_type)
 }
 
+/// 1 to 256 threads.
+pub fn threads(text: &str) -> Result<usize, Refusal> {
+    match whole(text, "a number, such as 2")? {
+        number @ 1..=256 => Ok(number as usize),
+        _ => Err("use 1 to 256".into()),
+    }
+}
+
+/// A variable and its values: `loss=0%,5%`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Setting {
+    /// The variable.
+    pub name: String,
+    /// At least one.
+    pub values: Vec<String>,
+}
+
+/// A variable of a sweep with its values.
+pub fn setting(text: &str) -> Result<Setting, Refusal> {
+    match text.split_once('=') {
+        Some((name, values)) if !name.is_empty() && !values.is_empty() => {
+            Ok(Setting { name: name.into(), values: values.split(',').map(|v| v.trim().into()).collect() })
+        }
+        _ => Err("write a name and its values, such as loss=0%,5%".into()),
+    }
+}
+
 /// 1 to 65 536 peers.
 pub fn peers(text: &str) -> Result<usize, Refusal> {
     match whole(text, "a number, such as 64")? {

@@ -13,6 +13,8 @@ use crate::Error;
 pub struct Job {
     /// Its directory below that of the results: `example`, `tv-audio-wlan/udp`.
     pub name: String,
+    /// What names it on a command line.
+    pub target: String,
     /// What it does.
     pub scenario: Scenario,
 }
@@ -35,9 +37,9 @@ impl From<ScenarioError> for Error {
 }
 
 impl Job {
-    /// From a scenario's text; `file` is what errors call it.
-    pub fn new(name: &str, file: &str, text: &str) -> Result<Job, Error> {
-        Ok(Job { name: name.into(), scenario: Scenario::parse(file, text)? })
+    /// From a scenario's text; `target` names it on a command line and in errors.
+    pub fn new(name: &str, target: &str, text: &str) -> Result<Job, Error> {
+        Ok(Job { name: name.into(), target: target.into(), scenario: Scenario::parse(target, text)? })
     }
 
     /// With changes; results of what stays the same are taken over.

@@ -2,8 +2,25 @@
 
 use crate::common::{run, width};
 
-const COMMANDS: [&str; 8] =
-    ["compare", "send", "receive", "reflect", "link", "devices", "man", "completions"];
+const COMMANDS: [&str; 11] = [
+    "compare",
+    "send",
+    "receive",
+    "reflect",
+    "link",
+    "lab",
+    "lab run",
+    "lab check",
+    "devices",
+    "man",
+    "completions",
+];
+
+/// The help of a command, whose name may be of two words.
+fn help(command: &str, flag: &str) -> crate::common::Ran {
+    let words: Vec<&str> = command.split(' ').chain([flag]).collect();
+    run(&words)
+}
 
 /// The long options that a help text lists.
 fn options(help: &str) -> Vec<String> {
@@ -20,7 +37,7 @@ fn options(help: &str) -> Vec<String> {
 fn help_fits_eighty_columns_and_shows_examples() {
     for command in COMMANDS {
         for flag in ["--help", "-h"] {
-            let help = run(&[command, flag]);
+            let help = help(command, flag);
             assert_eq!(help.code, Some(0), "{command}: {}", help.err);
             assert!(width(&help.out) <= 80, "{command} {flag}: {}\n{}", width(&help.out), help.out);
             assert!(help.out.contains(&format!("antiphon {command}")), "{command} has no example");
@@ -28,7 +45,9 @@ fn help_fits_eighty_columns_and_shows_examples() {
     }
     let main = run(&["--help"]);
     assert!(width(&main.out) <= 80);
-    assert!(COMMANDS.iter().all(|command| main.out.contains(command)));
+    assert!(
+        COMMANDS.iter().filter(|command| !command.contains(' ')).all(|command| main.out.contains(command))
+    );
     for code in ["0  done", "1  failed", "2  usage", "3  a --require", "4  the peer", "124 ", "130 "] {
         assert!(main.out.contains(code), "{code}\n{}", main.out);
     }
@@ -36,7 +55,9 @@ fn help_fits_eighty_columns_and_shows_examples() {
 
 #[test]
 fn help_names_what_each_command_takes() {
-    let takes: [(&str, &[&str]); 5] = [
+    let takes: [(&str, &[&str]); 7] = [
+        ("lab run", &["--results", "--threads", "--run", "--fresh", "--repetitions", "--seed", "--set"]),
+        ("lab check", &["--repetitions", "--seed", "--set", "--json"]),
         (
             "compare",
             &[
@@ -118,7 +139,7 @@ fn help_names_what_each_command_takes() {
         ),
     ];
     for (command, wanted) in takes {
-        let listed = options(&run(&[command, "--help"]).out);
+        let listed = options(&help(command, "--help").out);
         for option in wanted {
             assert!(listed.iter().any(|known| known == option), "{command} {option}: {listed:?}");
         }
@@ -146,8 +167,9 @@ fn completions_know_every_command_and_option() {
         let completions = run(&["completions", shell]);
         assert_eq!(completions.code, Some(0));
         for command in COMMANDS {
-            assert!(completions.out.contains(command), "{shell}: {command}");
-            for option in options(&run(&[command, "--help"]).out) {
+            let word = command.split(' ').next_back().unwrap();
+            assert!(completions.out.contains(word), "{shell}: {command}");
+            for option in options(&help(command, "--help").out) {
                 assert!(
                     completions.out.contains(option.trim_start_matches('-')),
                     "{shell}: {command} {option}"
@@ -164,12 +186,14 @@ fn a_manual_page_for_every_command() {
     assert_eq!(run(&["man", path.to_str().unwrap()]).code, Some(0));
     let main = std::fs::read_to_string(path.join("antiphon.1")).unwrap();
     for command in COMMANDS {
-        let page = std::fs::read_to_string(path.join(format!("antiphon-{command}.1"))).unwrap();
-        assert!(main.contains(command), "{command}");
+        let page =
+            std::fs::read_to_string(path.join(format!("antiphon-{}.1", command.replace(' ', "-")))).unwrap();
+        let first = command.split(' ').next().unwrap();
+        assert!(main.contains(first), "{command}");
         for part in [".SH NAME", ".SH SYNOPSIS", "EXAMPLES", "EXIT STATUS", "124", "SEE ALSO"] {
             assert!(page.contains(part), "{command}: {part}\n{page}");
         }
-        for option in options(&run(&[command, "--help"]).out) {
+        for option in options(&help(command, "--help").out) {
             assert!(page.replace('\\', "").contains(&option), "{command}: {option}");
         }
     }

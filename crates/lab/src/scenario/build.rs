@@ -10,7 +10,7 @@ use super::error::{Fault, Read, clip, did_you_mean};
 use super::read::{Context, Section, is_name};
 use super::tree::{Kind, Table};
 use super::{Note, cell, load, media, ring, stream, topology};
-use crate::setup::{HostCost, NodeId, NodeSpec, Setup};
+use crate::setup::{HostCost, MediumSpec, NodeId, NodeSpec, Setup};
 
 /// What a scenario says before its elements.
 pub(super) struct Head {
@@ -99,20 +99,17 @@ fn elements(top: &Section<'_>) -> Read<Setup> {
         streams: Vec::new(),
     };
     let mut places = Vec::new();
-    for kind in ["link", "cable", "switch", "cell", "ring"] {
-        let Some(section) = &kinds[kind] else { continue };
-        for (name, section) in section.sections()? {
-            let medium = match kind {
-                "link" => media::link(&section, &nodes)?,
-                "cable" => media::cable(&section, &nodes)?,
-                "switch" => media::switch(&section, &nodes)?,
-                "cell" => cell::cell(&section, &nodes)?,
-                _ => ring::ring(&section, &nodes)?,
-            };
-            section.finish()?;
-            places.push((section.span.clone(), section.place.clone()));
-            setup.media.push(crate::setup::MediumSpec { name: name.into(), kind: medium });
-        }
+    for (kind, name, section) in in_order(&kinds)? {
+        let medium = match kind {
+            "link" => media::link(&section, &nodes)?,
+            "cable" => media::cable(&section, &nodes)?,
+            "switch" => media::switch(&section, &nodes)?,
+            "cell" => cell::cell(&section, &nodes)?,
+            _ => ring::ring(&section, &nodes)?,
+        };
+        section.finish()?;
+        places.push((section.span.clone(), section.place.clone()));
+        setup.media.push(MediumSpec { name: name.into(), kind: medium });
     }
     let network = topology::check(&setup, &places, &nodes)?;
     if let Some(section) = &kinds["traffic"] {
@@ -134,6 +131,19 @@ fn elements(top: &Section<'_>) -> Read<Setup> {
         ));
     }
     Ok(setup)
+}
+
+/// The media of all kinds as they were written, so that the one that closes a circle is the one that came last.
+fn in_order<'a>(
+    kinds: &BTreeMap<&'static str, Option<Section<'a>>>,
+) -> Read<Vec<(&'static str, &'a str, Section<'a>)>> {
+    let mut media = Vec::new();
+    for kind in ["link", "cable", "switch", "cell", "ring"] {
+        let Some(section) = &kinds[kind] else { continue };
+        media.extend(section.sections()?.into_iter().map(|(name, section)| (kind, name, section)));
+    }
+    media.sort_by_key(|(_, _, section)| section.span.start);
+    Ok(media)
 }
 
 /// Refuses two elements of one name, of whatever kinds, and names that are none.

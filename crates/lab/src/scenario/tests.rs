@@ -159,7 +159,7 @@ fn everything_that_can_be_said_arrives_in_the_setup() {
     let cost = setup.nodes[0].cost;
     assert_eq!(cost.send_packet, Duration::from_micros(20));
     assert!((cost.send_byte_s - 0.5e-9).abs() < 1e-15 && (cost.receive_byte_s - 1e-9).abs() < 1e-15);
-    let [link, cable, switch, cell, ring] = &setup.media[..] else { panic!("{:?}", setup.media) };
+    let [cable, cell, switch, link, ring] = &setup.media[..] else { panic!("{:?}", setup.media) };
     let MediumKind::Link { between, spec } = &link.kind else { panic!() };
     assert_eq!(*between, [NodeId(4), NodeId(5)]);
     assert_eq!((spec.up.rate, spec.down.loss == spec.up.loss), (Some(BitRate(1_000_000)), true));

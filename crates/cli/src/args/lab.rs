@@ -1,0 +1,144 @@
+//! Options of `lab`.
+
+use std::path::PathBuf;
+
+use antiphon::lab::Changes;
+use clap::{Args, Subcommand, ValueHint};
+
+use crate::output::quoted;
+use crate::values::{self, Setting};
+
+/// What the laboratory can do.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct LabArgs {
+    #[command(subcommand)]
+    pub command: LabCommand,
+}
+
+/// Commands of the laboratory.
+#[derive(Subcommand, Debug)]
+pub enum LabCommand {
+    /// Run experiments, or go on with those that were stopped
+    Run(RunArgs),
+    /// Check a scenario and show its plan, its numbers and their reasons
+    Check(CheckArgs),
+}
+
+/// How to run.
+#[derive(Args, Debug)]
+#[command(after_help = RUN_EXAMPLES)]
+pub struct RunArgs {
+    /// What to run: scenario files (docs/laboratory.md tells how to write
+    /// one), or papers and their experiments, PAPER or PAPER/EXPERIMENT
+    #[arg(required = true, value_name = "TARGET", value_hint = ValueHint::FilePath)]
+    pub targets: Vec<String>,
+    /// Directory of the results, with one for each experiment in it
+    #[arg(short = 'o', long, value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "antiphon-lab")]
+    pub results: PathBuf,
+    /// Runs at once; results don't depend on it [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = values::threads)]
+    pub threads: Option<usize>,
+    /// Do one run again and show its figures; nothing is kept
+    #[arg(long, value_name = "N")]
+    pub run: Option<u32>,
+    /// Begin anew; the runs that are there are set aside
+    #[arg(long, conflicts_with = "run")]
+    pub fresh: bool,
+    #[command(flatten)]
+    pub changes: ChangeArgs,
+}
+
+/// What to check.
+#[derive(Args, Debug)]
+#[command(after_help = CHECK_EXAMPLES)]
+pub struct CheckArgs {
+    /// What to check: scenario files, or papers and their experiments
+    #[arg(required = true, value_name = "TARGET", value_hint = ValueHint::FilePath)]
+    pub targets: Vec<String>,
+    #[command(flatten)]
+    pub changes: ChangeArgs,
+}
+
+/// What is to be otherwise than the scenario has it.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Instead of what the scenario says")]
+pub struct ChangeArgs {
+    /// Runs at each point of the sweep
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub repetitions: Option<u32>,
+    /// Seed of everything random
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Values of a variable of the sweep, separated by commas
+    #[arg(long, value_name = "NAME=VALUE", value_parser = values::setting)]
+    pub set: Vec<Setting>,
+}
+
+impl ChangeArgs {
+    /// As the facade wants it.
+    pub fn changes(&self) -> Changes {
+        Changes {
+            repetitions: self.repetitions,
+            seed: self.seed,
+            set: self.set.iter().map(|set| (set.name.clone(), set.values.clone())).collect(),
+        }
+    }
+
+    /// The same as words of a command line, with a space in front; nothing if nothing is changed.
+    pub fn words(&self) -> String {
+        let number = |name: &str, value: Option<u64>| {
+            value.map(|value| format!(" --{name} {value}")).unwrap_or_default()
+        };
+        let mut words = number("repetitions", self.repetitions.map(u64::from)) + &number("seed", self.seed);
+        for set in &self.set {
+            words += &format!(" --set {}", quoted(&format!("{}={}", set.name, set.values.join(","))));
+        }
+        words
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  antiphon lab check my-experiment.toml
+      is it right, and what would run?
+  antiphon lab run my-experiment.toml
+      run it; Ctrl-C stops it, the same command goes on";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  antiphon lab run my-experiment.toml
+      every point of its sweep, on all cores; Ctrl-C stops it, and the same
+      command goes on from there
+  antiphon lab run my-experiment.toml --repetitions 30 --set loss=0%,5%
+      more runs, at two points; runs that are there already are taken over
+  antiphon lab run my-experiment.toml --run 17
+      one run again, to the bit
+
+Files in antiphon-lab/my-experiment:
+  results.csv    a line for each stream of each run, the same byte for byte
+                 whatever the number of threads
+  summary.csv    mean and 95 % confidence interval of each figure
+  media.csv      what links, switches, cells and rings counted
+  runs.jsonl     every run as it ended, with the command that replays it
+  scenario.toml  what was run";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  antiphon lab check my-experiment.toml
+  antiphon lab check my-experiment.toml --json
+      every run with its seed, and every number with its reason";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_come_back_as_the_words_that_made_them() {
+        let set = |text| values::setting(text).unwrap();
+        let args =
+            ChangeArgs { repetitions: Some(3), seed: Some(7), set: vec![set("a=1%,2%"), set("b=x y")] };
+        assert_eq!(args.words(), " --repetitions 3 --seed 7 --set a=1%,2% --set 'b=x y'");
+        assert_eq!(args.changes().set[0], ("a".into(), vec!["1%".into(), "2%".into()]));
+    }
+}

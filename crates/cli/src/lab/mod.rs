@@ -1,0 +1,109 @@
+//! `antiphon lab`.
+
+mod check;
+mod progress;
+mod show;
+
+use antiphon::lab::{Job, Outcome, RunOptions, find, replay, run};
+use antiphon::{Error, Stop};
+
+use crate::args::{CheckArgs, Global, LabArgs, LabCommand, RunArgs};
+use crate::exit;
+use crate::output::{Output, quoted};
+use progress::RunProgress;
+
+/// Runs it; the exit code.
+pub fn lab(args: &LabArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
+    match &args.command {
+        LabCommand::Run(args) => run_jobs(args, global, output),
+        LabCommand::Check(args) => check_jobs(args, output),
+    }
+}
+
+fn run_jobs(args: &RunArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
+    let changes = args.changes.changes();
+    let jobs = jobs(&args.targets)?;
+    let jobs: Vec<Job> = jobs.into_iter().map(|job| job.with(&changes)).collect::<Result<_, _>>()?;
+    let watch = output.watch(global.time_limit)?;
+    if let Some(number) = args.run {
+        return run_one(&jobs, number, args, &watch.stop, output);
+    }
+    for job in &jobs {
+        let command = command(job, args);
+        let options = RunOptions {
+            results: args.results.clone(),
+            threads: args.threads,
+            fresh: args.fresh,
+            command: command.clone(),
+        };
+        show::begin(job, output);
+        let mut progress = RunProgress::new(output, &watch.stop);
+        let outcome = run(job, &options, &watch.stop, &mut |now| progress.update(now, output));
+        progress.clear();
+        let outcome = outcome?;
+        show::outcome(job, &outcome, output);
+        if outcome.interrupted {
+            go_on(&outcome, &command, args, output);
+            return Ok(watch.exit_code().unwrap_or(exit::INTERRUPTED));
+        }
+    }
+    Ok(exit::DONE)
+}
+
+fn run_one(jobs: &[Job], number: u32, args: &RunArgs, stop: &Stop, output: &mut Output) -> Result<u8, Error> {
+    let [job] = jobs else {
+        let names: Vec<&str> = jobs.iter().map(|job| job.target.as_str()).collect();
+        let message = format!("--run takes one experiment, not {}: {}", jobs.len(), names.join(", "));
+        return Err(Error::usage(message));
+    };
+    let finished = replay(job, number, stop)?;
+    show::run(job, &finished, &command(job, args), output);
+    Ok(exit::DONE)
+}
+
+fn check_jobs(args: &CheckArgs, output: &mut Output) -> Result<u8, Error> {
+    let changes = args.changes.changes();
+    for job in jobs(&args.targets)? {
+        check::show(&job.with(&changes)?, output);
+    }
+    Ok(exit::DONE)
+}
+
+/// The experiments that all targets name together, each once.
+fn jobs(targets: &[String]) -> Result<Vec<Job>, Error> {
+    let mut jobs: Vec<Job> = Vec::new();
+    for target in targets {
+        for job in find(target)? {
+            match jobs.iter().find(|other| other.name == job.name) {
+                None => jobs.push(job),
+                Some(other) if other.target == job.target => {}
+                Some(other) => {
+                    return Err(Error::usage(format!(
+                        "{} and {} would have the same directory, {}: run them with different --results",
+                        other.target, job.target, job.name
+                    )));
+                }
+            }
+        }
+    }
+    Ok(jobs)
+}
+
+/// What does the same again, wherever the results go.
+fn command(job: &Job, args: &RunArgs) -> String {
+    format!("antiphon lab run {}{}", quoted(&job.target), args.changes.words())
+}
+
+fn go_on(outcome: &Outcome, command: &str, args: &RunArgs, output: &Output) {
+    let results = args.results.to_string_lossy();
+    let results = match &*results {
+        "antiphon-lab" => String::new(),
+        other => format!(" --results {}", quoted(other)),
+    };
+    output.error(&format!(
+        "stopped: {} of {} runs are kept in {}\nto go on: {command}{results}",
+        outcome.finished.len(),
+        outcome.planned,
+        outcome.directory.display()
+    ));
+}

@@ -1,0 +1,227 @@
+//! What came of an experiment, for people and for programs.
+
+use antiphon::lab::experiment::{Finished, PointSummary, summary};
+use antiphon::lab::figures::FIGURES;
+use antiphon::lab::{Job, Outcome, replay_command};
+use antiphon::measure::MeanInterval;
+use serde_json::{Map, Value, json};
+
+use crate::grid::{Align, Cell, Grid, Palette, Tone};
+use crate::output::Output;
+
+/// The figures of the table for people with their short titles, the most telling first; those that find no place on the
+/// line stay away. All of them are in summary.csv.
+const SHOWN: [(&str, &str); 10] = [
+    ("lost_percent", "lost %"),
+    ("delay_mean_ms", "delay ms"),
+    ("rtt_mean_ms", "round trip ms"),
+    ("delay_p99_ms", "delay 99 % ms"),
+    ("gap_max_s", "longest gap s"),
+    ("gaps_above_80ms_per_1000", "gaps > 80 ms /1000"),
+    ("jitter_sd_ms", "jitter ms"),
+    ("concealed_percent", "concealed %"),
+    ("expired", "expired"),
+    ("broken", "broken"),
+];
+
+/// Says what begins.
+pub fn begin(job: &Job, output: &mut Output) {
+    let scenario = &job.scenario;
+    let runs = scenario.plan().len();
+    if output.json {
+        let record = json!({
+            "command": "lab run",
+            "experiment": job.name,
+            "title": scenario.title,
+            "version": env!("CARGO_PKG_VERSION"),
+            "seed": scenario.seed,
+            "runs": runs,
+        });
+        output.timed("experiment", record);
+    }
+    output.talk(&format!("{}: {} ({runs} runs, seed {})", job.name, scenario.title, scenario.seed));
+}
+
+/// Prints the summary of an experiment.
+pub fn outcome(job: &Job, outcome: &Outcome, output: &mut Output) {
+    for note in &outcome.notes {
+        output.talk(&format!("note: {note}"));
+    }
+    let points = summary(&outcome.finished);
+    if output.json {
+        for point in &points {
+            output.record("point", point_record(job, point));
+        }
+        let record = json!({
+            "experiment": job.name,
+            "directory": outcome.directory,
+            "runs": outcome.finished.len(),
+            "planned": outcome.planned,
+            "before": outcome.before,
+            "interrupted": outcome.interrupted,
+        });
+        return output.timed("summary", record);
+    }
+    output.result(&table(&job.scenario.variables(), &points, output.width, output.palette));
+    if outcome.before > 0 {
+        let (before, planned) = (outcome.before, outcome.planned);
+        output
+            .talk(&format!("{before} of {planned} runs were there before (--fresh does all of them again)"));
+    }
+    output.talk(&format!(
+        "results: {}; one run again: {}",
+        outcome.directory.display(),
+        replay_command(&format!("antiphon lab run {}", job.target), 0)
+    ));
+}
+
+fn point_record(job: &Job, point: &PointSummary) -> Value {
+    let measured = FIGURES.iter().zip(&point.figures);
+    let figures = measured.filter_map(|(figure, mean)| {
+        let mean = (*mean)?;
+        let value = json!({ "mean": mean.mean, "half_width_95": mean.half_width, "runs": mean.count });
+        Some((figure.name.to_string(), value))
+    });
+    json!({
+        "experiment": job.name,
+        "point": settings(&point.point),
+        "stream": point.stream,
+        "runs": point.runs,
+        "figures": figures.collect::<Map<String, Value>>(),
+    })
+}
+
+fn settings(point: &[(String, String)]) -> Value {
+    Value::Object(point.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect())
+}
+
+/// Means and their 95 % intervals, a line for each stream at each point.
+fn table(variables: &[String], points: &[PointSummary], width: usize, palette: Palette) -> String {
+    if points.is_empty() {
+        return "no run has ended yet".into();
+    }
+    let measured = |(name, _): &&(&str, &str)| points.iter().any(|point| point.figure(name).is_some());
+    // What never happened takes no room.
+    let telling = |(name, _): &&(&str, &str)| {
+        let quiet = ["expired", "broken"].contains(name);
+        !quiet || points.iter().any(|point| point.figure(name).is_some_and(|mean| mean.mean > 0.0))
+    };
+    let mut columns: Vec<&(&str, &str)> = SHOWN.iter().filter(measured).filter(telling).collect();
+    loop {
+        let grid = grid(variables, points, &columns);
+        if grid.width() <= width || columns.len() <= 1 {
+            return grid.render(width, palette) + "mean ± half of the 95 % confidence interval\n";
+        }
+        columns.pop();
+    }
+}
+
+fn grid(variables: &[String], points: &[PointSummary], columns: &[&(&str, &str)]) -> Grid {
+    let mut aligns = vec![Align::Left; variables.len() + 1];
+    aligns.extend(vec![Align::Right; columns.len() + 1]);
+    let mut grid = Grid::new(aligns);
+    let titles = variables.iter().map(String::as_str).chain(["stream", "runs"]);
+    grid.row(titles.chain(columns.iter().map(|(_, title)| *title)).map(|title| Cell::new(title, Tone::Head)));
+    for point in points {
+        let settings = point.point.iter().map(|(_, value)| value.clone());
+        let head = settings.chain([point.stream.clone(), point.runs.to_string()]);
+        let figures = columns.iter().map(|(name, _)| point.figure(name).map_or("-".into(), shown));
+        grid.row(head.chain(figures).map(Cell::from));
+    }
+    grid
+}
+
+/// As many decimals as the interval deserves.
+fn shown(mean: MeanInterval) -> String {
+    // Sums of equal numbers differ in their last digit, depending on how many there are.
+    let half = mean.half_width.filter(|half| *half > 1e-9 * mean.mean.abs()).unwrap_or(0.0);
+    let scale = if half > 0.0 { half } else { mean.mean.abs() / 100.0 };
+    let decimals = if scale > 0.0 { (1.0 - scale.log10().floor()).clamp(0.0, 4.0) as usize } else { 0 };
+    match mean.half_width {
+        Some(_) => format!("{:.decimals$} ± {half:.decimals$}", mean.mean),
+        None => format!("{:.decimals$}", mean.mean),
+    }
+}
+
+/// Prints one run.
+pub fn run(job: &Job, finished: &Finished, command: &str, output: &mut Output) {
+    let run = &finished.run;
+    let replay = replay_command(command, run.index);
+    if output.json {
+        let streams = finished.streams.iter().map(|(name, figures)| {
+            let measured = FIGURES.iter().zip(figures.values());
+            let fields = measured.map(|(figure, value)| (figure.name.to_string(), Value::from(value)));
+            json!({ "stream": name, "figures": fields.collect::<Map<String, Value>>() })
+        });
+        let media = finished.media.iter().map(|medium| {
+            let counters = medium.counters.iter().map(|(name, value)| (name.clone(), Value::from(*value)));
+            json!({ "medium": medium.name, "counters": counters.collect::<Map<String, Value>>() })
+        });
+        let record = json!({
+            "experiment": job.name,
+            "run": run.index,
+            "point": settings(&run.point),
+            "repetition": run.repetition,
+            "seed": run.seed,
+            "streams": streams.collect::<Vec<_>>(),
+            "media": media.collect::<Vec<_>>(),
+            "events": finished.events,
+            "replay": replay,
+        });
+        return output.record("run", record);
+    }
+    let point: Vec<String> = run.point.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    output.talk(&format!("{}, run {}: {} seed={}", job.name, run.index, point.join(" "), run.seed));
+    let mut grid = Grid::new([Align::Left, Align::Right, Align::Left, Align::Prose]);
+    for (name, figures) in &finished.streams {
+        grid.title(Cell::new(name.as_str(), Tone::Head));
+        for (figure, value) in FIGURES.iter().zip(figures.values()) {
+            let Some(value) = value else { continue };
+            let cells = [figure.title.into(), format!("{value}").into(), figure.unit.into()];
+            grid.row(cells.into_iter().chain([Cell::new(figure.definition, Tone::Dim)]));
+        }
+    }
+    output.result(&grid.render(output.width, output.palette));
+    for medium in &finished.media {
+        let counters = medium.counters.iter().filter(|(_, value)| *value != 0.0);
+        let counters: Vec<String> = counters.map(|(name, value)| format!("{name} {value}")).collect();
+        output.detail(&format!("{}: {}", medium.name, counters.join(", ")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(loss: &str, value: f64, half_width: Option<f64>) -> PointSummary {
+        let mean = |name: &str| (name != "broken" && name != "rtt_mean_ms").then_some(value);
+        let figures = FIGURES
+            .iter()
+            .map(|figure| mean(figure.name).map(|mean| MeanInterval { mean, half_width, count: 5 }))
+            .collect();
+        PointSummary { point: vec![("loss".into(), loss.into())], stream: "audio".into(), runs: 5, figures }
+    }
+
+    #[test]
+    fn the_table_fits_and_drops_the_least_telling() {
+        let points = [point("0%", 0.0, Some(0.0)), point("5%", 12.3456, Some(0.0712))];
+        for width in [40, 60, 80, 120, 200] {
+            let text = table(&["loss".into()], &points, width, Palette { coloured: false });
+            let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(widest <= width.max(43), "{width}: {widest}\n{text}");
+            assert!(text.contains("lost %") && text.contains("12.346 ± 0.071"), "{text}");
+            assert!(!text.contains("broken") && !text.contains("round trip"), "{text}");
+        }
+        assert!(table(&[], &[], 80, Palette { coloured: false }).contains("no run"));
+    }
+
+    #[test]
+    fn digits_follow_the_interval() {
+        let of = |mean, half_width| shown(MeanInterval { mean, half_width, count: 2 });
+        assert_eq!(of(123.456, Some(12.3)), "123 ± 12");
+        assert_eq!(of(1.23456, Some(0.0123)), "1.235 ± 0.012");
+        assert_eq!(of(7.0, None), "7.000");
+        assert_eq!(of(0.0, Some(0.0)), "0 ± 0");
+        assert_eq!(of(15.163, Some(1e-14)), "15.16 ± 0.00");
+    }
+}
