@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use antiphon::lab::Changes;
 use clap::{Args, Subcommand, ValueHint};
 
+use super::{ClaimsArgs, ListArgs, ReportArgs};
 use crate::output::quoted;
 use crate::values::{self, Setting};
 
@@ -23,6 +24,12 @@ pub enum LabCommand {
     Run(RunArgs),
     /// Check a scenario and show its plan, its numbers and their reasons
     Check(CheckArgs),
+    /// List the experiments of the papers: which can run, what others need
+    List(ListArgs),
+    /// Say which of the papers' claims hold in the results
+    Claims(ClaimsArgs),
+    /// Write the results beside the printed ones, as HTML and CSV
+    Report(ReportArgs),
 }
 
 /// How to run.

@@ -1,6 +1,7 @@
 //! `antiphon lab`.
 
 mod check;
+mod papers;
 mod progress;
 mod show;
 
@@ -17,6 +18,9 @@ pub fn lab(args: &LabArgs, global: &Global, output: &mut Output) -> Result<u8, E
     match &args.command {
         LabCommand::Run(args) => run_jobs(args, global, output),
         LabCommand::Check(args) => check_jobs(args, output),
+        LabCommand::List(args) => papers::list(args, output),
+        LabCommand::Claims(args) => papers::claims(args, output),
+        LabCommand::Report(args) => papers::report(args, output),
     }
 }
 
