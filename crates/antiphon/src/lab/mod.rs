@@ -40,9 +40,9 @@ use antiphon_lab::setup::Setup;
 use antiphon_lab::world::World;
 
 use crate::{Error, Stop};
+pub use antiphon_lab::papers::Verdict;
 pub use antiphon_lab::{experiment, figures, results, scenario, setup};
 pub use job::{Changes, Job, find};
-pub use antiphon_lab::papers::Verdict;
 pub use papers::{ClaimRow, ExperimentRow, FigureRow, PaperResults, count, paper};
 pub use report::write_report;
 use store::Store;

@@ -75,7 +75,8 @@ fn command(args: &ReportArgs) -> String {
 fn listed(paper: &PaperResults, width: usize, palette: Palette) -> String {
     let about = paper.paper;
     let mut text = format!("{}\n", palette.paint(Tone::Head, about.key));
-    text += &paragraph("", &format!("{}: {} ({})", about.authors.join(", "), about.title, about.year), 2, width);
+    text +=
+        &paragraph("", &format!("{}: {} ({})", about.authors.join(", "), about.title, about.year), 2, width);
     let mut grid = Grid::new([Align::Left, Align::Left, Align::Left, Align::Prose]);
     for row in paper.experiments() {
         let tone = if row.can_run { Tone::Plain } else { Tone::Dim };

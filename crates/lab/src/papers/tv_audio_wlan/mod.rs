@@ -1,12 +1,13 @@
 //! Højgaard-Hansen, Lundgreen: retransmission for the sound of a TV set on an 802.11g network.
 
 mod checks;
+mod departures;
 #[cfg(test)]
 mod tests;
 
 use super::compare::{ColumnMap, Drawing, Place, Statistic, TableMap};
 use super::csv::Table;
-use super::{Departure, Experiment, Module};
+use super::{Experiment, Module};
 
 pub(super) const MODULE: Module = Module {
     key: "tv-audio-wlan",
@@ -53,7 +54,7 @@ pub(super) const MODULE: Module = Module {
         },
     ],
     checks: checks::CHECKS,
-    departures: DEPARTURES,
+    departures: departures::DEPARTURES,
 };
 
 /// The stream under test in every scenario.
@@ -246,5 +247,3 @@ const SIMPLE_TABLES: &[TableMap] = &[
         false,
     ),
 ];
-
-const DEPARTURES: &[Departure] = &[];
