@@ -37,9 +37,17 @@ impl<'a> Beside<'a> {
             ..Row::default()
         };
         antiphon_report::Table {
-            caption: self.table.title.clone(),
+            caption: self.table.title.split_once(": ").map_or(&*self.table.title, |(_, title)| title).into(),
             columns: heads.collect(),
             rows: self.cells.iter().enumerate().map(row).collect(),
+        }
+    }
+
+    /// "Table 6.3".
+    pub fn heading(&self) -> String {
+        match self.table.title.split_once(": ") {
+            Some((number, _)) if number.starts_with("Table") => number.into(),
+            _ => "Figures in the text".into(),
         }
     }
 
@@ -56,10 +64,13 @@ impl<'a> Beside<'a> {
     pub fn chart(&self) -> Option<Chart> {
         let drawing = self.map.drawing?;
         let (x_label, x_unit) = split_unit(drawing.x);
-        let unit = self.map.columns.first().map_or("", |column| split_unit(column.printed).1);
+        let (name, unit) = match self.map.columns {
+            [column] => split_unit(column.printed),
+            columns => ("value".into(), columns.first().map_or("", |column| split_unit(column.printed).1)),
+        };
         let scale = if drawing.log { Scale::Log } else { Scale::Linear };
         let series = self.map.columns.iter().enumerate().flat_map(|(n, column)| {
-            let name = if self.map.columns.len() > 1 { name_of(column.printed) } else { String::new() };
+            let name = if self.map.columns.len() > 1 { split_unit(column.printed).0 } else { String::new() };
             [self.series(n, &name, "ours", drawing.x), self.series(n, &name, "printed", drawing.x)]
         });
         Some(Chart {
@@ -68,7 +79,7 @@ impl<'a> Beside<'a> {
                    what is 0."
                 .into(),
             x: Axis::new(&x_label, x_unit),
-            y: Axis { label: "value".into(), unit: unit.into(), scale },
+            y: Axis { label: name, unit: unit.into(), scale },
             series: series.collect(),
             log_toggle: true,
             ..Chart::default()
@@ -137,7 +148,6 @@ fn plain(value: Option<f64>) -> String {
 }
 
 fn cells_of(compared: &Compared) -> [Cell; 3] {
-    // One more place than in print, as much of what is printed is rounded to nothing.
     let decimals = compared.decimals;
     let value = |value: Option<Value>, decimals: usize| match value {
         None => Cell::MISSING,
@@ -146,9 +156,14 @@ fn cells_of(compared: &Compared) -> [Cell; 3] {
         }
         Some(Value { value, .. }) => Cell::Text(format!("{value:.decimals$}")),
     };
-    let deviation = compared.deviation().map(|deviation| match compared.relative() {
-        Some(share) if share.abs() < 10.0 => format!("{deviation:+.decimals$} ({:+.0} %)", 100.0 * share),
-        _ => format!("{deviation:+.decimals$}"),
+    let deviation = compared.deviation().map(|deviation| {
+        let shown = format!("{deviation:+.decimals$}");
+        match compared.relative() {
+            // What rounds to nothing has no sign and no share.
+            _ if shown.chars().all(|c| "+-0.".contains(c)) => "0".into(),
+            Some(share) if share.abs() < 10.0 => format!("{shown} ({:+.0} %)", 100.0 * share),
+            _ => shown,
+        }
     });
     [
         value(compared.printed, decimals),
@@ -217,6 +232,7 @@ mod tests {
         assert_eq!(texts(value(2.0), value(1.5)), ["2.00", "1.50", "-0.50 (-25 %)"]);
         assert_eq!(texts(value(0.0), value(1.5)), ["0.00", "1.50", "+1.50"]);
         assert_eq!(texts(value(0.01), value(1.5)), ["0.01", "1.50", "+1.49"]);
+        assert_eq!(texts(value(1.5), value(1.499)), ["1.50", "1.50", "0"]);
         assert_eq!(texts(None, value(1.5)), ["-", "1.50", "-"]);
     }
 

@@ -59,10 +59,11 @@ impl PaperResults {
     }
 
     fn section(&self, experiment: &'static Experiment) -> Section {
-        let title = format!("{}: {}", experiment.key.replace('_', " "), experiment.title);
-        let mut section = Section::new(&title, &self.state(experiment));
+        let intro = format!("{}. {}", capital(experiment.title), self.state(experiment));
+        let mut section = Section::new(&capital(&experiment.key.replace('_', " ")), &intro);
         for map in experiment.tables {
             let Some(beside) = Beside::of(self.paper, map, self.of(experiment.key)) else { continue };
+            section.parts.push(Part::Heading(beside.heading()));
             section.parts.push(Part::Table(beside.table()));
             section.parts.extend(beside.chart().map(Part::Chart));
             let reasons: Vec<String> = self.reasons(map.file).map(String::from).collect();
@@ -127,6 +128,12 @@ impl PaperResults {
     }
 }
 
+/// With a capital letter in front.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
 /// The claims in a sentence.
 fn verdict(claims: &[ClaimRow]) -> String {
     let required = claims.iter().filter(|claim| claim.required).count();
@@ -179,7 +186,7 @@ fn evidence_text(claim: &ClaimRow) -> String {
     let mut text = grouped(&claim.figures).join("; ");
     for more in std::iter::once(&claim.because).chain(&claim.departure).filter(|more| !more.is_empty()) {
         if !text.is_empty() {
-            text.push_str(". ");
+            text.push_str(if text.ends_with('.') { " " } else { ". " });
         }
         text.push_str(more);
     }
@@ -243,7 +250,8 @@ fn places(value: f64) -> usize {
     match value.abs() {
         size if size >= 100.0 => 1,
         size if size >= 10.0 => 2,
-        size if size >= 1.0 || size == 0.0 => 3,
+        size if size >= 1.0 => 3,
+        0.0 => 0,
         _ => 5,
     }
 }
