@@ -8,7 +8,7 @@ use antiphon_core::uri::Query;
 use antiphon_core::{
     BrokenReason, CloseMode, Ecn, Endpoint, Event, Frame, Input, Instant, PathId, SendError, Wire,
 };
-use antiphon_proto::{OpenArgs, Role, TRANSPORTS};
+use antiphon_proto::{OpenArgs, Role, TRANSPORTS, find};
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 
@@ -35,6 +35,12 @@ struct Side {
 }
 
 const MAX_DATAGRAM: usize = 1452;
+/// Modes beside the default ones.
+const MODES: &[(&str, &str)] = &[
+    ("arq", "mode=as-published"),
+    ("arq", "mode=as-published&tick=1ms&pace=5ms"),
+    ("arq", "congestion=aimd"),
+];
 
 impl Side {
     fn send(&mut self, now: Instant, frame: Frame<'_>) {
@@ -86,8 +92,11 @@ impl Side {
 
 fuzz_target!(|input: (u8, Vec<Command>)| {
     let (choice, commands) = input;
-    let transport = TRANSPORTS[usize::from(choice) % TRANSPORTS.len()];
-    let (query, latency) = (Query::default(), Duration::from_millis(80));
+    let choice = usize::from(choice) % (TRANSPORTS.len() + MODES.len());
+    let (scheme, query) =
+        TRANSPORTS.get(choice).map_or_else(|| MODES[choice - TRANSPORTS.len()], |t| (t.scheme, ""));
+    let transport = find(scheme).expect("a transport there is");
+    let (query, latency): (Query, _) = (query.parse().expect("a query"), Duration::from_millis(80));
     let mut now = Instant::from_millis(1);
     let open = |role| {
         let args = OpenArgs { role, query: &query, seed: 1, now, max_datagram: MAX_DATAGRAM, latency };

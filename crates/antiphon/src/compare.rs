@@ -18,6 +18,7 @@ use antiphon_sound::{NullSink, SourceSpec};
 
 use crate::embedded::{Embedded, Place};
 use crate::near_end::{NearEnd, NearPlan, NearResult};
+use crate::passport::PassportFile;
 use crate::transport::chosen;
 use crate::{CompareOptions, DEFAULT_PORT, Error, render};
 
@@ -32,7 +33,7 @@ pub struct Comparison {
     pub link: LinkSummary,
     /// What crossed the embedded link, by its own count; empty with a peer.
     pub crossed: Vec<LinkCounts>,
-    /// Transports that could not be measured, and why.
+    /// Transports that could not be measured, and the passport if it could not be written, and why.
     pub failures: Vec<(String, String)>,
     /// What the reader must know of the run as a whole (scheduling obtained, options refused).
     pub notes: Vec<String>,
@@ -40,6 +41,8 @@ pub struct Comparison {
     pub interrupted: bool,
     /// Where the report is.
     pub report: Option<PathBuf>,
+    /// Where the path passport is.
+    pub passport: Option<PathBuf>,
 }
 
 /// The link of a comparison.
@@ -134,13 +137,20 @@ pub fn compare(
     if let Some(out) = &options.out {
         make_directory(out)?;
     }
+    let passport = options.passport.as_deref();
+    let passport =
+        passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
     let clock = OsClock::new();
     let (places, embedded, link) = places(options, &transports, clock)?;
     let running = start(options, &stream, places, clock, stop)?;
     let (results, failures) = watch(running, &stream, clock, progress);
     // A real path to a peer has no counters of ours.
     let counted = embedded.map(Embedded::finish).unwrap_or_default();
-    finish(options, &stream, link, results, failures, counted, stop)
+    let mut comparison = finish(options, &stream, link, results, failures, counted, stop)?;
+    if let Some(file) = passport {
+        file.fill(&mut comparison.0, &comparison.1);
+    }
+    Ok(comparison.0)
 }
 
 /// What is streamed, decided before anything is opened.
@@ -373,7 +383,7 @@ fn finish(
     failures: Vec<(String, String)>,
     counted: Vec<LinkCounts>,
     stop: &Stop,
-) -> Result<Comparison, Error> {
+) -> Result<(Comparison, Vec<Measured>), Error> {
     if results.is_empty() {
         let why = failures
             .first()
@@ -402,12 +412,13 @@ fn finish(
         notes,
         interrupted: stop.is_asked(),
         report: None,
+        passport: None,
     };
     if let Some(out) = &options.out {
         render::write(out, options, stream, &comparison, &measured)?;
         comparison.report = Some(out.clone());
     }
-    Ok(comparison)
+    Ok((comparison, measured))
 }
 
 fn abilities(transport: &Transport) -> Abilities {
@@ -421,6 +432,7 @@ pub(crate) struct Measured {
     pub log: FrameLog,
     pub figures: TransportFigures,
     pub latency: Duration,
+    pub header_bytes: u32,
 }
 
 impl Measured {
@@ -453,7 +465,13 @@ impl Measured {
             notes,
         };
         let figures = TransportFigures::new(&result.log, &facts);
-        Measured { transport, log: result.log, figures, latency: result.latency }
+        Measured {
+            transport,
+            log: result.log,
+            figures,
+            latency: result.latency,
+            header_bytes: result.header_bytes,
+        }
     }
 }
 

@@ -19,6 +19,7 @@ mod error;
 mod far_end;
 mod near_end;
 mod options;
+mod passport;
 mod receive;
 mod reflect;
 mod render;
@@ -39,6 +40,7 @@ pub use antiphon_proto as proto;
 pub use antiphon_report as report;
 pub use antiphon_session as session;
 pub use antiphon_sound as sound;
+pub use antiphon_trace as trace;
 
 pub use compare::{Comparison, LinkCounts, LinkSummary, Progress, TransportProgress, WayCounts, compare};
 pub use error::{Error, ErrorKind};

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use antiphon_core::Endpoint;
 use antiphon_core::uri::Query;
 use antiphon_measure::FrameLog;
 use antiphon_media::packet::PacketConfig;
 use antiphon_media::{SampleFormat, Sink, Source, StreamFormat};
 use antiphon_net::{DriveOptions, Line, OsClock, Stop, Target, become_media_thread, drive};
-use antiphon_proto::{Beneath, Role};
+use antiphon_proto::{Beneath, Role, Transport};
 use antiphon_session::{CallConfig, CallStation, LiveCall, SenderConfig};
 
 use crate::embedded::Place;
@@ -34,6 +35,8 @@ pub(crate) struct NearEnd {
     line: Box<dyn Line>,
     station: CallStation,
     clock: OsClock,
+    /// Around each frame.
+    header_bytes: u32,
     beneath: Beneath,
     wait: antiphon_net::WaitStyle,
     latency: Duration,
@@ -47,6 +50,8 @@ pub(crate) struct NearResult {
     pub cpu: Duration,
     pub duration: Duration,
     pub latency: Duration,
+    /// Around each frame: the transport's, and those beneath it.
+    pub header_bytes: u32,
     /// Of this transport: what it says of itself.
     pub facts: Vec<String>,
     /// Of the run: scheduling obtained, options refused.
@@ -69,6 +74,7 @@ impl NearEnd {
             latency: options.latency,
         }
         .open(clock.now(), opened.max_datagram)?;
+        let header_bytes = header_bytes(place.transport, &*endpoint);
         let max_packet = opened.max_datagram.min(endpoint.profile().max_frame);
         let packet = PacketConfig { max_packet, ..PacketConfig::new(format, sample, options.block_frames) };
         let config = CallConfig {
@@ -93,6 +99,7 @@ impl NearEnd {
             line: opened.line,
             station,
             clock,
+            header_bytes,
             beneath: place.transport.beneath,
             wait: options.wait,
             latency: options.latency,
@@ -132,10 +139,7 @@ impl NearEnd {
                 heard.overrun_frames
             ));
         }
-        let headers = match self.beneath {
-            Beneath::Udp => UDP_HEADERS,
-            Beneath::Tcp => TCP_HEADERS,
-        };
+        let headers = headers_beneath(self.beneath);
         Ok(NearResult {
             log,
             wire_bytes: path.bytes_sent + path.datagrams_sent * headers,
@@ -143,10 +147,24 @@ impl NearEnd {
             cpu: report.cpu,
             duration,
             latency: self.latency,
+            header_bytes: self.header_bytes,
             facts,
             notes,
         })
     }
+}
+
+/// Bytes of UDP or TCP and IPv4 headers of a packet.
+fn headers_beneath(beneath: Beneath) -> u64 {
+    match beneath {
+        Beneath::Udp => UDP_HEADERS,
+        Beneath::Tcp => TCP_HEADERS,
+    }
+}
+
+/// Bytes around a frame that goes out in one packet: the transport's own and those beneath it.
+pub(crate) fn header_bytes(transport: &Transport, endpoint: &dyn Endpoint) -> u32 {
+    endpoint.profile().frame_overhead as u32 + headers_beneath(transport.beneath) as u32
 }
 
 /// How long stragglers are waited for: a second is more than any path here queues, TCP's worst time-outs aside.

@@ -50,7 +50,9 @@ pub struct CompareOptions {
     pub socket: SocketOptions,
     /// Force one way of making the embedded link; `None` for the best one permitted.
     pub link_method: Option<LinkMethod>,
-    /// The command line, to stand in the report.
+    /// Where to write when each packet was sent and came, or that it was lost; `None` for nowhere.
+    pub passport: Option<PathBuf>,
+    /// The command line, to stand in the report and the passport.
     pub command: String,
 }
 
@@ -94,6 +96,10 @@ pub struct SendOptions {
     pub wait_for_peer: bool,
     /// Where to write what crosses the wire.
     pub capture: Option<PathBuf>,
+    /// Where to write when each packet was sent and came, or that it was lost; `None` for nowhere.
+    pub passport: Option<PathBuf>,
+    /// The command line, to stand in the passport.
+    pub command: String,
     /// How the media thread waits.
     pub wait: WaitStyle,
     /// Socket options.
@@ -125,6 +131,10 @@ pub struct ReceiveOptions {
     pub length: Option<Duration>,
     /// Where to write what crosses the wire.
     pub capture: Option<PathBuf>,
+    /// Where to write when each packet was sent and came, or that it was lost; `None` for nowhere.
+    pub passport: Option<PathBuf>,
+    /// The command line, to stand in the passport.
+    pub command: String,
     /// How the media thread waits.
     pub wait: WaitStyle,
     /// Socket options.
@@ -185,6 +195,7 @@ impl Default for CompareOptions {
             wait: WaitStyle::default(),
             socket: SocketOptions::default(),
             link_method: None,
+            passport: None,
             command: String::new(),
         }
     }
@@ -208,6 +219,8 @@ impl Default for SendOptions {
             sdp: None,
             wait_for_peer: false,
             capture: None,
+            passport: None,
+            command: String::new(),
             wait: WaitStyle::default(),
             socket: SocketOptions::default(),
             seed: 1,
@@ -229,6 +242,8 @@ impl Default for ReceiveOptions {
             forever: false,
             length: None,
             capture: None,
+            passport: None,
+            command: String::new(),
             wait: WaitStyle::default(),
             socket: SocketOptions::default(),
             seed: 1,

@@ -10,14 +10,17 @@ use antiphon_media::conceal::Concealment;
 use antiphon_media::playout::PlayoutCounters;
 use antiphon_media::{SampleFormat, Sink, SinkError, SourceCounters, StreamDescription, StreamFormat};
 use antiphon_net::{DriveOptions, OsClock, Stop, Target, become_media_thread, drive};
-use antiphon_proto::{Role, Transport, find};
+use antiphon_proto::{Beneath, Role, Transport, find};
 use antiphon_session::{
     Notice, OpenSink, ReceiveConfig, ReceiveStation, ReceiverConfig, ReceiverCounters, SoundReceiver,
     converted_sink,
 };
 use antiphon_sound::{Notes, SinkKind, SinkSpec};
+use antiphon_trace::passport::Hole;
 
-use crate::send::{CNAME, finish_capture, start_capture};
+use crate::near_end::header_bytes;
+use crate::passport::{Hearing, PassportFile, Recorder};
+use crate::send::{CNAME, Ended, finish_capture, start_capture};
 use crate::show::{SNAPSHOTS, Shown, watch};
 use crate::transport::{EndpointPlan, StreamKeys, open_line};
 use crate::{DEFAULT_LATENCY, DEFAULT_PORT, Error, ReceiveOptions, SinkClock};
@@ -72,7 +75,10 @@ pub fn receive(
     status: &mut dyn FnMut(&ReceiveStatus),
 ) -> Result<ReceiveSummary, Error> {
     let clock = OsClock::new();
-    let plan = ReceivePlan::new(options)?;
+    let mut plan = ReceivePlan::new(options)?;
+    let passport = options.passport.as_deref();
+    plan.passport =
+        passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
     let (description, latency) = (plan.describe(), plan.latency);
     let (out, mut snapshots) = rtrb::RingBuffer::new(SNAPSHOTS);
     let (tell, told) = mpsc::channel();
@@ -99,7 +105,8 @@ pub fn receive(
         }
         status(&last);
     });
-    let mut notes = result.map_err(|_| Error::failed("the media thread panicked"))??;
+    let Ended { mut notes, passport } = result.map_err(|_| Error::failed("the media thread panicked"))??;
+    passport.into_iter().for_each(notice);
     for sink in told.try_iter() {
         notes.extend(sink.list());
     }
@@ -122,6 +129,7 @@ struct ReceivePlan {
     ends_with_stream: bool,
     wait: antiphon_net::WaitStyle,
     capture: Option<PathBuf>,
+    passport: Option<PassportFile>,
     seed: u64,
 }
 
@@ -131,7 +139,7 @@ impl ReceivePlan {
         let transport = find(&uri.scheme)?;
         let keys = StreamKeys::read(transport, &uri.query, &options.socket)?;
         let mut target = Target::resolve(&uri, DEFAULT_PORT)?;
-        if transport.beneath == antiphon_proto::Beneath::Udp {
+        if transport.beneath == Beneath::Udp {
             // Datagrams are not fetched: an address names where to listen, a group what to join.
             target = Target::Listen(target.address());
         }
@@ -164,6 +172,7 @@ impl ReceivePlan {
             ends_with_stream: !options.forever,
             wait: options.wait,
             capture: options.capture.clone(),
+            passport: None,
             seed: options.seed,
         })
     }
@@ -182,7 +191,7 @@ impl ReceivePlan {
     }
 }
 
-/// The media thread. Answers notes for the user.
+/// The media thread.
 fn run(
     plan: ReceivePlan,
     clock: OsClock,
@@ -190,13 +199,14 @@ fn run(
     out: rtrb::Producer<Snapshot>,
     tell: mpsc::Sender<Notes>,
     ready: mpsc::Sender<()>,
-) -> Result<Vec<String>, Error> {
+) -> Result<Ended, Error> {
     let mut opened = open_line(plan.transport, plan.target, &plan.keys.socket)?;
     let _main_thread_is_gone = ready.send(());
     let capture = start_capture(plan.capture.as_deref(), clock, &mut *opened.line, plan.transport)?;
     let (endpoints, max_datagram) = (plan.endpoint, opened.max_datagram);
     // Opened once here, so that a wrong option is an error now and not on the first datagram.
-    let ordered = endpoints.open(clock.now(), max_datagram)?.profile().ordered;
+    let endpoint = endpoints.open(clock.now(), max_datagram)?;
+    let (ordered, header_bytes) = (endpoint.profile().ordered, header_bytes(plan.transport, &*endpoint));
     let receiver = ReceiverConfig {
         latency: plan.latency,
         conceal: plan.conceal,
@@ -208,7 +218,17 @@ fn run(
         epoch: clock.epoch(),
         seed: plan.seed ^ 2,
     };
-    let receiver = SoundReceiver::new(receiver, open_sink(plan.sink, plan.clock, tell), clock.now());
+    let mut receiver = SoundReceiver::new(receiver, open_sink(plan.sink, plan.clock, tell), clock.now());
+    let mut recorder = None;
+    if let Some(file) = plan.passport {
+        // The kernel's TCP loses nothing: what is missing there was given up before it was sent.
+        let hole = if plan.transport.beneath == Beneath::Tcp { Hole::NotSent } else { Hole::Lost };
+        let repairs = plan.transport.strengths.reliable;
+        let scribe = Hearing::new(plan.transport.scheme, repairs, hole, header_bytes);
+        let (started, witness) = Recorder::start(file, scribe)?;
+        receiver.set_witness(witness);
+        recorder = Some(started);
+    }
     let config = ReceiveConfig {
         endpoint: Box::new(move |now| {
             endpoints.open(now, max_datagram).expect("it opened with the same options before")
@@ -226,8 +246,9 @@ fn run(
     // The line shows the end of its connection when it goes.
     drop(opened.line);
     finish_capture(capture, &mut notes);
+    let passport = recorder.map(Recorder::finish);
     finish(shown.station, &mut notes)?;
-    Ok(notes)
+    Ok(Ended { notes, passport })
 }
 
 /// Opens the sink when the format is known, in the rate and channels that it asks for.

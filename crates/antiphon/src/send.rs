@@ -15,6 +15,8 @@ use antiphon_proto::{Beneath, Role, Transport, find};
 use antiphon_session::{SendStation, SenderConfig, SenderCounters, converted, limited};
 use antiphon_sound::{Notes, open_source};
 
+use crate::near_end::header_bytes;
+use crate::passport::{PassportFile, Recorder, Sending};
 use crate::show::{SNAPSHOTS, Shown, watch};
 use crate::transport::{EndpointPlan, StreamKeys, open_line};
 use crate::{DEFAULT_PORT, Error, SendOptions};
@@ -63,6 +65,9 @@ pub fn send(
 ) -> Result<SendSummary, Error> {
     let clock = OsClock::new();
     let plan = SendPlan::new(options, clock)?;
+    let passport = options.passport.as_deref();
+    let passport =
+        passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
     let (rate, total) = (plan.format.rate(), plan.source.length());
     let total_s = total.map(|frames| MediaTime::new(frames, rate).duration().as_secs_f64());
     notice(plan.describe(options));
@@ -72,7 +77,7 @@ pub fn send(
     let (thread_stop, options) = (stop.clone(), options.clone());
     let thread = std::thread::Builder::new()
         .name("send".into())
-        .spawn(move || run(plan, &options, &thread_stop, out, &tell))
+        .spawn(move || run(plan, &options, passport, &thread_stop, out, &tell))
         .map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
     let (mut last, mut unanswered, mut gave_up) = (SendStatus::default(), None, false);
     let result = watch(thread, &mut snapshots, |snapshot: Snapshot| {
@@ -88,8 +93,9 @@ pub fn send(
         }
         status(&last);
     });
-    let mut notes = result.map_err(|_| Error::failed("the media thread panicked"))??;
+    let Ended { mut notes, passport } = result.map_err(|_| Error::failed("the media thread panicked"))??;
     notes.extend(source_notes.list());
+    passport.into_iter().for_each(notice);
     if gave_up {
         let why =
             if unanswered == Some(BrokenReason::Refused) { "nobody listens there" } else { "no route to it" };
@@ -173,14 +179,22 @@ impl SendPlan {
     }
 }
 
-/// The media thread: opens the line, writes the SDP, streams. Answers notes for the user.
+/// What the media thread leaves behind: sentences for the user.
+pub(crate) struct Ended {
+    pub notes: Vec<String>,
+    /// What became of the passport.
+    pub passport: Option<String>,
+}
+
+/// The media thread: opens the line, writes the SDP, streams.
 fn run(
     plan: SendPlan,
     options: &SendOptions,
+    passport: Option<PassportFile>,
     stop: &Stop,
     out: rtrb::Producer<Snapshot>,
     tell: &mpsc::Sender<String>,
-) -> Result<Vec<String>, Error> {
+) -> Result<Ended, Error> {
     let mut opened = open_line(plan.endpoint.transport, plan.target, &plan.keys.socket)?;
     let capture =
         start_capture(options.capture.as_deref(), plan.clock, &mut *opened.line, plan.endpoint.transport)?;
@@ -196,7 +210,19 @@ fn run(
         epoch: plan.clock.epoch(),
         seed: options.seed,
     };
-    let station = SendStation::new(endpoint, plan.source, config, CNAME, plan.clock.now())?;
+    let (transport, acknowledged) = (plan.endpoint.transport, endpoint.profile().acknowledged);
+    let header_bytes = header_bytes(transport, &*endpoint);
+    let mut station = SendStation::new(endpoint, plan.source, config, CNAME, plan.clock.now())?;
+    let mut recorder = None;
+    if let Some(file) = passport {
+        let frames = station.sender().packetiser().packet_frames() as u64;
+        let interval = MediaTime::new(frames, plan.format.rate()).duration();
+        let repairs = transport.strengths.reliable;
+        let scribe = Sending::new(transport.scheme, repairs, acknowledged, header_bytes, interval);
+        let (started, witness) = Recorder::start(file, scribe)?;
+        station.set_witness(witness);
+        recorder = Some(started);
+    }
     let mut shown = Shown::new(station, out, Snapshot::of);
     let scheduling = become_media_thread();
     drive(&mut *opened.line, &mut shown, &plan.clock, stop, DriveOptions { wait: options.wait })?;
@@ -206,7 +232,7 @@ fn run(
     // The line shows the end of its connection when it goes.
     drop(opened.line);
     finish_capture(capture, &mut notes);
-    Ok(notes)
+    Ok(Ended { notes, passport: recorder.map(Recorder::finish) })
 }
 
 /// Lets a capture file see what crosses `line`, if one was asked for.

@@ -132,6 +132,7 @@ fn streams_without_allocating(scheme: &'static str) {
         source: format!("{scheme}://@127.0.0.1:{port}"),
         sink: directory.join("got.wav").display().to_string(),
         latency: Some(Duration::from_millis(20)),
+        passport: Some(directory.join("got.passport")),
         ..ReceiveOptions::default()
     };
     let (listening, is_listening) = std::sync::mpsc::channel();
@@ -150,6 +151,7 @@ fn streams_without_allocating(scheme: &'static str) {
         target: format!("{scheme}://127.0.0.1:{port}"),
         length: Some(Duration::from_millis(2_500)),
         latency: Some(Duration::from_millis(500)),
+        passport: Some(directory.join("sent.passport")),
         ..SendOptions::default()
     };
     let mut watch = Watch::new("send");

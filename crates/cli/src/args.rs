@@ -15,7 +15,7 @@ mod socket;
 mod stream;
 
 pub use compare::CompareArgs;
-pub use lab::{CheckArgs, LabArgs, LabCommand, RunArgs};
+pub use lab::{CheckArgs, LabArgs, LabCommand, ReplayArgs, RunArgs};
 pub use link::LinkArgs;
 pub use papers::{ClaimsArgs, ListArgs, PaperArgs, ReportArgs};
 pub use reflect::ReflectArgs;

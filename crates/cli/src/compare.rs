@@ -8,15 +8,14 @@ use serde_json::{Value, json};
 use crate::args::{CompareArgs, Global};
 use crate::exit;
 use crate::grid::{Palette, Tone, paragraph};
-use crate::output::{Output, quoted};
+use crate::output::{Output, command_line, quoted};
 use crate::progress::CompareProgress;
 use crate::table;
 use crate::values::Judgement;
 
 /// Runs it; the exit code.
 pub fn run(args: &CompareArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
-    let command: Vec<String> = std::env::args().skip(1).map(|word| quoted(&word)).collect();
-    let options = args.options(format!("antiphon {}", command.join(" ")))?;
+    let options = args.options(command_line())?;
     if options.peer.is_none() && options.link_method != Some(LinkMethod::Proxy) {
         // Only a process of one thread may, so before anything else. Where it is forbidden the facade finds another way
         // and says so.
@@ -47,6 +46,7 @@ pub fn run(args: &CompareArgs, global: &Global, output: &mut Output) -> Result<u
             json!({
                 "interrupted": comparison.interrupted,
                 "report": comparison.report,
+                "passport": comparison.passport,
                 "exit_code": code,
             }),
         );
@@ -174,6 +174,9 @@ fn text(comparison: &Comparison, width: usize, palette: Palette) -> String {
             quoted(&page)
         );
     }
+    if let Some(passport) = &comparison.passport {
+        text += &format!("Path passport: {}\n", passport.display());
+    }
     text
 }
 
@@ -230,6 +233,7 @@ mod tests {
             notes: Vec::new(),
             interrupted: true,
             report: Some("antiphon-report".into()),
+            passport: None,
         }
     }
 

@@ -164,6 +164,12 @@ pub fn thousandths(x: f64) -> f64 {
     (x * 1000.0).round() / 1000.0
 }
 
+/// The command line as it can be typed again.
+pub fn command_line() -> String {
+    let words: Vec<String> = std::env::args().skip(1).map(|word| quoted(&word)).collect();
+    format!("antiphon {}", words.join(" "))
+}
+
 /// A word as a shell would have to read it.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,%+@".contains(c);

@@ -321,6 +321,8 @@ mod tests {
             "--expire",
             "-o",
             "none",
+            "--passport",
+            "x.passport",
             "--busy-poll",
             "--dscp",
             "cs5",

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use antiphon::{Error, Stop, receive, send};
+use antiphon::{Error, ReceiveOptions, SendOptions, Stop, receive, send};
 use serde_json::{Value, json};
 
 use crate::args::{Global, ReceiveArgs, SendArgs};
 use crate::exit;
-use crate::output::Output;
+use crate::output::{Output, command_line};
 use crate::progress::{Pace, StreamProgress, receive_line, send_line};
 use crate::signals::Watch;
 
 /// Runs `send`; the exit code.
 pub fn send_run(args: &SendArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
-    let options = args.options(fresh_seed(output))?;
+    let options = SendOptions { command: command_line(), ..args.options(fresh_seed(output))? };
     let run = json!({
         "command": "send", "source": options.source, "target": options.target, "seed": options.seed,
     });
@@ -32,7 +32,7 @@ pub fn send_run(args: &SendArgs, global: &Global, output: &mut Output) -> Result
 
 /// Runs `receive`; the exit code.
 pub fn receive_run(args: &ReceiveArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
-    let options = args.options(fresh_seed(output))?;
+    let options = ReceiveOptions { command: command_line(), ..args.options(fresh_seed(output))? };
     if options.sink.starts_with('-') && output.json {
         return Err(Error::usage(
             "--json and a sink of '-' both write to standard output: choose one of them",

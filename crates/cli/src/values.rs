@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use antiphon::core::UnitError;
 use antiphon::core::units::{parse_duration, parse_frequency};
 use antiphon::core::uri::Uri;
+use antiphon::core::{ByteCount, UnitError};
 use antiphon::link::DuplexSpec;
 use antiphon::measure::{Gate, TransportFigures};
 use antiphon::media::{FormatError, SampleFormat, StreamDescription, StreamFormat};
@@ -79,6 +79,14 @@ pub fn setting(text: &str) -> Result<Setting, Refusal> {
             Ok(Setting { name: name.into(), values: values.split(',').map(|v| v.trim().into()).collect() })
         }
         _ => Err("write a name and its values, such as loss=0%,5%".into()),
+    }
+}
+
+/// A media packet: from an RTP header to what UDP carries in one datagram on Ethernet.
+pub fn packet(text: &str) -> Result<ByteCount, Refusal> {
+    match text.parse::<ByteCount>()? {
+        size @ ByteCount(12..=1472) => Ok(size),
+        _ => Err("use 12B, an RTP header alone, to 1472B, what Ethernet carries in one datagram".into()),
     }
 }
 

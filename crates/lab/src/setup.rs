@@ -8,7 +8,7 @@ use std::time::Duration;
 use antiphon_core::BitRate;
 use antiphon_core::uri::Query;
 use antiphon_link::wlan::{Category, CellSpec};
-use antiphon_link::{DuplexSpec, QueueLimit, RingClass, RingSpec};
+use antiphon_link::{DuplexSpec, QueueLimit, ReplayPath, RingClass, RingSpec};
 
 use crate::tcp::Profile;
 
@@ -75,6 +75,15 @@ pub enum MediumKind {
         between: [NodeId; 2],
         /// What happens on the way.
         spec: Box<DuplexSpec>,
+    },
+    /// A path that was recorded, which does again what it did.
+    Replay {
+        /// Its ends.
+        between: [NodeId; 2],
+        /// From the first to the second.
+        up: ReplayPath,
+        /// Back.
+        down: ReplayPath,
     },
     /// A full-duplex cable with an Ethernet port at each end.
     Cable {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use antiphon_core::{Instant, Rng};
 
 use crate::packet::{Counters, Packet};
-use crate::queue::MAX_PACKETS;
+use crate::queue::{MAX_PACKETS, ROOM};
 use crate::spec::{Jitter, Shape};
 
 /// Draws the delay of each packet beyond the propagation time.
@@ -51,7 +51,12 @@ pub struct Delay<P> {
 impl<P: Packet> Delay<P> {
     /// A line of that length.
     pub fn new(propagation: Duration) -> Self {
-        Delay { propagation, line: VecDeque::new(), last: Instant::ZERO, counters: Counters::default() }
+        Delay {
+            propagation,
+            line: VecDeque::with_capacity(ROOM),
+            last: Instant::ZERO,
+            counters: Counters::default(),
+        }
     }
 
     /// Sends a packet on its way at `at`, with `extra` delay; gives it back if the line holds too many.

@@ -15,6 +15,8 @@
 //! * **Counters balance**: offered + duplicated = delivered + dropped + queued + in flight, in every element.
 //! * **Order is kept** by everything but [`Reorder`]: delay variation that reorders gives false verdicts on protocols.
 //!
+//! [`Replay`] has no parameters but a recording of what a real path did.
+//!
 //! [`wlan`] has what no chain of elements can be: a cell whose stations share one channel.
 //!
 //! ```
@@ -46,6 +48,7 @@ mod parse;
 mod presets;
 mod queue;
 mod reorder;
+mod replay;
 mod spec;
 pub mod wlan;
 
@@ -65,6 +68,7 @@ pub use parse::SpecError;
 pub use presets::{PRESETS, Preset, Setting, preset};
 pub use queue::Queue;
 pub use reorder::Reorder;
+pub use replay::{Replay, ReplayDuplex, ReplayEnd, ReplayError, ReplayPath, ReplaySample};
 pub use spec::{
     DrdSpec, DuplexSpec, Jitter, KEYS, LinkSpec, LossModel, QueueLimit, RedSpec, ReorderSpec, Shape, Stall,
 };

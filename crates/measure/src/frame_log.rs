@@ -150,6 +150,24 @@ impl FrameLog {
         self.counts.add(Fate::Pending);
     }
 
+    /// The frame `seq`, just sent, has so many bytes, its header included.
+    pub fn on_size(&mut self, seq: u64, bytes: usize) {
+        if let Some(index) = self.known(seq) {
+            self.row(index).bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
+        }
+    }
+
+    /// The frame `seq` reached the far end after `one_way`, whether it comes back or not. Only where the clocks of both
+    /// ends are known to agree. Fates and histograms, which are of frames that came back, stay as they are.
+    pub fn on_reached(&mut self, seq: u64, one_way: Duration) {
+        if let Some(index) = self.known(seq) {
+            let row = self.row(index);
+            if row.one_way == NONE {
+                row.one_way = nanos(one_way).min(NONE - 1);
+            }
+        }
+    }
+
     /// The transport would not take the frame `seq`, offered at `now`.
     pub fn on_refused(&mut self, seq: u64, now: Instant) {
         self.on_sent(seq, now);

@@ -4,6 +4,7 @@
 //! keys and how to open it. `compare`, the laboratory, the reports and the help texts read [`TRANSPORTS`] and nothing
 //! else, so that a new transport is one module and one line here.
 
+mod arq;
 mod queue;
 mod registry;
 mod tcp;
@@ -15,4 +16,5 @@ pub use registry::{Beneath, Key, OpenArgs, OpenError, Role, Strengths, Transport
 pub static TRANSPORTS: &[&Transport] = &[
     &udp::TRANSPORT, //
     &tcp::TRANSPORT,
+    &arq::TRANSPORT,
 ];

@@ -186,6 +186,15 @@ impl Inbox {
 
     /// Keeps a frame, made of up to two parts, until it is fetched; drops and counts it when there is no room.
     pub fn push(&mut self, head: &[u8], tail: &[u8], path: PathId, received_at: Instant) {
+        self.push_marked(head, tail, path, received_at, false);
+    }
+
+    /// As [`Self::push`], of a frame in one part, with word of whether it had to be sent more than once.
+    pub fn push_repaired(&mut self, bytes: &[u8], path: PathId, received_at: Instant, repaired: bool) {
+        self.push_marked(bytes, &[], path, received_at, repaired);
+    }
+
+    fn push_marked(&mut self, head: &[u8], tail: &[u8], path: PathId, received_at: Instant, repaired: bool) {
         let len = head.len() + tail.len();
         if self.frames.len() >= MAX_FRAMES || self.bytes + len > MAX_BYTES {
             self.dropped += 1;
@@ -195,7 +204,7 @@ impl Inbox {
         bytes.extend_from_slice(head);
         bytes.extend_from_slice(tail);
         self.bytes += len;
-        let received = Received { len, path, stream: StreamId(0), received_at, repaired: false };
+        let received = Received { len, path, stream: StreamId(0), received_at, repaired };
         self.frames.push_back((received, bytes));
     }
 

@@ -236,14 +236,18 @@ impl CallStation {
             return self.close(now);
         }
         let (log, board) = (&mut self.log, &self.board);
-        self.sender.advance(now, &mut *self.endpoint, |SentFrame { number, info, result, .. }| {
+        self.sender.advance(now, &mut *self.endpoint, |SentFrame { number, info, len, result }| {
             if let Some(board) = board {
+                if let Some(settled) = number.checked_sub(SETTLED) {
+                    note_reached(log, board, settled, info.sequence.wrapping_sub(SETTLED as u16));
+                }
                 board.clear(info.sequence);
             }
             match result {
                 Ok(_) => log.on_sent(number, now),
                 Err(_) => log.on_refused(number, now),
             }
+            log.on_size(number, len);
         });
         if self.sender.is_ended() {
             self.ended = Some(now);
@@ -319,9 +323,19 @@ impl CallStation {
         }
     }
 
+    /// Asks the board for the frames that were sent too recently to have been asked for.
+    fn settle(&mut self) {
+        let Some(board) = &self.board else { return };
+        let (frames, next) = (self.sender.frames(), self.sender.packetiser().next_sequence());
+        for back in 1..=frames.min(SETTLED) {
+            note_reached(&mut self.log, board, frames - back, next.wrapping_sub(back as u16));
+        }
+    }
+
     fn close(&mut self, now: Instant) {
         self.playout.finish();
         self.play(now);
+        self.settle();
         self.log.finish();
         let concealed = self.playout.counters().concealed_frames;
         // The report counts holes in units of frames, as everything else there.
@@ -329,6 +343,15 @@ impl CallStation {
         self.log.on_concealed(concealed.div_ceil(unit));
         self.endpoint.close(now, CloseMode::Graceful);
         self.state = State::Closing;
+    }
+}
+
+/// Takes from the board that a frame came there, even if it never came back.
+fn note_reached(log: &mut FrameLog, board: &ArrivalBoard, number: u64, sequence: u16) {
+    if let (Some(there), Some(sent)) = (board.arrival(sequence), log.sent_at(number))
+        && there >= sent
+    {
+        log.on_reached(number, there.since(sent));
     }
 }
 
@@ -431,5 +454,7 @@ impl Station for CallStation {
     }
 }
 
+/// So many frames later, what came there of a frame is known: 5 s of 1.3 ms blocks, half of what the log remembers.
+const SETTLED: u64 = 4_096;
 /// How long a call that was interrupted waits for stragglers.
 const STOP_DRAIN: Duration = Duration::from_millis(500);

@@ -16,6 +16,7 @@ mod reflector;
 mod send;
 mod sender;
 mod station;
+mod witness;
 
 pub use board::ArrivalBoard;
 pub use call::{CallConfig, CallError, CallStation, Heard, LiveCall};
@@ -27,3 +28,4 @@ pub use reflector::{Reflector, ReflectorConfig, ReflectorCounters};
 pub use send::SendStation;
 pub use sender::{SenderConfig, SenderCounters, SentFrame, SoundSender};
 pub use station::Station;
+pub use witness::{Passing, Witness};

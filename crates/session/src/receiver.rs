@@ -16,6 +16,7 @@ use antiphon_media::{
 
 use crate::player::{PULL_FRAMES, Player, Stream};
 use crate::station::sooner;
+use crate::witness::{Passing, Witness};
 
 /// Opens the sink once the stream's format is known.
 pub type OpenSink = Box<dyn FnMut(StreamFormat, SampleFormat) -> Result<Box<dyn Sink>, String>>;
@@ -121,6 +122,7 @@ pub struct SoundReceiver {
     reconnected: bool,
     error: Option<ReceiveError>,
     counters: ReceiverCounters,
+    witness: Option<Witness>,
 }
 
 /// A packet that waits for the one after it.
@@ -154,7 +156,13 @@ impl SoundReceiver {
             reconnected: false,
             error: None,
             counters: ReceiverCounters::default(),
+            witness: None,
         }
+    }
+
+    /// Lets `witness` know of every packet of our sender as it arrived.
+    pub fn set_witness(&mut self, witness: Witness) {
+        self.witness = Some(witness);
     }
 
     /// Takes one received frame.
@@ -270,6 +278,9 @@ impl SoundReceiver {
         }
         self.counters.packets += 1;
         self.counters.bytes += received.len as u64;
+        if let Some(witness) = &mut self.witness {
+            witness(Passing::arrived(&received, view));
+        }
         self.rtcp.on_received(received.received_at, view.ssrc, view.sequence, view.timestamp);
         let Some(stream) = &mut self.stream else { return };
         if (stream.depacketiser.format(), stream.depacketiser.sample()) != (format, sample) {
@@ -314,6 +325,9 @@ impl SoundReceiver {
 
     fn begin(&mut self, now: Instant, ssrc: u32, format: StreamFormat, sample: SampleFormat) {
         (self.said_bye, self.leaving, self.unknown_run) = (false, None, 0);
+        if let Some(witness) = &mut self.witness {
+            witness(Passing::Began { rate: format.rate() });
+        }
         self.finish_playout(now);
         if let Some(stream) = &mut self.stream {
             if (stream.depacketiser.format(), stream.depacketiser.sample()) == (format, sample) {

@@ -9,6 +9,7 @@ use antiphon_media::rtcp::{RemoteReport, RtcpConfig, RtcpEvent, RtcpSession};
 
 use crate::sender::{SenderConfig, SenderCounters, SoundSender};
 use crate::station::{Station, sooner};
+use crate::witness::{Passing, Witness};
 
 /// Sends a source over an endpoint, with RTCP beside it, and takes leave at the end.
 pub struct SendStation {
@@ -21,6 +22,7 @@ pub struct SendStation {
     state: State,
     broken: Option<BrokenReason>,
     answered: bool,
+    witness: Option<Witness>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +61,13 @@ impl SendStation {
             state: State::Waiting,
             broken: None,
             answered: false,
+            witness: None,
         })
+    }
+
+    /// Lets `witness` know of every frame put on the path and of what the transport says became of it.
+    pub fn set_witness(&mut self, witness: Witness) {
+        self.witness = Some(witness);
     }
 
     /// The sending half.
@@ -105,7 +113,7 @@ impl SendStation {
         }
     }
 
-    fn events(&mut self) {
+    fn events(&mut self, now: Instant) {
         while let Some(event) = self.endpoint.poll_event() {
             match event {
                 Event::Connected => {
@@ -116,7 +124,10 @@ impl SendStation {
                 }
                 Event::Broken(reason) => self.broken = Some(reason),
                 Event::Frame { id, outcome } => {
-                    self.sender.on_outcome(id, outcome);
+                    let number = self.sender.on_outcome(id, outcome);
+                    if let (Some(number), Some(witness)) = (number, &mut self.witness) {
+                        witness(Passing::Outcome { number, at: now, outcome });
+                    }
                 }
                 Event::Closed(_) => self.state = State::Finished,
                 Event::Congestion(_) | Event::Writable => {}
@@ -125,9 +136,12 @@ impl SendStation {
     }
 
     fn send(&mut self, now: Instant) {
-        let rtcp = &mut self.rtcp;
+        let (rtcp, witness) = (&mut self.rtcp, &mut self.witness);
         self.sender.advance(now, &mut *self.endpoint, |sent| {
             rtcp.on_sent(now, sent.info.timestamp, sent.len);
+            if let (Some(witness), Ok(_)) = (&mut *witness, sent.result) {
+                witness(Passing::Sent { number: sent.number, at: now, len: sent.len });
+            }
         });
         if let Some(len) = self.rtcp.poll_report(now, &mut self.report) {
             self.send_report(now, len);
@@ -170,13 +184,13 @@ impl Station for SendStation {
             self.endpoint.handle_timeout(now);
         }
         self.fetch(now);
-        self.events();
+        self.events(now);
         match self.state {
             State::Sending => self.send(now),
             State::Leaving { byes, next } => self.leave(now, byes, next),
             State::Waiting | State::Closing | State::Finished => {}
         }
-        self.events();
+        self.events(now);
     }
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {

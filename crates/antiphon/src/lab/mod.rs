@@ -20,6 +20,7 @@ mod engine;
 mod job;
 mod journal;
 mod papers;
+mod path;
 mod report;
 mod store;
 
@@ -41,9 +42,10 @@ use antiphon_lab::world::World;
 
 use crate::{Error, Stop};
 pub use antiphon_lab::papers::Verdict;
-pub use antiphon_lab::{experiment, figures, results, scenario, setup};
+pub use antiphon_lab::{experiment, figures, replay, results, scenario, setup};
 pub use job::{Changes, Job, find};
 pub use papers::{ClaimRow, ExperimentRow, FigureRow, PaperResults, count, paper};
+pub use path::replay_path;
 pub use report::write_report;
 use store::Store;
 

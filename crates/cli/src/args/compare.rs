@@ -1,5 +1,6 @@
 //! Options of `compare`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use antiphon::core::units::{parse_duration, parse_frequency};
@@ -80,6 +81,11 @@ pub struct CompareArgs {
     #[arg(long, value_name = "GATE", help_heading = "Results")]
     pub require: Vec<Requirement>,
 
+    /// Write when each packet was sent and came, or that it was lost, for
+    /// replay and scripts (JSON lines)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Results")]
+    pub passport: Option<PathBuf>,
+
     #[command(flatten)]
     pub wait: WaitArgs,
     #[command(flatten)]
@@ -122,6 +128,7 @@ impl CompareArgs {
                 Method::Router => LinkMethod::Router,
                 Method::Proxy => LinkMethod::Proxy,
             }),
+            passport: self.passport.clone(),
             command,
         })
     }

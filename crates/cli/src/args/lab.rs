@@ -1,7 +1,10 @@
 //! Options of `lab`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use antiphon::core::ByteCount;
+use antiphon::core::units::parse_duration;
 use antiphon::lab::Changes;
 use clap::{Args, Subcommand, ValueHint};
 
@@ -30,6 +33,8 @@ pub enum LabCommand {
     Claims(ClaimsArgs),
     /// Write the results beside the printed ones, as HTML and CSV
     Report(ReportArgs),
+    /// Run transports over a path that was recorded with --passport
+    Replay(ReplayArgs),
 }
 
 /// How to run.
@@ -65,6 +70,49 @@ pub struct CheckArgs {
     pub targets: Vec<String>,
     #[command(flatten)]
     pub changes: ChangeArgs,
+}
+
+/// What to replay, and what to send over it.
+#[derive(Args, Debug)]
+#[command(after_help = REPLAY_EXAMPLES)]
+pub struct ReplayArgs {
+    /// Passport of a path, as compare, send and receive write it with
+    /// --passport
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Transports, separated by commas [default: all]
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = values::transport())]
+    pub transports: Vec<String>,
+    /// Whose packets tell what the path did [default: those of a transport
+    /// that repairs nothing]
+    #[arg(long, value_name = "TRANSPORT", value_parser = values::transport())]
+    pub path: Option<String>,
+    /// Seed of what the transports draw; the path is always the same
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub seed: u64,
+    /// How long to stream; the path begins anew [default: as long as the
+    /// recording]
+    #[arg(short, long, value_name = "TIME", value_parser = values::seconds)]
+    pub seconds: Option<Duration>,
+    /// Size of a media packet, such as 200B [default: as recorded]
+    #[arg(long, value_name = "SIZE", value_parser = values::packet)]
+    pub packet: Option<ByteCount>,
+    /// Time between packets, such as 5ms [default: as recorded]
+    #[arg(long, value_name = "TIME", value_parser = values::seconds)]
+    pub interval: Option<Duration>,
+    /// Added to every delay, each way, where the recording knows only how
+    /// delays differ
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "0ms")]
+    pub propagation: Duration,
+    /// Playout target of the listener, which repairs have to keep
+    #[arg(long, value_name = "TIME", value_parser = values::seconds, default_value = "80ms")]
+    pub latency: Duration,
+    /// Let the sender give up frames that are older than the playout target
+    #[arg(long)]
+    pub expire: bool,
+    /// Return every frame and measure round trips
+    #[arg(long)]
+    pub reflected: bool,
 }
 
 /// What is to be otherwise than the scenario has it.
@@ -129,6 +177,15 @@ Files in antiphon-lab/my-experiment:
   media.csv      what links, switches, cells and rings counted
   runs.jsonl     every run as it ended, with the command that replays it
   scenario.toml  what was run";
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  antiphon compare studio.example --passport path.jsonl
+      record what the path to a reflector does
+  antiphon lab replay path.jsonl
+      how would each transport have fared? The same answer every time
+  antiphon lab replay path.jsonl -t rtp,tcp --packet 200B --interval 5ms
+      other packets over the same path";
 
 const CHECK_EXAMPLES: &str = "\
 Examples:

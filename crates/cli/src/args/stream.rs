@@ -61,6 +61,10 @@ pub struct SendArgs {
     /// Write what crosses the wire, for Wireshark
     #[arg(long, value_name = "FILE.pcapng", value_hint = ValueHint::FilePath, help_heading = "Stream")]
     pub capture: Option<PathBuf>,
+    /// Write when each packet was sent and came, or that it was lost, for
+    /// replay and scripts (JSON lines)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Stream")]
+    pub passport: Option<PathBuf>,
     /// Seed of SSRC and first numbers [default: another one in each run]
     #[arg(long, value_name = "N", help_heading = "Stream")]
     pub seed: Option<u64>,
@@ -114,6 +118,10 @@ pub struct ReceiveArgs {
     /// Write what crosses the wire, for Wireshark
     #[arg(long, value_name = "FILE.pcapng", value_hint = ValueHint::FilePath, help_heading = "Stream")]
     pub capture: Option<PathBuf>,
+    /// Write when each packet was sent and came, or that it was lost, for
+    /// replay and scripts (JSON lines)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Stream")]
+    pub passport: Option<PathBuf>,
     /// Seed of SSRC and report intervals [default: another one in each run]
     #[arg(long, value_name = "N", help_heading = "Stream")]
     pub seed: Option<u64>,
@@ -155,6 +163,8 @@ impl SendArgs {
             sdp: self.sdp.clone(),
             wait_for_peer: self.wait_for_peer,
             capture: self.capture.clone(),
+            passport: self.passport.clone(),
+            command: String::new(),
             wait: self.wait.style(),
             socket: self.socket.options(),
             seed: self.seed.unwrap_or(fresh_seed),
@@ -184,6 +194,8 @@ impl ReceiveArgs {
             forever: self.forever,
             length: self.seconds,
             capture: self.capture.clone(),
+            passport: self.passport.clone(),
+            command: String::new(),
             wait: self.wait.style(),
             socket: self.socket.options(),
             seed: self.seed.unwrap_or(fresh_seed),

@@ -3,6 +3,7 @@
 mod check;
 mod papers;
 mod progress;
+mod recorded;
 mod show;
 
 use antiphon::lab::{Job, Outcome, RunOptions, find, replay, run};
@@ -21,6 +22,7 @@ pub fn lab(args: &LabArgs, global: &Global, output: &mut Output) -> Result<u8, E
         LabCommand::List(args) => papers::list(args, output),
         LabCommand::Claims(args) => papers::claims(args, output),
         LabCommand::Report(args) => papers::report(args, output),
+        LabCommand::Replay(args) => recorded::show(args, global, output),
     }
 }
 

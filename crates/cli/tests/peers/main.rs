@@ -9,6 +9,7 @@ mod analysed;
 mod child;
 mod comparison;
 mod dissect;
+mod kernel_tcp;
 mod links;
 mod played;
 mod sound;

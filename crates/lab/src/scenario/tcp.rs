@@ -10,8 +10,11 @@ use crate::tcp::{
     AckRule, Algorithm, DelayedAck, LossDetection, Profile, Reduction, RtoFloor, RtoSettings, WindowUnit,
 };
 
+/// Makes a kernel's profile.
+type Make = fn() -> Profile;
+
 /// The kernels that have a profile.
-const PROFILES: [(&str, fn() -> Profile); 6] = [
+const PROFILES: [(&str, Make); 6] = [
     ("linux", Profile::linux),
     ("linux-reno", Profile::linux_reno),
     ("linux-2.6-cubic", Profile::linux_2_6_cubic),

@@ -23,7 +23,9 @@ impl MediumKind {
     /// The nodes that it joins.
     fn members(&self) -> Vec<NodeId> {
         match self {
-            MediumKind::Link { between, .. } | MediumKind::Cable { between, .. } => between.to_vec(),
+            MediumKind::Link { between, .. }
+            | MediumKind::Replay { between, .. }
+            | MediumKind::Cable { between, .. } => between.to_vec(),
             MediumKind::Switch { nodes, .. }
             | MediumKind::Cell { nodes, .. }
             | MediumKind::Ring { nodes, .. } => nodes.clone(),

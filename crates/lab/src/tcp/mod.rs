@@ -332,7 +332,8 @@ impl Tcp {
         segment.seq = piece.seq;
         segment.flags.fin = piece.fin;
         segment.flags.psh = piece.push;
-        segment.payload = self.spare.pop().unwrap_or_default();
+        let full = self.profile.mss as usize;
+        segment.payload = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(full));
         self.sender.fill(piece, &mut segment.payload);
         self.receiver.on_ack_sent(now, piece.len > 0);
         segment
@@ -397,6 +398,11 @@ impl Tcp {
         if self.spare.len() < SPARE_BUFFERS && buffer.capacity() > 0 {
             self.spare.push(buffer);
         }
+    }
+
+    /// Whether a segment to come would find a buffer.
+    pub fn has_spare(&self) -> bool {
+        !self.spare.is_empty()
     }
 
     /// What is being repaired.

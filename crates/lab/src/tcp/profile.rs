@@ -102,8 +102,8 @@ pub struct DelayedAck {
     pub rule: AckRule,
     /// So many acknowledgements are sent at once when a connection begins and after each disorder.
     pub quick_acks: u32,
-    /// A reader that empties the buffer of small pushed segments acknowledges them: Linux
-    /// (`tcp_cleanup_rbuf` with `ICSK_ACK_PUSHED`), unless data flows the other way too.
+    /// A reader that empties the buffer acknowledges a small pushed segment, or two if data flows the other way too:
+    /// Linux (`tcp_cleanup_rbuf` with `ICSK_ACK_PUSHED` and `ICSK_ACK_PUSHED2`).
     pub on_read: bool,
 }
 
@@ -168,7 +168,8 @@ impl Profile {
     /// Linux 2.6.19 (2006) to 2.6.38 (2011), CUBIC by default.
     ///
     /// Before RFC 6928 (initial window 3 at this MSS, `tcp_init_cwnd`), RFC 6298 (initial time-out 3 s), PRR (3.2) and
-    /// the tail loss probe (3.10); FACK on; a 250 Hz clock; five SYN retries (`TCP_SYN_RETRIES`).
+    /// the tail loss probe (3.10); FACK on; a 250 Hz clock; five SYN retries (`TCP_SYN_RETRIES`). `include/net/tcp.h` of 2.6.24
+    /// has these limits, and 2.6.18 and 2.6.32 the same times.
     pub fn linux_2_6_cubic() -> Self {
         let modern = Profile::linux();
         Profile {

@@ -47,7 +47,8 @@ struct AckPolicy {
     unacked_segments: u32,
     /// Largest segment seen, as Linux estimates the peer's (`icsk_ack.rcv_mss`).
     full: u32,
-    small_pushed: bool,
+    /// Small pushed segments since the last acknowledgement (`ICSK_ACK_PUSHED`, `ICSK_ACK_PUSHED2`).
+    small_pushed: u32,
     /// Data goes both ways, so acknowledgements ride on it (`icsk_ack.pingpong`).
     interactive: bool,
     last_received: Option<Instant>,
@@ -64,7 +65,7 @@ impl Receiver {
             unacked_bytes: 0,
             unacked_segments: 0,
             full: profile.mss.min(SMALLEST_FULL),
-            small_pushed: false,
+            small_pushed: 0,
             interactive: false,
             last_received: None,
         };
@@ -265,7 +266,7 @@ impl Receiver {
         policy.deadline = None;
         policy.unacked_bytes = 0;
         policy.unacked_segments = 0;
-        policy.small_pushed = false;
+        policy.small_pushed = 0;
         policy.quick = policy.quick.saturating_sub(1);
         // Linux `tcp_event_data_sent`: an answer within the delay makes the connection interactive.
         let answers = policy.last_received.is_some_and(|at| now.since(at) < policy.settings.timeout);
@@ -276,6 +277,8 @@ impl Receiver {
 impl AckPolicy {
     fn disorder(&mut self) {
         self.now_due = true;
+        // Linux `tcp_enter_quickack_mode`.
+        self.interactive = false;
         self.quick = self.quick.max(self.settings.quick_acks);
     }
 
@@ -286,7 +289,7 @@ impl AckPolicy {
         if len >= self.full {
             self.full = len;
         } else {
-            self.small_pushed |= pushed;
+            self.small_pushed += u32::from(pushed);
         }
         let enough = match self.settings.rule {
             AckRule::FullSegments => self.unacked_bytes > u64::from(self.full),
@@ -300,7 +303,8 @@ impl AckPolicy {
 
     fn on_read(&mut self, emptied: bool) {
         let waits = self.deadline.is_some();
-        self.now_due |= self.settings.on_read && waits && emptied && self.small_pushed && !self.interactive;
+        let enough = if self.interactive { 2 } else { 1 };
+        self.now_due |= self.settings.on_read && waits && emptied && self.small_pushed >= enough;
     }
 }
 

@@ -84,6 +84,11 @@ pub struct Scoreboard {
 }
 
 impl Scoreboard {
+    /// An empty board with room for so many segments.
+    pub fn with_room(segments: usize) -> Self {
+        Scoreboard { queue: VecDeque::with_capacity(segments), ..Scoreboard::default() }
+    }
+
     /// A new segment was sent.
     pub fn push(&mut self, seq: u64, end: u64, fin: bool, now: Instant, weight: u64) {
         let (sacked, lost, retransmitted) = (false, false, false);

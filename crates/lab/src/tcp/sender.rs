@@ -117,7 +117,7 @@ impl Sender {
             written: 1,
             closing: false,
             fin_sent: false,
-            board: Scoreboard::default(),
+            board: Scoreboard::with_room(SEGMENTS_READY),
             rtt: RttEstimator::new(profile.rto),
             window: Window::new(profile.algorithm, profile.initial_window),
             recovery: Recovery::new(profile.reduction),
@@ -342,3 +342,6 @@ impl Sender {
         self.window.cwnd = (self.window.cwnd / 2f64.powi(halvings)).floor().max(least);
     }
 }
+
+/// Segments in flight for which there is room from the beginning: a window of 190 kB.
+const SEGMENTS_READY: usize = 128;

@@ -45,6 +45,10 @@ pub struct Stats {
     pub srtt: Option<Duration>,
     /// Its variation.
     pub rttvar: Duration,
+    /// Shortest round trip.
+    pub min_rtt: Option<Duration>,
+    /// Bytes of payload in a full segment.
+    pub mss: u32,
     /// Retransmission time-out, back-off included.
     pub rto: Duration,
 }
@@ -73,6 +77,8 @@ impl Tcp {
             in_flight: sender.in_flight(),
             srtt: sender.rtt.srtt(),
             rttvar: sender.rtt.rttvar(),
+            min_rtt: sender.rtt.min_rtt(),
+            mss: sender.mss,
             rto: sender.rtt.rto(),
         }
     }

@@ -108,7 +108,7 @@ pub enum WorldError {
         /// Which.
         medium: String,
         /// How.
-        error: SpecError,
+        error: Box<SpecError>,
     },
     /// A cell that cannot be.
     #[error("cell '{medium}': {error}")]
@@ -116,7 +116,7 @@ pub enum WorldError {
         /// Which.
         medium: String,
         /// Why.
-        error: CellError,
+        error: Box<CellError>,
     },
     /// A ring that cannot be.
     #[error("ring '{medium}': {error}")]
@@ -124,7 +124,7 @@ pub enum WorldError {
         /// Which.
         medium: String,
         /// Why.
-        error: RingError,
+        error: Box<RingError>,
     },
     /// A transport that is not there, or does not take its settings.
     #[error("stream '{stream}': {error}")]
@@ -132,7 +132,7 @@ pub enum WorldError {
         /// Which.
         stream: String,
         /// Why.
-        error: OpenError,
+        error: Box<OpenError>,
     },
     /// A query key that the transport does not have.
     #[error("stream '{stream}': {error}")]
@@ -140,7 +140,7 @@ pub enum WorldError {
         /// Which.
         stream: String,
         /// Why.
-        error: UriError,
+        error: Box<UriError>,
     },
     /// Frames that the transport cannot carry.
     #[error("stream '{stream}': {error}")]
@@ -150,14 +150,6 @@ pub enum WorldError {
         /// Why.
         error: SendError,
     },
-    /// Nothing of that name.
-    #[error("there is no medium '{name}'{}", .nearest.as_ref().map(|n| format!(", did you mean '{n}'?")).unwrap_or_default())]
-    NoSuchMedium {
-        /// What was asked for.
-        name: String,
-        /// The likeliest meant.
-        nearest: Option<String>,
-    },
 }
 
 impl WorldError {
@@ -165,4 +157,34 @@ impl WorldError {
     pub(super) fn quantity(who: &str, what: impl Into<String>) -> Self {
         WorldError::Quantity { who: who.into(), what: what.into() }
     }
+}
+
+/// Why nothing can be captured there.
+#[derive(Debug, thiserror::Error)]
+pub enum TapError {
+    /// No medium of that name.
+    #[error("there is no medium '{name}'{}", or_nearest(.nearest))]
+    NoSuchMedium {
+        /// What was asked for.
+        name: String,
+        /// The likeliest meant.
+        nearest: Option<String>,
+    },
+    /// No node of that name on the medium.
+    #[error("node '{name}' is not on medium '{medium}'{}", or_nearest(.nearest))]
+    NoSuchNode {
+        /// What was asked for.
+        name: String,
+        /// Where.
+        medium: String,
+        /// The likeliest meant.
+        nearest: Option<String>,
+    },
+    /// The file could not be begun.
+    #[error("the capture cannot be written: {0}")]
+    Output(#[from] std::io::Error),
+}
+
+fn or_nearest(nearest: &Option<String>) -> String {
+    nearest.as_ref().map(|nearest| format!(", did you mean '{nearest}'?")).unwrap_or_default()
 }

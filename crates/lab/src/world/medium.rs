@@ -3,17 +3,15 @@
 //! Each part that keeps its own time (a direction of a link, a port of a switch) is a component of the agenda, so that
 //! a thousand ports cost no more than ten.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::time::Duration;
-
 use antiphon_core::{BitRate, Instant, Rng};
 use antiphon_link::wlan::{Cell, CellSpec, Destination, StationId};
-use antiphon_link::{Counters, Discard, Duplex, Link, Packet, Port, Ring, RingSpec, Switch};
+use antiphon_link::{
+    Discard, Duplex, Link, LinkSpec, Packet, Port, QueueLimit, Replay, ReplayPath, Ring, RingSpec, Switch,
+};
 
 use super::error::WorldError;
 use super::packet::{GROUP, Parcel};
-use crate::figures::MediumFigures;
+use super::ring::RingPart;
 use crate::setup::{MediumKind, MediumSpec, NodeId, Treatment};
 
 /// A medium, without its parts.
@@ -25,11 +23,12 @@ pub struct Medium {
     pub nodes: Vec<usize>,
     /// Its first part.
     first: usize,
-    shape: Shape,
+    pub(super) shape: Shape,
 }
 
+/// How it is put together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Shape {
+pub(super) enum Shape {
     /// Two parts, one each way.
     Pair,
     /// A sending port for each node, then an output of the switch for each.
@@ -41,25 +40,12 @@ enum Shape {
 /// What keeps its own time.
 pub enum Part {
     Link(Box<Link<Parcel>>),
+    Replay(Box<Replay<Parcel>>),
     Port(Box<Port<Parcel>>),
     /// One output of a switch.
     Output(Box<Switch<Parcel>>),
     Cell(Box<Cell<Parcel>>),
     Ring(Box<RingPart>),
-}
-
-/// A ring, and the frames between their sender and who is to hear them.
-pub struct RingPart {
-    ring: Ring<Parcel>,
-    travelling: BinaryHeap<Reverse<Travelling>>,
-    sent: u64,
-}
-
-struct Travelling {
-    at: Instant,
-    order: u64,
-    to: usize,
-    parcel: Parcel,
 }
 
 /// Where a packet is to leave a medium.
@@ -84,20 +70,26 @@ impl Medium {
         Ok(match &spec.kind {
             MediumKind::Link { spec: link, .. } => {
                 let medium = medium(Shape::Pair);
-                let error = |error| WorldError::Link { medium: spec.name.clone(), error };
+                let error = |error| WorldError::Link { medium: spec.name.clone(), error: Box::new(error) };
                 let Duplex { up, down } = Duplex::new(link, seed).map_err(error)?;
                 parts.extend([up, down].map(|link| Part::Link(Box::new(link))));
                 medium
             }
+            MediumKind::Replay { up, down, .. } => {
+                let medium = medium(Shape::Pair);
+                let replay = |path: &ReplayPath| Part::Replay(Box::new(Replay::new(path.clone())));
+                parts.extend([up, down].map(replay));
+                medium
+            }
             MediumKind::Cable { rate, queue, .. } => {
-                needs_rate(&spec.name, *rate)?;
+                check_port(&spec.name, *rate, *queue)?;
                 let medium = medium(Shape::Pair);
                 let port = |end| Part::Port(Box::new(Port::new(*rate, *queue, fork(seed, "end", end))));
                 parts.extend([0, 1].map(port));
                 medium
             }
             MediumKind::Switch { nodes, rate, queue, latency } => {
-                needs_rate(&spec.name, *rate)?;
+                check_port(&spec.name, *rate, *queue)?;
                 let medium = medium(Shape::Star);
                 let port = |n| Part::Port(Box::new(Port::new(*rate, *queue, fork(seed, "station", n))));
                 parts.extend((0..nodes.len()).map(port));
@@ -143,6 +135,7 @@ impl Medium {
         };
         let refused = match &mut parts[self.entrance(own)] {
             Part::Link(link) => link.offer(now, parcel),
+            Part::Replay(replay) => replay.offer(now, parcel),
             Part::Port(port) => port.offer(now, parcel),
             Part::Output(_) => unreachable!("no node sends by a switch's output"),
             Part::Cell(cell) => {
@@ -176,6 +169,7 @@ impl Medium {
         let number = part - self.first;
         match &mut parts[part] {
             Part::Link(link) => link.poll_at(limit).map(|(at, parcel)| (at, 1 - number, parcel)),
+            Part::Replay(replay) => replay.poll_at(limit).map(|(at, parcel)| (at, 1 - number, parcel)),
             Part::Port(port) => {
                 let (at, parcel) = port.poll_at(limit)?;
                 if self.shape == Shape::Pair {
@@ -236,6 +230,7 @@ impl Medium {
     ) -> bool {
         match &mut parts[self.entrance(own)] {
             Part::Link(link) => link.has_room(now, len),
+            Part::Replay(replay) => replay.has_room(),
             Part::Port(port) => port.has_room(now, len),
             Part::Output(_) => false,
             Part::Cell(cell) => cell.queue_len(StationId(own as u16), treatment.category) < limit,
@@ -245,42 +240,13 @@ impl Medium {
         }
     }
 
-    fn parts<'a>(&self, parts: &'a [Part]) -> &'a [Part] {
+    pub(super) fn parts<'a>(&self, parts: &'a [Part]) -> &'a [Part] {
         let count = match self.shape {
             Shape::Pair => 2,
             Shape::Star => 2 * self.nodes.len(),
             Shape::Cell | Shape::Ring => 1,
         };
         &parts[self.first..self.first + count]
-    }
-
-    /// Whether every packet is accounted for.
-    pub fn balances(&self, parts: &[Part]) -> bool {
-        self.parts(parts).iter().all(|part| match part {
-            Part::Link(link) => link.counters().balances(),
-            Part::Port(port) => port.counters().balances(),
-            Part::Output(switch) => switch.counters(0).is_some_and(|counters| counters.balances()),
-            Part::Cell(cell) => cell.balances(),
-            Part::Ring(ring) => (0..self.nodes.len())
-                .all(|n| ring.ring.counters(n).is_some_and(|counters| counters.balances())),
-        })
-    }
-
-    /// What it did.
-    pub fn figures(&self, parts: &[Part]) -> MediumFigures {
-        let counters = match self.parts(parts) {
-            [Part::Cell(cell)] => cell_counters(cell),
-            [Part::Ring(ring)] => ring_counters(ring, self.nodes.len()),
-            parts => {
-                let each: Vec<Counters> = parts.iter().map(Part::counters).collect();
-                let half = each.len() / 2;
-                let names =
-                    if self.shape == Shape::Star { [IN_NAMES, OUT_NAMES] } else { [UP_NAMES, DOWN_NAMES] };
-                let both = [&each[..half], &each[half..]].map(sum);
-                names.iter().zip(both).flat_map(|(names, counters)| named(names, &counters)).collect()
-            }
-        };
-        MediumFigures { name: self.name.clone(), counters }
     }
 }
 
@@ -289,6 +255,7 @@ impl Part {
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self {
             Part::Link(link) => link.poll_timeout(),
+            Part::Replay(replay) => replay.poll_timeout(),
             Part::Port(port) => port.poll_timeout(),
             Part::Output(switch) => switch.poll_timeout(),
             Part::Cell(cell) => cell.poll_timeout(),
@@ -301,72 +268,14 @@ impl Part {
     pub fn can_run_ahead(&self) -> bool {
         matches!(self, Part::Cell(_))
     }
-
-    fn counters(&self) -> Counters {
-        match self {
-            Part::Link(link) => link.counters(),
-            Part::Port(port) => port.counters(),
-            Part::Output(switch) => switch.counters(0).unwrap_or_default(),
-            Part::Cell(_) | Part::Ring(_) => Counters::default(),
-        }
-    }
-}
-
-impl RingPart {
-    fn poll_timeout(&self) -> Option<Instant> {
-        let travelling = self.travelling.peek().map(|Reverse(travelling)| travelling.at);
-        [travelling, self.ring.poll_timeout()].into_iter().flatten().min()
-    }
-
-    fn poll_at<'e>(
-        &mut self,
-        now: Instant,
-        exits: impl Fn(&Parcel) -> &'e [u16],
-    ) -> Option<(Instant, usize, Parcel)> {
-        while let Some(sent) = self.ring.poll(now) {
-            let mut travel = |to: usize, parcel: Parcel| {
-                self.sent += 1;
-                let at = sent.at + self.ring.travel(sent.from, to);
-                self.travelling.push(Reverse(Travelling { at, order: self.sent, to, parcel }));
-            };
-            if sent.packet.exit == GROUP {
-                for to in exits(&sent.packet).iter().copied() {
-                    travel(usize::from(to), sent.packet.duplicate());
-                }
-            } else {
-                travel(usize::from(sent.packet.exit), sent.packet);
-            }
-        }
-        let due = self.travelling.peek().is_some_and(|Reverse(first)| first.at <= now);
-        let Reverse(arrived) = if due { self.travelling.pop()? } else { return None };
-        Some((arrived.at, arrived.to, arrived.parcel))
-    }
-}
-
-impl PartialEq for Travelling {
-    fn eq(&self, other: &Self) -> bool {
-        self.order == other.order
-    }
-}
-
-impl Eq for Travelling {}
-
-impl PartialOrd for Travelling {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Travelling {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
 }
 
 /// Who is on a medium, in its order.
 pub fn nodes_of(kind: &MediumKind) -> &[NodeId] {
     match kind {
-        MediumKind::Link { between, .. } | MediumKind::Cable { between, .. } => between,
+        MediumKind::Link { between, .. }
+        | MediumKind::Replay { between, .. }
+        | MediumKind::Cable { between, .. } => between,
         MediumKind::Switch { nodes, .. }
         | MediumKind::Cell { nodes, .. }
         | MediumKind::Ring { nodes, .. } => nodes,
@@ -380,13 +289,15 @@ pub fn mtu(kind: &MediumKind) -> usize {
 
 fn new_cell(spec: &MediumSpec, cell: &CellSpec, nodes: usize, seed: u64) -> Result<Cell<Parcel>, WorldError> {
     same_number(spec, nodes, cell.stations.len())?;
-    Cell::new(cell, seed).map_err(|error| WorldError::Cell { medium: spec.name.clone(), error })
+    Cell::new(cell, seed)
+        .map_err(|error| WorldError::Cell { medium: spec.name.clone(), error: Box::new(error) })
 }
 
 fn new_ring(spec: &MediumSpec, ring: &RingSpec, nodes: usize) -> Result<RingPart, WorldError> {
     same_number(spec, nodes, ring.stations.len())?;
-    let ring = Ring::new(ring).map_err(|error| WorldError::Ring { medium: spec.name.clone(), error })?;
-    Ok(RingPart { ring, travelling: BinaryHeap::new(), sent: 0 })
+    let ring = Ring::new(ring)
+        .map_err(|error| WorldError::Ring { medium: spec.name.clone(), error: Box::new(error) })?;
+    Ok(RingPart::new(ring))
 }
 
 fn same_number(spec: &MediumSpec, nodes: usize, stations: usize) -> Result<(), WorldError> {
@@ -396,120 +307,19 @@ fn same_number(spec: &MediumSpec, nodes: usize, stations: usize) -> Result<(), W
     Err(WorldError::Stations { medium: spec.name.clone(), nodes, stations })
 }
 
-fn needs_rate(name: &str, rate: BitRate) -> Result<(), WorldError> {
-    if rate.0 > 0 {
-        return Ok(());
+fn check_port(name: &str, rate: BitRate, queue: QueueLimit) -> Result<(), WorldError> {
+    if rate.0 == 0 {
+        return Err(WorldError::quantity(
+            name,
+            "an Ethernet port needs a rate, such as 100Mbit/s; it has none",
+        ));
     }
-    Err(WorldError::quantity(name, "an Ethernet port needs a rate, such as 100Mbit/s; it has none"))
+    // Ports take any limit; links know which make sense.
+    let like_a_port = LinkSpec { rate: Some(rate), queue, ..LinkSpec::default() };
+    let refused = Link::<Parcel>::new(&like_a_port, 0).err();
+    refused.map_or(Ok(()), |error| Err(WorldError::Link { medium: name.into(), error: Box::new(error) }))
 }
 
 fn fork(seed: u64, what: &str, number: usize) -> u64 {
     Rng::fork(seed, &format!("{what} {number}")).next_u64()
-}
-
-type Names = [&'static str; 7];
-
-const UP_NAMES: Names = [
-    "up_offered",
-    "up_duplicated",
-    "up_delivered",
-    "up_lost",
-    "up_overflowed",
-    "up_waiting",
-    "up_delivered_bytes",
-];
-const DOWN_NAMES: Names = [
-    "down_offered",
-    "down_duplicated",
-    "down_delivered",
-    "down_lost",
-    "down_overflowed",
-    "down_waiting",
-    "down_delivered_bytes",
-];
-const IN_NAMES: Names = [
-    "in_offered",
-    "in_duplicated",
-    "in_delivered",
-    "in_lost",
-    "in_overflowed",
-    "in_waiting",
-    "in_delivered_bytes",
-];
-const OUT_NAMES: Names = [
-    "out_offered",
-    "out_duplicated",
-    "out_delivered",
-    "out_lost",
-    "out_overflowed",
-    "out_waiting",
-    "out_delivered_bytes",
-];
-
-fn named(names: &Names, counters: &Counters) -> Vec<(&'static str, f64)> {
-    let waiting = counters.queued + counters.in_flight;
-    let values = [
-        counters.offered,
-        counters.duplicated,
-        counters.delivered,
-        counters.lost,
-        counters.overflowed,
-        waiting,
-        counters.delivered_bytes,
-    ];
-    names.iter().copied().zip(values.map(|value| value as f64)).collect()
-}
-
-fn sum(all: &[Counters]) -> Counters {
-    all.iter().fold(Counters::default(), |sum, one| Counters {
-        offered: sum.offered + one.offered,
-        duplicated: sum.duplicated + one.duplicated,
-        delivered: sum.delivered + one.delivered,
-        lost: sum.lost + one.lost,
-        overflowed: sum.overflowed + one.overflowed,
-        queued: sum.queued + one.queued,
-        in_flight: sum.in_flight + one.in_flight,
-        delivered_bytes: sum.delivered_bytes + one.delivered_bytes,
-        ..sum
-    })
-}
-
-fn cell_counters(cell: &Cell<Parcel>) -> Vec<(&'static str, f64)> {
-    let total = cell.totals();
-    let counts = [
-        ("offered", total.offered),
-        ("relayed", total.relayed),
-        ("acknowledged", total.acknowledged),
-        ("multicast", total.multicast),
-        ("overflowed", total.overflowed),
-        ("exhausted", total.exhausted),
-        ("queued", total.queued),
-        ("copies", total.copies),
-        ("missed", total.missed),
-        ("delivered", total.delivered),
-        ("attempts", total.attempts),
-        ("collisions", total.collisions),
-        ("failures", total.failures),
-        ("retries", total.retries),
-    ];
-    let mut all: Vec<_> = counts.into_iter().map(|(name, count)| (name, count as f64)).collect();
-    all.push(("airtime_s", total.airtime.as_secs_f64()));
-    all
-}
-
-fn ring_counters(ring: &RingPart, nodes: usize) -> Vec<(&'static str, f64)> {
-    let each: Vec<Counters> = (0..nodes).filter_map(|n| ring.ring.counters(n)).collect();
-    let (total, rotations) = (sum(&each), ring.ring.rotations());
-    let seconds = |time: Duration| time.as_secs_f64();
-    vec![
-        ("offered", total.offered as f64),
-        ("delivered", total.delivered as f64),
-        ("overflowed", total.overflowed as f64),
-        ("queued", total.queued as f64),
-        ("delivered_bytes", total.delivered_bytes as f64),
-        ("rotations", rotations.count as f64),
-        ("rotation_mean_s", seconds(rotations.mean())),
-        ("rotation_max_s", seconds(rotations.longest)),
-        ("claims", rotations.claims as f64),
-    ]
 }

@@ -1,35 +1,106 @@
 //! The virtual world: runs a [`Setup`] and says what came of it.
 //!
-//! Time jumps from event to event. Components (parts of media, nodes' processors, stations, generators of traffic) name
-//! the instant at which they have something to do; the earliest goes next, ties in the order in which they were asked
-//! for. Nothing else decides, so equal setups and seeds give equal runs.
+//! **Time** jumps from event to event. Components (parts of media, nodes' processors, stations with their sockets,
+//! generators of traffic) name the instant at which they have something to do; the earliest goes next, ties in the order
+//! in which they were asked for. Nothing else decides, and all that is random is forked by name from one seed, so equal
+//! setups and seeds give equal runs, whatever else the process does. A cell may go on by itself up to the next event
+//! of anybody else, which changes nothing but the speed.
+//!
+//! **Packets** are IP packets that know their flow and its way; media join nodes to a tree, so there is one, found at
+//! the start. A multicast packet is offered once to each medium of the group's tree: in a cell one transmission reaches
+//! all, a switch copies it to the ports that lead to members, and every other link carries one.
+//!
+//! **Stations** are those of `antiphon-session` (streams of sound, and reflectors) or the laboratory's packet generator
+//! and listener, on endpoints that `antiphon-proto` opens. They are driven as `net` drives them: input, advance, drain,
+//! time-out. Transports on datagrams send UDP; those on a byte stream have a connection of [`crate::tcp`] beneath, which
+//! opens when the stream starts and, once broken, stays so. A stream without patience (a packet generator) writes until
+//! the send buffer is full and then waits, as a program does whose write blocks: it falls behind its schedule and catches
+//! up; with patience, or with sound, little is left unsent in the TCP (`TCP_NOTSENT_LOWAT`), so that frames expire where
+//! they wait.
+//!
+//! **Traffic** of a regular kind begins at a random part of its first interval, lest generators of equal rate and runs
+//! of different seeds stay in step; streams begin when they are told to.
+//!
+//! **Host costs** are paid to one processor per node, first come, first served, in and out; [`HOST_QUEUE`] packets may
+//! wait for it.
+//!
+//! ```
+//! use antiphon_core::uri::Query;
+//! use antiphon_lab::setup::{Content, HostCost, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec, Treatment};
+//! use antiphon_lab::tcp::Profile;
+//! use std::time::Duration;
+//!
+//! let node = |name: &str| NodeSpec { name: name.into(), cost: HostCost::default() };
+//! let spec = Box::new("rate=2Mbit/s,delay=30ms,loss=1%".parse()?);
+//! let line = MediumKind::Link { between: [NodeId(0), NodeId(1)], spec };
+//! let audio = StreamSpec {
+//!     name: "audio".into(),
+//!     transport: "rtp".into(),
+//!     query: Query::default(),
+//!     from: NodeId(0),
+//!     to: vec![NodeId(1)],
+//!     content: Content::Packets { frame: 1300, interval: Duration::from_micros(7_400), count: None },
+//!     reflected: false,
+//!     start: Duration::ZERO,
+//!     patience: None,
+//!     latency: Duration::from_millis(70),
+//!     tcp: Profile::linux(),
+//!     treatment: Treatment::default(),
+//! };
+//! let setup = Setup {
+//!     duration: Duration::from_secs(10),
+//!     drain: Duration::from_secs(1),
+//!     nodes: vec![node("studio"), node("home")],
+//!     media: vec![MediumSpec { name: "line".into(), kind: line }],
+//!     traffic: Vec::new(),
+//!     streams: vec![audio],
+//! };
+//! let figures = antiphon_lab::world::run(&setup, 1)?;
+//! assert_eq!(figures.streams[0].1.sent, Some(1352.0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! **Limits.** No IP fragments: a datagram larger than the path carries is refused where the stream is set up, and
+//! traffic of such packets crosses as one. No ARP, no routing protocol, no ECN marks. Sound is noise without speech's
+//! pauses, is not reflected, and its players' clocks run as the world's. Frame numbers are RTP's 16 bits, so 32 768
+//! frames lost in a row are not seen. A UDP datagram with an inverted bit is dropped by its receiver, as its checksum
+//! fails.
 
 mod agenda;
+mod check;
+mod counters;
 mod error;
 mod generator;
 mod medium;
 mod meter;
 mod network;
 mod packet;
+mod ring;
 mod routes;
 mod socket;
+mod sound;
 mod stream_end;
 mod streams;
+mod tap;
 mod traffic;
 
-use std::time::Duration;
+use std::io;
 
-use antiphon_core::Instant;
+use antiphon_core::{Instant, nearest};
+use antiphon_proto::Beneath;
 
-pub use error::WorldError;
+pub use error::{TapError, WorldError};
+pub use network::HOST_QUEUE;
 pub use traffic::TrafficCounters;
 
 use crate::figures::RunFigures;
-use crate::setup::{MediumKind, NodeId, Setup, StreamSpec, TrafficKind, TrafficSpec};
-use network::{Arrival, Flow, Network};
+use crate::setup::{NodeId, Setup, StreamSpec, TrafficKind, TrafficSpec};
+use crate::tcp::Profile;
+use network::{Arrival, Flow, FlowKind, Network};
 use routes::Map;
 use socket::Socket;
 use streams::Maker;
+use tap::Tap;
 use traffic::Traffic;
 
 /// Runs `setup` to its end. All that is random comes from `seed`.
@@ -50,6 +121,8 @@ pub struct World {
     traffic: Vec<(String, usize)>,
     /// Apps that keep their first medium's queue full.
     blasters: Vec<usize>,
+    /// Of the nodes.
+    names: Vec<String>,
     now: Instant,
     end: Instant,
     events: u64,
@@ -69,7 +142,7 @@ struct Stream {
 impl World {
     /// The world after `setup` at the beginning of its run.
     pub fn new(setup: &Setup, seed: u64) -> Result<Self, WorldError> {
-        check_times(setup)?;
+        check::times(setup)?;
         let map = Map::new(setup)?;
         let until = Instant::ZERO + setup.duration;
         let (mut flows, mut apps, mut senders, mut streams) =
@@ -88,7 +161,7 @@ impl World {
         let (mut pings, mut traffic, mut blasters) = (Vec::new(), Vec::new(), Vec::new());
         for spec in &setup.traffic {
             let flow = traffic_flow(&map, spec)?;
-            let queue = check_traffic(setup, spec, &flow)?;
+            let queue = check::traffic(setup, spec, &flow)?;
             let made = Traffic::new(spec, flows.len() as u32, until, queue, seed);
             traffic.push((spec.name.clone(), apps.len()));
             if matches!(spec.kind, TrafficKind::Ping { .. }) {
@@ -102,9 +175,12 @@ impl World {
             flows.push(flow);
         }
         let net = Network::new(setup, flows, apps.len(), seed)?;
+        net.pool.stock((connections(setup) * SEGMENTS_READY).min(MOST_SEGMENTS_READY), FULL_SEGMENT);
         let end = until + setup.drain;
         let now = Instant::ZERO;
-        let mut world = World { net, apps, senders, streams, pings, traffic, blasters, now, end, events: 0 };
+        let names = setup.nodes.iter().map(|node| node.name.clone()).collect();
+        let mut world =
+            World { net, apps, senders, streams, pings, traffic, blasters, names, now, end, events: 0 };
         for app in 0..world.apps.len() {
             let first = match &world.apps[app] {
                 App::Socket(socket) => Some(socket.starts()),
@@ -228,22 +304,63 @@ impl World {
         }
     }
 
+    /// Captures what passes a medium from now on into `out`, as pcapng: at `node`, or at all nodes on it. Each node is an
+    /// interface of the capture; outbound packets are written as they are handed over, even if a queue then drops them.
+    ///
+    /// A packet that two nodes see is in the file twice: an analyser takes that for a repetition, so choose a node, or
+    /// filter by interface, where TCP is looked at. Nothing that `out` does changes the run; see
+    /// [`Self::finish_captures`].
+    pub fn capture(
+        &mut self,
+        medium: &str,
+        node: Option<&str>,
+        out: Box<dyn io::Write>,
+    ) -> Result<(), TapError> {
+        let (media, _) = self.net.media();
+        let Some(number) = media.iter().position(|one| one.name == medium) else {
+            let known = media.iter().map(|one| one.name.as_str());
+            return Err(TapError::NoSuchMedium {
+                name: medium.into(),
+                nearest: nearest(medium, known).map(String::from),
+            });
+        };
+        let on_it = media[number].nodes.iter().map(|one| (*one, self.names[*one].as_str()));
+        let chosen: Vec<_> =
+            on_it.clone().filter(|(_, name)| node.is_none_or(|node| node == *name)).collect();
+        if let (Some(node), true) = (node, chosen.is_empty()) {
+            let nearest = nearest(node, on_it.map(|(_, name)| name)).map(String::from);
+            return Err(TapError::NoSuchNode { name: node.into(), medium: medium.into(), nearest });
+        }
+        let tap = Tap::new(number, medium, chosen.into_iter(), out)?;
+        self.net.add_tap(tap);
+        Ok(())
+    }
+
+    /// Ends all captures. The first error that any of them met; a file that had one holds what was written before.
+    pub fn finish_captures(&mut self) -> io::Result<()> {
+        let results: Vec<_> = self.net.take_taps().into_iter().map(Tap::finish).collect();
+        results.into_iter().collect()
+    }
+
     /// Whether every packet in every medium is accounted for.
     pub fn balances(&self) -> bool {
         self.net.balances()
     }
 }
 
-fn check_times(setup: &Setup) -> Result<(), WorldError> {
-    let whole = setup.duration.saturating_add(setup.drain);
-    if setup.duration.is_zero() {
-        return Err(WorldError::NoDuration);
-    }
-    let longest = setup.streams.iter().map(|stream| stream.start).chain([whole]);
-    match longest.max().filter(|longest| *longest > LONGEST) {
-        Some(longest) => Err(WorldError::TooLong(longest)),
-        None => Ok(()),
-    }
+fn is_tcp(scheme: &str) -> bool {
+    antiphon_proto::find(scheme).is_ok_and(|found| found.beneath == Beneath::Tcp)
+}
+
+fn tcp_flow(profile: &Profile) -> FlowKind {
+    // RFC 7323 §2.3: 14 at most.
+    FlowKind::Tcp { scale: profile.window_scale.unwrap_or(0).min(14) }
+}
+
+/// TCP connections of a setup.
+fn connections(setup: &Setup) -> usize {
+    let streams = setup.streams.iter().filter(|stream| is_tcp(&stream.transport)).count();
+    streams + setup.traffic.iter().filter(|t| matches!(t.kind, TrafficKind::GreedyTcp { .. })).count()
 }
 
 fn stream_flow(map: &Map<'_>, spec: &StreamSpec) -> Result<Flow, WorldError> {
@@ -253,64 +370,26 @@ fn stream_flow(map: &Map<'_>, spec: &StreamSpec) -> Result<Flow, WorldError> {
         ways.push(map.way(&spec.name, *to, spec.from)?);
     }
     let forks = if spec.to.len() > 1 { map.forks(&spec.name, spec.from, &spec.to)? } else { Vec::new() };
-    Ok(Flow { ways, forks, treatment: spec.treatment, wire_bytes: 0 })
+    let kind = if is_tcp(&spec.transport) { tcp_flow(&spec.tcp) } else { FlowKind::Stream };
+    Ok(Flow { kind, ways, forks, treatment: spec.treatment, wire_bytes: 0 })
 }
 
 fn traffic_flow(map: &Map<'_>, spec: &TrafficSpec) -> Result<Flow, WorldError> {
     let way = |from: NodeId, to: NodeId| map.way(&spec.name, from, to);
     let ways = vec![way(spec.from, spec.to)?, way(spec.to, spec.from)?];
-    Ok(Flow { ways, forks: Vec::new(), treatment: spec.treatment, wire_bytes: 0 })
-}
-
-/// Refuses traffic that cannot be; answers what the queue of its first medium holds, where the medium itself does not
-/// tell.
-fn check_traffic(setup: &Setup, spec: &TrafficSpec, flow: &Flow) -> Result<usize, WorldError> {
-    let refuse = |what: &str| Err(WorldError::quantity(&spec.name, what));
-    let payload = match &spec.kind {
-        TrafficKind::Constant { payload, .. }
-        | TrafficKind::Poisson { payload, .. }
-        | TrafficKind::Bursts { payload, .. }
-        | TrafficKind::Blaster { payload } => *payload,
-        TrafficKind::Ping { payload, .. } => *payload,
-        TrafficKind::GreedyTcp { .. } => 1,
+    let kind = match &spec.kind {
+        TrafficKind::GreedyTcp { profile } => tcp_flow(profile),
+        TrafficKind::Ping { .. } => FlowKind::Ping,
+        _ => FlowKind::Filler,
     };
-    if payload == 0 && !matches!(spec.kind, TrafficKind::Ping { .. }) || payload > MOST_PAYLOAD {
-        return refuse("a packet has a payload of 1 to 65507 bytes");
-    }
-    match &spec.kind {
-        TrafficKind::Bursts { period, .. } if period.is_zero() => {
-            return refuse("bursts need a period above zero, such as 100ms");
-        }
-        TrafficKind::Ping { interval, .. } if interval.is_zero() => {
-            return refuse("echo requests need an interval above zero, such as 1s");
-        }
-        _ => {}
-    }
-    let hop = flow.ways[0][0];
-    let own = usize::from(hop.own);
-    Ok(match &setup.media[hop.medium].kind {
-        MediumKind::Link { spec: link, between } if matches!(spec.kind, TrafficKind::Blaster { .. }) => {
-            let way = if between[0] == spec.from { &link.up } else { &link.down };
-            if way.rate.is_none() {
-                return refuse("a blaster's first link needs a rate, or it would send without end");
-            }
-            0
-        }
-        MediumKind::Cell { spec: cell, .. } => match cell.stations.get(own) {
-            Some(station) => station.queue as usize,
-            None => 0,
-        },
-        MediumKind::Ring { spec: ring, .. } => {
-            ring.stations.get(own).map_or(0, |station| station.queue as usize)
-        }
-        _ => 0,
-    })
+    Ok(Flow { kind, ways, forks: Vec::new(), treatment: spec.treatment, wire_bytes: 0 })
 }
 
-/// The largest UDP payload over IPv4.
-const MOST_PAYLOAD: usize = 65_507;
-/// A hundred years: `Instant` counts nanoseconds up to 584.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
-
+/// Segments laid in for each connection: more than a queue of 100 packets and what is on the way beside it.
+const SEGMENTS_READY: usize = 128;
+/// And for all of them together: 6 MB.
+const MOST_SEGMENTS_READY: usize = 4096;
+/// Payload of a full segment on Ethernet.
+const FULL_SEGMENT: usize = 1460;
 #[cfg(test)]
 mod tests;

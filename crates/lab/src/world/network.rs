@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 use antiphon_link::{Discard, Packet};
+use antiphon_trace::pcapng::Way;
 
 use super::agenda::Agenda;
 use super::error::WorldError;
 use super::medium::{Exit, Medium, Part};
 use super::packet::{GROUP, Parcel, Pool};
-use super::routes::{Fork, Hop, Way};
+use super::routes::{self, Fork, Hop};
+use super::tap::Tap;
 use crate::setup::{HostCost, Setup, Treatment};
 
 /// All that is between senders and receivers.
@@ -28,13 +30,32 @@ pub struct Network {
     medium_of: Vec<u32>,
     hosts: Vec<Host>,
     flows: Vec<Flow>,
+    taps: Vec<Tap>,
+}
+
+/// What a flow carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FlowKind {
+    /// A stream's datagrams.
+    Stream,
+    /// A TCP connection whose ends shift their windows so.
+    Tcp {
+        /// Bits.
+        scale: u8,
+    },
+    /// UDP packets without content.
+    Filler,
+    /// Echo requests and replies.
+    Ping,
 }
 
 /// A flow as the network sees it.
 #[derive(Debug)]
 pub struct Flow {
+    /// What it carries.
+    pub kind: FlowKind,
     /// 0 is forward, *n* back from the *n*-th receiver.
-    pub ways: Vec<Way>,
+    pub ways: Vec<routes::Way>,
     /// Of a multicast flow.
     pub forks: Vec<Fork>,
     /// On the media.
@@ -89,6 +110,7 @@ impl Network {
             medium_of,
             hosts,
             flows,
+            taps: Vec::new(),
         })
     }
 
@@ -138,6 +160,10 @@ impl Network {
         self.agenda.set(id, self.parts[id].poll_timeout());
         let (at, place, parcel) = out?;
         let node = medium.nodes[place];
+        let flow = &self.flows[parcel.flow as usize];
+        for tap in &mut self.taps {
+            tap.on_packet(at, m, node, Way::Inbound, flow, &parcel);
+        }
         self.arrive(at, node, parcel)
     }
 
@@ -235,6 +261,9 @@ impl Network {
         let (medium, own) = (&self.media[hop.medium], usize::from(hop.own));
         let flow = &mut self.flows[flow];
         let bytes = u64::from(parcel.len);
+        for tap in &mut self.taps {
+            tap.on_packet(now, hop.medium, hop.node, Way::Outbound, flow, &parcel);
+        }
         let exit = match branch.and_then(|branch| Some(&flow.fork(hop.node)?.out[branch])) {
             Some(branch) => Exit::Group(&branch.exits),
             None => Exit::One(hop.next),
@@ -267,6 +296,16 @@ impl Network {
     /// When the sender of a flow has done with the packets that it is at.
     pub fn host_free_at(&self, flow: usize) -> Instant {
         self.hosts[self.flows[flow].ways[0][0].node].done
+    }
+
+    /// Captures from now on.
+    pub fn add_tap(&mut self, tap: Tap) {
+        self.taps.push(tap);
+    }
+
+    /// Ends all captures.
+    pub fn take_taps(&mut self) -> Vec<Tap> {
+        std::mem::take(&mut self.taps)
     }
 
     /// Whether every packet in every medium is accounted for.
@@ -319,4 +358,4 @@ fn check_cost(node: &str, cost: &HostCost) -> Result<(), WorldError> {
 }
 
 /// Packets that wait for a processor, as Linux's `netdev_max_backlog`.
-const HOST_QUEUE: usize = 1000;
+pub const HOST_QUEUE: usize = 1000;

@@ -112,6 +112,12 @@ impl Pool {
         Rc::new(Pool { tallies: (0..flows).map(|_| Tally::default()).collect(), ..Pool::default() })
     }
 
+    /// Lays in segments with buffers of `bytes`: what a burst of losses or a long queue asks for at once.
+    pub fn stock(&self, segments: usize, bytes: usize) {
+        self.segments.borrow_mut().extend((0..segments).map(|_| Box::default()));
+        self.payloads.borrow_mut().extend((0..segments).map(|_| Vec::with_capacity(bytes)));
+    }
+
     /// What became of a flow's packets.
     pub fn tally(&self, flow: u32) -> &Tally {
         &self.tallies[flow as usize]

@@ -45,18 +45,21 @@ pub struct Map<'a> {
 impl<'a> Map<'a> {
     /// Refuses unknown nodes, equal names and circles.
     pub fn new(setup: &'a Setup) -> Result<Self, WorldError> {
+        if setup.nodes.len() > MOST_NODES {
+            return Err(WorldError::quantity("the setup", "a world has 60000 nodes at most"));
+        }
         unique("nodes", setup.nodes.iter().map(|node| node.name.as_str()))?;
         unique("media", setup.media.iter().map(|medium| medium.name.as_str()))?;
         let flows = setup.streams.iter().map(|stream| &stream.name);
         unique("streams or traffic", flows.chain(setup.traffic.iter().map(|t| &t.name)).map(String::as_str))?;
-        let mut places = vec![Vec::new(); setup.nodes.len()];
+        let mut places: Vec<Vec<(usize, u16)>> = vec![Vec::new(); setup.nodes.len()];
         let mut joined = Joined::new(setup.nodes.len());
         for (m, medium) in setup.media.iter().enumerate() {
             let nodes = nodes_of(&medium.kind);
             for (own, node) in nodes.iter().enumerate() {
                 known(setup, &medium.name, *node)?;
                 let name = || setup.nodes[node.0].name.clone();
-                if nodes[..own].contains(node) {
+                if places[node.0].last().is_some_and(|(last, _)| *last == m) {
                     return Err(WorldError::TwiceOnMedium { node: name(), medium: medium.name.clone() });
                 }
                 if own > 0 && !joined.join(nodes[0].0, node.0) {
@@ -85,10 +88,15 @@ impl<'a> Map<'a> {
         // Breadth first from the end, so that every node reached knows its next step.
         let mut step: Vec<Option<Hop>> = vec![None; self.places.len()];
         let mut reached = vec![to.0];
+        // Each medium once, or a star of a thousand would be looked through a thousand times.
+        let mut seen = vec![false; self.setup.media.len()];
         let mut done = 0;
         while let Some(&node) = reached.get(done).filter(|_| step[from.0].is_none()) {
             done += 1;
             for &(medium, next) in &self.places[node] {
+                if std::mem::replace(&mut seen[medium], true) {
+                    continue;
+                }
                 for (own, other) in nodes_of(&self.setup.media[medium].kind).iter().enumerate() {
                     if other.0 != to.0 && step[other.0].is_none() {
                         step[other.0] = Some(Hop { node: other.0, medium, own: own as u16, next });
@@ -166,6 +174,9 @@ fn unique<'n>(what: &'static str, names: impl Iterator<Item = &'n str>) -> Resul
         None => Ok(()),
     }
 }
+
+/// Places on media and steps of ways are counted in 16 bits.
+const MOST_NODES: usize = 60_000;
 
 /// Sets of nodes that are joined (union-find with path halving).
 struct Joined(Vec<usize>);

@@ -182,8 +182,8 @@ pub fn forward(receivers: usize) -> u16 {
     if receivers > 1 { GROUP } else { 0 }
 }
 
-/// Bytes read at a time.
-const READ_ROOM: usize = 16_384;
+/// Bytes read at a time: few frames, so that a station's inbox stays small however much comes behind a hole.
+const READ_ROOM: usize = 4_096;
 /// Rounds at one instant: an outcome makes at most one more frame ready, and a burst at the end of a blockade is
 /// bounded by what fits the socket.
 const MOST_ROUNDS: u32 = 4096;

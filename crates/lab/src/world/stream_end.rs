@@ -39,11 +39,15 @@ impl StreamEnd {
 
     /// Sends what may be sent.
     pub fn transmit(&mut self, now: Instant, net: &mut Network) {
-        while let Some(segment) = self.tcp.poll_transmit(now) {
-            let len = segment.wire_size() as u32;
-            if let Some(payload) = net.pool.payload().filter(|_| !segment.payload.is_empty()) {
+        loop {
+            // One at a time, so that the end that only acknowledges keeps none from the other.
+            if !self.tcp.has_spare()
+                && let Some(payload) = net.pool.payload()
+            {
                 self.tcp.recycle(payload);
             }
+            let Some(segment) = self.tcp.poll_transmit(now) else { return };
+            let len = segment.wire_size() as u32;
             let body = Body::Segment(net.pool.wrap(segment));
             let parcel =
                 Parcel { len, flow: self.flow, way: self.way, hop: 0, exit: 0, damaged: false, body };
@@ -60,6 +64,7 @@ impl StreamEnd {
         while self.tcp.readable() > 0 {
             let n = self.tcp.read(now, buf);
             station.handle_input(now, Input::Stream { bytes: &buf[..n], received_at: now });
+            station.advance(now);
         }
         if let Some(reason) = self.gone()
             && !self.told_gone
@@ -113,11 +118,11 @@ impl StreamEnd {
 
     fn report(&self) -> KernelReport {
         let stats = self.tcp.stats();
-        let mss = 1448.0;
+        let mss = f64::from(stats.mss);
         KernelReport {
             srtt: stats.srtt.unwrap_or_default(),
             rttvar: stats.rttvar,
-            min_rtt: stats.srtt.unwrap_or_default(),
+            min_rtt: stats.min_rtt.unwrap_or_default(),
             cwnd: ByteCount((stats.cwnd * mss) as u64),
             in_flight: ByteCount((stats.in_flight * mss) as u64),
             retransmitted: stats.retransmitted_segments,

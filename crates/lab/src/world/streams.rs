@@ -7,12 +7,14 @@ use antiphon_measure::BufferRule;
 use antiphon_proto::{OpenArgs, OpenError, Role, Transport};
 use antiphon_session::{Reflector, ReflectorConfig};
 
+use super::check;
 use super::error::WorldError;
 use super::generator::{Generator, Listener, Pace, RTP_HEADER};
 use super::meter::{Meter, SentLog, SharedLog, frames_between};
 use super::network::Network;
 use super::packet::UDP_HEADERS;
 use super::socket::{Party, Socket, Wire, forward};
+use super::sound::{self, Clip};
 use super::stream_end::{LOW_WATER, StreamEnd};
 use crate::figures::StreamFigures;
 use crate::setup::{Content, StreamSpec};
@@ -41,10 +43,12 @@ impl<'a> Maker<'a> {
         seed: u64,
     ) -> Result<Self, WorldError> {
         let stream = || spec.name.clone();
-        let transport = |error: OpenError| WorldError::Transport { stream: stream(), error };
+        let transport = |error: OpenError| WorldError::Transport { stream: stream(), error: Box::new(error) };
         let found = antiphon_proto::find(&spec.transport).map_err(transport)?;
         let keys = found.keys.iter().map(|key| key.name);
-        spec.query.only(keys).map_err(|error| WorldError::Query { stream: stream(), error })?;
+        spec.query
+            .only(keys)
+            .map_err(|error| WorldError::Query { stream: stream(), error: Box::new(error) })?;
         let refuse = |what: &'static str| {
             Err(WorldError::NoGroup { stream: stream(), receivers: spec.to.len(), what })
         };
@@ -64,6 +68,10 @@ impl<'a> Maker<'a> {
     }
 
     fn check(&self) -> Result<(), WorldError> {
+        check::tcp(&self.spec.name, &self.spec.tcp)?;
+        if self.spec.to.len() > MOST_RECEIVERS {
+            return Err(self.quantity("a group has 10000 receivers at most"));
+        }
         let frame = match &self.spec.content {
             Content::Packets { frame, interval, .. } => {
                 if interval.is_zero() {
@@ -83,6 +91,7 @@ impl<'a> Maker<'a> {
                 if self.spec.reflected {
                     return Err(self.quantity("only streams of packets can be reflected"));
                 }
+                self.clip(*sample_rate, *channels, *block)?;
                 RTP_HEADER
             }
         };
@@ -110,11 +119,15 @@ impl<'a> Maker<'a> {
                 let most = frames_between(self.start, self.until, *interval);
                 count.unwrap_or(most).min(most)
             }
-            Content::Sound { sample_rate, block, .. } => {
-                let blocks = self.until.since(self.start).as_secs_f64() * f64::from(*sample_rate);
-                (blocks / f64::from((*block).max(1))) as u64 + 1
+            Content::Sound { sample_rate, channels, block } => {
+                let clip = self.clip(*sample_rate, *channels, *block);
+                clip.map_or(0, |clip| clip.packets(self.until.since(self.start)))
             }
         }
+    }
+
+    fn clip(&self, rate: u32, channels: u16, block: u32) -> Result<Clip, WorldError> {
+        Clip::new(&self.spec.name, rate, channels, block, self.most)
     }
 
     /// An endpoint of the stream's transport.
@@ -128,7 +141,7 @@ impl<'a> Maker<'a> {
             latency: self.spec.latency,
         };
         (self.transport.open)(&args)
-            .map_err(|error| WorldError::Transport { stream: self.spec.name.clone(), error })
+            .map_err(|error| WorldError::Transport { stream: self.spec.name.clone(), error: Box::new(error) })
     }
 
     fn seed(&self, label: &str) -> u64 {
@@ -138,13 +151,13 @@ impl<'a> Maker<'a> {
     /// The sender's socket, then one for each receiver.
     pub fn sockets(&self) -> Result<(SharedLog, Vec<Socket>), WorldError> {
         let log = SentLog::shared(self.frames() as usize);
-        match self.spec.content {
-            Content::Packets { frame, interval, .. } => {
-                let sockets = self.packets(&log, frame, interval)?;
-                Ok((log, sockets))
+        let sockets = match self.spec.content {
+            Content::Packets { frame, interval, .. } => self.packets(&log, frame, interval)?,
+            Content::Sound { sample_rate, channels, block } => {
+                sound::sockets(self, &self.clip(sample_rate, channels, block)?, &log)?
             }
-            Content::Sound { .. } => Err(self.quantity("sound is not yet there")),
-        }
+        };
+        Ok((log, sockets))
     }
 
     fn packets(&self, log: &SharedLog, frame: usize, interval: Duration) -> Result<Vec<Socket>, WorldError> {
@@ -201,6 +214,16 @@ impl<'a> Maker<'a> {
 pub fn figures(sender: &Socket, receiver: &Socket, flow: u32, net: &Network) -> StreamFigures {
     let mut figures = match (&sender.party, &receiver.party) {
         (_, Party::Listener(listener)) => listener.meter().figures(false),
+        (Party::Send(near), Party::Receive(far, meter)) => {
+            let mut figures = meter.borrow().figures(false);
+            let counters = near.counters();
+            figures.expired = Some((counters.expired + counters.refused) as f64);
+            figures.concealed_percent = far.receiver().playout().and_then(|playout| {
+                let played = playout.played_frames + playout.concealed_frames;
+                (played > 0).then(|| 100.0 * playout.concealed_frames as f64 / played as f64)
+            });
+            figures
+        }
         (Party::Generator(generator), _) => {
             generator.meter().map(|meter| meter.figures(true)).unwrap_or_default()
         }
@@ -220,5 +243,7 @@ pub fn figures(sender: &Socket, receiver: &Socket, flow: u32, net: &Network) -> 
     figures
 }
 
-/// Frames of one stream in a run: a year of 5 ms frames would be 6 billion; this is a week of them, and 1 GB.
-const MOST_FRAMES: u64 = 120_000_000;
+/// Frames of one stream in a run: more than a day of 5 ms frames, of which are kept two times in 8 bytes each.
+const MOST_FRAMES: u64 = 20_000_000;
+/// Each has a station of its own.
+const MOST_RECEIVERS: usize = 10_000;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use antiphon_core::uri::Query;
 use antiphon_core::{BitRate, Ratio};
-use antiphon_link::wlan::{Cell, CellSpec, StationSpec};
+use antiphon_link::wlan::{CellSpec, StationSpec};
 
 use super::*;
 use crate::figures::StreamFigures;
-use crate::setup::{Content, HostCost, MediumSpec, NodeSpec, Treatment};
+use crate::setup::{Content, HostCost, MediumKind, MediumSpec, NodeSpec, Treatment};
 use crate::tcp::Profile;
 
 mod media;
@@ -34,6 +34,7 @@ fn setup(nodes: usize, seconds: u64) -> Setup {
 }
 
 fn link(name: &str, a: usize, b: usize, spec: &str) -> MediumSpec {
+    let spec = if spec.is_empty() { "ideal" } else { spec };
     let spec = Box::new(spec.parse().expect("a link"));
     MediumSpec { name: name.into(), kind: MediumKind::Link { between: [NodeId(a), NodeId(b)], spec } }
 }

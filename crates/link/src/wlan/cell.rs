@@ -88,7 +88,7 @@ impl<P: Packet> Cell<P> {
             medium: Medium::Idle { since: Instant::ZERO },
             flights: Vec::with_capacity(spec.stations.len()),
             next: None,
-            arrived: VecDeque::new(),
+            arrived: VecDeque::with_capacity(spec.stations.len()),
         })
     }
 

@@ -15,6 +15,8 @@ pub(super) struct Row {
     pub arrived: u64,
     pub one_way: u64,
     pub duplicates: u32,
+    /// Of the frame; no datagram is larger.
+    pub bytes: u16,
     pub fate: Fate,
 }
 
@@ -23,7 +25,7 @@ pub(super) const NONE: u64 = u64::MAX;
 
 /// A number that was never sent.
 pub(super) const EMPTY: Row =
-    Row { sent: NONE, arrived: NONE, one_way: NONE, duplicates: 0, fate: Fate::Pending };
+    Row { sent: NONE, arrived: NONE, one_way: NONE, duplicates: 0, bytes: 0, fate: Fate::Pending };
 
 /// One frame of the log, and one line of `frames.csv` when displayed (empty fields for what is not known).
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -34,8 +36,10 @@ pub struct FrameRow {
     pub sent: Instant,
     /// When it first came.
     pub received: Option<Instant>,
-    /// Time one way, where the clocks agree.
+    /// Time one way, where the clocks agree; known also of frames that were lost on their way back.
     pub one_way: Option<Duration>,
+    /// Bytes of the frame as it was handed to the transport; 0 where that was not told.
+    pub bytes: u32,
     /// How often it came again.
     pub duplicates: u32,
     /// What became of it.
@@ -53,6 +57,7 @@ impl FrameRow {
             sent: Instant::from_nanos(known(row.sent)?),
             received: known(row.arrived).map(Instant::from_nanos),
             one_way: known(row.one_way).map(Duration::from_nanos),
+            bytes: row.bytes.into(),
             duplicates: row.duplicates,
             fate: row.fate,
         })

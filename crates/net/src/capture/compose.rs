@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use super::headers::{self, Segment, flag};
+use antiphon_trace::headers::{self, Segment, flag};
+
 use super::record::{Direction, Ending, Ends, Head, Kind};
 
 /// Composes the packets of one interface.
@@ -50,7 +51,7 @@ impl Composer {
         match head.kind {
             Kind::Datagram(direction) => {
                 let (from, to) = way(ends, direction);
-                headers::udp(&mut self.packet, from, to, body);
+                headers::udp(&mut self.packet, from, to, body).expect(FITS);
                 each(direction, &self.packet)
             }
             Kind::Opened(caller) => {
@@ -83,8 +84,8 @@ impl<E, F: FnMut(Direction, &[u8]) -> Result<(), E>> Stream<'_, F> {
     fn begin(&mut self, direction: Direction, flags: u8) -> Result<(), E> {
         let (from, to) = way(self.ends, direction);
         let ack = if flags & flag::ACK == 0 { 0 } else { initial(to, from).wrapping_add(1) };
-        let segment = Segment { seq: initial(from, to), ack, flags, options: &SYN_OPTIONS };
-        headers::tcp(self.packet, from, to, segment, &[]);
+        let segment = Segment { seq: initial(from, to), ack, flags, window: WINDOW, options: &SYN_OPTIONS };
+        headers::tcp(self.packet, from, to, segment, &[]).expect(FITS);
         (self.each)(direction, self.packet)
     }
 
@@ -118,7 +119,8 @@ impl<E, F: FnMut(Direction, &[u8]) -> Result<(), E>> Stream<'_, F> {
         // Positions wrap into 32 bits as sequence numbers do.
         let seq = initial(from, to).wrapping_add(1).wrapping_add(*self.at.of(direction) as u32);
         let ack = initial(to, from).wrapping_add(1).wrapping_add(*self.at.of(direction.back()) as u32);
-        headers::tcp(self.packet, from, to, Segment { seq, ack, flags, options: &[] }, payload);
+        let segment = Segment { seq, ack, flags, window: WINDOW, options: &[] };
+        headers::tcp(self.packet, from, to, segment, payload).expect(FITS);
         (self.each)(direction, self.packet)
     }
 }
@@ -153,5 +155,9 @@ fn initial(from: SocketAddr, to: SocketAddr) -> u32 {
 pub(super) const SEGMENT: usize = 1_448;
 /// Options of both SYNs: maximum segment size 1460 (Ethernet), a pad, window scale 4: a window of 1 MiB.
 const SYN_OPTIONS: [u8; 8] = [2, 4, 0x05, 0xb4, 1, 3, 3, 4];
+/// The largest that a header says.
+const WINDOW: u16 = u16::MAX;
+/// The invariant by which headers never refuse.
+const FITS: &str = "the tap lets no larger datagram through, and segments are of Ethernet's size";
 /// Bytes shown without acknowledgement at most, and a stretch: half of the window.
 const UNACKNOWLEDGED: u64 = 1 << 19;

@@ -36,8 +36,6 @@
 
 mod compose;
 mod facing;
-mod headers;
-mod pcapng;
 mod record;
 mod tap;
 #[cfg(test)]
@@ -54,7 +52,7 @@ pub use record::{Direction, Ending, Ends};
 pub use tap::Tap;
 
 use crate::clock::OsClock;
-use pcapng::{Medium, PcapngFile};
+use antiphon_trace::pcapng::{Medium, PcapngFile};
 use writer::{Failure, Order, Writer};
 
 /// A capture file under way. Dropped, it is finished too, though nobody hears of errors then.
@@ -112,7 +110,7 @@ impl Capture {
         Self::on(file, path, clock).map_err(create)
     }
 
-    fn on<M: Medium + 'static>(medium: M, path: &Path, clock: OsClock) -> io::Result<Self> {
+    fn on<M: Medium + Send + 'static>(medium: M, path: &Path, clock: OsClock) -> io::Result<Self> {
         let mut writer = Writer::new(PcapngFile::begin(medium, COMMENT)?, clock);
         let (orders, told) = mpsc::channel();
         let thread = std::thread::Builder::new().name("capture".into());

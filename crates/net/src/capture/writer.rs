@@ -6,11 +6,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use antiphon_core::{Epoch, Instant, NtpTime};
+use antiphon_trace::pcapng::{Medium, Packet, PcapngFile, Totals, Way};
 
 use super::CaptureSummary;
 use super::compose::Composer;
 use super::facing::Facing;
-use super::pcapng::{Medium, Packet, PcapngFile, Totals};
 use super::record::{Direction, Head, Kind};
 use super::tap::Drain;
 use crate::clock::OsClock;
@@ -124,8 +124,8 @@ impl<M: Medium> Writer<M> {
         let nanos = unix_nanos(self.clock.epoch(), head.at);
         let (file, summary, packets) = (&mut self.file, &mut self.summary, &mut interface.packets);
         interface.composer.compose(head, ends, &self.body, |direction, bytes| {
-            let outgoing = direction == Direction::Sent;
-            file.packet(&Packet { interface: index as u32, nanos, outgoing, bytes })?;
+            let way = if direction == Direction::Sent { Way::Outbound } else { Way::Inbound };
+            file.packet(&Packet { interface: index as u32, nanos, way, bytes })?;
             *packets += 1;
             summary.packets += 1;
             summary.bytes += bytes.len() as u64;

@@ -1,5 +1,6 @@
 //! Deadlines while nothing moves, paths that break, and how an association ends.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use antiphon_core::{CloseMode, Instant, Outcome, SendError};
@@ -70,7 +71,13 @@ pub fn a_broken_path_is_told_and_outlived(scheme: &str) {
     for got in &world.listener.frames {
         assert_eq!(*got, frame(number(got), 400), "nothing of the old connection is mixed in");
     }
-    let arrived: Vec<u32> = world.listener.frames.iter().map(|f| number(f)).collect();
+    let mut arrived: Vec<u32> = world.listener.frames.iter().map(|f| number(f)).collect();
+    // An unordered transport may hand on twice what a repetition brought, as UDP does what the network doubled: above,
+    // frames are matched by their RTP numbers. Those that promise more have tests of their own.
+    if !world.listener.endpoint.profile().ordered {
+        let mut seen = BTreeSet::new();
+        arrived.retain(|number| seen.insert(*number));
+    }
     let first = u32::from(stream && arrived.first() != Some(&0));
     assert_eq!(arrived, (first..20).collect::<Vec<_>>(), "what had not begun goes out afterwards");
     for (id, outcome) in &world.caller.outcomes {

@@ -50,8 +50,10 @@ pub struct World {
 }
 
 impl Side {
+    /// `scheme` may carry a query: `name?key=value`.
     fn new(scheme: &str, role: Role, seed: u64) -> Self {
-        let query = Query::default();
+        let (scheme, query) = scheme.split_once('?').unwrap_or((scheme, ""));
+        let query: Query = query.parse().expect("a query as in a URI");
         let args = OpenArgs {
             role,
             query: &query,
@@ -60,7 +62,7 @@ impl Side {
             max_datagram: MAX_DATAGRAM,
             latency: Duration::from_millis(80),
         };
-        let endpoint = open(scheme, &args).expect("the transport opens with its defaults");
+        let endpoint = open(scheme, &args).expect("the transport opens");
         let (frames, outcomes) = (Vec::new(), BTreeMap::new());
         Side { endpoint, frames, outcomes, accepted: 0, connected: 0, closed: 0, writable: 0, broken: 0 }
     }

@@ -126,6 +126,25 @@ fn one_way_figures_are_the_links_delay() {
 }
 
 #[test]
+fn what_came_there_is_known_even_of_frames_that_did_not_come_back() {
+    let config = CallConfig { board: Some(ArrivalBoard::new()), ..call_config(stereo(), ms(80)) };
+    // More frames than are asked for at the end, so that some are asked for on the way.
+    let (mut world, _) =
+        call(5_000 * 256, config, "up.loss=3%,down.loss=5%,up.delay=7ms,down.delay=20ms", 12);
+    run(&mut world);
+    let (up, down) = (world.link().up.counters(), world.link().down.counters());
+    let log = world.near.log();
+    let reached = || log.rows().filter(|row| row.one_way.is_some());
+    assert_eq!(reached().count() as u64, up.delivered);
+    assert_eq!(reached().filter(|row| row.received.is_none()).count() as u64, down.lost);
+    assert!(down.lost > 100, "the weather happened: {down:?}");
+    assert!(reached().all(|row| row.one_way == Some(ms(7))));
+    assert_eq!(log.one_way().count(), down.delivered, "figures are of what came back");
+    // A datagram on this link is a frame.
+    assert_eq!(log.rows().map(|row| u64::from(row.bytes)).sum::<u64>(), up.offered_bytes);
+}
+
+#[test]
 fn what_is_heard_has_the_length_that_was_sent() {
     // Half a second and no whole number of blocks; then the very last, and the last five packets are lost.
     for lost_from in [u64::MAX, 93, 89] {

@@ -1,26 +1,55 @@
-//! IP, UDP and TCP headers around bytes that a socket has carried.
+//! IP, UDP and TCP headers around bytes that a socket or a modelled link has carried.
 //!
-//! A socket shows neither; what is written here is made up, with addresses, ports, lengths and checksums that are right,
+//! Neither shows them; what is written here is made up, with addresses, ports, lengths and checksums that are right,
 //! and TTL, DSCP and identification that say nothing.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// What a TCP header says beside the ports (RFC 9293 §3.1).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Segment<'a> {
+pub struct Segment<'a> {
+    /// Sequence number of the first byte, or of the SYN or FIN.
     pub seq: u32,
+    /// The next sequence number that is awaited from the other side; zero without [`flag::ACK`].
     pub ack: u32,
+    /// Of [`flag`].
     pub flags: u8,
-    /// Whole words of options.
+    /// As it stands in the header: not yet shifted by the window scale.
+    pub window: u16,
+    /// Options, filled up to whole 32-bit words; 40 bytes at most.
     pub options: &'a [u8],
 }
 
-/// Flags of a TCP header.
-pub(super) mod flag {
+/// Why no packet was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum HeaderError {
+    /// An IP packet can't say that it is so long.
+    #[error("{len} bytes do not fit into an IP packet, which takes {max}; split them")]
+    TooLong {
+        /// Bytes of payload, with the TCP header if there is one.
+        len: usize,
+        /// Bytes that the IP header leaves.
+        max: usize,
+    },
+    /// TCP options must be whole words and fit into the header.
+    #[error("{len} bytes of TCP options; they must be a multiple of 4, and 40 at most")]
+    Options {
+        /// Bytes of options.
+        len: usize,
+    },
+}
+
+/// Flags of a TCP header (RFC 9293 §3.1).
+pub mod flag {
+    /// No more data from the sender.
     pub const FIN: u8 = 0x01;
+    /// The stream's beginning.
     pub const SYN: u8 = 0x02;
+    /// The connection is broken off.
     pub const RST: u8 = 0x04;
+    /// To be handed to the application at once.
     pub const PSH: u8 = 0x08;
+    /// The acknowledgement number counts.
     pub const ACK: u8 = 0x10;
 }
 
@@ -34,9 +63,8 @@ pub(super) mod flag {
 /// |     length      |    checksum     |
 /// +--------+--------+--------+--------+
 /// ```
-pub(super) fn udp(out: &mut Vec<u8>, from: SocketAddr, to: SocketAddr, payload: &[u8]) {
-    let len = (UDP_HEADER + payload.len()) as u16;
-    let transport = ip(out, from.ip(), to.ip(), UDP, len);
+pub fn udp(out: &mut Vec<u8>, from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Result<(), HeaderError> {
+    let (transport, len) = ip(out, from.ip(), to.ip(), UDP, UDP_HEADER + payload.len())?;
     out.extend_from_slice(&from.port().to_be_bytes());
     out.extend_from_slice(&to.port().to_be_bytes());
     out.extend_from_slice(&len.to_be_bytes());
@@ -46,6 +74,45 @@ pub(super) fn udp(out: &mut Vec<u8>, from: SocketAddr, to: SocketAddr, payload: 
     // Zero would say that there is none (RFC 768), which IPv6 forbids (RFC 8200 §8.1).
     let sum = if sum == 0 { 0xffff } else { sum };
     out[transport + 6..transport + 8].copy_from_slice(&sum.to_be_bytes());
+    Ok(())
+}
+
+/// What an ICMP echo message says of itself (RFC 792).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Echo {
+    /// Whether it answers a request.
+    pub reply: bool,
+    /// Who asked.
+    pub id: u16,
+    /// Which request.
+    pub number: u16,
+}
+
+/// Writes an ICMP echo message with `data` zeros into `out` in place of what is there; both addresses are IPv4.
+///
+/// ```text
+///  0      7 8     15 16    23 24    31
+/// +--------+--------+--------+--------+
+/// |  type  |  code  |    checksum     |   RFC 792
+/// +--------+--------+--------+--------+
+/// |   identifier    |     number      |
+/// +--------+--------+--------+--------+
+/// ```
+pub fn echo(
+    out: &mut Vec<u8>,
+    from: Ipv4Addr,
+    to: Ipv4Addr,
+    echo: Echo,
+    data: usize,
+) -> Result<(), HeaderError> {
+    let (message, _) = ip(out, from.into(), to.into(), ICMP, ECHO_HEADER + data)?;
+    out.extend_from_slice(&[if echo.reply { 0 } else { 8 }, 0, 0, 0]);
+    out.extend_from_slice(&echo.id.to_be_bytes());
+    out.extend_from_slice(&echo.number.to_be_bytes());
+    out.resize(out.len() + data, 0);
+    let sum = finish(add(0, &out[message..]));
+    out[message + 2..message + 4].copy_from_slice(&sum.to_be_bytes());
+    Ok(())
 }
 
 /// Writes a TCP segment into `out` in place of what is there.
@@ -65,29 +132,53 @@ pub(super) fn udp(out: &mut Vec<u8>, from: SocketAddr, to: SocketAddr, payload: 
 /// |           checksum            |        urgent pointer         |
 /// +-------------------------------+-------------------------------+
 /// ```
-pub(super) fn tcp(out: &mut Vec<u8>, from: SocketAddr, to: SocketAddr, segment: Segment<'_>, payload: &[u8]) {
-    let header = TCP_HEADER + segment.options.len();
-    let transport = ip(out, from.ip(), to.ip(), TCP, (header + payload.len()) as u16);
+pub fn tcp(
+    out: &mut Vec<u8>,
+    from: SocketAddr,
+    to: SocketAddr,
+    segment: Segment<'_>,
+    payload: &[u8],
+) -> Result<(), HeaderError> {
+    let len = segment.options.len();
+    if !len.is_multiple_of(4) || len > MOST_OPTIONS {
+        return Err(HeaderError::Options { len });
+    }
+    let header = TCP_HEADER + len;
+    let (transport, _) = ip(out, from.ip(), to.ip(), TCP, header + payload.len())?;
     out.extend_from_slice(&from.port().to_be_bytes());
     out.extend_from_slice(&to.port().to_be_bytes());
     out.extend_from_slice(&segment.seq.to_be_bytes());
     out.extend_from_slice(&segment.ack.to_be_bytes());
     out.extend_from_slice(&[((header / 4) as u8) << 4, segment.flags]);
-    out.extend_from_slice(&u16::MAX.to_be_bytes());
+    out.extend_from_slice(&segment.window.to_be_bytes());
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(segment.options);
     out.extend_from_slice(payload);
     let sum = transport_checksum(from.ip(), to.ip(), TCP, &out[transport..]);
     out[transport + 16..transport + 18].copy_from_slice(&sum.to_be_bytes());
+    Ok(())
 }
 
-/// Writes the IP header for `len` bytes of payload; returns where these begin. Both addresses are of one family.
-fn ip(out: &mut Vec<u8>, from: IpAddr, to: IpAddr, protocol: u8, len: u16) -> usize {
+/// Writes the IP header for `len` bytes of payload; returns where these begin, and how many they are. Addresses of two
+/// families are written as IPv6, the IPv4 one in its mapped form.
+fn ip(
+    out: &mut Vec<u8>,
+    from: IpAddr,
+    to: IpAddr,
+    protocol: u8,
+    len: usize,
+) -> Result<(usize, u16), HeaderError> {
     out.clear();
+    // IPv4 counts its header in (RFC 791), IPv6 does not (RFC 8200).
+    let max = usize::from(u16::MAX) - if from.is_ipv4() && to.is_ipv4() { IPV4_HEADER } else { 0 };
+    if len > max {
+        return Err(HeaderError::TooLong { len, max });
+    }
+    let len = len as u16;
     match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             // Version 4, five words; then total length, identification 0 and "don't fragment" (RFC 6864 §4.1).
-            let total = len.saturating_add(IPV4_HEADER as u16).to_be_bytes();
+            let total = (len + IPV4_HEADER as u16).to_be_bytes();
             out.extend_from_slice(&[0x45, 0, total[0], total[1], 0, 0, 0x40, 0, HOPS, protocol, 0, 0]);
             out.extend_from_slice(&from.octets());
             out.extend_from_slice(&to.octets());
@@ -101,7 +192,7 @@ fn ip(out: &mut Vec<u8>, from: IpAddr, to: IpAddr, protocol: u8, len: u16) -> us
             out.extend_from_slice(&octets_v6(to));
         }
     }
-    out.len()
+    Ok((out.len(), len))
 }
 
 fn octets_v6(ip: IpAddr) -> [u8; 16] {
@@ -137,12 +228,16 @@ fn finish(mut sum: u64) -> u16 {
 }
 
 /// Protocol numbers (IANA).
+const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 /// Bytes of the headers without options.
 const IPV4_HEADER: usize = 20;
 const UDP_HEADER: usize = 8;
 const TCP_HEADER: usize = 20;
+const ECHO_HEADER: usize = 8;
+/// What the header's length field leaves: 15 words, 5 of them taken.
+const MOST_OPTIONS: usize = 40;
 /// TTL or hop limit: the recommended default (RFC 1700).
 const HOPS: u8 = 64;
 
@@ -160,7 +255,7 @@ mod tests {
     #[test]
     fn a_udp_packet_byte_by_byte() {
         let mut out = vec![9; 3];
-        udp(&mut out, "192.0.2.1:1000".parse().unwrap(), "192.0.2.2:2000".parse().unwrap(), b"abc");
+        udp(&mut out, "192.0.2.1:1000".parse().unwrap(), "192.0.2.2:2000".parse().unwrap(), b"abc").unwrap();
         // Checksums worked out apart, by the rules of RFC 1071.
         let expected = [
             0x45, 0, 0, 31, 0, 0, 0x40, 0, 64, 17, 0xb6, 0xca, 192, 0, 2, 1, 192, 0, 2, 2, 0x03, 0xe8, 0x07,
@@ -170,13 +265,43 @@ mod tests {
     }
 
     #[test]
+    fn an_echo_message_sums_to_ones() {
+        let mut out = Vec::new();
+        let ask = Echo { reply: false, id: 0x0102, number: 0x0304 };
+        echo(&mut out, Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2), ask, 3).unwrap();
+        // Type 8: 0800 + 0102 + 0304 is 0c06, whose complement is f3f9.
+        assert_eq!(out[20..], [8, 0, 0xf3, 0xf9, 1, 2, 3, 4, 0, 0, 0]);
+        assert_eq!((out[9], out[3]), (1, 31));
+    }
+
+    #[test]
     fn a_udp_checksum_of_zero_is_written_as_ones() {
         let ends = ("[2001:db8::1]:1".parse().unwrap(), "[2001:db8::2]:2".parse().unwrap());
         let mut out = Vec::new();
         // The payload that brings the sum to ffff: the complement of the sum without it.
-        udp(&mut out, ends.0, ends.1, &[0, 0]);
+        udp(&mut out, ends.0, ends.1, &[0, 0]).unwrap();
         let payload = [out[46], out[47]];
-        udp(&mut out, ends.0, ends.1, &payload);
+        udp(&mut out, ends.0, ends.1, &payload).unwrap();
         assert_eq!(out[46..48], [0xff, 0xff]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let v4 = ("192.0.2.1:1".parse().unwrap(), "192.0.2.2:2".parse().unwrap());
+        let v6 = ("[2001:db8::1]:1".parse().unwrap(), "[2001:db8::2]:2".parse().unwrap());
+        let payload = vec![0; 65_536];
+        let mut out = Vec::new();
+        for (ends, most) in [(v4, 65_507), (v6, 65_527)] {
+            assert_eq!(udp(&mut out, ends.0, ends.1, &payload[..most]), Ok(()));
+            let refused = udp(&mut out, ends.0, ends.1, &payload[..most + 1]);
+            assert_eq!(refused, Err(HeaderError::TooLong { len: most + 9, max: most + 8 }));
+            let segment = Segment { seq: 0, ack: 0, flags: 0, window: 0, options: &[0; 40] };
+            assert_eq!(tcp(&mut out, ends.0, ends.1, segment, &payload[..most - 52]), Ok(()));
+            assert!(tcp(&mut out, ends.0, ends.1, segment, &payload[..most - 51]).is_err());
+        }
+        for len in [1, 43, 44] {
+            let segment = Segment { seq: 0, ack: 0, flags: 0, window: 0, options: &payload[..len] };
+            assert_eq!(tcp(&mut out, v4.0, v4.1, segment, &[]), Err(HeaderError::Options { len }));
+        }
     }
 }

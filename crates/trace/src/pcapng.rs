@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, Write};
 
 /// Where a capture is written to.
-pub(super) trait Medium: Write + Send {
+pub trait Medium: Write {
     /// Cuts off what lies beyond `len` bytes: the part of a block for which there was no room.
     fn cut(&mut self, len: u64) -> io::Result<()>;
 }
@@ -21,8 +21,34 @@ impl Medium for File {
     }
 }
 
-/// Writes blocks through a buffer.
-pub(super) struct PcapngFile<M> {
+impl Medium for Vec<u8> {
+    fn cut(&mut self, len: u64) -> io::Result<()> {
+        self.truncate(usize::try_from(len).unwrap_or(usize::MAX));
+        Ok(())
+    }
+}
+
+/// A medium that can't take back what it was given, such as a pipe: after an error it may end inside a block.
+pub struct Stream<W>(pub W);
+
+impl<W: Write> Write for Stream<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl<W: Write> Medium for Stream<W> {
+    fn cut(&mut self, _len: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// Writes blocks through a buffer, which holds [`BUFFER`] bytes and one packet at most.
+pub struct PcapngFile<M> {
     medium: M,
     buffer: Vec<u8>,
     /// Bytes in the medium: whole blocks.
@@ -31,18 +57,35 @@ pub(super) struct PcapngFile<M> {
 }
 
 /// One packet with what is known about it.
-pub(super) struct Packet<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// What [`PcapngFile::interface`] returned.
     pub interface: u32,
     /// Nanoseconds since 1970.
     pub nanos: u64,
-    pub outgoing: bool,
+    /// Which way it crossed the interface.
+    pub way: Way,
+    /// The IP packet.
     pub bytes: &'a [u8],
 }
 
+/// Which way a packet crossed an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// Into the host.
+    Inbound,
+    /// Out of the host.
+    Outbound,
+    /// Not said, as in the middle of a link.
+    Unknown,
+}
+
 /// Totals of one interface.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Totals {
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Packets in the file.
     pub packets: u64,
+    /// Packets that the file lacks.
     pub dropped: u64,
 }
 
@@ -90,8 +133,13 @@ impl<M: Medium> PcapngFile<M> {
             buffer.extend_from_slice(&len);
             buffer.extend_from_slice(packet.bytes);
             pad(buffer);
-            let direction: u32 = if packet.outgoing { OUTBOUND } else { INBOUND };
-            option(buffer, option_code::EPB_FLAGS, &direction.to_le_bytes());
+            // Values of bits 0 and 1 (§4.3.1).
+            let way: u32 = match packet.way {
+                Way::Unknown => 0,
+                Way::Inbound => 1,
+                Way::Outbound => 2,
+            };
+            option(buffer, option_code::EPB_FLAGS, &way.to_le_bytes());
             end_of_options(buffer);
         });
         if self.buffer.len() >= BUFFER { self.flush() } else { Ok(()) }
@@ -109,7 +157,8 @@ impl<M: Medium> PcapngFile<M> {
         });
     }
 
-    /// Hands everything to the medium. On an error, what went there before stays, up to the last whole block.
+    /// Hands everything to the medium. On an error, what went there before stays, up to the last whole block, if the
+    /// medium can cut.
     pub fn flush(&mut self) -> io::Result<()> {
         if self.buffer.is_empty() {
             return Ok(());
@@ -117,14 +166,14 @@ impl<M: Medium> PcapngFile<M> {
         let result = self.medium.write_all(&self.buffer).and_then(|()| self.medium.flush());
         match &result {
             Ok(()) => self.written += self.buffer.len() as u64,
-            // A device can't be cut; the error that counts is the one of writing.
+            // A device or a pipe can't be cut; the error that counts is the one of writing.
             Err(_) => drop(self.medium.cut(self.written)),
         }
         self.buffer.clear();
         result
     }
 
-    #[cfg(test)]
+    /// The medium. What was not flushed is lost.
     pub fn into_medium(self) -> M {
         self.medium
     }
@@ -176,13 +225,10 @@ const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 const LINKTYPE_RAW: u16 = 101;
 /// Value of `if_tsresol`: units of 10^-9 s (§4.2).
 const NANOSECONDS: u8 = 9;
-/// Values of `epb_flags`, bits 0 and 1 (§4.3.1).
-const INBOUND: u32 = 1;
-const OUTBOUND: u32 = 2;
 /// Who wrote the file.
 const APPLICATION: &str = concat!("antiphon ", env!("CARGO_PKG_VERSION"));
 /// Buffered bytes that are worth a system call.
-const BUFFER: usize = 1 << 18;
+pub const BUFFER: usize = 1 << 18;
 
 /// Option codes (§3.5, §4.1 to §4.6).
 mod option_code {

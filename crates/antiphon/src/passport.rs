@@ -1,0 +1,119 @@
+//! Path passports of `compare`, drawn from its logs when the run is over; [`live`] has those of `send` and `receive`.
+
+mod hearing;
+mod live;
+mod sending;
+
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+
+use antiphon_measure::{Fate, FrameRow};
+use antiphon_trace::passport::{Delays, Direction, Header, PacketRow, Section, fields};
+use antiphon_trace::{PassportError, PassportWriter};
+
+pub(crate) use hearing::Hearing;
+pub(crate) use live::Recorder;
+pub(crate) use sending::Sending;
+
+use crate::compare::Measured;
+use crate::{Comparison, Error};
+
+/// A passport's file, with its header in it.
+pub(crate) struct PassportFile {
+    path: PathBuf,
+    writer: Writer,
+}
+
+type Writer = PassportWriter<BufWriter<File>>;
+
+impl PassportFile {
+    /// Makes the file, so that one that can't be written is known before the stream begins.
+    pub fn create(path: &Path, command: &str, seed: u64) -> Result<Self, Error> {
+        let header = Header::new(command, seed);
+        let begun = File::create(path)
+            .and_then(|file| PassportWriter::begin(BufWriter::with_capacity(BUFFER, file), &header));
+        let writer = begun.map_err(|error| {
+            Error::failed(format!(
+                "cannot write the passport '{}': {error}; choose a file that can be written to",
+                path.display()
+            ))
+        })?;
+        Ok(PassportFile { path: path.into(), writer })
+    }
+
+    /// Writes what `measured` holds and notes in `comparison` where it is, or why it is not.
+    pub fn fill(mut self, comparison: &mut Comparison, measured: &[Measured]) {
+        let written = measured.iter().try_for_each(|one| write_log(&mut self.writer, one));
+        match written.and_then(|()| self.writer.finish()) {
+            Ok(_) => comparison.passport = Some(self.path),
+            Err(error) => comparison.failures.push(("passport".into(), incomplete(&self.path, &error))),
+        }
+        for one in measured.iter().filter(|one| !one.log.is_complete()) {
+            let text = "the run was longer than its log; the passport has the beginning";
+            comparison.notes.push(format!("{}: {text}", one.transport.scheme));
+        }
+    }
+}
+
+/// What a user is told of a passport that was cut short.
+fn incomplete(path: &Path, error: &io::Error) -> String {
+    format!(
+        "the passport '{}' is incomplete: {error}; its whole lines can be read, for more make room or choose \
+         another file",
+        path.display()
+    )
+}
+
+/// One transport: both ways where each arrival at the far end was seen, else there and back.
+fn write_log(writer: &mut Writer, measured: &Measured) -> io::Result<()> {
+    let rows = || measured.log.rows().filter(|row| on_the_path(row.fate));
+    let section = |direction, delays, clock: &str| Section {
+        transport: measured.transport.scheme.into(),
+        direction,
+        delays,
+        clock: clock.into(),
+        repairs: measured.transport.strengths.reliable,
+        header_bytes: measured.header_bytes,
+        packet_bytes: rows().map(|row| row.bytes).max().unwrap_or(0) + measured.header_bytes,
+        interval_ns: Some(measured.log.config().packet.as_nanos() as u64),
+        fields: fields(),
+    };
+    let packet = |row: &FrameRow, sent: Option<i64>, arrived, duplicates| PacketRow {
+        number: row.seq,
+        sent,
+        arrived,
+        bytes: Some(row.bytes + measured.header_bytes),
+        duplicates,
+    };
+    let sent = |row: &FrameRow| Some(row.sent.as_nanos() as i64);
+    let back = |row: &FrameRow| row.received.map(|at| at.as_nanos() as i64);
+    let there = |row: &FrameRow| row.one_way.map(|way| (row.sent + way).as_nanos() as i64);
+    if rows().all(|row| row.one_way.is_none()) {
+        writer.section(&section(Direction::Both, Delays::RoundTrip, "the sender's, there and back"))?;
+        return rows()
+            .try_for_each(|row| writer.packet(&packet(&row, sent(&row), back(&row), row.duplicates)));
+    }
+    let clock = "one for both ends; copies are counted where they come back";
+    writer.section(&section(Direction::Up, Delays::OneWay, clock))?;
+    rows().try_for_each(|row| writer.packet(&packet(&row, sent(&row), there(&row), 0)))?;
+    writer.section(&section(Direction::Down, Delays::OneWay, clock))?;
+    let came_there = rows().filter(|row| row.one_way.is_some());
+    came_there
+        .into_iter()
+        .try_for_each(|row| writer.packet(&packet(&row, there(&row), back(&row), row.duplicates)))
+}
+
+/// Whether the frame left the sender: what its transport refused or gave up says nothing of the path.
+fn on_the_path(fate: Fate) -> bool {
+    !matches!(fate, Fate::Expired | Fate::Refused)
+}
+
+impl From<PassportError> for Error {
+    fn from(error: PassportError) -> Self {
+        Error::usage(error.to_string())
+    }
+}
+
+/// Bytes that are worth a system call.
+const BUFFER: usize = 1 << 16;

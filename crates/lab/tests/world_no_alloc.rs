@@ -1,0 +1,112 @@
+//! In steady state no packet of a world costs an allocation, whatever becomes of it: the second half of each run goes
+//! without one.
+
+use std::time::Duration;
+
+use antiphon_core::uri::Query;
+use antiphon_core::{BitRate, Instant};
+use antiphon_lab::setup::{
+    Content, HostCost, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec, TrafficKind, TrafficSpec,
+    Treatment,
+};
+use antiphon_lab::tcp::Profile;
+use antiphon_lab::world::World;
+use antiphon_link::wlan::{CellSpec, StationSpec};
+use assert_no_alloc::{AllocDisabler, assert_no_alloc};
+
+#[global_allocator]
+static ALLOCATOR: AllocDisabler = AllocDisabler;
+
+const HALF: Duration = Duration::from_secs(40);
+
+fn stream(transport: &str) -> StreamSpec {
+    StreamSpec {
+        name: "audio".into(),
+        transport: transport.into(),
+        query: Query::default(),
+        from: NodeId(0),
+        to: vec![NodeId(1)],
+        content: Content::Packets { frame: 1300, interval: Duration::from_micros(7_400), count: None },
+        reflected: false,
+        start: Duration::ZERO,
+        patience: None,
+        latency: Duration::from_millis(70),
+        tcp: Profile::linux(),
+        treatment: Treatment::default(),
+    }
+}
+
+fn setup(medium: MediumKind, stream: StreamSpec, disturbance: [(usize, usize); 2], rate: u64) -> Setup {
+    let traffic = |n: usize| TrafficSpec {
+        name: format!("traffic {n}"),
+        from: NodeId(disturbance[n].0),
+        to: NodeId(disturbance[n].1),
+        kind: TrafficKind::Constant { rate: BitRate(rate / 2), payload: 1470 },
+        start: Duration::ZERO,
+        treatment: Treatment::default(),
+    };
+    let node = |n: usize| NodeSpec { name: format!("node {n}"), cost: HostCost::default() };
+    Setup {
+        duration: 2 * HALF,
+        drain: Duration::ZERO,
+        nodes: (0..4).map(node).collect(),
+        media: vec![MediumSpec { name: "medium".into(), kind: medium }],
+        traffic: vec![traffic(0), traffic(1)],
+        streams: vec![stream],
+    }
+}
+
+/// Runs the first half, then the second without allocations; the counters that must have risen in it.
+fn second_half(setup: &Setup, weather: &[&str]) {
+    let mut world = World::new(setup, 3).expect("a world");
+    let counts = |world: &World| {
+        let figures = world.figures();
+        let count =
+            |name: &&str| figures.media[0].counters.iter().find(|(n, _)| n == name).map(|(_, count)| *count);
+        (
+            figures.streams[0].1.received.expect("a count"),
+            weather.iter().filter_map(count).collect::<Vec<_>>(),
+        )
+    };
+    world.run_until(Instant::ZERO + HALF);
+    let before = counts(&world);
+    assert_no_alloc(|| world.run_until(Instant::ZERO + 2 * HALF));
+    let after = counts(&world);
+    assert!(after.0 > before.0 + 1000.0, "frames arrived: {before:?}, {after:?}");
+    assert_eq!(after.1.len(), weather.len());
+    assert!(before.1.iter().zip(&after.1).all(|(before, after)| after > before), "{before:?}, {after:?}");
+}
+
+fn cell() -> MediumKind {
+    let spec = CellSpec::infrastructure(vec![StationSpec { retry_limit: 2, ..StationSpec::default() }; 4]);
+    MediumKind::Cell { nodes: (0..4).map(NodeId).collect(), spec }
+}
+
+fn link(spec: &str) -> MediumKind {
+    let spec = Box::new(spec.parse().expect("a link"));
+    MediumKind::Link { between: [NodeId(0), NodeId(1)], spec }
+}
+
+#[test]
+fn rtp_through_a_cell_with_losses() {
+    second_half(&setup(cell(), stream("rtp"), [(2, 3), (3, 2)], 14_000_000), &["overflowed", "exhausted"]);
+}
+
+#[test]
+fn tcp_through_a_cell_with_losses() {
+    second_half(&setup(cell(), stream("tcp"), [(2, 3), (3, 2)], 11_000_000), &["exhausted"]);
+}
+
+#[test]
+fn rtp_over_a_link_with_all_that_may_happen_on_it() {
+    let line =
+        "rate=4Mbit/s,queue=20packets,delay=20ms,jitter=2ms,loss=2%,duplicate=1%,corrupt=1%,reorder=1%/5ms";
+    let weather = ["up_lost", "up_duplicated", "up_overflowed", "down_lost"];
+    second_half(&setup(link(line), stream("rtp"), [(0, 1), (1, 0)], 6_400_000), &weather);
+}
+
+#[test]
+fn tcp_over_a_link_with_losses() {
+    let line = "rate=4Mbit/s,queue=20packets,delay=20ms,loss=0.3%";
+    second_half(&setup(link(line), stream("tcp"), [(0, 1), (1, 0)], 4_800_000), &["up_lost", "down_lost"]);
+}

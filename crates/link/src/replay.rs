@@ -1,0 +1,372 @@
+//! A path that was recorded, as a link: what happened to the packets of then happens to those of now.
+//!
+//! A recording is a row of samples: at that time, a packet was delayed so, or lost. How it is read between them:
+//!
+//! * **Losses.** The state of a sample holds from its time until the next sample's. A packet offered then is lost if that
+//!   sample was.
+//! * **Delays.** A packet offered between two samples arrives between them, in proportion: the time of arrival, and with
+//!   it the delay, is interpolated. A lost sample takes the delay that lies between its neighbours'. Where the path
+//!   reordered two samples, packets offered between them come with the first, and only what is offered with or behind
+//!   the second overtakes: no more reordering than there was.
+//! * **Several samples of one time**, as when a block takes several packets: packets offered at just that time meet them
+//!   in turn, further ones the last.
+//! * **The beginning.** Before the first sample, the first one's state holds.
+//! * **The end** is as [`ReplayEnd`] says.
+//!
+//! A packet offered at just a sample's time meets just that sample's fate: offered at the times of the recording, all
+//! packets are lost and delayed to the nanosecond as then. Nothing is drawn, so there is no seed. What the load itself did
+//! to the path (its queue, its rate) is in the samples as they were and does not answer to another load; copies are not
+//! made. Nothing is known of the size of packets.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use antiphon_core::Instant;
+
+use crate::link::Direction;
+use crate::packet::{Counters, Discard, Packet};
+use crate::queue::MAX_PACKETS;
+
+/// What the path did to a packet sent at `at`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReplaySample {
+    /// When it was sent.
+    pub at: Instant,
+    /// How long it took; `None` if it was lost.
+    pub delay: Option<Duration>,
+}
+
+impl From<(Instant, Option<Duration>)> for ReplaySample {
+    fn from((at, delay): (Instant, Option<Duration>)) -> Self {
+        ReplaySample { at, delay }
+    }
+}
+
+/// What comes after the last sample.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ReplayEnd {
+    /// The last sample's state holds for ever: after a loss, everything is lost.
+    #[default]
+    Hold,
+    /// After this time the recording begins anew. Both directions of a path take the same period, lest they drift apart;
+    /// samples behind it are not reached.
+    Repeat(Duration),
+}
+
+/// Why a recording can't be replayed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// There is nothing to go by.
+    #[error("a recording without packets cannot be replayed: record longer")]
+    Empty,
+    /// Times go back.
+    #[error(
+        "sample {index} of the recording was sent before the one ahead of it: sort them by time of sending"
+    )]
+    OutOfOrder {
+        /// Counted from 0.
+        index: usize,
+    },
+    /// It would begin anew before it began.
+    #[error(
+        "a recording cannot be repeated after no time: give the time from its first to behind its last packet"
+    )]
+    Period,
+}
+
+/// A recorded path: plain data, shared by all links that replay it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReplayPath {
+    states: Arc<[State]>,
+    end: ReplayEnd,
+}
+
+/// A sample whose delay is known or made up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct State {
+    at: u64,
+    delay: u64,
+    lost: bool,
+}
+
+impl State {
+    fn arrival(&self) -> u64 {
+        self.at.saturating_add(self.delay)
+    }
+}
+
+impl ReplayPath {
+    /// A path that did as these samples, which are in order of time, say.
+    pub fn new<S: Into<ReplaySample>>(
+        samples: impl IntoIterator<Item = S>,
+        end: ReplayEnd,
+    ) -> Result<Self, ReplayError> {
+        let mut states: Vec<State> = samples.into_iter().map(|sample| state(sample.into())).collect();
+        if states.is_empty() {
+            return Err(ReplayError::Empty);
+        }
+        if let Some(before) = states.windows(2).position(|pair| pair[1].at < pair[0].at) {
+            return Err(ReplayError::OutOfOrder { index: before + 1 });
+        }
+        if let ReplayEnd::Repeat(period) = end {
+            states.retain(|state| u128::from(state.at) < period.as_nanos());
+            if states.is_empty() {
+                return Err(ReplayError::Period);
+            }
+        }
+        fill_delays(&mut states);
+        Ok(ReplayPath { states: states.into(), end })
+    }
+
+    /// Samples in it.
+    pub fn len(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Never, as there is no such path.
+    pub fn is_empty(&self) -> bool {
+        self.states.is_empty()
+    }
+
+    /// From the first sample to behind the last, taking the mean time between samples for the last one's: the period
+    /// at which it may be repeated. At least a nanosecond.
+    pub fn duration(&self) -> Duration {
+        let (first, last) = (self.states[0].at, self.states[self.states.len() - 1].at);
+        let between = (last - first) / (self.states.len() as u64 - 1).max(1);
+        Duration::from_nanos((last - first).saturating_add(between).max(1))
+    }
+
+    /// When the `nth` packet (from 0) of those offered at `now` arrives; `None` if it is lost.
+    pub fn fate(&self, now: Instant, nth: usize) -> Option<Instant> {
+        let t = now.as_nanos();
+        let ReplayEnd::Repeat(period) = self.end else {
+            return self.arrival(t, nth, None).map(Instant::from_nanos);
+        };
+        let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+        // A run lasts until the next one's first sample.
+        let begun = match t.checked_sub(self.states[0].at) {
+            Some(since_first) => since_first - since_first % period,
+            None => 0,
+        };
+        let arrival = self.arrival(t - begun, nth, Some(period))?;
+        Some(Instant::from_nanos(begun.saturating_add(arrival)))
+    }
+
+    /// As [`Self::fate`], at `t` nanoseconds of the recording, of which the next run begins at `again`.
+    fn arrival(&self, t: u64, nth: usize, again: Option<u64>) -> Option<u64> {
+        let behind = self.states.partition_point(|state| state.at <= t);
+        let Some(here) = behind.checked_sub(1) else {
+            let first = &self.states[0];
+            return (!first.lost).then(|| t.saturating_add(first.delay));
+        };
+        let state = &self.states[here];
+        if state.at == t {
+            let first = self.states[..here].partition_point(|state| state.at < t);
+            let own = &self.states[first.saturating_add(nth).min(here)];
+            return (!own.lost).then(|| own.arrival());
+        }
+        let next = self.states.get(behind).copied().filter(|next| again.is_none_or(|again| next.at < again));
+        // The next run's first state lies ahead of the last one of this run.
+        let first_again =
+            |again: u64| State { at: again.saturating_add(self.states[0].at), ..self.states[0] };
+        let next = next.or_else(|| again.map(first_again));
+        (!state.lost).then(|| match next {
+            Some(next) => between(state, &next, t),
+            None => t.saturating_add(state.delay),
+        })
+    }
+}
+
+fn state(sample: ReplaySample) -> State {
+    let nanos = |delay: Duration| u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+    State { at: sample.at.as_nanos(), delay: sample.delay.map_or(0, nanos), lost: sample.delay.is_none() }
+}
+
+/// Gives lost samples the delay that lies between those of the next samples on both sides that arrived.
+fn fill_delays(states: &mut [State]) {
+    let mut before: Option<State> = None;
+    let mut index = 0;
+    while index < states.len() {
+        if !states[index].lost {
+            before = Some(states[index]);
+            index += 1;
+            continue;
+        }
+        let run = states[index..].iter().take_while(|state| state.lost).count();
+        let after = states.get(index + run).copied();
+        for state in &mut states[index..index + run] {
+            state.delay = match (before, after) {
+                (Some(before), Some(after)) => part(before, after, state.at, |state| state.delay),
+                (Some(one), None) | (None, Some(one)) => one.delay,
+                (None, None) => 0,
+            };
+        }
+        index += run;
+    }
+}
+
+/// Arrival of what is offered at `t`, strictly between two states.
+fn between(state: &State, next: &State, t: u64) -> u64 {
+    if next.arrival() < state.arrival() { state.arrival() } else { part(*state, *next, t, State::arrival) }
+}
+
+/// What lies at `t` between two states on a straight line.
+fn part(a: State, b: State, t: u64, of: impl Fn(&State) -> u64) -> u64 {
+    let (from, to) = (i128::from(of(&a)), i128::from(of(&b)));
+    let span = i128::from(b.at - a.at).max(1);
+    // Between two numbers of 64 bits, so one itself.
+    (from + (to - from) * i128::from(t - a.at) / span) as u64
+}
+
+/// One direction of a recorded path.
+///
+/// Driven as a [`crate::Link`]: `offer` packets, `poll` them out when `poll_timeout` has come. Packets leave in the order
+/// of their arrivals, those of one instant in the order in which they were offered.
+pub struct Replay<P> {
+    path: ReplayPath,
+    travelling: BinaryHeap<Reverse<Travelling<P>>>,
+    /// The last time of an offer, and how many there were at it.
+    last: Option<(Instant, usize)>,
+    offered: u64,
+    counters: Counters,
+}
+
+struct Travelling<P> {
+    due: Instant,
+    order: u64,
+    packet: P,
+}
+
+impl<P: Packet> Replay<P> {
+    /// A link that replays `path` from its beginning at [`Instant::ZERO`].
+    pub fn new(path: ReplayPath) -> Self {
+        Replay { path, travelling: BinaryHeap::new(), last: None, offered: 0, counters: Counters::default() }
+    }
+
+    /// Takes a packet at `now`, which never goes back; gives it back if too many are on their way.
+    pub fn offer(&mut self, now: Instant, packet: P) -> Option<P> {
+        self.counters.count_offered(packet.wire_len());
+        let nth = match &mut self.last {
+            Some((last, count)) if *last == now => {
+                *count += 1;
+                *count
+            }
+            last => {
+                *last = Some((now, 0));
+                0
+            }
+        };
+        let Some(due) = self.path.fate(now, nth) else {
+            self.counters.lost += 1;
+            packet.discard(Discard::Lost);
+            return None;
+        };
+        if self.travelling.len() >= MAX_PACKETS {
+            self.counters.overflowed += 1;
+            return Some(packet);
+        }
+        self.offered += 1;
+        self.counters.in_flight += 1;
+        self.travelling.push(Reverse(Travelling { due, order: self.offered, packet }));
+        None
+    }
+
+    /// Whether a packet offered now would not be given back.
+    pub fn has_room(&self) -> bool {
+        self.travelling.len() < MAX_PACKETS
+    }
+
+    /// The next packet that is through by `now`.
+    pub fn poll(&mut self, now: Instant) -> Option<P> {
+        self.poll_at(now).map(|(_, packet)| packet)
+    }
+
+    /// The next packet that is through by `now`, with the instant at which it was.
+    pub fn poll_at(&mut self, now: Instant) -> Option<(Instant, P)> {
+        self.poll_timeout().filter(|due| *due <= now)?;
+        let Reverse(Travelling { due, packet, .. }) = self.travelling.pop()?;
+        self.counters.in_flight -= 1;
+        self.counters.count_delivered(packet.wire_len());
+        Some((due, packet))
+    }
+
+    /// When to poll next; `None` when nothing is on its way.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.travelling.peek().map(|Reverse(first)| first.due)
+    }
+
+    /// What went through.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+}
+
+impl<P> PartialEq for Travelling<P> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<P> Eq for Travelling<P> {}
+
+impl<P> PartialOrd for Travelling<P> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<P> Ord for Travelling<P> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.due, self.order).cmp(&(other.due, other.order))
+    }
+}
+
+/// Both directions of a recorded path; used as [`crate::Duplex`].
+pub struct ReplayDuplex<P> {
+    /// From the near end to the far end.
+    pub up: Replay<P>,
+    /// From the far end to the near end.
+    pub down: Replay<P>,
+}
+
+impl<P: Packet> ReplayDuplex<P> {
+    /// Both directions, whose recordings began at one instant.
+    pub fn new(up: ReplayPath, down: ReplayPath) -> Self {
+        ReplayDuplex { up: Replay::new(up), down: Replay::new(down) }
+    }
+
+    /// Takes a packet at `now`; gives it back if too many are on their way.
+    pub fn offer(&mut self, now: Instant, direction: Direction, packet: P) -> Option<P> {
+        match direction {
+            Direction::Up => self.up.offer(now, packet),
+            Direction::Down => self.down.offer(now, packet),
+        }
+    }
+
+    /// The next packet of either direction that is through by `now`: the earlier one, `Up` first of equals.
+    pub fn poll(&mut self, now: Instant) -> Option<(Direction, P)> {
+        let (direction, _) = self.first().filter(|(_, due)| *due <= now)?;
+        let packet = match direction {
+            Direction::Up => self.up.poll(now),
+            Direction::Down => self.down.poll(now),
+        };
+        packet.map(|packet| (direction, packet))
+    }
+
+    /// When to poll next.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.first().map(|(_, due)| due)
+    }
+
+    fn first(&self) -> Option<(Direction, Instant)> {
+        let up = self.up.poll_timeout().map(|due| (Direction::Up, due));
+        let down = self.down.poll_timeout().map(|due| (Direction::Down, due));
+        // Of equals the first.
+        [up, down].into_iter().flatten().min_by_key(|(_, due)| *due)
+    }
+}
+
+#[cfg(test)]
+mod tests;

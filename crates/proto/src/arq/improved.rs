@@ -1,0 +1,241 @@
+//! `mode=improved`: what the report's chapter on future work lists, as an endpoint.
+//!
+//! * A frame is sent again when a packet sent *later* has been acknowledged and the path's reordering has had its time
+//!   (RFC 8985), or after SRTT + 4 RTTVAR; never when it would come too late: its age and half a round trip must fit
+//!   into its deadline.
+//! * One acknowledgement tells of many packets, rides on frames of the way back, waits a bounded time at most, and goes
+//!   at once when a gap shows.
+//! * The receiver hands on every frame once, as soon as it has it: order is the playout buffer's business.
+//! * Numbers start anywhere and belong to an *epoch* drawn at opening, so that neither a restarted peer nor a forger
+//!   who does not see the packets confuses them.
+
+use std::time::Duration;
+
+use antiphon_core::{
+    ByteCount, CloseMode, CloseReason, Counters, Ecn, Endpoint, Event, Frame, FrameId, Input, Instant,
+    Outcome, PathId, PathStats, Profile, Received, Rng, SendError, Transmit, Wire,
+};
+
+use super::flight::{Flight, Outgoing};
+use super::window::{Arrival, Window};
+use super::wire::{self, DATA_HEADER, Data, Packet};
+use super::{MAX_UDP_PAYLOAD, State};
+use crate::queue::{Inbox, SendQueue};
+
+/// What a URI lets one choose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Settings {
+    /// Least retransmission time-out.
+    pub rto_floor: Duration,
+    /// Longest wait of an acknowledgement, here and at the peer.
+    pub ack_delay: Duration,
+    /// Whether a window bounds what is on its way.
+    pub aimd: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Improved {
+    queue: SendQueue,
+    inbox: Inbox,
+    flight: Flight,
+    window: Window,
+    epoch: u32,
+    max_datagram: usize,
+    counters: Counters,
+    state: State,
+}
+
+impl Improved {
+    pub fn new(settings: Settings, max_datagram: usize, seed: u64) -> Self {
+        let mut rng = Rng::fork(seed, "arq");
+        // Above 2³², so that a number behind the first stays positive.
+        let first = (1 << 32) + u64::from(rng.next_u32());
+        Self::starting_at(settings, max_datagram, rng.next_u32(), first)
+    }
+
+    pub fn starting_at(settings: Settings, max_datagram: usize, epoch: u32, first: u64) -> Self {
+        let mut queue = SendQueue::new(max_datagram);
+        // There is no greeting: frames flow from the first moment.
+        queue.report(Event::Connected);
+        Improved {
+            queue,
+            inbox: Inbox::new(max_datagram),
+            flight: Flight::new(&settings, max_datagram, epoch, first),
+            window: Window::new(settings.ack_delay),
+            epoch,
+            max_datagram,
+            counters: Counters::default(),
+            state: State::Open,
+        }
+    }
+
+    fn max_frame(&self) -> usize {
+        self.max_datagram.saturating_sub(DATA_HEADER)
+    }
+
+    fn handle_data(&mut self, now: Instant, data: &Data<'_>, path: PathId, received_at: Instant, len: usize) {
+        match self.window.receive(now, data, received_at, len) {
+            Arrival::New => self.inbox.push_repaired(data.payload, path, received_at, data.repeated),
+            Arrival::Duplicate => self.counters.duplicates += 1,
+            Arrival::Stale => self.counters.malformed += 1,
+        }
+        if self.state == State::Closing {
+            self.window.hurry();
+        }
+    }
+
+    /// Writes the next data packet, with an acknowledgement if one is owed and fits.
+    fn write_data(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        let Outgoing { number, back, repeated, payload } = self.flight.next(now, &mut self.queue)?;
+        let data = Data { epoch: self.epoch, number: number as u32, back, repeated, payload };
+        let fits = DATA_HEADER + payload.len() + self.window.ack_len() <= self.max_datagram;
+        let ack = if fits { self.window.take_ack(now) } else { None };
+        Some(wire::emit(&Packet { ack, data: Some(data) }, buf))
+    }
+
+    fn write_ack(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        if !self.window.is_due() {
+            return None;
+        }
+        let ack = Some(self.window.take_ack(now)?);
+        Some(wire::emit(&Packet { ack, data: None }, buf))
+    }
+
+    fn finish(&mut self) {
+        self.flight.finish_all(Outcome::Aborted, &mut self.queue);
+        self.queue.finish_all(Outcome::Aborted);
+        self.inbox.clear();
+        self.state = State::Closed;
+        self.queue.report(Event::Closed(CloseReason::Local));
+    }
+
+    fn finish_closing(&mut self) {
+        let idle = self.flight.is_empty() && self.queue.is_empty() && !self.window.is_owed();
+        if self.state == State::Closing && idle {
+            self.finish();
+        }
+    }
+}
+
+impl Endpoint for Improved {
+    fn profile(&self) -> Profile {
+        Profile {
+            wire: Wire::Datagram,
+            max_frame: self.max_frame(),
+            max_receive: MAX_UDP_PAYLOAD,
+            frame_overhead: DATA_HEADER,
+            acknowledged: true,
+            ordered: false,
+            retransmits: true,
+        }
+    }
+
+    fn send(&mut self, _now: Instant, frame: Frame<'_>) -> Result<FrameId, SendError> {
+        match self.state {
+            State::Open => self.queue.push(frame, self.max_frame()),
+            State::Closing | State::Closed => Err(SendError::Closed),
+        }
+    }
+
+    fn close(&mut self, _now: Instant, mode: CloseMode) {
+        match (self.state, mode) {
+            (State::Closed, _) => {}
+            (_, CloseMode::Abort) => self.finish(),
+            (_, CloseMode::Graceful) => {
+                self.state = State::Closing;
+                self.window.hurry();
+                self.finish_closing();
+            }
+        }
+    }
+
+    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            _ if self.state == State::Closed => {}
+            Input::Datagram { path, bytes, received_at, .. } => {
+                self.counters.datagrams_received += 1;
+                self.counters.bytes_received += bytes.len() as u64;
+                let Some(packet) = wire::parse(bytes) else {
+                    self.counters.malformed += 1;
+                    return;
+                };
+                if let Some(ack) = &packet.ack {
+                    let handled = self.flight.handle_ack(ack, received_at, &mut self.queue);
+                    self.counters.malformed += u64::from(handled.is_err());
+                }
+                if let Some(data) = &packet.data {
+                    self.handle_data(now, data, path, received_at, bytes.len());
+                }
+                self.finish_closing();
+            }
+            Input::Broken(reason) => self.queue.report(Event::Broken(reason)),
+            Input::Stream { .. } => self.counters.malformed += 1,
+            Input::Connected | Input::Report(_) => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if self.state == State::Closed {
+            return;
+        }
+        self.queue.expire(now);
+        self.flight.handle_due(now, &mut self.queue);
+        if self.flight.take_halved() {
+            self.queue.report(Event::Congestion(self.path_stats()));
+        }
+        self.window.handle_timeout(now);
+        self.finish_closing();
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        if self.state == State::Closed {
+            return None;
+        }
+        let written = self.write_data(now, buf).or_else(|| self.write_ack(now, buf));
+        self.finish_closing();
+        let len = written?;
+        self.counters.datagrams_sent += 1;
+        self.counters.bytes_sent += len as u64;
+        Some(Transmit { path: PathId::default(), len, ecn: Ecn::NotCapable })
+    }
+
+    fn poll_frame(&mut self, buf: &mut [u8]) -> Option<Received> {
+        self.inbox.pop(buf)
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.queue.poll_event()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        if self.state == State::Closed {
+            return None;
+        }
+        let due = [self.flight.poll_timeout(), self.window.poll_timeout(), self.queue.next_expiry()];
+        due.into_iter().flatten().min()
+    }
+
+    fn path_stats(&self) -> PathStats {
+        let counters = Counters {
+            frames_accepted: self.queue.accepted(),
+            frames_expired: self.queue.expired(),
+            frames_delivered: self.inbox.delivered(),
+            frames_dropped: self.inbox.dropped(),
+            retransmitted: self.flight.repeated(),
+            ..self.counters
+        };
+        let rtt = self.flight.rtt();
+        PathStats {
+            srtt: rtt.srtt(),
+            rttvar: rtt.rttvar(),
+            min_rtt: rtt.min(),
+            cwnd: self.flight.cwnd().map(ByteCount),
+            in_flight: Some(ByteCount(self.flight.bytes())),
+            pacing_rate: None,
+            counters,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

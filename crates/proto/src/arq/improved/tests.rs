@@ -1,0 +1,226 @@
+use super::super::flight::MAX_TRIES;
+use super::*;
+
+const MAX_DATAGRAM: usize = 1452;
+
+fn settings() -> Settings {
+    Settings { rto_floor: Duration::from_millis(10), ack_delay: Duration::from_millis(5), aimd: false }
+}
+
+fn ms(n: u64) -> Instant {
+    Instant::from_millis(n)
+}
+
+/// A sender with its first frames on the wire.
+struct Sender {
+    arq: Improved,
+    first: u64,
+}
+
+impl Sender {
+    fn new(first: u64) -> Self {
+        let mut arq = Improved::starting_at(settings(), MAX_DATAGRAM, EPOCH, first);
+        assert_eq!(arq.poll_event(), Some(Event::Connected));
+        Sender { arq, first }
+    }
+
+    fn send(&mut self, at: u64, deadline: Option<u64>) {
+        self.arq.send(ms(at), Frame::new(&[1; 300], deadline.map(ms))).unwrap();
+        assert_eq!(self.transmit(at).len(), 1);
+    }
+
+    /// What goes out: number less the first, and whether it is a repetition.
+    fn transmit(&mut self, at: u64) -> Vec<(u64, bool)> {
+        if self.arq.poll_timeout().is_some_and(|due| due <= ms(at)) {
+            self.arq.handle_timeout(ms(at));
+        }
+        let (mut buf, mut sent) = ([0; MAX_DATAGRAM], Vec::new());
+        while let Some(transmit) = self.arq.poll_transmit(ms(at), &mut buf) {
+            let data = wire::parse(&buf[..transmit.len]).unwrap().data.unwrap();
+            sent.push((u64::from(data.number.wrapping_sub(self.first as u32)), data.repeated));
+        }
+        sent
+    }
+
+    /// The peer has everything before `floor` and what `map` says; the last to arrive was `latest`.
+    fn ack(&mut self, at: u64, floor: u64, latest: u64, map: &[u8]) {
+        let ack = wire::Ack {
+            epoch: EPOCH,
+            floor: self.first.wrapping_add(floor) as u32,
+            latest: latest.wrapping_sub(floor) as i16,
+            latest_repeated: false,
+            age: 0,
+            map,
+        };
+        self.hear(at, &Packet { ack: Some(ack), data: None });
+    }
+
+    fn hear(&mut self, at: u64, packet: &Packet<'_>) {
+        let mut buf = [0; MAX_DATAGRAM];
+        let len = wire::emit(packet, &mut buf);
+        let (path, ecn) = (PathId::default(), Ecn::NotCapable);
+        self.arq.handle_input(ms(at), Input::Datagram { path, bytes: &buf[..len], ecn, received_at: ms(at) });
+    }
+
+    fn outcomes(&mut self) -> Vec<(u64, Outcome)> {
+        std::iter::from_fn(|| self.arq.poll_event())
+            .filter_map(|event| match event {
+                Event::Frame { id: FrameId(id), outcome } => Some((id, outcome)),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+const EPOCH: u32 = 99;
+const FIRST: u64 = 1 << 32;
+
+#[test]
+fn a_later_arrival_reveals_a_loss_once_reordering_had_its_time() {
+    let mut sender = Sender::new(FIRST);
+    sender.send(0, None);
+    sender.ack(20, 1, 0, &[]);
+    sender.send(20, None);
+    sender.send(22, None);
+    // 2 has arrived, 1 has not: 20 ms of round trip and 5 of reordering after 1 was sent it is lost.
+    sender.ack(42, 1, 2, &[1]);
+    assert_eq!(sender.arq.poll_timeout(), Some(ms(45)));
+    assert_eq!(sender.transmit(44), []);
+    assert_eq!(sender.transmit(45), [(1, true)]);
+    sender.ack(66, 3, 1, &[]);
+    assert_eq!(sender.outcomes(), [(0, Outcome::Acked), (2, Outcome::Acked), (1, Outcome::Acked)]);
+    assert_eq!(sender.arq.poll_timeout(), None, "nothing is on its way, nothing is due");
+}
+
+#[test]
+fn the_time_out_repeats_what_nothing_followed_and_the_deadline_ends_it() {
+    let mut sender = Sender::new(FIRST);
+    sender.send(0, Some(200));
+    sender.ack(20, 1, 0, &[]);
+    sender.send(20, Some(100));
+    sender.outcomes();
+    // SRTT 20, RTTVAR 10, twice the peer's 5, an eighth of the interval of 20: 72.5 ms.
+    let due = Instant::from_micros(92_500);
+    assert_eq!(sender.arq.poll_timeout(), Some(due));
+    // Repeated at 92.5 ms it would come at 102.5: too late.
+    assert_eq!(sender.transmit(93), []);
+    assert_eq!(sender.outcomes(), []);
+    assert_eq!(sender.transmit(101), []);
+    assert_eq!(sender.outcomes(), [(1, Outcome::Expired { maybe_received: true })]);
+}
+
+#[test]
+fn a_wire_that_stood_still_sends_no_repetition_too_late() {
+    let mut sender = Sender::new(FIRST);
+    sender.send(0, None);
+    sender.ack(20, 1, 0, &[]);
+    sender.send(20, Some(100));
+    sender.send(25, Some(200));
+    sender.ack(44, 1, 2, &[1]);
+    sender.arq.handle_timeout(ms(46));
+    // Marked at 46 ms, but the wire takes nothing before 91 ms: 10 ms more would be too late.
+    assert_eq!(sender.transmit(91), []);
+    sender.transmit(150);
+    assert_eq!(sender.outcomes()[2..], [(1, Outcome::Expired { maybe_received: true })]);
+}
+
+#[test]
+fn a_frame_without_deadline_is_repeated_ever_more_rarely_and_given_up() {
+    let mut sender = Sender::new(FIRST);
+    sender.send(0, None);
+    let (mut tries, mut last, mut spacing) = (1, Instant::ZERO, Vec::new());
+    while let Some(due) = sender.arq.poll_timeout() {
+        assert!(due > last);
+        sender.arq.handle_timeout(due);
+        if sender.arq.poll_transmit(due, &mut [0; MAX_DATAGRAM]).is_some() {
+            tries += 1;
+            spacing.push(due.since(last).as_millis());
+            last = due;
+        }
+    }
+    assert_eq!(tries, MAX_TRIES);
+    assert_eq!(spacing[..5], [100, 200, 400, 800, 1000]);
+    assert_eq!(sender.outcomes(), [(0, Outcome::RetriesExhausted)]);
+}
+
+#[test]
+fn numbers_wrap_unnoticed() {
+    // The lower 32 bits wrap after the third.
+    let mut sender = Sender::new(FIRST + u64::from(u32::MAX) - 2);
+    for n in 0..6 {
+        sender.send(n, None);
+    }
+    sender.ack(20, 2, 5, &[0b110]);
+    let mut settled: Vec<u64> = sender.outcomes().iter().map(|(id, _)| *id).collect();
+    settled.sort_unstable();
+    assert_eq!(settled, [0, 1, 4, 5]);
+    sender.ack(40, 6, 3, &[]);
+    assert_eq!(sender.outcomes().len(), 2);
+    assert_eq!(sender.arq.path_stats().counters.malformed, 0);
+}
+
+#[test]
+fn numbers_never_sent_settle_nothing_even_from_one_who_knows_the_epoch() {
+    let mut sender = Sender::new(FIRST);
+    for n in 0..3 {
+        sender.send(n, None);
+    }
+    let forged: [(u64, u64, &[u8]); 6] =
+        [(4, 0, &[]), (1 << 30, 0, &[]), (3, 3, &[]), (0, 1, &[0b100]), (2, 0, &[1]), (0, 0, &[0; 128])];
+    for (i, (floor, latest, map)) in forged.into_iter().enumerate() {
+        sender.ack(5, floor, latest, map);
+        let malformed = sender.arq.path_stats().counters.malformed;
+        assert_eq!(malformed, if i < 5 { i as u64 + 1 } else { 5 }, "{floor} {latest} {map:?}");
+    }
+    // The last names nothing wrong: it says that 0 was the last to arrive.
+    assert_eq!(sender.outcomes(), [(0, Outcome::Acked)]);
+    // Far past: old news.
+    sender.ack(6, 0u64.wrapping_sub(1 << 20), 0u64.wrapping_sub(1 << 20), &[255]);
+    assert_eq!((sender.outcomes(), sender.arq.path_stats().counters.malformed), (vec![], 5));
+}
+
+/// Karn's rule: of a packet sent three times, an answer to a repetition tells no round trip.
+#[test]
+fn ambiguous_answers_are_not_measured() {
+    let mut sender = Sender::new(FIRST);
+    sender.send(0, None);
+    assert_eq!(sender.transmit(100), [(0, true)]);
+    assert_eq!(sender.transmit(300), [(0, true)]);
+    let ack = wire::Ack {
+        epoch: EPOCH,
+        floor: (FIRST + 1) as u32,
+        latest: -1,
+        latest_repeated: true,
+        age: 0,
+        map: &[],
+    };
+    sender.hear(320, &Packet { ack: Some(ack), data: None });
+    assert_eq!(sender.outcomes(), [(0, Outcome::Acked)]);
+    assert_eq!(sender.arq.path_stats().srtt, None);
+    // The first sending's answer is told apart, however often it was sent; a lie about its age is not believed.
+    sender.send(400, None);
+    assert_eq!(sender.transmit(500), [(1, true)]);
+    let ack = wire::Ack { floor: ack.floor + 1, latest_repeated: false, age: u16::MAX, ..ack };
+    sender.hear(550, &Packet { ack: Some(ack), data: None });
+    assert_eq!(sender.arq.path_stats().srtt, Some(Duration::from_millis(150)));
+}
+
+#[test]
+fn acknowledgements_ride_on_frames_and_go_alone_when_they_do_not_fit() {
+    for (len, datagrams) in [(300, 1), (MAX_DATAGRAM - DATA_HEADER, 2)] {
+        let mut sender = Sender::new(FIRST);
+        let data = Data { epoch: 5, number: 7, back: 0, repeated: false, payload: &[1; 300] };
+        sender.hear(0, &Packet { ack: None, data: Some(data) });
+        sender.arq.send(ms(1), Frame::new(&vec![2; len], None)).unwrap();
+        let (mut buf, mut sent, mut acks) = ([0; MAX_DATAGRAM], 0, 0);
+        for at in [1, 5] {
+            sender.arq.handle_timeout(ms(at));
+            while let Some(transmit) = sender.arq.poll_transmit(ms(at), &mut buf) {
+                sent += 1;
+                let ack = wire::parse(&buf[..transmit.len]).unwrap().ack;
+                acks += u32::from(ack.is_some_and(|ack| (ack.epoch, ack.floor) == (5, 8)));
+            }
+        }
+        assert_eq!((sent, acks), (datagrams, 1), "{len}");
+    }
+}

@@ -1,0 +1,113 @@
+//! The loop of the report's sender, for experiments that repeat its figures.
+//!
+//! One turn: send again what is due; if at least `pace` has gone by since the last new packet, send the next and
+//! *forget the overshoot*, so that the stream runs slow; then wait at most `tick` for **one** acknowledgement. With
+//! `turn`, the work of a turn takes time, in which acknowledgements pile up: the report's was an interpreted program.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use antiphon_core::Instant;
+
+use crate::queue::MAX_FRAMES;
+
+/// How the loop runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct LoopSettings {
+    /// Longest wait for an acknowledgement: 1 ms as published.
+    pub tick: Duration,
+    /// Least time between new packets: 7.4 ms as published; zero sends one a turn.
+    pub pace: Duration,
+    /// What the work of a turn takes: not published; zero by default.
+    pub turn: Duration,
+}
+
+/// Where the loop stands.
+#[derive(Debug)]
+pub(super) struct PaperLoop {
+    settings: LoopSettings,
+    phase: Phase,
+    /// In the socket, not yet read.
+    unread: VecDeque<u64>,
+    last_new: Option<Instant>,
+    may_send: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// Nothing to send and nothing on its way. The published program ends there; here it sleeps.
+    Resting,
+    /// At work until `from`, then waiting for an acknowledgement until `until`.
+    Reading { from: Instant, until: Instant },
+}
+
+impl PaperLoop {
+    pub fn new(settings: LoopSettings) -> Self {
+        let unread = VecDeque::with_capacity(MAX_FRAMES);
+        PaperLoop { settings, phase: Phase::Resting, unread, last_new: None, may_send: false }
+    }
+
+    /// An acknowledgement is in the socket. A socket holds only so many: what is beyond is lost, as in a kernel.
+    pub fn handle_ack(&mut self, number: u64) {
+        if self.unread.len() < MAX_FRAMES {
+            self.unread.push_back(number);
+        }
+    }
+
+    /// There is something to send: a resting loop takes a turn at once.
+    pub fn wake(&mut self, now: Instant) {
+        if matches!(self.phase, Phase::Resting) {
+            self.phase = Phase::Reading { from: now, until: now };
+        }
+    }
+
+    /// Nothing is left to do.
+    pub fn rest(&mut self) {
+        self.phase = Phase::Resting;
+        self.unread.clear();
+        self.may_send = false;
+    }
+
+    /// Whether the next turn begins by `now`.
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.poll_timeout().is_some_and(|at| at <= now)
+    }
+
+    /// When the next turn begins.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Resting => None,
+            Phase::Reading { from, .. } if !self.unread.is_empty() => Some(from),
+            Phase::Reading { until, .. } => Some(until),
+        }
+    }
+
+    /// Step 4 of the turn before: the one acknowledgement that it reads.
+    pub fn read_ack(&mut self, now: Instant) -> Option<u64> {
+        match self.phase {
+            Phase::Reading { from, .. } if from <= now => self.unread.pop_front(),
+            _ => None,
+        }
+    }
+
+    /// Steps 1 and 3 of a turn that begins at `now`.
+    pub fn turn(&mut self, now: Instant, something_waits: bool) {
+        let elapsed = self.last_new.is_none_or(|last| now.since(last) >= self.settings.pace);
+        if elapsed && something_waits && !self.may_send {
+            self.may_send = true;
+            self.last_new = Some(now);
+        }
+        let from = now + self.settings.turn;
+        self.phase = Phase::Reading { from, until: from + self.settings.tick };
+    }
+
+    /// Whether this turn sends a new packet.
+    pub fn may_send(&self) -> bool {
+        self.may_send
+    }
+
+    /// It has.
+    pub fn on_sent(&mut self) {
+        self.may_send = false;
+    }
+}

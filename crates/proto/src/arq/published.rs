@@ -1,0 +1,336 @@
+//! `mode=as-published`: the sender and the receiver of the report, as an endpoint.
+//!
+//! A packet goes out at 0 and, unacknowledged, at 20, 40 and 60 ms; then it is forgotten. Every data packet that
+//! arrives is acknowledged at once, a repeated one too, and handed on as it came: order, gaps and duplicates are the
+//! application's business, as they are above UDP (the receivers here match frames by their RTP numbers).
+//!
+//! What the endpoint adds to the published program: a frame waits for one more time-out after its last repetition, so
+//! that its outcome tells whether the peer has it (nothing on the wire changes); a frame is not *first* sent after its
+//! deadline. Repetitions know no deadline, as published: they end after 60 ms.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use antiphon_core::{
+    CloseMode, CloseReason, Counters, Ecn, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome, PathId,
+    PathStats, Profile, Received, SendError, Transmit, Wire,
+};
+
+use super::paper_loop::{LoopSettings, PaperLoop};
+use super::ring::Ring;
+use super::text::{self, Text};
+use super::{MAX_UDP_PAYLOAD, State};
+use crate::queue::{Inbox, MAX_FRAMES, Queued, SendQueue};
+
+/// What the report lets one choose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Settings {
+    /// Time from one sending to the next.
+    pub timeout: Duration,
+    /// Repetitions after the first sending.
+    pub repetitions: u32,
+    /// The paper's sender loop; `None` acts at once and paces nothing.
+    pub paper_loop: Option<LoopSettings>,
+}
+
+#[derive(Debug)]
+pub(super) struct Published {
+    settings: Settings,
+    queue: SendQueue,
+    inbox: Inbox,
+    flight: Ring<Entry>,
+    /// Numbers to be sent again, as soon as the wire takes them.
+    repeats: VecDeque<u64>,
+    /// Numbers to be acknowledged.
+    acks: VecDeque<u64>,
+    /// No entry is due before this.
+    next_due: Option<Instant>,
+    paper_loop: Option<PaperLoop>,
+    max_datagram: usize,
+    counters: Counters,
+    state: State,
+}
+
+/// A line of the report's retransmission list.
+#[derive(Debug)]
+struct Entry {
+    frame: Queued,
+    due: Instant,
+    repetitions_left: u32,
+    /// It stands in `repeats`, and its time-out rests.
+    waits: bool,
+}
+
+impl Published {
+    /// `first` is the number of the first packet: 1 as published.
+    pub fn new(settings: Settings, max_datagram: usize, first: u64) -> Self {
+        let mut queue = SendQueue::new(max_datagram);
+        // There is no greeting: frames flow from the first moment.
+        queue.report(Event::Connected);
+        Published {
+            settings,
+            queue,
+            inbox: Inbox::new(max_datagram),
+            flight: Ring::new(first),
+            repeats: VecDeque::with_capacity(MAX_FRAMES),
+            acks: VecDeque::with_capacity(MAX_FRAMES),
+            next_due: None,
+            paper_loop: settings.paper_loop.map(PaperLoop::new),
+            max_datagram,
+            counters: Counters::default(),
+            state: State::Open,
+        }
+    }
+
+    fn max_frame(&self) -> usize {
+        self.max_datagram.saturating_sub(text::MAX_HEADER)
+    }
+
+    fn handle_data(&mut self, number: u64, payload: &[u8], path: PathId, received_at: Instant) {
+        if self.acks.len() < MAX_FRAMES {
+            self.acks.push_back(number);
+        }
+        self.inbox.push(payload, &[], path, received_at);
+    }
+
+    fn handle_ack(&mut self, now: Instant, number: u64) {
+        // Numbers never sent; those long settled are what every repetition brings.
+        if number.wrapping_sub(self.flight.next()) < u64::MAX / 2 {
+            self.counters.malformed += 1;
+            return;
+        }
+        match &mut self.paper_loop {
+            None => self.settle(number),
+            Some(paper_loop) => {
+                paper_loop.handle_ack(number);
+                self.run_loop(now);
+            }
+        }
+    }
+
+    fn settle(&mut self, number: u64) {
+        if let Some(entry) = self.flight.take(number) {
+            self.queue.finish(entry.frame, Outcome::Acked);
+        }
+        if self.flight.is_empty() {
+            self.next_due = None;
+        }
+    }
+
+    /// Step 2 of the published loop: what is due is sent again, or forgotten.
+    fn repeat_due(&mut self, now: Instant) {
+        if self.next_due.is_none_or(|due| due > now) {
+            return;
+        }
+        let mut soonest: Option<Instant> = None;
+        for number in numbers(self.flight.first(), self.flight.next()) {
+            let Some(entry) = self.flight.entry_mut(number) else { continue };
+            if entry.waits {
+                continue;
+            }
+            if entry.due <= now {
+                if entry.repetitions_left == 0 {
+                    if let Some(entry) = self.flight.take(number) {
+                        self.queue.finish(entry.frame, Outcome::RetriesExhausted);
+                    }
+                    continue;
+                }
+                entry.repetitions_left -= 1;
+                entry.waits = true;
+                self.repeats.push_back(number);
+            } else {
+                soonest = Some(soonest.map_or(entry.due, |s| s.min(entry.due)));
+            }
+        }
+        self.next_due = soonest;
+    }
+
+    /// Runs the published loop as far as it has come by `now`.
+    fn run_loop(&mut self, now: Instant) {
+        let Some(mut paper_loop) = self.paper_loop.take() else { return };
+        while paper_loop.is_due(now) {
+            if let Some(number) = paper_loop.read_ack(now) {
+                self.settle(number);
+            }
+            self.repeat_due(now);
+            paper_loop.turn(now, !self.queue.is_empty());
+        }
+        if self.flight.is_empty() && self.queue.is_empty() {
+            paper_loop.rest();
+        }
+        self.paper_loop = Some(paper_loop);
+    }
+
+    fn write_repeat(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        while let Some(number) = self.repeats.pop_front() {
+            let Some(entry) = self.flight.entry_mut(number) else { continue };
+            entry.waits = false;
+            // The published list counts from the time-out, not from the sending; a wire that stood still starts anew.
+            let next = entry.due + self.settings.timeout;
+            entry.due = if next > now { next } else { now + self.settings.timeout };
+            self.next_due = Some(self.next_due.map_or(entry.due, |due| due.min(entry.due)));
+            self.counters.retransmitted += 1;
+            return Some(text::emit_data(number, &entry.frame.bytes, buf));
+        }
+        None
+    }
+
+    fn write_first(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        if !self.flight.has_room() || self.paper_loop.as_ref().is_some_and(|l| !l.may_send()) {
+            return None;
+        }
+        let frame = self.queue.pop(now)?;
+        if let Some(paper_loop) = &mut self.paper_loop {
+            paper_loop.on_sent();
+        }
+        let due = now + self.settings.timeout;
+        self.next_due = Some(self.next_due.map_or(due, |next| next.min(due)));
+        let number = self.flight.next();
+        let len = text::emit_data(number, &frame.bytes, buf);
+        self.flight.push(Entry { frame, due, repetitions_left: self.settings.repetitions, waits: false });
+        Some(len)
+    }
+
+    fn finish(&mut self) {
+        for number in numbers(self.flight.first(), self.flight.next()) {
+            if let Some(entry) = self.flight.take(number) {
+                self.queue.finish(entry.frame, Outcome::Aborted);
+            }
+        }
+        self.queue.finish_all(Outcome::Aborted);
+        self.inbox.clear();
+        self.acks.clear();
+        self.repeats.clear();
+        self.state = State::Closed;
+        self.queue.report(Event::Closed(CloseReason::Local));
+    }
+
+    fn finish_closing(&mut self) {
+        let idle = self.flight.is_empty() && self.queue.is_empty() && self.acks.is_empty();
+        if self.state == State::Closing && idle {
+            self.finish();
+        }
+    }
+}
+
+impl Endpoint for Published {
+    fn profile(&self) -> Profile {
+        Profile {
+            wire: Wire::Datagram,
+            max_frame: self.max_frame(),
+            max_receive: MAX_UDP_PAYLOAD,
+            frame_overhead: TYPICAL_HEADER,
+            acknowledged: true,
+            ordered: false,
+            retransmits: true,
+        }
+    }
+
+    fn send(&mut self, now: Instant, frame: Frame<'_>) -> Result<FrameId, SendError> {
+        if self.state != State::Open {
+            return Err(SendError::Closed);
+        }
+        let id = self.queue.push(frame, self.max_frame())?;
+        if let Some(paper_loop) = &mut self.paper_loop {
+            paper_loop.wake(now);
+            self.run_loop(now);
+        }
+        Ok(id)
+    }
+
+    fn close(&mut self, _now: Instant, mode: CloseMode) {
+        match (self.state, mode) {
+            (State::Closed, _) => {}
+            (_, CloseMode::Abort) => self.finish(),
+            (_, CloseMode::Graceful) => {
+                self.state = State::Closing;
+                self.finish_closing();
+            }
+        }
+    }
+
+    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            _ if self.state == State::Closed => {}
+            Input::Datagram { path, bytes, received_at, .. } => {
+                self.counters.datagrams_received += 1;
+                self.counters.bytes_received += bytes.len() as u64;
+                match text::parse(bytes) {
+                    Some(Text::Data { number, payload }) => {
+                        self.handle_data(number, payload, path, received_at)
+                    }
+                    Some(Text::Ack { number }) => self.handle_ack(now, number),
+                    None => self.counters.malformed += 1,
+                }
+                self.finish_closing();
+            }
+            Input::Broken(reason) => self.queue.report(Event::Broken(reason)),
+            Input::Stream { .. } => self.counters.malformed += 1,
+            Input::Connected | Input::Report(_) => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if self.state == State::Closed {
+            return;
+        }
+        self.queue.expire(now);
+        if self.paper_loop.is_some() {
+            self.run_loop(now);
+        } else {
+            self.repeat_due(now);
+        }
+        self.finish_closing();
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        let ack = self.acks.pop_front().map(|number| text::emit_ack(number, buf));
+        let written = ack.or_else(|| self.write_repeat(now, buf)).or_else(|| self.write_first(now, buf));
+        self.finish_closing();
+        let len = written?;
+        self.counters.datagrams_sent += 1;
+        self.counters.bytes_sent += len as u64;
+        Some(Transmit { path: PathId::default(), len, ecn: Ecn::NotCapable })
+    }
+
+    fn poll_frame(&mut self, buf: &mut [u8]) -> Option<Received> {
+        self.inbox.pop(buf)
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.queue.poll_event()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        if self.state == State::Closed {
+            return None;
+        }
+        let due = match &self.paper_loop {
+            Some(paper_loop) => paper_loop.poll_timeout(),
+            None => self.next_due,
+        };
+        [due, self.queue.next_expiry()].into_iter().flatten().min()
+    }
+
+    fn path_stats(&self) -> PathStats {
+        let counters = Counters {
+            frames_accepted: self.queue.accepted(),
+            frames_expired: self.queue.expired(),
+            frames_delivered: self.inbox.delivered(),
+            frames_dropped: self.inbox.dropped(),
+            ..self.counters
+        };
+        PathStats { counters, ..PathStats::default() }
+    }
+}
+
+/// `first..next` where the numbers may wrap.
+fn numbers(first: u64, next: u64) -> impl Iterator<Item = u64> {
+    (0..next.wrapping_sub(first)).map(move |i| first.wrapping_add(i))
+}
+
+/// `seq:`, six digits and a space: packets 100 000 to 999 999 of a stream, 12 minutes to 2 hours at 135.7 a second.
+const TYPICAL_HEADER: usize = 11;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! Acknowledgements for numbers never sent, floods, and what strangers can cost.
+
+use std::time::Duration;
+
+use antiphon_core::{Endpoint, Event, Frame, Instant, Rng};
+use antiphon_proto::Role;
+
+use crate::world::{datagram, endpoint};
+
+/// Transmits all that is due and answers datagrams and bytes.
+fn flush(endpoint: &mut dyn Endpoint, now: Instant) -> (u64, u64) {
+    let (mut buf, mut sent) = ([0; 2048], (0, 0));
+    if endpoint.poll_timeout().is_some_and(|at| at <= now) {
+        endpoint.handle_timeout(now);
+    }
+    while let Some(transmit) = endpoint.poll_transmit(now, &mut buf) {
+        sent = (sent.0 + 1, sent.1 + transmit.len as u64);
+    }
+    sent
+}
+
+fn outcomes(endpoint: &mut dyn Endpoint) -> usize {
+    std::iter::from_fn(|| endpoint.poll_event()).filter(|e| matches!(e, Event::Frame { .. })).count()
+}
+
+#[test]
+fn forged_acknowledgements_settle_nothing_and_send_nothing() {
+    for query in ["mode=as-published", "mode=as-published&tick=1ms", ""] {
+        let mut sender = endpoint(query, Role::Caller, 1);
+        let now = Instant::from_millis(1);
+        for n in 0..20u8 {
+            sender.send(now, Frame::new(&[n; 200], None)).unwrap();
+        }
+        flush(&mut *sender, now);
+        let before = sender.path_stats().counters;
+        let mut rng = Rng::fork(3, "forger");
+        for n in 0..50_000u64 {
+            let text = format!("ack:{}", if n % 2 == 0 { 1_000 + n } else { rng.next_u64() / 2 });
+            sender.handle_input(now, datagram(text.as_bytes(), now));
+            // A blind forger's binary packets: right shape, any numbers.
+            let mut forged = [0; 2 + 13 + 4];
+            rng.fill(&mut forged[2..]);
+            (forged[0], forged[1], forged[14]) = (0xD1, 2, 4);
+            sender.handle_input(now, datagram(&forged, now));
+        }
+        // The report's loop sends one packet a turn.
+        let sent = flush(&mut *sender, now).0;
+        assert_eq!((sent, outcomes(&mut *sender)), (0, 0), "{query}");
+        assert_eq!(sender.path_stats().counters.malformed - before.malformed, 100_000, "{query}");
+    }
+}
+
+#[test]
+fn a_flood_of_data_is_not_amplified() {
+    for query in ["mode=as-published", ""] {
+        let mut receiver = endpoint(query, Role::Listener, 1);
+        let mut rng = Rng::fork(4, "flood");
+        let (mut received, mut sent, mut now) = (0, (0, 0), Instant::from_millis(1));
+        for n in 0..20_000u32 {
+            let mut bytes = [0; 40];
+            rng.fill(&mut bytes);
+            // A data packet of either mode, of a few numberings, with any number.
+            if query.is_empty() {
+                (bytes[0], bytes[1]) = (0xD1, 1);
+                bytes[2..6].copy_from_slice(&rng.below(3).to_be_bytes());
+                bytes[10] = 0;
+            } else {
+                bytes[..13].copy_from_slice(format!("seq:{:08} ", 10_000_000 + n).as_bytes());
+            }
+            receiver.handle_input(now, datagram(&bytes, now));
+            received += bytes.len() as u64;
+            if n % 7 == 0 {
+                now += Duration::from_millis(1);
+                let more = flush(&mut *receiver, now);
+                sent = (sent.0 + more.0, sent.1 + more.1);
+            }
+            while receiver.poll_frame(&mut [0; 65_536]).is_some() {}
+        }
+        assert!(
+            sent.0 > 0 && sent.0 <= 20_000 && sent.1 <= received,
+            "{query}: {sent:?} for {received} bytes"
+        );
+    }
+}
+
+/// A sender that starts anew (new seed, new numbering) is heard at once.
+#[test]
+fn a_restarted_sender_is_heard() {
+    for query in ["mode=as-published", ""] {
+        let mut receiver = endpoint(query, Role::Listener, 1);
+        let (mut buf, mut got) = ([0; 65_536], 0);
+        let now = Instant::from_millis(1);
+        for seed in 10..15 {
+            let mut sender = endpoint(query, Role::Caller, seed);
+            for n in 0..10 {
+                sender.send(now, Frame::new(&[n; 100], None)).unwrap();
+            }
+            while let Some(transmit) = sender.poll_transmit(now, &mut buf) {
+                receiver.handle_input(now, datagram(&buf[..transmit.len], now));
+            }
+            while let Some(transmit) = receiver.poll_transmit(now, &mut buf) {
+                sender.handle_input(now, datagram(&buf[..transmit.len], now));
+            }
+            while receiver.poll_frame(&mut buf).is_some() {
+                got += 1;
+            }
+            assert!(outcomes(&mut *sender) >= 8, "{query}: acknowledged");
+        }
+        assert_eq!(got, 50, "{query}");
+    }
+}

@@ -1,0 +1,190 @@
+//! From a passport to what a path did at each time, for a link model to replay.
+
+use std::time::Duration;
+
+use antiphon_core::Instant;
+
+use super::{Delays, Direction, PacketRow, Passport, PassportError, Recorded};
+
+/// What the path did to a packet sent at that time: delayed it so, or lost it (`None`).
+pub type PathSample = (Instant, Option<Duration>);
+
+/// What a path did, both ways if known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Paths {
+    /// Scheme of the transport whose packets tell it.
+    pub transport: String,
+    /// Bytes of its frames without any headers beneath: of the largest, or of the first.
+    pub frame_bytes: u32,
+    /// Mean time between its packets, if known.
+    pub interval: Option<Duration>,
+    /// From the sender, in order of time; the first packet was sent at [`Instant::ZERO`].
+    pub up: Vec<PathSample>,
+    /// Back to it, on the same clock. `None` where nothing came back by design.
+    pub down: Option<Vec<PathSample>>,
+    /// What had to be assumed, in sentences for the reader of any result.
+    pub remarks: Vec<String>,
+}
+
+impl Passport {
+    /// The path as the packets of `transport` saw it. Without a choice: of the first transport that repairs nothing by
+    /// itself, since it shows the path as it is; else of the first whose arrivals are known.
+    ///
+    /// Round trips are split in halves, and what was lost there or back is taken to be lost there. Of relative delays the
+    /// smallest is subtracted. Both are remarked on.
+    pub fn paths(&self, transport: Option<&str>) -> Result<Paths, PassportError> {
+        let chosen = self.choose(transport)?;
+        let name = &chosen.section.transport;
+        let mut remarks = Vec::new();
+        if !self.complete {
+            remarks.push("the recording was cut off; what it holds is replayed".into());
+        }
+        if self.unrecorded > 0 {
+            remarks.push(format!("{} packets were not recorded in time and look lost", self.unrecorded));
+        }
+        if chosen.section.repairs {
+            remarks.push(format!(
+                "{name} repairs losses by itself: its delays contain its repairs, and losses of the path do not show"
+            ));
+        }
+        let rows = sent_known(&chosen.packets, chosen.section.interval_ns);
+        let origin = rows.first().ok_or(PassportError::Empty)?.sent;
+        let (up, down) = match chosen.section.delays {
+            Delays::Unknown => return Err(PassportError::NoArrivals),
+            Delays::OneWay => {
+                let back = self.sections.iter().find(|other| {
+                    other.section.transport == *name && other.section.direction == Direction::Down
+                });
+                let down = back.map(|back| {
+                    samples(&sent_known(&back.packets, back.section.interval_ns), origin, |delay| delay)
+                });
+                (samples(&rows, origin, |delay| delay), down)
+            }
+            Delays::Relative => {
+                let smallest = rows.iter().filter_map(Row::delay).min().unwrap_or(0);
+                remarks.push(
+                    "two clocks: delays count from the fastest packet's; add the path's propagation time if you know it"
+                        .into(),
+                );
+                (samples(&rows, origin, |delay| delay.saturating_sub(smallest)), None)
+            }
+            Delays::RoundTrip => {
+                remarks.push(
+                    "only round trips are known: each is split in halves, and what was lost on either way is taken to \
+                     be lost on the way there"
+                        .into(),
+                );
+                let up = samples(&rows, origin, |delay| delay / 2);
+                (up, Some(way_back(&rows, origin)))
+            }
+        };
+        let same = |other: &&Recorded| {
+            other.section.transport == *name && other.section.direction == chosen.section.direction
+        };
+        if self.sections.iter().filter(same).count() > 1 {
+            remarks.push("the passport holds several streams; the longest is replayed".into());
+        }
+        let section = &chosen.section;
+        Ok(Paths {
+            transport: name.clone(),
+            frame_bytes: section.packet_bytes.saturating_sub(section.header_bytes),
+            interval: section.interval_ns.map(Duration::from_nanos),
+            up,
+            down,
+            remarks,
+        })
+    }
+
+    /// The section to go by: the longest one, from the sender, of that transport.
+    fn choose(&self, transport: Option<&str>) -> Result<&Recorded, PassportError> {
+        let from_sender =
+            || self.sections.iter().filter(|recorded| recorded.section.direction != Direction::Down);
+        let name = match transport {
+            Some(name) => name,
+            None => {
+                let known = || from_sender().filter(|recorded| recorded.section.delays != Delays::Unknown);
+                let best = known().find(|recorded| !recorded.section.repairs).or_else(|| known().next());
+                let best = best.or_else(|| from_sender().next()).ok_or(PassportError::Empty)?;
+                &best.section.transport
+            }
+        };
+        // Of equally long ones the first.
+        let named = from_sender().filter(|recorded| recorded.section.transport == name);
+        named.rev().max_by_key(|recorded| recorded.packets.len()).ok_or_else(|| {
+            let mut known: Vec<&str> = from_sender().map(|recorded| &*recorded.section.transport).collect();
+            known.dedup();
+            let known = if known.is_empty() { "no packets at all".into() } else { known.join(", ") };
+            PassportError::NoTransport { transport: name.into(), known }
+        })
+    }
+}
+
+/// A packet whose time of sending is known, or made up.
+#[derive(Clone, Copy)]
+struct Row {
+    sent: i64,
+    arrived: Option<i64>,
+}
+
+impl Row {
+    fn delay(&self) -> Option<i64> {
+        Some(self.arrived?.saturating_sub(self.sent))
+    }
+}
+
+/// Gives every packet a time of sending: where none was recorded, between its neighbours' by their numbers; before the
+/// first and behind the last known one, at the section's interval.
+fn sent_known(packets: &[PacketRow], interval: Option<u64>) -> Vec<Row> {
+    let known: Vec<(u64, i64)> = packets.iter().filter_map(|row| Some((row.number, row.sent?))).collect();
+    let interval = i64::try_from(interval.unwrap_or(0)).unwrap_or(0);
+    let mut ahead = 0;
+    let row = |row: &PacketRow| {
+        while known.get(ahead).is_some_and(|(number, _)| *number < row.number) {
+            ahead += 1;
+        }
+        let before = ahead.checked_sub(1).map(|index| known[index]);
+        let steps = |from: u64, to: u64| i64::try_from(to - from).unwrap_or(i64::MAX);
+        let sent = match (row.sent, before, known.get(ahead)) {
+            (Some(sent), ..) => sent,
+            (None, Some((n, a)), Some((m, b))) => {
+                let share = i128::from(steps(n, row.number)) * (i128::from(*b) - i128::from(a));
+                let part = share / i128::from(steps(n, *m));
+                i64::try_from(i128::from(a) + part).unwrap_or(a)
+            }
+            (None, Some((n, a)), None) => a.saturating_add(interval.saturating_mul(steps(n, row.number))),
+            (None, None, Some((m, b))) => b.saturating_sub(interval.saturating_mul(steps(row.number, *m))),
+            (None, None, None) => return None,
+        };
+        Some(Row { sent, arrived: row.arrived })
+    };
+    packets.iter().filter_map(row).collect()
+}
+
+/// Samples in order of time, counted from `origin`; `read` turns a difference of times into a delay.
+fn samples(rows: &[Row], origin: i64, read: impl Fn(i64) -> i64) -> Vec<PathSample> {
+    let sample = |row: &Row| (since(row.sent, origin), row.delay().map(|delay| positive(read(delay))));
+    let mut samples: Vec<PathSample> = rows.iter().map(sample).collect();
+    samples.sort_by_key(|(at, _)| *at);
+    samples
+}
+
+/// The second halves of round trips: begun when the first half is over. Nothing is lost on them.
+fn way_back(rows: &[Row], origin: i64) -> Vec<PathSample> {
+    let sample = |row: &Row| {
+        let delay = row.delay()?;
+        let there = row.sent.saturating_add(delay / 2);
+        Some((since(there, origin), Some(positive(delay - delay / 2))))
+    };
+    let mut samples: Vec<PathSample> = rows.iter().filter_map(sample).collect();
+    samples.sort_by_key(|(at, _)| *at);
+    samples
+}
+
+fn since(at: i64, origin: i64) -> Instant {
+    Instant::from_nanos(u64::try_from(at.saturating_sub(origin)).unwrap_or(0))
+}
+
+/// Clocks that were read in another order than things happened make a delay of a few microseconds below zero.
+fn positive(nanos: i64) -> Duration {
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
+}

@@ -1,0 +1,73 @@
+//! Writing a passport line by line.
+
+use std::io::{self, Write};
+
+use super::{End, Header, Object, PacketRow, Section};
+
+/// Writes a passport as it comes; memory does not grow. Give it a buffered writer.
+pub struct PassportWriter<W> {
+    to: W,
+    packets: u64,
+    unrecorded: u64,
+}
+
+impl<W: Write> PassportWriter<W> {
+    /// Begins a passport and writes its header out at once, so that a file that can't be written is known before the
+    /// stream.
+    pub fn begin(mut to: W, header: &Header) -> io::Result<Self> {
+        line(&mut to, &Object::Passport(header.clone()))?;
+        to.flush()?;
+        Ok(PassportWriter { to, packets: 0, unrecorded: 0 })
+    }
+
+    /// The packets that follow are of this section.
+    pub fn section(&mut self, section: &Section) -> io::Result<()> {
+        line(&mut self.to, &Object::Section(section.clone()))
+    }
+
+    /// A packet of the section begun last; its number is above that of the one before it.
+    pub fn packet(&mut self, row: &PacketRow) -> io::Result<()> {
+        write!(self.to, "[{},", row.number)?;
+        for time in [row.sent, row.arrived] {
+            match time {
+                Some(nanos) => write!(self.to, "{nanos},")?,
+                None => self.to.write_all(b"null,")?,
+            }
+        }
+        match row.bytes {
+            Some(bytes) => write!(self.to, "{bytes},")?,
+            None => self.to.write_all(b"null,")?,
+        }
+        writeln!(self.to, "{}]", row.duplicates)?;
+        self.packets += 1;
+        Ok(())
+    }
+
+    /// So many packets were missed, to be told in the last line.
+    pub fn count_unrecorded(&mut self, packets: u64) {
+        self.unrecorded += packets;
+    }
+
+    /// Packets written so far.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Hands on what waits in the writer beneath, up to a whole line.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+
+    /// Writes the last line and flushes.
+    pub fn finish(mut self) -> io::Result<W> {
+        let end = End { packets: self.packets, unrecorded: self.unrecorded };
+        line(&mut self.to, &Object::End(end))?;
+        self.to.flush()?;
+        Ok(self.to)
+    }
+}
+
+fn line(to: &mut impl Write, object: &Object) -> io::Result<()> {
+    let text = serde_json::to_string(object)?;
+    writeln!(to, "{text}")
+}
