@@ -112,11 +112,15 @@
     const spec = specOf(figure);
     const box = one(".plot", figure), legend = one(".legend", figure);
     const series = spec.series.map((s) => ({
-      ...s, xs: column(s.x), ys: column(s.y), ticksAt: column(s.ticks), shown: true,
+      ...s, xs: column(s.x), ys: column(s.y), ticksAt: column(s.ticks), bars: column(s.bars), shown: true,
     }));
     const state = { log: spec.y.scale !== "linear", panels: spec.panels && series.length > 1, plots: [] };
     const ticked = series.some((s) => s.ticksAt.length);
-    const ys = series.flatMap((s) => s.ys.filter((y) => y !== null));
+    // The ends of the bars count as values, but for a lower one that a logarithm can't show.
+    const ends = (s) => s.bars.flatMap((b, i) => (b === null || s.ys[i] === null ? [] : [s.ys[i] - b, s.ys[i] + b]));
+    const values = series.flatMap((s) => s.ys.filter((y) => y !== null));
+    const least = values.reduce((a, y) => (y > 0 ? Math.min(a, y) : a), Infinity);
+    const ys = values.concat(series.flatMap(ends).filter((y) => spec.y.scale === "linear" && !spec.logToggle || y >= least / 3));
     const low = ys.reduce((a, y) => (y > 0 ? Math.min(a, y) : a), Infinity);
     const high = ys.reduce((a, y) => Math.max(a, y), -Infinity);
     const lastX = Math.max(0, ...series.filter((s) => s.xs.length).map((s) => s.xs[s.xs.length - 1]));
@@ -172,10 +176,36 @@
           paths: s.style === "points" ? dots(width < 500 ? 1.6 : 2.2) : s.style === "steps" ? uPlot.paths.stepped({ align: 1 }) : undefined,
         }))),
         hooks: {
-          draw: [(u) => drawMarks(u, group), (u) => drawLanes(u, group, name)],
+          draw: [(u) => drawBars(u, group), (u) => drawMarks(u, group), (u) => drawLanes(u, group, name)],
           setCursor: [(u) => readout(u)], setScale: [zoomed],
         },
       };
+    }
+
+    // How sure each value is: its 95 % interval, cut off where the plot ends.
+    function drawBars(u, group) {
+      const c = u.ctx, r = devicePixelRatio, { left, top, width, height } = u.bbox;
+      c.save();
+      c.beginPath();
+      c.rect(left, top, width, height);
+      c.clip();
+      c.lineWidth = 1.5 * r;
+      for (const [n, s] of group.entries()) {
+        if (!u.series[n + 1].show) continue;
+        c.strokeStyle = seriesColour(s.colour);
+        s.bars.forEach((bar, i) => {
+          const y = s.ys[i];
+          if (bar === null || y === null || (state.log && y <= 0)) return;
+          const at = Math.round(u.valToPos(s.xs[i], "x", true)), cap = 4 * r;
+          const end = (v) => (state.log && v <= 0 ? top + height + cap : u.valToPos(v, "y", true));
+          const [low, high] = [end(y - bar), end(y + bar)];
+          c.beginPath();
+          c.moveTo(at, low); c.lineTo(at, high);
+          for (const edge of [low, high]) { c.moveTo(at - cap, edge); c.lineTo(at + cap, edge); }
+          c.stroke();
+        });
+      }
+      c.restore();
     }
 
     const uprights = () => spec.marks.filter((m) => m.axis === "x");

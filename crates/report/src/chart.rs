@@ -75,6 +75,8 @@ pub struct Series {
     pub x: Vec<f64>,
     /// The values, `None` for a gap; those beyond the length of `x` are left out.
     pub y: Vec<Option<f64>>,
+    /// Half widths of the values' confidence intervals, drawn as bars; empty or shorter where there are none.
+    pub half_widths: Vec<Option<f64>>,
     /// Where ticks stand above the chart, such as the send times of lost frames.
     pub ticks: Vec<f64>,
 }
@@ -157,27 +159,34 @@ impl Chart {
 
 impl Series {
     fn spec(&self, pool: &mut Pool) -> Value {
-        let pairs = self.x.iter().copied().zip(self.y.iter().copied());
-        let mut points: Vec<(f64, Option<f64>)> = pairs.filter(|(x, _)| x.is_finite()).collect();
+        let half_widths = self.half_widths.iter().copied().chain(std::iter::repeat(None));
+        let values = self.y.iter().copied().zip(half_widths);
+        let pairs = self.x.iter().copied().zip(values);
+        let mut points: Vec<Point> = pairs.filter(|(x, _)| x.is_finite()).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         let quantum = quantum_for(points.iter().map(|p| p.0));
         let quantum = quantum.min(crate::fate::SECONDS_QUANTUM.max(quantum / 100.0));
         spread(&mut points, quantum);
-        let y_quantum = quantum_for(points.iter().filter_map(|p| p.1));
+        let y_quantum = quantum_for(points.iter().filter_map(|p| p.1.0));
+        let bars: &[Point] = if self.half_widths.is_empty() { &[] } else { &points };
         json!({
             "name": self.name,
             "colour": self.colour,
             "style": self.style,
             "x": pool.add(points.iter().map(|p| Some(p.0)), quantum),
-            "y": pool.add(points.iter().map(|p| p.1), y_quantum),
+            "y": pool.add(points.iter().map(|p| p.1.0), y_quantum),
+            "bars": pool.add(bars.iter().map(|p| p.1.1), y_quantum),
             "ticks": pool.add(self.ticks.iter().map(|x| Some(*x)), quantum),
         })
     }
 }
 
+/// Where a value stands, the value, the half width of its interval.
+type Point = (f64, (Option<f64>, Option<f64>));
+
 /// Moves values that stand on one spot apart by one `quantum` each: the drawing joins series by their `x`, and of two
 /// values at one place it would keep one.
-fn spread(points: &mut [(f64, Option<f64>)], quantum: f64) {
+fn spread<V>(points: &mut [(f64, V)], quantum: f64) {
     let mut last = f64::NEG_INFINITY;
     for point in points {
         let steps = (point.0 / quantum).round().max(last + 1.0);
@@ -196,6 +205,25 @@ mod tests {
         spread(&mut points, 0.001);
         let xs: Vec<i64> = points.iter().map(|p| (p.0 * 1000.0).round() as i64).collect();
         assert_eq!(xs, [1000, 1001, 1002, 1003, 2000]);
+    }
+
+    #[test]
+    fn bars_stay_with_their_values() {
+        let series = Series {
+            x: vec![4.0, 2.0, f64::NAN, 0.0],
+            y: vec![Some(40.0), None, Some(1.0), Some(10.0)],
+            half_widths: vec![Some(4.0), Some(2.0), Some(9.0)],
+            ..Series::default()
+        };
+        let mut pool = Pool::default();
+        let spec = series.spec(&mut pool);
+        let columns = pool.into_json();
+        let column = |name: &str| columns[spec[name].as_u64().unwrap() as usize].clone();
+        let mut expected = Pool::default();
+        expected.add([None, Some(2.0), Some(4.0)].into_iter(), column("bars")[0].as_f64().unwrap());
+        assert_eq!(column("bars"), expected.into_json()[0]);
+        let without = Series { half_widths: Vec::new(), ..series }.spec(&mut Pool::default());
+        assert!(without["bars"].is_u64());
     }
 
     #[test]

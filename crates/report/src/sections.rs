@@ -257,6 +257,7 @@ impl TransportPanel {
             ticks: never.collect(),
             y: self.latency_ms.iter().map(|l| l.map(f64::from)).collect(),
             x: seconds,
+            ..Series::default()
         }
     }
 
@@ -282,7 +283,7 @@ impl TransportPanel {
             // Before the first arrival every frame is still missing.
             x: std::iter::once(0.0).chain(steps.iter().map(|s| s.0)).collect(),
             y: shares,
-            ticks: Vec::new(),
+            ..Series::default()
         }
     }
 

@@ -81,6 +81,11 @@ impl Cell {
     /// Nothing was measured.
     pub const MISSING: Cell = Cell::Missing(None);
 
+    /// A text that is folded.
+    fn is_prose(&self) -> bool {
+        matches!(self, Cell::Text(words) if words.chars().count() > SHORT)
+    }
+
     pub(crate) fn finite(&self) -> Option<f64> {
         match self {
             Cell::Number(value) if value.is_finite() => Some(*value),
@@ -136,6 +141,10 @@ impl Row {
         low < high && self.values.get(column).and_then(shown) == Some(best)
     }
 
+    fn has_prose(&self) -> bool {
+        self.values.iter().any(Cell::is_prose)
+    }
+
     /// The one sample count all values share, if they do.
     fn common_samples(&self) -> Option<u64> {
         let first = self.samples.first().copied().flatten()?;
@@ -179,13 +188,18 @@ impl Row {
             Some(n) if with_count => format!("<small>n = {}</small>", number(n as f64, 0)),
             _ => String::new(),
         };
-        if self.is_best(column) {
+        if self.values.get(column).is_some_and(Cell::is_prose) {
+            out.push_str(&format!("<td class=\"prose\">{text}{count}</td>"));
+        } else if self.is_best(column) {
             out.push_str(&format!("<td class=\"best\"><b>{text}</b>{count}</td>"));
         } else {
             out.push_str(&format!("<td>{text}{count}</td>"));
         }
     }
 }
+
+/// Longer texts in cells are folded.
+const SHORT: usize = 40;
 
 const NOT_MEASURED: &str = "<span class=\"muted\" title=\"not measured\">\u{2013}</span>";
 
@@ -197,8 +211,9 @@ impl Table {
             out.push_str(&format!("<p class=\"intro\" id=\"{id}-c\">{}</p>\n", inline(&self.caption)));
             described = format!(" aria-describedby=\"{id}-c\"");
         }
+        let class = if self.rows.iter().any(Row::has_prose) { " class=\"words\"" } else { "" };
         out.push_str(&format!(
-            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table\"><table{described}>\n"
+            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table\"><table{class}{described}>\n"
         ));
         out.push_str("<thead><tr><td></td>");
         head_cells(&self.columns, out);

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use antiphon_lab::scenario::{Scenario, ScenarioError};
 
+use super::papers;
 use crate::Error;
 
 /// An experiment that can run.
@@ -62,7 +63,7 @@ pub fn find(target: &str) -> Result<Vec<Job>, Error> {
     if target.ends_with(".toml") || path.is_file() {
         return Ok(vec![from_file(path)?]);
     }
-    Err(Error::usage(format!("'{target}' is no scenario: name a file such as my-experiment.toml")))
+    papers::jobs(target)
 }
 
 /// More than a scenario may have, so that its own message tells.

@@ -15,10 +15,13 @@
 //! from it. `results.csv`, `summary.csv` and `media.csv` are written of it at the end, whole or not at all.
 
 mod build;
+mod compared;
 mod engine;
 mod job;
 mod journal;
+mod papers;
 mod path;
+mod report;
 mod store;
 
 #[cfg(test)]
@@ -39,9 +42,12 @@ use antiphon_lab::setup::Setup;
 use antiphon_lab::world::World;
 
 use crate::{Error, Stop};
+pub use antiphon_lab::papers::Verdict;
 pub use antiphon_lab::{experiment, figures, replay, results, scenario, setup};
 pub use job::{Changes, Job, find};
+pub use papers::{ClaimRow, ExperimentRow, FigureRow, PaperResults, count, paper};
 pub use path::replay_path;
+pub use report::write_report;
 use store::Store;
 
 /// How experiments run.

@@ -8,6 +8,7 @@ use antiphon::core::units::parse_duration;
 use antiphon::lab::{Capture, Changes};
 use clap::{Args, Subcommand, ValueHint};
 
+use super::{ClaimsArgs, ListArgs, ReportArgs};
 use crate::output::quoted;
 use crate::values::{self, Setting};
 
@@ -26,6 +27,12 @@ pub enum LabCommand {
     Run(RunArgs),
     /// Check a scenario and show its plan, its numbers and their reasons
     Check(CheckArgs),
+    /// List the experiments of the papers: which can run, what others need
+    List(ListArgs),
+    /// Say which of the papers' claims hold in the results
+    Claims(ClaimsArgs),
+    /// Write the results beside the printed ones, as HTML and CSV
+    Report(ReportArgs),
     /// Run transports over a path that was recorded with --passport
     Replay(ReplayArgs),
 }

@@ -1,5 +1,6 @@
 //! `antiphon lab`.
 
+mod papers;
 mod plan;
 mod progress;
 mod recorded;
@@ -18,6 +19,9 @@ pub fn lab(args: &LabArgs, global: &Global, output: &mut Output) -> Result<u8, E
     match &args.command {
         LabCommand::Run(args) => run_jobs(args, global, output),
         LabCommand::Check(args) => check_jobs(args, output),
+        LabCommand::List(args) => papers::list(args, output),
+        LabCommand::Claims(args) => papers::claims(args, output),
+        LabCommand::Report(args) => papers::report(args, output),
         LabCommand::Replay(args) => recorded::show(args, global, output),
     }
 }

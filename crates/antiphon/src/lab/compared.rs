@@ -1,0 +1,245 @@
+//! Printed tables beside ours: as tables for people, as lines for spreadsheets, as charts.
+
+use antiphon_lab::papers::{ColumnMap, Compared, Paper, Table, TableMap, Value};
+use antiphon_lab::results::Results;
+use antiphon_report::{Axis, Cell, Chart, Column, Row, Scale, Series, Style};
+
+/// A printed table with ours beside it.
+pub(super) struct Beside<'a> {
+    pub map: &'a TableMap,
+    pub table: &'a Table,
+    /// By row, then by column of the map.
+    pub cells: Vec<Vec<Compared>>,
+}
+
+impl<'a> Beside<'a> {
+    /// `None` if the paper has no such table.
+    pub fn of(paper: &'a Paper, map: &'a TableMap, results: Option<&Results>) -> Option<Self> {
+        let table = paper.table(map.file)?;
+        let row = |row| map.columns.iter().map(|column| column.compare(map, table, row, results)).collect();
+        Some(Beside { map, table, cells: (0..table.rows.len()).map(row).collect() })
+    }
+
+    /// For people: printed, ours, deviation, for each column.
+    pub fn table(&self) -> antiphon_report::Table {
+        let heads = self.map.columns.iter().flat_map(|column| {
+            let head = |title: String, note: String| Column { title, note, colour: None };
+            [
+                head(name_of(column.printed), "printed".into()),
+                head(String::new(), format!("ours, {}", column.statistic.name())),
+                head(String::new(), "deviation".into()),
+            ]
+        });
+        let row = |(row, cells): (usize, &Vec<Compared>)| Row {
+            label: self.label(row),
+            values: cells.iter().flat_map(cells_of).collect(),
+            samples: Vec::new(),
+            ..Row::default()
+        };
+        antiphon_report::Table {
+            caption: self.table.title.split_once(": ").map_or(&*self.table.title, |(_, title)| title).into(),
+            columns: heads.collect(),
+            rows: self.cells.iter().enumerate().map(row).collect(),
+        }
+    }
+
+    /// "Table 6.3".
+    pub fn heading(&self) -> String {
+        match self.table.title.split_once(": ") {
+            Some((number, _)) if number.starts_with("Table") => number.into(),
+            _ => "Figures in the text".into(),
+        }
+    }
+
+    /// What a row is about: "12 Mbit/s".
+    fn label(&self, row: usize) -> String {
+        let labels = self.map.labels.iter().filter_map(|column| {
+            let (text, unit) = (self.table.text(row, column)?, split_unit(column).1);
+            Some(if unit.is_empty() { text.to_string() } else { format!("{text} {unit}") })
+        });
+        labels.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Drawn with both, if the paper draws it.
+    pub fn chart(&self) -> Option<Chart> {
+        let drawing = self.map.drawing?;
+        let (x_label, x_unit) = split_unit(drawing.x);
+        let (name, unit) = match self.map.columns {
+            [column] => split_unit(column.printed),
+            columns => ("value".into(), columns.first().map_or("", |column| split_unit(column.printed).1)),
+        };
+        let scale = if drawing.log { Scale::Log } else { Scale::Linear };
+        let series = self.map.columns.iter().enumerate().flat_map(|(n, column)| {
+            let name = if self.map.columns.len() > 1 { split_unit(column.printed).0 } else { String::new() };
+            [self.series(n, &name, "ours", drawing.x), self.series(n, &name, "printed", drawing.x)]
+        });
+        Some(Chart {
+            title: drawing.title.into(),
+            note: "Dashed: as printed. Bars: 95 % confidence intervals over the runs. A logarithmic scale leaves out \
+                   what is 0."
+                .into(),
+            x: Axis::new(&x_label, x_unit),
+            y: Axis { label: name, unit: unit.into(), scale },
+            series: series.collect(),
+            log_toggle: true,
+            ..Chart::default()
+        })
+    }
+
+    fn series(&self, column: usize, name: &str, whose: &str, x: &str) -> Series {
+        let ours = whose == "ours";
+        let values: Vec<Option<Value>> =
+            self.cells.iter().map(|row| if ours { row[column].ours } else { row[column].printed }).collect();
+        Series {
+            name: if name.is_empty() { whose.into() } else { format!("{name}, {whose}") },
+            // Ours of the first column and its printed counterpart must be told apart without the dashes too.
+            colour: 2 * column + usize::from(!ours),
+            style: if ours { Style::Line } else { Style::Dashed },
+            x: (0..values.len()).filter_map(|row| self.table.number(row, x)).collect(),
+            y: values.iter().map(|value| value.map(|value| value.value)).collect(),
+            half_widths: values.iter().map(|value| value.and_then(|value| value.half_width)).collect(),
+            ..Series::default()
+        }
+    }
+
+    /// For spreadsheets, without a head.
+    pub fn csv(&self, paper: &str, experiment: &str, out: &mut String) {
+        for (row, cells) in self.cells.iter().enumerate() {
+            for (column, compared) in self.map.columns.iter().zip(cells) {
+                let (printed, ours) = (compared.printed, compared.ours);
+                let fields = [
+                    paper.into(),
+                    experiment.into(),
+                    self.table.file.clone(),
+                    self.label(row),
+                    column.printed.into(),
+                    column.figure.into(),
+                    column.statistic.name().into(),
+                    plain(printed.map(|value| value.value)),
+                    plain(printed.and_then(|value| value.half_width)),
+                    plain(ours.map(|value| value.value)),
+                    plain(ours.and_then(|value| value.half_width)),
+                    ours.map_or(String::new(), |value| value.runs.to_string()),
+                    plain(compared.deviation()),
+                    plain(compared.relative()),
+                ];
+                csv_line(&fields, out);
+            }
+        }
+    }
+}
+
+/// The columns of [`Beside::csv`].
+pub(super) const CSV_HEAD: &str = "paper,experiment,table,row,column,figure,statistic,printed,printed_half_width_95,\
+                                   ours,ours_half_width_95,ours_runs,deviation,deviation_share\n";
+
+/// Fields of a line, quoted where they must be (RFC 4180).
+pub(super) fn csv_line(fields: &[String], out: &mut String) {
+    let quoted = |field: &String| match field.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field.clone(),
+    };
+    out.push_str(&fields.iter().map(quoted).collect::<Vec<_>>().join(","));
+    out.push('\n');
+}
+
+fn plain(value: Option<f64>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
+}
+
+fn cells_of(compared: &Compared) -> [Cell; 3] {
+    let decimals = compared.decimals;
+    let value = |value: Option<Value>, decimals: usize| match value {
+        None => Cell::MISSING,
+        Some(Value { value, half_width: Some(half_width), .. }) => {
+            Cell::Text(format!("{value:.decimals$} ± {half_width:.decimals$}"))
+        }
+        Some(Value { value, .. }) => Cell::Text(format!("{value:.decimals$}")),
+    };
+    let deviation = compared.deviation().map(|deviation| {
+        let shown = format!("{deviation:+.decimals$}");
+        match compared.relative() {
+            // What rounds to nothing has no sign and no share.
+            _ if shown.chars().all(|c| "+-0.".contains(c)) => "0".into(),
+            Some(share) if share.abs() < 10.0 => format!("{shown} ({:+.0} %)", 100.0 * share),
+            _ => shown,
+        }
+    });
+    [
+        value(compared.printed, decimals),
+        value(compared.ours, decimals),
+        deviation.as_deref().map_or(Cell::MISSING, Cell::from),
+    ]
+}
+
+/// The units at the ends of the printed columns' names, and how they are written.
+const UNITS: [(&str, &str); 7] = [
+    ("_mbit_s", "Mbit/s"),
+    ("_percent", "%"),
+    ("_per_1000", "per 1000"),
+    ("_packets", "packets"),
+    ("_bytes", "bytes"),
+    ("_ms", "ms"),
+    ("_s", "s"),
+];
+
+/// A column's name in words, and its unit.
+pub(super) fn split_unit(column: &str) -> (String, &'static str) {
+    let found = UNITS.iter().find_map(|(end, unit)| Some((column.strip_suffix(end)?, *unit)));
+    let (name, unit) = found.unwrap_or((column, ""));
+    (name.replace('_', " "), unit)
+}
+
+/// A column's name with its unit, as a heading.
+fn name_of(column: &str) -> String {
+    match split_unit(column) {
+        (name, "") => name,
+        (name, unit) => format!("{name}, {unit}"),
+    }
+}
+
+/// What the figures of a table are, in the words of the list of figures.
+pub(super) fn definitions(map: &TableMap) -> Vec<(String, String)> {
+    let of = |column: &ColumnMap| {
+        let factor = if column.scale == 1.0 { String::new() } else { format!(" Times {}.", column.scale) };
+        (name_of(column.printed), format!("`{}`: {}{factor}", column.figure, column.definition()))
+    };
+    map.columns.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_units_are_told_apart() {
+        assert_eq!(split_unit("mean_max_delay_s"), ("mean max delay".into(), "s"));
+        assert_eq!(split_unit("buffer_empty_per_1000"), ("buffer empty".into(), "per 1000"));
+        assert_eq!(split_unit("disturbance_mbit_s"), ("disturbance".into(), "Mbit/s"));
+        assert_eq!(split_unit("scenario"), ("scenario".into(), ""));
+        assert_eq!(name_of("max_delay_ms"), "max delay, ms");
+    }
+
+    #[test]
+    fn deviations_are_absolute_and_relative() {
+        let value = |value| Some(Value { value, half_width: None, runs: 1 });
+        let texts = |printed, ours| {
+            cells_of(&Compared { printed, decimals: 2, ours }).map(|cell| match cell {
+                Cell::Text(text) => text,
+                _ => "-".into(),
+            })
+        };
+        assert_eq!(texts(value(2.0), value(1.5)), ["2.00", "1.50", "-0.50 (-25 %)"]);
+        assert_eq!(texts(value(0.0), value(1.5)), ["0.00", "1.50", "+1.50"]);
+        assert_eq!(texts(value(0.01), value(1.5)), ["0.01", "1.50", "+1.49"]);
+        assert_eq!(texts(value(1.5), value(1.499)), ["1.50", "1.50", "0"]);
+        assert_eq!(texts(None, value(1.5)), ["-", "1.50", "-"]);
+    }
+
+    #[test]
+    fn commas_and_quotes_survive_a_spreadsheet() {
+        let mut out = String::new();
+        csv_line(&["a,b".into(), "c\"d".into(), "e".into()], &mut out);
+        assert_eq!(out, "\"a,b\",\"c\"\"d\",e\n");
+    }
+}

@@ -1,0 +1,335 @@
+//! Papers with what there is of their results: what can run, and what came of the claims.
+
+use std::path::Path;
+
+use antiphon_lab::papers::{Evidence, Experiment, Judgement, Paper, Reading, Verdict};
+use antiphon_lab::results::Results;
+use antiphon_lab::{figures::FIGURES, papers};
+use serde::Serialize;
+
+use super::Job;
+use crate::Error;
+
+/// A paper and the results of its experiments.
+#[derive(Clone, Debug)]
+pub struct PaperResults {
+    /// The paper.
+    pub paper: &'static Paper,
+    /// By experiment, those that have any.
+    pub results: Vec<(&'static str, Results)>,
+}
+
+impl PaperResults {
+    /// The papers called `keys`, all if there are none, with what is there of them below `results`.
+    ///
+    /// Results that belong to another scenario are left out, and the second list says so.
+    pub fn kept(keys: &[String], results: &Path) -> Result<(Vec<PaperResults>, Vec<String>), Error> {
+        let mut notes = Vec::new();
+        let found = PaperResults::read(keys, &mut |paper, experiment| {
+            let Some(text) = experiment.scenario else { return Ok(None) };
+            let job = job(paper, experiment, text)?;
+            Ok(match super::kept(&job, results) {
+                Ok(kept) => (kept.runs() > 0).then_some(kept),
+                Err(error) => {
+                    notes.push(error.to_string());
+                    None
+                }
+            })
+        })?;
+        Ok((found, notes))
+    }
+
+    /// The papers called `keys`, all if there are none; `read` has the results of an experiment, if there are any.
+    pub fn read(
+        keys: &[String],
+        read: &mut dyn FnMut(&Paper, &Experiment) -> Result<Option<Results>, Error>,
+    ) -> Result<Vec<PaperResults>, Error> {
+        let mut found = Vec::new();
+        for paper in chosen(keys)? {
+            let mut results = Vec::new();
+            for experiment in paper.experiments {
+                results.extend(read(paper, experiment)?.map(|results| (experiment.key, results)));
+            }
+            found.push(PaperResults { paper, results });
+        }
+        Ok(found)
+    }
+
+    /// The results of an experiment.
+    pub fn of(&self, experiment: &str) -> Option<&Results> {
+        self.results.iter().find(|(key, _)| *key == experiment).map(|(_, results)| results)
+    }
+
+    /// What the results say on each claim.
+    pub fn judge(&self) -> Vec<Judgement> {
+        let start = Evidence::new();
+        let evidence =
+            self.results.iter().fold(start, |evidence, (key, results)| evidence.with(key, results));
+        self.paper.judge(&evidence)
+    }
+
+    /// Every claim with its verdict and the figures behind it.
+    pub fn claims(&self) -> Vec<ClaimRow> {
+        let judged = self.judge().into_iter().zip(&self.paper.claims);
+        judged
+            .map(|(judgement, claim)| ClaimRow {
+                paper: self.paper.key,
+                id: judgement.id.clone(),
+                required: judgement.required,
+                verdict: judgement.verdict.name(),
+                figures: judgement.figures.iter().map(FigureRow::from).collect(),
+                because: judgement.because,
+                departure: self.reasons(&judgement.id).map(String::from).collect(),
+                claim: claim.claim.clone(),
+                place: claim.place.clone(),
+                check: claim.check.clone(),
+            })
+            .collect()
+    }
+
+    /// Why ours departs from the paper in a table or a claim.
+    pub fn reasons<'a>(&self, about: &'a str) -> impl Iterator<Item = &'static str> + use<'a> {
+        let departures = self.paper.departures.iter();
+        departures.filter(move |departure| departure.about.contains(&about)).map(|departure| departure.reason)
+    }
+
+    /// A row for each experiment.
+    pub fn experiments(&self) -> Vec<ExperimentRow> {
+        let row = |experiment: &Experiment| {
+            let results = self.of(experiment.key);
+            ExperimentRow {
+                paper: self.paper.key,
+                experiment: experiment.key,
+                title: experiment.title,
+                section: experiment.section,
+                can_run: experiment.lacks().is_none(),
+                needs: experiment.needs().iter().map(ToString::to_string).collect(),
+                planned_runs: planned(self.paper, experiment),
+                finished_runs: results.map_or(0, Results::runs),
+            }
+        };
+        self.paper.experiments.iter().map(row).collect()
+    }
+}
+
+/// The experiments that `PAPER` or `PAPER/EXPERIMENT` names: of a whole paper those that can run.
+pub(super) fn jobs(target: &str) -> Result<Vec<Job>, Error> {
+    let (key, experiment) = target.split_once('/').map_or((target, None), |(key, rest)| (key, Some(rest)));
+    let paper = paper(key)?;
+    let Some(experiment) = experiment else {
+        let able = paper.experiments.iter().filter(|experiment| experiment.lacks().is_none());
+        let jobs = able.filter_map(|experiment| Some(job(paper, experiment, experiment.scenario?)));
+        let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
+        if jobs.is_empty() {
+            return Err(Error::usage(format!(
+                "no experiment of {key} can run yet: antiphon lab list says what each needs"
+            )));
+        }
+        return Ok(jobs);
+    };
+    let names = || paper.experiments.iter().map(|experiment| experiment.key);
+    let Some(found) = paper.experiment(experiment) else {
+        let shown: String = experiment.chars().take(60).collect();
+        let names: Vec<&str> = names().collect();
+        return Err(Error::usage(format!("{key} has no experiment '{shown}'; it has {}", names.join(", "))));
+    };
+    match (found.lacks(), found.scenario) {
+        (None, Some(text)) => Ok(vec![job(paper, found, text)?]),
+        (needs, _) => Err(Error::usage(format!(
+            "{target} can't run yet: it needs {}",
+            needs.unwrap_or_else(|| "a scenario".into())
+        ))),
+    }
+}
+
+fn job(paper: &Paper, experiment: &Experiment, text: &str) -> Result<Job, Error> {
+    let name = format!("{}/{}", paper.key, experiment.key);
+    Job::new(&name, &name, text)
+}
+
+/// The papers of these names, all if there are none.
+fn chosen(keys: &[String]) -> Result<Vec<&'static Paper>, Error> {
+    if keys.is_empty() {
+        return Ok(papers::all().iter().collect());
+    }
+    keys.iter().map(|key| paper(key)).collect()
+}
+
+/// The paper called `key`.
+pub fn paper(key: &str) -> Result<&'static Paper, Error> {
+    let names = || papers::all().iter().map(|paper| paper.key);
+    papers::find(key).ok_or_else(|| {
+        let near = antiphon_core::nearest(key, names()).map(|near| format!(", did you mean '{near}'?"));
+        let names: Vec<&str> = names().collect();
+        let shown: String = key.chars().take(60).collect();
+        Error::usage(format!(
+            "no paper is called '{shown}'{} papers: {} (a scenario's file ends in .toml)",
+            near.unwrap_or_else(|| ";".into()),
+            names.join(", ")
+        ))
+    })
+}
+
+/// Runs of an experiment's plan; none without a scenario.
+fn planned(paper: &Paper, experiment: &Experiment) -> Option<u32> {
+    let job = job(paper, experiment, experiment.scenario?).ok()?;
+    u32::try_from(job.scenario.plan().len()).ok()
+}
+
+/// What there is of an experiment: a line of `antiphon lab list`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ExperimentRow {
+    /// The paper's name.
+    pub paper: &'static str,
+    /// The experiment's name.
+    pub experiment: &'static str,
+    /// What it asks.
+    pub title: &'static str,
+    /// Where the paper tells of it.
+    pub section: &'static str,
+    /// Whether nothing is missing.
+    pub can_run: bool,
+    /// What is missing: transports, or a scenario.
+    pub needs: Vec<String>,
+    /// Runs of its plan; `None` without a scenario.
+    pub planned_runs: Option<u32>,
+    /// Runs whose results are there.
+    pub finished_runs: u32,
+}
+
+/// A claim and what came of it: a line of `antiphon lab claims`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ClaimRow {
+    /// The paper's name.
+    pub paper: &'static str,
+    /// The claim's.
+    pub id: String,
+    /// Whether a re-run is held to it; not where the paper's own figures contradict it.
+    pub required: bool,
+    /// `holds`, `does-not-hold` or `not-run`.
+    pub verdict: &'static str,
+    /// The figures that the check read.
+    pub figures: Vec<FigureRow>,
+    /// What is missing where it was not run; else empty.
+    pub because: String,
+    /// Why ours departs from the paper.
+    pub departure: Vec<String>,
+    /// What the paper says.
+    pub claim: String,
+    /// Where.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// How it is tested, and whether the paper's own figures pass.
+    pub check: String,
+}
+
+/// A figure behind a verdict.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct FigureRow {
+    /// The experiment.
+    pub experiment: String,
+    /// The stream.
+    pub stream: String,
+    /// The settings, such as `disturbance=12Mbit/s`.
+    pub at: String,
+    /// The figure's name.
+    pub figure: &'static str,
+    /// Over the runs: `mean` or `max`.
+    pub statistic: &'static str,
+    /// The value.
+    pub value: f64,
+    /// Its unit; empty for counts.
+    pub unit: &'static str,
+    /// Half width of a mean's 95 % confidence interval.
+    pub half_width: Option<f64>,
+    /// Runs behind it.
+    pub runs: u64,
+}
+
+impl From<&Reading> for FigureRow {
+    fn from(reading: &Reading) -> Self {
+        let settings = reading.place.point.iter().map(|(key, value)| format!("{key}={value}"));
+        let unit = FIGURES.iter().find(|def| def.name == reading.figure).map_or("", |def| def.unit);
+        FigureRow {
+            experiment: reading.experiment.clone(),
+            stream: reading.place.stream.clone(),
+            at: settings.collect::<Vec<_>>().join(","),
+            figure: reading.figure,
+            statistic: reading.statistic.name(),
+            value: reading.value,
+            unit,
+            half_width: reading.half_width,
+            runs: reading.runs,
+        }
+    }
+}
+
+/// How many claims have a verdict, of those that are required.
+pub fn count(claims: &[ClaimRow], verdict: Verdict) -> usize {
+    claims.iter().filter(|claim| claim.required && claim.verdict == verdict.name()).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_paper_is_answered_with_the_known_ones() {
+        let error = PaperResults::read(&["tv-audio-lan".into()], &mut |_, _| Ok(None)).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.message.contains("did you mean 'tv-audio-wlan'?"), "{error}");
+        assert!(error.message.contains("two-stream"), "{error}");
+    }
+
+    #[test]
+    fn experiments_are_found_by_their_names() {
+        let names =
+            |target: &str| -> Vec<String> { jobs(target).unwrap().into_iter().map(|job| job.name).collect() };
+        assert_eq!(names("tv-audio-wlan/udp"), ["tv-audio-wlan/udp"]);
+        let whole = names("tv-audio-wlan");
+        assert!(
+            ["initial", "mac_retransmission", "udp", "tcp"]
+                .iter()
+                .all(|key| whole.contains(&format!("tv-audio-wlan/{key}")))
+        );
+        let complaint = |target: &str| jobs(target).unwrap_err().message;
+        assert!(complaint("tv-audio-wlan/upd").contains("it has initial, mac_retransmission, udp"));
+        assert!(complaint("x").contains("no paper is called 'x'"));
+        let waiting =
+            papers::all().iter().find(|paper| paper.experiments.iter().all(|e| e.scenario.is_none()));
+        if let Some(paper) = waiting {
+            assert!(complaint(paper.key).contains("antiphon lab list"));
+            let first = format!("{}/{}", paper.key, paper.experiments[0].key);
+            assert!(complaint(&first).contains("it needs "), "{}", complaint(&first));
+        }
+    }
+
+    #[test]
+    fn a_claim_is_a_line_of_json_with_its_verdict_in_front() {
+        let all = PaperResults::read(&[], &mut |_, _| Ok(None)).unwrap();
+        let claims: Vec<ClaimRow> = all.iter().flat_map(PaperResults::claims).collect();
+        assert_eq!(claims.len(), 20 + 23 + 22 + 23 + 26);
+        for claim in &claims {
+            let line = serde_json::to_string(claim).unwrap();
+            let head = format!(
+                "{{\"paper\":\"{}\",\"id\":\"{}\",\"required\":{},\"verdict\":\"not-run\",\"figures\":[],\"because\":",
+                claim.paper, claim.id, claim.required
+            );
+            assert!(line.starts_with(&head), "{line}");
+            assert!(!claim.because.is_empty());
+        }
+    }
+
+    #[test]
+    fn every_experiment_says_whether_it_can_run() {
+        let all = PaperResults::read(&[], &mut |_, _| Ok(None)).unwrap();
+        let rows: Vec<ExperimentRow> = all.iter().flat_map(PaperResults::experiments).collect();
+        assert_eq!(rows.len(), 5 + 5 + 4 + 3 + 5);
+        for row in &rows {
+            assert_eq!(row.can_run, row.needs.is_empty(), "{row:?}");
+            assert!(!row.can_run || row.planned_runs.is_some_and(|runs| runs > 0), "{row:?}");
+        }
+        let udp = rows.iter().find(|row| row.experiment == "udp").unwrap();
+        assert_eq!((udp.can_run, udp.planned_runs, udp.finished_runs), (true, Some(330), 0));
+    }
+}

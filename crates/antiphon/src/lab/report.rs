@@ -1,0 +1,279 @@
+//! The report of a paper: every printed table beside ours, every figure redrawn, every claim with its verdict.
+
+use std::path::{Path, PathBuf};
+
+use antiphon_lab::papers::{Experiment, Paper, Verdict};
+use antiphon_lab::scenario::{Note, Scenario};
+use antiphon_report::{Cell, Column, Page, Part, Row, Section, Table};
+
+use super::compared::{Beside, CSV_HEAD, csv_line, definitions};
+use super::papers::{ClaimRow, FigureRow, PaperResults, count};
+use crate::Error;
+
+/// Writes `PAPER.html`, `PAPER-tables.csv` and `PAPER-claims.csv` for each paper into `out`, which is made if it is
+/// not there; older ones are replaced. `command` stands in the page.
+pub fn write_report(papers: &[PaperResults], out: &Path, command: &str) -> Result<Vec<PathBuf>, Error> {
+    let failed = |path: &Path, error| Error::failed(format!("cannot write '{}': {error}", path.display()));
+    std::fs::create_dir_all(out).map_err(|error| failed(out, error))?;
+    let mut written = Vec::new();
+    for paper in papers {
+        let key = paper.paper.key;
+        let files = [
+            (format!("{key}.html"), paper.page(command).render()),
+            (format!("{key}-tables.csv"), paper.tables_csv()),
+            (format!("{key}-claims.csv"), paper.claims_csv()),
+        ];
+        for (name, text) in files {
+            let path = out.join(name);
+            std::fs::write(&path, text).map_err(|error| failed(&path, error))?;
+            written.push(path);
+        }
+    }
+    Ok(written)
+}
+
+impl PaperResults {
+    /// The report as a page.
+    pub fn page(&self, command: &str) -> Page {
+        let claims = self.claims();
+        let mut sections = vec![claims_section(&claims)];
+        sections.extend(self.paper.experiments.iter().map(|experiment| self.section(experiment)));
+        let mut page = Page::default();
+        page.kicker = "Antiphon · a published study, re-run".into();
+        page.title = self.paper.title.clone();
+        page.verdict = verdict(&claims);
+        page.facts = self.facts();
+        page.command = command.into();
+        page.sections = sections;
+        page
+    }
+
+    fn facts(&self) -> Vec<(String, String)> {
+        let runs: u32 = self.results.iter().map(|(_, results)| results.runs()).sum();
+        vec![
+            ("Authors".into(), self.paper.authors.join(", ")),
+            ("Year".into(), self.paper.year.to_string()),
+            ("Runs".into(), format!("{runs} in virtual time")),
+            ("Version".into(), format!("antiphon {}", env!("CARGO_PKG_VERSION"))),
+        ]
+    }
+
+    fn section(&self, experiment: &'static Experiment) -> Section {
+        let intro = format!("{}. {}", capital(experiment.title), self.state(experiment));
+        let mut section = Section::new(&capital(&experiment.key.replace('_', " ")), &intro);
+        for map in experiment.tables {
+            let Some(beside) = Beside::of(self.paper, map, self.of(experiment.key)) else { continue };
+            section.parts.push(Part::Heading(beside.heading()));
+            section.parts.push(Part::Table(beside.table()));
+            section.parts.extend(beside.chart().map(Part::Chart));
+            let reasons: Vec<String> = self.reasons(map.file).map(String::from).collect();
+            if !reasons.is_empty() {
+                section.parts.push(Part::Notes(reasons));
+            }
+            section.parts.push(Part::Facts(definitions(map)));
+        }
+        section.parts.extend(numbers(self.paper, experiment));
+        section
+    }
+
+    /// Whether it has run, or what it needs.
+    fn state(&self, experiment: &Experiment) -> String {
+        let place = format!("Section {} of the paper.", experiment.section);
+        let command = format!("`antiphon lab run {}/{}`", self.paper.key, experiment.key);
+        match (self.of(experiment.key), experiment.lacks()) {
+            (Some(results), _) if results.is_complete() => {
+                format!("{place} {} runs, made by {command}.", results.runs())
+            }
+            (Some(results), _) => format!(
+                "{place} {} of {} runs are there; {command} goes on with the others.",
+                results.runs(),
+                results.planned_runs
+            ),
+            (None, Some(needs)) => format!("{place} Can't run yet: needs {needs}."),
+            (None, None) => format!("{place} Not run yet: {command}."),
+        }
+    }
+
+    fn tables_csv(&self) -> String {
+        let mut csv = String::from(CSV_HEAD);
+        for experiment in self.paper.experiments {
+            for map in experiment.tables {
+                if let Some(beside) = Beside::of(self.paper, map, self.of(experiment.key)) {
+                    beside.csv(self.paper.key, experiment.key, &mut csv);
+                }
+            }
+        }
+        csv
+    }
+
+    fn claims_csv(&self) -> String {
+        let mut csv = String::from("paper,id,required,verdict,because,figures,claim,where,check,departure\n");
+        for claim in self.claims() {
+            let figures: Vec<String> = claim.figures.iter().map(figure_text).collect();
+            let fields = [
+                claim.paper.into(),
+                claim.id,
+                claim.required.to_string(),
+                claim.verdict.into(),
+                claim.because,
+                figures.join("; "),
+                claim.claim,
+                claim.place,
+                claim.check,
+                claim.departure.join(" "),
+            ];
+            csv_line(&fields, &mut csv);
+        }
+        csv
+    }
+}
+
+/// With a capital letter in front.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// The claims in a sentence.
+fn verdict(claims: &[ClaimRow]) -> String {
+    let required = claims.iter().filter(|claim| claim.required).count();
+    let [hold, fall, open] =
+        [Verdict::Holds, Verdict::DoesNotHold, Verdict::NotRun].map(|verdict| count(claims, verdict));
+    format!(
+        "Of {required} conclusions that the paper's own figures support, {hold} hold here, {fall} do not, and {open} \
+         have not been put to the test."
+    )
+}
+
+fn claims_section(claims: &[ClaimRow]) -> Section {
+    let row = |claim: &ClaimRow| Row {
+        label: claim.id.clone(),
+        values: vec![verdict_cell(claim), Cell::Text(claim_text(claim)), Cell::Text(evidence_text(claim))],
+        ..Row::default()
+    };
+    let column = |title: &str, note: &str| Column { title: title.into(), note: note.into(), colour: None };
+    Section::new(
+        "Claims",
+        "Each conclusion of the paper, put to the figures of our own runs: means over the runs unless they are called \
+         greatest. Confidence intervals stand in the tables below and in the CSV file.",
+    )
+    .with(Part::Table(Table {
+        caption: String::new(),
+        columns: vec![
+            column("Verdict", "here"),
+            column("What the paper says", "and where"),
+            column("Our figures", "and why they differ"),
+        ],
+        rows: claims.iter().map(row).collect(),
+    }))
+}
+
+fn verdict_cell(claim: &ClaimRow) -> Cell {
+    let free = if claim.required { "" } else { ", not required" };
+    Cell::Text(match claim.verdict {
+        "holds" => format!("✓ holds{free}"),
+        "does-not-hold" => format!("✗ does not hold{free}"),
+        _ => format!("– not run{free}"),
+    })
+}
+
+fn claim_text(claim: &ClaimRow) -> String {
+    format!("{} ({})", claim.claim, claim.place)
+}
+
+/// The figures, or what is missing, and why ours depart.
+fn evidence_text(claim: &ClaimRow) -> String {
+    let mut text = grouped(&claim.figures).join("; ");
+    for more in std::iter::once(&claim.because).chain(&claim.departure).filter(|more| !more.is_empty()) {
+        if !text.is_empty() {
+            text.push_str(if text.ends_with('.') { " " } else { ". " });
+        }
+        text.push_str(more);
+    }
+    text
+}
+
+/// Figures of one kind together: "udp lost_percent at 12, 14 Mbit/s: 1.967, 41.63".
+fn grouped(figures: &[FigureRow]) -> Vec<String> {
+    let mut groups: Vec<(String, Vec<&FigureRow>)> = Vec::new();
+    for figure in figures {
+        let stream = if figure.stream == "audio" { "" } else { &format!(" of {}", figure.stream) };
+        let greatest = if figure.statistic == "max" { ", greatest," } else { "" };
+        let head = format!("{} `{}`{greatest}{stream}", figure.experiment, figure.figure);
+        match groups.last_mut() {
+            Some((last, figures)) if *last == head => figures.push(figure),
+            _ => groups.push((head, vec![figure])),
+        }
+    }
+    let text = |(head, figures): (String, Vec<&FigureRow>)| {
+        let values: Vec<String> =
+            figures.iter().map(|figure| format!("{:.*}", places(figure.value), figure.value)).collect();
+        format!("{head} at {}: {}", settings(&figures), values.join(", "))
+    };
+    groups.into_iter().map(text).collect()
+}
+
+/// The settings of figures, a common unit once: "0, 2, 4 Mbit/s".
+fn settings(figures: &[&FigureRow]) -> String {
+    const UNIT: &str = "Mbit/s";
+    let at: Vec<&str> =
+        figures.iter().map(|figure| figure.at.split_once('=').map_or("", |(_, at)| at)).collect();
+    match at.iter().map(|at| at.strip_suffix(UNIT)).collect::<Option<Vec<_>>>() {
+        Some(rates) => format!("{} {UNIT}", rates.join(", ")),
+        None => at.join(", "),
+    }
+}
+
+fn figure_text(figure: &FigureRow) -> String {
+    format!(
+        "{} {} {} at {}: {} {} ({} runs)",
+        figure.experiment,
+        figure.statistic,
+        figure.figure,
+        figure.at,
+        shown(figure),
+        figure.unit,
+        figure.runs
+    )
+}
+
+/// The value, and its interval with as many places.
+fn shown(figure: &FigureRow) -> String {
+    let places = places(figure.value);
+    match figure.half_width {
+        Some(half_width) if figure.runs > 1 => format!("{:.places$} ± {half_width:.places$}", figure.value),
+        _ => format!("{:.places$}", figure.value),
+    }
+}
+
+fn places(value: f64) -> usize {
+    match value.abs() {
+        size if size >= 100.0 => 1,
+        size if size >= 10.0 => 2,
+        size if size >= 1.0 => 3,
+        0.0 => 0,
+        _ => 5,
+    }
+}
+
+/// Every number of an experiment's scenario with its reason.
+fn numbers(paper: &Paper, experiment: &Experiment) -> Vec<Part> {
+    let name = format!("{}/{}.toml", paper.key, experiment.key);
+    let scenario = experiment.scenario.and_then(|text| Scenario::parse(&name, text).ok());
+    let Some(scenario) = scenario else { return Vec::new() };
+    let row = |note: &Note| Row {
+        label: note.place.clone(),
+        values: vec![note.value.as_str().into(), note.why.as_deref().unwrap_or("no reason given").into()],
+        ..Row::default()
+    };
+    let column = |title: &str| Column { title: title.into(), ..Column::default() };
+    let table = Table {
+        caption: format!("Numbers of the scenario: {}.", scenario.title),
+        columns: vec![column("Value"), column("Reason or source")],
+        rows: scenario.notes().iter().map(row).collect(),
+    };
+    vec![Part::Heading("What was run".into()), Part::Table(table)]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! Options of `lab list`, `lab claims` and `lab report`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+/// Which papers, and where their results are.
+#[derive(Args, Debug)]
+pub struct PaperArgs {
+    /// Papers, such as tv-audio-wlan [default: all]
+    #[arg(value_name = "PAPER")]
+    pub papers: Vec<String>,
+    /// Directory of the results of `antiphon lab run`
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "antiphon-lab")]
+    pub results: PathBuf,
+}
+
+/// What to list.
+#[derive(Args, Debug)]
+#[command(after_help = LIST_EXAMPLES)]
+pub struct ListArgs {
+    #[command(flatten)]
+    pub papers: PaperArgs,
+}
+
+/// Which claims to judge.
+#[derive(Args, Debug)]
+#[command(after_help = CLAIMS_EXAMPLES)]
+pub struct ClaimsArgs {
+    #[command(flatten)]
+    pub papers: PaperArgs,
+}
+
+/// What to report, and where.
+#[derive(Args, Debug)]
+#[command(after_help = REPORT_EXAMPLES)]
+pub struct ReportArgs {
+    #[command(flatten)]
+    pub papers: PaperArgs,
+    /// Directory to write PAPER.html, PAPER-tables.csv and PAPER-claims.csv to
+    #[arg(short = 'o', long, value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "antiphon-report")]
+    pub out: PathBuf,
+}
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  antiphon lab list
+      every experiment of the papers: can it run, what does it need?
+  antiphon lab list tv-audio-wlan --json";
+
+const CLAIMS_EXAMPLES: &str = "\
+Examples:
+  antiphon lab claims
+      what the papers conclude, put to the results that are there
+  antiphon lab claims tv-audio-wlan --json
+      one claim a line, with its verdict and the figures behind it
+
+A verdict is holds, does-not-hold or not-run. Claims that the paper's own
+figures contradict are shown, but not required.";
+
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  antiphon lab run tv-audio-wlan && antiphon lab report
+      run a paper's experiments, then write what came of them
+  antiphon lab report tv-audio-wlan --out report";

@@ -1,0 +1,168 @@
+//! `antiphon lab list`, `antiphon lab claims`, `antiphon lab report`.
+
+use antiphon::Error;
+use antiphon::lab::{ClaimRow, ExperimentRow, PaperResults, count, write_report};
+use serde_json::json;
+
+use crate::args::{ClaimsArgs, ListArgs, PaperArgs, ReportArgs};
+use crate::exit;
+use crate::grid::{Align, Cell, Grid, Palette, Tone, paragraph};
+use crate::output::{Output, quoted};
+
+/// Says of every experiment whether it can run.
+pub fn list(args: &ListArgs, output: &mut Output) -> Result<u8, Error> {
+    let papers = read(&args.papers, output)?;
+    if output.json {
+        for row in papers.iter().flat_map(PaperResults::experiments) {
+            output.record("experiment", json!(row));
+        }
+        return Ok(exit::DONE);
+    }
+    let text: String = papers.iter().map(|paper| listed(paper, output.width, output.palette)).collect();
+    output.result(text.trim_end());
+    Ok(exit::DONE)
+}
+
+/// Says of every claim what the results say.
+pub fn claims(args: &ClaimsArgs, output: &mut Output) -> Result<u8, Error> {
+    for paper in read(&args.papers, output)? {
+        let claims = paper.claims();
+        if output.json {
+            for claim in &claims {
+                // Paper, id, required, verdict and figures come first; scripts read them by place as well as by name.
+                let line = serde_json::to_string(claim).map_err(|error| Error::failed(error.to_string()))?;
+                output.result(&line);
+            }
+        } else {
+            let text = judged(&paper, &claims, output.width, output.palette);
+            output.result(&text);
+        }
+    }
+    Ok(exit::DONE)
+}
+
+/// Writes the reports, and says where.
+pub fn report(args: &ReportArgs, output: &mut Output) -> Result<u8, Error> {
+    let papers = read(&args.papers, output)?;
+    for path in write_report(&papers, &args.out, &command(args))? {
+        if output.json {
+            output.record("file", json!({ "path": path.display().to_string() }));
+        } else {
+            output.result(&path.display().to_string());
+        }
+    }
+    Ok(exit::DONE)
+}
+
+fn read(args: &PaperArgs, output: &Output) -> Result<Vec<PaperResults>, Error> {
+    let (papers, notes) = PaperResults::kept(&args.papers, &args.results)?;
+    for note in notes {
+        output.error(&format!("left out: {note}"));
+    }
+    Ok(papers)
+}
+
+fn command(args: &ReportArgs) -> String {
+    let mut words = vec!["antiphon lab report".to_string()];
+    words.extend(args.papers.papers.iter().map(|paper| quoted(paper)));
+    let results = args.papers.results.to_string_lossy();
+    if results != "antiphon-lab" {
+        words.push(format!("--results {}", quoted(&results)));
+    }
+    words.join(" ")
+}
+
+fn listed(paper: &PaperResults, width: usize, palette: Palette) -> String {
+    let about = paper.paper;
+    let mut text = format!("{}\n", palette.paint(Tone::Head, about.key));
+    text +=
+        &paragraph("", &format!("{}: {} ({})", about.authors.join(", "), about.title, about.year), 2, width);
+    let mut grid = Grid::new([Align::Left, Align::Left, Align::Left, Align::Prose]);
+    for row in paper.experiments() {
+        let tone = if row.can_run { Tone::Plain } else { Tone::Dim };
+        grid.row([
+            Cell::from(format!("    {}", row.experiment)),
+            Cell::new(state(&row), tone),
+            Cell::new(runs(&row), tone),
+            Cell::new(row.title, Tone::Dim),
+        ]);
+    }
+    text + &grid.render(width, palette) + "\n"
+}
+
+fn state(row: &ExperimentRow) -> String {
+    if row.can_run { "can run".into() } else { format!("needs {}", row.needs.join(", ")) }
+}
+
+fn runs(row: &ExperimentRow) -> String {
+    match (row.finished_runs, row.planned_runs) {
+        (_, None) => String::new(),
+        (0, Some(planned)) => format!("{planned} runs, none done"),
+        (done, Some(planned)) if done == planned => format!("{done} runs done"),
+        (done, Some(planned)) => format!("{done} of {planned} runs done"),
+    }
+}
+
+fn judged(paper: &PaperResults, claims: &[ClaimRow], width: usize, palette: Palette) -> String {
+    use antiphon::lab::Verdict::{DoesNotHold, Holds, NotRun};
+    let required = claims.iter().filter(|claim| claim.required).count();
+    let [hold, fall, open] = [Holds, DoesNotHold, NotRun].map(|verdict| count(claims, verdict));
+    let mut text = format!(
+        "{}: of {required} required claims {hold} hold, {fall} do not, {open} not run\n",
+        palette.paint(Tone::Head, paper.paper.key)
+    );
+    let mut grid = Grid::new([Align::Left, Align::Left, Align::Prose]);
+    for claim in claims {
+        let tone = match claim.verdict {
+            "holds" => Tone::Best,
+            "not-run" => Tone::Dim,
+            _ => Tone::Plain,
+        };
+        let free = if claim.required { "" } else { " (not required)" };
+        let about = match claim.because.as_str() {
+            "" => claim.claim.clone(),
+            because => format!("{} [{because}]", claim.claim),
+        };
+        grid.row([
+            Cell::from(format!("  {}", claim.id)),
+            Cell::new(format!("{}{free}", claim.verdict), tone),
+            Cell::from(about),
+        ]);
+    }
+    text += &grid.render(width, palette);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Palette = Palette { coloured: false };
+
+    fn nothing_run() -> Vec<PaperResults> {
+        PaperResults::kept(&[], std::path::Path::new("no such directory")).unwrap().0
+    }
+
+    #[test]
+    fn every_experiment_has_a_line_that_fits() {
+        for width in [60, 80, 120] {
+            let text: String = nothing_run().iter().map(|paper| listed(paper, width, PLAIN)).collect();
+            let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(widest <= width, "{widest} at {width}\n{text}");
+            for paper in nothing_run() {
+                assert!(paper.experiments().iter().all(|row| text.contains(row.experiment)), "{text}");
+            }
+            assert!(text.contains("can run") && text.contains("needs "), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_claim_has_a_line_that_fits() {
+        for paper in nothing_run() {
+            let claims = paper.claims();
+            let text = judged(&paper, &claims, 80, PLAIN);
+            assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+            assert!(claims.iter().all(|claim| text.contains(&claim.id)), "{text}");
+        }
+    }
+}

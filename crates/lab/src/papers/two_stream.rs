@@ -1,0 +1,20 @@
+//! Latecki, Kulkarni, Mulik: audio over UDP beside video over TCP or UDP.
+
+use super::{Experiment, Module};
+
+/// RTP over either.
+const fn experiment(key: &'static str, title: &'static str, section: &'static str) -> Experiment {
+    Experiment { key, title, section, transports: &["rtp", "tcp"], scenario: None, tables: &[] }
+}
+
+pub(super) const MODULE: Module = Module {
+    key: "two-stream",
+    experiments: &[
+        experiment("unrestricted", "no limit and no losses", "2"),
+        experiment("nistnet", "15.5 kB/s, 5 % dropped, derivative random drop", "3"),
+        experiment("emulab", "15.5 kB/s, 5 % dropped, drop-tail", "4 and 5"),
+        experiment("dialup", "a modem of 28.8 kbit/s", "4"),
+    ],
+    checks: &[],
+    departures: &[],
+};
