@@ -6,6 +6,7 @@
 
 mod queue;
 mod registry;
+pub mod srp;
 mod tcp;
 mod udp;
 
@@ -15,4 +16,5 @@ pub use registry::{Beneath, Key, OpenArgs, OpenError, Role, Strengths, Transport
 pub static TRANSPORTS: &[&Transport] = &[
     &udp::TRANSPORT, //
     &tcp::TRANSPORT,
+    &srp::TRANSPORT,
 ];

@@ -25,6 +25,7 @@ pub(crate) struct Queued {
     pub id: FrameId,
     pub bytes: Vec<u8>,
     pub deadline: Option<Instant>,
+    pub priority: u8,
 }
 
 impl Queued {
@@ -42,6 +43,20 @@ impl SendQueue {
             waiting: VecDeque::with_capacity(MAX_FRAMES),
             spare: (0..READY).map(|_| Vec::with_capacity(typical)).collect(),
             events: VecDeque::with_capacity(2 * MAX_FRAMES + 8),
+            next_id: 0,
+            queued_bytes: 0,
+            blocked: false,
+            expired: 0,
+        }
+    }
+
+    /// The same bounds, but memory only as it is needed: for servers of many, most of whom never fill a queue. Allocates
+    /// while it grows to what a stream takes.
+    pub fn lean() -> Self {
+        SendQueue {
+            waiting: VecDeque::new(),
+            spare: Vec::new(),
+            events: VecDeque::new(),
             next_id: 0,
             queued_bytes: 0,
             blocked: false,
@@ -67,7 +82,7 @@ impl SendQueue {
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.extend_from_slice(frame.bytes);
         self.queued_bytes += len;
-        self.waiting.push_back(Queued { id, bytes, deadline: frame.deadline });
+        self.waiting.push_back(Queued { id, bytes, deadline: frame.deadline, priority: frame.priority });
         Ok(id)
     }
 
@@ -181,6 +196,22 @@ impl Inbox {
             bytes: 0,
             delivered: 0,
             dropped: 0,
+        }
+    }
+
+    /// The same bounds, but memory only as it is needed, like [`SendQueue::lean`].
+    pub fn lean() -> Self {
+        Inbox { frames: VecDeque::new(), spare: Vec::new(), bytes: 0, delivered: 0, dropped: 0 }
+    }
+
+    /// Keeps a frame of one part with all that is known of it; drops and counts it when there is no room.
+    pub fn push_received(&mut self, bytes: &[u8], received: Received) {
+        let before = self.frames.len();
+        self.push(bytes, &[], received.path, received.received_at);
+        if self.frames.len() > before
+            && let Some((last, _)) = self.frames.back_mut()
+        {
+            *last = received;
         }
     }
 

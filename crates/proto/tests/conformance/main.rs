@@ -16,8 +16,14 @@ macro_rules! suite {
 }
 
 macro_rules! conformance {
-    ($($transport:ident)*) => {
+    ($($transport:ident)* ; modes: $($mode:ident)*) => {
         const TESTED: &[&str] = &[$(stringify!($transport)),*];
+        all_checks!($($transport)* $($mode)*);
+    };
+}
+
+macro_rules! all_checks {
+    ($($transport:ident)*) => {
         $(suite!($transport:
             clean_wire_delivers_every_frame_unchanged
             every_size_up_to_the_largest_is_carried_and_no_larger
@@ -50,4 +56,8 @@ fn every_transport_is_tested() {
 conformance! {
     rtp
     tcp
+    srp
+    ; modes:
+    srp_as_published
+    srp_nearest
 }

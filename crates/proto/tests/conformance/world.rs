@@ -51,7 +51,7 @@ pub struct World {
 
 impl Side {
     fn new(scheme: &str, role: Role, seed: u64) -> Self {
-        let query = Query::default();
+        let (scheme, query) = setting(scheme);
         let args = OpenArgs {
             role,
             query: &query,
@@ -255,6 +255,16 @@ impl World {
         }
         self.wire = waiting;
     }
+}
+
+/// The scheme and query of a name in the list of what is tested: a transport, or a mode of one.
+fn setting(name: &str) -> (&str, Query) {
+    let (scheme, query) = match name {
+        "srp_as_published" => ("srp", "mode=as-published"),
+        "srp_nearest" => ("srp", "decide=nearest"),
+        plain => (plain, ""),
+    };
+    (scheme, query.parse().expect("a query"))
 }
 
 /// The bytes as the driver of such a wire would hand them over.

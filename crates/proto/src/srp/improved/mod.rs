@@ -1,0 +1,29 @@
+//! SRP with what the report's "future work" names, as two state machines: [`Sender`] and [`Receiver`].
+
+mod assembly;
+mod missing;
+mod receiver;
+mod schedule;
+mod sender;
+
+use antiphon_core::Instant;
+
+pub use receiver::{Receiver, ReceiverConfig, ReceiverCounts};
+pub use sender::{Message, Sender, SenderConfig, SenderCounts};
+
+/// The clock in microseconds, as it stands in a packet.
+fn clock_us(now: Instant) -> u32 {
+    (now.as_nanos() / 1_000) as u32
+}
+
+/// How often a packet of a priority may be asked for and sent again: urgent ones get more chances.
+fn chances(priority: u8) -> u32 {
+    // Own: at the report's worst loss (15 % each way) 28 requests of 100 fail; these leave 4, 600, 7800 and 28 000 of a
+    // hundred thousand missing.
+    match priority {
+        0 => 8,
+        1 => 4,
+        2 => 2,
+        _ => 1,
+    }
+}

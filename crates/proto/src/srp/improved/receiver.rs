@@ -1,0 +1,579 @@
+//! The receiver: delivers at once, knows what is missing, decides about each, asks for many in one packet.
+
+use std::time::Duration;
+
+use antiphon_core::Instant;
+
+use super::assembly::Assemblies;
+use super::missing::{Awaiting, Fate, MAX_GAP, MAX_MISSING, Missing, WINDOW, Window};
+use super::schedule::{Schedule, Stamp};
+use super::{chances, clock_us};
+use crate::srp::decide::{Choice, Decide, Situation};
+use crate::srp::estimate::{KEEP, QualityAverages, Smoothed};
+use crate::srp::wire::extended::{Extended, MAX_NACK_WORDS, Nack, Part, Report};
+use crate::srp::{Deliver, Delivery};
+
+/// What a receiver is to aim at.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ReceiverConfig {
+    /// Loss that the application can bear, above 0 and below 1.
+    pub desired_loss: f64,
+    /// Latency that it can bear, above 0: also the age beyond which a message can't be played.
+    pub desired_latency: Duration,
+    /// What a packet leaves of the loss average.
+    pub keep_loss: f64,
+    /// What a packet leaves of the latency average.
+    pub keep_latency: f64,
+}
+
+impl ReceiverConfig {
+    /// The defaults for a desired loss and latency.
+    pub fn new(desired_loss: f64, desired_latency: Duration) -> Self {
+        ReceiverConfig { desired_loss, desired_latency, keep_loss: KEEP, keep_latency: KEEP }
+    }
+}
+
+/// Totals of a receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReceiverCounts {
+    /// Packets received at their first sending.
+    pub received: u64,
+    /// Packets that the network lost, repaired or not.
+    pub lost: u64,
+    /// Packets received in answer to a request.
+    pub repaired: u64,
+    /// Packets given up.
+    pub given_up: u64,
+    /// Packets that came although they were given up.
+    pub late: u64,
+    /// Packets received twice.
+    pub duplicates: u64,
+    /// Packets too far from the others to belong to them.
+    pub strange: u64,
+    /// Times that the stream started anew: a restarted sender, an outage.
+    pub resets: u64,
+    /// NACK packets sent.
+    pub nacks: u64,
+    /// Ids in them.
+    pub asked: u64,
+    /// Messages of several packets dropped before they were whole.
+    pub incomplete: u64,
+}
+
+/// A receiver of one sender.
+///
+/// A packet is missing when a later one has come, at once (or, where the path was seen to reorder, after as long as it
+/// did). In streams with at least [`TIMER_FROM`] between messages it is missing as well when it is overdue: there,
+/// waiting for the next would cost too much. A request of which a later one was answered first is repeated at once.
+///
+/// Nothing is sent, and no time-out wanted, while no data comes: an idle receiver costs nothing.
+pub struct Receiver {
+    config: ReceiverConfig,
+    decide: Box<dyn Decide>,
+    stream: Option<Stream>,
+    window: Window,
+    missing: Vec<Missing>,
+    schedule: Schedule,
+    assemblies: Assemblies,
+    round_trip: Option<Smoothed>,
+    least_round_trip: Option<Duration>,
+    quality: QualityAverages,
+    /// How long a gap is given to close by itself, since the path reorders.
+    reordering: Duration,
+    /// An epoch and id that did not belong: the next in order proves a new beginning.
+    probation: Option<(u8, u32)>,
+    probe: Probe,
+    /// Times of the last requests, which alone may come back.
+    request_times: [Option<Instant>; 16],
+    next_request: usize,
+    counts: ReceiverCounts,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stream {
+    epoch: u8,
+    /// The id behind the last one known of: received, missing or suspected.
+    horizon: u64,
+    /// The id behind the last part of the newest message.
+    message_end: u64,
+    /// Suspected packets in a row behind the last one received.
+    suspected: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Probe {
+    due: bool,
+    sent: Option<Instant>,
+    last: Option<Instant>,
+}
+
+impl Receiver {
+    /// A receiver that has heard nothing yet. It takes up a stream at whatever packet it hears first.
+    pub fn new(config: ReceiverConfig, decide: Box<dyn Decide>) -> Self {
+        Receiver {
+            decide,
+            stream: None,
+            window: Window::new(),
+            missing: Vec::with_capacity(32),
+            schedule: Schedule::default(),
+            assemblies: Assemblies::default(),
+            round_trip: None,
+            least_round_trip: None,
+            quality: QualityAverages::new(config.keep_loss, config.keep_latency),
+            reordering: Duration::ZERO,
+            probation: None,
+            probe: Probe::default(),
+            request_times: [None; 16],
+            next_request: 0,
+            counts: ReceiverCounts::default(),
+            config,
+        }
+    }
+
+    /// Takes a sender's packet that came off the wire at `received_at`; hands on what is whole.
+    pub fn handle(
+        &mut self,
+        now: Instant,
+        received_at: Instant,
+        packet: &Extended<'_>,
+        deliver: &mut Deliver<'_>,
+    ) {
+        match packet {
+            Extended::Data(part) => self.on_part(now, received_at, part, false, deliver),
+            Extended::Answer(part) => self.on_part(now, received_at, part, true, deliver),
+            Extended::Echo { epoch, time } => {
+                if self.stream.is_some_and(|stream| stream.epoch == *epoch)
+                    && let Some(sent) = self.probe.sent.take_if(|sent| clock_us(*sent) == *time)
+                {
+                    self.on_round_trip(received_at.since(sent));
+                }
+            }
+            Extended::Nack(_) | Extended::Probe { .. } => {}
+        }
+    }
+
+    fn on_part(
+        &mut self,
+        now: Instant,
+        received_at: Instant,
+        part: &Part<'_>,
+        answer: bool,
+        deliver: &mut Deliver<'_>,
+    ) {
+        let Some(id) = self.place(part, answer, deliver) else { return };
+        let asked_at = answer.then(|| self.request_of(part.time)).flatten();
+        if let Some(asked_at) = asked_at {
+            self.on_round_trip(received_at.since(asked_at));
+        }
+        let lateness = match answer {
+            false => self.on_first_sending(now, received_at, id, part, deliver),
+            true => Duration::ZERO,
+        };
+        match self.window.fate(id) {
+            Fate::Received => self.counts.duplicates += 1,
+            before => {
+                let late = self.settle(now, received_at, id, before, answer).max(lateness);
+                self.counts.repaired += u64::from(answer);
+                self.quality.on_delivered(self.one_way() + late);
+                self.deliver(id, part, answer, received_at, deliver);
+            }
+        }
+        if let Some(asked_at) = asked_at {
+            self.overtaken(now, asked_at, id, deliver);
+        }
+        self.want_probe(now);
+    }
+
+    /// The packet's extended id, if it belongs to the stream: near the others, and of the same epoch.
+    fn place(&mut self, part: &Part<'_>, answer: bool, deliver: &mut Deliver<'_>) -> Option<u64> {
+        let Some(stream) = self.stream else { return (!answer).then(|| self.begin(part)) };
+        let ahead = i64::from(part.id.wrapping_sub(stream.horizon as u32) as i32);
+        let near = ahead <= MAX_GAP as i64 && ahead >= -((WINDOW - MAX_GAP) as i64);
+        // Nobody asks for what is still to come: such an answer is forged.
+        if stream.epoch == part.epoch && near && !(answer && ahead >= 0) {
+            return Some(stream.horizon.wrapping_add_signed(ahead));
+        }
+        // As RFC 3550 A.1: only two packets in a row prove that the other side began anew, and not a forger.
+        self.counts.strange += 1;
+        if answer {
+            return None;
+        }
+        let follows = |(epoch, id): (u8, u32)| {
+            epoch == part.epoch && (1..=PROOF_STEP).contains(&part.id.wrapping_sub(id))
+        };
+        if self.probation.replace((part.epoch, part.id)).is_some_and(follows) {
+            self.reset(ahead, stream, part, deliver);
+            return Some(self.begin(part));
+        }
+        None
+    }
+
+    /// Starts with this packet; what came before it is nobody's loss, but for the first few of a stream.
+    fn begin(&mut self, part: &Part<'_>) -> u64 {
+        // Far from 0, so that ids before the first stay positive.
+        let id = (1 << 40) + u64::from(part.id);
+        let message_start = id - u64::from(part.index);
+        let first =
+            if (1..=FIRST_IDS).contains(&part.id) { id - u64::from(part.id) + 1 } else { message_start };
+        self.stream = Some(Stream {
+            epoch: part.epoch,
+            horizon: first.min(message_start),
+            message_end: 0,
+            suspected: 0,
+        });
+        id
+    }
+
+    /// Forgets the stream as it was. Everything between it and the new beginning is lost in one stroke.
+    fn reset(&mut self, ahead: i64, stream: Stream, part: &Part<'_>, deliver: &mut Deliver<'_>) {
+        self.counts.resets += 1;
+        for missing in self.missing.drain(..) {
+            self.counts.given_up += 1;
+            deliver(Delivery::Lost { id: missing.id as u32 });
+        }
+        if stream.epoch == part.epoch && ahead > 0 {
+            self.counts.lost += ahead as u64;
+        }
+        self.window.clear();
+        self.assemblies.clear();
+        self.schedule = Schedule::default();
+        self.probation = None;
+        self.reordering = Duration::ZERO;
+    }
+
+    /// Keeps the clocks, and finds what is missing before this packet. Answers by how much it came later than usual.
+    fn on_first_sending(
+        &mut self,
+        now: Instant,
+        received_at: Instant,
+        id: u64,
+        part: &Part<'_>,
+        deliver: &mut Deliver<'_>,
+    ) -> Duration {
+        let Some(mut stream) = self.stream else { return Duration::ZERO };
+        let sent_nanos = self.schedule.extend(part.time);
+        let message_end = id - u64::from(part.index) + u64::from(part.count);
+        let stamp = Stamp { id, message_end, sent_nanos, received_at };
+        if id >= stream.horizon {
+            // The place held the fate of a packet of long ago.
+            self.window.set(id, Fate::Unknown);
+        }
+        self.counts.received += u64::from(self.window.fate(id) != Fate::Received);
+        let newest = self.schedule.last().is_none_or(|last| id > last.id);
+        if newest {
+            self.confirm_suspects(now, id);
+            let (from, gap) = (stream.horizon, id.saturating_sub(stream.horizon));
+            for n in 0..gap {
+                let due = self.schedule.due_between(&stamp, n + 1, gap);
+                let priority = if n + 1 == gap { part.previous_priority } else { 0 };
+                self.miss(now, from + n, due, priority, false);
+            }
+            stream.horizon = stream.horizon.max(id + 1);
+            stream.message_end = stream.message_end.max(message_end);
+            stream.suspected = (stream.horizon - (id + 1)) as u32;
+            self.stream = Some(stream);
+        }
+        let lateness = self.schedule.lateness(&stamp);
+        self.schedule.on_packet(stamp, part.index == 0);
+        self.decide_due(now, deliver);
+        lateness
+    }
+
+    /// What was only suspected and has an older id than what came now is missing indeed.
+    fn confirm_suspects(&mut self, now: Instant, id: u64) {
+        for missing in self.missing.iter_mut().filter(|missing| missing.suspected && missing.id < id) {
+            missing.suspected = false;
+            missing.found_at = now;
+            self.counts.lost += 1;
+        }
+    }
+
+    /// Notes a packet as missing. The caller moves the horizon.
+    fn miss(&mut self, now: Instant, id: u64, due: Instant, priority: u8, suspected: bool) {
+        self.counts.lost += u64::from(!suspected);
+        if self.missing.len() >= MAX_MISSING {
+            self.window.set(id, Fate::GivenUp);
+            self.counts.given_up += 1;
+            return;
+        }
+        self.window.set(id, Fate::Missing);
+        let wait = if suspected { Duration::ZERO } else { self.reordering };
+        let state = Awaiting::Decision(now + wait);
+        self.missing.push(Missing { id, due, found_at: now, asked: 0, priority, state, suspected });
+    }
+
+    /// A packet is here: answers how late.
+    fn settle(
+        &mut self,
+        now: Instant,
+        received_at: Instant,
+        id: u64,
+        before: Fate,
+        answer: bool,
+    ) -> Duration {
+        self.window.set(id, Fate::Received);
+        if before == Fate::GivenUp {
+            self.counts.late += 1;
+        }
+        let at = self.missing.iter().position(|missing| missing.id == id);
+        let Some(missing) = at.map(|at| self.missing.remove(at)) else { return Duration::ZERO };
+        if !answer && !missing.suspected {
+            // It was under way all the time: the path reorders by so much.
+            self.counts.lost = self.counts.lost.saturating_sub(1);
+            let limit = self.round_trip().div_f64(2.0).clamp(MIN_WAIT, MAX_REORDERING);
+            self.reordering = self.reordering.max(now.since(missing.found_at).mul_f64(1.25)).min(limit);
+        } else if answer {
+            self.reordering = self.reordering.mul_f64(0.9);
+        }
+        received_at.since(missing.due)
+    }
+
+    fn deliver(
+        &mut self,
+        id: u64,
+        part: &Part<'_>,
+        answer: bool,
+        received_at: Instant,
+        deliver: &mut Deliver<'_>,
+    ) {
+        let first = id - u64::from(part.index);
+        if part.count == 1 {
+            deliver(Delivery::Message { id: part.id, bytes: part.data, received_at, repaired: answer });
+        } else if let Some((bytes, repaired)) =
+            self.assemblies.take(first, part.index.into(), part.count.into(), part.data, answer)
+        {
+            deliver(Delivery::Message { id: first as u32, bytes, received_at, repaired });
+        }
+        self.counts.incomplete = self.assemblies.dropped;
+    }
+
+    /// Answers come in the order of their requests: what was asked for before this one is lost again.
+    fn overtaken(&mut self, now: Instant, asked_at: Instant, id: u64, deliver: &mut Deliver<'_>) {
+        let reordering = self.reordering;
+        for missing in &mut self.missing {
+            if let Awaiting::Answer { sent, .. } = missing.state
+                && (sent, missing.id) < (asked_at, id)
+            {
+                missing.state = Awaiting::Decision(now + reordering);
+            }
+        }
+        self.decide_due(now, deliver);
+    }
+
+    /// Decides about every missing packet for which the time has come.
+    fn decide_due(&mut self, now: Instant, deliver: &mut Deliver<'_>) {
+        let mut at = 0;
+        while at < self.missing.len() {
+            let missing = self.missing[at];
+            let due = match missing.state {
+                Awaiting::Decision(when) => when <= now,
+                Awaiting::Answer { until, .. } => until <= now,
+                Awaiting::Request => false,
+            };
+            if !due {
+                at += 1;
+            } else if self.choose(now, &missing) == Choice::Retransmit {
+                self.missing[at].state = Awaiting::Request;
+                at += 1;
+            } else {
+                self.missing.remove(at);
+                self.window.set(missing.id, Fate::GivenUp);
+                self.counts.given_up += 1;
+                // What was never sent is nobody's loss: a stream that paused.
+                if !missing.suspected {
+                    self.quality.on_lost();
+                }
+                deliver(Delivery::Lost { id: missing.id as u32 });
+            }
+        }
+    }
+
+    fn choose(&mut self, now: Instant, missing: &Missing) -> Choice {
+        if missing.asked >= chances(missing.priority) {
+            return Choice::GiveUp;
+        }
+        let deadline = missing.due + self.config.desired_latency.saturating_sub(self.one_way());
+        self.decide.decide(&Situation {
+            current_loss: self.quality.loss,
+            current_latency: self.quality.latency,
+            desired_loss: self.config.desired_loss,
+            desired_latency: self.config.desired_latency,
+            keep_loss: self.config.keep_loss,
+            keep_latency: self.config.keep_latency,
+            round_trip: self.round_trip(),
+            round_trip_deviation: self.round_trip.map_or(Duration::ZERO, |smoothed| smoothed.deviation()),
+            overdue: now.since(missing.due),
+            time_left: Some(deadline.since(now)),
+            asked: missing.asked,
+            priority: missing.priority,
+        })
+    }
+
+    /// The instant of [`Self::poll_timeout`] has come.
+    pub fn handle_timeout(&mut self, now: Instant, deliver: &mut Deliver<'_>) {
+        if self.next_suspicion().is_some_and(|at| at <= now) {
+            self.suspect(now);
+        }
+        self.decide_due(now, deliver);
+    }
+
+    /// What should be here by now, though nothing later has come.
+    fn suspect(&mut self, now: Instant) {
+        let Some(mut stream) = self.stream else { return };
+        let amid_message = stream.horizon < stream.message_end;
+        let due = if amid_message { None } else { self.schedule.due_after(stream.suspected + 1) };
+        let due = due.or(self.schedule.last().map(|last| last.received_at)).unwrap_or(now);
+        let until = if amid_message { stream.message_end } else { stream.horizon + 1 };
+        while stream.horizon < until {
+            // The rest of a message was sent beyond doubt.
+            self.miss(now, stream.horizon, due.min(now), 0, !amid_message);
+            stream.horizon += 1;
+            stream.suspected += 1;
+        }
+        self.stream = Some(stream);
+    }
+
+    /// When the next packet is overdue; `None` in fast streams, and after a few of them in vain.
+    fn next_suspicion(&self) -> Option<Instant> {
+        let (stream, last) = (self.stream?, self.schedule.last()?);
+        let patience = self.schedule.patience().max(MIN_WAIT);
+        if stream.horizon < stream.message_end {
+            return Some(last.received_at + patience.max(TAIL_WAIT));
+        }
+        let slow = self.schedule.interval().is_some_and(|interval| interval >= TIMER_FROM);
+        if !slow || stream.suspected >= MAX_SUSPECTED {
+            return None;
+        }
+        Some(self.schedule.due_after(stream.suspected + 1)? + patience)
+    }
+
+    /// Writes the next packet for the sender: a request, or a probe with its report.
+    pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        let stream = self.stream?;
+        if self.missing.iter().any(|missing| missing.state == Awaiting::Request) {
+            return self.write_nack(now, stream.epoch, buf);
+        }
+        if self.probe.due {
+            self.probe = Probe { due: false, sent: Some(now), last: Some(now) };
+            let report = self.report();
+            return Extended::Probe { epoch: stream.epoch, time: clock_us(now), report }.emit(buf);
+        }
+        None
+    }
+
+    fn write_nack(&mut self, now: Instant, epoch: u8, buf: &mut [u8]) -> Option<usize> {
+        let wait = self.round_trip.map_or(BLIND_WAIT, |rtt| rtt.mean() + rtt.deviation() * 4).max(MIN_WAIT);
+        let asking = |missing: &&mut Missing| missing.state == Awaiting::Request;
+        let first = self.missing.iter_mut().filter(asking).map(|missing| missing.id).min()?;
+        let mut words = [[0u8; 4]; MAX_NACK_WORDS];
+        let mut used = 0;
+        for missing in self.missing.iter_mut().filter(asking) {
+            let bit = (missing.id - first).checked_sub(1);
+            if bit.is_some_and(|bit| bit >= 32 * MAX_NACK_WORDS as u64) {
+                continue;
+            }
+            if let Some(bit) = bit {
+                let (word, bit) = ((bit / 32) as usize, bit % 32);
+                words[word] = (u32::from_be_bytes(words[word]) | 1 << bit).to_be_bytes();
+                used = used.max(word + 1);
+            }
+            missing.asked += 1;
+            missing.state = Awaiting::Answer { sent: now, until: now + wait };
+            self.counts.asked += 1;
+        }
+        self.counts.nacks += 1;
+        self.request_times[self.next_request] = Some(now);
+        self.next_request = (self.next_request + 1) % self.request_times.len();
+        let more = &words.as_flattened()[..4 * used];
+        Extended::Nack(Nack { epoch, time: clock_us(now), first: first as u32, more }).emit(buf)
+    }
+
+    /// How the sender's packets fare.
+    pub fn report(&self) -> Report {
+        Report {
+            highest: self.schedule.last().map_or(0, |last| last.id as u32),
+            received: self.counts.received as u32,
+            lost: self.counts.lost as u32,
+            queueing_us: u32::try_from(self.schedule.queueing().as_micros()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// When to call [`Self::handle_timeout`] next.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let waits = self.missing.iter().filter_map(|missing| match missing.state {
+            Awaiting::Decision(when) => Some(when),
+            Awaiting::Answer { until, .. } => Some(until),
+            Awaiting::Request => None,
+        });
+        waits.chain(self.next_suspicion()).min()
+    }
+
+    /// A probe each second while data comes: also the report's beat.
+    fn want_probe(&mut self, now: Instant) {
+        self.probe.due |= self.probe.last.is_none_or(|last| now.since(last) >= PROBE_AFTER);
+    }
+
+    fn on_round_trip(&mut self, sample: Duration) {
+        self.least_round_trip = Some(self.least_round_trip.map_or(sample, |least| least.min(sample)));
+        match &mut self.round_trip {
+            Some(smoothed) => smoothed.fold(sample),
+            None => self.round_trip = Some(Smoothed::new(sample, 0.5)),
+        }
+    }
+
+    /// When the request with that time was sent, if it was one of the last ones.
+    fn request_of(&self, time: u32) -> Option<Instant> {
+        self.request_times.iter().flatten().find(|sent| clock_us(**sent) == time).copied()
+    }
+
+    fn round_trip(&self) -> Duration {
+        self.round_trip.map_or(Duration::ZERO, |smoothed| smoothed.mean())
+    }
+
+    /// The path's two ways are taken to be equal (report, section 3).
+    fn one_way(&self) -> Duration {
+        self.round_trip() / 2
+    }
+
+    /// Smoothed round trip and its deviation, once measured.
+    pub fn measured_round_trip(&self) -> Option<Smoothed> {
+        self.round_trip
+    }
+
+    /// The shortest round trip measured.
+    pub fn least_round_trip(&self) -> Option<Duration> {
+        self.least_round_trip
+    }
+
+    /// What decisions are made from.
+    pub fn quality(&self) -> QualityAverages {
+        self.quality
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> ReceiverCounts {
+        self.counts
+    }
+}
+
+/// Between messages further apart than this, an overdue one is asked for by the clock.
+pub const TIMER_FROM: Duration = Duration::from_millis(10);
+/// Messages asked for by the clock in a row: then the stream has paused or the path is gone, and silence is cheaper.
+const MAX_SUSPECTED: u32 = 3;
+/// Rest of a message after its first parts: what a busy sender or a shaped link puts between packets.
+const TAIL_WAIT: Duration = Duration::from_millis(5);
+/// The shortest wait for anything: 1 to 2 ms is what a busy machine takes to schedule a process.
+const MIN_WAIT: Duration = Duration::from_millis(2);
+/// The wait for an answer before a round trip is known.
+const BLIND_WAIT: Duration = Duration::from_millis(250);
+/// A probe and report each second while data comes (report, section 3.2).
+const PROBE_AFTER: Duration = Duration::from_secs(1);
+/// A path that reorders by more is met by asking in vain.
+const MAX_REORDERING: Duration = Duration::from_millis(50);
+/// How far apart the two packets may be that prove a new beginning: one of them may be reordered or lost.
+const PROOF_STEP: u32 = 16;
+/// A first packet with such an id is no latecomer's: the ones before it are missing.
+const FIRST_IDS: u32 = 8;
+
+#[cfg(test)]
+mod tests;
