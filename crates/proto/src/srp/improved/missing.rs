@@ -20,6 +20,8 @@ pub(super) struct Missing {
 /// What a missing packet waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Awaiting {
+    /// Proof that it was sent at all: it was suspected by the clock, and is not worth asking for.
+    Proof,
     /// To be decided on at this instant.
     Decision(Instant),
     /// To be asked for in the next request.

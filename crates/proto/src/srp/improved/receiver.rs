@@ -285,6 +285,9 @@ impl Receiver {
             missing.suspected = false;
             missing.found_at = now;
             self.counts.lost += 1;
+            if missing.state == Awaiting::Proof {
+                missing.state = Awaiting::Decision(now);
+            }
         }
     }
 
@@ -368,21 +371,22 @@ impl Receiver {
             let due = match missing.state {
                 Awaiting::Decision(when) => when <= now,
                 Awaiting::Answer { until, .. } => until <= now,
-                Awaiting::Request => false,
+                Awaiting::Request | Awaiting::Proof => false,
             };
             if !due {
                 at += 1;
             } else if self.choose(now, &missing) == Choice::Retransmit {
                 self.missing[at].state = Awaiting::Request;
                 at += 1;
+            } else if missing.suspected {
+                // What was never sent is nobody's loss: the stream may have paused.
+                self.missing[at].state = Awaiting::Proof;
+                at += 1;
             } else {
                 self.missing.remove(at);
                 self.window.set(missing.id, Fate::GivenUp);
                 self.counts.given_up += 1;
-                // What was never sent is nobody's loss: a stream that paused.
-                if !missing.suspected {
-                    self.quality.on_lost();
-                }
+                self.quality.on_lost();
                 deliver(Delivery::Lost { id: missing.id as u32 });
             }
         }
@@ -503,7 +507,7 @@ impl Receiver {
         let waits = self.missing.iter().filter_map(|missing| match missing.state {
             Awaiting::Decision(when) => Some(when),
             Awaiting::Answer { until, .. } => Some(until),
-            Awaiting::Request => None,
+            Awaiting::Request | Awaiting::Proof => None,
         });
         waits.chain(self.next_suspicion()).min()
     }

@@ -91,11 +91,12 @@ impl Schedule {
         Some(due.clamp(last.received_at, latest))
     }
 
-    /// How long after its due time a message is missing: three deviations of the transit times and of the intervals.
+    /// How long after its due time a message is missing: four deviations, as in the report, of the transit times
+    /// and of the intervals.
     pub fn patience(&self) -> Duration {
         let transit = self.transit.map_or(0.0, |transit| transit.deviation);
         let intervals = self.interval.map_or(Duration::ZERO, |interval| interval.deviation());
-        (Duration::from_nanos(transit as u64) + intervals) * 3
+        (Duration::from_nanos(transit as u64) + intervals) * 4
     }
 
     /// By how much a packet came later than packets do on average.
