@@ -13,7 +13,7 @@ use antiphon_proto::{Beneath, Role};
 use antiphon_session::{CallConfig, CallStation, LiveCall, SenderConfig};
 
 use crate::embedded::Place;
-use crate::transport::{EndpointPlan, open_line};
+use crate::transport::{EndpointPlan, max_packet, open_line};
 use crate::{CompareOptions, Error};
 
 /// All that a near end needs; made on the main thread, used on its own.
@@ -69,7 +69,7 @@ impl NearEnd {
             latency: options.latency,
         }
         .open(clock.now(), opened.max_datagram)?;
-        let max_packet = opened.max_datagram.min(endpoint.profile().max_frame);
+        let max_packet = max_packet(opened.max_datagram, &*endpoint);
         let packet = PacketConfig { max_packet, ..PacketConfig::new(format, sample, options.block_frames) };
         let config = CallConfig {
             sender: SenderConfig {
