@@ -154,7 +154,8 @@ fn a_client_takes_under_64_kb_beside_its_buffer() {
         // In use: 50 packets of 500 bytes a second both ways, with losses. What is kept for repairs is the buffer.
         let before = LIVE.get();
         let mut world = World::new(&settings);
-        let wire = 512 * (MAX_DATAGRAM + size_of::<(Instant, usize, Vec<u8>)>() + size_of::<Vec<u8>>()) + 65_535;
+        let wire =
+            512 * (MAX_DATAGRAM + size_of::<(Instant, usize, Vec<u8>)>() + size_of::<Vec<u8>>()) + 65_535;
         for _ in 0..500 {
             world.stream(1, 500);
             (0..15).for_each(|_| world.millisecond());

@@ -82,12 +82,6 @@ impl Quality {
     pub fn imbalance(&self) -> f64 {
         (self.loss_ratio - self.latency_ratio).abs()
     }
-
-    /// Neither ratio beyond `limit`.
-    #[must_use]
-    pub fn capped(self, limit: f64) -> Self {
-        Quality { loss_ratio: self.loss_ratio.min(limit), latency_ratio: self.latency_ratio.min(limit) }
-    }
 }
 
 /// What latency is put down for a message that is asked for.
@@ -181,8 +175,8 @@ pub struct Nearest;
 impl Decide for Nearest {
     fn decide(&mut self, situation: &Situation) -> Choice {
         let mut capped = *situation;
-        capped.current_loss = capped.current_loss.min(CAP * capped.desired_loss);
-        capped.current_latency = capped.current_latency.min(capped.desired_latency.mul_f64(CAP));
+        capped.current_loss = capped.current_loss.min(f64::from(CAP) * capped.desired_loss);
+        capped.current_latency = capped.current_latency.min(capped.desired_latency.saturating_mul(CAP));
         smaller(capped.if_asked(LatencyEstimate::Exact).distance(), capped.if_given_up().distance())
     }
 }
@@ -204,7 +198,7 @@ fn smaller(asked: f64, given_up: f64) -> Choice {
 
 /// Averages count no more than so many times what is desired: at four times either, the stream is of no use anyway, and
 /// the way back to normal must not take longer than the trouble did.
-const CAP: f64 = 4.0;
+const CAP: u32 = 4;
 
 #[cfg(test)]
 mod tests {

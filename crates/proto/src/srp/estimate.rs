@@ -62,8 +62,10 @@ pub struct QualityAverages {
 pub const KEEP: f64 = 0.98;
 
 impl QualityAverages {
-    /// Nothing lost, nothing delayed yet.
+    /// Nothing lost, nothing delayed yet. What is no share between 0 and 1 counts as [`KEEP`].
     pub fn new(keep_loss: f64, keep_latency: f64) -> Self {
+        let share = |keep: f64| if (0.0..=1.0).contains(&keep) { keep } else { KEEP };
+        let (keep_loss, keep_latency) = (share(keep_loss), share(keep_latency));
         QualityAverages { keep_loss, keep_latency, loss: 0.0, latency: Duration::ZERO, started: false }
     }
 

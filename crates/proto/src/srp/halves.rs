@@ -55,7 +55,7 @@ impl Halves {
                 has_heard: false,
             }));
         }
-        let keep = (latency * 4).max(Duration::from_secs(1));
+        let keep = latency.saturating_mul(4).max(Duration::from_secs(1));
         Halves::Improved(Box::new(Improved {
             receiver: Receiver::new(ReceiverConfig::new(loss, latency), decide),
             sender: Sender::new(SenderConfig { max_datagram, keep, seed }),

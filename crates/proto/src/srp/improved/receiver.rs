@@ -402,8 +402,8 @@ impl Receiver {
             current_latency: self.quality.latency,
             desired_loss: self.config.desired_loss,
             desired_latency: self.config.desired_latency,
-            keep_loss: self.config.keep_loss,
-            keep_latency: self.config.keep_latency,
+            keep_loss: self.quality.keep_loss,
+            keep_latency: self.quality.keep_latency,
             round_trip: self.round_trip(),
             round_trip_deviation: self.round_trip.map_or(Duration::ZERO, |smoothed| smoothed.deviation()),
             overdue: now.since(missing.due),
@@ -415,7 +415,8 @@ impl Receiver {
 
     /// The instant of [`Self::poll_timeout`] has come.
     pub fn handle_timeout(&mut self, now: Instant, deliver: &mut Deliver<'_>) {
-        if self.next_suspicion().is_some_and(|at| at <= now) {
+        // Ends after a few: so many in a row are suspected, no more.
+        while self.next_suspicion().is_some_and(|at| at <= now) {
             self.suspect(now);
         }
         self.decide_due(now, deliver);

@@ -79,6 +79,8 @@ pub struct Client {
     quality: QualityAverages,
     nack: bool,
     sent_times: SentTimes,
+    probe_due: bool,
+    /// When to probe next, unless a round trip is measured before; `None` before the first message or probe.
     probe_at: Option<Instant>,
     counts: Counts,
 }
@@ -114,7 +116,8 @@ impl Client {
             quality: QualityAverages::new(config.keep_loss, config.keep_latency),
             nack: false,
             sent_times: SentTimes::default(),
-            probe_at: config.probe_at_start.then_some(now),
+            probe_due: config.probe_at_start,
+            probe_at: config.probe_at_start.then_some(now + PROBE_AFTER),
             counts: Counts::default(),
             config,
         }
@@ -141,14 +144,12 @@ impl Client {
         }
     }
 
-    /// Whether this client sent a probe or request with that time not long ago.
-    pub fn knows_time(&self, time: u32) -> bool {
-        self.sent_times.holds(time)
-    }
-
     fn on_message(&mut self, now: Instant, id: u32, data: &[u8], info: EarlyInfo, deliver: &mut Deliver<'_>) {
         // The first message starts the probing where it did not start by itself.
-        self.probe_at.get_or_insert(now);
+        if self.probe_at.is_none() {
+            self.probe_due = true;
+            self.probe_at = Some(now + PROBE_AFTER);
+        }
         let ahead = Seq32(id).distance(self.expected);
         if ahead < 0 {
             self.counts.too_late += 1;
@@ -249,8 +250,8 @@ impl Client {
             current_latency: latency,
             desired_loss: self.config.desired_loss,
             desired_latency: self.config.desired_latency,
-            keep_loss: self.config.keep_loss,
-            keep_latency: self.config.keep_latency,
+            keep_loss: self.quality.keep_loss,
+            keep_latency: self.quality.keep_latency,
             round_trip: self.round_trip(),
             round_trip_deviation: self.round_trip_deviation(),
             overdue,
@@ -272,6 +273,10 @@ impl Client {
 
     /// The instant of [`Self::poll_timeout`] has come.
     pub fn handle_timeout(&mut self, now: Instant, deliver: &mut Deliver<'_>) {
+        if self.probe_at.is_some_and(|at| at <= now) {
+            self.probe_due = true;
+            self.probe_at = Some(now + PROBE_AFTER);
+        }
         let due = match self.waiting {
             Waiting::Normal(until) => until.is_some_and(|until| until <= now),
             Waiting::Answer(until) => until <= now,
@@ -291,8 +296,8 @@ impl Client {
             self.sent_times.push(time);
             return Packet::Nack { time, status: STATUS_RESEND, id: self.expected.0 }.emit(buf);
         }
-        if self.probe_at.is_some_and(|at| at <= now) {
-            self.probe_at = Some(now + PROBE_AFTER);
+        if self.probe_due {
+            self.probe_due = false;
             self.sent_times.push(time);
             return Packet::Probe { time }.emit(buf);
         }
