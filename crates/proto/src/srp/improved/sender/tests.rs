@@ -70,6 +70,21 @@ fn urgent_packets_get_more_chances_and_a_copied_request_none() {
 }
 
 #[test]
+fn a_copy_of_a_request_is_not_answered_twice_and_one_repeated_is() {
+    let mut sender = sender(1);
+    send(&mut sender, NOW, &[1; 50], 0);
+    let answered = [7, 7, 8, 8].map(|time| ask(&mut sender, NOW, time, 1, &[]).len());
+    assert_eq!(answered, [1, 0, 1, 0]);
+    // Two requests before the wire takes the answer: one answer.
+    let epoch = sender.epoch;
+    for time in [9, 10] {
+        sender.on_nack(NOW, &Nack { epoch, time, first: 1, more: &[] });
+    }
+    assert!(sender.poll_transmit(NOW, &mut [0; 200]).is_some());
+    assert_eq!(sender.poll_transmit(NOW, &mut [0; 200]), None);
+}
+
+#[test]
 fn nothing_is_repaired_after_its_deadline_or_that_was_never_sent() {
     let mut sender = sender(1);
     send(&mut sender, NOW, &[1; 50], 0);

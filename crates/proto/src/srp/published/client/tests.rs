@@ -88,6 +88,7 @@ fn a_missing_message_is_asked_for_when_overdue_and_again_when_the_answer_is() {
     // 0.85 · 50 + 0.15 · 58.
     assert_eq!(bench.client.measured_round_trip().unwrap().mean(), Duration::from_micros(51_200));
     // LNRT is still 300 ms, with one message since: 5 is due at 500 ms, which is past.
+    assert_eq!(bench.client.due, Some(Instant::from_millis(500)));
     assert_eq!(bench.client.poll_timeout(), Some(Instant::from_millis(652)));
     assert_eq!((bench.client.counts().nacks, bench.client.counts().timeouts), (2, 2));
 }
