@@ -1,14 +1,18 @@
 //! SRP with what the report's "future work" names, as two state machines: [`Sender`] and [`Receiver`].
 
 mod assembly;
+mod config;
 mod missing;
+mod numbering;
 mod receiver;
+mod requests;
 mod schedule;
 mod sender;
 
 use antiphon_core::Instant;
 
-pub use receiver::{Receiver, ReceiverConfig, ReceiverCounts};
+pub use config::{ReceiverConfig, ReceiverCounts};
+pub use receiver::Receiver;
 pub use sender::{Message, Sender, SenderConfig, SenderCounts};
 
 /// The clock in microseconds, as it stands in a packet.

@@ -5,60 +5,16 @@ use std::time::Duration;
 use antiphon_core::Instant;
 
 use super::assembly::Assemblies;
-use super::missing::{Awaiting, Fate, MAX_GAP, MAX_MISSING, Missing, WINDOW, Window};
+use super::chances;
+use super::config::{ReceiverConfig, ReceiverCounts};
+use super::missing::{Awaiting, Fate, MAX_MISSING, Missing, Window};
+use super::numbering::{Numbering, Place};
+use super::requests::{MIN_WAIT, Requests};
 use super::schedule::{Schedule, Stamp};
-use super::{chances, clock_us};
 use crate::srp::decide::{Choice, Decide, Situation};
-use crate::srp::estimate::{KEEP, QualityAverages, Smoothed};
-use crate::srp::wire::extended::{Extended, MAX_NACK_WORDS, Nack, Part, Report};
+use crate::srp::estimate::{QualityAverages, Smoothed};
+use crate::srp::wire::extended::{Extended, Part, Report};
 use crate::srp::{Deliver, Delivery};
-
-/// What a receiver is to aim at.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct ReceiverConfig {
-    /// Loss that the application can bear, above 0 and below 1.
-    pub desired_loss: f64,
-    /// Latency that it can bear, above 0: also the age beyond which a message can't be played.
-    pub desired_latency: Duration,
-    /// What a packet leaves of the loss average.
-    pub keep_loss: f64,
-    /// What a packet leaves of the latency average.
-    pub keep_latency: f64,
-}
-
-impl ReceiverConfig {
-    /// The defaults for a desired loss and latency.
-    pub fn new(desired_loss: f64, desired_latency: Duration) -> Self {
-        ReceiverConfig { desired_loss, desired_latency, keep_loss: KEEP, keep_latency: KEEP }
-    }
-}
-
-/// Totals of a receiver.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ReceiverCounts {
-    /// Packets received at their first sending.
-    pub received: u64,
-    /// Packets that the network lost, repaired or not.
-    pub lost: u64,
-    /// Packets received in answer to a request.
-    pub repaired: u64,
-    /// Packets given up.
-    pub given_up: u64,
-    /// Packets that came although they were given up.
-    pub late: u64,
-    /// Packets received twice.
-    pub duplicates: u64,
-    /// Packets too far from the others to belong to them.
-    pub strange: u64,
-    /// Times that the stream started anew: a restarted sender, an outage.
-    pub resets: u64,
-    /// NACK packets sent.
-    pub nacks: u64,
-    /// Ids in them.
-    pub asked: u64,
-    /// Messages of several packets dropped before they were whole.
-    pub incomplete: u64,
-}
 
 /// A receiver of one sender.
 ///
@@ -70,41 +26,16 @@ pub struct ReceiverCounts {
 pub struct Receiver {
     config: ReceiverConfig,
     decide: Box<dyn Decide>,
-    stream: Option<Stream>,
+    numbering: Numbering,
     window: Window,
     missing: Vec<Missing>,
     schedule: Schedule,
     assemblies: Assemblies,
-    round_trip: Option<Smoothed>,
-    least_round_trip: Option<Duration>,
+    requests: Requests,
     quality: QualityAverages,
     /// How long a gap is given to close by itself, since the path reorders.
     reordering: Duration,
-    /// An epoch and id that did not belong: the next in order proves a new beginning.
-    probation: Option<(u8, u32)>,
-    probe: Probe,
-    /// Times of the last requests, which alone may come back.
-    request_times: [Option<Instant>; 16],
-    next_request: usize,
     counts: ReceiverCounts,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Stream {
-    epoch: u8,
-    /// The id behind the last one known of: received, missing or suspected.
-    horizon: u64,
-    /// The id behind the last part of the newest message.
-    message_end: u64,
-    /// Suspected packets in a row behind the last one received.
-    suspected: u32,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Probe {
-    due: bool,
-    sent: Option<Instant>,
-    last: Option<Instant>,
 }
 
 impl Receiver {
@@ -112,19 +43,14 @@ impl Receiver {
     pub fn new(config: ReceiverConfig, decide: Box<dyn Decide>) -> Self {
         Receiver {
             decide,
-            stream: None,
+            numbering: Numbering::default(),
             window: Window::new(),
             missing: Vec::with_capacity(32),
             schedule: Schedule::default(),
             assemblies: Assemblies::default(),
-            round_trip: None,
-            least_round_trip: None,
+            requests: Requests::default(),
             quality: QualityAverages::new(config.keep_loss, config.keep_latency),
             reordering: Duration::ZERO,
-            probation: None,
-            probe: Probe::default(),
-            request_times: [None; 16],
-            next_request: 0,
             counts: ReceiverCounts::default(),
             config,
         }
@@ -142,10 +68,8 @@ impl Receiver {
             Extended::Data(part) => self.on_part(now, received_at, part, false, deliver),
             Extended::Answer(part) => self.on_part(now, received_at, part, true, deliver),
             Extended::Echo { epoch, time } => {
-                if self.stream.is_some_and(|stream| stream.epoch == *epoch)
-                    && let Some(sent) = self.probe.sent.take_if(|sent| clock_us(*sent) == *time)
-                {
-                    self.on_round_trip(received_at.since(sent));
+                if self.numbering.stream.is_some_and(|stream| stream.epoch == *epoch) {
+                    self.requests.on_echo(received_at, *time);
                 }
             }
             Extended::Nack(_) | Extended::Probe { .. } => {}
@@ -160,11 +84,18 @@ impl Receiver {
         answer: bool,
         deliver: &mut Deliver<'_>,
     ) {
-        let Some(id) = self.place(part, answer, deliver) else { return };
-        let asked_at = answer.then(|| self.request_of(part.time)).flatten();
-        if let Some(asked_at) = asked_at {
-            self.on_round_trip(received_at.since(asked_at));
-        }
+        let id = match self.numbering.place(part, answer) {
+            Place::Known(id) => id,
+            Place::Strange => {
+                self.counts.strange += 1;
+                return;
+            }
+            Place::Anew { id, skipped } => {
+                self.start_anew(skipped, deliver);
+                id
+            }
+        };
+        let asked_at = answer.then(|| self.requests.on_answer(received_at, part.time)).flatten();
         let lateness = match answer {
             false => self.on_first_sending(now, received_at, id, part, deliver),
             true => Duration::ZERO,
@@ -181,63 +112,21 @@ impl Receiver {
         if let Some(asked_at) = asked_at {
             self.overtaken(now, asked_at, id, deliver);
         }
-        self.want_probe(now);
-    }
-
-    /// The packet's extended id, if it belongs to the stream: near the others, and of the same epoch.
-    fn place(&mut self, part: &Part<'_>, answer: bool, deliver: &mut Deliver<'_>) -> Option<u64> {
-        let Some(stream) = self.stream else { return (!answer).then(|| self.begin(part)) };
-        let ahead = i64::from(part.id.wrapping_sub(stream.horizon as u32) as i32);
-        let near = ahead <= MAX_GAP as i64 && ahead >= -((WINDOW - MAX_GAP) as i64);
-        // Nobody asks for what is still to come: such an answer is forged.
-        if stream.epoch == part.epoch && near && !(answer && ahead >= 0) {
-            return Some(stream.horizon.wrapping_add_signed(ahead));
-        }
-        // As RFC 3550 A.1: only two packets in a row prove that the other side began anew, and not a forger.
-        self.counts.strange += 1;
-        if answer {
-            return None;
-        }
-        let follows = |(epoch, id): (u8, u32)| {
-            epoch == part.epoch && (1..=PROOF_STEP).contains(&part.id.wrapping_sub(id))
-        };
-        if self.probation.replace((part.epoch, part.id)).is_some_and(follows) {
-            self.reset(ahead, stream, part, deliver);
-            return Some(self.begin(part));
-        }
-        None
-    }
-
-    /// Starts with this packet; what came before it is nobody's loss, but for the first few of a stream.
-    fn begin(&mut self, part: &Part<'_>) -> u64 {
-        // Far from 0, so that ids before the first stay positive.
-        let id = (1 << 40) + u64::from(part.id);
-        let message_start = id - u64::from(part.index);
-        let first =
-            if (1..=FIRST_IDS).contains(&part.id) { id - u64::from(part.id) + 1 } else { message_start };
-        self.stream = Some(Stream {
-            epoch: part.epoch,
-            horizon: first.min(message_start),
-            message_end: 0,
-            suspected: 0,
-        });
-        id
+        self.requests.on_data(now);
     }
 
     /// Forgets the stream as it was. Everything between it and the new beginning is lost in one stroke.
-    fn reset(&mut self, ahead: i64, stream: Stream, part: &Part<'_>, deliver: &mut Deliver<'_>) {
+    fn start_anew(&mut self, skipped: u64, deliver: &mut Deliver<'_>) {
         self.counts.resets += 1;
-        for missing in self.missing.drain(..) {
+        self.counts.strange += 1;
+        self.counts.lost += skipped;
+        for missing in self.missing.drain(..).filter(|missing| !missing.suspected) {
             self.counts.given_up += 1;
             deliver(Delivery::Lost { id: missing.id as u32 });
-        }
-        if stream.epoch == part.epoch && ahead > 0 {
-            self.counts.lost += ahead as u64;
         }
         self.window.clear();
         self.assemblies.clear();
         self.schedule = Schedule::default();
-        self.probation = None;
         self.reordering = Duration::ZERO;
     }
 
@@ -250,7 +139,7 @@ impl Receiver {
         part: &Part<'_>,
         deliver: &mut Deliver<'_>,
     ) -> Duration {
-        let Some(mut stream) = self.stream else { return Duration::ZERO };
+        let Some(mut stream) = self.numbering.stream else { return Duration::ZERO };
         let sent_nanos = self.schedule.extend(part.time);
         let message_end = id - u64::from(part.index) + u64::from(part.count);
         let stamp = Stamp { id, message_end, sent_nanos, received_at };
@@ -271,7 +160,7 @@ impl Receiver {
             stream.horizon = stream.horizon.max(id + 1);
             stream.message_end = stream.message_end.max(message_end);
             stream.suspected = (stream.horizon - (id + 1)) as u32;
-            self.stream = Some(stream);
+            self.numbering.stream = Some(stream);
         }
         let lateness = self.schedule.lateness(&stamp);
         self.schedule.on_packet(stamp, part.index == 0);
@@ -323,7 +212,7 @@ impl Receiver {
         if !answer && !missing.suspected {
             // It was under way all the time: the path reorders by so much.
             self.counts.lost = self.counts.lost.saturating_sub(1);
-            let limit = self.round_trip().div_f64(2.0).clamp(MIN_WAIT, MAX_REORDERING);
+            let limit = self.requests.round_trip().div_f64(2.0).clamp(MIN_WAIT, MAX_REORDERING);
             self.reordering = self.reordering.max(now.since(missing.found_at).mul_f64(1.25)).min(limit);
         } else if answer {
             self.reordering = self.reordering.mul_f64(0.9);
@@ -347,7 +236,6 @@ impl Receiver {
         {
             deliver(Delivery::Message { id: first as u32, bytes, received_at, repaired });
         }
-        self.counts.incomplete = self.assemblies.dropped;
     }
 
     /// Answers come in the order of their requests: what was asked for before this one is lost again.
@@ -404,8 +292,11 @@ impl Receiver {
             desired_latency: self.config.desired_latency,
             keep_loss: self.quality.keep_loss,
             keep_latency: self.quality.keep_latency,
-            round_trip: self.round_trip(),
-            round_trip_deviation: self.round_trip.map_or(Duration::ZERO, |smoothed| smoothed.deviation()),
+            round_trip: self.requests.round_trip(),
+            round_trip_deviation: self
+                .requests
+                .measured()
+                .map_or(Duration::ZERO, |smoothed| smoothed.deviation()),
             overdue: now.since(missing.due),
             time_left: Some(deadline.since(now)),
             asked: missing.asked,
@@ -424,7 +315,7 @@ impl Receiver {
 
     /// What should be here by now, though nothing later has come.
     fn suspect(&mut self, now: Instant) {
-        let Some(mut stream) = self.stream else { return };
+        let Some(mut stream) = self.numbering.stream else { return };
         let amid_message = stream.horizon < stream.message_end;
         let due = if amid_message { None } else { self.schedule.due_after(stream.suspected + 1) };
         let due = due.or(self.schedule.last().map(|last| last.received_at)).unwrap_or(now);
@@ -435,12 +326,12 @@ impl Receiver {
             stream.horizon += 1;
             stream.suspected += 1;
         }
-        self.stream = Some(stream);
+        self.numbering.stream = Some(stream);
     }
 
     /// When the next packet is overdue; `None` in fast streams, and after a few of them in vain.
     fn next_suspicion(&self) -> Option<Instant> {
-        let (stream, last) = (self.stream?, self.schedule.last()?);
+        let (stream, last) = (self.numbering.stream?, self.schedule.last()?);
         let patience = self.schedule.patience().max(MIN_WAIT);
         if stream.horizon < stream.message_end {
             return Some(last.received_at + patience.max(TAIL_WAIT));
@@ -454,43 +345,12 @@ impl Receiver {
 
     /// Writes the next packet for the sender: a request, or a probe with its report.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
-        let stream = self.stream?;
-        if self.missing.iter().any(|missing| missing.state == Awaiting::Request) {
-            return self.write_nack(now, stream.epoch, buf);
+        let stream = self.numbering.stream?;
+        if let Some(len) = self.requests.write_nack(now, stream.epoch, &mut self.missing, buf) {
+            return Some(len);
         }
-        if self.probe.due {
-            self.probe = Probe { due: false, sent: Some(now), last: Some(now) };
-            let report = self.report();
-            return Extended::Probe { epoch: stream.epoch, time: clock_us(now), report }.emit(buf);
-        }
-        None
-    }
-
-    fn write_nack(&mut self, now: Instant, epoch: u8, buf: &mut [u8]) -> Option<usize> {
-        let wait = self.round_trip.map_or(BLIND_WAIT, |rtt| rtt.mean() + rtt.deviation() * 4).max(MIN_WAIT);
-        let asking = |missing: &&mut Missing| missing.state == Awaiting::Request;
-        let first = self.missing.iter_mut().filter(asking).map(|missing| missing.id).min()?;
-        let mut words = [[0u8; 4]; MAX_NACK_WORDS];
-        let mut used = 0;
-        for missing in self.missing.iter_mut().filter(asking) {
-            let bit = (missing.id - first).checked_sub(1);
-            if bit.is_some_and(|bit| bit >= 32 * MAX_NACK_WORDS as u64) {
-                continue;
-            }
-            if let Some(bit) = bit {
-                let (word, bit) = ((bit / 32) as usize, bit % 32);
-                words[word] = (u32::from_be_bytes(words[word]) | 1 << bit).to_be_bytes();
-                used = used.max(word + 1);
-            }
-            missing.asked += 1;
-            missing.state = Awaiting::Answer { sent: now, until: now + wait };
-            self.counts.asked += 1;
-        }
-        self.counts.nacks += 1;
-        self.request_times[self.next_request] = Some(now);
-        self.next_request = (self.next_request + 1) % self.request_times.len();
-        let more = &words.as_flattened()[..4 * used];
-        Extended::Nack(Nack { epoch, time: clock_us(now), first: first as u32, more }).emit(buf)
+        let report = self.report();
+        self.requests.write_probe(now, stream.epoch, report, buf)
     }
 
     /// How the sender's packets fare.
@@ -513,41 +373,19 @@ impl Receiver {
         waits.chain(self.next_suspicion()).min()
     }
 
-    /// A probe each second while data comes: also the report's beat.
-    fn want_probe(&mut self, now: Instant) {
-        self.probe.due |= self.probe.last.is_none_or(|last| now.since(last) >= PROBE_AFTER);
-    }
-
-    fn on_round_trip(&mut self, sample: Duration) {
-        self.least_round_trip = Some(self.least_round_trip.map_or(sample, |least| least.min(sample)));
-        match &mut self.round_trip {
-            Some(smoothed) => smoothed.fold(sample),
-            None => self.round_trip = Some(Smoothed::new(sample, 0.5)),
-        }
-    }
-
-    /// When the request with that time was sent, if it was one of the last ones.
-    fn request_of(&self, time: u32) -> Option<Instant> {
-        self.request_times.iter().flatten().find(|sent| clock_us(**sent) == time).copied()
-    }
-
-    fn round_trip(&self) -> Duration {
-        self.round_trip.map_or(Duration::ZERO, |smoothed| smoothed.mean())
-    }
-
     /// The path's two ways are taken to be equal (report, section 3).
     fn one_way(&self) -> Duration {
-        self.round_trip() / 2
+        self.requests.round_trip() / 2
     }
 
     /// Smoothed round trip and its deviation, once measured.
     pub fn measured_round_trip(&self) -> Option<Smoothed> {
-        self.round_trip
+        self.requests.measured()
     }
 
     /// The shortest round trip measured.
     pub fn least_round_trip(&self) -> Option<Duration> {
-        self.least_round_trip
+        self.requests.least_round_trip()
     }
 
     /// What decisions are made from.
@@ -557,7 +395,12 @@ impl Receiver {
 
     /// What was counted so far.
     pub fn counts(&self) -> ReceiverCounts {
-        self.counts
+        ReceiverCounts {
+            nacks: self.requests.nacks,
+            asked: self.requests.asked,
+            incomplete: self.assemblies.dropped,
+            ..self.counts
+        }
     }
 }
 
@@ -567,18 +410,8 @@ pub const TIMER_FROM: Duration = Duration::from_millis(10);
 const MAX_SUSPECTED: u32 = 3;
 /// Rest of a message after its first parts: what a busy sender or a shaped link puts between packets.
 const TAIL_WAIT: Duration = Duration::from_millis(5);
-/// The shortest wait for anything: 1 to 2 ms is what a busy machine takes to schedule a process.
-const MIN_WAIT: Duration = Duration::from_millis(2);
-/// The wait for an answer before a round trip is known.
-const BLIND_WAIT: Duration = Duration::from_millis(250);
-/// A probe and report each second while data comes (report, section 3.2).
-const PROBE_AFTER: Duration = Duration::from_secs(1);
 /// A path that reorders by more is met by asking in vain.
 const MAX_REORDERING: Duration = Duration::from_millis(50);
-/// How far apart the two packets may be that prove a new beginning: one of them may be reordered or lost.
-const PROOF_STEP: u32 = 16;
-/// A first packet with such an id is no latecomer's: the ones before it are missing.
-const FIRST_IDS: u32 = 8;
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::super::clock_us;
 use super::*;
 use crate::srp::decide::{InTime, Never};
 use crate::srp::wire::WireError;
@@ -54,13 +55,15 @@ impl Bench {
         self.receiver.handle_timeout(self.now, &mut |delivery| sort(&delivery, got, lost));
     }
 
-    /// Ids asked for in all packets that go out now; echoes probes at once.
+    /// Ids asked for in all packets that go out now; probes come back after 20 ms.
     fn asked(&mut self) -> Vec<u32> {
         let (mut ids, mut buf) = (Vec::new(), [0; 64]);
         while let Some(len) = self.receiver.poll_transmit(self.now, &mut buf) {
             match Extended::parse(&buf[..len]).unwrap() {
                 Extended::Nack(nack) => ids.extend(nack.ids()),
-                Extended::Probe { .. } => {}
+                Extended::Probe { time, .. } => {
+                    self.receiver.requests.on_echo(self.now + Duration::from_millis(20), time);
+                }
                 other => panic!("{other:?}"),
             }
         }
@@ -74,13 +77,7 @@ impl Bench {
             bench.at(100 + step * u64::from(id)).data(id);
             assert_eq!(bench.asked(), []);
         }
-        let time = clock_us(bench.receiver.probe.sent.expect("a probe with the first message"));
-        bench.receiver.probe.sent = Some(bench.now);
-        let echo = Extended::Echo { epoch: bench.epoch, time: clock_us(bench.now) };
-        assert!(time > 0);
-        bench.now += Duration::from_millis(20);
-        bench.hear(&echo);
-        bench.now = bench.now - Duration::from_millis(20);
+        assert_eq!(bench.receiver.requests.round_trip(), Duration::from_millis(20));
         bench.got.clear();
         bench
     }
@@ -288,7 +285,7 @@ proptest! {
                 prop_assert!(bench.receiver.poll_timeout().is_none_or(|next| next > at), "stuck at {:?}", at);
             }
         }
-        prop_assert!(bench.receiver.round_trip() <= Duration::from_secs(20), "no estimate from forged times");
+        prop_assert!(bench.receiver.requests.round_trip() <= Duration::from_secs(20), "no estimate from forged times");
     }
 
     #[test]
