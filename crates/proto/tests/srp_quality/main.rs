@@ -9,14 +9,14 @@ mod world;
 
 use antiphon_proto::srp::{Decision, Mode};
 
-use crate::world::{CONDITIONS, Condition, Contestant, Outcome, run};
+use crate::world::{CONDITIONS, Condition, Contestant, Outcome, RESTLESS, run};
 
 const SEEDS: u64 = 30;
 
 /// Means over the seeds.
-fn mean(condition: &Condition, contestant: Contestant) -> Outcome {
-    let outcomes: Vec<Outcome> = (0..SEEDS).map(|seed| run(condition, contestant, seed)).collect();
-    let of = |value: fn(&Outcome) -> f64| outcomes.iter().map(value).sum::<f64>() / SEEDS as f64;
+fn mean(condition: &Condition, contestant: Contestant, seeds: u64) -> Outcome {
+    let outcomes: Vec<Outcome> = (0..seeds).map(|seed| run(condition, contestant, seed)).collect();
+    let of = |value: fn(&Outcome) -> f64| outcomes.iter().map(value).sum::<f64>() / seeds as f64;
     let mean = Outcome {
         loss_ratio: of(|o| o.loss_ratio),
         latency_ratio: of(|o| o.latency_ratio),
@@ -51,8 +51,8 @@ const DEADLINE: Contestant =
 #[test]
 fn nearest_is_inside_the_desired_quality_and_nearer_than_the_others_in_all_three_conditions() {
     for condition in &CONDITIONS {
-        let others = [ELL, OQ, NEVER].map(|contestant| mean(condition, contestant));
-        let ours = mean(condition, NEAREST);
+        let others = [ELL, OQ, NEVER].map(|contestant| mean(condition, contestant, SEEDS));
+        let ours = mean(condition, NEAREST, SEEDS);
         let name = condition.name;
         assert!(ours.distance < 1.0 && ours.loss_ratio < 1.0 && ours.latency_ratio < 1.0, "{name}: {ours:?}");
         // At 3 % and 50 ms the best of the others (OQ, 0.1218) repairs everything as well, and is 0.7 % further only for
@@ -66,6 +66,20 @@ fn nearest_is_inside_the_desired_quality_and_nearer_than_the_others_in_all_three
         let best = others.iter().map(|o| o.distance_by_age).fold(f64::MAX, f64::min);
         assert!(ours.distance_by_age < best, "{name}: {ours:?}, best of the others by age {best}");
         assert!(ours.age_ms < 250.0, "{name}: {ours:?}");
+    }
+}
+
+/// Nor to quiet queues.
+#[test]
+fn nearest_stays_nearest_where_delays_vary() {
+    for condition in &RESTLESS {
+        let others = [ELL, OQ, NEVER].map(|contestant| mean(condition, contestant, 8));
+        let ours = mean(condition, NEAREST, 8);
+        let name = condition.name;
+        let best = others.iter().map(|o| o.distance).fold(f64::MAX, f64::min);
+        // 2.6 %, 3.4 % and 25 % nearer; eight seeds vary by half a percent.
+        assert!(ours.distance < 0.985 * best, "{name}: {ours:?}, best of the others {best}");
+        assert!(ours.distance < 1.0, "{name}: {ours:?}");
     }
 }
 

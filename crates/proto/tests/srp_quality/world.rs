@@ -41,6 +41,25 @@ pub const CONDITIONS: [Condition; 3] = [
     },
 ];
 
+/// The same round trips with ten times the jitter: queues that come and go.
+pub const RESTLESS: [Condition; 3] = [
+    Condition {
+        name: "low/low",
+        round_trip: Duration::from_millis(50),
+        link: "loss=3%,delay=5ms,jitter=20ms/exponential",
+    },
+    Condition {
+        name: "low/high",
+        round_trip: Duration::from_millis(400),
+        link: "loss=3%,delay=180ms,jitter=20ms/exponential",
+    },
+    Condition {
+        name: "high/high",
+        round_trip: Duration::from_millis(275),
+        link: "loss=15%,delay=117500us,jitter=20ms/exponential",
+    },
+];
+
 #[derive(Clone, Copy)]
 pub struct Contestant {
     pub name: &'static str,
