@@ -34,8 +34,11 @@ pub use decide::{
 };
 pub use endpoint::SrpEndpoint;
 pub use estimate::{ALPHA, KEEP, QualityAverages, Smoothed};
-pub use improved::{Message, Receiver, ReceiverConfig, ReceiverCounts, Sender, SenderConfig, SenderCounts};
-pub use published::{Client, ClientConfig, Counts, MAX_ANSWERS, Server};
+pub use improved::{
+    MAX_KEPT, MAX_KEPT_BYTES, Message, Receiver, ReceiverConfig, ReceiverCounts, START_ALLOWANCE, Sender,
+    SenderConfig, SenderCounts, TIMER_FROM,
+};
+pub use published::{Client, ClientConfig, Counts, MAX_ANSWERS, MIN_WAIT, Server};
 pub use settings::{Decision, Mode, Settings};
 
 use crate::{Beneath, Key, OpenArgs, OpenError, Strengths, Transport};

@@ -12,8 +12,8 @@ mod sender;
 use antiphon_core::Instant;
 
 pub use config::{ReceiverConfig, ReceiverCounts};
-pub use receiver::Receiver;
-pub use sender::{Message, Sender, SenderConfig, SenderCounts};
+pub use receiver::{Receiver, TIMER_FROM};
+pub use sender::{MAX_KEPT, MAX_KEPT_BYTES, Message, START_ALLOWANCE, Sender, SenderConfig, SenderCounts};
 
 /// The clock in microseconds, as it stands in a packet.
 fn clock_us(now: Instant) -> u32 {

@@ -7,7 +7,7 @@ mod server;
 use antiphon_core::Instant;
 
 pub(super) use client::MARK;
-pub use client::{Client, ClientConfig};
+pub use client::{Client, ClientConfig, MIN_WAIT};
 pub use server::{MAX_ANSWERS, Server};
 
 /// Totals of a client or a server; what does not concern a side stays zero.
