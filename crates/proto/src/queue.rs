@@ -50,13 +50,13 @@ impl SendQueue {
         }
     }
 
-    /// The same bounds, but memory only as it is needed: for servers of many, most of whom never fill a queue. Allocates
-    /// while it grows to what a stream takes.
-    pub fn lean() -> Self {
+    /// The same bounds, but memory for a few frames only: for servers of many, most of whom never fill a queue.
+    /// Allocates while it grows to what a stream takes.
+    pub fn lean(typical: usize) -> Self {
         SendQueue {
-            waiting: VecDeque::new(),
-            spare: Vec::new(),
-            events: VecDeque::new(),
+            waiting: VecDeque::with_capacity(2 * FEW),
+            spare: ready(typical),
+            events: VecDeque::with_capacity(2 * FEW),
             next_id: 0,
             queued_bytes: 0,
             blocked: false,
@@ -199,9 +199,10 @@ impl Inbox {
         }
     }
 
-    /// The same bounds, but memory only as it is needed, like [`SendQueue::lean`].
-    pub fn lean() -> Self {
-        Inbox { frames: VecDeque::new(), spare: Vec::new(), bytes: 0, delivered: 0, dropped: 0 }
+    /// The same bounds, but memory for a few frames only, like [`SendQueue::lean`].
+    pub fn lean(typical: usize) -> Self {
+        let frames = VecDeque::with_capacity(2 * FEW);
+        Inbox { frames, spare: ready(typical), bytes: 0, delivered: 0, dropped: 0 }
     }
 
     /// Keeps a frame of one part with all that is known of it; drops and counts it when there is no room.
@@ -265,3 +266,11 @@ pub(crate) const MAX_FRAMES: usize = 1024;
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 /// Buffers made at the start, so that a stream in order never allocates: the frames of one busy moment.
 const READY: usize = 32;
+/// Buffers that a lean queue begins with: what a burst of repairs brings at once.
+const FEW: usize = 8;
+
+fn ready(typical: usize) -> Vec<Vec<u8>> {
+    let mut spare = Vec::with_capacity(2 * FEW);
+    spare.extend((0..FEW).map(|_| Vec::with_capacity(typical)));
+    spare
+}

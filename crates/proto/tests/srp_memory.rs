@@ -84,6 +84,17 @@ impl World {
         }
     }
 
+    /// So many frames at one instant.
+    fn burst(&mut self, count: u32, len: usize) {
+        let frame = [7; 8192];
+        for side in &mut self.sides {
+            for _ in 0..count {
+                side.send(self.now, Frame::new(&frame[..len], None)).expect("an idle queue accepts");
+            }
+        }
+        (0..100).for_each(|_| self.millisecond());
+    }
+
     fn millisecond(&mut self) {
         self.now += Duration::from_millis(1);
         while self.wire.front().is_some_and(|(at, ..)| *at <= self.now) {
@@ -128,6 +139,8 @@ fn a_running_stream_allocates_nothing() {
                 continue;
             }
             let mut world = World::new(&settings);
+            // Warm: every buffer has held a frame, as after the first stall.
+            world.burst(12, len);
             world.stream(3000, len);
             let (before, delivered) = (ALLOCATIONS.get(), world.delivered);
             world.stream(3000, len);
@@ -149,7 +162,7 @@ fn a_client_takes_under_64_kb_beside_its_buffer() {
         let before = LIVE.get();
         let idle = SrpEndpoint::new(&settings, Role::Listener, MAX_DATAGRAM, 3, Instant::ZERO);
         let fresh = LIVE.get() - before + size_of::<SrpEndpoint>() as i64;
-        assert!(fresh < 32_000, "an association that is not used: {fresh} bytes, {settings:?}");
+        assert!(fresh < 48_000, "an association that is not used: {fresh} bytes, {settings:?}");
         assert_eq!(idle.poll_timeout(), None, "an idle association wants no time-out");
         // In use: 50 packets of 500 bytes a second both ways, with losses. What is kept for repairs is the buffer.
         let before = LIVE.get();

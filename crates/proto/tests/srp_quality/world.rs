@@ -76,6 +76,9 @@ pub struct Outcome {
     pub age_ms: f64,
     /// Distance with that age in place of the report's latency.
     pub distance_by_age: f64,
+    /// Distance with the mean distance of ages from their mean in place of that of intervals: the other way to read the
+    /// report's "mean distance of the arrivals from their mean".
+    pub distance_by_spread: f64,
     pub wire_bytes_per_message: f64,
 }
 
@@ -175,14 +178,18 @@ impl Run {
         let deviation = intervals.iter().map(|i| (i - mean).abs()).sum::<f64>() / intervals.len() as f64;
         let latency_ratio = (millis(condition.round_trip) / 2.0 + deviation) / millis(DESIRED_LATENCY);
         let loss_ratio = (1.0 - ids.len() as f64 / f64::from(MESSAGES)) / DESIRED_LOSS;
-        let ages = self.delivered.drain(..).map(|(n, at)| millis(at.since(start + INTERVAL * n)));
-        let age_ms = ages.sum::<f64>() / ids.len() as f64;
+        let ages: Vec<f64> =
+            self.delivered.drain(..).map(|(n, at)| millis(at.since(start + INTERVAL * n))).collect();
+        let age_ms = ages.iter().sum::<f64>() / ages.len() as f64;
+        let spread = ages.iter().map(|age| (age - age_ms).abs()).sum::<f64>() / ages.len() as f64;
         Outcome {
             loss_ratio,
             latency_ratio,
             distance: loss_ratio.hypot(latency_ratio),
             age_ms,
             distance_by_age: loss_ratio.hypot(age_ms / millis(DESIRED_LATENCY)),
+            distance_by_spread: loss_ratio
+                .hypot((millis(condition.round_trip) / 2.0 + spread) / millis(DESIRED_LATENCY)),
             wire_bytes_per_message: self.wire_bytes as f64 / f64::from(MESSAGES),
         }
     }

@@ -1,7 +1,6 @@
 //! Messages of several packets, put together from their parts in any order.
 
 /// Messages under way, at most [`MAX_UNDER_WAY`]: the oldest makes room.
-#[derive(Default)]
 pub(super) struct Assemblies {
     under_way: Vec<Assembly>,
     empty: Vec<Vec<Vec<u8>>>,
@@ -20,6 +19,16 @@ struct Assembly {
 }
 
 impl Assemblies {
+    pub fn new() -> Self {
+        Assemblies {
+            under_way: Vec::with_capacity(MAX_UNDER_WAY),
+            empty: Vec::with_capacity(MAX_UNDER_WAY),
+            spare: Vec::new(),
+            whole: Vec::new(),
+            dropped: 0,
+        }
+    }
+
     /// Takes a part that did not come before; answers the message when it is whole, and whether it was repaired.
     pub fn take(
         &mut self,
@@ -36,6 +45,8 @@ impl Assemblies {
         if assembly.parts.len() != count || !assembly.parts[index].is_empty() {
             return None;
         }
+        // A last part is shorter: rounded up, its buffer soon fits any other.
+        assembly.parts[index].reserve_exact(data.len().next_power_of_two());
         assembly.parts[index].extend_from_slice(data);
         assembly.here += 1;
         assembly.repaired |= repaired;
@@ -93,7 +104,7 @@ mod tests {
 
     #[test]
     fn parts_are_joined_in_any_order() {
-        let mut assemblies = Assemblies::default();
+        let mut assemblies = Assemblies::new();
         assert_eq!(assemblies.take(7, 2, 3, b"c", false), None);
         assert_eq!(assemblies.take(7, 0, 3, b"aa", true), None);
         assert_eq!(assemblies.take(10, 0, 2, b"x", false), None);
@@ -103,7 +114,7 @@ mod tests {
 
     #[test]
     fn messages_that_never_end_are_bounded_and_contradictions_refused() {
-        let mut assemblies = Assemblies::default();
+        let mut assemblies = Assemblies::new();
         for first in 0..1000 {
             assert_eq!(assemblies.take(100 * first, 0, 64, &[1; 1400], false), None);
         }
