@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use antiphon_core::{CloseMode, Ecn, Endpoint, Event, Frame, Input, Instant, PathId};
+use antiphon_core::{CloseMode, Ecn, Endpoint, Event, Frame, Input, Instant, Outcome, PathId};
 use antiphon_proto::Role;
 use antiphon_proto::srp::wire::Packet;
 use antiphon_proto::srp::wire::extended::{Extended, Nack, Report};
@@ -248,4 +248,37 @@ fn the_other_mode_is_counted_as_malformed_and_not_answered() {
         assert_eq!(pair.sides[1].path_stats().counters.malformed, 20);
         assert_eq!((pair.sent[1], pair.got[1].len()), (0, 0));
     }
+}
+
+/// A client elsewhere reads its clock as it likes: its times may bear our mark.
+#[test]
+fn who_only_sends_returns_every_probe() {
+    for time in [5, 1 << 31 | 5] {
+        for role in [Role::Caller, Role::Listener] {
+            let mut side = open(Mode::AsPublished, role, 1, Instant::ZERO);
+            side.send(Instant::ZERO, Frame::new(b"x", None)).expect("accepted");
+            let mut buf = [0; 1500];
+            side.poll_transmit(Instant::ZERO, &mut buf).expect("a message");
+            let mut probe = [0; 8];
+            Packet::Probe { time }.emit(&mut probe).expect("room");
+            hear(&mut side, Instant::from_millis(500), &probe);
+            let answer = side.poll_transmit(Instant::from_millis(500), &mut buf).expect("an answer");
+            assert_eq!(buf[..answer.len], probe);
+        }
+    }
+}
+
+#[test]
+fn the_rest_of_a_long_frame_is_not_sent_after_its_deadline() {
+    let mut side = open(Mode::Improved, Role::Caller, 1, Instant::ZERO);
+    let deadline = Some(Instant::from_millis(20));
+    let id = side.send(Instant::ZERO, Frame::new(&[1; 6000], deadline)).expect("accepted");
+    let mut buf = [0; 1500];
+    for ms in [0, 20] {
+        assert!(side.poll_transmit(Instant::from_millis(ms), &mut buf).is_some());
+    }
+    assert_eq!(side.poll_transmit(Instant::from_millis(21), &mut buf), None);
+    let outcome = Outcome::Expired { maybe_received: true };
+    let events: Vec<Event> = std::iter::from_fn(|| side.poll_event()).collect();
+    assert_eq!(events, [Event::Connected, Event::Frame { id, outcome }]);
 }
