@@ -220,7 +220,7 @@ mod tests {
         let columns = pool.into_json();
         let column = |name: &str| columns[spec[name].as_u64().unwrap() as usize].clone();
         let mut expected = Pool::default();
-        expected.add([None, Some(2.0), Some(4.0)].into_iter(), column("bars")[0].as_f64().unwrap());
+        expected.add([None, Some(2.0), Some(4.0)], column("bars")[0].as_f64().unwrap());
         assert_eq!(column("bars"), expected.into_json()[0]);
         let without = Series { half_widths: Vec::new(), ..series }.spec(&mut Pool::default());
         assert!(without["bars"].is_u64());
