@@ -60,7 +60,7 @@ impl PaperResults {
 
     fn section(&self, experiment: &'static Experiment) -> Section {
         let intro = format!("{}. {}", capital(experiment.title), self.state(experiment));
-        let mut section = Section::new(&capital(&experiment.key.replace('_', " ")), &intro);
+        let mut section = Section::new(&experiment.key.replace('_', " "), &intro);
         for map in experiment.tables {
             let Some(beside) = Beside::of(self.paper, map, self.of(experiment.key)) else { continue };
             section.parts.push(Part::Heading(beside.heading()));

@@ -77,29 +77,22 @@ fn listed(paper: &PaperResults, width: usize, palette: Palette) -> String {
     let mut text = format!("{}\n", palette.paint(Tone::Head, about.key));
     text +=
         &paragraph("", &format!("{}: {} ({})", about.authors.join(", "), about.title, about.year), 2, width);
-    let mut grid = Grid::new([Align::Left, Align::Left, Align::Left, Align::Prose]);
+    let mut grid = Grid::new([Align::Left, Align::Left, Align::Prose]);
     for row in paper.experiments() {
         let tone = if row.can_run { Tone::Plain } else { Tone::Dim };
-        grid.row([
-            Cell::from(format!("    {}", row.experiment)),
-            Cell::new(state(&row), tone),
-            Cell::new(runs(&row), tone),
-            Cell::new(row.title, Tone::Dim),
-        ]);
+        let name = Cell::from(format!("    {}", row.experiment));
+        grid.row([name, Cell::new(state(&row), tone), Cell::new(row.title, Tone::Dim)]);
     }
     text + &grid.render(width, palette) + "\n"
 }
 
+/// What is missing, or how many of its runs are there.
 fn state(row: &ExperimentRow) -> String {
-    if row.can_run { "can run".into() } else { format!("needs {}", row.needs.join(", ")) }
-}
-
-fn runs(row: &ExperimentRow) -> String {
     match (row.finished_runs, row.planned_runs) {
-        (_, None) => String::new(),
-        (0, Some(planned)) => format!("{planned} runs, none done"),
-        (done, Some(planned)) if done == planned => format!("{done} runs done"),
-        (done, Some(planned)) => format!("{done} of {planned} runs done"),
+        _ if !row.can_run => format!("needs {}", row.needs.join(", ")),
+        (0, Some(planned)) => format!("can run: {planned} runs"),
+        (done, Some(planned)) if done < planned => format!("{done} of {planned} runs done"),
+        (done, _) => format!("{done} runs done"),
     }
 }
 
