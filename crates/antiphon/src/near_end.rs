@@ -14,7 +14,7 @@ use antiphon_proto::{Beneath, Role, Transport};
 use antiphon_session::{CallConfig, CallStation, LiveCall, SenderConfig};
 
 use crate::embedded::Place;
-use crate::transport::{EndpointPlan, open_line};
+use crate::transport::{EndpointPlan, max_packet, open_line};
 use crate::{CompareOptions, Error};
 
 /// All that a near end needs; made on the main thread, used on its own.
@@ -75,7 +75,7 @@ impl NearEnd {
         }
         .open(clock.now(), opened.max_datagram)?;
         let header_bytes = header_bytes(place.transport, &*endpoint);
-        let max_packet = opened.max_datagram.min(endpoint.profile().max_frame);
+        let max_packet = max_packet(opened.max_datagram, &*endpoint);
         let packet = PacketConfig { max_packet, ..PacketConfig::new(format, sample, options.block_frames) };
         let config = CallConfig {
             sender: SenderConfig {

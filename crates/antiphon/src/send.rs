@@ -18,7 +18,7 @@ use antiphon_sound::{Notes, open_source};
 use crate::near_end::header_bytes;
 use crate::passport::{PassportFile, Recorder, Sending};
 use crate::show::{SNAPSHOTS, Shown, watch};
-use crate::transport::{EndpointPlan, StreamKeys, open_line};
+use crate::transport::{EndpointPlan, StreamKeys, max_packet, open_line};
 use crate::{DEFAULT_PORT, Error, SendOptions};
 
 /// How a stream being sent is doing; told about ten times a second.
@@ -199,7 +199,7 @@ fn run(
     let capture =
         start_capture(options.capture.as_deref(), plan.clock, &mut *opened.line, plan.endpoint.transport)?;
     let endpoint = plan.endpoint.open(plan.clock.now(), opened.max_datagram)?;
-    let packet = plan.packet(options, opened.max_datagram.min(endpoint.profile().max_frame));
+    let packet = plan.packet(options, max_packet(opened.max_datagram, &*endpoint));
     if let Some(path) = &options.sdp {
         write_sdp(path, &packet, &plan, &*opened.line)?;
         let _main_thread_is_gone = tell.send(format!("wrote {}", path.display()));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon_core::uri::{Query, UriError};
-use antiphon_core::{Endpoint, Instant, units};
+use antiphon_core::{Endpoint, Instant, Wire, units};
 use antiphon_media::SampleFormat;
 use antiphon_media::conceal::Concealment;
 use antiphon_net::{Line, LineError, SocketOptions, Target, TcpLine, UdpLine};
@@ -42,6 +42,16 @@ pub(crate) fn open_line(
             OpenedLine { max_datagram: SEGMENT, line: Box::new(line) }
         }
     })
+}
+
+/// The largest packet that goes out in one piece: transports that can cut longer ones should not have to.
+pub(crate) fn max_packet(max_datagram: usize, endpoint: &dyn Endpoint) -> usize {
+    let profile = endpoint.profile();
+    let whole = match profile.wire {
+        Wire::Datagram => max_datagram.saturating_sub(profile.frame_overhead),
+        Wire::ByteStream => max_datagram,
+    };
+    whole.min(profile.max_frame)
 }
 
 /// What every endpoint of a run shares.

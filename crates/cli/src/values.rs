@@ -11,6 +11,7 @@ use std::time::Duration;
 use antiphon::core::units::{parse_duration, parse_frequency};
 use antiphon::core::uri::Uri;
 use antiphon::core::{ByteCount, UnitError};
+use antiphon::lab::Capture;
 use antiphon::link::DuplexSpec;
 use antiphon::measure::{Gate, TransportFigures};
 use antiphon::media::{FormatError, SampleFormat, StreamDescription, StreamFormat};
@@ -53,6 +54,16 @@ pub fn payload_type(text: &str) -> Result<u8, Refusal> {
     let number = whole(text, "a payload type, such as 96")?;
     let any = StreamDescription::new(SampleFormat::L16, StreamFormat::new(48_000, 2)?);
     Ok(any.with_payload_type(number)?.payload_type)
+}
+
+/// A medium, perhaps a node on it, and a file: `wlan@client=talk.pcapng`.
+pub fn capture(text: &str) -> Result<Capture, Refusal> {
+    let (place, file) = text.split_once('=').unwrap_or((text, ""));
+    let (medium, node) = place.split_once('@').map_or((place, None), |(medium, node)| (medium, Some(node)));
+    if medium.is_empty() || file.is_empty() || node.is_some_and(str::is_empty) {
+        return Err("write a medium and a file, such as line=talk.pcapng or wlan@client=talk.pcapng".into());
+    }
+    Ok(Capture { medium: medium.into(), node: node.map(Into::into), file: file.into() })
 }
 
 /// 1 to 256 threads.

@@ -1,9 +1,9 @@
 //! The laboratory: the same protocols as in the real world, in virtual time over modelled networks.
 //!
-//! [`scenario`] reads an experiment from text and plans its runs, [`setup`] describes one run as plain data, [`figures`]
-//! what is measured in it, [`results`] what many runs say together, and [`experiment`] does runs and keeps them.
-//! [`world`] is what a run happens in; [`replay`] runs transports over a path that was recorded; [`papers`] holds
-//! published studies to re-run.
+//! [`scenario`] reads an experiment from text and plans its runs, [`setup`] describes one run as plain data, [`world`]
+//! runs it, [`figures`] are what is measured in it, [`results`] what many runs say together, and [`experiment`] does runs
+//! and keeps them. [`replay`] runs transports over a path that was recorded;
+//! [`papers`] holds published studies to re-run.
 //!
 //! [`tcp`] is a TCP in user space that stands for a kernel's where no kernel can be: its time is passed in, its losses
 //! come from a model, and its settings reach back to the kernels of 2000.

@@ -7,6 +7,7 @@
 mod arq;
 mod queue;
 mod registry;
+pub mod srp;
 mod tcp;
 mod udp;
 
@@ -16,5 +17,6 @@ pub use registry::{Beneath, Key, OpenArgs, OpenError, Role, Strengths, Transport
 pub static TRANSPORTS: &[&Transport] = &[
     &udp::TRANSPORT, //
     &tcp::TRANSPORT,
+    &srp::TRANSPORT,
     &arq::TRANSPORT,
 ];

@@ -25,6 +25,7 @@ pub(crate) struct Queued {
     pub id: FrameId,
     pub bytes: Vec<u8>,
     pub deadline: Option<Instant>,
+    pub priority: u8,
 }
 
 impl Queued {
@@ -42,6 +43,20 @@ impl SendQueue {
             waiting: VecDeque::with_capacity(MAX_FRAMES),
             spare: (0..READY).map(|_| Vec::with_capacity(typical)).collect(),
             events: VecDeque::with_capacity(2 * MAX_FRAMES + 8),
+            next_id: 0,
+            queued_bytes: 0,
+            blocked: false,
+            expired: 0,
+        }
+    }
+
+    /// The same bounds, but memory for a few frames only: for servers of many, most of whom never fill a queue.
+    /// Allocates while it grows to what a stream takes.
+    pub fn lean(typical: usize) -> Self {
+        SendQueue {
+            waiting: VecDeque::with_capacity(2 * FEW),
+            spare: ready(typical),
+            events: VecDeque::with_capacity(2 * FEW),
             next_id: 0,
             queued_bytes: 0,
             blocked: false,
@@ -67,7 +82,7 @@ impl SendQueue {
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.extend_from_slice(frame.bytes);
         self.queued_bytes += len;
-        self.waiting.push_back(Queued { id, bytes, deadline: frame.deadline });
+        self.waiting.push_back(Queued { id, bytes, deadline: frame.deadline, priority: frame.priority });
         Ok(id)
     }
 
@@ -184,6 +199,23 @@ impl Inbox {
         }
     }
 
+    /// The same bounds, but memory for a few frames only, like [`SendQueue::lean`].
+    pub fn lean(typical: usize) -> Self {
+        let frames = VecDeque::with_capacity(2 * FEW);
+        Inbox { frames, spare: ready(typical), bytes: 0, delivered: 0, dropped: 0 }
+    }
+
+    /// Keeps a frame of one part with all that is known of it; drops and counts it when there is no room.
+    pub fn push_received(&mut self, bytes: &[u8], received: Received) {
+        let before = self.frames.len();
+        self.push(bytes, &[], received.path, received.received_at);
+        if self.frames.len() > before
+            && let Some((last, _)) = self.frames.back_mut()
+        {
+            *last = received;
+        }
+    }
+
     /// Keeps a frame, made of up to two parts, until it is fetched; drops and counts it when there is no room.
     pub fn push(&mut self, head: &[u8], tail: &[u8], path: PathId, received_at: Instant) {
         self.push_marked(head, tail, path, received_at, false);
@@ -243,3 +275,11 @@ pub(crate) const MAX_FRAMES: usize = 1024;
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 /// Buffers made at the start, so that a stream in order never allocates: the frames of one busy moment.
 const READY: usize = 32;
+/// Buffers that a lean queue begins with: what a burst of repairs brings at once.
+const FEW: usize = 8;
+
+fn ready(typical: usize) -> Vec<Vec<u8>> {
+    let mut spare = Vec::with_capacity(2 * FEW);
+    spare.extend((0..FEW).map(|_| Vec::with_capacity(typical)));
+    spare
+}

@@ -27,6 +27,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,7 +45,7 @@ use crate::{Error, Stop};
 pub use antiphon_lab::papers::Verdict;
 pub use antiphon_lab::{experiment, figures, replay, results, scenario, setup};
 pub use job::{Changes, Job, find};
-pub use papers::{ClaimRow, ExperimentRow, FigureRow, PaperResults, ReadResults, count, paper};
+pub use papers::{ClaimRow, ExperimentRow, FigureRow, PaperResults, Reader, count, paper};
 pub use path::replay_path;
 pub use report::write_report;
 use store::Store;
@@ -133,7 +134,7 @@ pub(crate) fn run_in(
 ) -> Result<Outcome, Error> {
     let plan = job.scenario.plan();
     let (mut store, mut finished) = Store::open(job, &header(job, &options.command), options)?;
-    finished.retain_mut(|kept| adopt(kept, &plan));
+    adopt(&mut finished, &plan);
     let before = finished.len() as u32;
     let mut there = vec![false; plan.len()];
     finished.iter().for_each(|kept| there[kept.run.index as usize] = true);
@@ -187,18 +188,59 @@ fn guarded(work: impl FnOnce() -> Result<Finished, RunError>) -> Result<Finished
 pub fn kept(job: &Job, results: &std::path::Path) -> Result<Results, Error> {
     let plan = job.scenario.plan();
     let mut finished = store::read(job, results)?;
-    finished.retain_mut(|kept| adopt(kept, &plan));
-    finished.sort_by_key(|kept| kept.run.index);
+    adopt(&mut finished, &plan);
     Ok(experiment::results(&finished, plan.len() as u32))
 }
 
-/// Does one run of an experiment again; nothing is kept.
-pub fn replay(job: &Job, index: u32, stop: &Stop) -> Result<Finished, Error> {
+/// Builds the world of an experiment's first point, and says why there can be none.
+pub fn check(job: &Job) -> Result<(), Error> {
+    let plan = job.scenario.plan();
+    let Some(run) = plan.first() else { return Ok(()) };
+    let setup = job.scenario.setup(&run.point)?;
+    World::new(&setup, run.seed).map(|_| ()).map_err(|error| Error::usage(format!("{}: {error}", job.target)))
+}
+
+/// What to capture in a run that is replayed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Capture {
+    /// A medium's name.
+    pub medium: String,
+    /// At one node only.
+    pub node: Option<String>,
+    /// Where to write it, as pcapng.
+    pub file: PathBuf,
+}
+
+/// Does one run of an experiment again; nothing is kept but captures.
+pub fn replay(job: &Job, index: u32, captures: &[Capture], stop: &Stop) -> Result<Finished, Error> {
     let plan = job.scenario.plan();
     let run = plan.get(index as usize).ok_or_else(|| {
         Error::usage(format!("--run {index}: {} has runs 0 to {}", job.name, plan.len().saturating_sub(1)))
     })?;
-    guarded(|| perform(&job.scenario, run, |setup, seed| in_world(setup, seed, stop))).map_err(Error::failed)
+    let world = |setup: &Setup, seed: u64| {
+        let mut world = World::new(setup, seed).map_err(|error| error.to_string())?;
+        for capture in captures {
+            tap(&mut world, capture)?;
+        }
+        to_end(&mut world, setup, stop)?;
+        world
+            .finish_captures()
+            .map_err(|error| format!("a capture is not whole: {error}: make room there"))?;
+        Ok::<_, String>(world.figures())
+    };
+    guarded(|| perform(&job.scenario, run, world)).map_err(Error::failed)
+}
+
+fn tap(world: &mut World, capture: &Capture) -> Result<(), String> {
+    let shown = capture.file.display();
+    let file = std::fs::File::create(&capture.file)
+        .map_err(|error| format!("{shown}: {error}; name a file that may be written"))?;
+    let out = Box::new(std::io::BufWriter::new(file));
+    world.capture(&capture.medium, capture.node.as_deref(), out).map_err(|error| {
+        // Nothing is in it, and an empty file would look like a capture.
+        let _ = std::fs::remove_file(&capture.file);
+        format!("{shown}: {error}")
+    })
 }
 
 /// The command that does run number `index` again.
@@ -206,20 +248,19 @@ pub fn replay_command(command: &str, index: u32) -> String {
     format!("{command} --run {index}")
 }
 
-/// Gives a kept run its number in the plan; whether it has one.
-fn adopt(kept: &mut Finished, plan: &[scenario::Run]) -> bool {
-    let same = |run: &&scenario::Run| {
-        (run.seed, run.repetition) == (kept.run.seed, kept.run.repetition) && run.point == kept.run.point
-    };
-    // Seeds differ from run to run, so that almost always the number it had is right.
-    let guess = plan.get(kept.run.index as usize).filter(same);
-    match guess.or_else(|| plan.iter().find(same)) {
-        Some(run) => {
+/// Gives kept runs their numbers in the plan, in its order. Those that are not in it, or twice, go.
+fn adopt(kept: &mut Vec<Finished>, plan: &[scenario::Run]) {
+    let key = |run: &scenario::Run| (run.seed, run.repetition);
+    let by_seed: BTreeMap<(u64, u32), &scenario::Run> = plan.iter().map(|run| (key(run), run)).collect();
+    kept.retain_mut(|kept| match by_seed.get(&key(&kept.run)) {
+        Some(run) if run.point == kept.run.point => {
             kept.run.index = run.index;
             true
         }
-        None => false,
-    }
+        _ => false,
+    });
+    kept.sort_by_key(|kept| kept.run.index);
+    kept.dedup_by_key(|kept| kept.run.index);
 }
 
 fn header(job: &Job, command: &str) -> Header {
@@ -250,6 +291,11 @@ const SLICE: Duration = Duration::from_secs(1);
 
 fn in_world(setup: &Setup, seed: u64, stop: &Stop) -> Result<RunFigures, String> {
     let mut world = World::new(setup, seed).map_err(|error| error.to_string())?;
+    to_end(&mut world, setup, stop)?;
+    Ok(world.figures())
+}
+
+fn to_end(world: &mut World, setup: &Setup, stop: &Stop) -> Result<(), String> {
     let end = Instant::ZERO + setup.duration + setup.drain;
     while world.now() < end {
         if stop.is_asked() {
@@ -257,5 +303,5 @@ fn in_world(setup: &Setup, seed: u64, stop: &Stop) -> Result<RunFigures, String>
         }
         world.run_until(world.now() + SLICE);
     }
-    Ok(world.figures())
+    Ok(())
 }

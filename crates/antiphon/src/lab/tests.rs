@@ -172,8 +172,8 @@ fn a_replayed_run_has_the_figures_it_had() {
     let results = tempfile::tempdir().unwrap();
     let job = job();
     let outcome = run(&job, &options(results.path(), 2), &Stop::new(), &mut |_| {}).unwrap();
-    let again = replay(&job, 11, &Stop::new()).unwrap();
+    let again = replay(&job, 11, &[], &Stop::new()).unwrap();
     assert_eq!(again, outcome.finished[11]);
     assert!(again.events > 0 && again.streams[0].1.rtt_mean_ms.is_some_and(|rtt| rtt > 5.9), "{again:?}");
-    assert!(replay(&job, 15, &Stop::new()).unwrap_err().message.contains("0 to 14"));
+    assert!(replay(&job, 15, &[], &Stop::new()).unwrap_err().message.contains("0 to 14"));
 }

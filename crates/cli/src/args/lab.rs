@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use antiphon::core::ByteCount;
 use antiphon::core::units::parse_duration;
-use antiphon::lab::Changes;
+use antiphon::lab::{Capture, Changes};
 use clap::{Args, Subcommand, ValueHint};
 
 use super::{ClaimsArgs, ListArgs, ReportArgs};
@@ -54,6 +54,10 @@ pub struct RunArgs {
     /// Do one run again and show its figures; nothing is kept
     #[arg(long, value_name = "N")]
     pub run: Option<u32>,
+    /// Capture a link, switch, cell or ring of that run as pcapng, at all its
+    /// nodes or at one: line=talk.pcapng, wlan@client=talk.pcapng
+    #[arg(long, value_name = "MEDIUM[@NODE]=FILE", value_parser = values::capture, requires = "run")]
+    pub capture: Vec<Capture>,
     /// Begin anew; the runs that are there are set aside
     #[arg(long, conflicts_with = "run")]
     pub fresh: bool,
@@ -169,6 +173,8 @@ Examples:
       more runs, at two points; runs that are there already are taken over
   antiphon lab run my-experiment.toml --run 17
       one run again, to the bit
+  antiphon lab run my-experiment.toml --run 17 --capture line=17.pcapng
+      and what passed its link, for Wireshark
 
 Files in antiphon-lab/my-experiment:
   results.csv    a line for each stream of each run, the same byte for byte

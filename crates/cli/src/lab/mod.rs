@@ -1,12 +1,12 @@
 //! `antiphon lab`.
 
-mod check;
 mod papers;
+mod plan;
 mod progress;
 mod recorded;
 mod show;
 
-use antiphon::lab::{Job, Outcome, RunOptions, find, replay, run};
+use antiphon::lab::{Job, Outcome, RunOptions, check, find, replay, run};
 use antiphon::{Error, Stop};
 
 use crate::args::{CheckArgs, Global, LabArgs, LabCommand, RunArgs};
@@ -62,7 +62,7 @@ fn run_one(jobs: &[Job], number: u32, args: &RunArgs, stop: &Stop, output: &mut 
         let message = format!("--run takes one experiment, not {}: {}", jobs.len(), names.join(", "));
         return Err(Error::usage(message));
     };
-    let finished = replay(job, number, stop)?;
+    let finished = replay(job, number, &args.capture, stop)?;
     show::run(job, &finished, &command(job, args), output);
     Ok(exit::DONE)
 }
@@ -70,7 +70,9 @@ fn run_one(jobs: &[Job], number: u32, args: &RunArgs, stop: &Stop, output: &mut 
 fn check_jobs(args: &CheckArgs, output: &mut Output) -> Result<u8, Error> {
     let changes = args.changes.changes();
     for job in jobs(&args.targets)? {
-        check::show(&job.with(&changes)?, output);
+        let job = job.with(&changes)?;
+        check(&job)?;
+        plan::show(&job, output);
     }
     Ok(exit::DONE)
 }

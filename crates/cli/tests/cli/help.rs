@@ -56,7 +56,10 @@ fn help_fits_eighty_columns_and_shows_examples() {
 #[test]
 fn help_names_what_each_command_takes() {
     let takes: [(&str, &[&str]); 7] = [
-        ("lab run", &["--results", "--threads", "--run", "--fresh", "--repetitions", "--seed", "--set"]),
+        (
+            "lab run",
+            &["--results", "--threads", "--run", "--capture", "--fresh", "--repetitions", "--seed", "--set"],
+        ),
         ("lab check", &["--repetitions", "--seed", "--set", "--json"]),
         (
             "compare",

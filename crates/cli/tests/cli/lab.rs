@@ -46,7 +46,7 @@ fn bad_scenarios_are_refused_with_file_line_and_remedy() {
         ("zero rate", "value = \"2Mbit/s\"", "value = \"0Mbit/s\"", &["1kbit/s"]),
         ("no such transport", "[\"rtp\", \"tcp\"]", "[\"rtp\", \"tpc\"]", &["'tpc'", "'tcp'", "$transport"]),
         ("one name twice", "[stream.up]", "[stream.line]", &["[link.line]", "another"]),
-        ("one name twice", "[node.office]", "[node.router]", &["test.toml:20:", "once"]),
+        ("one name twice", "[node.office]", "[node.router]", &["test.toml:16:", "once"]),
         ("no TOML", "title = ", "title ", &["test.toml:6:"]),
     ];
     for (what, right, wrong, parts) in cases {
@@ -76,6 +76,8 @@ fn what_cannot_be_found_or_read_is_said() {
         (&["run", "a.toml", "--set", "loss"], &["loss=0%,5%"]),
         (&["run", "a.toml", "--repetitions", "0"], &["1..=100000"]),
         (&["run", "a.toml", "--run", "1", "--fresh"], &["cannot be used with"]),
+        (&["run", "a.toml", "--capture", "line=x.pcapng"], &["--run"]),
+        (&["run", "a.toml", "--run", "1", "--capture", "line"], &["line=talk.pcapng"]),
     ] {
         let ran = lab(directory.path(), arguments);
         assert_eq!(ran.code, Some(2), "{arguments:?}: {}", ran.err);
@@ -122,6 +124,15 @@ fn replayed(directory: &Path, table: &str) {
         compared += 1;
     }
     assert!(compared > 10, "{compared}");
+    let captured =
+        lab(directory, &["run", "test.toml", "--run", "7", "--json", "--capture", "line=7.pcapng"]);
+    assert_eq!((captured.code, &captured.out), (Some(0), &ran.out), "watching changes nothing");
+    // The block type of a section header, and more than the headers of a stream's packets.
+    let bytes = std::fs::read(directory.join("7.pcapng")).unwrap();
+    assert!(bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) && bytes.len() > 100_000, "{}", bytes.len());
+    let wrong = lab(directory, &["run", "test.toml", "--run", "7", "--capture", "lien=8.pcapng"]);
+    assert!(wrong.code == Some(1) && wrong.err.contains("did you mean 'line'"), "{}", wrong.err);
+    assert!(!directory.join("8.pcapng").exists());
     let beyond = lab(directory, &["run", "test.toml", "--run", "12"]);
     assert!(beyond.code == Some(2) && beyond.err.contains("0 to 11"), "{}", beyond.err);
 }

@@ -10,7 +10,10 @@ use super::error::{Fault, Read, clip, did_you_mean};
 use super::read::{Context, Section, is_name};
 use super::tree::{Kind, Table};
 use super::{Note, cell, load, media, ring, stream, topology};
-use crate::setup::{HostCost, MediumSpec, NodeId, NodeSpec, Setup};
+use crate::setup::{HostCost, MediumSpec, NodeId, NodeSpec, Setup, TrafficKind};
+
+/// The tables of the kinds that the scenario has.
+type Kinds<'a> = BTreeMap<&'static str, Option<Section<'a>>>;
 
 /// What a scenario says before its elements.
 pub(super) struct Head {
@@ -82,7 +85,7 @@ fn elements(top: &Section<'_>) -> Read<Setup> {
         .ok_or_else(|| top.missing("duration", "the scenario has no duration: write duration = \"60s\""))?
         .duration(DURATIONS)?;
     let drain = top.find("drain")?.map_or(Ok(DRAIN), |drain| drain.duration(DRAINS))?;
-    let mut kinds = BTreeMap::new();
+    let mut kinds = Kinds::new();
     for kind in KINDS {
         kinds.insert(kind, top.sub(kind)?);
     }
@@ -98,49 +101,51 @@ fn elements(top: &Section<'_>) -> Read<Setup> {
         traffic: Vec::new(),
         streams: Vec::new(),
     };
-    let mut places = Vec::new();
-    for (kind, name, section) in in_order(&kinds)? {
-        let medium = match kind {
-            "link" => media::link(&section, &nodes)?,
-            "cable" => media::cable(&section, &nodes)?,
-            "switch" => media::switch(&section, &nodes)?,
-            "cell" => cell::cell(&section, &nodes)?,
-            _ => ring::ring(&section, &nodes)?,
-        };
-        section.finish()?;
-        places.push((section.span.clone(), section.place.clone()));
-        setup.media.push(MediumSpec { name: name.into(), kind: medium });
-    }
+    let places = media(&kinds, &nodes, &mut setup.media)?;
     let network = topology::check(&setup, &places, &nodes)?;
-    if let Some(section) = &kinds["traffic"] {
-        for (name, section) in section.sections()? {
-            setup.traffic.extend(load::traffic(name, &section, &nodes, &network, duration)?);
-            section.finish()?;
-        }
+    for (name, section) in sections(&kinds, "traffic")? {
+        setup.traffic.extend(load::traffic(name, &section, &nodes, &network, duration)?);
+        section.finish()?;
     }
-    if let Some(section) = &kinds["stream"] {
-        for (name, section) in section.sections()? {
-            setup.streams.push(stream::stream(name, &section, &nodes, &network, duration)?);
-            section.finish()?;
-        }
+    for (name, section) in sections(&kinds, "stream")? {
+        setup.streams.push(stream::stream(name, &section, &nodes, &network, duration)?);
+        section.finish()?;
     }
-    if kinds["traffic"].is_none() && setup.streams.is_empty() {
-        return Err(top.missing(
-            "stream",
-            "nothing is measured: write a [stream.NAME], or a [traffic.NAME] of kind = \"ping\"",
-        ));
+    if setup.streams.is_empty() && !setup.traffic.iter().any(|t| matches!(t.kind, TrafficKind::Ping { .. })) {
+        let remedy = "nothing is measured: write a [stream.NAME], or a [traffic.NAME] of kind = \"ping\"";
+        return Err(top.missing("stream", remedy));
     }
     Ok(setup)
 }
 
+/// The elements of one kind.
+fn sections<'a>(kinds: &Kinds<'a>, kind: &str) -> Read<Vec<(&'a str, Section<'a>)>> {
+    kinds[kind].as_ref().map_or(Ok(Vec::new()), Section::sections)
+}
+
+/// Reads all media; where each stands and what it is called there.
+fn media(kinds: &Kinds<'_>, nodes: &Nodes, specs: &mut Vec<MediumSpec>) -> Read<Vec<(Range<usize>, String)>> {
+    let mut places = Vec::new();
+    for (kind, name, section) in in_order(kinds)? {
+        let medium = match kind {
+            "link" => media::link(&section, nodes)?,
+            "cable" => media::cable(&section, nodes)?,
+            "switch" => media::switch(&section, nodes)?,
+            "cell" => cell::cell(&section, nodes)?,
+            _ => ring::ring(&section, nodes)?,
+        };
+        section.finish()?;
+        places.push((section.span.clone(), section.place.clone()));
+        specs.push(MediumSpec { name: name.into(), kind: medium });
+    }
+    Ok(places)
+}
+
 /// The media of all kinds as they were written, so that the one that closes a circle is the one that came last.
-fn in_order<'a>(
-    kinds: &BTreeMap<&'static str, Option<Section<'a>>>,
-) -> Read<Vec<(&'static str, &'a str, Section<'a>)>> {
+fn in_order<'a>(kinds: &Kinds<'a>) -> Read<Vec<(&'static str, &'a str, Section<'a>)>> {
     let mut media = Vec::new();
     for kind in ["link", "cable", "switch", "cell", "ring"] {
-        let Some(section) = &kinds[kind] else { continue };
-        media.extend(section.sections()?.into_iter().map(|(name, section)| (kind, name, section)));
+        media.extend(sections(kinds, kind)?.into_iter().map(|(name, section)| (kind, name, section)));
     }
     media.sort_by_key(|(_, _, section)| section.span.start);
     Ok(media)

@@ -10,11 +10,11 @@ use crate::tcp::{
     AckRule, Algorithm, DelayedAck, LossDetection, Profile, Reduction, RtoFloor, RtoSettings, WindowUnit,
 };
 
-/// Makes a kernel's profile.
-type Make = fn() -> Profile;
+/// A name and what it stands for.
+type Kernel = (&'static str, fn() -> Profile);
 
 /// The kernels that have a profile.
-const PROFILES: [(&str, Make); 6] = [
+const PROFILES: [Kernel; 6] = [
     ("linux", Profile::linux),
     ("linux-reno", Profile::linux_reno),
     ("linux-2.6-cubic", Profile::linux_2_6_cubic),

@@ -365,6 +365,15 @@ fn each_mistake_is_told_with_its_line_and_what_would_be_right() {
 }
 
 #[test]
+fn a_scenario_measures_something() {
+    let (network, _) = SMALL.split_once("[stream.audio]").unwrap();
+    let load = "[traffic.load]\nkind = \"blaster\"\nfrom = \"a\"\nto = \"b\"\npayload = \"9B\"\n";
+    refused(&format!("{network}{load}"), 1, &["nothing is measured", "[stream.NAME]"]);
+    let ping = "[traffic.p]\nkind = \"ping\"\nfrom = \"a\"\nto = \"b\"\ninterval = \"1s\"\ncount = 1\n";
+    read(&format!("{network}{load}{ping}"));
+}
+
+#[test]
 fn what_would_never_end_is_refused() {
     let swept = |sweep: &str| {
         let head = SMALL

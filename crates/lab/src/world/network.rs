@@ -282,7 +282,7 @@ impl Network {
         let hop = self.flows[flow].ways[0][0];
         let treatment = self.flows[flow].treatment;
         let host = &self.hosts[hop.node];
-        (host.is_free || host.done <= now)
+        (host.is_free || host.jobs.is_empty())
             && self.media[hop.medium].has_room(
                 &mut self.parts,
                 now,

@@ -11,6 +11,7 @@ use crate::figures::StreamFigures;
 use crate::setup::{Content, HostCost, MediumKind, MediumSpec, NodeSpec, Treatment};
 use crate::tcp::Profile;
 
+mod any;
 mod media;
 mod setups;
 mod traffic;

@@ -142,7 +142,11 @@ impl Traffic {
                 if now >= self.end {
                     return;
                 }
-                while net.has_room(now, self.flow as usize, *len as usize, *limit) {
+                // Bounded, should a medium grant what it then refuses.
+                for _ in 0..MOST_AT_ONCE {
+                    if !net.has_room(now, self.flow as usize, *len as usize, *limit) {
+                        break;
+                    }
                     send(net, *len);
                 }
                 *next = Some(net.host_free_at(self.flow as usize)).filter(|at| *at > now);
@@ -310,3 +314,6 @@ impl Greedy {
 fn filler(flow: u32, way: u16, len: u32, now: Instant) -> Parcel {
     Parcel { len, flow, way, hop: 0, exit: 0, damaged: false, body: Body::Filler(now) }
 }
+
+/// As many packets as the link models' queues hold.
+const MOST_AT_ONCE: usize = 32_768;

@@ -53,6 +53,9 @@ fn every_transport_is_tested() {
 conformance! {
     rtp = "rtp"
     tcp = "tcp"
+    srp = "srp"
+    srp_as_published = "srp?mode=as-published"
+    srp_nearest = "srp?decide=nearest"
     arq = "arq"
     arq_as_published = "arq?mode=as-published"
     arq_paper_loop = "arq?mode=as-published&tick=100us"

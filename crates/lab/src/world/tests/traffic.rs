@@ -82,6 +82,9 @@ fn a_blaster_is_as_fast_as_its_processor() {
     setup.nodes[0].cost.send_packet = ms(1);
     // One at 0, which takes until 1 ms, and so on: 10 000 begun before the end.
     assert_eq!(counters(&setup, 1).received, 10_000);
+    // A processor that sends for nothing, but is not left out: as fast as the line, 82.24 µs a packet.
+    setup.nodes[0].cost = HostCost { receive_packet: ms(1), ..HostCost::default() };
+    assert!(counters(&setup, 1).received >= 121_595);
 }
 
 #[test]

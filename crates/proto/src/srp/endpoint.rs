@@ -1,0 +1,243 @@
+//! `srp://` as an [`Endpoint`]: a sending and a receiving half of one mode, so that frames go both ways.
+
+use antiphon_core::{
+    CloseMode, CloseReason, Counters, Ecn, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome, PathId,
+    PathStats, Profile, Received, SendError, StreamId, Transmit, Wire,
+};
+
+use super::halves::Halves;
+use super::settings::Settings;
+use crate::Role;
+use crate::queue::{Inbox, Queued, SendQueue};
+
+/// One association of SRP, in either mode.
+///
+/// It needs no handshake and none to end: after a graceful close the improved mode stays for as long as a frame can be
+/// played, to repair the last ones. What is not used costs nothing: an association over which no data comes sends
+/// nothing and asks for no time-out.
+pub struct SrpEndpoint {
+    queue: SendQueue,
+    inbox: Inbox,
+    halves: Halves,
+    /// The frame under way, and which of its parts is next.
+    current: Option<(Queued, usize)>,
+    max_frame: usize,
+    counters: Counters,
+    congestion_changed: bool,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Open,
+    /// Sends what was accepted.
+    Flushing,
+    /// Repairs what was sent, until then.
+    Lingering(Instant),
+    Closed,
+}
+
+impl SrpEndpoint {
+    /// Opens an association.
+    ///
+    /// `max_datagram`: what the path carries whole, in bytes of UDP payload.
+    pub fn new(settings: &Settings, role: Role, max_datagram: usize, seed: u64, now: Instant) -> Self {
+        let halves = Halves::new(settings, role, max_datagram, seed, now);
+        let mut queue = SendQueue::lean(max_datagram.min(ETHERNET));
+        // SRP leaves handshakes to the application: frames flow from the first moment.
+        queue.report(Event::Connected);
+        SrpEndpoint {
+            queue,
+            inbox: Inbox::lean(max_datagram.min(ETHERNET)),
+            max_frame: halves.max_frame(),
+            halves,
+            current: None,
+            counters: Counters::default(),
+            congestion_changed: false,
+            state: State::Open,
+        }
+    }
+
+    fn take_datagram(&mut self, now: Instant, path: PathId, bytes: &[u8], received_at: Instant) {
+        self.counters.datagrams_received += 1;
+        self.counters.bytes_received += bytes.len() as u64;
+        let inbox = &mut self.inbox;
+        let mut deliver = |delivery: super::Delivery<'_>| push(inbox, path, &delivery);
+        match self.halves.handle_datagram(now, received_at, bytes, &mut deliver) {
+            Ok(changed) => self.congestion_changed |= changed,
+            Err(_malformed) => self.counters.malformed += 1,
+        }
+    }
+
+    /// Writes the next part of the frame under way, or of the next frame.
+    fn write_data(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        self.expire_current(now);
+        if self.current.is_none() {
+            self.current = self.queue.pop(now).map(|frame| (frame, 0));
+        }
+        let (frame, index) = self.current.as_mut()?;
+        let len = self.halves.send_part(now, frame, *index, buf);
+        *index += 1;
+        let is_last = *index >= self.halves.parts(frame.bytes.len());
+        if (is_last || len.is_none())
+            && let Some((frame, _)) = self.current.take()
+        {
+            // A buffer too short for what `max_frame` promises is the driver's mistake; the frame is gone either way.
+            let outcome = if len.is_some() { Outcome::Released } else { Outcome::Aborted };
+            self.queue.finish(frame, outcome);
+        }
+        len
+    }
+
+    /// The rest of a frame whose deadline came while it was being sent is of no use.
+    fn expire_current(&mut self, now: Instant) {
+        let is_late = |frame: &Queued| frame.deadline.is_some_and(|deadline| now > deadline);
+        if let Some((frame, sent)) = self.current.take_if(|(frame, _)| is_late(frame)) {
+            self.queue.finish(frame, Outcome::Expired { maybe_received: sent > 0 });
+        }
+    }
+
+    fn move_on_closing(&mut self, now: Instant) {
+        if self.state == State::Flushing && self.current.is_none() && self.queue.is_empty() {
+            self.state = State::Lingering(now + self.halves.linger());
+        }
+        if let State::Lingering(until) = self.state
+            && until <= now
+        {
+            self.finish();
+        }
+    }
+
+    fn finish(&mut self) {
+        if let Some((frame, _)) = self.current.take() {
+            self.queue.finish(frame, Outcome::Aborted);
+        }
+        self.queue.finish_all(Outcome::Aborted);
+        self.inbox.clear();
+        self.congestion_changed = false;
+        self.state = State::Closed;
+        self.queue.report(Event::Closed(CloseReason::Local));
+    }
+}
+
+fn push(inbox: &mut Inbox, path: PathId, delivery: &super::Delivery<'_>) {
+    // A frame that is given up is simply not there: receivers of sound number frames themselves.
+    if let super::Delivery::Message { bytes, received_at, repaired, .. } = *delivery {
+        let stream = StreamId::default();
+        inbox.push_received(bytes, Received { len: bytes.len(), path, stream, received_at, repaired });
+    }
+}
+
+impl Endpoint for SrpEndpoint {
+    fn profile(&self) -> Profile {
+        Profile {
+            wire: Wire::Datagram,
+            max_frame: self.max_frame,
+            max_receive: self.halves.max_receive(),
+            frame_overhead: super::wire::HEADER,
+            acknowledged: false,
+            ordered: self.halves.is_ordered(),
+            retransmits: true,
+        }
+    }
+
+    fn send(&mut self, _now: Instant, frame: Frame<'_>) -> Result<FrameId, SendError> {
+        match self.state {
+            State::Open => self.queue.push(frame, self.max_frame),
+            State::Flushing | State::Lingering(_) | State::Closed => Err(SendError::Closed),
+        }
+    }
+
+    fn close(&mut self, now: Instant, mode: CloseMode) {
+        match (self.state, mode) {
+            (State::Closed, _) => {}
+            (_, CloseMode::Abort) => self.finish(),
+            (State::Open, CloseMode::Graceful) => {
+                self.state = State::Flushing;
+                self.move_on_closing(now);
+            }
+            (State::Flushing | State::Lingering(_), CloseMode::Graceful) => {}
+        }
+    }
+
+    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            _ if self.state == State::Closed => {}
+            Input::Datagram { path, bytes, received_at, .. } => {
+                self.take_datagram(now, path, bytes, received_at);
+            }
+            Input::Broken(reason) => self.queue.report(Event::Broken(reason)),
+            Input::Stream { .. } => self.counters.malformed += 1,
+            Input::Connected | Input::Report(_) => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if self.state == State::Closed {
+            return;
+        }
+        self.queue.expire(now);
+        self.expire_current(now);
+        let inbox = &mut self.inbox;
+        self.halves.handle_timeout(now, &mut |delivery| push(inbox, PathId::default(), &delivery));
+        self.move_on_closing(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        if self.state == State::Closed {
+            return None;
+        }
+        let len = self.halves.poll_transmit(now, buf).or_else(|| self.write_data(now, buf));
+        self.move_on_closing(now);
+        let len = len?;
+        self.counters.datagrams_sent += 1;
+        self.counters.bytes_sent += len as u64;
+        Some(Transmit { path: PathId::default(), len, ecn: Ecn::NotCapable })
+    }
+
+    fn poll_frame(&mut self, buf: &mut [u8]) -> Option<Received> {
+        self.inbox.pop(buf)
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        if std::mem::take(&mut self.congestion_changed) {
+            return Some(Event::Congestion(self.path_stats()));
+        }
+        self.queue.poll_event()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let linger = match self.state {
+            State::Closed => return None,
+            State::Lingering(until) => Some(until),
+            State::Open | State::Flushing => None,
+        };
+        let current = self.current.as_ref().and_then(|(frame, _)| frame.deadline);
+        let current = current.map(|deadline| Instant::from_nanos(deadline.as_nanos().saturating_add(1)));
+        let waits = [linger, current, self.queue.next_expiry(), self.halves.poll_timeout()];
+        waits.into_iter().flatten().min()
+    }
+
+    fn path_stats(&self) -> PathStats {
+        let counters = Counters {
+            frames_accepted: self.queue.accepted(),
+            frames_expired: self.queue.expired(),
+            frames_delivered: self.inbox.delivered(),
+            frames_dropped: self.inbox.dropped(),
+            retransmitted: self.halves.retransmitted(),
+            duplicates: self.halves.duplicates(),
+            ..self.counters
+        };
+        let round_trip = self.halves.round_trip();
+        PathStats {
+            srtt: round_trip.map(|smoothed| smoothed.mean()),
+            rttvar: round_trip.map(|smoothed| smoothed.deviation()),
+            min_rtt: self.halves.least_round_trip(),
+            counters,
+            ..PathStats::default()
+        }
+    }
+}
+
+/// Bytes held ready for a frame: one that fills an Ethernet packet. Longer ones grow a buffer once.
+const ETHERNET: usize = 1472;

@@ -1,0 +1,52 @@
+//! What a receiver is told and what it tells.
+
+use std::time::Duration;
+
+use crate::srp::estimate::KEEP;
+
+/// What a receiver is to aim at.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ReceiverConfig {
+    /// Loss that the application can bear, above 0 and below 1.
+    pub desired_loss: f64,
+    /// Latency that it can bear, above 0: also the age beyond which a message can't be played.
+    pub desired_latency: Duration,
+    /// What a packet leaves of the loss average.
+    pub keep_loss: f64,
+    /// What a packet leaves of the latency average.
+    pub keep_latency: f64,
+}
+
+impl ReceiverConfig {
+    /// The defaults for a desired loss and latency.
+    pub fn new(desired_loss: f64, desired_latency: Duration) -> Self {
+        ReceiverConfig { desired_loss, desired_latency, keep_loss: KEEP, keep_latency: KEEP }
+    }
+}
+
+/// Totals of a receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReceiverCounts {
+    /// Packets received at their first sending.
+    pub received: u64,
+    /// Packets that the network lost, repaired or not.
+    pub lost: u64,
+    /// Packets received in answer to a request.
+    pub repaired: u64,
+    /// Packets given up.
+    pub given_up: u64,
+    /// Packets that came although they were given up.
+    pub late: u64,
+    /// Packets received twice.
+    pub duplicates: u64,
+    /// Packets too far from the others to belong to them.
+    pub strange: u64,
+    /// Times that the stream started anew: a restarted sender, an outage.
+    pub resets: u64,
+    /// NACK packets sent.
+    pub nacks: u64,
+    /// Ids in them.
+    pub asked: u64,
+    /// Messages of several packets dropped before they were whole.
+    pub incomplete: u64,
+}

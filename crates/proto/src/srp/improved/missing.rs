@@ -1,0 +1,72 @@
+//! The packets that are missing, and what is known of every recent one.
+
+use antiphon_core::Instant;
+
+/// A packet that should be here and is not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Missing {
+    pub id: u64,
+    /// When it should have come.
+    pub due: Instant,
+    /// When it was found missing.
+    pub found_at: Instant,
+    pub asked: u32,
+    pub priority: u8,
+    pub state: Awaiting,
+    /// Nothing later has come: it may not have been sent yet.
+    pub suspected: bool,
+}
+
+/// What a missing packet waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Awaiting {
+    /// Proof that it was sent at all: it was suspected by the clock, and is not worth asking for.
+    Proof,
+    /// To be decided on at this instant.
+    Decision(Instant),
+    /// To be asked for in the next request.
+    Request,
+    /// The answer to the request of this time (sent, microseconds), until this instant.
+    Answer { sent: Instant, until: Instant },
+}
+
+/// What became of each of the last [`WINDOW`] ids.
+pub(super) struct Window {
+    fates: Vec<Fate>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fate {
+    /// Before the first that was seen.
+    Unknown,
+    Missing,
+    Received,
+    GivenUp,
+}
+
+impl Window {
+    pub fn new() -> Self {
+        Window { fates: vec![Fate::Unknown; WINDOW as usize] }
+    }
+
+    pub fn fate(&self, id: u64) -> Fate {
+        self.fates[(id % WINDOW) as usize]
+    }
+
+    pub fn set(&mut self, id: u64, fate: Fate) {
+        self.fates[(id % WINDOW) as usize] = fate;
+    }
+
+    pub fn clear(&mut self) {
+        self.fates.fill(Fate::Unknown);
+    }
+}
+
+/// Ids whose fate is remembered: the longest gap and four times that behind it, so that no copy of a packet is
+/// delivered twice.
+pub(super) const WINDOW: u64 = 2048;
+/// The longest gap that is repaired: over a second of 5 ms blocks. What is longer is an outage, after which the stream
+/// starts anew.
+pub(super) const MAX_GAP: u64 = 256;
+/// Packets that may be missing at once.
+pub(super) const MAX_MISSING: usize = 512;

@@ -1,0 +1,33 @@
+//! SRP with what the report's "future work" names, as two state machines: [`Sender`] and [`Receiver`].
+
+mod assembly;
+mod config;
+mod missing;
+mod numbering;
+mod receiver;
+mod requests;
+mod schedule;
+mod sender;
+
+use antiphon_core::Instant;
+
+pub use config::{ReceiverConfig, ReceiverCounts};
+pub use receiver::{Receiver, TIMER_FROM};
+pub use sender::{MAX_KEPT, MAX_KEPT_BYTES, Message, START_ALLOWANCE, Sender, SenderConfig, SenderCounts};
+
+/// The clock in microseconds, as it stands in a packet.
+fn clock_us(now: Instant) -> u32 {
+    (now.as_nanos() / 1_000) as u32
+}
+
+/// How often a packet of a priority may be asked for and sent again: urgent ones get more chances.
+fn chances(priority: u8) -> u32 {
+    // Own: at the report's worst loss (15 % each way) 28 requests of 100 fail; these leave 4, 600, 7800 and 28 000 of a
+    // hundred thousand missing.
+    match priority {
+        0 => 8,
+        1 => 4,
+        2 => 2,
+        _ => 1,
+    }
+}

@@ -1,0 +1,417 @@
+//! The receiver: delivers at once, knows what is missing, decides about each, asks for many in one packet.
+
+use std::time::Duration;
+
+use antiphon_core::Instant;
+
+use super::assembly::Assemblies;
+use super::chances;
+use super::config::{ReceiverConfig, ReceiverCounts};
+use super::missing::{Awaiting, Fate, MAX_MISSING, Missing, Window};
+use super::numbering::{Numbering, Place};
+use super::requests::{MIN_WAIT, Requests};
+use super::schedule::{Schedule, Stamp};
+use crate::srp::decide::{Choice, Decide, Situation};
+use crate::srp::estimate::{QualityAverages, Smoothed};
+use crate::srp::wire::extended::{Extended, Part, Report};
+use crate::srp::{Deliver, Delivery};
+
+/// A receiver of one sender.
+///
+/// A packet is missing when a later one has come, at once (or, where the path was seen to reorder, after as long as it
+/// did). In streams with at least [`TIMER_FROM`] between messages it is missing as well when it is overdue: there,
+/// waiting for the next would cost too much. A request of which a later one was answered first is repeated at once.
+///
+/// Nothing is sent, and no time-out wanted, while no data comes: an idle receiver costs nothing.
+pub struct Receiver {
+    config: ReceiverConfig,
+    decide: Box<dyn Decide>,
+    numbering: Numbering,
+    window: Window,
+    missing: Vec<Missing>,
+    schedule: Schedule,
+    assemblies: Assemblies,
+    requests: Requests,
+    quality: QualityAverages,
+    /// How long a gap is given to close by itself, since the path reorders.
+    reordering: Duration,
+    counts: ReceiverCounts,
+}
+
+impl Receiver {
+    /// A receiver that has heard nothing yet. It takes up a stream at whatever packet it hears first.
+    pub fn new(config: ReceiverConfig, decide: Box<dyn Decide>) -> Self {
+        Receiver {
+            decide,
+            numbering: Numbering::default(),
+            window: Window::new(),
+            missing: Vec::with_capacity(64),
+            schedule: Schedule::default(),
+            assemblies: Assemblies::new(),
+            requests: Requests::default(),
+            quality: QualityAverages::new(config.keep_loss, config.keep_latency),
+            reordering: Duration::ZERO,
+            counts: ReceiverCounts::default(),
+            config,
+        }
+    }
+
+    /// Takes a sender's packet that came off the wire at `received_at`; hands on what is whole.
+    pub fn handle(
+        &mut self,
+        now: Instant,
+        received_at: Instant,
+        packet: &Extended<'_>,
+        deliver: &mut Deliver<'_>,
+    ) {
+        match packet {
+            Extended::Data(part) => self.on_part(now, received_at, part, false, deliver),
+            Extended::Answer(part) => self.on_part(now, received_at, part, true, deliver),
+            Extended::Echo { epoch, time } => {
+                if self.numbering.stream.is_some_and(|stream| stream.epoch == *epoch) {
+                    self.requests.on_echo(received_at, *time);
+                }
+            }
+            Extended::Nack(_) | Extended::Probe { .. } => {}
+        }
+    }
+
+    fn on_part(
+        &mut self,
+        now: Instant,
+        received_at: Instant,
+        part: &Part<'_>,
+        answer: bool,
+        deliver: &mut Deliver<'_>,
+    ) {
+        let id = match self.numbering.place(part, answer) {
+            Place::Known(id) => id,
+            Place::Strange => {
+                self.counts.strange += 1;
+                return;
+            }
+            Place::Anew { id, skipped } => {
+                self.start_anew(skipped, deliver);
+                id
+            }
+        };
+        let asked_at = answer.then(|| self.requests.on_answer(received_at, part.time)).flatten();
+        let lateness = match answer {
+            false => self.on_first_sending(now, received_at, id, part, deliver),
+            true => Duration::ZERO,
+        };
+        match self.window.fate(id) {
+            Fate::Received => self.counts.duplicates += 1,
+            before => {
+                let late = self.settle(now, received_at, id, before, answer).max(lateness);
+                self.counts.repaired += u64::from(answer);
+                self.quality.on_delivered(self.one_way() + late);
+                self.deliver(id, part, answer, received_at, deliver);
+            }
+        }
+        if let Some(asked_at) = asked_at {
+            self.overtaken(now, asked_at, id, deliver);
+        }
+        self.requests.on_data(now);
+    }
+
+    /// Forgets the stream as it was. Everything between it and the new beginning is lost in one stroke.
+    fn start_anew(&mut self, skipped: u64, deliver: &mut Deliver<'_>) {
+        self.counts.resets += 1;
+        self.counts.strange += 1;
+        self.counts.lost += skipped;
+        for missing in self.missing.drain(..).filter(|missing| !missing.suspected) {
+            self.counts.given_up += 1;
+            deliver(Delivery::Lost { id: missing.id as u32 });
+        }
+        self.window.clear();
+        self.assemblies.clear();
+        self.schedule = Schedule::default();
+        self.reordering = Duration::ZERO;
+    }
+
+    /// Keeps the clocks, and finds what is missing before this packet. Answers by how much it came later than usual.
+    fn on_first_sending(
+        &mut self,
+        now: Instant,
+        received_at: Instant,
+        id: u64,
+        part: &Part<'_>,
+        deliver: &mut Deliver<'_>,
+    ) -> Duration {
+        let Some(mut stream) = self.numbering.stream else { return Duration::ZERO };
+        let sent_nanos = self.schedule.extend(part.time);
+        let message_end = id - u64::from(part.index) + u64::from(part.count);
+        let stamp = Stamp { id, message_end, sent_nanos, received_at };
+        if id >= stream.horizon {
+            // The place held the fate of a packet of long ago.
+            self.window.set(id, Fate::Unknown);
+        }
+        self.counts.received += u64::from(self.window.fate(id) != Fate::Received);
+        let newest = self.schedule.last().is_none_or(|last| id > last.id);
+        if newest {
+            self.confirm_suspects(now, id);
+            let (from, gap) = (stream.horizon, id.saturating_sub(stream.horizon));
+            for n in 0..gap {
+                let due = self.schedule.due_between(&stamp, n + 1, gap);
+                let priority = if n + 1 == gap { part.previous_priority } else { 0 };
+                self.miss(now, from + n, due, priority, false);
+            }
+            stream.horizon = stream.horizon.max(id + 1);
+            stream.message_end = stream.message_end.max(message_end);
+            stream.suspected = (stream.horizon - (id + 1)) as u32;
+            self.numbering.stream = Some(stream);
+        }
+        let lateness = self.schedule.lateness(&stamp);
+        self.schedule.on_packet(stamp, part.index == 0);
+        self.decide_due(now, deliver);
+        lateness
+    }
+
+    /// What was only suspected and has an older id than what came now is missing indeed.
+    fn confirm_suspects(&mut self, now: Instant, id: u64) {
+        for missing in self.missing.iter_mut().filter(|missing| missing.suspected && missing.id < id) {
+            missing.suspected = false;
+            missing.found_at = now;
+            self.counts.lost += 1;
+            if missing.state == Awaiting::Proof {
+                missing.state = Awaiting::Decision(now);
+            }
+        }
+    }
+
+    /// Notes a packet as missing. The caller moves the horizon.
+    fn miss(&mut self, now: Instant, id: u64, due: Instant, priority: u8, suspected: bool) {
+        self.counts.lost += u64::from(!suspected);
+        if self.missing.len() >= MAX_MISSING {
+            self.window.set(id, Fate::GivenUp);
+            self.counts.given_up += 1;
+            return;
+        }
+        self.window.set(id, Fate::Missing);
+        let wait = if suspected { Duration::ZERO } else { self.reordering };
+        let state = Awaiting::Decision(now + wait);
+        self.missing.push(Missing { id, due, found_at: now, asked: 0, priority, state, suspected });
+    }
+
+    /// A packet is here: answers how late.
+    fn settle(
+        &mut self,
+        now: Instant,
+        received_at: Instant,
+        id: u64,
+        before: Fate,
+        answer: bool,
+    ) -> Duration {
+        self.window.set(id, Fate::Received);
+        if before == Fate::GivenUp {
+            self.counts.late += 1;
+        }
+        let at = self.missing.iter().position(|missing| missing.id == id);
+        let Some(missing) = at.map(|at| self.missing.remove(at)) else { return Duration::ZERO };
+        if !answer && !missing.suspected {
+            // It was under way all the time: the path reorders by so much.
+            self.counts.lost = self.counts.lost.saturating_sub(1);
+            let limit = self.requests.round_trip().div_f64(2.0).clamp(MIN_WAIT, MAX_REORDERING);
+            self.reordering = self.reordering.max(now.since(missing.found_at).mul_f64(1.25)).min(limit);
+        } else if answer {
+            self.reordering = self.reordering.mul_f64(0.9);
+        }
+        received_at.since(missing.due)
+    }
+
+    fn deliver(
+        &mut self,
+        id: u64,
+        part: &Part<'_>,
+        answer: bool,
+        received_at: Instant,
+        deliver: &mut Deliver<'_>,
+    ) {
+        let first = id - u64::from(part.index);
+        if part.count == 1 {
+            deliver(Delivery::Message { id: part.id, bytes: part.data, received_at, repaired: answer });
+        } else if let Some((bytes, repaired)) =
+            self.assemblies.take(first, part.index.into(), part.count.into(), part.data, answer)
+        {
+            deliver(Delivery::Message { id: first as u32, bytes, received_at, repaired });
+        }
+    }
+
+    /// Answers come in the order of their requests: what was asked for before this one is lost again.
+    fn overtaken(&mut self, now: Instant, asked_at: Instant, id: u64, deliver: &mut Deliver<'_>) {
+        let reordering = self.reordering;
+        for missing in &mut self.missing {
+            if let Awaiting::Answer { sent, .. } = missing.state
+                && (sent, missing.id) < (asked_at, id)
+            {
+                missing.state = Awaiting::Decision(now + reordering);
+            }
+        }
+        self.decide_due(now, deliver);
+    }
+
+    /// Decides about every missing packet for which the time has come.
+    fn decide_due(&mut self, now: Instant, deliver: &mut Deliver<'_>) {
+        let mut at = 0;
+        while at < self.missing.len() {
+            let missing = self.missing[at];
+            let due = match missing.state {
+                Awaiting::Decision(when) => when <= now,
+                Awaiting::Answer { until, .. } => until <= now,
+                Awaiting::Request | Awaiting::Proof => false,
+            };
+            if !due {
+                at += 1;
+            } else if self.choose(now, &missing) == Choice::Retransmit {
+                self.missing[at].state = Awaiting::Request;
+                at += 1;
+            } else if missing.suspected {
+                // What was never sent is nobody's loss: the stream may have paused.
+                self.missing[at].state = Awaiting::Proof;
+                at += 1;
+            } else {
+                self.missing.remove(at);
+                self.window.set(missing.id, Fate::GivenUp);
+                self.counts.given_up += 1;
+                self.quality.on_lost();
+                deliver(Delivery::Lost { id: missing.id as u32 });
+            }
+        }
+    }
+
+    fn choose(&mut self, now: Instant, missing: &Missing) -> Choice {
+        if missing.asked >= chances(missing.priority) {
+            return Choice::GiveUp;
+        }
+        let deadline = missing.due + self.config.desired_latency.saturating_sub(self.one_way());
+        self.decide.decide(&Situation {
+            current_loss: self.quality.loss,
+            current_latency: self.quality.latency,
+            desired_loss: self.config.desired_loss,
+            desired_latency: self.config.desired_latency,
+            keep_loss: self.quality.keep_loss,
+            keep_latency: self.quality.keep_latency,
+            round_trip: self.requests.round_trip(),
+            round_trip_deviation: self
+                .requests
+                .measured()
+                .map_or(Duration::ZERO, |smoothed| smoothed.deviation()),
+            overdue: now.since(missing.due),
+            time_left: Some(deadline.since(now)),
+            asked: missing.asked,
+            priority: missing.priority,
+        })
+    }
+
+    /// The instant of [`Self::poll_timeout`] has come.
+    pub fn handle_timeout(&mut self, now: Instant, deliver: &mut Deliver<'_>) {
+        // Ends after a few: so many in a row are suspected, no more.
+        while self.next_suspicion().is_some_and(|at| at <= now) {
+            self.suspect(now);
+        }
+        self.decide_due(now, deliver);
+    }
+
+    /// What should be here by now, though nothing later has come.
+    fn suspect(&mut self, now: Instant) {
+        let Some(mut stream) = self.numbering.stream else { return };
+        let amid_message = stream.horizon < stream.message_end;
+        let due = if amid_message { None } else { self.schedule.due_after(stream.suspected + 1) };
+        let due = due.or(self.schedule.last().map(|last| last.received_at)).unwrap_or(now);
+        let until = if amid_message { stream.message_end } else { stream.horizon + 1 };
+        while stream.horizon < until {
+            // The rest of a message was sent beyond doubt.
+            self.miss(now, stream.horizon, due.min(now), 0, !amid_message);
+            stream.horizon += 1;
+            stream.suspected += 1;
+        }
+        self.numbering.stream = Some(stream);
+    }
+
+    /// When the next packet is overdue; `None` in fast streams, and after a few of them in vain.
+    fn next_suspicion(&self) -> Option<Instant> {
+        let (stream, last) = (self.numbering.stream?, self.schedule.last()?);
+        let patience = self.schedule.patience().max(MIN_WAIT);
+        if stream.horizon < stream.message_end {
+            return Some(last.received_at + patience.max(TAIL_WAIT));
+        }
+        let slow = self.schedule.interval().is_some_and(|interval| interval >= TIMER_FROM);
+        if !slow || stream.suspected >= MAX_SUSPECTED {
+            return None;
+        }
+        Some(self.schedule.due_after(stream.suspected + 1)? + patience)
+    }
+
+    /// Writes the next packet for the sender: a request, or a probe with its report.
+    pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        let stream = self.numbering.stream?;
+        if let Some(len) = self.requests.write_nack(now, stream.epoch, &mut self.missing, buf) {
+            return Some(len);
+        }
+        let report = self.report();
+        self.requests.write_probe(now, stream.epoch, report, buf)
+    }
+
+    /// How the sender's packets fare.
+    pub fn report(&self) -> Report {
+        Report {
+            highest: self.schedule.last().map_or(0, |last| last.id as u32),
+            received: self.counts.received as u32,
+            lost: self.counts.lost as u32,
+            queueing_us: u32::try_from(self.schedule.queueing().as_micros()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// When to call [`Self::handle_timeout`] next.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let waits = self.missing.iter().filter_map(|missing| match missing.state {
+            Awaiting::Decision(when) => Some(when),
+            Awaiting::Answer { until, .. } => Some(until),
+            Awaiting::Request | Awaiting::Proof => None,
+        });
+        waits.chain(self.next_suspicion()).min()
+    }
+
+    /// The path's two ways are taken to be equal (report, section 3).
+    fn one_way(&self) -> Duration {
+        self.requests.round_trip() / 2
+    }
+
+    /// Smoothed round trip and its deviation, once measured.
+    pub fn measured_round_trip(&self) -> Option<Smoothed> {
+        self.requests.measured()
+    }
+
+    /// The shortest round trip measured.
+    pub fn least_round_trip(&self) -> Option<Duration> {
+        self.requests.least_round_trip()
+    }
+
+    /// What decisions are made from.
+    pub fn quality(&self) -> QualityAverages {
+        self.quality
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> ReceiverCounts {
+        ReceiverCounts {
+            nacks: self.requests.nacks,
+            asked: self.requests.asked,
+            incomplete: self.assemblies.dropped,
+            ..self.counts
+        }
+    }
+}
+
+/// Between messages further apart than this, an overdue one is asked for by the clock.
+pub const TIMER_FROM: Duration = Duration::from_millis(10);
+/// Messages asked for by the clock in a row: then the stream has paused or the path is gone, and silence is cheaper.
+const MAX_SUSPECTED: u32 = 3;
+/// Rest of a message after its first parts: what a busy sender or a shaped link puts between packets.
+const TAIL_WAIT: Duration = Duration::from_millis(5);
+/// A path that reorders by more is met by asking in vain.
+const MAX_REORDERING: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,299 @@
+use proptest::prelude::*;
+
+use super::super::clock_us;
+use super::*;
+use crate::srp::decide::{InTime, Never};
+use crate::srp::wire::WireError;
+
+const LATENCY: Duration = Duration::from_millis(200);
+
+/// A receiver on a path of 10 ms each way, and what it delivered and lost.
+struct Bench {
+    receiver: Receiver,
+    epoch: u8,
+    now: Instant,
+    got: Vec<u32>,
+    lost: Vec<u32>,
+}
+
+impl Bench {
+    fn new(decide: Box<dyn Decide>) -> Self {
+        let receiver = Receiver::new(ReceiverConfig::new(0.1, LATENCY), decide);
+        Bench { receiver, epoch: 9, now: Instant::ZERO, got: Vec::new(), lost: Vec::new() }
+    }
+
+    fn part(&self, id: u32) -> Part<'static> {
+        let time = clock_us(self.now - Duration::from_millis(10));
+        Part {
+            epoch: self.epoch,
+            index: 0,
+            count: 1,
+            priority: 0,
+            previous_priority: 0,
+            time,
+            id,
+            data: b"x",
+        }
+    }
+
+    fn at(&mut self, ms: u64) -> &mut Self {
+        self.now = Instant::from_millis(ms);
+        self
+    }
+
+    fn hear(&mut self, packet: &Extended<'_>) {
+        let (got, lost) = (&mut self.got, &mut self.lost);
+        self.receiver.handle(self.now, self.now, packet, &mut |delivery| sort(&delivery, got, lost));
+    }
+
+    fn data(&mut self, id: u32) {
+        self.hear(&Extended::Data(self.part(id)));
+    }
+
+    fn timeout(&mut self) {
+        let (got, lost) = (&mut self.got, &mut self.lost);
+        self.receiver.handle_timeout(self.now, &mut |delivery| sort(&delivery, got, lost));
+    }
+
+    /// Ids asked for in all packets that go out now; probes come back after 20 ms.
+    fn asked(&mut self) -> Vec<u32> {
+        let (mut ids, mut buf) = (Vec::new(), [0; 64]);
+        while let Some(len) = self.receiver.poll_transmit(self.now, &mut buf) {
+            match Extended::parse(&buf[..len]).unwrap() {
+                Extended::Nack(nack) => ids.extend(nack.ids()),
+                Extended::Probe { time, .. } => {
+                    self.receiver.requests.on_echo(self.now + Duration::from_millis(20), time);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        ids
+    }
+
+    /// A stream of one message each `step` ms up to id `last`, with a round trip of 20 ms measured.
+    fn streaming(step: u64, last: u32) -> Self {
+        let mut bench = Bench::new(Box::new(InTime));
+        for id in 1..=last {
+            bench.at(100 + step * u64::from(id)).data(id);
+            assert_eq!(bench.asked(), []);
+        }
+        assert_eq!(bench.receiver.requests.round_trip(), Duration::from_millis(20));
+        bench.got.clear();
+        bench
+    }
+}
+
+fn sort(delivery: &Delivery<'_>, got: &mut Vec<u32>, lost: &mut Vec<u32>) {
+    match delivery {
+        Delivery::Message { id, .. } => got.push(*id),
+        Delivery::Lost { id } => lost.push(*id),
+    }
+}
+
+#[test]
+fn a_gap_is_asked_for_at_once_and_in_one_packet_and_delivery_does_not_wait() {
+    let mut bench = Bench::streaming(5, 20);
+    bench.at(240).data(28);
+    assert_eq!(bench.got, [28]);
+    assert_eq!(bench.asked(), (21..28).collect::<Vec<_>>());
+    assert_eq!(bench.receiver.counts().nacks, 1);
+}
+
+#[test]
+fn what_was_asked_for_in_vain_is_asked_for_again_and_given_up_when_it_can_not_be_played() {
+    let mut bench = Bench::streaming(5, 20);
+    bench.at(210).data(22);
+    let mut asked = 0;
+    while bench.lost.is_empty() {
+        asked += bench.asked().len();
+        bench.now = bench.receiver.poll_timeout().expect("something to do until it is lost");
+        bench.timeout();
+    }
+    // Round trip 20 ms, deviation 10 ms: each 60 ms, and not once less than 30 ms are left of the 190 after 205 ms.
+    assert_eq!((asked, &bench.lost[..]), (3, &[21][..]));
+    assert_eq!(bench.now, Instant::from_millis(390));
+    bench.at(400).data(21);
+    assert_eq!((bench.got, bench.receiver.counts().late), (vec![22, 21], 1));
+}
+
+#[test]
+fn a_request_that_a_later_one_overtook_is_repeated_at_once() {
+    let mut bench = Bench::streaming(5, 20);
+    bench.at(210).data(22);
+    assert_eq!(bench.asked(), [21]);
+    bench.at(220).data(24);
+    assert_eq!(bench.asked(), [23]);
+    let answer = Part { time: clock_us(Instant::from_millis(220)), ..bench.part(23) };
+    bench.at(240).hear(&Extended::Answer(answer));
+    assert_eq!(bench.asked(), [21]);
+}
+
+#[test]
+fn a_slow_stream_is_asked_for_by_the_clock_and_left_alone_when_it_pauses() {
+    let mut bench = Bench::streaming(160, 20);
+    let mut asked = Vec::new();
+    for _ in 0..200 {
+        asked.extend(bench.asked());
+        let Some(next) = bench.receiver.poll_timeout() else { break };
+        bench.now = next;
+        bench.timeout();
+    }
+    asked.dedup();
+    assert_eq!(asked.iter().filter(|id| **id == 21).count(), 1, "{asked:?}");
+    assert!(asked.iter().all(|id| (21..=23).contains(id)), "{asked:?}");
+    // 22 is due at 3620 ms: the clock is not far out.
+    assert_eq!(bench.receiver.poll_timeout(), None, "idle");
+    assert!(bench.lost.is_empty(), "what was never sent is not lost");
+    assert_eq!(bench.receiver.counts().lost, 0);
+    bench.at(9000).data(22);
+    assert_eq!((bench.got, bench.receiver.counts().lost), (vec![22], 1));
+}
+
+#[test]
+fn copies_are_delivered_once() {
+    let mut bench = Bench::streaming(5, 20);
+    bench.at(205).data(21);
+    (1..=21).for_each(|id| bench.data(id));
+    bench.hear(&Extended::Answer(bench.part(20)));
+    assert_eq!((bench.got, bench.receiver.counts().duplicates), (vec![21], 22));
+}
+
+#[test]
+fn a_path_that_reorders_teaches_patience() {
+    let mut bench = Bench::streaming(5, 20);
+    bench.at(210).data(22);
+    assert_eq!(bench.asked(), [21], "the first time nobody knew");
+    bench.at(214).data(21);
+    bench.at(220).data(24);
+    assert_eq!(bench.asked(), [], "4 ms and a quarter are given");
+    bench.at(224).data(23);
+    bench.at(230).data(26);
+    bench.at(235).timeout();
+    assert_eq!(bench.asked(), [25]);
+}
+
+#[test]
+fn a_restarted_sender_is_known_by_two_packets_and_a_forger_s_one_changes_nothing() {
+    let mut bench = Bench::streaming(5, 400);
+    bench.got.clear();
+    bench.epoch = 77;
+    bench.at(2105).data(50_000);
+    bench.epoch = 9;
+    bench.at(2106).data(401);
+    assert_eq!((bench.got.clone(), bench.receiver.counts().resets), (vec![401], 0));
+    // Near the old numbers, and in an epoch of its own: 1 is asked for, and nothing is taken for a copy.
+    bench.epoch = 12;
+    (1..=3).for_each(|id| bench.at(2200 + u64::from(id)).data(id));
+    assert_eq!(bench.asked(), [1]);
+    assert_eq!((bench.got, bench.receiver.counts().resets), (vec![401, 2, 3], 1));
+}
+
+#[test]
+fn after_an_outage_the_stream_starts_anew_at_the_newest() {
+    let mut bench = Bench::streaming(5, 100);
+    (5000..5010u32).for_each(|id| bench.at(20_000 + 5 * u64::from(id)).data(id));
+    assert_eq!(bench.got, (5001..5010).collect::<Vec<_>>());
+    assert_eq!(bench.asked(), [], "nothing of the outage is asked for");
+    assert_eq!(bench.receiver.counts().lost, 5001 - 101);
+}
+
+#[test]
+fn ids_go_on_from_the_greatest_to_zero() {
+    let mut bench = Bench::new(Box::new(InTime));
+    for n in 0..100u32 {
+        if n != 50 && n != 51 {
+            bench.at(100 + 5 * u64::from(n)).data((u32::MAX - 50).wrapping_add(n));
+        }
+    }
+    assert_eq!(bench.got.len(), 98);
+    assert_eq!(bench.asked(), [u32::MAX, 0]);
+}
+
+#[test]
+fn a_message_of_several_parts_misses_its_tail_without_a_next_message() {
+    let mut bench = Bench::streaming(5, 20);
+    bench.at(210);
+    let part = |index: u8, bench: &Bench| Part { index, count: 4, ..bench.part(21 + u32::from(index)) };
+    for index in [0, 2] {
+        let part = part(index, &bench);
+        bench.hear(&Extended::Data(part));
+    }
+    assert_eq!(bench.asked(), [22]);
+    bench.now = bench.receiver.poll_timeout().unwrap();
+    assert!(bench.now <= Instant::from_millis(220), "{:?}", bench.now);
+    bench.timeout();
+    assert_eq!(bench.asked(), [24]);
+    for index in [1, 3] {
+        let part = part(index, &bench);
+        bench.hear(&Extended::Answer(part));
+    }
+    assert_eq!(bench.got, [21]);
+}
+
+#[test]
+fn less_urgent_packets_get_fewer_chances() {
+    for (priority, expected) in [(0, 3), (2, 2), (3, 1)] {
+        let mut bench = Bench::streaming(5, 20);
+        bench.at(210);
+        let next = Part { previous_priority: priority, ..bench.part(22) };
+        bench.hear(&Extended::Data(next));
+        let mut asked = 0;
+        while bench.lost.is_empty() {
+            asked += bench.asked().len();
+            bench.now = bench.receiver.poll_timeout().unwrap();
+            bench.timeout();
+        }
+        assert_eq!(asked, expected, "priority {priority}");
+    }
+}
+
+#[test]
+fn never_is_plain_udp() {
+    let mut bench = Bench::new(Box::new(Never));
+    (1..200).filter(|id| id % 3 > 0).for_each(|id| bench.at(100 + 5 * u64::from(id)).data(id));
+    assert_eq!(bench.asked(), []);
+    assert_eq!((bench.got.len(), bench.lost.len()), (133, 66));
+    assert_eq!(bench.receiver.poll_timeout(), None);
+}
+
+proptest! {
+    /// Whatever a peer says: bounded memory, bounded work, time-outs that move on, nothing delivered twice in one epoch.
+    #[test]
+    fn hostile_packets_cost_little(
+        steps in prop::collection::vec((0u8..5, any::<u32>(), 0u32..40, any::<u8>(), 0u64..50), 1..300)
+    ) {
+        let mut bench = Bench::streaming(20, 20);
+        let mut ms = 1000;
+        for (kind, wild, near, byte, wait) in steps {
+            ms += wait;
+            bench.at(ms);
+            let id = if byte % 4 == 0 { wild } else { 15 + near };
+            let part = Part { epoch: if byte == 7 { 3 } else { 9 }, time: wild, ..bench.part(id) };
+            match kind {
+                0 => bench.hear(&Extended::Data(Part { index: byte % 4, count: 4, ..part })),
+                1 => bench.hear(&Extended::Answer(part)),
+                2 => bench.hear(&Extended::Echo { epoch: 9, time: wild }),
+                _ => bench.hear(&Extended::Data(part)),
+            }
+            let mut buf = [0; 64];
+            let sent = (0..20).take_while(|_| bench.receiver.poll_transmit(bench.now, &mut buf).is_some()).count();
+            prop_assert!(sent < 20);
+            prop_assert!(bench.receiver.missing.len() <= MAX_MISSING);
+            if let Some(at) = bench.receiver.poll_timeout().filter(|at| *at <= bench.now) {
+                bench.timeout();
+                while bench.receiver.poll_transmit(bench.now, &mut buf).is_some() {}
+                prop_assert!(bench.receiver.poll_timeout().is_none_or(|next| next > at), "stuck at {:?}", at);
+            }
+        }
+        prop_assert!(bench.receiver.requests.round_trip() <= Duration::from_secs(20), "no estimate from forged times");
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+        let mut bench = Bench::streaming(20, 20);
+        let parsed: Result<Extended<'_>, WireError> = Extended::parse(&bytes);
+        if let Ok(packet) = parsed {
+            bench.hear(&packet);
+        }
+    }
+}

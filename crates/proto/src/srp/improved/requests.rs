@@ -1,0 +1,121 @@
+//! What goes back to the sender, requests and probes, and the round trip that they measure.
+
+use std::time::Duration;
+
+use antiphon_core::Instant;
+
+use super::clock_us;
+use super::missing::{Awaiting, Missing};
+use crate::srp::estimate::Smoothed;
+use crate::srp::wire::extended::{Extended, MAX_NACK_WORDS, Nack, Report};
+
+/// Requests and probes under way. Only times that were sent from here, and not long ago, measure anything: a forged
+/// answer changes no estimate.
+#[derive(Default)]
+pub(super) struct Requests {
+    round_trip: Option<Smoothed>,
+    least_round_trip: Option<Duration>,
+    probe: Probe,
+    times: [Option<Instant>; 16],
+    next_time: usize,
+    /// NACK packets sent.
+    pub nacks: u64,
+    /// Ids in them.
+    pub asked: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Probe {
+    due: bool,
+    sent: Option<Instant>,
+    last: Option<Instant>,
+}
+
+impl Requests {
+    /// Asks for as many of those in state [`Awaiting::Request`] as one packet holds. They are in the order of their ids.
+    pub fn write_nack(
+        &mut self,
+        now: Instant,
+        epoch: u8,
+        missing: &mut [Missing],
+        buf: &mut [u8],
+    ) -> Option<usize> {
+        let wait = self.round_trip.map_or(BLIND_WAIT, |rtt| rtt.mean() + rtt.deviation() * 4).max(MIN_WAIT);
+        let first = missing.iter().find(|missing| missing.state == Awaiting::Request)?.id;
+        let mut words = [[0u8; 4]; MAX_NACK_WORDS];
+        let mut used = 0;
+        for missing in missing.iter_mut().filter(|missing| missing.state == Awaiting::Request) {
+            if let Some(bit) = missing.id.saturating_sub(first).checked_sub(1) {
+                let (word, bit) = ((bit / 32) as usize, bit % 32);
+                let Some(bits) = words.get_mut(word) else { break };
+                *bits = (u32::from_be_bytes(*bits) | 1 << bit).to_be_bytes();
+                used = used.max(word + 1);
+            }
+            missing.asked += 1;
+            missing.state = Awaiting::Answer { sent: now, until: now + wait };
+            self.asked += 1;
+        }
+        self.nacks += 1;
+        self.times[self.next_time] = Some(now);
+        self.next_time = (self.next_time + 1) % self.times.len();
+        let more = &words.as_flattened()[..4 * used];
+        Extended::Nack(Nack { epoch, time: clock_us(now), first: first as u32, more }).emit(buf)
+    }
+
+    /// Writes a probe with its report, if one is due.
+    pub fn write_probe(&mut self, now: Instant, epoch: u8, report: Report, buf: &mut [u8]) -> Option<usize> {
+        if !self.probe.due {
+            return None;
+        }
+        self.probe = Probe { due: false, sent: Some(now), last: Some(now) };
+        Extended::Probe { epoch, time: clock_us(now), report }.emit(buf)
+    }
+
+    /// Data came: a probe each second while it does, which is the report's beat as well.
+    pub fn on_data(&mut self, now: Instant) {
+        self.probe.due |= self.probe.last.is_none_or(|last| now.since(last) >= PROBE_AFTER);
+    }
+
+    /// A probe came back.
+    pub fn on_echo(&mut self, received_at: Instant, time: u32) {
+        if let Some(sent) = self.probe.sent.take_if(|sent| clock_us(*sent) == time) {
+            self.fold(received_at.since(sent));
+        }
+    }
+
+    /// An answer with this time came; answers when its request was sent.
+    pub fn on_answer(&mut self, received_at: Instant, time: u32) -> Option<Instant> {
+        let sent = self.times.iter().flatten().find(|sent| clock_us(**sent) == time).copied()?;
+        self.fold(received_at.since(sent));
+        Some(sent)
+    }
+
+    fn fold(&mut self, sample: Duration) {
+        self.least_round_trip = Some(self.least_round_trip.map_or(sample, |least| least.min(sample)));
+        match &mut self.round_trip {
+            Some(smoothed) => smoothed.fold(sample),
+            None => self.round_trip = Some(Smoothed::new(sample, 0.5)),
+        }
+    }
+
+    /// The smoothed round trip, zero before it is known.
+    pub fn round_trip(&self) -> Duration {
+        self.round_trip.map_or(Duration::ZERO, |smoothed| smoothed.mean())
+    }
+
+    pub fn measured(&self) -> Option<Smoothed> {
+        self.round_trip
+    }
+
+    pub fn least_round_trip(&self) -> Option<Duration> {
+        self.least_round_trip
+    }
+}
+
+/// The shortest wait for anything: 1 to 2 ms is what a busy machine takes to schedule a process.
+pub(super) const MIN_WAIT: Duration = Duration::from_millis(2);
+/// The wait for an answer before a round trip is known: longer than most paths are, shorter than TCP's second (RFC 6298
+/// §2.1), which no playout buffer waits for.
+const BLIND_WAIT: Duration = Duration::from_millis(250);
+/// A probe and report each second while data comes (report, section 3.2).
+const PROBE_AFTER: Duration = Duration::from_secs(1);

@@ -1,0 +1,300 @@
+//! The sender: cuts messages into packets, keeps them for a while, sends again what is asked for and allowed.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use antiphon_core::{Instant, Rng};
+
+use super::{chances, clock_us};
+use crate::srp::wire::HEADER;
+use crate::srp::wire::extended::{Extended, LEAST_URGENT, MAX_PARTS, Nack, Part, Report, make_answer};
+
+/// What a sender needs to know.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SenderConfig {
+    /// The largest datagram, header included; at least 17.
+    pub max_datagram: usize,
+    /// How long packets are kept for repairs.
+    pub keep: Duration,
+    /// Draws the epoch.
+    pub seed: u64,
+}
+
+/// A message on its way out.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    /// Its content: at least one byte, at most [`Sender::max_message`].
+    pub bytes: &'a [u8],
+    /// 0 is most urgent.
+    pub priority: u8,
+    /// No repair is sent after this.
+    pub deadline: Option<Instant>,
+}
+
+/// Totals of a sender.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SenderCounts {
+    /// Packets sent again.
+    pub retransmitted: u64,
+    /// Requests for packets that are not kept: never sent, too old, or of another epoch.
+    pub unknown: u64,
+    /// Requests for packets that can't be played any more.
+    pub too_late: u64,
+    /// Requests beyond a packet's chances, or a second copy of one.
+    pub refused: u64,
+    /// Requests for which the allowance did not suffice.
+    pub over_allowance: u64,
+    /// Packets dropped before their time, for want of room.
+    pub dropped: u64,
+}
+
+/// A sender for one receiver.
+///
+/// What requests can cost is bounded three times: by each packet's chances, by the packets kept ([`MAX_KEPT`],
+/// [`MAX_KEPT_BYTES`]), and by an allowance. New data earns it, byte for byte; repairs spend it. So NACKs never cost
+/// more bytes than were sent anyway, beyond [`START_ALLOWANCE`]. In congestion (losses while the delay has grown) the
+/// share earned is halved at each report, down to 1/16, and comes back by eighths: the stream itself is not slowed,
+/// since that is its source's to do, but repairs are the first to yield.
+pub struct Sender {
+    config: SenderConfig,
+    epoch: u8,
+    next: u32,
+    last_priority: u8,
+    /// Ids are consecutive, the newest at the back.
+    kept: VecDeque<Kept>,
+    kept_bytes: usize,
+    spare: Vec<Vec<u8>>,
+    /// Ids to be sent again, each once.
+    due: VecDeque<u32>,
+    echo: Option<(u8, u32)>,
+    allowance: f64,
+    share: f64,
+    report: Option<Report>,
+    congested: bool,
+    counts: SenderCounts,
+}
+
+struct Kept {
+    id: u32,
+    packet: Vec<u8>,
+    sent_at: Instant,
+    deadline: Option<Instant>,
+    left: u32,
+    /// The time of the NACK that is to be answered, or was last.
+    asked_time: Option<u32>,
+    due: bool,
+}
+
+impl Sender {
+    /// A sender whose first data id is 1.
+    pub fn new(config: SenderConfig) -> Self {
+        Sender::starting_at(1, config)
+    }
+
+    /// A sender whose first data id is `id`.
+    pub fn starting_at(id: u32, config: SenderConfig) -> Self {
+        Sender {
+            epoch: (Rng::fork(config.seed, "srp epoch").next_u32() >> 25) as u8,
+            config,
+            next: id,
+            last_priority: 0,
+            kept: VecDeque::with_capacity(64),
+            kept_bytes: 0,
+            spare: Vec::with_capacity(64),
+            due: VecDeque::with_capacity(64),
+            echo: None,
+            allowance: START_ALLOWANCE,
+            share: 1.0,
+            report: None,
+            congested: false,
+            counts: SenderCounts::default(),
+        }
+    }
+
+    /// The longest message, in bytes.
+    pub fn max_message(&self) -> usize {
+        (self.part_len() * MAX_PARTS).min(usize::from(u16::MAX))
+    }
+
+    /// How many packets a message of `len` bytes takes.
+    pub fn parts(&self, len: usize) -> usize {
+        len.div_ceil(self.part_len())
+    }
+
+    fn part_len(&self) -> usize {
+        self.config.max_datagram.saturating_sub(HEADER).max(1)
+    }
+
+    /// Writes part `index` of a message and keeps it; answers the packet's length. Parts go in order, and no other
+    /// message in between.
+    ///
+    /// `None` if there is no such part, the message is too long, or `buf` too short.
+    pub fn send_part(
+        &mut self,
+        now: Instant,
+        message: &Message<'_>,
+        index: usize,
+        buf: &mut [u8],
+    ) -> Option<usize> {
+        let data = message.bytes.chunks(self.part_len()).nth(index)?;
+        if message.bytes.len() > self.max_message() {
+            return None;
+        }
+        let priority = message.priority.min(LEAST_URGENT);
+        let part = Part {
+            epoch: self.epoch,
+            index: index as u8,
+            count: self.parts(message.bytes.len()) as u8,
+            priority,
+            previous_priority: self.last_priority,
+            time: clock_us(now),
+            id: self.next,
+            data,
+        };
+        let len = Extended::Data(part).emit(buf)?;
+        self.next = self.next.wrapping_add(1);
+        self.last_priority = priority;
+        self.allowance = (self.allowance + self.share * len as f64).min(MAX_ALLOWANCE);
+        self.keep(now, part.id, &buf[..len], message.deadline, chances(priority));
+        Some(len)
+    }
+
+    fn keep(&mut self, now: Instant, id: u32, packet: &[u8], deadline: Option<Instant>, left: u32) {
+        while let Some(oldest) = self.kept.front() {
+            let full = self.kept.len() >= MAX_KEPT || self.kept_bytes + packet.len() > MAX_KEPT_BYTES;
+            if !full && now.since(oldest.sent_at) <= self.config.keep {
+                break;
+            }
+            self.counts.dropped += u64::from(full);
+            if let Some(mut oldest) = self.kept.pop_front() {
+                self.kept_bytes -= oldest.packet.len();
+                oldest.packet.clear();
+                self.spare.push(oldest.packet);
+            }
+        }
+        let mut copy = self.spare.pop().unwrap_or_default();
+        copy.extend_from_slice(packet);
+        self.kept_bytes += packet.len();
+        self.kept.push_back(Kept {
+            id,
+            packet: copy,
+            sent_at: now,
+            deadline,
+            left,
+            asked_time: None,
+            due: false,
+        });
+    }
+
+    /// Takes a request.
+    pub fn on_nack(&mut self, now: Instant, nack: &Nack<'_>) {
+        if nack.epoch != self.epoch {
+            self.counts.unknown += 1;
+            return;
+        }
+        for id in nack.ids() {
+            let Some(at) = self.position(id) else {
+                self.counts.unknown += 1;
+                continue;
+            };
+            let kept = &mut self.kept[at];
+            if kept.deadline.is_some_and(|deadline| now > deadline) {
+                self.counts.too_late += 1;
+            } else if kept.due || kept.left == 0 || kept.asked_time == Some(nack.time) {
+                self.counts.refused += 1;
+            } else {
+                kept.left -= 1;
+                kept.due = true;
+                kept.asked_time = Some(nack.time);
+                self.due.push_back(id);
+            }
+        }
+    }
+
+    /// Takes a receiver's probe with its report; answers whether the phase (congested or not) changed.
+    pub fn on_probe(&mut self, epoch: u8, time: u32, report: Report) -> bool {
+        self.echo = Some((epoch, time));
+        if epoch != self.epoch {
+            return false;
+        }
+        let Some(last) = self.report.replace(report) else { return false };
+        let lost = f64::from(report.lost.wrapping_sub(last.lost));
+        let received = f64::from(report.received.wrapping_sub(last.received));
+        let heavy = lost > CONGESTION_LOSS * (lost + received);
+        let congested = heavy && report.queueing_us > CONGESTION_QUEUEING_US;
+        self.share =
+            if congested { (self.share / 2.0).max(LEAST_SHARE) } else { (self.share + 0.125).min(1.0) };
+        std::mem::replace(&mut self.congested, congested) != congested
+    }
+
+    /// Writes the next packet that the receiver is due: an echo or a repair.
+    pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        if let Some((epoch, time)) = self.echo.take() {
+            return Extended::Echo { epoch, time }.emit(buf);
+        }
+        while let Some(id) = self.due.pop_front() {
+            let Some(at) = self.position(id) else { continue };
+            let kept = &mut self.kept[at];
+            kept.due = false;
+            if kept.deadline.is_some_and(|deadline| now > deadline) {
+                self.counts.too_late += 1;
+                continue;
+            }
+            let len = kept.packet.len();
+            if self.allowance < len as f64 {
+                self.counts.over_allowance += 1;
+                continue;
+            }
+            self.allowance -= len as f64;
+            self.counts.retransmitted += 1;
+            let packet = buf.get_mut(..len)?;
+            packet.copy_from_slice(&kept.packet);
+            make_answer(packet, kept.asked_time.unwrap_or_default());
+            return Some(len);
+        }
+        None
+    }
+
+    fn position(&self, id: u32) -> Option<usize> {
+        let at = id.wrapping_sub(self.kept.front()?.id) as usize;
+        (at < self.kept.len()).then_some(at)
+    }
+
+    /// What the receiver reported last.
+    pub fn report(&self) -> Option<Report> {
+        self.report
+    }
+
+    /// Whether the last report told of congestion: a source that can send less should.
+    pub fn is_congested(&self) -> bool {
+        self.congested
+    }
+
+    /// The epoch that all packets carry.
+    pub fn epoch(&self) -> u8 {
+        self.epoch
+    }
+
+    /// Packets sent so far.
+    pub fn counts(&self) -> SenderCounts {
+        self.counts
+    }
+}
+
+/// Packets kept at most: a second of the smallest blocks at 48 kHz (64 sample frames) and some.
+pub const MAX_KEPT: usize = 1024;
+/// Bytes kept at most.
+pub const MAX_KEPT_BYTES: usize = 1 << 20;
+/// What may be spent on repairs before anything was earned, in bytes: losses at the very beginning.
+pub const START_ALLOWANCE: f64 = 16_000.0;
+/// What can be saved up: a burst of losses of some 40 full packets.
+const MAX_ALLOWANCE: f64 = 64_000.0;
+const LEAST_SHARE: f64 = 1.0 / 16.0;
+/// Less loss than this is a link's own.
+const CONGESTION_LOSS: f64 = 0.02;
+/// So much more delay than before is a queue that has filled: more than the jitter of WLAN and less than the buffers of
+/// home routers.
+const CONGESTION_QUEUEING_US: u32 = 50_000;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! `srp://`: the Selective Retransmission Protocol, as published and improved.
+//!
+//! Source: K. French, G. Oprica, M. Piecuch, "SRP - A Multimedia Network Protocol", Worcester Polytechnic Institute,
+//! 2000. A sender keeps what it sent for a while; the receiver decides about each missing message whether to ask for it
+//! again, by weighing the loss against the latency that waiting would cost.
+//!
+//! | | as published | improved |
+//! | --- | --- | --- |
+//! | state machines | [`Client`], [`Server`] | [`Receiver`], [`Sender`] |
+//! | delivery | in order; one message is awaited at a time | at once; any number may be missing |
+//! | missing when | overdue, or a later one came | a later one came, or, in slow streams, overdue |
+//! | requests | one id each | up to 257 ids each |
+//! | messages | one packet, 1480 bytes | up to 64 packets, each repaired alone |
+//! | after an outage | everything is too late or too early | starts anew at the newest message |
+//! | flow control | none | repairs in proportion to what is sent, less in congestion |
+//!
+//! All four own no socket and no clock and can be used alone; [`Decide`] is the trait for decisions of one's own. The
+//! endpoint behind `srp://` pairs one of each for both directions. Both sides must run in the same mode.
+
+mod decide;
+mod endpoint;
+mod estimate;
+mod halves;
+mod improved;
+mod published;
+mod settings;
+pub mod wire;
+
+use antiphon_core::{Endpoint, Instant};
+
+pub use decide::{
+    Choice, Decide, EqualLossLatency, InTime, LatencyEstimate, Nearest, Never, OptimumQuality, Quality,
+    Situation,
+};
+pub use endpoint::SrpEndpoint;
+pub use estimate::{ALPHA, KEEP, QualityAverages, Smoothed};
+pub use improved::{
+    MAX_KEPT, MAX_KEPT_BYTES, Message, Receiver, ReceiverConfig, ReceiverCounts, START_ALLOWANCE, Sender,
+    SenderConfig, SenderCounts, TIMER_FROM,
+};
+pub use published::{Client, ClientConfig, Counts, MAX_ANSWERS, MIN_WAIT, Server};
+pub use settings::{Decision, Mode, Settings};
+
+use crate::{Beneath, Key, OpenArgs, OpenError, Strengths, Transport};
+
+/// SRP as the rest of the house sees it.
+pub(crate) static TRANSPORT: Transport = Transport {
+    scheme: "srp",
+    title: "SRP",
+    summary: "asks again only for what can still be played or is worth its delay (selective retransmission)",
+    beneath: Beneath::Udp,
+    reflect_offset: 3,
+    strengths: Strengths { reliable: false, ordered: false, multicast: false },
+    keys: &[
+        Key {
+            name: "mode",
+            help: "the report's protocol to the letter, or ours (default): mode=as-published",
+        },
+        Key {
+            name: "decide",
+            help: "when to ask again: deadline (default), nearest, ell, oq (default as published), never: decide=nearest",
+        },
+        Key {
+            name: "loss",
+            help: "share of loss that can be borne, for nearest, ell and oq; '%' is written %25 in a URI: loss=10%25",
+        },
+    ],
+    open,
+    admits: begins_an_association,
+};
+
+fn open(args: &OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError> {
+    let settings = Settings::read(args.query, args.latency)?;
+    Ok(Box::new(SrpEndpoint::new(&settings, args.role, args.max_datagram, args.seed, args.now)))
+}
+
+/// Data of either mode; reports, requests and probes begin nothing.
+fn begins_an_association(datagram: &[u8]) -> bool {
+    use wire::{Packet, extended::Extended};
+    matches!(Packet::parse(datagram), Ok(Packet::Data { .. }))
+        || matches!(Extended::parse(datagram), Ok(Extended::Data(_)))
+}
+
+/// What a client or receiver hands to the application.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Delivery<'a> {
+    /// A message.
+    Message {
+        /// Its id; of a message of several packets, that of the first.
+        id: u32,
+        /// Its content.
+        bytes: &'a [u8],
+        /// When its last packet came off the wire.
+        received_at: Instant,
+        /// Whether any of it had to be asked for.
+        repaired: bool,
+    },
+    /// A packet was given up: with it a message, or one that it was a part of.
+    Lost {
+        /// Its id.
+        id: u32,
+    },
+}
+
+/// Where deliveries go.
+pub type Deliver<'a> = dyn FnMut(Delivery<'_>) + 'a;

@@ -1,0 +1,162 @@
+//! The query of an `srp://` URI, read.
+
+use std::time::Duration;
+
+use antiphon_core::uri::{Query, UriError};
+use antiphon_core::{Ratio, nearest, units};
+
+use super::decide::{Decide, EqualLossLatency, InTime, LatencyEstimate, Nearest, Never, OptimumQuality};
+
+/// Which protocol is spoken. Both sides need the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// To the letter of the report.
+    AsPublished,
+    /// With what the report's "future work" names.
+    #[default]
+    Improved,
+}
+
+/// The decision algorithms that have names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// [`EqualLossLatency`].
+    EqualLossLatency,
+    /// [`OptimumQuality`].
+    OptimumQuality,
+    /// [`InTime`].
+    Deadline,
+    /// [`Nearest`].
+    Nearest,
+    /// [`Never`].
+    Never,
+}
+
+impl Decision {
+    /// All of them with their names in a URI.
+    pub const ALL: [(&'static str, Decision); 5] = [
+        ("deadline", Decision::Deadline),
+        ("nearest", Decision::Nearest),
+        ("ell", Decision::EqualLossLatency),
+        ("oq", Decision::OptimumQuality),
+        ("never", Decision::Never),
+    ];
+
+    /// The algorithm, ready to be asked.
+    pub fn algorithm(self) -> Box<dyn Decide> {
+        match self {
+            Decision::EqualLossLatency => Box::new(EqualLossLatency(LatencyEstimate::Literal)),
+            Decision::OptimumQuality => Box::new(OptimumQuality(LatencyEstimate::Literal)),
+            Decision::Deadline => Box::new(InTime),
+            Decision::Nearest => Box::new(Nearest),
+            Decision::Never => Box::new(Never),
+        }
+    }
+}
+
+/// What an SRP endpoint is to do.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Settings {
+    /// Which protocol.
+    pub mode: Mode,
+    /// Which decision algorithm.
+    pub decide: Decision,
+    /// Loss that can be borne, above 0 and below 1.
+    pub desired_loss: f64,
+    /// Latency that can be borne, above 0: what a frame may be old when it is played.
+    pub desired_latency: Duration,
+}
+
+impl Settings {
+    /// The defaults of a mode.
+    pub fn new(mode: Mode, desired_latency: Duration) -> Self {
+        let decide = match mode {
+            Mode::AsPublished => Decision::OptimumQuality,
+            Mode::Improved => Decision::Deadline,
+        };
+        // 10 %: the desired loss of all of the report's tests.
+        Settings { mode, decide, desired_loss: 0.1, desired_latency }
+    }
+
+    /// Reads `mode`, `decide`, `loss` and `latency`; `latency` is what holds if the query names none.
+    pub fn read(query: &Query, latency: Duration) -> Result<Self, UriError> {
+        let modes = [("improved", Mode::Improved), ("as-published", Mode::AsPublished)];
+        let mode = query.read("mode", |text| choose(text, &modes))?.unwrap_or_default();
+        let latency = query.read("latency", units::parse_duration)?.unwrap_or(latency);
+        let mut settings = Settings::new(mode, latency);
+        if let Some(decide) = query.read("decide", |text| choose(text, &Decision::ALL))? {
+            settings.decide = decide;
+        }
+        if let Some(loss) = query.read("loss", loss)? {
+            settings.desired_loss = loss;
+        }
+        if latency.is_zero() {
+            return Err(UriError::BadValue {
+                key: "latency".into(),
+                value: "0ms".into(),
+                why: "SRP weighs delays against the desired latency: write more than zero, such as 80ms"
+                    .into(),
+            });
+        }
+        Ok(settings)
+    }
+}
+
+fn loss(text: &str) -> Result<f64, String> {
+    let share = text.parse::<Ratio>().map_err(|why| why.to_string())?.0;
+    if share > 0.0 && share < 1.0 {
+        return Ok(share);
+    }
+    Err("SRP weighs losses against the desired share: write more than 0% and less than 100%, such as 10%"
+        .into())
+}
+
+fn choose<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
+    let names = || known.iter().map(|(name, _)| *name);
+    known.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
+        let meant = nearest(text, names()).map(|name| format!("did you mean '{name}'? ")).unwrap_or_default();
+        format!("{meant}use one of {}", names().collect::<Vec<_>>().join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Settings, String> {
+        let mut query = Query::default();
+        text.split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .for_each(|(key, value)| query.set(key, value));
+        Settings::read(&query, Duration::from_millis(80)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn keys_are_read_and_defaults_hold() {
+        let plain = read("").unwrap();
+        assert_eq!((plain.mode, plain.decide), (Mode::Improved, Decision::Deadline));
+        assert_eq!(plain.desired_latency, Duration::from_millis(80));
+        let full = read("mode=as-published&decide=ell&loss=5%&latency=250ms").unwrap();
+        let (decide, latency) = (Decision::EqualLossLatency, Duration::from_millis(250));
+        assert_eq!(full.mode, Mode::AsPublished);
+        assert_eq!((full.decide, full.desired_loss, full.desired_latency), (decide, 0.05, latency));
+        assert_eq!(read("mode=as-published").unwrap().decide, Decision::OptimumQuality);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_the_remedy() {
+        for (text, remedy) in [
+            ("mode=published", "did you mean 'as-published'"),
+            ("decide=neverr", "did you mean 'never'"),
+            ("decide=x", "deadline, nearest, ell, oq, never"),
+            ("loss=0%", "more than 0%"),
+            ("loss=100%", "less than 100%"),
+            ("loss=10", "write 10%"),
+            ("latency=0ms", "more than zero"),
+            ("latency=250", "write 250ms"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(remedy), "{text}: {error}");
+        }
+    }
+}

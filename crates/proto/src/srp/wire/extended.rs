@@ -1,0 +1,287 @@
+//! The packets of the improved mode: the published headers with the upper bytes of word 0 put to use.
+//!
+//! ```text
+//!  0                   1                   2                   3
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//! +-+-------------+---------------+---------------+---+---+-------+
+//! |1|    epoch    |  part index   | parts less 1  | p | q | type  |
+//! +-+-------------+---------------+---------------+---+---+-------+
+//! |                       time in microseconds                    |
+//! +---------------------------------------------------------------+
+//! |  data id (DATA, ANSWER)   /   status (NACK)                   |
+//! +---------------------------------------------------------------+
+//! |  data size (DATA, ANSWER) /   first data id (NACK)            |
+//! +---------------------------------------------------------------+
+//! ```
+//!
+//! * The first bit tells the two formats apart. `epoch` is drawn anew by each sender, so that a restarted one is known
+//!   by its first packets.
+//! * Every part of a message has a data id of its own, so that it is repaired alone; index and count put it in place.
+//! * `p` is the packet's priority (0 most urgent, 3 least), `q` that of the packet before it, which tells a receiver
+//!   what it is missing.
+//! * A NACK may be followed by words of 32 bits: bit *i* (from the least) of word *k* asks for `first + 1 + 32 k + i`.
+//! * A probe carries the receiver's report in four words; its answer is an ECHO (type 5) of the two first words, so that
+//!   two sides that both send and receive can never return each other's answers for ever.
+
+use super::{ANSWER, DATA, HEADER, NACK, PROBE, STATUS_RESEND, WireError, put, word};
+
+/// Parts a message may have.
+pub const MAX_PARTS: usize = 64;
+/// The least urgent priority that the wire can name.
+pub const LEAST_URGENT: u8 = 3;
+/// Words that may follow a NACK: one packet asks for 257 ids at most.
+pub const MAX_NACK_WORDS: usize = 8;
+/// Bytes of a probe with its report.
+pub const PROBE_LEN: usize = 24;
+/// Bytes of an echo.
+pub const ECHO_LEN: usize = 8;
+
+const ECHO: u8 = 5;
+const EXTENDED: u8 = 0x80;
+
+/// A packet of the improved mode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Extended<'a> {
+    /// A message or a part of one, for the first time; `time` is the sender's clock.
+    Data(Part<'a>),
+    /// The same again on request; `time` is copied from the NACK.
+    Answer(Part<'a>),
+    /// Packets are missing.
+    Nack(Nack<'a>),
+    /// Measures the round trip and tells the sender how its packets fare.
+    Probe {
+        /// The epoch of the packets reported on, 0 to 127.
+        epoch: u8,
+        /// The receiver's clock in microseconds, modulo 2³².
+        time: u32,
+        /// How they fare.
+        report: Report,
+    },
+    /// The answer to a probe.
+    Echo {
+        /// As in the probe.
+        epoch: u8,
+        /// As in the probe.
+        time: u32,
+    },
+}
+
+/// A message or a part of one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part<'a> {
+    /// The sender's epoch, 0 to 127.
+    pub epoch: u8,
+    /// Which part of its message, from 0.
+    pub index: u8,
+    /// How many the message has: 1 to [`MAX_PARTS`].
+    pub count: u8,
+    /// 0 (most urgent) to [`LEAST_URGENT`].
+    pub priority: u8,
+    /// Priority of the packet with the id before.
+    pub previous_priority: u8,
+    /// Microseconds modulo 2³².
+    pub time: u32,
+    /// Counts packets; after the greatest number comes 0.
+    pub id: u32,
+    /// At least one byte.
+    pub data: &'a [u8],
+}
+
+/// Ids that are missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Nack<'a> {
+    /// The epoch of the packets asked for.
+    pub epoch: u8,
+    /// The receiver's clock in microseconds, modulo 2³².
+    pub time: u32,
+    /// The first id.
+    pub first: u32,
+    /// Whole words of 32 bits in network order, as on the wire.
+    pub more: &'a [u8],
+}
+
+impl Nack<'_> {
+    /// Every id asked for, ascending from the first.
+    pub fn ids(&self) -> impl Iterator<Item = u32> {
+        let set = |(k, word): (usize, &[u8])| {
+            let bits = word.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte));
+            (0..32u32).filter(move |i| bits >> i & 1 == 1).map(move |i| 32 * k as u32 + i)
+        };
+        let (first, more) = (self.first, self.more);
+        let others = more.chunks_exact(4).enumerate().flat_map(set);
+        std::iter::once(first).chain(others.map(move |n| first.wrapping_add(1 + n)))
+    }
+}
+
+/// What a receiver tells the sender once a second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// The highest id received.
+    pub highest: u32,
+    /// Packets received at their first sending, modulo 2³².
+    pub received: u32,
+    /// Packets that the network lost, repaired or not, modulo 2³².
+    pub lost: u32,
+    /// How much longer packets now take than the fastest of the last seconds, in microseconds.
+    pub queueing_us: u32,
+}
+
+impl<'a> Extended<'a> {
+    /// Reads a datagram.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
+        let first = word(bytes, 0).ok_or(WireError::Length { kind: 0, len: bytes.len() })?;
+        let length = WireError::Length { kind: first, len: bytes.len() };
+        let field = |n| word(bytes, n).ok_or(length);
+        let [flags, index, last, kind] = first.to_be_bytes();
+        if flags & EXTENDED == 0 {
+            return Err(WireError::Type(first));
+        }
+        let epoch = flags & !EXTENDED;
+        match kind & 0x0f {
+            DATA => part(bytes).map(Extended::Data),
+            ANSWER => part(bytes).map(Extended::Answer),
+            _ if index != 0 || last != 0 || kind > 0x0f => Err(WireError::Type(first)),
+            NACK => {
+                let more = bytes.get(HEADER..).ok_or(length)?;
+                let whole = more.len() % 4 == 0 && more.len() <= 4 * MAX_NACK_WORDS;
+                if !whole || field(2)? != STATUS_RESEND {
+                    return Err(length);
+                }
+                Ok(Extended::Nack(Nack { epoch, time: field(1)?, first: field(3)?, more }))
+            }
+            PROBE if bytes.len() == PROBE_LEN => {
+                let report = Report {
+                    highest: field(2)?,
+                    received: field(3)?,
+                    lost: field(4)?,
+                    queueing_us: field(5)?,
+                };
+                Ok(Extended::Probe { epoch, time: field(1)?, report })
+            }
+            ECHO if bytes.len() == ECHO_LEN => Ok(Extended::Echo { epoch, time: field(1)? }),
+            PROBE | ECHO => Err(length),
+            _ => Err(WireError::Type(first)),
+        }
+    }
+
+    /// Writes the packet and answers its length; `None` if `buf` is too short.
+    pub fn emit(&self, buf: &mut [u8]) -> Option<usize> {
+        match *self {
+            Extended::Data(part) => emit_part(&part, DATA, buf),
+            Extended::Answer(part) => emit_part(&part, ANSWER, buf),
+            Extended::Nack(nack) => {
+                put(buf, &[plain(nack.epoch, NACK), nack.time, STATUS_RESEND, nack.first], nack.more)
+            }
+            Extended::Probe { epoch, time, report: r } => {
+                put(buf, &[plain(epoch, PROBE), time, r.highest, r.received, r.lost, r.queueing_us], &[])
+            }
+            Extended::Echo { epoch, time } => put(buf, &[plain(epoch, ECHO), time], &[]),
+        }
+    }
+}
+
+/// Makes an answer of a DATA packet in place, with the time of the NACK.
+pub(crate) fn make_answer(packet: &mut [u8], time: u32) {
+    packet[3] = packet[3] & 0xf0 | ANSWER;
+    packet[4..8].copy_from_slice(&time.to_be_bytes());
+}
+
+fn part(bytes: &[u8]) -> Result<Part<'_>, WireError> {
+    let length = WireError::Length { kind: DATA.into(), len: bytes.len() };
+    let field = |n| word(bytes, n).ok_or(length);
+    let [flags, index, last, kind] = field(0)?.to_be_bytes();
+    let (time, id, told) = (field(1)?, field(2)?, field(3)?);
+    let data = &bytes[HEADER..];
+    if data.is_empty() || usize::from(last) >= MAX_PARTS || index > last {
+        return Err(length);
+    }
+    if told as usize != data.len() {
+        return Err(WireError::Size { told, found: data.len() });
+    }
+    Ok(Part {
+        epoch: flags & !EXTENDED,
+        index,
+        count: last + 1,
+        priority: kind >> 6,
+        previous_priority: kind >> 4 & 3,
+        time,
+        id,
+        data,
+    })
+}
+
+fn emit_part(part: &Part<'_>, kind: u8, buf: &mut [u8]) -> Option<usize> {
+    let urgency = part.priority.min(LEAST_URGENT) << 6 | part.previous_priority.min(LEAST_URGENT) << 4;
+    let first = [EXTENDED | part.epoch, part.index, part.count.saturating_sub(1), urgency | kind];
+    put(buf, &[u32::from_be_bytes(first), part.time, part.id, part.data.len() as u32], part.data)
+}
+
+fn plain(epoch: u8, kind: u8) -> u32 {
+    u32::from_be_bytes([EXTENDED | epoch, 0, 0, kind])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn packets_are_written_as_specified() {
+        let part = Part {
+            epoch: 5,
+            index: 2,
+            count: 4,
+            priority: 1,
+            previous_priority: 3,
+            time: 7,
+            id: 0xffff_ffff,
+            data: b"ab",
+        };
+        let mut buf = [0; 32];
+        let len = Extended::Data(part).emit(&mut buf).unwrap();
+        let expected = [0x85, 2, 3, 0x71, 0, 0, 0, 7, 255, 255, 255, 255, 0, 0, 0, 2, b'a', b'b'];
+        assert_eq!(buf[..len], expected);
+        make_answer(&mut buf[..len], 9);
+        assert_eq!(Extended::parse(&buf[..len]), Ok(Extended::Answer(Part { time: 9, ..part })));
+        assert_eq!(Extended::Data(part).emit(&mut [0; 17]), None);
+    }
+
+    #[test]
+    fn a_nack_names_its_ids_across_the_wrap() {
+        let nack = Nack { epoch: 1, time: 2, first: u32::MAX - 1, more: &[0, 0, 0, 0b101, 0x80, 0, 0, 0] };
+        let ids: Vec<u32> = nack.ids().collect();
+        assert_eq!(ids, [u32::MAX - 1, u32::MAX, 1, 62]);
+    }
+
+    #[test]
+    fn a_published_packet_is_told_apart() {
+        let published = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 9];
+        assert_eq!(Extended::parse(&published), Err(WireError::Type(1)));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_parsed_was_written_so(bytes in prop::collection::vec(any::<u8>(), 0..64), kind in 0u8..8, fit in any::<bool>()) {
+            let mut bytes = bytes;
+            if bytes.len() >= 4 {
+                bytes[0] |= 0x80;
+                bytes[3] = bytes[3] & 0xf0 | kind;
+                if fit {
+                    (bytes[1], bytes[2]) = (bytes[1] % 2, bytes[2] % 3);
+                }
+            }
+            if fit && bytes.len() >= 16 && matches!(kind, DATA | ANSWER) {
+                let size = bytes.len() as u32 - 16;
+                bytes[12..16].copy_from_slice(&size.to_be_bytes());
+            }
+            if let Ok(packet) = Extended::parse(&bytes) {
+                let mut again = [0; 64];
+                let len = packet.emit(&mut again).unwrap();
+                prop_assert_eq!(&again[..len], &bytes[..]);
+                if let Extended::Nack(nack) = packet {
+                    prop_assert!(nack.ids().count() <= 1 + 32 * MAX_NACK_WORDS);
+                }
+            }
+        }
+    }
+}

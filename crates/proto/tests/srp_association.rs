@@ -1,0 +1,284 @@
+//! Two SRP endpoints and what may happen to them: forgers, floods, restarts, silence, congestion.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use antiphon_core::{CloseMode, Ecn, Endpoint, Event, Frame, Input, Instant, Outcome, PathId};
+use antiphon_proto::Role;
+use antiphon_proto::srp::wire::Packet;
+use antiphon_proto::srp::wire::extended::{Extended, Nack, Report};
+use antiphon_proto::srp::{Mode, Settings, SrpEndpoint};
+
+const ONE_WAY: Duration = Duration::from_millis(10);
+const LATENCY: Duration = Duration::from_millis(100);
+
+/// A pair on a path of 10 ms each way that loses what it is told to.
+struct Pair {
+    now: Instant,
+    sides: [SrpEndpoint; 2],
+    wire: VecDeque<(Instant, usize, Vec<u8>)>,
+    /// How many datagrams of the first side are lost next.
+    lose: usize,
+    sent: [usize; 2],
+    got: [Vec<Vec<u8>>; 2],
+    events: Vec<Event>,
+}
+
+fn open(mode: Mode, role: Role, seed: u64, now: Instant) -> SrpEndpoint {
+    SrpEndpoint::new(&Settings::new(mode, LATENCY), role, 1472, seed, now)
+}
+
+impl Pair {
+    fn new(mode: Mode) -> Self {
+        let sides = [Role::Caller, Role::Listener].map(|role| open(mode, role, 1, Instant::ZERO));
+        let got = [Vec::new(), Vec::new()];
+        Pair {
+            now: Instant::ZERO,
+            sides,
+            wire: VecDeque::new(),
+            lose: 0,
+            sent: [0, 0],
+            got,
+            events: Vec::new(),
+        }
+    }
+
+    fn send(&mut self, from: usize, frame: &[u8]) {
+        self.sides[from].send(self.now, Frame::new(frame, None)).expect("accepted");
+    }
+
+    fn inject(&mut self, to: usize, packet: &[u8]) {
+        hear(&mut self.sides[to], self.now, packet);
+    }
+
+    fn run(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.now < until {
+            self.now += Duration::from_millis(1);
+            while self.wire.front().is_some_and(|(at, ..)| *at <= self.now) {
+                let Some((_, to, bytes)) = self.wire.pop_front() else { break };
+                hear(&mut self.sides[to], self.now, &bytes);
+            }
+            for at in 0..2 {
+                self.turn(at);
+            }
+        }
+    }
+
+    fn turn(&mut self, at: usize) {
+        let mut buf = vec![0; 65_535];
+        let side = &mut self.sides[at];
+        if side.poll_timeout().is_some_and(|due| due <= self.now) {
+            side.handle_timeout(self.now);
+        }
+        while let Some(received) = side.poll_frame(&mut buf) {
+            self.got[at].push(buf[..received.len].to_vec());
+        }
+        while let Some(event) = side.poll_event() {
+            self.events.push(event);
+        }
+        while let Some(sent) = side.poll_transmit(self.now, &mut buf) {
+            self.sent[at] += sent.len;
+            if at == 0 && self.lose > 0 {
+                self.lose -= 1;
+            } else {
+                self.wire.push_back((self.now + ONE_WAY, 1 - at, buf[..sent.len].to_vec()));
+            }
+        }
+    }
+
+    /// Both ways, a frame each 20 ms.
+    fn stream(&mut self, count: u8, both_ways: bool) {
+        for n in 0..count {
+            self.send(0, &[n; 200]);
+            if both_ways {
+                self.send(1, &[n; 200]);
+            }
+            self.run(Duration::from_millis(20));
+        }
+    }
+}
+
+fn hear(side: &mut SrpEndpoint, now: Instant, bytes: &[u8]) {
+    let (path, ecn) = (PathId::default(), Ecn::NotCapable);
+    side.handle_input(now, Input::Datagram { path, bytes, ecn, received_at: now });
+}
+
+fn packet(extended: &Extended<'_>) -> Vec<u8> {
+    let mut buf = [0; 200];
+    let len = extended.emit(&mut buf).expect("room");
+    buf[..len].to_vec()
+}
+
+#[test]
+fn the_last_frame_before_a_close_is_repaired() {
+    let mut pair = Pair::new(Mode::Improved);
+    pair.stream(20, false);
+    pair.lose = 1;
+    pair.send(0, &[99; 200]);
+    let now = pair.now;
+    pair.sides[0].close(now, CloseMode::Graceful);
+    pair.run(Duration::from_millis(300));
+    assert_eq!(pair.got[1].last(), Some(&vec![99; 200]));
+    assert!(pair.events.iter().any(|event| matches!(event, Event::Closed(_))));
+}
+
+#[test]
+fn silence_costs_nothing() {
+    let mut pair = Pair::new(Mode::Improved);
+    pair.stream(100, true);
+    pair.run(Duration::from_secs(2));
+    let before = pair.sent;
+    assert_eq!(pair.sides.each_ref().map(|side| side.poll_timeout()), [None, None]);
+    pair.run(Duration::from_secs(100));
+    assert_eq!(pair.sent, before, "no probe, no request while nothing comes");
+}
+
+#[test]
+fn a_client_that_vanished_costs_no_more_than_the_stream() {
+    let mut pair = Pair::new(Mode::Improved);
+    pair.stream(10, true);
+    pair.lose = usize::MAX;
+    let before = pair.sent;
+    for _ in 0..20 {
+        pair.stream(100, false);
+    }
+    // 2000 frames of 216 bytes; the few requests for frames of the silent peer, and a probe a second at most.
+    let sent = pair.sent[0] - before[0];
+    assert!((2000 * 216..2000 * 216 + 2_000).contains(&sent), "{sent}");
+}
+
+#[test]
+fn forged_probes_never_go_round_for_ever() {
+    for (mode, forged) in [
+        (Mode::AsPublished, Packet::Probe { time: 5 }),
+        (Mode::AsPublished, Packet::Probe { time: 1 << 31 | 5 }),
+    ] {
+        for both_ways in [false, true] {
+            let mut pair = Pair::new(mode);
+            pair.stream(10, both_ways);
+            let mut buf = [0; 8];
+            forged.emit(&mut buf).expect("room");
+            let before = pair.sent;
+            (0..1000).for_each(|n| pair.inject(n % 2, &buf));
+            pair.run(Duration::from_millis(500));
+            // What the published client asks for by itself, 24 bytes every 20 ms at most, and some probes of 8 bytes.
+            let sent: usize = pair.sent.iter().sum::<usize>() - before.iter().sum::<usize>();
+            assert!(sent < 2 * 25 * 24 + 100 * 8, "{sent} bytes");
+        }
+    }
+    let mut pair = Pair::new(Mode::Improved);
+    pair.stream(10, true);
+    let before = pair.sent;
+    let probe = packet(&Extended::Probe { epoch: 3, time: 9, report: Report::default() });
+    (0..1000).for_each(|n| pair.inject(n % 2, &probe));
+    pair.run(Duration::from_secs(1));
+    let sent: usize = pair.sent.iter().sum::<usize>() - before.iter().sum::<usize>();
+    assert!(sent < 300, "an echo each, and the requests for what is overdue: {sent} bytes");
+}
+
+#[test]
+fn a_flood_of_requests_costs_no_more_than_was_sent() {
+    for (mode, multiple) in [(Mode::Improved, 1), (Mode::AsPublished, 16)] {
+        let mut pair = Pair::new(mode);
+        pair.stream(100, false);
+        let before = pair.sent[0];
+        for n in 0..20_000u32 {
+            let mut nack = [0; 200];
+            let len = match mode {
+                Mode::AsPublished => Packet::Nack { time: n, status: 0, id: n % 150 }.emit(&mut nack),
+                Mode::Improved => {
+                    let epoch = (n % 128) as u8;
+                    Extended::Nack(Nack { epoch, time: n, first: n % 150, more: &[0xff; 32] }).emit(&mut nack)
+                }
+            };
+            pair.inject(0, &nack[..len.expect("room")]);
+            if n % 20 == 0 {
+                pair.run(Duration::from_millis(1));
+            }
+        }
+        let repairs = pair.sent[0] - before;
+        assert!(repairs <= multiple * before + 16_000, "{mode:?}: {repairs} bytes for {before}");
+        assert!(repairs > before / 2, "{mode:?}: what is asked for is sent: {repairs} bytes for {before}");
+    }
+}
+
+#[test]
+fn a_restarted_sender_is_heard_after_one_frame() {
+    let mut pair = Pair::new(Mode::Improved);
+    pair.stream(50, false);
+    pair.sides[0] = open(Mode::Improved, Role::Caller, 2, pair.now);
+    pair.got[1].clear();
+    pair.stream(50, false);
+    pair.run(Duration::from_millis(200));
+    // The first of them is strange, the second proves the new beginning, and the first is asked for.
+    let mut numbers: Vec<u8> = pair.got[1].iter().map(|frame| frame[0]).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..50).collect::<Vec<u8>>());
+}
+
+#[test]
+fn congestion_that_the_peer_reports_is_told_once() {
+    let mut pair = Pair::new(Mode::Improved);
+    pair.stream(3, false);
+    pair.events.clear();
+    let epoch = (0..128).find(|epoch| {
+        let nack = packet(&Extended::Nack(Nack { epoch: *epoch, time: 1, first: 1, more: &[] }));
+        let before = pair.sides[0].path_stats().counters.retransmitted;
+        pair.inject(0, &nack);
+        pair.run(Duration::from_millis(1));
+        pair.sides[0].path_stats().counters.retransmitted > before
+    });
+    let epoch = epoch.expect("the sender has one of 128 epochs");
+    for n in 0..5 {
+        let report = Report { highest: n, received: 80 * n, lost: 20 * n, queueing_us: 300_000 };
+        pair.inject(0, &packet(&Extended::Probe { epoch, time: n, report }));
+        pair.run(Duration::from_millis(5));
+    }
+    let told = pair.events.iter().filter(|event| matches!(event, Event::Congestion(_))).count();
+    assert_eq!(told, 1, "{:?}", pair.events);
+}
+
+#[test]
+fn the_other_mode_is_counted_as_malformed_and_not_answered() {
+    for (mode, other) in [(Mode::Improved, Mode::AsPublished), (Mode::AsPublished, Mode::Improved)] {
+        let mut pair = Pair::new(mode);
+        pair.sides[0] = open(other, Role::Caller, 1, Instant::ZERO);
+        pair.stream(20, false);
+        assert_eq!(pair.sides[1].path_stats().counters.malformed, 20);
+        assert_eq!((pair.sent[1], pair.got[1].len()), (0, 0));
+    }
+}
+
+/// A client elsewhere reads its clock as it likes: its times may bear our mark.
+#[test]
+fn who_only_sends_returns_every_probe() {
+    for time in [5, 1 << 31 | 5] {
+        for role in [Role::Caller, Role::Listener] {
+            let mut side = open(Mode::AsPublished, role, 1, Instant::ZERO);
+            side.send(Instant::ZERO, Frame::new(b"x", None)).expect("accepted");
+            let mut buf = [0; 1500];
+            side.poll_transmit(Instant::ZERO, &mut buf).expect("a message");
+            let mut probe = [0; 8];
+            Packet::Probe { time }.emit(&mut probe).expect("room");
+            hear(&mut side, Instant::from_millis(500), &probe);
+            let answer = side.poll_transmit(Instant::from_millis(500), &mut buf).expect("an answer");
+            assert_eq!(buf[..answer.len], probe);
+        }
+    }
+}
+
+#[test]
+fn the_rest_of_a_long_frame_is_not_sent_after_its_deadline() {
+    let mut side = open(Mode::Improved, Role::Caller, 1, Instant::ZERO);
+    let deadline = Some(Instant::from_millis(20));
+    let id = side.send(Instant::ZERO, Frame::new(&[1; 6000], deadline)).expect("accepted");
+    let mut buf = [0; 1500];
+    for ms in [0, 20] {
+        assert!(side.poll_transmit(Instant::from_millis(ms), &mut buf).is_some());
+    }
+    assert_eq!(side.poll_transmit(Instant::from_millis(21), &mut buf), None);
+    let outcome = Outcome::Expired { maybe_received: true };
+    let events: Vec<Event> = std::iter::from_fn(|| side.poll_event()).collect();
+    assert_eq!(events, [Event::Connected, Event::Frame { id, outcome }]);
+}

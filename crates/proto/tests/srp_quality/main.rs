@@ -1,0 +1,118 @@
+//! The report's three network conditions, in virtual time: what loss and latency each decision algorithm brings, and
+//! how far from the origin that is.
+//!
+//! As in the report: 2000 messages of 1280 bytes, one each 160 ms; desired loss 10 %, desired latency 250 ms; loss the
+//! same both ways, so that requests and probes are lost, too. Latency is half a round trip plus the mean distance of the
+//! intervals between deliveries from their mean; loss is what is missing from the ids; both as ratios to what is desired.
+
+mod world;
+
+use antiphon_proto::srp::{Decision, Mode};
+
+use crate::world::{CONDITIONS, Condition, Contestant, Outcome, RESTLESS, run};
+
+const SEEDS: u64 = 30;
+
+/// Means over the seeds.
+fn mean(condition: &Condition, contestant: Contestant, seeds: u64) -> Outcome {
+    let outcomes: Vec<Outcome> = (0..seeds).map(|seed| run(condition, contestant, seed)).collect();
+    let of = |value: fn(&Outcome) -> f64| outcomes.iter().map(value).sum::<f64>() / seeds as f64;
+    let mean = Outcome {
+        loss_ratio: of(|o| o.loss_ratio),
+        latency_ratio: of(|o| o.latency_ratio),
+        distance: of(|o| o.distance),
+        age_ms: of(|o| o.age_ms),
+        distance_by_age: of(|o| o.distance_by_age),
+        distance_by_spread: of(|o| o.distance_by_spread),
+        wire_bytes_per_message: of(|o| o.wire_bytes_per_message),
+    };
+    println!(
+        "{:10} {:10} loss {:.3} latency {:.3} distance {:.4}, age {:.1} ms distance {:.4}, by spread {:.4}, {:.0} bytes a message",
+        condition.name,
+        contestant.name,
+        mean.loss_ratio,
+        mean.latency_ratio,
+        mean.distance,
+        mean.age_ms,
+        mean.distance_by_age,
+        mean.distance_by_spread,
+        mean.wire_bytes_per_message
+    );
+    mean
+}
+
+const ELL: Contestant =
+    Contestant { name: "ell", mode: Mode::AsPublished, decide: Decision::EqualLossLatency };
+const OQ: Contestant = Contestant { name: "oq", mode: Mode::AsPublished, decide: Decision::OptimumQuality };
+/// Delivers what comes when it comes: plain UDP.
+const NEVER: Contestant = Contestant { name: "never", mode: Mode::Improved, decide: Decision::Never };
+const NEAREST: Contestant = Contestant { name: "nearest", mode: Mode::Improved, decide: Decision::Nearest };
+const DEADLINE: Contestant =
+    Contestant { name: "deadline", mode: Mode::Improved, decide: Decision::Deadline };
+
+#[test]
+fn nearest_is_inside_the_desired_quality_and_nearer_than_the_others_in_all_three_conditions() {
+    for condition in &CONDITIONS {
+        let others = [ELL, OQ, NEVER].map(|contestant| mean(condition, contestant, SEEDS));
+        let ours = mean(condition, NEAREST, SEEDS);
+        let name = condition.name;
+        assert!(ours.distance < 1.0 && ours.loss_ratio < 1.0 && ours.latency_ratio < 1.0, "{name}: {ours:?}");
+        // At 3 % and 50 ms the best of the others (OQ, 0.1218) repairs everything as well, and is 0.0008 further only for
+        // waiting longer before it asks: four standard errors of the mean of 30 seeds, though not so in every one of
+        // them. Where ours failed to count losses that it had not asked for, it was 0.883 of UDP's 0.887 at 3 % and
+        // 400 ms; as it is, 0.856, which is fifteen standard errors.
+        let best_by = |of: fn(&Outcome) -> f64| others.iter().map(of).fold(f64::MAX, f64::min);
+        let margin = if name == "low/high" { 0.98 } else { 1.0 };
+        assert!(ours.distance < margin * best_by(|o| o.distance), "{name}: {ours:?}");
+        // Nor is it owed to the report's measure, which does not see that a repair comes late as long as others come in
+        // between. By the true age of messages it is nearest, too; by the spread of ages, at worst as near as UDP, which
+        // is 0.002 nearer at 3 % and 400 ms, where nothing better than that can be had.
+        assert!(ours.distance_by_age < best_by(|o| o.distance_by_age), "{name}: {ours:?}");
+        assert!(ours.distance_by_spread < 1.003 * best_by(|o| o.distance_by_spread), "{name}: {ours:?}");
+        assert!(ours.distance_by_age < 1.0 && ours.distance_by_spread < 1.0, "{name}: {ours:?}");
+        assert!(ours.age_ms < 250.0, "{name}: {ours:?}");
+    }
+}
+
+/// Nor to quiet queues.
+#[test]
+fn nearest_stays_nearest_where_delays_vary() {
+    for condition in &RESTLESS {
+        let others = [ELL, OQ, NEVER].map(|contestant| mean(condition, contestant, 8));
+        let ours = mean(condition, NEAREST, 8);
+        let name = condition.name;
+        let best = others.iter().map(|o| o.distance).fold(f64::MAX, f64::min);
+        // 2.9 %, 3.1 % and 23 % nearer; eight seeds vary by half a percent.
+        assert!(ours.distance < 0.985 * best, "{name}: {ours:?}, best of the others {best}");
+        assert!(ours.distance < 1.0, "{name}: {ours:?}");
+    }
+}
+
+/// What the report itself found, where it does not depend on its testbed.
+#[test]
+fn the_published_algorithms_behave_as_the_report_says() {
+    let [low, high, lossy] = &CONDITIONS;
+    let of = |condition, contestant| run(condition, contestant, 77);
+    // Claims 3 and 5: OQ recovers every loss, ELL prefers to lose.
+    assert_eq!(of(low, OQ).loss_ratio, 0.0);
+    assert!(of(low, ELL).loss_ratio > 0.03);
+    // Claim 6: at low loss and high latency asking costs more than it gains.
+    assert!(of(high, OQ).distance > of(high, NEVER).distance);
+    assert!(of(high, ELL).distance > 1.0);
+    // Claims 9 and 10: at high loss OQ is inside the desired quality, UDP and ELL are not.
+    assert!(of(lossy, OQ).distance < 1.0);
+    assert!(of(lossy, ELL).distance > 1.0 && of(lossy, NEVER).distance > of(lossy, ELL).distance);
+}
+
+/// Asks for nothing that comes too late to be played: at 275 and 400 ms of round trip that is plain UDP, at 50 ms
+/// everything is repaired.
+#[test]
+fn deadline_asks_only_for_what_can_be_played() {
+    let [low, high, lossy] = &CONDITIONS;
+    assert_eq!(run(low, DEADLINE, 5).loss_ratio, 0.0);
+    for condition in [high, lossy] {
+        let (deadline, never) = (run(condition, DEADLINE, 5), run(condition, NEVER, 5));
+        // Before the first round trip is measured a request or two go out, no more.
+        assert!((deadline.loss_ratio - never.loss_ratio).abs() < 0.03, "{deadline:?} {never:?}");
+    }
+}
