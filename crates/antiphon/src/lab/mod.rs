@@ -45,7 +45,7 @@ use crate::{Error, Stop};
 pub use antiphon_lab::papers::Verdict;
 pub use antiphon_lab::{experiment, figures, replay, results, scenario, setup};
 pub use job::{Changes, Job, find};
-pub use papers::{ClaimRow, ExperimentRow, FigureRow, PaperResults, ReadResults, count, paper};
+pub use papers::{ClaimRow, ExperimentRow, FigureRow, PaperResults, Reader, count, paper};
 pub use path::replay_path;
 pub use report::write_report;
 use store::Store;

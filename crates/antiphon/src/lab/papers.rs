@@ -19,8 +19,8 @@ pub struct PaperResults {
     pub results: Vec<(&'static str, Results)>,
 }
 
-/// Where results come from: those of an experiment, if there are any.
-pub type ReadResults<'a> = dyn FnMut(&Paper, &Experiment) -> Result<Option<Results>, Error> + 'a;
+/// Answers the results of an experiment, if there are any.
+pub type Reader<'a> = dyn FnMut(&Paper, &Experiment) -> Result<Option<Results>, Error> + 'a;
 
 impl PaperResults {
     /// The papers called `keys`, all if there are none, with what is there of them below `results`.
@@ -43,7 +43,7 @@ impl PaperResults {
     }
 
     /// The papers called `keys`, all if there are none; `read` has the results of an experiment, if there are any.
-    pub fn read(keys: &[String], read: &mut ReadResults<'_>) -> Result<Vec<PaperResults>, Error> {
+    pub fn read(keys: &[String], read: &mut Reader<'_>) -> Result<Vec<PaperResults>, Error> {
         let mut found = Vec::new();
         for paper in chosen(keys)? {
             let mut results = Vec::new();

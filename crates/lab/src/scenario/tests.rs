@@ -320,7 +320,7 @@ fn each_mistake_is_told_with_its_line_and_what_would_be_right() {
         ("frame = \"200B\"", "frame = \"2000B\"", 12, &["1472B"]),
         ("frame = \"200B\"", "frame = \"11B\"", 12, &["12 bytes"]),
         ("\"rtp\"", "\"rpt\"", 9, &["'rpt'", "'rtp'"]),
-        ("\"rtp\"", "\"srp\"", 9, &["unknown transport 'srp'", "known:"]),
+        ("\"rtp\"", "\"carrier-pigeon\"", 9, &["unknown transport 'carrier-pigeon'", "known:"]),
         ("\"rtp\"", "\"rtp?stlye=1\"", 9, &["'stlye'"]),
         ("to = \"b\"", "to = \"c\"", 11, &["'c'", "nodes: a, b"]),
         ("to = \"b\"", "to = \"a\"", 8, &["itself"]),
