@@ -5,6 +5,7 @@
 //! else, so that a new transport is one module and one line here.
 
 mod arq;
+pub mod dccp;
 mod queue;
 mod registry;
 mod tcp;
@@ -17,4 +18,5 @@ pub static TRANSPORTS: &[&Transport] = &[
     &udp::TRANSPORT, //
     &tcp::TRANSPORT,
     &arq::TRANSPORT,
+    &dccp::TRANSPORT,
 ];
