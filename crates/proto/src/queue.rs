@@ -104,6 +104,13 @@ impl SendQueue {
         None
     }
 
+    /// Makes a lean queue what [`Self::new`] gives: for when a stranger has become a peer.
+    pub fn make_ready(&mut self, typical: usize) {
+        self.waiting.reserve(MAX_FRAMES - self.waiting.len());
+        self.events.reserve((2 * MAX_FRAMES + 8).saturating_sub(self.events.len()));
+        self.spare.extend((0..READY).map(|_| Vec::with_capacity(typical)));
+    }
+
     /// Like [`Self::pop`], the frame that came last; those before it stay until their deadlines.
     pub fn pop_newest(&mut self, now: Instant) -> Option<Queued> {
         while let Some(frame) = self.waiting.pop_back() {
@@ -226,6 +233,12 @@ impl Inbox {
     /// The same bounds, but memory only as it is needed, like [`SendQueue::lean`].
     pub fn lean() -> Self {
         Inbox { frames: VecDeque::new(), spare: Vec::new(), bytes: 0, delivered: 0, dropped: 0 }
+    }
+
+    /// Makes a lean inbox what [`Self::new`] gives.
+    pub fn make_ready(&mut self, typical: usize) {
+        self.frames.reserve(MAX_FRAMES.saturating_sub(self.frames.len()));
+        self.spare.extend((0..READY).map(|_| Vec::with_capacity(typical)));
     }
 
     /// Keeps a frame, made of up to two parts, until it is fetched; drops and counts it when there is no room.

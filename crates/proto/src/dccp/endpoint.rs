@@ -198,6 +198,8 @@ impl DccpEndpoint {
         if theirs == 3 {
             self.features.ask(Location::Remote, features::SEND_NDP_COUNT);
         }
+        self.queue.make_ready(self.max_datagram);
+        self.inbox.make_ready(self.max_datagram);
         self.flow = Some(Flow {
             sent: SentLog::new(first),
             received: ReceiveLog::new(before),

@@ -15,6 +15,9 @@ pub(crate) struct SenderThree {
     rate: Option<f64>,
     /// R, smoothed as RFC 5348 §4.3 says.
     rtt: Option<Duration>,
+    /// Mean of the round trips' square roots, and the newest root: queues that grow slow the sender a little, so that
+    /// rates don't swing (RFC 5348 §4.5).
+    roots: Option<(f64, f64)>,
     /// Mean size of data packets, bytes.
     size: f64,
     /// p, as last reported; `None` before the first feedback.
@@ -54,6 +57,7 @@ impl SenderThree {
         SenderThree {
             rate: None,
             rtt,
+            roots: None,
             size: 0.0,
             loss: None,
             received: ReceivedRates { entries: [(now, f64::INFINITY), (now, 0.0), (now, 0.0)] },
@@ -127,6 +131,8 @@ impl SenderThree {
         let smoothed = rtt.min().map_or(sample, |least| sample.max(least));
         let r = self.rtt.map_or(smoothed, |r| (r * 9 + smoothed) / 10).max(Duration::from_micros(20));
         self.rtt = Some(r);
+        let root = smoothed.as_secs_f64().sqrt().max(1e-4);
+        self.roots = Some((self.roots.map_or(root, |(mean, _)| 0.9 * mean + 0.1 * root), root));
         let before = self.loss;
         let loss = match feedback.loss_event_rate {
             Some(u32::MAX) => 0.0,
@@ -222,7 +228,8 @@ impl SenderThree {
     }
 
     fn time_for(&self, bytes: f64) -> Duration {
-        Duration::from_secs_f64((bytes / self.rate.unwrap_or(1.0).max(1e-3)).min(SLOWEST))
+        let swing = self.roots.map_or(1.0, |(mean, newest)| mean / newest);
+        Duration::from_secs_f64((bytes / (self.rate.unwrap_or(1.0) * swing).max(1e-3)).min(SLOWEST))
     }
 
     /// A little early is right on average (RFC 5348 §4.6: t_delta).
