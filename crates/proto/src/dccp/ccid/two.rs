@@ -28,6 +28,8 @@ pub(crate) struct SenderTwo {
     begun: bool,
     timeout_at: Option<Instant>,
     backoff: u32,
+    /// The longest that the peer said to have kept an acknowledgement.
+    longest_kept: Option<Duration>,
 }
 
 impl SenderTwo {
@@ -43,6 +45,7 @@ impl SenderTwo {
             begun: false,
             timeout_at: None,
             backoff: 0,
+            longest_kept: None,
         }
     }
 
@@ -81,6 +84,9 @@ impl SenderTwo {
     ) -> bool {
         self.lowest = self.lowest.later(log.first());
         let was_full = self.pipe >= self.cwnd || self.in_slow_start() && 2 * self.pipe >= self.cwnd;
+        if !feedback.elapsed.is_zero() {
+            self.longest_kept = self.longest_kept.max(Some(feedback.elapsed.min(MOST_KEPT)));
+        }
         if let Some(sent) = log.entry_mut(feedback.ack)
             && sent.fate == Fate::Open
         {
@@ -214,7 +220,9 @@ impl SenderTwo {
     /// RFC 6298 §5.5's doubling, but stopped early: in an outage of half a minute it would grow to half a minute, and a
     /// packet a second burdens no path.
     fn timeout(&self, rtt: &Rtt) -> Duration {
-        let base = rtt.timeout().max(SHORTEST_TIMEOUT);
+        // A peer that tells how long it keeps acknowledgements need not be granted the longest.
+        let kept = self.longest_kept.map_or(MOST_KEPT, |kept| (2 * kept).min(MOST_KEPT));
+        let base = rtt.timeout() + kept + SLACK;
         (base * (1 << self.backoff)).min(LONGEST_TIMEOUT.max(base))
     }
 }
@@ -274,7 +282,9 @@ const DUPLICATES: u32 = 3;
 /// The log must know all that is on its way, with as much again for what the window has lost.
 const MAX_WINDOW: u32 = REACH as u32 / 2;
 /// A peer may keep an acknowledgement for 0.2 s (RFC 4341 §6.1); shorter time-outs would take that for a loss.
-const SHORTEST_TIMEOUT: Duration = Duration::from_millis(250);
+const MOST_KEPT: Duration = Duration::from_millis(200);
+/// Time-outs are not measured more exactly than threads wake on a busy machine.
+const SLACK: Duration = Duration::from_millis(25);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: u32 = 3;
 /// Long enough that frames of 10 ms in one direction share an acknowledgement, well below RFC 4341's 0.2 s.
