@@ -23,6 +23,7 @@ mod ccid;
 mod endpoint;
 mod features;
 mod logs;
+mod read;
 mod receive;
 mod rtt;
 mod seq;
