@@ -160,10 +160,10 @@ impl DccpEndpoint {
         self.features.start(self.sequence.iss, None);
         let ccids: &[u8] = match (self.settings.ccid, self.role) {
             // A client that insists names one; a server that prefers one takes the other, too.
-            (Some(3), Role::Caller) => &[3],
-            (Some(3), Role::Listener) => &[3, 2],
-            (Some(_), Role::Caller) => &[2],
-            _ => &[2, 3],
+            (Some(2), Role::Caller) => &[2],
+            (Some(2), Role::Listener) => &[2, 3],
+            (Some(_), Role::Caller) => &[3],
+            _ => &[3, 2],
         };
         for location in [Location::Local, Location::Remote] {
             self.features.prefer(location, features::CCID, ccids);

@@ -23,10 +23,12 @@ pub struct ReceiveLog {
 /// What an arrival was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arrived {
-    /// For the first time; `beyond_gap`: packets before it are missing.
+    /// For the first time.
     New {
         /// Numbers between it and the greatest before it are missing.
         beyond_gap: bool,
+        /// It is the greatest now.
+        newest: bool,
     },
     /// Again, or so late that nobody knows.
     Again,
@@ -58,13 +60,13 @@ impl ReceiveLog {
             self.greatest = seq;
             let oldest = seq.plus(1 - REACH as i64);
             self.floor = self.floor.later(oldest);
-            return Arrived::New { beyond_gap: ahead > 1 };
+            return Arrived::New { beyond_gap: ahead > 1, newest: true };
         }
         if -ahead >= REACH as i64 || self.states[slot(seq)] != MISSING {
             return Arrived::Again;
         }
         self.states[slot(seq)] = state;
-        Arrived::New { beyond_gap: false }
+        Arrived::New { beyond_gap: false, newest: false }
     }
 
     /// Writes the Ack Vector into `buf`, newest packet first; answers how many bytes it has. What finds no room is not
@@ -210,7 +212,7 @@ mod tests {
         let mut log = ReceiveLog::new(Seq48::new((1 << 48) - 40));
         let first = Seq48::new((1 << 48) - 40);
         for n in 1..100 {
-            assert_eq!(log.on_packet(first.plus(n), false), Arrived::New { beyond_gap: false });
+            assert_eq!(log.on_packet(first.plus(n), false), Arrived::New { beyond_gap: false, newest: true });
         }
         assert_eq!(log.on_packet(first.plus(50), false), Arrived::Again);
         let mut buf = [0; 64];
@@ -220,7 +222,10 @@ mod tests {
         assert_eq!(log.write_vector(&mut buf), 2);
         log.on_acknowledged(Seq48::new(7));
         assert_eq!((log.write_vector(&mut buf), buf[0]), (1, LATE as u8));
-        assert_eq!(log.on_packet(first.plus(REACH as i64 * 3), false), Arrived::New { beyond_gap: true });
+        assert_eq!(
+            log.on_packet(first.plus(REACH as i64 * 3), false),
+            Arrived::New { beyond_gap: true, newest: true }
+        );
         assert_eq!(log.on_packet(first.plus(99), false), Arrived::Again, "beyond reach");
         assert_eq!(log.write_vector(&mut buf), 1 + 2047usize.div_ceil(64), "one received, the rest missing");
     }

@@ -185,8 +185,19 @@ impl DccpEndpoint {
             self.due.ack |= matches!(header.kind, Kind::Ack { .. });
         }
         self.feed_back(now, header, &seen);
-        let beyond_gap = arrived == Some(Arrived::New { beyond_gap: true });
-        self.tell_receiver(packet, &seen, beyond_gap, marked, received_at);
+        if let Some(Arrived::New { beyond_gap, newest }) = arrived {
+            let incoming = Incoming {
+                seq: header.seq,
+                ccval: header.ccval,
+                data: header.kind.carries_data().then_some(packet.data.len()),
+                ndp: seen.ndp,
+                beyond_gap,
+                newest,
+                marked,
+                received_at,
+            };
+            self.tell_receiver(&incoming);
+        }
         self.take_data(packet, &seen, path, received_at);
         self.step(now, header);
     }
@@ -262,26 +273,10 @@ impl DccpEndpoint {
         self.congestion_changed |= flow.sender.on_feedback(now, &feedback, &mut flow.sent, &mut self.rtt);
     }
 
-    fn tell_receiver(
-        &mut self,
-        packet: &Packet<'_>,
-        seen: &Seen<'_>,
-        beyond_gap: bool,
-        marked: bool,
-        received_at: Instant,
-    ) {
+    fn tell_receiver(&mut self, incoming: &Incoming) {
         let Some(flow) = &mut self.flow else { return };
-        let incoming = Incoming {
-            seq: packet.header.seq,
-            ccval: packet.header.ccval,
-            data: packet.header.kind.carries_data().then_some(packet.data.len()),
-            ndp: seen.ndp,
-            beyond_gap,
-            marked,
-            received_at,
-        };
         let ratio = self.features.value(Location::Remote, features::ACK_RATIO);
-        flow.receiver.on_packet(&incoming, ratio, &self.rtt);
+        flow.receiver.on_packet(incoming, ratio, &self.rtt);
     }
 
     /// Step 16: data to the application.

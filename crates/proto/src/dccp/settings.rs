@@ -7,7 +7,8 @@ use crate::Key;
 /// What a DCCP endpoint is to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// The congestion control to insist on, 2 or 3; `None`: 2, and whatever the peer insists on.
+    /// The congestion control to insist on, 2 or 3; `None`: 3, which suits sound
+    /// better (an even rate), or whatever the peer insists on.
     pub ccid: Option<u8>,
     /// What the connection is for (RFC 5595): four characters, padded with spaces; 0: nothing said.
     pub service: u32,
@@ -70,7 +71,7 @@ fn service(text: &str) -> Result<u32, &'static str> {
 
 /// The transport's own query keys.
 pub(super) const KEYS: &[Key] = &[
-    Key { name: "ccid", help: "congestion control: 2 (TCP-like, default) or 3 (TFRC, an even rate): ccid=3" },
+    Key { name: "ccid", help: "congestion control: 2 (TCP-like) or 3 (TFRC, an even rate; default): ccid=2" },
     Key {
         name: "order",
         help: "which frame goes first when there is no room for all: sent (default), newest: order=newest",

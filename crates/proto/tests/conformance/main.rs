@@ -58,5 +58,5 @@ conformance! {
     arq_paper_loop = "arq?mode=as-published&tick=100us"
     arq_aimd = "arq?congestion=aimd"
     dccp = "dccp"
-    dccp_ccid_3 = "dccp?ccid=3"
+    dccp_ccid_2 = "dccp?ccid=2"
 }

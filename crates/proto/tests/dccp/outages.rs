@@ -42,3 +42,49 @@ fn sound_is_back_soon_after_an_outage_of_any_length() {
         }
     }
 }
+
+#[test]
+fn sound_in_frames_of_5_ms_bears_a_loss_in_a_hundred() {
+    for (query, most_expired) in [("ccid=2", 0.03), ("ccid=3", 0.01), ("ccid=3&order=newest", 0.01)] {
+        let (every, budget) = (Duration::from_micros(5_333), Duration::from_millis(80));
+        let load = Load::Paced { len: 1044, every, budget };
+        let starts = Instant::from_millis(500);
+        let pair = Pair::new(query, load, starts, 5);
+        let mut world = World::new(("delay=20ms,loss=1%", "delay=20ms,loss=1%"), 5, vec![pair]);
+        world.run_until(starts + Duration::from_secs(30));
+        let pair = &world.pairs[0];
+        let counters = pair.near.path_stats().counters;
+        let expired = counters.frames_expired as f64 / counters.frames_accepted as f64;
+        println!("{query}: {:.2} % expired, {} arrived", expired * 100.0, pair.arrivals.len());
+        assert!(expired <= most_expired, "{query}: {expired}");
+        // The first second has 187: a start from reports on nothing would let ten of them go.
+        let first = pair.arrived(starts, starts + Duration::from_secs(1));
+        assert!(first >= 175, "{query}: {first} in the first second");
+    }
+}
+
+#[test]
+fn newest_first_leaves_the_old_ones_to_expire() {
+    // Twice as much sound as the link carries: in the order sent, whatever arrives has waited nearly as long as it may.
+    let (every, budget) = (Duration::from_millis(5), Duration::from_millis(200));
+    let age = |query: &str| {
+        let pair = Pair::new(query, Load::Paced { len: 1000, every, budget }, Instant::ZERO, 5);
+        let mut world = World::new(("rate=0.8Mbit/s,queue=5packets,delay=5ms", "delay=5ms"), 5, vec![pair]);
+        world.run_until(Instant::from_millis(20_000));
+        let mut ages: Vec<Duration> = world.pairs[0].arrivals.iter().map(|(_, age)| *age).collect();
+        assert!(ages.len() > 1_000, "{query}: {} frames", ages.len());
+        ages.sort_unstable();
+        ages[ages.len() / 2]
+    };
+    for ccid in [2, 3] {
+        let (sent, newest) =
+            (age(format!("ccid={ccid}").as_str()), age(format!("ccid={ccid}&order=newest").as_str()));
+        println!(
+            "CCID {ccid}: half of the frames are {sent:?} old or more in the order sent, {newest:?} newest first"
+        );
+        assert!(
+            sent > Duration::from_millis(150) && newest < Duration::from_millis(90),
+            "{sent:?} {newest:?}"
+        );
+    }
+}

@@ -135,6 +135,8 @@ pub(crate) struct Incoming {
     /// Its NDP Count option.
     pub ndp: Option<u64>,
     pub beyond_gap: bool,
+    /// Its number is the greatest so far: the one that acknowledgements name.
+    pub newest: bool,
     pub marked: bool,
     pub received_at: Instant,
 }

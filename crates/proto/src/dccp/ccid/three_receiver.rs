@@ -53,6 +53,9 @@ impl ReceiverThree {
 
     pub fn on_packet(&mut self, incoming: &Incoming, rtt: Option<Duration>) {
         self.rtt = rtt.unwrap_or(self.rtt);
+        if incoming.newest {
+            self.newest_at = incoming.received_at;
+        }
         if let Some(len) = incoming.data {
             self.on_data(incoming, len);
         }
@@ -69,7 +72,6 @@ impl ReceiverThree {
 
     fn on_data(&mut self, incoming: &Incoming, len: usize) {
         let now = incoming.received_at;
-        self.newest_at = now;
         self.bytes += len as u64;
         self.size = if self.size == 0.0 { len as f64 } else { 0.9 * self.size + 0.1 * len as f64 };
         match self.last_counter {
@@ -148,8 +150,12 @@ impl ReceiverThree {
         self.feedback_due
     }
 
-    /// RFC 4342 §6: Elapsed Time, Loss Event Rate, Receive Rate, Loss Intervals.
+    /// RFC 4342 §6: Elapsed Time, Loss Event Rate, Receive Rate, Loss Intervals. Other acknowledgements say nothing: to
+    /// the sender they would be feedback.
     pub fn write(&self, now: Instant, options: &mut OptionWriter) {
+        if !self.feedback_due {
+            return;
+        }
         let kept = now.since(self.newest_at).as_micros() / 10;
         options.elapsed_time(u32::try_from(kept).unwrap_or(u32::MAX));
         options.loss_event_rate(self.history.mean().map_or(u32::MAX, |mean| mean.ceil() as u32));

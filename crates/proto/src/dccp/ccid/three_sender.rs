@@ -125,7 +125,8 @@ impl SenderThree {
             self.counter = (sent.ccval + 4) & 0x0f;
             self.counted_at = now;
         }
-        let Some(received) = feedback.receive_rate else { return false };
+        // Before anything was sent there is nothing to report on.
+        let Some(received) = feedback.receive_rate.filter(|_| self.rate.is_some()) else { return false };
         let sample = now.since(sent.at).saturating_sub(feedback.elapsed);
         rtt.on_sample(sample);
         let smoothed = rtt.min().map_or(sample, |least| sample.max(least));

@@ -238,11 +238,13 @@ pub(crate) struct ReceiverTwo {
 
 impl ReceiverTwo {
     pub fn on_packet(&mut self, incoming: &Incoming, ack_ratio: u64) {
+        if incoming.newest {
+            self.newest_at = incoming.received_at;
+        }
         if incoming.data.is_none() {
             return;
         }
         self.waiting += 1;
-        self.newest_at = incoming.received_at;
         // A gap or a mark is told at once (RFC 4341 §6.1 leaves it open; the sender hears of congestion sooner).
         let at_once = self.waiting >= ack_ratio.max(1) || incoming.beyond_gap || incoming.marked;
         let by = if at_once { incoming.received_at } else { incoming.received_at + DELAYED_ACK };
@@ -266,7 +268,7 @@ impl ReceiverTwo {
         let len = log.write_vector(&mut vector);
         let kept = now.since(self.newest_at).as_micros() / 10;
         // Without a delay worth telling there is no option for it.
-        if self.waiting > 0 && kept > 0 {
+        if kept > 0 {
             options.elapsed_time(u32::try_from(kept).unwrap_or(u32::MAX));
         }
         options.ack_vector(&vector[..len]);
