@@ -3,4 +3,5 @@
 mod hostile;
 mod outages;
 mod rates;
+mod raw_ip;
 mod world;
