@@ -22,6 +22,7 @@ pub(super) struct Seen<'a> {
     pub cookie: Option<&'a [u8]>,
     pub data_checksum: Option<u32>,
     pub overrun: u32,
+    pub slow: bool,
 }
 
 /// Why the connection must be reset: code and Reset data.
@@ -84,6 +85,7 @@ impl<'a> Seen<'a> {
             }
             DccpOption::LossEventRate(inverse) => self.loss_event_rate = Some(inverse),
             DccpOption::ReceiveRate(rate) => self.receive_rate = Some(rate),
+            DccpOption::SlowReceiver => self.slow = true,
             DccpOption::NdpCount(count) => self.ndp = Some(count),
             DccpOption::InitCookie(cookie) => self.cookie = Some(cookie),
             DccpOption::DataChecksum(crc) => self.data_checksum = Some(crc),

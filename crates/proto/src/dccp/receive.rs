@@ -44,7 +44,7 @@ impl DccpEndpoint {
 
     /// Whether the peer has shown that it receives what is sent to its address.
     pub(super) fn is_proved(&self) -> bool {
-        !matches!(self.state, State::Listen | State::Respond)
+        self.role == Role::Caller || self.flow.is_some()
     }
 
     /// Step 3: LISTEN.
@@ -269,6 +269,7 @@ impl DccpEndpoint {
             loss_event_rate: seen.loss_event_rate,
             receive_rate: seen.receive_rate,
             overrun: seen.overrun,
+            slow: seen.slow,
         };
         self.congestion_changed |= flow.sender.on_feedback(now, &feedback, &mut flow.sent, &mut self.rtt);
     }

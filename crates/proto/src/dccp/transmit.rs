@@ -87,8 +87,7 @@ impl DccpEndpoint {
         }
         self.echo = None;
         self.timers.stepped_at = Some(now);
-        self.affords(kind.header_len() + options.padded().len())
-            .then(|| self.write(now, kind, options, buf))?
+        self.write(now, kind, options, buf)
     }
 
     fn write_in_flow(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
@@ -236,6 +235,9 @@ impl DccpEndpoint {
         data: &[u8],
         buf: &mut [u8],
     ) -> Option<usize> {
+        if !self.affords(kind.header_len() + options.padded().len() + data.len()) {
+            return None;
+        }
         let seq = self.sequence.gss.next();
         let ccval = self.flow.as_mut().map_or(0, |flow| flow.sender.ccval(now));
         let coverage = if data.is_empty() { 0 } else { self.coverage() };

@@ -212,6 +212,10 @@ fn nobody_is_sent_more_than_came_from_there_before_he_has_answered() {
             }
             let mut buf = [0; 1452];
             let len = emit(&head, &options, &[], Checksum::Udp, &mut buf).expect("room");
+            if len > 28 && rng.chance(0.1) {
+                // Mandatory before whatever follows: a reason to end it all with a Reset.
+                buf[head.kind.header_len()] = 1;
+            }
             came += len;
             server.handle_input(now, datagram(&buf[..len], now));
             went += flush(&mut *server, now).iter().map(Vec::len).sum::<usize>();

@@ -36,6 +36,8 @@ pub(crate) struct Feedback<'a> {
     pub receive_rate: Option<u32>,
     /// Packets whose data the peer had no room for.
     pub overrun: u32,
+    /// The peer can't take more just now (RFC 4340 §11.6).
+    pub slow: bool,
 }
 
 /// The sending half.

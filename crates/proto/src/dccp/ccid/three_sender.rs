@@ -155,6 +155,7 @@ impl SenderThree {
             }
             Some(_) => {
                 let limit = self.received.limit(now, f64::from(received), r, data_limited, worse);
+                let limit = if feedback.slow { limit.min(self.rate.unwrap_or(limit)) } else { limit };
                 self.follow(now, limit);
             }
         }
@@ -319,3 +320,6 @@ const GRANULARITY: Duration = Duration::from_millis(1);
 const MOST_CREDIT: Duration = Duration::from_millis(20);
 /// On loopback 4 R would be a few microseconds, and a peer's thread may sleep longer.
 const SHORTEST_SILENCE: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests;

@@ -105,7 +105,7 @@ impl SenderTwo {
             self.ssthresh = self.cwnd.max(2);
             self.credit = 0;
             self.recover = log.next().plus(-1);
-        } else if was_full {
+        } else if was_full && !feedback.slow {
             self.grow(acked);
         }
         // Each packet that the peer had no room for costs one (RFC 4340 §11.7.2).
