@@ -27,7 +27,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads the keys of [`KEYS`].
+    /// Reads the transport's own keys; others are not looked at.
     pub fn read(query: &Query) -> Result<Self, UriError> {
         let default = Settings::default();
         Ok(Settings {
