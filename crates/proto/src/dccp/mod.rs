@@ -17,7 +17,8 @@
 //! Where this departs from the RFCs: neither CCID waits longer than a second between packets when nothing comes back, so
 //! that live sound is there again soon after an outage; ECN is never asked for (congestion marks that do come are
 //! honoured); 24-bit sequence numbers are refused; who ends a connection forgets it when the other side has answered,
-//! since what beneath keeps the address apart is not this module's: there is no TIMEWAIT.
+//! since what beneath keeps the address apart is not this module's: there is no TIMEWAIT. CCID 2's Ack Ratio stays at 2,
+//! the least that asks nothing of the other end; CCID 3's history discounting (RFC 5348 §5.5, optional) is left out.
 
 mod ccid;
 mod endpoint;

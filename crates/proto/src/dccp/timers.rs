@@ -148,7 +148,7 @@ impl DccpEndpoint {
 const REQUEST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(64);
 const CALLING: Duration = Duration::from_secs(180);
-/// RFC 4340 §8.1.5: the client's Ack again "every so often", 200 ms; four minutes is a maximum segment lifetime twice.
+/// RFC 4340 §8.1.5: the client's Ack goes out again after 200 ms, and so on for four maximum segment lifetimes, 8 min.
 pub(super) const PARTOPEN_WAIT: Duration = Duration::from_millis(200);
 pub(super) const PARTOPEN: Duration = Duration::from_secs(480);
 /// Shorter than RFC 4340 §8.1.3's four maximum segment lifetimes: who asked and is silent makes room for others, and a
