@@ -224,7 +224,7 @@ impl DccpEndpoint {
         if let State::Finishing(reason) = self.state {
             self.queue.finish_all(Outcome::Aborted);
             self.inbox.clear();
-            (self.congestion_changed, self.flow) = (false, None);
+            (self.congestion_changed, self.flow, self.due) = (false, None, Due::default());
             self.state = State::Closed;
             self.queue.report(Event::Closed(reason));
         }
