@@ -5,6 +5,7 @@
 //! else, so that a new transport is one module and one line here.
 
 mod arq;
+pub mod dccp;
 mod queue;
 mod registry;
 pub mod srp;
@@ -19,4 +20,5 @@ pub static TRANSPORTS: &[&Transport] = &[
     &tcp::TRANSPORT,
     &srp::TRANSPORT,
     &arq::TRANSPORT,
+    &dccp::TRANSPORT,
 ];

@@ -64,6 +64,20 @@ impl SendQueue {
         }
     }
 
+    /// The same bounds, but memory only as it is needed: for servers of many, most of whom never fill a queue. Allocates
+    /// while it grows to what a stream takes.
+    pub fn empty() -> Self {
+        SendQueue {
+            waiting: VecDeque::new(),
+            spare: Vec::new(),
+            events: VecDeque::new(),
+            next_id: 0,
+            queued_bytes: 0,
+            blocked: false,
+            expired: 0,
+        }
+    }
+
     /// Accepts `frame` unless it is empty, larger than `max`, or the queue is full.
     pub fn push(&mut self, frame: Frame<'_>, max: usize) -> Result<FrameId, SendError> {
         let len = frame.bytes.len();
@@ -103,6 +117,38 @@ impl SendQueue {
             self.finish(frame, Outcome::Expired { maybe_received: false });
         }
         None
+    }
+
+    /// Makes a lean queue what [`Self::new`] gives: for when a stranger has become a peer.
+    pub fn make_ready(&mut self, typical: usize) {
+        self.waiting.reserve(MAX_FRAMES - self.waiting.len());
+        self.events.reserve((2 * MAX_FRAMES + 8).saturating_sub(self.events.len()));
+        self.spare.extend((0..READY).map(|_| Vec::with_capacity(typical)));
+    }
+
+    /// Like [`Self::pop`], the frame that came last; those before it stay until their deadlines.
+    pub fn pop_newest(&mut self, now: Instant) -> Option<Queued> {
+        while let Some(frame) = self.waiting.pop_back() {
+            self.queued_bytes -= frame.bytes.len();
+            if !frame.is_expired(now) {
+                return Some(frame);
+            }
+            self.finish(frame, Outcome::Expired { maybe_received: false });
+        }
+        None
+    }
+
+    /// Bytes of the frame that [`Self::pop`] would give, or [`Self::pop_newest`]; those past their deadline expire.
+    pub fn peek_len(&mut self, now: Instant, newest: bool) -> Option<usize> {
+        loop {
+            let frame = if newest { self.waiting.back() } else { self.waiting.front() }?;
+            if !frame.is_expired(now) {
+                return Some(frame.bytes.len());
+            }
+            let expired = if newest { self.waiting.pop_back() } else { self.waiting.pop_front() }?;
+            self.queued_bytes -= expired.bytes.len();
+            self.finish(expired, Outcome::Expired { maybe_received: false });
+        }
     }
 
     /// Drops every waiting frame whose deadline has passed.
@@ -214,6 +260,17 @@ impl Inbox {
         {
             *last = received;
         }
+    }
+
+    /// The same bounds, but memory only as it is needed, like [`SendQueue::empty`].
+    pub fn empty() -> Self {
+        Inbox { frames: VecDeque::new(), spare: Vec::new(), bytes: 0, delivered: 0, dropped: 0 }
+    }
+
+    /// Makes a lean inbox what [`Self::new`] gives.
+    pub fn make_ready(&mut self, typical: usize) {
+        self.frames.reserve(MAX_FRAMES.saturating_sub(self.frames.len()));
+        self.spare.extend((0..READY).map(|_| Vec::with_capacity(typical)));
     }
 
     /// Keeps a frame, made of up to two parts, until it is fetched; drops and counts it when there is no room.

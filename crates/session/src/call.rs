@@ -89,6 +89,8 @@ pub struct CallStation {
     drain: Duration,
     answer_patience: Duration,
     unanswered: bool,
+    /// Until when a connection is waited for.
+    patience: Option<Instant>,
     heard: Heard,
     /// Unwrapped time stamp behind the last sample frame played.
     heard_until: Option<u64>,
@@ -147,6 +149,7 @@ impl CallStation {
             drain: config.drain,
             answer_patience: config.answer_patience,
             unanswered: false,
+            patience: None,
             heard: Heard::default(),
             heard_until: None,
             foreign: 0,
@@ -332,6 +335,15 @@ impl CallStation {
         }
     }
 
+    /// A transport with a handshake would call for minutes; whoever compares wants to know sooner.
+    fn wait(&mut self, now: Instant) {
+        if *self.patience.get_or_insert(now + CONNECT) <= now {
+            self.close(now);
+            self.endpoint.close(now, CloseMode::Abort);
+            self.endpoint.handle_timeout(now);
+        }
+    }
+
     fn close(&mut self, now: Instant) {
         self.playout.finish();
         self.play(now);
@@ -418,7 +430,8 @@ impl Station for CallStation {
         match self.state {
             State::Calling => self.send(now),
             State::Draining { until } => self.drain(now, until),
-            State::Waiting | State::Closing | State::Finished => {}
+            State::Waiting => self.wait(now),
+            State::Closing | State::Finished => {}
         }
         self.events();
         self.show();
@@ -433,7 +446,8 @@ impl Station for CallStation {
             State::Calling => sooner(self.sender.poll_timeout(), self.playout.poll_timeout()),
             State::Draining { until } if self.is_played_out() => Some(until),
             State::Draining { until } => sooner(Some(until), self.playout.poll_timeout()),
-            State::Waiting | State::Closing | State::Finished => None,
+            State::Waiting => self.patience,
+            State::Closing | State::Finished => None,
         };
         sooner(own, self.endpoint.poll_timeout())
     }
@@ -456,5 +470,7 @@ impl Station for CallStation {
 
 /// So many frames later, what came there of a frame is known: 5 s of 1.3 ms blocks, half of what the log remembers.
 const SETTLED: u64 = 4_096;
+/// How long a connection may take: a Request or SYN that is lost is sent again after a second, and after two more.
+const CONNECT: Duration = Duration::from_millis(3_500);
 /// How long a call that was interrupted waits for stragglers.
 const STOP_DRAIN: Duration = Duration::from_millis(500);

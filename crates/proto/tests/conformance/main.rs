@@ -60,4 +60,6 @@ conformance! {
     arq_as_published = "arq?mode=as-published"
     arq_paper_loop = "arq?mode=as-published&tick=100us"
     arq_aimd = "arq?congestion=aimd"
+    dccp = "dccp"
+    dccp_ccid_2 = "dccp?ccid=2"
 }

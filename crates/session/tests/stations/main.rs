@@ -3,6 +3,7 @@
 mod call;
 mod clocked;
 mod convert;
+mod dccp_flood;
 mod hostile;
 mod hub;
 mod pipe;

@@ -1,0 +1,188 @@
+//! CCID 3, the receiving half: finds losses, tells the sender the loss event rate and what arrives (RFC 4342 §6, §8).
+
+use std::time::Duration;
+
+use antiphon_core::Instant;
+
+use super::loss::{Counter, DUPLICATES, LossHistory, Waiting};
+use super::{Incoming, tfrc};
+use crate::dccp::seq::Seq48;
+use crate::dccp::wire::OptionWriter;
+
+#[derive(Clone, Debug)]
+pub(crate) struct ReceiverThree {
+    history: LossHistory,
+    counter: Counter,
+    /// Up to this number every packet's fate is decided.
+    settled: Seq48,
+    /// Arrivals behind a hole, in order.
+    waiting: [Option<Waiting>; DUPLICATES],
+    /// Mean size of data packets, bytes.
+    size: f64,
+    rtt: Duration,
+    feedback_due: bool,
+    /// Window counter of the packet that the last regular feedback was for.
+    last_counter: Option<u8>,
+    /// When the rate's measurement began, and what arrived since.
+    measured_from: Instant,
+    bytes: u64,
+    rate: f64,
+    greatest_rate: f64,
+    newest_at: Instant,
+}
+
+impl ReceiverThree {
+    /// `before`: the number before the first that may be data.
+    pub fn new(before: Seq48, rtt: Duration) -> Self {
+        ReceiverThree {
+            history: LossHistory::default(),
+            counter: Counter::default(),
+            settled: before,
+            waiting: [None; DUPLICATES],
+            size: 0.0,
+            rtt,
+            feedback_due: false,
+            last_counter: None,
+            measured_from: Instant::ZERO,
+            bytes: 0,
+            rate: 0.0,
+            greatest_rate: 0.0,
+            newest_at: Instant::ZERO,
+        }
+    }
+
+    pub fn on_packet(&mut self, incoming: &Incoming, rtt: Option<Duration>) {
+        self.rtt = rtt.unwrap_or(self.rtt);
+        if incoming.newest {
+            self.newest_at = incoming.received_at;
+        }
+        if let Some(len) = incoming.data {
+            self.on_data(incoming, len);
+        }
+        let new_event = self.settle(Waiting {
+            seq: incoming.seq,
+            ccval: incoming.ccval,
+            data: incoming.data.is_some(),
+            ndp: incoming.ndp,
+        });
+        // A congestion mark counts as a lost packet (RFC 4342 §6.1).
+        let marked_event = incoming.marked && self.on_lost(1, incoming.ccval);
+        self.feedback_due |= new_event || marked_event;
+    }
+
+    fn on_data(&mut self, incoming: &Incoming, len: usize) {
+        let now = incoming.received_at;
+        self.bytes += len as u64;
+        self.size = if self.size == 0.0 { len as f64 } else { 0.9 * self.size + 0.1 * len as f64 };
+        match self.last_counter {
+            // The very first packet is answered at once (RFC 5348 §6.3).
+            None => {
+                (self.measured_from, self.bytes) = (now, 0);
+                self.last_counter = Some(incoming.ccval);
+                self.feedback_due = true;
+            }
+            // Once a round trip: four counts (RFC 4342 §10.3).
+            Some(last) if incoming.ccval.wrapping_sub(last) & 0x0f >= 4 => {
+                self.last_counter = Some(incoming.ccval);
+                self.feedback_due = true;
+            }
+            Some(_) => {}
+        }
+        let period = now.since(self.measured_from);
+        if self.feedback_due && period >= self.rtt {
+            self.measure(now, period);
+        }
+    }
+
+    /// What arrived in the last round trip or more; over shorter times it would be noise (RFC 4342 §8.3).
+    ///
+    /// Departs from the RFC for periods over four round trips: silence (an outage, a pause) is not what the path carries,
+    /// and would keep the sender at a packet in half a minute after half a minute's outage.
+    fn measure(&mut self, now: Instant, period: Duration) {
+        let period = period.min(4 * self.rtt);
+        self.rate = self.bytes as f64 / period.as_secs_f64().max(1e-6);
+        self.greatest_rate = self.greatest_rate.max(self.rate);
+        (self.measured_from, self.bytes) = (now, 0);
+    }
+
+    /// Puts an arrival in its place and decides what can be decided; answers whether a loss event began.
+    fn settle(&mut self, arrival: Waiting) -> bool {
+        if !self.settled.is_before(arrival.seq) {
+            return false;
+        }
+        self.insert(arrival);
+        let mut new_event = false;
+        while let Some(first) = self.waiting[0] {
+            let hole = first.seq.distance(self.settled) - 1;
+            if hole > 0 && self.waiting.iter().any(Option::is_none) {
+                break;
+            }
+            // A hole that is no longer than the packets without data before its end holds no data (RFC 4340 §7.7).
+            let idle = first.ndp.is_some_and(|count| count >= hole as u64);
+            if hole > 0 && !idle {
+                new_event |= self.on_lost(u32::try_from(hole).unwrap_or(u32::MAX), first.ccval);
+            }
+            self.counter.extend(first.ccval);
+            self.history.on_received(first.data);
+            self.settled = first.seq;
+            self.waiting.rotate_left(1);
+            self.waiting[DUPLICATES - 1] = None;
+        }
+        new_event
+    }
+
+    /// There is room: with all places taken, [`Self::settle`] has emptied at least one.
+    fn insert(&mut self, arrival: Waiting) {
+        let place = self.waiting.iter().position(|w| w.is_none_or(|w| arrival.seq.is_before(w.seq)));
+        if let Some(at) = place {
+            self.waiting[at..].rotate_right(1);
+            self.waiting[at] = Some(arrival);
+        }
+    }
+
+    fn on_lost(&mut self, lost: u32, ccval: u8) -> bool {
+        let counter = Counter::extend(&mut self.counter.clone(), ccval);
+        let (size, rtt, rate) = (self.size.max(1.0), self.rtt, self.greatest_rate);
+        self.history.on_lost(lost, counter, |before| first_interval(size, rtt, rate, before))
+    }
+
+    pub fn is_due(&self) -> bool {
+        self.feedback_due
+    }
+
+    /// RFC 4342 §6: Elapsed Time, Loss Event Rate, Receive Rate, Loss Intervals. Other acknowledgements say nothing: to
+    /// the sender they would be feedback.
+    pub fn write(&self, now: Instant, options: &mut OptionWriter) {
+        if !self.feedback_due {
+            return;
+        }
+        let kept = now.since(self.newest_at).as_micros() / 10;
+        options.elapsed_time(u32::try_from(kept).unwrap_or(u32::MAX));
+        options.loss_event_rate(self.history.mean().map_or(u32::MAX, |mean| mean.ceil() as u32));
+        options.receive_rate(self.rate.min(f64::from(u32::MAX)) as u32);
+        let mut bytes = [0; 8 * 9];
+        let mut len = 0;
+        for interval in self.history.intervals().iter().take(8) {
+            for (number, at) in [(interval.lossless, 0), (interval.lossy, 3), (interval.data, 6)] {
+                // 24 bits; the top bit of the losses is a nonce, which is not used.
+                let number = number.min((1 << 23) - 1).to_be_bytes();
+                bytes[len + at..len + at + 3].copy_from_slice(&number[1..]);
+            }
+            len += 9;
+        }
+        if len > 0 {
+            options.loss_intervals(self.waiting.iter().flatten().count() as u8, &bytes[..len]);
+        }
+    }
+
+    pub fn on_ack_sent(&mut self, _now: Instant) {
+        self.feedback_due = false;
+    }
+}
+
+/// The interval before the first loss, in data packets: what would have made a sender of the equation send at the
+/// greatest rate seen; if the very first data packet is lost, at half a packet per round trip (RFC 5348 §6.3.1).
+fn first_interval(size: f64, rtt: Duration, rate: f64, before: u32) -> u32 {
+    let target = if before == 0 || rate == 0.0 { 0.5 * size / rtt.as_secs_f64().max(1e-6) } else { rate };
+    (1.0 / tfrc::loss_event_rate(size, rtt, target)).round() as u32
+}

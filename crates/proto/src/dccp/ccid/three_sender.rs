@@ -1,0 +1,325 @@
+//! CCID 3, the sending half: TFRC (RFC 5348 §4, RFC 4342).
+
+use std::time::Duration;
+
+use antiphon_core::Instant;
+
+use super::{Feedback, tfrc};
+use crate::dccp::logs::SentLog;
+use crate::dccp::rtt::Rtt;
+
+/// Sends at the rate that the equation allows for what the receiver reports.
+#[derive(Clone, Debug)]
+pub(crate) struct SenderThree {
+    /// Allowed rate, bytes per second; before anything was sent, none.
+    rate: Option<f64>,
+    /// R, smoothed as RFC 5348 §4.3 says.
+    rtt: Option<Duration>,
+    /// Mean of the round trips' square roots, and the newest root: queues that grow slow the sender a little, so that
+    /// rates don't swing (RFC 5348 §4.5).
+    roots: Option<(f64, f64)>,
+    /// Mean size of data packets, bytes.
+    size: f64,
+    /// p, as last reported; `None` before the first feedback.
+    loss: Option<f64>,
+    received: ReceivedRates,
+    /// When the rate was last doubled.
+    doubled_at: Instant,
+    nofeedback_at: Option<Instant>,
+    /// Whether nothing was sent since that timer was set.
+    idle: bool,
+    /// When the last packet should have gone at the rate, and its bytes.
+    departed: (Instant, usize),
+    limits: DataLimit,
+    counter: u8,
+    counted_at: Instant,
+}
+
+/// X_recv_set: the rates lately reported, so that one bad report does not stop the flow (RFC 5348 §4.3).
+#[derive(Clone, Copy, Debug)]
+struct ReceivedRates {
+    entries: [(Instant, f64); 3],
+}
+
+/// Whether reports cover a time in which the application, not the rate, was the limit (RFC 5348 §8.2.1).
+#[derive(Clone, Copy, Debug, Default)]
+struct DataLimit {
+    first: Instant,
+    second: Instant,
+    old: Instant,
+    new: Instant,
+    next: Instant,
+}
+
+impl SenderThree {
+    /// `rtt`: what the handshake took.
+    pub fn new(now: Instant, rtt: Option<Duration>) -> Self {
+        SenderThree {
+            rate: None,
+            rtt,
+            roots: None,
+            size: 0.0,
+            loss: None,
+            received: ReceivedRates { entries: [(now, f64::INFINITY), (now, 0.0), (now, 0.0)] },
+            doubled_at: now,
+            nofeedback_at: None,
+            idle: true,
+            departed: (now, 0),
+            limits: DataLimit::default(),
+            counter: 0,
+            counted_at: now,
+        }
+    }
+
+    /// The allowed rate in bytes per second.
+    pub fn rate(&self) -> Option<f64> {
+        self.rate
+    }
+
+    pub fn may_send(&mut self, now: Instant, len: usize) -> bool {
+        if self.rate.is_none() {
+            self.size = len as f64;
+            // A round trip known from the handshake is as good as a first report (RFC 5348 §4.2); else a packet a second.
+            self.rate = Some(if self.rtt.is_some() { self.initial_rate() } else { self.size });
+        }
+        let may = self.departs_at() <= now;
+        if !may {
+            self.limits.on_limited(now);
+        }
+        may
+    }
+
+    /// The counter rises by one in a quarter of a round trip, by five at most (RFC 4342 §8.1).
+    pub fn ccval(&mut self, now: Instant) -> u8 {
+        let quarter = self.rtt.unwrap_or(NO_RTT).max(Duration::from_micros(4)) / 4;
+        let passed = now.since(self.counted_at).as_nanos() / quarter.as_nanos().max(1);
+        if passed > 0 {
+            let steps = passed.min(5) as u8;
+            self.counter = (self.counter + steps) & 0x0f;
+            self.counted_at = if passed > 5 { now } else { self.counted_at + quarter * u32::from(steps) };
+        }
+        self.counter
+    }
+
+    pub fn on_sent(&mut self, now: Instant, len: usize) {
+        self.size = 0.9 * self.size + 0.1 * len as f64;
+        // Time that was not used is kept for a round trip at most (RFC 5348 §4.6).
+        let oldest = now - self.rtt.unwrap_or_default().min(MOST_CREDIT);
+        self.departed = (self.due().max(oldest), len);
+        self.idle = false;
+        if self.nofeedback_at.is_none() {
+            self.nofeedback_at = Some(now + self.patience());
+        }
+    }
+
+    pub fn on_feedback(
+        &mut self,
+        now: Instant,
+        feedback: &Feedback<'_>,
+        log: &mut SentLog,
+        rtt: &mut Rtt,
+    ) -> bool {
+        let Some(sent) = log.entry_mut(feedback.ack).copied() else { return false };
+        // Packets that follow an acknowledgement are a round trip later (RFC 4342 §8.1).
+        if self.counter.wrapping_sub(sent.ccval) & 0x0f < 4 {
+            self.counter = (sent.ccval + 4) & 0x0f;
+            self.counted_at = now;
+        }
+        // Before anything was sent there is nothing to report on.
+        let Some(received) = feedback.receive_rate.filter(|_| self.rate.is_some()) else { return false };
+        let sample = now.since(sent.at).saturating_sub(feedback.elapsed);
+        rtt.on_sample(sample);
+        let smoothed = rtt.min().map_or(sample, |least| sample.max(least));
+        let r = self.rtt.map_or(smoothed, |r| (r * 9 + smoothed) / 10).max(Duration::from_micros(20));
+        self.rtt = Some(r);
+        let root = smoothed.as_secs_f64().sqrt().max(1e-4);
+        self.roots = Some((self.roots.map_or(root, |(mean, _)| 0.9 * mean + 0.1 * root), root));
+        let before = self.loss;
+        let loss = match feedback.loss_event_rate {
+            Some(u32::MAX) => 0.0,
+            Some(inverse) => 1.0 / f64::from(inverse.max(1)),
+            // Without the option nothing new is known of losses.
+            None => before.unwrap_or(0.0),
+        };
+        self.loss = Some(loss);
+        let data_limited = self.limits.on_feedback(now, sent.at);
+        let worse = loss > before.unwrap_or(0.0);
+        match before {
+            // The first report's rate says nothing: the receiver had measured over no time.
+            None => {
+                self.rate = Some(self.rate.unwrap_or(0.0).max(self.initial_rate()));
+                self.doubled_at = now;
+                if loss > 0.0 {
+                    self.follow(now, f64::INFINITY);
+                }
+            }
+            Some(_) => {
+                let limit = self.received.limit(now, f64::from(received), r, data_limited, worse);
+                let limit = if feedback.slow { limit.min(self.rate.unwrap_or(limit)) } else { limit };
+                self.follow(now, limit);
+            }
+        }
+        self.nofeedback_at = Some(now + self.patience());
+        self.idle = true;
+        worse && before.is_some()
+    }
+
+    /// The rate after a report (RFC 5348 §4.3 step 4).
+    fn follow(&mut self, now: Instant, limit: f64) {
+        let (rtt, size) = (self.rtt.unwrap_or(NO_RTT), self.size.max(1.0));
+        let rate = self.rate.unwrap_or(size);
+        let loss = self.loss.unwrap_or(0.0);
+        if loss > 0.0 {
+            self.set_rate(tfrc::throughput(size, rtt, loss).min(limit));
+        } else if now.since(self.doubled_at) >= rtt {
+            self.set_rate((2.0 * rate).min(limit).max(self.initial_rate()));
+            self.doubled_at = now;
+        }
+    }
+
+    fn set_rate(&mut self, rate: f64) {
+        self.rate = Some(rate.clamp(self.size.max(1.0) / SLOWEST, FASTEST));
+    }
+
+    /// Answers whether the nofeedback timer expired and the rate went down (RFC 5348 §4.4).
+    pub fn handle_timeout(&mut self, now: Instant) -> bool {
+        if self.nofeedback_at.is_none_or(|at| now < at) {
+            return false;
+        }
+        let (size, loss) = (self.size.max(1.0), self.loss.unwrap_or(0.0));
+        let rate = self.rate.unwrap_or(size);
+        let known = self.received.greatest();
+        let modest = if loss > 0.0 { known < self.initial_rate() } else { rate < 2.0 * self.initial_rate() };
+        if self.idle {
+            // Idle, and slow already: nothing to halve, and nothing to wait for until something is sent.
+            self.nofeedback_at = None;
+            if modest {
+                return false;
+            }
+        }
+        let lower = if self.rtt.is_none() || loss == 0.0 {
+            rate / 2.0
+        } else {
+            let equation = tfrc::throughput(size, self.rtt.unwrap_or(NO_RTT), loss);
+            let limit = if equation > 2.0 * known { known } else { equation / 2.0 };
+            self.received.reset(now, limit.max(size / SLOWEST) / 2.0);
+            equation.min(limit)
+        };
+        // Departs from the RFC, which goes on down to a packet in 64 s: that would sleep through the end of an outage,
+        // and a packet a second burdens no path.
+        self.set_rate(lower.max(size.min(rate)));
+        if !self.idle {
+            self.nofeedback_at = Some(now + self.patience());
+        }
+        self.idle = true;
+        true
+    }
+
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.nofeedback_at
+    }
+
+    pub fn next_departure(&self) -> Option<Instant> {
+        self.rate.map(|_| self.departs_at())
+    }
+
+    /// When the next packet is due: as long after the last one as that takes at the rate of now.
+    fn due(&self) -> Instant {
+        let (at, len) = self.departed;
+        at + self.time_for(len as f64)
+    }
+
+    fn time_for(&self, bytes: f64) -> Duration {
+        let swing = self.roots.map_or(1.0, |(mean, newest)| mean / newest);
+        Duration::from_secs_f64((bytes / (self.rate.unwrap_or(1.0) * swing).max(1e-3)).min(SLOWEST))
+    }
+
+    /// A little early is right on average (RFC 5348 §4.6: t_delta).
+    fn departs_at(&self) -> Instant {
+        let interval = self.time_for(self.size);
+        self.due() - interval.min(GRANULARITY).min(self.rtt.unwrap_or(GRANULARITY)) / 2
+    }
+
+    /// W_init / R (RFC 5348 §4.2, RFC 3390).
+    fn initial_rate(&self) -> f64 {
+        let size = self.size.max(1.0);
+        (4.0 * size).min((2.0 * size).max(4380.0)) / self.rtt.unwrap_or(NO_RTT).as_secs_f64().max(1e-6)
+    }
+
+    /// max(4 R, 2 s/X), but no shorter than a peer may be busy; before the first report 2 s.
+    fn patience(&self) -> Duration {
+        match (self.loss, self.rtt) {
+            (Some(_), Some(rtt)) => (4 * rtt).max(self.time_for(2.0 * self.size)).max(SHORTEST_SILENCE),
+            _ => Duration::from_secs(2),
+        }
+    }
+}
+
+impl ReceivedRates {
+    /// Takes a report in and answers recv_limit.
+    fn limit(&mut self, now: Instant, reported: f64, rtt: Duration, data_limited: bool, worse: bool) -> f64 {
+        if !data_limited {
+            // What was reported in the last two round trips counts.
+            self.entries.rotate_right(1);
+            self.entries[0] = (now, reported);
+            self.entries[1..]
+                .iter_mut()
+                .filter(|e| now.since(e.0) > 2 * rtt || e.1.is_infinite())
+                .for_each(|e| e.1 = 0.0);
+            return 2.0 * self.greatest();
+        }
+        let (old, reported) =
+            if worse { (self.greatest() / 2.0, reported * 0.85) } else { (self.greatest(), reported) };
+        let old = if old.is_infinite() { 0.0 } else { old };
+        self.reset(now, old.max(reported));
+        if worse { self.greatest() } else { 2.0 * self.greatest() }
+    }
+
+    fn greatest(&self) -> f64 {
+        self.entries.iter().map(|entry| entry.1).fold(0.0, f64::max)
+    }
+
+    fn reset(&mut self, now: Instant, rate: f64) {
+        self.entries = [(now, rate), (now, 0.0), (now, 0.0)];
+    }
+}
+
+impl DataLimit {
+    /// Something waits and the rate forbids it: this instant is not data-limited.
+    fn on_limited(&mut self, now: Instant) {
+        if self.first <= self.new {
+            self.first = now;
+        } else if self.second <= self.next {
+            self.second = now;
+        }
+    }
+
+    /// A report on what was sent up to `sent_at`; answers whether the application was the limit in the time it covers.
+    fn on_feedback(&mut self, now: Instant, sent_at: Instant) -> bool {
+        self.old = self.new;
+        self.new = sent_at;
+        self.next = now;
+        let covers = |at: Instant| self.old < at && at <= self.new;
+        let limited = !(covers(self.first) || covers(self.second));
+        if self.first <= self.new && self.second > self.new {
+            self.first = self.second;
+        }
+        limited
+    }
+}
+
+/// Stands in for a round trip that nobody measured (RFC 4340 §3.4).
+const NO_RTT: Duration = Duration::from_millis(200);
+/// t_mbi, seconds: the longest time between packets (RFC 5348 §4.3).
+const SLOWEST: f64 = 64.0;
+/// Bytes per second: 100 Gbit/s, so that no report makes a number that is none.
+const FASTEST: f64 = 1.25e10;
+/// t_gran: what a driver's timer can do.
+const GRANULARITY: Duration = Duration::from_millis(1);
+/// Credit for a round trip may be a burst of many packets; a frame's worth of time is enough for sound.
+const MOST_CREDIT: Duration = Duration::from_millis(20);
+/// On loopback 4 R would be a few microseconds, and a peer's thread may sleep longer.
+const SHORTEST_SILENCE: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! The sender's rules one by one, with reports made by hand.
+
+use super::*;
+use crate::dccp::logs::{Fate, Sent};
+use crate::dccp::seq::Seq48;
+
+const RTT: Duration = Duration::from_millis(100);
+const SIZE: usize = 1000;
+
+struct Bench {
+    sender: SenderThree,
+    log: SentLog,
+    rtt: Rtt,
+    now: Instant,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let now = Instant::from_millis(1_000);
+        let mut rtt = Rtt::default();
+        rtt.on_sample(RTT);
+        Bench { sender: SenderThree::new(now, rtt.srtt()), log: SentLog::new(Seq48::new(0)), rtt, now }
+    }
+
+    /// Sends as much as may go in a round trip; answers how many packets that were.
+    fn round_trip(&mut self) -> u32 {
+        let (end, mut sent) = (self.now + RTT, 0);
+        while self.now < end {
+            while self.sender.may_send(self.now, SIZE) {
+                let ccval = self.sender.ccval(self.now);
+                let seq = self.log.next();
+                self.log.push(seq, Sent { at: self.now, data: true, ccval, fate: Fate::Open });
+                self.sender.on_sent(self.now, SIZE);
+                sent += 1;
+            }
+            self.now += Duration::from_millis(1);
+        }
+        sent
+    }
+
+    /// A report on a packet sent a round trip ago: 1/p, and what arrives.
+    fn report(&mut self, inverse: u32, rate: f64) {
+        let oldest = self.now - RTT;
+        let mut ack = self.log.first();
+        while self.log.entry_mut(ack.next()).is_some_and(|sent| sent.at <= oldest) {
+            ack = ack.next();
+        }
+        let feedback = Feedback {
+            ack,
+            vectors: &[],
+            elapsed: Duration::ZERO,
+            loss_event_rate: Some(inverse),
+            receive_rate: Some(rate as u32),
+            overrun: 0,
+            slow: false,
+        };
+        self.sender.on_feedback(self.now, &feedback, &mut self.log, &mut self.rtt);
+    }
+
+    fn rate(&self) -> f64 {
+        self.sender.rate().expect("something was sent")
+    }
+}
+
+const NO_LOSS: u32 = u32::MAX;
+
+#[test]
+fn the_rate_begins_at_four_packets_a_round_trip_and_doubles() {
+    let mut bench = Bench::new();
+    let first = bench.round_trip();
+    assert!((4..=5).contains(&first), "{first}");
+    assert_eq!(bench.rate(), 40_000.0);
+    bench.report(NO_LOSS, 0.0);
+    assert_eq!(bench.rate(), 40_000.0, "the first report says nothing of the rate");
+    for doubled in [80_000.0, 160_000.0] {
+        let arrives = bench.rate();
+        bench.round_trip();
+        bench.report(NO_LOSS, arrives);
+        assert!((bench.rate() / doubled - 1.0).abs() < 1e-6, "{}", bench.rate());
+    }
+    // No more than twice of what arrives.
+    bench.round_trip();
+    bench.report(NO_LOSS, 100_000.0);
+    bench.round_trip();
+    bench.report(NO_LOSS, 100_000.0);
+    bench.round_trip();
+    bench.report(NO_LOSS, 100_000.0);
+    assert!((bench.rate() / 200_000.0 - 1.0).abs() < 0.01, "{}", bench.rate());
+}
+
+#[test]
+fn losses_bring_it_to_the_equation() {
+    let mut bench = Bench::new();
+    for _ in 0..6 {
+        bench.round_trip();
+        let arrives = bench.sender.rate().unwrap_or_default();
+        bench.report(NO_LOSS, arrives);
+    }
+    bench.round_trip();
+    let arrives = bench.rate();
+    bench.report(100, arrives);
+    // RFC 5348 §3.1 at p = 0.01, s = 1000, R = 0.1 s, computed independently.
+    assert!((bench.rate() / 112_332.0 - 1.0).abs() < 0.02, "{}", bench.rate());
+}
+
+#[test]
+fn silence_halves_the_rate_down_to_a_packet_a_second_and_no_timer_runs_in_idleness() {
+    let mut bench = Bench::new();
+    for _ in 0..4 {
+        bench.round_trip();
+        let arrives = bench.sender.rate().unwrap_or_default();
+        bench.report(NO_LOSS, arrives);
+    }
+    let mut before = bench.rate();
+    for _ in 0..3 {
+        bench.round_trip();
+        let due = bench.sender.poll_timeout().expect("a nofeedback timer");
+        assert!(due.since(bench.now) <= 4 * RTT + Duration::from_millis(50), "four round trips");
+        bench.now = due;
+        assert!(bench.sender.handle_timeout(due));
+        assert!((bench.rate() / before - 0.5).abs() < 1e-9, "{} from {before}", bench.rate());
+        before = bench.rate();
+    }
+    for _ in 0..40 {
+        bench.round_trip();
+        if let Some(due) = bench.sender.poll_timeout() {
+            bench.now = bench.now.max(due);
+            bench.sender.handle_timeout(bench.now);
+        }
+    }
+    assert!((bench.rate() / SIZE as f64 - 1.0).abs() < 0.01, "a packet a second: {}", bench.rate());
+    // Nothing is sent any more: the timer runs out, and that is that.
+    let mut runs = 0;
+    while let Some(due) = bench.sender.poll_timeout() {
+        bench.sender.handle_timeout(due);
+        runs += 1;
+        assert!(runs < 5, "an idle sender sleeps");
+    }
+}
+
+#[test]
+fn a_sender_short_of_data_keeps_its_rate() {
+    let mut bench = Bench::new();
+    for _ in 0..5 {
+        bench.round_trip();
+        let arrives = bench.sender.rate().unwrap_or_default();
+        bench.report(NO_LOSS, arrives);
+    }
+    let before = bench.rate();
+    assert!(before > 300_000.0);
+    // From here on one packet in a round trip; the reports say so.
+    for _ in 0..10 {
+        bench.now += RTT;
+        assert!(bench.sender.may_send(bench.now, SIZE));
+        let ccval = bench.sender.ccval(bench.now);
+        bench.log.push(bench.log.next(), Sent { at: bench.now, data: true, ccval, fate: Fate::Open });
+        bench.sender.on_sent(bench.now, SIZE);
+        bench.report(NO_LOSS, 10_000.0);
+    }
+    // RFC 5348 §8.2.1: without its rule for data-limited times the rate would be at 40 000, that of the beginning.
+    assert!(bench.rate() >= before, "{} from {before}", bench.rate());
+}
+
+#[test]
+fn the_window_counter_counts_quarters_of_round_trips() {
+    let mut bench = Bench::new();
+    let mut at = |ms: u64| bench.sender.ccval(Instant::from_millis(1_000 + ms));
+    assert_eq!([at(0), at(24), at(25), at(50), at(99)], [0, 0, 1, 2, 3]);
+    assert_eq!(at(400), 8, "five at most at a time");
+    assert_eq!(at(400 + 25 * 4), 12);
+}

@@ -1,0 +1,295 @@
+//! CCID 2: TCP-like congestion control (RFC 4341).
+
+use std::time::Duration;
+
+use antiphon_core::Instant;
+
+use super::{Feedback, Incoming};
+use crate::dccp::logs::{Fate, MARKED, REACH, RECEIVED, ReceiveLog, SentLog, runs};
+use crate::dccp::rtt::Rtt;
+use crate::dccp::seq::Seq48;
+use crate::dccp::wire::OptionWriter;
+
+/// Sends as many data packets as a window allows, and takes their losses for congestion.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SenderTwo {
+    cwnd: u32,
+    ssthresh: u32,
+    /// Data packets on their way.
+    pipe: u32,
+    /// Packets newly acknowledged that have not made the window larger yet.
+    credit: u32,
+    /// Before this number everything is settled.
+    lowest: Seq48,
+    greatest_acked: Option<Seq48>,
+    /// Losses up to this number belong to the last congestion event.
+    recover: Seq48,
+    /// Whether anything was sent yet, so that the first frame's size says how large the window begins.
+    begun: bool,
+    timeout_at: Option<Instant>,
+    backoff: u32,
+    /// The longest that the peer said to have kept an acknowledgement.
+    longest_kept: Option<Duration>,
+}
+
+impl SenderTwo {
+    pub fn new(first: Seq48) -> Self {
+        SenderTwo {
+            cwnd: 0,
+            ssthresh: u32::MAX,
+            pipe: 0,
+            credit: 0,
+            lowest: first,
+            greatest_acked: None,
+            recover: first.plus(-1),
+            begun: false,
+            timeout_at: None,
+            backoff: 0,
+            longest_kept: None,
+        }
+    }
+
+    /// The window in packets.
+    pub fn cwnd(&self) -> u32 {
+        self.cwnd
+    }
+
+    /// Data packets on their way.
+    pub fn pipe(&self) -> u32 {
+        self.pipe
+    }
+
+    pub fn may_send(&mut self, len: usize) -> bool {
+        if !self.begun {
+            self.begun = true;
+            // RFC 4341 §5, after RFC 3390: four packets, but no more than 4380 bytes, if that is two.
+            self.cwnd = (4380 / len.max(1) as u32).clamp(2, 4);
+        }
+        self.pipe < self.cwnd
+    }
+
+    pub fn on_sent(&mut self, now: Instant, rtt: &Rtt) {
+        self.pipe += 1;
+        if self.timeout_at.is_none() {
+            self.timeout_at = Some(now + self.timeout(rtt));
+        }
+    }
+
+    pub fn on_feedback(
+        &mut self,
+        now: Instant,
+        feedback: &Feedback<'_>,
+        log: &mut SentLog,
+        rtt: &mut Rtt,
+    ) -> bool {
+        self.lowest = self.lowest.later(log.first());
+        let was_full = self.pipe >= self.cwnd || self.in_slow_start() && 2 * self.pipe >= self.cwnd;
+        if !feedback.elapsed.is_zero() {
+            self.longest_kept = self.longest_kept.max(Some(feedback.elapsed.min(MOST_KEPT)));
+        }
+        if let Some(sent) = log.entry_mut(feedback.ack)
+            && sent.fate == Fate::Open
+        {
+            rtt.on_sample(now.since(sent.at).saturating_sub(feedback.elapsed));
+        }
+        let (acked, marked) = self.settle_acked(feedback, log);
+        let lost = self.settle_lost(log);
+        while self.lowest.is_before(log.next())
+            && log.entry_mut(self.lowest).is_some_and(|sent| sent.fate != Fate::Open)
+        {
+            self.lowest = self.lowest.next();
+        }
+        let congested = [marked, lost].into_iter().flatten().any(|seq| self.recover.is_before(seq));
+        if congested {
+            self.cwnd = (self.cwnd / 2).max(1);
+            self.ssthresh = self.cwnd.max(2);
+            self.credit = 0;
+            self.recover = log.next().plus(-1);
+        } else if was_full && !feedback.slow {
+            self.grow(acked);
+        }
+        // Each packet that the peer had no room for costs one (RFC 4340 §11.7.2).
+        self.cwnd = self.cwnd.saturating_sub(feedback.overrun).max(1);
+        if acked > 0 {
+            self.backoff = 0;
+            self.timeout_at = None;
+        }
+        match self.pipe {
+            0 => self.timeout_at = None,
+            _ => self.timeout_at = self.timeout_at.or(Some(now + self.timeout(rtt))),
+        }
+        congested
+    }
+
+    /// Everything on its way is taken for lost, and the window begins anew with one packet (RFC 4341 §5).
+    pub fn handle_timeout(&mut self, now: Instant, log: &mut SentLog, _rtt: &Rtt) -> bool {
+        if self.timeout_at.is_none_or(|at| now < at) {
+            return false;
+        }
+        self.timeout_at = None;
+        let mut seq = self.lowest.later(log.first());
+        while seq.is_before(log.next()) {
+            if let Some(sent) = log.entry_mut(seq)
+                && sent.fate == Fate::Open
+            {
+                sent.fate = Fate::Lost;
+            }
+            seq = seq.next();
+        }
+        self.lowest = log.next();
+        self.ssthresh = (self.cwnd / 2).max(2);
+        (self.cwnd, self.pipe, self.credit) = (1, 0, 0);
+        self.recover = log.next().plus(-1);
+        self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
+        true
+    }
+
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.timeout_at
+    }
+
+    fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// Marks what the vectors say arrived; answers how many data packets that were, and a marked one's number.
+    fn settle_acked(&mut self, feedback: &Feedback<'_>, log: &mut SentLog) -> (u32, Option<Seq48>) {
+        let (mut acked, mut marked) = (0, None);
+        let mut seq = feedback.ack;
+        // The acknowledged packet itself has arrived, whatever a vector that is not there would say.
+        let alone = [(RECEIVED, 1)].into_iter().take(usize::from(feedback.vectors.is_empty()));
+        for (state, run) in alone.chain(runs(feedback.vectors)) {
+            if seq.is_before(self.lowest) {
+                break;
+            }
+            let end = seq.plus(-run);
+            while (state == RECEIVED || state == MARKED) && end.is_before(seq) && !seq.is_before(self.lowest)
+            {
+                if let Some(sent) = log.entry_mut(seq)
+                    && sent.fate == Fate::Open
+                {
+                    sent.fate = Fate::Acked;
+                    self.greatest_acked =
+                        Some(self.greatest_acked.map_or(seq, |greatest| greatest.later(seq)));
+                    acked += u32::from(sent.data);
+                    if state == MARKED {
+                        marked.get_or_insert(seq);
+                    }
+                }
+                seq = seq.plus(-1);
+            }
+            seq = end;
+        }
+        self.pipe = self.pipe.saturating_sub(acked);
+        (acked, marked)
+    }
+
+    /// Takes for lost what has three acknowledged packets after it; answers the newest data packet among them.
+    fn settle_lost(&mut self, log: &mut SentLog) -> Option<Seq48> {
+        let mut seq = self.greatest_acked?;
+        let (mut later, mut newest) = (0, None);
+        while !seq.is_before(self.lowest) {
+            if let Some(sent) = log.entry_mut(seq) {
+                match sent.fate {
+                    Fate::Acked => later += 1,
+                    Fate::Open if later >= DUPLICATES => {
+                        sent.fate = Fate::Lost;
+                        if sent.data {
+                            self.pipe = self.pipe.saturating_sub(1);
+                            newest = newest.or(Some(seq));
+                        }
+                    }
+                    Fate::Open | Fate::Lost => {}
+                }
+            }
+            seq = seq.plus(-1);
+        }
+        newest
+    }
+
+    /// RFC 4341 §5.1: in slow start one packet for two that were acknowledged, else one a window; only while the window
+    /// is what holds the sender back.
+    fn grow(&mut self, acked: u32) {
+        self.credit += acked;
+        let per_packet = if self.in_slow_start() { 2 } else { self.cwnd.max(1) };
+        let more = (self.credit / per_packet).min(if self.in_slow_start() { acked } else { 1 });
+        self.credit = (self.credit - more * per_packet).min(per_packet);
+        self.cwnd = (self.cwnd + more).min(MAX_WINDOW);
+    }
+
+    /// RFC 6298 §5.5's doubling, but stopped early: in an outage of half a minute it would grow to half a minute, and a
+    /// packet a second burdens no path.
+    fn timeout(&self, rtt: &Rtt) -> Duration {
+        // A peer that tells how long it keeps acknowledgements need not be granted the longest.
+        let kept = self.longest_kept.map_or(MOST_KEPT, |kept| (2 * kept).min(MOST_KEPT));
+        let base = rtt.timeout() + kept + SLACK;
+        (base * (1 << self.backoff)).min(LONGEST_TIMEOUT.max(base))
+    }
+}
+
+/// Counts data, and says when to acknowledge.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReceiverTwo {
+    /// Data packets not acknowledged.
+    waiting: u64,
+    newest_at: Instant,
+    due_at: Option<Instant>,
+}
+
+impl ReceiverTwo {
+    pub fn on_packet(&mut self, incoming: &Incoming, ack_ratio: u64) {
+        if incoming.newest {
+            self.newest_at = incoming.received_at;
+        }
+        if incoming.data.is_none() {
+            return;
+        }
+        self.waiting += 1;
+        // A gap or a mark is told at once (RFC 4341 §6.1 leaves it open; the sender hears of congestion sooner).
+        let at_once = self.waiting >= ack_ratio.max(1) || incoming.beyond_gap || incoming.marked;
+        let by = if at_once { incoming.received_at } else { incoming.received_at + DELAYED_ACK };
+        self.due_at = Some(self.due_at.map_or(by, |due| due.min(by)));
+    }
+
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.due_at.is_some_and(|due| due <= now)
+    }
+
+    pub fn is_wanted(&self) -> bool {
+        self.waiting > 0
+    }
+
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.due_at
+    }
+
+    pub fn write(&self, now: Instant, log: &ReceiveLog, options: &mut OptionWriter) {
+        let mut vector = [0; LONGEST_VECTOR];
+        let len = log.write_vector(&mut vector);
+        let kept = now.since(self.newest_at).as_micros() / 10;
+        // Without a delay worth telling there is no option for it.
+        if kept > 0 {
+            options.elapsed_time(u32::try_from(kept).unwrap_or(u32::MAX));
+        }
+        options.ack_vector(&vector[..len]);
+    }
+
+    pub fn on_ack_sent(&mut self) {
+        (self.waiting, self.due_at) = (0, None);
+    }
+}
+
+/// RFC 4341 §5: a packet is lost when three later ones arrived (TCP's duplicate acknowledgements).
+const DUPLICATES: u32 = 3;
+/// The log must know all that is on its way, with as much again for what the window has lost.
+const MAX_WINDOW: u32 = REACH as u32 / 2;
+/// A peer may keep an acknowledgement for 0.2 s (RFC 4341 §6.1); shorter time-outs would take that for a loss.
+const MOST_KEPT: Duration = Duration::from_millis(200);
+/// Time-outs are not measured more exactly than threads wake on a busy machine.
+const SLACK: Duration = Duration::from_millis(25);
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: u32 = 3;
+/// Long enough that frames of 10 ms in one direction share an acknowledgement, well below RFC 4341's 0.2 s.
+const DELAYED_ACK: Duration = Duration::from_millis(25);
+/// What one option holds: 253 runs of up to 64 packets.
+const LONGEST_VECTOR: usize = 253;

@@ -1,0 +1,369 @@
+//! One DCCP connection as an [`Endpoint`]: its state, and what the driver sees of it.
+
+use std::time::Duration;
+
+use antiphon_core::{
+    BitRate, ByteCount, CloseMode, CloseReason, Counters, Endpoint, Event, Frame, FrameId, Input, Instant,
+    Outcome, PathStats, Profile, Received, Rng, SendError, Transmit, Wire,
+};
+
+use super::ccid::{Receiver, Sender};
+use super::features::{self, Features, Location};
+use super::logs::{REACH, ReceiveLog, SentLog};
+use super::rtt::Rtt;
+use super::seq::Seq48;
+use super::sequence::Sequence;
+use super::settings::Settings;
+use super::timers::Timers;
+use super::wire::checksum::Checksum;
+use super::wire::{DATA_HEADER, Header};
+use crate::Role;
+use crate::queue::{Inbox, SendQueue};
+
+/// One connection, client or server.
+///
+/// A client calls as soon as it is opened; a server waits for one Request. Outcomes are `Released` or `Expired`: what
+/// acknowledgements tell is used for congestion control, and says nothing of single frames under CCID 3.
+pub struct DccpEndpoint {
+    pub(super) settings: Settings,
+    pub(super) rng: Rng,
+    pub(super) role: Role,
+    pub(super) checksum: Checksum,
+    pub(super) max_datagram: usize,
+    pub(super) state: State,
+    pub(super) queue: SendQueue,
+    pub(super) inbox: Inbox,
+    pub(super) counters: Counters,
+    /// DCCP ports, ours and theirs.
+    pub(super) ports: (u16, u16),
+    pub(super) sequence: Sequence,
+    pub(super) features: Features,
+    pub(super) rtt: Rtt,
+    /// What only an open connection needs; strangers who never answer don't get that far.
+    pub(super) flow: Option<Flow>,
+    pub(super) due: Due,
+    pub(super) timers: Timers,
+    /// What the server wants to have back from the client; the client: what to give back.
+    pub(super) cookie: Vec<u8>,
+    /// Bytes that may go to a peer who has not proved its address: no more than came from there.
+    pub(super) credit: usize,
+    /// Packets without data since the last one with.
+    pub(super) ndp: u64,
+    /// A time stamp to be echoed, and when it came.
+    pub(super) echo: Option<(u32, Instant)>,
+    pub(super) congestion_changed: bool,
+    /// The latest instant that this endpoint was told.
+    pub(super) clock: Instant,
+}
+
+/// Both half-connections.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub sent: SentLog,
+    pub received: ReceiveLog,
+    pub sender: Sender,
+    pub receiver: Receiver,
+    /// Data packets since the last packet that acknowledged.
+    pub since_ack: u32,
+    /// A packet whose data found no room or was damaged, and the Drop Code that says so.
+    pub dropped: Option<(Seq48, u8)>,
+}
+
+/// Where the connection stands (RFC 4340 §4.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    Listen,
+    Request,
+    Respond,
+    PartOpen,
+    Open,
+    /// The server has asked for a Close.
+    CloseReq,
+    /// This end has sent a Close.
+    Closing,
+    /// Nothing is left to do but to send a Reset, if one is due.
+    Finishing(CloseReason),
+    Closed,
+}
+
+/// What is to be sent besides data.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Due {
+    /// Request, Response, CloseReq or Close, as the state says.
+    pub step: bool,
+    pub ack: bool,
+    pub sync: Option<Seq48>,
+    pub sync_ack: Option<Seq48>,
+    /// The connection's last packet.
+    pub reset: Option<(super::wire::ResetCode, [u8; 3])>,
+    /// An answer outside the connection.
+    pub answer: Option<Header>,
+}
+
+impl DccpEndpoint {
+    /// Opens a connection.
+    ///
+    /// `checksum`: what carries the packets; `max_datagram`: the largest that the path carries whole, in bytes of what
+    /// stands above UDP or IP.
+    pub fn new(
+        settings: Settings,
+        role: Role,
+        checksum: Checksum,
+        max_datagram: usize,
+        seed: u64,
+        now: Instant,
+    ) -> Self {
+        let mut rng = Rng::fork(seed, "dccp");
+        let iss = Seq48::random(&mut rng);
+        let mut cookie = vec![0; COOKIE];
+        rng.fill(&mut cookie);
+        let (state, ports) = match role {
+            Role::Listener => (State::Listen, (settings.port, 0)),
+            // RFC 6335's dynamic ports.
+            Role::Caller => (State::Request, (49_152 + (rng.below(16_384) as u16), settings.port)),
+        };
+        if role == Role::Caller {
+            cookie.clear();
+        }
+        let mut endpoint = DccpEndpoint {
+            settings,
+            rng,
+            role,
+            checksum,
+            max_datagram,
+            state,
+            queue: SendQueue::empty(),
+            inbox: Inbox::empty(),
+            counters: Counters::default(),
+            ports,
+            sequence: Sequence::new(iss),
+            features: Features::new(),
+            rtt: Rtt::default(),
+            flow: None,
+            due: Due { step: role == Role::Caller, ..Due::default() },
+            timers: Timers::default(),
+            cookie,
+            credit: 0,
+            ndp: 0,
+            echo: None,
+            congestion_changed: false,
+            clock: now,
+        };
+        endpoint.prepare_features();
+        if role == Role::Caller {
+            endpoint.timers.start_calling(now);
+        }
+        endpoint
+    }
+
+    pub(super) fn prepare_features(&mut self) {
+        self.features.start(self.sequence.iss, None);
+        let ccids: &[u8] = match (self.settings.ccid, self.role) {
+            // A client that insists names one; a server that prefers one takes the other, too.
+            (Some(2), Role::Caller) => &[2],
+            (Some(2), Role::Listener) => &[2, 3],
+            (Some(_), Role::Caller) => &[3],
+            _ => &[3, 2],
+        };
+        for location in [Location::Local, Location::Remote] {
+            self.features.prefer(location, features::CCID, ccids);
+            if self.role == Role::Caller {
+                self.features.ask(location, features::CCID);
+            }
+        }
+        self.features.tell(features::SEQUENCE_WINDOW, REACH as u64);
+        if self.settings.coverage > 0 {
+            let list = [self.settings.coverage, 0];
+            for location in [Location::Local, Location::Remote] {
+                self.features.prefer(location, features::MIN_COVERAGE, &list);
+            }
+            self.features.ask(Location::Remote, features::MIN_COVERAGE);
+        }
+    }
+
+    /// Both ends have spoken: congestion control begins. `before`: the number before the first that may be data.
+    pub(super) fn begin_flow(&mut self, now: Instant, before: Seq48) {
+        self.features.freeze(features::CCID);
+        let first = self.sequence.gss.next();
+        let (ours, theirs) = (
+            self.features.value(Location::Local, features::CCID),
+            self.features.value(Location::Remote, features::CCID),
+        );
+        // What each congestion control needs of the other end (RFC 4341 §4, RFC 4342 §4 and §8.4).
+        if ours == 3 {
+            self.features.ask(Location::Remote, features::SEND_LOSS_EVENT_RATE);
+        } else {
+            self.features.ask(Location::Remote, features::SEND_ACK_VECTOR);
+        }
+        if theirs == 3 {
+            self.features.ask(Location::Remote, features::SEND_NDP_COUNT);
+        }
+        self.queue.make_ready(self.max_datagram);
+        self.inbox.make_ready(self.max_datagram);
+        self.flow = Some(Flow {
+            sent: SentLog::new(first),
+            received: ReceiveLog::new(before),
+            sender: Sender::new(ours, now, first, &self.rtt),
+            receiver: Receiver::new(theirs, before, &self.rtt),
+            since_ack: 0,
+            dropped: None,
+        });
+    }
+
+    /// The peer has ended it, or broken it; what is still waiting for the application may be fetched until the next call
+    /// of the driver.
+    pub(super) fn end(&mut self, now: Instant, reason: CloseReason) {
+        self.queue.finish_all(Outcome::Aborted);
+        let patience = if self.due.reset.is_some() { RESET_PATIENCE } else { Duration::ZERO };
+        self.timers.finish_at = Some(now + patience);
+        self.state = State::Finishing(reason);
+    }
+
+    /// The last word.
+    pub(super) fn finish(&mut self) {
+        if let State::Finishing(reason) = self.state {
+            self.queue.finish_all(Outcome::Aborted);
+            self.inbox.clear();
+            (self.congestion_changed, self.flow, self.due) = (false, None, Due::default());
+            self.state = State::Closed;
+            self.queue.report(Event::Closed(reason));
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, State::PartOpen | State::Open)
+    }
+
+    fn close_gracefully(&mut self, now: Instant) {
+        match self.state {
+            State::Listen => self.end(now, CloseReason::Local),
+            State::Request | State::Respond | State::PartOpen | State::Open => {
+                self.timers.flush_since.get_or_insert(now);
+                self.close_when_flushed(now);
+            }
+            State::CloseReq | State::Closing | State::Finishing(_) | State::Closed => {}
+        }
+    }
+
+    fn abort(&mut self, now: Instant) {
+        match self.state {
+            State::Finishing(_) | State::Closed => return,
+            State::Listen | State::Request => {}
+            _ => self.due.reset = Some((super::wire::ResetCode::ABORTED, [0; 3])),
+        }
+        self.end(now, CloseReason::Local);
+        // Nobody waits for it: the Reset goes if the driver comes for it before the time-out, which is now.
+        self.timers.finish_at = Some(now);
+    }
+}
+
+impl Endpoint for DccpEndpoint {
+    fn profile(&self) -> Profile {
+        Profile {
+            wire: Wire::Datagram,
+            // What every data packet may need besides its frame: an NDP Count; acknowledgements go apart if need be.
+            max_frame: self.max_datagram.saturating_sub(DATA_HEADER + 8).max(1),
+            max_receive: MAX_PAYLOAD,
+            frame_overhead: DATA_HEADER,
+            acknowledged: false,
+            ordered: false,
+            retransmits: false,
+        }
+    }
+
+    fn send(&mut self, now: Instant, frame: Frame<'_>) -> Result<FrameId, SendError> {
+        self.clock = self.clock.max(now);
+        let takes = matches!(
+            self.state,
+            State::Listen | State::Request | State::Respond | State::PartOpen | State::Open
+        );
+        if !takes || self.timers.flush_since.is_some() {
+            return Err(SendError::Closed);
+        }
+        self.queue.push(frame, self.profile().max_frame)
+    }
+
+    fn close(&mut self, now: Instant, mode: CloseMode) {
+        self.clock = self.clock.max(now);
+        match mode {
+            CloseMode::Graceful => self.close_gracefully(now),
+            CloseMode::Abort => self.abort(now),
+        }
+    }
+
+    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        self.clock = self.clock.max(now);
+        match input {
+            _ if self.state == State::Closed => {}
+            Input::Datagram { path, bytes, ecn, received_at } => {
+                self.counters.datagrams_received += 1;
+                self.counters.bytes_received += bytes.len() as u64;
+                self.handle_datagram(now, bytes, ecn, path, received_at.min(now));
+            }
+            Input::Broken(reason) => self.queue.report(Event::Broken(reason)),
+            Input::Stream { .. } => self.counters.malformed += 1,
+            Input::Connected | Input::Report(_) => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.clock = self.clock.max(now);
+        self.run_timers(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        self.clock = self.clock.max(now);
+        self.next_packet(now, buf)
+    }
+
+    fn poll_frame(&mut self, buf: &mut [u8]) -> Option<Received> {
+        self.inbox.pop(buf)
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        if std::mem::take(&mut self.congestion_changed) {
+            return Some(Event::Congestion(self.path_stats()));
+        }
+        self.queue.poll_event()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.next_timeout()
+    }
+
+    fn path_stats(&self) -> PathStats {
+        let counters = Counters {
+            frames_accepted: self.queue.accepted(),
+            frames_expired: self.queue.expired(),
+            frames_delivered: self.inbox.delivered(),
+            frames_dropped: self.inbox.dropped(),
+            ..self.counters
+        };
+        let mut stats = PathStats {
+            srtt: self.rtt.srtt(),
+            rttvar: self.rtt.rttvar(),
+            min_rtt: self.rtt.min(),
+            counters,
+            ..PathStats::default()
+        };
+        match self.flow.as_ref().map(|flow| &flow.sender) {
+            // CCID 2 counts packets; the figures are for packets of full size.
+            Some(Sender::Two(two)) => {
+                let bytes = |packets: u32| ByteCount(u64::from(packets) * self.max_datagram as u64);
+                (stats.cwnd, stats.in_flight) = (Some(bytes(two.cwnd())), Some(bytes(two.pipe())));
+            }
+            Some(Sender::Three(three)) => {
+                stats.pacing_rate = three.rate().map(|rate| BitRate((rate * 8.0) as u64));
+            }
+            None => {}
+        }
+        stats
+    }
+}
+
+/// The largest DCCP packet over UDP and IPv4, less its header: 65 507 - 16.
+const MAX_PAYLOAD: usize = 65_507 - DATA_HEADER;
+/// Bytes of an Init Cookie: what nobody guesses.
+const COOKIE: usize = 8;
+/// How long the last Reset may wait for a driver to fetch it.
+const RESET_PATIENCE: Duration = Duration::from_secs(1);

@@ -1,0 +1,401 @@
+//! Feature negotiation (RFC 4340 §6): what both ends have agreed on, and how they come to.
+//!
+//! A feature belongs to one end, its location. Server-priority features have preference lists, and the first entry of
+//! the server's list that stands in the client's wins; non-negotiable ones are told by their location and confirmed.
+
+use std::time::Duration;
+
+use antiphon_core::Instant;
+
+use super::seq::Seq48;
+use super::wire::options::FeatureVerb;
+use super::wire::{OptionWriter, ResetCode};
+
+/// Which congestion control a half-connection has.
+pub const CCID: u8 = 1;
+/// How far sequence numbers may stray, in packets.
+pub const SEQUENCE_WINDOW: u8 = 3;
+/// Data packets per acknowledgement (CCID 2).
+pub const ACK_RATIO: u8 = 5;
+/// Whether the location sends Ack Vectors.
+pub const SEND_ACK_VECTOR: u8 = 6;
+/// Whether the location sends NDP Counts.
+pub const SEND_NDP_COUNT: u8 = 7;
+/// The least checksum coverage that the location takes.
+pub const MIN_COVERAGE: u8 = 8;
+/// Whether the location sends CCID 3's Loss Event Rate.
+pub const SEND_LOSS_EVENT_RATE: u8 = 192;
+
+/// Whose feature it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Location {
+    /// This end's: Change L and Confirm L are sent, Change R and Confirm R received.
+    Local,
+    /// The peer's.
+    Remote,
+}
+
+/// All features of both ends.
+#[derive(Clone, Debug)]
+pub struct Features {
+    entries: [Entry; KNOWN.len() * 2],
+    /// Empty Confirms owed for features that nobody knows.
+    refused: [Option<(FeatureVerb, u8)>; 4],
+    /// Greatest number received with a feature option, and sent with a new Change.
+    received: Seq48,
+    sent: Seq48,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    feature: u8,
+    location: Location,
+    value: u64,
+    /// The value that a Change of a non-negotiable feature asks for.
+    wanted: u64,
+    preferences: [u8; MAX_PREFERENCES],
+    given: u8,
+    owes_confirm: bool,
+    change: Change,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Change {
+    Stable,
+    /// Not sent yet.
+    Due,
+    /// Sent; again at that instant, and then after twice the time.
+    Sent {
+        again: Instant,
+        wait: Duration,
+    },
+}
+
+impl Features {
+    /// All at their initial values (RFC 4340 table 4, RFC 4342 §8.5), and ready for what this end can do.
+    pub fn new() -> Self {
+        let entry = |i: usize| {
+            let (feature, initial, list) = KNOWN[i / 2];
+            let location = if i.is_multiple_of(2) { Location::Local } else { Location::Remote };
+            let mut entry = Entry {
+                feature,
+                location,
+                value: initial,
+                wanted: initial,
+                preferences: [0; MAX_PREFERENCES],
+                given: 0,
+                owes_confirm: false,
+                change: Change::Stable,
+            };
+            entry.prefer(list);
+            entry
+        };
+        Features {
+            entries: std::array::from_fn(entry),
+            refused: [None; 4],
+            received: Seq48::default(),
+            sent: Seq48::default(),
+        }
+    }
+
+    /// Both ends' initial sequence numbers are known, or this end's alone.
+    pub fn start(&mut self, iss: Seq48, isr: Option<Seq48>) {
+        self.sent = iss;
+        if let Some(isr) = isr {
+            self.received = isr.plus(-1);
+        }
+    }
+
+    /// What is in force.
+    pub fn value(&self, location: Location, feature: u8) -> u64 {
+        self.entry(location, feature).map_or(0, |entry| entry.value)
+    }
+
+    /// Which values this end would take, best first. Says nothing to the peer yet.
+    pub fn prefer(&mut self, location: Location, feature: u8, list: &[u8]) {
+        if let Some(entry) = self.entry_mut(location, feature) {
+            entry.prefer(list);
+        }
+    }
+
+    /// Asks the peer for a change to what was [preferred](Self::prefer), if anything would change.
+    pub fn ask(&mut self, location: Location, feature: u8) {
+        if let Some(entry) = self.entry_mut(location, feature)
+            && entry.change == Change::Stable
+        {
+            entry.change = Change::Due;
+        }
+    }
+
+    /// Tells the peer a new value of a non-negotiable feature of this end.
+    pub fn tell(&mut self, feature: u8, value: u64) {
+        if let Some(entry) = self.entry_mut(Location::Local, feature)
+            && entry.wanted != value
+        {
+            entry.wanted = value;
+            entry.change = Change::Due;
+        }
+    }
+
+    /// Nothing but what is in force now will do from here on.
+    pub fn freeze(&mut self, feature: u8) {
+        for entry in self.entries.iter_mut().filter(|entry| entry.feature == feature) {
+            let value = entry.value as u8;
+            entry.prefer(&[value]);
+        }
+    }
+
+    /// An option of packet `seq` arrived, acknowledging `ack`. `Err`: the connection must be reset.
+    pub fn on_option(
+        &mut self,
+        verb: FeatureVerb,
+        feature: u8,
+        value: &[u8],
+        at: Arrival,
+    ) -> Result<(), ResetCode> {
+        let fresh = self.received.is_before(at.seq);
+        let location = match verb {
+            FeatureVerb::ChangeR | FeatureVerb::ConfirmR => Location::Local,
+            FeatureVerb::ChangeL | FeatureVerb::ConfirmL => Location::Remote,
+        };
+        let sent = self.sent;
+        match verb {
+            FeatureVerb::ChangeL | FeatureVerb::ChangeR if fresh => {
+                let accepted = self
+                    .entry_mut(location, feature)
+                    .is_some_and(|entry| entry.on_change(value, at.is_server));
+                if !accepted && at.mandatory {
+                    return Err(ResetCode::MANDATORY_ERROR);
+                }
+                if !accepted {
+                    self.refuse(verb, feature);
+                }
+            }
+            FeatureVerb::ConfirmL | FeatureVerb::ConfirmR
+                if fresh && at.ack.is_some_and(|ack| !ack.is_before(sent)) =>
+            {
+                if let Some(entry) = self.entry_mut(location, feature) {
+                    entry.on_confirm(value)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// All options of packet `seq` were read, and there were some of this kind among them.
+    pub fn on_packet_read(&mut self, seq: Seq48) {
+        self.received = self.received.later(seq);
+    }
+
+    /// Whether something must go out on the next packet that may carry it.
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.refused[0].is_some() || self.entries.iter().any(|entry| entry.owes_confirm || entry.is_due(now))
+    }
+
+    /// When a Change must go out again.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let again = |entry: &Entry| match entry.change {
+            Change::Sent { again, .. } => Some(again),
+            Change::Stable | Change::Due => None,
+        };
+        self.entries.iter().filter_map(again).min()
+    }
+
+    /// Writes Confirms owed and Changes due into packet `seq`; with `all`, every Change that is under way.
+    pub fn write(&mut self, now: Instant, seq: Seq48, rtt: Duration, all: bool, options: &mut OptionWriter) {
+        for slot in &mut self.refused {
+            if let Some((verb, feature)) = *slot
+                && options.feature(verb, feature, &[])
+            {
+                *slot = None;
+            }
+        }
+        for entry in &mut self.entries {
+            if entry.owes_confirm && entry.write_confirm(options) {
+                entry.owes_confirm = false;
+            }
+            let under_way = entry.change != Change::Stable;
+            if (entry.is_due(now) || all && under_way) && entry.write_change(options) {
+                if entry.change == Change::Due {
+                    self.sent = self.sent.later(seq);
+                }
+                entry.change = entry.change.sent(now, rtt);
+            }
+        }
+    }
+
+    /// Writes Confirms owed, and keeps them owed: for a Response that has no room for more.
+    pub fn write_confirms(&self, options: &mut OptionWriter) {
+        for (verb, feature) in self.refused.iter().flatten() {
+            options.feature(*verb, *feature, &[]);
+        }
+        for entry in self.entries.iter().filter(|entry| entry.owes_confirm) {
+            entry.write_confirm(options);
+        }
+    }
+
+    fn refuse(&mut self, verb: FeatureVerb, feature: u8) {
+        let answer = match verb {
+            FeatureVerb::ChangeL => FeatureVerb::ConfirmR,
+            _ => FeatureVerb::ConfirmL,
+        };
+        if let Some(slot) = self.refused.iter_mut().find(|slot| slot.is_none_or(|is| is == (answer, feature)))
+        {
+            *slot = Some((answer, feature));
+        }
+    }
+
+    fn entry(&self, location: Location, feature: u8) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.location == location && entry.feature == feature)
+    }
+
+    fn entry_mut(&mut self, location: Location, feature: u8) -> Option<&mut Entry> {
+        self.entries.iter_mut().find(|entry| entry.location == location && entry.feature == feature)
+    }
+}
+
+/// Whence an option comes.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// The packet's number.
+    pub seq: Seq48,
+    /// Its acknowledgement number.
+    pub ack: Option<Seq48>,
+    /// Whether Mandatory stood before the option.
+    pub mandatory: bool,
+    /// Whether this end is the server, whose preferences count.
+    pub is_server: bool,
+}
+
+impl Change {
+    fn sent(self, now: Instant, rtt: Duration) -> Change {
+        let wait = match self {
+            Change::Sent { wait, .. } => (2 * wait).min(LONGEST_WAIT),
+            Change::Stable | Change::Due => rtt.max(SHORTEST_WAIT),
+        };
+        Change::Sent { again: now + wait, wait }
+    }
+}
+
+impl Entry {
+    fn prefer(&mut self, list: &[u8]) {
+        let given = list.len().min(MAX_PREFERENCES);
+        self.preferences[..given].copy_from_slice(&list[..given]);
+        self.given = given as u8;
+    }
+
+    fn list(&self) -> &[u8] {
+        &self.preferences[..usize::from(self.given)]
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        match self.change {
+            Change::Stable => false,
+            Change::Due => true,
+            Change::Sent { again, .. } => again <= now,
+        }
+    }
+
+    /// Bytes of a non-negotiable feature's value; `None`: server priority.
+    fn fixed_len(&self) -> Option<usize> {
+        match self.feature {
+            SEQUENCE_WINDOW => Some(6),
+            ACK_RATIO => Some(2),
+            _ => None,
+        }
+    }
+
+    /// Whether the peer's Change makes sense; then it is carried out, and a Confirm owed.
+    fn on_change(&mut self, value: &[u8], is_server: bool) -> bool {
+        if let Some(len) = self.fixed_len() {
+            let told = value.iter().fold(0, |n, byte| (n << 8) | u64::from(*byte));
+            let possible = self.feature != SEQUENCE_WINDOW || SEQUENCE_WINDOWS.contains(&told);
+            if self.location == Location::Local || value.len() != len || !possible {
+                return false;
+            }
+            self.value = told;
+        } else {
+            if value.is_empty() {
+                return false;
+            }
+            let (server, client) = if is_server { (self.list(), value) } else { (value, self.list()) };
+            // Without a common entry the value stays (RFC 4340 §6.3.1).
+            if let Some(agreed) = server.iter().find(|entry| client.contains(entry)) {
+                self.value = u64::from(*agreed);
+            }
+            self.change = Change::Stable;
+        }
+        self.owes_confirm = true;
+        true
+    }
+
+    fn on_confirm(&mut self, value: &[u8]) -> Result<(), ResetCode> {
+        if self.change == Change::Stable {
+            return Ok(());
+        }
+        // An empty Confirm: the peer does not know the feature, and its value stays.
+        if !value.is_empty() {
+            if let Some(len) = self.fixed_len() {
+                let told = value.iter().fold(0, |n, byte| (n << 8) | u64::from(*byte));
+                if value.len() != len || told != self.wanted {
+                    return Err(ResetCode::OPTION_ERROR);
+                }
+                self.value = told;
+            } else if self.list().contains(&value[0]) || u64::from(value[0]) == self.value {
+                self.value = u64::from(value[0]);
+            } else {
+                return Err(ResetCode::OPTION_ERROR);
+            }
+        }
+        self.change = Change::Stable;
+        Ok(())
+    }
+
+    fn write_change(&self, options: &mut OptionWriter) -> bool {
+        let verb = match self.location {
+            Location::Local => FeatureVerb::ChangeL,
+            Location::Remote => FeatureVerb::ChangeR,
+        };
+        let wanted = self.wanted.to_be_bytes();
+        match self.fixed_len() {
+            Some(len) => options.feature(verb, self.feature, &[&wanted[8 - len..]]),
+            None => options.feature(verb, self.feature, &[self.list()]),
+        }
+    }
+
+    fn write_confirm(&self, options: &mut OptionWriter) -> bool {
+        let verb = match self.location {
+            Location::Local => FeatureVerb::ConfirmL,
+            Location::Remote => FeatureVerb::ConfirmR,
+        };
+        let value = self.value.to_be_bytes();
+        match self.fixed_len() {
+            Some(len) => options.feature(verb, self.feature, &[&value[8 - len..]]),
+            None => options.feature(verb, self.feature, &[&value[7..], self.list()]),
+        }
+    }
+}
+
+/// What is known: feature, initial value, what this end takes of server-priority ones.
+const KNOWN: [(u8, u64, &[u8]); 10] = [
+    (CCID, 2, &[2, 3]),
+    (2, 0, &[0]),
+    (SEQUENCE_WINDOW, 100, &[]),
+    (4, 0, &[0, 1]),
+    (ACK_RATIO, 2, &[]),
+    (SEND_ACK_VECTOR, 0, &[1, 0]),
+    (SEND_NDP_COUNT, 0, &[1, 0]),
+    (MIN_COVERAGE, 0, &[0]),
+    (9, 0, &[1, 0]),
+    (SEND_LOSS_EVENT_RATE, 0, &[1, 0]),
+];
+/// RFC 4340 §7.5.2.
+const SEQUENCE_WINDOWS: std::ops::RangeInclusive<u64> = 32..=(1 << 46) - 1;
+const MAX_PREFERENCES: usize = 4;
+/// RFC 4340 §6.6.3: at least a round trip, without a measurement 0.2 s (§8.5's default), doubled up to 64 s.
+const SHORTEST_WAIT: Duration = Duration::from_millis(200);
+const LONGEST_WAIT: Duration = Duration::from_secs(64);
+
+#[cfg(test)]
+mod tests;

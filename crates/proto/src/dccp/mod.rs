@@ -1,0 +1,71 @@
+//! `dccp://`: the Datagram Congestion Control Protocol (RFC 4340), which sends frames once, at a rate the path bears.
+//!
+//! Frames that the congestion control holds back wait in the send queue until their deadline and expire there; nothing
+//! is ever sent again. Each direction has a congestion control of its own: CCID 2 (RFC 4341), with a window like TCP's,
+//! or CCID 3 (RFC 4342, TFRC: RFC 5348), with an even rate.
+//!
+//! ```text
+//!  settings ─▶ endpoint ── transmit ─▶ wire        sequence: what number may come next
+//!                 │  ▲                             features: what both ends agreed on
+//!              receive ◀───────────── wire         logs: what was sent, what arrived
+//!                 └─ ccid: two, three (loss, tfrc)
+//! ```
+//!
+//! Packets travel inside UDP (RFC 6773), which needs no privileges, or directly over IP as protocol 33: the same bytes
+//! but for the checksum, see [`Checksum`]. [`DccpEndpoint::new`] takes either.
+//!
+//! Where this departs from the RFCs: neither CCID waits longer than a second between packets when nothing comes back, so
+//! that live sound is there again soon after an outage; ECN is never asked for (congestion marks that do come are
+//! honoured); 24-bit sequence numbers are refused; who ends a connection forgets it when the other side has answered,
+//! since what beneath keeps the address apart is not this module's: there is no TIMEWAIT. CCID 2's Ack Ratio stays at 2,
+//! the least that asks nothing of the other end; CCID 3's history discounting (RFC 5348 §5.5, optional) is left out.
+
+mod ccid;
+mod endpoint;
+mod features;
+mod logs;
+mod read;
+mod receive;
+mod rtt;
+mod seq;
+mod sequence;
+mod settings;
+mod timers;
+mod transmit;
+pub mod wire;
+
+use antiphon_core::Endpoint;
+
+pub use ccid::tfrc;
+pub use endpoint::DccpEndpoint;
+pub use seq::Seq48;
+pub use settings::{RTP_AUDIO, Settings};
+pub use wire::checksum::Checksum;
+
+use crate::{Beneath, OpenArgs, OpenError, Strengths, Transport};
+
+/// DCCP as the rest of the house sees it.
+pub(crate) static TRANSPORT: Transport = Transport {
+    scheme: "dccp",
+    title: "DCCP",
+    summary: "sends once, at the rate the path bears; frames that can't go in time expire before they are sent",
+    beneath: Beneath::Udp,
+    reflect_offset: 5,
+    strengths: Strengths { reliable: false, ordered: false, multicast: false },
+    keys: settings::KEYS,
+    open,
+    admits: asks_for_a_connection,
+};
+
+fn open(args: &OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError> {
+    let settings = Settings::read(args.query)?;
+    let endpoint =
+        DccpEndpoint::new(settings, args.role, Checksum::Udp, args.max_datagram, args.seed, args.now);
+    Ok(Box::new(endpoint))
+}
+
+/// A Request, and nothing else, begins an association.
+fn asks_for_a_connection(datagram: &[u8]) -> bool {
+    wire::Packet::parse(datagram, Checksum::Udp)
+        .is_ok_and(|packet| matches!(packet.header.kind, wire::Kind::Request { .. }))
+}

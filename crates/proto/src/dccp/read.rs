@@ -1,0 +1,102 @@
+//! What the options of an arriving packet say (RFC 4340 §8.5 step 8).
+
+use std::time::Duration;
+
+use antiphon_core::Instant;
+
+use super::endpoint::DccpEndpoint;
+use super::features;
+use super::receive::NO_ROOM;
+use super::wire::{DccpOption, Kind, Packet, ResetCode};
+use crate::Role;
+
+/// What the options of a packet said, beyond feature negotiation.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen<'a> {
+    pub vectors: [&'a [u8]; 4],
+    pub vector_count: usize,
+    pub elapsed: Duration,
+    pub loss_event_rate: Option<u32>,
+    pub receive_rate: Option<u32>,
+    pub ndp: Option<u64>,
+    pub cookie: Option<&'a [u8]>,
+    pub data_checksum: Option<u32>,
+    pub overrun: u32,
+    pub slow: bool,
+}
+
+/// Why the connection must be reset: code and Reset data.
+pub(super) type Fault = (ResetCode, [u8; 3]);
+
+impl DccpEndpoint {
+    /// Reads all options, negotiates what there is to negotiate, and answers the rest. `Err`: the connection must be
+    /// reset.
+    pub(super) fn read_options<'a>(&mut self, now: Instant, packet: &Packet<'a>) -> Result<Seen<'a>, Fault> {
+        let mut seen = Seen::default();
+        let header = &packet.header;
+        let is_data = header.kind == Kind::Data;
+        let (mut options, mut negotiated) = (packet.options(), false);
+        for option in options.by_ref() {
+            if is_data && option.is_barred_from_data() {
+                continue;
+            }
+            let fault = |code| {
+                let at = |i: usize| option.value.get(i).copied().unwrap_or(0);
+                (code, [option.number, at(0), at(1)])
+            };
+            match option.read() {
+                DccpOption::Feature { verb, feature, value } => {
+                    negotiated = true;
+                    let arrival = features::Arrival {
+                        seq: header.seq,
+                        ack: header.kind.ack(),
+                        mandatory: option.mandatory,
+                        is_server: self.role == Role::Listener,
+                    };
+                    self.features.on_option(verb, feature, value, arrival).map_err(fault)?;
+                }
+                DccpOption::Timestamp(stamp) => self.echo = Some((stamp, now)),
+                DccpOption::Unknown | DccpOption::Malformed if option.mandatory => {
+                    return Err(fault(ResetCode::MANDATORY_ERROR));
+                }
+                known => seen.take(known),
+            }
+        }
+        if options.ends_mandatory() {
+            return Err((ResetCode::MANDATORY_ERROR, [1, 0, 0]));
+        }
+        if negotiated {
+            self.features.on_packet_read(header.seq);
+        }
+        Ok(seen)
+    }
+}
+
+impl<'a> Seen<'a> {
+    fn take(&mut self, option: DccpOption<'a>) {
+        let ten_micros = |n: u32| Duration::from_micros(10) * n;
+        match option {
+            DccpOption::AckVector(runs) if self.vector_count < self.vectors.len() => {
+                self.vectors[self.vector_count] = runs;
+                self.vector_count += 1;
+            }
+            DccpOption::ElapsedTime(elapsed) | DccpOption::TimestampEcho { elapsed, .. } => {
+                self.elapsed = ten_micros(elapsed);
+            }
+            DccpOption::LossEventRate(inverse) => self.loss_event_rate = Some(inverse),
+            DccpOption::ReceiveRate(rate) => self.receive_rate = Some(rate),
+            DccpOption::SlowReceiver => self.slow = true,
+            DccpOption::NdpCount(count) => self.ndp = Some(count),
+            DccpOption::InitCookie(cookie) => self.cookie = Some(cookie),
+            DccpOption::DataChecksum(crc) => self.data_checksum = Some(crc),
+            DccpOption::DataDropped(runs) => self.overrun += overrun(runs),
+            _ => {}
+        }
+    }
+}
+
+/// Packets that the peer had no room for (RFC 4340 §11.7: drop blocks have the top bit, then three of code, four of run).
+fn overrun(runs: &[u8]) -> u32 {
+    let no_room = runs.iter().filter(|byte| **byte >> 4 == 0x08 | NO_ROOM);
+    no_room.map(|byte| u32::from(byte & 0x0f) + 1).sum()
+}

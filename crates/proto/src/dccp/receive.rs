@@ -1,0 +1,369 @@
+//! What an arriving packet does: the steps of RFC 4340 §8.5, in their order.
+
+use antiphon_core::{CloseReason, Ecn, Event, Instant, Outcome, PathId};
+
+use super::ccid::{Feedback, Incoming};
+use super::endpoint::{DccpEndpoint, Due, State};
+use super::features::{self, Features, Location};
+use super::logs::Arrived;
+use super::read::{Fault, Seen};
+use super::seq::Seq48;
+use super::sequence::{Sequence, Verdict};
+use super::timers;
+use super::wire::checksum::crc32c;
+use super::wire::{Header, Kind, Packet, ResetCode};
+use crate::Role;
+
+impl DccpEndpoint {
+    pub(super) fn handle_datagram(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        ecn: Ecn,
+        path: PathId,
+        received_at: Instant,
+    ) {
+        if let State::Finishing(_) | State::Closed = self.state {
+            return;
+        }
+        if !self.is_proved() {
+            self.credit = self.credit.saturating_add(bytes.len());
+        }
+        let Ok(packet) = Packet::parse(bytes, self.checksum) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let header = &packet.header;
+        match self.state {
+            State::Listen => self.on_first(now, &packet),
+            _ if (header.destination, header.source) != self.ports => self.on_foreign(now, header),
+            State::Request => self.on_answer(now, &packet),
+            _ => self.on_packet(now, &packet, ecn, path, received_at),
+        }
+    }
+
+    /// Whether the peer has shown that it receives what is sent to its address.
+    pub(super) fn is_proved(&self) -> bool {
+        self.role == Role::Caller || self.flow.is_some()
+    }
+
+    /// Step 3: LISTEN.
+    fn on_first(&mut self, now: Instant, packet: &Packet<'_>) {
+        let header = &packet.header;
+        let Kind::Request { service } = header.kind else {
+            // A Listen opens middleboxes (RFC 5596) and wants no answer.
+            if !matches!(header.kind, Kind::Listen { .. }) {
+                self.answer(now, header, (ResetCode::NO_CONNECTION, [0; 3]));
+            }
+            return;
+        };
+        if header.destination != self.settings.port {
+            return self.answer(now, header, (ResetCode::NO_CONNECTION, [0; 3]));
+        }
+        if service != self.settings.service {
+            return self.answer(now, header, (ResetCode::BAD_SERVICE, [0; 3]));
+        }
+        self.ports = (header.destination, header.source);
+        self.sequence.start_receiving(header.seq);
+        self.features.start(self.sequence.iss, Some(header.seq));
+        self.state = State::Respond;
+        if let Err(fault) = self.read_options(now, packet) {
+            self.listen_again();
+            return self.answer(now, header, fault);
+        }
+        self.due.step = true;
+        self.timers.give_up = Some(now + timers::RESPOND);
+    }
+
+    /// As if nobody had called; the next caller gets numbers of its own.
+    pub(super) fn listen_again(&mut self) {
+        self.sequence = Sequence::new(Seq48::random(&mut self.rng));
+        self.rng.fill(&mut self.cookie);
+        self.features = Features::new();
+        self.prepare_features();
+        (self.due, self.echo) = (Due::default(), None);
+        self.timers.stop();
+        self.state = State::Listen;
+    }
+
+    /// Another pair of DCCP ports in the same UDP flow: two connections can't be told apart (RFC 6773 §5.1).
+    fn on_foreign(&mut self, now: Instant, header: &Header) {
+        let code = match header.kind {
+            Kind::Request { .. } => ResetCode::ENCAPSULATED_PORT_REUSE,
+            _ => ResetCode::NO_CONNECTION,
+        };
+        self.answer(now, header, (code, [0; 3]));
+    }
+
+    /// Answers a packet that belongs to no connection with a Reset; a Reset never. No more often than Syncs.
+    fn answer(&mut self, now: Instant, header: &Header, (code, data): Fault) {
+        self.counters.malformed += 1;
+        if matches!(header.kind, Kind::Reset { .. }) || !self.sequence.may_sync(now) {
+            return;
+        }
+        self.due.answer = Some(Header {
+            source: header.destination,
+            destination: header.source,
+            ccval: 0,
+            coverage: 0,
+            kind: Kind::Reset { ack: header.seq, code, data },
+            seq: header.kind.ack().map_or(Seq48::default(), Seq48::next),
+        });
+    }
+
+    /// Step 4: REQUEST.
+    fn on_answer(&mut self, now: Instant, packet: &Packet<'_>) {
+        let header = &packet.header;
+        let window = self.features.value(Location::Local, features::SEQUENCE_WINDOW);
+        let fits = header.kind.ack().is_some_and(|ack| self.sequence.acknowledges(ack, window));
+        match header.kind {
+            Kind::Response { ack, service } if fits => {
+                if service != self.settings.service {
+                    return self.answer(now, header, (ResetCode::BAD_SERVICE, [0; 3]));
+                }
+                self.sequence.start_receiving(header.seq);
+                self.sequence.gar = ack;
+                self.features.start(self.sequence.iss, Some(header.seq));
+                self.sample_handshake(now, ack);
+                self.state = State::PartOpen;
+                match self.read_options(now, packet) {
+                    Err(fault) => return self.reset(now, fault.0, fault.1, CloseReason::Protocol),
+                    // What the server wants to have back with every packet until it has heard of us.
+                    Ok(seen) => self.cookie.extend_from_slice(seen.cookie.unwrap_or_default()),
+                }
+                self.begin_flow(now, header.seq);
+                self.timers.start(now, timers::PARTOPEN_WAIT, timers::PARTOPEN);
+                self.timers.heard = now;
+                self.due.step = false;
+                self.due.ack = true;
+                self.queue.report(Event::Connected);
+                self.close_when_flushed(now);
+            }
+            Kind::Reset { code, .. } if fits => self.on_reset(now, code),
+            kind => self.answer(now, header, (ResetCode::PACKET_ERROR, [kind.number(), 0, 0])),
+        }
+    }
+
+    /// A round trip, if `ack` acknowledges the latest packet of the handshake.
+    fn sample_handshake(&mut self, now: Instant, ack: Seq48) {
+        if let Some(at) = self.timers.stepped_at
+            && ack == self.sequence.gss
+        {
+            self.rtt.on_sample(now.since(at));
+        }
+    }
+
+    /// Steps 5 to 16.
+    fn on_packet(&mut self, now: Instant, packet: &Packet<'_>, ecn: Ecn, path: PathId, received_at: Instant) {
+        let header = &packet.header;
+        let before = self.sequence.gsr;
+        if !self.is_in_place(now, header) {
+            self.counters.malformed += 1;
+            return;
+        }
+        self.timers.heard = now;
+        if self.state == State::Respond && matches!(header.kind, Kind::Ack { .. } | Kind::DataAck { .. }) {
+            self.open_server(now, header, before);
+        }
+        let marked = ecn == Ecn::Congested;
+        let arrived = self.flow.as_mut().map(|flow| flow.received.on_packet(header.seq, marked));
+        if arrived == Some(Arrived::Again) {
+            self.counters.duplicates += u64::from(header.kind.carries_data());
+            return;
+        }
+        let seen = match self.read_options(now, packet) {
+            Ok(seen) => seen,
+            Err(fault) => return self.reset(now, fault.0, fault.1, CloseReason::Protocol),
+        };
+        if self.role == Role::Listener
+            && let Some(cookie) = seen.cookie
+        {
+            if cookie != self.cookie {
+                return self.reset(now, ResetCode::BAD_INIT_COOKIE, [0; 3], CloseReason::Protocol);
+            }
+            // A client that still sends it has not heard of us since the Response.
+            self.due.ack |= matches!(header.kind, Kind::Ack { .. });
+        }
+        self.feed_back(now, header, &seen);
+        if let Some(Arrived::New { beyond_gap, newest }) = arrived {
+            let incoming = Incoming {
+                seq: header.seq,
+                ccval: header.ccval,
+                data: header.kind.carries_data().then_some(packet.data.len()),
+                ndp: seen.ndp,
+                beyond_gap,
+                newest,
+                marked,
+                received_at,
+            };
+            self.tell_receiver(&incoming);
+        }
+        self.take_data(packet, &seen, path, received_at);
+        self.step(now, header);
+    }
+
+    /// Steps 5 to 7: whether the packet's numbers and type have a place here; else a Sync may be due.
+    fn is_in_place(&mut self, now: Instant, header: &Header) -> bool {
+        let window = |location| self.features.value(location, features::SEQUENCE_WINDOW);
+        let windows = (window(Location::Remote), window(Location::Local));
+        // An unexpected type is judged by where things stood before it.
+        let unexpected = self.is_unexpected(header);
+        let verdict = match self.sequence.check(&header.kind, header.seq, windows) {
+            Verdict::Valid if unexpected => Verdict::Sync(header.seq),
+            verdict => verdict,
+        };
+        match verdict {
+            Verdict::Valid => self.has_coverage(header),
+            Verdict::Drop => false,
+            Verdict::Sync(number) => {
+                if self.sequence.may_sync(now) {
+                    self.due.sync = Some(number);
+                }
+                false
+            }
+        }
+    }
+
+    fn is_unexpected(&self, header: &Header) -> bool {
+        let open = self.state != State::Respond && self.state != State::PartOpen;
+        let late = !header.seq.is_before(self.sequence.osr);
+        match header.kind {
+            Kind::Listen { .. } => true,
+            Kind::CloseReq { .. } => self.role == Role::Listener,
+            Kind::Response { .. } => self.role == Role::Listener || open && late,
+            Kind::Request { .. } => self.role == Role::Caller || open && late,
+            Kind::Data => self.state == State::Respond,
+            _ => false,
+        }
+    }
+
+    /// Less coverage than was agreed to is not taken (RFC 4340 §9.2.1).
+    fn has_coverage(&self, header: &Header) -> bool {
+        let least = self.features.value(Location::Local, features::MIN_COVERAGE);
+        header.coverage == 0 || least > 0 && u64::from(header.coverage) >= least
+    }
+
+    fn open_server(&mut self, now: Instant, header: &Header, before: Seq48) {
+        if let Some(ack) = header.kind.ack() {
+            self.sample_handshake(now, ack);
+        }
+        self.state = State::Open;
+        self.sequence.osr = header.seq;
+        self.timers.stop();
+        self.due.step = false;
+        self.begin_flow(now, before);
+        self.queue.report(Event::Connected);
+    }
+
+    /// Acknowledgements go to the sending half. A Sync only names a number, which need not have been in place.
+    fn feed_back(&mut self, now: Instant, header: &Header, seen: &Seen<'_>) {
+        let Some(ack) = header.kind.ack().filter(|_| !matches!(header.kind, Kind::Sync { .. })) else {
+            return;
+        };
+        let Some(flow) = &mut self.flow else { return };
+        flow.received.on_acknowledged(ack);
+        let feedback = Feedback {
+            ack,
+            vectors: &seen.vectors[..seen.vector_count],
+            elapsed: seen.elapsed,
+            loss_event_rate: seen.loss_event_rate,
+            receive_rate: seen.receive_rate,
+            overrun: seen.overrun,
+            slow: seen.slow,
+        };
+        self.congestion_changed |= flow.sender.on_feedback(now, &feedback, &mut flow.sent, &mut self.rtt);
+    }
+
+    fn tell_receiver(&mut self, incoming: &Incoming) {
+        let Some(flow) = &mut self.flow else { return };
+        let ratio = self.features.value(Location::Remote, features::ACK_RATIO);
+        flow.receiver.on_packet(incoming, ratio, &self.rtt);
+    }
+
+    /// Step 16: data to the application.
+    fn take_data(&mut self, packet: &Packet<'_>, seen: &Seen<'_>, path: PathId, received_at: Instant) {
+        if !packet.header.kind.carries_data() || packet.data.is_empty() {
+            return;
+        }
+        let code = if seen.data_checksum.is_some_and(|crc| crc != crc32c(packet.data)) {
+            self.counters.malformed += 1;
+            CORRUPT
+        } else {
+            let before = self.inbox.dropped();
+            self.inbox.push(packet.data, &[], path, received_at);
+            if self.inbox.dropped() == before {
+                return;
+            }
+            NO_ROOM
+        };
+        if let Some(flow) = &mut self.flow {
+            flow.dropped = Some((packet.header.seq, code));
+        }
+    }
+
+    /// Steps 9 to 15: what the packet's type does to the state.
+    fn step(&mut self, now: Instant, header: &Header) {
+        if self.state == State::PartOpen
+            && !matches!(header.kind, Kind::Response { .. } | Kind::Reset { .. } | Kind::Sync { .. })
+        {
+            self.state = State::Open;
+            self.sequence.osr = header.seq;
+            self.timers.stop();
+        }
+        match header.kind {
+            Kind::Reset { code, .. } => self.on_reset(now, code),
+            Kind::Request { .. } if self.state == State::Respond => {
+                self.due.step = true;
+                self.timers.give_up = Some(now + timers::RESPOND);
+            }
+            Kind::Response { .. } => self.due.ack |= self.state == State::PartOpen,
+            Kind::CloseReq { .. } => {
+                // The server takes no more: what waits has nowhere to go.
+                self.queue.finish_all(Outcome::Aborted);
+                if self.state != State::Closing {
+                    self.state = State::Closing;
+                    self.timers.start(now, self.close_wait(), timers::CLOSING);
+                    self.timers.closed_by_peer = self.timers.flush_since.is_none();
+                }
+                self.due.step = true;
+            }
+            Kind::Close { .. } => {
+                let reason = self.reason(CloseReason::Peer);
+                self.reset(now, ResetCode::CLOSED, [0; 3], reason);
+            }
+            Kind::Sync { .. } => self.due.sync_ack = Some(header.seq),
+            _ => {}
+        }
+    }
+
+    fn on_reset(&mut self, now: Instant, code: ResetCode) {
+        let reason = match code {
+            ResetCode::UNSPECIFIED | ResetCode::CLOSED | ResetCode::ABORTED => self.reason(CloseReason::Peer),
+            ResetCode::NO_CONNECTION
+            | ResetCode::REFUSED
+            | ResetCode::BAD_SERVICE
+            | ResetCode::TOO_BUSY
+            | ResetCode::ENCAPSULATED_PORT_REUSE => self.reason(CloseReason::Refused),
+            _ => CloseReason::Protocol,
+        };
+        self.due = Due::default();
+        self.end(now, reason);
+    }
+
+    /// Who ended it: this end, if it had begun to.
+    fn reason(&self, otherwise: CloseReason) -> CloseReason {
+        let ours = self.timers.flush_since.is_some()
+            || matches!(self.state, State::CloseReq | State::Closing) && !self.timers.closed_by_peer;
+        if ours { CloseReason::Local } else { otherwise }
+    }
+
+    /// Ends the connection with a Reset.
+    pub(super) fn reset(&mut self, now: Instant, code: ResetCode, data: [u8; 3], reason: CloseReason) {
+        self.due = Due { reset: Some((code, data)), ..Due::default() };
+        self.end(now, reason);
+    }
+}
+
+/// Drop Codes (RFC 4340 §11.7.1).
+pub(super) const NO_ROOM: u8 = 2;
+const CORRUPT: u8 = 3;

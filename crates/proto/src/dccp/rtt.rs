@@ -1,0 +1,54 @@
+//! Round-trip time and the time-out drawn from it (RFC 6298 §2, as RFC 4341 §5 asks for).
+
+use std::time::Duration;
+
+/// Smoothed round-trip time, its deviation, the smallest seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rtt {
+    smoothed: Option<(Duration, Duration)>,
+    min: Duration,
+}
+
+impl Rtt {
+    /// Folds in one round trip, the peer's delay taken off. Numbers are never used twice, so every sample is good.
+    pub fn on_sample(&mut self, sample: Duration) {
+        let sample = sample.clamp(SHORTEST, LONGEST);
+        self.min = if self.smoothed.is_none() { sample } else { self.min.min(sample) };
+        self.smoothed = Some(match self.smoothed {
+            None => (sample, sample / 2),
+            Some((srtt, rttvar)) => ((7 * srtt + sample) / 8, (3 * rttvar + srtt.abs_diff(sample)) / 4),
+        });
+    }
+
+    /// SRTT, once something was measured.
+    pub fn srtt(&self) -> Option<Duration> {
+        self.smoothed.map(|(srtt, _)| srtt)
+    }
+
+    /// SRTT, or RFC 4340's stand-in before the first measurement.
+    pub fn estimate(&self) -> Duration {
+        self.srtt().unwrap_or(UNMEASURED)
+    }
+
+    /// RTTVAR, once something was measured.
+    pub fn rttvar(&self) -> Option<Duration> {
+        self.smoothed.map(|(_, rttvar)| rttvar)
+    }
+
+    /// The smallest round trip, once something was measured.
+    pub fn min(&self) -> Option<Duration> {
+        self.smoothed.map(|_| self.min)
+    }
+
+    /// SRTT + 4 RTTVAR.
+    pub fn timeout(&self) -> Duration {
+        self.smoothed.map_or(Duration::from_secs(1), |(srtt, rttvar)| srtt + 4 * rttvar)
+    }
+}
+
+/// A clock's grain: nothing is nearer than this (Linux clamps at 100 µs; loopback is faster).
+const SHORTEST: Duration = Duration::from_micros(20);
+/// As Linux: longer ones are a peer's fancy, and would stop CCID 3 for minutes.
+const LONGEST: Duration = Duration::from_secs(3);
+/// RFC 4340 §3.4: "a default round-trip time of 0.2 seconds" where none was measured.
+const UNMEASURED: Duration = Duration::from_millis(200);

@@ -1,0 +1,118 @@
+//! The query of a `dccp://` URI, read.
+
+use antiphon_core::uri::{Query, UriError};
+
+use crate::Key;
+
+/// What a DCCP endpoint is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// The congestion control to insist on, 2 or 3; `None`: 3, which suits sound
+    /// better (an even rate), or whatever the peer insists on.
+    pub ccid: Option<u8>,
+    /// What the connection is for (RFC 5595): four characters, padded with spaces; 0: nothing said.
+    pub service: u32,
+    /// DCCP port: the server's own, the one that a client calls. UDP ports are another matter (RFC 6773).
+    pub port: u16,
+    /// Whether the newest frame goes first when the congestion control holds frames back.
+    pub newest_first: bool,
+    /// Checksum coverage of data packets, 0 to 15 (RFC 4340 §9.2), where the peer agrees.
+    pub coverage: u8,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { ccid: None, service: RTP_AUDIO, port: DEFAULT_PORT, newest_first: false, coverage: 0 }
+    }
+}
+
+impl Settings {
+    /// Reads the transport's own keys; others are not looked at.
+    pub fn read(query: &Query) -> Result<Self, UriError> {
+        let default = Settings::default();
+        Ok(Settings {
+            ccid: query.read("ccid", |text| match text {
+                "2" => Ok(2),
+                "3" => Ok(3),
+                _ => Err("use 2 (TCP-like windows) or 3 (TFRC, an even rate)"),
+            })?,
+            service: query.read("service", service)?.unwrap_or(default.service),
+            port: query
+                .read("dccp-port", |text| {
+                    text.parse::<u16>().ok().filter(|port| *port > 0).ok_or("use a number from 1 to 65535")
+                })?
+                .unwrap_or(default.port),
+            newest_first: query
+                .read("order", |text| match text {
+                    "sent" => Ok(false),
+                    "newest" => Ok(true),
+                    _ => Err("use sent (first come, first out) or newest"),
+                })?
+                .unwrap_or_default(),
+            coverage: query
+                .read("coverage", |text| {
+                    text.parse::<u8>().ok().filter(|n| *n < 16).ok_or("use a number from 0 (all data) to 15")
+                })?
+                .unwrap_or_default(),
+        })
+    }
+}
+
+/// Four printable characters (RFC 4340 §8.1.2); shorter ones are padded with spaces.
+fn service(text: &str) -> Result<u32, &'static str> {
+    let printable = text.bytes().all(|b| (32..127).contains(&b));
+    if !printable || text.is_empty() || text.len() > 4 {
+        return Err("use one to four ASCII characters, such as RTPA");
+    }
+    let mut bytes = *b"    ";
+    bytes[..text.len()].copy_from_slice(text.as_bytes());
+    Ok(u32::from_be_bytes(bytes))
+}
+
+/// The transport's own query keys.
+pub(super) const KEYS: &[Key] = &[
+    Key { name: "ccid", help: "congestion control: 2 (TCP-like) or 3 (TFRC, an even rate; default): ccid=2" },
+    Key {
+        name: "order",
+        help: "which frame goes first when there is no room for all: sent (default), newest: order=newest",
+    },
+    Key { name: "service", help: "DCCP service code, the same at both ends: service=RTPA (default)" },
+    Key {
+        name: "dccp-port",
+        help: "DCCP port within the UDP port or IP address, the same at both ends: dccp-port=5004 (default)",
+    },
+    Key {
+        name: "coverage",
+        help: "how much of a frame the checksum must protect, 0 (all, default) to 15: coverage=1",
+    },
+];
+
+/// RTP with sound (RFC 5762 §5.2).
+pub const RTP_AUDIO: u32 = u32::from_be_bytes(*b"RTPA");
+/// The port that RFC 3551 §8 registers for RTP, for DCCP as for UDP.
+const DEFAULT_PORT: u16 = 5004;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read_and_refusals_name_the_remedy() {
+        let read = |text: &str| Settings::read(&text.parse().unwrap());
+        assert_eq!(read(""), Ok(Settings::default()));
+        let all = read("ccid=3&order=newest&service=ab&dccp-port=6000&coverage=1").unwrap();
+        let service = u32::from_be_bytes(*b"ab  ");
+        let expected = Settings { ccid: Some(3), service, port: 6000, newest_first: true, coverage: 1 };
+        assert_eq!(all, expected);
+        for (text, remedy) in [
+            ("ccid=4", "2 (TCP-like"),
+            ("order=old", "newest"),
+            ("service=RTPAX", "four"),
+            ("dccp-port=0", "1 to 65535"),
+            ("coverage=16", "0 (all data)"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(remedy), "{error}");
+        }
+    }
+}

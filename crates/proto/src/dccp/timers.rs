@@ -1,0 +1,162 @@
+//! What happens without an arrival: repetitions, patience that ends.
+
+use std::time::Duration;
+
+use antiphon_core::{CloseReason, Instant, Outcome};
+
+use crate::Role;
+
+use super::endpoint::{DccpEndpoint, State};
+use super::wire::ResetCode;
+
+/// Timers of the connection itself; those of congestion control and feature negotiation live there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Timers {
+    /// When Request, Ack (PARTOPEN), Close or CloseReq goes out again, and how long it waits then.
+    pub again: Option<Instant>,
+    pub wait: Duration,
+    /// When this state has lasted too long.
+    pub give_up: Option<Instant>,
+    /// Since when a graceful close waits for the queue to empty.
+    pub flush_since: Option<Instant>,
+    /// When the last valid packet came.
+    pub heard: Instant,
+    pub finish_at: Option<Instant>,
+    /// When the latest Request or Response went out.
+    pub stepped_at: Option<Instant>,
+    /// Whether a Close answers the peer's CloseReq.
+    pub closed_by_peer: bool,
+}
+
+impl Timers {
+    pub fn start_calling(&mut self, now: Instant) {
+        (self.wait, self.give_up) = (REQUEST_WAIT, Some(now + CALLING));
+    }
+
+    /// A state began whose packet is repeated after `wait`, then twice that, until `patience` has passed.
+    pub fn start(&mut self, now: Instant, wait: Duration, patience: Duration) {
+        (self.again, self.wait, self.give_up) = (None, wait, Some(now + patience));
+    }
+
+    /// The state's packet went out.
+    pub fn on_step(&mut self, now: Instant) {
+        self.stepped_at = Some(now);
+        self.again = Some(now + self.wait);
+        self.wait = (2 * self.wait).min(LONGEST_WAIT);
+    }
+
+    pub fn stop(&mut self) {
+        (self.again, self.give_up) = (None, None);
+    }
+
+    fn flush_until(&self) -> Option<Instant> {
+        self.flush_since.map(|since| since.max(self.heard) + FLUSH)
+    }
+}
+
+impl DccpEndpoint {
+    pub(super) fn run_timers(&mut self, now: Instant) {
+        if let State::Finishing(_) = self.state {
+            if self.timers.finish_at.is_none_or(|at| at <= now) {
+                self.finish();
+            }
+            return;
+        }
+        if self.state == State::Closed {
+            return;
+        }
+        self.queue.expire(now);
+        if self.timers.again.is_some_and(|at| at <= now) {
+            self.timers.again = None;
+            match self.state {
+                State::PartOpen => self.due.ack = true,
+                _ => self.due.step = true,
+            }
+        }
+        if let Some(flow) = &mut self.flow {
+            self.congestion_changed |= flow.sender.handle_timeout(now, &mut flow.sent, &self.rtt);
+        }
+        if self.timers.give_up.is_some_and(|at| at <= now) {
+            self.give_up(now);
+        } else if self.flush_is_over(now) {
+            self.timers.flush_since = None;
+            self.queue.finish_all(Outcome::Aborted);
+            self.reset(now, ResetCode::ABORTED, [0; 3], CloseReason::Local);
+        } else {
+            self.close_when_flushed(now);
+        }
+    }
+
+    fn flush_is_over(&self, now: Instant) -> bool {
+        let flushing = matches!(self.state, State::Request | State::Respond | State::PartOpen | State::Open);
+        flushing && self.timers.flush_until().is_some_and(|until| until <= now)
+    }
+
+    fn give_up(&mut self, now: Instant) {
+        self.timers.give_up = None;
+        match self.state {
+            State::Closing | State::CloseReq => self.end(now, CloseReason::Local),
+            State::PartOpen => self.reset(now, ResetCode::ABORTED, [0; 3], CloseReason::TimedOut),
+            // Whoever asked has not proved its address; others may call.
+            State::Respond if self.timers.flush_since.is_none() => self.listen_again(),
+            _ => self.end(now, CloseReason::TimedOut),
+        }
+    }
+
+    /// A graceful close that has nothing left to send takes leave: the server asks its client to, so that the client
+    /// keeps the state that outlives a connection (RFC 4340 §8.3).
+    pub(super) fn close_when_flushed(&mut self, now: Instant) {
+        if self.timers.flush_since.is_none() || !self.queue.is_empty() || !self.is_open() {
+            return;
+        }
+        let server = self.role == Role::Listener;
+        self.state = if server { State::CloseReq } else { State::Closing };
+        self.timers.start(now, self.close_wait(), CLOSING);
+        self.due.step = true;
+    }
+
+    /// Two round trips (RFC 4340 §8.3).
+    pub(super) fn close_wait(&self) -> Duration {
+        (2 * self.rtt.estimate()).max(SHORTEST_CLOSE_WAIT)
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        match self.state {
+            State::Closed => return None,
+            State::Finishing(_) => return self.timers.finish_at,
+            _ => {}
+        }
+        let ahead = |at: &Instant| *at > self.clock;
+        let flush =
+            self.timers.flush_until().filter(|_| !matches!(self.state, State::Closing | State::CloseReq));
+        let mut soonest = [self.queue.next_expiry(), self.timers.again, self.timers.give_up, flush]
+            .into_iter()
+            .flatten()
+            .min();
+        if let Some(flow) = &self.flow {
+            // What is due already waits for `poll_transmit`, not for a time-out.
+            let departure = flow.sender.next_departure().filter(|_| !self.queue.is_empty() && self.is_open());
+            let open = [flow.receiver.poll_timeout(), departure, self.features.poll_timeout()];
+            let open = open.into_iter().flatten().filter(ahead).min();
+            soonest = [soonest, open, flow.sender.poll_timeout()].into_iter().flatten().min();
+        }
+        soonest
+    }
+}
+
+/// RFC 4340 §8.1.1: first after a second, doubled up to 64 s, given up after about three minutes.
+const REQUEST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(64);
+const CALLING: Duration = Duration::from_secs(180);
+/// RFC 4340 §8.1.5: the client's Ack goes out again after 200 ms, and so on for four maximum segment lifetimes, 8 min.
+pub(super) const PARTOPEN_WAIT: Duration = Duration::from_millis(200);
+pub(super) const PARTOPEN: Duration = Duration::from_secs(480);
+/// Shorter than RFC 4340 §8.1.3's four maximum segment lifetimes: who asked and is silent makes room for others, and a
+/// Request sent again begins anew.
+pub(super) const RESPOND: Duration = Duration::from_secs(10);
+/// A graceful close waits for the queue so long after the last sign of life.
+const FLUSH: Duration = Duration::from_secs(20);
+/// A Close is repeated for so long: seven times at 40 ms of round trip.
+pub(super) const CLOSING: Duration = Duration::from_secs(8);
+/// On loopback two round trips are less than a thread's waking.
+const SHORTEST_CLOSE_WAIT: Duration = Duration::from_millis(20);

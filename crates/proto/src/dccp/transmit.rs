@@ -1,0 +1,276 @@
+//! What goes out, and in which order: answers, steps of the connection, data, acknowledgements.
+
+use antiphon_core::{Ecn, Instant, Outcome, PathId, Transmit};
+
+use super::endpoint::{DccpEndpoint, State};
+use super::features::{self, Location};
+use super::logs::{Fate, Sent};
+use super::seq::Seq48;
+use super::wire::{self, Header, Kind, OptionWriter};
+
+impl DccpEndpoint {
+    pub(super) fn next_packet(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        let len = self.write_answer(buf).or_else(|| match self.state {
+            State::Closed | State::Listen => None,
+            State::Finishing(_) => self.write_last(now, buf),
+            State::Request => self.write_request(now, buf),
+            State::Respond => self.write_response(now, buf),
+            _ => self.write_in_flow(now, buf),
+        })?;
+        self.counters.datagrams_sent += 1;
+        self.counters.bytes_sent += len as u64;
+        Some(Transmit { path: PathId::default(), len, ecn: Ecn::NotCapable })
+    }
+
+    /// A Reset outside the connection.
+    fn write_answer(&mut self, buf: &mut [u8]) -> Option<usize> {
+        let header = self.due.answer.take()?;
+        if !self.affords(header.kind.header_len()) {
+            return None;
+        }
+        wire::emit(&header, &OptionWriter::default(), &[], self.checksum, buf)
+    }
+
+    /// Whether so many bytes may go: without limit only to whom has shown that it receives.
+    fn affords(&mut self, len: usize) -> bool {
+        if !self.is_proved() {
+            let Some(rest) = self.credit.checked_sub(len) else { return false };
+            self.credit = rest;
+        }
+        true
+    }
+
+    /// The Reset, if one is due; then the connection is over.
+    fn write_last(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        let reset = self.due.reset.take();
+        let ack = self.sequence.gsr;
+        let len = reset.and_then(|(code, data)| {
+            self.write(now, Kind::Reset { ack, code, data }, &OptionWriter::default(), buf)
+        });
+        self.finish();
+        len
+    }
+
+    fn write_request(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        if !std::mem::take(&mut self.due.step) {
+            return None;
+        }
+        let mut options = OptionWriter::default();
+        let seq = self.sequence.gss.next();
+        self.features.write(now, seq, self.rtt.estimate(), true, &mut options);
+        // So long that the server's answer is no longer: it may send no more than it received.
+        options.pad_to(REQUEST_OPTIONS);
+        self.timers.on_step(now);
+        self.write(now, Kind::Request { service: self.settings.service }, &options, buf)
+    }
+
+    /// As much of a Response as the Requests so far pay for.
+    fn write_response(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        if !std::mem::take(&mut self.due.step) {
+            return None;
+        }
+        let (seq, ack) = (self.sequence.gss.next(), self.sequence.gsr);
+        let kind = Kind::Response { ack, service: self.settings.service };
+        let mut changed = self.features.clone();
+        let mut full = OptionWriter::default();
+        changed.write(now, seq, self.rtt.estimate(), true, &mut full);
+        full.init_cookie(&self.cookie);
+        self.write_echo(now, &mut full);
+        let mut confirms = OptionWriter::default();
+        self.features.write_confirms(&mut confirms);
+        let mut with_echo = confirms.clone();
+        self.write_echo(now, &mut with_echo);
+        let fits = |options: &&OptionWriter| kind.header_len() + options.padded().len() <= self.credit;
+        let options = [&full, &with_echo, &confirms].into_iter().find(fits)?;
+        if options.written() == full.written() {
+            self.features = changed;
+        }
+        self.echo = None;
+        self.timers.stepped_at = Some(now);
+        self.write(now, kind, options, buf)
+    }
+
+    fn write_in_flow(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        let none = OptionWriter::default();
+        if let Some(ack) = self.due.sync_ack.take() {
+            return self.write(now, Kind::SyncAck { ack }, &none, buf);
+        }
+        if let Some(ack) = self.due.sync.take() {
+            return self.write(now, Kind::Sync { ack }, &none, buf);
+        }
+        let ack = self.sequence.gsr;
+        let leave = match self.state {
+            State::Closing => Some(Kind::Close { ack }),
+            State::CloseReq => Some(Kind::CloseReq { ack }),
+            _ => None,
+        };
+        if let Some(kind) = leave.filter(|_| std::mem::take(&mut self.due.step)) {
+            self.timers.on_step(now);
+            return self.write(now, kind, &none, buf);
+        }
+        let len = self.write_data(now, buf).or_else(|| self.write_ack(now, buf));
+        self.close_when_flushed(now);
+        len
+    }
+
+    /// The next frame, if the congestion control lets it go; with an acknowledgement where one is wanted.
+    fn write_data(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        if !self.is_open() {
+            return None;
+        }
+        let newest = self.settings.newest_first;
+        let len = self.queue.peek_len(now, newest)?;
+        let flow = self.flow.as_mut()?;
+        if !flow.sender.may_send(now, len) {
+            return None;
+        }
+        let acknowledges = self.state == State::PartOpen
+            || flow.receiver.is_wanted()
+            || flow.since_ack >= flow.sender.ack_of_acks_after()
+            || self.features.is_due(now);
+        let ack = self.sequence.gsr;
+        let (kind, options) = if acknowledges {
+            let kind = Kind::DataAck { ack };
+            let room = kind.header_len() + len;
+            if self.state == State::PartOpen && room + self.least_ack_options() > buf.len() {
+                // The cookie and the frame don't fit together: the frame waits until the server has answered.
+                return None;
+            }
+            let options = self.ack_options(now);
+            if room + options.padded().len() > buf.len() {
+                return self.write_ack_with(now, &options, buf);
+            }
+            (kind, options)
+        } else {
+            let mut options = OptionWriter::default();
+            self.write_ndp(&mut options);
+            (Kind::Data, options)
+        };
+        let frame = if newest { self.queue.pop_newest(now) } else { self.queue.pop(now) }?;
+        let written = self.write_packet(now, kind, &options, &frame.bytes, buf);
+        if let Some(flow) = self.flow.as_mut().filter(|_| written.is_some()) {
+            flow.sender.on_sent(now, len, &self.rtt);
+            if acknowledges {
+                flow.receiver.on_ack_sent(now);
+                self.due.ack = false;
+            }
+        }
+        // A buffer too short for what `max_frame` promises is the driver's mistake; the frame is gone either way.
+        self.queue.finish(frame, if written.is_some() { Outcome::Released } else { Outcome::Aborted });
+        written
+    }
+
+    /// An acknowledgement by itself, if one is due.
+    fn write_ack(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        let flow = self.flow.as_ref()?;
+        if !self.due.ack && !flow.receiver.is_due(now) && !self.features.is_due(now) {
+            return None;
+        }
+        let options = self.ack_options(now);
+        self.write_ack_with(now, &options, buf)
+    }
+
+    fn write_ack_with(&mut self, now: Instant, options: &OptionWriter, buf: &mut [u8]) -> Option<usize> {
+        self.due.ack = false;
+        let ack = self.sequence.gsr;
+        let written = self.write_packet(now, Kind::Ack { ack }, options, &[], buf);
+        if let Some(flow) = self.flow.as_mut() {
+            flow.receiver.on_ack_sent(now);
+        }
+        if self.state == State::PartOpen {
+            self.timers.on_step(now);
+        }
+        written
+    }
+
+    /// Options that an acknowledgement can't do without, in bytes at most.
+    fn least_ack_options(&self) -> usize {
+        (2 + self.cookie.len()).next_multiple_of(4)
+    }
+
+    fn ack_options(&mut self, now: Instant) -> OptionWriter {
+        let mut options = OptionWriter::default();
+        if self.state == State::PartOpen && !self.cookie.is_empty() {
+            options.init_cookie(&self.cookie);
+        }
+        let seq = self.sequence.gss.next();
+        self.features.write(now, seq, self.rtt.estimate(), false, &mut options);
+        self.write_echo(now, &mut options);
+        self.echo = None;
+        self.write_ndp(&mut options);
+        let Some(flow) = &mut self.flow else { return options };
+        if let Some((dropped, code)) = flow.dropped.take() {
+            write_dropped(self.sequence.gsr, dropped, code, &mut options);
+        }
+        flow.receiver.write(now, &flow.received, &mut options);
+        if flow.receiver.has_vectors() {
+            flow.received.on_reported(seq);
+        }
+        options
+    }
+
+    fn write_echo(&self, now: Instant, options: &mut OptionWriter) {
+        if let Some((stamp, at)) = self.echo {
+            let elapsed = now.since(at).as_micros() / 10;
+            options.timestamp_echo(stamp, u32::try_from(elapsed).unwrap_or(u32::MAX));
+        }
+    }
+
+    fn write_ndp(&self, options: &mut OptionWriter) {
+        if self.ndp > 0 && self.features.value(Location::Local, features::SEND_NDP_COUNT) == 1 {
+            options.ndp_count(self.ndp);
+        }
+    }
+
+    fn write(&mut self, now: Instant, kind: Kind, options: &OptionWriter, buf: &mut [u8]) -> Option<usize> {
+        self.write_packet(now, kind, options, &[], buf)
+    }
+
+    /// Writes the connection's next packet and logs it.
+    fn write_packet(
+        &mut self,
+        now: Instant,
+        kind: Kind,
+        options: &OptionWriter,
+        data: &[u8],
+        buf: &mut [u8],
+    ) -> Option<usize> {
+        if !self.affords(kind.header_len() + options.padded().len() + data.len()) {
+            return None;
+        }
+        let seq = self.sequence.gss.next();
+        let ccval = self.flow.as_mut().map_or(0, |flow| flow.sender.ccval(now));
+        let coverage = if data.is_empty() { 0 } else { self.coverage() };
+        let (source, destination) = self.ports;
+        let header = Header { source, destination, ccval, coverage, kind, seq };
+        let len = wire::emit(&header, options, data, self.checksum, buf)?;
+        self.sequence.gss = seq;
+        self.ndp = if data.is_empty() { self.ndp + 1 } else { 0 };
+        if let Some(flow) = &mut self.flow {
+            flow.sent.push(seq, Sent { at: now, data: !data.is_empty(), ccval, fate: Fate::Open });
+            flow.since_ack = if kind.ack().is_some() { 0 } else { flow.since_ack.saturating_add(1) };
+        }
+        Some(len)
+    }
+
+    /// What was asked for, where the peer takes it.
+    fn coverage(&self) -> u8 {
+        let least = self.features.value(Location::Remote, features::MIN_COVERAGE);
+        let wanted = self.settings.coverage;
+        if least > 0 && u64::from(wanted) >= least { wanted } else { 0 }
+    }
+}
+
+/// Data Dropped counts back from the acknowledgement number, 128 packets to a byte (RFC 4340 §11.7).
+fn write_dropped(newest: Seq48, dropped: Seq48, code: u8, options: &mut OptionWriter) {
+    let between = newest.distance(dropped);
+    match between {
+        0 => options.data_dropped(&[0x80 | (code << 4)]),
+        1..=128 => options.data_dropped(&[(between - 1) as u8, 0x80 | (code << 4)]),
+        // Long ago: the loss that this would explain is past.
+        _ => true,
+    };
+}
+
+/// Bytes of options in a Request: with these it is as long as the longest Response to it.
+const REQUEST_OPTIONS: usize = 76;

@@ -1,0 +1,333 @@
+//! Strangers: forged packets, floods, and packets that were damaged on their way.
+
+use std::time::Duration;
+
+use antiphon_core::{CloseMode, Endpoint, Event, Frame, Instant, Rng};
+use antiphon_proto::Role;
+use antiphon_proto::dccp::wire::{Header, Kind, OptionWriter, Packet, ResetCode, emit};
+use antiphon_proto::dccp::{Checksum, Seq48};
+
+use crate::world::{Load, Pair, World, datagram, endpoint};
+
+type Datagrams = Vec<Vec<u8>>;
+
+/// Everything that an endpoint has to say at `now`.
+fn flush(endpoint: &mut dyn Endpoint, now: Instant) -> Datagrams {
+    let mut buf = [0; 1452];
+    if endpoint.poll_timeout().is_some_and(|at| at <= now) {
+        endpoint.handle_timeout(now);
+    }
+    std::iter::from_fn(|| endpoint.poll_transmit(now, &mut buf).map(|sent| buf[..sent.len].to_vec()))
+        .collect()
+}
+
+fn header(bytes: &[u8]) -> Header {
+    Packet::parse(bytes, Checksum::Udp).expect("a packet").header
+}
+
+fn bytes(header: &Header, data: &[u8]) -> Vec<u8> {
+    let mut buf = [0; 1452];
+    let len = emit(header, &OptionWriter::default(), data, Checksum::Udp, &mut buf).expect("room");
+    buf[..len].to_vec()
+}
+
+/// Two ends that have heard of each other, and the client's last packet.
+struct Connected {
+    client: Box<dyn Endpoint>,
+    server: Box<dyn Endpoint>,
+    now: Instant,
+    last: Header,
+    /// The server's last packet.
+    answer: Header,
+}
+
+impl Connected {
+    fn new(query: &str) -> Self {
+        let (client, server) = (endpoint(query, Role::Caller, 1), endpoint(query, Role::Listener, 2));
+        let none = Header {
+            source: 0,
+            destination: 0,
+            ccval: 0,
+            coverage: 0,
+            kind: Kind::Data,
+            seq: Seq48::default(),
+        };
+        let now = Instant::from_millis(1);
+        let mut connected = Connected { client, server, now, last: none, answer: none };
+        (0..10).for_each(|_| connected.exchange());
+        connected.send(4);
+        assert_eq!(connected.server.poll_frame(&mut [0; 65_536]).map(|frame| frame.len), Some(100));
+        while connected.server.poll_frame(&mut [0; 65_536]).is_some() {}
+        connected
+    }
+
+    /// All that both have to say, 20 ms later.
+    fn exchange(&mut self) {
+        self.now += Duration::from_millis(20);
+        for packet in flush(&mut *self.client, self.now) {
+            self.last = header(&packet);
+            self.server.handle_input(self.now, datagram(&packet, self.now));
+        }
+        for packet in flush(&mut *self.server, self.now) {
+            self.answer = header(&packet);
+            self.client.handle_input(self.now, datagram(&packet, self.now));
+        }
+    }
+
+    fn send(&mut self, frames: u32) {
+        for _ in 0..frames {
+            self.client.send(self.now, Frame::new(&[7; 100], None)).expect("room");
+            self.exchange();
+        }
+        (0..5).for_each(|_| self.exchange());
+    }
+
+    /// A packet to the server, `ahead` of the client's last.
+    fn forged(&self, kind: Kind, ahead: i64) -> Vec<u8> {
+        let (source, destination) = (self.last.source, self.last.destination);
+        let seq = self.last.seq.plus(ahead);
+        bytes(&Header { source, destination, ccval: 0, coverage: 0, kind, seq }, &[9; 30])
+    }
+}
+
+fn kinds(ack: Seq48) -> [Kind; 8] {
+    let reset = Kind::Reset { ack, code: ResetCode::ABORTED, data: [0; 3] };
+    let service = u32::from_be_bytes(*b"RTPA");
+    [
+        Kind::Request { service },
+        Kind::Data,
+        Kind::Ack { ack },
+        Kind::DataAck { ack },
+        Kind::Close { ack },
+        reset,
+        Kind::Sync { ack },
+        Kind::SyncAck { ack },
+    ]
+}
+
+#[test]
+fn a_blind_forger_ends_nothing_and_is_answered_eight_times_a_second() {
+    for query in ["ccid=2", "ccid=3"] {
+        let mut pair = Connected::new(query);
+        let mut rng = Rng::fork(3, "forger");
+        let (before, mut answers) = (pair.server.path_stats().counters, 0);
+        let (start, count) = (pair.now, 40_000);
+        for n in 0..count {
+            pair.now = start + Duration::from_micros(50) * n;
+            let kind = kinds(Seq48::random(&mut rng))[rng.below(8) as usize];
+            let far = Seq48::random(&mut rng).distance(Seq48::default());
+            let forged = pair.forged(kind, far);
+            pair.server.handle_input(pair.now, datagram(&forged, pair.now));
+            answers += flush(&mut *pair.server, pair.now).len();
+        }
+        let after = pair.server.path_stats().counters;
+        assert_eq!(after.malformed - before.malformed, u64::from(count), "{query}: all are noticed");
+        assert!((15..=17).contains(&answers), "{query}: {answers} answers in two seconds");
+        assert!(pair.server.poll_frame(&mut [0; 65_536]).is_none(), "{query}: nothing is taken for data");
+        // And the two go on as if nothing had been: the Syncs, which the client never saw, cost numbers only.
+        pair.send(50);
+        let mut frames = 0;
+        while pair.server.poll_frame(&mut [0; 65_536]).is_some() {
+            frames += 1;
+        }
+        assert_eq!(frames, 50, "{query}");
+    }
+}
+
+#[test]
+fn acknowledgements_of_packets_never_sent_open_no_window() {
+    for query in ["ccid=2", "ccid=3"] {
+        let mut pair = Connected::new(query);
+        // The server sends, too: two frames are on their way to a client that never says so.
+        for _ in 0..8 {
+            pair.server.send(pair.now, Frame::new(&[5; 1000], None)).expect("room");
+        }
+        let sent = flush(&mut *pair.server, pair.now).len();
+        let newest = pair.answer.seq.plus(sent as i64);
+        let before = pair.server.path_stats();
+        let never = [newest.plus(1), newest.plus(5), newest.plus(1 << 40), pair.answer.seq.plus(-3000)];
+        for (n, ack) in never.into_iter().enumerate() {
+            let forged = pair.forged(Kind::Ack { ack }, 1 + n as i64);
+            pair.server.handle_input(pair.now, datagram(&forged, pair.now));
+        }
+        let after = pair.server.path_stats();
+        assert_eq!((before.cwnd, before.in_flight, before.srtt), (after.cwnd, after.in_flight, after.srtt));
+        assert_eq!(before.pacing_rate, after.pacing_rate);
+        assert_eq!(after.counters.malformed - before.counters.malformed, 4);
+        let answers: Vec<Kind> = flush(&mut *pair.server, pair.now).iter().map(|p| header(p).kind).collect();
+        assert!(matches!(answers[..], [Kind::Sync { .. }, ..]), "{answers:?}");
+    }
+}
+
+#[test]
+fn resets_in_the_wrong_place_are_asked_about_and_the_right_one_ends_it() {
+    let mut pair = Connected::new("");
+    let reset = |ack| Kind::Reset { ack, code: ResetCode::ABORTED, data: [0; 3] };
+    let known = pair.answer.seq;
+    for (ack, ahead) in
+        [(known, 0), (known, -5), (known, 5_000), (known.plus(50), 1), (known.plus(-5_000), 1)]
+    {
+        let forged = pair.forged(reset(ack), ahead);
+        pair.now += Duration::from_secs(1);
+        pair.server.handle_input(pair.now, datagram(&forged, pair.now));
+        let kinds: Vec<Kind> = flush(&mut *pair.server, pair.now).iter().map(|p| header(p).kind).collect();
+        // RFC 4340 §7.5.4: for a Reset the Sync names what was last received, not what the forger wrote.
+        assert_eq!(kinds, [Kind::Sync { ack: pair.last.seq }], "{ahead}");
+    }
+    let sent = pair.server.path_stats().counters;
+    let right = pair.forged(reset(pair.answer.seq), 1);
+    pair.server.handle_input(pair.now, datagram(&right, pair.now));
+    assert!(flush(&mut *pair.server, pair.now).is_empty(), "a Reset is never answered");
+    let events: Vec<Event> = std::iter::from_fn(|| pair.server.poll_event()).collect();
+    assert!(matches!(events.last(), Some(Event::Closed(_))), "{events:?}");
+    assert!(sent.malformed >= 5);
+}
+
+#[test]
+fn nobody_is_sent_more_than_came_from_there_before_he_has_answered() {
+    for seed in 0..20 {
+        let mut rng = Rng::fork(seed, "spoofer");
+        let mut server = endpoint("", Role::Listener, seed);
+        let (mut came, mut went, mut now) = (0, 0, Instant::from_millis(1));
+        for n in 0..2_000u32 {
+            let service = if rng.chance(0.1) { 0 } else { u32::from_be_bytes(*b"RTPA") };
+            let mut kind = kinds(Seq48::random(&mut rng))[rng.below(8) as usize];
+            if rng.chance(0.7) {
+                kind = Kind::Request { service };
+            }
+            // The same numbers or others, options or not.
+            let seq = Seq48::new(u64::from(n) + if rng.chance(0.1) { 1 << 30 } else { 0 });
+            let port = 5004 + u16::from(rng.chance(0.05));
+            let head = Header { source: 40_000, destination: port, ccval: 0, coverage: 0, kind, seq };
+            let mut options = OptionWriter::default();
+            for _ in 0..rng.below(5) {
+                // Timestamps, Changes of what is known and unknown: all of them want an answer.
+                let (feature, value) = (rng.below(12) as u8, rng.next_u32().to_be_bytes());
+                if rng.chance(0.3) {
+                    options.put(41, &[&value]);
+                } else {
+                    options
+                        .put(32 + 2 * rng.below(2) as u8, &[&[feature], &value[..1 + rng.below(3) as usize]]);
+                }
+            }
+            let mut buf = [0; 1452];
+            let len = emit(&head, &options, &[], Checksum::Udp, &mut buf).expect("room");
+            if len > 28 && rng.chance(0.1) {
+                // Mandatory before whatever follows: a reason to end it all with a Reset.
+                buf[head.kind.header_len()] = 1;
+            }
+            came += len;
+            server.handle_input(now, datagram(&buf[..len], now));
+            went += flush(&mut *server, now).iter().map(Vec::len).sum::<usize>();
+            assert!(went <= came, "{went} bytes went where {came} came from");
+            now += Duration::from_millis(u64::from(rng.below(40)));
+        }
+        assert!(went > 0, "it did answer");
+        while let Some(event) = server.poll_event() {
+            assert_ne!(event, Event::Connected, "nobody proved anything");
+        }
+    }
+}
+
+#[test]
+fn a_request_to_the_wrong_service_or_port_is_refused() {
+    let hear = |service: &[u8; 4], port: u16| {
+        let mut server = endpoint("", Role::Listener, 1);
+        let kind = Kind::Request { service: u32::from_be_bytes(*service) };
+        let head =
+            Header { source: 40_000, destination: port, ccval: 0, coverage: 0, kind, seq: Seq48::new(77) };
+        let now = Instant::from_millis(1);
+        let mut request = bytes(&head, &[]);
+        // Padding pays for the answer.
+        request[4] += 10;
+        request.extend([0; 40]);
+        server.handle_input(now, datagram(&request, now));
+        flush(&mut *server, now).iter().map(|packet| header(packet)).collect::<Vec<_>>()
+    };
+    let answer = hear(b"RTPV", 5004);
+    let code = |header: &Header| match header.kind {
+        Kind::Reset { code, ack, .. } => {
+            assert_eq!((ack, header.seq), (Seq48::new(77), Seq48::new(0)));
+            Some(code)
+        }
+        _ => None,
+    };
+    assert_eq!(answer.iter().map(code).collect::<Vec<_>>(), [Some(ResetCode::BAD_SERVICE)]);
+    let answer = hear(b"RTPA", 5005);
+    assert_eq!(answer.iter().map(code).collect::<Vec<_>>(), [Some(ResetCode::NO_CONNECTION)]);
+    assert!(matches!(hear(b"RTPA", 5004)[..], [Header { kind: Kind::Response { .. }, .. }]));
+}
+
+#[test]
+fn damaged_repeated_and_overtaken_packets_break_no_promise() {
+    let mut total = 0;
+    for seed in 0..60u64 {
+        let query = ["ccid=2", "ccid=3", "order=newest", "coverage=3"][seed as usize % 4];
+        let mut rng = Rng::fork(seed, "damage");
+        let mut ends = [endpoint(query, Role::Caller, seed), endpoint(query, Role::Listener, seed + 1)];
+        let (mut open, mut accepted, mut closed) = ([0u64; 2], [0u64; 2], [false; 2]);
+        let (mut wire, mut now) = (Vec::<(usize, Vec<u8>)>::new(), Instant::from_millis(1));
+        for n in 0..1_500 {
+            now += Duration::from_millis(u64::from(rng.below(8)));
+            for (i, end) in ends.iter_mut().enumerate() {
+                if rng.chance(0.3)
+                    && end.send(now, Frame::new(&[3; 200], Some(now + Duration::from_millis(60)))).is_ok()
+                {
+                    accepted[i] += 1;
+                    open[i] += 1;
+                }
+                wire.extend(flush(&mut **end, now).into_iter().map(|packet| (1 - i, packet)));
+                if n == 1_400 {
+                    end.close(now, if seed % 2 == 0 { CloseMode::Graceful } else { CloseMode::Abort });
+                }
+                while let Some(received) = end.poll_frame(&mut [0; 65_536]) {
+                    assert!(!closed[i] && received.len > 0);
+                }
+                while let Some(event) = end.poll_event() {
+                    assert!(!closed[i], "{event:?} after Closed");
+                    open[i] -= u64::from(matches!(event, Event::Frame { .. }));
+                    closed[i] |= matches!(event, Event::Closed(_));
+                    assert!(!closed[i] || open[i] == 0, "an outcome for every frame before Closed");
+                }
+            }
+            while !wire.is_empty() && rng.chance(0.7) {
+                let (to, mut packet) = wire.swap_remove(rng.below(wire.len() as u32) as usize);
+                if rng.chance(0.1) {
+                    wire.push((to, packet.clone()));
+                }
+                if n > 20 && rng.chance(0.05) {
+                    let at = rng.below(packet.len().min(80) as u32) as usize;
+                    packet[at] = rng.next_u32() as u8;
+                }
+                if rng.chance(0.02) {
+                    packet.truncate(rng.below(60) as usize);
+                }
+                ends[to].handle_input(now, datagram(&packet, now));
+            }
+        }
+        total += accepted[0] + accepted[1];
+    }
+    // Damage that passes for a Reset ends some early; of some 800 frames each most go well.
+    assert!(total > 60 * 300, "{total} frames");
+}
+
+#[test]
+fn a_stream_that_ran_out_of_the_window_is_synchronised_again() {
+    // A frame in half a second, and most of an hour in which none gets through: more than three quarters of the window of
+    // 2048 numbers are used up by probes, and the next packet is out of place.
+    let (every, budget) = (Duration::from_millis(500), Duration::from_millis(400));
+    let pair = Pair::new("", Load::Paced { len: 100, every, budget }, Instant::from_millis(500), 5);
+    let mut world = World::new(("delay=20ms", "delay=20ms"), 5, vec![pair]);
+    let (begins, ends) = (Instant::from_millis(10_000), Instant::from_millis(2_500_000));
+    world.outage = Some((begins, ends));
+    world.run_until(ends);
+    let probes = world.pairs[0].near.path_stats().counters.datagrams_sent;
+    assert!(probes > 3 * 2048 / 4 + 20, "{probes} packets were sent");
+    let until = ends + Duration::from_secs(20);
+    world.run_until(until);
+    let pair = &world.pairs[0];
+    assert!(pair.far.path_stats().counters.malformed > 0, "a packet was out of place");
+    let arrived = pair.arrived(ends, until);
+    // 40 frames; the first is what asks for the Sync, and the second may find the window of one packet closed.
+    assert!(arrived >= 36, "{arrived} frames arrive afterwards");
+}

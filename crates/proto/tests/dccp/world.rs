@@ -1,0 +1,186 @@
+//! Connections of `dccp://` over one modelled link, in virtual time.
+
+use std::time::Duration;
+
+use antiphon_core::uri::Query;
+use antiphon_core::{Ecn, Endpoint, Event, Frame, Input, Instant, PathId};
+use antiphon_link::{Direction, Duplex, DuplexSpec, LinkSpec};
+use antiphon_proto::{OpenArgs, Role, open};
+
+/// What the sender of a connection has to send.
+#[derive(Clone, Copy)]
+pub enum Load {
+    /// Always something, in frames of so many bytes.
+    Greedy(usize),
+    /// A frame of so many bytes in every interval, useless when older than the budget.
+    Paced { len: usize, every: Duration, budget: Duration },
+}
+
+/// One connection, data going up.
+pub struct Pair {
+    pub near: Box<dyn Endpoint>,
+    pub far: Box<dyn Endpoint>,
+    load: Load,
+    starts: Instant,
+    /// When each frame was handed over; its index is its number.
+    sent_at: Vec<Instant>,
+    waiting: usize,
+    /// When frames arrived, and how old they were.
+    pub arrivals: Vec<(Instant, Duration)>,
+    /// When there was word of congestion.
+    pub congestions: Vec<Instant>,
+}
+
+/// Everything.
+pub struct World {
+    pub now: Instant,
+    pub link: Duplex<Vec<u8>>,
+    pub pairs: Vec<Pair>,
+    /// Nothing gets through between these.
+    pub outage: Option<(Instant, Instant)>,
+    buf: Vec<u8>,
+}
+
+pub fn endpoint(query: &str, role: Role, seed: u64) -> Box<dyn Endpoint> {
+    let query: Query = query.parse().expect("a query");
+    let latency = Duration::from_millis(80);
+    let args = OpenArgs { role, query: &query, seed, now: Instant::ZERO, max_datagram: 1452, latency };
+    open("dccp", &args).expect("opens")
+}
+
+pub fn datagram(bytes: &[u8], now: Instant) -> Input<'_> {
+    Input::Datagram { path: PathId::default(), bytes, ecn: Ecn::NotCapable, received_at: now }
+}
+
+impl Pair {
+    pub fn new(query: &str, load: Load, starts: Instant, seed: u64) -> Self {
+        Pair {
+            near: endpoint(query, Role::Caller, seed),
+            far: endpoint(query, Role::Listener, seed + 1000),
+            load,
+            starts,
+            sent_at: Vec::new(),
+            waiting: 0,
+            arrivals: Vec::new(),
+            congestions: Vec::new(),
+        }
+    }
+
+    /// Frames that arrived in a time.
+    pub fn arrived(&self, from: Instant, until: Instant) -> usize {
+        self.arrivals.iter().filter(|(at, _)| from <= *at && *at < until).count()
+    }
+
+    fn offer(&mut self, now: Instant) -> bool {
+        let before = self.sent_at.len();
+        match self.load {
+            _ if now < self.starts => {}
+            Load::Greedy(len) => {
+                while self.waiting < 4 {
+                    self.push(now, len, None);
+                }
+            }
+            Load::Paced { len, every, budget } => {
+                while self.starts + every * self.sent_at.len() as u32 <= now {
+                    let due = self.starts + every * self.sent_at.len() as u32;
+                    self.push(now, len, Some(due + budget));
+                }
+            }
+        }
+        self.sent_at.len() > before
+    }
+
+    fn push(&mut self, now: Instant, len: usize, deadline: Option<Instant>) {
+        let mut frame = vec![0x80; len];
+        frame[..4].copy_from_slice(&(self.sent_at.len() as u32).to_be_bytes());
+        self.near.send(now, Frame::new(&frame, deadline)).expect("a queue that is drained takes it");
+        self.sent_at.push(now);
+        self.waiting += 1;
+    }
+
+    fn next_frame(&self) -> Option<Instant> {
+        match self.load {
+            Load::Greedy(_) => Some(self.starts).filter(|_| self.sent_at.is_empty()),
+            Load::Paced { every, .. } => Some(self.starts + every * self.sent_at.len() as u32),
+        }
+    }
+
+    fn drain(&mut self, now: Instant, buf: &mut [u8]) {
+        while let Some(received) = self.far.poll_frame(buf) {
+            let number = u32::from_be_bytes([buf[0], buf[1], buf[2], buf[3]]);
+            assert!(received.len > 4);
+            self.arrivals.push((now, now.since(self.sent_at[number as usize])));
+        }
+        while let Some(event) = self.near.poll_event() {
+            match event {
+                Event::Frame { .. } => self.waiting -= 1,
+                Event::Congestion(_) => self.congestions.push(now),
+                _ => {}
+            }
+        }
+        while self.far.poll_event().is_some() {}
+    }
+}
+
+impl World {
+    pub fn new((up, down): (&str, &str), seed: u64, pairs: Vec<Pair>) -> Self {
+        let spec = |text: &str| text.parse::<LinkSpec>().expect("a link");
+        let link = Duplex::new(&DuplexSpec { up: spec(up), down: spec(down) }, seed).expect("a link");
+        World { now: Instant::ZERO, link, pairs, outage: None, buf: vec![0; 65_536] }
+    }
+
+    pub fn run_until(&mut self, until: Instant) {
+        loop {
+            self.settle();
+            let timeouts = self
+                .pairs
+                .iter()
+                .flat_map(|pair| [pair.near.poll_timeout(), pair.far.poll_timeout(), pair.next_frame()]);
+            let next = timeouts.chain([self.link.poll_timeout()]).flatten().min();
+            let Some(at) = next.filter(|at| *at <= until) else { break };
+            self.now = self.now.max(at);
+            self.deliver();
+            for pair in &mut self.pairs {
+                for end in [&mut pair.near, &mut pair.far] {
+                    if end.poll_timeout().is_some_and(|at| at <= self.now) {
+                        end.handle_timeout(self.now);
+                    }
+                }
+            }
+        }
+        self.now = until;
+    }
+
+    fn deliver(&mut self) {
+        while let Some((direction, bytes)) = self.link.poll(self.now) {
+            let pair = &mut self.pairs[usize::from(bytes[0])];
+            let end = if direction == Direction::Up { &mut pair.far } else { &mut pair.near };
+            end.handle_input(self.now, datagram(&bytes[IP_UDP..], self.now));
+        }
+    }
+
+    fn settle(&mut self) {
+        let now = self.now;
+        let mut moved = true;
+        while std::mem::take(&mut moved) {
+            for (n, pair) in self.pairs.iter_mut().enumerate() {
+                pair.drain(now, &mut self.buf);
+                moved |= pair.offer(now);
+                for direction in Direction::ALL {
+                    let end = if direction == Direction::Up { &mut pair.near } else { &mut pair.far };
+                    while let Some(transmit) = end.poll_transmit(now, &mut self.buf) {
+                        moved = true;
+                        let mut packet = vec![n as u8; IP_UDP];
+                        packet.extend_from_slice(&self.buf[..transmit.len]);
+                        if self.outage.is_none_or(|(from, until)| now < from || until <= now) {
+                            self.link.offer(now, direction, packet);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// IP and UDP headers, which count on the link (RFC 791, RFC 768).
+pub const IP_UDP: usize = 28;
