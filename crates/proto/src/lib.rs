@@ -7,6 +7,7 @@
 mod arq;
 mod queue;
 mod registry;
+mod sctp;
 mod tcp;
 mod udp;
 
@@ -17,4 +18,5 @@ pub static TRANSPORTS: &[&Transport] = &[
     &udp::TRANSPORT, //
     &tcp::TRANSPORT,
     &arq::TRANSPORT,
+    &sctp::TRANSPORT,
 ];

@@ -57,4 +57,8 @@ conformance! {
     arq_as_published = "arq?mode=as-published"
     arq_paper_loop = "arq?mode=as-published&tick=100us"
     arq_aimd = "arq?congestion=aimd"
+    sctp = "sctp"
+    sctp_ordered = "sctp?order=ordered&reliability=full"
+    sctp_few_tries = "sctp?retransmissions=1"
+    sctp_many = "sctp?style=many&interleaving=on"
 }
