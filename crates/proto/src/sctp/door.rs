@@ -5,6 +5,7 @@ use dcsctp::api::{DcSctpSocket, Options, SocketEvent};
 
 use super::cookie::{CookieJar, Opened, Refused};
 use super::wire::{self, First, GREETING, chunk};
+use crate::Role;
 
 /// Makes the library's sockets and stands at the edge of each: whatever is drawn, sealed or opened passes here.
 pub(super) struct Gate {
@@ -14,9 +15,10 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// A gate for sockets with these options, all drawn from `seed`.
-    pub fn new(options: Options, seed: u64) -> Self {
-        Gate { options, jar: CookieJar::new(seed), rng: Rng::fork(seed, "sctp") }
+    /// A gate for sockets with these options, all drawn from `seed`; both sides of a run may have the same one.
+    pub fn new(options: Options, seed: u64, role: Role) -> Self {
+        let label = if role == Role::Caller { "sctp caller" } else { "sctp listener" };
+        Gate { options, jar: CookieJar::new(seed), rng: Rng::fork(seed, label) }
     }
 
     /// Another one that opens the same cookies, with draws of its own.

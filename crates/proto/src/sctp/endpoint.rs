@@ -67,7 +67,7 @@ impl Sctp {
             Role::Caller => [caller_port, settings.sctp_port],
             Role::Listener => [settings.sctp_port, 0],
         };
-        let gate = Gate::new(settings::options(&settings, ports, args.max_datagram), args.seed);
+        let gate = Gate::new(settings::options(&settings, ports, args.max_datagram), args.seed, args.role);
         let mut sctp = Sctp {
             settings,
             association: None,
