@@ -419,7 +419,9 @@ impl Endpoint for Sctp {
             Input::Datagram { path, bytes, received_at, .. } => {
                 self.counters.datagrams_received += 1;
                 self.counters.bytes_received += bytes.len() as u64;
-                self.handle_packet(now, path, bytes);
+                if !matches!(self.state, State::Ending { .. }) {
+                    self.handle_packet(now, path, bytes);
+                }
                 self.fetch_messages(received_at);
                 self.drain(now);
                 self.move_on(now);

@@ -190,8 +190,8 @@ const MAX_HEARTBEAT: Duration = Duration::from_secs(3600);
 /// More than there are channel groups; each costs memory on both sides.
 const MAX_STREAMS: u16 = 256;
 const MAX_RETRANSMISSIONS: u16 = 1000;
-/// The library builds and parses packets between these sizes.
-const MIN_PACKET: usize = 512;
+/// The library builds and parses packets up to this size; the least holds a greeting (`wire`).
+const MIN_PACKET: usize = 128;
 const MAX_PACKET: usize = 65_504;
 /// The largest frame: a key picture of a video; sound is far below.
 pub(super) const MAX_MESSAGE: usize = 256 * 1024;
