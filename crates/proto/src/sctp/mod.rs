@@ -8,6 +8,11 @@
 //! Towards other stacks this is plain SCTP with partial reliability (RFC 3758), and interleaving (RFC 8260) if asked
 //! for. What differs from RFC 9260: one address on each side; time-outs from 30 ms, and doubled up to 1 s only, so that
 //! an outage is outlived; INITs shorter than their answer are answered 100 times a second at most.
+//!
+//! Not here yet: two paths with fail-over, path MTU discovery, and raw IP 132 (the packets are the same; it needs a
+//! `Beneath` and a line of its own). The library cuts a frame to fill a small window, whatever its option
+//! `avoid_fragmentation_cwnd_mtus` says (0.1.16 stores it and never reads it): at 1.5 Mbit/s over 40 ms and 5 % loss,
+//! where the window is the limit, a call makes more and smaller packets than it has frames.
 
 mod association;
 mod cookie;
