@@ -37,6 +37,8 @@ struct Side {
 const MAX_DATAGRAM: usize = 1452;
 /// Modes beside the default ones.
 const MODES: &[(&str, &str)] = &[
+    ("sctp", "order=ordered&reliability=full&streams=2&interleaving=on"),
+    ("sctp", "retransmissions=0&style=many"),
     ("arq", "mode=as-published"),
     ("arq", "mode=as-published&tick=1ms&pace=5ms"),
     ("arq", "congestion=aimd"),

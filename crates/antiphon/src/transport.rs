@@ -1,5 +1,7 @@
 //! From names and URIs to transports, endpoints and lines.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use antiphon_core::uri::{Query, UriError};
@@ -70,13 +72,22 @@ impl EndpointPlan {
         let args = OpenArgs {
             role: self.role,
             query: &self.query,
-            seed: self.seed,
+            seed: self.seed ^ unguessable(),
             now,
             max_datagram,
             latency: self.latency,
         };
         Ok((self.transport.open)(&args)?)
     }
+}
+
+/// A number of this process that strangers can't know: on a real network, tags, first numbers and the keys of cookies
+/// must not follow from a seed that is written in the manual. One per process, since the endpoints behind one door
+/// open each other's cookies.
+fn unguessable() -> u64 {
+    static NUMBER: OnceLock<u64> = OnceLock::new();
+    // The standard library draws the keys of its hash maps from the operating system.
+    *NUMBER.get_or_init(|| RandomState::new().build_hasher().finish())
 }
 
 /// Frames on a byte stream are kept to what an Ethernet segment carries, as on the datagram transports beside it.

@@ -13,6 +13,7 @@
 
 use std::time::Duration;
 
+use crate::doorkeeper::Doorkeeper;
 use crate::time::Instant;
 use crate::units::{BitRate, ByteCount};
 
@@ -54,6 +55,12 @@ pub trait Endpoint {
 
     /// What the endpoint knows of its path, and what it has counted.
     fn path_stats(&self) -> PathStats;
+
+    /// Who meets strangers before they get an endpoint of this kind, opened with the same seed; `None` where the first
+    /// datagram is let in by its looks. For listeners.
+    fn doorkeeper(&mut self, _now: Instant) -> Option<Box<dyn Doorkeeper>> {
+        None
+    }
 }
 
 /// What a transport is and promises.

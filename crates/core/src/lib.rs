@@ -4,6 +4,7 @@
 //! Nothing here touches a socket, a clock, a thread or the operating system's randomness: the real world (`net`) and
 //! the virtual one (`lab`) drive the same state machines by passing time and bytes in.
 
+mod doorkeeper;
 mod endpoint;
 mod rng;
 mod serial;
@@ -11,6 +12,7 @@ mod time;
 pub mod units;
 pub mod uri;
 
+pub use doorkeeper::{Doorkeeper, Meeting};
 pub use endpoint::{
     BrokenReason, CloseMode, CloseReason, Counters, Ecn, Endpoint, Event, Frame, FrameId, Input,
     KernelReport, Outcome, PathId, PathStats, Profile, Received, SendError, StreamId, Transmit, Wire,

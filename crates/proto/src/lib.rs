@@ -8,6 +8,7 @@ mod arq;
 pub mod dccp;
 mod queue;
 mod registry;
+mod sctp;
 pub mod srp;
 mod tcp;
 mod udp;
@@ -18,7 +19,8 @@ pub use registry::{Beneath, Key, OpenArgs, OpenError, Role, Strengths, Transport
 pub static TRANSPORTS: &[&Transport] = &[
     &udp::TRANSPORT, //
     &tcp::TRANSPORT,
+    &sctp::TRANSPORT,
+    &dccp::TRANSPORT,
     &srp::TRANSPORT,
     &arq::TRANSPORT,
-    &dccp::TRANSPORT,
 ];

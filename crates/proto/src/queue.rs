@@ -26,6 +26,7 @@ pub(crate) struct Queued {
     pub bytes: Vec<u8>,
     pub deadline: Option<Instant>,
     pub priority: u8,
+    pub stream: StreamId,
 }
 
 impl Queued {
@@ -96,7 +97,8 @@ impl SendQueue {
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.extend_from_slice(frame.bytes);
         self.queued_bytes += len;
-        self.waiting.push_back(Queued { id, bytes, deadline: frame.deadline, priority: frame.priority });
+        let Frame { deadline, priority, stream, .. } = frame;
+        self.waiting.push_back(Queued { id, bytes, deadline, priority, stream });
         Ok(id)
     }
 
@@ -138,6 +140,24 @@ impl SendQueue {
         None
     }
 
+    /// As [`Self::pop`], of the first frame whose stream is `ready`; those of other streams keep their places.
+    pub fn pop_ready(&mut self, now: Instant, ready: impl Fn(StreamId) -> bool) -> Option<Queued> {
+        let mut at = 0;
+        while let Some(frame) = self.waiting.get(at) {
+            if !ready(frame.stream) {
+                at += 1;
+                continue;
+            }
+            let frame = self.waiting.remove(at)?;
+            self.queued_bytes -= frame.bytes.len();
+            if !frame.is_expired(now) {
+                return Some(frame);
+            }
+            self.finish(frame, Outcome::Expired { maybe_received: false });
+        }
+        None
+    }
+
     /// Bytes of the frame that [`Self::pop`] would give, or [`Self::pop_newest`]; those past their deadline expire.
     pub fn peek_len(&mut self, now: Instant, newest: bool) -> Option<usize> {
         loop {
@@ -170,13 +190,22 @@ impl SendQueue {
 
     /// Reports the outcome of a frame and takes its buffer back.
     pub fn finish(&mut self, frame: Queued, outcome: Outcome) {
-        self.expired += u64::from(matches!(outcome, Outcome::Expired { .. }));
-        self.events.push_back(Event::Frame { id: frame.id, outcome });
-        let mut bytes = frame.bytes;
+        self.recycle(frame.bytes);
+        self.settle(frame.id, outcome);
+    }
+
+    /// Takes the buffer of a popped frame back before its outcome is known.
+    pub fn recycle(&mut self, mut bytes: Vec<u8>) {
         bytes.clear();
         if self.spare.len() < MAX_FRAMES {
             self.spare.push(bytes);
         }
+    }
+
+    /// Reports the outcome of a frame whose buffer is back already.
+    pub fn settle(&mut self, id: FrameId, outcome: Outcome) {
+        self.expired += u64::from(matches!(outcome, Outcome::Expired { .. }));
+        self.events.push_back(Event::Frame { id, outcome });
         if self.blocked && self.has_room(0) {
             self.blocked = false;
             self.events.push_back(Event::Writable);
@@ -275,15 +304,27 @@ impl Inbox {
 
     /// Keeps a frame, made of up to two parts, until it is fetched; drops and counts it when there is no room.
     pub fn push(&mut self, head: &[u8], tail: &[u8], path: PathId, received_at: Instant) {
-        self.push_marked(head, tail, path, received_at, false);
+        self.push_marked([head, tail], path, StreamId(0), received_at, false);
     }
 
     /// As [`Self::push`], of a frame in one part, with word of whether it had to be sent more than once.
     pub fn push_repaired(&mut self, bytes: &[u8], path: PathId, received_at: Instant, repaired: bool) {
-        self.push_marked(bytes, &[], path, received_at, repaired);
+        self.push_marked([bytes, &[]], path, StreamId(0), received_at, repaired);
     }
 
-    fn push_marked(&mut self, head: &[u8], tail: &[u8], path: PathId, received_at: Instant, repaired: bool) {
+    /// As [`Self::push`], of a frame in one part that a stream of the association carried.
+    pub fn push_of_stream(&mut self, bytes: &[u8], path: PathId, stream: StreamId, received_at: Instant) {
+        self.push_marked([bytes, &[]], path, stream, received_at, false);
+    }
+
+    fn push_marked(
+        &mut self,
+        [head, tail]: [&[u8]; 2],
+        path: PathId,
+        stream: StreamId,
+        received_at: Instant,
+        repaired: bool,
+    ) {
         let len = head.len() + tail.len();
         if self.frames.len() >= MAX_FRAMES || self.bytes + len > MAX_BYTES {
             self.dropped += 1;
@@ -293,7 +334,7 @@ impl Inbox {
         bytes.extend_from_slice(head);
         bytes.extend_from_slice(tail);
         self.bytes += len;
-        let received = Received { len, path, stream: StreamId(0), received_at, repaired };
+        let received = Received { len, path, stream, received_at, repaired };
         self.frames.push_back((received, bytes));
     }
 
@@ -307,6 +348,11 @@ impl Inbox {
         bytes.clear();
         self.spare.push(bytes);
         Some(received)
+    }
+
+    /// Whether nothing waits to be fetched.
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
     }
 
     /// Forgets everything.

@@ -6,8 +6,9 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Input, Instant, PathId, Transmit};
+use antiphon_core::{Doorkeeper, Input, Instant, PathId, Transmit};
 
+use crate::doorway::Doorway;
 use crate::station::{Station, sooner};
 
 /// How a hub treats strangers.
@@ -28,6 +29,8 @@ pub struct HubCounters {
     pub admitted: u64,
     /// Associations given up after silence.
     pub idle: u64,
+    /// Datagrams of strangers that the doorkeeper answered; nothing is kept of them.
+    pub answered: u64,
     /// Datagrams of strangers that are no beginning of an association.
     pub not_admitted: u64,
     /// Datagrams of strangers for whom there was no room.
@@ -40,6 +43,7 @@ pub type MakeStation<S> = Box<dyn FnMut(Instant, PathId) -> S>;
 /// A station made of stations, one per peer.
 pub struct Hub<S> {
     config: HubConfig,
+    doorway: Doorway,
     make: MakeStation<S>,
     peers: Vec<Peer<S>>,
     /// The peer that transmitted last, so that the others get their turn.
@@ -58,7 +62,15 @@ impl<S: Station> Hub<S> {
     /// An empty hub.
     pub fn new(config: HubConfig, make: MakeStation<S>) -> Self {
         let peers = Vec::with_capacity(config.max_peers.min(1024));
-        Hub { config, make, peers, turn: 0, stopping: false, counters: HubCounters::default() }
+        let doorway = Doorway::new(config.admits);
+        Hub { config, doorway, make, peers, turn: 0, stopping: false, counters: HubCounters::default() }
+    }
+
+    /// Puts a transport's doorkeeper at the door (`Endpoint::doorkeeper`): it decides then who gets a station, not
+    /// [`HubConfig::admits`]. `None` leaves the door as it was.
+    pub fn with_doorkeeper(mut self, keeper: Option<Box<dyn Doorkeeper>>) -> Self {
+        self.doorway.set_keeper(keeper);
+        self
     }
 
     /// The associations there are.
@@ -68,15 +80,16 @@ impl<S: Station> Hub<S> {
 
     /// What was counted so far.
     pub fn counters(&self) -> HubCounters {
-        self.counters
+        HubCounters { answered: self.doorway.answered(), ..self.counters }
     }
 
     fn index_for(&mut self, now: Instant, path: PathId, first: &[u8]) -> Option<usize> {
         if let Some(at) = self.peers.iter().position(|peer| peer.path == path) {
             return Some(at);
         }
-        if self.stopping || !(self.config.admits)(first) {
-            self.counters.not_admitted += 1;
+        let answered = self.doorway.answered();
+        if self.stopping || !self.doorway.lets_in(now, path, first) {
+            self.counters.not_admitted += u64::from(self.doorway.answered() == answered);
             return None;
         }
         if self.peers.len() >= self.config.max_peers {
@@ -122,6 +135,9 @@ impl<S: Station> Station for Hub<S> {
     }
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        if let Some(answer) = self.doorway.poll_transmit(buf) {
+            return Some(answer);
+        }
         for step in 0..self.peers.len() {
             let at = (self.turn + step) % self.peers.len();
             let peer = &mut self.peers[at];

@@ -8,6 +8,7 @@
 mod board;
 mod call;
 mod convert;
+mod doorway;
 mod hub;
 mod player;
 mod receive;

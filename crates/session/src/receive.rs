@@ -7,6 +7,7 @@ use antiphon_core::{
 };
 use antiphon_media::packet::{PacketKind, classify};
 
+use crate::doorway::Doorway;
 use crate::receiver::SoundReceiver;
 use crate::station::{Station, sooner};
 
@@ -29,6 +30,7 @@ pub struct ReceiveConfig {
 /// our peer has fallen silent, another may take its place, and the sink goes on.
 pub struct ReceiveStation {
     config: ReceiveConfig,
+    doorway: Doorway,
     endpoint: Box<dyn Endpoint>,
     receiver: SoundReceiver,
     buf: Vec<u8>,
@@ -58,10 +60,12 @@ enum State {
 impl ReceiveStation {
     /// A station that plays what its endpoint brings.
     pub fn new(mut config: ReceiveConfig, receiver: SoundReceiver, now: Instant) -> Self {
-        let endpoint = (config.endpoint)(now);
+        let mut endpoint = (config.endpoint)(now);
+        let mut doorway = Doorway::new(config.admits);
+        doorway.set_keeper(endpoint.doorkeeper(now));
         let buf = vec![0; endpoint.profile().max_receive];
         let (peer, rival, strangers, broken, state) = (None, None, 0, None, State::Receiving);
-        ReceiveStation { config, endpoint, receiver, buf, peer, rival, strangers, broken, state }
+        ReceiveStation { config, doorway, endpoint, receiver, buf, peer, rival, strangers, broken, state }
     }
 
     /// The receiving half.
@@ -96,7 +100,7 @@ impl ReceiveStation {
             (peer.last_heard, peer.proven) = (now, true);
             return true;
         }
-        if !(self.config.admits)(bytes) {
+        if !self.doorway.lets_in(now, path, bytes) {
             return false;
         }
         if let Some(peer) = self.peer {
@@ -138,12 +142,17 @@ impl ReceiveStation {
         }
     }
 
-    fn events(&mut self) {
+    fn events(&mut self, now: Instant) {
         while let Some(event) = self.endpoint.poll_event() {
             match event {
                 Event::Connected => self.receiver.on_connected(self.broken.take().is_some()),
                 Event::Broken(reason) => self.broken = Some(reason),
                 Event::Closed(_) if self.state == State::Closing => self.state = State::Finished,
+                Event::Closed(_) => {
+                    // The peer took leave; whoever comes next finds a fresh endpoint.
+                    self.endpoint = (self.config.endpoint)(now);
+                    self.peer = None;
+                }
                 _ => {}
             }
         }
@@ -177,10 +186,13 @@ impl Station for ReceiveStation {
         if over || self.receiver.error().is_some() {
             self.close(now);
         }
-        self.events();
+        self.events(now);
     }
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        if let Some(answer) = self.doorway.poll_transmit(buf) {
+            return Some(answer);
+        }
         let transmit = self.endpoint.poll_transmit(now, buf)?;
         Some(match self.peer {
             Some(peer) => Transmit { path: peer.path, ..transmit },

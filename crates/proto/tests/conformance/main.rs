@@ -53,6 +53,12 @@ fn every_transport_is_tested() {
 conformance! {
     rtp = "rtp"
     tcp = "tcp"
+    sctp = "sctp"
+    sctp_ordered = "sctp?order=ordered&reliability=full"
+    sctp_few_tries = "sctp?retransmissions=1"
+    sctp_many = "sctp?style=many&interleaving=on"
+    dccp = "dccp"
+    dccp_ccid_2 = "dccp?ccid=2"
     srp = "srp"
     srp_as_published = "srp?mode=as-published"
     srp_nearest = "srp?decide=nearest"
@@ -60,6 +66,4 @@ conformance! {
     arq_as_published = "arq?mode=as-published"
     arq_paper_loop = "arq?mode=as-published&tick=100us"
     arq_aimd = "arq?congestion=aimd"
-    dccp = "dccp"
-    dccp_ccid_2 = "dccp?ccid=2"
 }

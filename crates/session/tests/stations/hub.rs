@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use antiphon_core::{Instant, PathId, Rng};
+use antiphon_core::{Endpoint, Frame, Instant, PathId, Rng};
 use antiphon_proto::Role;
 use antiphon_session::{Hub, HubConfig, Reflector, ReflectorConfig, Station};
 
@@ -113,4 +113,64 @@ fn a_silent_peer_makes_room_only_when_room_is_needed() {
     assert!(hub.is_finished());
     hub.handle_input(now, datagram(&good[0], PathId(4), now));
     assert!(!hub.knows(PathId(4)), "a hub that ends takes nobody in");
+}
+
+/// Carries packets between a caller and its path of the hub until neither has any.
+fn exchange(caller: &mut dyn Endpoint, hub: &mut Hub<Reflector>, path: PathId, now: Instant) {
+    let mut buf = vec![0; 2048];
+    loop {
+        let mut moved = false;
+        while let Some(transmit) = caller.poll_transmit(now, &mut buf) {
+            hub.handle_input(now, datagram(&buf[..transmit.len], path, now));
+            moved = true;
+        }
+        for (to, bytes) in echoes(hub, now) {
+            if to == path {
+                caller.handle_input(now, datagram(&bytes, PathId::default(), now));
+            }
+            moved = true;
+        }
+        if !moved {
+            return;
+        }
+    }
+}
+
+#[test]
+fn behind_a_doorkeeper_calls_make_no_station_and_callers_who_answer_do() {
+    let made = Rc::new(Cell::new(0));
+    let now = Instant::from_millis(1);
+    let count = made.clone();
+    let make = move |now, _path| {
+        count.set(count.get() + 1);
+        Reflector::new(endpoint("sctp", Role::Listener, now), ReflectorConfig::default())
+    };
+    let config = HubConfig { max_peers: 4, idle: ms(10_000), admits: |_| panic!("the doorkeeper decides") };
+    let keeper = endpoint("sctp", Role::Listener, now).doorkeeper(now);
+    assert!(keeper.is_some());
+    let mut hub = Hub::new(config, Box::new(make)).with_doorkeeper(keeper);
+    let mut init = vec![0; 2048];
+    let len = endpoint("sctp", Role::Caller, now).poll_transmit(now, &mut init).unwrap().len;
+    for n in 0..10_000 {
+        hub.handle_input(now, datagram(&init[..len], PathId(n), now));
+        if n % 8 == 7 {
+            assert_eq!(echoes(&mut hub, now).len(), 8);
+        }
+    }
+    assert_eq!((made.get(), hub.counters().answered, hub.counters().not_admitted), (0, 10_000, 0));
+    // A driver that fetches nothing: no more than a few answers are kept.
+    (0..1000).for_each(|n| hub.handle_input(now, datagram(&init[..len], PathId(n), now)));
+    let kept = echoes(&mut hub, now).len();
+    assert!((1..=64).contains(&kept), "{kept} answers kept");
+
+    let mut buf = vec![0; 1 << 18];
+    for path in [PathId(7), PathId(8)] {
+        let mut caller = endpoint("sctp", Role::Caller, now);
+        exchange(&mut *caller, &mut hub, path, now);
+        caller.send(now, Frame::new(b"there and back", None)).unwrap();
+        exchange(&mut *caller, &mut hub, path, now);
+        let back = caller.poll_frame(&mut buf).expect("the frame comes back");
+        assert_eq!(&buf[..back.len], b"there and back");
+    }
+    assert_eq!((made.get(), hub.stations().count()), (2, 2));
 }

@@ -1,0 +1,29 @@
+//! Who meets strangers at a listener's door, before there is an association.
+
+use crate::endpoint::PathId;
+use crate::time::Instant;
+
+/// Meets datagrams from paths that have no association, and keeps nothing of who sent them: a caller must first show
+/// that it receives what is sent to its address (the state cookie of SCTP, the init cookie of DCCP).
+///
+/// An endpoint opened as a listener makes one by [`crate::Endpoint::doorkeeper`]; whom it admits, endpoints opened with
+/// the same seed take in.
+pub trait Doorkeeper {
+    /// Meets `datagram` from a stranger on `path`. An answer is written into `answer`, which holds at least a path's
+    /// datagram; over a while, answers to paths that have proved nothing are bounded in number and in size.
+    fn meet(&mut self, now: Instant, path: PathId, datagram: &[u8], answer: &mut [u8]) -> Meeting;
+}
+
+/// What a [`Doorkeeper`] made of a datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Meeting {
+    /// Nothing.
+    Ignored,
+    /// An answer of so many bytes is to go back on the same path.
+    Answered {
+        /// Bytes written.
+        len: usize,
+    },
+    /// The stranger is who it says: this datagram begins an association.
+    Admitted,
+}

@@ -1,0 +1,240 @@
+//! The query keys of `sctp://`.
+
+use std::time::Duration;
+
+use antiphon_core::units::parse_duration;
+use antiphon_core::uri::{Query, UriError};
+use dcsctp::api::Options;
+
+use crate::Key;
+
+/// What a URI asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Settings {
+    pub ordered: bool,
+    pub reliability: Reliability,
+    /// Streams each way.
+    pub streams: u16,
+    pub interleaving: bool,
+    /// Whether the association is set up by the first frame instead of at once.
+    pub implicit: bool,
+    /// Longest wait of an acknowledgement, here and at the peer.
+    pub ack_delay: Duration,
+    pub heartbeat: Duration,
+    /// The listener's SCTP port, inside the UDP datagrams.
+    pub sctp_port: u16,
+}
+
+/// How long a frame is sent again (RFC 3758, RFC 7496).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reliability {
+    /// Until its deadline.
+    Deadline,
+    /// So many times.
+    Retransmissions(u16),
+    /// Until it arrives.
+    Full,
+}
+
+pub(super) const KEYS: &[Key] = &[
+    Key { name: "order", help: "unordered (default) or ordered within a stream: order=ordered" },
+    Key {
+        name: "reliability",
+        help: "how long a frame is sent again: deadline (default), retransmissions or full: reliability=full",
+    },
+    Key {
+        name: "retransmissions",
+        help: "how often at most, with reliability=retransmissions: retransmissions=1",
+    },
+    Key { name: "streams", help: "streams each way; a frame's stream number says which: streams=2" },
+    Key {
+        name: "interleaving",
+        help: "on or off (default): large frames of one stream do not hold up another (RFC 8260): interleaving=on",
+    },
+    Key {
+        name: "style",
+        help: "one (default) calls at once, many with the first frame (RFC 6458): style=many",
+    },
+    Key {
+        name: "ack-delay",
+        help: "longest wait of an acknowledgement, here and at the peer; a kernel's is 200ms: ack-delay=10ms",
+    },
+    Key { name: "heartbeat", help: "time between heartbeats on an idle association: heartbeat=15s" },
+    Key { name: "sctp-port", help: "the listener's SCTP port inside UDP: sctp-port=5004" },
+];
+
+/// Reads the keys.
+pub(super) fn read(query: &Query) -> Result<Settings, UriError> {
+    Ok(Settings {
+        ordered: choice(query, "order", ["unordered", "ordered"])?,
+        reliability: read_reliability(query)?,
+        streams: number(query, "streams", 1, MAX_STREAMS)?.unwrap_or(1),
+        interleaving: choice(query, "interleaving", ["off", "on"])?,
+        implicit: choice(query, "style", ["one", "many"])?,
+        ack_delay: time(query, "ack-delay", Duration::ZERO, MAX_ACK_DELAY)?.unwrap_or(ACK_DELAY),
+        heartbeat: time(query, "heartbeat", MIN_HEARTBEAT, MAX_HEARTBEAT)?.unwrap_or(HEARTBEAT),
+        sctp_port: number(query, "sctp-port", 1, u16::MAX)?.unwrap_or(SCTP_PORT),
+    })
+}
+
+fn read_reliability(query: &Query) -> Result<Reliability, UriError> {
+    let times = number(query, "retransmissions", 0, MAX_RETRANSMISSIONS)?;
+    match (query.value("reliability"), times) {
+        (None | Some("retransmissions"), Some(times)) => Ok(Reliability::Retransmissions(times)),
+        (Some("retransmissions"), None) => {
+            Err(bad(query, "reliability", "say how many: add retransmissions=1".into()))
+        }
+        (Some(_), Some(_)) => {
+            Err(bad(query, "retransmissions", "belongs to reliability=retransmissions: leave one out".into()))
+        }
+        (None | Some("deadline"), None) => Ok(Reliability::Deadline),
+        (Some("full"), None) => Ok(Reliability::Full),
+        (Some(other), None) => {
+            Err(bad(query, "reliability", unknown(other, &["deadline", "retransmissions", "full"])))
+        }
+    }
+}
+
+/// The library's options for these settings. `ports`: here, there. `max_datagram`: bytes of UDP payload.
+pub(super) fn options(settings: &Settings, ports: [u16; 2], max_datagram: usize) -> Options {
+    // The least time-out must outlast the peer's wait with an acknowledgement, and a scheduler's slice.
+    let rto_min = settings.ack_delay + RTO_SLACK;
+    Options {
+        local_port: ports[0],
+        remote_port: ports[1],
+        announced_maximum_incoming_streams: MAX_STREAMS,
+        announced_maximum_outgoing_streams: settings.streams,
+        // Packets are built in words of 4 bytes.
+        mtu: max_datagram.clamp(MIN_PACKET, MAX_PACKET) & !3,
+        max_message_size: MAX_MESSAGE,
+        max_receiver_window_buffer_size: RECEIVE_WINDOW,
+        rto_min,
+        rto_max: RTO_MAX,
+        // The library takes an eighth of this as the least variation and adds it four times.
+        min_rtt_variance: 2 * rto_min,
+        rto_initial: RTO_INITIAL,
+        t1_init_timeout: RTO_INITIAL,
+        t1_cookie_timeout: RTO_INITIAL,
+        t2_shutdown_timeout: RTO_INITIAL,
+        max_timer_backoff_duration: Some(BACKOFF_MAX),
+        max_init_retransmits: None,
+        max_retransmissions: Some(MAX_TRIES),
+        heartbeat_interval: settings.heartbeat,
+        delayed_ack_max_timeout: settings.ack_delay,
+        // An acknowledgement rides on frames of the way back, or waits `ack_delay` at most: asking for each at once
+        // would double the packets of a call.
+        immediate_sack_under_cwnd_mtus: 0,
+        enable_message_interleaving: settings.interleaving,
+        ..Options::default()
+    }
+}
+
+fn choice(query: &Query, key: &str, [no, yes]: [&'static str; 2]) -> Result<bool, UriError> {
+    match query.value(key) {
+        None => Ok(false),
+        Some(value) if value == no => Ok(false),
+        Some(value) if value == yes => Ok(true),
+        Some(other) => Err(bad(query, key, unknown(other, &[no, yes]))),
+    }
+}
+
+fn unknown(value: &str, known: &[&'static str]) -> String {
+    let nearest = antiphon_core::nearest(value, known.iter().copied());
+    let meant = nearest.map(|known| format!(", did you mean {known}?")).unwrap_or_default();
+    format!("use {}{meant}", known.join(" or "))
+}
+
+fn number(query: &Query, key: &str, low: u16, high: u16) -> Result<Option<u16>, UriError> {
+    let read = query.read(key, |text| text.parse::<u16>())?;
+    match read {
+        Some(number) if number < low || number > high => {
+            Err(bad(query, key, format!("out of range: use {low} to {high}")))
+        }
+        _ => Ok(read),
+    }
+}
+
+fn time(query: &Query, key: &str, low: Duration, high: Duration) -> Result<Option<Duration>, UriError> {
+    let read = query.read(key, parse_duration)?;
+    match read {
+        Some(time) if time < low || time > high => {
+            Err(bad(query, key, format!("out of range: use {low:?} to {high:?}")))
+        }
+        _ => Ok(read),
+    }
+}
+
+fn bad(query: &Query, key: &str, why: String) -> UriError {
+    UriError::BadValue { key: key.into(), value: query.value(key).unwrap_or_default().into(), why }
+}
+
+/// RTP's registered port, since RTP is what is carried.
+const SCTP_PORT: u16 = 5004;
+/// Far below the 200 ms of RFC 9260 §16, as playout budgets are under 200 ms; two blocks of 5 ms.
+const ACK_DELAY: Duration = Duration::from_millis(10);
+/// The most that RFC 9260 §6.2 allows.
+const MAX_ACK_DELAY: Duration = Duration::from_millis(500);
+const RTO_SLACK: Duration = Duration::from_millis(20);
+/// RFC 9260 §16 says 1 s; live sound can't wait for it.
+const RTO_INITIAL: Duration = Duration::from_millis(250);
+const RTO_MAX: Duration = Duration::from_secs(2);
+/// RFC 9260 doubles up to 60 s: after an outage of 30 s the next try could be half a minute away. One packet a second
+/// burdens nobody.
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
+/// Association.Max.Retrans, 10 in RFC 9260 §16, for tries a second apart: an association outlives an outage of a minute.
+const MAX_TRIES: u32 = 60;
+/// Keeps bindings of address translators (RFC 6951 §5.6 asks for more often than they expire).
+const HEARTBEAT: Duration = Duration::from_secs(15);
+const MIN_HEARTBEAT: Duration = Duration::from_secs(1);
+const MAX_HEARTBEAT: Duration = Duration::from_secs(3600);
+/// More than there are channel groups; each costs memory on both sides.
+const MAX_STREAMS: u16 = 256;
+const MAX_RETRANSMISSIONS: u16 = 1000;
+/// The library builds and parses packets up to this size; the least holds a greeting (`wire`).
+const MIN_PACKET: usize = 128;
+const MAX_PACKET: usize = 65_504;
+/// The largest frame: a key picture of a video; sound is far below.
+pub(super) const MAX_MESSAGE: usize = 256 * 1024;
+/// What a peer may have us keep: four of the largest frames.
+const RECEIVE_WINDOW: usize = 4 * MAX_MESSAGE;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(text: &str) -> Result<Settings, String> {
+        read(&text.parse().unwrap()).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn keys_are_read() {
+        let read =
+            settings("order=ordered&retransmissions=2&streams=4&interleaving=on&style=many&ack-delay=200ms");
+        let read = read.unwrap();
+        assert_eq!(read.reliability, Reliability::Retransmissions(2));
+        assert!(read.ordered && read.interleaving && read.implicit);
+        let options = options(&read, [1, 2], 1453);
+        assert_eq!((options.mtu, options.rto_min), (1452, Duration::from_millis(220)));
+        assert_eq!(settings("").unwrap().reliability, Reliability::Deadline);
+        assert_eq!(settings("reliability=full").unwrap().reliability, Reliability::Full);
+    }
+
+    #[test]
+    fn refusals_name_the_remedy() {
+        for (text, remedy) in [
+            ("order=orderd", "did you mean ordered"),
+            ("reliability=none", "use deadline or retransmissions or full"),
+            ("reliability=retransmissions", "add retransmissions=1"),
+            ("reliability=full&retransmissions=1", "leave one out"),
+            ("streams=0", "use 1 to 256"),
+            ("ack-delay=1s", "500ms"),
+            ("ack-delay=5", "5ms"),
+            ("heartbeat=1ms", "use 1s to"),
+            ("sctp-port=0", "use 1 to 65535"),
+            ("style=two", "use one or many"),
+        ] {
+            let error = settings(text).unwrap_err();
+            assert!(error.contains(remedy), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! What strangers and broken peers may try.
+
+use std::time::Duration;
+
+use antiphon_core::{Doorkeeper, Endpoint, Instant, Meeting, PathId, Rng};
+use antiphon_proto::Role;
+use proptest::prelude::*;
+
+use crate::world::{datagram, endpoint};
+
+const NOW: Instant = Instant::from_millis(1000);
+
+fn packets(endpoint: &mut dyn Endpoint, now: Instant) -> Vec<Vec<u8>> {
+    let mut buf = [0; 2048];
+    let mut all = Vec::new();
+    while let Some(transmit) = endpoint.poll_transmit(now, &mut buf) {
+        all.push(buf[..transmit.len].to_vec());
+    }
+    all
+}
+
+fn crc_32c(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0x82f6_3b78 & (crc & 1).wrapping_neg()))
+    })
+}
+
+/// Makes the checksum right again after a change.
+fn repaired(mut packet: Vec<u8>) -> Vec<u8> {
+    packet[8..12].fill(0);
+    let crc = crc_32c(&packet);
+    packet[8..12].copy_from_slice(&crc.to_le_bytes());
+    packet
+}
+
+fn door(seed: u64) -> Box<dyn Doorkeeper> {
+    endpoint("", Role::Listener, seed).doorkeeper(NOW).expect("SCTP has one")
+}
+
+/// A caller, its INIT and the COOKIE ECHO that a door's answer draws from it.
+fn knock(door: &mut dyn Doorkeeper, path: PathId) -> (Box<dyn Endpoint>, Vec<u8>) {
+    let mut caller = endpoint("", Role::Caller, 20);
+    let init = packets(&mut *caller, NOW).remove(0);
+    let mut answer = [0; 2048];
+    let Meeting::Answered { len } = door.meet(NOW, path, &init, &mut answer) else { panic!("no answer") };
+    assert!(len <= init.len(), "{len} bytes of answer to {} of question", init.len());
+    caller.handle_input(NOW, datagram(&answer[..len], PathId::default(), NOW));
+    // Behind an INIT that the wait made it repeat.
+    let echo = packets(&mut *caller, NOW).pop().unwrap();
+    (caller, echo)
+}
+
+/// Both ends of an association that stands.
+fn connected() -> (Box<dyn Endpoint>, Box<dyn Endpoint>) {
+    let (mut caller, mut listener) = (endpoint("", Role::Caller, 20), endpoint("", Role::Listener, 21));
+    for _ in 0..3 {
+        for packet in packets(&mut *caller, NOW) {
+            listener.handle_input(NOW, datagram(&packet, PathId::default(), NOW));
+        }
+        for packet in packets(&mut *listener, NOW) {
+            caller.handle_input(NOW, datagram(&packet, PathId::default(), NOW));
+        }
+    }
+    (caller, listener)
+}
+
+fn carries_a_frame(caller: &mut dyn Endpoint, listener: &mut dyn Endpoint) -> bool {
+    caller.send(NOW, antiphon_core::Frame::new(b"frame", None)).unwrap();
+    for packet in packets(caller, NOW) {
+        listener.handle_input(NOW, datagram(&packet, PathId::default(), NOW));
+    }
+    let mut buf = vec![0; listener.profile().max_receive];
+    std::iter::from_fn(|| listener.poll_frame(&mut buf).map(|received| received.len)).any(|len| len == 5)
+}
+
+#[test]
+fn a_flood_of_calls_leaves_nothing_and_is_worth_nothing_to_its_sender() {
+    let mut door = door(1);
+    let init = packets(&mut *endpoint("", Role::Caller, 20), NOW).remove(0);
+    // As another stack would write it: the same without its padding.
+    let mut bare = init.clone();
+    bare.truncate(12 + 20 + 4 + 8);
+    bare[14..16].copy_from_slice(&32u16.to_be_bytes());
+    let bare = repaired(bare);
+    let (mut asked, mut answered, mut bare_answers) = (0, 0, 0);
+    let mut answer = [0; 2048];
+    for n in 0..10_000u32 {
+        if let Meeting::Answered { len } = door.meet(NOW, PathId(n), &init, &mut answer) {
+            (asked, answered) = (asked + init.len(), answered + len);
+        }
+        bare_answers += u32::from(door.meet(NOW, PathId(n), &bare, &mut answer) != Meeting::Ignored);
+    }
+    assert!(answered > 0 && answered <= asked, "{answered} bytes sent for {asked}");
+    assert_eq!(bare_answers, 100, "short calls are answered to a bound");
+    let later = NOW + Duration::from_millis(100);
+    let again =
+        (0..1000).filter(|n| door.meet(later, PathId(*n), &bare, &mut answer) != Meeting::Ignored).count();
+    assert_eq!(again, 10, "a hundred per second");
+}
+
+#[test]
+fn a_cookie_admits_only_whom_it_was_sent_to_and_only_for_a_minute() {
+    let mut door = door(1);
+    let (_caller, echo) = knock(&mut *door, PathId(3));
+    let mut answer = [0; 2048];
+    let mut meet = |now, path, packet: &[u8]| (door.meet(now, path, packet, &mut answer), answer);
+    assert_eq!(meet(NOW, PathId(3), &echo).0, Meeting::Admitted);
+    assert_eq!(meet(NOW, PathId(4), &echo).0, Meeting::Ignored, "from elsewhere");
+    for at in 16..16 + 64 {
+        let mut forged = echo.clone();
+        forged[at] ^= 0x10;
+        assert_eq!(meet(NOW, PathId(3), &repaired(forged)).0, Meeting::Ignored, "byte {at}");
+    }
+    let (stale, error) = meet(NOW + Duration::from_millis(60_500), PathId(3), &echo);
+    let Meeting::Answered { len } = stale else { panic!("{stale:?}") };
+    assert_eq!((error[12], &error[16..20]), (9, &[0, 3, 0, 8][..]), "ERROR, stale cookie");
+    assert_eq!(u32::from_be_bytes(error[20..24].try_into().unwrap()), 500_000, "by so many microseconds");
+    assert!(len <= echo.len());
+}
+
+#[test]
+fn an_endpoint_behind_the_door_takes_in_whom_it_admitted() {
+    let mut door = door(1);
+    let (mut caller, echo) = knock(&mut *door, PathId(3));
+    for (seed, taken) in [(1, true), (2, false)] {
+        let mut station = endpoint("", Role::Listener, seed);
+        station.handle_input(NOW, datagram(&echo, PathId::default(), NOW));
+        // The acknowledgement got lost, and the caller asks again.
+        station.handle_input(NOW, datagram(&echo, PathId::default(), NOW));
+        let answers = packets(&mut *station, NOW);
+        assert_eq!(answers.len(), if taken { 2 } else { 0 }, "seed {seed}: only of the same house");
+        if taken {
+            caller.handle_input(NOW, datagram(&answers[1], PathId::default(), NOW));
+            assert!(carries_a_frame(&mut *caller, &mut *station));
+        }
+    }
+}
+
+#[test]
+fn wrong_tags_and_blind_resets_are_counted_and_change_nothing() {
+    let (mut caller, mut listener) = connected();
+    let good = {
+        caller.send(NOW, antiphon_core::Frame::new(b"other", None)).unwrap();
+        packets(&mut *caller, NOW).remove(0)
+    };
+    let before = listener.path_stats().counters.malformed;
+    let mut tried = 0;
+    // ABORT with and without the reflected tag, SHUTDOWN, SHUTDOWN ACK, SHUTDOWN COMPLETE, DATA, by a blind guesser.
+    for (kind, flags) in [(6, 0), (6, 1), (7, 0), (8, 0), (14, 0), (14, 1), (0, 3)] {
+        for tag in [0u32, 1, 0xdead_beef] {
+            let mut packet = good[..12].to_vec();
+            packet[4..8].copy_from_slice(&tag.to_be_bytes());
+            let value = if kind == 0 {
+                13
+            } else if kind == 7 {
+                4
+            } else {
+                0
+            };
+            packet.extend_from_slice(&[kind, flags, 0, 4 + value]);
+            packet.resize(packet.len() + usize::from(value).next_multiple_of(4), 0);
+            listener.handle_input(NOW, datagram(&repaired(packet), PathId::default(), NOW));
+            tried += 1;
+        }
+    }
+    // Other ports, a wrong checksum.
+    for at in [0, 2, 8] {
+        let mut packet = good.clone();
+        packet[at] ^= 1;
+        let packet = if at == 8 { packet } else { repaired(packet) };
+        listener.handle_input(NOW, datagram(&packet, PathId::default(), NOW));
+        tried += 1;
+    }
+    assert_eq!(listener.path_stats().counters.malformed - before, tried);
+    assert!(carries_a_frame(&mut *caller, &mut *listener));
+}
+
+#[test]
+fn unknown_chunks_are_skipped_stopped_at_and_reported_by_their_highest_bits() {
+    let (mut caller, mut listener) = connected();
+    for (kind, reported, goes_on) in
+        [(0x3f, false, false), (0x7f, true, false), (0xbf, false, true), (0xff, true, true)]
+    {
+        caller.send(NOW, antiphon_core::Frame::new(b"frame", None)).unwrap();
+        let data = packets(&mut *caller, NOW).remove(0);
+        let mut packet = data[..12].to_vec();
+        packet.extend_from_slice(&[kind, 0, 0, 8, 1, 2, 3, 4]);
+        packet.extend_from_slice(&data[12..]);
+        listener.handle_input(NOW, datagram(&repaired(packet), PathId::default(), NOW));
+        let mut buf = vec![0; listener.profile().max_receive];
+        assert_eq!(listener.poll_frame(&mut buf).is_some(), goes_on, "{kind:#x}");
+        let answers = packets(&mut *listener, NOW);
+        // ERROR (9) with the cause "unrecognised chunk type" (6) and the chunk.
+        let errors = answers.iter().filter(|p| p[12] == 9 && p[16..22] == [0, 6, 0, 12, kind, 0]).count();
+        assert_eq!(errors, usize::from(reported), "{kind:#x}: {answers:?}");
+        // What was not read comes again, or the test's next frame would wait for it.
+        listener.handle_input(NOW, datagram(&data, PathId::default(), NOW));
+        while listener.poll_frame(&mut buf).is_some() {}
+        packets(&mut *listener, NOW);
+    }
+}
+
+#[test]
+fn a_packet_out_of_the_blue_is_answered_by_an_abort_no_larger() {
+    let mut door = door(1);
+    let (mut caller, _listener) = connected();
+    caller.send(NOW, antiphon_core::Frame::new(b"frame", None)).unwrap();
+    let data = packets(&mut *caller, NOW).remove(0);
+    let mut answer = [0; 2048];
+    let Meeting::Answered { len } = door.meet(NOW, PathId(1), &data, &mut answer) else {
+        panic!("no answer")
+    };
+    assert_eq!((len, answer[12], answer[13]), (16, 6, 1));
+    caller.handle_input(NOW, datagram(&answer[..len], PathId::default(), NOW));
+    let ended =
+        std::iter::from_fn(|| caller.poll_event()).any(|e| matches!(e, antiphon_core::Event::Closed(_)));
+    assert!(ended, "the caller learns that nobody knows it");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Changed, cut and foreign packets, with right checksums, to a door and to both ends of an association.
+    #[test]
+    fn nothing_that_arrives_makes_it_panic(seed in any::<u64>()) {
+        let (mut rng, mut door) = (Rng::new(seed), door(1));
+        let (mut caller, mut listener) = connected();
+        let mut seen = vec![packets(&mut *endpoint("", Role::Caller, 20), NOW).remove(0)];
+        seen.push(knock(&mut *door, PathId(1)).1);
+        let mut now = NOW;
+        let mut answer = [0; 2048];
+        for n in 0..60u32 {
+            now += Duration::from_millis(u64::from(rng.below(30)));
+            let _full_or_closed = caller.send(now, antiphon_core::Frame::new(&n.to_be_bytes(), None));
+            for side in [&mut caller, &mut listener] {
+                side.handle_timeout(now);
+                seen.extend(packets(&mut **side, now));
+            }
+            let mut packet = seen[rng.below(seen.len() as u32) as usize].clone();
+            for _ in 0..rng.below(4) {
+                let at = rng.below(packet.len() as u32) as usize;
+                packet[at] = rng.next_u32() as u8;
+            }
+            if rng.chance(0.3) {
+                packet.truncate(16 + rng.below(packet.len() as u32 - 15) as usize);
+            }
+            let packet = if rng.chance(0.9) { repaired(packet) } else { packet };
+            let meeting = door.meet(now, PathId(rng.below(2)), &packet, &mut answer);
+            if let Meeting::Answered { len } = meeting {
+                prop_assert!(len <= packet.len() || packet[12] == 1, "{} for {}", len, packet.len());
+            }
+            let side = if rng.chance(0.5) { &mut caller } else { &mut listener };
+            side.handle_input(now, datagram(&packet, PathId::default(), now));
+            while side.poll_event().is_some() {}
+        }
+    }
+}
