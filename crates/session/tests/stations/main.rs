@@ -5,6 +5,7 @@ mod clocked;
 mod convert;
 mod hostile;
 mod hub;
+mod many;
 mod pipe;
 mod recording;
 mod sender;
