@@ -108,9 +108,10 @@ fn endpoint(transport: &Transport, role: Role, seed: u64, now: Instant) -> Box<d
 
 fn hub(transport: &'static Transport, max_peers: usize) -> Hub<Reflector> {
     let config = HubConfig { max_peers, idle: Duration::from_secs(10), admits: transport.admits };
+    let reflector = ReflectorConfig::default();
     let make = move |now, path: PathId| {
         let endpoint = endpoint(transport, Role::Listener, 1 + u64::from(path.0), now);
-        Reflector::new(endpoint, ReflectorConfig::default())
+        Reflector::new(endpoint, reflector.clone())
     };
     Hub::new(config, Box::new(make))
 }
