@@ -19,8 +19,12 @@ use antiphon_net::{
 use antiphon_proto::{Beneath, OpenArgs, Role, TRANSPORTS, Transport};
 use antiphon_session::{Hub, HubConfig, Reflector, ReflectorConfig, Station};
 
-/// A frame: 20 ms of telephone speech (64 kbit/s, ITU-T G.711).
-const FRAME: usize = 160;
+/// A frame: 20 ms of telephone speech (64 kbit/s, ITU-T G.711) in a packet that RTP takes for its own.
+const FRAME: [u8; 172] = {
+    let mut frame = [0x55; 172];
+    (frame[0], frame[1]) = (0x80, 96);
+    frame
+};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
@@ -195,7 +199,7 @@ impl Crowd {
         }
         while endpoint.poll_event().is_some() {}
         if send {
-            let frame = Frame::new(&[0x55; FRAME], Some(now + Duration::from_millis(200)));
+            let frame = Frame::new(&FRAME, Some(now + Duration::from_millis(200)));
             self.accepted += u64::from(endpoint.send(now, frame).is_ok());
         }
         while let Some(transmit) = endpoint.poll_transmit(now, &mut self.buf) {
@@ -224,7 +228,7 @@ fn memory(transport: &'static Transport, peers: usize, rate: u64) -> Memory {
     let (allocated, resident) = (ALLOCATED.load(Ordering::Relaxed), resident());
     let mut allocated_when_new = None;
     for _ in 0..2 * rate {
-        let _still_connecting = client.send(now, Frame::new(&[0x55; FRAME], None));
+        let _still_connecting = client.send(now, Frame::new(&FRAME, None));
         while let Some(transmit) = client.poll_transmit(now, &mut buf) {
             let bytes = &buf[..transmit.len];
             counted(|| {

@@ -3,7 +3,8 @@
 //!
 //! Prints one JSON object a line. `inside`: from the kernel's receive time stamp to the return of the system call that
 //! sends the NACK, with the wake-up of the media thread. `outside`: what the sender sees, from before its own `send` to
-//! the NACK in its hands; it polls, so no second wake-up is in it. `wait` says how the media thread waits.
+//! the NACK in its hands; it polls, so no second wake-up is in it. `wait` says how the media thread waits. First comes
+//! what the machine alone takes: the same at the same pace with a thread that returns what it receives.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
@@ -27,6 +28,7 @@ const GAPS: usize = 2_000;
 const PACE: Duration = Duration::from_millis(2);
 
 fn main() {
+    print("raw", "block", "outside", raw());
     for (name, wait) in [("block", WaitStyle::Block), ("busy", WaitStyle::BusyPoll)] {
         let clock = OsClock::new();
         let stop = Stop::new();
@@ -37,12 +39,12 @@ fn main() {
         let outside = provoke(far, clock);
         stop.ask();
         let inside = server.join().expect("the server ends");
-        print(name, "inside", inside);
-        print(name, "outside", outside);
+        print("srp", name, "inside", inside);
+        print("srp", name, "outside", outside);
     }
 }
 
-fn print(wait: &str, what: &str, mut times: Vec<u64>) {
+fn print(transport: &str, wait: &str, what: &str, mut times: Vec<u64>) {
     let warm = times.len() / 10;
     times.drain(..warm);
     times.sort_unstable();
@@ -50,7 +52,7 @@ fn print(wait: &str, what: &str, mut times: Vec<u64>) {
     let quantile =
         |q: f64| times[((q * times.len() as f64).ceil() as usize).clamp(1, times.len()) - 1] as f64 / 1e3;
     println!(
-        "{{\"bench\":\"nack\",\"transport\":\"srp\",\"wait\":\"{wait}\",\"from\":\"{what}\",\"p50_us\":{:.1},\
+        "{{\"bench\":\"nack\",\"transport\":\"{transport}\",\"wait\":\"{wait}\",\"from\":\"{what}\",\"p50_us\":{:.1},\
          \"p90_us\":{:.1},\"p99_us\":{:.1},\"max_us\":{:.1},\"samples\":{}}}",
         quantile(0.5),
         quantile(0.9),
@@ -162,6 +164,35 @@ impl Station for Watched<'_> {
     fn knows(&self, path: PathId) -> bool {
         self.station.knows(path)
     }
+}
+
+/// Sends to a thread that blocks, returns and knows nothing else; answers how long the returns took.
+fn raw() -> Vec<u64> {
+    let bind = || UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    let (near, far, clock) = (bind(), bind(), OsClock::new());
+    near.connect(far.local_addr().expect("bound")).expect("loopback");
+    far.connect(near.local_addr().expect("bound")).expect("loopback");
+    near.set_nonblocking(true).expect("a socket");
+    let server = std::thread::spawn(move || {
+        become_media_thread();
+        let mut buf = [0; 2048];
+        for _ in 0..GAPS {
+            let n = far.recv(&mut buf).expect("loopback");
+            far.send(&buf[..n]).expect("loopback");
+        }
+    });
+    let (mut times, mut buf) = (Vec::with_capacity(GAPS), [0; 2048]);
+    for _ in 0..GAPS {
+        std::thread::park_timeout(PACE);
+        let start = clock.now();
+        near.send(&[0x55; 176]).expect("loopback");
+        while near.recv(&mut buf).is_err() {
+            std::hint::spin_loop();
+        }
+        times.push(clock.now().since(start).as_nanos() as u64);
+    }
+    server.join().expect("the server ends");
+    times
 }
 
 /// Sends to `far`, with gaps, and repairs them; answers how long the NACKs took.

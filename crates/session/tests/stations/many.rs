@@ -1,7 +1,7 @@
 //! A hub of many against the plainest one there can be, which asks every station everything each time: the same
 //! datagrams at the same times in the same order.
 
-use antiphon_core::{CloseMode, Endpoint, Frame, Input, Instant, PathId, Rng, Transmit};
+use antiphon_core::{CloseMode, Ecn, Endpoint, Frame, Input, Instant, PathId, Rng, Transmit};
 use antiphon_proto::{Beneath, Role, TRANSPORTS};
 use antiphon_session::{Hub, HubConfig, Reflector, ReflectorConfig, Station};
 
@@ -137,6 +137,73 @@ impl Crowd {
             self.step(&frame);
             assert_eq!(self.hub.poll_timeout(), self.plain.poll_timeout(), "after {step} ms");
         }
+    }
+}
+
+/// Sends what it is given back after a while, or lets it expire, and learns only in `advance` that it has ended.
+struct Parting {
+    due: Instant,
+    expires: bool,
+    sent: bool,
+    finished: bool,
+}
+
+impl Station for Parting {
+    fn handle_input(&mut self, _now: Instant, _input: Input<'_>) {}
+
+    fn advance(&mut self, _now: Instant) {
+        self.finished = self.sent;
+    }
+
+    fn poll_transmit(&mut self, now: Instant, _buf: &mut [u8]) -> Option<Transmit> {
+        let sends = !self.sent && self.due <= now;
+        self.sent |= sends;
+        let (path, ecn) = (PathId::default(), Ecn::NotCapable);
+        (sends && !self.expires).then_some(Transmit { path, len: 1, ecn })
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        (!self.sent).then_some(self.due)
+    }
+
+    fn stop(&mut self, _now: Instant) {}
+
+    fn is_finished(&self) -> bool {
+        self.finished
+    }
+}
+
+#[test]
+fn what_a_station_learns_while_it_sends_is_heeded_though_nothing_more_comes() {
+    for expires in [false, true] {
+        let config = HubConfig { max_peers: 3, idle: ms(10_000), admits: |_| true };
+        let make = move |now, path: PathId| Parting {
+            due: now + ms(path.0.into()),
+            expires,
+            sent: false,
+            finished: false,
+        };
+        let (mut hub, mut now, mut buf) =
+            (Hub::new(config, Box::new(make)), Instant::from_millis(1), [0; 10]);
+        for path in [3, 1, 2].map(PathId) {
+            hub.handle_input(now, datagram(&[1], path, now));
+        }
+        for path in [1, 2, 3].map(PathId) {
+            hub.advance(now);
+            assert_eq!(hub.poll_transmit(now, &mut buf).map(|transmit| transmit.path), None);
+            now += ms(1);
+            assert_eq!(hub.poll_timeout(), Some(now));
+            hub.advance(now);
+            let sent = hub.poll_transmit(now, &mut buf).map(|transmit| transmit.path);
+            assert_eq!(sent, (!expires).then_some(path));
+            assert!(hub.knows(path) && hub.poll_transmit(now, &mut buf).is_none());
+            hub.advance(now);
+            assert!(!hub.knows(path), "{path:?} has gone");
+        }
+        assert_eq!((hub.stations().count(), hub.poll_timeout()), (0, None));
+        // Their places are given anew.
+        hub.handle_input(now, datagram(&[1], PathId(9), now));
+        assert_eq!(hub.poll_timeout(), Some(now + ms(9)));
     }
 }
 
