@@ -124,13 +124,14 @@ fn serve_datagrams(plan: &FarPlan, mut line: UdpLine, stop: &Stop, counters: &Ar
     let endpoints = endpoint_plan(plan);
     let max_datagram = line.max_datagram();
     let config = HubConfig { max_peers: plan.max_peers, idle: PEER_IDLE, admits: plan.transport.admits };
-    let (make_plan, make_counters) = (plan.clone(), counters.clone());
+    let reflector = reflector_config(plan, counters, false);
+    let make_counters = counters.clone();
     let keeper = endpoints.open(plan.clock.now(), max_datagram).ok();
     let keeper = keeper.and_then(|mut endpoint| endpoint.doorkeeper(plan.clock.now()));
     let make = move |now, _path| {
         make_counters.peers.fetch_add(1, Ordering::Relaxed);
         let endpoint = endpoints.open(now, max_datagram).expect("an endpoint opens with its defaults");
-        Reflector::new(endpoint, reflector_config(&make_plan, &make_counters, false))
+        Reflector::new(endpoint, reflector.clone())
     };
     let mut hub = Hub::new(config, Box::new(make)).with_doorkeeper(keeper);
     become_media_thread();

@@ -3,13 +3,22 @@
 //!
 //! One hub serves all datagram transports. `reflect` runs one with room for many peers; `receive` runs one with room
 //! for a single peer, so that a stranger is noticed and never mixed in.
+//!
+//! What a datagram costs hardly depends on how many peers there are: its station is found in a tree, and only stations
+//! that heard something, sent something or are due are asked anything.
 
+mod marks;
+mod timers;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use antiphon_core::{Doorkeeper, Input, Instant, PathId, Transmit};
 
 use crate::doorway::Doorway;
-use crate::station::{Station, sooner};
+use crate::station::Station;
+use marks::Marks;
+use timers::Timers;
 
 /// How a hub treats strangers.
 #[derive(Clone, Copy, Debug)]
@@ -45,9 +54,20 @@ pub struct Hub<S> {
     config: HubConfig,
     doorway: Doorway,
     make: MakeStation<S>,
-    peers: Vec<Peer<S>>,
-    /// The peer that transmitted last, so that the others get their turn.
+    /// A peer keeps its place for as long as it is here.
+    peers: Vec<Option<Peer<S>>>,
+    /// Places of peers that have gone.
+    free: Vec<usize>,
+    places: BTreeMap<PathId, usize>,
+    timers: Timers,
+    /// Who heard or sent something, or is due, since it was last advanced.
+    touched: Marks,
+    /// Who may have something to send.
+    ready: Marks,
+    /// The place after the one that transmitted last, so that the others get their turn.
     turn: usize,
+    /// Before this, nobody has been silent for so long that he makes room.
+    nobody_idle_before: Instant,
     stopping: bool,
     counters: HubCounters,
 }
@@ -61,9 +81,22 @@ struct Peer<S> {
 impl<S: Station> Hub<S> {
     /// An empty hub.
     pub fn new(config: HubConfig, make: MakeStation<S>) -> Self {
-        let peers = Vec::with_capacity(config.max_peers.min(1024));
-        let doorway = Doorway::new(config.admits);
-        Hub { config, doorway, make, peers, turn: 0, stopping: false, counters: HubCounters::default() }
+        let room = config.max_peers.min(1024);
+        Hub {
+            doorway: Doorway::new(config.admits),
+            config,
+            make,
+            peers: Vec::with_capacity(room),
+            free: Vec::with_capacity(room),
+            places: BTreeMap::new(),
+            timers: Timers::with_capacity(room),
+            touched: Marks::with_capacity(room),
+            ready: Marks::with_capacity(room),
+            turn: 0,
+            nobody_idle_before: Instant::ZERO,
+            stopping: false,
+            counters: HubCounters::default(),
+        }
     }
 
     /// Puts a transport's doorkeeper at the door (`Endpoint::doorkeeper`): it decides then who gets a station, not
@@ -75,7 +108,7 @@ impl<S: Station> Hub<S> {
 
     /// The associations there are.
     pub fn stations(&self) -> impl Iterator<Item = (PathId, &S)> {
-        self.peers.iter().map(|peer| (peer.path, &peer.station))
+        self.peers.iter().flatten().map(|peer| (peer.path, &peer.station))
     }
 
     /// What was counted so far.
@@ -83,33 +116,69 @@ impl<S: Station> Hub<S> {
         HubCounters { answered: self.doorway.answered(), ..self.counters }
     }
 
-    fn index_for(&mut self, now: Instant, path: PathId, first: &[u8]) -> Option<usize> {
-        if let Some(at) = self.peers.iter().position(|peer| peer.path == path) {
-            return Some(at);
+    fn place_for(&mut self, now: Instant, path: PathId, first: &[u8]) -> Option<usize> {
+        if let Some(at) = self.places.get(&path) {
+            return Some(*at);
         }
         let answered = self.doorway.answered();
         if self.stopping || !self.doorway.lets_in(now, path, first) {
             self.counters.not_admitted += u64::from(self.doorway.answered() == answered);
             return None;
         }
-        if self.peers.len() >= self.config.max_peers {
+        if self.places.len() >= self.config.max_peers {
             self.drop_idle(now);
         }
-        if self.peers.len() >= self.config.max_peers {
+        if self.places.len() >= self.config.max_peers {
             self.counters.no_room += 1;
             return None;
         }
         self.counters.admitted += 1;
-        let station = (self.make)(now, path);
-        self.peers.push(Peer { path, station, last_heard: now });
-        Some(self.peers.len() - 1)
+        let peer = Peer { path, station: (self.make)(now, path), last_heard: now };
+        let at = self.free.pop().unwrap_or(self.peers.len());
+        if at == self.peers.len() {
+            self.peers.push(None);
+        }
+        self.peers[at] = Some(peer);
+        self.places.insert(path, at);
+        Some(at)
     }
 
+    /// Looks at all peers, but no more often than one may have become idle: strangers can't make it look for nothing.
     fn drop_idle(&mut self, now: Instant) {
-        let before = self.peers.len();
-        let idle = self.config.idle;
-        self.peers.retain(|peer| now.since(peer.last_heard) < idle);
-        self.counters.idle += (before - self.peers.len()) as u64;
+        if now < self.nobody_idle_before {
+            return;
+        }
+        let mut longest_silent = now;
+        for at in 0..self.peers.len() {
+            let Some(peer) = &self.peers[at] else { continue };
+            if now.since(peer.last_heard) >= self.config.idle {
+                self.counters.idle += 1;
+                self.remove(at);
+            } else {
+                longest_silent = longest_silent.min(peer.last_heard);
+            }
+        }
+        self.nobody_idle_before = longest_silent + self.config.idle;
+    }
+
+    fn remove(&mut self, at: usize) {
+        if let Some(peer) = self.peers[at].take() {
+            self.places.remove(&peer.path);
+            self.free.push(at);
+            self.timers.set(at, None);
+            self.touched.clear(at);
+            self.ready.clear(at);
+        }
+    }
+
+    /// Asks the station at `at` anew when it wants to be woken; answers whether that has changed.
+    fn set_timer(&mut self, at: usize) -> bool {
+        let when = self.peers[at].as_ref().and_then(|peer| peer.station.poll_timeout());
+        self.timers.set(at, when)
+    }
+
+    fn touch_all(&mut self) {
+        (0..self.peers.len()).filter(|at| self.peers[*at].is_some()).for_each(|at| self.touched.set(at));
     }
 }
 
@@ -119,52 +188,82 @@ impl<S: Station> Station for Hub<S> {
             // A shared socket's errors name no peer.
             return;
         };
-        if let Some(at) = self.index_for(now, path, bytes) {
-            let peer = &mut self.peers[at];
+        let Some(at) = self.place_for(now, path, bytes) else { return };
+        if let Some(peer) = &mut self.peers[at] {
             peer.last_heard = now;
             let path = PathId::default();
             peer.station.handle_input(now, Input::Datagram { path, bytes, ecn, received_at });
         }
+        self.touched.set(at);
+        self.ready.set(at);
+        self.set_timer(at);
     }
 
     fn advance(&mut self, now: Instant) {
-        for peer in &mut self.peers {
-            peer.station.advance(now);
+        while let Some(at) = self.timers.pop_due(now) {
+            self.touched.set(at);
         }
-        self.peers.retain(|peer| !peer.station.is_finished());
+        if self.stopping {
+            // An end may come of anything, and is near.
+            self.touch_all();
+        }
+        let mut next = 0;
+        while let Some(at) = self.touched.next_from(next) {
+            next = at + 1;
+            self.touched.clear(at);
+            let Some(peer) = &mut self.peers[at] else { continue };
+            peer.station.advance(now);
+            if peer.station.is_finished() {
+                self.remove(at);
+            } else {
+                self.ready.set(at);
+                self.set_timer(at);
+            }
+        }
     }
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         if let Some(answer) = self.doorway.poll_transmit(buf) {
             return Some(answer);
         }
-        for step in 0..self.peers.len() {
-            let at = (self.turn + step) % self.peers.len();
-            let peer = &mut self.peers[at];
-            if let Some(transmit) = peer.station.poll_transmit(now, buf) {
-                self.turn = at + 1;
-                return Some(Transmit { path: peer.path, ..transmit });
+        while let Some(at) = self.ready.next_around(self.turn) {
+            let transmit = self.peers[at].as_mut().and_then(|peer| {
+                let transmit = peer.station.poll_transmit(now, buf)?;
+                Some(Transmit { path: peer.path, ..transmit })
+            });
+            // What sends, or lets something expire while it looks for what to send, has news of it.
+            if self.set_timer(at) || transmit.is_some() {
+                self.touched.set(at);
             }
+            if transmit.is_some() {
+                self.turn = at + 1;
+                return transmit;
+            }
+            self.ready.clear(at);
         }
         None
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.peers.iter().fold(None, |soonest, peer| sooner(soonest, peer.station.poll_timeout()))
+        self.timers.soonest()
     }
 
     fn stop(&mut self, now: Instant) {
         self.stopping = true;
-        for peer in &mut self.peers {
-            peer.station.stop(now);
+        for at in 0..self.peers.len() {
+            if let Some(peer) = &mut self.peers[at] {
+                peer.station.stop(now);
+                self.ready.set(at);
+                self.set_timer(at);
+            }
         }
     }
 
     fn is_finished(&self) -> bool {
-        self.stopping && self.peers.iter().all(|peer| peer.station.is_finished())
+        self.stopping && self.peers.iter().flatten().all(|peer| peer.station.is_finished())
     }
 
     fn knows(&self, path: PathId) -> bool {
-        self.peers.iter().any(|peer| peer.path == path)
+        self.places.contains_key(&path)
     }
 }

@@ -25,7 +25,7 @@ pub use convert::{ConvertError, converted, converted_sink, limited};
 pub use hub::{Hub, HubConfig, HubCounters, MakeStation};
 pub use receive::{MakeEndpoint, ReceiveConfig, ReceiveStation};
 pub use receiver::{Notice, OpenSink, ReceiveError, ReceiverConfig, ReceiverCounters, SoundReceiver};
-pub use reflector::{Reflector, ReflectorConfig, ReflectorCounters};
+pub use reflector::{Reflector, ReflectorConfig, ReflectorCounters, Scratch};
 pub use send::SendStation;
 pub use sender::{SenderConfig, SenderCounters, SentFrame, SoundSender};
 pub use station::Station;

@@ -1,5 +1,7 @@
 //! The far end of a comparison: returns every frame as it came, on the same transport.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,7 +14,7 @@ use crate::station::Station;
 /// Returns every frame that arrives, as received (paper 000 §3: the loopback computer opens nothing).
 pub struct Reflector {
     endpoint: Box<dyn Endpoint>,
-    buf: Vec<u8>,
+    scratch: Scratch,
     patience: Duration,
     ends_with_peer: bool,
     board: Option<ArrivalBoard>,
@@ -45,6 +47,24 @@ pub struct ReflectorConfig {
     pub board: Option<ArrivalBoard>,
     /// Counts frames returned, for another thread to see.
     pub returned: Option<Arc<AtomicU64>>,
+    /// Where a frame lies on its way through: to be shared by the reflectors of a hub.
+    pub scratch: Scratch,
+}
+
+/// Room for one frame, as long as the longest of the transports that use it; clones share it.
+///
+/// A frame passes through within one call, so that one room does for all reflectors of a thread: 64 kB, were each to
+/// have its own, that a thousand of them would hold for nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Scratch(Rc<RefCell<Vec<u8>>>);
+
+impl Scratch {
+    fn hold(&self, len: usize) {
+        let mut room = self.0.borrow_mut();
+        if room.len() < len {
+            room.resize(len, 0);
+        }
+    }
 }
 
 impl Default for ReflectorConfig {
@@ -55,6 +75,7 @@ impl Default for ReflectorConfig {
             ends_with_peer: false,
             board: None,
             returned: None,
+            scratch: Scratch::default(),
         }
     }
 }
@@ -62,10 +83,10 @@ impl Default for ReflectorConfig {
 impl Reflector {
     /// A reflector on `endpoint`.
     pub fn new(endpoint: Box<dyn Endpoint>, config: ReflectorConfig) -> Self {
-        let buf = vec![0; endpoint.profile().max_receive];
+        config.scratch.hold(endpoint.profile().max_receive);
         Reflector {
             endpoint,
-            buf,
+            scratch: config.scratch,
             patience: config.patience,
             ends_with_peer: config.ends_with_peer,
             board: config.board,
@@ -86,8 +107,9 @@ impl Reflector {
     }
 
     fn reflect(&mut self, now: Instant) {
-        while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
-            let frame = &self.buf[..received.len];
+        let buf = &mut *self.scratch.0.borrow_mut();
+        while let Some(received) = self.endpoint.poll_frame(buf) {
+            let frame = &buf[..received.len];
             self.counters.received += 1;
             self.counters.received_bytes += received.len as u64;
             if let Some(board) = &self.board {

@@ -6,6 +6,7 @@ mod convert;
 mod dccp_flood;
 mod hostile;
 mod hub;
+mod many;
 mod pipe;
 mod recording;
 mod sender;

@@ -1,0 +1,254 @@
+//! How soon SRP asks for what is missing: from the arrival of the datagram that reveals a gap to the moment when the
+//! NACK is on the wire. Real sockets on loopback; a raw sender leaves every fourth number out.
+//!
+//! Prints one JSON object a line. `inside`: from the kernel's receive time stamp to the return of the system call that
+//! sends the NACK, with the wake-up of the media thread. `outside`: what the sender sees, from before its own `send` to
+//! the NACK in its hands; it polls, so no second wake-up is in it. `wait` says how the media thread waits. First comes
+//! what the machine alone takes: the same at the same pace with a thread that returns what it receives.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use antiphon_core::uri::Query;
+use antiphon_core::{Input, Instant, PathId, Transmit};
+use antiphon_net::{
+    DriveOptions, Line, LineError, LineStats, OsClock, SocketOptions, Stop, Tap, UdpLine, Wait, WaitStyle,
+    become_media_thread, drive,
+};
+use antiphon_proto::srp::wire::extended::Extended;
+use antiphon_proto::srp::{Message, Sender, SenderConfig};
+use antiphon_proto::{OpenArgs, Role};
+use antiphon_session::{Hub, HubConfig, Reflector, ReflectorConfig, Station};
+
+/// Gaps in one run; the first tenth is thrown away (caches, page faults, the estimate of the round trip).
+const GAPS: usize = 2_000;
+/// Between datagrams: a media thread that sleeps, as for blocks of 96 sample frames at 48 kHz.
+const PACE: Duration = Duration::from_millis(2);
+
+fn main() {
+    print("raw", "block", "outside", raw());
+    for (name, wait) in [("block", WaitStyle::Block), ("busy", WaitStyle::BusyPoll)] {
+        let clock = OsClock::new();
+        let stop = Stop::new();
+        let (tell, told) = mpsc::channel();
+        let server_stop = stop.clone();
+        let server = std::thread::spawn(move || serve(&tell, clock, &server_stop, wait));
+        let far = told.recv().expect("the server opens");
+        let outside = provoke(far, clock);
+        stop.ask();
+        let inside = server.join().expect("the server ends");
+        print("srp", name, "inside", inside);
+        print("srp", name, "outside", outside);
+    }
+}
+
+fn print(transport: &str, wait: &str, what: &str, mut times: Vec<u64>) {
+    let warm = times.len() / 10;
+    times.drain(..warm);
+    times.sort_unstable();
+    // Nearest rank, in microseconds.
+    let quantile =
+        |q: f64| times[((q * times.len() as f64).ceil() as usize).clamp(1, times.len()) - 1] as f64 / 1e3;
+    println!(
+        "{{\"bench\":\"nack\",\"transport\":\"{transport}\",\"wait\":\"{wait}\",\"from\":\"{what}\",\"p50_us\":{:.1},\
+         \"p90_us\":{:.1},\"p99_us\":{:.1},\"max_us\":{:.1},\"samples\":{}}}",
+        quantile(0.5),
+        quantile(0.9),
+        quantile(0.99),
+        quantile(1.0),
+        times.len()
+    );
+}
+
+/// A reflector whose echoes nobody wants: a hub like those of servers. Answers how long its NACKs took.
+fn serve(tell: &mpsc::Sender<SocketAddr>, clock: OsClock, stop: &Stop, wait: WaitStyle) -> Vec<u64> {
+    let transport = antiphon_proto::find("srp").expect("SRP is there");
+    let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
+    tell.send(line.local_address()).expect("the benchmark waits");
+    let config = HubConfig { max_peers: 1000, idle: Duration::from_secs(10), admits: transport.admits };
+    let make = move |now, _| {
+        let (query, latency) = (Query::default(), Duration::from_millis(80));
+        let role = Role::Listener;
+        let args = OpenArgs { role, query: &query, seed: 1, now, max_datagram: 1452, latency };
+        Reflector::new((transport.open)(&args).expect("defaults open"), ReflectorConfig::default())
+    };
+    let mut hub = Hub::new(config, Box::new(make));
+    let mut line = Timed { line, clock, arrived: Instant::ZERO, times: Vec::with_capacity(2 * GAPS) };
+    become_media_thread();
+    drive(&mut line, &mut hub, &clock, stop, DriveOptions { wait }).expect("loopback");
+    line.times
+}
+
+/// A line with a clock at both ends.
+struct Timed {
+    line: UdpLine,
+    clock: OsClock,
+    /// When the kernel took in the newest datagram.
+    arrived: Instant,
+    times: Vec<u64>,
+}
+
+impl Line for Timed {
+    fn receive(&mut self, clock: &OsClock, station: &mut dyn Station, wait: Wait) -> Result<(), LineError> {
+        let mut watched = Watched { station, arrived: self.arrived, asks: false };
+        let result = self.line.receive(clock, &mut watched, wait);
+        self.arrived = watched.arrived;
+        result
+    }
+
+    fn transmit(&mut self, now: Instant, station: &mut dyn Station) -> Result<(), LineError> {
+        let mut watched = Watched { station, arrived: self.arrived, asks: false };
+        let result = self.line.transmit(now, &mut watched);
+        if watched.asks {
+            self.times.push(self.clock.now().since(self.arrived).as_nanos() as u64);
+        }
+        result
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.line.local_address()
+    }
+
+    fn stats(&self) -> LineStats {
+        self.line.stats()
+    }
+
+    fn notes(&self) -> &[String] {
+        self.line.notes()
+    }
+
+    fn set_tap(&mut self, tap: Tap) {
+        self.line.set_tap(tap);
+    }
+}
+
+/// A station with a note of when a datagram came and whether it asks for one.
+struct Watched<'a> {
+    station: &'a mut dyn Station,
+    arrived: Instant,
+    asks: bool,
+}
+
+impl Station for Watched<'_> {
+    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        if let Input::Datagram { received_at, .. } = input {
+            self.arrived = received_at;
+        }
+        self.station.handle_input(now, input);
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.station.advance(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        let transmit = self.station.poll_transmit(now, buf)?;
+        self.asks |= matches!(Extended::parse(&buf[..transmit.len]), Ok(Extended::Nack(_)));
+        Some(transmit)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.station.poll_timeout()
+    }
+
+    fn stop(&mut self, now: Instant) {
+        self.station.stop(now);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.station.is_finished()
+    }
+
+    fn knows(&self, path: PathId) -> bool {
+        self.station.knows(path)
+    }
+}
+
+/// Sends to a thread that blocks, returns and knows nothing else; answers how long the returns took.
+fn raw() -> Vec<u64> {
+    let bind = || UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    let (near, far, clock) = (bind(), bind(), OsClock::new());
+    near.connect(far.local_addr().expect("bound")).expect("loopback");
+    far.connect(near.local_addr().expect("bound")).expect("loopback");
+    near.set_nonblocking(true).expect("a socket");
+    let server = std::thread::spawn(move || {
+        become_media_thread();
+        let mut buf = [0; 2048];
+        for _ in 0..GAPS {
+            let n = far.recv(&mut buf).expect("loopback");
+            far.send(&buf[..n]).expect("loopback");
+        }
+    });
+    let (mut times, mut buf) = (Vec::with_capacity(GAPS), [0; 2048]);
+    for _ in 0..GAPS {
+        std::thread::park_timeout(PACE);
+        let start = clock.now();
+        near.send(&[0x55; 176]).expect("loopback");
+        while near.recv(&mut buf).is_err() {
+            std::hint::spin_loop();
+        }
+        times.push(clock.now().since(start).as_nanos() as u64);
+    }
+    server.join().expect("the server ends");
+    times
+}
+
+/// Sends to `far`, with gaps, and repairs them; answers how long the NACKs took.
+fn provoke(far: SocketAddr, clock: OsClock) -> Vec<u64> {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    socket.connect(far).expect("loopback");
+    socket.set_nonblocking(true).expect("a socket");
+    let mut sender = Sender::new(SenderConfig { max_datagram: 1452, keep: Duration::from_secs(1), seed: 1 });
+    let (mut times, mut buf) = (Vec::with_capacity(GAPS), [0; 2048]);
+    let message = Message { bytes: &[0x55; 160], priority: 0, deadline: None };
+    let mut unanswered = 0;
+    for n in 0..4 * GAPS {
+        std::thread::park_timeout(PACE);
+        // Echoes, probes' echoes.
+        while socket.recv(&mut buf).is_ok() {}
+        let mut write = |buf: &mut [u8]| sender.send_part(clock.now(), &message, 0, buf).expect("it fits");
+        if n % 4 == 3 {
+            // Written, kept for repair, and lost.
+            write(&mut buf);
+        }
+        let len = write(&mut buf);
+        let start = clock.now();
+        socket.send(&buf[..len]).expect("loopback");
+        if n % 4 != 3 {
+            continue;
+        }
+        match nack(&socket, &mut sender, clock, start) {
+            Some(took) => times.push(took),
+            None => unanswered += 1,
+        }
+        while let Some(len) = sender.poll_transmit(clock.now(), &mut buf) {
+            socket.send(&buf[..len]).expect("loopback");
+        }
+    }
+    assert!(unanswered * 100 < GAPS, "{unanswered} of {GAPS} gaps were not asked for");
+    times
+}
+
+/// Polls for the NACK that answers what was sent at `start`; answers how long it took, in nanoseconds.
+fn nack(socket: &UdpSocket, sender: &mut Sender, clock: OsClock, start: Instant) -> Option<u64> {
+    let mut buf = [0; 2048];
+    while clock.now().since(start) < PATIENCE {
+        match socket.recv(&mut buf) {
+            Ok(n) => {
+                let now = clock.now();
+                if let Ok(Extended::Nack(nack)) = Extended::parse(&buf[..n]) {
+                    sender.on_nack(now, &nack);
+                    return Some(now.since(start).as_nanos() as u64);
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
+            Err(error) => panic!("loopback: {error}"),
+        }
+    }
+    None
+}
+
+/// Longer than any scheduling delay of a machine that is not overloaded.
+const PATIENCE: Duration = Duration::from_millis(50);

@@ -1,0 +1,77 @@
+//! Which stations of a hub wait for something: a set of places, walked in order.
+
+/// A set of small numbers, one bit each. Finding the next looks at 64 at a time.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    words: Vec<u64>,
+    count: usize,
+}
+
+impl Marks {
+    pub fn with_capacity(places: usize) -> Self {
+        Marks { words: Vec::with_capacity(places.div_ceil(64)), count: 0 }
+    }
+
+    /// Marks `place`. Allocates only for a place beyond all earlier ones.
+    pub fn set(&mut self, place: usize) {
+        if self.words.len() <= place / 64 {
+            self.words.resize(place / 64 + 1, 0);
+        }
+        let (word, bit) = (&mut self.words[place / 64], 1 << (place % 64));
+        self.count += usize::from(*word & bit == 0);
+        *word |= bit;
+    }
+
+    /// Takes the mark of `place` away.
+    pub fn clear(&mut self, place: usize) {
+        if let Some(word) = self.words.get_mut(place / 64) {
+            let bit = 1 << (place % 64);
+            self.count -= usize::from(*word & bit != 0);
+            *word &= !bit;
+        }
+    }
+
+    /// The first marked place that is not before `start`.
+    pub fn next_from(&self, start: usize) -> Option<usize> {
+        if self.count == 0 {
+            return None;
+        }
+        let first = self.words.get(start / 64)? & (u64::MAX << (start % 64));
+        let rest = self.words.iter().enumerate().skip(start / 64 + 1).map(|(at, word)| (at, *word));
+        let found = std::iter::once((start / 64, first)).chain(rest).find(|(_, word)| *word != 0);
+        found.map(|(at, word)| at * 64 + word.trailing_zeros() as usize)
+    }
+
+    /// The same, going on at the beginning after the end.
+    pub fn next_around(&self, start: usize) -> Option<usize> {
+        self.next_from(start).or_else(|| self.next_from(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    use antiphon_core::Rng;
+
+    #[test]
+    fn marks_are_found_in_order_and_around_the_end() {
+        let (mut rng, mut marks, mut plain) = (Rng::fork(1, "marks"), Marks::default(), BTreeSet::new());
+        assert_eq!((marks.next_from(0), marks.next_around(900)), (None, None));
+        for _ in 0..20_000 {
+            let place = rng.next_u32() as usize % 300;
+            if rng.next_u32() % 3 == 0 {
+                marks.set(place);
+                plain.insert(place);
+            } else {
+                marks.clear(place);
+                plain.remove(&place);
+            }
+            let start = rng.next_u32() as usize % 400;
+            let next = plain.range(start..).next().copied();
+            assert_eq!(marks.next_from(start), next);
+            assert_eq!(marks.next_around(start), next.or(plain.first().copied()));
+        }
+    }
+}
