@@ -331,3 +331,19 @@ fn a_stream_that_ran_out_of_the_window_is_synchronised_again() {
     // 40 frames; the first is what asks for the Sync, and the second may find the window of one packet closed.
     assert!(arrived >= 36, "{arrived} frames arrive afterwards");
 }
+
+#[test]
+fn what_the_network_doubles_is_handed_on_once() {
+    for query in ["ccid=2", "ccid=3"] {
+        let (every, budget) = (Duration::from_millis(5), Duration::from_millis(80));
+        let load = Load::Paced { len: 100, every, budget };
+        let pair = Pair::new(query, load, Instant::from_millis(500), 5);
+        let mut world = World::new(("delay=20ms,duplicate=20%", "delay=20ms,duplicate=20%"), 5, vec![pair]);
+        world.run_until(Instant::from_millis(5_490));
+        let pair = &world.pairs[0];
+        let doubled = pair.far.path_stats().counters.duplicates;
+        assert!(doubled > 100, "{query}: {doubled} packets came twice");
+        // 998 frames, the last four of them still on their way.
+        assert!((985..=998).contains(&pair.arrivals.len()), "{query}: {} frames", pair.arrivals.len());
+    }
+}
