@@ -92,7 +92,7 @@ impl Crowd {
                 let _still_connecting = caller.send(self.now, Frame::new(frame, Some(self.now + ms(200))));
             }
             while let Some(transmit) = caller.poll_transmit(self.now, &mut buf) {
-                if self.rng.next_u32() % 20 > 0 {
+                if !self.rng.next_u32().is_multiple_of(20) {
                     let (path, bytes) = (PathId(at as u32), &buf[..transmit.len]);
                     self.hub.handle_input(self.now, datagram(bytes, path, self.now));
                     self.plain.handle_input(self.now, path, bytes);
@@ -116,7 +116,7 @@ impl Crowd {
     fn answer(&mut self, first: usize) {
         let mut frame = vec![0; 1 << 16];
         for (at, path, bytes) in &self.sent[0][first..] {
-            if self.rng.next_u32() % 20 == 0 {
+            if self.rng.next_u32().is_multiple_of(20) {
                 continue;
             }
             let caller = &mut self.callers[path.0 as usize];
