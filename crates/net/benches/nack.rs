@@ -75,7 +75,7 @@ fn serve(tell: &mpsc::Sender<SocketAddr>, clock: OsClock, stop: &Stop, wait: Wai
         Reflector::new((transport.open)(&args).expect("defaults open"), ReflectorConfig::default())
     };
     let mut hub = Hub::new(config, Box::new(make));
-    let mut line = Timed { line, clock, arrived: Instant::ZERO, times: Vec::with_capacity(2 * GAPS) };
+    let mut line = Timed { line, clock, arrived: None, times: Vec::with_capacity(2 * GAPS) };
     become_media_thread();
     drive(&mut line, &mut hub, &clock, stop, DriveOptions { wait }).expect("loopback");
     line.times
@@ -85,14 +85,14 @@ fn serve(tell: &mpsc::Sender<SocketAddr>, clock: OsClock, stop: &Stop, wait: Wai
 struct Timed {
     line: UdpLine,
     clock: OsClock,
-    /// When the kernel took in the newest datagram.
-    arrived: Instant,
+    /// When the kernel took in the first datagram of this round.
+    arrived: Option<Instant>,
     times: Vec<u64>,
 }
 
 impl Line for Timed {
     fn receive(&mut self, clock: &OsClock, station: &mut dyn Station, wait: Wait) -> Result<(), LineError> {
-        let mut watched = Watched { station, arrived: self.arrived, asks: false };
+        let mut watched = Watched { station, arrived: None, asks: false };
         let result = self.line.receive(clock, &mut watched, wait);
         self.arrived = watched.arrived;
         result
@@ -101,8 +101,9 @@ impl Line for Timed {
     fn transmit(&mut self, now: Instant, station: &mut dyn Station) -> Result<(), LineError> {
         let mut watched = Watched { station, arrived: self.arrived, asks: false };
         let result = self.line.transmit(now, &mut watched);
-        if watched.asks {
-            self.times.push(self.clock.now().since(self.arrived).as_nanos() as u64);
+        // A request repeated when its time-out came answers no arrival.
+        if let (true, Some(arrived)) = (watched.asks, self.arrived) {
+            self.times.push(self.clock.now().since(arrived).as_nanos() as u64);
         }
         result
     }
@@ -127,14 +128,14 @@ impl Line for Timed {
 /// A station with a note of when a datagram came and whether it asks for one.
 struct Watched<'a> {
     station: &'a mut dyn Station,
-    arrived: Instant,
+    arrived: Option<Instant>,
     asks: bool,
 }
 
 impl Station for Watched<'_> {
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         if let Input::Datagram { received_at, .. } = input {
-            self.arrived = received_at;
+            self.arrived.get_or_insert(received_at);
         }
         self.station.handle_input(now, input);
     }
@@ -221,7 +222,10 @@ fn provoke(far: SocketAddr, clock: OsClock) -> Vec<u64> {
         }
         match nack(&socket, &mut sender, clock, start) {
             Some(took) => times.push(took),
-            None => unanswered += 1,
+            None => {
+                unanswered += 1;
+                times.push(PATIENCE.as_nanos() as u64);
+            }
         }
         while let Some(len) = sender.poll_transmit(clock.now(), &mut buf) {
             socket.send(&buf[..len]).expect("loopback");

@@ -61,7 +61,7 @@ mod tests {
         assert_eq!((marks.next_from(0), marks.next_around(900)), (None, None));
         for _ in 0..20_000 {
             let place = rng.next_u32() as usize % 300;
-            if rng.next_u32() % 3 == 0 {
+            if rng.next_u32().is_multiple_of(3) {
                 marks.set(place);
                 plain.insert(place);
             } else {

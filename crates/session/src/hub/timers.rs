@@ -116,12 +116,12 @@ mod tests {
             let place = rng.next_u32() as usize % 60;
             // Few different times, so that many are equal; one in eight has none.
             let ahead = u64::from(rng.next_u32() % 16);
-            let when =
-                (rng.next_u32() % 8 > 0).then(|| Instant::from_millis(now.as_nanos() / 1_000_000 + ahead));
+            let when = (!rng.next_u32().is_multiple_of(8))
+                .then(|| Instant::from_millis(now.as_nanos() / 1_000_000 + ahead));
             assert_eq!(timers.set(place, when), plain[place] != when);
             plain[place] = when;
             assert_eq!(timers.soonest(), plain.iter().flatten().min().copied());
-            if rng.next_u32() % 8 == 0 {
+            if rng.next_u32().is_multiple_of(8) {
                 now += std::time::Duration::from_millis(2);
                 while let Some(place) = timers.pop_due(now) {
                     let times = plain.iter().enumerate().filter_map(|(at, when)| Some(((*when)?, at)));
