@@ -12,11 +12,16 @@ struct Plain {
     scheme: &'static str,
     peers: Vec<(PathId, Reflector)>,
     turn: usize,
+    stopping: bool,
 }
 
 impl Plain {
     fn handle_input(&mut self, now: Instant, path: PathId, bytes: &[u8]) {
         let known = self.peers.iter().position(|(known, _)| *known == path);
+        let admits = antiphon_proto::find(self.scheme).expect("it is known").admits;
+        if known.is_none() && (self.stopping || !admits(bytes)) {
+            return;
+        }
         let at = known.unwrap_or_else(|| {
             self.peers.push((path, reflector(self.scheme, now)));
             self.peers.len() - 1
@@ -71,7 +76,7 @@ impl Crowd {
         Crowd {
             callers: (0..callers).map(|_| endpoint(scheme, Role::Caller, now)).collect(),
             hub: Hub::new(config, Box::new(move |now, _| reflector(scheme, now))),
-            plain: Plain { scheme, peers: Vec::new(), turn: 0 },
+            plain: Plain { scheme, peers: Vec::new(), turn: 0, stopping: false },
             rng: Rng::fork(1, "crowd"),
             now,
             returned: 0,
@@ -229,6 +234,7 @@ fn hubs_of_every_transport_are_served_as_if_each_were_asked_each_time() {
         crowd.run(100);
         let at = crowd.now;
         crowd.hub.stop(at);
+        crowd.plain.stopping = true;
         crowd.plain.peers.iter_mut().for_each(|(_, station)| station.stop(at));
         for _ in 0..1_500 {
             crowd.step(&[]);
