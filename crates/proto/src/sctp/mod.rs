@@ -12,7 +12,10 @@
 //! Not here yet: two paths with fail-over, path MTU discovery, and raw IP 132 (the packets are the same; it needs a
 //! `Beneath` and a line of its own). The library cuts a frame to fill a small window, whatever its option
 //! `avoid_fragmentation_cwnd_mtus` says (0.1.16 stores it and never reads it): at 1.5 Mbit/s over 40 ms and 5 % loss,
-//! where the window is the limit, a call makes more and smaller packets than it has frames.
+//! where the window is the limit, a call makes more and smaller packets than it has frames. And it writes every packet
+//! out in hexadecimal for a log before it asks whether there is one (`logging::log_packet`): 176 µs for a message of
+//! 1000 bytes that is sent, received and acknowledged, where 7 µs would do, so that a round trip over loopback takes 3.5
+//! times a bare socket's.
 
 mod association;
 mod cookie;
