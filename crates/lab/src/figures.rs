@@ -71,6 +71,7 @@ figures! {
     mac_exhausted "dropped after the last MAC retry" [""] "Packets of the stream that an 802.11 station gave up after its retry limit.";
     queue_dropped "dropped by queues" [""] "Packets of the stream that found a queue full on their way, or were dropped before it was.";
     broken "broken" [""] "1 if the connection broke before the stream's end, else 0.";
+    gap_mad_ms "mean deviation of the intervals" ["ms"] "Mean absolute deviation of the times between two successive different frames from their mean: with half a round trip, the latency of the SRP report.";
 }
 
 /// What a medium did in one run, for those who ask why.

@@ -62,6 +62,10 @@ pub struct Meter {
     unknown: u64,
     arrivals: u64,
     gaps: Gaps,
+    /// When the last different frame came.
+    last: Option<Instant>,
+    /// Times between different frames, in ms.
+    intervals: Vec<f64>,
     /// Of each frame that came, in ns.
     delays: Vec<u64>,
     by_bytes: BufferCheck,
@@ -81,6 +85,8 @@ impl Meter {
             unknown: 0,
             arrivals: 0,
             gaps: Gaps::default(),
+            last: None,
+            intervals: Vec::with_capacity(frames),
             delays: Vec::with_capacity(frames),
             by_bytes: BufferCheck::by_bytes(rule),
             by_number: BufferCheck::by_sequence(rule, Some(1)),
@@ -113,6 +119,9 @@ impl Meter {
         }
         self.came[word] |= bit;
         self.received += 1;
+        if let Some(last) = self.last.replace(at) {
+            self.intervals.push(at.since(last).as_nanos() as f64 / 1e6);
+        }
         self.reordered += u64::from(number < self.highest);
         self.highest = self.highest.max(number);
         self.delays.push(at.since(*since).as_nanos() as u64);
@@ -152,6 +161,7 @@ impl Meter {
             buffer_empty_numbered_per_1000: number.empty_per_1000(),
             buffer_not_full_numbered_per_1000: number.not_full_per_1000(),
             broken: Some(f64::from(u8::from(log.broken))),
+            gap_mad_ms: mean_absolute_deviation(&self.intervals),
             ..StreamFigures::default()
         }
     }
