@@ -56,7 +56,7 @@ pub(super) const DEPARTURES: &[Departure] = &[
     },
     Departure {
         about: &["tv-13"],
-        reason: "At 14 Mbit/s the connection is of no use in the model either: about one frame in twenty comes through, \
+        reason: "At 14 Mbit/s the connection is of no use in the model either: about one frame in 25 comes through, \
                  with gaps of tens of seconds. But it is not reset: Linux repeats a segment 15 times, which takes a \
                  quarter of an hour, and a run lasts 230 s. The reset must have come from the program or the network, \
                  and the report does not say which.",

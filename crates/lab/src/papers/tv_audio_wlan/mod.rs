@@ -49,7 +49,7 @@ pub(super) const MODULE: Module = Module {
             title: "the same with a simple retransmission protocol over UDP",
             section: "7",
             transports: &["arq"],
-            scenario: None,
+            scenario: Some(include_str!("../../../scenarios/tv-audio-wlan/simple_retransmission.toml")),
             tables: SIMPLE_TABLES,
         },
     ],

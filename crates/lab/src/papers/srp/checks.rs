@@ -1,0 +1,156 @@
+//! A check for each conclusion of the report.
+//!
+//! Latency is read as half a round trip (of the ping that runs beside the stream) plus the mean absolute deviation of the
+//! messages' ages from their mean: the report's mean distance of the arrivals from their mean. Read of the intervals between
+//! arrivals instead, each lost message would count as 160 ms, and UDP at 15 % loss would come to 188 ms; printed are 151.
+//! And only ages that grow can make the seconds that are printed for TCP.
+
+use super::super::compare::Statistic;
+use super::super::judge::{Case, Check, NotRun};
+use super::{AUDIO, DESIRED_LATENCY_MS, DESIRED_LOSS_PERCENT, PING, at};
+use super::{ELL, HIGH_HIGH, LOW_HIGH, LOW_LOW, OQ, TCP, UDP};
+
+type Outcome = Result<bool, NotRun>;
+
+pub(super) const CHECKS: &[(&str, Check)] = &[
+    ("srp-01", |case| only_inside(case, LOW_LOW, &[ELL, OQ, UDP], &[TCP])),
+    ("srp-02", |case| in_order(case, LOW_LOW, &[OQ, UDP, ELL, TCP])),
+    ("srp-03", |case| Ok(case.loss(LOW_LOW, OQ)? == 0.0)),
+    ("srp-04", oq_repairs_for_a_little_latency),
+    ("srp-05", ell_adds_losses),
+    ("srp-06", |case| only_inside(case, LOW_HIGH, &[UDP], &[ELL, OQ, TCP])),
+    ("srp-07", |case| in_order(case, LOW_HIGH, &[UDP, OQ, ELL, TCP])),
+    ("srp-08", |case| loss_beside_udp(case, &[LOW_HIGH], |srp, udp| srp > udp)),
+    ("srp-09", |case| only_inside(case, HIGH_HIGH, &[OQ], &[UDP, ELL, TCP])),
+    ("srp-10", |case| in_order(case, HIGH_HIGH, &[OQ, ELL, UDP, TCP])),
+    ("srp-11", |case| loss_beside_udp(case, &[HIGH_HIGH], |srp, udp| srp < udp)),
+    ("srp-12", tcp_loses_nothing),
+    ("srp-13", tcp_is_unusable),
+    ("srp-14", |case| srp_beside_tcp(case, Case::latency)),
+    ("srp-15", |case| srp_beside_tcp(case, Case::distance)),
+    ("srp-16", |case| Ok(nearer_than_udp(case, OQ)? == [true, false, true])),
+    ("srp-17", |case| Ok(nearer_than_udp(case, ELL)? == [true, false, true])),
+    ("srp-18", |case| loss_beside_udp(case, &ALL, |srp, udp| srp < udp)),
+    ("srp-19", oq_beside_ell),
+    ("srp-20", udp_takes_half_a_round_trip),
+    ("srp-21", udp_loses_what_the_network_loses),
+    ("srp-22", tcp_gets_fewer),
+    ("srp-23", |_| Err(NotRun("arithmetic on the printed figures; nothing to run".into()))),
+];
+
+const ALL: [&str; 3] = [LOW_LOW, LOW_HIGH, HIGH_HIGH];
+
+impl Case<'_> {
+    fn audio(&mut self, experiment: &str, transport: &str, figure: &'static str) -> Result<f64, NotRun> {
+        Ok(self.read(experiment, at(AUDIO, transport), figure, Statistic::Mean)?.value)
+    }
+
+    /// As a ratio to the desired loss.
+    fn loss(&mut self, experiment: &str, transport: &str) -> Result<f64, NotRun> {
+        Ok(self.audio(experiment, transport, "lost_percent")? / DESIRED_LOSS_PERCENT)
+    }
+
+    /// As a ratio to the desired latency.
+    fn latency(&mut self, experiment: &str, transport: &str) -> Result<f64, NotRun> {
+        let rtt = self.read(experiment, at(PING, transport), "rtt_mean_ms", Statistic::Mean)?.value;
+        Ok((rtt / 2.0 + self.audio(experiment, transport, "jitter_mad_ms")?) / DESIRED_LATENCY_MS)
+    }
+
+    fn distance(&mut self, experiment: &str, transport: &str) -> Result<f64, NotRun> {
+        Ok(self.loss(experiment, transport)?.hypot(self.latency(experiment, transport)?))
+    }
+}
+
+fn only_inside(case: &mut Case<'_>, experiment: &str, inside: &[&str], outside: &[&str]) -> Outcome {
+    let mut within = |transport: &&str| Ok(case.distance(experiment, transport)? < 1.0);
+    let inside = inside.iter().map(&mut within).collect::<Result<Vec<_>, _>>()?;
+    let outside = outside.iter().map(&mut within).collect::<Result<Vec<_>, _>>()?;
+    Ok(inside.iter().all(|within| *within) && !outside.contains(&true))
+}
+
+/// By distance, the nearest first.
+fn in_order(case: &mut Case<'_>, experiment: &str, transports: &[&str]) -> Outcome {
+    let distances = transports.iter().map(|transport| case.distance(experiment, transport));
+    let distances = distances.collect::<Result<Vec<_>, _>>()?;
+    Ok(distances.windows(2).all(|pair| pair[0] < pair[1]))
+}
+
+fn oq_repairs_for_a_little_latency(case: &mut Case<'_>) -> Outcome {
+    let more = case.latency(LOW_LOW, OQ)? / case.latency(LOW_LOW, UDP)?;
+    Ok(more > 1.0 && more < 1.1 && case.loss(LOW_LOW, UDP)? > case.loss(LOW_LOW, OQ)?)
+}
+
+fn ell_adds_losses(case: &mut Case<'_>) -> Outcome {
+    let loss = case.loss(LOW_LOW, ELL)?;
+    Ok(loss * DESIRED_LOSS_PERCENT > 3.0 && loss > case.loss(LOW_LOW, UDP)?)
+}
+
+fn loss_beside_udp(case: &mut Case<'_>, experiments: &[&str], wanted: fn(f64, f64) -> bool) -> Outcome {
+    let mut all = true;
+    for experiment in experiments {
+        let udp = case.loss(experiment, UDP)?;
+        all &= wanted(case.loss(experiment, ELL)?, udp) & wanted(case.loss(experiment, OQ)?, udp);
+    }
+    Ok(all)
+}
+
+fn tcp_loses_nothing(case: &mut Case<'_>) -> Outcome {
+    let losses = ALL.iter().map(|experiment| case.loss(experiment, TCP));
+    Ok(losses.collect::<Result<Vec<_>, _>>()?.iter().all(|loss| *loss == 0.0))
+}
+
+fn tcp_is_unusable(case: &mut Case<'_>) -> Outcome {
+    Ok(case.latency(LOW_HIGH, TCP)? > 100.0 && case.latency(HIGH_HIGH, TCP)? > 100.0)
+}
+
+type Measure<'a> = fn(&mut Case<'a>, &str, &str) -> Result<f64, NotRun>;
+
+fn srp_beside_tcp<'a>(case: &mut Case<'a>, measure: Measure<'a>) -> Outcome {
+    let mut all = true;
+    for experiment in ALL {
+        let tcp = measure(case, experiment, TCP)?;
+        all &= measure(case, experiment, ELL)? < tcp && measure(case, experiment, OQ)? < tcp;
+    }
+    Ok(all)
+}
+
+/// In each test.
+fn nearer_than_udp(case: &mut Case<'_>, transport: &str) -> Result<[bool; 3], NotRun> {
+    let mut nearer = [false; 3];
+    for (nearer, experiment) in nearer.iter_mut().zip(ALL) {
+        *nearer = case.distance(experiment, transport)? < case.distance(experiment, UDP)?;
+    }
+    Ok(nearer)
+}
+
+fn oq_beside_ell(case: &mut Case<'_>) -> Outcome {
+    let mut all = true;
+    for experiment in ALL {
+        all &= case.loss(experiment, OQ)? < case.loss(experiment, ELL)?;
+        all &= case.distance(experiment, OQ)? < case.distance(experiment, ELL)?;
+    }
+    Ok(all)
+}
+
+fn udp_takes_half_a_round_trip(case: &mut Case<'_>) -> Outcome {
+    let mut all = true;
+    for (experiment, rtt) in ALL.into_iter().zip([50.0, 400.0, 275.0]) {
+        let above = case.latency(experiment, UDP)? * DESIRED_LATENCY_MS - rtt / 2.0;
+        all &= (0.0..20.0).contains(&above);
+    }
+    Ok(all)
+}
+
+fn udp_loses_what_the_network_loses(case: &mut Case<'_>) -> Outcome {
+    let mut all = true;
+    for (experiment, loss) in ALL.into_iter().zip([3.0, 3.0, 15.0]) {
+        all &= (case.loss(experiment, UDP)? * DESIRED_LOSS_PERCENT - loss).abs() <= 2.5;
+    }
+    Ok(all)
+}
+
+/// "About 0.4" of what UDP gets: within a quarter of it. Bound chosen here.
+fn tcp_gets_fewer(case: &mut Case<'_>) -> Outcome {
+    let share = case.audio(HIGH_HIGH, TCP, "received")? / case.audio(HIGH_HIGH, UDP, "received")?;
+    Ok((0.3..=0.5).contains(&share))
+}

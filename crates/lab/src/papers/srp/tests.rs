@@ -1,0 +1,76 @@
+use super::super::judge::{Evidence, Verdict};
+use super::*;
+use crate::figures::StreamFigures;
+use crate::results::{Record, Results};
+
+/// Loss in percent and latency in ms of ELL, OQ, UDP and TCP; the ping takes `rtt` ms, and TCP gets 40 %.
+fn results(rtt: f64, figures: [(f64, f64); 4]) -> Results {
+    let mut records = Vec::new();
+    for (run, (transport, (loss, latency))) in [ELL, OQ, UDP, TCP].into_iter().zip(figures).enumerate() {
+        let audio = StreamFigures {
+            lost_percent: Some(loss),
+            jitter_mad_ms: Some(latency - rtt / 2.0),
+            received: Some(if transport == TCP { 800.0 } else { 2000.0 }),
+            ..StreamFigures::default()
+        };
+        let ping = StreamFigures { rtt_mean_ms: Some(rtt), ..StreamFigures::default() };
+        for (stream, figures) in [(AUDIO, audio), (PING, ping)] {
+            let point = vec![(TRANSPORT.into(), transport.into())];
+            records.push(Record {
+                run: run as u32,
+                point,
+                repetition: 0,
+                seed: 0,
+                stream: stream.into(),
+                figures,
+            });
+        }
+    }
+    Results { records, planned_runs: 4 }
+}
+
+/// The printed figures of Tables 1e to 3e.
+fn printed() -> [Results; 3] {
+    [
+        results(50.0, [(6.18, 28.55), (0.0, 30.37), (3.40, 28.81), (0.0, 293.0)]),
+        results(400.0, [(17.39, 215.8), (6.93, 207.4), (3.02, 201.5), (0.0, 86155.0)]),
+        results(275.0, [(13.54, 212.2), (2.71, 211.6), (17.34, 151.3), (0.0, 127840.0)]),
+    ]
+}
+
+fn verdicts(results: &[Results; 3]) -> Vec<(String, bool, Verdict)> {
+    let evidence = [LOW_LOW, LOW_HIGH, HIGH_HIGH]
+        .into_iter()
+        .zip(results)
+        .fold(Evidence::new(), |evidence, (key, results)| evidence.with(key, results));
+    let paper = super::super::find("srp").unwrap();
+    paper.judge(&evidence).into_iter().map(|j| (j.id, j.required, j.verdict)).collect()
+}
+
+#[test]
+fn the_printed_figures_fulfil_what_the_report_concludes_from_them() {
+    for (id, required, verdict) in verdicts(&printed()) {
+        let expected = match (id.as_str(), required) {
+            ("srp-23", _) => Verdict::NotRun,
+            (_, true) => Verdict::Holds,
+            (_, false) => Verdict::DoesNotHold,
+        };
+        assert_eq!(verdict, expected, "{id}");
+    }
+}
+
+/// ELL has OQ's figures and OQ has TCP's, TCP those of UDP with 21 ms more, and UDP those of ELL with 3 % more loss.
+#[test]
+fn other_figures_do_not() {
+    let swapped = [
+        results(50.0, [(0.0, 30.37), (1.0, 293.0), (9.18, 50.0), (3.4, 28.8)]),
+        results(400.0, [(6.93, 207.4), (0.1, 86155.0), (20.4, 236.8), (3.0, 201.5)]),
+        results(275.0, [(18.71, 211.6), (18.8, 127840.0), (18.54, 233.2), (17.3, 151.3)]),
+    ];
+    let holding: Vec<String> = verdicts(&swapped)
+        .into_iter()
+        .filter(|(_, _, verdict)| *verdict == Verdict::Holds)
+        .map(|(id, ..)| id)
+        .collect();
+    assert_eq!(holding, ["srp-22"]);
+}
