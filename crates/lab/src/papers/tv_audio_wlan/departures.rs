@@ -61,4 +61,23 @@ pub(super) const DEPARTURES: &[Departure] = &[
                  quarter of an hour, and a run lasts 230 s. The reset must have come from the program or the network, \
                  and the report does not say which.",
     },
+    Departure {
+        about: &["table7-6-simple-loss.csv", "tv-20"],
+        reason: "At 20 Mbit/s a quarter is lost here and a fifth in print. All four sendings of a packet fall within 60 ms, as \
+                 long as the access point's queue takes to turn over once, so they meet the same congestion.",
+    },
+    Departure {
+        about: &[
+            "table7-4-simple-buffer.csv",
+            "table7-5-simple-duplicates.csv",
+            "tv-21",
+            "tv-22",
+            "tv-23",
+            "tv-25",
+        ],
+        reason: "At 12 Mbit/s the report's sender ran slow: 9.6 ms from packet to packet (Table 7.1), a run of 39 s instead of 30, \
+                 nearly every packet sent three times. The loop of its listing, run here on a machine that costs no time, \
+                 stays near 7.8 ms, so the buffer runs empty less often and fewer packets are sent twice. What made \
+                 the program slow the report does not say.",
+    },
 ];
