@@ -91,14 +91,14 @@ fn counts(name: &str) -> BTreeMap<i32, u64> {
 
 /// Looks at the threads of one name while they stream.
 struct Watch {
-    name: &'static str,
+    name: String,
     first: BTreeMap<i32, u64>,
     last: BTreeMap<i32, u64>,
 }
 
 impl Watch {
-    fn new(name: &'static str) -> Self {
-        Watch { name, first: BTreeMap::new(), last: BTreeMap::new() }
+    fn new(name: &str) -> Self {
+        Watch { name: name.into(), first: BTreeMap::new(), last: BTreeMap::new() }
     }
 
     /// `flowing`: since when the stream has been flowing. Start-up is over after half a second, the end is not judged.
@@ -107,9 +107,9 @@ impl Watch {
             return;
         }
         if self.first.is_empty() {
-            self.first = counts(self.name);
+            self.first = counts(&self.name);
         }
-        self.last = counts(self.name);
+        self.last = counts(&self.name);
     }
 
     fn verify(&self) {
@@ -185,7 +185,13 @@ fn both_ends_of_a_comparison_do_not_allocate_while_streaming() {
         link_method: Some(LinkMethod::Proxy),
         ..CompareOptions::default()
     };
-    let mut watches = ["near-rtp", "near-tcp", "far-rtp", "far-tcp"].map(Watch::new);
+    // SCTP is left out: the library beneath it takes and gives back some memory for every message. So is SRP: its queues
+    // begin lean and grow with the first bursts of losses; `proto` has a test that warms them up.
+    let schemes = antiphon::proto::TRANSPORTS.iter().map(|transport| transport.scheme);
+    let threads = schemes
+        .filter(|s| !["sctp", "srp"].contains(s))
+        .flat_map(|s| [format!("near-{s}"), format!("far-{s}")]);
+    let mut watches: Vec<Watch> = threads.map(|name| Watch::new(&name)).collect();
     let result = compare(&options, &Stop::new(), &mut |progress| {
         for watch in &mut watches {
             watch.look(progress.elapsed);

@@ -173,6 +173,9 @@ impl Sender {
             }
         }
         let mut copy = self.spare.pop().unwrap_or_default();
+        if copy.capacity() < packet.len() {
+            copy.reserve_exact(packet.len() + HEADROOM);
+        }
         copy.extend_from_slice(packet);
         self.kept_bytes += packet.len();
         self.kept.push_back(Kept {
@@ -280,6 +283,9 @@ impl Sender {
         self.counts
     }
 }
+
+/// Room beyond a packet's size in a new buffer: packets of a stream differ by what names their format now and then.
+const HEADROOM: usize = 64;
 
 /// Packets kept at most: a second of the smallest blocks at 48 kHz (64 sample frames) and some.
 pub const MAX_KEPT: usize = 1024;
