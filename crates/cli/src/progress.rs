@@ -105,6 +105,16 @@ pub fn leave() {
     let _ = writeln!(std::io::stderr(), " stopping; once more to end at once");
 }
 
+/// Takes a bar off the screen; what was interrupted stays.
+pub fn take_off(bar: &ProgressBar, stop: &Stop) {
+    if stop.is_asked() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+        leave();
+    } else {
+        bar.finish_and_clear();
+    }
+}
+
 /// Shows one stream under way.
 pub struct StreamProgress {
     bar: Option<ProgressBar>,
@@ -144,14 +154,10 @@ impl StreamProgress {
         }
     }
 
-    /// Takes it off the screen; what was interrupted stays.
+    /// Takes it off the screen as [`take_off`] does.
     pub fn clear(&mut self) {
-        let Some(bar) = self.bar.take() else { return };
-        if self.stop.is_asked() {
-            bar.set_draw_target(ProgressDrawTarget::hidden());
-            leave();
-        } else {
-            bar.finish_and_clear();
+        if let Some(bar) = self.bar.take() {
+            take_off(&bar, &self.stop);
         }
     }
 }

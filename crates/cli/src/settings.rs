@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use antiphon::Error;
-use antiphon::core::nearest;
+use antiphon::core::{did_you_mean, nearest};
 use clap::builder::BoolishValueParser;
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, CommandFactory, FromArgMatches};
@@ -236,10 +236,6 @@ fn origin(error: &clap::Error, settings: &[Setting], path: Option<&Path>) -> Opt
     };
     let setting = settings.iter().rev().find(found)?;
     Some(format!("{}, line {}", path?.display(), setting.line))
-}
-
-fn did_you_mean(near: Option<&str>) -> String {
-    near.map(|name| format!(", did you mean '{name}'?")).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -35,6 +35,11 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
+/// What an error adds for [`nearest`]: `, did you mean 'rtp'?`, or nothing.
+pub fn did_you_mean(nearest: Option<impl AsRef<str>>) -> String {
+    nearest.map_or_else(String::new, |name| format!(", did you mean '{}'?", name.as_ref()))
+}
+
 /// Optimal string alignment distance: insertions, deletions, substitutions and swaps of neighbours each cost one.
 fn edit_distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().take(64).collect();

@@ -60,7 +60,7 @@ pub enum UriError {
         text: String,
     },
     /// A key that nothing here understands.
-    #[error("unknown key '{key}'{}; known: {known}", .nearest.as_ref().map(|n| format!(", did you mean '{n}'?")).unwrap_or_default())]
+    #[error("unknown key '{key}'{}; known: {known}", crate::did_you_mean(.nearest.as_ref()))]
     UnknownKey {
         /// The key.
         key: String,

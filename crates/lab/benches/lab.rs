@@ -8,12 +8,10 @@
 use std::time::Duration;
 
 use antiphon_core::BitRate;
-use antiphon_core::uri::Query;
 use antiphon_lab::setup::{
     Content, HostCost, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec, TrafficKind, TrafficSpec,
     Treatment,
 };
-use antiphon_lab::tcp::Profile;
 use antiphon_lab::world::World;
 use antiphon_link::wlan::{CellSpec, StationSpec};
 
@@ -92,29 +90,16 @@ fn cell(stream: StreamSpec, seconds: u64) -> Setup {
 /// 1300 bytes every 7.4 ms.
 fn report(transport: &str) -> StreamSpec {
     let interval = Duration::from_micros(7_400);
-    stream("audio".into(), transport, Content::Packets { frame: 1300, interval, count: None })
+    stream("audio", transport, Content::Packets { frame: 1300, interval, count: None })
 }
 
 /// 48 kHz stereo in blocks of 256.
 fn sound() -> StreamSpec {
-    stream("audio".into(), "rtp", Content::Sound { sample_rate: 48_000, channels: 2, block: 256 })
+    stream("audio", "rtp", Content::Sound { sample_rate: 48_000, channels: 2, block: 256 })
 }
 
-fn stream(name: String, transport: &str, content: Content) -> StreamSpec {
-    StreamSpec {
-        name,
-        transport: transport.into(),
-        query: Query::default(),
-        from: NodeId(0),
-        to: vec![NodeId(1)],
-        content,
-        reflected: false,
-        start: Duration::ZERO,
-        patience: None,
-        latency: Duration::from_millis(70),
-        tcp: Profile::linux(),
-        treatment: Treatment::default(),
-    }
+fn stream(name: &str, transport: &str, content: Content) -> StreamSpec {
+    StreamSpec::new(name, transport, [NodeId(0), NodeId(1)], content)
 }
 
 /// So many streams of 160-byte frames every 20 ms, over one link that is busy for 80 % of the time.
@@ -123,7 +108,7 @@ fn many(count: usize, seconds: u64) -> Setup {
         let content = Content::Packets { frame: 172, interval: Duration::from_millis(20), count: None };
         StreamSpec {
             start: Duration::from_micros(20 * n as u64),
-            ..stream(format!("stream {n}"), "rtp", content)
+            ..stream(&format!("stream {n}"), "rtp", content)
         }
     });
     let spec = "rate=100Mbit/s,delay=10ms,queue=1000packets".parse().expect("a link");

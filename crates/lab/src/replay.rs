@@ -6,14 +6,11 @@
 
 use std::time::Duration;
 
-use antiphon_core::uri::Query;
 use antiphon_link::{ReplayEnd, ReplayPath};
 use antiphon_trace::{PathSample, Paths};
 
 use crate::figures::RunFigures;
-use crate::setup::{
-    Content, HostCost, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec, Treatment,
-};
+use crate::setup::{Content, HostCost, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec};
 use crate::tcp::Profile;
 use crate::world::{self, WorldError};
 
@@ -118,23 +115,17 @@ pub fn setup(paths: &Paths, transport: &str, options: &ReplayOptions) -> Result<
     let interval = options.interval.or(paths.interval).filter(|interval| !interval.is_zero());
     let node = |name: &str| NodeSpec { name: name.into(), cost: HostCost::default() };
     let (near, far) = (NodeId(0), NodeId(1));
+    let content = Content::Packets {
+        frame: options.frame.unwrap_or(paths.frame_bytes as usize),
+        interval: interval.ok_or(ReplayError::NoInterval)?,
+        count: None,
+    };
     let stream = StreamSpec {
-        name: "audio".into(),
-        transport: transport.into(),
-        query: Query::default(),
-        from: near,
-        to: vec![far],
-        content: Content::Packets {
-            frame: options.frame.unwrap_or(paths.frame_bytes as usize),
-            interval: interval.ok_or(ReplayError::NoInterval)?,
-            count: None,
-        },
         reflected: options.reflected,
-        start: Duration::ZERO,
         patience: options.patience,
         latency: options.latency,
         tcp: options.tcp,
-        treatment: Treatment::default(),
+        ..StreamSpec::new("audio", transport, [near, far], content)
     };
     Ok(Setup {
         duration: options.duration.unwrap_or(length),

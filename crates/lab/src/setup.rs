@@ -229,6 +229,30 @@ pub struct StreamSpec {
     pub treatment: Treatment,
 }
 
+/// The lip-sync budget of the papers on TV sound, as everywhere in Antiphon.
+pub const DEFAULT_LATENCY: Duration = Duration::from_millis(80);
+
+impl StreamSpec {
+    /// A stream from the beginning to the end, not reflected, of a transport as it is without settings, over today's TCP
+    /// where it needs one, and played [`DEFAULT_LATENCY`] later.
+    pub fn new(name: &str, transport: &str, [from, to]: [NodeId; 2], content: Content) -> Self {
+        StreamSpec {
+            name: name.into(),
+            transport: transport.into(),
+            query: Query::default(),
+            from,
+            to: vec![to],
+            content,
+            reflected: false,
+            start: Duration::ZERO,
+            patience: None,
+            latency: DEFAULT_LATENCY,
+            tcp: Profile::linux(),
+            treatment: Treatment::default(),
+        }
+    }
+}
+
 /// What a stream is made of.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Content {

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use antiphon_core::BitRate;
-use antiphon_core::uri::Query;
 use antiphon_lab::figures::RunFigures;
 use antiphon_lab::setup::{
     Content, HostCost, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec, TrafficKind, TrafficSpec,
@@ -46,19 +45,8 @@ impl Write for Full {
 
 /// All kinds of packets over one line with losses.
 fn setup() -> Setup {
-    let stream = |name: &str, transport: &str, content| StreamSpec {
-        name: name.into(),
-        transport: transport.into(),
-        query: Query::default(),
-        from: NodeId(0),
-        to: vec![NodeId(1)],
-        content,
-        reflected: false,
-        start: Duration::ZERO,
-        patience: None,
-        latency: Duration::from_millis(70),
-        tcp: Profile::linux(),
-        treatment: Treatment::default(),
+    let stream = |name: &str, transport: &str, content| {
+        StreamSpec::new(name, transport, [NodeId(0), NodeId(1)], content)
     };
     let packets = Content::Packets { frame: 1300, interval: Duration::from_micros(7_400), count: None };
     let sound = Content::Sound { sample_rate: 48_000, channels: 2, block: 256 };

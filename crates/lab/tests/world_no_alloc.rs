@@ -3,13 +3,11 @@
 
 use std::time::Duration;
 
-use antiphon_core::uri::Query;
 use antiphon_core::{BitRate, Instant};
 use antiphon_lab::setup::{
     Content, HostCost, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec, TrafficKind, TrafficSpec,
     Treatment,
 };
-use antiphon_lab::tcp::Profile;
 use antiphon_lab::world::World;
 use antiphon_link::wlan::{CellSpec, StationSpec};
 use assert_no_alloc::{AllocDisabler, assert_no_alloc};
@@ -20,20 +18,8 @@ static ALLOCATOR: AllocDisabler = AllocDisabler;
 const HALF: Duration = Duration::from_secs(40);
 
 fn stream(transport: &str) -> StreamSpec {
-    StreamSpec {
-        name: "audio".into(),
-        transport: transport.into(),
-        query: Query::default(),
-        from: NodeId(0),
-        to: vec![NodeId(1)],
-        content: Content::Packets { frame: 1300, interval: Duration::from_micros(7_400), count: None },
-        reflected: false,
-        start: Duration::ZERO,
-        patience: None,
-        latency: Duration::from_millis(70),
-        tcp: Profile::linux(),
-        treatment: Treatment::default(),
-    }
+    let content = Content::Packets { frame: 1300, interval: Duration::from_micros(7_400), count: None };
+    StreamSpec::new("audio", transport, [NodeId(0), NodeId(1)], content)
 }
 
 fn setup(medium: MediumKind, stream: StreamSpec, disturbance: [(usize, usize); 2], rate: u64) -> Setup {

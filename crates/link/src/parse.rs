@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use antiphon_core::units::parse_duration;
-use antiphon_core::{BitRate, ByteCount, Ratio, UnitError, nearest};
+use antiphon_core::{BitRate, ByteCount, Ratio, UnitError, did_you_mean, nearest};
 
 use crate::presets::{PRESETS, preset};
 use crate::spec::{
@@ -15,7 +15,7 @@ use crate::spec::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// A word without `=` that is no preset, or not the first word.
-    #[error("no link is called '{word}'{}; presets: {known}", did_you_mean(.nearest))]
+    #[error("no link is called '{word}'{}; presets: {known}", did_you_mean(*.nearest))]
     UnknownPreset {
         /// What was written.
         word: String,
@@ -31,7 +31,7 @@ pub enum SpecError {
         word: String,
     },
     /// A key that no link has.
-    #[error("a link has no '{key}'{}; keys: {known}", did_you_mean(.nearest))]
+    #[error("a link has no '{key}'{}; keys: {known}", did_you_mean(*.nearest))]
     UnknownKey {
         /// What was written.
         key: String,
@@ -78,10 +78,6 @@ pub enum SpecError {
         /// The limit.
         max: usize,
     },
-}
-
-fn did_you_mean(name: &Option<&'static str>) -> String {
-    name.map(|name| format!(", did you mean '{name}'?")).unwrap_or_default()
 }
 
 /// The longest specification that is read, in bytes: every key twice, at length.
@@ -245,7 +241,7 @@ fn jitter(value: &str) -> Result<Option<Jitter>, SpecError> {
     let mean = parse_duration(mean).map_err(|why| SpecError::Quantity { key: "jitter", why })?;
     let Some(shape) = Shape::ALL.into_iter().find(|known| known.name() == shape.trim()) else {
         let known = Shape::ALL.map(Shape::name);
-        let hint = did_you_mean(&nearest(shape, known));
+        let hint = did_you_mean(nearest(shape, known));
         let why =
             format!("no distribution is called '{}'{hint}; use one of {}", quote(shape), known.join(", "));
         return Err(impossible("jitter", value, &why));

@@ -154,6 +154,7 @@ impl StreamDescription {
         let (encoding, channels) = (encoding_name(self.sample), self.format.channels());
         let mut rtpmap = format!("{pt} {encoding}/{}", self.format.rate());
         if channels > 1 {
+            // Writing to a string can't fail.
             let _ = write!(rtpmap, "/{channels}");
         }
         media.add_attribute_with_value("rtpmap", rtpmap);

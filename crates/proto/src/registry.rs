@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon_core::uri::{Query, UriError};
-use antiphon_core::{Endpoint, Instant, nearest};
+use antiphon_core::{Endpoint, Instant, did_you_mean, nearest};
 
 use crate::TRANSPORTS;
 
@@ -90,7 +90,7 @@ pub struct OpenArgs<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// No transport of that name.
-    #[error("unknown transport '{name}'{}; known: {known}", .nearest.map(|n| format!(", did you mean '{n}'?")).unwrap_or_default())]
+    #[error("unknown transport '{name}'{}; known: {known}", did_you_mean(*.nearest))]
     UnknownTransport {
         /// What was asked for.
         name: String,

@@ -21,7 +21,7 @@ pub enum OpenError {
     #[error(transparent)]
     Format(#[from] FormatError),
     /// A scheme that is no source or sink.
-    #[error("unknown {kind} '{name}'{}; known: {known}", offer(.nearest))]
+    #[error("unknown {kind} '{name}'{}; known: {known}", antiphon_core::did_you_mean(.nearest.as_ref()))]
     UnknownName {
         /// `source`, `sink`, `tone`, `clip`, …
         kind: &'static str,
@@ -140,10 +140,6 @@ pub enum OpenError {
         /// What the stream is.
         stream: StreamFormat,
     },
-}
-
-fn offer(nearest: &Option<String>) -> String {
-    nearest.as_ref().map(|n| format!(", did you mean '{n}'?")).unwrap_or_default()
 }
 
 impl OpenError {

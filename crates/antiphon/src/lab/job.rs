@@ -80,6 +80,7 @@ fn from_file(path: &Path) -> Result<Job, Error> {
             error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
         unreadable(format!("line {} is not UTF-8", line + 1))
     })?;
+    // A path that was read names a file; a name that is all extension is taken whole by `file_stem`.
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     Job::new(&stem, &shown, &text)
 }

@@ -69,7 +69,8 @@ impl<S: Storage> Journal<S> {
         self.storage.seek(SeekFrom::Start(self.end))?;
         let written = self.storage.write_all(whole.as_bytes()).and_then(|()| self.storage.flush());
         if let Err(error) = written {
-            // Half a line must not stand before the next; where even that fails it is passed over when read.
+            // Half a line must not stand before the next; where even that fails it is passed over when read, and the
+            // error that is told is the first one.
             let _ = self.storage.set_len(self.end);
             self.taken = self.end;
             return Err(error);

@@ -85,7 +85,8 @@ impl Store {
         let (path, new) = (self.directory.join(name), self.directory.join(format!(".{name}.new")));
         let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path));
         written.map_err(|error| {
-            // What could not be written whole takes room that others need.
+            // What could not be written whole takes room that others need. Where it can't be removed either, or was
+            // never made, the error of writing is the one to tell, and the next write begins it anew.
             let _ = std::fs::remove_file(&new);
             failure(&path, &error, self.kept)
         })
@@ -93,7 +94,7 @@ impl Store {
 
     /// Ends it; what the user should hear of.
     pub(super) fn close(mut self) -> Vec<String> {
-        // Empty lines at the end of a journal disturb nobody.
+        // Cuts off room that was taken and not needed. Where that fails only empty lines stay, which reading passes over.
         let _ = self.journal.close();
         self.notes
     }
@@ -171,7 +172,7 @@ fn lock(directory: &Path) -> Result<Option<File>, Error> {
     let mut file = file.map_err(|error| failure(&path, &error, 0))?;
     match file.try_lock() {
         Ok(()) => {
-            // Only told to whoever finds it locked.
+            // Only told to whoever finds it locked; the lock holds without it.
             let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
             Ok(Some(file))
         }

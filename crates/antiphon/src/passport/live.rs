@@ -125,3 +125,22 @@ impl<S: Scribe> Work<S> {
 const QUEUE: usize = 1 << 16;
 /// How often the queue is looked at.
 const ROUND: Duration = Duration::from_millis(50);
+
+/// What a scribe makes of what passes, read back.
+#[cfg(test)]
+pub(super) fn written(scribe: impl Scribe, passing: &[Passing]) -> antiphon_trace::Passport {
+    use std::sync::atomic::AtomicU32;
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("antiphon-scribe-{}-{number}", std::process::id()));
+    let mut scribe = scribe;
+    let mut file = PassportFile::create(&path, "test", 1).unwrap();
+    for one in passing {
+        scribe.note(*one, &mut file.writer).unwrap();
+    }
+    scribe.finish(&mut file.writer).unwrap();
+    file.writer.finish().unwrap();
+    let passport = antiphon_trace::Passport::open(&path).unwrap();
+    std::fs::remove_file(path).unwrap();
+    passport
+}

@@ -147,6 +147,7 @@ impl ChangeArgs {
     /// The same as words of a command line, with a space in front; nothing if nothing is changed.
     pub fn words(&self) -> String {
         let number = |name: &str, value: Option<u64>| {
+            // What was not changed needs no word.
             value.map(|value| format!(" --{name} {value}")).unwrap_or_default()
         };
         let mut words = number("repetitions", self.repetitions.map(u64::from)) + &number("seed", self.seed);

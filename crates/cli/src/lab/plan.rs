@@ -109,6 +109,7 @@ fn plan(scenario: &Scenario) -> String {
         } else {
             format_duration(total)
         },
+        // A plan without a first run, or a point that can't be built (said by the check itself), has nothing to add.
         made.unwrap_or_default()
     )
 }

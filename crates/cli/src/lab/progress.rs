@@ -9,7 +9,7 @@ use antiphon::net::OsClock;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output::Output;
-use crate::progress::{PLAIN_EVERY, Pace, leave};
+use crate::progress::{PLAIN_EVERY, Pace, take_off};
 
 /// Shows an experiment under way.
 pub struct RunProgress {
@@ -51,14 +51,10 @@ impl RunProgress {
         }
     }
 
-    /// Takes it off the screen; what was interrupted stays.
+    /// Takes it off the screen as [`take_off`] does.
     pub fn clear(&mut self) {
-        let Some(bar) = self.bar.take() else { return };
-        if self.stop.is_asked() {
-            bar.set_draw_target(ProgressDrawTarget::hidden());
-            leave();
-        } else {
-            bar.finish_and_clear();
+        if let Some(bar) = self.bar.take() {
+            take_off(&bar, &self.stop);
         }
     }
 }

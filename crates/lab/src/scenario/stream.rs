@@ -13,12 +13,10 @@ use super::load::{MAX_PACKETS, UDP_HEADERS, bounded, bytes, start, treatment};
 use super::read::Section;
 use super::tcp;
 use super::topology::Network;
-use crate::setup::{Content, NodeId, StreamSpec};
+use crate::setup::{Content, DEFAULT_LATENCY, NodeId, StreamSpec};
 
 /// The fixed header of RTP (RFC 3550 §5.1), with which every frame begins.
 const RTP_HEADER: usize = 12;
-/// The lip-sync budget of the papers on TV sound, as everywhere in Antiphon.
-const LATENCY: Duration = Duration::from_millis(80);
 /// Longer is no live audio; and what waits has to be kept.
 const LONGEST: Duration = Duration::from_secs(600);
 /// A frame on a byte stream may be longer than a packet, up to what RFC 4571 can frame.
@@ -40,8 +38,9 @@ pub(super) fn stream(
         return Err(section.fault(message));
     }
     let mtu = to.iter().map(|to| network.mtu(from, *to)).min().unwrap_or(1500);
-    let latency =
-        section.find("latency")?.map_or(Ok(LATENCY), |value| value.duration(Duration::ZERO..=LONGEST))?;
+    let latency = section
+        .find("latency")?
+        .map_or(Ok(DEFAULT_LATENCY), |value| value.duration(Duration::ZERO..=LONGEST))?;
     let (transport, query) = transport(section, mtu, latency)?;
     let reflected = section.find("reflected")?.map_or(Ok(false), |value| value.truth())?;
     destinations(section, transport, &to, reflected)?;

@@ -174,14 +174,7 @@ impl Scoreboard {
             self.sacked -= sent.weight;
             self.sacked_segments -= 1;
         }
-        if sent.lost {
-            self.lost -= sent.weight;
-            self.waiting -= u32::from(!sent.retransmitted);
-        }
-        if sent.retransmitted {
-            self.retransmitted -= sent.weight;
-            self.retransmitted_segments -= 1;
-        }
+        self.take_marks(sent);
     }
 
     /// Everything in `start..end` has arrived.
@@ -209,8 +202,8 @@ impl Scoreboard {
         }
     }
 
-    fn clear_marks(&mut self, index: usize) {
-        let sent = &mut self.queue[index];
+    /// Takes what `sent` is marked as out of the counts.
+    fn take_marks(&mut self, sent: &Sent) {
         if sent.lost {
             self.lost -= sent.weight;
             self.waiting -= u32::from(!sent.retransmitted);
@@ -219,6 +212,12 @@ impl Scoreboard {
             self.retransmitted -= sent.weight;
             self.retransmitted_segments -= 1;
         }
+    }
+
+    fn clear_marks(&mut self, index: usize) {
+        let sent = self.queue[index];
+        self.take_marks(&sent);
+        let sent = &mut self.queue[index];
         sent.lost = false;
         sent.retransmitted = false;
     }

@@ -163,7 +163,7 @@ impl WorldError {
 #[derive(Debug, thiserror::Error)]
 pub enum TapError {
     /// No medium of that name.
-    #[error("there is no medium '{name}'{}", or_nearest(.nearest))]
+    #[error("there is no medium '{name}'{}", antiphon_core::did_you_mean(.nearest.as_ref()))]
     NoSuchMedium {
         /// What was asked for.
         name: String,
@@ -171,7 +171,7 @@ pub enum TapError {
         nearest: Option<String>,
     },
     /// No node of that name on the medium.
-    #[error("node '{name}' is not on medium '{medium}'{}", or_nearest(.nearest))]
+    #[error("node '{name}' is not on medium '{medium}'{}", antiphon_core::did_you_mean(.nearest.as_ref()))]
     NoSuchNode {
         /// What was asked for.
         name: String,
@@ -183,8 +183,4 @@ pub enum TapError {
     /// The file could not be begun.
     #[error("the capture cannot be written: {0}")]
     Output(#[from] std::io::Error),
-}
-
-fn or_nearest(nearest: &Option<String>) -> String {
-    nearest.as_ref().map(|nearest| format!(", did you mean '{nearest}'?")).unwrap_or_default()
 }

@@ -33,20 +33,8 @@
 //! let node = |name: &str| NodeSpec { name: name.into(), cost: HostCost::default() };
 //! let spec = Box::new("rate=2Mbit/s,delay=30ms,loss=1%".parse()?);
 //! let line = MediumKind::Link { between: [NodeId(0), NodeId(1)], spec };
-//! let audio = StreamSpec {
-//!     name: "audio".into(),
-//!     transport: "rtp".into(),
-//!     query: Query::default(),
-//!     from: NodeId(0),
-//!     to: vec![NodeId(1)],
-//!     content: Content::Packets { frame: 1300, interval: Duration::from_micros(7_400), count: None },
-//!     reflected: false,
-//!     start: Duration::ZERO,
-//!     patience: None,
-//!     latency: Duration::from_millis(70),
-//!     tcp: Profile::linux(),
-//!     treatment: Treatment::default(),
-//! };
+//! let packets = Content::Packets { frame: 1300, interval: Duration::from_micros(7_400), count: None };
+//! let audio = StreamSpec::new("audio", "rtp", [NodeId(0), NodeId(1)], packets);
 //! let setup = Setup {
 //!     duration: Duration::from_secs(10),
 //!     drain: Duration::from_secs(1),

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use antiphon_core::uri::Query;
 use antiphon_core::{BitRate, Ratio};
 use antiphon_link::wlan::{CellSpec, StationSpec};
 
@@ -42,20 +41,8 @@ fn link(name: &str, a: usize, b: usize, spec: &str) -> MediumSpec {
 
 /// The report's stream: 1300 bytes every 7.4 ms.
 fn stream(name: &str, transport: &str, from: usize, to: usize) -> StreamSpec {
-    StreamSpec {
-        name: name.into(),
-        transport: transport.into(),
-        query: Query::default(),
-        from: NodeId(from),
-        to: vec![NodeId(to)],
-        content: Content::Packets { frame: 1300, interval: Duration::from_micros(7_400), count: None },
-        reflected: false,
-        start: Duration::ZERO,
-        patience: None,
-        latency: ms(70),
-        tcp: Profile::linux(),
-        treatment: Treatment::default(),
-    }
+    let content = Content::Packets { frame: 1300, interval: Duration::from_micros(7_400), count: None };
+    StreamSpec { latency: ms(70), ..StreamSpec::new(name, transport, [NodeId(from), NodeId(to)], content) }
 }
 
 fn traffic(name: &str, from: usize, to: usize, kind: TrafficKind) -> TrafficSpec {

@@ -1,25 +1,9 @@
-use std::path::PathBuf;
 use std::time::Duration;
 
 use antiphon_core::Instant;
-use antiphon_trace::Passport;
 
 use super::*;
-use crate::passport::PassportFile;
-
-/// What a scribe makes of what passes, read back.
-fn written(name: &str, mut scribe: Hearing, passing: &[Passing]) -> Passport {
-    let path: PathBuf = std::env::temp_dir().join(format!("antiphon-hearing-{}-{name}", std::process::id()));
-    let mut file = PassportFile::create(&path, "test", 1).unwrap();
-    for one in passing {
-        scribe.note(*one, &mut file.writer).unwrap();
-    }
-    scribe.finish(&mut file.writer).unwrap();
-    file.writer.finish().unwrap();
-    let passport = Passport::open(&path).unwrap();
-    std::fs::remove_file(path).unwrap();
-    passport
-}
+use crate::passport::live::written;
 
 fn arrived(sequence: u16, ntp_ms: Option<u64>, at_ms: u64) -> Passing {
     let epoch = NtpTime::from_unix(Duration::from_secs(1_700_000_000));
@@ -54,7 +38,7 @@ fn arrivals_losses_copies_and_overtaking_by_the_senders_clock() {
         // One without its clock.
         arrived(3, None, 1_033),
     ];
-    let passport = written("ntp", Hearing::new("rtp", false, Hole::Lost, 28), &passing);
+    let passport = written(Hearing::new("rtp", false, Hole::Lost, 28), &passing);
     let recorded = &passport.sections[0];
     let expected = [
         (0, Some(1_000), Some(1_000), 0),
@@ -79,7 +63,7 @@ fn arrivals_losses_copies_and_overtaking_by_the_senders_clock() {
 fn another_programs_stream_is_timed_by_its_rtp_time_stamps() {
     let began = Passing::Began { rate: 48_000 };
     let passing = [began, arrived(7, None, 50), arrived(8, None, 57), began, arrived(900, None, 90)];
-    let passport = written("stamps", Hearing::new("rtp", false, Hole::Lost, 28), &passing);
+    let passport = written(Hearing::new("rtp", false, Hole::Lost, 28), &passing);
     // 240 sample frames at 48 kHz are 5 ms.
     assert_eq!(rows(&passport.sections[0].packets), [(0, Some(50), Some(50), 0), (1, Some(55), Some(57), 0)]);
     assert!(passport.sections[0].section.clock.contains("RTP time stamps"));
@@ -95,11 +79,11 @@ fn the_section_goes_out_ahead_of_the_first_row_however_long_the_stream() {
     let far = arrived(9_000, Some(45_000), 45_000);
     let passing: Vec<Passing> =
         std::iter::once(Passing::Began { rate: 48_000 }).chain(stream).chain([far]).collect();
-    let lossy = written("long", Hearing::new("rtp", false, Hole::Lost, 28), &passing);
+    let lossy = written(Hearing::new("rtp", false, Hole::Lost, 28), &passing);
     assert_eq!((lossy.sections.len(), lossy.sections[0].packets.len()), (1, 9_001));
-    let tcp = written("tcp", Hearing::new("tcp", true, Hole::NotSent, 54), &passing);
+    let tcp = written(Hearing::new("tcp", true, Hole::NotSent, 54), &passing);
     assert_eq!(tcp.sections[0].packets.len(), 3 * Window::LEN + 1);
     // What passes before any stream is nobody's.
-    let none = written("none", Hearing::new("rtp", false, Hole::Lost, 28), &[arrived(1, None, 1)]);
+    let none = written(Hearing::new("rtp", false, Hole::Lost, 28), &[arrived(1, None, 1)]);
     assert_eq!(none.sections.len(), 0);
 }

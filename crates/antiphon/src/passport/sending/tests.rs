@@ -1,21 +1,8 @@
 use antiphon_core::Instant;
-use antiphon_trace::{Passport, PassportError};
+use antiphon_trace::PassportError;
 
 use super::*;
-use crate::passport::PassportFile;
-
-fn written(name: &str, mut scribe: Sending, passing: &[Passing]) -> Passport {
-    let path = std::env::temp_dir().join(format!("antiphon-sending-{}-{name}", std::process::id()));
-    let mut file = PassportFile::create(&path, "test", 1).unwrap();
-    for one in passing {
-        scribe.note(*one, &mut file.writer).unwrap();
-    }
-    scribe.finish(&mut file.writer).unwrap();
-    file.writer.finish().unwrap();
-    let passport = Passport::open(&path).unwrap();
-    std::fs::remove_file(path).unwrap();
-    passport
-}
+use crate::passport::live::written;
 
 fn sent(number: u64) -> Passing {
     Passing::Sent { number, at: Instant::from_nanos(100 * number), len: 50 }
@@ -40,7 +27,7 @@ fn acknowledgements_are_round_trips_and_what_was_given_up_was_not_on_the_path() 
         became(3, 340, Outcome::Expired { maybe_received: false }),
         became(4, 350, Outcome::RetriesExhausted),
     ];
-    let passport = written("acked", Sending::new("srp", true, true, 44, INTERVAL), &passing);
+    let passport = written(Sending::new("srp", true, true, 44, INTERVAL), &passing);
     let rows: Vec<_> = passport.sections[0]
         .packets
         .iter()
@@ -56,7 +43,7 @@ fn acknowledgements_are_round_trips_and_what_was_given_up_was_not_on_the_path() 
 #[test]
 fn without_acknowledgements_only_times_of_sending_are_known_and_replay_says_so() {
     let passing = [sent(0), sent(1), became(0, 5, Outcome::Released)];
-    let passport = written("plain", Sending::new("rtp", false, false, 28, INTERVAL), &passing);
+    let passport = written(Sending::new("rtp", false, false, 28, INTERVAL), &passing);
     assert_eq!(passport.sections[0].section.delays, Delays::Unknown);
     assert!(passport.sections[0].packets.iter().all(|row| row.sent.is_some() && row.arrived.is_none()));
     assert!(matches!(passport.paths(None), Err(PassportError::NoArrivals)));
@@ -66,7 +53,7 @@ fn without_acknowledgements_only_times_of_sending_are_known_and_replay_says_so()
 fn an_acknowledgement_too_late_to_be_told_is_counted() {
     let mut passing: Vec<Passing> = (0..=Window::LEN as u64).map(sent).collect();
     passing.extend([became(0, 1_000, Outcome::Acked), became(1, 1_000, Outcome::Acked)]);
-    let passport = written("late", Sending::new("srp", true, true, 44, INTERVAL), &passing);
+    let passport = written(Sending::new("srp", true, true, 44, INTERVAL), &passing);
     assert_eq!(passport.unrecorded, 1);
     let arrived = passport.sections[0].packets.iter().filter(|row| row.arrived.is_some());
     assert_eq!(arrived.map(|row| row.number).collect::<Vec<_>>(), [1]);
