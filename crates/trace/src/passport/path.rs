@@ -34,24 +34,26 @@ impl Passport {
     /// smallest is subtracted. Both are remarked on.
     pub fn paths(&self, transport: Option<&str>) -> Result<Paths, PassportError> {
         let chosen = self.choose(transport)?;
-        let name = &chosen.section.transport;
-        let mut remarks = Vec::new();
-        if !self.complete {
-            remarks.push("the recording was cut off; what it holds is replayed".into());
-        }
-        if self.unrecorded > 0 {
-            remarks.push(format!("{} packets were not recorded in time and look lost", self.unrecorded));
-        }
-        if chosen.section.repairs {
-            remarks.push(format!(
-                "{name} repairs losses by itself: its delays contain its repairs, and losses of the path do not show"
-            ));
-        }
+        let section = &chosen.section;
+        let (up, down) = self.ways(chosen)?;
+        Ok(Paths {
+            transport: section.transport.clone(),
+            frame_bytes: section.packet_bytes.saturating_sub(section.header_bytes),
+            interval: section.interval_ns.map(Duration::from_nanos),
+            up,
+            down,
+            remarks: self.remarks(chosen),
+        })
+    }
+
+    /// What packets met there, and back where that is known.
+    fn ways(&self, chosen: &Recorded) -> Result<(Vec<PathSample>, Option<Vec<PathSample>>), PassportError> {
         let rows = sent_known(&chosen.packets, chosen.section.interval_ns);
         let origin = rows.first().ok_or(PassportError::Empty)?.sent;
-        let (up, down) = match chosen.section.delays {
+        Ok(match chosen.section.delays {
             Delays::Unknown => return Err(PassportError::NoArrivals),
             Delays::OneWay => {
+                let name = &chosen.section.transport;
                 let back = self.sections.iter().find(|other| {
                     other.section.transport == *name && other.section.direction == Direction::Down
                 });
@@ -62,37 +64,47 @@ impl Passport {
             }
             Delays::Relative => {
                 let smallest = rows.iter().filter_map(Row::delay).min().unwrap_or(0);
-                remarks.push(
-                    "two clocks: delays count from the fastest packet's; add the path's propagation time if you know it"
-                        .into(),
-                );
                 (samples(&rows, origin, |delay| delay.saturating_sub(smallest)), None)
             }
-            Delays::RoundTrip => {
-                remarks.push(
-                    "only round trips are known: each is split in halves, and what was lost on either way is taken to \
-                     be lost on the way there"
-                        .into(),
-                );
-                let up = samples(&rows, origin, |delay| delay / 2);
-                (up, Some(way_back(&rows, origin)))
-            }
-        };
+            Delays::RoundTrip => (samples(&rows, origin, |delay| delay / 2), Some(way_back(&rows, origin))),
+        })
+    }
+
+    /// What the reader of any result has to know.
+    fn remarks(&self, chosen: &Recorded) -> Vec<String> {
+        let section = &chosen.section;
+        let name = &section.transport;
+        let mut remarks = Vec::new();
+        if !self.complete {
+            remarks.push("the recording was cut off; what it holds is replayed".into());
+        }
+        if self.unrecorded > 0 {
+            remarks.push(format!("{} packets were not recorded in time and look lost", self.unrecorded));
+        }
+        if section.repairs {
+            remarks.push(format!(
+                "{name} repairs losses by itself: its delays contain its repairs, and losses of the path do not show"
+            ));
+        }
+        remarks.extend(match section.delays {
+            Delays::Relative => Some(
+                "two clocks: delays count from the fastest packet's; add the path's propagation time if you know it"
+                    .into(),
+            ),
+            Delays::RoundTrip => Some(
+                "only round trips are known: each is split in halves, and what was lost on either way is taken to be \
+                 lost on the way there"
+                    .into(),
+            ),
+            Delays::OneWay | Delays::Unknown => None,
+        });
         let same = |other: &&Recorded| {
-            other.section.transport == *name && other.section.direction == chosen.section.direction
+            other.section.transport == *name && other.section.direction == section.direction
         };
         if self.sections.iter().filter(same).count() > 1 {
             remarks.push("the passport holds several streams; the longest is replayed".into());
         }
-        let section = &chosen.section;
-        Ok(Paths {
-            transport: name.clone(),
-            frame_bytes: section.packet_bytes.saturating_sub(section.header_bytes),
-            interval: section.interval_ns.map(Duration::from_nanos),
-            up,
-            down,
-            remarks,
-        })
+        remarks
     }
 
     /// The section to go by: the longest one, from the sender, of that transport.
