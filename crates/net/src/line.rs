@@ -75,6 +75,8 @@ pub struct LineStats {
     pub refused: u64,
     /// Datagrams from addresses for which there was no room in the table.
     pub strangers: u64,
+    /// Packets of IP protocols whose checksum was wrong.
+    pub damaged: u64,
     /// Connections after the first.
     pub reconnected: u64,
     /// Whether the kernel stamped what it received.
@@ -99,6 +101,15 @@ pub enum LineError {
         address: SocketAddr,
         /// What was tried, and what came of it.
         why: String,
+    },
+    /// The user may not open the raw socket that a protocol directly over IP needs.
+    #[error(
+        "IP protocol {protocol} needs a raw socket, which this user may not open: run as root, give the program the \
+         capability (setcap cap_net_raw+ep PROGRAM), or go through UDP, which needs neither (leave over=ip out)"
+    )]
+    RawRefused {
+        /// Number of the protocol.
+        protocol: u8,
     },
     /// Anything else that the system says.
     #[error("{what}: {source}")]

@@ -11,6 +11,14 @@ pub(crate) struct Readiness {
     pub writable: bool,
 }
 
+/// Waits until one of two sockets has something to read, or the time-out is over; a signal ends the wait early.
+pub(crate) fn wait_for_either(fds: [RawFd; 2], timeout: Duration) {
+    let mut polls = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    let time = timespec(timeout);
+    // SAFETY: two live pollfds and a live timespec; no signal mask.
+    unsafe { libc::ppoll(polls.as_mut_ptr(), 2, &raw const time, std::ptr::null()) };
+}
+
 /// Waits until `fd` is ready as wanted or the time-out is over; a signal ends the wait early. A negative descriptor is
 /// never ready.
 pub(crate) fn wait(fd: RawFd, want: Readiness, timeout: Duration) -> Readiness {
@@ -18,10 +26,7 @@ pub(crate) fn wait(fd: RawFd, want: Readiness, timeout: Duration) -> Readiness {
     events |= if want.readable { libc::POLLIN } else { 0 };
     events |= if want.writable { libc::POLLOUT } else { 0 };
     let mut poll = libc::pollfd { fd, events, revents: 0 };
-    let time = libc::timespec {
-        tv_sec: timeout.as_secs().min(3600) as libc::time_t,
-        tv_nsec: timeout.subsec_nanos() as libc::c_long,
-    };
+    let time = timespec(timeout);
     // SAFETY: one live pollfd and a live timespec; no signal mask.
     let ready = unsafe { libc::ppoll(&raw mut poll, 1, &raw const time, std::ptr::null()) };
     if ready <= 0 {
@@ -32,5 +37,12 @@ pub(crate) fn wait(fd: RawFd, want: Readiness, timeout: Duration) -> Readiness {
         // An error is fetched by reading.
         readable: failed || poll.revents & libc::POLLIN != 0,
         writable: failed || poll.revents & libc::POLLOUT != 0,
+    }
+}
+
+fn timespec(timeout: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: timeout.as_secs().min(3600) as libc::time_t,
+        tv_nsec: timeout.subsec_nanos() as libc::c_long,
     }
 }

@@ -25,7 +25,7 @@ mod ledger;
 mod settings;
 mod wire;
 
-use antiphon_core::Endpoint;
+use antiphon_core::{Endpoint, OverIp};
 
 use crate::{Beneath, OpenArgs, OpenError, Strengths, Transport};
 
@@ -35,6 +35,13 @@ pub(crate) static TRANSPORT: Transport = Transport {
     title: "SCTP",
     summary: "SCTP over UDP: acknowledged, congestion-controlled, sends again what can still be played",
     beneath: Beneath::Udp,
+    // The packet's CRC covers no addresses.
+    over_ip: Some(OverIp {
+        protocol: 132,
+        port_key: "sctp-port",
+        seal: |_, _, _| {},
+        is_sound: |_, _, _| true,
+    }),
     reflect_offset: 6,
     strengths: Strengths { reliable: false, ordered: false, multicast: false },
     keys: settings::KEYS,
