@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon_core::uri::{Query, UriError};
-use antiphon_core::{Endpoint, Instant, did_you_mean, nearest};
+use antiphon_core::{Endpoint, Instant, Unwrap, did_you_mean, nearest};
 
 use crate::TRANSPORTS;
 
@@ -29,6 +29,8 @@ pub struct Transport {
     pub open: fn(&OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError>,
     /// Whether a first datagram from a stranger may make an association with a listener.
     pub admits: fn(&[u8]) -> bool,
+    /// Shows an analyser what is inside its datagrams.
+    pub unwrap: Unwrap,
 }
 
 /// What carries a transport's bytes: tells the driver which socket to open.

@@ -77,6 +77,20 @@ pub fn udp(out: &mut Vec<u8>, from: SocketAddr, to: SocketAddr, payload: &[u8]) 
     Ok(())
 }
 
+/// Writes an IP packet of any protocol into `out` in place of what is there: `payload` is the protocol's packet, whole,
+/// its checksum included.
+pub fn plain(
+    out: &mut Vec<u8>,
+    from: IpAddr,
+    to: IpAddr,
+    protocol: u8,
+    payload: &[u8],
+) -> Result<(), HeaderError> {
+    ip(out, from, to, protocol, payload.len())?;
+    out.extend_from_slice(payload);
+    Ok(())
+}
+
 /// What an ICMP echo message says of itself (RFC 792).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Echo {

@@ -32,9 +32,10 @@ mod sequence;
 mod settings;
 mod timers;
 mod transmit;
+mod unwrap;
 pub mod wire;
 
-use antiphon_core::Endpoint;
+use antiphon_core::{Endpoint, Unwrap};
 
 pub use ccid::tfrc;
 pub use endpoint::DccpEndpoint;
@@ -55,6 +56,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     keys: settings::KEYS,
     open,
     admits: asks_for_a_connection,
+    unwrap: Unwrap::Datagram(unwrap::unwrap),
 };
 
 fn open(args: &OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError> {

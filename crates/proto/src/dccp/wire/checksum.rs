@@ -44,6 +44,33 @@ impl Checksum {
     }
 }
 
+/// Writes the checksum that `packet`, as the endpoint made it for UDP, needs directly over IP. What is no DCCP packet
+/// stays as it is.
+pub fn seal(packet: &mut [u8], from: IpAddr, to: IpAddr) {
+    let (Some(checksum), Some(covered)) = (Checksum::over_ip(from, to), protected(packet)) else { return };
+    packet[6..8].fill(0);
+    let sum = checksum.compute(packet, covered);
+    packet[6..8].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Whether `packet` was sent like this between these addresses directly over IP, as far as its checksum tells.
+pub fn is_sound(packet: &[u8], from: IpAddr, to: IpAddr) -> bool {
+    match (Checksum::over_ip(from, to), protected(packet)) {
+        (Some(checksum), Some(covered)) => checksum.verifies(packet, covered),
+        _ => false,
+    }
+}
+
+/// As [`covered`], by what the packet's own header says.
+fn protected(packet: &[u8]) -> Option<usize> {
+    let generic = packet.first_chunk::<12>()?;
+    let offset = usize::from(generic[4]) * 4;
+    if offset > packet.len() {
+        return None;
+    }
+    covered(offset, packet.len(), generic[5] & 0x0f)
+}
+
 /// How many bytes of a packet the checksum protects (RFC 4340 §9.2): header and options always; of the data all at
 /// coverage 0, else the first (coverage - 1) * 4 bytes. `None` if there are not so many.
 pub(super) fn covered(offset: usize, len: usize, coverage: u8) -> Option<usize> {
