@@ -199,7 +199,10 @@ mod tests {
         let big = [0; 10_000].as_slice();
         let mut joiner = Joiner::default();
         for number in 0..1_000 {
-            assert_eq!(joiner.take((), &Piece { line: 1, number, first: number == 0, last: false, bytes: big }), None);
+            assert_eq!(
+                joiner.take((), &Piece { line: 1, number, first: number == 0, last: false, bytes: big }),
+                None
+            );
         }
         assert!(joiner.bytes <= MAX_HELD_BYTES);
         assert_eq!(joiner.lacking(), 1_000 - MAX_HELD_BYTES as u64 / 10_000);
