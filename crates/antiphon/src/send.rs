@@ -245,10 +245,17 @@ pub(crate) fn start_capture(
     line: &mut dyn Line,
     transport: &Transport,
 ) -> Result<Option<Capture>, Error> {
-    let Some(path) = path else { return Ok(None) };
-    let capture = Capture::create(path, clock).map_err(|error| Error::failed(error.to_string()))?;
-    line.set_tap(capture.tap_inside(transport.scheme, transport.unwrap));
-    Ok(Some(capture))
+    let capture = create_capture(path, clock)?;
+    if let Some(capture) = &capture {
+        line.set_tap(capture.tap_inside(transport.scheme, transport.unwrap));
+    }
+    Ok(capture)
+}
+
+/// Begins a capture file, if one was asked for.
+pub(crate) fn create_capture(path: Option<&Path>, clock: OsClock) -> Result<Option<Capture>, Error> {
+    let create = |path| Capture::create(path, clock).map_err(|error| Error::failed(error.to_string()));
+    path.map(create).transpose()
 }
 
 /// Closes a capture file and tells what is in it. A capture that failed does not undo the stream.

@@ -5,7 +5,7 @@ use std::path::Path;
 use antiphon::net::capture::{FRAME_PORT, PEER_FRAME_PORT};
 
 use crate::analysed::{DEADLINE, stream};
-use crate::child::{Child, free_ports, program};
+use crate::child::{Child, antiphon, free_ports, program};
 
 /// A packet of a capture as tshark shows it, checksums checked.
 #[derive(Debug)]
@@ -129,4 +129,36 @@ fn what_is_inside_every_transport_is_dissected() {
             });
         }
     });
+}
+
+/// Over a link that loses packets, transports send again; the RTP inside is there once all the same.
+#[test]
+#[ignore = "needs tshark; scripts/install-peers brings it"]
+fn a_comparison_shows_every_stream_once_whatever_was_repaired() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("all.pcapng");
+    let name = file.display().to_string();
+    let arguments = ["compare", "--link", "delay=5ms,loss=3%", "--seconds", "3s", "--out", "none", "--json"];
+    let mut command = antiphon(arguments);
+    command.args(["--transports", "sctp,dccp,srp,arq", "--capture", &name]);
+    let ended = Child::start(&mut command, DEADLINE).succeed();
+    let figures: Vec<serde_json::Value> =
+        ended.out.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let packets = shown(&file);
+    for scheme in ["sctp", "dccp", "srp", "arq"] {
+        let figure =
+            figures.iter().find(|figure| figure["transport"] == scheme && figure["frames_sent"].is_u64());
+        let sent = figure.unwrap_or_else(|| panic!("{scheme}: {}", ended.out))["frames_sent"].as_u64();
+        let numbers: Vec<u16> = packets
+            .iter()
+            .filter(|packet| packet.interface == format!("{scheme}-rtp"))
+            .filter(|packet| packet.ports == Some((FRAME_PORT, PEER_FRAME_PORT)))
+            .filter_map(|packet| packet.rtp)
+            .collect();
+        assert_eq!(Some(numbers.len() as u64), sent, "{scheme}");
+        assert!(numbers.windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1)), "{scheme}: {numbers:?}");
+    }
+    let wire = |scheme: &str| packets.iter().filter(|packet| packet.interface == scheme).count();
+    let frames = |scheme: &str| wire(&format!("{scheme}-rtp"));
+    assert!(wire("arq") > frames("arq"), "repairs and acknowledgements are on the wire alone");
 }
