@@ -11,7 +11,7 @@ use std::time::Duration;
 use antiphon_core::{Instant, MediaTime};
 use antiphon_measure::{Abilities, Advice, Candidate, FrameLog, RunFacts, TransportFigures, advise};
 use antiphon_media::{SampleFormat, Sink, Source, StreamFormat};
-use antiphon_net::{OsClock, Stop, Target};
+use antiphon_net::{Capture, OsClock, Stop, Target};
 use antiphon_proto::Transport;
 use antiphon_session::{LiveCall, converted, limited};
 use antiphon_sound::{NullSink, SourceSpec};
@@ -19,6 +19,7 @@ use antiphon_sound::{NullSink, SourceSpec};
 use crate::embedded::{Embedded, Place};
 use crate::near_end::{NearEnd, NearPlan, NearResult};
 use crate::passport::PassportFile;
+use crate::send::{create_capture, finish_capture};
 use crate::transport::chosen;
 use crate::{CompareOptions, DEFAULT_PORT, Error, render};
 
@@ -142,11 +143,14 @@ pub fn compare(
         passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
     let clock = OsClock::new();
     let (places, embedded, link) = places(options, &transports, clock)?;
-    let running = start(options, &stream, places, clock, stop)?;
+    let capture = create_capture(options.capture.as_deref(), clock)?;
+    let running = start(options, &stream, places, clock, capture.as_ref(), stop)?;
     let (results, failures) = watch(running, &stream, clock, progress);
     // A real path to a peer has no counters of ours.
     let counted = embedded.map(Embedded::finish).unwrap_or_default();
     let mut comparison = finish(options, &stream, link, results, failures, counted, stop)?;
+    // The lines have gone with their threads.
+    finish_capture(capture, &mut comparison.0.notes);
     if let Some(file) = passport {
         file.fill(&mut comparison.0, &comparison.1);
     }
@@ -274,6 +278,7 @@ fn start(
     stream: &StreamPlan,
     places: Vec<Place>,
     clock: OsClock,
+    capture: Option<&Capture>,
     stop: &Stop,
 ) -> Result<Vec<(Running, mpsc::Sender<()>)>, Error> {
     let mut running = Vec::new();
@@ -291,6 +296,7 @@ fn start(
             sample: stream.sample,
             log_frames: log_frames(options, stream),
             live: live.clone(),
+            tap: capture.map(|capture| capture.tap_inside(transport.scheme, transport.unwrap)),
             options: options.clone(),
             clock,
         };

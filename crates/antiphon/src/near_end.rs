@@ -9,7 +9,7 @@ use antiphon_core::uri::Query;
 use antiphon_measure::FrameLog;
 use antiphon_media::packet::PacketConfig;
 use antiphon_media::{SampleFormat, Sink, Source, StreamFormat};
-use antiphon_net::{DriveOptions, Line, OsClock, Stop, Target, become_media_thread, drive};
+use antiphon_net::{DriveOptions, Line, OsClock, Stop, Tap, Target, become_media_thread, drive};
 use antiphon_proto::{Beneath, Role, Transport};
 use antiphon_session::{CallConfig, CallStation, LiveCall, SenderConfig};
 
@@ -26,6 +26,7 @@ pub(crate) struct NearPlan {
     pub sample: SampleFormat,
     pub log_frames: usize,
     pub live: Arc<LiveCall>,
+    pub tap: Option<Tap>,
     pub options: CompareOptions,
     pub clock: OsClock,
 }
@@ -61,11 +62,14 @@ pub(crate) struct NearResult {
 impl NearEnd {
     /// Opens everything in its namespace and tells that it is ready (by sending, or by ending in error).
     pub fn open(plan: NearPlan, ready: &mpsc::Sender<()>) -> Result<Self, Error> {
-        let NearPlan { place, source, sink, format, sample, log_frames, live, options, clock } = plan;
+        let NearPlan { place, source, sink, format, sample, log_frames, live, tap, options, clock } = plan;
         if let Some(namespace) = &place.namespace {
             namespace.enter().map_err(|error| Error::failed(error.to_string()))?;
         }
-        let opened = open_line(place.transport, None, Target::Call(place.target), &options.socket)?;
+        let mut opened = open_line(place.transport, None, Target::Call(place.target), &options.socket)?;
+        if let Some(tap) = tap {
+            opened.line.set_tap(tap);
+        }
         let endpoint = EndpointPlan {
             transport: place.transport,
             role: Role::Caller,

@@ -50,6 +50,8 @@ pub struct CompareOptions {
     pub socket: SocketOptions,
     /// Force one way of making the embedded link; `None` for the best one permitted.
     pub link_method: Option<LinkMethod>,
+    /// Where to write what crosses the near ends' sockets.
+    pub capture: Option<PathBuf>,
     /// Where to write when each packet was sent and came, or that it was lost; `None` for nowhere.
     pub passport: Option<PathBuf>,
     /// The command line, to stand in the report and the passport.
@@ -195,6 +197,7 @@ impl Default for CompareOptions {
             wait: WaitStyle::default(),
             socket: SocketOptions::default(),
             link_method: None,
+            capture: None,
             passport: None,
             command: String::new(),
         }

@@ -10,7 +10,10 @@ use antiphon_core::{BrokenReason, MediaTime};
 use antiphon_media::packet::PacketConfig;
 use antiphon_media::rtcp::RemoteReport;
 use antiphon_media::{ChannelMap, SampleFormat, SdpOptions, Source, StreamDescription, StreamFormat};
-use antiphon_net::{Capture, DriveOptions, Line, OsClock, Stop, Target, become_media_thread, drive};
+use antiphon_net::capture::FRAME_PORT;
+use antiphon_net::{
+    Capture, CaptureSummary, DriveOptions, Line, OsClock, Stop, Target, become_media_thread, drive,
+};
 use antiphon_proto::{Beneath, Role, Transport, find};
 use antiphon_session::{SendStation, SenderConfig, SenderCounters, converted, limited};
 use antiphon_sound::{Notes, open_source};
@@ -242,10 +245,17 @@ pub(crate) fn start_capture(
     line: &mut dyn Line,
     transport: &Transport,
 ) -> Result<Option<Capture>, Error> {
-    let Some(path) = path else { return Ok(None) };
-    let capture = Capture::create(path, clock).map_err(|error| Error::failed(error.to_string()))?;
-    line.set_tap(capture.tap(transport.scheme));
-    Ok(Some(capture))
+    let capture = create_capture(path, clock)?;
+    if let Some(capture) = &capture {
+        line.set_tap(capture.tap_inside(transport.scheme, transport.unwrap));
+    }
+    Ok(capture)
+}
+
+/// Begins a capture file, if one was asked for.
+pub(crate) fn create_capture(path: Option<&Path>, clock: OsClock) -> Result<Option<Capture>, Error> {
+    let create = |path| Capture::create(path, clock).map_err(|error| Error::failed(error.to_string()));
+    path.map(create).transpose()
 }
 
 /// Closes a capture file and tells what is in it. A capture that failed does not undo the stream.
@@ -253,10 +263,22 @@ pub(crate) fn finish_capture(capture: Option<Capture>, notes: &mut Vec<String>) 
     match capture.map(Capture::finish) {
         None => {}
         Some(Ok(summary)) => {
-            notes.push(format!("captured {} packets, {} dropped", summary.packets, summary.dropped));
+            notes.push(captured(&summary));
         }
         Some(Err(error)) => notes.push(format!("the capture is incomplete: {error}")),
     }
+}
+
+fn captured(summary: &CaptureSummary) -> String {
+    let CaptureSummary { packets, inside, dropped, incomplete, .. } = *summary;
+    let mut text = format!("captured {} packets, {dropped} dropped", packets - inside);
+    if inside > 0 {
+        text += &format!(", and {inside} of what is inside them (RTP: -d udp.port=={FRAME_PORT},rtp)");
+    }
+    if incomplete > 0 {
+        text += &format!(", without {incomplete} fragments of frames that did not become whole");
+    }
+    text
 }
 
 fn write_sdp(path: &Path, packet: &PacketConfig, plan: &SendPlan, line: &dyn Line) -> Result<(), Error> {

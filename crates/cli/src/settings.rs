@@ -317,6 +317,8 @@ mod tests {
             "--expire",
             "-o",
             "none",
+            "--capture",
+            "x.pcapng",
             "--passport",
             "x.passport",
             "--busy-poll",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon_core::uri::{Query, UriError};
-use antiphon_core::{Endpoint, Instant, OverIp, did_you_mean, nearest};
+use antiphon_core::{Endpoint, Instant, OverIp, Unwrap, did_you_mean, nearest};
 
 use crate::TRANSPORTS;
 
@@ -31,6 +31,8 @@ pub struct Transport {
     pub open: fn(&OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError>,
     /// Whether a first datagram from a stranger may make an association with a listener.
     pub admits: fn(&[u8]) -> bool,
+    /// Shows an analyser what is inside its datagrams.
+    pub unwrap: Unwrap,
 }
 
 /// What carries a transport's bytes: tells the driver which socket to open.

@@ -4,7 +4,7 @@
 
 use antiphon_core::{
     CloseMode, CloseReason, Counters, Ecn, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome, PathId,
-    PathStats, Profile, Received, SendError, Transmit, Wire,
+    PathStats, Profile, Received, SendError, Transmit, Unwrap, Wire,
 };
 
 use crate::queue::{Inbox, SendQueue};
@@ -22,6 +22,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     keys: &[],
     open,
     admits: looks_like_rtp,
+    unwrap: Unwrap::Plain,
 };
 
 fn open(args: &OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError> {

@@ -81,6 +81,10 @@ pub struct CompareArgs {
     #[arg(long, value_name = "GATE", help_heading = "Results")]
     pub require: Vec<Requirement>,
 
+    /// Write what crosses the wire at this end, for Wireshark, and beside it
+    /// what is inside: SCTP and DCCP out of UDP, and the RTP in any transport
+    #[arg(long, value_name = "FILE.pcapng", value_hint = ValueHint::FilePath, help_heading = "Results")]
+    pub capture: Option<PathBuf>,
     /// Write when each packet was sent and came, or that it was lost, for
     /// replay and scripts (JSON lines)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Results")]
@@ -128,6 +132,7 @@ impl CompareArgs {
                 Method::Router => LinkMethod::Router,
                 Method::Proxy => LinkMethod::Proxy,
             }),
+            capture: self.capture.clone(),
             passport: self.passport.clone(),
             command,
         })

@@ -58,7 +58,8 @@ pub struct SendArgs {
     /// Go on calling a peer that is not there
     #[arg(short, long, help_heading = "Stream")]
     pub wait_for_peer: bool,
-    /// Write what crosses the wire, for Wireshark
+    /// Write what crosses the wire, for Wireshark, and beside it what is
+    /// inside: SCTP and DCCP out of UDP, and the RTP in any transport
     #[arg(long, value_name = "FILE.pcapng", value_hint = ValueHint::FilePath, help_heading = "Stream")]
     pub capture: Option<PathBuf>,
     /// Write when each packet was sent and came, or that it was lost, for
@@ -115,7 +116,8 @@ pub struct ReceiveArgs {
     /// Stop after this time [default: when the sender takes leave]
     #[arg(short, long, value_name = "TIME", value_parser = values::seconds, help_heading = "Stream")]
     pub seconds: Option<Duration>,
-    /// Write what crosses the wire, for Wireshark
+    /// Write what crosses the wire, for Wireshark, and beside it what is
+    /// inside: SCTP and DCCP out of UDP, and the RTP in any transport
     #[arg(long, value_name = "FILE.pcapng", value_hint = ValueHint::FilePath, help_heading = "Stream")]
     pub capture: Option<PathBuf>,
     /// Write when each packet was sent and came, or that it was lost, for

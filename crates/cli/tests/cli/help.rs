@@ -72,6 +72,7 @@ fn help_names_what_each_command_takes() {
                 "--source",
                 "--seed",
                 "--out",
+                "--capture",
                 "--passport",
                 "--block",
                 "--format",

@@ -15,15 +15,18 @@ const SOUND: &str = "tone:noise?channels=2&seconds=5500ms";
 const SENT: &str = "sent.pcapng";
 
 /// A stream between two of ours.
-struct Stream {
+pub struct Stream {
     port: u16,
-    sent: Value,
-    received: Value,
-    sender: PathBuf,
-    receiver: PathBuf,
+    /// What the sender and the receiver say of it.
+    pub sent: Value,
+    pub received: Value,
+    /// Their captures.
+    pub sender: PathBuf,
+    pub receiver: PathBuf,
 }
 
-fn stream(scheme: &str, port: u16, directory: &Path) -> Stream {
+/// Streams [`SOUND`] over `scheme` through `port` of the loopback, captured at both ends in `directory`.
+pub fn stream(scheme: &str, port: u16, directory: &Path) -> Stream {
     let path = |name: &str| directory.join(format!("{scheme}-{name}"));
     let (sender, receiver, wav) = (path(SENT), path("received.pcapng"), path("got.wav"));
     let names = [&sender, &receiver, &wav].map(|path| path.display().to_string());

@@ -9,6 +9,7 @@ mod analysed;
 mod child;
 mod comparison;
 mod dissect;
+mod inside;
 mod kernel_tcp;
 mod links;
 mod played;

@@ -3,7 +3,7 @@
 //! A [`Capture`] owns the file and a thread that writes it; each line holds a [`Tap`], one interface of the file:
 //!
 //! ```text
-//! media thread: line ─ Tap ─► ring of bytes ─► writer thread: headers, checksums, blocks ─► FILE.pcapng
+//! media thread: line ─ Tap ─► ring of bytes ─► writer thread: headers, checksums, layers, blocks ─► FILE.pcapng
 //! ```
 //!
 //! The file holds whole IP packets. A socket shows only what they carry, so their headers are made up:
@@ -19,6 +19,22 @@
 //!   `reordercap` sorts them;
 //! * a datagram that the kernel refused to send is not shown.
 //!
+//! # What is inside
+//!
+//! Analysers don't know every transport, nor look into those that they know for RTP. So a tap's interface has others
+//! beside it, as its transport's [`Unwrap`] finds something:
+//!
+//! | interface | shows |
+//! | --- | --- |
+//! | `NAME` | what crossed the socket |
+//! | `NAME-ip` | SCTP and DCCP out of UDP, as they are directly over IP: their own ports, DCCP's checksum for the addresses |
+//! | `NAME-rtp` | the frames (RTP, RTCP) in the packets or in the stream, in UDP between ports [`FRAME_PORT`] (ours) and [`PEER_FRAME_PORT`] |
+//!
+//! A frame is shown once, when it first crossed whole, so that the analyser's figures are those of the stream; repairs
+//! are to be seen on the other interfaces. Fragments are joined in bounded memory
+//! ([`MAX_HELD_BYTES`](antiphon_trace::inside::MAX_HELD_BYTES)); those whose frame did not become whole are counted
+//! ([`CaptureSummary::incomplete`], and `isb_ifdrop` of the interface).
+//!
 //! What finds no room between the media thread and the disk is counted per interface (`isb_ifdrop`). The file grows
 //! up to a hundred times a second and ends at a whole block each time, so a killed process leaves one that opens.
 //!
@@ -29,6 +45,7 @@
 //! ```text
 //! tshark -r FILE.pcapng -d udp.port==5004,rtp          RTP, and RTCP beside it, over UDP
 //! tshark -r FILE.pcapng -d tcp.port==5004,rtp          the same over TCP, framed as RFC 4571 says
+//! tshark -r FILE.pcapng -d udp.port==50004,rtp         inside any transport, on the interfaces called …-rtp
 //! ```
 //!
 //! In Wireshark the same is *Analyze, Decode As*. On a TCP port the choice `rtp` means RFC 4571 framing; its length
@@ -36,6 +53,7 @@
 
 mod compose;
 mod facing;
+mod layers;
 mod record;
 mod tap;
 #[cfg(test)]
@@ -48,10 +66,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 
+pub use layers::{FRAME_PORT, PEER_FRAME_PORT};
 pub use record::{Direction, Ending, Ends};
 pub use tap::Tap;
 
 use crate::clock::OsClock;
+use antiphon_core::Unwrap;
 use antiphon_trace::pcapng::{Medium, PcapngFile};
 use writer::{Failure, Order, Writer};
 
@@ -68,10 +88,15 @@ pub struct Capture {
 pub struct CaptureSummary {
     /// IP packets in the file, made-up ones of TCP included.
     pub packets: u64,
+    /// How many of these show anew what is inside others.
+    pub inside: u64,
     /// Bytes in them, headers included.
     pub bytes: u64,
     /// Datagrams, and stretches of stream, that the file lacks since the writer did not keep up.
     pub dropped: u64,
+    /// Fragments of frames, and stretches of stream, that are not shown as frames: what belongs to them did not cross, or
+    /// not in time; and frames too long for a UDP packet. The packets that carried them are there.
+    pub incomplete: u64,
 }
 
 /// Why a capture failed.
@@ -121,9 +146,14 @@ impl Capture {
     /// A further interface of the file, called `name`, for one line or one layer. Allocates its ring (1 MiB), so ask
     /// before the media thread runs.
     pub fn tap(&self, name: &str) -> Tap {
+        self.tap_inside(name, Unwrap::Plain)
+    }
+
+    /// The same, with what `unwrap` finds inside the packets on interfaces of its own, called `NAME-ip` and `NAME-rtp`.
+    pub fn tap_inside(&self, name: &str, unwrap: Unwrap) -> Tap {
         let (tap, drain) = Tap::new(self.clock);
         // A writer that has failed is gone; the tap then fills its ring and counts, and `finish` says why.
-        let _gone = self.orders.send(Order::Tap { name: name.into(), drain });
+        let _gone = self.orders.send(Order::Tap { name: name.into(), unwrap, drain });
         tap
     }
 

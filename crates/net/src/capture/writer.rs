@@ -5,12 +5,13 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use antiphon_core::{Epoch, Instant, NtpTime};
+use antiphon_core::{Epoch, Instant, NtpTime, Unwrap};
 use antiphon_trace::pcapng::{Medium, Packet, PcapngFile, Totals, Way};
 
 use super::CaptureSummary;
 use super::compose::Composer;
 use super::facing::Facing;
+use super::layers::Layers;
 use super::record::{Direction, Head, Kind};
 use super::tap::Drain;
 use crate::clock::OsClock;
@@ -18,7 +19,7 @@ use crate::clock::OsClock;
 /// What the writer is told.
 pub(super) enum Order {
     /// A new interface.
-    Tap { name: String, drain: Drain },
+    Tap { name: String, unwrap: Unwrap, drain: Drain },
     /// Write what there is and end.
     Finish,
 }
@@ -44,8 +45,11 @@ pub(super) struct Writer<M> {
 }
 
 struct Interface {
+    /// Its number in the file.
+    number: u32,
     drain: Drain,
     composer: Composer,
+    layers: Layers,
     packets: u64,
     /// Bytes of the ring that belong to the present round.
     budget: usize,
@@ -68,8 +72,8 @@ impl<M: Medium> Writer<M> {
     pub fn run(&mut self, orders: &Receiver<Order>) -> Result<CaptureSummary, Failure> {
         loop {
             let finish = match orders.recv_timeout(ROUND) {
-                Ok(Order::Tap { name, drain }) => {
-                    self.add(&name, drain);
+                Ok(Order::Tap { name, unwrap, drain }) => {
+                    self.add(&name, unwrap, drain);
                     false
                 }
                 Ok(Order::Finish) | Err(RecvTimeoutError::Disconnected) => true,
@@ -85,9 +89,10 @@ impl<M: Medium> Writer<M> {
     }
 
     /// A further interface.
-    pub fn add(&mut self, name: &str, drain: Drain) {
-        self.file.interface(name, DESCRIPTION);
-        self.interfaces.push(Interface { drain, composer: Composer::default(), packets: 0, budget: 0 });
+    pub fn add(&mut self, name: &str, unwrap: Unwrap, drain: Drain) {
+        let number = self.file.interface(name, DESCRIPTION);
+        let (composer, layers) = (Composer::default(), Layers::new(name, unwrap));
+        self.interfaces.push(Interface { number, drain, composer, layers, packets: 0, budget: 0 });
     }
 
     /// Writes what the taps held at the beginning of the round, the oldest first, so that a busy tap can't keep the
@@ -123,24 +128,27 @@ impl<M: Medium> Writer<M> {
         let ends = self.facing.complete(direction, head.ends);
         let nanos = unix_nanos(self.clock.epoch(), head.at);
         let (file, summary, packets) = (&mut self.file, &mut self.summary, &mut interface.packets);
+        let number = interface.number;
         interface.composer.compose(head, ends, &self.body, |direction, bytes| {
             let way = if direction == Direction::Sent { Way::Outbound } else { Way::Inbound };
-            file.packet(&Packet { interface: index as u32, nanos, way, bytes })?;
+            file.packet(&Packet { interface: number, nanos, way, bytes })?;
             *packets += 1;
             summary.packets += 1;
             summary.bytes += bytes.len() as u64;
-            Ok(())
-        })
+            io::Result::Ok(())
+        })?;
+        interface.layers.show(file, summary, nanos, head, ends, &self.body)
     }
 
     /// The last round, and the totals.
     fn end(&mut self) -> io::Result<()> {
         self.round()?;
         let now = unix_nanos(self.clock.epoch(), self.clock.now());
-        for (index, interface) in self.interfaces.iter().enumerate() {
+        for interface in &mut self.interfaces {
             let dropped = interface.drain.dropped.load(Ordering::Relaxed);
             self.summary.dropped += dropped;
-            self.file.statistics(index as u32, now, Totals { packets: interface.packets, dropped });
+            self.file.statistics(interface.number, now, Totals { packets: interface.packets, dropped });
+            self.summary.incomplete += interface.layers.end(&mut self.file, now);
         }
         self.file.flush()
     }

@@ -16,10 +16,11 @@ mod ring;
 mod rtt;
 mod settings;
 mod text;
+mod unwrap;
 mod window;
 mod wire;
 
-use antiphon_core::Endpoint;
+use antiphon_core::{Endpoint, Unwrap};
 
 use crate::{Beneath, OpenArgs, OpenError, Strengths, Transport};
 use improved::Improved;
@@ -38,6 +39,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     keys: settings::KEYS,
     open,
     admits,
+    unwrap: Unwrap::Datagram(unwrap::unwrap),
 };
 
 fn open(args: &OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError> {

@@ -34,9 +34,10 @@ mod sequence;
 mod settings;
 mod timers;
 mod transmit;
+mod unwrap;
 pub mod wire;
 
-use antiphon_core::{Endpoint, OverIp};
+use antiphon_core::{Endpoint, OverIp, Unwrap};
 
 pub use ccid::tfrc;
 pub use endpoint::DccpEndpoint;
@@ -63,6 +64,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     keys: settings::KEYS,
     open,
     admits: asks_for_a_connection,
+    unwrap: Unwrap::Datagram(unwrap::unwrap),
 };
 
 fn open(args: &OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError> {

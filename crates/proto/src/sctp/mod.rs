@@ -23,9 +23,10 @@ mod door;
 mod endpoint;
 mod ledger;
 mod settings;
+mod unwrap;
 mod wire;
 
-use antiphon_core::{Endpoint, OverIp};
+use antiphon_core::{Endpoint, OverIp, Unwrap};
 
 use crate::{Beneath, OpenArgs, OpenError, Strengths, Transport};
 
@@ -47,6 +48,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     keys: settings::KEYS,
     open,
     admits,
+    unwrap: Unwrap::Datagram(unwrap::unwrap),
 };
 
 fn open(args: &OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError> {

@@ -24,9 +24,10 @@ mod halves;
 mod improved;
 mod published;
 mod settings;
+mod unwrap;
 pub mod wire;
 
-use antiphon_core::{Endpoint, Instant};
+use antiphon_core::{Endpoint, Instant, Unwrap};
 
 pub use decide::{
     Choice, Decide, EqualLossLatency, InTime, LatencyEstimate, Nearest, Never, OptimumQuality, Quality,
@@ -68,6 +69,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     ],
     open,
     admits: begins_an_association,
+    unwrap: Unwrap::Datagram(unwrap::unwrap),
 };
 
 fn open(args: &OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError> {

@@ -9,7 +9,7 @@ mod wire;
 
 use antiphon_core::{
     BrokenReason, CloseMode, CloseReason, Counters, Ecn, Endpoint, Event, Frame, FrameId, Input, Instant,
-    KernelReport, Outcome, PathId, PathStats, Profile, Received, SendError, Transmit, Wire,
+    KernelReport, Outcome, PathId, PathStats, Profile, Received, SendError, Transmit, Unwrap, Wire,
 };
 
 use crate::queue::{Inbox, Queued, SendQueue};
@@ -29,6 +29,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     open,
     // A stream is admitted by the kernel's handshake, never by a datagram.
     admits: |_| false,
+    unwrap: Unwrap::Stream { header: wire::HEADER, frame_len: wire::frame_len },
 };
 
 fn open(args: &OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError> {

@@ -20,6 +20,11 @@ pub(crate) fn header(len: usize) -> [u8; HEADER] {
     (len as u16).to_be_bytes()
 }
 
+/// The length that a header names; zero is a null packet.
+pub(crate) fn frame_len(header: &[u8]) -> usize {
+    header.first_chunk().map_or(0, |length| usize::from(u16::from_be_bytes(*length)))
+}
+
 /// Cuts a byte stream back into packets, whatever pieces it arrives in.
 #[derive(Debug, Default)]
 pub(crate) struct Deframer {

@@ -1,0 +1,164 @@
+//! What tshark makes of the interfaces that show what is inside a transport's packets.
+
+use std::path::Path;
+
+use antiphon::net::capture::{FRAME_PORT, PEER_FRAME_PORT};
+
+use crate::analysed::{DEADLINE, stream};
+use crate::child::{Child, antiphon, free_ports, program};
+
+/// A packet of a capture as tshark shows it, checksums checked.
+#[derive(Debug)]
+struct Shown {
+    interface: String,
+    /// The protocols, outermost first: `raw:ip:udp:rtp`.
+    protocols: String,
+    ports: Option<(u16, u16)>,
+    rtp: Option<u16>,
+    rtcp: Option<u8>,
+    /// Verdicts on all checksums in the packet, 1 being good.
+    checksums: Vec<u8>,
+}
+
+const FIELDS: [&str; 10] = [
+    "frame.interface_name",
+    "frame.protocols",
+    "udp.srcport",
+    "udp.dstport",
+    "rtp.seq",
+    "rtcp.pt",
+    "ip.checksum.status",
+    "udp.checksum.status",
+    "sctp.checksum.status",
+    "dccp.checksum.status",
+];
+
+fn tshark(file: &Path, rest: &[&str]) -> String {
+    let mut command = program(&format!("tshark -d udp.port=={FRAME_PORT},rtp"));
+    let checks = ["ip.check_checksum", "udp.check_checksum", "dccp.check_checksum"];
+    command.args(checks.map(|check| format!("-o{check}:TRUE"))).arg("-osctp.checksum:CRC 32c");
+    command.arg("-r").arg(file).args(rest);
+    Child::start(&mut command, DEADLINE).succeed().out
+}
+
+fn shown(file: &Path) -> Vec<Shown> {
+    let wrong = tshark(file, &["-Y", "_ws.malformed||_ws.expert.severity==error||rtcp.length_check==0"]);
+    assert_eq!(wrong, "", "malformed in {}", file.display());
+    let mut fields = vec!["-T", "fields", "-E", "occurrence=a", "-E", "separator=;"];
+    fields.extend(FIELDS.iter().flat_map(|field| ["-e", field]));
+    tshark(file, &fields).lines().map(packet).collect()
+}
+
+fn packet(line: &str) -> Shown {
+    let columns: Vec<&str> = line.split(';').collect();
+    let [interface, protocols, from, to, seq, rtcp, sums @ ..] = &columns[..] else { panic!("{line}") };
+    let first = |column: &str| column.split(',').next().filter(|word| !word.is_empty()).map(String::from);
+    let port = |column: &str| first(column).map(|port| port.parse().expect("a port"));
+    Shown {
+        interface: (*interface).into(),
+        protocols: (*protocols).into(),
+        ports: port(from).zip(port(to)),
+        rtp: first(seq).map(|seq| seq.parse().expect("a number")),
+        rtcp: first(rtcp).map(|kind| kind.parse().expect("a number")),
+        checksums: sums
+            .iter()
+            .filter_map(|sum| first(sum))
+            .map(|sum| sum.parse().expect("a number"))
+            .collect(),
+    }
+}
+
+/// Each frame is on `…-rtp`, once and in order, and nothing else is.
+fn check_frames(packets: &[Shown], scheme: &str, frames: u64, sender: bool) {
+    let name = format!("{scheme}-rtp");
+    let inside: Vec<_> = packets.iter().filter(|packet| packet.interface == name).collect();
+    let (ours, theirs) = (FRAME_PORT, PEER_FRAME_PORT);
+    let sound = if sender { (ours, theirs) } else { (theirs, ours) };
+    let mut numbers = Vec::new();
+    for packet in &inside {
+        assert!(packet.rtp.is_some() != packet.rtcp.is_some(), "RTP or RTCP: {packet:?}");
+        if let Some(seq) = packet.rtp {
+            assert_eq!(packet.ports, Some(sound), "sound goes one way");
+            numbers.push(seq);
+        }
+    }
+    assert_eq!(numbers.len() as u64, frames, "frames inside {scheme}");
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1)), "a gap inside {scheme}");
+    let answers = inside.iter().filter(|packet| packet.ports != Some(sound));
+    assert!(answers.count() > 0, "the receiver's reports are there: {scheme}");
+}
+
+/// Each packet is there as it went and as it would go over IP, and the one is known for what it is.
+fn check_bare(packets: &[Shown], scheme: &str) {
+    let on = |name: &str| packets.iter().filter(|packet| packet.interface == name).collect::<Vec<_>>();
+    let (wire, bare) = (on(scheme), on(&format!("{scheme}-ip")));
+    assert_eq!(wire.len(), bare.len(), "{scheme}");
+    for packet in bare {
+        let layers = format!("raw:ip:{scheme}");
+        assert!(packet.protocols.starts_with(&layers), "{packet:?}");
+        // IP's and the protocol's own.
+        assert_eq!(packet.checksums, [1, 1], "{packet:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs tshark; scripts/install-peers brings it"]
+fn what_is_inside_every_transport_is_dissected() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let schemes = ["tcp", "sctp", "dccp", "srp", "arq"];
+    std::thread::scope(|scope| {
+        for (scheme, port) in schemes.into_iter().zip(free_ports(schemes.len())) {
+            let directory = directory.path();
+            scope.spawn(move || {
+                let stream = stream(scheme, port, directory);
+                let frames = stream.sent["frames_sent"].as_u64().expect("a number");
+                assert_eq!(stream.received["frames_received"], frames, "nothing is lost on loopback");
+                for (file, sender) in [(&stream.sender, true), (&stream.receiver, false)] {
+                    let packets = shown(file);
+                    assert!(
+                        packets.iter().all(|packet| packet.checksums.iter().all(|sum| *sum == 1)),
+                        "{scheme}"
+                    );
+                    check_frames(&packets, scheme, frames, sender);
+                    let over_ip = packets.iter().any(|packet| packet.interface.ends_with("-ip"));
+                    assert_eq!(over_ip, ["sctp", "dccp"].contains(&scheme), "{scheme}");
+                    if over_ip {
+                        check_bare(&packets, scheme);
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Over a link that loses packets, transports send again; the RTP inside is there once all the same.
+#[test]
+#[ignore = "needs tshark; scripts/install-peers brings it"]
+fn a_comparison_shows_every_stream_once_whatever_was_repaired() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("all.pcapng");
+    let name = file.display().to_string();
+    let arguments = ["compare", "--link", "delay=5ms,loss=3%", "--seconds", "3s", "--out", "none", "--json"];
+    let mut command = antiphon(arguments);
+    command.args(["--transports", "sctp,dccp,srp,arq", "--capture", &name]);
+    let ended = Child::start(&mut command, DEADLINE).succeed();
+    let figures: Vec<serde_json::Value> =
+        ended.out.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let packets = shown(&file);
+    for scheme in ["sctp", "dccp", "srp", "arq"] {
+        let figure =
+            figures.iter().find(|figure| figure["transport"] == scheme && figure["frames_sent"].is_u64());
+        let sent = figure.unwrap_or_else(|| panic!("{scheme}: {}", ended.out))["frames_sent"].as_u64();
+        let numbers: Vec<u16> = packets
+            .iter()
+            .filter(|packet| packet.interface == format!("{scheme}-rtp"))
+            .filter(|packet| packet.ports == Some((FRAME_PORT, PEER_FRAME_PORT)))
+            .filter_map(|packet| packet.rtp)
+            .collect();
+        assert_eq!(Some(numbers.len() as u64), sent, "{scheme}");
+        assert!(numbers.windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1)), "{scheme}: {numbers:?}");
+    }
+    let wire = |scheme: &str| packets.iter().filter(|packet| packet.interface == scheme).count();
+    let frames = |scheme: &str| wire(&format!("{scheme}-rtp"));
+    assert!(wire("arq") > frames("arq"), "repairs and acknowledgements are on the wire alone");
+}

@@ -1,0 +1,213 @@
+//! What is inside the packets of one interface, written to interfaces of its own: see [`super`] on what they show.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use antiphon_core::{Bare, Inside, Unwrap};
+use antiphon_trace::headers;
+use antiphon_trace::inside::{Cutter, Joiner};
+use antiphon_trace::pcapng::{Medium, Packet, PcapngFile, Totals, Way};
+
+use super::CaptureSummary;
+use super::record::{Direction, Ends, Head, Kind};
+
+/// Takes apart what one tap saw. On the writer's thread.
+pub(super) struct Layers {
+    unwrap: Unwrap,
+    joiner: Joiner<Flow>,
+    /// Of the present connection: what is sent, what is received.
+    cutters: [Cutter; 2],
+    pages: Pages,
+}
+
+/// Direction, and the peer: numbers of two peers have nothing to do with one another.
+type Flow = (bool, SocketAddr);
+
+/// How a transport looks into its datagrams.
+type Look = fn(&[u8], &mut dyn FnMut(Inside<'_>));
+
+/// The interfaces, made when there is something to write to them.
+struct Pages {
+    name: String,
+    bare: Page,
+    frames: Page,
+    /// Frames that no UDP packet holds.
+    unfit: u64,
+    packet: Vec<u8>,
+    copy: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Page {
+    interface: Option<u32>,
+    packets: u64,
+}
+
+/// Where and when something is written.
+struct Place<'a, M> {
+    file: &'a mut PcapngFile<M>,
+    summary: &'a mut CaptureSummary,
+    nanos: u64,
+    ends: Ends,
+    direction: Direction,
+}
+
+impl Layers {
+    /// For a tap called `name`.
+    pub fn new(name: &str, unwrap: Unwrap) -> Self {
+        Layers {
+            unwrap,
+            joiner: Joiner::default(),
+            cutters: Default::default(),
+            pages: Pages {
+                name: name.into(),
+                bare: Page::default(),
+                frames: Page::default(),
+                unfit: 0,
+                packet: Vec::new(),
+                copy: Vec::new(),
+            },
+        }
+    }
+
+    /// Writes what is in a record, at the time of the record.
+    pub fn show<M: Medium>(
+        &mut self,
+        file: &mut PcapngFile<M>,
+        summary: &mut CaptureSummary,
+        nanos: u64,
+        head: &Head,
+        ends: Ends,
+        body: &[u8],
+    ) -> io::Result<()> {
+        let (Kind::Datagram(direction) | Kind::Stream(direction) | Kind::Opened(direction)) = head.kind
+        else {
+            return Ok(());
+        };
+        let mut place = Place { file, summary, nanos, ends, direction };
+        match (self.unwrap, head.kind) {
+            (Unwrap::Datagram(look), Kind::Datagram(_)) => self.datagram(look, &mut place, body),
+            (Unwrap::Stream { header, frame_len }, Kind::Stream(_)) => {
+                self.stream(header, frame_len, &mut place, head, body)
+            }
+            (Unwrap::Stream { .. }, Kind::Opened(_)) => {
+                self.cutters.iter_mut().for_each(Cutter::open);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn datagram<M: Medium>(&mut self, look: Look, place: &mut Place<'_, M>, body: &[u8]) -> io::Result<()> {
+        let Layers { joiner, pages, .. } = self;
+        let flow = (place.direction == Direction::Sent, place.ends.peer);
+        let mut done = Ok(());
+        look(body, &mut |inside| {
+            if done.is_ok() {
+                done = match inside {
+                    Inside::Packet(bare) => pages.bare(place, &bare),
+                    Inside::Piece(piece) => {
+                        joiner.take(flow, &piece).map_or(Ok(()), |frame| pages.frame(place, frame))
+                    }
+                };
+            }
+        });
+        done
+    }
+
+    fn stream<M: Medium>(
+        &mut self,
+        header: usize,
+        frame_len: fn(&[u8]) -> usize,
+        place: &mut Place<'_, M>,
+        head: &Head,
+        body: &[u8],
+    ) -> io::Result<()> {
+        let (cutter, position) = match place.direction {
+            Direction::Sent => (&mut self.cutters[0], head.sent),
+            Direction::Received => (&mut self.cutters[1], head.received),
+        };
+        let mut done = Ok(());
+        cutter.push(position, body, header, frame_len, |frame| {
+            if done.is_ok() {
+                done = self.pages.frame(place, frame);
+            }
+        });
+        done
+    }
+
+    /// Writes the totals as they stand at `nanos`; answers how many pieces could not be shown.
+    pub fn end<M: Medium>(&mut self, file: &mut PcapngFile<M>, nanos: u64) -> u64 {
+        let dropped =
+            self.joiner.finish() + self.cutters.iter().map(Cutter::lacking).sum::<u64>() + self.pages.unfit;
+        for (page, dropped) in [(self.pages.bare, 0), (self.pages.frames, dropped)] {
+            if let Some(interface) = page.interface {
+                file.statistics(interface, nanos, Totals { packets: page.packets, dropped });
+            }
+        }
+        dropped
+    }
+}
+
+impl Pages {
+    fn bare<M: Medium>(&mut self, place: &mut Place<'_, M>, bare: &Bare<'_>) -> io::Result<()> {
+        let (from, to) = place.way();
+        self.copy.clear();
+        self.copy.extend_from_slice(bare.bytes);
+        (bare.seal)(&mut self.copy, from, to);
+        headers::plain(&mut self.packet, from, to, bare.protocol, &self.copy).expect(FITS);
+        let interface = *self.bare.interface.get_or_insert_with(|| {
+            let what =
+                format!("the same packets directly over IP (protocol {}), taken out of UDP", bare.protocol);
+            place.file.interface(&format!("{}-ip", self.name), &what)
+        });
+        self.bare.packets += 1;
+        place.write(interface, &self.packet)
+    }
+
+    fn frame<M: Medium>(&mut self, place: &mut Place<'_, M>, frame: &[u8]) -> io::Result<()> {
+        let ((from, to), sent) = (place.way(), place.direction == Direction::Sent);
+        let (ours, theirs) = if sent { (FRAME_PORT, PEER_FRAME_PORT) } else { (PEER_FRAME_PORT, FRAME_PORT) };
+        let (from, to) = (SocketAddr::new(from, ours), SocketAddr::new(to, theirs));
+        if headers::udp(&mut self.packet, from, to, frame).is_err() {
+            self.unfit += 1;
+            return Ok(());
+        }
+        let interface = *self
+            .frames
+            .interface
+            .get_or_insert_with(|| place.file.interface(&format!("{}-rtp", self.name), FRAMES));
+        self.frames.packets += 1;
+        place.write(interface, &self.packet)
+    }
+}
+
+impl<M: Medium> Place<'_, M> {
+    fn way(&self) -> (IpAddr, IpAddr) {
+        let Ends { local, peer } = self.ends;
+        match self.direction {
+            Direction::Sent => (local.ip(), peer.ip()),
+            Direction::Received => (peer.ip(), local.ip()),
+        }
+    }
+
+    fn write(&mut self, interface: u32, bytes: &[u8]) -> io::Result<()> {
+        let way = if self.direction == Direction::Sent { Way::Outbound } else { Way::Inbound };
+        self.file.packet(&Packet { interface, nanos: self.nanos, way, bytes })?;
+        self.summary.packets += 1;
+        self.summary.inside += 1;
+        self.summary.bytes += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+/// Our port in the packets that show frames. A dynamic one (RFC 6335 §6), even as RTP's are (RFC 3550 §11), and none
+/// that a transport runs on, so that an analyser can be told what it means without harm to the other interfaces.
+pub const FRAME_PORT: u16 = 50_004;
+/// The peer's: another one, so that directions differ where both ends have one address.
+pub const PEER_FRAME_PORT: u16 = 50_006;
+/// What the interface of the frames says of itself.
+const FRAMES: &str = "the frames (RTP, RTCP) in these packets, each once, when it first was whole; UDP headers made up, \
+    our port 50004, the peer's 50006";
+/// The invariant by which a header never refuses.
+const FITS: &str = "what was in a UDP packet fits into an IP packet";
