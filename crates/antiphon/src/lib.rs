@@ -17,6 +17,7 @@ mod compare;
 mod embedded;
 mod error;
 mod far_end;
+pub mod frames;
 mod near_end;
 mod options;
 mod passport;
@@ -29,6 +30,7 @@ mod table;
 mod transport;
 
 pub mod lab;
+pub mod srp;
 
 pub use antiphon_core as core;
 pub use antiphon_link as link;
