@@ -153,6 +153,11 @@ impl FrameLink {
         self.clock.now()
     }
 
+    /// An instant of this link as time of `CLOCK_MONOTONIC`, for programs that keep that clock.
+    pub fn monotonic(&self, at: Instant) -> Duration {
+        self.clock.monotonic(at)
+    }
+
     /// Hands a frame to the media thread. `lifetime`: how long it is of use from now on; `None`: for ever. It is not
     /// begun after that.
     pub fn send(&self, frame: &[u8], lifetime: Option<Duration>) -> Result<(), FrameError> {

@@ -27,6 +27,7 @@ mod render;
 mod send;
 mod show;
 mod table;
+mod task;
 mod transport;
 
 pub mod lab;
@@ -54,4 +55,5 @@ pub use receive::{ReceiveStatus, ReceiveSummary, receive};
 pub use reflect::{ReflectStatus, ReflectedTransport, reflect};
 pub use send::{SendStatus, SendSummary, send};
 pub use table::figure_rows;
+pub use task::{SoundStatus, SoundTask};
 pub use transport::COMMON_KEYS;
