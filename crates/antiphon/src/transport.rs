@@ -89,7 +89,7 @@ impl EndpointPlan {
 /// A number of this process that strangers can't know: on a real network, tags, first numbers and the keys of cookies
 /// must not follow from a seed that is written in the manual. One per process, since the endpoints behind one door
 /// open each other's cookies.
-fn unguessable() -> u64 {
+pub(crate) fn unguessable() -> u64 {
     static NUMBER: OnceLock<u64> = OnceLock::new();
     // The standard library draws the keys of its hash maps from the operating system.
     *NUMBER.get_or_init(|| RandomState::new().build_hasher().finish())

@@ -250,7 +250,8 @@ trait Plain {}
 impl Plain for libc::sockaddr_storage {}
 impl Plain for libc::mmsghdr {}
 
-fn socket_address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
+/// The address that the kernel wrote, of either version of IP.
+pub(crate) fn socket_address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match i32::from(storage.ss_family) {
         libc::AF_INET => {
             // SAFETY: the family says that the storage holds a sockaddr_in, which is smaller and less aligned.

@@ -8,6 +8,7 @@ use antiphon_session::Station;
 
 use crate::capture::Tap;
 use crate::clock::OsClock;
+use crate::wake::Waker;
 
 /// A way to the wire: moves bytes between a socket and a station.
 pub trait Line {
@@ -45,6 +46,10 @@ pub trait Line {
     /// Shows everything that crosses the socket from now on to `tap`. Set it before the line is driven: a connection
     /// that already carries frames is not shown.
     fn set_tap(&mut self, tap: Tap);
+
+    /// Lets another thread end the waits of [`Self::receive`] early, for one system call more in each. Lines that sleep
+    /// in the receiving call without it are spared that call.
+    fn set_waker(&mut self, waker: Waker);
 }
 
 /// How [`Line::receive`] waits for input.

@@ -12,10 +12,11 @@ use crate::address::{Target, any_for};
 use crate::batch::{BATCH, ReceiveBatch, SendBatch};
 use crate::capture::{Direction, Ends, Tap};
 use crate::clock::OsClock;
-use crate::line::{Line, LineError, LineStats, Wait};
+use crate::line::{IDLE, Line, LineError, LineStats, Wait};
 use crate::options::{self, SocketOptions};
 use crate::paths::AddressTable;
 use crate::poll::{self, Readiness};
+use crate::wake::Waker;
 
 /// A UDP socket with its buffers and the table of the addresses it talks to.
 pub struct UdpLine {
@@ -32,6 +33,7 @@ pub struct UdpLine {
     stats: LineStats,
     notes: Vec<String>,
     tap: Option<Tap>,
+    waker: Option<Waker>,
 }
 
 #[derive(Clone, Copy)]
@@ -120,6 +122,7 @@ impl UdpLine {
             stats: LineStats::default(),
             notes,
             tap: None,
+            waker: None,
         })
     }
 
@@ -198,13 +201,28 @@ impl UdpLine {
 
 impl Line for UdpLine {
     fn receive(&mut self, clock: &OsClock, station: &mut dyn Station, wait: Wait) -> Result<(), LineError> {
-        if let Wait::For(time) = wait {
-            let want = Readiness { readable: true, writable: false };
-            if !poll::wait(self.fd(), want, time).readable {
-                return Ok(());
+        let want = Readiness { readable: true, writable: false };
+        let mut block = false;
+        match (wait, &self.waker) {
+            (Wait::Idle | Wait::For(_), Some(waker)) => {
+                let time = if let Wait::For(time) = wait { time } else { IDLE };
+                // A signal ends the wait like a time-out.
+                let waited = poll::wait_or_woken(self.fd(), want, waker.fd(), time).unwrap_or_default();
+                if waited.woken {
+                    waker.hear();
+                }
+                if !waited.ready.readable {
+                    return Ok(());
+                }
             }
+            (Wait::For(time), None) => {
+                if !poll::wait(self.fd(), want, time).readable {
+                    return Ok(());
+                }
+            }
+            (Wait::Idle, None) => block = !self.behind,
+            (Wait::No, _) => {}
         }
-        let mut block = wait == Wait::Idle && !self.behind;
         self.behind = false;
         // A flood may not keep the media thread from its other work.
         for _ in 0..MOST_BATCHES {
@@ -270,6 +288,10 @@ impl Line for UdpLine {
 
     fn set_tap(&mut self, tap: Tap) {
         self.tap = Some(tap);
+    }
+
+    fn set_waker(&mut self, waker: Waker) {
+        self.waker = Some(waker);
     }
 }
 

@@ -20,7 +20,7 @@
 use std::time::Duration;
 
 /// A decision algorithm.
-pub trait Decide {
+pub trait Decide: Send {
     /// What to do about a message that is missing now. Asked again whenever a request found no answer in time.
     fn decide(&mut self, situation: &Situation) -> Choice;
 }
