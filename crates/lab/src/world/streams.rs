@@ -16,7 +16,7 @@ use super::packet::UDP_HEADERS;
 use super::socket::{Party, Socket, Wire, forward};
 use super::sound::{self, Clip};
 use super::stream_end::{LOW_WATER, StreamEnd};
-use crate::figures::StreamFigures;
+use crate::figures::{Course, StreamFigures};
 use crate::setup::{Content, StreamSpec};
 use crate::tcp::Tcp;
 
@@ -243,7 +243,17 @@ pub fn figures(sender: &Socket, receiver: &Socket, flow: u32, net: &Network) -> 
     figures
 }
 
-/// Frames of one stream in a run: more than a day of 5 ms frames, of which are kept two times in 8 bytes each.
+/// What became of each frame at a receiver that measures, or at a sender whose frames return.
+pub fn course(sender: &Socket, receiver: &Socket) -> Option<Course> {
+    match (&sender.party, &receiver.party) {
+        (_, Party::Listener(listener)) => Some(listener.meter().course()),
+        (_, Party::Receive(_, meter)) => Some(meter.borrow().course()),
+        (Party::Generator(generator), _) => generator.meter().map(Meter::course),
+        _ => None,
+    }
+}
+
+/// Frames of one stream in a run: more than a day of 5 ms frames, of each of which 24 bytes are kept.
 const MOST_FRAMES: u64 = 20_000_000;
 /// Each has a station of its own.
 const MOST_RECEIVERS: usize = 10_000;
