@@ -43,6 +43,14 @@ impl SentLog {
         self.at.push(at);
     }
 
+    /// Frame `number` was sent for the first time: it is due now and not when it was handed over.
+    pub fn on_first_sending(&mut self, number: u64, at: Instant) {
+        let index = number.checked_sub(1).and_then(|index| usize::try_from(index).ok());
+        if let Some(due) = index.and_then(|index| self.at.get_mut(index)) {
+            *due = at;
+        }
+    }
+
     /// Frames handed over.
     pub fn sent(&self) -> u64 {
         self.at.len() as u64

@@ -126,6 +126,11 @@ impl<'a> Maker<'a> {
         }
     }
 
+    /// Whether the transport keeps the pace itself, as the published loop of simple retransmission does.
+    fn keeps_pace(&self) -> bool {
+        self.transport.scheme == "arq" && self.spec.query.value("pace").is_some()
+    }
+
     fn clip(&self, rate: u32, channels: u16, block: u32) -> Result<Clip, WorldError> {
         Clip::new(&self.spec.name, rate, channels, block, self.most)
     }
@@ -173,6 +178,7 @@ impl<'a> Maker<'a> {
             until: self.until,
             patience: self.spec.patience,
             blocks: stream && self.spec.patience.is_none(),
+            asked: self.keeps_pace(),
             reflected,
         };
         let back = reflected.then(meter);
