@@ -20,11 +20,6 @@ pub(super) struct LoopSettings {
     pub pace: Duration,
     /// What the work of a turn takes: not published; zero by default.
     pub turn: Duration,
-    /// By how much a repetition puts off the next new packet: not published; zero by default.
-    ///
-    /// The printed buffers of table 7.4 run empty as often as a stream makes them that is 1.0 to 1.2 ms slower for each
-    /// repetition of table 7.5, from 12 to 20 Mbit/s alike; what in the program took that time is not told.
-    pub put_off: Duration,
 }
 
 /// Where the loop stands.
@@ -92,13 +87,6 @@ impl PaperLoop {
         match self.phase {
             Phase::Reading { from, .. } if from <= now => self.unread.pop_front(),
             _ => None,
-        }
-    }
-
-    /// Step 2 sent so many packets again.
-    pub fn on_repeated(&mut self, packets: u32) {
-        if let Some(last) = &mut self.last_new {
-            *last += self.settings.put_off * packets;
         }
     }
 

@@ -152,9 +152,7 @@ impl Published {
             if let Some(number) = paper_loop.read_ack(now) {
                 self.settle(number);
             }
-            let before = self.repeats.len();
             self.repeat_due(now);
-            paper_loop.on_repeated((self.repeats.len() - before) as u32);
             paper_loop.turn(now, !self.queue.is_empty());
         }
         if self.flight.is_empty() && self.queue.is_empty() {

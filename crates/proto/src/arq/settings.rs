@@ -23,10 +23,6 @@ pub(super) const KEYS: &[Key] = &[
     Key { name: "tick", help: "as-published: the report's sender loop with this longest wait: tick=1ms" },
     Key { name: "pace", help: "as-published, with tick: least time between new packets: pace=7.4ms" },
     Key { name: "turn", help: "as-published, with tick: what the work of a turn takes: turn=100us" },
-    Key {
-        name: "put-off",
-        help: "as-published, with tick: by how much a repetition delays the next new packet: put-off=1ms",
-    },
     Key { name: "rto-floor", help: "improved: least retransmission time-out: rto-floor=10ms" },
     Key {
         name: "ack-delay",
@@ -68,15 +64,13 @@ fn read_published(query: &Query) -> Result<published::Settings, UriError> {
     let tick = time(query, "tick", SHORTEST, LONGEST)?;
     let pace = time(query, "pace", Duration::ZERO, LONGEST)?;
     let turn = time(query, "turn", Duration::ZERO, LONGEST)?;
-    let put_off = time(query, "put-off", Duration::ZERO, LONGEST)?;
     if tick.is_none() {
-        refuse(query, &["pace", "turn", "put-off"], "belongs to the report's sender loop: add tick=1ms")?;
+        refuse(query, &["pace", "turn"], "belongs to the report's sender loop: add tick=1ms")?;
     }
     let paper_loop = tick.map(|tick| LoopSettings {
         tick,
         pace: pace.unwrap_or(Duration::ZERO),
         turn: turn.unwrap_or(Duration::ZERO),
-        put_off: put_off.unwrap_or(Duration::ZERO),
     });
     Ok(published::Settings { timeout, repetitions, paper_loop })
 }
@@ -84,7 +78,7 @@ fn read_published(query: &Query) -> Result<published::Settings, UriError> {
 fn read_improved(query: &Query) -> Result<improved::Settings, UriError> {
     refuse(
         query,
-        &["timeout", "give-up", "tick", "pace", "turn", "put-off"],
+        &["timeout", "give-up", "tick", "pace", "turn"],
         "belongs to mode=as-published: leave it out or change the mode",
     )?;
     let aimd = match query.value("congestion") {
@@ -166,7 +160,6 @@ mod tests {
             ("mode=as-published&ack-delay=1ms", "mode=improved"),
             ("mode=as-published&congestion=aimd", "mode=improved"),
             ("mode=as-published&pace=7.4ms", "tick=1ms"),
-            ("mode=as-published&put-off=1ms", "tick=1ms"),
             ("mode=as-published&timeout=20", "20ms"),
             ("mode=as-published&timeout=0ms", "use 100µs to 60s"),
             ("mode=as-published&timeout=1ms", "more than 16"),
