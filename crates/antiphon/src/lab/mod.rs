@@ -16,6 +16,7 @@
 
 mod build;
 mod compared;
+mod contest;
 mod engine;
 mod job;
 mod journal;
@@ -37,7 +38,7 @@ use antiphon_core::Instant;
 use antiphon_lab::experiment::{
     Finished, Ground, Header, RunError, digest, media_csv, perform, results_csv, summary, summary_csv,
 };
-use antiphon_lab::figures::RunFigures;
+use antiphon_lab::figures::{Course, RunFigures};
 use antiphon_lab::results::Results;
 use antiphon_lab::setup::Setup;
 use antiphon_lab::world::World;
@@ -46,7 +47,7 @@ use crate::{Error, Stop};
 pub use antiphon_lab::papers::Verdict;
 pub use antiphon_lab::{experiment, figures, replay, results, scenario, setup};
 pub use job::{Changes, Job, find};
-pub use papers::{ClaimRow, ExperimentRow, FigureRow, PaperResults, Reader, count, paper};
+pub use papers::{ClaimRow, ExperimentRow, FigureRow, PaperResults, Reader, count, count_own, paper};
 pub use path::replay_path;
 pub use real::{RealOptions, USUAL, USUAL_REPETITIONS, describe};
 pub use report::write_report;
@@ -311,6 +312,23 @@ pub fn replay(
         Ok::<_, String>(world.figures())
     };
     guarded(|| perform(&job.scenario, run, world)).map_err(Error::failed)
+}
+
+/// What became of each frame of `stream` in one run, which is done again; and the run as it then ended.
+pub(crate) fn course(job: &Job, index: u32, stream: &str) -> Result<(Finished, Course), Error> {
+    let plan = job.scenario.plan();
+    let run = plan.get(index as usize).ok_or_else(|| Error::failed(format!("there is no run {index}")))?;
+    let mut course = None;
+    let world = |setup: &Setup, seed: u64| {
+        let mut world = World::new(setup, seed).map_err(|error| error.to_string())?;
+        to_end(&mut world, setup, &Stop::new())?;
+        course = world.course(stream);
+        Ok::<_, String>(world.figures())
+    };
+    let finished = guarded(|| perform(&job.scenario, run, world)).map_err(Error::failed)?;
+    course
+        .map(|course| (finished, course))
+        .ok_or_else(|| Error::failed(format!("'{stream}' measures no arrivals")))
 }
 
 fn tap(world: &mut World, capture: &Capture) -> Result<(), String> {

@@ -14,7 +14,7 @@ use super::packet::UDP_HEADERS;
 use super::socket::{Party, Socket, Wire, forward};
 use super::sound::{self, Clip};
 use super::stream_end::{LOW_WATER, StreamEnd};
-use crate::figures::StreamFigures;
+use crate::figures::{Course, StreamFigures};
 use crate::setup::{Content, StreamSpec};
 use crate::tcp::Tcp;
 
@@ -124,6 +124,11 @@ impl<'a> Maker<'a> {
         }
     }
 
+    /// Whether the transport keeps the pace itself, as the published loop of simple retransmission does.
+    fn keeps_pace(&self) -> bool {
+        self.transport.scheme == "arq" && self.spec.query.value("pace").is_some()
+    }
+
     fn clip(&self, rate: u32, channels: u16, block: u32) -> Result<Clip, WorldError> {
         Clip::new(&self.spec.name, rate, channels, block, self.most)
     }
@@ -186,6 +191,7 @@ impl<'a> Maker<'a> {
             until: self.until,
             patience: self.spec.patience,
             blocks: stream && self.spec.patience.is_none(),
+            asked: self.keeps_pace(),
             reflected,
         };
         let rule = self.rule()?;
@@ -264,7 +270,17 @@ pub fn figures(sender: &Socket, receiver: &Socket, flow: u32, net: &Network) -> 
     figures
 }
 
-/// Frames of one stream in a run: more than a day of 5 ms frames, of which are kept two times in 8 bytes each.
+/// What became of each frame at a receiver that measures, or at a sender whose frames return.
+pub fn course(sender: &Socket, receiver: &Socket) -> Option<Course> {
+    match (&sender.party, &receiver.party) {
+        (_, Party::Listener(listener)) => Some(listener.meter().course()),
+        (_, Party::Receive(_, meter)) => Some(meter.borrow().course()),
+        (Party::Generator(generator), _) => generator.meter().map(Meter::course),
+        _ => None,
+    }
+}
+
+/// Frames of one stream in a run: more than a day of 5 ms frames, of each of which 24 bytes are kept.
 const MOST_FRAMES: u64 = 20_000_000;
 /// Each has a station of its own.
 const MOST_RECEIVERS: usize = 10_000;
