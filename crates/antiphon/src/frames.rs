@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use antiphon_core::Instant;
 use antiphon_core::uri::Uri;
+use antiphon_core::{Instant, OverIp};
 use antiphon_net::{DriveOptions, OsClock, SocketOptions, Stop, Target, Waker, become_media_thread, drive};
 use antiphon_proto::{Role, find};
 use antiphon_session::{FramePeer, FrameStation, LinkState};
@@ -105,7 +105,7 @@ impl FrameLink {
         let plan = EndpointPlan {
             transport,
             role: if matches!(target, Target::Call(_)) { Role::Caller } else { Role::Listener },
-            query: uri.query,
+            query: keys.for_endpoint(uri.query, target),
             seed: options.seed,
             latency: keys.latency.unwrap_or(options.latency),
         };
@@ -115,7 +115,9 @@ impl FrameLink {
         let board = Arc::clone(&media_side.board);
         let (ready, opened) = mpsc::channel();
         let bells = (media.clone(), news.clone());
-        let running = Running { plan, target, socket: keys.socket, clock, stop: stop.clone(), bells };
+        let over_ip = keys.over_ip;
+        let running =
+            Running { plan, over_ip, target, socket: keys.socket, clock, stop: stop.clone(), bells };
         let thread = std::thread::Builder::new()
             .name("frames".into())
             .spawn(move || running.run(media_side, &ready))
@@ -259,6 +261,7 @@ impl Drop for FrameLink {
 /// What the media thread starts with.
 struct Running {
     plan: EndpointPlan,
+    over_ip: Option<OverIp>,
     target: Target,
     socket: SocketOptions,
     clock: OsClock,
@@ -276,8 +279,8 @@ impl Running {
     }
 
     fn stream(self, port: MediaSide, ready: &mpsc::Sender<(SocketAddr, usize)>) -> Result<(), Error> {
-        let Running { plan, target, socket, clock, stop, bells: (media, _) } = self;
-        let mut opened = open_line(plan.transport, target, &socket)?;
+        let Running { plan, over_ip, target, socket, clock, stop, bells: (media, _) } = self;
+        let mut opened = open_line(plan.transport, over_ip, target, &socket)?;
         opened.line.set_waker(media);
         let max_datagram = opened.max_datagram;
         // Opened once here, so that a wrong option is an error now and not on the first datagram.

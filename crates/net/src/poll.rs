@@ -28,11 +28,15 @@ pub(crate) fn wait(fd: RawFd, want: Readiness, timeout: Duration) -> Readiness {
     wait_or_woken(fd, want, NOBODY, timeout).unwrap_or_default().ready
 }
 
-/// Waits until one of two sockets has something to read, or the time-out is over; a signal ends the wait early.
-pub(crate) fn wait_for_either([one, other]: [RawFd; 2], timeout: Duration) {
-    let want = Readiness { readable: true, writable: false };
-    // Who asks looks at both sockets afterwards, whatever ended the wait.
-    let _ = wait_or_woken(one, want, other, timeout);
+/// Which of these become readable within the time-out; a signal ends the wait early. [`NOBODY`] never does.
+pub(crate) fn wait_for_any<const N: usize>(fds: [RawFd; N], timeout: Duration) -> [bool; N] {
+    let mut polls = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    let time = timespec(timeout);
+    // SAFETY: so many live pollfds and a live timespec; no signal mask.
+    let ready =
+        unsafe { libc::ppoll(polls.as_mut_ptr(), N as libc::nfds_t, &raw const time, std::ptr::null()) };
+    // An error is fetched by reading.
+    polls.map(|poll| ready > 0 && poll.revents != 0)
 }
 
 /// Waits as [`wait`] does, or until `waker` is readable. An error says that a signal came, or that there is no memory.
@@ -49,10 +53,7 @@ pub(crate) fn wait_or_woken(
         libc::pollfd { fd, events, revents: 0 },
         libc::pollfd { fd: waker, events: libc::POLLIN, revents: 0 },
     ];
-    let time = libc::timespec {
-        tv_sec: timeout.as_secs().min(3600) as libc::time_t,
-        tv_nsec: timeout.subsec_nanos() as libc::c_long,
-    };
+    let time = timespec(timeout);
     // SAFETY: two live pollfds and a live timespec; no signal mask.
     let ready = unsafe { libc::ppoll(polls.as_mut_ptr(), 2, &raw const time, std::ptr::null()) };
     if ready < 0 {
@@ -69,6 +70,13 @@ pub(crate) fn wait_or_woken(
         woken: polls[1].revents != 0,
         hung_up: came & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLNVAL) != 0,
     })
+}
+
+fn timespec(timeout: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: timeout.as_secs().min(3600) as libc::time_t,
+        tv_nsec: timeout.subsec_nanos() as libc::c_long,
+    }
 }
 
 /// In place of a descriptor that is never ready.

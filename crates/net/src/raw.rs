@@ -20,9 +20,10 @@ use crate::clock::OsClock;
 use crate::line::{IDLE, Line, LineError, LineStats, Wait};
 use crate::options::SocketOptions;
 use crate::paths::AddressTable;
-use crate::poll::{self, Readiness};
+use crate::poll;
 use crate::raw_socket::{self, PortHeld, RawSocket};
 use crate::udp::{BEHIND, MOST_BATCHES, ROOM_TO_SEND, Trouble, classify};
+use crate::wake::Waker;
 
 /// Raw sockets with their buffers and the table of the addresses they talk to.
 pub struct RawLine {
@@ -45,6 +46,7 @@ pub struct RawLine {
     stats: LineStats,
     notes: Vec<String>,
     tap: Option<Tap>,
+    waker: Option<Waker>,
     /// Keeps others from listening on the same port.
     _port: Option<PortHeld>,
 }
@@ -113,6 +115,7 @@ impl RawLine {
             stats: LineStats::default(),
             notes,
             tap: None,
+            waker: None,
             _port: None,
         }
     }
@@ -253,7 +256,7 @@ impl RawLine {
 
 impl Line for RawLine {
     fn receive(&mut self, clock: &OsClock, station: &mut dyn Station, wait: Wait) -> Result<(), LineError> {
-        let alone = self.outlets.len() == 1;
+        let alone = self.outlets.len() == 1 && self.waker.is_none();
         let block = wait == Wait::Idle && alone && !self.behind;
         self.behind = false;
         let time = match wait {
@@ -261,11 +264,14 @@ impl Line for RawLine {
             Wait::Idle if !alone => IDLE,
             Wait::Idle | Wait::No => std::time::Duration::ZERO,
         };
-        if let [v6, v4] = &self.outlets[..] {
-            poll::wait_for_either([v6.socket.fd(), v4.socket.fd()], time);
-        } else if !time.is_zero() {
-            let want = Readiness { readable: true, writable: false };
-            if !poll::wait(self.outlets[0].socket.fd(), want, time).readable {
+        if !time.is_zero() {
+            let outlet = |at: usize| self.outlets.get(at).map_or(poll::NOBODY, |outlet| outlet.socket.fd());
+            let waker = self.waker.as_ref().map_or(poll::NOBODY, Waker::fd);
+            let [one, other, woken] = poll::wait_for_any([outlet(0), outlet(1), waker], time);
+            if let (true, Some(waker)) = (woken, &self.waker) {
+                waker.hear();
+            }
+            if !one && !other {
                 return Ok(());
             }
         }
@@ -302,6 +308,10 @@ impl Line for RawLine {
 
     fn set_tap(&mut self, tap: Tap) {
         self.tap = Some(tap);
+    }
+
+    fn set_waker(&mut self, waker: Waker) {
+        self.waker = Some(waker);
     }
 }
 

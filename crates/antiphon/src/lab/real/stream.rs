@@ -55,7 +55,7 @@ impl Link<'_> {
         let mut tries = 0;
         loop {
             tries += 1;
-            match open_line(self.transport, target, &options) {
+            match open_line(self.transport, None, target, &options) {
                 // A link that loses packets loses those that open a connection, too.
                 Err(error) if error.is_unreachable() && tries < MOST_CALLS && !self.stop_near.is_asked() => {}
                 Err(error) => return Err(error.into()),
