@@ -184,8 +184,8 @@ fn floods_get_through_both_ways() {
             .try_exec(&format!("dccp-client -s SC:RTPA -c {ccid} -F {flood} -l 1000 {} {PORT}", HOST[0]));
         let came = server.end().frames.len();
         println!("CCID {ccid}: {sent} packets from us, {came} to us in {FLOOD:?}");
-        assert!(sent > 300 && came > 200, "CCID {ccid}: {sent} from us, {came} to us; {printed}");
+        assert!(sent > 300 && came > 150, "CCID {ccid}: {sent} from us, {came} to us; {printed}");
     }
 }
 
-const FLOOD: Duration = Duration::from_secs(4);
+const FLOOD: Duration = Duration::from_secs(5);
