@@ -158,6 +158,20 @@ impl SendQueue {
         None
     }
 
+    /// Bytes of the frame that [`Self::pop_ready`] would give; those past their deadline expire.
+    pub fn peek_ready(&mut self, now: Instant, ready: impl Fn(StreamId) -> bool) -> Option<usize> {
+        loop {
+            let at = self.waiting.iter().position(|frame| ready(frame.stream))?;
+            let frame = self.waiting.get(at)?;
+            if !frame.is_expired(now) {
+                return Some(frame.bytes.len());
+            }
+            let expired = self.waiting.remove(at)?;
+            self.queued_bytes -= expired.bytes.len();
+            self.finish(expired, Outcome::Expired { maybe_received: false });
+        }
+    }
+
     /// Bytes of the frame that [`Self::pop`] would give, or [`Self::pop_newest`]; those past their deadline expire.
     pub fn peek_len(&mut self, now: Instant, newest: bool) -> Option<usize> {
         loop {
@@ -312,11 +326,6 @@ impl Inbox {
         self.push_marked([bytes, &[]], path, StreamId(0), received_at, repaired);
     }
 
-    /// As [`Self::push`], of a frame in one part that a stream of the association carried.
-    pub fn push_of_stream(&mut self, bytes: &[u8], path: PathId, stream: StreamId, received_at: Instant) {
-        self.push_marked([bytes, &[]], path, stream, received_at, false);
-    }
-
     fn push_marked(
         &mut self,
         [head, tail]: [&[u8]; 2],
@@ -353,6 +362,11 @@ impl Inbox {
     /// Whether nothing waits to be fetched.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
+    }
+
+    /// How full it is, as bytes of [`MAX_BYTES`]: by its frames' bytes or by their number.
+    pub fn fill(&self) -> usize {
+        self.bytes.max(self.frames.len() * (MAX_BYTES / MAX_FRAMES))
     }
 
     /// Forgets everything.
