@@ -69,11 +69,6 @@ impl Guest {
         self.exec(&format!("kp-start {name} {command}; sleep 0.3"));
     }
 
-    /// What a started command has printed.
-    pub fn log(&self, name: &str) -> String {
-        self.exec(&format!("cat /tmp/{name}.log"))
-    }
-
     /// Loses so many percent of all packets, each way.
     pub fn lose(&self, percent: u32) {
         self.exec(&format!("kp-netem out eth0 loss {percent}%; kp-netem in eth0 loss {percent}%"));

@@ -1,6 +1,7 @@
 //! Our side: an endpoint on the line that its URI asks for, with next to nothing above it.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -135,7 +136,10 @@ impl Node {
         };
         let role = if matches!(target, Target::Call(_)) { Role::Caller } else { Role::Listener };
         let (now, latency) = (clock.now(), Duration::from_millis(80));
-        let args = OpenArgs { role, query: &query, seed: 7, now, max_datagram, latency };
+        // As in the program, nothing that strangers could guess repeats: a peer must not take a call for a former one.
+        static OPENED: AtomicU64 = AtomicU64::new(0);
+        let seed = u64::from(std::process::id()) << 32 | OPENED.fetch_add(1, Ordering::Relaxed);
+        let args = OpenArgs { role, query: &query, seed, now, max_datagram, latency };
         let endpoint = (transport.open)(&args).unwrap_or_else(|error| panic!("{uri}: {error}"));
         Node { party: Party::new(endpoint, returns), line, clock, what: uri.into() }
     }
@@ -221,11 +225,20 @@ impl Server {
 
     /// The same, and closes once so many frames have come.
     pub fn start_closing(guest: &Guest, uri: &str, after: usize) -> Self {
+        Self::start_with(guest, uri, after, true)
+    }
+
+    /// Listens and keeps every frame to itself.
+    pub fn start_silent(guest: &Guest, uri: &str) -> Self {
+        Self::start_with(guest, uri, usize::MAX, false)
+    }
+
+    fn start_with(guest: &Guest, uri: &str, after: usize, returns: bool) -> Self {
         let (namespace, uri) = (guest.namespace.clone(), uri.to_string());
         let (ready, open) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             namespace.enter().expect("root");
-            let mut node = Node::open(&uri, true);
+            let mut node = Node::open(&uri, returns);
             ready.send(()).expect("the test waits");
             if node.runs_until(LIMIT, |party| party.closed.is_some() || party.frames.len() >= after) {
                 node.close();

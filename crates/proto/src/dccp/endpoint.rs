@@ -189,14 +189,12 @@ impl DccpEndpoint {
             self.features.value(Location::Local, features::CCID),
             self.features.value(Location::Remote, features::CCID),
         );
-        // What each congestion control needs of the other end (RFC 4341 §4, RFC 4342 §4 and §8.4).
-        if ours == 3 {
-            self.features.ask(Location::Remote, features::SEND_LOSS_EVENT_RATE);
-        } else {
-            self.features.ask(Location::Remote, features::SEND_ACK_VECTOR);
-        }
-        if theirs == 3 {
-            self.features.ask(Location::Remote, features::SEND_NDP_COUNT);
+        // What each congestion control needs of the other end (RFC 4341 §4, RFC 4342 §4 and §8.4). Linux settles it with
+        // the first two packets, and takes no notice of later Changes.
+        let acknowledges = if ours == 3 { features::SEND_LOSS_EVENT_RATE } else { features::SEND_ACK_VECTOR };
+        for needed in [Some(acknowledges), (theirs == 3).then_some(features::SEND_NDP_COUNT)] {
+            let needed = needed.filter(|feature| self.features.value(Location::Remote, *feature) == 0);
+            needed.into_iter().for_each(|feature| self.features.ask(Location::Remote, feature));
         }
         self.queue.make_ready(self.max_datagram);
         self.inbox.make_ready(self.max_datagram);

@@ -193,6 +193,12 @@ impl Features {
         self.refused[0].is_some() || self.entries.iter().any(|entry| entry.owes_confirm || entry.is_due(now))
     }
 
+    /// Whether there is something to say that was not said before.
+    pub fn is_news(&self) -> bool {
+        let is_new = |entry: &Entry| entry.owes_confirm || entry.change == Change::Due;
+        self.refused[0].is_some() || self.entries.iter().any(is_new)
+    }
+
     /// When a Change must go out again.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let again = |entry: &Entry| match entry.change {
@@ -212,7 +218,7 @@ impl Features {
             }
         }
         for entry in &mut self.entries {
-            if entry.owes_confirm && entry.write_confirm(options) {
+            if entry.owes_confirm && entry.write_confirm(false, options) {
                 entry.owes_confirm = false;
             }
             let under_way = entry.change != Change::Stable;
@@ -225,13 +231,14 @@ impl Features {
         }
     }
 
-    /// Writes Confirms owed, and keeps them owed: for a Response that has no room for more.
-    pub fn write_confirms(&self, options: &mut OptionWriter) {
+    /// Writes Confirms owed, and keeps them owed: for a Response that has no room for more; `brief` leaves out what they
+    /// can do without, this end's preferences.
+    pub fn write_confirms(&self, brief: bool, options: &mut OptionWriter) {
         for (verb, feature) in self.refused.iter().flatten() {
             options.feature(*verb, *feature, &[]);
         }
         for entry in self.entries.iter().filter(|entry| entry.owes_confirm) {
-            entry.write_confirm(options);
+            entry.write_confirm(brief, options);
         }
     }
 
@@ -364,7 +371,7 @@ impl Entry {
         }
     }
 
-    fn write_confirm(&self, options: &mut OptionWriter) -> bool {
+    fn write_confirm(&self, brief: bool, options: &mut OptionWriter) -> bool {
         let verb = match self.location {
             Location::Local => FeatureVerb::ConfirmL,
             Location::Remote => FeatureVerb::ConfirmR,
@@ -372,6 +379,7 @@ impl Entry {
         let value = self.value.to_be_bytes();
         match self.fixed_len() {
             Some(len) => options.feature(verb, self.feature, &[&value[8 - len..]]),
+            None if brief => options.feature(verb, self.feature, &[&value[7..]]),
             None => options.feature(verb, self.feature, &[&value[7..], self.list()]),
         }
     }

@@ -76,12 +76,13 @@ impl DccpEndpoint {
         changed.write(now, seq, self.rtt.estimate(), true, &mut full);
         full.init_cookie(&self.cookie);
         self.write_echo(now, &mut full);
-        let mut confirms = OptionWriter::default();
-        self.features.write_confirms(&mut confirms);
+        let [mut confirms, mut brief] = [OptionWriter::default(), OptionWriter::default()];
+        self.features.write_confirms(false, &mut confirms);
+        self.features.write_confirms(true, &mut brief);
         let mut with_echo = confirms.clone();
         self.write_echo(now, &mut with_echo);
         let fits = |options: &&OptionWriter| kind.header_len() + options.padded().len() <= self.credit;
-        let options = [&full, &with_echo, &confirms].into_iter().find(fits)?;
+        let options = [&full, &with_echo, &confirms, &brief].into_iter().find(fits)?;
         if options.written() == full.written() {
             self.features = changed;
         }
@@ -163,7 +164,11 @@ impl DccpEndpoint {
     /// An acknowledgement by itself, if one is due.
     fn write_ack(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
         let flow = self.flow.as_ref()?;
-        if !self.due.ack && !flow.receiver.is_due(now) && !self.features.is_due(now) {
+        // Linux takes every acknowledgement for CCID 3's feedback, and its age for a round trip: a Change is repeated with
+        // the next one that is due anyway.
+        let negotiates =
+            if flow.receiver.has_vectors() { self.features.is_due(now) } else { self.features.is_news() };
+        if !self.due.ack && !flow.receiver.is_due(now) && !negotiates {
             return None;
         }
         let options = self.ack_options(now);

@@ -52,6 +52,24 @@ fn the_servers_order_decides_what_the_client_offers() {
 }
 
 #[test]
+fn a_repetition_is_no_news_and_a_confirm_owed_is() {
+    let (mut client, mut server) = pair();
+    client.ask(Location::Remote, SEND_ACK_VECTOR);
+    assert!(client.is_news());
+    assert_eq!(carry(&mut client, &mut server, 100, 0, true), Ok(1));
+    let later = Instant::ZERO + 2 * SECOND;
+    assert!(client.is_due(later) && !client.is_news() && server.is_news());
+    let [mut whole, mut brief] = [OptionWriter::default(), OptionWriter::default()];
+    server.write_confirms(false, &mut whole);
+    server.write_confirms(true, &mut brief);
+    // Value alone, or value and preferences; still owed after either.
+    assert_eq!((brief.padded(), whole.written()), (&[33, 4, SEND_ACK_VECTOR, 1][..], 6));
+    assert!(server.is_news());
+    assert_eq!(carry(&mut server, &mut client, 501, 100, false), Ok(1));
+    assert!(!server.is_news() && client.value(Location::Remote, SEND_ACK_VECTOR) == 1);
+}
+
+#[test]
 fn a_change_is_repeated_at_doubling_distances_until_confirmed() {
     let (mut client, _) = pair();
     client.ask(Location::Remote, SEND_ACK_VECTOR);
