@@ -262,13 +262,14 @@ type Datagrams = Vec<(PathId, Vec<u8>)>;
 
 /// Hands datagrams to the hub; answers those that come back, which do not count.
 fn answer(hub: &mut Hub<Reflector>, now: Instant, questions: &Datagrams) -> Datagrams {
-    for (path, bytes) in questions {
-        counted(|| hub.handle_input(now, datagram(*path, bytes, now)));
-    }
-    counted(|| hub.advance(now));
     let (mut answers, mut room) = (Vec::new(), [0; 2048]);
-    while let Some(transmit) = counted(|| hub.poll_transmit(now, &mut room)) {
-        answers.push((transmit.path, room[..transmit.len].to_vec()));
+    for (path, bytes) in questions {
+        // One by one: the door answers so many strangers at once, and no more.
+        counted(|| hub.handle_input(now, datagram(*path, bytes, now)));
+        counted(|| hub.advance(now));
+        while let Some(transmit) = counted(|| hub.poll_transmit(now, &mut room)) {
+            answers.push((transmit.path, room[..transmit.len].to_vec()));
+        }
     }
     answers
 }
