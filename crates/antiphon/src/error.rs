@@ -1,7 +1,7 @@
 //! Why something could not be done, with the exit code that scripts are promised.
 
 /// What went wrong, in a sentence that names the remedy.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
     /// What sort of trouble it is.

@@ -17,6 +17,7 @@ mod compare;
 mod embedded;
 mod error;
 mod far_end;
+pub mod frames;
 mod near_end;
 mod options;
 mod passport;
@@ -26,9 +27,11 @@ mod render;
 mod send;
 mod show;
 mod table;
+mod task;
 mod transport;
 
 pub mod lab;
+pub mod srp;
 
 pub use antiphon_core as core;
 pub use antiphon_link as link;
@@ -52,4 +55,5 @@ pub use receive::{ReceiveStatus, ReceiveSummary, receive};
 pub use reflect::{ReflectStatus, ReflectedTransport, reflect};
 pub use send::{SendStatus, SendSummary, send};
 pub use table::figure_rows;
+pub use task::{SoundStatus, SoundTask};
 pub use transport::COMMON_KEYS;

@@ -66,7 +66,7 @@ impl NearEnd {
         if let Some(namespace) = &place.namespace {
             namespace.enter().map_err(|error| Error::failed(error.to_string()))?;
         }
-        let mut opened = open_line(place.transport, Target::Call(place.target), &options.socket)?;
+        let mut opened = open_line(place.transport, None, Target::Call(place.target), &options.socket)?;
         if let Some(tap) = tap {
             opened.line.set_tap(tap);
         }
@@ -78,7 +78,7 @@ impl NearEnd {
             latency: options.latency,
         }
         .open(clock.now(), opened.max_datagram)?;
-        let header_bytes = header_bytes(place.transport, &*endpoint);
+        let header_bytes = header_bytes(place.transport, false, &*endpoint);
         let max_packet = max_packet(opened.max_datagram, &*endpoint);
         let packet = PacketConfig { max_packet, ..PacketConfig::new(format, sample, options.block_frames) };
         let config = CallConfig {
@@ -166,9 +166,11 @@ fn headers_beneath(beneath: Beneath) -> u64 {
     }
 }
 
-/// Bytes around a frame that goes out in one packet: the transport's own and those beneath it.
-pub(crate) fn header_bytes(transport: &Transport, endpoint: &dyn Endpoint) -> u32 {
-    endpoint.profile().frame_overhead as u32 + headers_beneath(transport.beneath) as u32
+/// Bytes around a frame that goes out in one packet: the transport's own and those beneath it, IPv4's alone where it
+/// runs `over_ip`.
+pub(crate) fn header_bytes(transport: &Transport, over_ip: bool, endpoint: &dyn Endpoint) -> u32 {
+    let beneath = if over_ip { IP_HEADER } else { headers_beneath(transport.beneath) };
+    endpoint.profile().frame_overhead as u32 + beneath as u32
 }
 
 /// How long stragglers are waited for: a second is more than any path here queues, TCP's worst time-outs aside.
@@ -176,7 +178,9 @@ const DRAIN: Duration = Duration::from_secs(3);
 /// A peer that nothing comes back from is told of within two seconds; three times the slowest path's round trip
 /// (satellite).
 const ANSWER_PATIENCE: Duration = Duration::from_millis(1_800);
+/// IPv4 header (RFC 791), in bytes.
+const IP_HEADER: u64 = 20;
 /// UDP (RFC 768) and IPv4 (RFC 791) headers, in bytes.
-const UDP_HEADERS: u64 = 8 + 20;
+const UDP_HEADERS: u64 = 8 + IP_HEADER;
 /// TCP (RFC 9293) header with the time-stamp option (RFC 7323), and IPv4, in bytes.
 const TCP_HEADERS: u64 = 20 + 12 + 20;

@@ -153,7 +153,7 @@ impl ReceivePlan {
             endpoint: EndpointPlan {
                 transport,
                 role: if matches!(target, Target::Call(_)) { Role::Caller } else { Role::Listener },
-                query: uri.query,
+                query: keys.for_endpoint(uri.query, target),
                 seed: options.seed,
                 latency: asked.unwrap_or(DEFAULT_LATENCY),
             },
@@ -200,13 +200,14 @@ fn run(
     tell: mpsc::Sender<Notes>,
     ready: mpsc::Sender<()>,
 ) -> Result<Ended, Error> {
-    let mut opened = open_line(plan.transport, plan.target, &plan.keys.socket)?;
+    let mut opened = open_line(plan.transport, plan.keys.over_ip, plan.target, &plan.keys.socket)?;
     let _main_thread_is_gone = ready.send(());
     let capture = start_capture(plan.capture.as_deref(), clock, &mut *opened.line, plan.transport)?;
     let (endpoints, max_datagram) = (plan.endpoint, opened.max_datagram);
     // Opened once here, so that a wrong option is an error now and not on the first datagram.
     let endpoint = endpoints.open(clock.now(), max_datagram)?;
-    let (ordered, header_bytes) = (endpoint.profile().ordered, header_bytes(plan.transport, &*endpoint));
+    let (ordered, header_bytes) =
+        (endpoint.profile().ordered, header_bytes(plan.transport, plan.keys.over_ip.is_some(), &*endpoint));
     let receiver = ReceiverConfig {
         latency: plan.latency,
         conceal: plan.conceal,

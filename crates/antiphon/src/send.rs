@@ -150,7 +150,7 @@ impl SendPlan {
         let endpoint = EndpointPlan {
             transport,
             role: if matches!(target, Target::Call(_)) { Role::Caller } else { Role::Listener },
-            query: uri.query,
+            query: keys.for_endpoint(uri.query, target),
             seed: options.seed,
             latency: keys.latency.or(options.latency).unwrap_or(crate::DEFAULT_LATENCY),
         };
@@ -198,7 +198,7 @@ fn run(
     out: rtrb::Producer<Snapshot>,
     tell: &mpsc::Sender<String>,
 ) -> Result<Ended, Error> {
-    let mut opened = open_line(plan.endpoint.transport, plan.target, &plan.keys.socket)?;
+    let mut opened = open_line(plan.endpoint.transport, plan.keys.over_ip, plan.target, &plan.keys.socket)?;
     let capture =
         start_capture(options.capture.as_deref(), plan.clock, &mut *opened.line, plan.endpoint.transport)?;
     let endpoint = plan.endpoint.open(plan.clock.now(), opened.max_datagram)?;
@@ -214,7 +214,7 @@ fn run(
         seed: options.seed,
     };
     let (transport, acknowledged) = (plan.endpoint.transport, endpoint.profile().acknowledged);
-    let header_bytes = header_bytes(transport, &*endpoint);
+    let header_bytes = header_bytes(transport, plan.keys.over_ip.is_some(), &*endpoint);
     let mut station = SendStation::new(endpoint, plan.source, config, CNAME, plan.clock.now())?;
     let mut recorder = None;
     if let Some(file) = passport {

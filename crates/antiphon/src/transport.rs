@@ -5,10 +5,10 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use antiphon_core::uri::{Query, UriError};
-use antiphon_core::{Endpoint, Instant, Wire, units};
+use antiphon_core::{Endpoint, Instant, OverIp, Wire, nearest, units};
 use antiphon_media::SampleFormat;
 use antiphon_media::conceal::Concealment;
-use antiphon_net::{Line, LineError, SocketOptions, Target, TcpLine, UdpLine};
+use antiphon_net::{Line, LineError, RawLine, SocketOptions, Target, TcpLine, UdpLine};
 use antiphon_proto::{Beneath, Key, OpenArgs, Role, TRANSPORTS, Transport, find};
 
 use crate::Error;
@@ -28,12 +28,17 @@ pub(crate) struct OpenedLine {
     pub max_datagram: usize,
 }
 
-/// Opens the socket that `transport` needs. On the thread that will drive it, in the namespace it is to live in.
+/// Opens the socket that `transport` needs; directly over IP, if told how. On the thread that will drive it, in the namespace it is to live in.
 pub(crate) fn open_line(
     transport: &Transport,
+    over_ip: Option<OverIp>,
     target: Target,
     options: &SocketOptions,
 ) -> Result<OpenedLine, LineError> {
+    if let Some(protocol) = over_ip {
+        let line = RawLine::open(target, protocol, options)?;
+        return Ok(OpenedLine { max_datagram: line.max_datagram(), line: Box::new(line) });
+    }
     Ok(match transport.beneath {
         Beneath::Udp => {
             let line = UdpLine::open(target, options)?;
@@ -84,7 +89,7 @@ impl EndpointPlan {
 /// A number of this process that strangers can't know: on a real network, tags, first numbers and the keys of cookies
 /// must not follow from a seed that is written in the manual. One per process, since the endpoints behind one door
 /// open each other's cookies.
-fn unguessable() -> u64 {
+pub(crate) fn unguessable() -> u64 {
     static NUMBER: OnceLock<u64> = OnceLock::new();
     // The standard library draws the keys of its hash maps from the operating system.
     *NUMBER.get_or_init(|| RandomState::new().build_hasher().finish())
@@ -107,6 +112,11 @@ pub static COMMON_KEYS: &[Key] = &[
     Key { name: "ttl", help: "routers that multicast may cross: ttl=4" },
     Key { name: "iface", help: "network interface for multicast, by name or address: iface=eth0" },
     Key { name: "dscp", help: "differentiated services code point, 0 to 63: dscp=46" },
+    Key {
+        name: "over",
+        help: "udp (default), or ip: sctp and dccp with IP protocol numbers of their own, for which raw sockets are \
+               needed (root or CAP_NET_RAW); the port is then the transport's: over=ip",
+    },
     Key { name: "congestion", help: "the kernel's congestion control for TCP: congestion=cubic" },
 ];
 
@@ -119,6 +129,8 @@ pub(crate) struct StreamKeys {
     pub channels: Option<u32>,
     pub ptime: Option<Duration>,
     pub conceal: Option<Concealment>,
+    /// How to go directly over IP, if the URI asks for it.
+    pub over_ip: Option<OverIp>,
     /// The options given, with what the URI says of them.
     pub socket: SocketOptions,
 }
@@ -151,9 +163,43 @@ impl StreamKeys {
                 .read("channels", |text| text.parse::<u32>().map_err(|_| "use a number from 1 to 64"))?,
             ptime: query.read("ptime", units::parse_duration)?,
             conceal: query.read("conceal", str::parse::<Concealment>)?,
+            over_ip: read_over(transport, query)?,
             socket,
         })
     }
+
+    /// The query as the endpoint is to read it: over IP, the port behind the address is the transport's own.
+    pub fn for_endpoint(&self, mut query: Query, target: Target) -> Query {
+        if let Some(protocol) = self.over_ip {
+            query.set(protocol.port_key, &target.address().port().to_string());
+        }
+        query
+    }
+}
+
+fn read_over(transport: &Transport, query: &Query) -> Result<Option<OverIp>, UriError> {
+    let able = || TRANSPORTS.iter().filter(|t| t.over_ip.is_some()).map(|t| t.scheme).collect::<Vec<_>>();
+    let over = query.read("over", |text| match text {
+        "udp" if transport.beneath == Beneath::Udp => Ok(None),
+        "udp" => Err(format!("{} does not run over UDP: leave it out", transport.scheme)),
+        "ip" => transport.over_ip.map(Some).ok_or_else(|| {
+            format!(
+                "{} has no number of its own among the IP protocols; {} have",
+                transport.scheme,
+                able().join(" and ")
+            )
+        }),
+        other => Err(format!(
+            "use udp or ip{}",
+            nearest(other, ["udp", "ip"]).map(|meant| format!(", did you mean {meant}?")).unwrap_or_default()
+        )),
+    })?;
+    let over = over.flatten();
+    if let Some(key) = over.map(|protocol| protocol.port_key) {
+        let inside = |_: &str| Err::<(), _>("over IP the port stands behind the address: leave this key out");
+        query.read(key, inside)?;
+    }
+    Ok(over)
 }
 
 const DSCP_RANGE: &str = "use a number from 0 to 63";

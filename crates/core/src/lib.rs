@@ -6,6 +6,7 @@
 
 mod doorkeeper;
 mod endpoint;
+pub mod over_ip;
 mod rng;
 mod serial;
 mod time;
@@ -18,6 +19,7 @@ pub use endpoint::{
     BrokenReason, CloseMode, CloseReason, Counters, Ecn, Endpoint, Event, Frame, FrameId, Input,
     KernelReport, Outcome, PathId, PathStats, Profile, Received, SendError, StreamId, Transmit, Wire,
 };
+pub use over_ip::OverIp;
 pub use rng::Rng;
 pub use serial::{Seq16, Seq32, Unwrapper};
 pub use time::{Epoch, Instant, MediaTime, NtpTime};

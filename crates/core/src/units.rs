@@ -23,7 +23,7 @@ pub enum UnitError {
     NoUnit {
         /// What was read.
         text: String,
-        /// The same number with a unit that is possible here.
+        /// The same number with the one or two units that are usual here.
         example: String,
     },
     /// A unit of another kind, or an unknown one.
@@ -48,7 +48,7 @@ pub enum UnitError {
     },
 }
 
-/// One kind of quantity: its name, and its units with their worth in the base unit.
+/// One kind of quantity: its name, and its units with their worth in the base unit, the usual ones first.
 struct Kind {
     name: &'static str,
     example: &'static str,
@@ -63,12 +63,12 @@ const TIME: Kind = Kind {
 const BIT_RATE: Kind = Kind {
     name: "bit rate",
     example: "20Mbit/s",
-    units: &[("bit/s", 1.0), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9)],
+    units: &[("Mbit/s", 1e6), ("kbit/s", 1e3), ("bit/s", 1.0), ("Gbit/s", 1e9)],
 };
 const BYTES: Kind = Kind {
     name: "size",
     example: "64kB",
-    units: &[("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("KiB", 1024.0), ("MiB", 1_048_576.0)],
+    units: &[("kB", 1e3), ("B", 1.0), ("MB", 1e6), ("GB", 1e9), ("KiB", 1024.0), ("MiB", 1_048_576.0)],
 };
 const RATIO: Kind = Kind { name: "share", example: "1.8%", units: &[("%", 1.0)] };
 const DRIFT: Kind = Kind { name: "clock difference", example: "55ppm", units: &[("ppm", 1.0)] };
@@ -185,7 +185,11 @@ fn parse(text: &str, kind: &Kind) -> Result<f64, UnitError> {
     if unit.is_empty() {
         return Err(UnitError::NoUnit {
             text: clip(text),
-            example: format!("{}{}", clip(trimmed), kind.units[0].0),
+            example: kind.units[..kind.units.len().min(2)]
+                .iter()
+                .map(|(unit, _)| format!("{}{unit}", clip(trimmed)))
+                .collect::<Vec<_>>()
+                .join(" or "),
         });
     }
     match kind.units.iter().find(|(name, _)| *name == unit) {
@@ -239,7 +243,7 @@ mod tests {
     #[test]
     fn bare_and_foreign_units_are_refused_with_the_remedy() {
         let bare = parse_duration("20").unwrap_err();
-        assert_eq!(bare.to_string(), "'20' has no unit: write 20ms");
+        assert_eq!(bare.to_string(), "'20' has no unit: write 20ms or 20s");
         let foreign = "20kB".parse::<BitRate>().unwrap_err().to_string();
         assert!(foreign.contains("'kB'") && foreign.contains("Mbit/s"), "{foreign}");
         for hostile in ["", "ms", "1e9ms", "..5s", "-3ms", "NaNms", "99999999999999999999h", "5 %%"] {

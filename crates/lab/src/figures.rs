@@ -1,5 +1,7 @@
 //! The figures of one stream in one run, and their one list of names, units and definitions.
 
+use antiphon_core::Instant;
+
 /// A column of the results.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FigureDef {
@@ -47,12 +49,13 @@ figures! {
     received "received" [""] "Different frames that arrived.";
     lost_percent "lost" ["%"] "Frames sent that never arrived, whatever the reason.";
     expired "expired" [""] "Frames that the sender gave up before they were begun.";
-    duplicate "duplicates" [""] "Arrivals of a frame that was there already.";
+    duplicate "duplicates" [""] "Arrivals of a frame that was there already; no delay between arrivals counts them.";
     reordered "reordered" [""] "Frames that arrived behind one with a higher number.";
-    gap_mean_s "mean inter-packet delay" ["s"] "Mean time between two successive arrivals.";
+    gap_mean_s "mean inter-packet delay" ["s"] "Mean time between two successive arrivals of different frames.";
+    gap_mad_ms "inter-packet delay, mean deviation" ["ms"] "Mean absolute deviation of the times between two successive arrivals from their mean.";
     gap_max_s "longest inter-packet delay" ["s"] "Longest time between two successive arrivals.";
     gaps_above_80ms "inter-packet delays above 80 ms" [""] "Times between successive arrivals of more than 80 ms, in the whole run.";
-    gaps_above_80ms_per_1000 "inter-packet delays above 80 ms, per 1000" [""] "The same, for each 1000 arrivals.";
+    gaps_above_80ms_per_1000 "inter-packet delays above 80 ms, per 1000" [""] "The same, for each 1000 frames received.";
     delay_mean_ms "mean one-way delay" ["ms"] "From the frame's due time at the sender to its arrival at the receiver's application.";
     delay_p50_ms "median one-way delay" ["ms"] "Median of the same.";
     delay_p99_ms "one-way delay, 99 %" ["ms"] "99 of 100 delays are not above this.";
@@ -63,7 +66,7 @@ figures! {
     jitter_mad_ms "jitter, mean deviation" ["ms"] "Mean absolute deviation from the mean, of the same.";
     buffer_empty_per_1000 "buffer empty, per 1000" [""] "Restarts of a 70 ms buffer that ran empty, per 1000 frames received; lost frames are missing from it (bytes are counted).";
     buffer_not_full_per_1000 "buffer not full, per 1000" [""] "Restarts of the same buffer since it did not fill within 70 ms.";
-    buffer_empty_numbered_per_1000 "buffer empty, numbered, per 1000" [""] "As buffer_empty_per_1000 where gaps in the numbers are filled with silence.";
+    buffer_empty_numbered_per_1000 "buffer empty, numbered, per 1000" [""] "As buffer_empty_per_1000 where gaps in the numbers are filled with silence, and late frames and duplicates add nothing.";
     buffer_not_full_numbered_per_1000 "buffer not full, numbered, per 1000" [""] "As buffer_not_full_per_1000 where gaps in the numbers are filled with silence.";
     concealed_percent "concealed" ["%"] "Sound streams: packets of sound that the receiver had to make up.";
     wire_bytes "bytes on the wire" ["bytes"] "IP packets that the stream's sender put on its first medium, repairs included.";
@@ -71,6 +74,15 @@ figures! {
     mac_exhausted "dropped after the last MAC retry" [""] "Packets of the stream that an 802.11 station gave up after its retry limit.";
     queue_dropped "dropped by queues" [""] "Packets of the stream that found a queue full on their way, or were dropped before it was.";
     broken "broken" [""] "1 if the connection broke before the stream's end, else 0.";
+}
+
+/// What became of each frame of a stream in one run, to be drawn.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Course {
+    /// When each frame was due, or sent where that is what counts, in the order of their numbers.
+    pub sent: Vec<Instant>,
+    /// The index in `sent` of each frame that came, and when, in the order of arrival. Duplicates are left out.
+    pub came: Vec<(usize, Instant)>,
 }
 
 /// What a medium did in one run, for those who ask why.

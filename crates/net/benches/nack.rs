@@ -15,7 +15,7 @@ use antiphon_core::uri::Query;
 use antiphon_core::{Input, Instant, PathId, Transmit};
 use antiphon_net::{
     DriveOptions, Line, LineError, LineStats, OsClock, SocketOptions, Stop, Tap, UdpLine, Wait, WaitStyle,
-    become_media_thread, drive,
+    Waker, become_media_thread, drive,
 };
 use antiphon_proto::srp::wire::extended::Extended;
 use antiphon_proto::srp::{Message, Sender, SenderConfig};
@@ -122,6 +122,10 @@ impl Line for Timed {
 
     fn set_tap(&mut self, tap: Tap) {
         self.line.set_tap(tap);
+    }
+
+    fn set_waker(&mut self, waker: Waker) {
+        self.line.set_waker(waker);
     }
 }
 

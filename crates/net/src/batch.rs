@@ -6,11 +6,13 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 use std::time::Duration;
 
 use socket2::SockAddr;
+
+use crate::control::{self, Control};
 
 /// Datagrams per system call: a busy moment of several streams.
 pub(crate) const BATCH: usize = 16;
@@ -92,6 +94,13 @@ impl ReceiveBatch {
     }
 }
 
+impl ReceiveBatch {
+    /// Our address that the `i`th datagram was sent to, where an IPv6 socket was told to say so.
+    pub fn destination_v6(&self, i: usize) -> Option<Ipv6Addr> {
+        control::destination_v6(&self.headers[i].msg_hdr)
+    }
+}
+
 /// One datagram to send.
 pub(crate) struct Outgoing<'a> {
     pub bytes: &'a [u8],
@@ -105,6 +114,8 @@ pub(crate) struct SendBatch {
     room: usize,
     names: Vec<SockAddr>,
     named: Vec<bool>,
+    control: Vec<Control>,
+    control_len: Vec<usize>,
     vectors: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
     len: usize,
@@ -119,6 +130,8 @@ impl SendBatch {
             room,
             names: vec![nowhere.into(); BATCH],
             named: vec![false; BATCH],
+            control: vec![Control::default(); BATCH],
+            control_len: vec![0; BATCH],
             vectors: vec![libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH],
             headers: vec![zeroed(); BATCH],
             len: 0,
@@ -133,7 +146,13 @@ impl SendBatch {
 
     /// Takes what was written into [`Self::next`]: `len` bytes for `to`, or for the connected peer.
     pub fn commit(&mut self, len: usize, to: Option<SocketAddr>) {
+        self.commit_from(len, to, None);
+    }
+
+    /// As [`Self::commit`], sent from that address of this machine's; `None` leaves it to the kernel.
+    pub fn commit_from(&mut self, len: usize, to: Option<SocketAddr>, from: Option<IpAddr>) {
         let i = self.len;
+        self.control_len[i] = from.map_or(0, |from| control::write_source(&mut self.control[i], from));
         self.named[i] = to.is_some();
         if let Some(to) = to {
             self.names[i] = to.into();
@@ -170,6 +189,11 @@ impl SendBatch {
             header.msg_namelen = if self.named[i] { name.len() } else { 0 };
             header.msg_iov = &raw mut self.vectors[i];
             header.msg_iovlen = 1;
+            header.msg_control = match self.control_len[i] {
+                0 => std::ptr::null_mut(),
+                _ => self.control[i].as_mut_ptr().cast(),
+            };
+            header.msg_controllen = self.control_len[i] as _;
         }
         let (mut sent, mut taken, mut tried_again, mut flags) = (0, 0, false, 0);
         while sent < self.len {
@@ -189,7 +213,8 @@ impl SendBatch {
             }
             // The error is of the first datagram not sent. A pending ICMP error of an earlier one is cleared by
             // being reported, and did not cost this one its chance: try it once more.
-            let pending = error.raw_os_error() == Some(libc::ECONNREFUSED) && !tried_again;
+            let refused = [libc::ECONNREFUSED, libc::ENOPROTOOPT, libc::EPROTO];
+            let pending = error.raw_os_error().is_some_and(|code| refused.contains(&code)) && !tried_again;
             if error.kind() == io::ErrorKind::WouldBlock {
                 flags = libc::MSG_DONTWAIT as _;
             }
@@ -208,6 +233,12 @@ unsafe impl Send for ReceiveBatch {}
 // SAFETY: as above.
 unsafe impl Send for SendBatch {}
 
+/// A message header that describes nothing.
+#[cfg(test)]
+pub(crate) fn no_message() -> libc::msghdr {
+    zeroed::<libc::mmsghdr>().msg_hdr
+}
+
 /// A zeroed C structure.
 fn zeroed<T: Plain>() -> T {
     // SAFETY: Plain types are C structures for which all bits zero is a valid value.
@@ -219,7 +250,8 @@ trait Plain {}
 impl Plain for libc::sockaddr_storage {}
 impl Plain for libc::mmsghdr {}
 
-fn socket_address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
+/// The address that the kernel wrote, of either version of IP.
+pub(crate) fn socket_address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match i32::from(storage.ss_family) {
         libc::AF_INET => {
             // SAFETY: the family says that the storage holds a sockaddr_in, which is smaller and less aligned.

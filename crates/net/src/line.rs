@@ -8,6 +8,7 @@ use antiphon_session::Station;
 
 use crate::capture::Tap;
 use crate::clock::OsClock;
+use crate::wake::Waker;
 
 /// A way to the wire: moves bytes between a socket and a station.
 pub trait Line {
@@ -45,6 +46,10 @@ pub trait Line {
     /// Shows everything that crosses the socket from now on to `tap`. Set it before the line is driven: a connection
     /// that already carries frames is not shown.
     fn set_tap(&mut self, tap: Tap);
+
+    /// Lets another thread end the waits of [`Self::receive`] early, for one system call more in each. Lines that sleep
+    /// in the receiving call without it are spared that call.
+    fn set_waker(&mut self, waker: Waker);
 }
 
 /// How [`Line::receive`] waits for input.
@@ -75,6 +80,8 @@ pub struct LineStats {
     pub refused: u64,
     /// Datagrams from addresses for which there was no room in the table.
     pub strangers: u64,
+    /// Packets of IP protocols whose checksum was wrong.
+    pub damaged: u64,
     /// Connections after the first.
     pub reconnected: u64,
     /// Whether the kernel stamped what it received.
@@ -99,6 +106,15 @@ pub enum LineError {
         address: SocketAddr,
         /// What was tried, and what came of it.
         why: String,
+    },
+    /// The user may not open the raw socket that a protocol directly over IP needs.
+    #[error(
+        "IP protocol {protocol} needs a raw socket, which this user may not open: run as root, give the program the \
+         capability (setcap cap_net_raw+ep PROGRAM), or go through UDP, which needs neither (leave over=ip out)"
+    )]
+    RawRefused {
+        /// Number of the protocol.
+        protocol: u8,
     },
     /// Anything else that the system says.
     #[error("{what}: {source}")]

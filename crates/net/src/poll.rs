@@ -1,6 +1,7 @@
 //! Waiting for a descriptor with nanosecond time-outs.
 #![allow(unsafe_code, reason = "ppoll: the safe wrappers round time-outs to milliseconds")]
 
+use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
@@ -11,26 +12,72 @@ pub(crate) struct Readiness {
     pub writable: bool,
 }
 
+/// What ended a wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Waited {
+    pub ready: Readiness,
+    /// The second descriptor is readable.
+    pub woken: bool,
+    /// Nothing will come any more: shut down, or the other end is gone.
+    pub hung_up: bool,
+}
+
 /// Waits until `fd` is ready as wanted or the time-out is over; a signal ends the wait early. A negative descriptor is
 /// never ready.
 pub(crate) fn wait(fd: RawFd, want: Readiness, timeout: Duration) -> Readiness {
+    wait_or_woken(fd, want, NOBODY, timeout).unwrap_or_default().ready
+}
+
+/// Which of these become readable within the time-out; a signal ends the wait early. [`NOBODY`] never does.
+pub(crate) fn wait_for_any<const N: usize>(fds: [RawFd; N], timeout: Duration) -> [bool; N] {
+    let mut polls = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    let time = timespec(timeout);
+    // SAFETY: so many live pollfds and a live timespec; no signal mask.
+    let ready =
+        unsafe { libc::ppoll(polls.as_mut_ptr(), N as libc::nfds_t, &raw const time, std::ptr::null()) };
+    // An error is fetched by reading.
+    polls.map(|poll| ready > 0 && poll.revents != 0)
+}
+
+/// Waits as [`wait`] does, or until `waker` is readable. An error says that a signal came, or that there is no memory.
+pub(crate) fn wait_or_woken(
+    fd: RawFd,
+    want: Readiness,
+    waker: RawFd,
+    timeout: Duration,
+) -> io::Result<Waited> {
     let mut events = 0;
-    events |= if want.readable { libc::POLLIN } else { 0 };
+    events |= if want.readable { libc::POLLIN | libc::POLLRDHUP } else { 0 };
     events |= if want.writable { libc::POLLOUT } else { 0 };
-    let mut poll = libc::pollfd { fd, events, revents: 0 };
-    let time = libc::timespec {
+    let mut polls = [
+        libc::pollfd { fd, events, revents: 0 },
+        libc::pollfd { fd: waker, events: libc::POLLIN, revents: 0 },
+    ];
+    let time = timespec(timeout);
+    // SAFETY: two live pollfds and a live timespec; no signal mask.
+    let ready = unsafe { libc::ppoll(polls.as_mut_ptr(), 2, &raw const time, std::ptr::null()) };
+    if ready < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let came = polls[0].revents;
+    let failed = came & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
+    Ok(Waited {
+        ready: Readiness {
+            // An error is fetched by reading.
+            readable: failed || came & libc::POLLIN != 0,
+            writable: failed || came & libc::POLLOUT != 0,
+        },
+        woken: polls[1].revents != 0,
+        hung_up: came & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLNVAL) != 0,
+    })
+}
+
+fn timespec(timeout: Duration) -> libc::timespec {
+    libc::timespec {
         tv_sec: timeout.as_secs().min(3600) as libc::time_t,
         tv_nsec: timeout.subsec_nanos() as libc::c_long,
-    };
-    // SAFETY: one live pollfd and a live timespec; no signal mask.
-    let ready = unsafe { libc::ppoll(&raw mut poll, 1, &raw const time, std::ptr::null()) };
-    if ready <= 0 {
-        return Readiness::default();
-    }
-    let failed = poll.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
-    Readiness {
-        // An error is fetched by reading.
-        readable: failed || poll.revents & libc::POLLIN != 0,
-        writable: failed || poll.revents & libc::POLLOUT != 0,
     }
 }
+
+/// In place of a descriptor that is never ready.
+pub(crate) const NOBODY: RawFd = -1;

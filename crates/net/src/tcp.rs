@@ -17,11 +17,12 @@ use crate::capture::{Direction, Ending, Ends, Tap};
 use crate::clock::OsClock;
 use crate::line::{IDLE, Line, LineError, LineStats, Wait};
 use crate::options::SocketOptions;
-use crate::poll::{self, Readiness};
+use crate::poll::{self, NOBODY, Readiness};
 use crate::tcp_io;
 use crate::tcp_setup::{
     accept, address_of, begin_connecting, listening_socket, new_socket, set_up_accepted, settle,
 };
+use crate::wake::Waker;
 
 /// A line over TCP, for one station.
 pub struct TcpLine {
@@ -39,6 +40,7 @@ pub struct TcpLine {
     stats: LineStats,
     notes: Vec<String>,
     tap: Option<Tap>,
+    waker: Option<Waker>,
 }
 
 /// Where connections come from.
@@ -103,6 +105,7 @@ impl TcpLine {
             stats: LineStats::default(),
             notes,
             tap: None,
+            waker: None,
         }
     }
 
@@ -224,9 +227,14 @@ impl TcpLine {
             (None, Source::Listener { socket, .. }) => {
                 (socket.as_raw_fd(), Readiness { readable: true, writable: false })
             }
-            (None, _) => (-1, Readiness::default()),
+            (None, _) => (NOBODY, Readiness::default()),
         };
-        poll::wait(fd, want, timeout);
+        let bell = self.waker.as_ref().map_or(NOBODY, Waker::fd);
+        // A signal ends the wait like a time-out.
+        let waited = poll::wait_or_woken(fd, want, bell, timeout).unwrap_or_default();
+        if let (true, Some(waker)) = (waited.woken, &self.waker) {
+            waker.hear();
+        }
     }
 
     fn is_ready(&self) -> bool {
@@ -237,7 +245,7 @@ impl TcpLine {
 impl Line for TcpLine {
     fn receive(&mut self, clock: &OsClock, station: &mut dyn Station, wait: Wait) -> Result<(), LineError> {
         // Only a connection with nothing else to watch may sleep in the call that reads it.
-        let mut block = wait == Wait::Idle && self.is_ready() && !self.blocked;
+        let mut block = wait == Wait::Idle && self.is_ready() && !self.blocked && self.waker.is_none();
         match wait {
             Wait::For(time) => self.watch(time),
             Wait::Idle if !block => self.watch(IDLE),
@@ -342,6 +350,10 @@ impl Line for TcpLine {
 
     fn set_tap(&mut self, tap: Tap) {
         self.tap = Some(tap);
+    }
+
+    fn set_waker(&mut self, waker: Waker) {
+        self.waker = Some(waker);
     }
 }
 

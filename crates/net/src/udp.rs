@@ -1,6 +1,5 @@
 //! A UDP socket as a line: calling one peer, listening for many, or sending to and joining a group.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
@@ -13,9 +12,11 @@ use crate::address::{Target, any_for};
 use crate::batch::{BATCH, ReceiveBatch, SendBatch};
 use crate::capture::{Direction, Ends, Tap};
 use crate::clock::OsClock;
-use crate::line::{Line, LineError, LineStats, Wait};
+use crate::line::{IDLE, Line, LineError, LineStats, Wait};
 use crate::options::{self, SocketOptions};
+use crate::paths::AddressTable;
 use crate::poll::{self, Readiness};
+use crate::wake::Waker;
 
 /// A UDP socket with its buffers and the table of the addresses it talks to.
 pub struct UdpLine {
@@ -32,6 +33,7 @@ pub struct UdpLine {
     stats: LineStats,
     notes: Vec<String>,
     tap: Option<Tap>,
+    waker: Option<Waker>,
 }
 
 #[derive(Clone, Copy)]
@@ -120,6 +122,7 @@ impl UdpLine {
             stats: LineStats::default(),
             notes,
             tap: None,
+            waker: None,
         })
     }
 
@@ -198,13 +201,28 @@ impl UdpLine {
 
 impl Line for UdpLine {
     fn receive(&mut self, clock: &OsClock, station: &mut dyn Station, wait: Wait) -> Result<(), LineError> {
-        if let Wait::For(time) = wait {
-            let want = Readiness { readable: true, writable: false };
-            if !poll::wait(self.fd(), want, time).readable {
-                return Ok(());
+        let want = Readiness { readable: true, writable: false };
+        let mut block = false;
+        match (wait, &self.waker) {
+            (Wait::Idle | Wait::For(_), Some(waker)) => {
+                let time = if let Wait::For(time) = wait { time } else { IDLE };
+                // A signal ends the wait like a time-out.
+                let waited = poll::wait_or_woken(self.fd(), want, waker.fd(), time).unwrap_or_default();
+                if waited.woken {
+                    waker.hear();
+                }
+                if !waited.ready.readable {
+                    return Ok(());
+                }
             }
+            (Wait::For(time), None) => {
+                if !poll::wait(self.fd(), want, time).readable {
+                    return Ok(());
+                }
+            }
+            (Wait::Idle, None) => block = !self.behind,
+            (Wait::No, _) => {}
         }
-        let mut block = wait == Wait::Idle && !self.behind;
         self.behind = false;
         // A flood may not keep the media thread from its other work.
         for _ in 0..MOST_BATCHES {
@@ -271,10 +289,14 @@ impl Line for UdpLine {
     fn set_tap(&mut self, tap: Tap) {
         self.tap = Some(tap);
     }
+
+    fn set_waker(&mut self, waker: Waker) {
+        self.waker = Some(waker);
+    }
 }
 
 /// What an error on a datagram socket means.
-enum Trouble {
+pub(crate) enum Trouble {
     /// The peer's machine says that nobody is there.
     Refused(BrokenReason),
     /// This datagram is gone; the next may pass.
@@ -283,56 +305,17 @@ enum Trouble {
     Fatal,
 }
 
-fn classify(error: &io::Error) -> Trouble {
+pub(crate) fn classify(error: &io::Error) -> Trouble {
     match error.raw_os_error() {
-        Some(libc::ECONNREFUSED) => Trouble::Refused(BrokenReason::Refused),
+        // The last two: no such protocol there, as IPv4 and IPv6 say it.
+        Some(libc::ECONNREFUSED | libc::ENOPROTOOPT | libc::EPROTO) => {
+            Trouble::Refused(BrokenReason::Refused)
+        }
         Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::ENETDOWN | libc::EHOSTDOWN) => {
             Trouble::Refused(BrokenReason::Unreachable)
         }
         Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::EINVAL) => Trouble::Fatal,
         _ => Trouble::Passing,
-    }
-}
-
-/// The addresses that a listening line has heard from.
-#[derive(Default)]
-struct AddressTable {
-    paths: BTreeMap<SocketAddr, PathId>,
-    addresses: Vec<SocketAddr>,
-    /// Where to look next for an entry that may be forgotten.
-    hand: usize,
-}
-
-impl AddressTable {
-    /// The number of `address`, given on first sight; when the table is full, one that the station does not know
-    /// is forgotten, and if it knows them all, `None`.
-    fn path_of(&mut self, address: SocketAddr, station: &dyn Station) -> Option<PathId> {
-        if let Some(path) = self.paths.get(&address) {
-            return Some(*path);
-        }
-        if self.addresses.len() < MOST_ADDRESSES {
-            let path = PathId(self.addresses.len() as u32);
-            self.addresses.push(address);
-            self.paths.insert(address, path);
-            return Some(path);
-        }
-        // A few steps per stranger: a flood of addresses can't make this search long.
-        for _ in 0..64 {
-            let at = self.hand;
-            self.hand = (self.hand + 1) % self.addresses.len();
-            let path = PathId(at as u32);
-            if !station.knows(path) {
-                self.paths.remove(&self.addresses[at]);
-                self.addresses[at] = address;
-                self.paths.insert(address, path);
-                return Some(path);
-            }
-        }
-        None
-    }
-
-    fn address_of(&self, path: PathId) -> Option<SocketAddr> {
-        self.addresses.get(path.0 as usize).copied()
     }
 }
 
@@ -415,19 +398,17 @@ fn max_datagram(socket: &Socket, options: &SocketOptions, v6: bool) -> usize {
 }
 
 /// Ethernet's MTU: what the neighbours' networks carry, even where ours (loopback) would carry more.
-const ETHERNET_MTU: usize = 1500;
+pub(crate) const ETHERNET_MTU: usize = 1500;
 /// Every IPv4 host must accept datagrams of this size (RFC 791 §3.1).
-const SMALLEST_MTU: usize = 576;
+pub(crate) const SMALLEST_MTU: usize = 576;
 /// The largest UDP payload over IPv4 (RFC 768).
 const LARGEST_PAYLOAD: usize = 65_507;
 /// Room for one datagram to send, at least: other sides may have larger ones returned.
-const ROOM_TO_SEND: usize = 9_216;
+pub(crate) const ROOM_TO_SEND: usize = 9_216;
 /// A datagram that waited so long in the kernel was not what woke us: a wake-up takes a third of that here.
-const BEHIND: std::time::Duration = std::time::Duration::from_micros(150);
+pub(crate) const BEHIND: std::time::Duration = std::time::Duration::from_micros(150);
 /// Batches read in one round at most.
-const MOST_BATCHES: usize = 8;
-/// Addresses remembered at most.
-const MOST_ADDRESSES: usize = 4096;
+pub(crate) const MOST_BATCHES: usize = 8;
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon_core::uri::{Query, UriError};
-use antiphon_core::{Endpoint, Instant, Unwrap, did_you_mean, nearest};
+use antiphon_core::{Endpoint, Instant, OverIp, Unwrap, did_you_mean, nearest};
 
 use crate::TRANSPORTS;
 
@@ -18,6 +18,8 @@ pub struct Transport {
     pub summary: &'static str,
     /// What carries its bytes.
     pub beneath: Beneath,
+    /// How it runs directly over IP as well, where there is a way: `over=ip`.
+    pub over_ip: Option<OverIp>,
     /// What `reflect HOST:PORT` adds to PORT for this transport, so that all of them are found from one number.
     /// Fixed for ever; two transports on the same kind of socket never share one.
     pub reflect_offset: u16,
@@ -82,7 +84,7 @@ pub struct OpenArgs<'a> {
     pub seed: u64,
     /// The time of opening.
     pub now: Instant,
-    /// The largest datagram that crosses the path without IP fragmentation, in bytes of UDP payload.
+    /// The largest datagram that crosses the path without IP fragmentation, in bytes of what UDP or IP carries.
     pub max_datagram: usize,
     /// How old a frame may be when it is played: protocols size their patience by it.
     pub latency: Duration,
@@ -137,6 +139,8 @@ mod tests {
             for b in &TRANSPORTS[i + 1..] {
                 assert_ne!(a.scheme, b.scheme);
                 assert!(a.beneath != b.beneath || a.reflect_offset != b.reflect_offset);
+                let protocols = a.over_ip.zip(b.over_ip);
+                assert!(protocols.is_none_or(|(a, b)| a.protocol != b.protocol));
             }
         }
     }

@@ -16,6 +16,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     title: "UDP/RTP",
     summary: "bare RTP over UDP: lowest delay, loses what the network loses, any RTP player listens",
     beneath: Beneath::Udp,
+    over_ip: None,
     reflect_offset: 0,
     strengths: Strengths { reliable: false, ordered: false, multicast: true },
     keys: &[],

@@ -172,7 +172,8 @@
         series: [{}].concat(group.map((s) => ({
           scale: "y", show: s.shown || state.panels, stroke: seriesColour(s.colour), fill: s.style === "points" ? seriesColour(s.colour) : undefined,
           width: s.style === "points" ? 0 : 2, alpha: s.style === "points" ? 0.8 : 1, dash: s.style === "dashed" ? [7, 5] : undefined,
-          points: { show: s.style === "line" && s.xs.length < 60, size: 6 },
+          // A lone value has no line to show it: full, or hollow where it is printed.
+          points: { show: (s.style === "line" && s.xs.length < 60) || (s.style === "dashed" && s.xs.length === 1), size: s.xs.length === 1 ? 10 : 6, width: 2, fill: s.style === "dashed" ? "transparent" : seriesColour(s.colour) },
           paths: s.style === "points" ? dots(width < 500 ? 1.6 : 2.2) : s.style === "steps" ? uPlot.paths.stepped({ align: 1 }) : undefined,
         }))),
         hooks: {

@@ -45,9 +45,13 @@ impl<'a> Beside<'a> {
 
     /// "Table 6.3".
     pub fn heading(&self) -> String {
-        match self.table.title.split_once(": ") {
-            Some((number, _)) if number.starts_with("Table") => number.into(),
-            _ => "Figures in the text".into(),
+        let number = match self.table.title.split_once(": ") {
+            Some((number, _)) if number.starts_with("Table") => number,
+            _ => "Figures in the text",
+        };
+        match self.map.columns.iter().map(ColumnMap::reading).find(|reading| !reading.is_empty()) {
+            Some(reading) => format!("{number}, {reading}"),
+            None => number.into(),
         }
     }
 
@@ -148,13 +152,13 @@ fn plain(value: Option<f64>) -> String {
 }
 
 fn cells_of(compared: &Compared) -> [Cell; 3] {
-    let decimals = compared.decimals;
-    let value = |value: Option<Value>, decimals: usize| match value {
-        None => Cell::MISSING,
-        Some(Value { value, half_width: Some(half_width), .. }) => {
-            Cell::Text(format!("{value:.decimals$} ± {half_width:.decimals$}"))
+    let decimals = compared.ours.map_or(compared.decimals, |ours| places(ours, compared.decimals));
+    let printed = |Value { value, half_width, .. }| {
+        let decimals = compared.decimals;
+        match half_width {
+            Some(half_width) => format!("{value:.decimals$} ± {half_width:.decimals$}"),
+            None => format!("{value:.decimals$}"),
         }
-        Some(Value { value, .. }) => Cell::Text(format!("{value:.decimals$}")),
     };
     let deviation = compared.deviation().map(|deviation| {
         let shown = format!("{deviation:+.decimals$}");
@@ -166,11 +170,33 @@ fn cells_of(compared: &Compared) -> [Cell; 3] {
         }
     });
     [
-        value(compared.printed, decimals),
-        value(compared.ours, decimals),
+        compared.printed.map_or(Cell::MISSING, |value| Cell::Text(printed(value))),
+        compared.ours.map_or(Cell::MISSING, |value| Cell::Text(shown(value, compared.decimals))),
         deviation.as_deref().map_or(Cell::MISSING, Cell::from),
     ]
 }
+
+/// A value of ours with its interval, with so many decimal places at most.
+pub(super) fn shown(value: Value, most: usize) -> String {
+    let decimals = places(value, most);
+    match value.half_width {
+        Some(half_width) => format!("{:.decimals$} ± {half_width:.decimals$}", value.value),
+        None => format!("{:.decimals$}", value.value),
+    }
+}
+
+/// No more than leave two figures of the interval: the others say nothing.
+fn places(value: Value, most: usize) -> usize {
+    match value.half_width {
+        Some(half_width) if half_width > 0.0 => {
+            most.min((1.0 - half_width.log10().floor()).clamp(0.0, MOST_PLACES) as usize)
+        }
+        _ => most,
+    }
+}
+
+/// What any paper prints.
+const MOST_PLACES: f64 = 6.0;
 
 /// The units at the ends of the printed columns' names, and how they are written.
 const UNITS: [(&str, &str); 7] = [
@@ -234,6 +260,15 @@ mod tests {
         assert_eq!(texts(value(0.01), value(1.5)), ["0.01", "1.50", "+1.49"]);
         assert_eq!(texts(value(1.5), value(1.499)), ["1.50", "1.50", "0"]);
         assert_eq!(texts(None, value(1.5)), ["-", "1.50", "-"]);
+        let sure = |half_width| Some(Value { value: 1.2345, half_width: Some(half_width), runs: 9 });
+        let six = |ours| cells_of(&Compared { printed: value(1.0), decimals: 6, ours });
+        let text = |ours| match &six(ours)[1] {
+            Cell::Text(text) => text.clone(),
+            _ => "-".into(),
+        };
+        assert_eq!(text(sure(0.0123)), "1.234 ± 0.012");
+        assert_eq!(text(sure(12.0)), "1 ± 12");
+        assert_eq!(text(sure(0.0)), "1.234500 ± 0.000000");
     }
 
     #[test]

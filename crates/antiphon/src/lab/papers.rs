@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use antiphon_lab::papers::{Evidence, Experiment, Judgement, Paper, Reading, Verdict};
-use antiphon_lab::results::Results;
-use antiphon_lab::{figures::FIGURES, papers};
+use antiphon_lab::figures::Course;
+use antiphon_lab::papers::{self, Evidence, Experiment, Judgement, Paper, Reading, Verdict, definition};
+use antiphon_lab::results::{Record, Results};
 use serde::Serialize;
 
 use super::Job;
@@ -83,6 +83,7 @@ impl PaperResults {
                 claim: claim.claim.clone(),
                 place: claim.place.clone(),
                 check: claim.check.clone(),
+                own: claim.own,
             })
             .collect()
     }
@@ -145,6 +146,22 @@ pub(super) fn jobs(target: &str) -> Result<Vec<Job>, Error> {
 fn job(paper: &Paper, experiment: &Experiment, text: &str) -> Result<Job, Error> {
     let name = format!("{}/{}", paper.key, experiment.key);
     Job::new(&name, &name, text)
+}
+
+/// What became of each frame in the run of `record`, which is done again.
+///
+/// An error where that run then ends otherwise than it was kept: another build of the program did it.
+pub(super) fn course(paper: &Paper, experiment: &Experiment, record: &Record) -> Result<Course, Error> {
+    let text = experiment.scenario.ok_or_else(|| Error::failed("it has no scenario"))?;
+    let (finished, course) = super::course(&job(paper, experiment, text)?, record.run, &record.stream)?;
+    let same =
+        finished.records().any(|again| again.stream == record.stream && again.figures == record.figures);
+    if same {
+        return Ok(course);
+    }
+    Err(Error::failed(
+        "run again it ends otherwise, so another build did it; run the experiment with --fresh",
+    ))
 }
 
 /// The papers of these names, all if there are none.
@@ -221,6 +238,8 @@ pub struct ClaimRow {
     pub place: String,
     /// How it is tested, and whether the paper's own figures pass.
     pub check: String,
+    /// Whether it is a claim of ours, on what the paper does not have.
+    pub own: bool,
 }
 
 /// A figure behind a verdict.
@@ -249,7 +268,7 @@ pub struct FigureRow {
 impl From<&Reading> for FigureRow {
     fn from(reading: &Reading) -> Self {
         let settings = reading.place.point.iter().map(|(key, value)| format!("{key}={value}"));
-        let unit = FIGURES.iter().find(|def| def.name == reading.figure).map_or("", |def| def.unit);
+        let unit = definition(reading.figure).map_or("", |def| def.unit);
         FigureRow {
             experiment: reading.experiment.clone(),
             stream: reading.place.stream.clone(),
@@ -264,9 +283,15 @@ impl From<&Reading> for FigureRow {
     }
 }
 
-/// How many claims have a verdict, of those that are required.
+/// How many of a paper's claims have a verdict, of those that are required.
 pub fn count(claims: &[ClaimRow], verdict: Verdict) -> usize {
-    claims.iter().filter(|claim| claim.required && claim.verdict == verdict.name()).count()
+    claims.iter().filter(|claim| claim.required && !claim.own && claim.verdict == verdict.name()).count()
+}
+
+/// How many claims of ours hold, and of how many.
+pub fn count_own(claims: &[ClaimRow]) -> (usize, usize) {
+    let own = || claims.iter().filter(|claim| claim.own);
+    (own().filter(|claim| claim.verdict == Verdict::Holds.name()).count(), own().count())
 }
 
 #[cfg(test)]
@@ -308,7 +333,8 @@ mod tests {
     fn a_claim_is_a_line_of_json_with_its_verdict_in_front() {
         let all = PaperResults::read(&[], &mut |_, _| Ok(None)).unwrap();
         let claims: Vec<ClaimRow> = all.iter().flat_map(PaperResults::claims).collect();
-        assert_eq!(claims.len(), 20 + 23 + 22 + 23 + 26);
+        let own = claims.iter().filter(|claim| claim.own).count();
+        assert_eq!((claims.len() - own, count_own(&claims)), (20 + 23 + 22 + 23 + 26, (0, 3)));
         for claim in &claims {
             let line = serde_json::to_string(claim).unwrap();
             let head = format!(

@@ -7,7 +7,7 @@ use antiphon_lab::scenario::{Note, Scenario};
 use antiphon_report::{Cell, Column, Page, Part, Row, Section, Table};
 
 use super::compared::{Beside, CSV_HEAD, csv_line, definitions};
-use super::papers::{ClaimRow, FigureRow, PaperResults, count};
+use super::papers::{ClaimRow, FigureRow, PaperResults, count, count_own};
 use crate::Error;
 
 /// Writes `PAPER.html`, `PAPER-tables.csv` and `PAPER-claims.csv` for each paper into `out`, which is made if it is
@@ -36,7 +36,8 @@ impl PaperResults {
     /// The report as a page.
     pub fn page(&self, command: &str) -> Page {
         let claims = self.claims();
-        let mut sections = vec![claims_section(&claims)];
+        let mut sections = vec![claims_section(self.paper, &claims)];
+        sections.extend(self.contest_section());
         sections.extend(self.paper.experiments.iter().map(|experiment| self.section(experiment)));
         let mut page = Page::default();
         page.kicker = "Antiphon · a published study, re-run".into();
@@ -61,17 +62,20 @@ impl PaperResults {
     fn section(&self, experiment: &'static Experiment) -> Section {
         let intro = format!("{}. {}", capital(experiment.title), self.state(experiment));
         let mut section = Section::new(&experiment.key.replace('_', " "), &intro);
-        for map in experiment.tables {
+        for (n, map) in experiment.tables.iter().enumerate() {
             let Some(beside) = Beside::of(self.paper, map, self.of(experiment.key)) else { continue };
             section.parts.push(Part::Heading(beside.heading()));
             section.parts.push(Part::Table(beside.table()));
             section.parts.extend(beside.chart().map(Part::Chart));
             let reasons: Vec<String> = self.reasons(map.file).map(String::from).collect();
-            if !reasons.is_empty() {
+            // Where a table stands twice, for two readings of it, what is said of it stands below both.
+            let again = experiment.tables[n + 1..].iter().any(|later| later.file == map.file);
+            if !reasons.is_empty() && !again {
                 section.parts.push(Part::Notes(reasons));
             }
             section.parts.push(Part::Facts(definitions(map)));
         }
+        section.parts.extend(self.contest_plots(experiment));
         section.parts.extend(numbers(self.paper, experiment));
         section
     }
@@ -103,6 +107,7 @@ impl PaperResults {
                 }
             }
         }
+        self.contest_csv(&mut csv);
         csv
     }
 
@@ -136,19 +141,27 @@ fn capital(text: &str) -> String {
 
 /// The claims in a sentence.
 fn verdict(claims: &[ClaimRow]) -> String {
-    let required = claims.iter().filter(|claim| claim.required).count();
+    let required = claims.iter().filter(|claim| claim.required && !claim.own).count();
+    let ours = match count_own(claims) {
+        (_, 0) => String::new(),
+        (hold, all) => format!(" Of {all} claims of our own on it, {hold} hold."),
+    };
     let [hold, fall, open] =
         [Verdict::Holds, Verdict::DoesNotHold, Verdict::NotRun].map(|verdict| count(claims, verdict));
     format!(
         "Of {required} conclusions that the paper's own figures support, {hold} hold here, {fall} do not, and {open} \
-         have not been put to the test."
+         have not been put to the test.{ours}"
     )
 }
 
-fn claims_section(claims: &[ClaimRow]) -> Section {
+fn claims_section(paper: &Paper, claims: &[ClaimRow]) -> Section {
     let row = |claim: &ClaimRow| Row {
         label: claim.id.clone(),
-        values: vec![verdict_cell(claim), Cell::Text(claim_text(claim)), Cell::Text(evidence_text(claim))],
+        values: vec![
+            verdict_cell(claim),
+            Cell::Text(claim_text(claim)),
+            Cell::Text(evidence_text(paper, claim)),
+        ],
         ..Row::default()
     };
     let column = |title: &str, note: &str| Column { title: title.into(), note: note.into(), colour: None };
@@ -182,8 +195,8 @@ fn claim_text(claim: &ClaimRow) -> String {
 }
 
 /// The figures, or what is missing, and why ours depart.
-fn evidence_text(claim: &ClaimRow) -> String {
-    let mut text = grouped(&claim.figures).join("; ");
+fn evidence_text(paper: &Paper, claim: &ClaimRow) -> String {
+    let mut text = grouped(paper, &claim.figures).join("; ");
     for more in std::iter::once(&claim.because).chain(&claim.departure).filter(|more| !more.is_empty()) {
         if !text.is_empty() {
             text.push_str(if text.ends_with('.') { " " } else { ". " });
@@ -194,12 +207,12 @@ fn evidence_text(claim: &ClaimRow) -> String {
 }
 
 /// Figures of one kind together: "udp lost_percent at 12, 14 Mbit/s: 1.967, 41.63".
-fn grouped(figures: &[FigureRow]) -> Vec<String> {
+fn grouped(paper: &Paper, figures: &[FigureRow]) -> Vec<String> {
     let mut groups: Vec<(String, Vec<&FigureRow>)> = Vec::new();
     for figure in figures {
         let stream = if figure.stream == "audio" { "" } else { &format!(" of {}", figure.stream) };
         let greatest = if figure.statistic == "max" { ", greatest," } else { "" };
-        let head = format!("{} `{}`{greatest}{stream}", figure.experiment, figure.figure);
+        let head = format!("{} `{}`{greatest}{stream}", paper.short(&figure.experiment), figure.figure);
         match groups.last_mut() {
             Some((last, figures)) if *last == head => figures.push(figure),
             _ => groups.push((head, vec![figure])),
@@ -208,16 +221,18 @@ fn grouped(figures: &[FigureRow]) -> Vec<String> {
     let text = |(head, figures): (String, Vec<&FigureRow>)| {
         let values: Vec<String> =
             figures.iter().map(|figure| format!("{:.*}", places(figure.value), figure.value)).collect();
-        format!("{head} at {}: {}", settings(&figures), values.join(", "))
+        format!("{head} at {}: {}", settings(paper, &figures), values.join(", "))
     };
     groups.into_iter().map(text).collect()
 }
 
 /// The settings of figures, a common unit once: "0, 2, 4 Mbit/s".
-fn settings(figures: &[&FigureRow]) -> String {
+fn settings(paper: &Paper, figures: &[&FigureRow]) -> String {
     const UNIT: &str = "Mbit/s";
-    let at: Vec<&str> =
-        figures.iter().map(|figure| figure.at.split_once('=').map_or("", |(_, at)| at)).collect();
+    let at: Vec<&str> = figures
+        .iter()
+        .map(|figure| figure.at.split_once('=').map_or("", |(_, at)| paper.short(at)))
+        .collect();
     match at.iter().map(|at| at.strip_suffix(UNIT)).collect::<Option<Vec<_>>>() {
         Some(rates) => format!("{} {UNIT}", rates.join(", ")),
         None => at.join(", "),

@@ -1,7 +1,7 @@
 //! `antiphon lab list`, `antiphon lab claims`, `antiphon lab report`.
 
 use antiphon::Error;
-use antiphon::lab::{ClaimRow, ExperimentRow, PaperResults, count, write_report};
+use antiphon::lab::{ClaimRow, ExperimentRow, PaperResults, count, count_own, write_report};
 use serde_json::json;
 
 use crate::args::{ClaimsArgs, ListArgs, PaperArgs, ReportArgs};
@@ -98,12 +98,15 @@ fn state(row: &ExperimentRow) -> String {
 
 fn judged(paper: &PaperResults, claims: &[ClaimRow], width: usize, palette: Palette) -> String {
     use antiphon::lab::Verdict::{DoesNotHold, Holds, NotRun};
-    let required = claims.iter().filter(|claim| claim.required).count();
+    let required = claims.iter().filter(|claim| claim.required && !claim.own).count();
     let [hold, fall, open] = [Holds, DoesNotHold, NotRun].map(|verdict| count(claims, verdict));
     let mut text = format!(
         "{}: of {required} required claims {hold} hold, {fall} do not, {open} not run\n",
         palette.paint(Tone::Head, paper.paper.key)
     );
+    if let (hold, all @ 1..) = count_own(claims) {
+        text += &format!("of {all} claims of our own {hold} hold\n");
+    }
     let mut grid = Grid::new([Align::Left, Align::Left, Align::Prose]);
     for claim in claims {
         let tone = match claim.verdict {

@@ -15,6 +15,8 @@ pub struct Claim {
     pub check: String,
     /// Whether a re-run is held to it: the paper's own figures don't contradict it.
     pub required: bool,
+    /// Whether it is ours, and of what the paper does not have.
+    pub own: bool,
 }
 
 /// How a claim is marked that the paper's own tables contradict.
@@ -35,6 +37,7 @@ impl Claim {
             place: row[place].clone(),
             check: row[check].clone(),
             required: !row[check].contains(CONTRADICTED),
+            own: false,
         });
         Ok(claims.collect())
     }

@@ -1,7 +1,9 @@
 //! From our figures to the columns of a printed table, side by side.
 
+use antiphon_measure::MeanInterval;
+
 use super::csv::Table;
-use crate::figures::FIGURES;
+use super::derived;
 use crate::results::{Results, Selection};
 
 /// How an experiment's figures make a printed table.
@@ -35,7 +37,7 @@ pub struct ColumnMap {
     pub printed: &'static str,
     /// The printed column with the half width of its confidence interval.
     pub confidence: Option<&'static str>,
-    /// One of [`FIGURES`].
+    /// One of [`FIGURES`](crate::figures::FIGURES), or a derived one.
     pub figure: &'static str,
     /// Over the runs.
     pub statistic: Statistic,
@@ -101,14 +103,20 @@ impl Compared {
 impl Statistic {
     /// The statistic of `figure` over the runs of a selection.
     pub fn of(self, selection: &Selection<'_>, figure: &str) -> Option<Value> {
+        self.of_values(&selection.values(figure))
+    }
+
+    /// Of one value for each run; `None` if there are none.
+    pub fn of_values(self, values: &[f64]) -> Option<Value> {
         match self {
             Statistic::Mean => {
-                let mean = selection.mean(figure)?;
+                let mean = MeanInterval::of(values)?;
                 Some(Value { value: mean.mean, half_width: mean.half_width, runs: mean.count })
             }
             Statistic::Max => {
-                let runs = selection.values(figure).len() as u64;
-                selection.max(figure).map(|value| Value { value, half_width: None, runs })
+                let runs = values.len() as u64;
+                let greatest = values.iter().copied().reduce(f64::max);
+                greatest.map(|value| Value { value, half_width: None, runs })
             }
         }
     }
@@ -137,7 +145,7 @@ impl ColumnMap {
         let printed = table.number(row, self.printed).map(|value| Value { value, half_width, runs: 0 });
         let place = (map.place)(table, row);
         let ours = results.zip(place).and_then(|(results, place)| {
-            let value = self.statistic.of(&place.select(results), self.figure)?;
+            let value = place.value(results, self.figure, self.statistic)?;
             let half_width = value.half_width.map(|half_width| half_width * self.scale);
             Some(Value { value: value.value * self.scale, half_width, ..value })
         });
@@ -148,7 +156,12 @@ impl ColumnMap {
 
     /// The definition of its figure.
     pub fn definition(&self) -> &'static str {
-        FIGURES.iter().find(|def| def.name == self.figure).map_or("", |def| def.definition)
+        derived::definition(self.figure).map_or("", |def| def.definition)
+    }
+
+    /// Which reading of the paper its figure is, in words; empty where there is one only.
+    pub fn reading(&self) -> &'static str {
+        derived::derived(self.figure).map_or("", |derived| derived.reading)
     }
 }
 
@@ -162,7 +175,7 @@ impl TableMap {
         for column in self.columns {
             here(column.printed);
             column.confidence.into_iter().for_each(here);
-            assert!(FIGURES.iter().any(|def| def.name == column.figure), "no figure {}", column.figure);
+            assert!(derived::definition(column.figure).is_some(), "no figure {}", column.figure);
             assert!(column.scale > 0.0);
         }
         if let Some(drawing) = self.drawing {

@@ -1,8 +1,8 @@
 //! From results to verdicts: a check reads figures, and each figure that it reads stands behind its verdict.
 
 use super::compare::{Place, Statistic};
+use super::derived::definition;
 use super::{Claim, Paper};
-use crate::figures::FIGURES;
 use crate::results::Results;
 
 /// What there is to judge by: the results of a paper's experiments.
@@ -73,7 +73,7 @@ pub struct Reading {
     pub experiment: String,
     /// Where in its results.
     pub place: Place,
-    /// One of [`FIGURES`].
+    /// One of [`FIGURES`](crate::figures::FIGURES), or a derived one.
     pub figure: &'static str,
     /// Over the runs.
     pub statistic: Statistic,
@@ -108,9 +108,9 @@ impl Case<'_> {
         figure: &'static str,
         statistic: Statistic,
     ) -> Result<Reading, NotRun> {
-        debug_assert!(FIGURES.iter().any(|def| def.name == figure), "no figure {figure}");
+        debug_assert!(definition(figure).is_some(), "no figure {figure}");
         let results = self.results(experiment)?;
-        let Some(value) = statistic.of(&place.select(results), figure) else {
+        let Some(value) = place.value(results, figure, statistic) else {
             let settings: Vec<&str> = place.point.iter().map(|(_, value)| value.as_str()).collect();
             return Err(NotRun(format!(
                 "{experiment} has no {figure} of '{}' at {} yet",

@@ -7,10 +7,12 @@
 mod claim;
 mod compare;
 mod csv;
+mod derived;
 mod digitized_voice;
 mod embedded;
 mod experiment;
 mod judge;
+mod own;
 mod srp;
 mod transport_alternatives;
 mod tv_audio_wlan;
@@ -21,8 +23,10 @@ use std::sync::OnceLock;
 pub use claim::Claim;
 pub use compare::{ColumnMap, Compared, Drawing, Place, Statistic, TableMap, Value};
 pub use csv::{Table, TableError};
+pub use derived::{Derived, RunView, definition};
 pub use experiment::{Experiment, Need};
 pub use judge::{Evidence, Judgement, Reading, Verdict};
+pub use own::{Contest, ContestColumn, Contestant, Own, OwnClaim, Plane};
 
 use judge::Check;
 
@@ -41,7 +45,7 @@ pub struct Paper {
     pub experiments: &'static [Experiment],
     /// What it prints, in its order.
     pub tables: Vec<Table>,
-    /// What it concludes.
+    /// What it concludes, and behind that what we claim of our own contestants.
     pub claims: Vec<Claim>,
     /// Why our figures differ from the printed ones, in sentences, by experiment.
     pub departures: &'static [Departure],
@@ -72,6 +76,9 @@ static MODULES: &[Module] = &[
     srp::MODULE,
     tv_audio_wlan::MODULE,
 ];
+
+/// What we add to papers.
+static OWN: &[Own] = &[srp::OWN];
 
 /// The five papers.
 ///
@@ -104,7 +111,10 @@ impl Paper {
             broken("paper.toml needs title, authors and year")
         };
         let tables = files.tables.iter().map(|(file, text)| Table::parse(file, text));
-        let claims = Claim::parse_all("claims.csv", files.claims);
+        let printed = Claim::parse_all("claims.csv", files.claims);
+        let mut claims = printed.unwrap_or_else(|error| broken(&error.to_string()));
+        let own = OWN.iter().filter(|own| own.key == files.key).flat_map(|own| own.claims);
+        claims.extend(own.map(OwnClaim::claim));
         let Some(module) = MODULES.iter().find(|module| module.key == files.key) else {
             broken("no module of that name")
         };
@@ -115,7 +125,7 @@ impl Paper {
             year,
             experiments: module.experiments,
             tables: tables.collect::<Result<_, _>>().unwrap_or_else(|error| broken(&error.to_string())),
-            claims: claims.unwrap_or_else(|error| broken(&error.to_string())),
+            claims,
             departures: module.departures,
             checks: module.checks,
         }
@@ -146,8 +156,9 @@ mod tests {
 
     #[test]
     fn all_papers_load_with_their_tables_and_claims() {
+        let printed = |paper: &Paper| paper.claims.iter().filter(|claim| !claim.own).count();
         let counts: Vec<_> =
-            all().iter().map(|paper| (paper.key, paper.tables.len(), paper.claims.len())).collect();
+            all().iter().map(|paper| (paper.key, paper.tables.len(), printed(paper))).collect();
         let expected = [
             ("transport-alternatives", 6, 20),
             ("digitized-voice", 12, 23),

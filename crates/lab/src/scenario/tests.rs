@@ -304,7 +304,7 @@ fn each_mistake_is_told_with_its_line_and_what_would_be_right() {
         ("link = \"rate=1Mbit/s\"", "link = \"dls\"", 7, &["'dsl'"]),
         ("rate=1Mbit/s", "rate=0Mbit/s", 7, &["1kbit/s"]),
         ("link = \"rate=1Mbit/s\"", "rate = \"0Mbit/s\"", 7, &["1kbit/s"]),
-        ("link = \"rate=1Mbit/s\"", "rate = 5", 7, &["no unit", "5bit/s"]),
+        ("link = \"rate=1Mbit/s\"", "rate = 5", 7, &["no unit", "5Mbit/s or 5kbit/s"]),
         ("link = \"rate=1Mbit/s\"", "loss = \"101%\"", 7, &["0% to 100%"]),
         ("link = \"rate=1Mbit/s\"", "", 5, &["[link.line]", "link ="]),
         ("interval = \"10ms\"", "interval = 10", 13, &["no unit", "10ms"]),

@@ -30,6 +30,9 @@ pub struct Pace {
     /// Stop at a frame until the transport has it all, as a program does whose write blocks; missed frames follow then
     /// without a pause.
     pub blocks: bool,
+    /// The transport keeps the pace: it is handed a frame whenever it has begun the one before, and frames are due when
+    /// it first sends them. For transports of one datagram a frame that send nothing else.
+    pub asked: bool,
     /// The far end returns the frames: what counts is when they were handed over, not when they were due.
     pub reflected: bool,
 }
@@ -49,6 +52,9 @@ pub struct Generator {
     next: u64,
     /// Frames that the transport has taken and not yet sent.
     waiting: u64,
+    /// Frames that it has sent for the first time, and when the last of them, where it keeps the pace.
+    first_sent: u64,
+    last_sent: Instant,
     /// The time for sending has passed.
     over: bool,
     finished: bool,
@@ -79,6 +85,8 @@ impl Generator {
             begun: None,
             next: 0,
             waiting: 0,
+            first_sent: 0,
+            last_sent: Instant::ZERO,
             over: false,
             finished: false,
             closing: false,
@@ -97,8 +105,13 @@ impl Generator {
 
     /// When the next frame is due; `None` when there is none.
     fn due(&self) -> Option<Instant> {
+        let begun = self.begun?;
+        if self.pace.asked {
+            return (self.next == self.first_sent && self.next < self.pace.count)
+                .then(|| begun.max(self.last_sent));
+        }
         let nanos = self.pace.interval.as_nanos().saturating_mul(u128::from(self.next));
-        let due = self.begun? + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        let due = begun + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
         (self.next < self.pace.count && due < self.pace.until).then_some(due)
     }
 
@@ -123,6 +136,17 @@ impl Generator {
             log.on_sent(sequence, if self.pace.reflected { now } else { due });
             // A queue full of frames that wait is as good as a deadline that has passed.
             log.expired += u64::from(matches!(sent, Err(SendError::Blocked { .. })));
+        }
+    }
+
+    /// The transport has sent something: a frame for the first time, or one again.
+    fn on_sending(&mut self, now: Instant) {
+        let counters = self.endpoint.path_stats().counters;
+        let first = counters.datagrams_sent.saturating_sub(counters.retransmitted);
+        if first > self.first_sent {
+            self.first_sent = first;
+            self.last_sent = now;
+            self.log.borrow_mut().on_first_sending(first, now);
         }
     }
 
@@ -174,7 +198,14 @@ impl Station for Generator {
     }
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        self.endpoint.poll_transmit(now, buf)
+        let sent = self.endpoint.poll_transmit(now, buf);
+        if sent.is_none() {
+            // What was sent has its outcome now, and the next frame need not wait for the driver's next round.
+            self.events(now);
+        } else if self.pace.asked {
+            self.on_sending(now);
+        }
+        sent
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -209,6 +240,11 @@ impl Listener {
     /// What came.
     pub fn meter(&self) -> &Meter {
         &self.meter
+    }
+
+    /// What came, to be taken out.
+    pub fn meter_mut(&mut self) -> &mut Meter {
+        &mut self.meter
     }
 }
 

@@ -7,9 +7,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use antiphon_core::Instant;
-use antiphon_measure::{BufferCheck, BufferRule, Gaps, mean_absolute_deviation, nearest_rank};
+use antiphon_measure::{
+    BufferCheck, BufferRule, Gaps, interval_deviation_ms, mean_absolute_deviation, nearest_rank,
+};
 
-use crate::figures::StreamFigures;
+use crate::figures::{Course, StreamFigures};
 
 /// The sender's side: frames are numbered from 1 as they are handed over.
 #[derive(Debug, Default)]
@@ -41,6 +43,14 @@ impl SentLog {
         self.at.push(at);
     }
 
+    /// Frame `number` was sent for the first time: it is due now and not when it was handed over.
+    pub fn on_first_sending(&mut self, number: u64, at: Instant) {
+        let index = number.checked_sub(1).and_then(|index| usize::try_from(index).ok());
+        if let Some(due) = index.and_then(|index| self.at.get_mut(index)) {
+            *due = at;
+        }
+    }
+
     /// Frames handed over.
     pub fn sent(&self) -> u64 {
         self.at.len() as u64
@@ -56,19 +66,46 @@ pub struct Meter {
     /// The highest number that came; 0 before the first.
     highest: u64,
     received: u64,
-    duplicate: u64,
     reordered: u64,
     /// With a number that was never sent.
     unknown: u64,
+    /// Duplicates included.
     arrivals: u64,
     gaps: Gaps,
-    /// Of each frame that came, in ns.
-    delays: Vec<u64>,
+    /// The index of each frame that came, and when.
+    first: Vec<(u32, Instant)>,
     by_bytes: BufferCheck,
     by_number: BufferCheck,
+    /// Only what came, where the sender's log is on another thread.
+    notes: Option<Arrivals>,
+}
+
+/// Arrivals as they came, for a meter that has the sender's log later.
+#[derive(Debug, Default)]
+pub struct Arrivals {
+    /// When, and the RTP number.
+    pub came: Vec<(Instant, u16)>,
+    /// Those that found no room.
+    pub missed: u64,
 }
 
 impl Meter {
+    /// A meter that only notes arrivals, with room for so many: nothing is allocated on the way.
+    pub fn noting(arrivals: usize, rule: BufferRule) -> Self {
+        let notes = Some(Arrivals { came: Vec::with_capacity(arrivals), missed: 0 });
+        Meter { notes, ..Meter::new(&SharedLog::default(), 0, rule) }
+    }
+
+    /// What was noted so far.
+    pub fn take_notes(&mut self) -> Arrivals {
+        self.notes.take().unwrap_or_default()
+    }
+
+    /// Arrivals so far.
+    pub fn arrivals(&self) -> u64 {
+        self.notes.as_ref().map_or(self.arrivals, |notes| notes.came.len() as u64 + notes.missed)
+    }
+
     /// A meter for a stream of at most `frames` frames, whose buffer is judged by `rule`.
     pub fn new(log: &SharedLog, frames: usize, rule: BufferRule) -> Self {
         Meter {
@@ -76,46 +113,55 @@ impl Meter {
             came: vec![0; frames / 64 + 1],
             highest: 0,
             received: 0,
-            duplicate: 0,
             reordered: 0,
             unknown: 0,
             arrivals: 0,
             gaps: Gaps::default(),
-            delays: Vec::with_capacity(frames),
+            first: Vec::with_capacity(frames),
             by_bytes: BufferCheck::by_bytes(rule),
             by_number: BufferCheck::by_sequence(rule, Some(1)),
+            notes: None,
         }
     }
 
     /// The frame with the RTP number `sequence` came.
     pub fn on_arrival(&mut self, at: Instant, sequence: u16) {
+        if let Some(notes) = &mut self.notes {
+            if notes.came.len() < notes.came.capacity() {
+                notes.came.push((at, sequence));
+            } else {
+                notes.missed += 1;
+            }
+            return;
+        }
         let log = self.log.borrow();
         // The number nearest to the highest one: 32 768 frames lost in a row would be taken for none.
         let place = log.first.wrapping_add(self.highest.wrapping_sub(1) as u16);
         let step = sequence.wrapping_sub(place) as i16;
         let number = self.highest.saturating_add_signed(i64::from(step));
-        let Some(since) = number.checked_sub(1).and_then(|index| log.at.get(index as usize)) else {
+        let Some(index) = number.checked_sub(1).filter(|index| *index < log.sent()) else {
             self.unknown += 1;
             return;
         };
         self.arrivals += 1;
-        self.gaps.on_arrival(at);
         let bytes = self.by_bytes.rule().packet_bytes;
-        self.by_bytes.on_arrival(at, number, bytes);
+        // The published calculation looks at its deadlines when a duplicate comes, too.
         self.by_number.on_arrival(at, number, bytes);
         let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
         if word >= self.came.len() {
             self.came.resize(word + 1, 0);
         }
         if self.came[word] & bit != 0 {
-            self.duplicate += 1;
+            // Nothing that a listener would notice.
             return;
         }
         self.came[word] |= bit;
         self.received += 1;
+        self.gaps.on_arrival(at);
+        self.by_bytes.on_arrival(at, number, bytes);
         self.reordered += u64::from(number < self.highest);
         self.highest = self.highest.max(number);
-        self.delays.push(at.since(*since).as_nanos() as u64);
+        self.first.push((index as u32, at));
     }
 
     /// The figures that arrivals and sendings give. `returns`: delays are round trips.
@@ -125,7 +171,10 @@ impl Meter {
         let missing = sent - self.received;
         let (bytes, number) = (self.by_bytes.result(), self.by_number.result());
         let over = self.gaps.over_limit() as f64;
-        let delays = Delays::new(&self.delays);
+        let per_1000 = |count: f64| (self.received > 0).then(|| 1000.0 * count / self.received as f64);
+        let delay = |(index, at): &(u32, Instant)| at.since(log.at[*index as usize]).as_nanos() as u64;
+        let delays = Delays::new(&self.first.iter().map(delay).collect::<Vec<_>>());
+        let arrivals: Vec<Instant> = self.first.iter().map(|(_, at)| *at).collect();
         let one_way = |value: Option<f64>| value.filter(|_| !returns);
         let round_trip = |value: Option<f64>| value.filter(|_| returns);
         StreamFigures {
@@ -133,12 +182,13 @@ impl Meter {
             received: Some(self.received as f64),
             lost_percent: (sent > 0).then(|| 100.0 * missing as f64 / sent as f64),
             expired: Some(log.expired as f64),
-            duplicate: Some(self.duplicate as f64),
+            duplicate: Some((self.arrivals - self.received) as f64),
             reordered: Some(self.reordered as f64),
             gap_mean_s: self.gaps.mean_ms().map(|ms| ms / 1e3),
+            gap_mad_ms: interval_deviation_ms(&arrivals),
             gap_max_s: self.gaps.max_ms().map(|ms| ms / 1e3),
-            gaps_above_80ms: (self.arrivals > 1).then_some(over),
-            gaps_above_80ms_per_1000: (self.arrivals > 1).then(|| 1000.0 * over / self.arrivals as f64),
+            gaps_above_80ms: (self.received > 1).then_some(over),
+            gaps_above_80ms_per_1000: per_1000(over).filter(|_| self.received > 1),
             delay_mean_ms: one_way(delays.mean()),
             delay_p50_ms: one_way(delays.quantile(0.5)),
             delay_p99_ms: one_way(delays.quantile(0.99)),
@@ -149,11 +199,17 @@ impl Meter {
             jitter_mad_ms: mean_absolute_deviation(&delays.sorted),
             buffer_empty_per_1000: bytes.empty_per_1000(),
             buffer_not_full_per_1000: bytes.not_full_per_1000(),
-            buffer_empty_numbered_per_1000: number.empty_per_1000(),
-            buffer_not_full_numbered_per_1000: number.not_full_per_1000(),
+            buffer_empty_numbered_per_1000: per_1000(number.empty as f64),
+            buffer_not_full_numbered_per_1000: per_1000(number.not_full as f64),
             broken: Some(f64::from(u8::from(log.broken))),
             ..StreamFigures::default()
         }
+    }
+
+    /// What became of each frame.
+    pub fn course(&self) -> Course {
+        let came = self.first.iter().map(|(index, at)| (*index as usize, *at)).collect();
+        Course { sent: self.log.borrow().at.clone(), came }
     }
 }
 
@@ -231,10 +287,14 @@ mod tests {
         let figures = meter.figures(true);
         assert_eq!((figures.received, figures.lost_percent), (Some(3.0), Some(40.0)));
         assert_eq!((figures.duplicate, figures.reordered, meter.unknown), (Some(1.0), Some(1.0), 1));
-        assert_eq!((figures.gap_max_s, figures.gaps_above_80ms), (Some(0.09), Some(1.0)));
-        assert_eq!((figures.gaps_above_80ms_per_1000, figures.delay_mean_ms), (Some(250.0), None));
+        // The duplicate at 30 ms is no arrival: 10 and 100 ms between the three, 45 ms from their mean.
+        assert_eq!((figures.gap_max_s, figures.gaps_above_80ms), (Some(0.1), Some(1.0)));
+        assert_eq!((figures.gap_mean_s, figures.gap_mad_ms), (Some(0.055), Some(45.0)));
+        assert_eq!((figures.gaps_above_80ms_per_1000, figures.delay_mean_ms), (Some(1000.0 / 3.0), None));
         // 9, 20 and 116 ms.
         assert!((figures.rtt_mean_ms.unwrap() - 145.0 / 3.0).abs() < 1e-9);
         assert_eq!(figures.rtt_p99_ms, Some(116.0));
+        let came = [(1, 10), (0, 20), (4, 120)].map(|(index, ms)| (index, Instant::from_millis(ms)));
+        assert_eq!((meter.course().came, meter.course().sent.len()), (came.to_vec(), 5));
     }
 }

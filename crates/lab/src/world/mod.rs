@@ -56,21 +56,21 @@
 
 mod agenda;
 mod check;
-mod counters;
+pub(crate) mod counters;
 mod error;
-mod generator;
-mod medium;
-mod meter;
+pub(crate) mod generator;
+pub(crate) mod medium;
+pub(crate) mod meter;
 mod network;
-mod packet;
+pub(crate) mod packet;
 mod ring;
-mod routes;
-mod socket;
+pub(crate) mod routes;
+pub(crate) mod socket;
 mod sound;
 mod stream_end;
-mod streams;
+pub(crate) mod streams;
 mod tap;
-mod traffic;
+pub(crate) mod traffic;
 
 use std::io;
 
@@ -81,7 +81,7 @@ pub use error::{TapError, WorldError};
 pub use network::HOST_QUEUE;
 pub use traffic::TrafficCounters;
 
-use crate::figures::RunFigures;
+use crate::figures::{Course, RunFigures};
 use crate::setup::{NodeId, Setup, StreamSpec, TrafficKind, TrafficSpec};
 use crate::tcp::Profile;
 use network::{Arrival, Flow, FlowKind, Network};
@@ -281,6 +281,16 @@ impl World {
         let (media, parts) = self.net.media();
         let media = media.iter().map(|medium| medium.figures(parts)).collect();
         RunFigures { streams, media, events: self.events }
+    }
+
+    /// What became of each frame of `stream` at its first receiver so far; `None` if there is no stream of that name.
+    pub fn course(&self, stream: &str) -> Option<Course> {
+        let flow = self.streams.iter().find(|one| one.name == stream)?.flow;
+        let first = self.senders[flow as usize];
+        match (&self.apps[first], &self.apps[first + 1]) {
+            (App::Socket(near), App::Socket(far)) => streams::course(near, far),
+            _ => None,
+        }
     }
 
     /// What a generator of traffic has done so far; `None` if there is none of that name.

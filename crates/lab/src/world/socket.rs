@@ -151,7 +151,8 @@ fn send_datagrams(
 }
 
 impl Party {
-    fn station(&mut self) -> &mut dyn Station {
+    /// As a driver sees it.
+    pub fn station(&mut self) -> &mut dyn Station {
         match self {
             Party::Generator(station) => &mut **station,
             Party::Listener(station) => &mut **station,
@@ -161,7 +162,8 @@ impl Party {
         }
     }
 
-    fn station_ref(&self) -> &dyn Station {
+    /// The same, to be asked.
+    pub fn station_ref(&self) -> &dyn Station {
         match self {
             Party::Generator(station) => &**station,
             Party::Listener(station) => &**station,

@@ -1,11 +1,9 @@
 //! Makes the stations of a stream, and draws its figures.
 
-use std::time::Duration;
-
 use antiphon_core::{Endpoint, Instant, Rng, SendError, Wire as WireKind};
 use antiphon_measure::BufferRule;
 use antiphon_proto::{OpenArgs, OpenError, Role, Transport};
-use antiphon_session::{Reflector, ReflectorConfig};
+use antiphon_session::{ReceiveStation, Reflector, ReflectorConfig};
 
 use super::check;
 use super::error::WorldError;
@@ -16,7 +14,7 @@ use super::packet::UDP_HEADERS;
 use super::socket::{Party, Socket, Wire, forward};
 use super::sound::{self, Clip};
 use super::stream_end::{LOW_WATER, StreamEnd};
-use crate::figures::StreamFigures;
+use crate::figures::{Course, StreamFigures};
 use crate::setup::{Content, StreamSpec};
 use crate::tcp::Tcp;
 
@@ -126,6 +124,11 @@ impl<'a> Maker<'a> {
         }
     }
 
+    /// Whether the transport keeps the pace itself, as the published loop of simple retransmission does.
+    fn keeps_pace(&self) -> bool {
+        self.transport.scheme == "arq" && self.spec.query.value("pace").is_some()
+    }
+
     fn clip(&self, rate: u32, channels: u16, block: u32) -> Result<Clip, WorldError> {
         Clip::new(&self.spec.name, rate, channels, block, self.most)
     }
@@ -151,18 +154,33 @@ impl<'a> Maker<'a> {
     /// The sender's socket, then one for each receiver.
     pub fn sockets(&self) -> Result<(SharedLog, Vec<Socket>), WorldError> {
         let log = SentLog::shared(self.frames() as usize);
-        let sockets = match self.spec.content {
-            Content::Packets { frame, interval, .. } => self.packets(&log, frame, interval)?,
-            Content::Sound { sample_rate, channels, block } => {
-                sound::sockets(self, &self.clip(sample_rate, channels, block)?, &log)?
-            }
-        };
+        let (near, stream) = self.near(&log)?;
+        let mut sockets = vec![self.socket(near, stream, None)];
+        for receiver in 0..self.spec.to.len() {
+            let meter = Meter::new(&log, self.frames() as usize, self.rule()?);
+            sockets.push(self.socket(self.far(meter, receiver)?, stream, Some(receiver)));
+        }
         Ok((log, sockets))
     }
 
-    fn packets(&self, log: &SharedLog, frame: usize, interval: Duration) -> Result<Vec<Socket>, WorldError> {
-        let rule = BufferRule::for_packets(interval, frame as u32);
-        let meter = || Meter::new(log, self.frames() as usize, rule);
+    /// How the buffer of its receivers is judged.
+    pub fn rule(&self) -> Result<BufferRule, WorldError> {
+        Ok(match self.spec.content {
+            Content::Packets { frame, interval, .. } => BufferRule::for_packets(interval, frame as u32),
+            Content::Sound { sample_rate, channels, block } => {
+                self.clip(sample_rate, channels, block)?.rule()
+            }
+        })
+    }
+
+    /// The sender's station, which notes in `log` what it sends; and whether it is on a byte stream.
+    pub fn near(&self, log: &SharedLog) -> Result<(Party, bool), WorldError> {
+        let (frame, interval) = match self.spec.content {
+            Content::Packets { frame, interval, .. } => (frame, interval),
+            Content::Sound { sample_rate, channels, block } => {
+                return sound::near(self, &self.clip(sample_rate, channels, block)?, log);
+            }
+        };
         let endpoint = self.endpoint(Role::Caller, self.seed("near"))?;
         let stream = endpoint.profile().wire == WireKind::ByteStream;
         let reflected = self.spec.reflected;
@@ -173,24 +191,29 @@ impl<'a> Maker<'a> {
             until: self.until,
             patience: self.spec.patience,
             blocks: stream && self.spec.patience.is_none(),
+            asked: self.keeps_pace(),
             reflected,
         };
-        let back = reflected.then(meter);
+        let rule = self.rule()?;
+        let back = reflected.then(|| Meter::new(log, self.frames() as usize, rule));
         let first = Rng::fork(self.seed, "number").next_u32() as u16;
-        let near = Party::Generator(Box::new(Generator::new(endpoint, pace, log, back, first)));
-        let mut sockets = vec![self.socket(near, stream, None)];
-        for receiver in 0..self.spec.to.len() {
-            let endpoint = self.endpoint(Role::Listener, self.seed(&format!("far {receiver}")))?;
-            let far = if reflected {
-                let patience = self.spec.patience.unwrap_or(self.until.since(Instant::ZERO));
-                let config = ReflectorConfig { patience, ..ReflectorConfig::default() };
-                Party::Reflector(Box::new(Reflector::new(endpoint, config)))
-            } else {
-                Party::Listener(Box::new(Listener::new(endpoint, meter())))
-            };
-            sockets.push(self.socket(far, stream, Some(receiver)));
+        Ok((Party::Generator(Box::new(Generator::new(endpoint, pace, log, back, first))), stream))
+    }
+
+    /// The station of a receiver, which measures with `meter` unless it reflects.
+    pub fn far(&self, meter: Meter, receiver: usize) -> Result<Party, WorldError> {
+        let seed = self.seed(&format!("far {receiver}"));
+        if matches!(self.spec.content, Content::Sound { .. }) {
+            return sound::far(self, meter, seed);
         }
-        Ok(sockets)
+        let endpoint = self.endpoint(Role::Listener, seed)?;
+        Ok(if self.spec.reflected {
+            let patience = self.spec.patience.unwrap_or(self.until.since(Instant::ZERO));
+            let config = ReflectorConfig { patience, ..ReflectorConfig::default() };
+            Party::Reflector(Box::new(Reflector::new(endpoint, config)))
+        } else {
+            Party::Listener(Box::new(Listener::new(endpoint, meter)))
+        })
     }
 
     /// A socket for the sender, or for a receiver.
@@ -210,6 +233,13 @@ impl<'a> Maker<'a> {
     }
 }
 
+/// What a receiver of sound had to make up, as a share of all it played.
+pub fn concealed_percent(station: &ReceiveStation) -> Option<f64> {
+    let playout = station.receiver().playout()?;
+    let played = playout.played_frames + playout.concealed_frames;
+    (played > 0).then(|| 100.0 * playout.concealed_frames as f64 / played as f64)
+}
+
 /// The figures of a stream at one of its receivers.
 pub fn figures(sender: &Socket, receiver: &Socket, flow: u32, net: &Network) -> StreamFigures {
     let mut figures = match (&sender.party, &receiver.party) {
@@ -218,10 +248,7 @@ pub fn figures(sender: &Socket, receiver: &Socket, flow: u32, net: &Network) -> 
             let mut figures = meter.borrow().figures(false);
             let counters = near.counters();
             figures.expired = Some((counters.expired + counters.refused) as f64);
-            figures.concealed_percent = far.receiver().playout().and_then(|playout| {
-                let played = playout.played_frames + playout.concealed_frames;
-                (played > 0).then(|| 100.0 * playout.concealed_frames as f64 / played as f64)
-            });
+            figures.concealed_percent = concealed_percent(far);
             figures
         }
         (Party::Generator(generator), _) => {
@@ -243,7 +270,17 @@ pub fn figures(sender: &Socket, receiver: &Socket, flow: u32, net: &Network) -> 
     figures
 }
 
-/// Frames of one stream in a run: more than a day of 5 ms frames, of which are kept two times in 8 bytes each.
+/// What became of each frame at a receiver that measures, or at a sender whose frames return.
+pub fn course(sender: &Socket, receiver: &Socket) -> Option<Course> {
+    match (&sender.party, &receiver.party) {
+        (_, Party::Listener(listener)) => Some(listener.meter().course()),
+        (_, Party::Receive(_, meter)) => Some(meter.borrow().course()),
+        (Party::Generator(generator), _) => generator.meter().map(Meter::course),
+        _ => None,
+    }
+}
+
+/// Frames of one stream in a run: more than a day of 5 ms frames, of each of which 24 bytes are kept.
 const MOST_FRAMES: u64 = 20_000_000;
 /// Each has a station of its own.
 const MOST_RECEIVERS: usize = 10_000;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use antiphon_trace::headers::{self, Segment, flag};
 
-use super::record::{Direction, Ending, Ends, Head, Kind};
+use super::record::{Direction, Ending, Ends, Head, Kind, UDP};
 
 /// Composes the packets of one interface.
 ///
@@ -49,9 +49,13 @@ impl Composer {
             each: &mut each,
         };
         match head.kind {
-            Kind::Datagram(direction) => {
+            Kind::Datagram { protocol, direction } => {
                 let (from, to) = way(ends, direction);
-                headers::udp(&mut self.packet, from, to, body).expect(FITS);
+                match protocol {
+                    UDP => headers::udp(&mut self.packet, from, to, body),
+                    other => headers::plain(&mut self.packet, from.ip(), to.ip(), other, body),
+                }
+                .expect(FITS);
                 each(direction, &self.packet)
             }
             Kind::Opened(caller) => {

@@ -77,13 +77,16 @@ impl Layers {
         ends: Ends,
         body: &[u8],
     ) -> io::Result<()> {
-        let (Kind::Datagram(direction) | Kind::Stream(direction) | Kind::Opened(direction)) = head.kind
+        let (Kind::Datagram { direction, .. } | Kind::Stream(direction) | Kind::Opened(direction)) =
+            head.kind
         else {
             return Ok(());
         };
         let mut place = Place { file, summary, nanos, ends, direction };
         match (self.unwrap, head.kind) {
-            (Unwrap::Datagram(look), Kind::Datagram(_)) => self.datagram(look, &mut place, body),
+            (Unwrap::Datagram(look), Kind::Datagram { protocol, .. }) => {
+                self.datagram(look, &mut place, protocol, body)
+            }
             (Unwrap::Stream { header, frame_len }, Kind::Stream(_)) => {
                 self.stream(header, frame_len, &mut place, head, body)
             }
@@ -95,13 +98,21 @@ impl Layers {
         }
     }
 
-    fn datagram<M: Medium>(&mut self, look: Look, place: &mut Place<'_, M>, body: &[u8]) -> io::Result<()> {
+    fn datagram<M: Medium>(
+        &mut self,
+        look: Look,
+        place: &mut Place<'_, M>,
+        protocol: u8,
+        body: &[u8],
+    ) -> io::Result<()> {
         let Layers { joiner, pages, .. } = self;
         let flow = (place.direction == Direction::Sent, place.ends.peer);
         let mut done = Ok(());
         look(body, &mut |inside| {
             if done.is_ok() {
                 done = match inside {
+                    // What crossed the wire bare stands there already.
+                    Inside::Packet(bare) if bare.protocol == protocol => Ok(()),
                     Inside::Packet(bare) => pages.bare(place, &bare),
                     Inside::Piece(piece) => {
                         joiner.take(flow, &piece).map_or(Ok(()), |frame| pages.frame(place, frame))

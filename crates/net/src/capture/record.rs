@@ -47,7 +47,11 @@ pub enum Ending {
 /// What a record is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    Datagram(Direction),
+    /// A packet of that IP protocol; for UDP's, what the socket carried.
+    Datagram {
+        protocol: u8,
+        direction: Direction,
+    },
     /// A connection that the side named began by calling.
     Opened(Direction),
     /// A stretch of stream bytes.
@@ -70,7 +74,7 @@ pub(crate) struct Head {
 
 impl Head {
     /// Bytes of a head in the ring.
-    pub const LEN: usize = 65;
+    pub const LEN: usize = 66;
 
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
@@ -81,13 +85,14 @@ impl Head {
         bytes[45..53].copy_from_slice(&self.sent.to_le_bytes());
         bytes[53..61].copy_from_slice(&self.received.to_le_bytes());
         bytes[61..65].copy_from_slice(&self.len.to_le_bytes());
+        bytes[65] = protocol(self.kind);
         bytes
     }
 
     pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Self {
         let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         Head {
-            kind: KINDS[usize::from(bytes[0])],
+            kind: with_protocol(KINDS[usize::from(bytes[0])], bytes[65]),
             at: Instant::from_nanos(long(1)),
             ends: Ends { local: address(&bytes[9..27]), peer: address(&bytes[27..45]) },
             sent: long(45),
@@ -99,8 +104,8 @@ impl Head {
 
 /// All kinds, in the order of their codes.
 const KINDS: [Kind; 9] = [
-    Kind::Datagram(Direction::Sent),
-    Kind::Datagram(Direction::Received),
+    Kind::Datagram { protocol: UDP, direction: Direction::Sent },
+    Kind::Datagram { protocol: UDP, direction: Direction::Received },
     Kind::Opened(Direction::Sent),
     Kind::Opened(Direction::Received),
     Kind::Stream(Direction::Sent),
@@ -111,8 +116,23 @@ const KINDS: [Kind; 9] = [
 ];
 
 fn code(kind: Kind) -> u8 {
+    let kind = with_protocol(kind, UDP);
     KINDS.iter().position(|known| *known == kind).expect("every kind is listed") as u8
 }
+
+fn protocol(kind: Kind) -> u8 {
+    if let Kind::Datagram { protocol, .. } = kind { protocol } else { 0 }
+}
+
+fn with_protocol(kind: Kind, protocol: u8) -> Kind {
+    match kind {
+        Kind::Datagram { direction, .. } => Kind::Datagram { protocol, direction },
+        other => other,
+    }
+}
+
+/// UDP's number among the IP protocols (IANA).
+pub(crate) const UDP: u8 = 17;
 
 /// Sixteen bytes of IPv6 address (IPv4 in its mapped form, RFC 4291 §2.5.5.2) and two of port.
 fn address_bytes(address: SocketAddr) -> [u8; 18] {
@@ -138,7 +158,8 @@ mod tests {
 
     #[test]
     fn heads_come_back_and_mapped_addresses_as_ipv4() {
-        for (n, kind) in KINDS.into_iter().enumerate() {
+        let raw = Kind::Datagram { protocol: 132, direction: Direction::Received };
+        for (n, kind) in KINDS.into_iter().chain([raw]).enumerate() {
             let head = Head {
                 kind,
                 at: Instant::from_nanos(u64::MAX - n as u64),

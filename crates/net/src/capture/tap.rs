@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use antiphon_core::Instant;
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use super::record::{Direction, Ending, Ends, Head, Kind};
+use super::record::{Direction, Ending, Ends, Head, Kind, UDP};
 use crate::clock::OsClock;
 
 /// One interface of a capture, held by the line whose traffic it shows.
@@ -43,13 +43,19 @@ impl Tap {
         (Tap { ring: producer, dropped, clock, connection: None }, drain)
     }
 
-    /// A datagram crossed the socket at `at`.
+    /// A datagram crossed the UDP socket at `at`.
     pub fn datagram(&mut self, direction: Direction, at: Instant, ends: Ends, bytes: &[u8]) {
+        self.packet(UDP, direction, at, ends, bytes);
+    }
+
+    /// A packet of that IP protocol crossed the socket at `at`. Other than UDP's, it is shown with no header but IP's.
+    pub fn packet(&mut self, protocol: u8, direction: Direction, at: Instant, ends: Ends, bytes: &[u8]) {
         if bytes.len() > largest_payload(ends.peer) {
             // No IP packet holds it, so it did not cross any wire.
             return self.count_dropped();
         }
-        self.push(Kind::Datagram(direction), at, Connection { ends, sent: 0, received: 0 }, bytes);
+        let kind = Kind::Datagram { protocol, direction };
+        self.push(kind, at, Connection { ends, sent: 0, received: 0 }, bytes);
     }
 
     /// A connection is there; `caller` says which way the call went. One still open ends here.
@@ -175,7 +181,12 @@ mod tests {
     fn a_record_half_written_is_not_taken() {
         let (mut tap, mut drain) = Tap::new(OsClock::new());
         let connection = Connection { ends: ends(), sent: 0, received: 0 };
-        tap.push(Kind::Datagram(Direction::Sent), Instant::ZERO, connection, &[7; 10]);
+        tap.push(
+            Kind::Datagram { protocol: UDP, direction: Direction::Sent },
+            Instant::ZERO,
+            connection,
+            &[7; 10],
+        );
         let whole: Vec<u8> = drain.ring.read_chunk(Head::LEN + 10).unwrap().into_iter().collect();
         for split in 0..whole.len() {
             tap.ring.push_entire_slice(&whole[..split]).unwrap();

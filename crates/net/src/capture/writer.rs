@@ -122,7 +122,7 @@ impl<M: Medium> Writer<M> {
         interface.drain.take(head, &mut self.body);
         interface.budget -= Head::LEN + head.len as usize;
         let direction = match head.kind {
-            Kind::Datagram(direction) | Kind::Opened(direction) | Kind::Stream(direction) => direction,
+            Kind::Datagram { direction, .. } | Kind::Opened(direction) | Kind::Stream(direction) => direction,
             Kind::Closed(_) => Direction::Received,
         };
         let ends = self.facing.complete(direction, head.ends);

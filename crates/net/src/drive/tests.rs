@@ -80,6 +80,8 @@ impl Line for FakeLine {
     }
 
     fn set_tap(&mut self, _tap: crate::Tap) {}
+
+    fn set_waker(&mut self, _waker: crate::Waker) {}
 }
 
 struct FakeStation {

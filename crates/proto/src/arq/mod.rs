@@ -33,6 +33,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     title: "simple ARQ",
     summary: "RTP over UDP with acknowledgements: sends again what was lost, as long as it can still be played",
     beneath: Beneath::Udp,
+    over_ip: None,
     reflect_offset: 4,
     strengths: Strengths { reliable: false, ordered: false, multicast: false },
     keys: settings::KEYS,

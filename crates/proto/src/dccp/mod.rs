@@ -12,7 +12,9 @@
 //! ```
 //!
 //! Packets travel inside UDP (RFC 6773), which needs no privileges, or directly over IP as protocol 33: the same bytes
-//! but for the checksum, see [`Checksum`]. [`DccpEndpoint::new`] takes either.
+//! but for the checksum, see [`Checksum`]. It covers the addresses, which an endpoint does not know: over IP, the line
+//! computes and verifies it by [`wire::checksum::seal`] and [`wire::checksum::is_sound`], and the endpoint sends zero and
+//! looks at nothing, as in UDP.
 //!
 //! Where this departs from the RFCs: neither CCID waits longer than a second between packets when nothing comes back, so
 //! that live sound is there again soon after an outage; ECN is never asked for (congestion marks that do come are
@@ -35,7 +37,7 @@ mod transmit;
 mod unwrap;
 pub mod wire;
 
-use antiphon_core::{Endpoint, Unwrap};
+use antiphon_core::{Endpoint, OverIp, Unwrap};
 
 pub use ccid::tfrc;
 pub use endpoint::DccpEndpoint;
@@ -51,6 +53,12 @@ pub(crate) static TRANSPORT: Transport = Transport {
     title: "DCCP",
     summary: "sends once, at the rate the path bears; frames that can't go in time expire before they are sent",
     beneath: Beneath::Udp,
+    over_ip: Some(OverIp {
+        protocol: wire::checksum::PROTOCOL as u8,
+        port_key: "dccp-port",
+        seal: wire::checksum::seal,
+        is_sound: wire::checksum::is_sound,
+    }),
     reflect_offset: 5,
     strengths: Strengths { reliable: false, ordered: false, multicast: false },
     keys: settings::KEYS,

@@ -26,7 +26,7 @@ mod settings;
 mod unwrap;
 mod wire;
 
-use antiphon_core::{Endpoint, Unwrap};
+use antiphon_core::{Endpoint, OverIp, Unwrap};
 
 use crate::{Beneath, OpenArgs, OpenError, Strengths, Transport};
 
@@ -36,6 +36,13 @@ pub(crate) static TRANSPORT: Transport = Transport {
     title: "SCTP",
     summary: "SCTP over UDP: acknowledged, congestion-controlled, sends again what can still be played",
     beneath: Beneath::Udp,
+    // The packet's CRC covers no addresses.
+    over_ip: Some(OverIp {
+        protocol: 132,
+        port_key: "sctp-port",
+        seal: |_, _, _| {},
+        is_sound: |_, _, _| true,
+    }),
     reflect_offset: 6,
     strengths: Strengths { reliable: false, ordered: false, multicast: false },
     keys: settings::KEYS,

@@ -20,7 +20,7 @@
 use std::time::Duration;
 
 /// A decision algorithm.
-pub trait Decide {
+pub trait Decide: Send {
     /// What to do about a message that is missing now. Asked again whenever a request found no answer in time.
     fn decide(&mut self, situation: &Situation) -> Choice;
 }
@@ -121,6 +121,11 @@ impl Situation {
         self.round_trip / 2 + self.overdue + self.round_trip
     }
 
+    /// The current latency as [`LatencyEstimate::Spread`] puts it down.
+    fn spread(&self) -> Duration {
+        self.current_latency.saturating_mul(2).saturating_sub(self.round_trip / 2).max(self.current_latency)
+    }
+
     fn quality(&self, loss: f64, latency: Duration) -> Quality {
         Quality {
             loss_ratio: loss / self.desired_loss,
@@ -170,9 +175,10 @@ impl Decide for InTime {
 
 /// Asks where the mean quality then comes nearer the origin, as the report measures it.
 ///
-/// What sets it apart from [`OptimumQuality`]: latency is put down as [`LatencyEstimate::Spread`], which is the
-/// message's own and grows while it is asked for in vain; and both ratios are capped, so that however bad a time it
-/// was, neither term outweighs the other for ever. It belongs to a receiver that does not hold other messages back for
+/// What sets it apart from [`OptimumQuality`]: latency, the message's and the current one alike, is put down as
+/// [`LatencyEstimate::Spread`], which is the message's own and grows while it is asked for in vain; both ratios are
+/// capped, so that however bad a time it was, neither term outweighs the other for ever; and a [`Receiver`](super::Receiver)
+/// averages over some hundred messages, as it is the mean of many that is judged. It belongs to a receiver that does not hold other messages back for
 /// the missing one: there an answer's latency is its own affair.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nearest;
@@ -181,7 +187,7 @@ impl Decide for Nearest {
     fn decide(&mut self, situation: &Situation) -> Choice {
         let mut capped = *situation;
         capped.current_loss = capped.current_loss.min(f64::from(CAP) * capped.desired_loss);
-        capped.current_latency = capped.current_latency.min(capped.desired_latency.saturating_mul(CAP));
+        capped.current_latency = situation.spread().min(capped.desired_latency.saturating_mul(CAP));
         smaller(capped.if_asked(LatencyEstimate::Spread).distance(), capped.if_given_up().distance())
     }
 }

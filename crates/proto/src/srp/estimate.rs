@@ -55,10 +55,13 @@ pub struct QualityAverages {
     pub loss: f64,
     /// Average latency; zero until a first sample.
     pub latency: Duration,
-    started: bool,
+    delivered: u32,
+    finished: u32,
+    /// At first, plain means.
+    means_first: bool,
 }
 
-/// The default of [`QualityAverages::keep_loss`] and [`QualityAverages::keep_latency`].
+/// The published default of [`QualityAverages::keep_loss`] and [`QualityAverages::keep_latency`].
 pub const KEEP: f64 = 0.98;
 
 impl QualityAverages {
@@ -66,20 +69,54 @@ impl QualityAverages {
     pub fn new(keep_loss: f64, keep_latency: f64) -> Self {
         let share = |keep: f64| if (0.0..=1.0).contains(&keep) { keep } else { KEEP };
         let (keep_loss, keep_latency) = (share(keep_loss), share(keep_latency));
-        QualityAverages { keep_loss, keep_latency, loss: 0.0, latency: Duration::ZERO, started: false }
+        QualityAverages {
+            keep_loss,
+            keep_latency,
+            loss: 0.0,
+            latency: Duration::ZERO,
+            delivered: 0,
+            finished: 0,
+            means_first: false,
+        }
+    }
+
+    /// The same, but means of all messages until there are as many as the averages reach back: an average over hundreds
+    /// that rose from nothing would take the loss of the beginning for less than it is.
+    pub fn from_means(keep_loss: f64, keep_latency: f64) -> Self {
+        QualityAverages { means_first: true, ..QualityAverages::new(keep_loss, keep_latency) }
+    }
+
+    /// What the next message leaves of the loss average.
+    pub fn next_keeps_of_loss(&self) -> f64 {
+        self.keep(self.keep_loss, self.finished)
+    }
+
+    /// What the next message leaves of the latency average.
+    pub fn next_keeps_of_latency(&self) -> f64 {
+        self.keep(self.keep_latency, self.delivered)
+    }
+
+    fn keep(&self, keep: f64, before: u32) -> f64 {
+        if !self.means_first {
+            return keep;
+        }
+        keep.min(f64::from(before) / (f64::from(before) + 1.0))
     }
 
     /// A message reached the application with this latency.
     pub fn on_delivered(&mut self, latency: Duration) {
-        self.loss *= self.keep_loss;
-        let keep = if self.started { self.keep_latency } else { 0.0 };
-        self.started = true;
+        self.loss *= self.next_keeps_of_loss();
+        let keep = if self.delivered == 0 { 0.0 } else { self.next_keeps_of_latency() };
         self.latency = self.latency.mul_f64(keep) + latency.mul_f64(1.0 - keep);
+        self.delivered = self.delivered.saturating_add(1);
+        self.finished = self.finished.saturating_add(1);
     }
 
     /// A message was given up.
     pub fn on_lost(&mut self) {
-        self.loss = self.keep_loss * self.loss + (1.0 - self.keep_loss);
+        let keep = self.next_keeps_of_loss();
+        self.loss = keep * self.loss + (1.0 - keep);
+        self.finished = self.finished.saturating_add(1);
     }
 }
 
@@ -105,5 +142,23 @@ mod tests {
         quality.on_delivered(Duration::from_millis(200));
         assert!((quality.loss - 0.09).abs() < 1e-12);
         assert_eq!(quality.latency, Duration::from_millis(150));
+    }
+
+    #[test]
+    fn averages_that_begin_as_means_are_means_until_they_reach_back_far_enough() {
+        let mut quality = QualityAverages::from_means(0.75, 0.5);
+        quality.on_lost();
+        assert_eq!((quality.loss, quality.next_keeps_of_loss()), (1.0, 0.5));
+        quality.on_delivered(Duration::from_millis(100));
+        quality.on_delivered(Duration::from_millis(200));
+        // One of three, and the mean of two.
+        assert!((quality.loss - 1.0 / 3.0).abs() < 1e-12);
+        assert_eq!(quality.latency, Duration::from_millis(150));
+        for _ in 0..9 {
+            quality.on_delivered(Duration::from_millis(150));
+        }
+        assert_eq!((quality.next_keeps_of_loss(), quality.next_keeps_of_latency()), (0.75, 0.5));
+        // The fourth leaves 3/4, and so do the eight that follow: 1/3 · 0.75⁹.
+        assert!((quality.loss - 0.75f64.powi(9) / 3.0).abs() < 1e-12);
     }
 }

@@ -50,6 +50,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     title: "SRP",
     summary: "asks again only for what can still be played or is worth its delay (selective retransmission)",
     beneath: Beneath::Udp,
+    over_ip: None,
     reflect_offset: 3,
     strengths: Strengths { reliable: false, ordered: false, multicast: false },
     keys: &[

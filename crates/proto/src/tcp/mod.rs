@@ -22,6 +22,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     title: "TCP",
     summary: "RTP over TCP (RFC 4571): loses nothing while it lives, waits for what was lost, passes firewalls",
     beneath: Beneath::Tcp,
+    over_ip: None,
     reflect_offset: 0,
     strengths: Strengths { reliable: true, ordered: true, multicast: false },
     keys: &[],

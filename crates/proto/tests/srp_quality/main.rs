@@ -2,8 +2,8 @@
 //! how far from the origin that is.
 //!
 //! As in the report: 2000 messages of 1280 bytes, one each 160 ms; desired loss 10 %, desired latency 250 ms; loss the
-//! same both ways, so that requests and probes are lost, too. Latency is half a round trip plus the mean distance of the
-//! intervals between deliveries from their mean; loss is what is missing from the ids; both as ratios to what is desired.
+//! same both ways, so that requests and probes are lost, too. Quality is `antiphon_measure`'s `DesiredQuality`, as in the
+//! laboratory, and latency in both its readings: by the intervals between deliveries, and by the ages of what was delivered.
 
 mod world;
 
@@ -59,16 +59,15 @@ fn nearest_is_inside_the_desired_quality_and_nearer_than_the_others_in_all_three
         assert!(ours.distance < 1.0 && ours.loss_ratio < 1.0 && ours.latency_ratio < 1.0, "{name}: {ours:?}");
         // At 3 % and 50 ms the best of the others (OQ, 0.1218) repairs everything as well, and is 0.0008 further only for
         // waiting longer before it asks: four standard errors of the mean of 30 seeds, though not so in every one of
-        // them. Where ours failed to count losses that it had not asked for, it was 0.883 of UDP's 0.887 at 3 % and
-        // 400 ms; as it is, 0.856, which is fifteen standard errors.
+        // them. At 3 % and 400 ms it is 2.3 % nearer than UDP (2.6 % in 400 seeds), which is eight standard errors.
         let best_by = |of: fn(&Outcome) -> f64| others.iter().map(of).fold(f64::MAX, f64::min);
         let margin = if name == "low/high" { 0.98 } else { 1.0 };
         assert!(ours.distance < margin * best_by(|o| o.distance), "{name}: {ours:?}");
-        // Nor is it owed to the report's measure, which does not see that a repair comes late as long as others come in
-        // between. By the true age of messages it is nearest, too; by the spread of ages, at worst as near as UDP, which
-        // is 0.002 nearer at 3 % and 400 ms, where nothing better than that can be had.
+        // Nor is it owed to the intervals, which do not show that a repair comes late as long as others come in between. By
+        // the spread of ages a repair at 400 ms costs nearly what a loss does, and little can be had there: 0.3 % here,
+        // 0.4 % in 400 seeds. With averages of 50 messages that rose from nothing it was 0.2 % further than UDP.
         assert!(ours.distance_by_age < best_by(|o| o.distance_by_age), "{name}: {ours:?}");
-        assert!(ours.distance_by_spread < 1.003 * best_by(|o| o.distance_by_spread), "{name}: {ours:?}");
+        assert!(ours.distance_by_spread < best_by(|o| o.distance_by_spread), "{name}: {ours:?}");
         assert!(ours.distance_by_age < 1.0 && ours.distance_by_spread < 1.0, "{name}: {ours:?}");
         assert!(ours.age_ms < 250.0, "{name}: {ours:?}");
     }
@@ -82,7 +81,7 @@ fn nearest_stays_nearest_where_delays_vary() {
         let ours = mean(condition, NEAREST, 8);
         let name = condition.name;
         let best = others.iter().map(|o| o.distance).fold(f64::MAX, f64::min);
-        // 2.9 %, 3.1 % and 23 % nearer; eight seeds vary by half a percent.
+        // 3.5 %, 2.1 % and 20 % nearer; eight seeds vary by half a percent.
         assert!(ours.distance < 0.985 * best, "{name}: {ours:?}, best of the others {best}");
         assert!(ours.distance < 1.0, "{name}: {ours:?}");
     }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use antiphon_core::{Ecn, Endpoint, Frame, Input, Instant, PathId};
 use antiphon_link::{Direction, Duplex, DuplexSpec};
+use antiphon_measure::{DesiredQuality, interval_deviation_ms, mean_absolute_deviation};
 use antiphon_proto::Role;
 use antiphon_proto::srp::{Decision, Mode, Settings, SrpEndpoint};
 
 pub const MESSAGES: u32 = 2000;
 pub const MESSAGE_BYTES: usize = 1280;
 pub const INTERVAL: Duration = Duration::from_millis(160);
-pub const DESIRED_LOSS: f64 = 0.1;
-pub const DESIRED_LATENCY: Duration = Duration::from_millis(250);
+const DESIRED: DesiredQuality = DesiredQuality::SRP_REPORT;
 
 /// One of the report's network conditions.
 pub struct Condition {
@@ -112,8 +112,8 @@ impl Run {
         let spec: DuplexSpec = condition.link.parse().expect("a link");
         let settings = Settings {
             decide: contestant.decide,
-            desired_loss: DESIRED_LOSS,
-            ..Settings::new(contestant.mode, DESIRED_LATENCY)
+            desired_loss: DESIRED.loss_percent / 100.0,
+            ..Settings::new(contestant.mode, Duration::from_secs_f64(DESIRED.latency_ms / 1e3))
         };
         let open = |role| SrpEndpoint::new(&settings, role, 1472, seed, Instant::ZERO);
         Run {
@@ -173,23 +173,22 @@ impl Run {
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), self.delivered.len(), "nothing is delivered twice");
-        let intervals: Vec<f64> = self.delivered.windows(2).map(|w| millis(w[1].1.since(w[0].1))).collect();
-        let mean = intervals.iter().sum::<f64>() / intervals.len() as f64;
-        let deviation = intervals.iter().map(|i| (i - mean).abs()).sum::<f64>() / intervals.len() as f64;
-        let latency_ratio = (millis(condition.round_trip) / 2.0 + deviation) / millis(DESIRED_LATENCY);
-        let loss_ratio = (1.0 - ids.len() as f64 / f64::from(MESSAGES)) / DESIRED_LOSS;
+        let arrivals: Vec<Instant> = self.delivered.iter().map(|(_, at)| *at).collect();
+        let by_intervals = interval_deviation_ms(&arrivals).expect("two deliveries");
+        let lost_percent = 100.0 * (1.0 - ids.len() as f64 / f64::from(MESSAGES));
         let ages: Vec<f64> =
             self.delivered.drain(..).map(|(n, at)| millis(at.since(start + INTERVAL * n))).collect();
         let age_ms = ages.iter().sum::<f64>() / ages.len() as f64;
-        let spread = ages.iter().map(|age| (age - age_ms).abs()).sum::<f64>() / ages.len() as f64;
+        let by_ages = mean_absolute_deviation(&ages).expect("deliveries");
+        let round_trip = millis(condition.round_trip);
+        let reported = DESIRED.ratios(lost_percent, round_trip, by_intervals);
         Outcome {
-            loss_ratio,
-            latency_ratio,
-            distance: loss_ratio.hypot(latency_ratio),
+            loss_ratio: reported.loss,
+            latency_ratio: reported.latency,
+            distance: reported.distance(),
             age_ms,
-            distance_by_age: loss_ratio.hypot(age_ms / millis(DESIRED_LATENCY)),
-            distance_by_spread: loss_ratio
-                .hypot((millis(condition.round_trip) / 2.0 + spread) / millis(DESIRED_LATENCY)),
+            distance_by_age: reported.loss.hypot(age_ms / DESIRED.latency_ms),
+            distance_by_spread: DESIRED.ratios(lost_percent, round_trip, by_ages).distance(),
             wire_bytes_per_message: self.wire_bytes as f64 / f64::from(MESSAGES),
         }
     }

@@ -1,14 +1,16 @@
 //! A check for each conclusion of the report.
 //!
-//! Latency is read as half a round trip (of the ping that runs beside the stream) plus the mean absolute deviation of the
-//! messages' ages from their mean: the report's mean distance of the arrivals from their mean. Read of the intervals between
-//! arrivals instead, each lost message would count as 160 ms, and UDP at 15 % loss would come to 188 ms; printed are 151.
-//! And only ages that grow can make the seconds that are printed for TCP.
+//! Latency is the report's formula as printed: half a round trip, of the ping that runs beside the stream, and the mean
+//! absolute deviation of the intervals between arrivals. Where the ages of messages tell something else, `departures` says
+//! so.
+
+use antiphon_measure::DesiredQuality;
 
 use super::super::compare::Statistic;
 use super::super::judge::{Case, Check, NotRun};
-use super::{AUDIO, DESIRED_LATENCY_MS, DESIRED_LOSS_PERCENT, PING, at};
-use super::{ELL, HIGH_HIGH, LOW_HIGH, LOW_LOW, OQ, TCP, UDP};
+use super::own::{DISTANCE_BY_AGES, DISTANCE_BY_INTERVALS, LATENCY_BY_INTERVALS, LOSS};
+use super::{AUDIO, at};
+use super::{ELL, HIGH_HIGH, LOW_HIGH, LOW_LOW, NEAREST, OQ, TCP, UDP};
 
 type Outcome = Result<bool, NotRun>;
 
@@ -36,6 +38,9 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("srp-21", udp_loses_what_the_network_loses),
     ("srp-22", tcp_gets_fewer),
     ("srp-23", |_| Err(NotRun("arithmetic on the printed figures; nothing to run".into()))),
+    ("ours-srp-1", nearest_is_inside),
+    ("ours-srp-2", |case| nearest_is_nearest(case, DISTANCE_BY_INTERVALS)),
+    ("ours-srp-3", |case| nearest_is_nearest(case, DISTANCE_BY_AGES)),
 ];
 
 /// A loss ratio that rounds to no message in a run of 2000.
@@ -48,21 +53,22 @@ impl Case<'_> {
         Ok(self.read(experiment, at(AUDIO, transport), figure, Statistic::Mean)?.value)
     }
 
-    /// As a ratio to the desired loss.
     fn loss(&mut self, experiment: &str, transport: &str) -> Result<f64, NotRun> {
-        Ok(self.audio(experiment, transport, "lost_percent")? / DESIRED_LOSS_PERCENT)
+        self.audio(experiment, transport, LOSS)
     }
 
-    /// As a ratio to the desired latency.
     fn latency(&mut self, experiment: &str, transport: &str) -> Result<f64, NotRun> {
-        let rtt = self.read(experiment, at(PING, transport), "rtt_mean_ms", Statistic::Mean)?.value;
-        Ok((rtt / 2.0 + self.audio(experiment, transport, "jitter_mad_ms")?) / DESIRED_LATENCY_MS)
+        self.audio(experiment, transport, LATENCY_BY_INTERVALS)
     }
 
     fn distance(&mut self, experiment: &str, transport: &str) -> Result<f64, NotRun> {
-        Ok(self.loss(experiment, transport)?.hypot(self.latency(experiment, transport)?))
+        self.audio(experiment, transport, DISTANCE_BY_INTERVALS)
     }
 }
+
+/// What the report desires: ratios are to these.
+const DESIRED_LOSS_PERCENT: f64 = DesiredQuality::SRP_REPORT.loss_percent;
+const DESIRED_LATENCY_MS: f64 = DesiredQuality::SRP_REPORT.latency_ms;
 
 fn only_inside(case: &mut Case<'_>, experiment: &str, inside: &[&str], outside: &[&str]) -> Outcome {
     let mut within = |transport: &&str| Ok(case.distance(experiment, transport)? < 1.0);
@@ -156,4 +162,25 @@ fn udp_loses_what_the_network_loses(case: &mut Case<'_>) -> Outcome {
 fn tcp_gets_fewer(case: &mut Case<'_>) -> Outcome {
     let share = case.audio(HIGH_HIGH, TCP, "received")? / case.audio(HIGH_HIGH, UDP, "received")?;
     Ok((0.3..=0.5).contains(&share))
+}
+
+fn nearest_is_inside(case: &mut Case<'_>) -> Outcome {
+    let mut all = true;
+    for figure in [DISTANCE_BY_INTERVALS, DISTANCE_BY_AGES] {
+        for experiment in ALL {
+            all &= case.audio(experiment, NEAREST, figure)? < 1.0;
+        }
+    }
+    Ok(all)
+}
+
+fn nearest_is_nearest(case: &mut Case<'_>, figure: &'static str) -> Outcome {
+    let mut all = true;
+    for experiment in ALL {
+        let ours = case.audio(experiment, NEAREST, figure)?;
+        for other in [ELL, OQ, UDP] {
+            all &= ours < case.audio(experiment, other, figure)?;
+        }
+    }
+    Ok(all)
 }

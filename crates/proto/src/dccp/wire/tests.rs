@@ -40,6 +40,12 @@ fn check(golden: &str, header: Header, options: impl FnOnce(&mut OptionWriter), 
     assert_eq!(buf[..len], golden, "{header:?}");
     let packet = Packet::parse(&golden, checksum()).unwrap();
     assert_eq!((packet.header, packet.raw_options, packet.data), (header, writer.padded(), data));
+    let mut bare = golden.clone();
+    bare[6..8].fill(0);
+    let [one, other] = ["192.0.2.1", "192.0.2.2"].map(|ip| ip.parse().unwrap());
+    assert!(!checksum::is_sound(&bare, one, other) || golden[6..8] == [0, 0]);
+    checksum::seal(&mut bare, one, other);
+    assert!(bare == golden && checksum::is_sound(&golden, one, other), "{header:?}");
     for bit in 0..golden.len() * 8 {
         let mut wrong = golden.clone();
         wrong[bit / 8] ^= 1 << (bit % 8);

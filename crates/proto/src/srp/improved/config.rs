@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::srp::estimate::KEEP;
-
 /// What a receiver is to aim at.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ReceiverConfig {
@@ -20,9 +18,17 @@ pub struct ReceiverConfig {
 impl ReceiverConfig {
     /// The defaults for a desired loss and latency.
     pub fn new(desired_loss: f64, desired_latency: Duration) -> Self {
-        ReceiverConfig { desired_loss, desired_latency, keep_loss: KEEP, keep_latency: KEEP }
+        ReceiverConfig { desired_loss, desired_latency, keep_loss: LONG_KEEP, keep_latency: LONG_KEEP }
     }
 }
+
+/// The default of [`ReceiverConfig::keep_loss`] and [`ReceiverConfig::keep_latency`]: some 200 packets back.
+///
+/// Own. A stream is judged by all of it, and an average over the last 50 packets says little of that: at 3 % of loss it
+/// swings by half of itself, and decisions with it. In `tests/srp_quality`, at 3 % and 400 ms, `nearest` is 0.1 % nearer the
+/// origin than UDP with 0.98 and 0.4 % with this, by the ages of messages (400 seeds); by the intervals between them it
+/// is 3.7 % and 2.6 %. A longer memory gains no more and takes longer to see that a path has changed.
+pub const LONG_KEEP: f64 = 0.995;
 
 /// Totals of a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

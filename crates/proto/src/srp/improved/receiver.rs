@@ -49,7 +49,7 @@ impl Receiver {
             schedule: Schedule::default(),
             assemblies: Assemblies::new(),
             requests: Requests::default(),
-            quality: QualityAverages::new(config.keep_loss, config.keep_latency),
+            quality: QualityAverages::from_means(config.keep_loss, config.keep_latency),
             reordering: Duration::ZERO,
             counts: ReceiverCounts::default(),
             config,
@@ -290,8 +290,8 @@ impl Receiver {
             current_latency: self.quality.latency,
             desired_loss: self.config.desired_loss,
             desired_latency: self.config.desired_latency,
-            keep_loss: self.quality.keep_loss,
-            keep_latency: self.quality.keep_latency,
+            keep_loss: self.quality.next_keeps_of_loss(),
+            keep_latency: self.quality.next_keeps_of_latency(),
             round_trip: self.requests.round_trip(),
             round_trip_deviation: self
                 .requests

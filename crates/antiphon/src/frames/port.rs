@@ -1,0 +1,342 @@
+//! Between the application's threads and the media thread: queues without a lock on the latter's side, and figures.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use antiphon_core::{Event, Frame, Instant, Outcome, PathStats, Received, SendError};
+use antiphon_net::Waker;
+use antiphon_session::{FramePort, LinkState};
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use super::{ArrivedFrame, QUEUED_FRAMES};
+
+/// How an association is doing. Each figure is right; all of them need not be of the same instant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FrameStats {
+    /// How it stands.
+    pub state: LinkState,
+    /// Frames that the transport took.
+    pub frames_accepted: u64,
+    /// Frames that it refused though they were in the queue.
+    pub frames_refused: u64,
+    /// Frames on the wire of which no more will be known.
+    pub frames_released: u64,
+    /// Frames that the peer has confirmed.
+    pub frames_acked: u64,
+    /// Frames given up since their time was over.
+    pub frames_expired: u64,
+    /// Frames given up after the transport's last try.
+    pub frames_exhausted: u64,
+    /// Frames whose fate the end of the association has left open.
+    pub frames_aborted: u64,
+    /// Frames received and queued for the application.
+    pub frames_received: u64,
+    /// Frames received and dropped, since nobody fetched them in time.
+    pub frames_dropped: u64,
+    /// Datagrams sent, or the kernel's segments where known. This and the next six count anew with another peer.
+    pub datagrams_sent: u64,
+    /// Bytes in them, below UDP or TCP.
+    pub bytes_sent: u64,
+    /// Datagrams received.
+    pub datagrams_received: u64,
+    /// Bytes in them.
+    pub bytes_received: u64,
+    /// Packets sent again.
+    pub retransmitted: u64,
+    /// Packets or frames received twice.
+    pub duplicates: u64,
+    /// Datagrams or parts of the stream that broke the protocol.
+    pub malformed: u64,
+    /// Datagrams of others than the peer.
+    pub strangers: u64,
+    /// Smoothed round trip, where the transport measures it.
+    pub srtt: Option<Duration>,
+    /// Its mean deviation.
+    pub rttvar: Option<Duration>,
+    /// The shortest round trip.
+    pub min_rtt: Option<Duration>,
+}
+
+/// Figures that the media thread writes and others read.
+#[derive(Debug)]
+pub(super) struct Board {
+    state: AtomicU8,
+    figures: [AtomicU64; FIGURES],
+    /// Threads that wait for news.
+    pub waiting: AtomicUsize,
+    /// The media thread found no room for what it has received.
+    full: AtomicBool,
+}
+
+/// Counters, and three durations in nanoseconds with [`UNKNOWN`].
+const FIGURES: usize = 20;
+const UNKNOWN: u64 = u64::MAX;
+
+impl Board {
+    fn new() -> Self {
+        Board {
+            state: AtomicU8::new(0),
+            figures: std::array::from_fn(|at| AtomicU64::new(if at < FIGURES - 3 { 0 } else { UNKNOWN })),
+            waiting: AtomicUsize::new(0),
+            full: AtomicBool::new(false),
+        }
+    }
+
+    pub fn state(&self) -> LinkState {
+        const STATES: [LinkState; 4] =
+            [LinkState::Waiting, LinkState::Connected, LinkState::Broken, LinkState::Closed];
+        STATES[usize::from(self.state.load(Ordering::SeqCst) & 3)]
+    }
+
+    /// Answers whether the state has changed.
+    fn set_state(&self, state: LinkState) -> bool {
+        let number = match state {
+            LinkState::Waiting => 0,
+            LinkState::Connected => 1,
+            LinkState::Broken => 2,
+            LinkState::Closed => 3,
+        };
+        self.state.swap(number, Ordering::SeqCst) != number
+    }
+
+    fn show(&self, stats: &FrameStats) {
+        let nanos = |time: Option<Duration>| time.map_or(UNKNOWN, |time| time.as_nanos() as u64);
+        let values = [
+            stats.frames_accepted,
+            stats.frames_refused,
+            stats.frames_released,
+            stats.frames_acked,
+            stats.frames_expired,
+            stats.frames_exhausted,
+            stats.frames_aborted,
+            stats.frames_received,
+            stats.frames_dropped,
+            stats.datagrams_sent,
+            stats.bytes_sent,
+            stats.datagrams_received,
+            stats.bytes_received,
+            stats.retransmitted,
+            stats.duplicates,
+            stats.malformed,
+            stats.strangers,
+            nanos(stats.srtt),
+            nanos(stats.rttvar),
+            nanos(stats.min_rtt),
+        ];
+        for (place, value) in self.figures.iter().zip(values) {
+            place.store(value, Ordering::Relaxed);
+        }
+    }
+
+    pub fn stats(&self) -> FrameStats {
+        let v: [u64; FIGURES] = std::array::from_fn(|at| self.figures[at].load(Ordering::Relaxed));
+        let time = |nanos: u64| (nanos != UNKNOWN).then(|| Duration::from_nanos(nanos));
+        FrameStats {
+            state: self.state(),
+            frames_accepted: v[0],
+            frames_refused: v[1],
+            frames_released: v[2],
+            frames_acked: v[3],
+            frames_expired: v[4],
+            frames_exhausted: v[5],
+            frames_aborted: v[6],
+            frames_received: v[7],
+            frames_dropped: v[8],
+            datagrams_sent: v[9],
+            bytes_sent: v[10],
+            datagrams_received: v[11],
+            bytes_received: v[12],
+            retransmitted: v[13],
+            duplicates: v[14],
+            malformed: v[15],
+            strangers: v[16],
+            srtt: time(v[17]),
+            rttvar: time(v[18]),
+            min_rtt: time(v[19]),
+        }
+    }
+}
+
+/// A frame on its way to the media thread.
+struct Outgoing {
+    bytes: Vec<u8>,
+    deadline: Option<Instant>,
+}
+
+/// A frame on its way to the application.
+struct Incoming {
+    bytes: Vec<u8>,
+    received: Received,
+}
+
+/// The application's ends.
+pub(super) struct AppSide {
+    pub outbox: Outbox,
+    pub arrivals: Arrivals,
+}
+
+pub(super) struct Outbox {
+    frames: Producer<Outgoing>,
+    spare: Consumer<Vec<u8>>,
+}
+
+impl Outbox {
+    /// Queues a copy of a frame; answers whether there was room.
+    pub fn push(&mut self, bytes: &[u8], deadline: Option<Instant>) -> bool {
+        if self.frames.is_full() {
+            return false;
+        }
+        let mut copy = self.spare.pop().unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(bytes);
+        self.frames.push(Outgoing { bytes: copy, deadline }).is_ok()
+    }
+}
+
+pub(super) struct Arrivals {
+    frames: Consumer<Incoming>,
+    spare: Producer<Vec<u8>>,
+    board: Arc<Board>,
+}
+
+impl Arrivals {
+    /// Takes the next frame into `buf`, as much of it as fits.
+    pub fn pop(&mut self, buf: &mut [u8]) -> Option<ArrivedFrame> {
+        let Incoming { bytes, received } = self.frames.pop().ok()?;
+        let len = bytes.len().min(buf.len());
+        buf[..len].copy_from_slice(&bytes[..len]);
+        let arrived = ArrivedFrame {
+            len,
+            full_len: bytes.len(),
+            received_at: received.received_at,
+            repaired: received.repaired,
+        };
+        // There is room for as many buffers as there ever are; one too many would only be freed here.
+        let _freed = self.spare.push(bytes);
+        Some(arrived)
+    }
+
+    /// Whether the media thread holds frames back for want of room that there is now.
+    pub fn frees_a_full_queue(&self) -> bool {
+        self.board.full.swap(false, Ordering::SeqCst)
+    }
+}
+
+/// The media thread's end.
+pub(super) struct MediaSide {
+    outgoing: Consumer<Outgoing>,
+    sent: Producer<Vec<u8>>,
+    incoming: Producer<Incoming>,
+    spare: Consumer<Vec<u8>>,
+    stats: FrameStats,
+    pub board: Arc<Board>,
+    news: Waker,
+}
+
+/// Both ends of the queues. `news` is rung for the application.
+pub(super) fn queues(news: &Waker) -> (AppSide, MediaSide) {
+    let (frames, outgoing) = RingBuffer::new(QUEUED_FRAMES);
+    let (sent, sent_back) = RingBuffer::new(QUEUED_FRAMES + 1);
+    let (incoming, arrived) = RingBuffer::new(QUEUED_FRAMES);
+    let (mut fetched, spare) = RingBuffer::new(QUEUED_FRAMES + 1);
+    while fetched.push(Vec::with_capacity(TYPICAL_FRAME)).is_ok() {}
+    let board = Arc::new(Board::new());
+    let app = AppSide {
+        outbox: Outbox { frames, spare: sent_back },
+        arrivals: Arrivals { frames: arrived, spare: fetched, board: Arc::clone(&board) },
+    };
+    let (stats, news) = (FrameStats::default(), news.clone());
+    (app, MediaSide { outgoing, sent, incoming, spare, stats, board, news })
+}
+
+impl MediaSide {
+    /// Rings for the application, if anybody there waits.
+    fn ring(&self) {
+        if self.board.waiting.load(Ordering::SeqCst) > 0 {
+            self.news.wake();
+        }
+    }
+
+    /// The association has ended, in order or not.
+    pub fn close(board: &Board, news: &Waker) {
+        board.set_state(LinkState::Closed);
+        news.wake();
+    }
+}
+
+impl FramePort for MediaSide {
+    fn next(&mut self) -> Option<Frame<'_>> {
+        self.outgoing.peek().ok().map(|frame| Frame::new(&frame.bytes, frame.deadline))
+    }
+
+    fn taken(&mut self, result: Result<(), SendError>) {
+        match result {
+            Ok(()) => self.stats.frames_accepted += 1,
+            Err(_) => self.stats.frames_refused += 1,
+        }
+        if let Ok(frame) = self.outgoing.pop() {
+            // There is room for as many buffers as there ever are.
+            let _freed = self.sent.push(frame.bytes);
+        }
+    }
+
+    fn has_room(&mut self) -> bool {
+        if !self.incoming.is_full() {
+            return true;
+        }
+        self.board.full.store(true, Ordering::SeqCst);
+        // Asked again, since it may have been emptied before the flag was there to be seen.
+        !self.incoming.is_full()
+    }
+
+    fn deliver(&mut self, bytes: &[u8], received: Received) {
+        // Frames longer than usual grow a buffer once.
+        let mut copy = self.spare.pop().unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(bytes);
+        // There is room: `has_room` said so, and nobody else fills it.
+        self.stats.frames_received +=
+            u64::from(self.incoming.push(Incoming { bytes: copy, received }).is_ok());
+        self.ring();
+    }
+
+    fn on_event(&mut self, event: &Event) {
+        let Event::Frame { outcome, .. } = event else { return };
+        let count = match outcome {
+            Outcome::Released => &mut self.stats.frames_released,
+            Outcome::Acked => &mut self.stats.frames_acked,
+            Outcome::Expired { .. } => &mut self.stats.frames_expired,
+            Outcome::RetriesExhausted => &mut self.stats.frames_exhausted,
+            Outcome::Aborted => &mut self.stats.frames_aborted,
+        };
+        *count += 1;
+    }
+
+    fn on_round(&mut self, path: &PathStats, state: LinkState, strangers: u64) {
+        let counters = path.counters;
+        self.stats = FrameStats {
+            frames_dropped: counters.frames_dropped,
+            datagrams_sent: counters.datagrams_sent,
+            bytes_sent: counters.bytes_sent,
+            datagrams_received: counters.datagrams_received,
+            bytes_received: counters.bytes_received,
+            retransmitted: counters.retransmitted,
+            duplicates: counters.duplicates,
+            malformed: counters.malformed,
+            strangers,
+            srtt: path.srtt,
+            rttvar: path.rttvar,
+            min_rtt: path.min_rtt,
+            ..self.stats
+        };
+        self.board.show(&self.stats);
+        // The end is told of by the thread's end, when the line has been let go.
+        if state != LinkState::Closed && self.board.set_state(state) {
+            self.ring();
+        }
+    }
+}
+
+/// Bytes held ready for a frame: one that fills an Ethernet packet.
+const TYPICAL_FRAME: usize = 1500;

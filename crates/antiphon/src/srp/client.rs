@@ -1,0 +1,231 @@
+//! The receiving side: runs on the thread that asks for messages, as the report has it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use antiphon_core::Instant;
+use antiphon_net::{Arrival, LentSocket, OsClock, Waker};
+use antiphon_proto::srp::wire::Packet;
+use antiphon_proto::srp::wire::extended::Extended;
+use antiphon_proto::srp::{Client, ClientConfig, Delivery, Mode, Receiver, ReceiverConfig, Settings};
+
+use super::{LOOK_EVERY, PACKET_ROOM, system};
+
+/// A client of one SRP server.
+///
+/// Requests and probes go out while [`Self::receive`] waits, so a program must call it again and again without long
+/// pauses; what came in between is judged by the times at which the kernel took it. May be shared by threads: they take
+/// turns.
+pub struct SrpClient {
+    inner: Mutex<Inner>,
+    waker: Waker,
+    stopped: AtomicBool,
+}
+
+/// What [`SrpClient::receive`] brings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Incoming {
+    /// A message: so many of its bytes are in the buffer. What did not fit is dropped.
+    Message {
+        /// Bytes copied.
+        len: usize,
+    },
+    /// The next message was lost and given up. As published, each lost message is told once and in its place; the
+    /// improved mode tells of each lost packet.
+    Lost,
+}
+
+struct Inner {
+    /// Gone once stopped.
+    socket: Option<LentSocket>,
+    machine: Machine,
+    clock: OsClock,
+    ready: Ready,
+    packet: Vec<u8>,
+}
+
+enum Machine {
+    AsPublished(Box<Client>),
+    Improved(Box<Receiver>),
+}
+
+/// What can be handed out, in order. A datagram is read only when nothing is left of the one before, so what one of
+/// them can set free (what the protocol's own buffers hold) is the most there is.
+#[derive(Default)]
+struct Ready {
+    items: VecDeque<Option<Vec<u8>>>,
+    spare: Vec<Vec<u8>>,
+}
+
+impl SrpClient {
+    /// Begins to receive from `to` on the program's UDP socket `sock`.
+    ///
+    /// `settings` must hold a desired loss above 0 and below 1, and a desired latency above 0. Errors carry the number
+    /// that C knows them by; see [`LentSocket::lend`], and `EINVAL` for settings.
+    pub fn start(sock: RawFd, to: SocketAddr, settings: &Settings) -> io::Result<Self> {
+        let (loss, latency) = (settings.desired_loss, settings.desired_latency);
+        // Written so that what is no number is refused, too.
+        let sensible = loss > 0.0 && loss < 1.0 && !latency.is_zero();
+        if !sensible {
+            return Err(system(libc::EINVAL));
+        }
+        let socket = LentSocket::lend(sock, to)?;
+        let (clock, decide) = (OsClock::new(), settings.decide.algorithm());
+        let machine = match settings.mode {
+            Mode::AsPublished => {
+                let config = ClientConfig::new(loss, latency);
+                Machine::AsPublished(Box::new(Client::new(config, decide, clock.now())))
+            }
+            Mode::Improved => {
+                Machine::Improved(Box::new(Receiver::new(ReceiverConfig::new(loss, latency), decide)))
+            }
+        };
+        let waker = socket.waker();
+        let (ready, packet) = (Ready::default(), vec![0; PACKET_ROOM]);
+        let inner = Inner { socket: Some(socket), machine, clock, ready, packet };
+        Ok(SrpClient { inner: Mutex::new(inner), waker, stopped: AtomicBool::new(false) })
+    }
+
+    /// Waits for the next message, or for the decision that it is lost.
+    ///
+    /// Errors: `ECANCELED` when stopped, `EBADF` when the program has closed or shut down its socket (noticed within
+    /// 50 ms), `EINTR` when a signal came, and what the socket itself says, such as `ECONNREFUSED` where it is
+    /// connected. After those the client can go on.
+    pub fn receive(&self, buf: &mut [u8]) -> io::Result<Incoming> {
+        let mut inner = self.lock()?;
+        loop {
+            if self.stopped.load(Ordering::Acquire) {
+                return Err(system(libc::ECANCELED));
+            }
+            if let Some(incoming) = inner.ready.pop(buf) {
+                return Ok(incoming);
+            }
+            inner.step()?;
+        }
+    }
+
+    /// Ends it: a waiting [`Self::receive`] in another thread answers an error, and when this returns nothing here uses
+    /// the socket any more.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.waker.wake();
+        if let Ok(mut inner) = self.lock() {
+            inner.socket = None;
+        }
+    }
+
+    fn lock(&self) -> io::Result<MutexGuard<'_, Inner>> {
+        // Somebody panicked in there: what is left can't be trusted.
+        self.inner.lock().map_err(|_| system(libc::EIO))
+    }
+}
+
+impl Inner {
+    /// One round: what is due, what is to be sent, a wait, one datagram.
+    fn step(&mut self) -> io::Result<()> {
+        let now = self.clock.now();
+        if self.machine.poll_timeout().is_some_and(|at| at <= now) {
+            let ready = &mut self.ready;
+            self.machine.handle_timeout(now, &mut |delivery| ready.push(&delivery));
+        }
+        self.transmit()?;
+        if !self.ready.items.is_empty() {
+            return Ok(());
+        }
+        let Some(socket) = &self.socket else { return Err(system(libc::ECANCELED)) };
+        let due = self.machine.poll_timeout().map(|at| at.since(self.clock.now()));
+        socket.wait(due.map_or(LOOK_EVERY, |due| due.min(LOOK_EVERY)))?;
+        let arrival = socket.receive(&self.clock, &mut self.packet)?;
+        if let Arrival::Datagram { len, received_at } = arrival {
+            let ready = &mut self.ready;
+            let now = self.clock.now();
+            let bytes = &self.packet[..len];
+            self.machine.handle(now, received_at, bytes, &mut |delivery| ready.push(&delivery));
+        }
+        self.transmit()
+    }
+
+    fn transmit(&mut self) -> io::Result<()> {
+        let Some(socket) = &self.socket else { return Err(system(libc::ECANCELED)) };
+        // Requests are a few dozen bytes, and nothing that was received is needed any more.
+        while let Some(len) = self.machine.poll_transmit(self.clock.now(), &mut self.packet) {
+            // A request that finds no room is lost as on the wire, and repeated as if it were.
+            match socket.send(&self.packet[..len]) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Machine {
+    fn handle(
+        &mut self,
+        now: Instant,
+        received_at: Instant,
+        bytes: &[u8],
+        deliver: &mut dyn FnMut(Delivery<'_>),
+    ) {
+        // What is no packet of the protocol is dropped: it may be the rest of the program's own handshake.
+        match self {
+            Machine::AsPublished(client) => {
+                if let Ok(packet) = Packet::parse(bytes) {
+                    client.handle(now, received_at, &packet, deliver);
+                }
+            }
+            Machine::Improved(receiver) => {
+                if let Ok(packet) = Extended::parse(bytes) {
+                    receiver.handle(now, received_at, &packet, deliver);
+                }
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant, deliver: &mut dyn FnMut(Delivery<'_>)) {
+        match self {
+            Machine::AsPublished(client) => client.handle_timeout(now, deliver),
+            Machine::Improved(receiver) => receiver.handle_timeout(now, deliver),
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        match self {
+            Machine::AsPublished(client) => client.poll_transmit(now, buf),
+            Machine::Improved(receiver) => receiver.poll_transmit(now, buf),
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match self {
+            Machine::AsPublished(client) => client.poll_timeout(),
+            Machine::Improved(receiver) => receiver.poll_timeout(),
+        }
+    }
+}
+
+impl Ready {
+    fn push(&mut self, delivery: &Delivery<'_>) {
+        self.items.push_back(match *delivery {
+            Delivery::Message { bytes, .. } => {
+                let mut message = self.spare.pop().unwrap_or_default();
+                message.clear();
+                message.extend_from_slice(bytes);
+                Some(message)
+            }
+            Delivery::Lost { .. } => None,
+        });
+    }
+
+    fn pop(&mut self, buf: &mut [u8]) -> Option<Incoming> {
+        let Some(message) = self.items.pop_front()? else { return Some(Incoming::Lost) };
+        let len = message.len().min(buf.len());
+        buf[..len].copy_from_slice(&message[..len]);
+        self.spare.push(message);
+        Some(Incoming::Message { len })
+    }
+}

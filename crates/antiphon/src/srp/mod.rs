@@ -1,0 +1,35 @@
+//! SRP as its report gives it to programs: a client or a server on a UDP socket that the program made.
+//!
+//! Where [`crate::send`] and [`crate::receive`] carry sound by URI, this carries the program's own messages, told of
+//! losses as they are decided, over a socket whose making, binding and handshake are the program's affair (report,
+//! sections 3 and 8). The C functions `srp_*` are a skin over it.
+//!
+//! One socket serves one client or one server: two would take each other's datagrams. Both sides need the same
+//! [`Mode`](antiphon_proto::srp::Mode).
+
+mod client;
+mod server;
+
+#[cfg(test)]
+mod tests;
+
+pub use client::{Incoming, SrpClient};
+pub use server::SrpServer;
+
+use std::io;
+use std::net::SocketAddr;
+
+/// An error with the number that programs in C know it by.
+fn system(number: i32) -> io::Error {
+    io::Error::from_raw_os_error(number)
+}
+
+/// The largest UDP payload that crosses Ethernet whole, to that peer: 1500 bytes less the headers of IP and UDP.
+fn max_datagram(to: SocketAddr) -> usize {
+    if to.is_ipv4() { 1500 - 28 } else { 1500 - 48 }
+}
+
+/// Room for any packet of any peer.
+const PACKET_ROOM: usize = 65_536;
+/// How soon it is noticed that the program has closed its descriptor.
+const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);

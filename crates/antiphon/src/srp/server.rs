@@ -1,0 +1,217 @@
+//! The sending side: the program's thread sends, a thread of its own answers requests and returns probes.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use antiphon_core::Instant;
+use antiphon_net::{Arrival, LentSocket, OsClock};
+use antiphon_proto::srp::wire::extended::Extended;
+use antiphon_proto::srp::wire::{HEADER, MAX_PACKET, Packet};
+use antiphon_proto::srp::{Message, Mode, Sender, SenderConfig, Server};
+
+use super::{LOOK_EVERY, PACKET_ROOM, max_datagram, system};
+use crate::transport::unguessable;
+
+/// A server of one SRP client. May be shared by threads: they take turns in sending.
+pub struct SrpServer {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    socket: LentSocket,
+    clock: OsClock,
+    stopped: AtomicBool,
+    machine: Mutex<Sending>,
+}
+
+/// The protocol, and room to write a packet.
+struct Sending {
+    machine: Machine,
+    packet: Vec<u8>,
+}
+
+enum Machine {
+    AsPublished(Box<Server>),
+    Improved(Box<Sender>),
+}
+
+impl SrpServer {
+    /// Begins to serve `to` on the program's UDP socket `sock`, and starts the thread that receives.
+    ///
+    /// `keep`: for how long the improved mode can repair what was sent; as published, the last 256 messages are kept.
+    /// Errors carry the number that C knows them by; see [`LentSocket::lend`], and `EAGAIN` where no thread is to be
+    /// had.
+    pub fn start(sock: RawFd, to: SocketAddr, mode: Mode, keep: Duration) -> io::Result<Self> {
+        let socket = LentSocket::lend(sock, to)?;
+        let machine = match mode {
+            Mode::AsPublished => Machine::AsPublished(Box::new(Server::new(KEPT_MESSAGES))),
+            Mode::Improved => {
+                let config = SenderConfig { max_datagram: max_datagram(to), keep, seed: unguessable() };
+                Machine::Improved(Box::new(Sender::new(config)))
+            }
+        };
+        let machine = Mutex::new(Sending { machine, packet: vec![0; MAX_PACKET] });
+        let shared =
+            Arc::new(Shared { socket, clock: OsClock::new(), stopped: AtomicBool::new(false), machine });
+        let receiving = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("srp server".into()).spawn(move || receiving.run())?;
+        Ok(SrpServer { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// The longest message, in bytes.
+    pub fn max_message(&self) -> usize {
+        self.shared.lock().map_or(0, |sending| sending.machine.max_message())
+    }
+
+    /// Sends a message and keeps it for repairs.
+    ///
+    /// Errors: `EINVAL` for an empty message (the client could not tell it from a loss), `EMSGSIZE` for one longer than
+    /// [`Self::max_message`], `EBADF` when the program has closed its socket, `ECANCELED` when stopped, and what the
+    /// socket itself says. After an error of the socket the message has had its number and is kept: the client may
+    /// still ask for it.
+    pub fn send(&self, message: &[u8]) -> io::Result<()> {
+        if message.is_empty() {
+            return Err(system(libc::EINVAL));
+        }
+        let shared = &*self.shared;
+        let mut sending = shared.lock()?;
+        if shared.stopped.load(Ordering::Acquire) {
+            return Err(system(libc::ECANCELED));
+        }
+        if !shared.socket.is_lent() {
+            return Err(system(libc::EBADF));
+        }
+        let Sending { machine, packet } = &mut *sending;
+        if message.len() > machine.max_message() {
+            return Err(system(libc::EMSGSIZE));
+        }
+        let (now, mut result) = (shared.clock.now(), Ok(()));
+        for part in 0..machine.parts(message.len()) {
+            let Some(len) = machine.send_part(now, message, part, packet) else {
+                return Err(system(libc::EMSGSIZE));
+            };
+            // Each part is kept, whatever became of those before it.
+            result = result.and(shared.socket.send(&packet[..len]));
+        }
+        result
+    }
+
+    /// Ends it, at once: when this returns nothing here uses the socket any more. A program that wants the last
+    /// messages to be repaired waits a little first.
+    pub fn stop(&self) {
+        self.shared.stopped.store(true, Ordering::Release);
+        self.shared.socket.waker().wake();
+        let thread = self.thread.lock().ok().and_then(|mut thread| thread.take());
+        if let Some(thread) = thread {
+            // A panic in there was told of on standard error.
+            let _ended_one_way_or_the_other = thread.join();
+        }
+        // Whoever is sending has left when this is to be had.
+        drop(self.shared.lock());
+    }
+}
+
+impl Drop for SrpServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> io::Result<MutexGuard<'_, Sending>> {
+        // Somebody panicked in there: what is left can't be trusted.
+        self.machine.lock().map_err(|_| system(libc::EIO))
+    }
+
+    /// The receive thread.
+    fn run(&self) {
+        let mut packet = vec![0; PACKET_ROOM];
+        while !self.stopped.load(Ordering::Acquire) {
+            match self.socket.wait(LOOK_EVERY) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The socket is gone: sending says so.
+                Err(_) => return,
+            }
+            // Errors of datagrams sent before (nobody listens yet) pass.
+            while let Ok(Arrival::Datagram { len, received_at: _ }) =
+                self.socket.receive(&self.clock, &mut packet)
+            {
+                let Ok(mut sending) = self.lock() else { return };
+                self.answer(&mut sending, &packet[..len]);
+                if self.stopped.load(Ordering::Acquire) {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn answer(&self, sending: &mut Sending, bytes: &[u8]) {
+        let now = self.clock.now();
+        let Sending { machine, packet } = sending;
+        machine.handle(now, bytes);
+        while let Some(len) = machine.poll_transmit(now, packet) {
+            // A repair that finds no room is lost as on the wire, and asked for again.
+            let _lost = self.socket.send(&packet[..len]);
+        }
+    }
+}
+
+impl Machine {
+    fn max_message(&self) -> usize {
+        match self {
+            Machine::AsPublished(_) => MAX_PACKET - HEADER,
+            Machine::Improved(sender) => sender.max_message(),
+        }
+    }
+
+    fn parts(&self, len: usize) -> usize {
+        match self {
+            Machine::AsPublished(_) => 1,
+            Machine::Improved(sender) => sender.parts(len),
+        }
+    }
+
+    fn send_part(&mut self, now: Instant, bytes: &[u8], part: usize, packet: &mut [u8]) -> Option<usize> {
+        match self {
+            Machine::AsPublished(server) => server.send(now, bytes, packet),
+            Machine::Improved(sender) => {
+                sender.send_part(now, &Message { bytes, priority: 0, deadline: None }, part, packet)
+            }
+        }
+    }
+
+    fn handle(&mut self, now: Instant, bytes: &[u8]) {
+        // What is no packet of the protocol is dropped: it may be the rest of the program's own handshake.
+        match self {
+            Machine::AsPublished(server) => {
+                if let Ok(packet) = Packet::parse(bytes) {
+                    server.handle(now, &packet);
+                }
+            }
+            Machine::Improved(sender) => match Extended::parse(bytes) {
+                Ok(Extended::Nack(nack)) => sender.on_nack(now, &nack),
+                Ok(Extended::Probe { epoch, time, report }) => {
+                    sender.on_probe(epoch, time, report);
+                }
+                Ok(Extended::Data(_) | Extended::Answer(_) | Extended::Echo { .. }) | Err(_) => {}
+            },
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Instant, packet: &mut [u8]) -> Option<usize> {
+        match self {
+            Machine::AsPublished(server) => server.poll_transmit(packet),
+            Machine::Improved(sender) => sender.poll_transmit(now, packet),
+        }
+    }
+}
+
+/// Messages kept as published. *Reading*: the report gives no number; as many as our client can hold back.
+const KEPT_MESSAGES: usize = 256;

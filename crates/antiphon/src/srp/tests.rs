@@ -1,0 +1,137 @@
+use std::net::UdpSocket;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use antiphon_net::OsClock;
+use antiphon_proto::srp::{Mode, Settings};
+
+use super::*;
+
+fn udp() -> UdpSocket {
+    UdpSocket::bind("127.0.0.1:0").expect("loopback")
+}
+
+fn settings(mode: Mode) -> Settings {
+    Settings::new(mode, Duration::from_millis(250))
+}
+
+fn client(socket: &UdpSocket, peer: &UdpSocket, mode: Mode) -> SrpClient {
+    SrpClient::start(socket.as_raw_fd(), peer.local_addr().unwrap(), &settings(mode)).expect("a UDP socket")
+}
+
+fn server(socket: &UdpSocket, peer: &UdpSocket, mode: Mode) -> SrpServer {
+    let keep = Duration::from_secs(1);
+    SrpServer::start(socket.as_raw_fd(), peer.local_addr().unwrap(), mode, keep).expect("a UDP socket")
+}
+
+#[test]
+fn messages_pass_in_both_modes_and_what_is_no_packet_changes_nothing() {
+    for mode in [Mode::AsPublished, Mode::Improved] {
+        let (here, there) = (udp(), udp());
+        let (client, server) = (client(&here, &there, mode), server(&there, &here, mode));
+        there.send_to(b"hello", here.local_addr().unwrap()).unwrap();
+        here.send_to(b"hello", there.local_addr().unwrap()).unwrap();
+        let mut buf = [0; 4];
+        for n in 0..50u8 {
+            server.send(&[n, n, n]).unwrap();
+            assert_eq!(client.receive(&mut buf).unwrap(), Incoming::Message { len: 3 }, "{mode:?}");
+            assert_eq!(buf[..3], [n, n, n]);
+        }
+        server.send(b"longer than the buffer").unwrap();
+        assert_eq!(client.receive(&mut buf).unwrap(), Incoming::Message { len: 4 });
+        assert_eq!(&buf, b"long");
+    }
+}
+
+#[test]
+fn a_lost_message_is_asked_for_or_told_of() {
+    let (here, wire, there) = (udp(), udp(), udp());
+    let server = server(&there, &wire, Mode::AsPublished);
+    let client = client(&here, &wire, Mode::AsPublished);
+    // The test is the wire: it passes the messages 1, 2 and 4 on, and what the client asks for.
+    let mut buf = [0; 1500];
+    for n in 1..=4u8 {
+        server.send(&[n]).unwrap();
+        let len = wire.recv(&mut buf).unwrap();
+        if n != 3 {
+            wire.send_to(&buf[..len], here.local_addr().unwrap()).unwrap();
+        }
+    }
+    let clock = OsClock::new();
+    let asked = std::thread::spawn(move || {
+        let mut packet = [0; 1500];
+        loop {
+            let (len, from) = wire.recv_from(&mut packet).expect("both ends are there");
+            let client = from == here.local_addr().unwrap();
+            let to = if client { there.local_addr() } else { here.local_addr() };
+            wire.send_to(&packet[..len], to.unwrap()).unwrap();
+            // Type 4: the answer to a request.
+            if packet[3] == 4 {
+                return here;
+            }
+        }
+    });
+    for n in 1..=4u8 {
+        assert_eq!(client.receive(&mut buf).unwrap(), Incoming::Message { len: 1 });
+        assert_eq!(buf[0], n);
+    }
+    asked.join().expect("an answer went by");
+    // Were nothing asked for, the third would have been waited for without end or told of as lost.
+    assert!(clock.now() < antiphon_core::Instant::from_millis(10_000));
+}
+
+#[test]
+fn stopping_and_closing_wake_who_waits() {
+    for mode in [Mode::AsPublished, Mode::Improved] {
+        let (here, there) = (udp(), udp());
+        let client = client(&here, &there, mode);
+        let client = &client;
+        std::thread::scope(|scope| {
+            let (about_to, is_about_to) = mpsc::channel();
+            let waiting = scope.spawn(move || {
+                about_to.send(()).unwrap();
+                client.receive(&mut [0; 10])
+            });
+            is_about_to.recv().unwrap();
+            client.stop();
+            let error = waiting.join().unwrap().unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
+        });
+    }
+    let (here, there) = (udp(), udp());
+    let (to_server, to_client) = (there.local_addr().unwrap(), here.local_addr().unwrap());
+    let (here, there) = (here.into_raw_fd(), there.into_raw_fd());
+    let client = SrpClient::start(here, to_server, &settings(Mode::AsPublished)).unwrap();
+    let server = SrpServer::start(there, to_client, Mode::AsPublished, Duration::ZERO).unwrap();
+    for fd in [here, there] {
+        close(fd);
+    }
+    assert_eq!(client.receive(&mut [0; 10]).unwrap_err().raw_os_error(), Some(libc::EBADF));
+    assert_eq!(server.send(b"x").unwrap_err().raw_os_error(), Some(libc::EBADF));
+    server.stop();
+    assert_eq!(server.send(b"x").unwrap_err().raw_os_error(), Some(libc::ECANCELED));
+}
+
+/// Closes a descriptor as a C program would.
+#[allow(unsafe_code, reason = "the number is no Rust value's, as in C")]
+fn close(fd: RawFd) {
+    // SAFETY: the test has taken it out of its socket, and closes it once.
+    drop(unsafe { OwnedFd::from_raw_fd(fd) });
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let (here, there) = (udp(), udp());
+    let (fd, to) = (here.as_raw_fd(), there.local_addr().unwrap());
+    for loss in [0.0, 1.0, -0.5, 2.0, f64::NAN, f64::INFINITY] {
+        let settings = Settings { desired_loss: loss, ..settings(Mode::AsPublished) };
+        let error = SrpClient::start(fd, to, &settings).err().expect("refused");
+        assert_eq!(error.raw_os_error(), Some(libc::EINVAL), "{loss}");
+    }
+    let server = server(&there, &here, Mode::AsPublished);
+    assert_eq!(server.send(&[]).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+    assert_eq!(server.max_message(), 1480);
+    assert_eq!(server.send(&[0; 1481]).unwrap_err().raw_os_error(), Some(libc::EMSGSIZE));
+    server.send(&[0; 1480]).unwrap();
+}

@@ -1,0 +1,186 @@
+//! Sending or receiving sound beside the program's own work: [`send`](crate::send) and [`receive`](crate::receive) on a
+//! thread of their own.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use antiphon_core::Instant;
+use antiphon_net::{OsClock, Stop};
+
+use crate::{Error, ReceiveOptions, ReceiveStatus, SendOptions, SendStatus, receive, send};
+
+/// Sound under way in the background. Dropping it stops it.
+pub struct SoundTask {
+    stop: Stop,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How sound under way is doing.
+#[derive(Clone, Debug)]
+pub enum SoundStatus {
+    /// Of a stream being sent.
+    Sending(SendStatus),
+    /// Of a stream being received.
+    Receiving(ReceiveStatus),
+}
+
+struct Shared {
+    state: Mutex<Progress>,
+    changed: Condvar,
+}
+
+struct Progress {
+    status: SoundStatus,
+    ended: Option<Result<(), Error>>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SoundTask {
+    /// Begins to send, and answers when source and address were found to be good.
+    pub fn send(options: SendOptions) -> Result<Self, Error> {
+        let status = SoundStatus::Sending(SendStatus::default());
+        Self::start(status, move |stop, notice, show| {
+            send(&options, stop, notice, &mut |status| show(SoundStatus::Sending(status.clone()))).map(|_| ())
+        })
+    }
+
+    /// Begins to receive, and answers when the socket is there: whoever sends now is heard.
+    pub fn receive(options: ReceiveOptions) -> Result<Self, Error> {
+        let status = SoundStatus::Receiving(ReceiveStatus::default());
+        Self::start(status, move |stop, notice, show| {
+            let mut show = |status: &ReceiveStatus| show(SoundStatus::Receiving(status.clone()));
+            receive(&options, stop, notice, &mut show).map(|_| ())
+        })
+    }
+
+    fn start<R>(status: SoundStatus, run: R) -> Result<Self, Error>
+    where
+        R: FnOnce(&Stop, &mut dyn FnMut(String), &mut dyn FnMut(SoundStatus)) -> Result<(), Error>
+            + Send
+            + 'static,
+    {
+        let state = Mutex::new(Progress { status, ended: None });
+        let shared = Arc::new(Shared { state, changed: Condvar::new() });
+        let (begun, has_begun) = mpsc::channel();
+        let (stop, seen) = (Stop::new(), Arc::clone(&shared));
+        let thread_stop = stop.clone();
+        let body = move || {
+            let mut begun = Some(begun);
+            let result = run(
+                &thread_stop,
+                // The first sentence says that it has begun.
+                &mut |_sentence| {
+                    let _starter_waits = begun.take().map(|begun| begun.send(()));
+                },
+                &mut |status| seen.lock().status = status,
+            );
+            seen.lock().ended = Some(result);
+            seen.changed.notify_all();
+        };
+        let thread = std::thread::Builder::new()
+            .name("sound".into())
+            .spawn(body)
+            .map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
+        let task = SoundTask { stop, shared, thread: Some(thread) };
+        if has_begun.recv().is_err() {
+            // It ended without a word, or its thread is gone.
+            task.wait(None).unwrap_or(Ok(()))?;
+        }
+        Ok(task)
+    }
+
+    /// How it is doing, or how it stood at its end.
+    pub fn status(&self) -> SoundStatus {
+        self.shared.lock().status.clone()
+    }
+
+    /// Waits for its end: `None` when it did not come in time. `patience`: `None` for without limit.
+    pub fn wait(&self, patience: Option<Duration>) -> Option<Result<(), Error>> {
+        let clock = OsClock::new();
+        let mut state = self.shared.lock();
+        loop {
+            if let Some(ended) = &state.ended {
+                return Some(ended.clone());
+            }
+            if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
+                return Some(Err(Error::failed("the thread panicked")));
+            }
+            let waited = clock.now().since(Instant::ZERO);
+            let left = patience.map_or(LOOK_EVERY, |patience| patience.saturating_sub(waited));
+            if left.is_zero() {
+                return None;
+            }
+            let woken = self.shared.changed.wait_timeout(state, left.min(LOOK_EVERY));
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Asks it to end in order; [`Self::wait`] tells when it has.
+    pub fn stop(&self) {
+        self.stop.ask();
+    }
+}
+
+impl Drop for SoundTask {
+    fn drop(&mut self) {
+        self.stop.ask();
+        // How it ended was there to be asked for.
+        let _ended = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// How soon the death of the thread is noticed.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    /// With a port that was free a moment ago; it is not handed out again soon.
+    fn free_uri() -> String {
+        let line = antiphon_net::UdpLine::listen(([127, 0, 0, 1], 0).into(), &Default::default());
+        format!("rtp://{}", antiphon_net::Line::local_address(&line.expect("loopback")))
+    }
+
+    #[test]
+    fn sound_passes_in_the_background_and_mistakes_are_told_at_the_start() {
+        let directory = tempfile::tempdir().unwrap();
+        let sink = directory.path().join("heard.wav").display().to_string();
+        let uri = free_uri();
+        let listening = ReceiveOptions { source: uri.clone(), sink, ..ReceiveOptions::default() };
+        let receiving = SoundTask::receive(listening).expect("listens");
+        let length = Some(Duration::from_millis(300));
+        let sending =
+            SendOptions { source: "tone:440Hz".into(), target: uri, length, ..SendOptions::default() };
+        let sending = SoundTask::send(sending).expect("begins");
+        let patience = Some(Duration::from_secs(20));
+        sending.wait(patience).expect("ends").expect("in order");
+        receiving.wait(patience).expect("ends").expect("in order");
+        let SoundStatus::Receiving(heard) = receiving.status() else { panic!("it receives") };
+        let SoundStatus::Sending(sent) = sending.status() else { panic!("it sends") };
+        assert_eq!((heard.frames_received, heard.lost), (sent.frames_sent, 0));
+        // 300 ms in packets of 256 sample frames at 48 kHz.
+        assert!(sent.frames_sent >= 56, "{sent:?}");
+
+        let wrong = SendOptions { target: "rtp://".into(), ..SendOptions::default() };
+        assert_eq!(SoundTask::send(wrong).err().expect("refused").kind, ErrorKind::Usage);
+    }
+
+    #[test]
+    fn stopping_ends_what_would_go_on() {
+        let options =
+            ReceiveOptions { source: free_uri(), sink: "null:".into(), ..ReceiveOptions::default() };
+        let receiving = SoundTask::receive(options).expect("listens");
+        assert!(receiving.wait(Some(Duration::ZERO)).is_none());
+        receiving.stop();
+        receiving.wait(Some(Duration::from_secs(20))).expect("ends").expect("in order");
+    }
+}

@@ -1,0 +1,198 @@
+//! A UDP socket that belongs to somebody else: a program that made it itself and lets a protocol use it for a while.
+//!
+//! Here a duplicate of the descriptor is used, never the program's own number: when the program closes its descriptor,
+//! or the system gives the number to another file, nothing of ours reads or writes there. That the program has closed
+//! it is noticed by comparing what both descriptors refer to. No flag of the socket is changed: it may block or not.
+#![allow(unsafe_code, reason = "descriptors, recvmsg and sendto on a socket that no Rust value owns")]
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use antiphon_core::Instant;
+use socket2::SockAddr;
+
+use crate::batch::{kernel_stamp, socket_address};
+use crate::clock::OsClock;
+use crate::options::{is_multicast, read_int, set_int};
+use crate::poll::{self, Readiness};
+use crate::wake::Waker;
+
+/// A program's UDP socket, used to talk to one peer. Dropping it leaves the program's descriptor open and as it was.
+#[derive(Debug)]
+pub struct LentSocket {
+    socket: OwnedFd,
+    lender: RawFd,
+    identity: Identity,
+    peer: SocketAddr,
+    peer_name: SockAddr,
+    waker: Waker,
+    stamps_are_ours: bool,
+}
+
+/// What a descriptor refers to: device and inode number.
+type Identity = (libc::dev_t, libc::ino_t);
+
+/// What came of a look at the socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrival {
+    /// A datagram of the peer's.
+    Datagram {
+        /// Its length in bytes, cut at the buffer's.
+        len: usize,
+        /// When the kernel took it from the wire.
+        received_at: Instant,
+    },
+    /// A datagram of somebody else's: taken off the queue, of no concern.
+    Stranger,
+    /// There is none.
+    Nothing,
+}
+
+impl LentSocket {
+    /// Borrows the UDP socket that is descriptor `lender` of this process, to talk to `peer`.
+    ///
+    /// Errors carry the number that C programs know: `EBADF` (no open descriptor), `ENOTSOCK`, `EPROTOTYPE` (not a
+    /// datagram socket), `EPROTONOSUPPORT` (not UDP), `EAFNOSUPPORT` (of another IP version than `peer`), `EINVAL`
+    /// (`peer` is a group, has no port or no address).
+    pub fn lend(lender: RawFd, peer: SocketAddr) -> io::Result<Self> {
+        let failed = |number: i32| Err(io::Error::from_raw_os_error(number));
+        // SAFETY: takes a number; a bad one is answered with EBADF.
+        let copy = unsafe { libc::fcntl(lender, libc::F_DUPFD_CLOEXEC, 0) };
+        if copy < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just made, and nobody else has it.
+        let socket = unsafe { OwnedFd::from_raw_fd(copy) };
+        if read_int(&socket, libc::SOL_SOCKET, libc::SO_TYPE)? != libc::SOCK_DGRAM {
+            return failed(libc::EPROTOTYPE);
+        }
+        let family = if peer.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        if read_int(&socket, libc::SOL_SOCKET, libc::SO_DOMAIN)? != family {
+            return failed(libc::EAFNOSUPPORT);
+        }
+        if read_int(&socket, libc::SOL_SOCKET, libc::SO_PROTOCOL)? != libc::IPPROTO_UDP {
+            return failed(libc::EPROTONOSUPPORT);
+        }
+        if peer.port() == 0 || peer.ip().is_unspecified() || is_multicast(peer.ip()) {
+            return failed(libc::EINVAL);
+        }
+        let identity = identity(copy).ok_or_else(io::Error::last_os_error)?;
+        let waker = Waker::new()?;
+        // Two kinds of stamp exclude each other: a program that has asked for either keeps what it has.
+        let has = |name| read_int(&socket, libc::SOL_SOCKET, name).is_ok_and(|value| value != 0);
+        let free = !has(libc::SO_TIMESTAMPNS) && !has(libc::SO_TIMESTAMP);
+        // Without stamps, times of arrival are times of reading.
+        let stamps_are_ours = free && set_int(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1).is_ok();
+        Ok(LentSocket { socket, lender, identity, peer, peer_name: peer.into(), waker, stamps_are_ours })
+    }
+
+    /// Rings when another thread wants [`Self::wait`] to end.
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Whether the program's descriptor is still open and still this socket.
+    pub fn is_lent(&self) -> bool {
+        identity(self.lender) == Some(self.identity)
+    }
+
+    /// Sleeps until something arrives, the bell rings, or the time-out is over. Answers an error when a signal came
+    /// (`EINTR`), or when the socket was shut down or the program has closed it (`EBADF`), which is noticed before and
+    /// after the wait.
+    pub fn wait(&self, timeout: Duration) -> io::Result<()> {
+        if !self.is_lent() {
+            return Err(io::Error::from_raw_os_error(libc::EBADF));
+        }
+        let want = Readiness { readable: true, writable: false };
+        let waited = poll::wait_or_woken(self.socket.as_raw_fd(), want, self.waker.fd(), timeout)?;
+        if waited.woken {
+            self.waker.hear();
+        }
+        if waited.hung_up || !self.is_lent() {
+            return Err(io::Error::from_raw_os_error(libc::EBADF));
+        }
+        Ok(())
+    }
+
+    /// Takes the next datagram off the socket's queue, without waiting. Errors of datagrams sent before (ICMP) come out
+    /// here, once each, where the socket is connected.
+    pub fn receive(&self, clock: &OsClock, buf: &mut [u8]) -> io::Result<Arrival> {
+        let mut vector = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+        let mut control = [0u64; 16];
+        // SAFETY: all zeros are a valid address of no family.
+        let mut name: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+        // SAFETY: a msghdr of zeros is valid; its pointers are set to live buffers of the lengths given.
+        let (n, header) = unsafe {
+            let mut header: libc::msghdr = std::mem::zeroed();
+            header.msg_name = (&raw mut name).cast();
+            header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+            header.msg_iov = &raw mut vector;
+            header.msg_iovlen = 1;
+            header.msg_control = control.as_mut_ptr().cast();
+            header.msg_controllen = size_of_val(&control) as _;
+            (libc::recvmsg(self.socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT), header)
+        };
+        if n < 0 {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Arrival::Nothing),
+                _ => Err(error),
+            };
+        }
+        let from = socket_address(&name);
+        if from.is_none_or(|from| (from.ip(), from.port()) != (self.peer.ip(), self.peer.port())) {
+            return Ok(Arrival::Stranger);
+        }
+        let now = clock.now();
+        let received_at = kernel_stamp(&header).map_or(now, |stamp| clock.instant_of_stamp(stamp, now));
+        Ok(Arrival::Datagram { len: n as usize, received_at })
+    }
+
+    /// Sends a datagram to the peer, waiting for room as the program's socket does. A pending ICMP error of an earlier
+    /// datagram does not cost this one its chance.
+    pub fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        match self.send_once(bytes) {
+            Err(error) if error.raw_os_error() == Some(libc::ECONNREFUSED) => self.send_once(bytes),
+            other => other,
+        }
+    }
+
+    fn send_once(&self, bytes: &[u8]) -> io::Result<()> {
+        // SAFETY: pointers and lengths are of a live slice and a live address.
+        let n = unsafe {
+            libc::sendto(
+                self.socket.as_raw_fd(),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                libc::MSG_NOSIGNAL,
+                self.peer_name.as_ptr().cast(),
+                self.peer_name.len(),
+            )
+        };
+        if n >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+impl Drop for LentSocket {
+    fn drop(&mut self) {
+        if self.stamps_are_ours {
+            // Whose the socket is need not know that we had asked for stamps.
+            let _nothing_to_be_done = set_int(&self.socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0);
+        }
+    }
+}
+
+/// What an open descriptor refers to.
+fn identity(fd: RawFd) -> Option<Identity> {
+    // SAFETY: all zeros are a valid stat; fstat writes into it, and answers a bad number with an error.
+    let (result, stat) = unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        (libc::fstat(fd, &raw mut stat), stat)
+    };
+    (result == 0).then_some((stat.st_dev, stat.st_ino))
+}
+
+#[cfg(test)]
+mod tests;

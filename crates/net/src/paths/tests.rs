@@ -1,0 +1,58 @@
+use antiphon_core::{Input, Instant, Transmit};
+
+use super::*;
+
+/// Knows the first peers of all.
+struct Knows(u32);
+
+impl Station for Knows {
+    fn handle_input(&mut self, _now: Instant, _input: Input<'_>) {}
+
+    fn advance(&mut self, _now: Instant) {}
+
+    fn poll_transmit(&mut self, _now: Instant, _buf: &mut [u8]) -> Option<Transmit> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn stop(&mut self, _now: Instant) {}
+
+    fn is_finished(&self) -> bool {
+        false
+    }
+
+    fn knows(&self, path: PathId) -> bool {
+        path.0 < self.0
+    }
+}
+
+fn stranger(n: u32) -> SocketAddr {
+    SocketAddr::from(((n >> 8).to_be_bytes(), 1024 + (n & 0xff) as u16))
+}
+
+#[test]
+fn strangers_without_end_cost_no_more_memory_and_displace_no_friend() {
+    let (mut table, station) = (AddressTable::default(), Knows(10));
+    for n in 0..100_000 {
+        let path = table.path_of(stranger(n), &station).expect("somebody can always be forgotten");
+        assert_eq!(table.address_of(path), Some(stranger(n)));
+        assert_eq!(table.path_of(stranger(n), &station), Some(path), "the same on the second sight");
+    }
+    assert_eq!((table.addresses.len(), table.paths.len()), (MOST_ADDRESSES, MOST_ADDRESSES));
+    for n in 0..10 {
+        assert_eq!(table.path_of(stranger(n), &station), Some(PathId(n)), "a friend keeps its number");
+    }
+}
+
+#[test]
+fn where_all_are_friends_a_stranger_finds_no_room() {
+    let (mut table, station) = (AddressTable::default(), Knows(u32::MAX));
+    for n in 0..MOST_ADDRESSES as u32 {
+        assert!(table.path_of(stranger(n), &station).is_some());
+    }
+    assert_eq!(table.path_of(stranger(u32::MAX), &station), None);
+    assert_eq!(table.paths.len(), MOST_ADDRESSES);
+}

@@ -1,0 +1,325 @@
+//! A protocol directly over IP as a line: calling one peer, or listening for many.
+//!
+//! Raw sockets need a privilege and know no ports: every packet of the protocol that comes to this machine comes to each
+//! of them. The line picks out its own by the ports in the packet, which are the transport's (see [`OverIp`]). A
+//! listener's is the one behind the address in the URI; a caller draws one of its own, which the line learns from the
+//! first packet that goes out.
+//!
+//! A kernel that speaks the protocol itself answers packets for our ports too, as it knows nothing of them; the notes
+//! say so where that is the case. A kernel that does not is kept from saying "protocol unreachable" by the open socket.
+
+use std::net::{IpAddr, SocketAddr};
+
+use antiphon_core::{BrokenReason, Ecn, Input, Instant, OverIp, PathId, over_ip};
+use antiphon_session::Station;
+
+use crate::address::Target;
+use crate::batch::{BATCH, ReceiveBatch, SendBatch};
+use crate::capture::{Direction, Ends, Tap};
+use crate::clock::OsClock;
+use crate::line::{IDLE, Line, LineError, LineStats, Wait};
+use crate::options::SocketOptions;
+use crate::paths::AddressTable;
+use crate::poll;
+use crate::raw_socket::{self, PortHeld, RawSocket};
+use crate::udp::{BEHIND, MOST_BATCHES, ROOM_TO_SEND, Trouble, classify};
+use crate::wake::Waker;
+
+/// Raw sockets with their buffers and the table of the addresses they talk to.
+pub struct RawLine {
+    protocol: OverIp,
+    /// One; or, listening for both IP versions, IPv6's and IPv4's.
+    outlets: Vec<Outlet>,
+    /// Our address, where it is one, and our port; 0: not known yet.
+    local: SocketAddr,
+    /// The one peer of a calling line.
+    peer: Option<SocketAddr>,
+    peers: AddressTable,
+    /// Our address on each path, by its number.
+    ours: Vec<IpAddr>,
+    receive: ReceiveBatch,
+    /// The packet that the station has just made.
+    packet: Vec<u8>,
+    /// Whether the last packet had to wait for us: then more are likely there, and are read in batches.
+    behind: bool,
+    max_datagram: usize,
+    stats: LineStats,
+    notes: Vec<String>,
+    tap: Option<Tap>,
+    waker: Option<Waker>,
+    /// Keeps others from listening on the same port.
+    _port: Option<PortHeld>,
+}
+
+/// A socket, and what waits to go out on it.
+struct Outlet {
+    socket: RawSocket,
+    send: SendBatch,
+    /// Of the packets that wait: what the kernel is told has no ports.
+    ends: Vec<Ends>,
+}
+
+impl RawLine {
+    /// Opens the line that `target` asks for; its port is the transport's own.
+    pub fn open(target: Target, protocol: OverIp, options: &SocketOptions) -> Result<Self, LineError> {
+        match target {
+            Target::Call(peer) => Self::call(peer, protocol, options),
+            Target::Listen(local) => Self::listen(local, protocol, options),
+        }
+    }
+
+    /// A line to one peer.
+    pub fn call(peer: SocketAddr, protocol: OverIp, options: &SocketOptions) -> Result<Self, LineError> {
+        let mut notes = Vec::new();
+        let socket = RawSocket::call(peer, protocol.protocol, options, &mut notes)?;
+        let mut line = Self::with(vec![socket], protocol, options, notes);
+        line.peer = Some(peer);
+        Ok(line)
+    }
+
+    /// A line that waits for peers on `local`.
+    pub fn listen(local: SocketAddr, protocol: OverIp, options: &SocketOptions) -> Result<Self, LineError> {
+        let mut notes = Vec::new();
+        let sockets = RawSocket::listen(local, protocol.protocol, options, &mut notes)?;
+        let port = PortHeld::take(protocol.protocol, local)?;
+        let mut line = Self::with(sockets, protocol, options, notes);
+        line.local.set_port(local.port());
+        line._port = Some(port);
+        Ok(line)
+    }
+
+    fn with(
+        sockets: Vec<RawSocket>,
+        protocol: OverIp,
+        options: &SocketOptions,
+        mut notes: Vec<String>,
+    ) -> Self {
+        let max_datagram = sockets.iter().map(|socket| socket.max_datagram(options)).min();
+        let max_datagram = max_datagram.expect("one socket at least");
+        notes.extend(raw_socket::kernel_speaks(protocol.protocol));
+        let mut local = sockets[0].local();
+        local.set_port(0);
+        let room = max_datagram.max(ROOM_TO_SEND);
+        let outlet = |socket| Outlet { socket, send: SendBatch::new(room), ends: Vec::with_capacity(BATCH) };
+        RawLine {
+            protocol,
+            outlets: sockets.into_iter().map(outlet).collect(),
+            local,
+            peer: None,
+            peers: AddressTable::default(),
+            ours: Vec::new(),
+            receive: ReceiveBatch::new(),
+            packet: vec![0; room],
+            behind: false,
+            max_datagram,
+            stats: LineStats::default(),
+            notes,
+            tap: None,
+            waker: None,
+            _port: None,
+        }
+    }
+
+    /// The largest packet that goes out whole, in bytes.
+    pub fn max_datagram(&self) -> usize {
+        self.max_datagram
+    }
+
+    /// Whether a packet between these ends belongs to this line, not to another one on this machine.
+    fn is_ours(&self, ends: &Ends) -> bool {
+        let same = |peer: SocketAddr| peer.port() == ends.peer.port() && peer.ip() == ends.peer.ip();
+        // Port 0 is nobody's: a caller that has not sent anything yet hears nothing.
+        self.local.port() != 0 && ends.local.port() == self.local.port() && self.peer.is_none_or(same)
+    }
+
+    /// Passes on the packets of the last batch, which came in by that outlet, as far as they are ours.
+    fn pass_on(&mut self, outlet: usize, n: usize, clock: &OsClock, station: &mut dyn Station) {
+        let now = clock.now();
+        for i in 0..n {
+            let datagram = self.receive.datagram(i);
+            let destination = self.receive.destination_v6(i);
+            let read = self.outlets[outlet].socket.read(&datagram, destination);
+            let Some((ends, packet)) = read.filter(|(ends, _)| self.is_ours(ends)) else { continue };
+            self.stats.received += 1;
+            if !(self.protocol.is_sound)(packet, ends.peer.ip(), ends.local.ip()) {
+                self.stats.damaged += 1;
+                continue;
+            }
+            let path = match self.peer {
+                Some(_) => Some(PathId::default()),
+                None => self.peers.path_of(ends.peer, station),
+            };
+            let Some(path) = path else {
+                self.stats.strangers += 1;
+                continue;
+            };
+            remember(&mut self.ours, path, ends.local.ip());
+            self.stats.kernel_stamps |= datagram.stamp.is_some();
+            let received_at = datagram.stamp.map_or(now, |stamp| clock.instant_of_stamp(stamp, now));
+            self.behind |= now.since(received_at) > BEHIND;
+            if let Some(tap) = &mut self.tap {
+                tap.packet(self.protocol.protocol, Direction::Received, received_at, ends, packet);
+            }
+            let input = Input::Datagram { path, bytes: packet, ecn: Ecn::NotCapable, received_at };
+            station.handle_input(now, input);
+        }
+    }
+
+    /// Whither a packet on `path` goes; `None` if the peer was forgotten between hearing and answering it.
+    fn ends_of(&self, path: PathId) -> Option<Ends> {
+        let (ours, peer) = match self.peer {
+            Some(peer) => (self.local.ip(), peer),
+            None => (*self.ours.get(path.0 as usize)?, self.peers.address_of(path)?),
+        };
+        Some(Ends { local: SocketAddr::new(ours, self.local.port()), peer })
+    }
+
+    /// Completes the packet that the station made and puts it where it goes out; answers which outlet that is.
+    fn commit(&mut self, len: usize, path: PathId) -> Option<usize> {
+        if let (Some(_), Some((source, _))) = (self.peer, over_ip::ports(&self.packet[..len])) {
+            self.local.set_port(source);
+        }
+        let ends = self.ends_of(path)?;
+        let packet = &mut self.packet[..len];
+        (self.protocol.seal)(packet, ends.local.ip(), ends.peer.ip());
+        let is_v6 = ends.peer.is_ipv6();
+        let at = self.outlets.iter().position(|outlet| outlet.socket.is_v6() == is_v6)?;
+        let outlet = &mut self.outlets[at];
+        outlet.send.next()?[..len].copy_from_slice(packet);
+        // A raw IPv6 socket takes a port for the number of the protocol.
+        let mut to = ends.peer;
+        to.set_port(0);
+        match self.peer {
+            Some(_) => outlet.send.commit(len, None),
+            None => outlet.send.commit_from(len, Some(to), Some(ends.local.ip())),
+        }
+        outlet.ends.push(ends);
+        Some(at)
+    }
+
+    /// Sends what waits at an outlet.
+    fn flush(&mut self, at: usize, now: Instant, station: &mut dyn Station) {
+        let Outlet { socket, send, ends } = &mut self.outlets[at];
+        let mut refused = None;
+        let taken = send.send(socket.fd(), |error| match classify(&error) {
+            Trouble::Refused(reason) => refused = Some(reason),
+            Trouble::Passing | Trouble::Fatal => {}
+        });
+        if let Some(tap) = &mut self.tap {
+            for (i, ends) in ends.iter().enumerate().filter(|(i, _)| taken & (1 << i) != 0) {
+                tap.packet(self.protocol.protocol, Direction::Sent, now, *ends, send.datagram(i).bytes);
+            }
+        }
+        let sent = u64::from(taken.count_ones());
+        self.stats.sent += sent;
+        self.stats.send_failed += ends.len() as u64 - sent;
+        ends.clear();
+        self.tell_refused(now, refused, station);
+    }
+
+    fn tell_refused(&mut self, now: Instant, refused: Option<BrokenReason>, station: &mut dyn Station) {
+        if let Some(reason) = refused {
+            self.stats.refused += 1;
+            station.handle_input(now, Input::Broken(reason));
+        }
+    }
+
+    /// Reads what has come in by one outlet, waiting for it if told to.
+    fn drain(
+        &mut self,
+        outlet: usize,
+        mut block: bool,
+        clock: &OsClock,
+        station: &mut dyn Station,
+    ) -> Result<(), LineError> {
+        for _ in 0..MOST_BATCHES {
+            match self.receive.receive(self.outlets[outlet].socket.fd(), block) {
+                Ok(n) => {
+                    self.pass_on(outlet, n, clock, station);
+                    if n < BATCH {
+                        break;
+                    }
+                }
+                Err(error) => match classify(&error) {
+                    Trouble::Refused(reason) => self.tell_refused(clock.now(), Some(reason), station),
+                    Trouble::Passing => self.stats.send_failed += 1,
+                    Trouble::Fatal => {
+                        return Err(LineError::System { what: "receiving".into(), source: error });
+                    }
+                },
+            }
+            block = false;
+        }
+        Ok(())
+    }
+}
+
+impl Line for RawLine {
+    fn receive(&mut self, clock: &OsClock, station: &mut dyn Station, wait: Wait) -> Result<(), LineError> {
+        let alone = self.outlets.len() == 1 && self.waker.is_none();
+        let block = wait == Wait::Idle && alone && !self.behind;
+        self.behind = false;
+        let time = match wait {
+            Wait::For(time) => time,
+            Wait::Idle if !alone => IDLE,
+            Wait::Idle | Wait::No => std::time::Duration::ZERO,
+        };
+        if !time.is_zero() {
+            let outlet = |at: usize| self.outlets.get(at).map_or(poll::NOBODY, |outlet| outlet.socket.fd());
+            let waker = self.waker.as_ref().map_or(poll::NOBODY, Waker::fd);
+            let [one, other, woken] = poll::wait_for_any([outlet(0), outlet(1), waker], time);
+            if let (true, Some(waker)) = (woken, &self.waker) {
+                waker.hear();
+            }
+            if !one && !other {
+                return Ok(());
+            }
+        }
+        (0..self.outlets.len()).try_for_each(|outlet| self.drain(outlet, block, clock, station))
+    }
+
+    fn transmit(&mut self, now: Instant, station: &mut dyn Station) -> Result<(), LineError> {
+        while let Some(transmit) = station.poll_transmit(now, &mut self.packet) {
+            if let Some(outlet) = self.commit(transmit.len, transmit.path)
+                && self.outlets[outlet].ends.len() == BATCH
+            {
+                self.flush(outlet, now, station);
+            }
+        }
+        for outlet in 0..self.outlets.len() {
+            if !self.outlets[outlet].ends.is_empty() {
+                self.flush(outlet, now, station);
+            }
+        }
+        Ok(())
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn stats(&self) -> LineStats {
+        self.stats
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn set_tap(&mut self, tap: Tap) {
+        self.tap = Some(tap);
+    }
+
+    fn set_waker(&mut self, waker: Waker) {
+        self.waker = Some(waker);
+    }
+}
+
+/// Keeps that path's peers talk to us at this address.
+fn remember(ours: &mut Vec<IpAddr>, path: PathId, address: IpAddr) {
+    let at = path.0 as usize;
+    if ours.len() <= at {
+        ours.resize(at + 1, address);
+    }
+    ours[at] = address;
+}

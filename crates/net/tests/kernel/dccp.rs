@@ -1,0 +1,153 @@
+//! DCCP on IP protocol 33, with the kernel's CCID 2 and CCID 3.
+
+use std::time::Duration;
+
+use antiphon_core::{CloseReason, Outcome};
+
+use crate::guest::{GUEST, Guest, HOST, bracketed, figure, guest};
+use crate::party::{Node, Party, Served, Server, call, frames, intact};
+use crate::wire::watched;
+
+const FRAMES: usize = 100;
+const LEN: usize = 200;
+const INTERVAL: Duration = Duration::from_millis(5);
+/// What a few packets take on a busy machine, handshake and repetitions included.
+const SOON: Duration = Duration::from_secs(10);
+
+/// Streams frames to the kernel's echo and closes; answers how many came back.
+fn echoed(node: &mut Node) -> usize {
+    node.until("a connection", SOON, |party| party.connected == 1);
+    let sent = frames(FRAMES, LEN);
+    node.pace(&sent, INTERVAL, None);
+    let all = |party: &Party| party.frames.len() == FRAMES && party.outcomes.len() == FRAMES;
+    node.runs_until(Duration::from_secs(2), all);
+    assert_eq!(node.party.count(|outcome| *outcome == Outcome::Released), FRAMES, "{}", node.state());
+    node.close();
+    node.until("the end", SOON, |party| party.closed.is_some());
+    assert_eq!(node.party.closed, Some(CloseReason::Local));
+    assert_eq!((node.line.stats().damaged, node.party.endpoint.path_stats().counters.malformed), (0, 0));
+    intact(&sent, &node.party.frames)
+}
+
+#[test]
+#[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
+fn dccp_calls_the_kernel() {
+    let guest = guest();
+    let calls = [
+        (0, 5001, "ccid=2"),
+        (0, 5002, "ccid=3"),
+        (1, 5003, "ccid=2"),
+        (1, 5003, "ccid=3"),
+        // Without a wish, ours is CCID 3, the kernel's CCID 2: the server's wish counts.
+        (0, 5003, ""),
+    ];
+    watched(&guest, || {
+        for (version, port, query) in calls {
+            let uri = format!("dccp://{}:{port}?over=ip&{query}", bracketed(GUEST[version]));
+            assert_eq!(call(&guest, &uri, echoed), FRAMES, "{uri}");
+        }
+    });
+}
+
+/// Lets the kernel's client stream to our echo; answers what it printed.
+fn kernel_calls(guest: &Guest, version: usize, options: &str) -> (String, Served) {
+    let server = Server::start(guest, &format!("dccp://:{PORT}?over=ip"));
+    let host = HOST[version];
+    let command = format!("dccp-client -s SC:RTPA -n {FRAMES} -i 5 -l {LEN} {options} {host} {PORT}");
+    let (printed, _) = guest.try_exec(&command);
+    (printed, server.end())
+}
+
+const PORT: u16 = 5004;
+
+#[test]
+#[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
+fn the_kernel_calls_dccp() {
+    let guest = guest();
+    watched(&guest, || {
+        for (version, options) in [(0, "-c 2"), (0, "-c 3"), (1, "-c 2"), (1, "-c 3"), (0, "")] {
+            let what = format!("dccp-client {options} {}", HOST[version]);
+            let (printed, ours) = kernel_calls(&guest, version, options);
+            assert_eq!(figure(&printed, "recv"), FRAMES as u64, "{what}: {printed}\n{}", ours.state);
+            assert_eq!(figure(&printed, "bad"), 0, "{what}: {printed}");
+            assert_eq!(ours.closed, Some(CloseReason::Peer), "{what}: {}", ours.state);
+            assert_eq!((ours.damaged, ours.malformed), (0, 0), "{what}: {}", ours.state);
+        }
+    });
+}
+
+/// 5 % each way: of a hundred frames, there and back, 90 % arrive; the congestion control holds some back beyond that.
+#[test]
+#[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
+fn dccp_goes_on_through_loss() {
+    let guest = guest();
+    guest.lose(5);
+    for (port, ccid) in [(5001, 2), (5002, 3)] {
+        let uri = format!("dccp://{}:{port}?over=ip&ccid={ccid}", GUEST[0]);
+        let came = call(&guest, &uri, |node| {
+            node.until("a connection", SOON, |party| party.connected == 1);
+            let sent = frames(3 * FRAMES, LEN);
+            node.pace(&sent, 2 * INTERVAL, None);
+            node.runs_until(Duration::from_secs(20), |party| party.outcomes.len() == 3 * FRAMES);
+            node.runs_until(Duration::from_secs(1), |_| false);
+            assert_eq!(node.party.outcomes.len(), 3 * FRAMES, "{}", node.state());
+            node.close();
+            node.until("the end", SOON, |party| party.closed.is_some());
+            intact(&sent, &node.party.frames)
+        });
+        assert!((3 * FRAMES * 7 / 10..3 * FRAMES).contains(&came), "{uri}: {came} came back");
+    }
+    for ccid in [2, 3] {
+        let (printed, ours) = kernel_calls(&guest, 0, &format!("-c {ccid} -w 3000"));
+        let came = figure(&printed, "recv") as usize;
+        assert!((FRAMES * 7 / 10..FRAMES).contains(&came), "CCID {ccid}: {printed}\n{}", ours.state);
+        assert_eq!(figure(&printed, "bad"), 0);
+    }
+    assert!(guest.lost() > 20, "the weather happened");
+}
+
+/// Our server asks for a Close; the kernel's server, at its end, does.
+#[test]
+#[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
+fn either_side_closes_a_dccp_connection() {
+    let guest = guest();
+    for ccid in [2, 3] {
+        let server = Server::start_closing(&guest, &format!("dccp://:{PORT}?over=ip"), 20);
+        let (printed, _) =
+            guest.try_exec(&format!("dccp-client -s SC:RTPA -c {ccid} -n 1000 -i 10 {} {PORT}", HOST[0]));
+        let ours = server.end();
+        assert_eq!(ours.closed, Some(CloseReason::Local), "CCID {ccid}: {}", ours.state);
+        assert!((20..40).contains(&ours.frames.len()), "{}", ours.state);
+        assert!(printed.contains("closed by peer"), "CCID {ccid}: {printed}");
+
+        guest.start("source", &format!("dccp-server -p 5010 -c {ccid} -s SC:RTPA -m source -l 500 -d 1"));
+        let uri = format!("dccp://{}:5010?over=ip&ccid={ccid}", GUEST[0]);
+        call(&guest, &uri, |node| {
+            node.until("the kernel's leave", SOON, |party| party.closed.is_some());
+            assert_eq!(node.party.closed, Some(CloseReason::Peer), "{}", node.state());
+            // A second of a loopback's rate from slow start on: hundreds of packets.
+            assert!(node.party.frames.len() > 100, "{}", node.state());
+        });
+        guest.exec("kp-stop source");
+    }
+}
+
+#[test]
+#[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
+fn wrong_services_and_ports_are_refused_at_once() {
+    let guest = guest();
+    for (port, query) in [(5001, "&service=GAME"), (5999, "")] {
+        let uri = format!("dccp://{}:{port}?over=ip{query}", GUEST[0]);
+        call(&guest, &uri, |node| {
+            node.until("a refusal", Duration::from_secs(3), |party| party.closed.is_some());
+            assert_eq!(node.party.closed, Some(CloseReason::Refused), "{uri}");
+        });
+    }
+    let server = Server::start(&guest, &format!("dccp://:{PORT}?over=ip"));
+    let (printed, _) = guest.try_exec(&format!("dccp-client -s SC:GAME -n 1 {} {PORT}", HOST[0]));
+    assert!(printed.contains("Invalid request code"), "{printed}");
+    // Whoever was refused kept nobody from calling.
+    let (printed, _) = guest.try_exec(&format!("dccp-client -s SC:RTPA -n 5 {} {PORT}", HOST[0]));
+    assert_eq!(figure(&printed, "recv"), 5, "{printed}");
+    server.end();
+}

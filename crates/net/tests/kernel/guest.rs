@@ -1,0 +1,114 @@
+//! The virtual machine, and the namespace at this end of its wire.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{LazyLock, Mutex, MutexGuard};
+
+use antiphon_net::netns::Namespace;
+
+/// The machine, once for all tests.
+pub struct Guest {
+    pub namespace: Namespace,
+    name: String,
+}
+
+/// Boots the machine at the first call. Whoever has it, has it alone, in fair weather.
+pub fn guest() -> MutexGuard<'static, Guest> {
+    static GUEST: LazyLock<Mutex<Guest>> = LazyLock::new(|| Mutex::new(Guest::boot()));
+    // A test that failed leaves the machine as good as it was.
+    let guest = GUEST.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    guest.fair();
+    guest
+}
+
+/// Ours, seen from the machine.
+pub const HOST: [&str; 2] = ["10.77.0.1", "fd77::1"];
+/// The machine's.
+pub const GUEST: [&str; 2] = ["10.77.0.2", "fd77::2"];
+
+/// An address as it stands in a URI.
+pub fn bracketed(address: &str) -> String {
+    match address.parse().expect("an address") {
+        IpAddr::V4(v4) => v4.to_string(),
+        IpAddr::V6(v6) => format!("[{v6}]"),
+    }
+}
+
+impl Guest {
+    fn boot() -> Self {
+        let process = std::process::id();
+        let name = format!("kpeer{process}");
+        let boot = script("boot").env("KP_NS", &name).env("KP_OWNER", process.to_string()).output();
+        let boot = boot.expect("a shell");
+        assert!(
+            boot.status.success(),
+            "{}{}\nneeds root; scripts/install-peers brings what else is missing",
+            String::from_utf8_lossy(&boot.stdout),
+            String::from_utf8_lossy(&boot.stderr)
+        );
+        Guest { namespace: Namespace::find(&name).expect("the script made it"), name }
+    }
+
+    /// Runs a command in the machine; answers what it printed, and its exit status.
+    pub fn try_exec(&self, command: &str) -> (String, Option<i32>) {
+        let output = script("exec").env("KP_NS", &self.name).arg(command).output().expect("a shell");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        (text + &String::from_utf8_lossy(&output.stderr), output.status.code())
+    }
+
+    /// Runs a command in the machine that must succeed.
+    pub fn exec(&self, command: &str) -> String {
+        let (text, code) = self.try_exec(command);
+        assert_eq!(code, Some(0), "{command}: {text}");
+        text
+    }
+
+    /// Starts a command in the machine that stays until [`Self::exec`] of `kp-stop NAME`; what it prints is in its log.
+    pub fn start(&self, name: &str, command: &str) {
+        self.exec(&format!("kp-start {name} {command}; sleep 0.3"));
+    }
+
+    /// What a started command has printed.
+    pub fn log(&self, name: &str) -> String {
+        self.exec(&format!("cat /tmp/{name}.log"))
+    }
+
+    /// Loses so many percent of all packets, each way.
+    pub fn lose(&self, percent: u32) {
+        self.exec(&format!("kp-netem out eth0 loss {percent}%; kp-netem in eth0 loss {percent}%"));
+    }
+
+    /// Packets lost by the weather so far.
+    pub fn lost(&self) -> u64 {
+        let text = self.exec("tc -s qdisc show");
+        let dropped = |line: &str| {
+            let (_, rest) = line.split_once("dropped ")?;
+            rest.split(',').next()?.parse::<u64>().ok()
+        };
+        text.lines().filter_map(dropped).sum()
+    }
+
+    /// No losses.
+    pub fn fair(&self) {
+        self.try_exec("kp-netem off eth0");
+    }
+
+    /// A command in our namespace.
+    pub fn here(&self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name, program]);
+        command
+    }
+}
+
+/// The number behind `NAME=` in what a program of the machine printed.
+pub fn figure(text: &str, name: &str) -> u64 {
+    let value = text.split_ascii_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in: {text}"))
+}
+
+fn script(name: &str) -> Command {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scripts/kernel-peer");
+    Command::new(root.join(name))
+}

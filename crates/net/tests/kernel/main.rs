@@ -1,0 +1,17 @@
+//! Our SCTP and DCCP beside implementations that are not ours: a Linux 6.1 kernel in a virtual machine, usrsctp, and
+//! tshark as the judge of every packet that crosses between them.
+//!
+//! Needs root; `scripts/install-peers` brings the rest. The machine boots once for all tests, in a network namespace
+//! named after this process, and goes with it, however it ends. One test at a time (`--test-threads=1`), as the weather
+//! that some of them make is everybody's:
+//!
+//! ```text
+//! cargo test -p antiphon-net --test kernel -- --ignored --test-threads=1
+//! ```
+
+mod dccp;
+mod guest;
+mod party;
+mod sctp;
+mod usrsctp;
+mod wire;

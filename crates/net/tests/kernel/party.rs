@@ -1,0 +1,287 @@
+//! Our side: an endpoint on the line that its URI asks for, with next to nothing above it.
+
+use std::collections::VecDeque;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use antiphon_core::uri::Uri;
+use antiphon_core::{
+    CloseMode, CloseReason, Endpoint, Event, Frame, Input, Instant, Outcome, PathId, StreamId, Transmit,
+};
+use antiphon_net::{Line, OsClock, RawLine, SocketOptions, Target, UdpLine, Wait};
+use antiphon_proto::{OpenArgs, Role, find};
+use antiphon_session::Station;
+
+use crate::guest::Guest;
+
+/// A station that sends what it is given and keeps what comes, or returns it.
+pub struct Party {
+    pub endpoint: Box<dyn Endpoint>,
+    pub outbox: VecDeque<(Vec<u8>, StreamId, Option<Instant>)>,
+    pub frames: Vec<Vec<u8>>,
+    pub outcomes: Vec<Outcome>,
+    pub connected: u32,
+    pub broken: u32,
+    pub closed: Option<CloseReason>,
+    /// Whether frames go back as they came, and how long they may take to get out again.
+    returns: bool,
+    buf: Vec<u8>,
+}
+
+impl Party {
+    fn new(endpoint: Box<dyn Endpoint>, returns: bool) -> Self {
+        let buf = vec![0; endpoint.profile().max_receive];
+        Party {
+            endpoint,
+            outbox: VecDeque::new(),
+            frames: Vec::new(),
+            outcomes: Vec::new(),
+            connected: 0,
+            broken: 0,
+            closed: None,
+            returns,
+            buf,
+        }
+    }
+
+    pub fn count(&self, is_it: impl Fn(&Outcome) -> bool) -> usize {
+        self.outcomes.iter().filter(|outcome| is_it(outcome)).count()
+    }
+}
+
+impl Station for Party {
+    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        self.endpoint.handle_input(now, input);
+    }
+
+    fn advance(&mut self, now: Instant) {
+        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
+            self.endpoint.handle_timeout(now);
+        }
+        while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
+            let frame = self.buf[..received.len].to_vec();
+            if self.returns {
+                self.outbox.push_back((frame.clone(), received.stream, None));
+            }
+            self.frames.push(frame);
+        }
+        while let Some((bytes, stream, deadline)) = self.outbox.front() {
+            let frame = Frame { bytes, deadline: *deadline, priority: 0, stream: *stream };
+            if self.endpoint.send(now, frame).is_err() {
+                break;
+            }
+            self.outbox.pop_front();
+        }
+        while let Some(event) = self.endpoint.poll_event() {
+            match event {
+                Event::Connected => self.connected += 1,
+                Event::Broken(_) => self.broken += 1,
+                Event::Frame { outcome, .. } => self.outcomes.push(outcome),
+                Event::Closed(reason) => self.closed = Some(reason),
+                Event::Congestion(_) | Event::Writable => {}
+            }
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        self.endpoint.poll_transmit(now, buf)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.endpoint.poll_timeout()
+    }
+
+    fn stop(&mut self, now: Instant) {
+        self.endpoint.close(now, CloseMode::Graceful);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.closed.is_some()
+    }
+
+    fn knows(&self, path: PathId) -> bool {
+        path == PathId::default()
+    }
+}
+
+/// A party on its line, run by hand.
+pub struct Node {
+    pub party: Party,
+    pub line: Box<dyn Line>,
+    pub clock: OsClock,
+    what: String,
+}
+
+impl Node {
+    /// What `uri` asks for, as `antiphon send` and `receive` would read it. In the namespace of the calling thread.
+    pub fn open(uri: &str, returns: bool) -> Self {
+        let parsed: Uri = uri.parse().expect("a URI");
+        let (transport, options) = (find(&parsed.scheme).expect("known"), SocketOptions::default());
+        let target = Target::resolve(&parsed, 0).expect("an address");
+        let (clock, mut query) = (OsClock::new(), parsed.query);
+        let (line, max_datagram): (Box<dyn Line>, usize) = match query.value("over") {
+            Some("ip") => {
+                let over = transport.over_ip.expect("has a number");
+                query.set(over.port_key, &target.address().port().to_string());
+                let line = RawLine::open(target, over, &options).expect("root");
+                let max = line.max_datagram();
+                (Box::new(line), max)
+            }
+            _ => {
+                let line = UdpLine::open(target, &options).expect("a free port");
+                let max = line.max_datagram();
+                (Box::new(line), max)
+            }
+        };
+        let role = if matches!(target, Target::Call(_)) { Role::Caller } else { Role::Listener };
+        let (now, latency) = (clock.now(), Duration::from_millis(80));
+        let args = OpenArgs { role, query: &query, seed: 7, now, max_datagram, latency };
+        let endpoint = (transport.open)(&args).unwrap_or_else(|error| panic!("{uri}: {error}"));
+        Node { party: Party::new(endpoint, returns), line, clock, what: uri.into() }
+    }
+
+    /// Sends a frame that is of no use after so much time.
+    pub fn send_by(&mut self, frame: Vec<u8>, lifetime: Option<Duration>) {
+        let deadline = lifetime.map(|lifetime| self.clock.now() + lifetime);
+        self.party.outbox.push_back((frame, StreamId(0), deadline));
+    }
+
+    pub fn close(&mut self) {
+        self.party.endpoint.close(self.clock.now(), CloseMode::Graceful);
+    }
+
+    pub fn turn(&mut self) {
+        let due = self.party.poll_timeout().map_or(TICK, |at| at.since(self.clock.now()).min(TICK));
+        let wait = if due.is_zero() { Wait::No } else { Wait::For(due) };
+        self.line.receive(&self.clock, &mut self.party, wait).expect("the line lives");
+        self.party.advance(self.clock.now());
+        self.line.transmit(self.clock.now(), &mut self.party).expect("the line lives");
+        self.party.advance(self.clock.now());
+    }
+
+    /// Runs until `done`, or fails naming what was waited for.
+    pub fn until(&mut self, what: &str, time: Duration, mut done: impl FnMut(&Party) -> bool) {
+        assert!(self.runs_until(time, &mut done), "{}: waiting for {what}: {}", self.what, self.state());
+    }
+
+    /// Runs until `done`; answers whether that came to be in time.
+    pub fn runs_until(&mut self, time: Duration, mut done: impl FnMut(&Party) -> bool) -> bool {
+        let end = self.clock.now() + time;
+        while !done(&self.party) {
+            if self.clock.now() >= end {
+                return false;
+            }
+            self.turn();
+        }
+        true
+    }
+
+    /// Sends frames in time, one an interval.
+    pub fn pace(&mut self, frames: &[Vec<u8>], interval: Duration, lifetime: Option<Duration>) {
+        for frame in frames {
+            self.send_by(frame.clone(), lifetime);
+            self.runs_until(interval, |_| false);
+        }
+    }
+
+    pub fn state(&self) -> String {
+        let Party { frames, outcomes, outbox, connected, broken, closed, endpoint, .. } = &self.party;
+        format!(
+            "connected {connected}, {} frames in, {} outcomes, {} not taken yet, broken {broken}, closed {closed:?}; \
+             {:?}; {:?}",
+            frames.len(),
+            outcomes.len(),
+            outbox.len(),
+            self.line.stats(),
+            endpoint.path_stats(),
+        )
+    }
+}
+
+/// A server of ours in the machine's namespace, on a thread of its own.
+pub struct Server {
+    thread: std::thread::JoinHandle<Served>,
+}
+
+/// What a server of ours has seen.
+pub struct Served {
+    pub frames: Vec<Vec<u8>>,
+    pub closed: Option<CloseReason>,
+    pub damaged: u64,
+    pub malformed: u64,
+    /// In words.
+    pub state: String,
+}
+
+impl Server {
+    /// Listens as `uri` says and returns every frame until the association has ended.
+    pub fn start(guest: &Guest, uri: &str) -> Self {
+        Self::start_closing(guest, uri, usize::MAX)
+    }
+
+    /// The same, and closes once so many frames have come.
+    pub fn start_closing(guest: &Guest, uri: &str, after: usize) -> Self {
+        let (namespace, uri) = (guest.namespace.clone(), uri.to_string());
+        let (ready, open) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            namespace.enter().expect("root");
+            let mut node = Node::open(&uri, true);
+            ready.send(()).expect("the test waits");
+            if node.runs_until(LIMIT, |party| party.closed.is_some() || party.frames.len() >= after) {
+                node.close();
+                node.runs_until(LIMIT, |party| party.closed.is_some());
+            }
+            Served {
+                closed: node.party.closed,
+                damaged: node.line.stats().damaged,
+                malformed: node.party.endpoint.path_stats().counters.malformed,
+                state: node.state(),
+                frames: node.party.frames,
+            }
+        });
+        open.recv_timeout(LIMIT).expect("the server opens");
+        Server { thread }
+    }
+
+    /// Waits for the association's end, and answers what there is to see.
+    pub fn end(self) -> Served {
+        self.thread.join().expect("no panic")
+    }
+}
+
+/// Runs a caller of ours in the machine's namespace.
+pub fn call<T: Send>(guest: &Guest, uri: &str, work: impl FnOnce(&mut Node) -> T + Send) -> T {
+    let run = || work(&mut Node::open(uri, false));
+    guest.namespace.run(run).unwrap_or_else(|error| panic!("{uri}: {error}"))
+}
+
+/// Frames that carry their number and are filled so that a cut or a mixture shows.
+pub fn frames(count: usize, len: usize) -> Vec<Vec<u8>> {
+    let frame = |number: usize| {
+        let mut bytes: Vec<u8> = (0..len).map(|i| (number * 31 + i * 7 + i / 251) as u8).collect();
+        bytes[..4].copy_from_slice(&(number as u32).to_be_bytes());
+        bytes
+    };
+    (0..count).map(frame).collect()
+}
+
+/// How many of `sent` came back as they were, once each; anything else is a failure.
+pub fn intact(sent: &[Vec<u8>], came: &[Vec<u8>]) -> usize {
+    let mut numbers: Vec<usize> = came
+        .iter()
+        .map(|frame| {
+            let number = u32::from_be_bytes(frame[..4].try_into().expect("four bytes")) as usize;
+            assert!(sent.get(number) == Some(frame), "frame {number} is not as it was sent");
+            number
+        })
+        .collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), came.len(), "a frame came twice");
+    came.len()
+}
+
+/// The longest that a thread here sleeps.
+const TICK: Duration = Duration::from_millis(5);
+/// No association here lasts longer.
+pub const LIMIT: Duration = Duration::from_secs(60);

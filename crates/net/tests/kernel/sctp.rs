@@ -1,0 +1,213 @@
+//! SCTP on IP protocol 132 and inside UDP, with the kernel's one-to-one and one-to-many sockets.
+
+use std::time::Duration;
+
+use antiphon_core::{CloseReason, Outcome};
+
+use crate::guest::{GUEST, Guest, HOST, bracketed, figure, guest};
+use crate::party::{Node, Served, Server, call, frames, intact};
+use crate::wire::watched;
+
+const FRAMES: usize = 60;
+const LEN: usize = 200;
+const INTERVAL: Duration = Duration::from_millis(5);
+/// What a few packets take on a busy machine, handshake and repetitions included.
+const SOON: Duration = Duration::from_secs(10);
+/// The listener's port inside UDP or on IP, here.
+const PORT: u16 = 5004;
+/// UDP's port, there and here (RFC 6951).
+const UDP: u16 = 9899;
+
+/// Ways to an SCTP port of the machine's, raw and in UDP.
+fn uris(version: usize, port: u16, query: &str) -> [String; 2] {
+    let host = bracketed(GUEST[version]);
+    [format!("sctp://{host}:{port}?over=ip&{query}"), format!("sctp://{host}:{UDP}?sctp-port={port}&{query}")]
+}
+
+/// Sends frames to the kernel's echo, waits for all of them, and closes.
+fn echoed(node: &mut Node, count: usize, len: usize, interval: Duration) {
+    let sent = frames(count, len);
+    node.pace(&sent, interval, None);
+    node.until("all frames and their outcomes", 3 * SOON, |party| {
+        party.frames.len() == count && party.outcomes.len() == count
+    });
+    assert_eq!(node.party.count(|outcome| *outcome == Outcome::Acked), count, "{}", node.state());
+    assert_eq!(intact(&sent, &node.party.frames), count);
+    node.close();
+    node.until("the end", SOON, |party| party.closed.is_some());
+    assert_eq!(node.party.closed, Some(CloseReason::Local));
+}
+
+#[test]
+#[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
+fn sctp_calls_the_kernel() {
+    let guest = guest();
+    watched(&guest, || {
+        for (version, port, query) in [
+            (0, 6001, "reliability=full&order=ordered"),
+            (0, 6002, "reliability=full&style=many"),
+            (1, 6003, "reliability=full"),
+            (1, 6003, "reliability=full&order=ordered&streams=3&style=many"),
+        ] {
+            for uri in uris(version, port, query) {
+                call(&guest, &uri, |node| {
+                    echoed(node, FRAMES, LEN, INTERVAL);
+                    let counters = node.party.endpoint.path_stats().counters;
+                    assert_eq!((counters.malformed, counters.retransmitted), (0, 0), "{uri}");
+                });
+            }
+        }
+    });
+}
+
+/// A server of ours, raw or in UDP, and the options with which the kernel's client calls it.
+fn doors(query: &str) -> [(String, String); 2] {
+    [
+        (format!("sctp://:{PORT}?over=ip&{query}"), String::new()),
+        (format!("sctp://:{UDP}?sctp-port={PORT}&{query}"), format!("-e {UDP}")),
+    ]
+}
+
+/// Lets the kernel's client send to our echo; answers what it printed, its exit status, and what ours saw.
+fn kernel_calls(guest: &Guest, uri: &str, version: usize, options: &str) -> (String, Option<i32>, Served) {
+    let server = Server::start(guest, uri);
+    let (printed, code) = guest.try_exec(&format!("sctp-client {options} {} {PORT}", HOST[version]));
+    (printed, code, server.end())
+}
+
+#[test]
+#[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
+fn the_kernel_calls_sctp() {
+    let guest = guest();
+    watched(&guest, || {
+        for (version, query, options) in [
+            (0, "reliability=full&order=ordered", "-S 4"),
+            (0, "reliability=full", "-m -u"),
+            (1, "reliability=full&order=ordered", "-m"),
+            (1, "reliability=full", "-u"),
+        ] {
+            for (uri, way) in doors(query) {
+                let options = format!("{way} {options} -n {FRAMES} -i 5 -l {LEN}");
+                let (printed, code, ours) = kernel_calls(&guest, &uri, version, &options);
+                let what = format!("{uri}, sctp-client {options}: {printed}\n{}", ours.state);
+                assert_eq!((code, figure(&printed, "recv")), (Some(0), FRAMES as u64), "{what}");
+                assert_eq!((figure(&printed, "bad"), figure(&printed, "dup")), (0, 0), "{what}");
+                assert_eq!((ours.closed, ours.malformed), (Some(CloseReason::Peer), 0), "{what}");
+            }
+        }
+    });
+}
+
+/// The kernel's client aborts; ours is told that the peer left.
+#[test]
+#[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
+fn an_abort_ends_an_association_at_once() {
+    let guest = guest();
+    for (uri, way) in doors("reliability=full&order=ordered") {
+        let (printed, _, ours) = kernel_calls(&guest, &uri, 0, &format!("{way} -A -n 5"));
+        assert_eq!(figure(&printed, "recv"), 5, "{uri}: {printed}\n{}", ours.state);
+        assert_eq!(ours.closed, Some(CloseReason::Peer), "{uri}: {}", ours.state);
+    }
+    // Nobody listens: the kernel answers with an ABORT.
+    for uri in uris(0, 6666, "") {
+        call(&guest, &uri, |node| {
+            node.until("a refusal", Duration::from_secs(3), |party| party.closed.is_some());
+            assert_eq!(node.party.closed, Some(CloseReason::Refused), "{uri}");
+        });
+    }
+}
+
+/// Our server closes; the kernel's client sees the end of the association.
+#[test]
+#[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
+fn our_server_closes_an_association() {
+    let guest = guest();
+    for (uri, way) in doors("reliability=full&order=ordered") {
+        let server = Server::start_closing(&guest, &uri, 20);
+        let (printed, _) = guest.try_exec(&format!("sctp-client {way} -n 500 -i 10 {} {PORT}", HOST[0]));
+        let ours = server.end();
+        assert_eq!(ours.closed, Some(CloseReason::Local), "{uri}: {}", ours.state);
+        let came = figure(&printed, "recv");
+        assert!((15..60).contains(&came), "{uri}: {printed}");
+    }
+}
+
+/// 200 kB messages, 140 fragments each, there and back through losses.
+#[test]
+#[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
+fn large_messages_cross_through_loss_whole() {
+    let guest = guest();
+    guest.lose(5);
+    for uri in uris(0, 6001, "reliability=full&order=ordered") {
+        call(&guest, &uri, |node| echoed(node, 3, 200_000, Duration::ZERO));
+    }
+    for (uri, way) in doors("reliability=full&order=ordered") {
+        let options = format!("{way} -n 3 -l 200000 -w 30000");
+        let (printed, code, ours) = kernel_calls(&guest, &uri, 0, &options);
+        let what = format!("{uri}: {printed}\n{}", ours.state);
+        assert_eq!((code, figure(&printed, "recv")), (Some(0), 3), "{what}");
+        assert_eq!(ours.frames.len(), 3, "{what}");
+    }
+    // 5 % of some 4000 packets.
+    assert!(guest.lost() > 50, "the weather happened: {}", guest.lost());
+}
+
+/// Frames that can't arrive in time are given up, and the kernel is told to wait for them no longer: it goes on with the
+/// next one. The other way round as well.
+#[test]
+#[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
+fn partially_reliable_frames_expire_on_both_sides() {
+    let guest = guest();
+    for query in ["order=ordered", "order=unordered", "retransmissions=0&order=ordered"] {
+        for uri in uris(0, 6001, query) {
+            call(&guest, &uri, |node| {
+                node.until("an association", SOON, |party| party.connected == 1);
+                guest.lose(30);
+                let sent = frames(3 * FRAMES, LEN);
+                node.pace(&sent[..2 * FRAMES], INTERVAL, Some(Duration::from_millis(40)));
+                let given_up = |outcome: &Outcome| {
+                    matches!(outcome, Outcome::Expired { .. } | Outcome::RetriesExhausted)
+                };
+                node.until("every outcome", SOON, |party| party.outcomes.len() == 2 * FRAMES);
+                let lost = node.party.count(given_up);
+                assert!((5..2 * FRAMES - 10).contains(&lost), "{uri}: {lost} given up; {}", node.state());
+                // What was given up holds up nothing: in fair weather all is as it was.
+                guest.fair();
+                node.runs_until(Duration::from_secs(1), |_| false);
+                let before = node.party.frames.len();
+                assert!(before < 2 * FRAMES, "{uri}: {}", node.state());
+                node.pace(&sent[2 * FRAMES..], INTERVAL, Some(Duration::from_secs(2)));
+                node.until("frames in fair weather", SOON, |party| party.frames.len() >= before + FRAMES);
+                intact(&sent, &node.party.frames);
+                node.close();
+                node.until("the end", SOON, |party| party.closed.is_some());
+            });
+        }
+    }
+    for (uri, way) in doors("order=ordered") {
+        guest.lose(30);
+        let options = format!("{way} -T 60 -n {} -i 10 -w 500", 3 * FRAMES);
+        let (printed, _, ours) = kernel_calls(&guest, &uri, 0, &options);
+        let came = ours.frames.len();
+        let what = format!("{uri}: {came} came; {printed}\n{}", ours.state);
+        assert!((FRAMES..3 * FRAMES).contains(&came), "{what}");
+        assert_eq!(figure(&printed, "bad"), 0, "{what}");
+        guest.fair();
+    }
+}
+
+/// RFC 8260: both sides have it, and a large message of one stream does not hold up another.
+#[test]
+#[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
+fn messages_interleave_with_the_kernels() {
+    let guest = guest();
+    guest.exec("sysctl -w net.sctp.intl_enable=1");
+    guest.start("inter", "sctp-server -p 6004 -I");
+    for uri in uris(0, 6004, "reliability=full&interleaving=on&streams=2&order=ordered") {
+        call(&guest, &uri, |node| echoed(node, 20, 20_000, INTERVAL));
+    }
+    let (uri, way) = &doors("reliability=full&interleaving=on&streams=4&order=ordered")[0];
+    let (printed, _, ours) = kernel_calls(&guest, uri, 0, &format!("{way} -I -S 4 -n 20 -l 20000"));
+    assert_eq!(figure(&printed, "recv"), 20, "{printed}\n{}", ours.state);
+    guest.exec("kp-stop inter; sysctl -w net.sctp.intl_enable=0");
+}

@@ -1,0 +1,51 @@
+//! What crosses the wire, read by tshark.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::guest::Guest;
+
+/// Runs `work` while the tap is captured; then every packet of SCTP and DCCP must be well-formed, with a right checksum.
+pub fn watched<T>(guest: &Guest, work: impl FnOnce() -> T) -> T {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("wire.pcapng");
+    let mut capture = guest.here("dumpcap");
+    capture.args(["-i", "kptap0", "-w"]).arg(&file).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut capture = capture.spawn().expect("scripts/install-peers brings tshark, and dumpcap with it");
+    let mut said = BufReader::new(capture.stderr.take().expect("piped")).lines();
+    // Printed once it captures.
+    let begun = said.by_ref().map_while(Result::ok).find(|line| line.starts_with("File:"));
+    assert!(begun.is_some(), "dumpcap does not capture");
+    let done = work();
+    let interrupt = Command::new("kill").args(["-INT", &capture.id().to_string()]).status();
+    assert!(interrupt.expect("kill is everywhere").success());
+    said.for_each(drop);
+    capture.wait().expect("our child");
+    let checked = check(&file);
+    assert!(checked > 100, "{checked} packets seen");
+    done
+}
+
+/// Fails unless tshark takes every packet of our protocols in `file` for well-formed, its checksum for right. Answers
+/// how many there are.
+pub fn check(file: &Path) -> usize {
+    let all = tshark(file, "sctp || dccp");
+    let complaints = tshark(file, "_ws.malformed || sctp.checksum.status == 0 || dccp.checksum.status == 0");
+    assert!(complaints.is_empty(), "{complaints:#?}");
+    let sound = tshark(file, "sctp.checksum.status == 1 || dccp.checksum.status == 1");
+    assert_eq!(sound.len(), all.len(), "a checksum was not looked at");
+    all.len()
+}
+
+/// Lines for the packets that `filter` lets through.
+fn tshark(file: &Path, filter: &str) -> Vec<String> {
+    let mut command = Command::new("tshark");
+    command.arg("-r").arg(file).args(["-Y", filter]);
+    for preference in ["dccp.check_checksum:TRUE", "sctp.checksum:CRC 32c"] {
+        command.args(["-o", preference]);
+    }
+    let output = command.output().expect("scripts/install-peers brings tshark");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_string).collect()
+}

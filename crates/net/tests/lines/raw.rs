@@ -1,0 +1,197 @@
+//! Lines directly over IP, in a namespace of the test's own: without root it says why it did not run.
+
+use std::net::SocketAddr;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use antiphon_core::{CloseMode, Endpoint, Instant, over_ip};
+use antiphon_net::{
+    Capture, DriveOptions, Line, LineError, LineStats, OsClock, RawLine, SocketOptions, Stop,
+};
+use antiphon_net::{Target, drive};
+use antiphon_proto::{OpenArgs, Role, Transport, find};
+use antiphon_session::{Hub, HubConfig, Reflector, ReflectorConfig};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::world::{LIMIT, Node, Party, frame, local, private};
+
+fn transport(scheme: &str) -> &'static Transport {
+    find(scheme).expect("known")
+}
+
+fn endpoint(scheme: &str, role: Role, seed: u64, now: Instant, line: &RawLine) -> Box<dyn Endpoint> {
+    let port = transport(scheme).over_ip.expect("has a number").port_key;
+    let query = format!("{port}={PORT}").parse().expect("a query");
+    let max_datagram = line.max_datagram();
+    let args = OpenArgs { role, query: &query, seed, now, max_datagram, latency: Duration::from_millis(80) };
+    (transport(scheme).open)(&args).expect("defaults open")
+}
+
+fn open(scheme: &str, target: Target) -> Result<RawLine, LineError> {
+    RawLine::open(target, transport(scheme).over_ip.expect("has a number"), &SocketOptions::default())
+}
+
+fn caller(scheme: &str, peer: &str, seed: u64, clock: &OsClock) -> Node {
+    let line = open(scheme, Target::Call(local(peer))).expect("a namespace of our own");
+    let party = Party::new(endpoint(scheme, Role::Caller, seed, clock.now(), &line));
+    Node { line: Box::new(line), party }
+}
+
+/// Lets the listener know that nobody is there any more, so that it need not wait.
+fn leave(mut node: Node, clock: &OsClock) {
+    node.party.endpoint.close(clock.now(), CloseMode::Abort);
+    node.turn(clock);
+}
+
+/// Reflectors behind a hub, until the answer is given that they may go.
+fn echo(scheme: &'static str, at: SocketAddr, tell: mpsc::Sender<()>, stop: &Stop) -> LineStats {
+    let clock = OsClock::new();
+    let mut line = open(scheme, Target::Listen(at)).expect("a namespace of our own");
+    assert_eq!(line.local_address().port(), at.port());
+    let max_datagram = line.max_datagram();
+    let mut door = endpoint(scheme, Role::Listener, 9, clock.now(), &line);
+    let keeper = door.doorkeeper(clock.now());
+    let hub = HubConfig { max_peers: 8, idle: LIMIT, admits: transport(scheme).admits };
+    let port = transport(scheme).over_ip.expect("has a number").port_key;
+    let make = move |now, _path| {
+        let query = format!("{port}={PORT}").parse().expect("a query");
+        let latency = Duration::from_millis(80);
+        let args = OpenArgs { role: Role::Listener, query: &query, seed: 9, now, max_datagram, latency };
+        let endpoint = (transport(scheme).open)(&args).expect("defaults open");
+        Reflector::new(endpoint, ReflectorConfig::default())
+    };
+    let mut hub = Hub::new(hub, Box::new(make)).with_doorkeeper(keeper);
+    tell.send(()).expect("the test waits");
+    drive(&mut line, &mut hub, &clock, stop, DriveOptions::default()).expect("the line lives");
+    line.stats()
+}
+
+/// Runs `test` beside an echo that listens on every address of both IP versions.
+fn beside_echo(scheme: &'static str, test: impl FnOnce(&OsClock) + Send) -> Option<LineStats> {
+    let namespace = private()?;
+    let stop = Stop::new();
+    let (tell, told) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let asked = stop.clone();
+        let far = &namespace;
+        let echo = scope.spawn(move || {
+            far.enter().expect("ours");
+            echo(scheme, local(&format!("[::]:{PORT}")), tell, &asked)
+        });
+        told.recv_timeout(LIMIT).expect("the echo opens");
+        namespace.run(|| test(&OsClock::new())).expect("ours");
+        stop.ask();
+        Some(echo.join().expect("no panic"))
+    })
+}
+
+#[test]
+fn callers_share_a_listener_and_hear_their_own_frames_alone() {
+    for scheme in ["sctp", "dccp"] {
+        beside_echo(scheme, |clock| {
+            let peers = [format!("127.0.0.1:{PORT}"), format!("[::1]:{PORT}"), format!("127.0.0.3:{PORT}")];
+            // The first two are on one address each; the third shares it with the first, as far as raw sockets know.
+            let mut nodes: Vec<Node> =
+                (0..3).map(|n| caller(scheme, &peers[n], n as u64 + 1, clock)).collect();
+            let len = |n: usize| 300 + 400 * n;
+            for n in 0..3 {
+                for k in 0..20 {
+                    nodes[n].send(frame(k, len(n)));
+                }
+            }
+            let start = clock.now();
+            while nodes.iter().any(|node| node.party.frames.len() < 20) {
+                nodes.iter_mut().for_each(|node| node.turn(clock));
+                let seen: Vec<_> = nodes.iter().map(|node| node.party.frames.len()).collect();
+                assert!(clock.now().since(start) < LIMIT, "{scheme}: {seen:?}");
+            }
+            for (n, node) in nodes.iter_mut().enumerate() {
+                node.party.frames.sort();
+                let mut expected: Vec<_> = (0..20).map(|k| frame(k, len(n))).collect();
+                expected.sort();
+                assert!(node.party.frames == expected, "{scheme}: frames of others, or not all, at {n}");
+                assert_eq!(node.line.stats().damaged, 0);
+                assert_ne!(node.line.local_address().port(), 0, "learned from what went out");
+            }
+            nodes.into_iter().for_each(|node| leave(node, clock));
+        });
+    }
+}
+
+/// A wrong checksum is counted and nothing more: the listener's endpoint never sees the packet.
+#[test]
+fn a_checksum_over_other_addresses_is_damage() {
+    let over = transport("dccp").over_ip.expect("has a number");
+    let stats = beside_echo("dccp", |clock| {
+        let raw = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(33))).expect("root here");
+        let mut node = caller("dccp", &format!("127.0.0.1:{PORT}"), 3, clock);
+        let mut request = vec![0; 1500];
+        let sent = node.party.endpoint.poll_transmit(clock.now(), &mut request).expect("a Request");
+        request.truncate(sent.len);
+        let [here, there] = ["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse().expect("an address"));
+        (over.seal)(&mut request, here, there);
+        assert!((over.is_sound)(&request, here, there) && !(over.is_sound)(&request, here, here));
+        for _ in 0..3 {
+            raw.send_to(&request, &local("127.0.0.1:0").into()).expect("loopback");
+        }
+        let mut good = caller("dccp", &format!("127.0.0.1:{PORT}"), 4, clock);
+        good.until(clock, "a connection after all", |node| node.party.connected == 1);
+        leave(good, clock);
+    });
+    if let Some(stats) = stats {
+        assert_eq!(stats.damaged, 3, "{stats:?}");
+    }
+}
+
+#[test]
+fn a_second_listener_on_a_port_is_told() {
+    beside_echo("sctp", |_| {
+        let second = open("sctp", Target::Listen(local(&format!("[::]:{PORT}"))));
+        assert!(matches!(second, Err(LineError::PortInUse { port: PORT })));
+    });
+}
+
+/// What a capture shows is a packet of the protocol behind an IP header, with a checksum for the addresses there.
+#[test]
+fn a_capture_shows_whole_packets() {
+    let over = transport("dccp").over_ip.expect("has a number");
+    beside_echo("dccp", |clock| {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("raw.pcapng");
+        let capture = Capture::create(&path, *clock).expect("a file");
+        let mut node = caller("dccp", &format!("127.0.0.1:{PORT}"), 5, clock);
+        node.line.set_tap(capture.tap("dccp"));
+        node.send(frame(1, 200));
+        node.until(clock, "the echo", |node| node.party.frames.len() == 1);
+        let ours = node.line.local_address().port();
+        leave(node, clock);
+        let summary = capture.finish().expect("room on the disk");
+        let packets = crate::raw::packets(&path);
+        assert_eq!((summary.packets, summary.dropped), (packets.len() as u64, 0));
+        for packet in &packets {
+            assert_eq!((packet[0], packet[9]), (0x45, 33));
+            let ip = |at: usize| {
+                std::net::IpAddr::from([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]])
+            };
+            assert!((over.is_sound)(&packet[20..], ip(12), ip(16)));
+            let (source, destination) = over_ip::ports(&packet[20..]).expect("ports");
+            assert!([(ours, PORT), (PORT, ours)].contains(&(source, destination)));
+        }
+    });
+}
+
+fn packets(path: &std::path::Path) -> Vec<Vec<u8>> {
+    use pcap_file::pcapng::{Block, PcapNgReader};
+    let file = std::fs::File::open(path).expect("the capture is there");
+    let mut reader = PcapNgReader::new(file).expect("a capture");
+    let mut packets = Vec::new();
+    while let Some(block) = reader.next_block() {
+        if let Block::EnhancedPacket(packet) = block.expect("whole blocks") {
+            packets.push(packet.data.to_vec());
+        }
+    }
+    packets
+}
+
+/// RTP's registered port, free in a namespace of our own.
+const PORT: u16 = 5004;
