@@ -24,7 +24,7 @@ pub use rng::Rng;
 pub use serial::{Seq16, Seq32, Unwrapper};
 pub use time::{Epoch, Instant, MediaTime, NtpTime};
 pub use units::{BitRate, ByteCount, Ppm, Ratio, UnitError};
-pub use unwrap::{Bare, Inside, Piece, Unwrap};
+pub use unwrap::{Bare, Inside, Look, Piece, Unwrap};
 
 /// The edit-distance-nearest of `known` to `word`, if near enough to be a slip of the keyboard.
 ///

@@ -11,7 +11,7 @@ pub enum Unwrap {
     /// A datagram is a frame as the application made it: there is nothing to take out.
     Plain,
     /// Hands over what is in a datagram, in the order in which it stands there.
-    Datagram(fn(datagram: &[u8], each: &mut dyn FnMut(Inside<'_>))),
+    Datagram(Look),
     /// Frames stand one after the other on a byte stream, each behind a header.
     Stream {
         /// Bytes of the header; at least one.
@@ -20,6 +20,9 @@ pub enum Unwrap {
         frame_len: fn(header: &[u8]) -> usize,
     },
 }
+
+/// Looks into a datagram, and hands what it finds to `each`.
+pub type Look = fn(datagram: &[u8], each: &mut dyn FnMut(Inside<'_>));
 
 /// Something in a datagram.
 #[derive(Clone, Copy, Debug)]

@@ -52,7 +52,7 @@ fn run(transport: &'static Transport, clients: usize, rate: u64, seconds: u64) {
             UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
         tell.send(line.local_address()).expect("the benchmark waits");
         become_media_thread();
-        let mut hub = hub(transport, max_peers);
+        let mut hub = hub(transport, max_peers, clock.now());
         let report =
             drive(&mut line, &mut hub, &clock, &server_stop, DriveOptions::default()).expect("loopback");
         (report, line.stats(), hub.counters().admitted)
@@ -110,14 +110,14 @@ fn endpoint(transport: &Transport, role: Role, seed: u64, now: Instant) -> Box<d
     (transport.open)(&args).expect("defaults open")
 }
 
-fn hub(transport: &'static Transport, max_peers: usize) -> Hub<Reflector> {
+/// As `reflect` has it.
+fn hub(transport: &'static Transport, max_peers: usize, now: Instant) -> Hub<Reflector> {
     let config = HubConfig { max_peers, idle: Duration::from_secs(10), admits: transport.admits };
     let reflector = ReflectorConfig::default();
-    let make = move |now, path: PathId| {
-        let endpoint = endpoint(transport, Role::Listener, 1 + u64::from(path.0), now);
-        Reflector::new(endpoint, reflector.clone())
-    };
-    Hub::new(config, Box::new(make))
+    // One seed for all, so that each knows the cookies that the doorkeeper bakes.
+    let make = move |now, _| Reflector::new(endpoint(transport, Role::Listener, 1, now), reflector.clone());
+    let keeper = endpoint(transport, Role::Listener, 1, now).doorkeeper(now);
+    Hub::new(config, Box::new(make)).with_doorkeeper(keeper)
 }
 
 struct Client {
@@ -183,9 +183,7 @@ impl Crowd {
         loop {
             match socket.recv(&mut self.buf) {
                 Ok(n) => {
-                    let (path, bytes) = (PathId::default(), &self.buf[..n]);
-                    let input = Input::Datagram { path, bytes, ecn: Ecn::NotCapable, received_at: now };
-                    endpoint.handle_input(now, input);
+                    endpoint.handle_input(now, datagram(PathId::default(), &self.buf[..n], now));
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => panic!("loopback: {error}"),
@@ -214,61 +212,70 @@ struct Memory {
     allocated_when_new: i64,
     /// The same after two seconds of traffic, with the buffer from which it repairs.
     allocated: i64,
-    /// What the process grew by.
+    /// What the process grew by while the hub worked.
     resident: i64,
 }
 
-/// Without sockets: one client's datagrams are handed in under all paths.
+/// Without sockets: clients hand their datagrams to the hub. Only what the hub does counts.
 fn memory(transport: &'static Transport, peers: usize, rate: u64) -> Memory {
     let mut now = Instant::from_millis(1);
-    let mut client = endpoint(transport, Role::Caller, 1, now);
+    let client = |at| endpoint(transport, Role::Caller, 1 + at, now);
+    let mut clients: Vec<Box<dyn Endpoint>> = (0..peers as u64).map(client).collect();
     let mut buf = vec![0; 1 << 16];
-    let mut answers: Vec<Vec<u8>> = Vec::new();
-    let mut hub = hub(transport, peers);
-    let (allocated, resident) = (ALLOCATED.load(Ordering::Relaxed), resident());
+    let mut hub = hub(transport, peers, now);
+    let (allocated, mut grown) = (ALLOCATED.load(Ordering::Relaxed), 0);
     let mut allocated_when_new = None;
     for _ in 0..2 * rate {
-        let _still_connecting = client.send(now, Frame::new(&FRAME, None));
-        while let Some(transmit) = client.poll_transmit(now, &mut buf) {
-            let bytes = &buf[..transmit.len];
-            counted(|| {
-                for path in 0..peers as u32 {
-                    let path = PathId(path);
-                    hub.handle_input(
-                        now,
-                        Input::Datagram { path, bytes, ecn: Ecn::NotCapable, received_at: now },
-                    );
-                }
-            });
-        }
-        let mut room = [0; 2048];
-        counted(|| hub.advance(now));
-        while let Some(transmit) = counted(|| hub.poll_transmit(now, &mut room)) {
-            if transmit.path == PathId(0) {
-                answers.push(room[..transmit.len].to_vec());
+        let mut questions = Vec::new();
+        for (path, client) in clients.iter_mut().enumerate() {
+            let _still_connecting = client.send(now, Frame::new(&FRAME, None));
+            while let Some(transmit) = client.poll_transmit(now, &mut buf) {
+                questions.push((PathId(path as u32), buf[..transmit.len].to_vec()));
             }
         }
+        let before = resident();
+        let answers = answer(&mut hub, now, &questions);
+        grown += resident() - before;
         allocated_when_new.get_or_insert_with(|| ALLOCATED.load(Ordering::Relaxed) - allocated);
-        for bytes in answers.drain(..) {
-            let path = PathId::default();
-            client.handle_input(
-                now,
-                Input::Datagram { path, bytes: &bytes, ecn: Ecn::NotCapable, received_at: now },
-            );
+        for (path, bytes) in answers {
+            let client = &mut clients[path.0 as usize];
+            client.handle_input(now, datagram(PathId::default(), &bytes, now));
+            while client.poll_frame(&mut buf).is_some() {}
+            while client.poll_event().is_some() {}
         }
-        while client.poll_frame(&mut buf).is_some() {}
-        while client.poll_event().is_some() {}
         now += Duration::from_nanos(1_000_000_000 / rate);
-        if client.poll_timeout().is_some_and(|at| at <= now) {
+        for client in clients.iter_mut().filter(|client| client.poll_timeout().is_some_and(|at| at <= now)) {
             client.handle_timeout(now);
         }
     }
+    let met = hub.counters().admitted;
+    assert_eq!(met, peers as u64, "associations");
     let each = |all: i64| all / peers as i64;
     Memory {
         allocated_when_new: each(allocated_when_new.unwrap_or_default()),
         allocated: each(ALLOCATED.load(Ordering::Relaxed) - allocated),
-        resident: each(self::resident() - resident),
+        resident: each(grown),
     }
+}
+
+type Datagrams = Vec<(PathId, Vec<u8>)>;
+
+/// Hands datagrams to the hub; answers those that come back, which do not count.
+fn answer(hub: &mut Hub<Reflector>, now: Instant, questions: &Datagrams) -> Datagrams {
+    let (mut answers, mut room) = (Vec::new(), [0; 2048]);
+    for (path, bytes) in questions {
+        // One by one: the door answers so many strangers at once, and no more.
+        counted(|| hub.handle_input(now, datagram(*path, bytes, now)));
+        counted(|| hub.advance(now));
+        while let Some(transmit) = counted(|| hub.poll_transmit(now, &mut room)) {
+            answers.push((transmit.path, room[..transmit.len].to_vec()));
+        }
+    }
+    answers
+}
+
+fn datagram(path: PathId, bytes: &[u8], now: Instant) -> Input<'_> {
+    Input::Datagram { path, bytes, ecn: Ecn::NotCapable, received_at: now }
 }
 
 /// Resident memory of the process in bytes.

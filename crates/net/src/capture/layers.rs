@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use antiphon_core::{Bare, Inside, Unwrap};
+use antiphon_core::{Bare, Inside, Look, Unwrap};
 use antiphon_trace::headers;
 use antiphon_trace::inside::{Cutter, Joiner};
 use antiphon_trace::pcapng::{Medium, Packet, PcapngFile, Totals, Way};
@@ -22,9 +22,6 @@ pub(super) struct Layers {
 
 /// Direction, and the peer: numbers of two peers have nothing to do with one another.
 type Flow = (bool, SocketAddr);
-
-/// How a transport looks into its datagrams.
-type Look = fn(&[u8], &mut dyn FnMut(Inside<'_>));
 
 /// The interfaces, made when there is something to write to them.
 struct Pages {

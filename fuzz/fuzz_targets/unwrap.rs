@@ -1,0 +1,38 @@
+//! Datagrams of strangers to what a capture looks into them with: no panic, and what is shown was there.
+#![no_main]
+
+use std::net::IpAddr;
+
+use antiphon_core::{Inside, Unwrap};
+use antiphon_proto::TRANSPORTS;
+use antiphon_trace::inside::{Cutter, Joiner};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|datagrams: Vec<Vec<u8>>| {
+    for transport in TRANSPORTS {
+        let (mut joiner, mut cutter, mut position) = (Joiner::default(), Cutter::default(), 0);
+        let (mut pieces, mut whole) = (0, 0);
+        for bytes in &datagrams {
+            match transport.unwrap {
+                Unwrap::Plain => {}
+                Unwrap::Datagram(look) => look(bytes, &mut |inside| match inside {
+                    Inside::Packet(bare) => {
+                        let mut copy = bare.bytes.to_vec();
+                        (bare.seal)(&mut copy, IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+                        assert!(bare.bytes.len() <= bytes.len() && copy.len() == bare.bytes.len());
+                    }
+                    Inside::Piece(piece) => {
+                        pieces += piece.bytes.len();
+                        whole += joiner.take((), &piece).map_or(0, <[u8]>::len);
+                    }
+                }),
+                Unwrap::Stream { header, frame_len } => {
+                    pieces += bytes.len();
+                    cutter.push(position, bytes, header, frame_len, |frame| whole += frame.len());
+                    position += bytes.len() as u64;
+                }
+            }
+        }
+        assert!(whole <= pieces, "{}: more in frames than in their pieces", transport.scheme);
+    }
+});
