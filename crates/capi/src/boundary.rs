@@ -157,3 +157,54 @@ pub(crate) unsafe fn write_sized<T: Extensible>(to: *mut T, value: &T) -> bool {
 pub(crate) fn patience(timeout_ms: c_int) -> Option<Duration> {
     u64::try_from(timeout_ms).ok().map(Duration::from_millis)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(C)]
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    struct Figures {
+        size: usize,
+        first: u64,
+        second: u64,
+    }
+
+    // SAFETY: integers only, the first of them the size.
+    unsafe impl Extensible for Figures {}
+
+    #[test]
+    fn a_panic_is_answered_and_does_not_leave() {
+        assert_eq!(guarded(7, || 1), 1);
+        assert_eq!(guarded(7, || panic!("on purpose, for the test")), 7);
+    }
+
+    #[test]
+    fn structures_of_older_and_newer_programs_are_read_and_written_as_far_as_both_know_them() {
+        let ours = Figures { size: 0, first: 1, second: 2 };
+        for (size, first, second) in [(8, 5, 6), (16, 1, 6), (20, 1, 6), (24, 1, 2), (4096, 1, 2)] {
+            let mut theirs = Figures { size, first: 5, second: 6 };
+            // SAFETY: no more is touched than the structure has; a size beyond it is cut at ours.
+            assert!(unsafe { write_sized(&raw mut theirs, &ours) });
+            // At 20 bytes half of a field is written, on a machine of either kind of byte order not the whole.
+            let second = if size == 20 { theirs.second } else { second };
+            assert_eq!(theirs, Figures { size, first, second });
+        }
+        let theirs = Figures { size: 16, first: 5, second: 6 };
+        // SAFETY: as above.
+        let read = unsafe { read_sized(&raw const theirs) };
+        assert_eq!(read, Some(Figures { size: 16, first: 5, second: 0 }));
+        let mut wrong = Figures { size: 7, ..theirs };
+        // SAFETY: as above.
+        assert_eq!(unsafe { read_sized(&raw const wrong) }, None);
+        // SAFETY: as above.
+        assert!(!unsafe { write_sized(&raw mut wrong, &ours) });
+    }
+
+    #[test]
+    fn words_with_a_zero_byte_are_kept_without_it() {
+        set_last_error("one\0two");
+        // SAFETY: this thread's own, until its next error.
+        assert_eq!(unsafe { CStr::from_ptr(last_error()) }, c"onetwo");
+    }
+}

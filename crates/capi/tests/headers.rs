@@ -15,7 +15,7 @@ fn config(guard: &str, includes: &[&str], about: &str) -> Config {
         // `struct srp_client_socket *`, as the report writes it.
         style: Style::Tag,
         cpp_compat: true,
-        documentation_style: DocumentationStyle::C,
+        documentation_style: DocumentationStyle::Doxy,
         include_guard: Some(guard.into()),
         no_includes: true,
         sys_includes: includes.iter().map(|name| (*name).to_string()).collect(),

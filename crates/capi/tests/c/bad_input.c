@@ -7,11 +7,13 @@
 #include <math.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "antiphon.h"
@@ -204,21 +206,23 @@ struct waiting {
     struct antiphon_link *link;
     pthread_barrier_t begun;
     int result, number;
+    volatile sig_atomic_t done;
 };
 
 static void *wait_for_message(void *argument)
 {
-    struct waiting *waiting = argument;
+    struct waiting *waiting = (struct waiting *)argument;
     char buffer[100];
     pthread_barrier_wait(&waiting->begun);
     waiting->result = srp_recvfrom(waiting->client, buffer, sizeof buffer);
     waiting->number = errno;
+    waiting->done = 1;
     return NULL;
 }
 
 static void *wait_for_frame(void *argument)
 {
-    struct waiting *waiting = argument;
+    struct waiting *waiting = (struct waiting *)argument;
     char buffer[100];
     pthread_barrier_wait(&waiting->begun);
     waiting->result = antiphon_receive(waiting->link, buffer, sizeof buffer, -1, NULL);
@@ -258,6 +262,76 @@ static void ended_while_waiting(void)
     pthread_join(thread, NULL);
     EXPECT(waiting.result == ANTIPHON_CLOSED || waiting.result == ANTIPHON_BAD_HANDLE);
     pthread_barrier_destroy(&waiting.begun);
+}
+
+static void on_signal(int number)
+{
+    (void)number;
+}
+
+static void interrupted_and_refused(void)
+{
+    struct sockaddr_in here, there;
+    struct waiting waiting;
+    struct sigaction action;
+    pthread_t thread;
+    char buffer[10];
+    int sock = bound_socket(&here), peer = bound_socket(&there);
+
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    EXPECT(sigaction(SIGUSR1, &action, NULL) == 0);
+    waiting.done = 0;
+    waiting.client = client_on(sock, &there);
+    pthread_barrier_init(&waiting.begun, NULL, 2);
+    EXPECT(pthread_create(&thread, NULL, wait_for_message, &waiting) == 0);
+    pthread_barrier_wait(&waiting.begun);
+    /* Again and again, since one that comes before the wait is not noticed. */
+    while (!waiting.done) {
+        struct timespec pause = {0, 2000000};
+        pthread_kill(thread, SIGUSR1);
+        nanosleep(&pause, NULL);
+    }
+    pthread_join(thread, NULL);
+    EXPECT(waiting.result == EPIPE && waiting.number == EINTR);
+    pthread_barrier_destroy(&waiting.begun);
+
+    /* It goes on: the first message has the number 1, the time 0, and one byte. */
+    EXPECT(sendto(peer, "\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\1!", 17, 0, (struct sockaddr *)&here, sizeof here) == 17);
+    EXPECT_ERRNO(srp_recvfrom(waiting.client, buffer, sizeof buffer) == 1, 0);
+    EXPECT(buffer[0] == '!');
+    srp_client_stop(waiting.client);
+
+    /* Nobody is there, and the socket is one that hears of it. */
+    EXPECT(connect(sock, (struct sockaddr *)&there, sizeof there) == 0);
+    close(peer);
+    waiting.client = client_on(sock, &there);
+    EXPECT_ERRNO(srp_recvfrom(waiting.client, buffer, sizeof buffer) == EPIPE, ECONNREFUSED);
+    srp_client_stop(waiting.client);
+    close(sock);
+}
+
+/* What works must work, or all refusals prove nothing: a long message of the improved protocol. */
+static void right_calls(void)
+{
+    static unsigned char message[20000], back[20001];
+    struct sockaddr_in here, there;
+    int sock = bound_socket(&here), peer = bound_socket(&there), flags = SRP_IMPROVED | SRP_NEGATIVE_ERRORS;
+    struct srp_client_socket *client;
+    struct srp_server_socket *server;
+    size_t n;
+    for (n = 0; n < sizeof message; n++)
+        message[n] = (unsigned char)(n * 7 % 251);
+    client = srp_client_start(sock, (unsigned int)flags, (struct sockaddr *)&there, sizeof there, 0.05f, 200);
+    server = srp_server_start(peer, (unsigned int)flags, (struct sockaddr *)&here, sizeof here);
+    EXPECT(client != NULL && server != NULL);
+    EXPECT(srp_sendto(server, message, sizeof message) == (int)sizeof message);
+    EXPECT_ERRNO(srp_recvfrom(client, back, sizeof back) == (int)sizeof message, 0);
+    EXPECT(memcmp(message, back, sizeof message) == 0);
+    srp_server_stop(server);
+    srp_client_stop(client);
+    close(sock);
+    close(peer);
 }
 
 static void wrong_frames(void)
@@ -346,10 +420,12 @@ int main(void)
 {
     /* A watchdog of its own, should the test be killed. */
     alarm(100);
+    right_calls();
     wrong_starts();
     wrong_handles();
     closed_sockets();
     ended_while_waiting();
+    interrupted_and_refused();
     wrong_frames();
     wrong_sound();
     if (failures == 0)
