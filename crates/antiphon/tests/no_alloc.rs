@@ -14,6 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use antiphon::frames::{FrameLink, FrameOptions};
 use antiphon::net::{Line, SocketOptions, UdpLine};
 use antiphon::{CompareOptions, LinkMethod, ReceiveOptions, SendOptions, Stop, compare, receive, send};
 
@@ -204,6 +205,30 @@ fn both_ends_of_a_comparison_do_not_allocate_while_streaming() {
 }
 
 #[test]
+fn frames_of_a_programs_own_pass_without_an_allocation_on_the_media_threads() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    for scheme in ["rtp", "tcp"] {
+        let (port, options) = (free_port(), FrameOptions::default());
+        let listener = FrameLink::open(&format!("{scheme}://@127.0.0.1:{port}"), &options).expect("listens");
+        let caller = FrameLink::open(&format!("{scheme}://127.0.0.1:{port}"), &options).expect("calls");
+        let (patience, mut buf) = (Some(Duration::from_secs(20)), [0; 2000]);
+        let mut there_and_back = |frames: u32| {
+            for n in 0..frames {
+                caller.send(&[n as u8; 500], patience).unwrap();
+                let there = listener.receive(&mut buf, patience).unwrap();
+                listener.send(&buf[..there.len], patience).unwrap();
+                assert_eq!(caller.receive(&mut buf, patience).unwrap().len, 500);
+            }
+        };
+        there_and_back(300);
+        let before = counts("frames");
+        there_and_back(300);
+        assert_eq!(before.len(), 2, "a media thread at each end");
+        assert_eq!(counts("frames"), before, "{scheme}: thread and count");
+    }
+}
+
+#[test]
 fn the_instrument_notices_a_single_allocation() {
     let (go, begin) = std::sync::mpsc::channel::<()>();
     let (tell, told) = std::sync::mpsc::channel();
@@ -234,7 +259,7 @@ fn the_media_path_names_no_lock() {
         .map(|name| crates.join(name).join("src"))
         .collect();
     // The emulator beside them is no media path.
-    for file in ["batch", "clock", "drive", "line", "poll", "tcp", "tcp_io", "udp"] {
+    for file in ["batch", "clock", "drive", "line", "poll", "tcp", "tcp_io", "udp", "wake"] {
         paths.push(crates.join("net/src").join(file).with_extension("rs"));
     }
     let mut read = 0;

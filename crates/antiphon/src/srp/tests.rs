@@ -1,6 +1,6 @@
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use antiphon_net::OsClock;
@@ -16,8 +16,21 @@ fn settings(mode: Mode) -> Settings {
     Settings::new(mode, Duration::from_millis(250))
 }
 
-fn client(socket: &UdpSocket, peer: &UdpSocket, mode: Mode) -> SrpClient {
-    SrpClient::start(socket.as_raw_fd(), peer.local_addr().unwrap(), &settings(mode)).expect("a UDP socket")
+fn client(socket: &UdpSocket, peer: &UdpSocket, mode: Mode) -> Arc<SrpClient> {
+    let to = peer.local_addr().unwrap();
+    Arc::new(SrpClient::start(socket.as_raw_fd(), to, &settings(mode)).expect("a UDP socket"))
+}
+
+/// Stops a client that waits for what never comes, unless dropped in time.
+fn watchdog(client: &Arc<SrpClient>) -> mpsc::Sender<()> {
+    let (in_time, ended) = mpsc::channel();
+    let client = Arc::clone(client);
+    std::thread::spawn(move || {
+        if ended.recv_timeout(Duration::from_secs(20)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            client.stop();
+        }
+    });
+    in_time
 }
 
 fn server(socket: &UdpSocket, peer: &UdpSocket, mode: Mode) -> SrpServer {
@@ -30,6 +43,7 @@ fn messages_pass_in_both_modes_and_what_is_no_packet_changes_nothing() {
     for mode in [Mode::AsPublished, Mode::Improved] {
         let (here, there) = (udp(), udp());
         let (client, server) = (client(&here, &there, mode), server(&there, &here, mode));
+        let _watchdog = watchdog(&client);
         there.send_to(b"hello", here.local_addr().unwrap()).unwrap();
         here.send_to(b"hello", there.local_addr().unwrap()).unwrap();
         let mut buf = [0; 4];
@@ -49,6 +63,8 @@ fn a_lost_message_is_asked_for_or_told_of() {
     let (here, wire, there) = (udp(), udp(), udp());
     let server = server(&there, &wire, Mode::AsPublished);
     let client = client(&here, &wire, Mode::AsPublished);
+    let _watchdog = watchdog(&client);
+    wire.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     // The test is the wire: it passes the messages 1, 2 and 4 on, and what the client asks for.
     let mut buf = [0; 1500];
     for n in 1..=4u8 {

@@ -1,0 +1,129 @@
+//! The library, installed as users have it, and programs compiled against it with what its pkg-config file says.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::program::Program;
+
+/// A directory with the installed library, and room for programs. One for all tests of the process.
+pub struct Installed {
+    directory: TempDir,
+}
+
+/// How to compile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// As C, against the shared library.
+    Shared,
+    /// As C, against the static library.
+    Static,
+    /// As C, with the compiler's checks of memory and undefined behaviour.
+    Sanitised,
+    /// As C++.
+    CPlusPlus,
+}
+
+pub fn crate_directory() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Where cargo has left the libraries: beside this test.
+pub fn built() -> PathBuf {
+    let test = std::env::current_exe().expect("a running program has a file");
+    test.parent().expect("in a directory").to_path_buf()
+}
+
+impl Installed {
+    pub fn get() -> &'static Installed {
+        static INSTALLED: OnceLock<Installed> = OnceLock::new();
+        INSTALLED.get_or_init(|| {
+            let directory = tempfile::tempdir().expect("a temporary directory");
+            let script = crate_directory().join("../../scripts/install-c-library");
+            let mut command = Command::new(script);
+            command.arg("--prefix").arg(directory.path()).arg("--built").arg(built());
+            Program::start(&mut command, Duration::from_secs(60)).succeeds();
+            // Static linking is asked for by showing the linker nothing else.
+            let alone = directory.path().join("static");
+            std::fs::create_dir(&alone).expect("a directory of ours");
+            let library = directory.path().join("lib/libantiphon.a");
+            std::os::unix::fs::symlink(library, alone.join("libantiphon.a")).expect("a directory of ours");
+            Installed { directory }
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// What the pkg-config file says of `key`, its variables filled in. The real pkg-config is asked in
+    /// `library::pkg_config_agrees`.
+    pub fn pkg_config(&self, key: &str) -> String {
+        let file = self.path().join("lib/pkgconfig/antiphon.pc");
+        let text = std::fs::read_to_string(file).expect("installed");
+        let start = format!("{key}: ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&start));
+        let mut value = line.unwrap_or_else(|| panic!("no {key} in\n{text}")).to_string();
+        for (name, meaning) in text.lines().rev().filter_map(|line| line.split_once('=')) {
+            value = value.replace(&format!("${{{name}}}"), meaning);
+        }
+        value
+    }
+
+    /// Compiles a C source of this crate; answers the program.
+    pub fn compile(&self, source: &str, kind: Kind) -> PathBuf {
+        let stem = Path::new(source).file_stem().expect("a file").to_string_lossy().into_owned();
+        let program = self.path().join(format!("{stem}-{kind:?}"));
+        let error = Command::new("cc").arg("--version").output().err();
+        assert!(
+            error.is_none(),
+            "there is no C compiler 'cc': install gcc, which building Rust programs needs too"
+        );
+        let mut command = Command::new(if kind == Kind::CPlusPlus { "c++" } else { "cc" });
+        // The standard's own dialect, and every warning an error: a header must stand what its users' projects ask.
+        if kind == Kind::CPlusPlus {
+            command.args(["-x", "c++", "-std=c++11"]);
+        } else {
+            command.args(["-std=c99"]);
+        }
+        command.args(["-Wall", "-Wextra", "-Werror", "-pedantic-errors", "-O1", "-g"]);
+        if kind == Kind::Sanitised {
+            command.args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]);
+        }
+        command.args(self.pkg_config("Cflags").split_whitespace()).arg(crate_directory().join(source));
+        command.args(["-x", "none", "-o"]).arg(&program);
+        if kind == Kind::Static {
+            command.arg(format!("-L{}", self.path().join("static").display())).arg("-lantiphon");
+            command.args(self.pkg_config("Libs.private").split_whitespace());
+        } else {
+            command.args(self.pkg_config("Libs").split_whitespace());
+        }
+        command.arg("-lpthread");
+        Program::start(&mut command, Duration::from_secs(120)).succeeds();
+        program
+    }
+
+    /// A command that runs `program` so that it finds the shared library.
+    pub fn run(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env("LD_LIBRARY_PATH", self.path().join("lib"));
+        command
+    }
+
+    /// The same beneath valgrind, which ends it with an error at the first wrong access, and for memory lost at its end.
+    pub fn run_watched(&self, program: &Path) -> Command {
+        let mut command = Command::new("valgrind");
+        command.env("LD_LIBRARY_PATH", self.path().join("lib"));
+        command.args([
+            "--quiet",
+            "--error-exitcode=99",
+            "--leak-check=full",
+            "--errors-for-leak-kinds=definite",
+        ]);
+        command.arg("--fair-sched=yes").arg(program);
+        command
+    }
+}
