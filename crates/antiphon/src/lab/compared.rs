@@ -180,6 +180,8 @@ fn cells_of(compared: &Compared) -> [Cell; 3] {
 pub(super) fn shown(value: Value, most: usize) -> String {
     let decimals = places(value, most);
     match value.half_width {
+        // The same in every run.
+        Some(0.0) if value.value == 0.0 => "0".into(),
         Some(half_width) => format!("{:.decimals$} ± {half_width:.decimals$}", value.value),
         None => format!("{:.decimals$}", value.value),
     }
@@ -269,6 +271,7 @@ mod tests {
         assert_eq!(text(sure(0.0123)), "1.234 ± 0.012");
         assert_eq!(text(sure(12.0)), "1 ± 12");
         assert_eq!(text(sure(0.0)), "1.234500 ± 0.000000");
+        assert_eq!(text(Some(Value { value: 0.0, half_width: Some(0.0), runs: 9 })), "0");
     }
 
     #[test]

@@ -27,7 +27,12 @@ impl PaperResults {
         let row = |contestant: &'static Contestant| {
             let experiment = self.paper.short(contestant.experiment);
             let begins = std::mem::replace(&mut group, experiment) != experiment;
-            let cells = contest.columns.iter().map(|column| cell(self.standing(contestant, *column)));
+            let cells =
+                contest.columns.iter().map(|column| match (column, self.standing(contestant, *column)) {
+                    (_, None) => Cell::MISSING,
+                    (ContestColumn::Printed(_), Some(value)) => Cell::Text(value.value.to_string()),
+                    (ContestColumn::Ours(_), Some(value)) => Cell::Text(shown(value, PLACES)),
+                });
             Row {
                 group: if begins { experiment.into() } else { String::new() },
                 label: contestant.name.into(),
@@ -185,10 +190,6 @@ fn head(column: ContestColumn) -> Column {
     Column { title, note: note.into(), colour: None }
 }
 
-fn cell(value: Option<Value>) -> Cell {
-    value.map_or(Cell::MISSING, |value| Cell::Text(shown(value, PLACES)))
-}
-
 fn axis(column: ContestColumn) -> Axis {
     match column {
         ContestColumn::Printed(name) => Axis::new(&split_unit(name).0, ""),
@@ -278,7 +279,7 @@ fn lost(course: &Course) -> impl Iterator<Item = usize> + use<> {
 const BEYOND: f64 = 2.5;
 /// The last of the page's colours: contestants have the first.
 const CIRCLE_COLOUR: usize = 7;
-/// As many as the report prints, less those that intervals make idle.
+/// More than any interval leaves.
 const PLACES: usize = 6;
 
 #[cfg(test)]

@@ -118,7 +118,7 @@ const DERIVED: &[Derived] = &[
     Derived {
         def: FigureDef {
             name: LOSS,
-            title: "loss ratio",
+            title: "loss",
             unit: "",
             definition: "Messages that never came, as a share of 10 %.",
         },
@@ -128,7 +128,7 @@ const DERIVED: &[Derived] = &[
     Derived {
         def: FigureDef {
             name: LATENCY_BY_INTERVALS,
-            title: "latency ratio, by intervals",
+            title: "latency by intervals",
             unit: "",
             definition: "Half the ping's mean round trip and the mean absolute deviation of the intervals between arrivals, \
                          as a share of 250 ms. The formula as printed.",
@@ -139,7 +139,7 @@ const DERIVED: &[Derived] = &[
     Derived {
         def: FigureDef {
             name: LATENCY_BY_AGES,
-            title: "latency ratio, by ages",
+            title: "latency by ages",
             unit: "",
             definition: "Half the ping's mean round trip and the mean absolute deviation of the messages' ages at their \
                          arrival, as a share of 250 ms.",
@@ -150,7 +150,7 @@ const DERIVED: &[Derived] = &[
     Derived {
         def: FigureDef {
             name: DISTANCE_BY_INTERVALS,
-            title: "distance, by intervals",
+            title: "distance by intervals",
             unit: "",
             definition: "Of the point of loss ratio and latency ratio from the origin, in each run; latency by intervals.",
         },
@@ -160,7 +160,7 @@ const DERIVED: &[Derived] = &[
     Derived {
         def: FigureDef {
             name: DISTANCE_BY_AGES,
-            title: "distance, by ages",
+            title: "distance by ages",
             unit: "",
             definition: "Of the point of loss ratio and latency ratio from the origin, in each run; latency by ages.",
         },

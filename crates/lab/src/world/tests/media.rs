@@ -101,6 +101,33 @@ fn what_returns_is_measured_by_its_round_trip() {
     }
 }
 
+/// The published loop of simple retransmission sends a packet each 7.4 ms and up to its wait of 1 ms later. Frames that came
+/// to it on a clock of 7.4 ms would wait longer and longer: after 200 of them, 100 ms.
+#[test]
+fn a_transport_that_keeps_the_pace_is_handed_frames_as_it_sends_them() {
+    let mut setup = setup(2, 10);
+    setup.media.push(link("line", 0, 1, "delay=5.2ms,loss=5%"));
+    let content = Content::Packets { frame: 1300, interval: Duration::from_micros(7_400), count: Some(200) };
+    let query: Query = "mode=as-published&tick=1ms&pace=7.4ms".parse().unwrap();
+    setup.streams.push(StreamSpec { query, content, ..stream("audio", "arq", 0, 1) });
+    let (world, figures) = finished(&setup, 1);
+    let audio = figures_of(&figures, "audio");
+    assert!(counter(&figures, 0, "up_lost") > 3.0, "there was weather");
+    assert_eq!((audio.sent, audio.expired, audio.lost_percent), (Some(200.0), Some(0.0), Some(0.0)));
+    // Repetitions are 20 ms and up to a turn behind, or twice that; nothing else adds to the way.
+    assert_eq!(audio.delay_p50_ms, Some(5.2));
+    assert!(audio.delay_max_ms.unwrap() < 5.2 + 42.0, "{audio:?}");
+    let course = world.course("audio").unwrap();
+    let steps = course.sent.windows(2).map(|pair| pair[1].since(pair[0]));
+    assert!(
+        steps
+            .clone()
+            .all(|step| step >= Duration::from_micros(7_400) && step <= Duration::from_micros(8_400))
+    );
+    assert!(steps.clone().max() > steps.min(), "acknowledgements change when turns begin");
+    assert_eq!((course.came.len(), world.course("video")), (200, None));
+}
+
 #[test]
 fn a_dead_link_breaks_tcp() {
     let mut setup = setup(2, 60);
