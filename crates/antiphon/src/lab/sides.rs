@@ -33,6 +33,8 @@ pub struct SideRow {
     pub stream: String,
     /// A name of [`FIGURES`].
     pub figure: &'static str,
+    /// The figure is told for each 100 frames sent.
+    pub per_100: bool,
     /// In the figure's unit; `None`: not printed.
     pub printed: Option<f64>,
     /// Mean over the model's runs.
@@ -48,6 +50,9 @@ impl SideRow {
         (model != 0.0).then(|| real / model)
     }
 }
+
+/// Counts, which mean nothing beside those of longer runs: they are told for each 100 frames sent.
+const COUNTS: [&str; 2] = ["retransmissions", "expired"];
 
 /// What there is of an experiment on sockets.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -74,17 +79,27 @@ pub fn side_rows(
         let others = COMPARED.into_iter().filter(|name| printed.iter().all(|(figure, _)| figure != name));
         let names = printed.iter().map(|(figure, value)| (*figure, Some(*value)));
         for (figure, printed) in names.chain(others.map(|name| (name, None))) {
-            let mean = |of: &Selection<'_>| of.mean(figure);
+            let per_100 = COUNTS.contains(&figure);
+            let mean = |of: &Selection<'_>| if per_100 { mean_per_100(of, figure) } else { of.mean(figure) };
             let (model, real) = (modelled.as_ref().and_then(mean), mean(&reality));
             let told = [model, real].into_iter().flatten().any(|mean| mean.mean != 0.0);
             // What is nothing everywhere is told only where print says something.
             if real.is_some() && (told || printed.is_some() || figure == "lost_percent") {
                 let (point, stream) = (point.to_vec(), stream.to_string());
-                rows.push(SideRow { point, stream, figure, printed, model, real });
+                rows.push(SideRow { point, stream, figure, per_100, printed, model, real });
             }
         }
     }
     rows
+}
+
+/// The mean over the runs of a count for each 100 frames sent.
+fn mean_per_100(of: &Selection<'_>, figure: &str) -> Option<MeanInterval> {
+    let (counts, sent) = (of.values(figure), of.values("sent"));
+    // Both are there for each run, or the figure was not measured.
+    let shares =
+        counts.iter().zip(&sent).filter(|(_, sent)| **sent > 0.0).map(|(count, sent)| 100.0 * count / sent);
+    (counts.len() == sent.len()).then(|| MeanInterval::of(&shares.collect::<Vec<_>>())).flatten()
 }
 
 /// The points and streams of results, in their order.
@@ -144,7 +159,7 @@ pub(super) fn parts(job: &Job, rows: &[SideRow], model: Option<&Results>, real: 
         columns: vec![
             column("Printed", "in the paper".into()),
             column("Model", modelled),
-            column("Real", format!("{} runs, {}", real.results.runs(), real.ground)),
+            column("Real", real_runs(real)),
             column("Real : model", "ratio of the means".into()),
         ],
         rows: lines.collect(),
@@ -164,16 +179,29 @@ pub(super) fn csv(paper: &str, experiment: &str, row: &SideRow, out: &mut String
         let runs = mean.map_or(String::new(), |mean| mean.count.to_string());
         [number(mean.map(|mean| mean.mean)), number(mean.and_then(|mean| mean.half_width)), runs]
     };
-    let unit = FIGURES.iter().find(|def| def.name == row.figure).map_or("", |def| def.unit);
-    let head = [paper, experiment, &point.join(" "), &row.stream, row.figure, unit].map(String::from);
+    let head = [paper, experiment, &point.join(" "), &row.stream, row.figure, unit(row)].map(String::from);
     let values = [number(row.printed)].into_iter().chain(mean(row.model)).chain(mean(row.real));
     let fields: Vec<String> = head.into_iter().chain(values).chain([number(row.ratio())]).collect();
     csv_line(&fields, out);
 }
 
+fn unit(row: &SideRow) -> &'static str {
+    match FIGURES.iter().find(|def| def.name == row.figure) {
+        _ if row.per_100 => "per 100 frames",
+        Some(def) => def.unit,
+        None => "",
+    }
+}
+
 fn heading(row: &SideRow) -> String {
     let settings: Vec<&str> = row.point.iter().map(|(_, value)| value.as_str()).collect();
     if settings.is_empty() { row.stream.clone() } else { format!("{}, {}", row.stream, settings.join(", ")) }
+}
+
+/// "3 runs of 60s": what the journal says after its first word.
+fn real_runs(real: &RealResults) -> String {
+    let length = real.ground.split_once(", ").map(|(_, length)| format!(" of {length}"));
+    format!("{} runs{}", real.results.runs(), length.unwrap_or_default())
 }
 
 fn line(row: &SideRow, group: String) -> Row {
@@ -190,7 +218,7 @@ fn line(row: &SideRow, group: String) -> Row {
     Row {
         group,
         label: def.map_or(row.figure, |def| def.title).into(),
-        unit: def.map_or("", |def| def.unit).into(),
+        unit: unit(row).into(),
         values: vec![
             row.printed.map_or(Cell::MISSING, |value| Cell::Text(format!("{value:.places$}"))),
             mean(row.model),

@@ -91,6 +91,8 @@ fn reality_stands_beside_model_and_print() {
             lost_percent: Some(lost),
             delay_mean_ms: Some(delay),
             expired: Some(0.0),
+            sent: Some(if delay > 30.0 { 200.0 } else { 1000.0 }),
+            retransmissions: Some(if delay > 30.0 { 11.0 } else { 50.0 }),
             ..StreamFigures::default()
         },
     };
@@ -105,7 +107,7 @@ fn reality_stands_beside_model_and_print() {
     let results = Results { records: real, planned_runs: 150 };
     found.real.push(("low_loss_low_latency", RealResults { results, ground: "real, 60s".into() }));
     let html = found.page("antiphon lab report").render();
-    assert!(html.contains("Model and reality") && html.contains("2 runs, real, 60s"), "{html}");
+    assert!(html.contains("Model and reality") && html.contains("2 runs of 60s"), "{html}");
     assert!(html.contains("3 in virtual time, 2 on real sockets"));
     assert!(
         html.contains("TCP is this machine&#39;s kernel") || html.contains("TCP is this machine's kernel")
@@ -118,6 +120,10 @@ fn reality_stands_beside_model_and_print() {
     assert_eq!(lost.ratio().map(|ratio| (ratio * 1e6).round()), Some(1_166_667.0));
     assert!(lost.printed.is_some());
     assert_eq!(of("delay_mean_ms").unwrap().ratio().map(|ratio| (ratio * 10.0).round()), Some(11.0));
+    // 5 and 5.5 of each 100 frames, whatever their number.
+    let repeated = of("retransmissions").unwrap();
+    assert_eq!(repeated.ratio().map(|ratio| (ratio * 10.0).round()), Some(11.0));
+    assert_eq!(repeated.model.map(|mean| mean.mean), Some(5.0));
     // Nothing on both sides needs no line.
     assert!(of("expired").is_none() && of("jitter_sd_ms").is_none());
     let csv = found.sides_csv();
