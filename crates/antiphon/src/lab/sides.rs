@@ -1,13 +1,13 @@
 //! Print, model and reality side by side.
 
 use antiphon_lab::figures::FIGURES;
-use antiphon_lab::papers::{Experiment, Paper};
+use antiphon_lab::papers::{Experiment, Paper, Value};
 use antiphon_lab::results::{Record, Results, Selection};
 use antiphon_lab::setup::Setup;
 use antiphon_measure::MeanInterval;
 use antiphon_report::{Cell, Column, Part, Row, Table};
 
-use super::compared::csv_line;
+use super::compared::{csv_line, split_unit};
 use super::{Job, RealOptions, describe};
 
 /// The figures that are compared, where anybody measured them; printed ones come first whatever they are.
@@ -31,22 +31,24 @@ pub struct SideRow {
     pub point: Vec<(String, String)>,
     /// The stream's name.
     pub stream: String,
-    /// A name of [`FIGURES`].
+    /// A figure's name.
     pub figure: &'static str,
-    /// The figure is told for each 100 frames sent.
-    pub per_100: bool,
-    /// In the figure's unit; `None`: not printed.
+    /// In words: the figure's title, or the paper's own column.
+    pub label: String,
+    /// Of all values.
+    pub unit: String,
+    /// `None`: not printed.
     pub printed: Option<f64>,
     /// Mean over the model's runs.
-    pub model: Option<MeanInterval>,
+    pub model: Option<Value>,
     /// Mean over the runs on sockets.
-    pub real: Option<MeanInterval>,
+    pub real: Option<Value>,
 }
 
 impl SideRow {
     /// The real mean divided by the model's; `None` where either is missing or the model's is nothing.
     pub fn ratio(&self) -> Option<f64> {
-        let (model, real) = (self.model?.mean, self.real?.mean);
+        let (model, real) = (self.model?.value, self.real?.value);
         (model != 0.0).then(|| real / model)
     }
 }
@@ -63,7 +65,7 @@ pub struct RealResults {
     pub ground: String,
 }
 
-/// Every figure that runs on sockets have, beside print and model.
+/// Every figure that runs on sockets have, beside print and model: what the paper prints first.
 pub fn side_rows(
     paper: &Paper,
     experiment: &Experiment,
@@ -72,25 +74,84 @@ pub fn side_rows(
 ) -> Vec<SideRow> {
     let mut rows = Vec::new();
     for (point, stream) in places(real) {
-        let settings: Vec<(&str, &str)> = point.iter().map(|(key, value)| (&**key, &**value)).collect();
-        let reality = real.at(&settings).stream(stream);
-        let modelled = model.map(|model| model.at(&settings).stream(stream));
-        let printed = printed(paper, experiment, point, stream);
-        let others = COMPARED.into_iter().filter(|name| printed.iter().all(|(figure, _)| figure != name));
-        let names = printed.iter().map(|(figure, value)| (*figure, Some(*value)));
-        for (figure, printed) in names.chain(others.map(|name| (name, None))) {
-            let per_100 = COUNTS.contains(&figure);
-            let mean = |of: &Selection<'_>| if per_100 { mean_per_100(of, figure) } else { of.mean(figure) };
-            let (model, real) = (modelled.as_ref().and_then(mean), mean(&reality));
-            let told = [model, real].into_iter().flatten().any(|mean| mean.mean != 0.0);
-            // What is nothing everywhere is told only where print says something.
-            if real.is_some() && (told || printed.is_some() || figure == "lost_percent") {
-                let (point, stream) = (point.to_vec(), stream.to_string());
-                rows.push(SideRow { point, stream, figure, per_100, printed, model, real });
+        let first = rows.len();
+        rows.extend(printed(paper, experiment, (point, stream), model, real));
+        let told = |figure: &str| rows[first..].iter().any(|row: &SideRow| row.figure == figure);
+        let others: Vec<_> = COMPARED.into_iter().filter(|figure| !told(figure)).collect();
+        rows.extend(others.into_iter().filter_map(|figure| unprinted(figure, (point, stream), model, real)));
+    }
+    rows
+}
+
+/// The settings of a point, and a stream's name.
+type Spot<'a> = (&'a [(String, String)], &'a str);
+
+/// A figure of which the paper says nothing; `None` if nobody on sockets measured it, or it is nothing everywhere.
+fn unprinted(
+    figure: &'static str,
+    (point, stream): Spot<'_>,
+    model: Option<&Results>,
+    real: &Results,
+) -> Option<SideRow> {
+    let def = FIGURES.iter().find(|def| def.name == figure)?;
+    let settings: Vec<(&str, &str)> = point.iter().map(|(key, value)| (&**key, &**value)).collect();
+    let per_100 = COUNTS.contains(&figure);
+    let mean = |results: &Results| {
+        let here = results.at(&settings).stream(stream);
+        let mean = if per_100 { mean_per_100(&here, figure) } else { here.mean(figure) };
+        mean.map(|mean| Value { value: mean.mean, half_width: mean.half_width, runs: mean.count })
+    };
+    let (model, real) = (model.and_then(mean), mean(real));
+    let told = [model, real].into_iter().flatten().any(|value| value.value != 0.0);
+    real.filter(|_| told || figure == "lost_percent")?;
+    Some(SideRow {
+        point: point.to_vec(),
+        stream: stream.into(),
+        figure,
+        label: def.title.into(),
+        unit: if per_100 { "per 100 frames" } else { def.unit }.into(),
+        printed: None,
+        model,
+        real,
+    })
+}
+
+/// What the paper prints of a stream at a point, in its own units.
+fn printed(
+    paper: &Paper,
+    experiment: &Experiment,
+    (point, stream): Spot<'_>,
+    model: Option<&Results>,
+    real: &Results,
+) -> Vec<SideRow> {
+    let mut found: Vec<SideRow> = Vec::new();
+    for map in experiment.tables {
+        let Some(table) = paper.table(map.file) else { continue };
+        for row in 0..table.rows.len() {
+            let here = (map.place)(table, row).is_some_and(|place| {
+                let set = |(key, value): &(&str, String)| point.iter().any(|(k, v)| k == key && v == value);
+                place.stream == stream && place.point.iter().all(set)
+            });
+            for column in map.columns.iter().filter(|_| here) {
+                let modelled = column.compare(map, table, row, model);
+                let (label, unit) = split_unit(column.printed);
+                // One printed column may be read in two ways, which their figures tell apart.
+                let again = found.iter().any(|row| row.label == label);
+                found.push(SideRow {
+                    point: point.to_vec(),
+                    stream: stream.into(),
+                    figure: column.figure,
+                    label: if again { format!("{label} ({})", column.figure) } else { label },
+                    unit: unit.into(),
+                    printed: modelled.printed.map(|value| value.value),
+                    model: modelled.ours,
+                    real: column.compare(map, table, row, Some(real)).ours,
+                });
             }
         }
     }
-    rows
+    found.retain(|row| row.real.is_some());
+    found
 }
 
 /// The mean over the runs of a count for each 100 frames sent.
@@ -103,38 +164,14 @@ fn mean_per_100(of: &Selection<'_>, figure: &str) -> Option<MeanInterval> {
 }
 
 /// The points and streams of results, in their order.
-fn places(results: &Results) -> Vec<(&[(String, String)], &str)> {
-    let mut places: Vec<(&[(String, String)], &str)> = Vec::new();
+fn places(results: &Results) -> Vec<Spot<'_>> {
+    let mut places: Vec<Spot<'_>> = Vec::new();
     for Record { point, stream, .. } in &results.records {
         if !places.contains(&(point, stream)) {
             places.push((point, stream));
         }
     }
     places
-}
-
-/// What the paper prints of a stream at a point, in the figures' units.
-fn printed(
-    paper: &Paper,
-    experiment: &Experiment,
-    point: &[(String, String)],
-    stream: &str,
-) -> Vec<(&'static str, f64)> {
-    let mut found = Vec::new();
-    for map in experiment.tables {
-        let Some(table) = paper.table(map.file) else { continue };
-        for row in 0..table.rows.len() {
-            let here = (map.place)(table, row).is_some_and(|place| {
-                let set = |(key, value): &(&str, String)| point.iter().any(|(k, v)| k == key && v == value);
-                place.stream == stream && place.point.iter().all(set)
-            });
-            let columns = map.columns.iter().filter(|_| here);
-            found.extend(columns.filter_map(|column| {
-                Some((column.figure, table.number(row, column.printed)? / column.scale))
-            }));
-        }
-    }
-    found
 }
 
 /// The parts of a report: the table, and what differs beneath.
@@ -175,22 +212,14 @@ pub(super) const SIDES_HEAD: &str = "paper,experiment,point,stream,figure,unit,p
 pub(super) fn csv(paper: &str, experiment: &str, row: &SideRow, out: &mut String) {
     let point: Vec<String> = row.point.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
-    let mean = |mean: Option<MeanInterval>| {
-        let runs = mean.map_or(String::new(), |mean| mean.count.to_string());
-        [number(mean.map(|mean| mean.mean)), number(mean.and_then(|mean| mean.half_width)), runs]
+    let mean = |mean: Option<Value>| {
+        let runs = mean.map_or(String::new(), |mean| mean.runs.to_string());
+        [number(mean.map(|mean| mean.value)), number(mean.and_then(|mean| mean.half_width)), runs]
     };
-    let head = [paper, experiment, &point.join(" "), &row.stream, row.figure, unit(row)].map(String::from);
+    let head = [paper, experiment, &point.join(" "), &row.stream, row.figure, &row.unit].map(String::from);
     let values = [number(row.printed)].into_iter().chain(mean(row.model)).chain(mean(row.real));
     let fields: Vec<String> = head.into_iter().chain(values).chain([number(row.ratio())]).collect();
     csv_line(&fields, out);
-}
-
-fn unit(row: &SideRow) -> &'static str {
-    match FIGURES.iter().find(|def| def.name == row.figure) {
-        _ if row.per_100 => "per 100 frames",
-        Some(def) => def.unit,
-        None => "",
-    }
 }
 
 fn heading(row: &SideRow) -> String {
@@ -205,20 +234,19 @@ fn real_runs(real: &RealResults) -> String {
 }
 
 fn line(row: &SideRow, group: String) -> Row {
-    let def = FIGURES.iter().find(|def| def.name == row.figure);
-    let places = decimals([row.printed, row.model.map(|m| m.mean), row.real.map(|r| r.mean)]);
-    let mean = |mean: Option<MeanInterval>| match mean {
+    let places = decimals([row.printed, row.model.map(|m| m.value), row.real.map(|r| r.value)]);
+    let mean = |mean: Option<Value>| match mean {
         None => Cell::MISSING,
-        Some(MeanInterval { mean, half_width: Some(half), .. }) => {
-            Cell::Text(format!("{mean:.places$} ± {half:.places$}"))
+        Some(Value { value, half_width: Some(half), .. }) => {
+            Cell::Text(format!("{value:.places$} ± {half:.places$}"))
         }
-        Some(MeanInterval { mean, .. }) => Cell::Text(format!("{mean:.places$}")),
+        Some(Value { value, .. }) => Cell::Text(format!("{value:.places$}")),
     };
     let ratio = row.ratio().map_or(Cell::MISSING, |ratio| Cell::Text(format!("{ratio:.2}")));
     Row {
         group,
-        label: def.map_or(row.figure, |def| def.title).into(),
-        unit: unit(row).into(),
+        label: row.label.clone(),
+        unit: row.unit.clone(),
         values: vec![
             row.printed.map_or(Cell::MISSING, |value| Cell::Text(format!("{value:.places$}"))),
             mean(row.model),

@@ -123,7 +123,7 @@ fn reality_stands_beside_model_and_print() {
     // 5 and 5.5 of each 100 frames, whatever their number.
     let repeated = of("retransmissions").unwrap();
     assert_eq!(repeated.ratio().map(|ratio| (ratio * 10.0).round()), Some(11.0));
-    assert_eq!(repeated.model.map(|mean| mean.mean), Some(5.0));
+    assert_eq!(repeated.model.map(|mean| mean.value), Some(5.0));
     // Nothing on both sides needs no line.
     assert!(of("expired").is_none() && of("jitter_sd_ms").is_none());
     let csv = found.sides_csv();
