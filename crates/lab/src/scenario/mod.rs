@@ -75,7 +75,7 @@ pub struct Scenario {
     pub seed: u64,
     /// Runs at each point.
     pub repetitions: u32,
-    /// Runs on real sockets unless told otherwise: what it asks is what this machine does.
+    /// Runs on real sockets: what it asks is what this machine does.
     pub measured: bool,
     /// What varies, the slowest first.
     pub sweep: Vec<Axis>,
