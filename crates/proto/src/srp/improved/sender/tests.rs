@@ -148,6 +148,26 @@ fn congestion_makes_repairs_yield_and_they_come_back() {
 }
 
 #[test]
+fn only_who_knows_the_epoch_or_asks_before_anything_came_chooses_streams() {
+    let mut sender = sender(1);
+    let epoch = sender.epoch;
+    let wants = |sender: &mut Sender, epoch: u8, streams: u16, blind: bool| {
+        let wanted = Wanted { streams: Streams(streams), blind };
+        sender.on_probe(NOW, epoch, 0, Report::default(), wanted);
+        sender.wanted().0
+    };
+    assert_eq!(wants(&mut sender, epoch ^ 1, 0, false), u16::MAX, "a blind forger");
+    assert_eq!(wants(&mut sender, 0, 6, true), 6);
+    assert_eq!(wants(&mut sender, 0, 5, true), 5, "it may change its mind");
+    assert_eq!(wants(&mut sender, epoch, 3, false), 3);
+    assert_eq!(wants(&mut sender, 0, 0, true), 3, "who knows the epoch is not blind any more");
+    let message = Message { bytes: b"x", priority: 0, deadline: None, stream: 2 };
+    assert_eq!(sender.admit(NOW, &message), Admission::Drop);
+    assert_eq!(sender.admit(NOW, &Message { stream: 1, ..message }), Admission::Send);
+    assert_eq!(sender.counts().unwanted, 1);
+}
+
+#[test]
 fn what_is_kept_is_bounded_in_time_packets_and_bytes() {
     let mut sender = sender(1);
     for n in 0..5000u64 {
