@@ -205,9 +205,14 @@ fn provoke(far: SocketAddr, clock: OsClock) -> Vec<u64> {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     socket.connect(far).expect("loopback");
     socket.set_nonblocking(true).expect("a socket");
-    let mut sender = Sender::new(SenderConfig { max_datagram: 1452, keep: Duration::from_secs(1), seed: 1 });
+    let mut sender = Sender::new(SenderConfig {
+        max_datagram: 1452,
+        keep: Duration::from_secs(1),
+        latency: Duration::from_millis(80),
+        seed: 1,
+    });
     let (mut times, mut buf) = (Vec::with_capacity(GAPS), [0; 2048]);
-    let message = Message { bytes: &[0x55; 160], priority: 0, deadline: None };
+    let message = Message { bytes: &[0x55; 160], priority: 0, deadline: None, stream: 0 };
     let mut unanswered = 0;
     for n in 0..4 * GAPS {
         std::thread::park_timeout(PACE);

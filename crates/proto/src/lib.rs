@@ -6,10 +6,13 @@
 
 mod arq;
 pub mod dccp;
+mod events;
+mod query;
 mod queue;
 mod registry;
 mod sctp;
 pub mod srp;
+mod tally;
 mod tcp;
 mod udp;
 

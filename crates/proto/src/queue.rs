@@ -7,12 +7,14 @@ use std::collections::VecDeque;
 
 use antiphon_core::{Event, Frame, FrameId, Instant, Outcome, PathId, Received, SendError, StreamId};
 
+use crate::events::Events;
+
 /// Accepted frames on their way out, with their outcomes.
 #[derive(Debug)]
 pub(crate) struct SendQueue {
     waiting: VecDeque<Queued>,
     spare: Vec<Vec<u8>>,
-    events: VecDeque<Event>,
+    events: Events,
     next_id: u64,
     queued_bytes: usize,
     blocked: bool,
@@ -43,26 +45,27 @@ impl SendQueue {
         SendQueue {
             waiting: VecDeque::with_capacity(MAX_FRAMES),
             spare: (0..READY).map(|_| Vec::with_capacity(typical)).collect(),
-            events: VecDeque::with_capacity(2 * MAX_FRAMES + 8),
-            next_id: 0,
-            queued_bytes: 0,
-            blocked: false,
-            expired: 0,
+            events: Events::with_capacity(2 * MAX_FRAMES + 8),
+            ..SendQueue::empty()
         }
     }
 
     /// The same bounds, but memory for a few frames only: for servers of many, most of whom never fill a queue.
-    /// Allocates while it grows to what a stream takes.
+    /// Allocates when a longer stall than ever before fills it.
     pub fn lean(typical: usize) -> Self {
         SendQueue {
-            waiting: VecDeque::with_capacity(2 * FEW),
+            waiting: VecDeque::with_capacity(STALL),
             spare: ready(typical),
-            events: VecDeque::with_capacity(2 * FEW),
-            next_id: 0,
-            queued_bytes: 0,
-            blocked: false,
-            expired: 0,
+            events: Events::with_capacity(2 * STALL),
+            ..SendQueue::empty()
         }
+    }
+
+    /// A lean queue whose frames come back only when the peer has them: buffers for those that are on their way as well.
+    pub fn lean_until_acked(typical: usize) -> Self {
+        let mut queue = SendQueue::lean(typical);
+        queue.spare.extend((0..UNACKED).map(|_| Vec::with_capacity(typical)));
+        queue
     }
 
     /// The same bounds, but memory only as it is needed: for servers of many, most of whom never fill a queue. Allocates
@@ -71,7 +74,7 @@ impl SendQueue {
         SendQueue {
             waiting: VecDeque::new(),
             spare: Vec::new(),
-            events: VecDeque::new(),
+            events: Events::with_capacity(0),
             next_id: 0,
             queued_bytes: 0,
             blocked: false,
@@ -124,7 +127,7 @@ impl SendQueue {
     /// Makes a lean queue what [`Self::new`] gives: for when a stranger has become a peer.
     pub fn make_ready(&mut self, typical: usize) {
         self.waiting.reserve(MAX_FRAMES - self.waiting.len());
-        self.events.reserve((2 * MAX_FRAMES + 8).saturating_sub(self.events.len()));
+        self.events.reserve(2 * MAX_FRAMES + 8);
         self.spare.extend((0..READY).map(|_| Vec::with_capacity(typical)));
     }
 
@@ -170,6 +173,12 @@ impl SendQueue {
             self.queued_bytes -= expired.bytes.len();
             self.finish(expired, Outcome::Expired { maybe_received: false });
         }
+    }
+
+    /// The frame that [`Self::pop`] would give; those before it expire.
+    pub fn peek(&mut self, now: Instant) -> Option<&Queued> {
+        self.expire(now);
+        self.waiting.front()
     }
 
     /// Bytes of the frame that [`Self::pop`] would give, or [`Self::pop_newest`]; those past their deadline expire.
@@ -219,11 +228,8 @@ impl SendQueue {
     /// Reports the outcome of a frame whose buffer is back already.
     pub fn settle(&mut self, id: FrameId, outcome: Outcome) {
         self.expired += u64::from(matches!(outcome, Outcome::Expired { .. }));
-        self.events.push_back(Event::Frame { id, outcome });
-        if self.blocked && self.has_room(0) {
-            self.blocked = false;
-            self.events.push_back(Event::Writable);
-        }
+        self.events.settle(id, outcome);
+        self.tell_of_room();
     }
 
     /// Ends every waiting frame with `outcome`.
@@ -242,17 +248,21 @@ impl SendQueue {
 
     /// Adds an event of the endpoint's own behind the outcomes so far.
     pub fn report(&mut self, event: Event) {
-        self.events.push_back(event);
+        self.events.push(event);
     }
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        let event = self.events.pop_front();
+        let event = self.events.pop();
+        self.tell_of_room();
+        event
+    }
+
+    fn tell_of_room(&mut self) {
         if self.blocked && self.has_room(0) {
             self.blocked = false;
-            self.events.push_back(Event::Writable);
+            self.events.push(Event::Writable);
         }
-        event
     }
 
     /// Frames accepted so far.
@@ -290,7 +300,7 @@ impl Inbox {
 
     /// The same bounds, but memory for a few frames only, like [`SendQueue::lean`].
     pub fn lean(typical: usize) -> Self {
-        let frames = VecDeque::with_capacity(2 * FEW);
+        let frames = VecDeque::with_capacity(STALL);
         Inbox { frames, spare: ready(typical), bytes: 0, delivered: 0, dropped: 0 }
     }
 
@@ -392,11 +402,16 @@ pub(crate) const MAX_FRAMES: usize = 1024;
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 /// Buffers made at the start, so that a stream in order never allocates: the frames of one busy moment.
 const READY: usize = 32;
-/// Buffers that a lean queue begins with: what a burst of repairs brings at once.
-const FEW: usize = 8;
+/// Buffers that a lean queue begins with: what a burst of repairs brings at once, or 50 ms of 256-frame blocks at 48 kHz.
+const FEW: usize = 10;
+/// Frames on their way beside those: a round trip of 25 ms in blocks of 5 ms, and as many lost ones again.
+const UNACKED: usize = 8;
+/// Frames for which a lean queue has room beside their bytes: a third of a second of such blocks, which a thread may be
+/// kept waiting for.
+pub(crate) const STALL: usize = 64;
 
 fn ready(typical: usize) -> Vec<Vec<u8>> {
-    let mut spare = Vec::with_capacity(2 * FEW);
+    let mut spare = Vec::with_capacity(STALL);
     spare.extend((0..FEW).map(|_| Vec::with_capacity(typical)));
     spare
 }

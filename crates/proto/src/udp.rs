@@ -3,11 +3,12 @@
 //! One frame is one datagram, sent once, in order, never acknowledged: outcomes are `Released` or `Expired`.
 
 use antiphon_core::{
-    CloseMode, CloseReason, Counters, Ecn, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome, PathId,
-    PathStats, Profile, Received, SendError, Transmit, Unwrap, Wire,
+    CloseMode, CloseReason, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome, PathStats, Profile,
+    Received, SendError, Transmit, Unwrap, Wire,
 };
 
 use crate::queue::{Inbox, SendQueue};
+use crate::tally::Tally;
 use crate::{Beneath, OpenArgs, OpenError, Strengths, Transport};
 
 /// UDP as the rest of the house sees it.
@@ -43,7 +44,7 @@ struct Udp {
     queue: SendQueue,
     inbox: Inbox,
     max_datagram: usize,
-    counters: Counters,
+    tally: Tally,
     state: State,
 }
 
@@ -56,14 +57,14 @@ enum State {
 
 impl Udp {
     fn new(max_datagram: usize) -> Self {
-        let mut queue = SendQueue::new(max_datagram);
+        let mut queue = SendQueue::lean(max_datagram);
         // UDP needs no answer: frames flow from the first moment.
         queue.report(Event::Connected);
         Udp {
             queue,
-            inbox: Inbox::new(max_datagram),
+            inbox: Inbox::lean(max_datagram),
             max_datagram,
-            counters: Counters::default(),
+            tally: Tally::default(),
             state: State::Open,
         }
     }
@@ -108,20 +109,14 @@ impl Endpoint for Udp {
     }
 
     fn handle_input(&mut self, _now: Instant, input: Input<'_>) {
-        match input {
-            _ if self.state == State::Closed => {}
-            Input::Datagram { path, bytes, received_at, .. } => {
-                self.counters.datagrams_received += 1;
-                self.counters.bytes_received += bytes.len() as u64;
-                if bytes.is_empty() || bytes.len() > MAX_UDP_PAYLOAD {
-                    self.counters.malformed += 1;
-                } else {
-                    self.inbox.push(bytes, &[], path, received_at);
-                }
-            }
-            Input::Broken(reason) => self.queue.report(Event::Broken(reason)),
-            Input::Stream { .. } => self.counters.malformed += 1,
-            Input::Connected | Input::Report(_) => {}
+        if self.state == State::Closed {
+            return;
+        }
+        let Some(datagram) = self.tally.take(input, &mut self.queue) else { return };
+        if datagram.bytes.is_empty() || datagram.bytes.len() > MAX_UDP_PAYLOAD {
+            self.tally.on_malformed();
+        } else {
+            self.inbox.push(datagram.bytes, &[], datagram.path, datagram.received_at);
         }
     }
 
@@ -135,10 +130,8 @@ impl Endpoint for Udp {
         let sent = frame.map(|frame| {
             let len = frame.bytes.len();
             buf[..len].copy_from_slice(&frame.bytes);
-            self.counters.datagrams_sent += 1;
-            self.counters.bytes_sent += len as u64;
             self.queue.finish(frame, Outcome::Released);
-            Transmit { path: PathId::default(), len, ecn: Ecn::NotCapable }
+            self.tally.transmit(len)
         });
         self.finish_closing();
         sent
@@ -157,14 +150,7 @@ impl Endpoint for Udp {
     }
 
     fn path_stats(&self) -> PathStats {
-        let counters = Counters {
-            frames_accepted: self.queue.accepted(),
-            frames_expired: self.queue.expired(),
-            frames_delivered: self.inbox.delivered(),
-            frames_dropped: self.inbox.dropped(),
-            ..self.counters
-        };
-        PathStats { counters, ..PathStats::default() }
+        PathStats { counters: self.tally.counters(&self.queue, &self.inbox), ..PathStats::default() }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use antiphon_core::{CloseMode, Ecn, Endpoint, Event, Frame, Input, Instant, Outcome, PathId};
 use antiphon_proto::Role;
 use antiphon_proto::srp::wire::Packet;
-use antiphon_proto::srp::wire::extended::{Extended, Nack, Report};
+use antiphon_proto::srp::wire::extended::{Extended, Nack, Report, Wanted};
 use antiphon_proto::srp::{Mode, Settings, SrpEndpoint};
 
 const ONE_WAY: Duration = Duration::from_millis(10);
@@ -44,7 +44,9 @@ impl Pair {
     }
 
     fn send(&mut self, from: usize, frame: &[u8]) {
-        self.sides[from].send(self.now, Frame::new(frame, None)).expect("accepted");
+        // Half a second, longer than anything here waits.
+        let deadline = Some(self.now + Duration::from_millis(500));
+        self.sides[from].send(self.now, Frame::new(frame, deadline)).expect("accepted");
     }
 
     fn inject(&mut self, to: usize, packet: &[u8]) {
@@ -135,17 +137,24 @@ fn silence_costs_nothing() {
 }
 
 #[test]
-fn a_client_that_vanished_costs_no_more_than_the_stream() {
+fn a_client_that_vanished_gets_ever_less_and_all_again_when_it_is_back() {
     let mut pair = Pair::new(Mode::Improved);
-    pair.stream(10, true);
+    pair.stream(100, true);
     pair.lose = usize::MAX;
     let before = pair.sent;
     for _ in 0..20 {
         pair.stream(100, false);
     }
-    // 2000 frames of 216 bytes; the few requests for frames of the silent peer, and a probe a second at most.
+    // 50 frames of 216 bytes a second for five seconds and up to one more, then half of that, a quarter, an eighth, and
+    // 3.1 a second for the other half minute; a few requests and probes. Without the guard it would be 432 kB.
     let sent = pair.sent[0] - before[0];
-    assert!((2000 * 216..2000 * 216 + 2_000).contains(&sent), "{sent}");
+    assert!((80_000..110_000).contains(&sent), "{sent}");
+    pair.lose = 0;
+    pair.stream(50, false);
+    pair.got[1].clear();
+    pair.stream(100, false);
+    pair.run(Duration::from_millis(20));
+    assert_eq!(pair.got[1].len(), 100);
 }
 
 #[test]
@@ -170,7 +179,8 @@ fn forged_probes_never_go_round_for_ever() {
     let mut pair = Pair::new(Mode::Improved);
     pair.stream(10, true);
     let before = pair.sent;
-    let probe = packet(&Extended::Probe { epoch: 3, time: 9, report: Report::default() });
+    let probe =
+        packet(&Extended::Probe { epoch: 3, time: 9, report: Report::default(), wanted: Wanted::default() });
     (0..1000).for_each(|n| pair.inject(n % 2, &probe));
     pair.run(Duration::from_secs(1));
     let sent: usize = pair.sent.iter().sum::<usize>() - before.iter().sum::<usize>();
@@ -232,7 +242,7 @@ fn congestion_that_the_peer_reports_is_told_once() {
     let epoch = epoch.expect("the sender has one of 128 epochs");
     for n in 0..5 {
         let report = Report { highest: n, received: 80 * n, lost: 20 * n, queueing_us: 300_000 };
-        pair.inject(0, &packet(&Extended::Probe { epoch, time: n, report }));
+        pair.inject(0, &packet(&Extended::Probe { epoch, time: n, report, wanted: Wanted::default() }));
         pair.run(Duration::from_millis(5));
     }
     let told = pair.events.iter().filter(|event| matches!(event, Event::Congestion(_))).count();

@@ -12,8 +12,8 @@
 use std::time::Duration;
 
 use antiphon_core::{
-    ByteCount, CloseMode, CloseReason, Counters, Ecn, Endpoint, Event, Frame, FrameId, Input, Instant,
-    Outcome, PathId, PathStats, Profile, Received, Rng, SendError, Transmit, Wire,
+    ByteCount, CloseMode, CloseReason, Counters, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome,
+    PathStats, Profile, Received, Rng, SendError, Transmit, Wire,
 };
 
 use super::flight::{Flight, Outgoing};
@@ -21,6 +21,7 @@ use super::window::{Arrival, Window};
 use super::wire::{self, DATA_HEADER, Data, Packet};
 use super::{MAX_UDP_PAYLOAD, State};
 use crate::queue::{Inbox, SendQueue};
+use crate::tally::{Datagram, Tally};
 
 /// What a URI lets one choose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,7 +42,7 @@ pub(super) struct Improved {
     window: Window,
     epoch: u32,
     max_datagram: usize,
-    counters: Counters,
+    tally: Tally,
     state: State,
 }
 
@@ -54,17 +55,17 @@ impl Improved {
     }
 
     pub fn starting_at(settings: Settings, max_datagram: usize, epoch: u32, first: u64) -> Self {
-        let mut queue = SendQueue::new(max_datagram);
+        let mut queue = SendQueue::lean_until_acked(max_datagram);
         // There is no greeting: frames flow from the first moment.
         queue.report(Event::Connected);
         Improved {
             queue,
-            inbox: Inbox::new(max_datagram),
+            inbox: Inbox::lean(max_datagram),
             flight: Flight::new(&settings, max_datagram, epoch, first),
             window: Window::new(settings.ack_delay),
             epoch,
             max_datagram,
-            counters: Counters::default(),
+            tally: Tally::default(),
             state: State::Open,
         }
     }
@@ -73,11 +74,12 @@ impl Improved {
         self.max_datagram.saturating_sub(DATA_HEADER)
     }
 
-    fn handle_data(&mut self, now: Instant, data: &Data<'_>, path: PathId, received_at: Instant, len: usize) {
-        match self.window.receive(now, data, received_at, len) {
+    fn handle_data(&mut self, now: Instant, data: &Data<'_>, datagram: &Datagram<'_>) {
+        let Datagram { path, bytes, received_at } = *datagram;
+        match self.window.receive(now, data, received_at, bytes.len()) {
             Arrival::New => self.inbox.push_repaired(data.payload, path, received_at, data.repeated),
-            Arrival::Duplicate => self.counters.duplicates += 1,
-            Arrival::Stale => self.counters.malformed += 1,
+            Arrival::Duplicate => self.tally.on_duplicate(),
+            Arrival::Stale => self.tally.on_malformed(),
         }
         if self.state == State::Closing {
             self.window.hurry();
@@ -150,28 +152,23 @@ impl Endpoint for Improved {
     }
 
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
-        match input {
-            _ if self.state == State::Closed => {}
-            Input::Datagram { path, bytes, received_at, .. } => {
-                self.counters.datagrams_received += 1;
-                self.counters.bytes_received += bytes.len() as u64;
-                let Some(packet) = wire::parse(bytes) else {
-                    self.counters.malformed += 1;
-                    return;
-                };
-                if let Some(ack) = &packet.ack {
-                    let handled = self.flight.handle_ack(ack, received_at, &mut self.queue);
-                    self.counters.malformed += u64::from(handled.is_err());
-                }
-                if let Some(data) = &packet.data {
-                    self.handle_data(now, data, path, received_at, bytes.len());
-                }
-                self.finish_closing();
-            }
-            Input::Broken(reason) => self.queue.report(Event::Broken(reason)),
-            Input::Stream { .. } => self.counters.malformed += 1,
-            Input::Connected | Input::Report(_) => {}
+        if self.state == State::Closed {
+            return;
         }
+        let Some(datagram) = self.tally.take(input, &mut self.queue) else { return };
+        let Some(packet) = wire::parse(datagram.bytes) else {
+            self.tally.on_malformed();
+            return;
+        };
+        if let Some(ack) = &packet.ack
+            && self.flight.handle_ack(ack, datagram.received_at, &mut self.queue).is_err()
+        {
+            self.tally.on_malformed();
+        }
+        if let Some(data) = &packet.data {
+            self.handle_data(now, data, &datagram);
+        }
+        self.finish_closing();
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -193,10 +190,7 @@ impl Endpoint for Improved {
         }
         let written = self.write_data(now, buf).or_else(|| self.write_ack(now, buf));
         self.finish_closing();
-        let len = written?;
-        self.counters.datagrams_sent += 1;
-        self.counters.bytes_sent += len as u64;
-        Some(Transmit { path: PathId::default(), len, ecn: Ecn::NotCapable })
+        Some(self.tally.transmit(written?))
     }
 
     fn poll_frame(&mut self, buf: &mut [u8]) -> Option<Received> {
@@ -216,14 +210,8 @@ impl Endpoint for Improved {
     }
 
     fn path_stats(&self) -> PathStats {
-        let counters = Counters {
-            frames_accepted: self.queue.accepted(),
-            frames_expired: self.queue.expired(),
-            frames_delivered: self.inbox.delivered(),
-            frames_dropped: self.inbox.dropped(),
-            retransmitted: self.flight.repeated(),
-            ..self.counters
-        };
+        let counters = self.tally.counters(&self.queue, &self.inbox);
+        let counters = Counters { retransmitted: self.flight.repeated(), ..counters };
         let rtt = self.flight.rtt();
         PathStats {
             srtt: rtt.srtt(),

@@ -12,15 +12,16 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use antiphon_core::{
-    CloseMode, CloseReason, Counters, Ecn, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome, PathId,
-    PathStats, Profile, Received, SendError, Transmit, Wire,
+    CloseMode, CloseReason, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome, PathStats, Profile,
+    Received, SendError, Transmit, Wire,
 };
 
 use super::paper_loop::{LoopSettings, PaperLoop};
 use super::ring::Ring;
 use super::text::{self, Text};
 use super::{MAX_UDP_PAYLOAD, State};
-use crate::queue::{Inbox, MAX_FRAMES, Queued, SendQueue};
+use crate::queue::{Inbox, MAX_FRAMES, Queued, STALL, SendQueue};
+use crate::tally::{Datagram, Tally};
 
 /// What the report lets one choose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,7 +48,7 @@ pub(super) struct Published {
     next_due: Option<Instant>,
     paper_loop: Option<PaperLoop>,
     max_datagram: usize,
-    counters: Counters,
+    tally: Tally,
     state: State,
 }
 
@@ -64,20 +65,20 @@ struct Entry {
 impl Published {
     /// `first` is the number of the first packet: 1 as published.
     pub fn new(settings: Settings, max_datagram: usize, first: u64) -> Self {
-        let mut queue = SendQueue::new(max_datagram);
+        let mut queue = SendQueue::lean_until_acked(max_datagram);
         // There is no greeting: frames flow from the first moment.
         queue.report(Event::Connected);
         Published {
             settings,
             queue,
-            inbox: Inbox::new(max_datagram),
+            inbox: Inbox::lean(max_datagram),
             flight: Ring::new(first),
-            repeats: VecDeque::with_capacity(MAX_FRAMES),
-            acks: VecDeque::with_capacity(MAX_FRAMES),
+            repeats: VecDeque::with_capacity(STALL),
+            acks: VecDeque::with_capacity(STALL),
             next_due: None,
             paper_loop: settings.paper_loop.map(PaperLoop::new),
             max_datagram,
-            counters: Counters::default(),
+            tally: Tally::default(),
             state: State::Open,
         }
     }
@@ -86,17 +87,17 @@ impl Published {
         self.max_datagram.saturating_sub(text::MAX_HEADER)
     }
 
-    fn handle_data(&mut self, number: u64, payload: &[u8], path: PathId, received_at: Instant) {
+    fn handle_data(&mut self, number: u64, payload: &[u8], datagram: &Datagram<'_>) {
         if self.acks.len() < MAX_FRAMES {
             self.acks.push_back(number);
         }
-        self.inbox.push(payload, &[], path, received_at);
+        self.inbox.push(payload, &[], datagram.path, datagram.received_at);
     }
 
     fn handle_ack(&mut self, now: Instant, number: u64) {
         // Numbers never sent; those long settled are what every repetition brings.
         if number.wrapping_sub(self.flight.next()) < u64::MAX / 2 {
-            self.counters.malformed += 1;
+            self.tally.on_malformed();
             return;
         }
         match &mut self.paper_loop {
@@ -169,7 +170,7 @@ impl Published {
             let next = entry.due + self.settings.timeout;
             entry.due = if next > now { next } else { now + self.settings.timeout };
             self.next_due = Some(self.next_due.map_or(entry.due, |due| due.min(entry.due)));
-            self.counters.retransmitted += 1;
+            self.tally.on_repeat();
             return Some(text::emit_data(number, &entry.frame.bytes, buf));
         }
         None
@@ -250,24 +251,16 @@ impl Endpoint for Published {
     }
 
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
-        match input {
-            _ if self.state == State::Closed => {}
-            Input::Datagram { path, bytes, received_at, .. } => {
-                self.counters.datagrams_received += 1;
-                self.counters.bytes_received += bytes.len() as u64;
-                match text::parse(bytes) {
-                    Some(Text::Data { number, payload }) => {
-                        self.handle_data(number, payload, path, received_at)
-                    }
-                    Some(Text::Ack { number }) => self.handle_ack(now, number),
-                    None => self.counters.malformed += 1,
-                }
-                self.finish_closing();
-            }
-            Input::Broken(reason) => self.queue.report(Event::Broken(reason)),
-            Input::Stream { .. } => self.counters.malformed += 1,
-            Input::Connected | Input::Report(_) => {}
+        if self.state == State::Closed {
+            return;
         }
+        let Some(datagram) = self.tally.take(input, &mut self.queue) else { return };
+        match text::parse(datagram.bytes) {
+            Some(Text::Data { number, payload }) => self.handle_data(number, payload, &datagram),
+            Some(Text::Ack { number }) => self.handle_ack(now, number),
+            None => self.tally.on_malformed(),
+        }
+        self.finish_closing();
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -287,10 +280,7 @@ impl Endpoint for Published {
         let ack = self.acks.pop_front().map(|number| text::emit_ack(number, buf));
         let written = ack.or_else(|| self.write_repeat(now, buf)).or_else(|| self.write_first(now, buf));
         self.finish_closing();
-        let len = written?;
-        self.counters.datagrams_sent += 1;
-        self.counters.bytes_sent += len as u64;
-        Some(Transmit { path: PathId::default(), len, ecn: Ecn::NotCapable })
+        Some(self.tally.transmit(written?))
     }
 
     fn poll_frame(&mut self, buf: &mut [u8]) -> Option<Received> {
@@ -313,14 +303,7 @@ impl Endpoint for Published {
     }
 
     fn path_stats(&self) -> PathStats {
-        let counters = Counters {
-            frames_accepted: self.queue.accepted(),
-            frames_expired: self.queue.expired(),
-            frames_delivered: self.inbox.delivered(),
-            frames_dropped: self.inbox.dropped(),
-            ..self.counters
-        };
-        PathStats { counters, ..PathStats::default() }
+        PathStats { counters: self.tally.counters(&self.queue, &self.inbox), ..PathStats::default() }
     }
 }
 

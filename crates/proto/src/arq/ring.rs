@@ -1,10 +1,12 @@
-//! What is on its way: entries by consecutive numbers, at most [`SPAN`] of them at once, without allocation.
+//! What is on its way: entries by consecutive numbers, at most [`SPAN`] of them at once. Allocates only when more are on
+//! their way than ever before.
 
 use super::wire::SPAN;
 
 /// Entries numbered `first..next`, some of them settled already.
 #[derive(Debug)]
 pub(super) struct Ring<T> {
+    /// A power of two of them, so that neighbours keep their places apart where numbers wrap.
     slots: Vec<Option<T>>,
     first: u64,
     next: u64,
@@ -14,7 +16,7 @@ pub(super) struct Ring<T> {
 impl<T> Ring<T> {
     /// An empty ring whose first entry will have number `first`.
     pub fn new(first: u64) -> Self {
-        Ring { slots: (0..SPAN).map(|_| None).collect(), first, next: first, held: 0 }
+        Ring { slots: (0..FIRST_SLOTS).map(|_| None).collect(), first, next: first, held: 0 }
     }
 
     /// Whether one more may be on its way.
@@ -45,6 +47,9 @@ impl<T> Ring<T> {
     /// Puts an entry at the end; only where there [is room](Self::has_room).
     pub fn push(&mut self, entry: T) {
         assert!(self.has_room(), "an entry pushed into a full ring");
+        if self.next.wrapping_sub(self.first) >= self.slots.len() as u64 {
+            self.grow();
+        }
         let slot = self.slot(self.next);
         self.slots[slot] = Some(entry);
         self.next = self.next.wrapping_add(1);
@@ -82,15 +87,32 @@ impl<T> Ring<T> {
         entries.filter_map(move |(i, slot)| Some((first.wrapping_add(i as u64), slot.as_mut()?)))
     }
 
+    /// Doubles the slots; each entry moves to the one that its number now has.
+    fn grow(&mut self) {
+        let before = self.slots.len();
+        self.slots.resize_with(2 * before, || None);
+        for i in 0..before as u64 {
+            let number = self.first.wrapping_add(i);
+            let (from, to) = ((number % before as u64) as usize, self.slot(number));
+            if from != to {
+                self.slots.swap(from, to);
+            }
+        }
+    }
+
     fn known(&self, number: u64) -> Option<usize> {
         let known = number.wrapping_sub(self.first) < self.next.wrapping_sub(self.first);
         known.then(|| self.slot(number))
     }
 
     fn slot(&self, number: u64) -> usize {
-        (number % SPAN) as usize
+        (number % self.slots.len() as u64) as usize
     }
 }
+
+/// What is on its way for a third of a second in blocks of 256 sample frames at 48 kHz.
+const FIRST_SLOTS: u64 = 64;
+const _: () = assert!(FIRST_SLOTS.is_power_of_two() && SPAN.is_power_of_two() && FIRST_SLOTS <= SPAN);
 
 #[cfg(test)]
 mod tests {

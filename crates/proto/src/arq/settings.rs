@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use antiphon_core::units::parse_duration;
 use antiphon_core::uri::{Query, UriError};
 
 use super::paper_loop::LoopSettings;
 use super::{improved, published};
 use crate::Key;
+use crate::query::{bad, time, unknown};
 
 /// What a URI asks for.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -39,11 +39,7 @@ pub(super) fn read(query: &Query) -> Result<Settings, UriError> {
     match query.value("mode").unwrap_or("improved") {
         "as-published" => read_published(query).map(Settings::Published),
         "improved" => read_improved(query).map(Settings::Improved),
-        other => {
-            let nearest = antiphon_core::nearest(other, ["improved", "as-published"]);
-            let meant = nearest.map(|mode| format!(", did you mean {mode}?")).unwrap_or_default();
-            Err(bad(query, "mode", format!("use improved or as-published{meant}")))
-        }
+        other => Err(bad(query, "mode", unknown(other, &["improved", "as-published"]))),
     }
 }
 
@@ -93,25 +89,11 @@ fn read_improved(query: &Query) -> Result<improved::Settings, UriError> {
     })
 }
 
-fn time(query: &Query, key: &str, low: Duration, high: Duration) -> Result<Option<Duration>, UriError> {
-    let read = query.read(key, parse_duration)?;
-    match read {
-        Some(time) if time < low || time > high => {
-            Err(bad(query, key, format!("out of range: use {low:?} to {high:?}")))
-        }
-        _ => Ok(read),
-    }
-}
-
 fn refuse(query: &Query, keys: &[&str], why: &str) -> Result<(), UriError> {
     match keys.iter().find(|key| query.value(key).is_some()) {
         Some(key) => Err(bad(query, key, why.into())),
         None => Ok(()),
     }
-}
-
-fn bad(query: &Query, key: &str, why: String) -> UriError {
-    UriError::BadValue { key: key.into(), value: query.value(key).unwrap_or_default().into(), why }
 }
 
 /// `tur` and `maximum` of the listing (report, chapter 7).

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use antiphon_core::units::parse_duration;
 use antiphon_core::uri::{Query, UriError};
 
 use crate::Key;
+use crate::query::{bad, time, unknown};
 
 /// What a URI asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -141,12 +141,6 @@ fn choice(query: &Query, key: &str, [no, yes]: [&'static str; 2]) -> Result<bool
     }
 }
 
-fn unknown(value: &str, known: &[&'static str]) -> String {
-    let nearest = antiphon_core::nearest(value, known.iter().copied());
-    let meant = nearest.map(|known| format!(", did you mean {known}?")).unwrap_or_default();
-    format!("use {}{meant}", known.join(" or "))
-}
-
 fn number(query: &Query, key: &str, low: u16, high: u16) -> Result<Option<u16>, UriError> {
     let read = query.read(key, |text| text.parse::<u16>())?;
     match read {
@@ -155,20 +149,6 @@ fn number(query: &Query, key: &str, low: u16, high: u16) -> Result<Option<u16>, 
         }
         _ => Ok(read),
     }
-}
-
-fn time(query: &Query, key: &str, low: Duration, high: Duration) -> Result<Option<Duration>, UriError> {
-    let read = query.read(key, parse_duration)?;
-    match read {
-        Some(time) if time < low || time > high => {
-            Err(bad(query, key, format!("out of range: use {low:?} to {high:?}")))
-        }
-        _ => Ok(read),
-    }
-}
-
-fn bad(query: &Query, key: &str, why: String) -> UriError {
-    UriError::BadValue { key: key.into(), value: query.value(key).unwrap_or_default().into(), why }
 }
 
 /// RTP's registered port, since RTP is what is carried.

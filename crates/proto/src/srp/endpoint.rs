@@ -1,20 +1,27 @@
 //! `srp://` as an [`Endpoint`]: a sending and a receiving half of one mode, so that frames go both ways.
 
 use antiphon_core::{
-    CloseMode, CloseReason, Counters, Ecn, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome, PathId,
-    PathStats, Profile, Received, SendError, StreamId, Transmit, Wire,
+    BitRate, CloseMode, CloseReason, Counters, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome,
+    PathId, PathStats, Profile, Received, SendError, StreamId, Transmit, Wire,
 };
 
 use super::halves::Halves;
+use super::improved::Admission;
 use super::settings::Settings;
+use super::streams::Streams;
 use crate::Role;
 use crate::queue::{Inbox, Queued, SendQueue};
+use crate::tally::{Datagram, Tally};
 
 /// One association of SRP, in either mode.
 ///
 /// It needs no handshake and none to end: after a graceful close the improved mode stays for as long as a frame can be
 /// played, to repair the last ones. What is not used costs nothing: an association over which no data comes sends
 /// nothing and asks for no time-out.
+///
+/// In the improved mode a frame may expire before its deadline: where the peer does not want its stream, and where the
+/// peer's reports tell that the path can't carry it in time. Streams beyond [`LAST_STREAM`](super::LAST_STREAM) share
+/// that one.
 pub struct SrpEndpoint {
     queue: SendQueue,
     inbox: Inbox,
@@ -22,7 +29,9 @@ pub struct SrpEndpoint {
     /// The frame under way, and which of its parts is next.
     current: Option<(Queued, usize)>,
     max_frame: usize,
-    counters: Counters,
+    /// A frame without a deadline waits until then for the path to carry it.
+    waits_until: Option<Instant>,
+    tally: Tally,
     congestion_changed: bool,
     state: State,
 }
@@ -52,20 +61,25 @@ impl SrpEndpoint {
             max_frame: halves.max_frame(),
             halves,
             current: None,
-            counters: Counters::default(),
+            waits_until: None,
+            tally: Tally::default(),
             congestion_changed: false,
             state: State::Open,
         }
     }
 
-    fn take_datagram(&mut self, now: Instant, path: PathId, bytes: &[u8], received_at: Instant) {
-        self.counters.datagrams_received += 1;
-        self.counters.bytes_received += bytes.len() as u64;
+    /// Asks the peer for these of its streams; has no effect as published.
+    pub fn want(&mut self, streams: Streams) {
+        self.halves.want(streams);
+    }
+
+    fn take_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        let Datagram { path, bytes, received_at } = *datagram;
         let inbox = &mut self.inbox;
         let mut deliver = |delivery: super::Delivery<'_>| push(inbox, path, &delivery);
         match self.halves.handle_datagram(now, received_at, bytes, &mut deliver) {
             Ok(changed) => self.congestion_changed |= changed,
-            Err(_malformed) => self.counters.malformed += 1,
+            Err(_malformed) => self.tally.on_malformed(),
         }
     }
 
@@ -73,7 +87,7 @@ impl SrpEndpoint {
     fn write_data(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
         self.expire_current(now);
         if self.current.is_none() {
-            self.current = self.queue.pop(now).map(|frame| (frame, 0));
+            self.current = self.next_frame(now).map(|frame| (frame, 0));
         }
         let (frame, index) = self.current.as_mut()?;
         let len = self.halves.send_part(now, frame, *index, buf);
@@ -87,6 +101,25 @@ impl SrpEndpoint {
             self.queue.finish(frame, outcome);
         }
         len
+    }
+
+    /// The next frame that the peer wants and the path can carry; those before it expire.
+    fn next_frame(&mut self, now: Instant) -> Option<Queued> {
+        self.waits_until = None;
+        loop {
+            let admission = self.halves.admit(now, self.queue.peek(now)?);
+            match admission {
+                Admission::Send => return self.queue.pop(now),
+                Admission::Drop => {
+                    let frame = self.queue.pop(now)?;
+                    self.queue.finish(frame, Outcome::Expired { maybe_received: false });
+                }
+                Admission::Wait(until) => {
+                    self.waits_until = Some(until);
+                    return None;
+                }
+            }
+        }
     }
 
     /// The rest of a frame whose deadline came while it was being sent is of no use.
@@ -122,8 +155,8 @@ impl SrpEndpoint {
 
 fn push(inbox: &mut Inbox, path: PathId, delivery: &super::Delivery<'_>) {
     // A frame that is given up is simply not there: receivers of sound number frames themselves.
-    if let super::Delivery::Message { bytes, received_at, repaired, .. } = *delivery {
-        let stream = StreamId::default();
+    if let super::Delivery::Message { bytes, received_at, repaired, stream, .. } = *delivery {
+        let stream = StreamId(stream.into());
         inbox.push_received(bytes, Received { len: bytes.len(), path, stream, received_at, repaired });
     }
 }
@@ -161,14 +194,10 @@ impl Endpoint for SrpEndpoint {
     }
 
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
-        match input {
-            _ if self.state == State::Closed => {}
-            Input::Datagram { path, bytes, received_at, .. } => {
-                self.take_datagram(now, path, bytes, received_at);
-            }
-            Input::Broken(reason) => self.queue.report(Event::Broken(reason)),
-            Input::Stream { .. } => self.counters.malformed += 1,
-            Input::Connected | Input::Report(_) => {}
+        if self.state != State::Closed
+            && let Some(datagram) = self.tally.take(input, &mut self.queue)
+        {
+            self.take_datagram(now, &datagram);
         }
     }
 
@@ -178,6 +207,7 @@ impl Endpoint for SrpEndpoint {
         }
         self.queue.expire(now);
         self.expire_current(now);
+        self.waits_until = self.waits_until.filter(|until| *until > now);
         let inbox = &mut self.inbox;
         self.halves.handle_timeout(now, &mut |delivery| push(inbox, PathId::default(), &delivery));
         self.move_on_closing(now);
@@ -189,10 +219,7 @@ impl Endpoint for SrpEndpoint {
         }
         let len = self.halves.poll_transmit(now, buf).or_else(|| self.write_data(now, buf));
         self.move_on_closing(now);
-        let len = len?;
-        self.counters.datagrams_sent += 1;
-        self.counters.bytes_sent += len as u64;
-        Some(Transmit { path: PathId::default(), len, ecn: Ecn::NotCapable })
+        Some(self.tally.transmit(len?))
     }
 
     fn poll_frame(&mut self, buf: &mut [u8]) -> Option<Received> {
@@ -214,25 +241,22 @@ impl Endpoint for SrpEndpoint {
         };
         let current = self.current.as_ref().and_then(|(frame, _)| frame.deadline);
         let current = current.map(|deadline| Instant::from_nanos(deadline.as_nanos().saturating_add(1)));
-        let waits = [linger, current, self.queue.next_expiry(), self.halves.poll_timeout()];
+        let waits = [linger, current, self.waits_until, self.queue.next_expiry(), self.halves.poll_timeout()];
         waits.into_iter().flatten().min()
     }
 
     fn path_stats(&self) -> PathStats {
         let counters = Counters {
-            frames_accepted: self.queue.accepted(),
-            frames_expired: self.queue.expired(),
-            frames_delivered: self.inbox.delivered(),
-            frames_dropped: self.inbox.dropped(),
             retransmitted: self.halves.retransmitted(),
             duplicates: self.halves.duplicates(),
-            ..self.counters
+            ..self.tally.counters(&self.queue, &self.inbox)
         };
         let round_trip = self.halves.round_trip();
         PathStats {
             srtt: round_trip.map(|smoothed| smoothed.mean()),
             rttvar: round_trip.map(|smoothed| smoothed.deviation()),
             min_rtt: self.halves.least_round_trip(),
+            pacing_rate: self.halves.limit().map(|bytes| BitRate((8.0 * bytes) as u64)),
             counters,
             ..PathStats::default()
         }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 
-use super::Deliver;
 use super::estimate::Smoothed;
-use super::improved::{Message, Receiver, ReceiverConfig, Sender, SenderConfig};
+use super::improved::{Admission, Message, Receiver, ReceiverConfig, Sender, SenderConfig};
 use super::published::{Client, ClientConfig, MARK, Server};
 use super::settings::{Mode, Settings};
 use super::wire::extended::Extended;
 use super::wire::{HEADER, MAX_PACKET, Packet, WireError};
+use super::{Deliver, LAST_STREAM, Streams};
 use crate::Role;
 use crate::queue::Queued;
 
@@ -57,8 +57,11 @@ impl Halves {
         }
         let keep = latency.saturating_mul(4).max(Duration::from_secs(1));
         Halves::Improved(Box::new(Improved {
-            receiver: Receiver::new(ReceiverConfig::new(loss, latency), decide),
-            sender: Sender::new(SenderConfig { max_datagram, keep, seed }),
+            receiver: Receiver::new(
+                ReceiverConfig { streams: settings.streams, ..ReceiverConfig::new(loss, latency) },
+                decide,
+            ),
+            sender: Sender::new(SenderConfig { max_datagram, keep, latency, seed }),
             linger: latency.min(MAX_LINGER),
             has_sent: false,
         }))
@@ -109,7 +112,9 @@ impl Halves {
                     halves.sender.on_nack(now, &nack);
                     false
                 }
-                Extended::Probe { epoch, time, report } => halves.sender.on_probe(epoch, time, report),
+                Extended::Probe { epoch, time, report, wanted } => {
+                    halves.sender.on_probe(now, epoch, time, report, wanted)
+                }
                 packet => {
                     halves.receiver.handle(now, received_at, &packet, deliver);
                     false
@@ -163,10 +168,31 @@ impl Halves {
             }
             Halves::Improved(halves) => {
                 halves.has_sent = true;
-                let message =
-                    Message { bytes: &frame.bytes, priority: frame.priority, deadline: frame.deadline };
-                halves.sender.send_part(now, &message, index, buf)
+                halves.sender.send_part(now, &message(frame), index, buf)
             }
+        }
+    }
+
+    /// Whether a frame is to be sent.
+    pub fn admit(&mut self, now: Instant, frame: &Queued) -> Admission {
+        match self {
+            Halves::AsPublished(_) => Admission::Send,
+            Halves::Improved(halves) => halves.sender.admit(now, &message(frame)),
+        }
+    }
+
+    /// The limit that the peer's reports set, in bytes a second.
+    pub fn limit(&self) -> Option<f64> {
+        match self {
+            Halves::AsPublished(_) => None,
+            Halves::Improved(halves) => halves.sender.limit(),
+        }
+    }
+
+    /// Which of the peer's streams are wanted; as published there is one.
+    pub fn want(&mut self, streams: Streams) {
+        if let Halves::Improved(halves) = self {
+            halves.receiver.want(streams);
         }
     }
 
@@ -220,6 +246,11 @@ impl Published {
             }
         }
     }
+}
+
+fn message(frame: &Queued) -> Message<'_> {
+    let stream = frame.stream.0.min(LAST_STREAM.into()) as u8;
+    Message { bytes: &frame.bytes, priority: frame.priority, deadline: frame.deadline, stream }
 }
 
 /// Messages that the published server keeps. *Reading*: the report gives no number; this is as many as its client can

@@ -12,7 +12,8 @@
 //! | requests | one id each | up to 257 ids each |
 //! | messages | one packet, 1480 bytes | up to 64 packets, each repaired alone |
 //! | after an outage | everything is too late or too early | starts anew at the newest message |
-//! | flow control | none | repairs in proportion to what is sent, less in congestion |
+//! | streams | one | up to 16; the receiver says which it wants |
+//! | flow control | none | repairs in proportion to what is sent, less in congestion; new data as the receiver's reports allow |
 //!
 //! All four own no socket and no clock and can be used alone; [`Decide`] is the trait for decisions of one's own. The
 //! endpoint behind `srp://` pairs one of each for both directions. Both sides must run in the same mode.
@@ -24,6 +25,7 @@ mod halves;
 mod improved;
 mod published;
 mod settings;
+mod streams;
 mod unwrap;
 pub mod wire;
 
@@ -36,11 +38,12 @@ pub use decide::{
 pub use endpoint::SrpEndpoint;
 pub use estimate::{ALPHA, KEEP, QualityAverages, Smoothed};
 pub use improved::{
-    MAX_KEPT, MAX_KEPT_BYTES, Message, Receiver, ReceiverConfig, ReceiverCounts, START_ALLOWANCE, Sender,
-    SenderConfig, SenderCounts, TIMER_FROM,
+    Admission, MAX_KEPT, MAX_KEPT_BYTES, Message, Receiver, ReceiverConfig, ReceiverCounts, START_ALLOWANCE,
+    Sender, SenderConfig, SenderCounts, TIMER_FROM,
 };
 pub use published::{Client, ClientConfig, Counts, MAX_ANSWERS, MIN_WAIT, Server};
 pub use settings::{Decision, Mode, Settings};
+pub use streams::{LAST_STREAM, Streams};
 
 use crate::{Beneath, Key, OpenArgs, OpenError, Strengths, Transport};
 
@@ -66,6 +69,10 @@ pub(crate) static TRANSPORT: Transport = Transport {
             name: "loss",
             help: "share of loss that can be borne, for nearest, ell and oq; '%' is written %25 in a URI: loss=10%25",
         },
+        Key {
+            name: "streams",
+            help: "which of the peer's streams are wanted, 0 to 15 (default: all); not as published: streams=0.2",
+        },
     ],
     open,
     admits: begins_an_association,
@@ -77,11 +84,16 @@ fn open(args: &OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError> {
     Ok(Box::new(SrpEndpoint::new(&settings, args.role, args.max_datagram, args.seed, args.now)))
 }
 
-/// Data of either mode; reports, requests and probes begin nothing.
+/// Data of either mode, and the probe of one who asks for streams before anything came; other probes and requests begin
+/// nothing.
 fn begins_an_association(datagram: &[u8]) -> bool {
     use wire::{Packet, extended::Extended};
     matches!(Packet::parse(datagram), Ok(Packet::Data { .. }))
-        || matches!(Extended::parse(datagram), Ok(Extended::Data(_)))
+        || match Extended::parse(datagram) {
+            Ok(Extended::Data(_)) => true,
+            Ok(Extended::Probe { wanted, .. }) => wanted.blind,
+            _ => false,
+        }
 }
 
 /// What a client or receiver hands to the application.
@@ -97,6 +109,8 @@ pub enum Delivery<'a> {
         received_at: Instant,
         /// Whether any of it had to be asked for.
         repaired: bool,
+        /// The stream that it belongs to; 0 as published.
+        stream: u8,
     },
     /// A packet was given up: with it a message, or one that it was a part of.
     Lost {

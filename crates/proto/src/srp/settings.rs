@@ -6,6 +6,8 @@ use antiphon_core::uri::{Query, UriError};
 use antiphon_core::{Ratio, nearest, units};
 
 use super::decide::{Decide, EqualLossLatency, InTime, LatencyEstimate, Nearest, Never, OptimumQuality};
+use super::streams::Streams;
+use crate::query::bad;
 
 /// Which protocol is spoken. Both sides need the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -65,6 +67,8 @@ pub struct Settings {
     pub desired_loss: f64,
     /// Latency that can be borne, above 0: what a frame may be old when it is played.
     pub desired_latency: Duration,
+    /// Which of the peer's streams are wanted; [`Streams::ALL`] as published.
+    pub streams: Streams,
 }
 
 impl Settings {
@@ -75,10 +79,10 @@ impl Settings {
             Mode::Improved => Decision::Deadline,
         };
         // 10 %: the desired loss of all of the report's tests.
-        Settings { mode, decide, desired_loss: 0.1, desired_latency }
+        Settings { mode, decide, desired_loss: 0.1, desired_latency, streams: Streams::ALL }
     }
 
-    /// Reads `mode`, `decide`, `loss` and `latency`; `latency` is what holds if the query names none.
+    /// Reads `mode`, `decide`, `loss`, `streams` and `latency`; `latency` is what holds if the query names none.
     pub fn read(query: &Query, latency: Duration) -> Result<Self, UriError> {
         let modes = [("improved", Mode::Improved), ("as-published", Mode::AsPublished)];
         let mode = query.read("mode", |text| choose(text, &modes))?.unwrap_or_default();
@@ -90,13 +94,16 @@ impl Settings {
         if let Some(loss) = query.read("loss", loss)? {
             settings.desired_loss = loss;
         }
+        if let Some(streams) = query.read("streams", str::parse)? {
+            settings.streams = streams;
+        }
+        if mode == Mode::AsPublished && settings.streams != Streams::ALL {
+            let why = "belongs to mode=improved: leave it out or change the mode".into();
+            return Err(bad(query, "streams", why));
+        }
         if latency.is_zero() {
-            return Err(UriError::BadValue {
-                key: "latency".into(),
-                value: "0ms".into(),
-                why: "SRP weighs delays against the desired latency: write more than zero, such as 80ms"
-                    .into(),
-            });
+            let why = "SRP weighs delays against the desired latency: write more than zero, such as 80ms";
+            return Err(bad(query, "latency", why.into()));
         }
         Ok(settings)
     }
@@ -141,6 +148,7 @@ mod tests {
         assert_eq!(full.mode, Mode::AsPublished);
         assert_eq!((full.decide, full.desired_loss, full.desired_latency), (decide, 0.05, latency));
         assert_eq!(read("mode=as-published").unwrap().decide, Decision::OptimumQuality);
+        assert_eq!((plain.streams, read("streams=1.3").unwrap().streams), (Streams::ALL, Streams(0b1010)));
     }
 
     #[test]
@@ -154,6 +162,9 @@ mod tests {
             ("loss=10", "write 10%"),
             ("latency=0ms", "more than zero"),
             ("latency=250", "write 250ms"),
+            ("streams=0,2", "such as 0.2"),
+            ("streams=16", "0 to 15"),
+            ("mode=as-published&streams=1", "mode=improved"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(remedy), "{text}: {error}");

@@ -11,5 +11,6 @@ mod pipe;
 mod recording;
 mod sender;
 mod sound;
+mod srp_server;
 mod stream;
 mod world;

@@ -28,10 +28,12 @@ pub fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-pub fn endpoint(scheme: &str, role: Role, now: Instant) -> Box<dyn Endpoint> {
-    let query = Query::default();
+/// `name`: a scheme, and behind a question mark a query.
+pub fn endpoint(name: &str, role: Role, now: Instant) -> Box<dyn Endpoint> {
+    let (scheme, query) = name.split_once('?').unwrap_or((name, ""));
+    let query: Query = query.parse().expect("a query");
     let args = OpenArgs { role, query: &query, seed: 1, now, max_datagram: MAX_DATAGRAM, latency: ms(80) };
-    open(scheme, &args).expect("the transport opens with its defaults")
+    open(scheme, &args).expect("the transport opens")
 }
 
 /// A sender in L16 with blocks of 256.

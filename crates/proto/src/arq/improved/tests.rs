@@ -1,4 +1,6 @@
 use super::super::flight::MAX_TRIES;
+use antiphon_core::{Ecn, PathId};
+
 use super::*;
 
 const MAX_DATAGRAM: usize = 1452;

@@ -1,3 +1,5 @@
+use antiphon_core::{Ecn, PathId};
+
 use super::*;
 
 const SETTINGS: Settings = Settings { timeout: Duration::from_millis(20), repetitions: 3, paper_loop: None };

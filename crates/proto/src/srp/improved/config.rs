@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::srp::Streams;
+
 /// What a receiver is to aim at.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ReceiverConfig {
@@ -13,12 +15,20 @@ pub struct ReceiverConfig {
     pub keep_loss: f64,
     /// What a packet leaves of the latency average.
     pub keep_latency: f64,
+    /// Which of the sender's streams are wanted. If not all, the sender is asked for them before anything came.
+    pub streams: Streams,
 }
 
 impl ReceiverConfig {
     /// The defaults for a desired loss and latency.
     pub fn new(desired_loss: f64, desired_latency: Duration) -> Self {
-        ReceiverConfig { desired_loss, desired_latency, keep_loss: LONG_KEEP, keep_latency: LONG_KEEP }
+        ReceiverConfig {
+            desired_loss,
+            desired_latency,
+            keep_loss: LONG_KEEP,
+            keep_latency: LONG_KEEP,
+            streams: Streams::ALL,
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod assembly;
 mod config;
 mod missing;
 mod numbering;
+mod pace;
 mod receiver;
 mod requests;
 mod schedule;
@@ -12,6 +13,7 @@ mod sender;
 use antiphon_core::Instant;
 
 pub use config::{ReceiverConfig, ReceiverCounts};
+pub use pace::Admission;
 pub use receiver::{Receiver, TIMER_FROM};
 pub use sender::{MAX_KEPT, MAX_KEPT_BYTES, Message, START_ALLOWANCE, Sender, SenderConfig, SenderCounts};
 

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     fn part(epoch: u8, id: u32, index: u8) -> Part<'static> {
-        Part { epoch, index, count: 4, priority: 0, previous_priority: 0, time: 0, id, data: b"x" }
+        Part { epoch, index, count: 4, priority: 0, previous_priority: 0, stream: 0, time: 0, id, data: b"x" }
     }
 
     fn horizon(numbering: &Numbering) -> u32 {

@@ -13,8 +13,8 @@ use super::requests::{MIN_WAIT, Requests};
 use super::schedule::{Schedule, Stamp};
 use crate::srp::decide::{Choice, Decide, Situation};
 use crate::srp::estimate::{QualityAverages, Smoothed};
-use crate::srp::wire::extended::{Extended, Part, Report};
-use crate::srp::{Deliver, Delivery};
+use crate::srp::wire::extended::{Extended, Part, Report, Wanted};
+use crate::srp::{Deliver, Delivery, Streams};
 
 /// A receiver of one sender.
 ///
@@ -41,6 +41,10 @@ pub struct Receiver {
 impl Receiver {
     /// A receiver that has heard nothing yet. It takes up a stream at whatever packet it hears first.
     pub fn new(config: ReceiverConfig, decide: Box<dyn Decide>) -> Self {
+        let mut requests = Requests::default();
+        if config.streams != Streams::ALL {
+            requests.tell();
+        }
         Receiver {
             decide,
             numbering: Numbering::default(),
@@ -48,12 +52,18 @@ impl Receiver {
             missing: Vec::with_capacity(64),
             schedule: Schedule::default(),
             assemblies: Assemblies::new(),
-            requests: Requests::default(),
+            requests,
             quality: QualityAverages::from_means(config.keep_loss, config.keep_latency),
             reordering: Duration::ZERO,
             counts: ReceiverCounts::default(),
             config,
         }
+    }
+
+    /// Asks for these streams from now on, again and again until the sender has confirmed it.
+    pub fn want(&mut self, streams: Streams) {
+        self.config.streams = streams;
+        self.requests.tell();
     }
 
     /// Takes a sender's packet that came off the wire at `received_at`; hands on what is whole.
@@ -68,7 +78,7 @@ impl Receiver {
             Extended::Data(part) => self.on_part(now, received_at, part, false, deliver),
             Extended::Answer(part) => self.on_part(now, received_at, part, true, deliver),
             Extended::Echo { epoch, time } => {
-                if self.numbering.stream.is_some_and(|stream| stream.epoch == *epoch) {
+                if self.numbering.stream.is_none_or(|stream| stream.epoch == *epoch) {
                     self.requests.on_echo(received_at, *time);
                 }
             }
@@ -112,7 +122,7 @@ impl Receiver {
         if let Some(asked_at) = asked_at {
             self.overtaken(now, asked_at, id, deliver);
         }
-        self.requests.on_data(now);
+        self.requests.on_data(now, self.schedule.queueing());
     }
 
     /// Forgets the stream as it was. Everything between it and the new beginning is lost in one stroke.
@@ -230,11 +240,13 @@ impl Receiver {
     ) {
         let first = id - u64::from(part.index);
         if part.count == 1 {
-            deliver(Delivery::Message { id: part.id, bytes: part.data, received_at, repaired: answer });
+            let (id, bytes, stream) = (part.id, part.data, part.stream);
+            deliver(Delivery::Message { id, bytes, received_at, repaired: answer, stream });
         } else if let Some((bytes, repaired)) =
             self.assemblies.take(first, part.index.into(), part.count.into(), part.data, answer)
         {
-            deliver(Delivery::Message { id: first as u32, bytes, received_at, repaired });
+            let (id, stream) = (first as u32, part.stream);
+            deliver(Delivery::Message { id, bytes, received_at, repaired, stream });
         }
     }
 
@@ -311,6 +323,7 @@ impl Receiver {
             self.suspect(now);
         }
         self.decide_due(now, deliver);
+        self.requests.handle_timeout(now);
     }
 
     /// What should be here by now, though nothing later has come.
@@ -345,12 +358,16 @@ impl Receiver {
 
     /// Writes the next packet for the sender: a request, or a probe with its report.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
-        let stream = self.numbering.stream?;
+        let streams = self.config.streams;
+        let Some(stream) = self.numbering.stream else {
+            let wanted = Wanted { streams, blind: true };
+            return self.requests.write_probe(now, 0, Report::default(), wanted, buf);
+        };
         if let Some(len) = self.requests.write_nack(now, stream.epoch, &mut self.missing, buf) {
             return Some(len);
         }
         let report = self.report();
-        self.requests.write_probe(now, stream.epoch, report, buf)
+        self.requests.write_probe(now, stream.epoch, report, Wanted { streams, blind: false }, buf)
     }
 
     /// How the sender's packets fare.
@@ -370,7 +387,7 @@ impl Receiver {
             Awaiting::Answer { until, .. } => Some(until),
             Awaiting::Request | Awaiting::Proof => None,
         });
-        waits.chain(self.next_suspicion()).min()
+        waits.chain(self.next_suspicion()).chain(self.requests.poll_timeout()).min()
     }
 
     /// The path's two ways are taken to be equal (report, section 3).

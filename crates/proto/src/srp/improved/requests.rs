@@ -6,8 +6,9 @@ use antiphon_core::Instant;
 
 use super::clock_us;
 use super::missing::{Awaiting, Missing};
+use super::pace::QUEUED;
 use crate::srp::estimate::Smoothed;
-use crate::srp::wire::extended::{Extended, MAX_NACK_WORDS, Nack, Report};
+use crate::srp::wire::extended::{Extended, MAX_NACK_WORDS, Nack, Report, Wanted};
 
 /// Requests and probes under way. Only times that were sent from here, and not long ago, measure anything: a forged
 /// answer changes no estimate.
@@ -16,6 +17,8 @@ pub(super) struct Requests {
     round_trip: Option<Smoothed>,
     least_round_trip: Option<Duration>,
     probe: Probe,
+    /// The sender may not know yet which streams are wanted: when to tell it again, and how often it was told.
+    untold: Option<(Instant, u32)>,
     times: [Option<Instant>; 16],
     next_time: usize,
     /// NACK packets sent.
@@ -29,6 +32,8 @@ struct Probe {
     due: bool,
     sent: Option<Instant>,
     last: Option<Instant>,
+    /// Packets that came since the last one.
+    packets: u32,
 }
 
 impl Requests {
@@ -63,22 +68,56 @@ impl Requests {
     }
 
     /// Writes a probe with its report, if one is due.
-    pub fn write_probe(&mut self, now: Instant, epoch: u8, report: Report, buf: &mut [u8]) -> Option<usize> {
+    pub fn write_probe(
+        &mut self,
+        now: Instant,
+        epoch: u8,
+        report: Report,
+        wanted: Wanted,
+        buf: &mut [u8],
+    ) -> Option<usize> {
         if !self.probe.due {
             return None;
         }
-        self.probe = Probe { due: false, sent: Some(now), last: Some(now) };
-        Extended::Probe { epoch, time: clock_us(now), report }.emit(buf)
+        self.probe = Probe { due: false, sent: Some(now), last: Some(now), packets: 0 };
+        if let Some((again_at, told)) = &mut self.untold {
+            let wait = self.round_trip.map_or(BLIND_WAIT, |rtt| rtt.mean() + rtt.deviation() * 4);
+            *again_at = now + wait.max(BLIND_WAIT) * (1 << *told);
+            *told = (*told + 1).min(RAREST);
+        }
+        Extended::Probe { epoch, time: clock_us(now), report, wanted }.emit(buf)
     }
 
-    /// Data came: a probe each second while it does, which is the report's beat as well.
-    pub fn on_data(&mut self, now: Instant) {
-        self.probe.due |= self.probe.last.is_none_or(|last| now.since(last) >= PROBE_AFTER);
+    /// The sender is to be told which streams are wanted, until a probe that says so has come back.
+    pub fn tell(&mut self) {
+        self.untold = Some((Instant::ZERO, 0));
+        self.probe.due = true;
+        self.probe.sent = None;
+    }
+
+    /// When [`Self::handle_timeout`] has something to do.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.untold.filter(|_| !self.probe.due).map(|(again_at, _)| again_at)
+    }
+
+    /// Tells again what was not confirmed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.probe.due |= self.untold.is_some_and(|(again_at, _)| again_at <= now);
+    }
+
+    /// Data came: a probe each second while it does, which is the report's beat as well; faster while a queue stands,
+    /// since the sender can do something about it.
+    pub fn on_data(&mut self, now: Instant, queueing: Duration) {
+        self.probe.packets += 1;
+        let enough = queueing > QUEUED && self.probe.packets >= REPORT_PACKETS;
+        let after = if enough { PROBE_SOON } else { PROBE_AFTER };
+        self.probe.due |= self.probe.last.is_none_or(|last| now.since(last) >= after);
     }
 
     /// A probe came back.
     pub fn on_echo(&mut self, received_at: Instant, time: u32) {
         if let Some(sent) = self.probe.sent.take_if(|sent| clock_us(*sent) == time) {
+            self.untold = None;
             self.fold(received_at.since(sent));
         }
     }
@@ -119,3 +158,9 @@ pub(super) const MIN_WAIT: Duration = Duration::from_millis(2);
 const BLIND_WAIT: Duration = Duration::from_millis(250);
 /// A probe and report each second while data comes (report, section 3.2).
 const PROBE_AFTER: Duration = Duration::from_secs(1);
+/// The same while a queue stands: a queue of 200 ms is seen before it has stood for twice as long.
+const PROBE_SOON: Duration = Duration::from_millis(200);
+/// Slow streams report at their own pace: reports never are more than a tenth of the packets.
+const REPORT_PACKETS: u32 = 10;
+/// Doublings of the wait for a confirmation: 2 s at most before a round trip is known.
+const RAREST: u32 = 3;

@@ -5,9 +5,13 @@ use std::time::Duration;
 
 use antiphon_core::{Instant, Rng};
 
+use super::pace::{Admission, Pace, QUEUED};
 use super::{chances, clock_us};
+use crate::srp::Streams;
 use crate::srp::wire::HEADER;
-use crate::srp::wire::extended::{Extended, LEAST_URGENT, MAX_PARTS, Nack, Part, Report, make_answer};
+use crate::srp::wire::extended::{
+    Extended, LEAST_URGENT, MAX_PARTS, Nack, Part, Report, Wanted, make_answer,
+};
 
 /// What a sender needs to know.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -16,6 +20,8 @@ pub struct SenderConfig {
     pub max_datagram: usize,
     /// How long packets are kept for repairs.
     pub keep: Duration,
+    /// Age at which nothing can be played any more: a longer queue than this is of no use.
+    pub latency: Duration,
     /// Draws the epoch.
     pub seed: u64,
 }
@@ -29,6 +35,8 @@ pub struct Message<'a> {
     pub priority: u8,
     /// No repair is sent after this.
     pub deadline: Option<Instant>,
+    /// Its stream, 0 to [`LAST_STREAM`](crate::srp::LAST_STREAM).
+    pub stream: u8,
 }
 
 /// Totals of a sender.
@@ -46,6 +54,10 @@ pub struct SenderCounts {
     pub over_allowance: u64,
     /// Packets dropped before their time, for want of room.
     pub dropped: u64,
+    /// Messages of streams that the receiver does not want.
+    pub unwanted: u64,
+    /// Messages that the path could not carry, by the receiver's reports.
+    pub thinned: u64,
 }
 
 /// A sender for one receiver.
@@ -53,8 +65,10 @@ pub struct SenderCounts {
 /// What requests can cost is bounded three times: by each packet's chances, by the packets kept ([`MAX_KEPT`],
 /// [`MAX_KEPT_BYTES`]), and by an allowance. New data earns it, byte for byte; repairs spend it. So NACKs never cost
 /// more bytes than were sent anyway, beyond [`START_ALLOWANCE`]. In congestion (losses while the delay has grown) the
-/// share earned is halved at each report, down to 1/16, and comes back by eighths: the stream itself is not slowed,
-/// since that is its source's to do, but repairs are the first to yield.
+/// share earned is halved at each report, down to 1/16, and comes back by eighths: repairs are the first to yield.
+///
+/// Where reports tell that the path can't carry what is offered, new data yields as well: [`Self::admit`] then drops
+/// messages, the less urgent first, rather than let all of them grow old in a queue.
 pub struct Sender {
     config: SenderConfig,
     epoch: u8,
@@ -70,7 +84,16 @@ pub struct Sender {
     allowance: f64,
     share: f64,
     report: Option<Report>,
+    /// Packets sent at their first sending in all, at the last report, and at the one before it.
+    sent: u64,
+    sent_before: [u64; 2],
     congested: bool,
+    pace: Pace,
+    wanted: Streams,
+    /// The receiver has shown that it knows the epoch.
+    heard: bool,
+    /// Packets for which there are places and buffers.
+    room: usize,
     counts: SenderCounts,
 }
 
@@ -98,15 +121,21 @@ impl Sender {
             config,
             next: id,
             last_priority: 0,
-            kept: VecDeque::with_capacity(64),
+            kept: VecDeque::with_capacity(FIRST_ROOM),
             kept_bytes: 0,
-            spare: Vec::with_capacity(64),
+            spare: Vec::with_capacity(FIRST_ROOM),
             due: VecDeque::with_capacity(64),
             echo: None,
             allowance: START_ALLOWANCE,
             share: 1.0,
             report: None,
+            sent: 0,
+            sent_before: [0; 2],
             congested: false,
+            pace: Pace::new(config.latency),
+            wanted: Streams::ALL,
+            heard: false,
+            room: FIRST_ROOM,
             counts: SenderCounts::default(),
         }
     }
@@ -123,6 +152,18 @@ impl Sender {
 
     fn part_len(&self) -> usize {
         self.config.max_datagram.saturating_sub(HEADER).max(1)
+    }
+
+    /// Whether a message is to be sent: asked before its first part, and binding for nobody who does without.
+    pub fn admit(&mut self, now: Instant, message: &Message<'_>) -> Admission {
+        if !self.wanted.contains(message.stream) {
+            self.counts.unwanted += 1;
+            return Admission::Drop;
+        }
+        let bytes = message.bytes.len() + self.parts(message.bytes.len()) * HEADER;
+        let admission = self.pace.admit(now, bytes, message.priority == 0, message.deadline.is_some());
+        self.counts.thinned += u64::from(admission == Admission::Drop);
+        admission
     }
 
     /// Writes part `index` of a message and keeps it; answers the packet's length. Parts go in order, and no other
@@ -147,6 +188,7 @@ impl Sender {
             count: self.parts(message.bytes.len()) as u8,
             priority,
             previous_priority: self.last_priority,
+            stream: message.stream,
             time: clock_us(now),
             id: self.next,
             data,
@@ -154,6 +196,8 @@ impl Sender {
         let len = Extended::Data(part).emit(buf)?;
         self.next = self.next.wrapping_add(1);
         self.last_priority = priority;
+        self.sent += 1;
+        self.pace.on_sent(now, len);
         self.allowance = (self.allowance + self.share * len as f64).min(MAX_ALLOWANCE);
         self.keep(now, part.id, &buf[..len], message.deadline, chances(priority));
         Some(len)
@@ -172,6 +216,7 @@ impl Sender {
                 self.spare.push(oldest.packet);
             }
         }
+        self.make_room(now, packet.len());
         let mut copy = self.spare.pop().unwrap_or_default();
         if copy.capacity() < packet.len() {
             copy.reserve_exact(packet.len() + HEADROOM);
@@ -189,12 +234,29 @@ impl Sender {
         });
     }
 
+    /// As soon as a few packets show the pace of the stream, makes room for all that will be kept of it: a stream that
+    /// runs allocates nothing.
+    fn make_room(&mut self, now: Instant, len: usize) {
+        let Some(oldest) = self.kept.front().filter(|_| self.kept.len() >= self.room) else { return };
+        let elapsed = now.since(oldest.sent_at).as_secs_f64();
+        let all = self.room as f64 * MARGIN * self.config.keep.as_secs_f64() / elapsed;
+        let most = MAX_KEPT.min(MAX_KEPT_BYTES / len.max(1) + 1).min(MOST_GROWTH * self.room);
+        // Without any time between the packets, whatever is the most.
+        let more = if all < most as f64 { all as usize } else { most }.max(self.room + 1) - self.room;
+        self.room += more;
+        self.kept.reserve(more + 1);
+        self.spare.reserve(self.room);
+        self.spare.extend((0..more).map(|_| Vec::with_capacity(len + HEADROOM)));
+    }
+
     /// Takes a request.
     pub fn on_nack(&mut self, now: Instant, nack: &Nack<'_>) {
         if nack.epoch != self.epoch {
             self.counts.unknown += 1;
             return;
         }
+        self.heard = true;
+        self.pace.on_heard();
         for id in nack.ids() {
             let Some(at) = self.position(id) else {
                 self.counts.unknown += 1;
@@ -215,16 +277,30 @@ impl Sender {
     }
 
     /// Takes a receiver's probe with its report; answers whether the phase (congested or not) changed.
-    pub fn on_probe(&mut self, epoch: u8, time: u32, report: Report) -> bool {
+    ///
+    /// Only who knows the epoch, or asks before anything of it came, changes which streams are sent.
+    pub fn on_probe(&mut self, now: Instant, epoch: u8, time: u32, report: Report, wanted: Wanted) -> bool {
         self.echo = Some((epoch, time));
-        if epoch != self.epoch {
+        let knows = epoch == self.epoch && !wanted.blind;
+        if knows || (wanted.blind && !self.heard) {
+            self.wanted = wanted.streams;
+        }
+        if !knows {
             return false;
         }
-        let Some(last) = self.report.replace(report) else { return false };
-        let lost = f64::from(report.lost.wrapping_sub(last.lost));
-        let received = f64::from(report.received.wrapping_sub(last.received));
+        self.heard = true;
+        let [before, then] = self.sent_before;
+        self.sent_before = [then, self.sent];
+        let last = self.report.replace(report).unwrap_or(report);
+        let lost = report.lost.wrapping_sub(last.lost);
+        let received = report.received.wrapping_sub(last.received);
+        let queueing = Duration::from_micros(report.queueing_us.into());
+        // No more can have come since the last report than was sent since the one before it.
+        let most = u32::try_from(self.sent - before).unwrap_or(u32::MAX);
+        self.pace.on_report(now, received.min(most), lost.min(most), queueing);
+        let (lost, received) = (f64::from(lost), f64::from(received));
         let heavy = lost > CONGESTION_LOSS * (lost + received);
-        let congested = heavy && report.queueing_us > CONGESTION_QUEUEING_US;
+        let congested = heavy && queueing > QUEUED;
         self.share =
             if congested { (self.share / 2.0).max(LEAST_SHARE) } else { (self.share + 0.125).min(1.0) };
         std::mem::replace(&mut self.congested, congested) != congested
@@ -244,11 +320,12 @@ impl Sender {
                 continue;
             }
             let len = kept.packet.len();
-            if self.allowance < len as f64 {
+            if self.allowance < len as f64 || !self.pace.admits_repair(now) {
                 self.counts.over_allowance += 1;
                 continue;
             }
             self.allowance -= len as f64;
+            self.pace.on_sent(now, len);
             self.counts.retransmitted += 1;
             let packet = buf.get_mut(..len)?;
             packet.copy_from_slice(&kept.packet);
@@ -271,6 +348,16 @@ impl Sender {
     /// Whether the last report told of congestion: a source that can send less should.
     pub fn is_congested(&self) -> bool {
         self.congested
+    }
+
+    /// What may be sent at the most, in bytes a second, where the receiver's reports set a limit.
+    pub fn limit(&self) -> Option<f64> {
+        self.pace.limit()
+    }
+
+    /// The streams that the receiver wants.
+    pub fn wanted(&self) -> Streams {
+        self.wanted
     }
 
     /// The epoch that all packets carry.
@@ -298,9 +385,12 @@ const MAX_ALLOWANCE: f64 = 64_000.0;
 const LEAST_SHARE: f64 = 1.0 / 16.0;
 /// Less loss than this is a link's own.
 const CONGESTION_LOSS: f64 = 0.02;
-/// So much more delay than before is a queue that has filled: more than the jitter of WLAN and less than the buffers of
-/// home routers.
-const CONGESTION_QUEUEING_US: u32 = 50_000;
+/// Packets that are kept before their pace is looked at: a sixth of a second of 256-frame blocks at 48 kHz.
+const FIRST_ROOM: usize = 32;
+/// More than the pace tells, since it is never quite even.
+const MARGIN: f64 = 1.25;
+/// A burst looks like a fast stream: room grows by no more than this at once.
+const MOST_GROWTH: usize = 8;
 
 #[cfg(test)]
 mod tests;

@@ -189,7 +189,7 @@ impl Client {
         self.quality.on_delivered(self.round_trip() / 2 + late);
         self.counts.delivered += 1;
         let repaired = info.answer;
-        deliver(Delivery::Message { id: self.expected.0, bytes: data, received_at: at, repaired });
+        deliver(Delivery::Message { id: self.expected.0, bytes: data, received_at: at, repaired, stream: 0 });
         self.expect_next(now);
     }
 

@@ -4,7 +4,7 @@
 //!  0                   1                   2                   3
 //!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
 //! +-+-------------+---------------+---------------+---+---+-------+
-//! |1|    epoch    |  part index   | parts less 1  | p | q | type  |
+//! |1|    epoch    | s | part index| s | parts - 1 | p | q | type  |
 //! +-+-------------+---------------+---------------+---+---+-------+
 //! |                       time in microseconds                    |
 //! +---------------------------------------------------------------+
@@ -17,12 +17,17 @@
 //! * The first bit tells the two formats apart. `epoch` is drawn anew by each sender, so that a restarted one is known
 //!   by its first packets.
 //! * Every part of a message has a data id of its own, so that it is repaired alone; index and count put it in place.
+//! * `s` is the number of the stream, its upper and its lower two bits. Ids count over all streams that this receiver
+//!   gets, so that those it does not want leave no gaps.
 //! * `p` is the packet's priority (0 most urgent, 3 least), `q` that of the packet before it, which tells a receiver
 //!   what it is missing.
 //! * A NACK may be followed by words of 32 bits: bit *i* (from the least) of word *k* asks for `first + 1 + 32 k + i`.
-//! * A probe carries the receiver's report in four words; its answer is an ECHO (type 5) of the two first words, so that
-//!   two sides that both send and receive can never return each other's answers for ever.
+//! * A probe carries the receiver's report in four words and which streams it wants in a fifth: bit *i* (from the least)
+//!   for stream *i*, and the first bit if it was sent before anything came, so that its epoch says nothing. Its answer is
+//!   an ECHO (type 5) of the two first words, so that two sides that both send and receive can never return each other's
+//!   answers for ever.
 
+use super::super::streams::{LAST_STREAM, Streams};
 use super::{ANSWER, DATA, HEADER, NACK, PROBE, STATUS_RESEND, WireError, put, word};
 
 /// Parts a message may have.
@@ -32,11 +37,14 @@ pub const LEAST_URGENT: u8 = 3;
 /// Words that may follow a NACK: one packet asks for 257 ids at most.
 pub const MAX_NACK_WORDS: usize = 8;
 /// Bytes of a probe with its report.
-pub const PROBE_LEN: usize = 24;
+pub const PROBE_LEN: usize = 28;
 /// Bytes of an echo.
 pub const ECHO_LEN: usize = 8;
 
 const ECHO: u8 = 5;
+/// The bits of a part's index and of the last one's: [`MAX_PARTS`] less 1.
+const PART: u8 = 0x3f;
+const _: () = assert!(MAX_PARTS == PART as usize + 1);
 const EXTENDED: u8 = 0x80;
 
 /// A packet of the improved mode.
@@ -56,6 +64,8 @@ pub enum Extended<'a> {
         time: u32,
         /// How they fare.
         report: Report,
+        /// Which streams are to be sent.
+        wanted: Wanted,
     },
     /// The answer to a probe.
     Echo {
@@ -79,6 +89,8 @@ pub struct Part<'a> {
     pub priority: u8,
     /// Priority of the packet with the id before.
     pub previous_priority: u8,
+    /// Which stream it belongs to: 0 to [`LAST_STREAM`](super::super::LAST_STREAM).
+    pub stream: u8,
     /// Microseconds modulo 2³².
     pub time: u32,
     /// Counts packets; after the greatest number comes 0.
@@ -126,6 +138,29 @@ pub struct Report {
     pub queueing_us: u32,
 }
 
+/// Which streams a receiver wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Wanted {
+    /// These.
+    pub streams: Streams,
+    /// Nothing has come yet: the epoch of the probe says nothing.
+    pub blind: bool,
+}
+
+impl Wanted {
+    fn read(word: u32) -> Option<Self> {
+        let blind = word & BLIND != 0;
+        let streams = Streams(u16::try_from(word & !BLIND).ok()?);
+        Some(Wanted { streams, blind })
+    }
+
+    fn word(self) -> u32 {
+        u32::from(self.streams.0) | if self.blind { BLIND } else { 0 }
+    }
+}
+
+const BLIND: u32 = 1 << 31;
+
 impl<'a> Extended<'a> {
     /// Reads a datagram.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
@@ -156,7 +191,8 @@ impl<'a> Extended<'a> {
                     lost: field(4)?,
                     queueing_us: field(5)?,
                 };
-                Ok(Extended::Probe { epoch, time: field(1)?, report })
+                let wanted = Wanted::read(field(6)?).ok_or(length)?;
+                Ok(Extended::Probe { epoch, time: field(1)?, report, wanted })
             }
             ECHO if bytes.len() == ECHO_LEN => Ok(Extended::Echo { epoch, time: field(1)? }),
             PROBE | ECHO => Err(length),
@@ -172,8 +208,10 @@ impl<'a> Extended<'a> {
             Extended::Nack(nack) => {
                 put(buf, &[plain(nack.epoch, NACK), nack.time, STATUS_RESEND, nack.first], nack.more)
             }
-            Extended::Probe { epoch, time, report: r } => {
-                put(buf, &[plain(epoch, PROBE), time, r.highest, r.received, r.lost, r.queueing_us], &[])
+            Extended::Probe { epoch, time, report: r, wanted } => {
+                let report = [r.highest, r.received, r.lost, r.queueing_us];
+                let [highest, received, lost, queueing] = report;
+                put(buf, &[plain(epoch, PROBE), time, highest, received, lost, queueing, wanted.word()], &[])
             }
             Extended::Echo { epoch, time } => put(buf, &[plain(epoch, ECHO), time], &[]),
         }
@@ -192,7 +230,9 @@ fn part(bytes: &[u8]) -> Result<Part<'_>, WireError> {
     let [flags, index, last, kind] = field(0)?.to_be_bytes();
     let (time, id, told) = (field(1)?, field(2)?, field(3)?);
     let data = &bytes[HEADER..];
-    if data.is_empty() || usize::from(last) >= MAX_PARTS || index > last {
+    let stream = index >> 6 << 2 | last >> 6;
+    let (index, last) = (index & PART, last & PART);
+    if data.is_empty() || index > last {
         return Err(length);
     }
     if told as usize != data.len() {
@@ -204,6 +244,7 @@ fn part(bytes: &[u8]) -> Result<Part<'_>, WireError> {
         count: last + 1,
         priority: kind >> 6,
         previous_priority: kind >> 4 & 3,
+        stream,
         time,
         id,
         data,
@@ -212,7 +253,10 @@ fn part(bytes: &[u8]) -> Result<Part<'_>, WireError> {
 
 fn emit_part(part: &Part<'_>, kind: u8, buf: &mut [u8]) -> Option<usize> {
     let urgency = part.priority.min(LEAST_URGENT) << 6 | part.previous_priority.min(LEAST_URGENT) << 4;
-    let first = [EXTENDED | part.epoch, part.index, part.count.saturating_sub(1), urgency | kind];
+    let stream = part.stream.min(LAST_STREAM);
+    let index = stream >> 2 << 6 | part.index & PART;
+    let last = stream << 6 | part.count.saturating_sub(1) & PART;
+    let first = [EXTENDED | part.epoch, index, last, urgency | kind];
     put(buf, &[u32::from_be_bytes(first), part.time, part.id, part.data.len() as u32], part.data)
 }
 
@@ -233,13 +277,14 @@ mod tests {
             count: 4,
             priority: 1,
             previous_priority: 3,
+            stream: 9,
             time: 7,
             id: 0xffff_ffff,
             data: b"ab",
         };
         let mut buf = [0; 32];
         let len = Extended::Data(part).emit(&mut buf).unwrap();
-        let expected = [0x85, 2, 3, 0x71, 0, 0, 0, 7, 255, 255, 255, 255, 0, 0, 0, 2, b'a', b'b'];
+        let expected = [0x85, 0x82, 0x43, 0x71, 0, 0, 0, 7, 255, 255, 255, 255, 0, 0, 0, 2, b'a', b'b'];
         assert_eq!(buf[..len], expected);
         make_answer(&mut buf[..len], 9);
         assert_eq!(Extended::parse(&buf[..len]), Ok(Extended::Answer(Part { time: 9, ..part })));

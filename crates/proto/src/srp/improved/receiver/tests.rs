@@ -30,6 +30,7 @@ impl Bench {
             count: 1,
             priority: 0,
             previous_priority: 0,
+            stream: 0,
             time,
             id,
             data: b"x",

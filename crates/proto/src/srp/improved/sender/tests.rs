@@ -3,11 +3,19 @@ use super::*;
 const NOW: Instant = Instant::from_millis(5);
 
 fn sender(first: u32) -> Sender {
-    Sender::starting_at(first, SenderConfig { max_datagram: 116, keep: Duration::from_secs(1), seed: 1 })
+    Sender::starting_at(
+        first,
+        SenderConfig {
+            max_datagram: 116,
+            keep: Duration::from_secs(1),
+            latency: Duration::from_millis(80),
+            seed: 1,
+        },
+    )
 }
 
 fn send(sender: &mut Sender, now: Instant, bytes: &[u8], priority: u8) -> Vec<Vec<u8>> {
-    let message = Message { bytes, priority, deadline: Some(now + Duration::from_millis(200)) };
+    let message = Message { bytes, priority, deadline: Some(now + Duration::from_millis(200)), stream: 0 };
     let parts = 0..sender.parts(bytes.len());
     parts
         .map(|index| {
@@ -122,16 +130,41 @@ fn congestion_makes_repairs_yield_and_they_come_back() {
     let mut sender = sender(1);
     let epoch = sender.epoch;
     let report = |n: u32, queueing_us| Report { highest: n, received: 90 * n, lost: 10 * n, queueing_us };
-    assert!(!sender.on_probe(epoch, 0, report(0, 0)));
-    assert!(!sender.on_probe(epoch, 0, report(1, 49_000)), "losses without a queue are the link's");
-    assert!(sender.on_probe(epoch, 0, report(2, 51_000)) && sender.is_congested());
-    let worse: Vec<bool> = (3..10).map(|n| sender.on_probe(epoch, 0, report(n, 200_000))).collect();
+    assert!(!sender.on_probe(NOW, epoch, 0, report(0, 0), Wanted::default()));
+    assert!(
+        !sender.on_probe(NOW, epoch, 0, report(1, 49_000), Wanted::default()),
+        "losses without a queue are the link's"
+    );
+    assert!(sender.on_probe(NOW, epoch, 0, report(2, 51_000), Wanted::default()) && sender.is_congested());
+    let worse: Vec<bool> =
+        (3..10).map(|n| sender.on_probe(NOW, epoch, 0, report(n, 200_000), Wanted::default())).collect();
     assert!(!worse.contains(&true), "the phase is told once");
     assert_eq!(sender.share, LEAST_SHARE);
-    assert!(sender.on_probe(epoch, 0, report(10, 10_000)) && !sender.is_congested());
-    let better: Vec<bool> = (11..20).map(|n| sender.on_probe(epoch, 0, report(n, 0))).collect();
+    assert!(sender.on_probe(NOW, epoch, 0, report(10, 10_000), Wanted::default()) && !sender.is_congested());
+    let better: Vec<bool> =
+        (11..20).map(|n| sender.on_probe(NOW, epoch, 0, report(n, 0), Wanted::default())).collect();
     assert!(!better.contains(&true));
     assert_eq!(sender.share, 1.0);
+}
+
+#[test]
+fn only_who_knows_the_epoch_or_asks_before_anything_came_chooses_streams() {
+    let mut sender = sender(1);
+    let epoch = sender.epoch;
+    let wants = |sender: &mut Sender, epoch: u8, streams: u16, blind: bool| {
+        let wanted = Wanted { streams: Streams(streams), blind };
+        sender.on_probe(NOW, epoch, 0, Report::default(), wanted);
+        sender.wanted().0
+    };
+    assert_eq!(wants(&mut sender, epoch ^ 1, 0, false), u16::MAX, "a blind forger");
+    assert_eq!(wants(&mut sender, 0, 6, true), 6);
+    assert_eq!(wants(&mut sender, 0, 5, true), 5, "it may change its mind");
+    assert_eq!(wants(&mut sender, epoch, 3, false), 3);
+    assert_eq!(wants(&mut sender, 0, 0, true), 3, "who knows the epoch is not blind any more");
+    let message = Message { bytes: b"x", priority: 0, deadline: None, stream: 2 };
+    assert_eq!(sender.admit(NOW, &message), Admission::Drop);
+    assert_eq!(sender.admit(NOW, &Message { stream: 1, ..message }), Admission::Send);
+    assert_eq!(sender.counts().unwanted, 1);
 }
 
 #[test]

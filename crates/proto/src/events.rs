@@ -1,0 +1,80 @@
+//! Events that wait for the application, in the order in which they came about.
+
+use std::collections::VecDeque;
+
+use antiphon_core::{Event, FrameId, Outcome};
+
+/// A queue of events in which a frame's outcome, which nearly all are, takes 16 bytes. An [`Event`] is as large as its
+/// largest kind, with all figures of a path: eleven times as much, a third of a megabyte for the outcomes of a full queue.
+#[derive(Debug)]
+pub(crate) struct Events {
+    notes: VecDeque<Note>,
+    /// Those that are no outcomes.
+    others: VecDeque<Event>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Note {
+    Frame(FrameId, Outcome),
+    /// The first of the others.
+    Other,
+}
+
+impl Events {
+    /// Room for so many before anything is allocated.
+    pub fn with_capacity(notes: usize) -> Self {
+        let others = if notes == 0 { 0 } else { FEW_OTHERS };
+        Events { notes: VecDeque::with_capacity(notes), others: VecDeque::with_capacity(others) }
+    }
+
+    /// Makes room for `notes` in all.
+    pub fn reserve(&mut self, notes: usize) {
+        self.notes.reserve(notes.saturating_sub(self.notes.len()));
+        self.others.reserve(FEW_OTHERS);
+    }
+
+    /// Adds a frame's outcome.
+    pub fn settle(&mut self, id: FrameId, outcome: Outcome) {
+        self.notes.push_back(Note::Frame(id, outcome));
+    }
+
+    /// Adds any other event.
+    pub fn push(&mut self, event: Event) {
+        self.notes.push_back(Note::Other);
+        self.others.push_back(event);
+    }
+
+    /// The next event.
+    pub fn pop(&mut self) -> Option<Event> {
+        match self.notes.pop_front()? {
+            Note::Frame(id, outcome) => Some(Event::Frame { id, outcome }),
+            Note::Other => self.others.pop_front(),
+        }
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.notes.len()
+    }
+}
+
+/// Between two looks at the events there are a broken path, its return, a change of phase and room again.
+const FEW_OTHERS: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_keep_their_order_and_outcomes_are_small() {
+        let mut events = Events::with_capacity(4);
+        events.push(Event::Connected);
+        events.settle(FrameId(7), Outcome::Acked);
+        events.push(Event::Writable);
+        assert_eq!(events.len(), 3);
+        let got: Vec<Event> = std::iter::from_fn(|| events.pop()).collect();
+        let frame = Event::Frame { id: FrameId(7), outcome: Outcome::Acked };
+        assert_eq!(got, [Event::Connected, frame, Event::Writable]);
+        assert_eq!((size_of::<Note>(), size_of::<Event>() / size_of::<Note>()), (16, 11));
+    }
+}

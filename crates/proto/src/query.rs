@@ -1,0 +1,35 @@
+//! What the transports' readers of URI queries share.
+
+use std::time::Duration;
+
+use antiphon_core::nearest;
+use antiphon_core::units::parse_duration;
+use antiphon_core::uri::{Query, UriError};
+
+/// A time from `low` to `high`; `None` if the query does not name it.
+pub(crate) fn time(
+    query: &Query,
+    key: &str,
+    low: Duration,
+    high: Duration,
+) -> Result<Option<Duration>, UriError> {
+    let read = query.read(key, parse_duration)?;
+    match read {
+        Some(time) if time < low || time > high => {
+            Err(bad(query, key, format!("out of range: use {low:?} to {high:?}")))
+        }
+        _ => Ok(read),
+    }
+}
+
+/// Refuses the value of `key`; `why` names the remedy.
+pub(crate) fn bad(query: &Query, key: &str, why: String) -> UriError {
+    UriError::BadValue { key: key.into(), value: query.value(key).unwrap_or_default().into(), why }
+}
+
+/// The remedy for a value that is none of the `known`.
+pub(crate) fn unknown(value: &str, known: &[&'static str]) -> String {
+    let meant = nearest(value, known.iter().copied());
+    let meant = meant.map(|known| format!(", did you mean {known}?")).unwrap_or_default();
+    format!("use {}{meant}", known.join(" or "))
+}

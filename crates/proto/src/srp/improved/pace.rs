@@ -1,0 +1,262 @@
+//! How fast the sender may go, drawn from what the receiver reports.
+
+use std::time::Duration;
+
+use antiphon_core::Instant;
+
+/// A limit on new data and repairs, where the path can't carry what is offered.
+///
+/// There is none until the receiver's reports tell of overload: a queue that has grown by [`QUEUED`] with a quarter of the
+/// packets lost, or one that is longer than what can be played at all. Then the limit is four fifths of what arrived, so
+/// that the queue drains, and creeps up by a twentieth with each report of a short queue, until it limits nothing. Three
+/// bounds keep a sender from being silenced, by forged reports or by the traffic of others:
+///
+/// * the limit is never below a sixteenth of what is offered;
+/// * a queue that stays for [`TRIAL`] although the sender yields is made by others: yielding would only leave it to them,
+///   and the limit is lifted for [`REST`];
+/// * it takes [`ENOUGH`] packets to judge.
+///
+/// A receiver that has reported before and is silent for [`SILENCE`] while data goes out has vanished, or its reports are
+/// lost on a path that is full: what goes out is halved each second, down to the same sixteenth, until it is heard again.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// What can be borne of queueing.
+    latency: Duration,
+    offered: Meter,
+    packet_bytes: f64,
+    /// Bytes a second.
+    limit: Option<f64>,
+    /// Bytes that may go now; negative after a long message.
+    tokens: f64,
+    refilled: Instant,
+    window: Option<Window>,
+    trial: Option<Trial>,
+    rests_until: Instant,
+    /// The first packet after the last sign of life, once there was one.
+    unanswered: Option<Instant>,
+    heard: bool,
+    halved_at: Option<Instant>,
+}
+
+/// What became of a message that was to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Admission {
+    /// Send it.
+    Send,
+    /// It is not to be sent: the receiver does not want its stream, or the path can't carry it in time.
+    Drop,
+    /// Not before this instant. Only for messages without a deadline.
+    Wait(Instant),
+}
+
+/// Packets since the last judgement.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    since: Instant,
+    received: f64,
+    lost: f64,
+}
+
+/// An overload that the sender has yielded to.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    began: Instant,
+    queueing: Duration,
+    loss: f64,
+}
+
+/// Bytes a second, smoothed over some tenths of a second.
+#[derive(Debug, Default)]
+struct Meter {
+    since: Option<Instant>,
+    bytes: f64,
+    rate: f64,
+}
+
+impl Pace {
+    /// `latency`: age at which nothing can be played any more.
+    pub fn new(latency: Duration) -> Self {
+        Pace {
+            latency,
+            offered: Meter::default(),
+            packet_bytes: 0.0,
+            limit: None,
+            tokens: 0.0,
+            refilled: Instant::ZERO,
+            window: None,
+            trial: None,
+            rests_until: Instant::ZERO,
+            unanswered: None,
+            heard: false,
+            halved_at: None,
+        }
+    }
+
+    /// The limit in bytes a second, where there is one.
+    pub fn limit(&self) -> Option<f64> {
+        self.limit
+    }
+
+    /// Asks whether a message of `bytes`, all of its packets, may go now.
+    pub fn admit(&mut self, now: Instant, bytes: usize, urgent: bool, has_deadline: bool) -> Admission {
+        self.halve_in_silence(now);
+        self.refill(now);
+        let Some(limit) = self.limit else {
+            self.offered.add(now, bytes);
+            return Admission::Send;
+        };
+        // Less urgent messages leave the last half to urgent ones.
+        let needed = if urgent { 0.0 } else { self.most_tokens(limit) / 2.0 };
+        if self.tokens > needed {
+            self.offered.add(now, bytes);
+            return Admission::Send;
+        }
+        if has_deadline {
+            self.offered.add(now, bytes);
+            return Admission::Drop;
+        }
+        let wait = Duration::from_secs_f64((needed - self.tokens) / limit);
+        Admission::Wait(now + wait + Duration::from_micros(1))
+    }
+
+    /// Whether a repair may go now. Repairs are asked for again, so that none waits.
+    pub fn admits_repair(&mut self, now: Instant) -> bool {
+        self.refill(now);
+        self.limit.is_none() || self.tokens > 0.0
+    }
+
+    /// A packet goes out.
+    pub fn on_sent(&mut self, now: Instant, bytes: usize) {
+        let weight = if self.packet_bytes > 0.0 { 1.0 / 16.0 } else { 1.0 };
+        self.packet_bytes += weight * (bytes as f64 - self.packet_bytes);
+        self.tokens -= bytes as f64;
+        if self.heard {
+            self.unanswered.get_or_insert(now);
+        }
+    }
+
+    /// The receiver gave a sign of life.
+    pub fn on_heard(&mut self) {
+        self.heard = true;
+        self.unanswered = None;
+        if self.halved_at.take().is_some() {
+            self.limit = None;
+        }
+    }
+
+    /// A report: packets `received` and `lost` since the one before, and the delay that queues add now.
+    pub fn on_report(&mut self, now: Instant, received: u32, lost: u32, queueing: Duration) {
+        self.on_heard();
+        let Some(window) = &mut self.window else {
+            self.window = Some(Window { since: now, received: 0.0, lost: 0.0 });
+            return;
+        };
+        window.received += f64::from(received);
+        window.lost += f64::from(lost);
+        let Window { since, received, lost } = *window;
+        let elapsed = now.since(since).as_secs_f64();
+        if received + lost < ENOUGH || elapsed <= 0.0 {
+            return;
+        }
+        self.window = Some(Window { since: now, received: 0.0, lost: 0.0 });
+        let loss = lost / (received + lost);
+        let full = queueing > QUEUED && (self.limit.is_some() || loss > HEAVY_LOSS);
+        if full || queueing > self.latency.max(QUEUED) {
+            self.yield_to(now, Trial { began: now, queueing, loss }, received * self.packet_bytes / elapsed);
+        } else {
+            self.recover();
+        }
+    }
+
+    fn yield_to(&mut self, now: Instant, found: Trial, arrives: f64) {
+        if now < self.rests_until {
+            return;
+        }
+        let trial = *self.trial.get_or_insert(found);
+        let is_of_use = found.queueing < trial.queueing.mul_f64(0.8) || found.loss < trial.loss / 2.0;
+        if now.since(trial.began) >= TRIAL && !is_of_use {
+            (self.limit, self.trial) = (None, None);
+            self.rests_until = now + REST;
+            return;
+        }
+        if self.limit.is_none() {
+            (self.tokens, self.refilled) = (0.0, now);
+        }
+        self.limit = Some((YIELD * arrives).max(self.least()));
+    }
+
+    fn recover(&mut self) {
+        self.trial = None;
+        if let Some(limit) = self.limit {
+            let more = limit * CREEP;
+            self.limit = (more < ENDS_ABOVE * self.offered.rate).then_some(more);
+        }
+    }
+
+    fn halve_in_silence(&mut self, now: Instant) {
+        let silent = self.unanswered.is_some_and(|since| now.since(since) >= SILENCE);
+        if !silent || self.halved_at.is_some_and(|at| now.since(at) < HALVE_EVERY) {
+            return;
+        }
+        let from = if self.halved_at.is_none() { self.offered.rate } else { self.limit.unwrap_or(f64::MAX) };
+        self.halved_at = Some(now);
+        self.limit = Some((self.limit.unwrap_or(f64::MAX).min(from) / 2.0).max(self.least()));
+    }
+
+    fn least(&self) -> f64 {
+        // Before anything was offered, a byte a second keeps divisions sound.
+        (self.offered.rate / 16.0).max(1.0)
+    }
+
+    fn refill(&mut self, now: Instant) {
+        if let Some(limit) = self.limit {
+            let more = limit * now.since(self.refilled).as_secs_f64();
+            self.tokens = (self.tokens + more).min(self.most_tokens(limit));
+        } else {
+            self.tokens = 0.0;
+        }
+        self.refilled = now;
+    }
+
+    /// What may go at once: as long as a queue may grow by it without harm, and two packets in any case.
+    fn most_tokens(&self, limit: f64) -> f64 {
+        (limit * BURST.as_secs_f64()).max(2.0 * self.packet_bytes)
+    }
+}
+
+impl Meter {
+    fn add(&mut self, now: Instant, bytes: usize) {
+        let since = *self.since.get_or_insert(now);
+        let elapsed = now.since(since);
+        if elapsed >= METER_WINDOW {
+            let rate = self.bytes / elapsed.as_secs_f64();
+            self.rate = if self.rate > 0.0 { 0.75 * self.rate + 0.25 * rate } else { rate };
+            (self.since, self.bytes) = (Some(now), 0.0);
+        }
+        self.bytes += bytes as f64;
+    }
+}
+
+/// So much more delay than before is a queue that has filled: more than the jitter of WLAN and less than the buffers of
+/// home routers.
+pub(super) const QUEUED: Duration = Duration::from_millis(50);
+/// More than links lose by themselves (the report's worst: 15 %), even among few packets.
+const HEAVY_LOSS: f64 = 0.25;
+/// Packets that a judgement needs: of 50 packets at a loss of 15 %, more than a quarter are lost in 3 cases of 100.
+const ENOUGH: f64 = 50.0;
+/// Of what arrives: a queue of 200 ms drains in a second.
+const YIELD: f64 = 0.8;
+const CREEP: f64 = 1.05;
+/// A limit so far above what is offered limits nothing.
+const ENDS_ABOVE: f64 = 1.25;
+/// How long a queue may take to shrink by a fifth, once the sender yields: longer than it takes to drain.
+const TRIAL: Duration = Duration::from_millis(1_500);
+const REST: Duration = Duration::from_secs(10);
+/// Five reports missed: at a loss of 15 % each way that is once in 10⁴.
+const SILENCE: Duration = Duration::from_secs(5);
+const HALVE_EVERY: Duration = Duration::from_secs(1);
+const BURST: Duration = Duration::from_millis(50);
+const METER_WINDOW: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! What every endpoint on datagrams does with its inputs and counts of them.
+
+use antiphon_core::{Counters, Ecn, Event, Input, Instant, PathId, Transmit};
+
+use crate::queue::{Inbox, SendQueue};
+
+/// The counters of an endpoint whose associations have one path.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    counters: Counters,
+}
+
+/// A datagram that came in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Datagram<'a> {
+    pub path: PathId,
+    pub bytes: &'a [u8],
+    pub received_at: Instant,
+}
+
+impl Tally {
+    /// The datagram in `input`, counted. Anything else is told to the application, counted, or of no concern here.
+    pub fn take<'a>(&mut self, input: Input<'a>, queue: &mut SendQueue) -> Option<Datagram<'a>> {
+        match input {
+            Input::Datagram { path, bytes, received_at, .. } => {
+                self.counters.datagrams_received += 1;
+                self.counters.bytes_received += bytes.len() as u64;
+                return Some(Datagram { path, bytes, received_at });
+            }
+            Input::Broken(reason) => queue.report(Event::Broken(reason)),
+            Input::Stream { .. } => self.on_malformed(),
+            Input::Connected | Input::Report(_) => {}
+        }
+        None
+    }
+
+    /// The peer broke the protocol.
+    pub fn on_malformed(&mut self) {
+        self.counters.malformed += 1;
+    }
+
+    /// Something came twice.
+    pub fn on_duplicate(&mut self) {
+        self.counters.duplicates += 1;
+    }
+
+    /// A packet goes out again.
+    pub fn on_repeat(&mut self) {
+        self.counters.retransmitted += 1;
+    }
+
+    /// A datagram of `len` bytes goes out.
+    pub fn transmit(&mut self, len: usize) -> Transmit {
+        self.counters.datagrams_sent += 1;
+        self.counters.bytes_sent += len as u64;
+        Transmit { path: PathId::default(), len, ecn: Ecn::NotCapable }
+    }
+
+    /// Everything counted, here and by the queues.
+    pub fn counters(&self, queue: &SendQueue, inbox: &Inbox) -> Counters {
+        Counters {
+            frames_accepted: queue.accepted(),
+            frames_expired: queue.expired(),
+            frames_delivered: inbox.delivered(),
+            frames_dropped: inbox.dropped(),
+            ..self.counters
+        }
+    }
+}

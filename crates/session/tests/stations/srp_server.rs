@@ -1,0 +1,134 @@
+//! One SRP server for many clients on one socket: each has a state of its own, gets the streams that it chose, and has its
+//! losses repaired alone.
+
+use std::time::Duration;
+
+use antiphon_core::{CloseMode, Endpoint, Frame, Input, Instant, PathId, Rng, StreamId, Transmit};
+use antiphon_proto::Role;
+use antiphon_session::{Hub, HubConfig, Station};
+
+use crate::world::{datagram, endpoint, ms};
+
+/// Sends a frame of each of three streams every 20 ms to whoever called.
+struct Source {
+    endpoint: Box<dyn Endpoint>,
+    next: Instant,
+    sent: u8,
+}
+
+const INTERVAL: Duration = Duration::from_millis(20);
+const STREAMS: u16 = 3;
+
+impl Station for Source {
+    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        self.endpoint.handle_input(now, input);
+    }
+
+    fn advance(&mut self, now: Instant) {
+        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
+            self.endpoint.handle_timeout(now);
+        }
+        while self.next <= now {
+            for stream in 0..STREAMS {
+                let bytes = [self.sent, stream as u8];
+                let frame = Frame { stream: StreamId(stream), ..Frame::new(&bytes, Some(now + ms(80))) };
+                self.endpoint.send(now, frame).expect("nothing waits for long");
+            }
+            self.sent += 1;
+            self.next += INTERVAL;
+        }
+        while self.endpoint.poll_event().is_some() {}
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        self.endpoint.poll_transmit(now, buf)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.endpoint.poll_timeout().into_iter().chain([self.next]).min()
+    }
+
+    fn stop(&mut self, now: Instant) {
+        self.endpoint.close(now, CloseMode::Graceful);
+    }
+
+    fn is_finished(&self) -> bool {
+        false
+    }
+}
+
+struct Client {
+    endpoint: Box<dyn Endpoint>,
+    loss: f64,
+    got: Vec<(u8, u8)>,
+    repaired: usize,
+}
+
+fn client(query: &str, loss: f64, now: Instant) -> Client {
+    let endpoint = endpoint(&format!("srp?{query}"), Role::Caller, now);
+    Client { endpoint, loss, got: Vec::new(), repaired: 0 }
+}
+
+#[test]
+fn each_client_gets_the_streams_that_it_chose_and_its_own_repairs() {
+    let mut now = Instant::from_millis(1);
+    let admits = antiphon_proto::find("srp").expect("it is there").admits;
+    let config = HubConfig { max_peers: 8, idle: ms(10_000), admits };
+    let make =
+        |now, _| Source { endpoint: endpoint("srp", Role::Listener, now), next: now + INTERVAL, sent: 0 };
+    let mut hub = Hub::new(config, Box::new(make));
+    let mut clients =
+        [client("streams=0", 0.0, now), client("streams=1.2", 0.1, now), client("streams=2", 0.1, now)];
+    let (mut rng, mut buf) = (Rng::fork(9, "loss"), vec![0; 65_535]);
+    for step in 0..2_000 {
+        for (at, client) in clients.iter_mut().enumerate() {
+            if client.endpoint.poll_timeout().is_some_and(|at| at <= now) {
+                client.endpoint.handle_timeout(now);
+            }
+            while let Some(sent) = client.endpoint.poll_transmit(now, &mut buf) {
+                let lost = rng.chance(client.loss);
+                if !lost {
+                    hub.handle_input(now, datagram(&buf[..sent.len], PathId(at as u32), now));
+                }
+            }
+        }
+        // A stranger's requests and reports from elsewhere make no association and change no other.
+        if step % 10 == 0 {
+            let mut forged = [0; 28];
+            (forged[0], forged[3]) = (0x80 | (step / 10 % 128) as u8, 3);
+            hub.handle_input(now, datagram(&forged, PathId(99), now));
+        }
+        hub.advance(now);
+        while let Some(sent) = hub.poll_transmit(now, &mut buf) {
+            let client = &mut clients[sent.path.0 as usize];
+            if !rng.chance(client.loss) {
+                let bytes = buf[..sent.len].to_vec();
+                client.endpoint.handle_input(now, datagram(&bytes, PathId::default(), now));
+            }
+            let mut frame = vec![0; 65_535];
+            while let Some(received) = client.endpoint.poll_frame(&mut frame) {
+                client.got.push((frame[1], frame[0]));
+                assert_eq!(received.stream, StreamId(frame[1].into()));
+                client.repaired += usize::from(received.repaired);
+            }
+        }
+        now += ms(1);
+    }
+    let counters = hub.counters();
+    assert_eq!((counters.admitted, counters.not_admitted), (3, 200));
+    // From the first frame behind the client's first word; with every word lost once in ten, a repetition later at worst.
+    for (client, streams) in clients.iter_mut().zip([&[0][..], &[1, 2], &[2]]) {
+        client.got.sort_unstable();
+        client.got.dedup();
+        for stream in 0..STREAMS as u8 {
+            let count = client.got.iter().filter(|(of, _)| *of == stream).count();
+            if streams.contains(&stream) {
+                // A tenth lost and not repaired would leave 89.
+                assert!((96..=100).contains(&count), "stream {stream}: {count} of 100");
+            } else {
+                assert_eq!(count, 0, "stream {stream} was not asked for");
+            }
+        }
+        assert_eq!(client.repaired > 0, client.loss > 0.0, "{} repaired", client.repaired);
+    }
+}
