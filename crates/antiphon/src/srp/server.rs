@@ -52,7 +52,11 @@ impl SrpServer {
         let machine = match mode {
             Mode::AsPublished => Machine::AsPublished(Box::new(Server::new(KEPT_MESSAGES))),
             Mode::Improved => {
-                let config = SenderConfig { max_datagram: max_datagram(to), keep, seed: unguessable() };
+                // What can't be repaired any more can't be played any more. It matters to nobody here: the program
+                // alone decides what it sends.
+                let latency = keep;
+                let config =
+                    SenderConfig { max_datagram: max_datagram(to), keep, latency, seed: unguessable() };
                 Machine::Improved(Box::new(Sender::new(config)))
             }
         };
@@ -181,9 +185,12 @@ impl Machine {
     fn send_part(&mut self, now: Instant, bytes: &[u8], part: usize, packet: &mut [u8]) -> Option<usize> {
         match self {
             Machine::AsPublished(server) => server.send(now, bytes, packet),
-            Machine::Improved(sender) => {
-                sender.send_part(now, &Message { bytes, priority: 0, deadline: None }, part, packet)
-            }
+            Machine::Improved(sender) => sender.send_part(
+                now,
+                &Message { bytes, priority: 0, deadline: None, stream: 0 },
+                part,
+                packet,
+            ),
         }
     }
 
@@ -197,8 +204,8 @@ impl Machine {
             }
             Machine::Improved(sender) => match Extended::parse(bytes) {
                 Ok(Extended::Nack(nack)) => sender.on_nack(now, &nack),
-                Ok(Extended::Probe { epoch, time, report }) => {
-                    sender.on_probe(epoch, time, report);
+                Ok(Extended::Probe { epoch, time, report, wanted }) => {
+                    sender.on_probe(now, epoch, time, report, wanted);
                 }
                 Ok(Extended::Data(_) | Extended::Answer(_) | Extended::Echo { .. }) | Err(_) => {}
             },

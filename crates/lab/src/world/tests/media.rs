@@ -108,7 +108,7 @@ fn a_transport_that_keeps_the_pace_is_handed_frames_as_it_sends_them() {
     let mut setup = setup(2, 10);
     setup.media.push(link("line", 0, 1, "delay=5.2ms,loss=5%"));
     let content = Content::Packets { frame: 1300, interval: Duration::from_micros(7_400), count: Some(200) };
-    let query: Query = "mode=as-published&tick=1ms&pace=7.4ms".parse().unwrap();
+    let query: antiphon_core::uri::Query = "mode=as-published&tick=1ms&pace=7.4ms".parse().unwrap();
     setup.streams.push(StreamSpec { query, content, ..stream("audio", "arq", 0, 1) });
     let (world, figures) = finished(&setup, 1);
     let audio = figures_of(&figures, "audio");
