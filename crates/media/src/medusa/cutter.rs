@@ -46,13 +46,24 @@ impl Cutter {
 
     /// Takes the next block: as many bytes as there are and `block` holds.
     pub fn cut(&mut self, block: &mut [u8]) -> usize {
+        let len = self.peek(block);
+        self.skip(len);
+        len
+    }
+
+    /// As [`Self::cut`], but leaves the block in the ring.
+    pub fn peek(&self, block: &mut [u8]) -> usize {
         let len = block.len().min(self.ring.len());
         let (front, back) = self.ring.as_slices();
         let from_front = len.min(front.len());
         block[..from_front].copy_from_slice(&front[..from_front]);
         block[from_front..len].copy_from_slice(&back[..len - from_front]);
-        self.ring.drain(..len);
         len
+    }
+
+    /// Leaves out the next `bytes`, or all there are.
+    pub fn skip(&mut self, bytes: usize) {
+        self.ring.drain(..bytes.min(self.ring.len()));
     }
 
     /// Bytes that wait.
