@@ -72,6 +72,7 @@ mod counters;
 mod error;
 mod generator;
 mod medium;
+mod medusa;
 mod meter;
 mod network;
 mod packet;

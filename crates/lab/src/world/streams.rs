@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use antiphon_core::{Endpoint, Instant, Rng, SendError, Wire as WireKind};
 use antiphon_measure::BufferRule;
+use antiphon_media::medusa::{BlockMode, MAX_CHANNELS};
 use antiphon_proto::{OpenArgs, OpenError, Role, Transport};
-use antiphon_session::{Reflector, ReflectorConfig};
+use antiphon_session::{Framed, Framing, Reflector, ReflectorConfig};
 
 use super::check;
 use super::error::WorldError;
 use super::generator::{Generator, Listener, Pace, RTP_HEADER};
+use super::medusa::{BLOCK_TIME, Medusa, Sending};
 use super::meter::{Meter, SentLog, SharedLog, frames_between};
 use super::network::Network;
 use super::packet::UDP_HEADERS;
@@ -84,6 +86,12 @@ impl<'a> Maker<'a> {
                 }
                 *frame
             }
+            Content::Medusa { channels, .. } => {
+                if !(1..=u16::from(MAX_CHANNELS)).contains(channels) || !self.spec.reflected {
+                    return Err(self.quantity("Medusa sends 1 to 16 channels to a reflector"));
+                }
+                RTP_HEADER
+            }
             Content::Sound { sample_rate, channels, block } => {
                 if *sample_rate == 0 || *channels == 0 || *block == 0 {
                     return Err(self.quantity("sound needs a sample rate, channels and a block above zero"));
@@ -119,6 +127,10 @@ impl<'a> Maker<'a> {
                 let most = frames_between(self.start, self.until, *interval);
                 count.unwrap_or(most).min(most)
             }
+            Content::Medusa { channels, blocks, .. } => {
+                let most = frames_between(self.start, self.until, BLOCK_TIME);
+                most.min(*blocks).saturating_mul((*channels).into())
+            }
             Content::Sound { sample_rate, channels, block } => {
                 let clip = self.clip(*sample_rate, *channels, *block);
                 clip.map_or(0, |clip| clip.packets(self.until.since(self.start)))
@@ -153,6 +165,11 @@ impl<'a> Maker<'a> {
         let log = SentLog::shared(self.frames() as usize);
         let sockets = match self.spec.content {
             Content::Packets { frame, interval, .. } => self.packets(&log, frame, interval)?,
+            Content::Medusa { channels, blocks, mode } => {
+                let (near, stream) = self.medusa(&log, channels, blocks, mode)?;
+                let far = self.reflector(self.endpoint(Role::Listener, self.seed("far 0"))?);
+                vec![self.socket(near, stream, None), self.socket(far, stream, Some(0))]
+            }
             Content::Sound { sample_rate, channels, block } => {
                 sound::sockets(self, &self.clip(sample_rate, channels, block)?, &log)?
             }
@@ -182,15 +199,43 @@ impl<'a> Maker<'a> {
         for receiver in 0..self.spec.to.len() {
             let endpoint = self.endpoint(Role::Listener, self.seed(&format!("far {receiver}")))?;
             let far = if reflected {
-                let patience = self.spec.patience.unwrap_or(self.until.since(Instant::ZERO));
-                let config = ReflectorConfig { patience, ..ReflectorConfig::default() };
-                Party::Reflector(Box::new(Reflector::new(endpoint, config)))
+                self.reflector(endpoint)
             } else {
                 Party::Listener(Box::new(Listener::new(endpoint, meter())))
             };
             sockets.push(self.socket(far, stream, Some(receiver)));
         }
         Ok(sockets)
+    }
+
+    fn reflector(&self, endpoint: Box<dyn Endpoint>) -> Party {
+        let patience = self.spec.patience.unwrap_or(self.until.since(Instant::ZERO));
+        let config = ReflectorConfig { patience, ..ReflectorConfig::default() };
+        Party::Reflector(Box::new(Reflector::new(endpoint, config)))
+    }
+
+    /// The program of paper `transport-alternatives`, and whether it is on a byte stream.
+    fn medusa(
+        &self,
+        log: &SharedLog,
+        channels: u16,
+        blocks: u64,
+        mode: BlockMode,
+    ) -> Result<(Party, bool), WorldError> {
+        let endpoint = self.endpoint(Role::Caller, self.seed("near"))?;
+        let stream = endpoint.profile().wire == WireKind::ByteStream;
+        let framing = Framing { send_timeout: self.spec.patience, ..Framing::default() };
+        let first = Rng::fork(self.seed, "number").next_u32() as u16;
+        let (until, patience, seed) = (self.until, self.spec.patience, self.seed("sound"));
+        let blocks = blocks.min(self.frames());
+        // A one-to-many socket has nobody to connect to before it sends (RFC 6458 §3.1).
+        let calls_with_frame = self.spec.query.value("style") == Some("many");
+        let sending = Sending { channels, blocks, mode, until, patience, calls_with_frame, first, seed };
+        let frames = self.frames() as usize;
+        let meter = Meter::new(log, frames, BufferRule::for_packets(BLOCK_TIME, PACKET_BYTES));
+        let medusa = Medusa::new(Framed::new(endpoint, framing), sending, log, meter);
+        let medusa = medusa.map_err(|error| self.quantity(&error.to_string()))?;
+        Ok((Party::Medusa(Box::new(medusa)), stream))
     }
 
     /// A socket for the sender, or for a receiver.
@@ -201,7 +246,11 @@ impl<'a> Maker<'a> {
             let tcp =
                 if receiver.is_none() { Tcp::connect(self.spec.tcp) } else { Tcp::accept(self.spec.tcp) };
             // A generator without patience fills the whole send buffer, as a program does whose write blocks.
-            let fills = self.spec.patience.is_none() && matches!(self.spec.content, Content::Packets { .. });
+            let fills = match self.spec.content {
+                Content::Packets { .. } => self.spec.patience.is_none(),
+                Content::Medusa { .. } => true,
+                Content::Sound { .. } => false,
+            };
             Wire::Stream(Box::new(StreamEnd::new(tcp, self.flow, way)), (!fills).then_some(LOW_WATER))
         } else {
             Wire::Datagrams { most: self.most }
@@ -227,11 +276,13 @@ pub fn figures(sender: &Socket, receiver: &Socket, flow: u32, net: &Network) -> 
         (Party::Generator(generator), _) => {
             generator.meter().map(|meter| meter.figures(true)).unwrap_or_default()
         }
+        (Party::Medusa(medusa), _) => medusa.meter().figures(true),
         _ => StreamFigures::default(),
     };
     let repeated = match (&sender.party, sender.stream_end()) {
         (_, Some(end)) => Some(end.tcp.stats().retransmitted_segments),
         (Party::Generator(generator), _) => Some(generator.endpoint().path_stats().counters.retransmitted),
+        (Party::Medusa(medusa), _) => Some(medusa.endpoint().path_stats().counters.retransmitted),
         (Party::Send(station), _) => Some(station.path_stats().counters.retransmitted),
         _ => None,
     };
@@ -245,5 +296,7 @@ pub fn figures(sender: &Socket, receiver: &Socket, flow: u32, net: &Network) -> 
 
 /// Frames of one stream in a run: more than a day of 5 ms frames, of which are kept two times in 8 bytes each.
 const MOST_FRAMES: u64 = 20_000_000;
+/// Of Medusa's data, for figures that ask for a size.
+const PACKET_BYTES: u32 = 940;
 /// Each has a station of its own.
 const MOST_RECEIVERS: usize = 10_000;
