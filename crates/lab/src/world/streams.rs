@@ -210,7 +210,9 @@ impl<'a> Maker<'a> {
 
     fn reflector(&self, endpoint: Box<dyn Endpoint>) -> Party {
         let patience = self.spec.patience.unwrap_or(self.until.since(Instant::ZERO));
-        let config = ReflectorConfig { patience, ..ReflectorConfig::default() };
+        let medusa = matches!(self.spec.content, Content::Medusa { .. });
+        let one_at_a_time = medusa && endpoint.profile().wire == WireKind::ByteStream;
+        let config = ReflectorConfig { patience, one_at_a_time, ..ReflectorConfig::default() };
         Party::Reflector(Box::new(Reflector::new(endpoint, config)))
     }
 
