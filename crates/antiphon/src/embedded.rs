@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use antiphon_link::{Counters, DuplexSpec};
 use antiphon_net::OsClock;
 use antiphon_net::emulator::{
     LaneConfig, Router, RouterConfig, StreamProxy, StreamProxyConfig, UdpProxy, UdpProxyConfig,
@@ -39,7 +40,8 @@ enum Ways {
     Proxies(Vec<Proxy>),
 }
 
-enum Proxy {
+/// A proxy for one transport.
+pub(crate) enum Proxy {
     Udp(UdpProxy),
     Stream(StreamProxy),
 }
@@ -76,7 +78,13 @@ impl Embedded {
                 let mut proxies = Vec::new();
                 for (transport, board) in transports.iter().zip(&boards) {
                     let far = FarEnd::start(far_plan(transport, loopback, None, board))?;
-                    proxies.push(proxy(options, transport.beneath, loopback, far.address, clock)?);
+                    proxies.push(Proxy::start(
+                        transport.beneath,
+                        options.link.1,
+                        options.seed,
+                        far.address,
+                        clock,
+                    )?);
                     far_ends.push(far);
                 }
                 (Ways::Proxies(proxies), Some(why))
@@ -164,52 +172,49 @@ impl Embedded {
     }
 }
 
-fn proxy(
-    options: &CompareOptions,
-    beneath: Beneath,
-    listen: SocketAddr,
-    target: SocketAddr,
-    clock: OsClock,
-) -> Result<Proxy, Error> {
-    let (link, seed) = (options.link.1, options.seed);
-    let started = match beneath {
-        Beneath::Udp => {
-            let config =
-                UdpProxyConfig { real_time: true, ..UdpProxyConfig::new(listen, target, link, seed) };
-            UdpProxy::start(config, clock).map(Proxy::Udp)
-        }
-        Beneath::Tcp => {
-            let config =
-                StreamProxyConfig { listen, target, link, seed, max_connections: 4, real_time: true };
-            StreamProxy::start(config, clock).map(Proxy::Stream)
-        }
-    };
-    started.map_err(|error| Error::failed(error.to_string()))
-}
-
 impl Proxy {
-    fn address(&self) -> SocketAddr {
+    /// Between whoever calls it on loopback and `target`.
+    pub fn start(
+        beneath: Beneath,
+        link: DuplexSpec,
+        seed: u64,
+        target: SocketAddr,
+        clock: OsClock,
+    ) -> Result<Self, Error> {
+        let listen = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+        let started = match beneath {
+            Beneath::Udp => {
+                let config =
+                    UdpProxyConfig { real_time: true, ..UdpProxyConfig::new(listen, target, link, seed) };
+                UdpProxy::start(config, clock).map(Proxy::Udp)
+            }
+            Beneath::Tcp => {
+                let config =
+                    StreamProxyConfig { listen, target, link, seed, max_connections: 4, real_time: true };
+                StreamProxy::start(config, clock).map(Proxy::Stream)
+            }
+        };
+        started.map_err(|error| Error::failed(error.to_string()))
+    }
+
+    /// Where to call it.
+    pub fn address(&self) -> SocketAddr {
         match self {
             Proxy::Udp(proxy) => proxy.local_addr(),
             Proxy::Stream(proxy) => proxy.local_addr(),
         }
     }
 
-    fn finish(self, transport: &'static str) -> Option<LinkCounts> {
+    /// Ends it; what its link counted, up and down, if anything crossed it.
+    pub fn stop(self) -> Option<(Counters, Counters)> {
         match self {
-            Proxy::Udp(proxy) => proxy.stop().flows.first().map(|flow| LinkCounts {
-                transport,
-                up: flow.up.into(),
-                down: flow.down.into(),
-            }),
-            Proxy::Stream(proxy) => {
-                let report = proxy.stop();
-                report.connections.last().map(|c| LinkCounts {
-                    transport,
-                    up: c.up.into(),
-                    down: c.down.into(),
-                })
-            }
+            Proxy::Udp(proxy) => proxy.stop().flows.first().map(|flow| (flow.up, flow.down)),
+            Proxy::Stream(proxy) => proxy.stop().connections.last().map(|one| (one.up, one.down)),
         }
+    }
+
+    fn finish(self, transport: &'static str) -> Option<LinkCounts> {
+        let (up, down) = self.stop()?;
+        Some(LinkCounts { transport, up: up.into(), down: down.into() })
     }
 }

@@ -3,13 +3,15 @@
 //! [`scenario`] reads an experiment from text and plans its runs, [`setup`] describes one run as plain data, [`world`]
 //! runs it, [`figures`] are what is measured in it, [`results`] what many runs say together, and [`experiment`] does runs
 //! and keeps them. [`replay`] runs transports over a path that was recorded;
-//! [`papers`] holds published studies to re-run.
+//! [`papers`] holds published studies to re-run. [`live`] has the ends of a setup's streams for those who drive them on
+//! sockets, so that model and reality run the same stations and count the same way.
 //!
 //! [`tcp`] is a TCP in user space that stands for a kernel's where no kernel can be: its time is passed in, its losses
 //! come from a model, and its settings reach back to the kernels of 2000.
 
 pub mod experiment;
 pub mod figures;
+pub mod live;
 pub mod papers;
 pub mod replay;
 pub mod results;

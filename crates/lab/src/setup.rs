@@ -57,6 +57,9 @@ pub struct HostCost {
     pub receive_packet: Duration,
     /// For each byte received (IP packet), in seconds.
     pub receive_byte_s: f64,
+    /// What packets wait beyond that, in and out, until somebody is woken: exponential, of this mean. It keeps no processor,
+    /// so that others are worked on meanwhile, and packets stay in order.
+    pub wake: Duration,
 }
 
 /// What joins nodes.

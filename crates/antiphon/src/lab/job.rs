@@ -5,7 +5,7 @@ use std::path::Path;
 
 use antiphon_lab::scenario::{Scenario, ScenarioError};
 
-use super::papers;
+use super::{USUAL_REPETITIONS, papers};
 use crate::Error;
 
 /// An experiment that can run.
@@ -52,6 +52,14 @@ impl Job {
         }
         for (name, values) in &changes.set {
             self.scenario = self.scenario.with_values(name, values)?;
+        }
+        Ok(self)
+    }
+
+    /// With no more repetitions than runs on sockets usually have; those of a `measured` scenario stay as they are.
+    pub fn for_sockets(mut self) -> Result<Job, Error> {
+        if !self.scenario.measured && self.scenario.repetitions > USUAL_REPETITIONS {
+            self.scenario = self.scenario.with_repetitions(USUAL_REPETITIONS)?;
         }
         Ok(self)
     }

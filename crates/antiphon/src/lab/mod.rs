@@ -21,6 +21,7 @@ mod job;
 mod journal;
 mod papers;
 mod path;
+mod real;
 mod report;
 mod store;
 
@@ -34,7 +35,7 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 use antiphon_lab::experiment::{
-    Finished, Header, RunError, digest, media_csv, perform, results_csv, summary, summary_csv,
+    Finished, Ground, Header, RunError, digest, media_csv, perform, results_csv, summary, summary_csv,
 };
 use antiphon_lab::figures::RunFigures;
 use antiphon_lab::results::Results;
@@ -47,6 +48,7 @@ pub use antiphon_lab::{experiment, figures, replay, results, scenario, setup};
 pub use job::{Changes, Job, find};
 pub use papers::{ClaimRow, ExperimentRow, FigureRow, PaperResults, Reader, count, paper};
 pub use path::replay_path;
+pub use real::{RealOptions, USUAL, USUAL_REPETITIONS, describe};
 pub use report::write_report;
 use store::Store;
 
@@ -61,12 +63,21 @@ pub struct RunOptions {
     pub fresh: bool,
     /// The command that does the same again, without `--run`; recorded with every run.
     pub command: String,
+    /// On sockets in real time, one run after the other, instead of the model; results go to `real` in the experiment's
+    /// directory. `None`: as the scenario says, which is the model unless it is `measured`.
+    pub real: Option<RealOptions>,
 }
 
 impl Default for RunOptions {
     /// All cores, into `antiphon-lab`.
     fn default() -> Self {
-        RunOptions { results: "antiphon-lab".into(), threads: None, fresh: false, command: String::new() }
+        RunOptions {
+            results: "antiphon-lab".into(),
+            threads: None,
+            fresh: false,
+            command: String::new(),
+            real: None,
+        }
     }
 }
 
@@ -81,6 +92,8 @@ pub struct Progress {
     pub before: u32,
     /// Events that the others went through.
     pub events: u64,
+    /// How long those that are missing take, where that is known beforehand: on sockets.
+    pub expected: Option<Duration>,
 }
 
 /// What came of an experiment.
@@ -117,8 +130,52 @@ pub fn run(
     stop: &Stop,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Outcome, Error> {
-    let world = |setup: &Setup, seed: u64| in_world(setup, seed, stop);
-    run_in(job, options, stop, progress, &world)
+    let options = &options.settled(job);
+    let Some(real) = options.real else {
+        let world = |setup: &Setup, seed: u64| in_world(setup, seed, stop);
+        return run_in(job, options, stop, progress, &world);
+    };
+    // What can't be had is said before anything is written.
+    for run in firsts(job) {
+        describe(&job.scenario.setup(&run.point)?, &real)?;
+    }
+    let sockets = |setup: &Setup, seed: u64| on_sockets(job, setup, seed, &real, stop);
+    run_in(job, options, stop, progress, &sockets)
+}
+
+impl RunOptions {
+    /// With what the job asks for where nobody said otherwise.
+    fn settled(&self, job: &Job) -> RunOptions {
+        let real = self.real.or(job.scenario.measured.then(RealOptions::default));
+        // Two runs at once would measure each other.
+        let threads = if real.is_some() { Some(1) } else { self.threads };
+        RunOptions { real, threads, ..self.clone() }
+    }
+}
+
+/// The first run of each point.
+fn firsts(job: &Job) -> impl Iterator<Item = scenario::Run> {
+    job.scenario.plan().into_iter().step_by(job.scenario.repetitions.max(1) as usize)
+}
+
+/// How long the runs of a job take on sockets.
+pub fn real_length(job: &Job, real: &RealOptions) -> Result<Duration, Error> {
+    let mut length = Duration::ZERO;
+    for run in firsts(job) {
+        let setup = real.shorten(job, &job.scenario.setup(&run.point)?);
+        length += real::length(&setup) * job.scenario.repetitions;
+    }
+    Ok(length)
+}
+
+fn on_sockets(
+    job: &Job,
+    setup: &Setup,
+    seed: u64,
+    real: &RealOptions,
+    stop: &Stop,
+) -> Result<RunFigures, String> {
+    real::run(&real.shorten(job, setup), seed, real, stop).map_err(|error| error.message)
 }
 
 /// A world: figures, or why there are none.
@@ -133,13 +190,15 @@ pub(crate) fn run_in(
     world: &WorldFn<'_>,
 ) -> Result<Outcome, Error> {
     let plan = job.scenario.plan();
-    let (mut store, mut finished) = Store::open(job, &header(job, &options.command), options)?;
+    let (mut store, mut finished) = Store::open(job, &header(job, options), options)?;
     adopt(&mut finished, &plan);
     let before = finished.len() as u32;
     let mut there = vec![false; plan.len()];
     finished.iter().for_each(|kept| there[kept.run.index as usize] = true);
     let missing: Vec<_> = plan.iter().filter(|run| !there[run.index as usize]).cloned().collect();
-    let mut state = Progress { planned: plan.len() as u32, done: before, before, events: 0 };
+    let whole = options.real.map(|real| real_length(job, &real)).transpose()?;
+    let expected = whole.map(|whole| whole * missing.len() as u32 / plan.len().max(1) as u32);
+    let mut state = Progress { planned: plan.len() as u32, done: before, before, events: 0, expected };
     progress(&state);
     let work = |run: &scenario::Run| {
         guarded(|| perform(&job.scenario, run, |setup, seed| world(setup, seed))).map_err(|why| {
@@ -159,7 +218,8 @@ pub(crate) fn run_in(
     });
     finished.sort_by_key(|kept| kept.run.index);
     // The tables of what is there are of use even if something went wrong; what went wrong comes first.
-    let written = tables(&store, job, &finished);
+    let ground = if options.real.is_some() { Ground::Real } else { Ground::Model };
+    let written = tables(&store, job, ground, &finished);
     let interrupted = ended?;
     written?;
     Ok(Outcome {
@@ -182,12 +242,17 @@ fn guarded(work: impl FnOnce() -> Result<Finished, RunError>) -> Result<Finished
     ended?.map_err(|error| error.to_string())
 }
 
-/// The results that an experiment has so far, without running anything.
+/// The results that an experiment has so far, without running anything: of the model, or of sockets if it is `measured`.
 ///
 /// An experiment that has never run has none. An error if they belong to another scenario.
 pub fn kept(job: &Job, results: &std::path::Path) -> Result<Results, Error> {
+    kept_on(job, results, if job.scenario.measured { Ground::Real } else { Ground::Model })
+}
+
+/// As [`kept`], of runs on that ground.
+pub fn kept_on(job: &Job, results: &std::path::Path, ground: Ground) -> Result<Results, Error> {
     let plan = job.scenario.plan();
-    let mut finished = store::read(job, results)?;
+    let mut finished = store::read(job, results, ground)?;
     adopt(&mut finished, &plan);
     Ok(experiment::results(&finished, plan.len() as u32))
 }
@@ -212,11 +277,28 @@ pub struct Capture {
 }
 
 /// Does one run of an experiment again; nothing is kept but captures.
-pub fn replay(job: &Job, index: u32, captures: &[Capture], stop: &Stop) -> Result<Finished, Error> {
+///
+/// On sockets it is another run with the same seed, and captures are refused.
+pub fn replay(
+    job: &Job,
+    index: u32,
+    captures: &[Capture],
+    real: Option<RealOptions>,
+    stop: &Stop,
+) -> Result<Finished, Error> {
     let plan = job.scenario.plan();
     let run = plan.get(index as usize).ok_or_else(|| {
         Error::usage(format!("--run {index}: {} has runs 0 to {}", job.name, plan.len().saturating_sub(1)))
     })?;
+    if let Some(real) = real.or(job.scenario.measured.then(RealOptions::default)) {
+        if !captures.is_empty() {
+            return Err(Error::usage(
+                "--capture is of the model's media: leave --real out, or capture with compare",
+            ));
+        }
+        let sockets = |setup: &Setup, seed: u64| on_sockets(job, setup, seed, &real, stop);
+        return guarded(|| perform(&job.scenario, run, sockets)).map_err(Error::failed);
+    }
     let world = |setup: &Setup, seed: u64| {
         let mut world = World::new(setup, seed).map_err(|error| error.to_string())?;
         for capture in captures {
@@ -263,19 +345,20 @@ fn adopt(kept: &mut Vec<Finished>, plan: &[scenario::Run]) {
     kept.dedup_by_key(|kept| kept.run.index);
 }
 
-fn header(job: &Job, command: &str) -> Header {
+fn header(job: &Job, options: &RunOptions) -> Header {
     Header {
         version: env!("CARGO_PKG_VERSION").into(),
         build: build::id(),
         title: job.scenario.title.clone(),
         digest: digest(job.scenario.text()),
-        command: command.into(),
+        command: options.command.clone(),
+        ground: options.real.map_or(Ground::Model.name().into(), |real| real.ground(job)),
     }
 }
 
-fn tables(store: &Store, job: &Job, finished: &[Finished]) -> Result<(), Error> {
+fn tables(store: &Store, job: &Job, ground: Ground, finished: &[Finished]) -> Result<(), Error> {
     let variables = job.scenario.variables();
-    store.write("results.csv", &results_csv(&variables, finished))?;
+    store.write("results.csv", &results_csv(&variables, ground, finished))?;
     store.write("summary.csv", &summary_csv(&variables, &summary(finished)))?;
     store.write("media.csv", &media_csv(&variables, finished))?;
     store.write("scenario.toml", job.scenario.text())

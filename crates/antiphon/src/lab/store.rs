@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-use antiphon_lab::experiment::{Finished, Header, digest};
+use antiphon_lab::experiment::{Finished, Ground, Header, digest};
 
 use super::journal::Journal;
 use super::{Job, RunOptions, threads};
@@ -32,7 +32,8 @@ impl Store {
         header: &Header,
         options: &RunOptions,
     ) -> Result<(Self, Vec<Finished>), Error> {
-        let directory = options.results.join(&job.name);
+        let ground = if options.real.is_some() { Ground::Real } else { Ground::Model };
+        let directory = directory(job, &options.results, ground);
         let failed = |what: &str, error: io::Error| failure(&directory.join(what), &error, 0);
         std::fs::create_dir_all(&directory).map_err(|error| failed("", error))?;
         let lock = lock(&directory)?;
@@ -99,9 +100,18 @@ impl Store {
     }
 }
 
+/// Where an experiment's runs are; those on sockets never lie among those of the model.
+fn directory(job: &Job, results: &Path, ground: Ground) -> PathBuf {
+    let directory = results.join(&job.name);
+    match ground {
+        Ground::Model => directory,
+        Ground::Real => directory.join("real"),
+    }
+}
+
 /// The runs that an experiment has, without locking or changing anything.
-pub(super) fn read(job: &Job, results: &Path) -> Result<Vec<Finished>, Error> {
-    let path = results.join(&job.name).join(RUNS);
+pub(super) fn read(job: &Job, results: &Path, ground: Ground) -> Result<Vec<Finished>, Error> {
+    let path = directory(job, results, ground).join(RUNS);
     let file = match File::open(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -144,6 +154,13 @@ fn belongs(line: &str, ours: &Header, path: &Path) -> Result<(), Error> {
     };
     if theirs.digest != ours.digest {
         return Err(other_scenario(&theirs, path));
+    }
+    if theirs.ground != ours.ground {
+        return Err(Error::usage(format!(
+            "{shown} has runs of another length ({}, not {}): add --fresh to begin anew, which sets it aside, or name \
+             another --results",
+            theirs.ground, ours.ground
+        )));
     }
     if theirs.build != ours.build {
         return Err(Error::usage(format!(

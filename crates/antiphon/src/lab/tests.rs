@@ -17,6 +17,7 @@ fn options(results: &Path, threads: usize) -> RunOptions {
         threads: Some(threads),
         command: "antiphon lab run test.toml".into(),
         fresh: false,
+        real: None,
     }
 }
 
@@ -138,7 +139,7 @@ fn results_of_another_scenario_or_build_are_not_mixed_in() {
 fn two_at_once_are_one_too_many() {
     let results = tempfile::tempdir().unwrap();
     let options = options(results.path(), 1);
-    let (store, _) = Store::open(&job(), &header(&job(), ""), &options).unwrap();
+    let (store, _) = Store::open(&job(), &header(&job(), &options), &options).unwrap();
     let refused = run_in(&job(), &options, &Stop::new(), &mut |_| {}, &figures).unwrap_err();
     assert!(refused.message.contains(&format!("process {}", std::process::id())), "{refused}");
     drop(store);
@@ -172,8 +173,8 @@ fn a_replayed_run_has_the_figures_it_had() {
     let results = tempfile::tempdir().unwrap();
     let job = job();
     let outcome = run(&job, &options(results.path(), 2), &Stop::new(), &mut |_| {}).unwrap();
-    let again = replay(&job, 11, &[], &Stop::new()).unwrap();
+    let again = replay(&job, 11, &[], None, &Stop::new()).unwrap();
     assert_eq!(again, outcome.finished[11]);
     assert!(again.events > 0 && again.streams[0].1.rtt_mean_ms.is_some_and(|rtt| rtt > 5.9), "{again:?}");
-    assert!(replay(&job, 15, &[], &Stop::new()).unwrap_err().message.contains("0 to 14"));
+    assert!(replay(&job, 15, &[], None, &Stop::new()).unwrap_err().message.contains("0 to 14"));
 }

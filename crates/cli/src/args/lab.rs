@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use antiphon::core::ByteCount;
 use antiphon::core::units::parse_duration;
-use antiphon::lab::{Capture, Changes};
+use antiphon::lab::{Capture, Changes, RealOptions};
 use clap::{Args, Subcommand, ValueHint};
 
 use super::{ClaimsArgs, ListArgs, ReportArgs};
@@ -61,8 +61,26 @@ pub struct RunArgs {
     /// Begin anew; the runs that are there are set aside
     #[arg(long, conflicts_with = "run")]
     pub fresh: bool,
+    /// On this machine's sockets in real time, one run after the other: over
+    /// loopback, or the live link emulator where the scenario has a link.
+    /// What is only modelled (802.11, FDDI) is refused. Results go to 'real'
+    /// in the experiment's directory
+    #[arg(long, conflicts_with_all = ["threads", "capture"])]
+    pub real: bool,
+    /// How long each run on sockets sends at most; means --real [default: 60s,
+    /// or the scenario's own where it is 'measured']
+    #[arg(long, value_name = "TIME", value_parser = values::seconds, conflicts_with_all = ["threads", "capture"])]
+    pub real_duration: Option<Duration>,
     #[command(flatten)]
     pub changes: ChangeArgs,
+}
+
+impl RunArgs {
+    /// Runs on sockets, if they are asked for.
+    pub fn real(&self) -> Option<RealOptions> {
+        let duration = self.real_duration;
+        (self.real || duration.is_some()).then_some(RealOptions { duration, link_method: None })
+    }
 }
 
 /// What to check.
@@ -175,6 +193,9 @@ Examples:
       one run again, to the bit
   antiphon lab run my-experiment.toml --run 17 --capture line=17.pcapng
       and what passed its link, for Wireshark
+  antiphon lab run my-experiment.toml --real --real-duration 20s
+      the same on real sockets, three runs of 20 s at each point; reports
+      show model and reality side by side
 
 Files in antiphon-lab/my-experiment:
   results.csv    a line for each stream of each run, the same byte for byte

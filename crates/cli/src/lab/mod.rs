@@ -6,7 +6,9 @@ mod progress;
 mod recorded;
 mod show;
 
+use antiphon::core::units::format_duration;
 use antiphon::lab::{Job, Outcome, RunOptions, check, find, replay, run};
+use antiphon::net::netns::become_namespace_root;
 use antiphon::{Error, Stop};
 
 use crate::args::{CheckArgs, Global, LabArgs, LabCommand, RunArgs};
@@ -30,6 +32,18 @@ fn run_jobs(args: &RunArgs, global: &Global, output: &mut Output) -> Result<u8, 
     let changes = args.changes.changes();
     let jobs = jobs(&args.targets)?;
     let jobs: Vec<Job> = jobs.into_iter().map(|job| job.with(&changes)).collect::<Result<_, _>>()?;
+    let real = args.real();
+    let few = |job: Job| match (real, changes.repetitions) {
+        (Some(_), None) => job.for_sockets(),
+        _ => Ok(job),
+    };
+    let jobs: Vec<Job> = jobs.into_iter().map(few).collect::<Result<_, _>>()?;
+    if real.is_some() || jobs.iter().any(|job| job.scenario.measured) {
+        // Only a process of one thread may, so before anything else. Where it is forbidden the facade says what it does.
+        if let Err(error) = become_namespace_root() {
+            output.detail(&format!("note: {error}"));
+        }
+    }
     let watch = output.watch(global.time_limit)?;
     if let Some(number) = args.run {
         return run_one(&jobs, number, args, &watch.stop, output);
@@ -41,13 +55,14 @@ fn run_jobs(args: &RunArgs, global: &Global, output: &mut Output) -> Result<u8, 
             threads: args.threads,
             fresh: args.fresh,
             command: command.clone(),
+            real,
         };
-        show::begin(job, output);
+        show::begin(job, real, output)?;
         let mut progress = RunProgress::new(output, &watch.stop);
         let outcome = run(job, &options, &watch.stop, &mut |now| progress.update(now, output));
         progress.clear();
         let outcome = outcome?;
-        show::outcome(job, &outcome, output);
+        show::outcome(job, &outcome, &command, output);
         if outcome.interrupted {
             go_on(&outcome, &command, args, output);
             return Ok(watch.exit_code().unwrap_or(exit::INTERRUPTED));
@@ -62,7 +77,7 @@ fn run_one(jobs: &[Job], number: u32, args: &RunArgs, stop: &Stop, output: &mut 
         let message = format!("--run takes one experiment, not {}: {}", jobs.len(), names.join(", "));
         return Err(Error::usage(message));
     };
-    let finished = replay(job, number, &args.capture, stop)?;
+    let finished = replay(job, number, &args.capture, args.real(), stop)?;
     show::run(job, &finished, &command(job, args), output);
     Ok(exit::DONE)
 }
@@ -99,7 +114,12 @@ fn jobs(targets: &[String]) -> Result<Vec<Job>, Error> {
 
 /// What does the same again, wherever the results go.
 fn command(job: &Job, args: &RunArgs) -> String {
-    format!("antiphon lab run {}{}", quoted(&job.target), args.changes.words())
+    let real = match args.real_duration {
+        Some(duration) => format!(" --real-duration {}", format_duration(duration)),
+        None if args.real => " --real".into(),
+        None => String::new(),
+    };
+    format!("antiphon lab run {}{real}{}", quoted(&job.target), args.changes.words())
 }
 
 fn go_on(outcome: &Outcome, command: &str, args: &RunArgs, output: &Output) {

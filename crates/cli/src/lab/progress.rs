@@ -64,9 +64,14 @@ impl RunProgress {
 }
 
 fn line(progress: &Progress, elapsed: Duration) -> String {
-    let Progress { planned, done, before, .. } = *progress;
+    let Progress { planned, done, before, expected, .. } = *progress;
     let percent = 100.0 * f64::from(done) / f64::from(planned.max(1));
     let left = match done - before {
+        // Runs on sockets take the time they take.
+        _ if expected.is_some() => {
+            let left = expected.unwrap_or_default().saturating_sub(elapsed);
+            format!(", {} left", human(left.as_secs_f64()))
+        }
         0 => "".into(),
         ended => {
             let left = elapsed.as_secs_f64() * f64::from(planned - done) / f64::from(ended);
@@ -77,7 +82,7 @@ fn line(progress: &Progress, elapsed: Duration) -> String {
 }
 
 /// A length of time as people say it.
-fn human(seconds: f64) -> String {
+pub(super) fn human(seconds: f64) -> String {
     match seconds.round() as u64 {
         s @ 0..=99 => format!("{s} s"),
         s @ 100..=5999 => format!("{} min", s.div_ceil(60)),
@@ -91,10 +96,12 @@ mod tests {
 
     #[test]
     fn time_left_counts_what_was_done_here() {
-        let progress = |done| Progress { planned: 540, done, before: 40, events: 0 };
+        let progress = |done| Progress { planned: 540, done, before: 40, events: 0, expected: None };
         assert_eq!(line(&progress(40), Duration::from_secs(9)), "  7 %  40 of 540 runs");
         assert_eq!(line(&progress(290), Duration::from_secs(50)), " 54 %  290 of 540 runs, 50 s left");
         assert_eq!(line(&progress(540), Duration::from_secs(50)), "100 %  540 of 540 runs, 0 s left");
+        let real = Progress { expected: Some(Duration::from_secs(90)), ..progress(40) };
+        assert_eq!(line(&real, Duration::from_secs(9)), "  7 %  40 of 540 runs, 81 s left");
         assert_eq!((human(100.0), human(7260.0)), ("2 min".into(), "2 h 1 min".into()));
     }
 }

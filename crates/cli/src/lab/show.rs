@@ -1,11 +1,13 @@
 //! What came of an experiment, for people and for programs.
 
+use antiphon::Error;
 use antiphon::lab::experiment::{Finished, PointSummary, summary};
 use antiphon::lab::figures::FIGURES;
-use antiphon::lab::{Job, Outcome, replay_command};
+use antiphon::lab::{Job, Outcome, RealOptions, describe, real_length, replay_command};
 use antiphon::measure::MeanInterval;
 use serde_json::{Map, Value, json};
 
+use super::progress::human;
 use crate::grid::{Align, Cell, Grid, Palette, Tone};
 use crate::output::Output;
 
@@ -25,9 +27,12 @@ const SHOWN: [(&str, &str); 10] = [
 ];
 
 /// Says what begins.
-pub fn begin(job: &Job, output: &mut Output) {
+pub fn begin(job: &Job, real: Option<RealOptions>, output: &mut Output) -> Result<(), Error> {
     let scenario = &job.scenario;
-    let runs = scenario.plan().len();
+    let plan = scenario.plan();
+    let runs = plan.len();
+    let real = real.or(scenario.measured.then(RealOptions::default));
+    let ground = if real.is_some() { "real" } else { "model" };
     if output.json {
         let record = json!({
             "command": "lab run",
@@ -36,14 +41,23 @@ pub fn begin(job: &Job, output: &mut Output) {
             "version": env!("CARGO_PKG_VERSION"),
             "seed": scenario.seed,
             "runs": runs,
+            "ground": ground,
         });
         output.timed("experiment", record);
     }
     output.talk(&format!("{}: {} ({runs} runs, seed {})", job.name, scenario.title, scenario.seed));
+    if let (Some(real), Some(first)) = (real, plan.first()) {
+        let length = human(real_length(job, &real)?.as_secs_f64());
+        output.talk(&format!("on sockets, one run after the other: about {length} in all"));
+        for note in describe(&scenario.setup(&first.point)?, &real)? {
+            output.talk(&format!("note: {note}"));
+        }
+    }
+    Ok(())
 }
 
 /// Prints the summary of an experiment.
-pub fn outcome(job: &Job, outcome: &Outcome, output: &mut Output) {
+pub fn outcome(job: &Job, outcome: &Outcome, command: &str, output: &mut Output) {
     for note in &outcome.notes {
         output.talk(&format!("note: {note}"));
     }
@@ -71,7 +85,7 @@ pub fn outcome(job: &Job, outcome: &Outcome, output: &mut Output) {
     output.talk(&format!(
         "results: {}; one run again: {}",
         outcome.directory.display(),
-        replay_command(&format!("antiphon lab run {}", job.target), 0)
+        replay_command(command, 0)
     ));
 }
 

@@ -118,7 +118,7 @@ fn replayed(directory: &Path, table: &str) {
     let line: Vec<&str> = table.lines().find(|line| line.starts_with("7,")).unwrap().split(',').collect();
     assert_eq!(record["seed"].to_string(), line[columns.iter().position(|name| *name == "seed").unwrap()]);
     let mut compared = 0;
-    for (name, value) in columns.iter().zip(&line).skip(6).filter(|(_, value)| !value.is_empty()) {
+    for (name, value) in columns.iter().zip(&line).skip(7).filter(|(_, value)| !value.is_empty()) {
         let value: f64 = value.parse().unwrap();
         assert_eq!(record["streams"][0]["figures"][name].as_f64(), Some(value), "{name}");
         compared += 1;
@@ -208,6 +208,35 @@ fn what_belongs_to_another_scenario_is_not_mixed_in() {
     assert!(refused.code == Some(2) && refused.err.contains("--fresh"), "{}", refused.err);
     let fresh = lab(directory.path(), &["run", "test.toml", "--fresh"]);
     assert!(fresh.code == Some(0) && fresh.err.contains("runs.jsonl.old"), "{}", fresh.err);
+}
+
+#[test]
+fn real_runs_are_told_from_the_model() {
+    let text = "title='Loopback'\nduration='1h'\nmeasured=true\nrepetitions=2\nnode.a={}\nnode.b={}\n\
+                link.l={between=['a','b'],link='ideal'}\n\
+                stream.s={transport='rtp',from='a',to='b',frame='200B',interval='5ms',latency='20ms'}";
+    let directory = directory(text);
+    let ran = lab(directory.path(), &["run", "test.toml", "--real-duration", "100ms"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(
+        ran.err.contains("on sockets, one run after the other") && ran.err.contains("loopback"),
+        "{}",
+        ran.err
+    );
+    assert!(ran.err.contains("lab run test.toml --real-duration 100ms --run 0"), "{}", ran.err);
+    let table = results(directory.path(), "antiphon-lab/test/real/results.csv");
+    assert_eq!(table.lines().filter(|line| line.contains(",real,s,20,20,0,")).count(), 2, "{table}");
+    // It is measured: without a word it runs on sockets, and the hour that it asks for is not the same.
+    let whole = lab(directory.path(), &["run", "test.toml"]);
+    assert!(whole.code == Some(2) && whole.err.contains("another length"), "{}", whole.err);
+    let both = lab(directory.path(), &["run", "test.toml", "--real", "--threads", "2"]);
+    assert!(both.code == Some(2) && both.err.contains("--threads"), "{}", both.err);
+    let cell =
+        text.replace("link.l={between=['a','b'],link='ideal'}", "cell.w={access-point='a',stations=['b']}");
+    std::fs::write(directory.path().join("test.toml"), cell).unwrap();
+    let refused = lab(directory.path(), &["run", "test.toml", "--results", "other", "--real"]);
+    assert!(refused.code == Some(2) && refused.err.contains("only modelled"), "{}", refused.err);
+    assert!(!directory.path().join("other").exists());
 }
 
 #[test]

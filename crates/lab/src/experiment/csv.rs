@@ -4,22 +4,24 @@
 
 use std::fmt::Write;
 
-use super::Finished;
 use super::summary::PointSummary;
+use super::{Finished, Ground};
 use crate::figures::FIGURES;
 use crate::scenario::Run;
 
-/// One line for each stream of each run: the run, what the sweep set, and all figures.
+/// One line for each stream of each run: the run, what the sweep set, whether it ran in the model or on real sockets, and
+/// all figures.
 ///
 /// `variables`: names of what the sweep sets. The runs must be in their order.
-pub fn results_csv(variables: &[String], finished: &[Finished]) -> String {
+pub fn results_csv(variables: &[String], ground: Ground, finished: &[Finished]) -> String {
     let mut csv = String::new();
     let figures = FIGURES.iter().map(|figure| figure.name.to_string());
-    line(&mut csv, head(variables).chain([String::from("stream")]).chain(figures));
+    line(&mut csv, head(variables).chain(["ground", "stream"].map(String::from)).chain(figures));
     for finished in finished {
         for (stream, figures) in &finished.streams {
             let values = figures.values().into_iter().map(number);
-            line(&mut csv, run_cells(&finished.run).chain([stream.clone()]).chain(values));
+            let whose = [ground.name().into(), stream.clone()];
+            line(&mut csv, run_cells(&finished.run).chain(whose).chain(values));
         }
     }
     csv
@@ -109,21 +111,21 @@ mod tests {
 
     #[test]
     fn results_are_written_exactly_and_quoted_where_needed() {
-        let csv = results_csv(&variables(), &[finished(3, 0.1 + 0.2)]);
+        let csv = results_csv(&variables(), Ground::Real, &[finished(3, 0.1 + 0.2)]);
         let lines: Vec<&str> = csv.lines().collect();
         assert!(
-            lines[0].starts_with("run,transport,rate,repetition,seed,stream,sent,received,"),
+            lines[0].starts_with("run,transport,rate,repetition,seed,ground,stream,sent,received,"),
             "{}",
             lines[0]
         );
         assert!(
-            lines[1].starts_with("3,\"arq?a=1,2\",2Mbit/s,1,281474976710655,audio,100,,"),
+            lines[1].starts_with("3,\"arq?a=1,2\",2Mbit/s,1,281474976710655,real,audio,100,,"),
             "{}",
             lines[1]
         );
         assert!(lines[1].contains(",0.30000000000000004,"), "{}", lines[1]);
         assert!(lines[2].contains(",\"z\"\"x\",100,"), "{}", lines[2]);
-        assert_eq!(lines[0].split(',').count(), 6 + FIGURES.len());
+        assert_eq!(lines[0].split(',').count(), 7 + FIGURES.len());
         let media = media_csv(&variables(), &[finished(0, -0.0)]);
         assert_eq!(media.lines().count(), 3);
         assert!(media.ends_with(",wlan,ap.collisions,0\n"), "{media}");

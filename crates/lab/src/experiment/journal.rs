@@ -19,6 +19,8 @@ pub struct Header {
     pub digest: String,
     /// The command that made the journal.
     pub command: String,
+    /// Where its runs were done, and what of them is not the scenario's: `model`, `real, 60s`.
+    pub ground: String,
 }
 
 /// Why a line is none of a journal.
@@ -54,6 +56,7 @@ impl Header {
             "title": self.title,
             "digest": self.digest,
             "command": self.command,
+            "ground": self.ground,
         })
         .to_string()
     }
@@ -68,6 +71,8 @@ impl Header {
             title: text("title")?,
             digest: text("digest")?,
             command: text("command")?,
+            // Journals of before there were any others are the model's.
+            ground: value["ground"].as_str().unwrap_or("model").into(),
         })
     }
 }
@@ -174,8 +179,11 @@ mod tests {
             title: "A \"title\"\nand more".into(),
             digest: digest("text"),
             command: "antiphon lab run x.toml".into(),
+            ground: "real, 60s".into(),
         };
-        assert_eq!(Header::parse(&header.to_line()), Ok(header));
+        assert_eq!(Header::parse(&header.to_line()), Ok(header.clone()));
+        let older = header.to_line().replace(",\"ground\":\"real, 60s\"", "");
+        assert_eq!(Header::parse(&older).unwrap().ground, "model");
         assert!(Header::parse(&finished(0, 1.0).to_line("")).is_err());
     }
 

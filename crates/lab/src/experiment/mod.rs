@@ -38,6 +38,26 @@ pub struct MediumCounts {
     pub counters: Vec<(String, f64)>,
 }
 
+/// On what runs are done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Ground {
+    /// In virtual time, over models.
+    #[default]
+    Model,
+    /// On this machine's sockets, in real time.
+    Real,
+}
+
+impl Ground {
+    /// Its name in files: `model` or `real`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ground::Model => "model",
+            Ground::Real => "real",
+        }
+    }
+}
+
 /// Why a run has no figures.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum RunError {

@@ -32,7 +32,13 @@ macro_rules! scenario {
 pub(super) const MODULE: Module = Module {
     key: "transport-alternatives",
     experiments: &[
-        experiment(LOCALHOST, "this machine's own loopback interface", "4.1.1", None, &[]),
+        experiment(
+            LOCALHOST,
+            "this machine's own loopback interface",
+            "4.1.1",
+            scenario!("localhost"),
+            &[round_trips("table02-localhost.csv")],
+        ),
         experiment(
             CROSSOVER,
             "two machines, one cable",

@@ -21,6 +21,7 @@ pub(super) struct Head {
     pub(super) source: String,
     pub(super) seed: u64,
     pub(super) repetitions: u32,
+    pub(super) measured: bool,
 }
 
 /// A setup and what was learnt in building it.
@@ -59,7 +60,11 @@ pub(super) fn head(tree: &Table) -> Read<Head> {
     };
     let seed = top.find("seed")?.map_or(Ok(1), |seed| seed.whole(0..=u64::MAX))?;
     let repetitions = top.find("repetitions")?.map_or(Ok(1), |count| count.whole32(1..=100_000))?;
-    Ok(Head { title, source, seed, repetitions })
+    let measured = match top.find("measured")? {
+        Some(measured) => measured.truth()?,
+        None => false,
+    };
+    Ok(Head { title, source, seed, repetitions, measured })
 }
 
 /// Builds the setup of one point.
@@ -67,7 +72,7 @@ pub(super) fn setup(tree: &Table, point: &[(String, String)]) -> Read<Built> {
     let context = Context::new(point);
     let setup = {
         let top = Section::new(&context, tree, "", &(0..0));
-        for key in ["title", "source", "seed"] {
+        for key in ["title", "source", "seed", "measured"] {
             top.find(key)?;
         }
         if let Some(repetitions) = top.find("repetitions")? {
@@ -198,6 +203,7 @@ impl Nodes {
                 send_byte_s: cost_s(&section, "send-byte")?,
                 receive_packet: cost(&section, "receive-packet")?,
                 receive_byte_s: cost_s(&section, "receive-byte")?,
+                wake: cost(&section, "wake")?,
             };
             section.finish()?;
             nodes.specs.push(NodeSpec { name: name.into(), cost });

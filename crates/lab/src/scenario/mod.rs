@@ -75,6 +75,8 @@ pub struct Scenario {
     pub seed: u64,
     /// Runs at each point.
     pub repetitions: u32,
+    /// Runs on real sockets: what it asks is what this machine does.
+    pub measured: bool,
     /// What varies, the slowest first.
     pub sweep: Vec<Axis>,
     file: String,
@@ -129,6 +131,7 @@ impl Scenario {
             source: head.source,
             seed: head.seed,
             repetitions: head.repetitions,
+            measured: head.measured,
             sweep,
             file: file.into(),
             text: text.into(),

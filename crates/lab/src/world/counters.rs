@@ -42,6 +42,13 @@ impl Medium {
     }
 }
 
+/// What a link counted, as figures; in the world and out of it.
+pub fn link_figures(name: &str, up: &Counters, down: &Counters) -> MediumFigures {
+    let both = [(&UP_NAMES, up), (&DOWN_NAMES, down)];
+    let counters = both.into_iter().flat_map(|(names, counters)| named(names, counters)).collect();
+    MediumFigures { name: name.into(), counters }
+}
+
 impl Part {
     fn counters(&self) -> Counters {
         match self {

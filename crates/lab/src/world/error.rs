@@ -154,7 +154,7 @@ pub enum WorldError {
 
 impl WorldError {
     /// A quantity of `who` that cannot be.
-    pub(super) fn quantity(who: &str, what: impl Into<String>) -> Self {
+    pub(crate) fn quantity(who: &str, what: impl Into<String>) -> Self {
         WorldError::Quantity { who: who.into(), what: what.into() }
     }
 }

@@ -174,7 +174,12 @@ impl Station for Generator {
     }
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        self.endpoint.poll_transmit(now, buf)
+        let sent = self.endpoint.poll_transmit(now, buf);
+        if sent.is_none() {
+            // What was sent has its outcome now, and the next frame need not wait for the driver's next round.
+            self.events(now);
+        }
+        sent
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -209,6 +214,11 @@ impl Listener {
     /// What came.
     pub fn meter(&self) -> &Meter {
         &self.meter
+    }
+
+    /// What came, to be taken out.
+    pub fn meter_mut(&mut self) -> &mut Meter {
+        &mut self.meter
     }
 }
 

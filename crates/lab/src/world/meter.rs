@@ -66,9 +66,36 @@ pub struct Meter {
     delays: Vec<u64>,
     by_bytes: BufferCheck,
     by_number: BufferCheck,
+    /// Only what came, where the sender's log is on another thread.
+    notes: Option<Arrivals>,
+}
+
+/// Arrivals as they came, for a meter that has the sender's log later.
+#[derive(Debug, Default)]
+pub struct Arrivals {
+    /// When, and the RTP number.
+    pub came: Vec<(Instant, u16)>,
+    /// Those that found no room.
+    pub missed: u64,
 }
 
 impl Meter {
+    /// A meter that only notes arrivals, with room for so many: nothing is allocated on the way.
+    pub fn noting(arrivals: usize, rule: BufferRule) -> Self {
+        let notes = Some(Arrivals { came: Vec::with_capacity(arrivals), missed: 0 });
+        Meter { notes, ..Meter::new(&SharedLog::default(), 0, rule) }
+    }
+
+    /// What was noted so far.
+    pub fn take_notes(&mut self) -> Arrivals {
+        self.notes.take().unwrap_or_default()
+    }
+
+    /// Arrivals so far.
+    pub fn arrivals(&self) -> u64 {
+        self.notes.as_ref().map_or(self.arrivals, |notes| notes.came.len() as u64 + notes.missed)
+    }
+
     /// A meter for a stream of at most `frames` frames, whose buffer is judged by `rule`.
     pub fn new(log: &SharedLog, frames: usize, rule: BufferRule) -> Self {
         Meter {
@@ -84,11 +111,20 @@ impl Meter {
             delays: Vec::with_capacity(frames),
             by_bytes: BufferCheck::by_bytes(rule),
             by_number: BufferCheck::by_sequence(rule, Some(1)),
+            notes: None,
         }
     }
 
     /// The frame with the RTP number `sequence` came.
     pub fn on_arrival(&mut self, at: Instant, sequence: u16) {
+        if let Some(notes) = &mut self.notes {
+            if notes.came.len() < notes.came.capacity() {
+                notes.came.push((at, sequence));
+            } else {
+                notes.missed += 1;
+            }
+            return;
+        }
         let log = self.log.borrow();
         // The number nearest to the highest one: 32 768 frames lost in a row would be taken for none.
         let place = log.first.wrapping_add(self.highest.wrapping_sub(1) as u16);

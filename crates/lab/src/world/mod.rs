@@ -68,22 +68,22 @@
 
 mod agenda;
 mod check;
-mod counters;
+pub(crate) mod counters;
 mod error;
-mod generator;
-mod medium;
+pub(crate) mod generator;
+pub(crate) mod medium;
 mod medusa;
-mod meter;
+pub(crate) mod meter;
 mod network;
-mod packet;
+pub(crate) mod packet;
 mod ring;
-mod routes;
-mod socket;
+pub(crate) mod routes;
+pub(crate) mod socket;
 mod sound;
 mod stream_end;
-mod streams;
+pub(crate) mod streams;
 mod tap;
-mod traffic;
+pub(crate) mod traffic;
 
 use std::io;
 

@@ -153,7 +153,8 @@ fn send_datagrams(
 }
 
 impl Party {
-    fn station(&mut self) -> &mut dyn Station {
+    /// As a driver sees it.
+    pub fn station(&mut self) -> &mut dyn Station {
         match self {
             Party::Generator(station) => &mut **station,
             Party::Medusa(station) => &mut **station,
@@ -164,7 +165,8 @@ impl Party {
         }
     }
 
-    fn station_ref(&self) -> &dyn Station {
+    /// The same, to be asked.
+    pub fn station_ref(&self) -> &dyn Station {
         match self {
             Party::Generator(station) => &**station,
             Party::Medusa(station) => &**station,

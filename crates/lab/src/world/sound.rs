@@ -21,7 +21,7 @@ use antiphon_session::{
 use super::error::WorldError;
 use super::generator::on_frame;
 use super::meter::{Meter, SharedLog};
-use super::socket::{Party, SharedMeter, Socket};
+use super::socket::{Party, SharedMeter};
 use super::streams::Maker;
 
 /// What the sound of a stream is.
@@ -52,19 +52,18 @@ impl Clip {
     }
 
     /// How the report's buffer judges it.
-    fn rule(&self) -> BufferRule {
+    pub fn rule(&self) -> BufferRule {
         let time = Duration::from_secs_f64(f64::from(self.in_packet) / f64::from(self.format.rate()));
         BufferRule::for_packets(time, self.in_packet * 2 * self.format.channels() as u32)
     }
 }
 
-/// The sockets of a stream of sound, the sender's first.
-pub fn sockets(maker: &Maker<'_>, clip: &Clip, log: &SharedLog) -> Result<Vec<Socket>, WorldError> {
+/// The sender's station of a stream of sound, and whether it is on a byte stream.
+pub fn near(maker: &Maker<'_>, clip: &Clip, log: &SharedLog) -> Result<(Party, bool), WorldError> {
     let stream = maker.spec.name.as_str();
     let seed = |label: &str| Rng::fork(maker.seed, label).next_u64();
     let endpoint = maker.endpoint(Role::Caller, seed("near"))?;
-    let profile = endpoint.profile();
-    let is_stream = profile.wire == antiphon_core::Wire::ByteStream;
+    let is_stream = endpoint.profile().wire == antiphon_core::Wire::ByteStream;
     let frames = maker.until.since(maker.start).as_secs_f64() * f64::from(clip.format.rate());
     let source = Noise { format: clip.format, left: frames as u64, rng: Rng::fork(maker.seed, "sound") };
     let (patience, epoch) = (maker.spec.patience, Epoch::default());
@@ -72,21 +71,19 @@ pub fn sockets(maker: &Maker<'_>, clip: &Clip, log: &SharedLog) -> Result<Vec<So
     let observed = Observed { inner: endpoint, log: Some(Rc::clone(log)), meter: None, closing: false };
     let station = SendStation::new(Box::new(observed), Box::new(source), config, stream, maker.start)
         .map_err(|error| WorldError::quantity(stream, error.to_string()))?;
-    let mut sockets = vec![maker.socket(Party::Send(Box::new(station)), is_stream, None)];
-    for receiver in 0..maker.spec.to.len() {
-        let meter = Rc::new(RefCell::new(Meter::new(log, maker.frames() as usize, clip.rule())));
-        let station = receiver_station(maker, &meter, profile.ordered, seed(&format!("far {receiver}")))?;
-        sockets.push(maker.socket(Party::Receive(Box::new(station), meter), is_stream, Some(receiver)));
-    }
-    Ok(sockets)
+    Ok((Party::Send(Box::new(station)), is_stream))
 }
 
-fn receiver_station(
-    maker: &Maker<'_>,
-    meter: &SharedMeter,
-    ordered: bool,
-    seed: u64,
-) -> Result<ReceiveStation, WorldError> {
+/// The station of one of its receivers.
+pub fn far(maker: &Maker<'_>, meter: Meter, seed: u64) -> Result<Party, WorldError> {
+    let meter = Rc::new(RefCell::new(meter));
+    // What opens once with these settings opens again.
+    let ordered = maker.endpoint(Role::Listener, seed)?.profile().ordered;
+    let station = receiver_station(maker, &meter, ordered, seed);
+    Ok(Party::Receive(Box::new(station), meter))
+}
+
+fn receiver_station(maker: &Maker<'_>, meter: &SharedMeter, ordered: bool, seed: u64) -> ReceiveStation {
     let config = ReceiverConfig {
         latency: Some(maker.spec.latency),
         conceal: Concealment::default(),
@@ -100,8 +97,6 @@ fn receiver_station(
     };
     let open_sink: OpenSink = Box::new(|format, _| Ok(Box::new(Nowhere(format))));
     let receiver = SoundReceiver::new(config, open_sink, Instant::ZERO);
-    // What opens once with these settings opens again.
-    maker.endpoint(Role::Listener, seed)?;
     let (query, latency, open) = (maker.spec.query.clone(), maker.spec.latency, maker.transport.open);
     let (max_datagram, meter) = (maker.most, Rc::clone(meter));
     let endpoint: MakeEndpoint = Box::new(move |now| {
@@ -111,7 +106,7 @@ fn receiver_station(
     });
     let admits = maker.transport.admits;
     let config = ReceiveConfig { endpoint, admits, silence: SILENCE, ends_with_stream: false };
-    Ok(ReceiveStation::new(config, receiver, Instant::ZERO))
+    ReceiveStation::new(config, receiver, Instant::ZERO)
 }
 
 /// Seeded noise of a quarter of full scale: it costs little, and no block is like another.

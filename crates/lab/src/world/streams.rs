@@ -1,12 +1,10 @@
 //! Makes the stations of a stream, and draws its figures.
 
-use std::time::Duration;
-
 use antiphon_core::{Endpoint, Instant, Rng, SendError, Wire as WireKind};
 use antiphon_measure::BufferRule;
 use antiphon_media::medusa::{BlockMode, MAX_CHANNELS};
 use antiphon_proto::{OpenArgs, OpenError, Role, Transport};
-use antiphon_session::{Framed, Framing, Reflector, ReflectorConfig};
+use antiphon_session::{Framed, Framing, ReceiveStation, Reflector, ReflectorConfig};
 
 use super::check;
 use super::error::WorldError;
@@ -163,23 +161,35 @@ impl<'a> Maker<'a> {
     /// The sender's socket, then one for each receiver.
     pub fn sockets(&self) -> Result<(SharedLog, Vec<Socket>), WorldError> {
         let log = SentLog::shared(self.frames() as usize);
-        let sockets = match self.spec.content {
-            Content::Packets { frame, interval, .. } => self.packets(&log, frame, interval)?,
-            Content::Medusa { channels, blocks, mode } => {
-                let (near, stream) = self.medusa(&log, channels, blocks, mode)?;
-                let far = self.reflector(self.endpoint(Role::Listener, self.seed("far 0"))?);
-                vec![self.socket(near, stream, None), self.socket(far, stream, Some(0))]
-            }
-            Content::Sound { sample_rate, channels, block } => {
-                sound::sockets(self, &self.clip(sample_rate, channels, block)?, &log)?
-            }
-        };
+        let (near, stream) = self.near(&log)?;
+        let mut sockets = vec![self.socket(near, stream, None)];
+        for receiver in 0..self.spec.to.len() {
+            let meter = Meter::new(&log, self.frames() as usize, self.rule()?);
+            sockets.push(self.socket(self.far(meter, receiver)?, stream, Some(receiver)));
+        }
         Ok((log, sockets))
     }
 
-    fn packets(&self, log: &SharedLog, frame: usize, interval: Duration) -> Result<Vec<Socket>, WorldError> {
-        let rule = BufferRule::for_packets(interval, frame as u32);
-        let meter = || Meter::new(log, self.frames() as usize, rule);
+    /// How the buffer of its receivers is judged.
+    pub fn rule(&self) -> Result<BufferRule, WorldError> {
+        Ok(match self.spec.content {
+            Content::Packets { frame, interval, .. } => BufferRule::for_packets(interval, frame as u32),
+            Content::Sound { sample_rate, channels, block } => {
+                self.clip(sample_rate, channels, block)?.rule()
+            }
+            Content::Medusa { .. } => BufferRule::for_packets(BLOCK_TIME, PACKET_BYTES),
+        })
+    }
+
+    /// The sender's station, which notes in `log` what it sends; and whether it is on a byte stream.
+    pub fn near(&self, log: &SharedLog) -> Result<(Party, bool), WorldError> {
+        let (frame, interval) = match self.spec.content {
+            Content::Packets { frame, interval, .. } => (frame, interval),
+            Content::Sound { sample_rate, channels, block } => {
+                return sound::near(self, &self.clip(sample_rate, channels, block)?, log);
+            }
+            Content::Medusa { channels, blocks, mode } => return self.medusa(log, channels, blocks, mode),
+        };
         let endpoint = self.endpoint(Role::Caller, self.seed("near"))?;
         let stream = endpoint.profile().wire == WireKind::ByteStream;
         let reflected = self.spec.reflected;
@@ -192,20 +202,24 @@ impl<'a> Maker<'a> {
             blocks: stream && self.spec.patience.is_none(),
             reflected,
         };
-        let back = reflected.then(meter);
+        let rule = self.rule()?;
+        let back = reflected.then(|| Meter::new(log, self.frames() as usize, rule));
         let first = Rng::fork(self.seed, "number").next_u32() as u16;
-        let near = Party::Generator(Box::new(Generator::new(endpoint, pace, log, back, first)));
-        let mut sockets = vec![self.socket(near, stream, None)];
-        for receiver in 0..self.spec.to.len() {
-            let endpoint = self.endpoint(Role::Listener, self.seed(&format!("far {receiver}")))?;
-            let far = if reflected {
-                self.reflector(endpoint)
-            } else {
-                Party::Listener(Box::new(Listener::new(endpoint, meter())))
-            };
-            sockets.push(self.socket(far, stream, Some(receiver)));
+        Ok((Party::Generator(Box::new(Generator::new(endpoint, pace, log, back, first))), stream))
+    }
+
+    /// The station of a receiver, which measures with `meter` unless it reflects.
+    pub fn far(&self, meter: Meter, receiver: usize) -> Result<Party, WorldError> {
+        let seed = self.seed(&format!("far {receiver}"));
+        if matches!(self.spec.content, Content::Sound { .. }) {
+            return sound::far(self, meter, seed);
         }
-        Ok(sockets)
+        let endpoint = self.endpoint(Role::Listener, seed)?;
+        Ok(if self.spec.reflected {
+            self.reflector(endpoint)
+        } else {
+            Party::Listener(Box::new(Listener::new(endpoint, meter)))
+        })
     }
 
     fn reflector(&self, endpoint: Box<dyn Endpoint>) -> Party {
@@ -234,7 +248,7 @@ impl<'a> Maker<'a> {
         let calls_with_frame = self.spec.query.value("style") == Some("many");
         let sending = Sending { channels, blocks, mode, until, patience, calls_with_frame, first, seed };
         let frames = self.frames() as usize;
-        let meter = Meter::new(log, frames, BufferRule::for_packets(BLOCK_TIME, PACKET_BYTES));
+        let meter = Meter::new(log, frames, self.rule()?);
         let medusa = Medusa::new(Framed::new(endpoint, framing), sending, log, meter);
         let medusa = medusa.map_err(|error| self.quantity(&error.to_string()))?;
         Ok((Party::Medusa(Box::new(medusa)), stream))
@@ -261,6 +275,13 @@ impl<'a> Maker<'a> {
     }
 }
 
+/// What a receiver of sound had to make up, as a share of all it played.
+pub fn concealed_percent(station: &ReceiveStation) -> Option<f64> {
+    let playout = station.receiver().playout()?;
+    let played = playout.played_frames + playout.concealed_frames;
+    (played > 0).then(|| 100.0 * playout.concealed_frames as f64 / played as f64)
+}
+
 /// The figures of a stream at one of its receivers.
 pub fn figures(sender: &Socket, receiver: &Socket, flow: u32, net: &Network) -> StreamFigures {
     let mut figures = match (&sender.party, &receiver.party) {
@@ -269,10 +290,7 @@ pub fn figures(sender: &Socket, receiver: &Socket, flow: u32, net: &Network) -> 
             let mut figures = meter.borrow().figures(false);
             let counters = near.counters();
             figures.expired = Some((counters.expired + counters.refused) as f64);
-            figures.concealed_percent = far.receiver().playout().and_then(|playout| {
-                let played = playout.played_frames + playout.concealed_frames;
-                (played > 0).then(|| 100.0 * playout.concealed_frames as f64 / played as f64)
-            });
+            figures.concealed_percent = concealed_percent(far);
             figures
         }
         (Party::Generator(generator), _) => {

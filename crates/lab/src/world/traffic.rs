@@ -39,7 +39,7 @@ enum Kind {
 }
 
 /// UDP packets at instants that follow a law.
-struct Udp {
+pub struct Udp {
     law: Law,
     len: u32,
     first: Instant,
@@ -77,24 +77,11 @@ struct Greedy {
 impl Traffic {
     /// The traffic after `spec` as flow number `flow`, until `end`; `queue` is what its first medium holds.
     pub fn new(spec: &TrafficSpec, flow: u32, end: Instant, queue: usize, seed: u64) -> Self {
-        let mut rng = Rng::fork(seed, &format!("traffic {}", spec.name));
         let start = Instant::ZERO + spec.start;
         let udp = |payload: usize| (payload + UDP_HEADERS) as u32;
         let kind = match &spec.kind {
-            TrafficKind::Constant { rate, payload } => {
-                let law = Law::Regular { bits: *payload as u64 * 8, rate: rate.0 };
-                let phase = Udp::period(law).mul_f64(rng.unit());
-                Kind::Udp(Udp::new(law, udp(*payload), (rate.0 > 0).then(|| start + phase), rng))
-            }
-            TrafficKind::Poisson { rate, payload } => {
-                let mean = *payload as f64 * 8.0 / rate.0 as f64;
-                let first = (rate.0 > 0).then(|| start + Duration::from_secs_f64(mean * rng.exponential()));
-                Kind::Udp(Udp::new(Law::Poisson { mean }, udp(*payload), first, rng))
-            }
-            TrafficKind::Bursts { packets, period, payload } => {
-                let law = Law::Bursts { packets: *packets, period: *period };
-                let phase = period.mul_f64(rng.unit());
-                Kind::Udp(Udp::new(law, udp(*payload), Some(start + phase), rng))
+            TrafficKind::Constant { .. } | TrafficKind::Poisson { .. } | TrafficKind::Bursts { .. } => {
+                Kind::Udp(Udp::of(spec, start, seed))
             }
             TrafficKind::Blaster { payload } => {
                 Kind::Blaster { len: udp(*payload), limit: queue, next: Some(start), started: false }
@@ -228,6 +215,42 @@ impl Traffic {
 }
 
 impl Udp {
+    /// What a regular kind of traffic does from `start` on; other kinds are silent.
+    pub fn of(spec: &TrafficSpec, start: Instant, seed: u64) -> Self {
+        let mut rng = Rng::fork(seed, &format!("traffic {}", spec.name));
+        let len = |payload: usize| (payload + UDP_HEADERS) as u32;
+        match spec.kind {
+            TrafficKind::Constant { rate, payload } => {
+                let law = Law::Regular { bits: payload as u64 * 8, rate: rate.0 };
+                let phase = Udp::period(law).mul_f64(rng.unit());
+                Udp::new(law, len(payload), (rate.0 > 0).then(|| start + phase), rng)
+            }
+            TrafficKind::Poisson { rate, payload } => {
+                let mean = payload as f64 * 8.0 / rate.0 as f64;
+                let first = (rate.0 > 0).then(|| start + Duration::from_secs_f64(mean * rng.exponential()));
+                Udp::new(Law::Poisson { mean }, len(payload), first, rng)
+            }
+            TrafficKind::Bursts { packets, period, payload } => {
+                let law = Law::Bursts { packets, period };
+                let phase = period.mul_f64(rng.unit());
+                Udp::new(law, len(payload), Some(start + phase), rng)
+            }
+            _ => Udp::new(Law::Bursts { packets: 0, period: Duration::ZERO }, 0, None, rng),
+        }
+    }
+
+    /// Packets of `payload` so that they take `rate` on a medium that counts their headers.
+    pub fn filling(rate: u64, payload: usize, start: Instant, seed: u64) -> Self {
+        let len = (payload + UDP_HEADERS) as u32;
+        let law = Law::Regular { bits: u64::from(len) * 8, rate };
+        Udp::new(law, len, Some(start), Rng::fork(seed, "filling"))
+    }
+
+    /// When the next step is due.
+    pub fn next(&self) -> Option<Instant> {
+        self.next
+    }
+
     fn new(law: Law, len: u32, first: Option<Instant>, rng: Rng) -> Self {
         Udp { law, len, first: first.unwrap_or_default(), next: first, number: 0, rng }
     }
@@ -243,7 +266,7 @@ impl Udp {
 
     /// One step of the law is done: packets to send now. Regular steps are counted from the first, so that no rounding
     /// adds up.
-    fn step(&mut self) -> u32 {
+    pub fn step(&mut self) -> u32 {
         self.number += 1;
         let at = |since: u64| Some(self.first + Duration::from_nanos(since));
         match self.law {

@@ -1,0 +1,203 @@
+//! What a setup's media are on a real machine.
+
+use antiphon_core::{BitRate, Rng};
+use antiphon_link::{DuplexSpec, LinkSpec};
+
+use super::LiveError;
+use crate::setup::{HostCost, MediumKind, MediumSpec, NodeId, Setup, TrafficKind};
+use crate::world::World;
+use crate::world::medium::nodes_of;
+
+/// What real packets of a setup cross.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Beneath {
+    /// What is between the two sides.
+    pub wire: Wire,
+    /// Of each node: whether it is on the side where *up* begins. All of them, where there is no link.
+    pub near: Vec<bool>,
+    /// What is otherwise than in the model, in words.
+    pub notes: Vec<String>,
+}
+
+/// What is between the two sides.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Wire {
+    /// Nothing: this machine's loopback.
+    Loopback,
+    /// A link for an emulator.
+    Link {
+        /// The medium's name.
+        name: String,
+        /// What happens on the way.
+        spec: Box<DuplexSpec>,
+        /// Of everything random in it: with the same one the world's link draws the same for its n-th packet.
+        seed: u64,
+    },
+}
+
+impl Beneath {
+    /// Finds it, and refuses what a machine can't have. `seed` is the run's.
+    pub fn of(setup: &Setup, seed: u64) -> Result<Self, LiveError> {
+        // Whatever is wrong with it in the world is wrong here.
+        World::new(setup, seed)?;
+        for medium in &setup.media {
+            only_modelled(medium)?;
+        }
+        if let Some(stream) = setup.streams.iter().find(|stream| stream.to.len() > 1) {
+            return Err(refusal(&stream.name, "a stream to a group"));
+        }
+        let mut notes = host_notes(setup);
+        let links: Vec<&MediumSpec> = setup.media.iter().filter(|medium| is_link(&medium.kind)).collect();
+        if let [_, second, ..] = links[..] {
+            return Err(refusal(&second.name, "a second link"));
+        }
+        // Where there is no link, a single cable is one.
+        let cables = || setup.media.iter().filter(|medium| is_ethernet(&medium.kind));
+        let alone = cables().next().filter(|_| links.is_empty() && cables().count() == 1);
+        let chosen = links.first().copied().or(alone);
+        let others = cables().filter(|medium| chosen.is_none_or(|chosen| chosen.name != medium.name));
+        notes.extend(others.map(|medium| {
+            format!("'{}' is this machine's own memory: no Ethernet delays there, and no queue", medium.name)
+        }));
+        let Some(medium) = chosen else {
+            return Ok(Beneath { wire: Wire::Loopback, near: vec![true; setup.nodes.len()], notes });
+        };
+        let ends = nodes_of(&medium.kind);
+        let spec = Box::new(spec_of(medium, &mut notes)?);
+        let seed = Rng::fork(seed, &format!("medium {}", medium.name)).next_u64();
+        let near = side_of(setup, &medium.name, ends[0]);
+        Ok(Beneath { wire: Wire::Link { name: medium.name.clone(), spec, seed }, near, notes })
+    }
+}
+
+fn refusal(who: &str, what: &'static str) -> LiveError {
+    LiveError::OnlyModelled { who: who.into(), what }
+}
+
+fn only_modelled(medium: &MediumSpec) -> Result<(), LiveError> {
+    let what = match &medium.kind {
+        MediumKind::Cell { .. } => "an 802.11 cell",
+        MediumKind::Ring { .. } => "an FDDI ring",
+        MediumKind::Replay { .. } => "a recorded path",
+        MediumKind::Link { .. } | MediumKind::Cable { .. } | MediumKind::Switch { .. } => return Ok(()),
+    };
+    Err(refusal(&medium.name, what))
+}
+
+/// A link that does nothing is none: then packets stay on loopback.
+fn is_link(kind: &MediumKind) -> bool {
+    matches!(kind, MediumKind::Link { spec, .. } if **spec != DuplexSpec::default())
+}
+
+fn is_ethernet(kind: &MediumKind) -> bool {
+    matches!(kind, MediumKind::Cable { .. } | MediumKind::Switch { .. })
+}
+
+fn spec_of(medium: &MediumSpec, notes: &mut Vec<String>) -> Result<DuplexSpec, LiveError> {
+    match &medium.kind {
+        MediumKind::Link { spec, .. } => Ok(**spec),
+        MediumKind::Cable { rate, queue, .. } => {
+            notes.push(format!(
+                "'{}' is a link of its rate: Ethernet's 38 bytes a frame are not counted",
+                medium.name
+            ));
+            let way = LinkSpec { rate: Some(*rate), queue: *queue, ..LinkSpec::default() };
+            Ok(DuplexSpec { up: way, down: way })
+        }
+        MediumKind::Switch { nodes, rate, queue, latency } if nodes.len() == 2 => {
+            notes.push(format!(
+                "'{}' is a link of half its rate, as each packet is sent twice: right for packets that come alone; Ethernet's \
+                 38 bytes a frame are not counted",
+                medium.name
+            ));
+            let rate = Some(BitRate(rate.0 / 2));
+            let way = LinkSpec { rate, queue: *queue, delay: *latency, ..LinkSpec::default() };
+            Ok(DuplexSpec { up: way, down: way })
+        }
+        _ => Err(refusal(&medium.name, "a switch with nothing slower behind it")),
+    }
+}
+
+/// What hosts cost is the machine's own; traffic that asks for the state of a queue can't see the emulator's.
+fn host_notes(setup: &Setup) -> Vec<String> {
+    let mut notes = Vec::new();
+    if setup.nodes.iter().any(|node| node.cost != HostCost::default()) {
+        notes.push("the nodes' processor times are this machine's own, not the scenario's".into());
+    }
+    if setup.traffic.iter().any(|traffic| matches!(traffic.kind, TrafficKind::Blaster { .. })) {
+        notes.push(
+            "blasters send at the rate of their first medium: an emulator's queue can't be looked into"
+                .into(),
+        );
+    }
+    if setup.traffic.iter().any(|traffic| matches!(traffic.kind, TrafficKind::Ping { .. })) {
+        notes.push("pings are UDP datagrams of the same size, returned by a thread".into());
+    }
+    notes
+}
+
+/// Which nodes are joined to `start` without the medium `without`.
+fn side_of(setup: &Setup, without: &str, start: NodeId) -> Vec<bool> {
+    let mut near = vec![false; setup.nodes.len()];
+    near[start.0] = true;
+    let others = || setup.media.iter().filter(|medium| medium.name != without);
+    loop {
+        let before = near.iter().filter(|near| **near).count();
+        for medium in others() {
+            let nodes = nodes_of(&medium.kind);
+            if nodes.iter().any(|node| near[node.0]) {
+                nodes.iter().for_each(|node| near[node.0] = true);
+            }
+        }
+        if near.iter().filter(|near| **near).count() == before {
+            return near;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+
+    fn beneath(media: &str) -> Result<Beneath, LiveError> {
+        let text = format!(
+            "title='x'\nduration='1s'\nnode.a={{}}\nnode.b={{}}\nnode.c={{}}\n{media}\n\
+             [traffic.p]\nkind='ping'\nfrom='a'\nto='c'\ninterval='1s'\ncount=1"
+        );
+        let scenario = Scenario::parse("x", &text).unwrap();
+        Beneath::of(&scenario.setup(&[]).unwrap(), 7)
+    }
+
+    #[test]
+    fn nodes_are_on_the_side_that_the_link_leaves_them() {
+        let lan = "switch.lan={nodes=['a','b'],rate='100Mbit/s'}\n";
+        let found = beneath(&format!("{lan}link.line={{between=['c','b'],delay='5ms'}}")).unwrap();
+        assert_eq!(found.near, [false, false, true]);
+        let Wire::Link { name, spec, seed } = found.wire else { panic!("{:?}", found.wire) };
+        assert_eq!((name.as_str(), spec.up.delay.as_millis()), ("line", 5));
+        // As `Medium::new` forks it, so that the n-th packet meets what it meets there.
+        assert_eq!(seed, Rng::fork(7, "medium line").next_u64());
+        assert!(found.notes.iter().any(|note| note.contains("'lan'")), "{:?}", found.notes);
+    }
+
+    #[test]
+    fn links_that_do_nothing_are_loopback_and_a_cable_alone_is_a_link() {
+        let two = |kind: &str, more: &str| {
+            beneath(&format!(
+                "link.x={{between=['a','b'],link='ideal'}}\n{kind}.y={{between=['b','c']{more}}}"
+            ))
+        };
+        assert_eq!(two("link", ",link='ideal'").unwrap().wire, Wire::Loopback);
+        let Wire::Link { spec, .. } = two("cable", ",rate='10Mbit/s'").unwrap().wire else { panic!() };
+        assert_eq!(spec.up.rate.map(|rate| rate.0), Some(10_000_000));
+        let refused = |result: Result<Beneath, LiveError>| result.unwrap_err().to_string();
+        let both = "link.x={between=['a','b'],delay='1ms'}\nlink.y={between=['b','c'],delay='1ms'}";
+        assert!(refused(beneath(both)).contains("'y' is a second link"));
+        let cell = "cell.w={access-point='b',stations=['a','c']}";
+        let told = refused(beneath(cell));
+        assert!(told.contains("'w' is an 802.11 cell: that is only modelled"), "{told}");
+        let ring = "ring.r={stations=['a','b','c'],ttrt='8ms'}";
+        assert!(refused(beneath(ring)).contains("FDDI"));
+    }
+}

@@ -1,0 +1,88 @@
+//! When traffic sends.
+
+use std::time::Duration;
+
+use antiphon_core::Instant;
+
+use crate::figures::StreamFigures;
+use crate::setup::{MediumKind, Setup, TrafficKind, TrafficSpec};
+use crate::world::WorldError;
+use crate::world::meter::Delays;
+use crate::world::routes::Map;
+use crate::world::traffic::Udp;
+
+/// The UDP packets of one source of traffic: when, and how many at once.
+pub struct Departures {
+    udp: Udp,
+    end: Instant,
+    /// UDP payload of each, in bytes.
+    pub payload: usize,
+}
+
+impl Departures {
+    /// Those of `spec` in a run that begins at `begin`, the same that the world sends; a blaster's fill its first
+    /// medium. `None`: it is a ping or a TCP.
+    pub fn of(
+        setup: &Setup,
+        spec: &TrafficSpec,
+        begin: Instant,
+        seed: u64,
+    ) -> Result<Option<Self>, WorldError> {
+        let start = begin + spec.start;
+        let (udp, payload) = match spec.kind {
+            TrafficKind::Constant { payload, .. }
+            | TrafficKind::Poisson { payload, .. }
+            | TrafficKind::Bursts { payload, .. } => (Udp::of(spec, start, seed), payload),
+            TrafficKind::Blaster { payload } => {
+                (Udp::filling(first_rate(setup, spec)?, payload, start, seed), payload)
+            }
+            TrafficKind::Ping { .. } | TrafficKind::GreedyTcp { .. } => return Ok(None),
+        };
+        Ok(Some(Departures { udp, end: begin + setup.duration, payload }))
+    }
+
+    /// When the next packets are due; `None` after the last.
+    pub fn due(&self) -> Option<Instant> {
+        self.udp.next().filter(|at| *at < self.end)
+    }
+
+    /// How many are due together then; the next are looked at.
+    pub fn take(&mut self) -> u32 {
+        self.udp.step()
+    }
+}
+
+/// The rate of the first medium that traffic goes out on, in bits a second.
+fn first_rate(setup: &Setup, spec: &TrafficSpec) -> Result<u64, WorldError> {
+    let map = Map::new(setup)?;
+    let hop = map.way(&spec.name, spec.from, spec.to)?[0];
+    let rate = match &setup.media[hop.medium].kind {
+        MediumKind::Link { spec, .. } => {
+            if hop.own == 0 {
+                spec.up.rate
+            } else {
+                spec.down.rate
+            }
+        }
+        MediumKind::Cable { rate, .. } | MediumKind::Switch { rate, .. } => Some(*rate),
+        _ => None,
+    };
+    rate.map(|rate| rate.0)
+        .ok_or_else(|| WorldError::quantity(&spec.name, "a blaster's first medium needs a rate"))
+}
+
+/// The figures of a ping: how many requests went out, and the round trips of those that came back.
+pub fn echo_figures(sent: u64, round_trips: &[Duration]) -> StreamFigures {
+    let nanos: Vec<u64> = round_trips.iter().map(|trip| trip.as_nanos() as u64).collect();
+    let (trips, came) = (Delays::new(&nanos), (nanos.len() as u64).min(sent));
+    StreamFigures {
+        sent: Some(sent as f64),
+        received: Some(came as f64),
+        lost_percent: (sent > 0).then(|| 100.0 * (sent - came) as f64 / sent as f64),
+        rtt_mean_ms: trips.mean(),
+        rtt_p99_ms: trips.quantile(0.99),
+        jitter_sd_ms: trips.deviation(),
+        jitter_mad_ms: trips.mean_deviation(),
+        ..StreamFigures::default()
+    }
+}
