@@ -10,6 +10,8 @@ use antiphon_core::uri::Query;
 use antiphon_link::wlan::{Category, CellSpec};
 use antiphon_link::{DuplexSpec, QueueLimit, ReplayPath, RingClass, RingSpec};
 
+use antiphon_media::medusa::BlockMode;
+
 use crate::tcp::Profile;
 
 /// A network, what runs over it, and for how long.
@@ -55,6 +57,9 @@ pub struct HostCost {
     pub receive_packet: Duration,
     /// For each byte received (IP packet), in seconds.
     pub receive_byte_s: f64,
+    /// What packets wait beyond that, in and out, until somebody is woken: exponential, of this mean. It keeps no processor,
+    /// so that others are worked on meanwhile, and packets stay in order.
+    pub wake: Duration,
 }
 
 /// What joins nodes.
@@ -264,6 +269,16 @@ pub enum Content {
         interval: Duration,
         /// How many; `None`: as many as the duration holds.
         count: Option<u64>,
+    },
+    /// Sound as the program of paper `transport-alternatives` sends it: blocks of JACK at 48 kHz, resampled, in Medusa's
+    /// framing. Reflected, always; `patience` is the program's `SO_SNDTIMEO`, counted from the first try to write.
+    Medusa {
+        /// Each has packets of its own.
+        channels: u16,
+        /// Of JACK, 512 sample frames each; fewer if the duration holds fewer.
+        blocks: u64,
+        /// What becomes of a block.
+        mode: BlockMode,
     },
     /// A clip through the whole sending and receiving pipeline, playout and concealment included.
     Sound {

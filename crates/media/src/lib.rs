@@ -13,6 +13,7 @@ pub mod conceal;
 pub mod drift;
 mod format;
 mod io;
+pub mod medusa;
 pub mod packet;
 pub mod playout;
 mod resample;

@@ -3,12 +3,14 @@
 //! A session is handed its endpoint as `Box<dyn Endpoint>` and knows no concrete transport, socket or clock; it runs
 //! unchanged on real sockets and in virtual time. [`SoundSender`] and [`SoundReceiver`] are the two halves of a stream
 //! above an endpoint; the stations put them on one: [`SendStation`], [`ReceiveStation`], [`CallStation`] (both halves,
-//! with a log of every frame, for comparisons) and [`Reflector`]. A [`FrameStation`] carries an application's own frames.
+//! with a log of every frame, for comparisons) and [`Reflector`]. A [`FrameStation`] carries an application's own frames;
+//! [`Framed`] puts Medusa's framing around any endpoint.
 
 mod board;
 mod call;
 mod convert;
 mod doorway;
+mod framed;
 mod frames;
 mod hub;
 mod player;
@@ -23,6 +25,7 @@ mod witness;
 pub use board::ArrivalBoard;
 pub use call::{CallConfig, CallError, CallStation, Heard, LiveCall};
 pub use convert::{ConvertError, converted, converted_sink, limited};
+pub use framed::{Framed, Framing};
 pub use frames::{FramePeer, FramePort, FrameStation, LinkState};
 pub use hub::{Hub, HubConfig, HubCounters, MakeStation};
 pub use receive::{MakeEndpoint, ReceiveConfig, ReceiveStation};

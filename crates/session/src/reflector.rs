@@ -17,6 +17,9 @@ pub struct Reflector {
     scratch: Scratch,
     patience: Duration,
     ends_with_peer: bool,
+    one_at_a_time: bool,
+    /// Frames handed back that have no outcome yet.
+    open: u64,
     board: Option<ArrivalBoard>,
     returned: Option<Arc<AtomicU64>>,
     counters: ReflectorCounters,
@@ -43,6 +46,8 @@ pub struct ReflectorConfig {
     pub patience: Duration,
     /// Whether the reflector ends when the connection beneath does (servers of one connection each).
     pub ends_with_peer: bool,
+    /// Takes a frame only when the one before it has left, as a program does whose write blocks: its patience begins then.
+    pub one_at_a_time: bool,
     /// Where to note arrivals.
     pub board: Option<ArrivalBoard>,
     /// Counts frames returned, for another thread to see.
@@ -73,6 +78,7 @@ impl Default for ReflectorConfig {
         ReflectorConfig {
             patience: Duration::from_secs(1),
             ends_with_peer: false,
+            one_at_a_time: false,
             board: None,
             returned: None,
             scratch: Scratch::default(),
@@ -89,6 +95,8 @@ impl Reflector {
             scratch: config.scratch,
             patience: config.patience,
             ends_with_peer: config.ends_with_peer,
+            one_at_a_time: config.one_at_a_time,
+            open: 0,
             board: config.board,
             returned: config.returned,
             counters: ReflectorCounters::default(),
@@ -108,7 +116,8 @@ impl Reflector {
 
     fn reflect(&mut self, now: Instant) {
         let buf = &mut *self.scratch.0.borrow_mut();
-        while let Some(received) = self.endpoint.poll_frame(buf) {
+        while !(self.one_at_a_time && self.open > 0) {
+            let Some(received) = self.endpoint.poll_frame(buf) else { break };
             let frame = &buf[..received.len];
             self.counters.received += 1;
             self.counters.received_bytes += received.len as u64;
@@ -116,6 +125,7 @@ impl Reflector {
                 board.note(frame, received.received_at);
             }
             let sent = self.endpoint.send(now, Frame::new(frame, Some(now + self.patience)));
+            self.open += u64::from(sent.is_ok());
             self.counters.returned += u64::from(sent.is_ok());
             if let Some(returned) = &self.returned {
                 returned.fetch_add(u64::from(sent.is_ok()), Ordering::Relaxed);
@@ -137,6 +147,10 @@ impl Station for Reflector {
         self.reflect(now);
         while let Some(event) = self.endpoint.poll_event() {
             match event {
+                Event::Frame { .. } => {
+                    self.open -= 1;
+                    self.reflect(now);
+                }
                 Event::Closed(_) => self.finished = true,
                 Event::Broken(_) if self.ends_with_peer => self.endpoint.close(now, CloseMode::Abort),
                 _ => {}

@@ -1,6 +1,6 @@
 //! What a setup's media are on a real machine.
 
-use antiphon_core::Rng;
+use antiphon_core::{BitRate, Rng};
 use antiphon_link::{DuplexSpec, LinkSpec};
 
 use super::LiveError;
@@ -102,6 +102,16 @@ fn spec_of(medium: &MediumSpec, notes: &mut Vec<String>) -> Result<DuplexSpec, L
                 medium.name
             ));
             let way = LinkSpec { rate: Some(*rate), queue: *queue, ..LinkSpec::default() };
+            Ok(DuplexSpec { up: way, down: way })
+        }
+        MediumKind::Switch { nodes, rate, queue, latency } if nodes.len() == 2 => {
+            notes.push(format!(
+                "'{}' is a link of half its rate, as each packet is sent twice: right for packets that come alone; Ethernet's \
+                 38 bytes a frame are not counted",
+                medium.name
+            ));
+            let rate = Some(BitRate(rate.0 / 2));
+            let way = LinkSpec { rate, queue: *queue, delay: *latency, ..LinkSpec::default() };
             Ok(DuplexSpec { up: way, down: way })
         }
         _ => Err(refusal(&medium.name, "a switch with nothing slower behind it")),

@@ -94,6 +94,7 @@ impl NearEnd {
     pub fn returned(&self) -> Option<u64> {
         match &self.party {
             Party::Generator(generator) => generator.meter().map(Meter::arrivals),
+            Party::Medusa(medusa) => Some(medusa.meter().arrivals()),
             _ => None,
         }
     }
@@ -111,6 +112,9 @@ impl NearEnd {
                 generator.endpoint().path_stats().counters,
                 None,
             ),
+            Party::Medusa(medusa) => {
+                (Some(medusa.meter().figures(true)), medusa.endpoint().path_stats().counters, None)
+            }
             Party::Send(station) => {
                 let counters = station.counters();
                 (None, station.path_stats().counters, Some(counters.expired + counters.refused))

@@ -1,23 +1,130 @@
 //! Schiavoni, Queiroz, Wanderley: UDP, TCP, DCCP and SCTP on local networks.
+//!
+//! Table 1 lists features of protocols and is no experiment; `crates/lab/tests/transport_features.rs` tries each on our
+//! endpoints. Table 2 is of two computers of 2013, and ours stands beside both. In the other scenarios what a host costs is
+//! taken from Table 2, so that a protocol's place in Tables 3 and 4 is that of its implementation in Linux 3.2.
 
+mod checks;
+mod departures;
+#[cfg(test)]
+mod tests;
+
+use super::compare::{ColumnMap, Place, Statistic, TableMap};
+use super::csv::Table;
 use super::{Experiment, Module};
 
-/// All its experiments compare these; SCTP in both kinds of socket.
-const TRANSPORTS: &[&str] = &["rtp", "tcp", "dccp", "sctp"];
+const fn experiment(
+    key: &'static str,
+    title: &'static str,
+    section: &'static str,
+    scenario: Option<&'static str>,
+    tables: &'static [TableMap],
+) -> Experiment {
+    Experiment { key, title, section, transports: TRANSPORTS, scenario, tables }
+}
 
-const fn experiment(key: &'static str, title: &'static str, section: &'static str) -> Experiment {
-    Experiment { key, title, section, transports: TRANSPORTS, scenario: None, tables: &[] }
+macro_rules! scenario {
+    ($name:literal) => {
+        Some(include_str!(concat!("../../scenarios/transport-alternatives/", $name, ".toml")))
+    };
 }
 
 pub(super) const MODULE: Module = Module {
     key: "transport-alternatives",
     experiments: &[
-        experiment("localhost", "one machine, the loopback interface", "4.1.1"),
-        experiment("crossover", "two machines, one cable", "4.1.2"),
-        experiment("switch", "two machines and a switch", "4.1.3"),
-        experiment("direct_wireless", "802.11g between two machines", "4.1.4"),
-        experiment("access_point", "802.11g through an access point", "4.1.5"),
+        experiment(
+            LOCALHOST,
+            "this machine's own loopback interface",
+            "4.1.1",
+            scenario!("localhost"),
+            &[round_trips("table02-localhost.csv")],
+        ),
+        experiment(
+            CROSSOVER,
+            "two machines, one cable",
+            "4.1.2",
+            scenario!("crossover"),
+            &[round_trips("table03-crossover.csv")],
+        ),
+        experiment(
+            SWITCH,
+            "two machines and a switch",
+            "4.1.3",
+            scenario!("switch"),
+            &[round_trips("table04-switch.csv")],
+        ),
+        experiment(
+            DIRECT,
+            "802.11g between two machines",
+            "4.1.4",
+            scenario!("direct_wireless"),
+            &[round_trips("table05-direct-wireless.csv")],
+        ),
+        experiment(
+            ACCESS_POINT,
+            "802.11g through an access point",
+            "4.1.5",
+            scenario!("access_point"),
+            &[round_trips("table06-access-point.csv")],
+        ),
     ],
-    checks: &[],
-    departures: &[],
+    checks: checks::CHECKS,
+    departures: departures::DEPARTURES,
 };
+
+/// All experiments compare these; SCTP in both kinds of socket.
+const TRANSPORTS: &[&str] = &["rtp", "tcp", "dccp", "sctp"];
+
+const LOCALHOST: &str = "localhost";
+const CROSSOVER: &str = "crossover";
+const SWITCH: &str = "switch";
+const DIRECT: &str = "direct_wireless";
+const ACCESS_POINT: &str = "access_point";
+
+/// The stream under test.
+const AUDIO: &str = "audio";
+/// Names of the sweep, and its transports as the scenarios write them.
+const TRANSPORT: &str = "transport";
+const CHANNELS: &str = "channels";
+const UDP: &str = "rtp";
+const TCP: &str = "tcp";
+const DCCP: &str = "dccp?ccid=2";
+const SCTP_1: &str = "sctp?order=ordered&reliability=full&ack-delay=200ms";
+const SCTP_2: &str = "sctp?style=many&order=ordered&reliability=full&ack-delay=200ms";
+const ALL: [&str; 5] = [UDP, TCP, DCCP, SCTP_1, SCTP_2];
+const ONE_AND_TWO: [u32; 2] = [1, 2];
+
+fn at(transport: &str, channels: &str) -> Place {
+    Place { stream: AUDIO.into(), point: vec![(TRANSPORT, transport.into()), (CHANNELS, channels.into())] }
+}
+
+/// Whatever the computer: there is one localhost here, to stand beside both of Table 2.
+fn by_protocol(table: &Table, row: usize) -> Option<Place> {
+    let transport = match table.text(row, "protocol")? {
+        "UDP" => UDP,
+        "TCP" => TCP,
+        "DCCP" => DCCP,
+        "SCTP 1" => SCTP_1,
+        "SCTP 2" => SCTP_2,
+        _ => return None,
+    };
+    Some(at(transport, table.text(row, "channels")?))
+}
+
+const fn round_trips(file: &'static str) -> TableMap {
+    let labels = &["computer", "channels", "protocol"];
+    TableMap { file, labels, place: by_protocol, columns: COLUMNS, drawing: None }
+}
+
+/// The printed jitter beside both that it can be: equation 2 is the mean deviation, the introduction says standard
+/// deviation, and one row can be no mean deviation.
+const COLUMNS: &[ColumnMap] = &[
+    column("latency_ms", "rtt_mean_ms"),
+    column("jitter_ms", "jitter_mad_ms"),
+    column("jitter_ms", "jitter_sd_ms"),
+    column("loss_percent", "lost_percent"),
+];
+
+const fn column(printed: &'static str, figure: &'static str) -> ColumnMap {
+    ColumnMap { printed, confidence: None, figure, statistic: Statistic::Mean, scale: 1.0 }
+}

@@ -203,6 +203,7 @@ impl Nodes {
                 send_byte_s: cost_s(&section, "send-byte")?,
                 receive_packet: cost(&section, "receive-packet")?,
                 receive_byte_s: cost_s(&section, "receive-byte")?,
+                wake: cost(&section, "wake")?,
             };
             section.finish()?;
             nodes.specs.push(NodeSpec { name: name.into(), cost });

@@ -5,6 +5,7 @@ use std::time::Duration;
 use antiphon_core::Instant;
 use antiphon_core::units::parse_frequency;
 use antiphon_core::uri::Query;
+use antiphon_media::medusa::{BlockMode, MAX_CHANNELS};
 use antiphon_proto::{OpenArgs, Role, Transport};
 
 use super::build::Nodes;
@@ -46,13 +47,17 @@ pub(super) fn stream(
     destinations(section, transport, &to, reflected)?;
     let datagrams = transport.beneath == antiphon_proto::Beneath::Udp;
     let longest = if datagrams { mtu - UDP_HEADERS } else { MAX_STREAM_FRAME };
+    let content = content(section, longest, duration)?;
+    if matches!(content, Content::Medusa { .. }) && !reflected {
+        return Err(section.fault("Medusa measures round trips: write reflected = true"));
+    }
     Ok(StreamSpec {
         name: name.into(),
         transport: transport.scheme.into(),
         query,
         from,
         to,
-        content: content(section, longest, duration)?,
+        content,
         reflected,
         start: start(section, duration)?,
         patience: section
@@ -110,6 +115,11 @@ fn destinations(section: &Section<'_>, transport: &Transport, to: &[NodeId], ref
 
 /// Frames of one size at regular intervals, or sound.
 fn content(section: &Section<'_>, longest: usize, duration: Duration) -> Read<Content> {
+    if let Some(inner) = section.sub("medusa")? {
+        let content = medusa(&inner)?;
+        inner.finish()?;
+        return Ok(content);
+    }
     if let Some(inner) = section.sub("sound")? {
         let content = sound(&inner, longest)?;
         inner.finish()?;
@@ -127,6 +137,15 @@ fn content(section: &Section<'_>, longest: usize, duration: Duration) -> Read<Co
     bounded(&interval, 1.0 / time.as_secs_f64(), duration)?;
     let count = section.find("count")?.map(|value| value.whole(1..=MAX_PACKETS as u64)).transpose()?;
     Ok(Content::Packets { frame, interval: time, count })
+}
+
+fn medusa(section: &Section<'_>) -> Read<Content> {
+    let modes = [("paper", BlockMode::Paper), ("exact", BlockMode::Exact)];
+    Ok(Content::Medusa {
+        channels: section.need("channels", "2")?.whole(1..=MAX_CHANNELS.into())? as u16,
+        blocks: section.need("blocks", "10000")?.whole(1..=1_000_000)?,
+        mode: section.find("mode")?.map_or(Ok(BlockMode::Paper), |value| value.choice(&modes))?,
+    })
 }
 
 fn sound(section: &Section<'_>, longest: usize) -> Read<Content> {

@@ -60,6 +60,7 @@ pub(crate) mod counters;
 mod error;
 pub(crate) mod generator;
 pub(crate) mod medium;
+mod medusa;
 pub(crate) mod meter;
 mod network;
 pub(crate) mod packet;

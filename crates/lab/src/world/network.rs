@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use antiphon_core::Instant;
+use antiphon_core::{Instant, Rng};
 use antiphon_link::{Discard, Packet};
 use antiphon_trace::pcapng::Way;
 
@@ -14,7 +14,7 @@ use super::medium::{Exit, Medium, Part};
 use super::packet::{GROUP, Parcel, Pool};
 use super::routes::{self, Fork, Hop};
 use super::tap::Tap;
-use crate::setup::{HostCost, Setup, Treatment};
+use crate::setup::{HostCost, NodeSpec, Setup, Treatment};
 
 /// All that is between senders and receivers.
 ///
@@ -81,6 +81,9 @@ struct Host {
     is_free: bool,
     /// When it has done all that waits.
     done: Instant,
+    /// When the last packet leaves it.
+    out: Instant,
+    rng: Rng,
     jobs: VecDeque<(Instant, Job, Parcel)>,
 }
 
@@ -98,7 +101,7 @@ impl Network {
             media.push(Medium::new(spec, seed, &mut parts)?);
             medium_of.resize(parts.len(), m as u32);
         }
-        let hosts: Vec<Host> = setup.nodes.iter().map(|node| Host::new(node.cost)).collect();
+        let hosts: Vec<Host> = setup.nodes.iter().map(|node| Host::new(node, seed)).collect();
         for node in &setup.nodes {
             check_cost(&node.name, &node.cost)?;
         }
@@ -204,7 +207,8 @@ impl Network {
             return;
         }
         host.done = host.done.max(now) + cost;
-        host.jobs.push_back((host.done, job, parcel));
+        host.out = host.out.max(host.done + host.wake());
+        host.jobs.push_back((host.out, job, parcel));
         let first = host.jobs.front().map(|(done, ..)| *done);
         self.agenda.set(self.parts.len() + node, first);
     }
@@ -328,8 +332,23 @@ impl Flow {
 }
 
 impl Host {
-    fn new(cost: HostCost) -> Self {
-        Host { cost, is_free: cost == HostCost::default(), done: Instant::ZERO, jobs: VecDeque::new() }
+    fn new(node: &NodeSpec, seed: u64) -> Self {
+        Host {
+            cost: node.cost,
+            is_free: node.cost == HostCost::default(),
+            done: Instant::ZERO,
+            out: Instant::ZERO,
+            rng: Rng::fork(seed, &format!("host {}", node.name)),
+            jobs: VecDeque::new(),
+        }
+    }
+
+    /// How long the next packet waits beyond the processor's time.
+    fn wake(&mut self) -> Duration {
+        match self.cost.wake {
+            Duration::ZERO => Duration::ZERO,
+            mean => mean.mul_f64(self.rng.exponential()),
+        }
     }
 }
 
@@ -351,7 +370,7 @@ fn check_cost(node: &str, cost: &HostCost) -> Result<(), WorldError> {
     if !is_byte_cost(cost.send_byte_s) || !is_byte_cost(cost.receive_byte_s) {
         return Err(WorldError::quantity(node, "a byte costs its processor from nothing to 1 ms"));
     }
-    if cost.send_packet.max(cost.receive_packet) > Duration::from_secs(1) {
+    if cost.send_packet.max(cost.receive_packet).max(cost.wake) > Duration::from_secs(1) {
         return Err(WorldError::quantity(node, "a packet costs its processor at most 1 s"));
     }
     Ok(())

@@ -6,6 +6,7 @@ use antiphon_core::{Ecn, Input, Instant, PathId};
 use antiphon_session::{ReceiveStation, Reflector, SendStation, Station};
 
 use super::generator::{Generator, Listener};
+use super::medusa::Medusa;
 use super::meter::Meter;
 use super::network::{Arrival, Network};
 use super::packet::{Body, Datagram, GROUP, Parcel, UDP_HEADERS, count};
@@ -25,6 +26,7 @@ pub struct Socket {
 /// Who it is.
 pub enum Party {
     Generator(Box<Generator>),
+    Medusa(Box<Medusa>),
     Listener(Box<Listener>),
     Reflector(Box<Reflector>),
     Send(Box<SendStation>),
@@ -155,6 +157,7 @@ impl Party {
     pub fn station(&mut self) -> &mut dyn Station {
         match self {
             Party::Generator(station) => &mut **station,
+            Party::Medusa(station) => &mut **station,
             Party::Listener(station) => &mut **station,
             Party::Reflector(station) => &mut **station,
             Party::Send(station) => &mut **station,
@@ -166,6 +169,7 @@ impl Party {
     pub fn station_ref(&self) -> &dyn Station {
         match self {
             Party::Generator(station) => &**station,
+            Party::Medusa(station) => &**station,
             Party::Listener(station) => &**station,
             Party::Reflector(station) => &**station,
             Party::Send(station) => &**station,

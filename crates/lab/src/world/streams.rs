@@ -2,12 +2,14 @@
 
 use antiphon_core::{Endpoint, Instant, Rng, SendError, Wire as WireKind};
 use antiphon_measure::BufferRule;
+use antiphon_media::medusa::{BlockMode, MAX_CHANNELS};
 use antiphon_proto::{OpenArgs, OpenError, Role, Transport};
-use antiphon_session::{ReceiveStation, Reflector, ReflectorConfig};
+use antiphon_session::{Framed, Framing, ReceiveStation, Reflector, ReflectorConfig};
 
 use super::check;
 use super::error::WorldError;
 use super::generator::{Generator, Listener, Pace, RTP_HEADER};
+use super::medusa::{BLOCK_TIME, Medusa, Sending};
 use super::meter::{Meter, SentLog, SharedLog, frames_between};
 use super::network::Network;
 use super::packet::UDP_HEADERS;
@@ -82,6 +84,12 @@ impl<'a> Maker<'a> {
                 }
                 *frame
             }
+            Content::Medusa { channels, .. } => {
+                if !(1..=u16::from(MAX_CHANNELS)).contains(channels) || !self.spec.reflected {
+                    return Err(self.quantity("Medusa sends 1 to 16 channels to a reflector"));
+                }
+                RTP_HEADER
+            }
             Content::Sound { sample_rate, channels, block } => {
                 if *sample_rate == 0 || *channels == 0 || *block == 0 {
                     return Err(self.quantity("sound needs a sample rate, channels and a block above zero"));
@@ -116,6 +124,10 @@ impl<'a> Maker<'a> {
             Content::Packets { interval, count, .. } => {
                 let most = frames_between(self.start, self.until, *interval);
                 count.unwrap_or(most).min(most)
+            }
+            Content::Medusa { channels, blocks, .. } => {
+                let most = frames_between(self.start, self.until, BLOCK_TIME);
+                most.min(*blocks).saturating_mul((*channels).into())
             }
             Content::Sound { sample_rate, channels, block } => {
                 let clip = self.clip(*sample_rate, *channels, *block);
@@ -170,6 +182,7 @@ impl<'a> Maker<'a> {
             Content::Sound { sample_rate, channels, block } => {
                 self.clip(sample_rate, channels, block)?.rule()
             }
+            Content::Medusa { .. } => BufferRule::for_packets(BLOCK_TIME, PACKET_BYTES),
         })
     }
 
@@ -180,6 +193,7 @@ impl<'a> Maker<'a> {
             Content::Sound { sample_rate, channels, block } => {
                 return sound::near(self, &self.clip(sample_rate, channels, block)?, log);
             }
+            Content::Medusa { channels, blocks, mode } => return self.medusa(log, channels, blocks, mode),
         };
         let endpoint = self.endpoint(Role::Caller, self.seed("near"))?;
         let stream = endpoint.profile().wire == WireKind::ByteStream;
@@ -208,12 +222,42 @@ impl<'a> Maker<'a> {
         }
         let endpoint = self.endpoint(Role::Listener, seed)?;
         Ok(if self.spec.reflected {
-            let patience = self.spec.patience.unwrap_or(self.until.since(Instant::ZERO));
-            let config = ReflectorConfig { patience, ..ReflectorConfig::default() };
-            Party::Reflector(Box::new(Reflector::new(endpoint, config)))
+            self.reflector(endpoint)
         } else {
             Party::Listener(Box::new(Listener::new(endpoint, meter)))
         })
+    }
+
+    fn reflector(&self, endpoint: Box<dyn Endpoint>) -> Party {
+        let patience = self.spec.patience.unwrap_or(self.until.since(Instant::ZERO));
+        let medusa = matches!(self.spec.content, Content::Medusa { .. });
+        let one_at_a_time = medusa && endpoint.profile().wire == WireKind::ByteStream;
+        let config = ReflectorConfig { patience, one_at_a_time, ..ReflectorConfig::default() };
+        Party::Reflector(Box::new(Reflector::new(endpoint, config)))
+    }
+
+    /// The program of paper `transport-alternatives`, and whether it is on a byte stream.
+    fn medusa(
+        &self,
+        log: &SharedLog,
+        channels: u16,
+        blocks: u64,
+        mode: BlockMode,
+    ) -> Result<(Party, bool), WorldError> {
+        let endpoint = self.endpoint(Role::Caller, self.seed("near"))?;
+        let stream = endpoint.profile().wire == WireKind::ByteStream;
+        let framing = Framing { send_timeout: self.spec.patience, ..Framing::default() };
+        let first = Rng::fork(self.seed, "number").next_u32() as u16;
+        let (until, patience, seed) = (self.until, self.spec.patience, self.seed("sound"));
+        let blocks = blocks.min(self.frames());
+        // A one-to-many socket has nobody to connect to before it sends (RFC 6458 §3.1).
+        let calls_with_frame = self.spec.query.value("style") == Some("many");
+        let sending = Sending { channels, blocks, mode, until, patience, calls_with_frame, first, seed };
+        let frames = self.frames() as usize;
+        let meter = Meter::new(log, frames, self.rule()?);
+        let medusa = Medusa::new(Framed::new(endpoint, framing), sending, log, meter);
+        let medusa = medusa.map_err(|error| self.quantity(&error.to_string()))?;
+        Ok((Party::Medusa(Box::new(medusa)), stream))
     }
 
     /// A socket for the sender, or for a receiver.
@@ -224,7 +268,11 @@ impl<'a> Maker<'a> {
             let tcp =
                 if receiver.is_none() { Tcp::connect(self.spec.tcp) } else { Tcp::accept(self.spec.tcp) };
             // A generator without patience fills the whole send buffer, as a program does whose write blocks.
-            let fills = self.spec.patience.is_none() && matches!(self.spec.content, Content::Packets { .. });
+            let fills = match self.spec.content {
+                Content::Packets { .. } => self.spec.patience.is_none(),
+                Content::Medusa { .. } => true,
+                Content::Sound { .. } => false,
+            };
             Wire::Stream(Box::new(StreamEnd::new(tcp, self.flow, way)), (!fills).then_some(LOW_WATER))
         } else {
             Wire::Datagrams { most: self.most }
@@ -254,11 +302,13 @@ pub fn figures(sender: &Socket, receiver: &Socket, flow: u32, net: &Network) -> 
         (Party::Generator(generator), _) => {
             generator.meter().map(|meter| meter.figures(true)).unwrap_or_default()
         }
+        (Party::Medusa(medusa), _) => medusa.meter().figures(true),
         _ => StreamFigures::default(),
     };
     let repeated = match (&sender.party, sender.stream_end()) {
         (_, Some(end)) => Some(end.tcp.stats().retransmitted_segments),
         (Party::Generator(generator), _) => Some(generator.endpoint().path_stats().counters.retransmitted),
+        (Party::Medusa(medusa), _) => Some(medusa.endpoint().path_stats().counters.retransmitted),
         (Party::Send(station), _) => Some(station.path_stats().counters.retransmitted),
         _ => None,
     };
@@ -282,5 +332,7 @@ pub fn course(sender: &Socket, receiver: &Socket) -> Option<Course> {
 
 /// Frames of one stream in a run: more than a day of 5 ms frames, of each of which 24 bytes are kept.
 const MOST_FRAMES: u64 = 20_000_000;
+/// Of Medusa's data, for figures that ask for a size.
+const PACKET_BYTES: u32 = 940;
 /// Each has a station of its own.
 const MOST_RECEIVERS: usize = 10_000;

@@ -1,0 +1,256 @@
+//! A check for each conclusion of the paper.
+//!
+//! Latency is the mean round trip. Bounds are those of the claim's `check` in `claims.csv`; where that says "far", the bound
+//! is chosen here and said to be.
+
+use super::super::compare::Statistic;
+use super::super::judge::{Case, Check, NotRun};
+use super::{ACCESS_POINT, ALL, CROSSOVER, DCCP, DIRECT, LOCALHOST, SCTP_1, SCTP_2, SWITCH, TCP, UDP};
+use super::{ONE_AND_TWO, at};
+
+type Outcome = Result<bool, NotRun>;
+
+pub(super) const CHECKS: &[(&str, Check)] = &[
+    ("ta-01", udp_is_lowest),
+    ("ta-02", |case| dccp_is_lowest(case, 2)),
+    ("ta-03", |case| dccp_is_lowest(case, 1)),
+    ("ta-04", |case| Ok(case.order(DIRECT, 2)?[4] == TCP)),
+    ("ta-05", |case| Ok(case.order(ACCESS_POINT, 2)?[1] == TCP)),
+    ("ta-06", sctp_is_highest),
+    ("ta-07", sctp_loses_nothing),
+    ("ta-08", wires_lose_nothing),
+    ("ta-09", dccp_loses_where_it_is_fast),
+    ("ta-10", tcp_loses_a_few),
+    ("ta-11", the_switch_adds_a_packet_each_way),
+    ("ta-12", the_air_is_slow),
+    ("ta-13", |_| Err(NotRun("takes a second, slower machine; localhost here is this one".into()))),
+    ("ta-14", localhost_is_lowest),
+    ("ta-15", groups_by_speed),
+    ("ta-16", groups_by_loss),
+    ("ta-17", dccp_is_faster_than_udp),
+    ("ta-18", a_channel_has_the_size_of_the_paper),
+    ("ta-19", losses_are_of_10000),
+    ("ta-20", speed_or_integrity),
+];
+
+/// Localhost stands for both computers.
+const CONNECTIONS: [&str; 6] = [LOCALHOST, LOCALHOST, CROSSOVER, SWITCH, DIRECT, ACCESS_POINT];
+const KINDS: [&str; 5] = [LOCALHOST, CROSSOVER, SWITCH, DIRECT, ACCESS_POINT];
+const WIRED: [&str; 3] = [LOCALHOST, CROSSOVER, SWITCH];
+const WIRELESS: [&str; 2] = [DIRECT, ACCESS_POINT];
+const SCTP: [&str; 2] = [SCTP_1, SCTP_2];
+
+impl Case<'_> {
+    fn mean(
+        &mut self,
+        experiment: &str,
+        transport: &str,
+        channels: u32,
+        figure: &'static str,
+    ) -> Result<f64, NotRun> {
+        let place = at(transport, &channels.to_string());
+        Ok(self.read(experiment, place, figure, Statistic::Mean)?.value)
+    }
+
+    fn rtt(&mut self, experiment: &str, transport: &str, channels: u32) -> Result<f64, NotRun> {
+        self.mean(experiment, transport, channels, "rtt_mean_ms")
+    }
+
+    fn lost(&mut self, experiment: &str, transport: &str, channels: u32) -> Result<f64, NotRun> {
+        self.mean(experiment, transport, channels, "lost_percent")
+    }
+
+    /// The transports by their latency, the lowest first.
+    fn order(&mut self, experiment: &str, channels: u32) -> Result<[&'static str; 5], NotRun> {
+        let mut latencies = Vec::new();
+        for transport in ALL {
+            latencies.push((self.rtt(experiment, transport, channels)?, transport));
+        }
+        latencies.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Ok(std::array::from_fn(|n| latencies[n].1))
+    }
+
+    /// The greatest loss of these.
+    fn most_lost(&mut self, experiments: &[&str], transports: &[&str]) -> Result<f64, NotRun> {
+        let mut most = 0.0;
+        for experiment in experiments {
+            for transport in transports {
+                for channels in ONE_AND_TWO {
+                    most = self.lost(experiment, transport, channels)?.max(most);
+                }
+            }
+        }
+        Ok(most)
+    }
+}
+
+fn udp_is_lowest(case: &mut Case<'_>) -> Outcome {
+    let mut times = 0;
+    for experiment in CONNECTIONS {
+        times += u32::from(case.order(experiment, 2)?[0] == UDP);
+    }
+    Ok(times == 4)
+}
+
+fn dccp_is_lowest(case: &mut Case<'_>, channels: u32) -> Outcome {
+    let mut all = true;
+    for experiment in WIRELESS {
+        all &= case.order(experiment, channels)?[0] == DCCP;
+    }
+    Ok(all)
+}
+
+/// In the four that are named; on direct wireless it is the other claim's matter.
+fn sctp_is_highest(case: &mut Case<'_>) -> Outcome {
+    let mut all = true;
+    for experiment in [LOCALHOST, CROSSOVER, SWITCH, ACCESS_POINT] {
+        all &= SCTP.contains(&case.order(experiment, 2)?[4]);
+    }
+    Ok(all)
+}
+
+fn sctp_loses_nothing(case: &mut Case<'_>) -> Outcome {
+    Ok(case.most_lost(&KINDS, &SCTP)? == 0.0)
+}
+
+fn wires_lose_nothing(case: &mut Case<'_>) -> Outcome {
+    Ok(case.most_lost(&WIRED, &ALL)? == 0.0)
+}
+
+fn dccp_loses_where_it_is_fast(case: &mut Case<'_>) -> Outcome {
+    let mut all = true;
+    for experiment in WIRELESS {
+        for channels in ONE_AND_TWO {
+            if case.order(experiment, channels)?[0] != DCCP {
+                continue;
+            }
+            let dccp = case.lost(experiment, DCCP, channels)?;
+            for other in ALL.into_iter().filter(|other| *other != DCCP) {
+                all &= case.lost(experiment, other, channels)? < dccp;
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// "Far below": less than a quarter, bound chosen here; the paper has 0 to a tenth.
+fn tcp_loses_a_few(case: &mut Case<'_>) -> Outcome {
+    let mut far_below = case.most_lost(&WIRED, &[TCP])? == 0.0;
+    let mut any = false;
+    for experiment in WIRELESS {
+        for channels in ONE_AND_TWO {
+            let tcp = case.lost(experiment, TCP, channels)?;
+            far_below &= tcp < case.lost(experiment, UDP, channels)? / 4.0;
+            any |= tcp > 0.0;
+        }
+    }
+    Ok(far_below && any)
+}
+
+fn the_switch_adds_a_packet_each_way(case: &mut Case<'_>) -> Outcome {
+    let mut all = true;
+    for channels in ONE_AND_TWO {
+        let mut added = 0.0;
+        for transport in ALL {
+            added += case.rtt(SWITCH, transport, channels)? - case.rtt(CROSSOVER, transport, channels)?;
+        }
+        all &= (added / ALL.len() as f64 - 0.16).abs() <= 0.05;
+    }
+    Ok(all)
+}
+
+fn the_air_is_slow(case: &mut Case<'_>) -> Outcome {
+    let mut all = true;
+    for transport in ALL {
+        for channels in ONE_AND_TWO {
+            let cable = case.rtt(CROSSOVER, transport, channels)?;
+            all &= case.rtt(ACCESS_POINT, transport, channels)? >= 20.0 * cable;
+        }
+    }
+    Ok(all)
+}
+
+fn localhost_is_lowest(case: &mut Case<'_>) -> Outcome {
+    let mut all = true;
+    for transport in ALL {
+        for channels in ONE_AND_TWO {
+            let localhost = case.rtt(LOCALHOST, transport, channels)?;
+            for experiment in [CROSSOVER, SWITCH, DIRECT, ACCESS_POINT] {
+                all &= case.rtt(experiment, transport, channels)? >= localhost;
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn groups_by_speed(case: &mut Case<'_>) -> Outcome {
+    let mut all = true;
+    for experiment in WIRED {
+        let mut of = |transport| case.rtt(experiment, transport, 2);
+        let (udp, tcp, dccp, one, many) = (of(UDP)?, of(TCP)?, of(DCCP)?, of(SCTP_1)?, of(SCTP_2)?);
+        all &= udp.max(dccp) < tcp && tcp < one.min(many);
+    }
+    Ok(all)
+}
+
+fn groups_by_loss(case: &mut Case<'_>) -> Outcome {
+    let mut all = true;
+    for experiment in WIRELESS {
+        let mut of = |transport| case.lost(experiment, transport, 2);
+        let (udp, tcp, dccp, one, many) = (of(UDP)?, of(TCP)?, of(DCCP)?, of(SCTP_1)?, of(SCTP_2)?);
+        all &= udp.min(dccp) > tcp && tcp > one.max(many) && one.max(many) == 0.0;
+    }
+    Ok(all)
+}
+
+fn dccp_is_faster_than_udp(case: &mut Case<'_>) -> Outcome {
+    let mut all = true;
+    for channels in ONE_AND_TWO {
+        all &= case.rtt(DIRECT, UDP, channels)? > case.rtt(DIRECT, DCCP, channels)?;
+    }
+    Ok(all)
+}
+
+/// Of what went over the cable: UDP adds nothing to a block but its headers.
+fn a_channel_has_the_size_of_the_paper(case: &mut Case<'_>) -> Outcome {
+    let sent = case.mean(CROSSOVER, UDP, 1, "sent")?;
+    let bytes = case.mean(CROSSOVER, UDP, 1, "wire_bytes")? / sent - MEDUSA_AND_UDP_HEADERS;
+    let kbit_s = bytes * 8.0 * BLOCKS_PER_S / 1024.0;
+    // Half a sample a block is 0.37 kbit/s; both ways of counting are within one of the printed 689.
+    Ok(bytes == 940.0 && (kbit_s - 689.0).abs() < 1.0)
+}
+
+fn losses_are_of_10000(case: &mut Case<'_>) -> Outcome {
+    let mut all = true;
+    for experiment in [CROSSOVER, SWITCH, DIRECT, ACCESS_POINT] {
+        for transport in ALL {
+            for channels in ONE_AND_TWO {
+                let sent = case.mean(experiment, transport, channels, "sent")?;
+                let lost = sent - case.mean(experiment, transport, channels, "received")?;
+                let percent = case.lost(experiment, transport, channels)?;
+                all &= sent == f64::from(channels) * 10_000.0 && (percent - 100.0 * lost / sent).abs() < 1e-9;
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn speed_or_integrity(case: &mut Case<'_>) -> Outcome {
+    let mut all = true;
+    for experiment in WIRELESS {
+        for channels in ONE_AND_TWO {
+            let fast = case.rtt(experiment, UDP, channels)?;
+            let fast = case.rtt(experiment, DCCP, channels)?.max(fast);
+            for transport in SCTP {
+                all &= case.lost(experiment, transport, channels)? == 0.0;
+                all &= case.rtt(experiment, transport, channels)? > fast;
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Medusa's 20 bytes, UDP's 8 and IPv4's 20.
+const MEDUSA_AND_UDP_HEADERS: f64 = 48.0;
+/// 48 000 sample frames a second in blocks of 512.
+const BLOCKS_PER_S: f64 = 93.75;

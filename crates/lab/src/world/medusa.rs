@@ -1,0 +1,197 @@
+//! The sender of paper `transport-alternatives`: blocks of JACK, resampled, in Medusa's framing, measured when they return.
+
+use std::time::Duration;
+
+use antiphon_core::{
+    CloseMode, Endpoint, Event, Frame, Input, Instant, Outcome, PathId, Rng, SendError, StreamId, Transmit,
+};
+use antiphon_media::FormatError;
+use antiphon_media::medusa::{BlockMaker, BlockMode, Header, JACK_BLOCK, JACK_RATE, MAX_DATA};
+use antiphon_session::{Framed, Station};
+
+use super::meter::{Meter, SharedLog};
+
+/// From one block of JACK to the next.
+pub const BLOCK_TIME: Duration = Duration::from_nanos(JACK_BLOCK as u64 * 1_000_000_000 / JACK_RATE as u64);
+
+/// What a sender sends.
+#[derive(Clone, Copy, Debug)]
+pub struct Sending {
+    /// Of sound, each with its own packets.
+    pub channels: u16,
+    /// At most.
+    pub blocks: u64,
+    /// What becomes of a block.
+    pub mode: BlockMode,
+    /// No block is due then or later.
+    pub until: Instant,
+    /// Blocks on the network are given up when they could not be begun for so long.
+    pub patience: Option<Duration>,
+    /// Begin at once, as the transport calls with the first frame.
+    pub calls_with_frame: bool,
+    /// Number of the first packet in the log.
+    pub first: u16,
+    /// Of the sound.
+    pub seed: u64,
+}
+
+/// Sends sound as the paper's program does, and measures what comes back.
+///
+/// A packet that comes back with other bytes than it had, pieced together over a hole, counts as lost, as in the paper.
+pub struct Medusa {
+    endpoint: Framed,
+    sending: Sending,
+    maker: BlockMaker,
+    sound: Rng,
+    block: Vec<f32>,
+    log: SharedLog,
+    meter: Meter,
+    /// Of each packet, by its place in the log: what its data adds up to.
+    sums: Vec<u64>,
+    begun: Option<Instant>,
+    next: u64,
+    data: Vec<u8>,
+    finished: bool,
+}
+
+impl Medusa {
+    /// A sender on `endpoint`; refused if the channels are too many.
+    pub fn new(
+        endpoint: Framed,
+        sending: Sending,
+        log: &SharedLog,
+        meter: Meter,
+    ) -> Result<Self, FormatError> {
+        let channels = usize::from(sending.channels);
+        Ok(Medusa {
+            maker: BlockMaker::new(channels, sending.mode)?,
+            sound: Rng::fork(sending.seed, "sound"),
+            block: vec![0.0; JACK_BLOCK * channels],
+            log: SharedLog::clone(log),
+            meter,
+            sums: Vec::with_capacity(sending.blocks as usize * channels),
+            begun: None,
+            next: 0,
+            data: vec![0; MAX_DATA],
+            finished: false,
+            endpoint,
+            sending,
+        })
+    }
+
+    /// What came back.
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    /// The endpoint beneath.
+    pub fn endpoint(&self) -> &dyn Endpoint {
+        &self.endpoint
+    }
+
+    fn due(&self) -> Option<Instant> {
+        let nanos = u128::from(self.next) * JACK_BLOCK as u128 * 1_000_000_000 / u128::from(JACK_RATE);
+        let due = self.begun? + Duration::from_nanos(nanos as u64);
+        (self.next < self.sending.blocks && due < self.sending.until).then_some(due)
+    }
+
+    fn send_due(&mut self, now: Instant) {
+        while self.due().is_some_and(|due| due <= now) && now < self.sending.until {
+            self.next += 1;
+            for sample in &mut self.block {
+                // A quarter of full scale.
+                *sample = f32::from((self.sound.next_u32() >> 16) as i16) / 131_072.0;
+            }
+            self.maker.push(&self.block);
+            for channel in 0..self.sending.channels {
+                self.send(now, channel);
+            }
+            // Both channels are there: what is less than a block goes out, too.
+            self.endpoint.flush(now);
+        }
+    }
+
+    fn send(&mut self, now: Instant, channel: u16) {
+        let len = self.maker.write(usize::from(channel), &mut self.data);
+        let data = &self.data[..len];
+        let deadline = self.sending.patience.map(|patience| now + patience);
+        let frame = Frame { stream: StreamId(channel), ..Frame::new(data, deadline) };
+        let sent = self.endpoint.send(now, frame);
+        let mut log = self.log.borrow_mut();
+        log.on_sent(self.sending.first.wrapping_add(self.sums.len() as u16), now);
+        log.expired += u64::from(matches!(sent, Err(SendError::Blocked { .. })));
+        self.sums.push(sum(data));
+    }
+
+    fn fetch(&mut self) {
+        while let Some((header, received)) = self.endpoint.poll_packet(&mut self.data) {
+            let Some(number) = self.number(header) else { continue };
+            if self.sums.get(number as usize) == Some(&sum(&self.data[..received.len])) {
+                self.meter.on_arrival(received.received_at, self.sending.first.wrapping_add(number as u16));
+            }
+        }
+    }
+
+    /// The place of a packet in the log: the channels take turns, and count from 1.
+    fn number(&self, header: Header) -> Option<u64> {
+        let (channel, channels) = (u64::from(header.channel), u64::from(self.sending.channels));
+        let round = u64::from(header.seq).checked_sub(1)?;
+        (channel < channels).then_some(round * channels + channel)
+    }
+
+    fn events(&mut self, now: Instant) {
+        while let Some(event) = self.endpoint.poll_event() {
+            match event {
+                Event::Connected => _ = self.begun.get_or_insert(now),
+                Event::Broken(_) => self.log.borrow_mut().broken |= self.due().is_some(),
+                Event::Frame { outcome: Outcome::Expired { .. }, .. } => self.log.borrow_mut().expired += 1,
+                Event::Closed(_) => self.finished = true,
+                Event::Frame { .. } | Event::Congestion(_) | Event::Writable => {}
+            }
+        }
+    }
+}
+
+impl Station for Medusa {
+    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        self.endpoint.handle_input(now, input);
+    }
+
+    fn advance(&mut self, now: Instant) {
+        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
+            self.endpoint.handle_timeout(now);
+        }
+        self.fetch();
+        self.events(now);
+        if self.sending.calls_with_frame {
+            self.begun.get_or_insert(now);
+        }
+        self.send_due(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        self.endpoint.poll_transmit(now, buf)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        [self.due(), self.endpoint.poll_timeout()].into_iter().flatten().min()
+    }
+
+    fn stop(&mut self, now: Instant) {
+        self.endpoint.close(now, CloseMode::Graceful);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    fn knows(&self, path: PathId) -> bool {
+        path == PathId::default()
+    }
+}
+
+/// FNV-1a (draft-eastlake-fnv): enough to see that two packets were made one.
+fn sum(data: &[u8]) -> u64 {
+    data.iter()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}

@@ -1,0 +1,246 @@
+//! Table 1 of paper `transport-alternatives`, tried on our endpoints: what each transport really offers.
+//!
+//! Nothing is read of profiles or of the registry: each feature is a trial on a wire that makes the difference. Where ours
+//! is otherwise than the table says, the reason stands below, and the test fails as well when it is no longer so.
+
+mod wire;
+
+use std::time::Duration;
+
+use antiphon_core::Instant;
+use antiphon_lab::papers::find;
+
+use wire::{MAX_DATAGRAM, NARROW, Trial, Weather};
+
+/// By the table's names.
+const PROTOCOLS: [(&str, &str); 4] = [
+    ("UDP", "rtp"),
+    ("TCP", "tcp"),
+    ("SCTP", "sctp?reliability=full&order=ordered"),
+    ("DCCP", "dccp?ccid=2"),
+];
+/// SCTP has a key for order.
+const UNORDERED_SCTP: &str = "sctp?reliability=full";
+
+type Feature = (&'static str, fn(&str) -> bool);
+
+const FEATURES: [Feature; 13] = [
+    ("Message oriented", keeps_messages_apart),
+    ("Connection oriented", asks_before_it_sends),
+    ("Full duplex", carries_both_ways_at_once),
+    ("Reliable data transfer", repairs_losses),
+    ("Ordered data delivery", restores_the_order),
+    ("Unordered data delivery", passes_over_a_hole),
+    ("Flow control", waits_for_a_slow_reader),
+    ("Congestion control", adapts_to_a_narrow_wire),
+    ("Multicasting", reaches_two_with_one_datagram),
+    ("Broadcasting", needs_no_answer),
+    ("Path MTU discover", finds_a_size_that_passes),
+    ("Fragmentation", cuts_long_frames),
+    ("Checksum", sees_damage),
+];
+
+/// Where ours is otherwise, and why.
+const OTHERWISE: [(&str, &str, &str); 5] = [
+    ("Message oriented", "TCP", "RFC 4571 puts the length before each frame"),
+    (
+        "Flow control",
+        "TCP",
+        "the driver reads whatever has come: late sound is of no use, so an inbox that nobody empties drops",
+    ),
+    ("Flow control", "SCTP", "as over TCP: the endpoint's inbox drops, and the window stays open"),
+    ("Path MTU discover", "SCTP", "the size of the path is the socket's, taken when it is opened"),
+    ("Checksum", "DCCP", "inside UDP, whose checksum stands for its own (RFC 6773 §3.5); over IP it has one"),
+];
+
+/// What is not ours to try: what the kernel does beneath our transports.
+const BENEATH: [(&str, &str, &str); 3] = [
+    ("Checksum", "UDP", "the kernel drops damaged datagrams before we see them"),
+    ("Checksum", "TCP", "the kernel's TCP has it; a damaged segment never becomes bytes"),
+    ("Path MTU discover", "TCP", "the kernel's TCP does it; ours only sees bytes"),
+];
+
+#[test]
+fn our_transports_offer_what_table_1_says_or_we_say_why_not() {
+    let paper = find("transport-alternatives").expect("the paper");
+    let table = paper.table("table01-features.csv").expect("Table 1");
+    let mut wrong = Vec::new();
+    for (feature, trial) in FEATURES {
+        for (protocol, uri) in PROTOCOLS {
+            let among =
+                |list: &[(&str, &str, &str)]| list.iter().any(|(f, p, _)| (*f, *p) == (feature, protocol));
+            if among(&BENEATH) {
+                continue;
+            }
+            let row = table.row(&[("feature", feature), ("protocol", protocol)]).expect(feature);
+            let printed = table.number(row, "present") == Some(1.0);
+            let unordered = feature == "Unordered data delivery" && protocol == "SCTP";
+            let ours = trial(if unordered { UNORDERED_SCTP } else { uri });
+            if ours != printed && !among(&OTHERWISE) {
+                wrong.push(format!("{feature}, {protocol}: printed {printed}, ours {ours}"));
+            }
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+    assert_eq!(table.rows.len(), FEATURES.len() * PROTOCOLS.len());
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn connected(uri: &str, weather: Weather) -> Trial {
+    let mut trial = Trial::new(uri, 1, weather);
+    trial.run(ms(3000));
+    trial
+}
+
+/// So many frames of 1000 bytes, one each 10 ms, then `drain`.
+fn stream(trial: &mut Trial, frames: u32, drain: Duration) -> u32 {
+    let mut refused = 0;
+    for number in 0..frames {
+        let now = trial.now;
+        refused += u32::from(trial.near.send(now, &frame(number)).is_err());
+        trial.run(ms(10));
+    }
+    trial.run(drain);
+    refused
+}
+
+fn frame(number: u32) -> Vec<u8> {
+    let mut frame = vec![number as u8; 1000];
+    frame[..4].copy_from_slice(&number.to_be_bytes());
+    // Version 2 of RTP, as those who look at the first byte expect.
+    frame.splice(0..0, [0x80, 96]);
+    frame
+}
+
+fn number(frame: &[u8]) -> u32 {
+    u32::from_be_bytes([frame[2], frame[3], frame[4], frame[5]])
+}
+
+/// Frames of different sizes, handed over together, arrive as they were.
+fn keeps_messages_apart(uri: &str) -> bool {
+    let mut trial = connected(uri, Weather::default());
+    let sent: Vec<Vec<u8>> = (1..20).map(|n| vec![0x80; 12 + n * 37]).collect();
+    let now = trial.now;
+    sent.iter().for_each(|frame| trial.near.send(now, frame).expect("room"));
+    trial.run(ms(1000));
+    trial.far[0].frames == sent
+}
+
+/// Nothing of a frame goes out before the other end has answered.
+fn asks_before_it_sends(uri: &str) -> bool {
+    let mut trial = Trial::new(uri, 1, Weather { one_way: true, ..Weather::default() });
+    let before = trial.near.send(Instant::ZERO, &frame(0));
+    trial.run(ms(2000));
+    before.is_err() || trial.far[0].frames.is_empty()
+}
+
+fn carries_both_ways_at_once(uri: &str) -> bool {
+    let mut trial = connected(uri, Weather::default());
+    // A listener learns of a caller by its first frame where there is no handshake.
+    stream(&mut trial, 1, ms(100));
+    for number in 0..50 {
+        let now = trial.now;
+        trial.far[0].send(now, &frame(number)).expect("room");
+        trial.near.send(now, &frame(number + 1)).expect("room");
+        trial.run(ms(10));
+    }
+    trial.run(ms(1000));
+    trial.near.frames.len() == 50 && trial.far[0].frames.len() == 51
+}
+
+/// One datagram in ten is lost, and no frame.
+fn repairs_losses(uri: &str) -> bool {
+    let mut trial = connected(uri, Weather { loss: 0.1, ..Weather::default() });
+    stream(&mut trial, 300, ms(20_000));
+    trial.far[0].frames.len() == 300
+}
+
+fn restores_the_order(uri: &str) -> bool {
+    let mut trial = connected(uri, Weather { reorders: true, ..Weather::default() });
+    stream(&mut trial, 300, ms(5000));
+    let numbers: Vec<u32> = trial.far[0].frames.iter().map(|frame| number(frame)).collect();
+    // Enough of them to have overtaken one another.
+    numbers.len() > 250 && numbers.is_sorted()
+}
+
+/// A frame is lost, and the next is there before it could be sent again.
+fn passes_over_a_hole(uri: &str) -> bool {
+    // On a byte stream the laboratory's link loses one segment in ten.
+    let mut trial = connected(uri, Weather { lose_first_of: Some(1000), ..Weather::default() });
+    let mut gaps_passed = 0;
+    for number in 0..100 {
+        let now = trial.now;
+        trial.near.send(now, &frame(number)).expect("room");
+        trial.run(ms(10));
+        let came: Vec<u32> = trial.far[0].frames.iter().map(|frame| self::number(frame)).collect();
+        gaps_passed += usize::from(came.iter().enumerate().any(|(place, number)| *number as usize > place));
+    }
+    gaps_passed > 0
+}
+
+/// The application sleeps for 7 s while 4 MB are sent; nothing that was accepted may be missing then.
+fn waits_for_a_slow_reader(uri: &str) -> bool {
+    let asleep = Instant::from_millis(10_000);
+    let mut trial = connected(uri, Weather { asleep_until: Some(asleep), ..Weather::default() });
+    let mut accepted = 0;
+    for number in 0..4000 {
+        let now = trial.now;
+        accepted += usize::from(trial.near.send(now, &frame(number)).is_ok());
+        if number % 6 == 0 {
+            trial.run(ms(10));
+        }
+    }
+    trial.run(ms(10_000));
+    trial.far[0].frames.len() == accepted
+}
+
+/// Four times what the wire carries is offered for 8 s; it sends little more than passes.
+fn adapts_to_a_narrow_wire(uri: &str) -> bool {
+    let mut trial = connected(uri, Weather { narrow: true, ..Weather::default() });
+    let before = trial.bytes_sent;
+    stream(&mut trial, 800, Duration::ZERO);
+    let carried = NARROW / 8 * 8;
+    trial.bytes_sent - before < carried * 3 / 2
+}
+
+fn reaches_two_with_one_datagram(uri: &str) -> bool {
+    let mut trial = Trial::new(uri, 2, Weather::default());
+    trial.run(ms(1000));
+    stream(&mut trial, 20, ms(1000));
+    trial.far.iter().all(|side| side.frames.len() == 20)
+}
+
+/// Whoever hears it gets it, though nothing can come back.
+fn needs_no_answer(uri: &str) -> bool {
+    !asks_before_it_sends(uri)
+}
+
+/// Datagrams above 1200 bytes don't pass; the largest frames get through all the same.
+fn finds_a_size_that_passes(uri: &str) -> bool {
+    let mut trial = connected(uri, Weather { longest: Some(1200), ..Weather::default() });
+    let len = trial.near.endpoint.profile().max_frame.min(MAX_DATAGRAM);
+    let now = trial.now;
+    let sent = trial.near.send(now, &vec![0x80; len]);
+    trial.run(ms(30_000));
+    sent.is_ok() && trial.far[0].frames.len() == 1
+}
+
+fn cuts_long_frames(uri: &str) -> bool {
+    let mut trial = connected(uri, Weather::default());
+    let long = vec![0x80; 20_000];
+    let now = trial.now;
+    let sent = trial.near.send(now, &long);
+    trial.run(ms(2000));
+    sent.is_ok() && trial.far[0].frames == [long]
+}
+
+/// One datagram in ten has a bit turned over; no frame has.
+fn sees_damage(uri: &str) -> bool {
+    let mut trial = connected(uri, Weather { corruption: 0.1, ..Weather::default() });
+    stream(&mut trial, 300, ms(5000));
+    let whole = |got: &Vec<u8>| *got == frame(number(got));
+    trial.far[0].frames.len() > 150 && trial.far[0].frames.iter().all(whole)
+}

@@ -1,0 +1,251 @@
+//! Two endpoints with a wire between them: datagrams that meet what a trial wants, or the laboratory's TCP.
+
+use std::time::Duration;
+
+use antiphon_core::{
+    Ecn, Endpoint, Event, Frame, Input, Instant, PathId, Rng, SendError, StreamId, Wire as WireKind,
+};
+use antiphon_lab::tcp::{Pair, Profile};
+use antiphon_proto::{OpenArgs, Role, open};
+
+/// The datagram size of an Ethernet path over IPv4 and UDP.
+pub const MAX_DATAGRAM: usize = 1472;
+const ONE_WAY: Duration = Duration::from_millis(10);
+/// Bits a second of a wire that is narrow.
+pub const NARROW: u64 = 200_000;
+/// Packets that wait before it.
+const QUEUE: u64 = 20;
+
+/// What happens between the two.
+#[derive(Clone, Copy, Default)]
+pub struct Weather {
+    /// Share of datagrams that are lost, each way.
+    pub loss: f64,
+    /// Only the first datagram that carries this much to the listener is lost.
+    pub lose_first_of: Option<usize>,
+    /// Datagrams take up to 30 ms longer, each as it happens.
+    pub reorders: bool,
+    /// Share of datagrams that have a bit turned over.
+    pub corruption: f64,
+    /// Of [`NARROW`], towards the listener.
+    pub narrow: bool,
+    /// Nothing comes back.
+    pub one_way: bool,
+    /// Longer datagrams don't pass.
+    pub longest: Option<usize>,
+    /// The listener's application takes nothing before.
+    pub asleep_until: Option<Instant>,
+}
+
+/// One end, and what its application got.
+pub struct Side {
+    pub endpoint: Box<dyn Endpoint>,
+    pub frames: Vec<Vec<u8>>,
+    pub connected: Option<Instant>,
+}
+
+pub struct Trial {
+    pub now: Instant,
+    pub near: Side,
+    pub far: Vec<Side>,
+    weather: Weather,
+    rng: Rng,
+    /// Arrival, receiver (`None`: the near end), bytes; in no order.
+    air: Vec<(Instant, Option<usize>, Vec<u8>)>,
+    tcp: Option<Pair>,
+    free_at: Instant,
+    lost_first: bool,
+    pub bytes_sent: u64,
+}
+
+impl Side {
+    fn new(uri: &str, role: Role, seed: u64) -> Side {
+        let (scheme, query) = uri.split_once('?').unwrap_or((uri, ""));
+        let query = query.parse().expect("a query");
+        let (now, latency) = (Instant::ZERO, Duration::from_millis(80));
+        let args = OpenArgs { role, query: &query, seed, now, max_datagram: MAX_DATAGRAM, latency };
+        let endpoint = open(scheme, &args).expect("the transport opens");
+        Side { endpoint, frames: Vec::new(), connected: None }
+    }
+
+    fn drain(&mut self, now: Instant, asleep: bool) {
+        let mut buf = vec![0; self.endpoint.profile().max_receive];
+        while !asleep && let Some(received) = self.endpoint.poll_frame(&mut buf) {
+            self.frames.push(buf[..received.len].to_vec());
+        }
+        while let Some(event) = self.endpoint.poll_event() {
+            if event == Event::Connected {
+                self.connected.get_or_insert(now);
+            }
+        }
+    }
+
+    pub fn send(&mut self, now: Instant, bytes: &[u8]) -> Result<(), SendError> {
+        self.endpoint.send(now, Frame { stream: StreamId(0), ..Frame::new(bytes, None) }).map(|_| ())
+    }
+}
+
+impl Trial {
+    /// A caller of `uri` and so many listeners.
+    pub fn new(uri: &str, listeners: usize, weather: Weather) -> Trial {
+        let near = Side::new(uri, Role::Caller, 1);
+        let far = (0..listeners).map(|n| Side::new(uri, Role::Listener, 2 + n as u64)).collect();
+        let stream = near.endpoint.profile().wire == WireKind::ByteStream;
+        let tcp = stream.then(|| {
+            let mut link = format!("delay=10ms,loss={}%", weather.loss * 100.0);
+            if weather.narrow {
+                link += &format!(",rate={NARROW}bit/s,queue={QUEUE}packets");
+            }
+            if weather.reorders {
+                link += ",reorder=20%/20ms";
+            }
+            if weather.lose_first_of.is_some() {
+                link += ",up.loss=10%";
+            }
+            if weather.one_way {
+                link += ",down.loss=100%";
+            }
+            Pair::new(Profile::linux(), Profile::linux(), &link.parse().expect(&link), 3).expect("a link")
+        });
+        Trial {
+            now: Instant::ZERO,
+            near,
+            far,
+            weather,
+            rng: Rng::fork(5, "weather"),
+            air: Vec::new(),
+            tcp,
+            free_at: Instant::ZERO,
+            lost_first: false,
+            bytes_sent: 0,
+        }
+    }
+
+    /// Goes on for `time`.
+    pub fn run(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.now < until {
+            if self.tcp.is_some() {
+                self.pump_stream()
+            } else {
+                self.pump()
+            }
+            // A millisecond is short beside every delay here.
+            let next = self.now + Duration::from_millis(1);
+            self.now = self.next_event().unwrap_or(until).max(next).min(until);
+        }
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        let sides = std::iter::once(&self.near).chain(&self.far);
+        let timeouts = sides.filter_map(|side| side.endpoint.poll_timeout());
+        let tcp = self.tcp.as_ref().and_then(Pair::poll_timeout);
+        timeouts.chain(self.air.iter().map(|(at, ..)| *at)).chain(tcp).chain(self.weather.asleep_until).min()
+    }
+
+    fn is_asleep(&mut self) -> bool {
+        self.weather.asleep_until = self.weather.asleep_until.filter(|until| self.now < *until);
+        self.weather.asleep_until.is_some()
+    }
+
+    fn pump(&mut self) {
+        let now = self.now;
+        self.air.sort_by_key(|(at, ..)| *at);
+        while self.air.first().is_some_and(|(at, ..)| *at <= now) {
+            let (_, to, bytes) = self.air.remove(0);
+            let side = match to {
+                None => &mut self.near,
+                Some(receiver) => &mut self.far[receiver],
+            };
+            let (path, ecn) = (PathId::default(), Ecn::NotCapable);
+            side.endpoint.handle_input(now, Input::Datagram { path, bytes: &bytes, ecn, received_at: now });
+        }
+        let asleep = self.is_asleep();
+        for n in 0..=self.far.len() {
+            let from = n.checked_sub(1);
+            let side = match from {
+                None => &mut self.near,
+                Some(receiver) => &mut self.far[receiver],
+            };
+            if side.endpoint.poll_timeout().is_some_and(|due| due <= now) {
+                side.endpoint.handle_timeout(now);
+            }
+            side.drain(now, asleep && from.is_some());
+            let mut buf = vec![0; MAX_DATAGRAM];
+            let mut sent = Vec::new();
+            while let Some(transmit) = side.endpoint.poll_transmit(now, &mut buf) {
+                sent.push(buf[..transmit.len].to_vec());
+                side.drain(now, asleep && from.is_some());
+            }
+            sent.into_iter().for_each(|bytes| self.launch(from, bytes));
+        }
+    }
+
+    /// A datagram leaves; what the near end sends goes to all listeners.
+    fn launch(&mut self, from: Option<usize>, bytes: Vec<u8>) {
+        let Weather { loss, lose_first_of, reorders, corruption, narrow, one_way, longest, .. } =
+            self.weather;
+        let out = from.is_none();
+        self.bytes_sent += if out { bytes.len() as u64 } else { 0 };
+        let first = out && !self.lost_first && lose_first_of.is_some_and(|least| bytes.len() >= least);
+        self.lost_first |= first;
+        if first
+            || self.rng.unit() < loss
+            || (one_way && !out)
+            || longest.is_some_and(|longest| bytes.len() > longest)
+        {
+            return;
+        }
+        let mut leaves = self.now;
+        if narrow && out {
+            let time = |bytes: u64| Duration::from_nanos(bytes * 8 * 1_000_000_000 / NARROW);
+            if self.free_at > self.now + time(QUEUE * bytes.len() as u64) {
+                return;
+            }
+            self.free_at = self.free_at.max(self.now) + time(bytes.len() as u64);
+            leaves = self.free_at;
+        }
+        let more = if reorders { self.rng.below(30_000) } else { 0 };
+        let at = leaves + ONE_WAY + Duration::from_micros(more.into());
+        let receivers = if out { (0..self.far.len()).map(Some).collect() } else { vec![None] };
+        for to in receivers {
+            let mut bytes = bytes.clone();
+            if self.rng.unit() < corruption {
+                let bit = self.rng.below(8 * bytes.len() as u32) as usize;
+                bytes[bit / 8] ^= 1 << (bit % 8);
+            }
+            self.air.push((at, to, bytes));
+        }
+    }
+
+    fn pump_stream(&mut self) {
+        let (now, asleep) = (self.now, self.is_asleep());
+        let Some(pair) = &mut self.tcp else { return };
+        pair.run_until(now);
+        for (side, tcp, asleep) in
+            [(&mut self.near, &mut pair.near, false), (&mut self.far[0], &mut pair.far, asleep)]
+        {
+            if tcp.is_established() && side.connected.is_none() {
+                side.endpoint.handle_input(now, Input::Connected);
+            }
+            let mut buf = [0; 4096];
+            while tcp.readable() > 0 {
+                let n = tcp.read(now, &mut buf);
+                side.endpoint.handle_input(now, Input::Stream { bytes: &buf[..n], received_at: now });
+            }
+            side.drain(now, asleep);
+            while tcp.writable() > 0
+                && let Some(transmit) = {
+                    let room = tcp.writable().min(1448);
+                    side.endpoint.poll_transmit(now, &mut buf[..room])
+                }
+            {
+                tcp.write(now, &buf[..transmit.len]);
+                side.drain(now, asleep);
+            }
+        }
+        pair.transmit();
+        let stats = pair.near.stats();
+        self.bytes_sent = stats.acknowledged_bytes + stats.retransmitted_bytes;
+    }
+}

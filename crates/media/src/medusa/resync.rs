@@ -1,0 +1,224 @@
+//! From blocks back to packets, whatever is missing between them.
+//!
+//! A key can stand in the sound by chance (2⁻³² at each byte), so a header counts only with a plausible size and a number
+//! near those before it; otherwise the search goes on one byte further. A packet into which another plausible header
+//! falls has lost its end with a block that never came: it is given up, and the other is taken. Where the blocks that are
+//! missing go from the middle of one packet to the same place in another, the two become one and nothing tells: the header
+//! has no checksum. The paper counts such packets as lost, by what is in them.
+
+use super::header::{HEADER, Header, KEY, MAX_CHANNELS, MAX_DATA, key_channel};
+
+/// Finds packets in a stream of bytes with holes. Holds [`Resynchroniser::MEMORY`] bytes at most.
+#[derive(Debug)]
+pub struct Resynchroniser {
+    /// Bytes not yet used: `at..`.
+    buf: Vec<u8>,
+    at: usize,
+    /// Of the packet at the front, bytes behind the first that hold no header of another, beginning there.
+    searched: usize,
+    channels: [Channel; MAX_CHANNELS as usize],
+    counters: ResyncCounters,
+}
+
+/// What a resynchroniser has counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ResyncCounters {
+    /// Packets found.
+    pub packets: u64,
+    /// Numbers passed over that have not come yet.
+    pub missing: u64,
+    /// Packets that came a second time.
+    pub duplicates: u64,
+    /// Keys without a plausible header behind them.
+    pub false_keys: u64,
+    /// Packets that had begun and lost their end.
+    pub cut: u64,
+    /// Bytes of no packet.
+    pub skipped: u64,
+}
+
+/// The numbers of one channel.
+#[derive(Clone, Copy, Debug, Default)]
+struct Channel {
+    highest: Option<u32>,
+    /// Which of the 64 numbers up to `highest` have come, the lowest bit for itself.
+    came: u64,
+    /// A number out of the window; its successor would be a sender that began anew.
+    stranger: Option<u32>,
+}
+
+impl Resynchroniser {
+    /// Bytes that it keeps at most: two of the largest packets.
+    pub const MEMORY: usize = 2 * (HEADER + MAX_DATA);
+
+    /// For a stream of which nothing has come yet.
+    pub fn new() -> Self {
+        Resynchroniser {
+            buf: Vec::with_capacity(Self::MEMORY),
+            at: 0,
+            searched: 0,
+            channels: [Channel::default(); MAX_CHANNELS as usize],
+            counters: ResyncCounters::default(),
+        }
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> ResyncCounters {
+        self.counters
+    }
+
+    /// Takes the next bytes of the stream, as many as there is room for: at least [`MAX_DATA`] once [`Self::poll`] has
+    /// answered `None`.
+    pub fn push(&mut self, bytes: &[u8]) -> usize {
+        self.buf.drain(..self.at);
+        self.at = 0;
+        let taken = bytes.len().min(Self::MEMORY - self.buf.len());
+        self.buf.extend_from_slice(&bytes[..taken]);
+        taken
+    }
+
+    /// The next packet, its data in the first `size` bytes of `out`, which holds [`MAX_DATA`] bytes; `None` until more
+    /// has come.
+    pub fn poll(&mut self, out: &mut [u8]) -> Option<Header> {
+        loop {
+            self.seek();
+            let rest = &self.buf[self.at..];
+            if rest.len() < HEADER {
+                return None;
+            }
+            let Some(header) = Header::parse(rest).filter(|header| self.admits(*header)) else {
+                self.counters.false_keys += 1;
+                self.skip(1);
+                continue;
+            };
+            let len = HEADER + header.size as usize;
+            match self.inner(header) {
+                Inner::Header(place) => {
+                    self.counters.cut += 1;
+                    self.skip(place);
+                }
+                Inner::Unclear => return None,
+                Inner::None if self.buf.len() - self.at < len => return None,
+                Inner::None => {
+                    out[..len - HEADER].copy_from_slice(&self.buf[self.at + HEADER..self.at + len]);
+                    (self.at, self.searched) = (self.at + len, 0);
+                    self.count(header);
+                    return Some(header);
+                }
+            }
+        }
+    }
+
+    /// Goes to the next key, or to what may become one.
+    fn seek(&mut self) {
+        let rest = &self.buf[self.at..];
+        let begins = |bytes: &[u8]| match bytes.len() {
+            0 => true,
+            n @ 1..=3 => bytes == &KEY[..n],
+            _ => key_channel(bytes).is_some(),
+        };
+        let place = (0..rest.len()).find(|n| rest[*n] == KEY[0] && begins(&rest[*n..]));
+        let place = place.unwrap_or(rest.len());
+        if place > 0 {
+            self.skip(place);
+        }
+    }
+
+    fn skip(&mut self, bytes: usize) {
+        self.at += bytes;
+        self.searched = 0;
+        self.counters.skipped += bytes as u64;
+    }
+
+    /// Whether a header may be one by its number. One that is out of the window is remembered.
+    fn admits(&mut self, header: Header) -> bool {
+        let channel = &mut self.channels[usize::from(header.channel)];
+        if channel.is_near(header.seq) {
+            return true;
+        }
+        if channel.stranger.is_some_and(|stranger| stranger.wrapping_add(1) == header.seq) {
+            *channel = Channel::default();
+            return true;
+        }
+        channel.stranger = Some(header.seq);
+        false
+    }
+
+    /// Looks for another packet's header within the packet at the front.
+    fn inner(&mut self, front: Header) -> Inner {
+        let (rest, len) = (&self.buf[self.at..], HEADER + front.size as usize);
+        let mut place = self.searched + 1;
+        // A key that begins in the last bytes ends behind them.
+        while place < len.min(rest.len().saturating_sub(KEY.len() - 1)) {
+            if rest[place] == KEY[0] && key_channel(&rest[place..]).is_some() {
+                match Header::parse(&rest[place..]) {
+                    None if rest.len() < place + HEADER => return Inner::Unclear,
+                    Some(header) if self.is_next(header, front) => return Inner::Header(place),
+                    _ => {}
+                }
+            }
+            place += 1;
+        }
+        self.searched = place - 1;
+        Inner::None
+    }
+
+    /// Whether `header` may follow `front`. Channels count alike, so one that is new is measured by the other.
+    fn is_next(&self, header: Header, front: Header) -> bool {
+        let channel = &self.channels[usize::from(header.channel)];
+        let highest = Some(channel.highest.unwrap_or(front.seq));
+        Channel { highest, ..*channel }.is_near(header.seq)
+    }
+
+    fn count(&mut self, header: Header) {
+        self.counters.packets += 1;
+        let channel = &mut self.channels[usize::from(header.channel)];
+        channel.stranger = None;
+        let Some(highest) = channel.highest else {
+            (channel.highest, channel.came) = (Some(header.seq), 1);
+            return;
+        };
+        let ahead = header.seq.wrapping_sub(highest) as i32;
+        if ahead > 0 {
+            self.counters.missing += ahead as u64 - 1;
+            channel.came = channel.came.checked_shl(ahead as u32).unwrap_or(0) | 1;
+            channel.highest = Some(header.seq);
+        } else {
+            // What is further back than the memory reaches has been waited for long enough to be new.
+            let bit = 1u64.checked_shl(ahead.unsigned_abs()).unwrap_or(0);
+            if channel.came & bit != 0 {
+                self.counters.duplicates += 1;
+            } else {
+                self.counters.missing = self.counters.missing.saturating_sub(1);
+                channel.came |= bit;
+            }
+        }
+    }
+}
+
+impl Default for Resynchroniser {
+    fn default() -> Self {
+        Resynchroniser::new()
+    }
+}
+
+/// What stands within a packet.
+enum Inner {
+    None,
+    /// Another packet's header, so far from its beginning.
+    Header(usize),
+    /// A key whose header has not come whole.
+    Unclear,
+}
+
+impl Channel {
+    fn is_near(&self, seq: u32) -> bool {
+        self.highest.is_none_or(|highest| (seq.wrapping_sub(highest) as i32).unsigned_abs() <= WINDOW)
+    }
+}
+
+/// Packets: 44 s of the paper's, longer than any outage that a stream survives.
+const WINDOW: u32 = 4096;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,350 @@
+//! Medusa's framing over any transport: what goes through is cut into blocks that know nothing of frames.
+//!
+//! [`Framed`] is an endpoint around an endpoint. Each frame becomes a packet of [`antiphon_media::medusa`] and goes through
+//! a ring of bytes; what lies there when the driver asks for something to send is cut into blocks, each of which is a frame
+//! of the transport beneath. The far end may have the same around its endpoint, or return the blocks as they come, as the
+//! paper's loopback program does, which opens nothing.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use antiphon_core::{
+    CloseMode, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome, PathStats, Profile, Received,
+    SendError, StreamId, Transmit, Wire,
+};
+use antiphon_media::medusa::{BLOCK, Cutter, HEADER, Header, MAX_CHANNELS, MAX_DATA, Resynchroniser};
+
+/// How blocks go out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Framing {
+    /// Bytes of a full block; transports that carry less get smaller ones.
+    pub block: usize,
+    /// On a byte stream: hand over one block at a time, as a program does whose write blocks, and give it up when it could
+    /// not be begun for so long (`SO_SNDTIMEO`). `None`: all at once, with the frames' deadlines.
+    pub send_timeout: Option<Duration>,
+}
+
+impl Default for Framing {
+    fn default() -> Self {
+        Framing { block: BLOCK, send_timeout: None }
+    }
+}
+
+/// An endpoint that carries frames in Medusa's framing over another; a frame's stream number is its channel.
+pub struct Framed {
+    inner: Box<dyn Endpoint>,
+    framing: Framing,
+    cutter: Cutter,
+    seqs: [u32; MAX_CHANNELS as usize],
+    /// Frames without an outcome, in the order of their places in the stream of bytes.
+    frames: VecDeque<Pending>,
+    /// Blocks without an outcome, in the order of their numbers.
+    blocks: VecDeque<Block>,
+    next_id: u64,
+    events: VecDeque<Event>,
+    resync: Resynchroniser,
+    block: Vec<u8>,
+    /// What came last from beneath, of which `taken..len` is still to be looked through.
+    held: Vec<u8>,
+    taken: usize,
+    received: Option<Received>,
+    delivered: u64,
+    blocked: bool,
+    closing: bool,
+    closed: bool,
+}
+
+/// A frame whose bytes are `start..end` of the stream.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    id: FrameId,
+    start: u64,
+    end: u64,
+    deadline: Option<Instant>,
+    /// Bytes whose blocks have no outcome yet.
+    open: u64,
+    outcome: Outcome,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    id: FrameId,
+    start: u64,
+    end: u64,
+    open: bool,
+}
+
+impl Framed {
+    /// A framing around `inner`.
+    pub fn new(inner: Box<dyn Endpoint>, framing: Framing) -> Self {
+        let profile = inner.profile();
+        let block = framing.block.clamp(1, profile.max_frame.max(1));
+        Framed {
+            framing: Framing { block, ..framing },
+            cutter: Cutter::new(RING),
+            seqs: [1; MAX_CHANNELS as usize],
+            frames: VecDeque::with_capacity(MOST_FRAMES),
+            blocks: VecDeque::with_capacity(MOST_FRAMES),
+            next_id: 0,
+            events: VecDeque::with_capacity(MOST_FRAMES),
+            resync: Resynchroniser::new(),
+            block: vec![0; block],
+            held: vec![0; profile.max_receive],
+            taken: 0,
+            received: None,
+            delivered: 0,
+            blocked: false,
+            closing: false,
+            closed: false,
+            inner,
+        }
+    }
+
+    /// The next packet: as [`Endpoint::poll_frame`], with its header.
+    pub fn poll_packet(&mut self, buf: &mut [u8]) -> Option<(Header, Received)> {
+        while !self.closed {
+            if let (Some(last), Some(header)) = (self.received, self.resync.poll(buf)) {
+                self.delivered += 1;
+                let stream = StreamId(header.channel.into());
+                return Some((header, Received { len: header.size as usize, stream, ..last }));
+            }
+            let len = self.received.map_or(0, |last| last.len);
+            if self.taken < len {
+                self.taken += self.resync.push(&self.held[self.taken..len]);
+                continue;
+            }
+            self.received = Some(self.inner.poll_frame(&mut self.held)?);
+            self.taken = 0;
+        }
+        None
+    }
+
+    /// The endpoint beneath.
+    pub fn inner(&self) -> &dyn Endpoint {
+        &*self.inner
+    }
+
+    /// What came that was no packet, and what is missing.
+    pub fn resynchroniser(&self) -> &Resynchroniser {
+        &self.resync
+    }
+
+    /// One block at a time?
+    fn waits(&self) -> Option<Duration> {
+        self.framing.send_timeout.filter(|_| self.inner.profile().wire == Wire::ByteStream)
+    }
+
+    /// Hands over what lies in the ring, as far as the transport takes it: for callers that know that nothing more comes
+    /// at this instant. [`Endpoint::poll_transmit`] does it for others.
+    pub fn flush(&mut self, now: Instant) {
+        while !self.cutter.is_empty() && !(self.waits().is_some() && !self.blocks.is_empty()) {
+            if self.blocks.len() == MOST_FRAMES {
+                break;
+            }
+            let start = self.cutter.position();
+            let end = start + self.cutter.len().min(self.framing.block) as u64;
+            let deadline = match self.waits() {
+                Some(wait) => Some(now + wait),
+                None => self.overlapping(start, end).filter_map(|frame| frame.deadline).min(),
+            };
+            // Looked at before it is taken from the ring, since a transport that has no room leaves it there.
+            let len = self.cutter.peek(&mut self.block);
+            match self.inner.send(now, Frame::new(&self.block[..len], deadline)) {
+                Ok(id) => {
+                    self.cutter.skip(len);
+                    self.blocks.push_back(Block { id, start, end, open: true });
+                }
+                Err(SendError::Blocked { .. }) => break,
+                Err(_) => {
+                    self.cutter.skip(len);
+                    self.settle(start, end, Outcome::Aborted);
+                }
+            }
+            self.collect();
+        }
+        if self.closing && self.cutter.is_empty() {
+            self.closing = false;
+            self.inner.close(now, CloseMode::Graceful);
+            self.collect();
+        }
+    }
+
+    fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = &Pending> {
+        let from = self.frames.partition_point(|frame| frame.end <= start);
+        self.frames.range(from..).take_while(move |frame| frame.start < end)
+    }
+
+    /// Takes the transport's events: outcomes of blocks become outcomes of frames.
+    fn collect(&mut self) {
+        while self.events.len() < MOST_FRAMES {
+            let Some(event) = self.inner.poll_event() else { return };
+            match event {
+                Event::Frame { id, outcome } => {
+                    let at = self.blocks.partition_point(|block| block.id < id);
+                    if let Some(block) = self.blocks.get_mut(at).filter(|block| block.id == id) {
+                        block.open = false;
+                        let (start, end) = (block.start, block.end);
+                        self.settle(start, end, outcome);
+                    }
+                    while self.blocks.front().is_some_and(|block| !block.open) {
+                        self.blocks.pop_front();
+                    }
+                }
+                Event::Closed(_) => {
+                    self.drop_all();
+                    self.closed = true;
+                    self.events.push_back(event);
+                }
+                // Whoever was refused here hears of room here.
+                Event::Writable => {}
+                other => self.events.push_back(other),
+            }
+        }
+    }
+
+    /// A part of the stream has an outcome; frames that lie in several parts have the worst.
+    fn settle(&mut self, start: u64, end: u64, outcome: Outcome) {
+        let from = self.frames.partition_point(|frame| frame.end <= start);
+        for frame in self.frames.range_mut(from..).take_while(|frame| frame.start < end) {
+            frame.open = frame.open.saturating_sub(end.min(frame.end) - start.max(frame.start));
+            if rank(outcome) > rank(frame.outcome) {
+                frame.outcome = outcome;
+            }
+        }
+        // In order: one whose block is acknowledged early waits for those before it, a round trip at most.
+        while let Some(frame) = self.frames.pop_front_if(|frame| frame.open == 0) {
+            self.events.push_back(Event::Frame { id: frame.id, outcome: frame.outcome });
+        }
+        if self.blocked && self.has_room(MAX_DATA) {
+            self.blocked = false;
+            self.events.push_back(Event::Writable);
+        }
+    }
+
+    fn drop_all(&mut self) {
+        self.cutter.clear();
+        self.blocks.clear();
+        while let Some(frame) = self.frames.pop_front() {
+            self.events.push_back(Event::Frame { id: frame.id, outcome: Outcome::Aborted });
+        }
+    }
+
+    fn has_room(&self, len: usize) -> bool {
+        self.cutter.len() + HEADER + len <= RING && self.frames.len() + self.events.len() < MOST_FRAMES / 2
+    }
+}
+
+impl Endpoint for Framed {
+    fn profile(&self) -> Profile {
+        let inner = self.inner.profile();
+        Profile {
+            max_frame: MAX_DATA,
+            max_receive: MAX_DATA,
+            frame_overhead: inner.frame_overhead + HEADER,
+            ..inner
+        }
+    }
+
+    fn send(&mut self, now: Instant, frame: Frame<'_>) -> Result<FrameId, SendError> {
+        let len = frame.bytes.len();
+        match len {
+            _ if self.closing || self.closed => return Err(SendError::Closed),
+            0 => return Err(SendError::Empty),
+            len if len > MAX_DATA => return Err(SendError::TooLarge { len, max: MAX_DATA }),
+            _ => {}
+        }
+        let channel = (frame.stream.0 % u16::from(MAX_CHANNELS)) as u8;
+        let seq = &mut self.seqs[usize::from(channel)];
+        let header = Header { channel, seq: *seq, timestamp: now.as_nanos() / 1000, size: len as u32 };
+        // Numbers count what was to be sent, so that a frame that finds no room is missed at the far end.
+        *seq = seq.wrapping_add(1);
+        let start = self.cutter.written();
+        if !self.has_room(len) || self.cutter.push(header, frame.bytes).is_err() {
+            self.blocked = true;
+            return Err(SendError::Blocked { queued: self.frames.len() });
+        }
+        let (id, end) = (FrameId(self.next_id), self.cutter.written());
+        self.next_id += 1;
+        let outcome = Outcome::Acked;
+        let (open, deadline) = (end - start, frame.deadline);
+        self.frames.push_back(Pending { id, start, end, deadline, open, outcome });
+        Ok(id)
+    }
+
+    fn close(&mut self, now: Instant, mode: CloseMode) {
+        if self.closed {
+            return;
+        }
+        match mode {
+            CloseMode::Graceful => {
+                self.closing = true;
+                self.flush(now);
+            }
+            CloseMode::Abort => {
+                self.inner.close(now, mode);
+                self.collect();
+            }
+        }
+    }
+
+    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        self.inner.handle_input(now, input);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.inner.handle_timeout(now);
+        self.collect();
+        // The next block's time begins with the end of the last one's.
+        self.flush(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        self.collect();
+        self.flush(now);
+        let sent = self.inner.poll_transmit(now, buf);
+        self.collect();
+        sent
+    }
+
+    fn poll_frame(&mut self, buf: &mut [u8]) -> Option<Received> {
+        self.poll_packet(buf).map(|(_, received)| received)
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        if self.events.is_empty() {
+            self.collect();
+        }
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.inner.poll_timeout()
+    }
+
+    /// Frames are counted here, all else beneath.
+    fn path_stats(&self) -> PathStats {
+        let mut stats = self.inner.path_stats();
+        stats.counters.frames_accepted = self.next_id;
+        stats.counters.frames_delivered = self.delivered;
+        stats
+    }
+}
+
+/// The further on, the worse.
+fn rank(outcome: Outcome) -> u8 {
+    match outcome {
+        Outcome::Acked => 0,
+        Outcome::Released => 1,
+        Outcome::Expired { .. } => 2,
+        Outcome::RetriesExhausted => 3,
+        Outcome::Aborted => 4,
+    }
+}
+
+/// Bytes of the ring: 0.7 s of a channel of the paper.
+const RING: usize = 64 * 1024;
+/// Frames, blocks and events that are kept.
+const MOST_FRAMES: usize = 4096;
+
+#[cfg(test)]
+mod tests;
