@@ -66,9 +66,9 @@ impl Path {
         self.rtt.backoff = 0;
     }
 
-    /// T3-rtx (RFC 9260 §6.3.2 and §6.3.3) begins, or begins anew.
-    pub fn start_t3(&mut self, now: Instant) {
-        self.t3 = Some(now + self.rtt.timeout());
+    /// T3-rtx (RFC 9260 §6.3.2 and §6.3.3) begins, or begins anew, for what set out at `since`.
+    pub fn start_t3(&mut self, since: Instant) {
+        self.t3 = Some(since + self.rtt.timeout());
     }
 }
 
