@@ -185,14 +185,17 @@ fn partially_reliable_frames_expire_on_both_sides() {
         }
     }
     for (uri, way) in doors("order=ordered") {
-        guest.lose(30);
-        let options = format!("{way} -T 60 -n {} -i 10 -w 500", 3 * FRAMES);
-        let (printed, _, ours) = kernel_calls(&guest, &uri, 0, &options);
+        // The weather changes once the association stands: the kernel's first time-out is 3 s.
+        let server = Server::start(&guest, &uri);
+        let weather = "sleep 1; kp-netem out eth0 loss 30%; kp-netem in eth0 loss 30%";
+        let client = format!("sctp-client {way} -T 60 -n {} -i 20 -w 500 {} {PORT}", 3 * FRAMES, HOST[0]);
+        let printed = guest.exec(&format!("({weather}) >/tmp/weather.log & {client}"));
+        guest.fair();
+        let ours = server.end();
         let came = ours.frames.len();
         let what = format!("{uri}: {came} came; {printed}\n{}", ours.state);
         assert!((FRAMES..3 * FRAMES).contains(&came), "{what}");
         assert_eq!(figure(&printed, "bad"), 0, "{what}");
-        guest.fair();
     }
 }
 
@@ -203,11 +206,13 @@ fn messages_interleave_with_the_kernels() {
     let guest = guest();
     guest.exec("sysctl -w net.sctp.intl_enable=1");
     guest.start("inter", "sctp-server -p 6004 -I");
-    for uri in uris(0, 6004, "reliability=full&interleaving=on&streams=2&order=ordered") {
-        call(&guest, &uri, |node| echoed(node, 20, 20_000, INTERVAL));
-    }
-    let (uri, way) = &doors("reliability=full&interleaving=on&streams=4&order=ordered")[0];
-    let (printed, _, ours) = kernel_calls(&guest, uri, 0, &format!("{way} -I -S 4 -n 20 -l 20000"));
-    assert_eq!(figure(&printed, "recv"), 20, "{printed}\n{}", ours.state);
+    watched(&guest, || {
+        for uri in uris(0, 6004, "reliability=full&interleaving=on&streams=2&order=ordered") {
+            call(&guest, &uri, |node| echoed(node, 20, 20_000, INTERVAL));
+        }
+        let (uri, way) = &doors("reliability=full&interleaving=on&streams=4&order=ordered")[0];
+        let (printed, _, ours) = kernel_calls(&guest, uri, 0, &format!("{way} -I -S 4 -n 20 -l 20000"));
+        assert_eq!(figure(&printed, "recv"), 20, "{printed}\n{}", ours.state);
+    });
     guest.exec("kp-stop inter; sysctl -w net.sctp.intl_enable=0");
 }

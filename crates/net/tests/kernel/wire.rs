@@ -9,7 +9,11 @@ use crate::guest::Guest;
 /// Runs `work` while the tap is captured; then every packet of SCTP and DCCP must be well-formed, with a right checksum.
 pub fn watched<T>(guest: &Guest, work: impl FnOnce() -> T) -> T {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let file = directory.path().join("wire.pcapng");
+    // Kept for whoever wants to look, if told where.
+    let file = match std::env::var_os("ANTIPHON_TEST_WIRE") {
+        Some(kept) => kept.into(),
+        None => directory.path().join("wire.pcapng"),
+    };
     let mut capture = guest.here("dumpcap");
     capture.args(["-i", "kptap0", "-w"]).arg(&file).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut capture = capture.spawn().expect("scripts/install-peers brings tshark, and dumpcap with it");
