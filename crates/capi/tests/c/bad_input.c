@@ -157,7 +157,8 @@ static void wrong_handles(void)
         EXPECT_ERRNO(srp_sendto(server, huge, 1481) == -1, EMSGSIZE);
         EXPECT(srp_sendto(server, huge, 1480) == 1480);
         /* Cut at the buffer's length. */
-        EXPECT_ERRNO(srp_recvfrom(client, buffer, 7) == 7, 0);
+        errno = EDOM;
+        EXPECT(srp_recvfrom(client, buffer, 7) == 7 && errno == 0);
     }
 
     srp_client_stop(client);
