@@ -52,4 +52,4 @@ pub use receive::{ReceiveStatus, ReceiveSummary, receive};
 pub use reflect::{ReflectStatus, ReflectedTransport, reflect};
 pub use send::{SendStatus, SendSummary, send};
 pub use table::figure_rows;
-pub use transport::COMMON_KEYS;
+pub use transport::{COMMON_KEYS, check_transport};
