@@ -20,7 +20,7 @@ use crate::embedded::{Embedded, Place};
 use crate::near_end::{NearEnd, NearPlan, NearResult};
 use crate::passport::PassportFile;
 use crate::send::{create_capture, finish_capture};
-use crate::transport::chosen;
+use crate::transport::{Entrant, chosen};
 use crate::{CompareOptions, DEFAULT_PORT, Error, render};
 
 /// What a comparison found.
@@ -58,10 +58,10 @@ pub struct LinkSummary {
 }
 
 /// What the embedded link itself counted for one transport.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct LinkCounts {
-    /// Its scheme.
-    pub transport: &'static str,
+    /// Its name, as it was asked for.
+    pub transport: String,
     /// From the near end to the reflector.
     pub up: WayCounts,
     /// Back.
@@ -115,8 +115,8 @@ pub struct Progress {
 /// How far one transport is.
 #[derive(Clone, Debug)]
 pub struct TransportProgress {
-    /// Its scheme.
-    pub transport: &'static str,
+    /// Its name, as it was asked for.
+    pub transport: String,
     /// Frames sent.
     pub sent: u64,
     /// Frames that came back.
@@ -223,7 +223,7 @@ fn make_directory(out: &Path) -> Result<(), Error> {
 /// Where each transport's two ends are: on both sides of the embedded link, or here and at a peer elsewhere.
 fn places(
     options: &CompareOptions,
-    transports: &[&'static Transport],
+    transports: &[Entrant],
     clock: OsClock,
 ) -> Result<(Vec<Place>, Option<Embedded>, LinkSummary), Error> {
     let Some(peer) = &options.peer else {
@@ -232,12 +232,12 @@ fn places(
         return Ok((embedded.places(), Some(embedded), link));
     };
     let address = resolve_peer(peer)?;
-    let place = |transport: &&'static Transport| {
-        let port = address.port().checked_add(transport.reflect_offset);
+    let place = |entrant: &Entrant| {
+        let port = address.port().checked_add(entrant.transport.reflect_offset);
         let port =
             port.ok_or_else(|| Error::usage(format!("port {} leaves no room above it", address.port())))?;
         let target = SocketAddr::new(address.ip(), port);
-        Ok(Place { transport, target, namespace: None, board: None })
+        Ok(Place { entrant: entrant.clone(), target, namespace: None, board: None })
     };
     let places = transports.iter().map(place).collect::<Result<_, Error>>()?;
     let link = LinkSummary {
@@ -265,13 +265,13 @@ fn resolve_peer(peer: &str) -> Result<SocketAddr, Error> {
 
 /// The near ends, all ready and told to begin together.
 struct Running {
-    transport: &'static Transport,
+    entrant: Entrant,
     live: Arc<LiveCall>,
     thread: JoinHandle<Result<NearResult, Error>>,
 }
 
 /// A near end that measured something.
-type Ended = (&'static Transport, NearResult);
+type Ended = (Entrant, NearResult);
 
 fn start(
     options: &CompareOptions,
@@ -287,25 +287,25 @@ fn start(
         let (go, begin) = mpsc::channel();
         let (tell, told) = mpsc::channel();
         let live = Arc::new(LiveCall::default());
-        let transport = place.transport;
+        let entrant = place.entrant.clone();
         let plan = NearPlan {
             place,
             source: stream.open()?,
-            sink: sink(options, stream, transport)?,
+            sink: sink(options, stream, &entrant)?,
             format: stream.format,
             sample: stream.sample,
             log_frames: log_frames(options, stream),
             live: live.clone(),
-            tap: capture.map(|capture| capture.tap_inside(transport.scheme, transport.unwrap)),
+            tap: capture.map(|capture| capture.tap_inside(&entrant.label, entrant.transport.unwrap)),
             options: options.clone(),
             clock,
         };
         let stop = stop.clone();
         let thread = std::thread::Builder::new()
-            .name(format!("near-{}", transport.scheme))
+            .name(format!("near-{}", entrant.transport.scheme))
             .spawn(move || NearEnd::open(plan, &tell).and_then(|near| near.run(&begin, &stop)))
             .map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
-        running.push((Running { transport, live, thread }, go));
+        running.push((Running { entrant, live, thread }, go));
         ready.push(told);
     }
     // Whether an end opened is known when it says so, or when its thread is gone.
@@ -315,13 +315,9 @@ fn start(
     Ok(running)
 }
 
-fn sink(
-    options: &CompareOptions,
-    stream: &StreamPlan,
-    transport: &Transport,
-) -> Result<Box<dyn Sink>, Error> {
+fn sink(options: &CompareOptions, stream: &StreamPlan, entrant: &Entrant) -> Result<Box<dyn Sink>, Error> {
     let Some(out) = &options.out else { return Ok(Box::new(NullSink::new(stream.format))) };
-    render::wav_sink(&out.join(render::heard_name(transport.scheme)), stream.format, stream.sample)
+    render::wav_sink(&out.join(render::heard_name(&entrant.label)), stream.format, stream.sample)
 }
 
 /// One row per frame: blocks may take several packets.
@@ -348,14 +344,14 @@ fn watch(
         progress(&snapshot(&running, stream, clock.now(), begun));
     }
     let (mut results, mut failures) = (Vec::new(), Vec::new());
-    for (Running { transport, thread, .. }, _) in running {
+    for (Running { entrant, thread, .. }, _) in running {
         match thread.join() {
-            Ok(Ok(result)) => results.push((transport, result)),
-            Ok(Err(error)) => failures.push((transport.scheme.to_string(), error)),
-            Err(_) => failures.push((transport.scheme.to_string(), Error::failed("its thread panicked"))),
+            Ok(Ok(result)) => results.push((entrant, result)),
+            Ok(Err(error)) => failures.push((entrant.label, error.to_string())),
+            Err(_) => failures.push((entrant.label, "its thread panicked".into())),
         }
     }
-    (results, failures.into_iter().map(|(scheme, error)| (scheme, error.to_string())).collect())
+    (results, failures)
 }
 
 fn snapshot(
@@ -367,7 +363,7 @@ fn snapshot(
     let one = |(end, _): &(Running, mpsc::Sender<()>)| {
         let rtt = end.live.rtt_nanos.load(Ordering::Relaxed);
         TransportProgress {
-            transport: end.transport.scheme,
+            transport: end.entrant.label.clone(),
             sent: end.live.sent.load(Ordering::Relaxed),
             received: end.live.received.load(Ordering::Relaxed),
             late: end.live.late.load(Ordering::Relaxed),
@@ -398,16 +394,16 @@ fn finish(
     }
     let mut notes = Vec::new();
     let mut measured = Vec::new();
-    for (transport, result) in results {
-        let crossed = counted.iter().find(|c| c.transport == transport.scheme);
+    for (entrant, result) in results {
+        let crossed = counted.iter().find(|c| c.transport == entrant.label);
         for note in result.notes.iter().filter(|note| !notes.contains(*note)).cloned().collect::<Vec<_>>() {
             notes.push(note);
         }
-        measured.push(Measured::new(transport, result, &link.name, crossed));
+        measured.push(Measured::new(entrant, result, &link.name, crossed));
     }
     let candidates: Vec<Candidate<'_>> = measured
         .iter()
-        .map(|m| Candidate { figures: &m.figures, abilities: abilities(m.transport) })
+        .map(|m| Candidate { figures: &m.figures, abilities: abilities(m.entrant.transport) })
         .collect();
     let mut comparison = Comparison {
         advice: advise(&candidates),
@@ -434,7 +430,7 @@ fn abilities(transport: &Transport) -> Abilities {
 
 /// One transport's run, measured.
 pub(crate) struct Measured {
-    pub transport: &'static Transport,
+    pub entrant: Entrant,
     pub log: FrameLog,
     pub figures: TransportFigures,
     pub latency: Duration,
@@ -442,12 +438,7 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    fn new(
-        transport: &'static Transport,
-        result: NearResult,
-        link: &str,
-        crossed: Option<&LinkCounts>,
-    ) -> Self {
+    fn new(entrant: Entrant, result: NearResult, link: &str, crossed: Option<&LinkCounts>) -> Self {
         let mut notes = result.facts;
         if let Some(LinkCounts { up, down, .. }) = crossed {
             notes.push(format!(
@@ -461,7 +452,7 @@ impl Measured {
             ));
         }
         let facts = RunFacts {
-            transport: transport.scheme.into(),
+            transport: entrant.label.clone(),
             link: link.into(),
             // The link's own count where there is one: headers, acknowledgements and repairs of the kernel included.
             wire_bytes: crossed.map_or(result.wire_bytes, |crossed| crossed.up.offered_bytes),
@@ -472,7 +463,7 @@ impl Measured {
         };
         let figures = TransportFigures::new(&result.log, &facts);
         Measured {
-            transport,
+            entrant,
             log: result.log,
             figures,
             latency: result.latency,

@@ -11,16 +11,17 @@ use antiphon_net::emulator::{
     LaneConfig, Router, RouterConfig, StreamProxy, StreamProxyConfig, UdpProxy, UdpProxyConfig,
 };
 use antiphon_net::netns::{Means, Namespace, probe};
-use antiphon_proto::{Beneath, Transport};
+use antiphon_proto::Beneath;
 use antiphon_session::ArrivalBoard;
 
 use crate::compare::{LinkCounts, LinkSummary};
 use crate::far_end::{FarEnd, FarPlan};
+use crate::transport::Entrant;
 use crate::{CompareOptions, DEFAULT_PORT, Error, LinkMethod};
 
 /// Where a near end is to be opened, and whom it calls.
 pub(crate) struct Place {
-    pub transport: &'static Transport,
+    pub entrant: Entrant,
     pub target: SocketAddr,
     pub namespace: Option<Namespace>,
     pub board: Option<ArrivalBoard>,
@@ -48,23 +49,19 @@ pub(crate) enum Proxy {
 
 impl Embedded {
     /// Starts links and reflectors, the best way that is permitted or the one that was asked for.
-    pub fn start(
-        options: &CompareOptions,
-        transports: &[&'static Transport],
-        clock: OsClock,
-    ) -> Result<Self, Error> {
+    pub fn start(options: &CompareOptions, transports: &[Entrant], clock: OsClock) -> Result<Self, Error> {
         let boards: Vec<_> = transports.iter().map(|_| ArrivalBoard::new()).collect();
         let means = match options.link_method {
             Some(LinkMethod::Proxy) => Means::Forbidden("asked for by --link-method proxy".into()),
             _ => probe(),
         };
-        let far_plan = |transport, bind, namespace, board: &ArrivalBoard| FarPlan {
-            transport,
+        let far_plan = |entrant: &Entrant, bind, namespace, board: &ArrivalBoard| FarPlan {
+            entrant: entrant.clone(),
             bind,
             namespace,
             board: Some(board.clone()),
             clock,
-            socket: options.socket.clone(),
+            socket: entrant.socket(&options.socket),
             max_peers: 4,
             seed: options.seed ^ 1,
         };
@@ -76,10 +73,10 @@ impl Embedded {
             Means::Forbidden(why) => {
                 let loopback = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
                 let mut proxies = Vec::new();
-                for (transport, board) in transports.iter().zip(&boards) {
-                    let far = FarEnd::start(far_plan(transport, loopback, None, board))?;
+                for (entrant, board) in transports.iter().zip(&boards) {
+                    let far = FarEnd::start(far_plan(entrant, loopback, None, board))?;
                     proxies.push(Proxy::start(
-                        transport.beneath,
+                        entrant.transport.beneath,
                         options.link.1,
                         options.seed,
                         far.address,
@@ -96,10 +93,10 @@ impl Embedded {
                 let config = RouterConfig { lanes, means: Some(means), real_time: true };
                 let router =
                     Router::start(config, clock).map_err(|error| Error::failed(error.to_string()))?;
-                for ((transport, board), lane) in transports.iter().zip(&boards).zip(router.lanes()) {
+                for ((entrant, board), lane) in transports.iter().zip(&boards).zip(router.lanes()) {
                     let bind = SocketAddr::new(IpAddr::V4(lane.far.v4), DEFAULT_PORT);
                     let namespace = Some(lane.far.namespace.clone());
-                    far_ends.push(FarEnd::start(far_plan(transport, bind, namespace, board))?);
+                    far_ends.push(FarEnd::start(far_plan(entrant, bind, namespace, board))?);
                 }
                 (Ways::Router(router), None)
             }
@@ -114,7 +111,7 @@ impl Embedded {
                 Ways::Router(router) => (far.address, Some(router.lanes()[i].near.namespace.clone())),
                 Ways::Proxies(proxies) => (proxies[i].address(), None),
             };
-            Place { transport: far.transport, target, namespace, board: Some(self.boards[i].clone()) }
+            Place { entrant: far.entrant.clone(), target, namespace, board: Some(self.boards[i].clone()) }
         };
         self.far_ends.iter().enumerate().map(place).collect()
     }
@@ -147,14 +144,14 @@ impl Embedded {
 
     /// Ends it and says what crossed it.
     pub fn finish(self) -> Vec<LinkCounts> {
-        let schemes: Vec<&'static str> = self.far_ends.iter().map(|far| far.transport.scheme).collect();
+        let names: Vec<String> = self.far_ends.iter().map(|far| far.entrant.label.clone()).collect();
         for far in self.far_ends {
             far.stop();
         }
         match self.ways {
             Ways::Router(router) => {
                 let report = router.stop();
-                let lanes = schemes.into_iter().zip(report.lanes);
+                let lanes = names.into_iter().zip(report.lanes);
                 lanes
                     .map(|(transport, lane)| LinkCounts {
                         transport,
@@ -163,7 +160,7 @@ impl Embedded {
                     })
                     .collect()
             }
-            Ways::Proxies(proxies) => schemes
+            Ways::Proxies(proxies) => names
                 .into_iter()
                 .zip(proxies)
                 .filter_map(|(transport, proxy)| proxy.finish(transport))
@@ -213,7 +210,7 @@ impl Proxy {
         }
     }
 
-    fn finish(self, transport: &'static str) -> Option<LinkCounts> {
+    fn finish(self, transport: String) -> Option<LinkCounts> {
         let (up, down) = self.stop()?;
         Some(LinkCounts { transport, up: up.into(), down: down.into() })
     }

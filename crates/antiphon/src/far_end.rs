@@ -7,22 +7,21 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use antiphon_core::uri::Query;
 use antiphon_net::netns::Namespace;
 use antiphon_net::{
     DriveOptions, IDLE, Line, OsClock, SocketOptions, Stop, TcpLine, TcpListening, UdpLine,
     become_media_thread, drive,
 };
-use antiphon_proto::{Beneath, Role, Transport};
+use antiphon_proto::{Beneath, Role};
 use antiphon_session::{ArrivalBoard, Hub, HubConfig, Reflector, ReflectorConfig};
 
 use crate::Error;
-use crate::transport::EndpointPlan;
+use crate::transport::{EndpointPlan, Entrant};
 
 /// How a far end is set up.
 #[derive(Clone)]
 pub(crate) struct FarPlan {
-    pub transport: &'static Transport,
+    pub entrant: Entrant,
     pub bind: SocketAddr,
     /// Where to live; `None`: where the process lives.
     pub namespace: Option<Namespace>,
@@ -43,7 +42,7 @@ pub(crate) struct FarCounters {
 /// A running far end. Dropping it leaves it running; [`FarEnd::stop`] ends it.
 pub(crate) struct FarEnd {
     pub address: SocketAddr,
-    pub transport: &'static Transport,
+    pub entrant: Entrant,
     pub counters: Arc<FarCounters>,
     stop: Stop,
     thread: JoinHandle<()>,
@@ -54,14 +53,14 @@ impl FarEnd {
     pub fn start(plan: FarPlan) -> Result<Self, Error> {
         let (tell, told) = mpsc::channel();
         let (stop, counters) = (Stop::new(), Arc::new(FarCounters::default()));
-        let transport = plan.transport;
+        let entrant = plan.entrant.clone();
         let (thread_stop, thread_counters) = (stop.clone(), counters.clone());
         let thread = std::thread::Builder::new()
-            .name(format!("far-{}", transport.scheme))
+            .name(format!("far-{}", entrant.transport.scheme))
             .spawn(move || serve(&plan, &tell, &thread_stop, &thread_counters))
             .map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
         let address = told.recv().map_err(|_| Error::failed("the reflector's thread ended at once"))??;
-        Ok(FarEnd { address, transport, counters, stop, thread })
+        Ok(FarEnd { address, entrant, counters, stop, thread })
     }
 
     /// Ends it in order.
@@ -83,7 +82,7 @@ fn serve(
         let _caller_is_gone = tell.send(Err(Error::failed(error.to_string())));
         return;
     }
-    match plan.transport.beneath {
+    match plan.entrant.transport.beneath {
         Beneath::Udp => match UdpLine::listen(plan.bind, &plan.socket) {
             Ok(line) => {
                 let _caller_is_gone = tell.send(Ok(line.local_address()));
@@ -103,9 +102,9 @@ fn serve(
 
 fn endpoint_plan(plan: &FarPlan) -> EndpointPlan {
     EndpointPlan {
-        transport: plan.transport,
+        transport: plan.entrant.transport,
         role: Role::Listener,
-        query: Query::default(),
+        query: plan.entrant.query.clone(),
         seed: plan.seed,
         latency: Duration::from_millis(80),
     }
@@ -123,14 +122,15 @@ fn reflector_config(plan: &FarPlan, counters: &FarCounters, ends_with_peer: bool
 fn serve_datagrams(plan: &FarPlan, mut line: UdpLine, stop: &Stop, counters: &Arc<FarCounters>) {
     let endpoints = endpoint_plan(plan);
     let max_datagram = line.max_datagram();
-    let config = HubConfig { max_peers: plan.max_peers, idle: PEER_IDLE, admits: plan.transport.admits };
+    let config =
+        HubConfig { max_peers: plan.max_peers, idle: PEER_IDLE, admits: plan.entrant.transport.admits };
     let reflector = reflector_config(plan, counters, false);
     let make_counters = counters.clone();
     let keeper = endpoints.open(plan.clock.now(), max_datagram).ok();
     let keeper = keeper.and_then(|mut endpoint| endpoint.doorkeeper(plan.clock.now()));
     let make = move |now, _path| {
         make_counters.peers.fetch_add(1, Ordering::Relaxed);
-        let endpoint = endpoints.open(now, max_datagram).expect("an endpoint opens with its defaults");
+        let endpoint = endpoints.open(now, max_datagram).expect("what opened when it was chosen opens again");
         Reflector::new(endpoint, reflector.clone())
     };
     let mut hub = Hub::new(config, Box::new(make)).with_doorkeeper(keeper);
@@ -150,7 +150,7 @@ fn serve_connections(plan: &FarPlan, listening: &TcpListening, stop: &Stop, coun
         counters.peers.fetch_add(1, Ordering::Relaxed);
         let (plan, stop, counters) = (plan.clone(), stop.clone(), counters.clone());
         let thread = std::thread::Builder::new()
-            .name(format!("far-{}", plan.transport.scheme))
+            .name(format!("far-{}", plan.entrant.transport.scheme))
             .spawn(move || serve_connection(&plan, line, &stop, &counters));
         threads.extend(thread.ok());
     }

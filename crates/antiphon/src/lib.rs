@@ -56,4 +56,4 @@ pub use reflect::{ReflectStatus, ReflectedTransport, reflect};
 pub use send::{SendStatus, SendSummary, send};
 pub use table::figure_rows;
 pub use task::{SoundStatus, SoundTask};
-pub use transport::COMMON_KEYS;
+pub use transport::{COMMON_KEYS, check_transport};

@@ -5,7 +5,6 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use antiphon_core::Endpoint;
-use antiphon_core::uri::Query;
 use antiphon_measure::FrameLog;
 use antiphon_media::packet::PacketConfig;
 use antiphon_media::{SampleFormat, Sink, Source, StreamFormat};
@@ -39,6 +38,8 @@ pub(crate) struct NearEnd {
     /// Around each frame.
     header_bytes: u32,
     beneath: Beneath,
+    /// Settings that a far end elsewhere may have to be told.
+    settings: Option<String>,
     wait: antiphon_net::WaitStyle,
     latency: Duration,
 }
@@ -66,19 +67,21 @@ impl NearEnd {
         if let Some(namespace) = &place.namespace {
             namespace.enter().map_err(|error| Error::failed(error.to_string()))?;
         }
-        let mut opened = open_line(place.transport, None, Target::Call(place.target), &options.socket)?;
+        let transport = place.entrant.transport;
+        let socket = place.entrant.socket(&options.socket);
+        let mut opened = open_line(transport, None, Target::Call(place.target), &socket)?;
         if let Some(tap) = tap {
             opened.line.set_tap(tap);
         }
         let endpoint = EndpointPlan {
-            transport: place.transport,
+            transport,
             role: Role::Caller,
-            query: Query::default(),
+            query: place.entrant.query.clone(),
             seed: options.seed,
             latency: options.latency,
         }
         .open(clock.now(), opened.max_datagram)?;
-        let header_bytes = header_bytes(place.transport, false, &*endpoint);
+        let header_bytes = header_bytes(transport, false, &*endpoint);
         let max_packet = max_packet(opened.max_datagram, &*endpoint);
         let packet = PacketConfig { max_packet, ..PacketConfig::new(format, sample, options.block_frames) };
         let config = CallConfig {
@@ -90,7 +93,7 @@ impl NearEnd {
             },
             latency: options.latency,
             conceal: options.conceal,
-            board: place.board,
+            board: place.board.clone(),
             log_frames,
             live,
             answer_patience: ANSWER_PATIENCE,
@@ -104,7 +107,12 @@ impl NearEnd {
             station,
             clock,
             header_bytes,
-            beneath: place.transport.beneath,
+            beneath: transport.beneath,
+            settings: place
+                .board
+                .is_none()
+                .then_some(place.entrant.label)
+                .filter(|label| label.contains('?')),
             wait: options.wait,
             latency: options.latency,
         })
@@ -126,8 +134,12 @@ impl NearEnd {
         let (duration, heard) = (self.station.duration(), self.station.heard());
         if self.station.is_unanswered() {
             let how = if line.refused > 0 { "nobody listens there" } else { "nothing comes back" };
+            let settings = self.settings.map(|label| {
+                format!("; if its defaults differ, run there: antiphon reflect --transports '{label}'")
+            });
             return Err(Error::unreachable(format!(
-                "{how}: check the address and the firewall, and that 'antiphon reflect' is running there"
+                "{how}: check the address and the firewall, and that 'antiphon reflect' is running there{}",
+                settings.unwrap_or_default()
             )));
         }
         let mut facts = self.line.facts();

@@ -26,7 +26,7 @@ pub struct CompareOptions {
     pub channels: Option<u32>,
     /// Sampling rate to stream at; `None` for that of the source.
     pub rate: Option<u32>,
-    /// Schemes of the transports; empty for all.
+    /// The transports: schemes, or schemes with keys of their own, `srp?mode=as-published`; empty for all.
     pub transports: Vec<String>,
     /// URI of the source.
     pub source: String,
@@ -160,7 +160,7 @@ pub enum SinkClock {
 pub struct ReflectOptions {
     /// Address to listen on; each transport adds its offset to the port.
     pub listen: SocketAddr,
-    /// Schemes of the transports; empty for all.
+    /// The transports, each at most once: schemes, or schemes with keys of their own; empty for all.
     pub transports: Vec<String>,
     /// Peers at once, per transport.
     pub max_peers: usize,

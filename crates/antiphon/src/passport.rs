@@ -51,7 +51,7 @@ impl PassportFile {
         }
         for one in measured.iter().filter(|one| !one.log.is_complete()) {
             let text = "the run was longer than its log; the passport has the beginning";
-            comparison.notes.push(format!("{}: {text}", one.transport.scheme));
+            comparison.notes.push(format!("{}: {text}", one.entrant.label));
         }
     }
 }
@@ -69,11 +69,11 @@ fn incomplete(path: &Path, error: &io::Error) -> String {
 fn write_log(writer: &mut Writer, measured: &Measured) -> io::Result<()> {
     let rows = || measured.log.rows().filter(|row| on_the_path(row.fate));
     let section = |direction, delays, clock: &str| Section {
-        transport: measured.transport.scheme.into(),
+        transport: measured.entrant.label.clone(),
         direction,
         delays,
         clock: clock.into(),
-        repairs: measured.transport.strengths.reliable,
+        repairs: measured.entrant.transport.strengths.reliable,
         header_bytes: measured.header_bytes,
         packet_bytes: rows().map(|row| row.bytes).max().unwrap_or(0) + measured.header_bytes,
         interval_ns: Some(measured.log.config().packet.as_nanos() as u64),

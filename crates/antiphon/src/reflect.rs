@@ -40,17 +40,26 @@ pub fn reflect(
 ) -> Result<ReflectStatus, Error> {
     let clock = OsClock::new();
     let mut far_ends = Vec::new();
-    for transport in chosen(&options.transports)? {
+    let mut before = None;
+    for entrant in chosen(&options.transports)? {
+        let transport = entrant.transport;
+        if before.replace(transport.scheme) == Some(transport.scheme) {
+            return Err(Error::usage(format!(
+                "{} has one port here and can't be had twice: name it once, or run a second reflector on another port",
+                transport.scheme
+            )));
+        }
         let port = options.listen.port().checked_add(transport.reflect_offset);
         let port =
             port.ok_or_else(|| Error::usage("the port leaves no room above it: choose a lower one"))?;
+        let socket = entrant.socket(&options.socket);
         far_ends.push(FarEnd::start(FarPlan {
-            transport,
+            entrant,
             bind: SocketAddr::new(options.listen.ip(), port),
             namespace: None,
             board: None,
             clock,
-            socket: options.socket.clone(),
+            socket,
             max_peers: options.max_peers,
             seed: 1,
         })?);
@@ -76,7 +85,7 @@ pub fn reflect(
 
 fn snapshot(elapsed: Duration, far_ends: &[FarEnd]) -> ReflectStatus {
     let one = |far: &FarEnd| ReflectedTransport {
-        transport: far.transport.scheme,
+        transport: far.entrant.transport.scheme,
         address: far.address.to_string(),
         peers: far.counters.peers.load(Ordering::Relaxed),
         frames_returned: far.counters.returned.load(Ordering::Relaxed),

@@ -12,9 +12,10 @@ use crate::compare::{Measured, StreamPlan};
 use crate::table::{figure_rows, report_fate};
 use crate::{CompareOptions, Comparison, Error};
 
-/// Name of the recording of what a listener would have heard.
-pub(crate) fn heard_name(scheme: &str) -> String {
-    format!("heard-{scheme}.wav")
+/// Name of the recording of what a listener would have heard over the transport of that name.
+pub(crate) fn heard_name(label: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
+    format!("heard-{}.wav", label.chars().map(plain).collect::<String>())
 }
 
 const ORIGINAL: &str = "original.wav";
@@ -91,7 +92,7 @@ fn write_frames(
     writeln!(file, "transport,{}", antiphon_measure::FrameRow::COLUMNS)?;
     for one in measured {
         for row in one.log.rows() {
-            writeln!(file, "{},{row}", one.transport.scheme)?;
+            writeln!(file, "{},{row}", one.entrant.label)?;
         }
     }
     Ok(())
@@ -104,7 +105,7 @@ fn compose(
     measured: &[Measured],
 ) -> CompareReport {
     let transports: Vec<TransportPanel> = measured.iter().enumerate().map(|(i, m)| panel(i, m)).collect();
-    let names: Vec<&str> = measured.iter().map(|m| m.transport.scheme).collect();
+    let names: Vec<&str> = measured.iter().map(|m| m.entrant.label.as_str()).collect();
     CompareReport {
         title: format!("{} over {}", join(&names), comparison.link.name),
         verdict: verdict(comparison),
@@ -133,22 +134,22 @@ fn panel(index: usize, measured: &Measured) -> TransportPanel {
     let rows: Vec<_> = measured.log.rows().collect();
     let first = rows.first().map_or(0, |row| row.sent.as_nanos());
     let millis = |nanos: u64| (nanos as f64 / 1e6) as f32;
-    let scheme = measured.transport.scheme;
+    let label = &measured.entrant.label;
     // The buffer's target counts from an undelayed frame's arrival: on the scale of round trips, from the smallest.
     let target =
         measured.figures.rtt_ms.min_ms.map(|min| (min + measured.latency.as_secs_f64() * 1e3) as f32);
     TransportPanel {
-        name: scheme.into(),
-        title: measured.transport.title.into(),
+        name: label.clone(),
+        title: measured.entrant.title(),
         sent_ms: rows.iter().map(|row| millis(row.sent.as_nanos() - first)).collect(),
         latency_ms: rows.iter().map(|row| row.rtt().map(|rtt| millis(rtt.as_nanos() as u64))).collect(),
         fate: rows.iter().map(|row| report_fate(row.fate)).collect(),
         playout_target_ms: target,
         heard: Some(Clip {
-            title: format!("heard over {scheme}"),
-            file: heard_name(scheme),
+            title: format!("heard over {label}"),
+            file: heard_name(label),
             colour: Some(index),
-            strip: scheme.into(),
+            strip: label.clone(),
             ..Clip::default()
         }),
     }

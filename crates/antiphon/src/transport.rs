@@ -13,14 +13,70 @@ use antiphon_proto::{Beneath, Key, OpenArgs, Role, TRANSPORTS, Transport, find};
 
 use crate::Error;
 
-/// The transports of these schemes, in the order of the registry; all of them if none is named.
-pub(crate) fn chosen(schemes: &[String]) -> Result<Vec<&'static Transport>, Error> {
-    for scheme in schemes {
-        find(scheme)?;
-    }
-    let wanted = |t: &&&Transport| schemes.is_empty() || schemes.iter().any(|s| s == t.scheme);
-    Ok(TRANSPORTS.iter().filter(wanted).copied().collect())
+/// A transport with settings of its own, under the name that it was asked for by.
+#[derive(Clone, Debug)]
+pub(crate) struct Entrant {
+    pub transport: &'static Transport,
+    pub query: Query,
+    /// `srp`, or `srp?mode=as-published`.
+    pub label: String,
 }
+
+impl Entrant {
+    /// Reads `SCHEME` or `SCHEME?KEY=VALUE&…`; only the transport's own keys, and those of its socket, make sense here.
+    pub fn read(label: &str) -> Result<Self, Error> {
+        let (scheme, query) = label.split_once('?').unwrap_or((label, ""));
+        let (transport, query) = (find(scheme)?, query.parse::<Query>()?);
+        let own = transport.keys.iter().map(|key| key.name);
+        query.only(own.chain(SOCKET_KEYS.iter().copied()))?;
+        let entrant = Entrant { transport, query, label: label.into() };
+        // Values that make no sense are refused before anything is opened.
+        let plan = EndpointPlan {
+            transport,
+            role: Role::Caller,
+            query: entrant.query.clone(),
+            seed: 0,
+            latency: crate::options::DEFAULT_LATENCY,
+        };
+        plan.open(Instant::ZERO, SEGMENT)?;
+        StreamKeys::read(transport, &entrant.query, &SocketOptions::default())?;
+        Ok(entrant)
+    }
+
+    /// The options given, with what this entrant says of its socket.
+    pub fn socket(&self, options: &SocketOptions) -> SocketOptions {
+        let keys = StreamKeys::read(self.transport, &self.query, options);
+        keys.map_or_else(|_never_since_read| options.clone(), |keys| keys.socket)
+    }
+
+    /// What it is called in prose.
+    pub fn title(&self) -> String {
+        match self.label.split_once('?') {
+            Some((_, query)) => format!("{} ({query})", self.transport.title),
+            None => self.transport.title.into(),
+        }
+    }
+}
+
+/// The transports so named, in the order of the registry and, of one transport, in that of the names; all of them with
+/// their defaults if none is named.
+pub(crate) fn chosen(names: &[String]) -> Result<Vec<Entrant>, Error> {
+    if names.is_empty() {
+        return TRANSPORTS.iter().map(|transport| Entrant::read(transport.scheme)).collect();
+    }
+    let mut chosen = names.iter().map(|name| Entrant::read(name)).collect::<Result<Vec<_>, _>>()?;
+    chosen.sort_by_key(|entrant| TRANSPORTS.iter().position(|t| t.scheme == entrant.transport.scheme));
+    chosen.dedup_by(|a, b| a.label == b.label);
+    Ok(chosen)
+}
+
+/// Whether `name` names a transport, and its settings as `compare` takes them.
+pub fn check_transport(name: &str) -> Result<(), Error> {
+    Entrant::read(name).map(drop)
+}
+
+/// Keys of the common ones that concern the socket of one transport alone; the others hold for all of a comparison.
+const SOCKET_KEYS: &[&str] = &["congestion", "dscp"];
 
 /// A line, and the largest datagram that goes out on it whole.
 pub(crate) struct OpenedLine {

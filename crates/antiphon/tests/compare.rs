@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon::{CompareOptions, ErrorKind, LinkMethod, Stop, compare};
+use antiphon::{CompareOptions, ErrorKind, LinkMethod, ReflectOptions, Stop, compare, reflect};
 
 fn options(name: &str, link: &str) -> CompareOptions {
     CompareOptions {
@@ -128,11 +128,73 @@ fn stopped_in_the_middle_it_reports_what_it_has() {
     std::fs::remove_dir_all(out).expect("ours");
 }
 
+/// Modes of one transport beside each other, over the embedded link and with a reflector that knows nothing of them.
+#[test]
+fn modes_of_one_transport_are_compared_under_their_names() {
+    let names = ["srp?mode=as-published", "srp", "arq?mode=as-published&give-up=40ms", "arq?congestion=aimd"];
+    let transports: Vec<String> = names.map(String::from).to_vec();
+    let embedded = CompareOptions {
+        link_method: Some(LinkMethod::Proxy),
+        transports: transports.clone(),
+        ..options("modes", "loss=5%,delay=5ms")
+    };
+    let result = compare(&embedded, &Stop::new(), &mut |_| {}).expect("loopback");
+    let measured: Vec<&str> = result.figures.iter().map(|f| f.transport.as_str()).collect();
+    assert_eq!((measured, &result.failures[..]), (names.to_vec(), &[][..]));
+    let counted: Vec<&str> = result.crossed.iter().map(|c| c.transport.as_str()).collect();
+    assert_eq!(counted, names);
+    // Acknowledgements of each packet by itself make the published ARQ's datagrams more; the others differ, too.
+    let offered = |at: usize| result.crossed[at].up.offered;
+    assert!(offered(2) > offered(3) && offered(0) != offered(1), "{:?}", result.crossed);
+    let out = embedded.out.expect("asked for");
+    assert!(out.join("heard-srp-mode-as-published.wav").exists() && out.join("heard-srp.wav").exists());
+    let page = std::fs::read_to_string(out.join("report.html")).expect("written");
+    assert!(page.contains("srp?mode=as-published") && page.contains("SRP (mode=as-published)"));
+    std::fs::remove_dir_all(out).expect("ours");
+
+    let free =
+        std::net::UdpSocket::bind("127.0.0.1:0").and_then(|s| s.local_addr()).expect("loopback").port();
+    let port = free.min(60_000);
+    let reflecting = Stop::new();
+    let stop = reflecting.clone();
+    let reflector = std::thread::spawn(move || {
+        let listen = ([127, 0, 0, 1], port).into();
+        let transports = vec!["srp".into(), "arq".into()];
+        let options = ReflectOptions { listen, transports, ..ReflectOptions::default() };
+        reflect(&options, &stop, &mut |_| {}).expect("loopback")
+    });
+    let elsewhere = CompareOptions {
+        peer: Some(format!("127.0.0.1:{port}")),
+        transports,
+        length: Some(Duration::from_millis(500)),
+        out: None,
+        ..CompareOptions::default()
+    };
+    let result = compare(&elsewhere, &Stop::new(), &mut |_| {});
+    reflecting.ask();
+    assert_eq!(reflector.join().expect("it ends").transports.len(), 2);
+    let result = result.expect("the reflector answers in every mode");
+    assert_eq!(result.failures, []);
+    for figures in &result.figures {
+        assert_eq!(figures.frames_received, figures.frames_sent, "{}", figures.transport);
+    }
+}
+
 #[test]
 fn mistakes_are_refused_before_anything_runs() {
     let refuse = |options: CompareOptions| compare(&options, &Stop::new(), &mut |_| {}).unwrap_err();
     let unknown = CompareOptions { transports: vec!["rpt".into()], ..CompareOptions::default() };
     assert!(refuse(unknown).to_string().contains("did you mean 'rtp'"));
+    for (name, remedy) in [
+        ("srp?mode=published", "did you mean 'as-published'"),
+        ("rtp?mode=improved", "unknown key 'mode'"),
+        ("arq?latency=1s", "unknown key 'latency'"),
+        ("tcp?dscp=64", "0 to 63"),
+    ] {
+        let wrong = CompareOptions { transports: vec![name.into()], ..CompareOptions::default() };
+        let error = refuse(wrong);
+        assert!(error.kind == ErrorKind::Usage && error.to_string().contains(remedy), "{name}: {error}");
+    }
     let endless = CompareOptions { source: "tone:440Hz".into(), ..CompareOptions::default() };
     assert!(refuse(endless).to_string().contains("--seconds"));
     let unwritable = CompareOptions { out: Some("/proc/antiphon".into()), ..CompareOptions::default() };

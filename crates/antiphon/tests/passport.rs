@@ -34,7 +34,7 @@ fn comparing(name: &str) -> CompareOptions {
 fn a_comparison_records_both_ways_as_the_link_counted_them() {
     let options = comparing("both");
     let result = compare(&options, &Stop::new(), &mut |_| {}).expect("a link of some kind");
-    let (path, link) = (result.passport.expect("written"), result.crossed[0]);
+    let (path, link) = (result.passport.expect("written"), result.crossed[0].clone());
     let passport = Passport::open(&path).expect("our own");
     assert!(passport.complete && passport.header.seed == options.seed);
     assert_eq!(passport.header.command, "antiphon compare");

@@ -1,7 +1,7 @@
 //! From what is typed to plain values. Every refusal names what would be right.
 
 use std::convert::Infallible;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,7 +17,8 @@ use antiphon::measure::{Gate, TransportFigures};
 use antiphon::media::{FormatError, SampleFormat, StreamDescription, StreamFormat};
 use antiphon::net::Target;
 use antiphon::proto::{TRANSPORTS, find};
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Arg, Command};
 
 /// Why a value is refused, in words.
 type Refusal = Box<dyn std::error::Error + Send + Sync>;
@@ -139,6 +140,32 @@ pub fn dscp(text: &str) -> Result<u8, Refusal> {
 /// The names of all transports. Without their titles: those would turn every option's help into a paragraph.
 pub fn transport() -> PossibleValuesParser {
     PossibleValuesParser::new(TRANSPORTS.iter().map(|transport| transport.scheme))
+}
+
+/// A transport with keys of its own, such as `srp?mode=as-published`. Shows the names of all like [`transport`].
+pub fn transport_with_keys() -> impl TypedValueParser<Value = String> {
+    #[derive(Clone)]
+    struct Parser;
+
+    impl TypedValueParser for Parser {
+        type Value = String;
+
+        fn parse_ref(
+            &self,
+            command: &Command,
+            arg: Option<&Arg>,
+            value: &OsStr,
+        ) -> Result<String, clap::Error> {
+            let check = |text: &str| antiphon::check_transport(text).map(|()| text.to_string());
+            TypedValueParser::parse_ref(&check, command, arg, value)
+        }
+
+        fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+            Some(Box::new(TRANSPORTS.iter().map(|transport| PossibleValue::new(transport.scheme))))
+        }
+    }
+
+    Parser
 }
 
 /// A source or sink, of which the facade makes sense.
@@ -305,7 +332,10 @@ impl FromStr for Requirement {
 impl Requirement {
     /// Holds it against a comparison. A transport that it names and that was not measured misses it.
     pub fn judge(&self, figures: &[TransportFigures]) -> Vec<Judgement> {
-        let concerned = |f: &&TransportFigures| self.transport.is_none_or(|name| f.transport == name);
+        let scheme = |label: &str| label.split('?').next().map(ToString::to_string);
+        let concerned = |f: &&TransportFigures| {
+            self.transport.is_none_or(|name| scheme(&f.transport).as_deref() == Some(name))
+        };
         let mut judgements = Vec::new();
         for figures in figures.iter().filter(concerned) {
             let failures = self.gate.check(figures);

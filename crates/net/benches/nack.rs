@@ -1,10 +1,12 @@
 //! How soon SRP asks for what is missing: from the arrival of the datagram that reveals a gap to the moment when the
 //! NACK is on the wire. Real sockets on loopback; a raw sender leaves every fourth number out.
 //!
-//! Prints one JSON object a line. `inside`: from the kernel's receive time stamp to the return of the system call that
-//! sends the NACK, with the wake-up of the media thread. `outside`: what the sender sees, from before its own `send` to
-//! the NACK in its hands; it polls, so no second wake-up is in it. `wait` says how the media thread waits. First comes
-//! what the machine alone takes: the same at the same pace with a thread that returns what it receives.
+//! Prints one JSON object a line. `stamp`: from the kernel's receive time stamp to the return of the system call that
+//! sends the NACK, with the wake-up of the media thread. `received`: the same from the moment when the receiving system
+//! call has returned, which is our own share. `outside`: what the sender sees, from before its own `send` to the NACK in
+//! its hands; it polls, so no second wake-up is in it. `wait` says how the media thread waits: `block`, or `busy` as with
+//! `--busy-poll`. `raw` is what the machine alone takes: the same at the same pace with a thread that waits likewise,
+//! returns what it receives and knows nothing else; `p99_ratio` is to that.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
@@ -28,8 +30,8 @@ const GAPS: usize = 2_000;
 const PACE: Duration = Duration::from_millis(2);
 
 fn main() {
-    print("raw", "block", "outside", raw());
     for (name, wait) in [("block", WaitStyle::Block), ("busy", WaitStyle::BusyPoll)] {
+        let raw = print("raw", name, "outside", raw(wait), None);
         let clock = OsClock::new();
         let stop = Stop::new();
         let (tell, told) = mpsc::channel();
@@ -38,13 +40,15 @@ fn main() {
         let far = told.recv().expect("the server opens");
         let outside = provoke(far, clock);
         stop.ask();
-        let inside = server.join().expect("the server ends");
-        print("srp", name, "inside", inside);
-        print("srp", name, "outside", outside);
+        let Inside { stamp, received } = server.join().expect("the server ends");
+        for (what, times) in [("stamp", stamp), ("received", received), ("outside", outside)] {
+            print("srp", name, what, times, Some(raw));
+        }
     }
 }
 
-fn print(transport: &str, wait: &str, what: &str, mut times: Vec<u64>) {
+/// Answers the 99th percentile in microseconds.
+fn print(transport: &str, wait: &str, what: &str, mut times: Vec<u64>, raw: Option<f64>) -> f64 {
     let warm = times.len() / 10;
     times.drain(..warm);
     times.sort_unstable();
@@ -53,17 +57,26 @@ fn print(transport: &str, wait: &str, what: &str, mut times: Vec<u64>) {
         |q: f64| times[((q * times.len() as f64).ceil() as usize).clamp(1, times.len()) - 1] as f64 / 1e3;
     println!(
         "{{\"bench\":\"nack\",\"transport\":\"{transport}\",\"wait\":\"{wait}\",\"from\":\"{what}\",\"p50_us\":{:.1},\
-         \"p90_us\":{:.1},\"p99_us\":{:.1},\"max_us\":{:.1},\"samples\":{}}}",
+         \"p90_us\":{:.1},\"p99_us\":{:.1},\"max_us\":{:.1},\"p99_ratio\":{:.2},\"samples\":{}}}",
         quantile(0.5),
         quantile(0.9),
         quantile(0.99),
         quantile(1.0),
+        quantile(0.99) / raw.unwrap_or(quantile(0.99)),
         times.len()
     );
+    quantile(0.99)
+}
+
+/// How long NACKs took, in nanoseconds, from the kernel's stamp and from the return of the receiving call.
+#[derive(Default)]
+struct Inside {
+    stamp: Vec<u64>,
+    received: Vec<u64>,
 }
 
 /// A reflector whose echoes nobody wants: a hub like those of servers. Answers how long its NACKs took.
-fn serve(tell: &mpsc::Sender<SocketAddr>, clock: OsClock, stop: &Stop, wait: WaitStyle) -> Vec<u64> {
+fn serve(tell: &mpsc::Sender<SocketAddr>, clock: OsClock, stop: &Stop, wait: WaitStyle) -> Inside {
     let transport = antiphon_proto::find("srp").expect("SRP is there");
     let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
     tell.send(line.local_address()).expect("the benchmark waits");
@@ -75,7 +88,9 @@ fn serve(tell: &mpsc::Sender<SocketAddr>, clock: OsClock, stop: &Stop, wait: Wai
         Reflector::new((transport.open)(&args).expect("defaults open"), ReflectorConfig::default())
     };
     let mut hub = Hub::new(config, Box::new(make));
-    let mut line = Timed { line, clock, arrived: None, times: Vec::with_capacity(2 * GAPS) };
+    let room = || Vec::with_capacity(2 * GAPS);
+    let times = Inside { stamp: room(), received: room() };
+    let mut line = Timed { line, clock, arrived: None, times };
     become_media_thread();
     drive(&mut line, &mut hub, &clock, stop, DriveOptions { wait }).expect("loopback");
     line.times
@@ -85,9 +100,9 @@ fn serve(tell: &mpsc::Sender<SocketAddr>, clock: OsClock, stop: &Stop, wait: Wai
 struct Timed {
     line: UdpLine,
     clock: OsClock,
-    /// When the kernel took in the first datagram of this round.
-    arrived: Option<Instant>,
-    times: Vec<u64>,
+    /// When the kernel took in the first datagram of this round, and when we had it.
+    arrived: Option<(Instant, Instant)>,
+    times: Inside,
 }
 
 impl Line for Timed {
@@ -102,8 +117,10 @@ impl Line for Timed {
         let mut watched = Watched { station, arrived: self.arrived, asks: false };
         let result = self.line.transmit(now, &mut watched);
         // A request repeated when its time-out came answers no arrival.
-        if let (true, Some(arrived)) = (watched.asks, self.arrived) {
-            self.times.push(self.clock.now().since(arrived).as_nanos() as u64);
+        if let (true, Some((stamp, received))) = (watched.asks, self.arrived) {
+            let now = self.clock.now();
+            self.times.stamp.push(now.since(stamp).as_nanos() as u64);
+            self.times.received.push(now.since(received).as_nanos() as u64);
         }
         result
     }
@@ -132,14 +149,14 @@ impl Line for Timed {
 /// A station with a note of when a datagram came and whether it asks for one.
 struct Watched<'a> {
     station: &'a mut dyn Station,
-    arrived: Option<Instant>,
+    arrived: Option<(Instant, Instant)>,
     asks: bool,
 }
 
 impl Station for Watched<'_> {
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         if let Input::Datagram { received_at, .. } = input {
-            self.arrived.get_or_insert(received_at);
+            self.arrived.get_or_insert((received_at, now));
         }
         self.station.handle_input(now, input);
     }
@@ -171,18 +188,25 @@ impl Station for Watched<'_> {
     }
 }
 
-/// Sends to a thread that blocks, returns and knows nothing else; answers how long the returns took.
-fn raw() -> Vec<u64> {
+/// Sends to a thread that waits, returns and knows nothing else; answers how long the returns took.
+fn raw(wait: WaitStyle) -> Vec<u64> {
     let bind = || UdpSocket::bind("127.0.0.1:0").expect("loopback");
     let (near, far, clock) = (bind(), bind(), OsClock::new());
     near.connect(far.local_addr().expect("bound")).expect("loopback");
     far.connect(near.local_addr().expect("bound")).expect("loopback");
     near.set_nonblocking(true).expect("a socket");
+    far.set_nonblocking(wait == WaitStyle::BusyPoll).expect("a socket");
     let server = std::thread::spawn(move || {
         become_media_thread();
         let mut buf = [0; 2048];
         for _ in 0..GAPS {
-            let n = far.recv(&mut buf).expect("loopback");
+            let n = loop {
+                match far.recv(&mut buf) {
+                    Ok(n) => break n,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
+                    Err(error) => panic!("loopback: {error}"),
+                }
+            };
             far.send(&buf[..n]).expect("loopback");
         }
     });

@@ -4,6 +4,7 @@
 //! keys and how to open it. `compare`, the laboratory, the reports and the help texts read [`TRANSPORTS`] and nothing
 //! else, so that a new transport is one module and one line here.
 
+mod adapt;
 mod arq;
 pub mod dccp;
 mod events;

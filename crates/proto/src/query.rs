@@ -22,6 +22,13 @@ pub(crate) fn time(
     }
 }
 
+/// The same query with another value of `key`.
+pub(crate) fn with(query: &Query, key: &str, value: &str) -> Query {
+    let mut query = query.clone();
+    query.set(key, value);
+    query
+}
+
 /// Refuses the value of `key`; `why` names the remedy.
 pub(crate) fn bad(query: &Query, key: &str, why: String) -> UriError {
     UriError::BadValue { key: key.into(), value: query.value(key).unwrap_or_default().into(), why }

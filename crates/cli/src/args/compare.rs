@@ -33,8 +33,9 @@ pub struct CompareArgs {
         help_heading = "What to compare"
     )]
     pub link: String,
-    /// Transports, separated by commas [default: all]
-    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = values::transport(), help_heading = "What to compare")]
+    /// Transports, separated by commas, with keys of their own where wanted:
+    /// 'srp?mode=as-published,srp' [default: all]
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = values::transport_with_keys(), help_heading = "What to compare")]
     pub transports: Vec<String>,
     /// How much of the source to stream [default: all of it]
     #[arg(short, long, value_name = "TIME", value_parser = values::seconds, help_heading = "What to compare")]
@@ -148,5 +149,7 @@ Examples, as a musician:
 As an engineer:
   antiphon compare --link lte,loss=2%/4 --seed 7 --block 64 --out none
       a mobile network with 2 % loss in bursts of 4, in blocks of 1.3 ms
+  antiphon compare -t 'srp,srp?mode=as-published,arq?congestion=aimd'
+      one transport in several modes beside another
   antiphon compare -t rtp,tcp --json --require 'rtp:loss<1%,p99<40ms'
       one JSON object a line; exit code 3 if a bound is missed";

@@ -17,7 +17,7 @@ pub struct ReflectArgs {
     #[arg(short, long, value_name = "[HOST]:PORT", value_parser = values::listen, default_value = ":7710")]
     pub listen: SocketAddr,
     /// Transports, separated by commas [default: all]
-    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = values::transport())]
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = values::transport_with_keys())]
     pub transports: Vec<String>,
     /// Peers at once, per transport
     #[arg(long, value_name = "N", value_parser = values::peers, default_value = "64")]

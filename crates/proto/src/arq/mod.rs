@@ -5,7 +5,8 @@
 //! | `as-published` | text | every packet by one of its own, at once | after 20 ms, three times at most |
 //! | `improved` | binary | several packets by one, with frames of the way back | when later packets arrived, or after an adaptive time-out; never too late to be played |
 //!
-//! Both ends must be opened in the same mode: packets of the other one are counted as malformed.
+//! Both ends need the same mode: packets of the other one are counted as malformed. A listener whose URI names none takes
+//! its caller's.
 
 mod aimd;
 mod flight;
@@ -22,7 +23,8 @@ mod wire;
 
 use antiphon_core::{Endpoint, Unwrap};
 
-use crate::{Beneath, OpenArgs, OpenError, Strengths, Transport};
+use crate::adapt::{Adaptive, Other};
+use crate::{Beneath, OpenArgs, OpenError, Role, Strengths, Transport};
 use improved::Improved;
 use published::Published;
 use settings::Settings;
@@ -43,10 +45,28 @@ pub(crate) static TRANSPORT: Transport = Transport {
 };
 
 fn open(args: &OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError> {
-    Ok(match settings::read(args.query)? {
-        Settings::Published(settings) => Box::new(Published::new(settings, args.max_datagram, FIRST_NUMBER)),
-        Settings::Improved(settings) => Box::new(Improved::new(settings, args.max_datagram, args.seed)),
-    })
+    let (settings, max_datagram) = (settings::read(args.query)?, args.max_datagram);
+    let endpoint = endpoint(settings, max_datagram, args.seed);
+    if args.role == Role::Caller || args.query.value("mode").is_some() {
+        return Ok(endpoint);
+    }
+    // What belongs to the improved mode alone binds a listener to it.
+    let published = settings::read(&crate::query::with(args.query, "mode", "as-published"));
+    let (Ok(published), seed) = (published, args.seed) else { return Ok(endpoint) };
+    let open = move |_now| self::endpoint(published, max_datagram, seed);
+    Ok(Box::new(Adaptive::new(endpoint, Other { speaks: speaks_text, open: Box::new(open) })))
+}
+
+fn endpoint(settings: Settings, max_datagram: usize, seed: u64) -> Box<dyn Endpoint> {
+    match settings {
+        Settings::Published(settings) => Box::new(Published::new(settings, max_datagram, FIRST_NUMBER)),
+        Settings::Improved(settings) => Box::new(Improved::new(settings, max_datagram, seed)),
+    }
+}
+
+fn speaks_text(datagram: &[u8]) -> Option<bool> {
+    let text = text::parse(datagram).is_some();
+    (text || wire::parse(datagram).is_some()).then_some(text)
 }
 
 /// Whether a datagram is a data packet of either mode: acknowledgements answer, they don't begin.

@@ -17,7 +17,10 @@ pub(super) enum Settings {
 }
 
 pub(super) const KEYS: &[Key] = &[
-    Key { name: "mode", help: "improved (default) or as-published, at both ends alike: mode=as-published" },
+    Key {
+        name: "mode",
+        help: "improved (default) or as-published; a listener that names none takes its caller's: mode=as-published",
+    },
     Key { name: "timeout", help: "as-published: time to the next repetition: timeout=20ms" },
     Key { name: "give-up", help: "as-published: age at which the last repetition goes out: give-up=60ms" },
     Key { name: "tick", help: "as-published: the report's sender loop with this longest wait: tick=1ms" },

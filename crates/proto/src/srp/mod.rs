@@ -16,7 +16,8 @@
 //! | flow control | none | repairs in proportion to what is sent, less in congestion; new data as the receiver's reports allow |
 //!
 //! All four own no socket and no clock and can be used alone; [`Decide`] is the trait for decisions of one's own. The
-//! endpoint behind `srp://` pairs one of each for both directions. Both sides must run in the same mode.
+//! endpoint behind `srp://` pairs one of each for both directions. Both sides must run in the same mode: a listener whose
+//! URI names none takes its caller's.
 
 mod decide;
 mod endpoint;
@@ -45,7 +46,8 @@ pub use published::{Client, ClientConfig, Counts, MAX_ANSWERS, MIN_WAIT, Server}
 pub use settings::{Decision, Mode, Settings};
 pub use streams::{LAST_STREAM, Streams};
 
-use crate::{Beneath, Key, OpenArgs, OpenError, Strengths, Transport};
+use crate::adapt::{Adaptive, Other};
+use crate::{Beneath, Key, OpenArgs, OpenError, Role, Strengths, Transport};
 
 /// SRP as the rest of the house sees it.
 pub(crate) static TRANSPORT: Transport = Transport {
@@ -59,7 +61,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     keys: &[
         Key {
             name: "mode",
-            help: "the report's protocol to the letter, or ours (default): mode=as-published",
+            help: "the report's protocol to the letter, or improved (default); a listener that names none takes its caller's: mode=as-published",
         },
         Key {
             name: "decide",
@@ -81,7 +83,24 @@ pub(crate) static TRANSPORT: Transport = Transport {
 
 fn open(args: &OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError> {
     let settings = Settings::read(args.query, args.latency)?;
-    Ok(Box::new(SrpEndpoint::new(&settings, args.role, args.max_datagram, args.seed, args.now)))
+    let (role, max_datagram, seed) = (args.role, args.max_datagram, args.seed);
+    let endpoint = Box::new(SrpEndpoint::new(&settings, role, max_datagram, seed, args.now));
+    if role == Role::Caller || args.query.value("mode").is_some() {
+        return Ok(endpoint);
+    }
+    let published = Settings::read(&crate::query::with(args.query, "mode", "as-published"), args.latency);
+    // What belongs to the improved mode alone binds a listener to it.
+    let Ok(published) = published else { return Ok(endpoint) };
+    let open = move |now| -> Box<dyn Endpoint> {
+        Box::new(SrpEndpoint::new(&published, role, max_datagram, seed, now))
+    };
+    Ok(Box::new(Adaptive::new(endpoint, Other { speaks: speaks_as_published, open: Box::new(open) })))
+}
+
+fn speaks_as_published(datagram: &[u8]) -> Option<bool> {
+    use wire::{Packet, extended::Extended};
+    let published = Packet::parse(datagram).is_ok();
+    (published || Extended::parse(datagram).is_ok()).then_some(published)
 }
 
 /// Data of either mode, and the probe of one who asks for streams before anything came; other probes and requests begin

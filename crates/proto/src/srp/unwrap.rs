@@ -55,6 +55,7 @@ mod tests {
                 count: 3,
                 priority: 0,
                 previous_priority: 0,
+                stream: 0,
                 time: 1,
                 id: u32::MAX,
                 data: b"ab",
