@@ -263,6 +263,7 @@ fn decimals(values: [Option<f64>; 3]) -> usize {
     match largest {
         size if size >= 100.0 => 1,
         size if size >= 0.1 => 2,
+        0.0 => 0,
         _ => 4,
     }
 }
@@ -274,7 +275,7 @@ fn differences(job: &Job) -> Vec<String> {
     let mut notes: Vec<String> = notes.iter().map(|note| format!("On sockets: {note}.")).collect();
     notes.push(
         "Runs on sockets are fewer and shorter, so their intervals are wide: where they hold the model's mean, nothing \
-         is shown to differ."
+         is shown to differ. What is longest in a run grows with its length."
             .into(),
     );
     notes
