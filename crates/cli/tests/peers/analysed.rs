@@ -27,16 +27,21 @@ pub struct Stream {
 
 /// Streams [`SOUND`] over `scheme` through `port` of the loopback, captured at both ends in `directory`.
 pub fn stream(scheme: &str, port: u16, directory: &Path) -> Stream {
+    stream_with(scheme, "", port, directory)
+}
+
+/// The same with settings in the URI at both ends, such as `?over=ip`.
+pub fn stream_with(scheme: &str, query: &str, port: u16, directory: &Path) -> Stream {
     let path = |name: &str| directory.join(format!("{scheme}-{name}"));
     let (sender, receiver, wav) = (path(SENT), path("received.pcapng"), path("got.wav"));
     let names = [&sender, &receiver, &wav].map(|path| path.display().to_string());
     // A TCP address is called unless it is marked as one to listen on.
     let at = if scheme == "tcp" { "@" } else { "" };
-    let source = format!("{scheme}://{at}127.0.0.1:{port}");
+    let source = format!("{scheme}://{at}127.0.0.1:{port}{query}");
     let arguments = ["receive", &source, &names[2], "--json", "--capture", &names[1]];
     let mut receiving = Child::start(&mut antiphon(arguments), DEADLINE);
     receiving.wait_for("listening on");
-    let target = format!("{scheme}://127.0.0.1:{port}");
+    let target = format!("{scheme}://127.0.0.1:{port}{query}");
     let sending =
         antiphon(["send", SOUND, &target, "--json", "--capture", &names[0]]).succeed_within(DEADLINE);
     let received = receiving.succeed().summary();

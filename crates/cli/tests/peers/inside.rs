@@ -4,7 +4,7 @@ use std::path::Path;
 
 use antiphon::net::capture::{FRAME_PORT, PEER_FRAME_PORT};
 
-use crate::analysed::{DEADLINE, stream};
+use crate::analysed::{DEADLINE, stream, stream_with};
 use crate::child::{Child, antiphon, free_ports, program};
 
 /// A packet of a capture as tshark shows it, checksums checked.
@@ -88,12 +88,17 @@ fn check_frames(packets: &[Shown], scheme: &str, frames: u64, sender: bool) {
     assert!(answers.count() > 0, "the receiver's reports are there: {scheme}");
 }
 
-/// Each packet is there as it went and as it would go over IP, and the one is known for what it is.
+/// Every packet of UDP is on `…-ip` as it would go over IP.
 fn check_bare(packets: &[Shown], scheme: &str) {
-    let on = |name: &str| packets.iter().filter(|packet| packet.interface == name).collect::<Vec<_>>();
-    let (wire, bare) = (on(scheme), on(&format!("{scheme}-ip")));
-    assert_eq!(wire.len(), bare.len(), "{scheme}");
-    for packet in bare {
+    let on = |name: &str| packets.iter().filter(|packet| packet.interface == name).count();
+    let bare = format!("{scheme}-ip");
+    assert_eq!(on(scheme), on(&bare), "{scheme}");
+    check_known(packets, &bare, scheme);
+}
+
+/// The packets of an interface are known for what they are, and sound.
+fn check_known(packets: &[Shown], interface: &str, scheme: &str) {
+    for packet in packets.iter().filter(|packet| packet.interface == interface) {
         let layers = format!("raw:ip:{scheme}");
         assert!(packet.protocols.starts_with(&layers), "{packet:?}");
         // IP's and the protocol's own.
@@ -125,6 +130,28 @@ fn what_is_inside_every_transport_is_dissected() {
                     if over_ip {
                         check_bare(&packets, scheme);
                     }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs tshark, and root for raw sockets; scripts/install-peers brings it"]
+fn packets_directly_over_ip_are_dissected_and_shown_once() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    std::thread::scope(|scope| {
+        for (scheme, port) in ["sctp", "dccp"].into_iter().zip(free_ports(2)) {
+            let directory = directory.path();
+            scope.spawn(move || {
+                let stream = stream_with(scheme, "?over=ip", port, directory);
+                let frames = stream.sent["frames_sent"].as_u64().expect("a number");
+                for (file, sender) in [(&stream.sender, true), (&stream.receiver, false)] {
+                    let packets = shown(file);
+                    check_known(&packets, scheme, scheme);
+                    check_frames(&packets, scheme, frames, sender);
+                    let all = [scheme.to_string(), format!("{scheme}-rtp")];
+                    assert!(packets.iter().all(|packet| all.contains(&packet.interface)), "nothing twice");
                 }
             });
         }
