@@ -300,7 +300,11 @@ mod tests {
         });
         let mut records: Vec<Record> = records.collect();
         records.iter_mut().for_each(change);
-        PaperResults { paper, results: vec![(experiment.key, Results { records, planned_runs: 180 })] }
+        PaperResults {
+            paper,
+            results: vec![(experiment.key, Results { records, planned_runs: 180 })],
+            real: Vec::new(),
+        }
     }
 
     #[test]
