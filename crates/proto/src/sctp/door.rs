@@ -30,12 +30,13 @@ impl Terms {
         Greeting { tag, window: WINDOW as u32, out_streams, in_streams, tsn }
     }
 
-    /// Appends the parameters that say what this side supports.
+    /// Appends the parameters that say what this side supports. The last is a whole number of words: padding of a
+    /// chunk's last parameter would not count into the chunk's length (RFC 9260 §3.2).
     pub fn put_offer(&self, out: &mut Vec<u8>) {
-        push_tlv(out, parameter::FORWARD_TSN, &[]);
         let extensions = [chunk::FORWARD_TSN, chunk::I_DATA, chunk::I_FORWARD_TSN];
         let listed = if self.interleaving { 3 } else { 1 };
         push_tlv(out, parameter::EXTENSIONS, &[&extensions[..listed]]);
+        push_tlv(out, parameter::FORWARD_TSN, &[]);
     }
 
     /// What an association with a peer that said this in its INIT is made of.
@@ -195,8 +196,8 @@ impl Door {
         let cookie = self.jar.bake(now, path, answer, &recipe);
         self.value.extend_from_slice(&self.terms.greeting(own.0, own.1).emit());
         push_tlv(&mut self.value, parameter::STATE_COOKIE, &[&cookie]);
-        self.terms.put_offer(&mut self.value);
         self.value.extend_from_slice(&reports);
+        self.terms.put_offer(&mut self.value);
         self.write(answer, chunk::INIT_ACK, 0)
     }
 

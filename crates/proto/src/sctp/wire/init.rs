@@ -50,7 +50,7 @@ pub struct Greeting {
 pub struct Offer<'a> {
     /// Partial reliability (RFC 3758).
     pub forward_tsn: bool,
-    /// Interleaving (RFC 8260): I-DATA and I-FORWARD TSN.
+    /// Interleaving (RFC 8260 §2.2.1): I-DATA, and with partial reliability I-FORWARD TSN.
     pub interleaving: bool,
     pub cookie: Option<&'a [u8]>,
     /// The first parameter that ends the association before it began: a name in place of an address.
@@ -99,8 +99,8 @@ impl<'a> Offer<'a> {
             match kind {
                 parameter::FORWARD_TSN => offer.forward_tsn = true,
                 parameter::EXTENSIONS => {
-                    offer.interleaving =
-                        value.contains(&chunk::I_DATA) && value.contains(&chunk::I_FORWARD_TSN);
+                    // Linux lists I-DATA alone, and takes I-FORWARD TSN.
+                    offer.interleaving = value.contains(&chunk::I_DATA);
                 }
                 parameter::STATE_COOKIE => offer.cookie = offer.cookie.or(Some(value)),
                 parameter::HOST_NAME => offer.unresolvable = offer.unresolvable.or(Some(whole)),
