@@ -258,6 +258,7 @@ impl Sctp {
             association.paths[path].rtt.sample(rtt);
         }
         let (mut lost, highest) = (false, association.out.highest());
+        let has_others = association.paths.iter().filter(|path| path.is_good()).count() > 1;
         for at in 0..association.paths.len() {
             let interval = association.heartbeat_interval(&self.settings, at);
             let path = &mut association.paths[at];
@@ -276,8 +277,10 @@ impl Sctp {
                 path.t3 = None;
                 path.window.on_all_acked();
             } else if acked.moved && (acked.bytes[at] > 0 || path.t3.is_some()) {
-                // From when it set out, not from now (RFC 7765): what is left of a playout budget is short.
-                path.start_t3(association.out.first_sent(at).unwrap_or(now));
+                // With another path to go by, what is left of a playout budget is not waited for: the time-out counts
+                // from when the first of them set out, as in RFC 7765, and what an acknowledgement may be put off.
+                let first = association.out.first_sent(at).filter(|_| has_others);
+                path.start_t3(first.map_or(now, |first| now.min(first + self.settings.ack_delay)));
             }
         }
         if association.out.has_given_up() {
