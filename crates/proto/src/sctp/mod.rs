@@ -16,6 +16,7 @@
 //!
 //! * Time-outs for budgets under 200 ms: the first is 250 ms, others are the round trip and four times its variation, at
 //!   least 20 ms more than the acknowledgement delay, doubled up to 1 s only, so that an outage is outlived;
+//!   counted from when the first packet on its way set out (RFC 7765);
 //!   acknowledgements wait 10 ms at most (`ack-delay`, to be raised for a peer that takes its time: a kernel's 200 ms);
 //!   a minute of silence since the first time-out ends an association.
 //! * An INIT shorter than its answer is answered 100 times a second at most; ours are padded to the answer's length.

@@ -66,9 +66,9 @@ impl Path {
         self.rtt.backoff = 0;
     }
 
-    /// T3-rtx (RFC 9260 §6.3.2 and §6.3.3) begins, or begins anew.
-    pub fn start_t3(&mut self, now: Instant) {
-        self.t3 = Some(now + self.rtt.timeout());
+    /// T3-rtx (RFC 9260 §6.3.2 and §6.3.3) begins, or begins anew, for what set out at `since`.
+    pub fn start_t3(&mut self, since: Instant) {
+        self.t3 = Some(since + self.rtt.timeout());
     }
 }
 
@@ -266,12 +266,19 @@ mod tests {
         assert_eq!(window.cwnd, before / 2);
         window.on_ack(FULL, window.cwnd, Seq32(99));
         assert_eq!((window.cwnd, window.in_recovery()), (before / 2, true));
+        window.on_ack(FULL, window.cwnd, Seq32(100));
+        assert_eq!(
+            (window.cwnd, window.in_recovery()),
+            (before / 2 + FULL, false),
+            "at the threshold still slow start"
+        );
         // Avoidance: a packet more when a window is acknowledged.
+        let half = window.cwnd;
         let acks = (0..).take_while(|_| {
             window.on_ack(FULL, window.cwnd, Seq32(100));
-            window.cwnd == before / 2
+            window.cwnd == half
         });
-        assert_eq!(acks.count() + 1, (before / 2).div_ceil(FULL) + 1);
+        assert_eq!(acks.count() + 1, half.div_ceil(FULL));
         window.on_timeout();
         assert_eq!(window.cwnd, FULL);
     }

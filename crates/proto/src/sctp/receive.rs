@@ -276,7 +276,8 @@ impl Sctp {
                 path.t3 = None;
                 path.window.on_all_acked();
             } else if acked.moved && (acked.bytes[at] > 0 || path.t3.is_some()) {
-                path.start_t3(now);
+                // From when it set out, not from now (RFC 7765): what is left of a playout budget is short.
+                path.start_t3(association.out.first_sent(at).unwrap_or(now));
             }
         }
         if association.out.has_given_up() {

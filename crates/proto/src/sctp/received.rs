@@ -26,7 +26,8 @@ pub(super) struct TsnLog {
 impl TsnLog {
     /// A log in which `first` is the next to come.
     pub fn new(first: Seq32) -> Self {
-        TsnLog { cumulative: Seq32(first.0.wrapping_sub(1)), runs: Vec::new(), duplicates: Vec::new() }
+        let (runs, duplicates) = (Vec::with_capacity(16), Vec::with_capacity(MOST_DUPLICATES));
+        TsnLog { cumulative: Seq32(first.0.wrapping_sub(1)), runs, duplicates }
     }
 
     /// What `tsn` would be.

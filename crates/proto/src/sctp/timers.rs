@@ -4,7 +4,7 @@ use antiphon_core::{CloseReason, Event, Instant};
 
 use super::association::{Association, Phase};
 use super::endpoint::{Sctp, Stage};
-use super::settings::{BACKOFF_MAX, RTO_INITIAL, SILENCE};
+use super::settings::{BACKOFF_MAX, RTO_INITIAL, SILENCE, Settings};
 
 impl Sctp {
     pub(super) fn run_timers(&mut self, now: Instant) {
@@ -20,7 +20,7 @@ impl Sctp {
         association.run_t1(now);
         let timed_out = association.run_t3(now);
         for at in 0..association.paths.len() {
-            association.run_heartbeat(now, at);
+            association.run_heartbeat(&self.settings, now, at);
         }
         let gone = association.silent_since.is_some_and(|since| now.since(since) >= SILENCE);
         let has_left = association.phase == Phase::ShutdownAckSent && association.tries > MOST_LEAVES;
@@ -104,7 +104,7 @@ impl Association {
         any
     }
 
-    fn run_heartbeat(&mut self, now: Instant, at: usize) {
+    fn run_heartbeat(&mut self, settings: &Settings, now: Instant, at: usize) {
         if matches!(self.phase, Phase::CookieWait | Phase::CookieEchoed) {
             return;
         }
@@ -121,7 +121,9 @@ impl Association {
             }
         }
         path.probe = true;
-        path.heartbeat_at = now + path.rtt.timeout();
+        // One that never answers is left alone for longer: whoever claimed it may not have it.
+        let given_up = !path.confirmed && path.errors >= MOST_PROBES;
+        path.heartbeat_at = now + if given_up { settings.heartbeat } else { path.rtt.timeout() };
     }
 
     fn next_timeout(&self) -> Option<Instant> {
@@ -133,3 +135,5 @@ impl Association {
 
 /// How often a peer that has taken leave is told that we do, too (Association.Max.Retrans of RFC 9260 §16).
 const MOST_LEAVES: u32 = 10;
+/// Heartbeats in a row to an address that never answered (Path.Max.Retrans of RFC 9260 §16).
+const MOST_PROBES: u32 = 5;

@@ -2,5 +2,6 @@
 
 mod hostile;
 mod loss;
+mod paths;
 mod sharing;
 mod world;

@@ -32,8 +32,10 @@ fn cut(
     for _ in 0..60 {
         let (stream, unordered) = (rng.below(3) as u16, rng.chance(0.3));
         let number = next.entry((stream, unordered)).or_insert(0);
-        let mut message = vec![0; 1 + rng.below(40) as usize];
-        rng.fill(&mut message);
+        let mut message = vec![0; 3 + rng.below(40) as usize];
+        rng.fill(&mut message[3..]);
+        // No two are the same.
+        message[..3].copy_from_slice(&[stream as u8, u8::from(unordered), *number as u8]);
         let pieces: Vec<&[u8]> = message.chunks(1 + rng.below(20) as usize).collect();
         for (n, piece) in pieces.iter().enumerate() {
             let ends = (n == 0, n + 1 == pieces.len());

@@ -200,6 +200,12 @@ impl Outgoing {
         paths[by].flight = 0;
     }
 
+    /// When the first chunk on its way by this path set out.
+    pub fn first_sent(&self, by: usize) -> Option<Instant> {
+        let mut flying = self.sent.iter().filter(|sent| sent.state == ChunkState::Flying);
+        flying.find(|sent| usize::from(sent.path) == by).map(|sent| sent.at)
+    }
+
     /// The last TSN sent.
     pub fn highest(&self) -> Seq32 {
         Seq32(self.next_tsn.0.wrapping_sub(1))

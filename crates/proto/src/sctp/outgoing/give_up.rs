@@ -168,4 +168,4 @@ impl Outgoing {
 }
 
 /// Streams skipped in one FORWARD TSN: they fit the smallest packet.
-const MOST_SKIPPED: usize = 12;
+pub(in super::super) const MOST_SKIPPED: usize = 12;

@@ -18,6 +18,7 @@ use super::wire::writer::Writer;
 use crate::queue::{MAX_BYTES, MAX_FRAMES, Queued, SendQueue};
 
 pub(super) use acks::{Acked, Violation};
+pub(super) use give_up::MOST_SKIPPED;
 
 /// How messages of an association go out.
 #[derive(Clone, Copy, Debug)]
@@ -120,13 +121,13 @@ impl Outgoing {
     pub fn new(rules: Rules, first: Seq32, peer_window: u32) -> Self {
         Outgoing {
             rules,
-            messages: Vec::new(),
-            free: Vec::new(),
+            messages: Vec::with_capacity(READY),
+            free: Vec::with_capacity(READY),
             kept_bytes: 0,
-            cutting: Vec::new(),
+            cutting: Vec::with_capacity(4),
             turn: 0,
-            numbers: Vec::new(),
-            sent: VecDeque::new(),
+            numbers: Vec::with_capacity(4),
+            sent: VecDeque::with_capacity(2 * READY),
             next_tsn: first,
             flight: 0,
             lost: 0,
@@ -400,6 +401,8 @@ fn fits(len: usize, full: usize, room: usize) -> bool {
     if len <= full { len <= room } else { room >= full / 2 }
 }
 
+/// Places made at the start: what a stream of frames every 5 ms has on its way over the longest path, in some 10 kB.
+const READY: usize = 64;
 /// More misses than are counted: a chunk that was sent again is found lost by its time-out only.
 const NEVER_AGAIN: u8 = u8::MAX;
 /// Chunks kept at most, acknowledged beyond gaps or not; gap blocks count to 65535.

@@ -16,7 +16,6 @@
 //! ```
 
 pub mod chunks;
-mod crc;
 pub mod init;
 pub mod writer;
 
@@ -189,11 +188,12 @@ fn checksum_holds(packet: &[u8]) -> bool {
     packet.len() >= HEADER && packet[8..HEADER] == checksum_of(packet).to_le_bytes()
 }
 
-/// CRC-32c over a packet with its checksum taken as zero.
+/// CRC-32c (RFC 9260 appendix A) over a packet with its checksum taken as zero. By a library, which uses the processor's
+/// instructions for it: with tables of our own, four checksums were a twelfth of a round trip.
 fn checksum_of(packet: &[u8]) -> u32 {
-    let crc = crc::update(crc::START, &packet[..8]);
-    let crc = crc::update(crc, &[0; 4]);
-    !crc::update(crc, &packet[HEADER..])
+    let crc = crc32c::crc32c(&packet[..8]);
+    let crc = crc32c::crc32c_append(crc, &[0; 4]);
+    crc32c::crc32c_append(crc, &packet[HEADER..])
 }
 
 #[cfg(test)]
