@@ -32,9 +32,9 @@ impl Terms {
 
     /// Appends the parameters that say what this side supports. The last is a whole number of words: padding of a
     /// chunk's last parameter would not count into the chunk's length (RFC 9260 §3.2).
-    pub fn put_offer(&self, out: &mut Vec<u8>) {
+    pub fn put_offer(interleaving: bool, out: &mut Vec<u8>) {
         let extensions = [chunk::FORWARD_TSN, chunk::I_DATA, chunk::I_FORWARD_TSN];
-        let listed = if self.interleaving { 3 } else { 1 };
+        let listed = if interleaving { 3 } else { 1 };
         push_tlv(out, parameter::EXTENSIONS, &[&extensions[..listed]]);
         push_tlv(out, parameter::FORWARD_TSN, &[]);
     }
@@ -197,7 +197,8 @@ impl Door {
         self.value.extend_from_slice(&self.terms.greeting(own.0, own.1).emit());
         push_tlv(&mut self.value, parameter::STATE_COOKIE, &[&cookie]);
         self.value.extend_from_slice(&reports);
-        self.terms.put_offer(&mut self.value);
+        // A peer that is not able to must not be told that we are.
+        Terms::put_offer(recipe.interleaving, &mut self.value);
         self.write(answer, chunk::INIT_ACK, 0)
     }
 

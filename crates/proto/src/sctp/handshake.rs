@@ -4,7 +4,7 @@ use antiphon_core::{CloseReason, Instant, Meeting, PathId, Seq32};
 
 use super::association::{Association, Phase};
 use super::cookie::{Opened, Recipe};
-use super::door::{GREETING, Standing};
+use super::door::{GREETING, Standing, Terms};
 use super::endpoint::Sctp;
 use super::settings::RTO_INITIAL;
 use super::wire::init::{Greeting, Offer, parameter};
@@ -27,7 +27,7 @@ impl Sctp {
         let mut value = Vec::with_capacity(GREETING);
         let greeting = self.door.terms.greeting(association.local_tag, association.first_tsn);
         value.extend_from_slice(&greeting.emit());
-        self.door.terms.put_offer(&mut value);
+        Terms::put_offer(self.settings.interleaving, &mut value);
         if let Some(longer) = association.due.preservative {
             push_tlv(&mut value, parameter::COOKIE_PRESERVATIVE, &[&longer.to_be_bytes()]);
         }
@@ -97,6 +97,12 @@ impl Sctp {
                 reports.extend_from_slice(whole);
             }
         });
+        if self.settings.interleaving && offer.interleaves_otherwise {
+            // It took our INIT for an agreement. Nothing is kept of that there: another one is another beginning.
+            self.settings.interleaving = false;
+            association.due.step = true;
+            return;
+        }
         let cookie = offer.cookie.filter(|cookie| HEADER + TLV + cookie.len() <= self.packet);
         let (Some(cookie), true, None) = (cookie, peer.is_valid(), offer.unresolvable) else {
             association.peer_tag = peer.tag;

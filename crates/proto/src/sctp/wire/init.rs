@@ -50,8 +50,11 @@ pub struct Greeting {
 pub struct Offer<'a> {
     /// Partial reliability (RFC 3758).
     pub forward_tsn: bool,
-    /// Interleaving (RFC 8260 §2.2.1): I-DATA, and with partial reliability I-FORWARD TSN.
+    /// Interleaving (RFC 8260): I-DATA and I-FORWARD TSN.
     pub interleaving: bool,
+    /// I-DATA alone, which says that it is Linux (6.1 at least): it numbers a message's fragments from 0 at the second
+    /// one, where RFC 8260 §2.1 has 1, so that neither side would make any sense of the other's.
+    pub interleaves_otherwise: bool,
     pub cookie: Option<&'a [u8]>,
     /// The first parameter that ends the association before it began: a name in place of an address.
     pub unresolvable: Option<&'a [u8]>,
@@ -99,8 +102,10 @@ impl<'a> Offer<'a> {
             match kind {
                 parameter::FORWARD_TSN => offer.forward_tsn = true,
                 parameter::EXTENSIONS => {
-                    // Linux lists I-DATA alone, and takes I-FORWARD TSN.
-                    offer.interleaving = value.contains(&chunk::I_DATA);
+                    let (data, forward) =
+                        (value.contains(&chunk::I_DATA), value.contains(&chunk::I_FORWARD_TSN));
+                    offer.interleaving = data && forward;
+                    offer.interleaves_otherwise = data && !forward;
                 }
                 parameter::STATE_COOKIE => offer.cookie = offer.cookie.or(Some(value)),
                 parameter::HOST_NAME => offer.unresolvable = offer.unresolvable.or(Some(whole)),
