@@ -1,4 +1,18 @@
 //! The application's own frames over any transport, by URI: what programs use that bring their own codec.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use antiphon::frames::{FrameLink, FrameOptions};
+//!
+//! let link = FrameLink::open("srp://192.0.2.7:7800?latency=80ms", &FrameOptions::default())?;
+//! link.wait_connected(Some(Duration::from_secs(2)))?;
+//! link.send(b"a frame", Some(Duration::from_millis(80)))?;
+//! let mut buffer = [0; 1500];
+//! let frame = link.receive(&mut buffer, None)?;
+//! println!("{} bytes came", frame.len);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod port;
 
