@@ -39,7 +39,7 @@ pub use decide::{
 pub use endpoint::SrpEndpoint;
 pub use estimate::{ALPHA, KEEP, QualityAverages, Smoothed};
 pub use improved::{
-    Admission, MAX_KEPT, MAX_KEPT_BYTES, Message, Receiver, ReceiverConfig, ReceiverCounts, START_ALLOWANCE,
+    Admission, LONG_KEEP, MAX_KEPT, MAX_KEPT_BYTES, Message, Receiver, ReceiverConfig, ReceiverCounts, START_ALLOWANCE,
     Sender, SenderConfig, SenderCounts, TIMER_FROM,
 };
 pub use published::{Client, ClientConfig, Counts, MAX_ANSWERS, MIN_WAIT, Server};

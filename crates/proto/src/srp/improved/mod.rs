@@ -12,7 +12,7 @@ mod sender;
 
 use antiphon_core::Instant;
 
-pub use config::{ReceiverConfig, ReceiverCounts};
+pub use config::{LONG_KEEP, ReceiverConfig, ReceiverCounts};
 pub use pace::Admission;
 pub use receiver::{Receiver, TIMER_FROM};
 pub use sender::{MAX_KEPT, MAX_KEPT_BYTES, Message, START_ALLOWANCE, Sender, SenderConfig, SenderCounts};
