@@ -7,7 +7,7 @@ use antiphon_core::Instant;
 use super::clock_us;
 use super::missing::{Awaiting, Missing};
 use super::pace::QUEUED;
-use crate::srp::estimate::Smoothed;
+use crate::srp::estimate::{LONGEST_ROUND_TRIP, Smoothed};
 use crate::srp::wire::extended::{Extended, MAX_NACK_WORDS, Nack, Report, Wanted};
 
 /// Requests and probes under way. Only times that were sent from here, and not long ago, measure anything: a forged
@@ -130,6 +130,9 @@ impl Requests {
     }
 
     fn fold(&mut self, sample: Duration) {
+        if sample > LONGEST_ROUND_TRIP {
+            return;
+        }
         self.least_round_trip = Some(self.least_round_trip.map_or(sample, |least| least.min(sample)));
         match &mut self.round_trip {
             Some(smoothed) => smoothed.fold(sample),

@@ -67,7 +67,9 @@ impl Schedule {
             let step = u64::try_from(stamp.sent_nanos - last.sent_nanos).unwrap_or(0);
             let sample = Duration::from_nanos(step.min(LONGEST_INTERVAL));
             match &mut self.interval {
-                Some(interval) => interval.fold(sample),
+                Some(interval) => {
+                    interval.fold(sample.min((interval.mean() * LONGEST_STEP).max(LONGEST_FIRST)));
+                }
                 None => self.interval = Some(Smoothed::new(sample, 1.0 / 8.0)),
             }
         }
@@ -144,6 +146,11 @@ impl Transit {
 
 /// A minute without a message is a pause, not an interval.
 const LONGEST_INTERVAL: u64 = 60_000_000_000;
+/// Times the interval so far: what is longer was a pause of the source, or a machine that slept, and must not spoil the
+/// next minute's due times.
+const LONGEST_STEP: u32 = 8;
+/// And what is believed of any stream: one that began with a burst may be slow.
+const LONGEST_FIRST: Duration = Duration::from_millis(100);
 /// Ten seconds on the way are none: one of the clocks was set, or slept, and the schedule starts anew.
 const LONGEST_TRANSIT: f64 = 10e9;
 /// Clocks 55 ppm apart drift by 0.55 ms in it.
@@ -212,6 +219,32 @@ mod tests {
         let later = on_message(&mut schedule, 160, Duration::from_secs(1000));
         assert_eq!(schedule.queueing(), Duration::ZERO);
         assert_eq!(schedule.lateness(&later), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_pause_is_no_interval_and_a_burst_no_pace() {
+        let mut schedule = schedule(100);
+        // Numbers go on, the source's clock has gone on by half a minute.
+        for n in 100..120 {
+            let sent_nanos = schedule.extend((3_600_000_000u64 + 30_000_000 + n * 20_000) as u32);
+            let received_at = Instant::from_millis(30_030 + n * 20);
+            schedule.on_packet(Stamp { id: n, message_end: n + 1, sent_nanos, received_at }, true);
+        }
+        // 20 ms and 0.15 · 140 ms of one step, of which 0.85¹⁹ is left: 21 ms. The pause itself would leave 200 ms.
+        assert!(
+            schedule.interval().is_some_and(|i| i < Duration::from_millis(22)),
+            "{:?}",
+            schedule.interval()
+        );
+        let mut burst = Schedule::default();
+        for n in 0..60u64 {
+            let at = 160 * n.saturating_sub(20);
+            let sent_nanos = burst.extend((at * 1000) as u32);
+            let received_at = Instant::from_millis(30 + at);
+            burst.on_packet(Stamp { id: n, message_end: n + 1, sent_nanos, received_at }, true);
+        }
+        let interval = burst.interval().expect("known");
+        assert!(interval > Duration::from_millis(155), "{interval:?}");
     }
 
     #[test]

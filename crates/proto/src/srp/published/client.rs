@@ -7,7 +7,7 @@ use antiphon_core::{Instant, Seq32};
 use super::early::{Early, EarlyInfo};
 use super::{Counts, clock_ms};
 use crate::srp::decide::{Choice, Decide, Situation};
-use crate::srp::estimate::{KEEP, QualityAverages, Smoothed};
+use crate::srp::estimate::{KEEP, LONGEST_ROUND_TRIP, QualityAverages, Smoothed};
 use crate::srp::wire::{Packet, STATUS_RESEND};
 use crate::srp::{Deliver, Delivery};
 
@@ -56,7 +56,7 @@ impl ClientConfig {
 /// * a message that is too early while an answer is awaited is kept without a decision;
 /// * the latency of a message is half a round trip and the time by which it came later than expected;
 /// * a round trip is measured only from times that this client sent itself not long ago: a forged answer is delivered
-///   like any other, but changes no estimate.
+///   like any other, but changes no estimate, nor does one that came while the machine slept.
 ///
 /// Kept with its faults: after a gap longer than the buffer, or behind a server that began anew, everything is too early
 /// or too late and nothing is delivered.
@@ -320,6 +320,9 @@ impl Client {
         }
         let millis = clock_ms(received_at).wrapping_sub(time) & !MARK;
         let sample = Duration::from_millis(millis.into());
+        if sample > LONGEST_ROUND_TRIP {
+            return;
+        }
         match &mut self.round_trip {
             Some(smoothed) => smoothed.fold(sample),
             None => self.round_trip = Some(Smoothed::new(sample, 0.5)),

@@ -174,6 +174,18 @@ fn a_path_that_reorders_teaches_patience() {
 }
 
 #[test]
+fn gap_upon_gap_is_missed_and_asked_for_within_bounds() {
+    let mut bench = Bench::streaming(5, 20);
+    bench.at(210);
+    (1..=10).for_each(|n| bench.data(20 + 256 * n));
+    // Ten gaps of 255; what is beyond 512 is given up at once.
+    assert_eq!((bench.receiver.missing.len(), bench.receiver.counts().given_up), (512, 2550 - 512));
+    let mut buf = [0; 64];
+    let requests = std::iter::from_fn(|| bench.receiver.poll_transmit(bench.now, &mut buf));
+    assert!(requests.count() <= 4, "257 ids in each, and a probe");
+}
+
+#[test]
 fn a_restarted_sender_is_known_by_two_packets_and_a_forger_s_one_changes_nothing() {
     let mut bench = Bench::streaming(5, 400);
     bench.got.clear();
