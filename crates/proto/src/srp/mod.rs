@@ -39,8 +39,8 @@ pub use decide::{
 pub use endpoint::SrpEndpoint;
 pub use estimate::{ALPHA, KEEP, QualityAverages, Smoothed};
 pub use improved::{
-    Admission, LONG_KEEP, MAX_KEPT, MAX_KEPT_BYTES, Message, Receiver, ReceiverConfig, ReceiverCounts, START_ALLOWANCE,
-    Sender, SenderConfig, SenderCounts, TIMER_FROM,
+    Admission, LONG_KEEP, MAX_KEPT, MAX_KEPT_BYTES, Message, Receiver, ReceiverConfig, ReceiverCounts,
+    START_ALLOWANCE, Sender, SenderConfig, SenderCounts, TIMER_FROM,
 };
 pub use published::{Client, ClientConfig, Counts, MAX_ANSWERS, MIN_WAIT, Server};
 pub use settings::{Decision, Mode, Settings};
