@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use antiphon_core::Instant;
-use antiphon_net::OsClock;
+use antiphon::core::Instant;
+use antiphon::net::OsClock;
 
 /// A program under way.
 pub struct Program {

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
-use antiphon_net::emulator::{UdpProxy, UdpProxyConfig};
-use antiphon_net::{Line, OsClock, SocketOptions, UdpLine};
+use antiphon::net::emulator::{UdpProxy, UdpProxyConfig};
+use antiphon::net::{Line, OsClock, SocketOptions, UdpLine};
 
 use crate::installed::{Installed, Kind};
 use crate::program::Program;
