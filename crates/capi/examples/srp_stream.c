@@ -1,6 +1,7 @@
 /* Streams messages over SRP, as the report's appendix has it.
  *
- *   srp_stream send COUNT INTERVAL_MS                 prints the port it waits on, then sends to who says hello
+ *   srp_stream send COUNT INTERVAL_MS                 prints the port it waits on, sends to who says hello, and
+ *                                                     answers requests until its standard input ends
  *   srp_stream receive ADDRESS PORT COUNT LOSS LATENCY_MS
  *
  * The receiver ends after COUNT messages, received or lost, and prints how many of each.
@@ -108,8 +109,9 @@ static int send_all(unsigned int count, long interval_ms)
             fail("srp_sendto");
         pause_ms(interval_ms);
     }
-    /* The last messages may have to be sent again. */
-    pause_ms(1500);
+    /* The last messages may have to be sent again, and only the user knows whether anybody still listens. */
+    while (getchar() != EOF) {
+    }
     srp_server_stop(server);
     close(sock);
     return 0;

@@ -9,8 +9,8 @@ use std::ffi::{c_float, c_int, c_uint, c_void};
 use std::io;
 use std::time::Duration;
 
+use antiphon::proto::srp::{Decision, Mode, Settings};
 use antiphon::srp::{Incoming, SrpClient, SrpServer};
-use antiphon_proto::srp::{Decision, Mode, Settings};
 
 use crate::boundary::{address, bytes, guarded, room, set_errno};
 use crate::registry::{Registry, mark};

@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use antiphon_core::Instant;
-use antiphon_net::OsClock;
+use antiphon::core::Instant;
+use antiphon::net::OsClock;
 
 /// A program under way.
 pub struct Program {
@@ -22,7 +22,7 @@ impl Program {
     /// Starts `command`, which must end within `time`.
     pub fn start(command: &mut Command, time: Duration) -> Self {
         let name = format!("{command:?}");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{name}: {error}"));
         let (sender, lines) = channel();
         let outputs: [Box<dyn Read + Send>; 2] =
@@ -50,8 +50,14 @@ impl Program {
         }
     }
 
-    /// Waits for its end, which must be a success; answers all that it said.
+    /// Waits for its next line.
+    pub fn any_line(&mut self) -> String {
+        self.next().unwrap_or_else(|| panic!("no line from {}", self.said()))
+    }
+
+    /// Ends its input, and waits for its end, which must be a success; answers all that it said.
     pub fn succeeds(mut self) -> String {
+        drop(self.child.stdin.take());
         while self.next().is_some() {}
         let status = self.child.wait().expect("a child of ours");
         assert!(status.success(), "{status}: {}", self.said());

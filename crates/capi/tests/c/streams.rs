@@ -4,16 +4,18 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
-use antiphon_net::emulator::{UdpProxy, UdpProxyConfig};
-use antiphon_net::{Line, OsClock, SocketOptions, UdpLine};
+use antiphon::net::emulator::{UdpProxy, UdpProxyConfig};
+use antiphon::net::{Line, OsClock, SocketOptions, UdpLine};
 
 use crate::installed::{Installed, Kind};
 use crate::program::Program;
 
 const TIME: Duration = Duration::from_secs(120);
 
-/// Streams `count` messages through 15 % loss each way, as `start` runs the program, and answers how many were lost.
-fn through_loss(count: u32, interval_ms: u32, start: impl Fn() -> Command) -> u32 {
+/// Streams through 15 % loss each way, as `start` runs the program, and expects repairs.
+fn through_loss(interval_ms: u32, start: impl Fn() -> Command) {
+    // As many as a server keeps, or fewer: as published, a client that falls further behind asks for ever.
+    let count = 240;
     let mut sender =
         Program::start(start().args(["send", &count.to_string(), &interval_ms.to_string()]), TIME);
     let port: u16 = sender.line("port").parse().expect("a port");
@@ -32,25 +34,21 @@ fn through_loss(count: u32, interval_ms: u32, start: impl Fn() -> Command) -> u3
     sender.succeeds();
     let report = proxy.stop();
     let down = report.flows[0].down;
-    // The weather happened: of 15 % among hundreds, less than 9 % is four standard deviations off.
-    assert!(down.lost * 100 > 9 * down.offered, "{down:?}");
+    // The weather happened: of 15 % among some 280 packets, less than 7 % is nearly four standard deviations off.
+    assert!(down.lost * 100 > 7 * down.offered, "{down:?}");
     let words: Vec<u32> = said.split(' ').filter_map(|word| word.trim().parse().ok()).collect();
     let [received, lost, wrong] = words[..] else { panic!("{said}") };
     assert_eq!((received + lost, wrong), (count, 0));
-    lost
-}
-
-/// With a desired loss of 10 % the client gives up far less than that, and asks for the rest. Without repairs 15 % of
-/// 400 would be lost: 60, and 32 is four standard deviations below.
-fn assert_repaired(lost: u32) {
-    assert!(lost < 32, "{lost} of 400 lost: nothing was repaired");
+    // With a desired loss of 10 % the client gives up far less than that, and asks for the rest. Without repairs 36 would
+    // be lost, and 14 is four standard deviations below.
+    assert!(lost < 14, "{lost} of {count} lost: nothing was repaired");
 }
 
 #[test]
 fn a_program_of_the_appendix_streams_through_15_percent_loss() {
     let installed = Installed::get();
     let program = installed.compile("examples/srp_stream.c", Kind::Shared);
-    assert_repaired(through_loss(400, 4, || installed.run(&program)));
+    through_loss(4, || installed.run(&program));
 }
 
 #[test]
@@ -62,16 +60,27 @@ fn frames_go_there_and_back_over_the_static_library() {
 }
 
 fn there_and_back(scheme: &str, start: impl Fn() -> Command) {
-    let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
-    // A port that was free a moment ago: the kernel does not hand it out again soon.
-    let port = line.local_address().port();
-    drop(line);
-    let mut listener =
-        Program::start(start().args(["listen", &format!("{scheme}://@127.0.0.1:{port}"), "50"]), TIME);
-    listener.line("listening");
+    let (listener, port) = listening(scheme, &start);
     let caller = Program::start(start().args(["call", &format!("{scheme}://127.0.0.1:{port}"), "50"]), TIME);
     assert!(caller.succeeds().contains("50 frames"));
     listener.succeeds();
+}
+
+/// A listener, and the port that it has. One that was free a moment ago may be somebody else's now: then another.
+fn listening(scheme: &str, start: impl Fn() -> Command) -> (Program, u16) {
+    for _ in 0..5 {
+        let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
+        let port = line.local_address().port();
+        drop(line);
+        let uri = format!("{scheme}://@127.0.0.1:{port}");
+        let mut listener = Program::start(start().args(["listen", &uri, "50"]), TIME);
+        match listener.any_line() {
+            line if line == "listening" => return (listener, port),
+            line if line.contains("is in use") => {}
+            line => panic!("{line}"),
+        }
+    }
+    panic!("five ports in a row were taken");
 }
 
 #[test]
@@ -92,7 +101,7 @@ fn sound_is_heard() {
 fn the_sanitisers_find_nothing_in_the_examples() {
     let installed = Installed::get();
     let program = installed.compile("examples/srp_stream.c", Kind::Sanitised);
-    assert_repaired(through_loss(400, 4, || installed.run(&program)));
+    through_loss(4, || installed.run(&program));
     let program = installed.compile("examples/frames.c", Kind::Sanitised);
     there_and_back("srp", || installed.run(&program));
 }
@@ -103,7 +112,7 @@ fn valgrind_finds_nothing_in_the_examples() {
     let installed = Installed::get();
     let program = installed.compile("examples/srp_stream.c", Kind::Shared);
     // Ten times slower, and so the stream is.
-    assert_repaired(through_loss(400, 20, || installed.run_watched(&program)));
+    through_loss(20, || installed.run_watched(&program));
     let program = installed.compile("examples/frames.c", Kind::Shared);
     there_and_back("srp", || installed.run_watched(&program));
 }
