@@ -87,7 +87,7 @@ impl Sctp {
 
     fn handle_chunks(&mut self, now: Instant, mut chunks: Chunks<'_>, arrival: Arrival) {
         let mut brought_data = false;
-        while let Some(chunk) = chunks.next() {
+        for chunk in chunks.by_ref() {
             brought_data |= matches!(chunk.kind, chunk::DATA | chunk::I_DATA);
             if !self.handle_chunk(now, &chunk, arrival) || self.stage_is_over() {
                 break;
@@ -259,7 +259,7 @@ impl Sctp {
         }
         let (mut lost, highest) = (false, association.out.highest());
         let has_others = association.paths.iter().filter(|path| path.is_good()).count() > 1;
-        for at in 0..association.paths.len() {
+        for (at, flight) in flight.iter().enumerate().take(association.paths.len()) {
             let interval = association.heartbeat_interval(&self.settings, at);
             let path = &mut association.paths[at];
             if acked.bytes[at] > 0 {
@@ -268,7 +268,7 @@ impl Sctp {
                 path.heartbeat_at = now + interval;
             }
             if acked.moved && acked.bytes[at] > 0 {
-                path.window.on_ack(acked.bytes[at], flight[at], cumulative);
+                path.window.on_ack(acked.bytes[at], *flight, cumulative);
             }
             if acked.lost_on[at] && path.window.on_loss(highest) {
                 (association.burst, lost) = (true, true);
