@@ -81,7 +81,7 @@ fn the_kernel_calls_dccp() {
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
 fn dccp_goes_on_through_loss() {
     let guest = guest();
-    guest.lose(5);
+    guest.weather("loss 5%");
     for (port, ccid) in [(5001, 2), (5002, 3)] {
         let uri = format!("dccp://{}:{port}?over=ip&ccid={ccid}", GUEST[0]);
         let came = call(&guest, &uri, |node| {
@@ -159,7 +159,7 @@ fn wrong_services_and_ports_are_refused_at_once() {
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
 fn floods_get_through_both_ways() {
     let guest = guest();
-    guest.exec("kp-netem out eth0 delay 20ms loss 1%; kp-netem in eth0 delay 20ms loss 1%");
+    guest.weather("delay 20ms loss 1%");
     for ccid in [2, 3] {
         guest.start("sink", &format!("dccp-server -p 5011 -c {ccid} -s SC:RTPA -m discard"));
         let uri = format!("dccp://{}:5011?over=ip&ccid={ccid}", GUEST[0]);

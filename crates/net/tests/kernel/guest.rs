@@ -69,9 +69,9 @@ impl Guest {
         self.exec(&format!("kp-start {name} {command}; sleep 0.3"));
     }
 
-    /// Loses so many percent of all packets, each way.
-    pub fn lose(&self, percent: u32) {
-        self.exec(&format!("kp-netem out eth0 loss {percent}%; kp-netem in eth0 loss {percent}%"));
+    /// Does this to all packets, each way, in netem's words.
+    pub fn weather(&self, netem: &str) {
+        self.exec(&format!("kp-netem out eth0 {netem}; kp-netem in eth0 {netem}"));
     }
 
     /// Packets lost by the weather so far.
@@ -84,7 +84,7 @@ impl Guest {
         text.lines().filter_map(dropped).sum()
     }
 
-    /// No losses.
+    /// No weather.
     pub fn fair(&self) {
         self.try_exec("kp-netem off eth0");
     }

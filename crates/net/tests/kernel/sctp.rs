@@ -137,7 +137,7 @@ fn our_server_closes_an_association() {
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
 fn large_messages_cross_through_loss_whole() {
     let guest = guest();
-    guest.lose(5);
+    guest.weather("loss 5%");
     for uri in uris(0, 6001, "reliability=full&order=ordered") {
         call(&guest, &uri, |node| echoed(node, 3, 200_000, Duration::ZERO));
     }
@@ -152,51 +152,53 @@ fn large_messages_cross_through_loss_whole() {
     assert!(guest.lost() > 50, "the weather happened: {}", guest.lost());
 }
 
+/// A repair takes a round trip more than the first try: 45 ms there, and a frame's lifetime is 40 ms. Of 120 frames, 24
+/// are lost on the way and a few more wait for the window.
+const WEATHER: &str = "delay 15ms loss 20%";
+
 /// Frames that can't arrive in time are given up, and the kernel is told to wait for them no longer: it goes on with the
 /// next one. The other way round as well.
 #[test]
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
 fn partially_reliable_frames_expire_on_both_sides() {
     let guest = guest();
-    for query in ["order=ordered", "order=unordered", "retransmissions=0&order=ordered"] {
-        for uri in uris(0, 6001, query) {
-            call(&guest, &uri, |node| {
-                node.until("an association", SOON, |party| party.connected == 1);
-                guest.lose(30);
-                let sent = frames(3 * FRAMES, LEN);
-                node.pace(&sent[..2 * FRAMES], INTERVAL, Some(Duration::from_millis(40)));
-                let given_up = |outcome: &Outcome| {
-                    matches!(outcome, Outcome::Expired { .. } | Outcome::RetriesExhausted)
-                };
-                node.until("every outcome", SOON, |party| party.outcomes.len() == 2 * FRAMES);
-                let lost = node.party.count(given_up);
-                assert!((5..2 * FRAMES - 10).contains(&lost), "{uri}: {lost} given up; {}", node.state());
-                // What was given up holds up nothing: in fair weather all is as it was.
-                guest.fair();
-                node.runs_until(Duration::from_secs(1), |_| false);
-                let before = node.party.frames.len();
-                assert!(before < 2 * FRAMES, "{uri}: {}", node.state());
-                node.pace(&sent[2 * FRAMES..], INTERVAL, Some(Duration::from_secs(2)));
-                node.until("frames in fair weather", SOON, |party| party.frames.len() >= before + FRAMES);
-                intact(&sent, &node.party.frames);
-                node.close();
-                node.until("the end", SOON, |party| party.closed.is_some());
-            });
-        }
+    let queries = ["order=ordered", "order=unordered", "retransmissions=0&order=ordered"];
+    for (n, query) in queries.into_iter().enumerate() {
+        let uri = &uris(0, 6001, query)[n % 2];
+        call(&guest, uri, |node| {
+            node.until("an association", SOON, |party| party.connected == 1);
+            guest.weather(WEATHER);
+            let sent = frames(3 * FRAMES, LEN);
+            node.pace(&sent[..2 * FRAMES], INTERVAL, Some(Duration::from_millis(40)));
+            let given_up =
+                |outcome: &Outcome| matches!(outcome, Outcome::Expired { .. } | Outcome::RetriesExhausted);
+            node.until("every outcome", SOON, |party| party.outcomes.len() == 2 * FRAMES);
+            let lost = node.party.count(given_up);
+            assert!((5..=100).contains(&lost), "{uri}: {lost} given up; {}", node.state());
+            // What was given up holds up nothing: in fair weather all is as it was.
+            guest.fair();
+            node.runs_until(Duration::from_secs(1), |_| false);
+            let before = node.party.frames.len();
+            assert!(before < 2 * FRAMES, "{uri}: {}", node.state());
+            node.pace(&sent[2 * FRAMES..], INTERVAL, Some(Duration::from_secs(2)));
+            node.until("frames in fair weather", SOON, |party| party.frames.len() >= before + FRAMES);
+            intact(&sent, &node.party.frames);
+            node.close();
+            node.until("the end", SOON, |party| party.closed.is_some());
+        });
     }
-    for (uri, way) in doors("order=ordered") {
-        // The weather changes once the association stands: the kernel's first time-out is 3 s.
-        let server = Server::start(&guest, &uri);
-        let weather = "sleep 1; kp-netem out eth0 loss 30%; kp-netem in eth0 loss 30%";
-        let client = format!("sctp-client {way} -T 60 -n {} -i 20 -w 500 {} {PORT}", 3 * FRAMES, HOST[0]);
-        let printed = guest.exec(&format!("({weather}) >/tmp/weather.log & {client}"));
-        guest.fair();
-        let ours = server.end();
-        let came = ours.frames.len();
-        let what = format!("{uri}: {came} came; {printed}\n{}", ours.state);
-        assert!((FRAMES..3 * FRAMES).contains(&came), "{what}");
-        assert_eq!(figure(&printed, "bad"), 0, "{what}");
-    }
+    // The weather changes once the association stands: the kernel's first time-out is 3 s.
+    let (uri, _) = &doors("order=ordered")[0];
+    let server = Server::start(&guest, uri);
+    let weather = format!("sleep 1; kp-netem out eth0 {WEATHER}; kp-netem in eth0 {WEATHER}");
+    let client = format!("sctp-client -T 60 -n {} -i 20 -w 500 {} {PORT}", 3 * FRAMES, HOST[0]);
+    let printed = guest.exec(&format!("({weather}) >/tmp/weather.log & {client}"));
+    guest.fair();
+    let ours = server.end();
+    let came = ours.frames.len();
+    let what = format!("{uri}: {came} came; {printed}\n{}", ours.state);
+    assert!((FRAMES..3 * FRAMES).contains(&came), "{what}");
+    assert_eq!(figure(&printed, "bad"), 0, "{what}");
 }
 
 /// Both sides would interleave (RFC 8260), but Linux numbers fragments in a way of its own: large messages cross
