@@ -128,6 +128,13 @@ impl SendQueue {
         self.spare.extend((0..READY).map(|_| Vec::with_capacity(typical)));
     }
 
+    /// Makes a lean queue fit for a stream with losses, at a tenth of what [`Self::make_ready`] takes.
+    pub fn make_partly_ready(&mut self, typical: usize) {
+        self.waiting.reserve(READY);
+        self.events.reserve(2 * READY);
+        self.spare.extend((0..READY).map(|_| Vec::with_capacity(typical)));
+    }
+
     /// Like [`Self::pop`], the frame that came last; those before it stay until their deadlines.
     pub fn pop_newest(&mut self, now: Instant) -> Option<Queued> {
         while let Some(frame) = self.waiting.pop_back() {
@@ -156,6 +163,20 @@ impl SendQueue {
             self.finish(frame, Outcome::Expired { maybe_received: false });
         }
         None
+    }
+
+    /// Bytes of the frame that [`Self::pop_ready`] would give; those past their deadline expire.
+    pub fn peek_ready(&mut self, now: Instant, ready: impl Fn(StreamId) -> bool) -> Option<usize> {
+        loop {
+            let at = self.waiting.iter().position(|frame| ready(frame.stream))?;
+            let frame = self.waiting.get(at)?;
+            if !frame.is_expired(now) {
+                return Some(frame.bytes.len());
+            }
+            let expired = self.waiting.remove(at)?;
+            self.queued_bytes -= expired.bytes.len();
+            self.finish(expired, Outcome::Expired { maybe_received: false });
+        }
     }
 
     /// Bytes of the frame that [`Self::pop`] would give, or [`Self::pop_newest`]; those past their deadline expire.
@@ -302,6 +323,12 @@ impl Inbox {
         self.spare.extend((0..READY).map(|_| Vec::with_capacity(typical)));
     }
 
+    /// Makes a lean inbox fit for a stream with losses.
+    pub fn make_partly_ready(&mut self, typical: usize) {
+        self.frames.reserve(READY);
+        self.spare.extend((0..READY).map(|_| Vec::with_capacity(typical)));
+    }
+
     /// Keeps a frame, made of up to two parts, until it is fetched; drops and counts it when there is no room.
     pub fn push(&mut self, head: &[u8], tail: &[u8], path: PathId, received_at: Instant) {
         self.push_marked([head, tail], path, StreamId(0), received_at, false);
@@ -310,11 +337,6 @@ impl Inbox {
     /// As [`Self::push`], of a frame in one part, with word of whether it had to be sent more than once.
     pub fn push_repaired(&mut self, bytes: &[u8], path: PathId, received_at: Instant, repaired: bool) {
         self.push_marked([bytes, &[]], path, StreamId(0), received_at, repaired);
-    }
-
-    /// As [`Self::push`], of a frame in one part that a stream of the association carried.
-    pub fn push_of_stream(&mut self, bytes: &[u8], path: PathId, stream: StreamId, received_at: Instant) {
-        self.push_marked([bytes, &[]], path, stream, received_at, false);
     }
 
     fn push_marked(
@@ -353,6 +375,11 @@ impl Inbox {
     /// Whether nothing waits to be fetched.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
+    }
+
+    /// How full it is, as bytes of [`MAX_BYTES`]: by its frames' bytes or by their number.
+    pub fn fill(&self) -> usize {
+        self.bytes.max(self.frames.len() * (MAX_BYTES / MAX_FRAMES))
     }
 
     /// Forgets everything.

@@ -1,104 +1,232 @@
-//! The library's socket in our time and words.
+//! All that is known of one association.
 
-use std::time::Duration;
+use antiphon_core::{Instant, PathId, Seq32};
 
-use antiphon_core::Instant;
-use dcsctp::api::{
-    DcSctpSocket, LifecycleId, Message, Metrics, PpId, SendOptions, SocketEvent, SocketState, SocketTime,
-    StreamId,
-};
+use super::assembly::Assembly;
+use super::cookie::Recipe;
+use super::outgoing::{Outgoing, Rules};
+use super::path::Path;
+use super::received::TsnLog;
+use super::settings::{MAX_PATHS, STANDBY_HEARTBEAT, Settings};
+use super::wire::HEADER;
+use super::wire::chunks::DataHeader;
 
-/// One association of the library's.
+/// An association, from its INIT to its end.
+#[derive(Debug)]
 pub(super) struct Association {
-    socket: Box<dyn DcSctpSocket>,
-    /// The library's time begins with the socket.
-    born: Instant,
+    pub phase: Phase,
     /// The peer's SCTP port.
     pub remote_port: u16,
+    pub local_tag: u32,
+    /// 0 until the peer has told it.
+    pub peer_tag: u32,
+    /// The first TSN of this side.
+    pub first_tsn: Seq32,
+    pub in_streams: u16,
+    pub interleaved: bool,
+    pub forward_tsn: bool,
+    pub paths: Vec<Path>,
+    pub out: Outgoing,
+    pub log: TsnLog,
+    pub assembly: Assembly,
+    /// What the caller is to give back, and what it is to report with it.
+    pub cookie: Vec<u8>,
+    pub due: Due,
+    pub sack: Acknowledgement,
+    /// T1-init, T1-cookie or T2-shutdown, as the phase says.
+    pub t1: Option<Instant>,
+    /// Time-outs of T1 or T2 so far.
+    pub tries: u32,
+    /// The first time-out since the peer was last heard of.
+    pub silent_since: Option<Instant>,
+    pub forwarded_at: Option<Instant>,
+    /// The next packet of a fast retransmission asks no window.
+    pub burst: bool,
 }
 
-/// How a message is handed over.
-pub(super) struct Order {
-    pub stream: u16,
-    pub unordered: bool,
-    pub lifetime: Option<Duration>,
-    pub max_retransmissions: Option<u16>,
-    /// The number under which the library reports on it.
-    pub number: u64,
+/// Where an association stands (RFC 9260 §4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    CookieWait,
+    CookieEchoed,
+    Established,
+    ShutdownSent,
+    ShutdownReceived,
+    ShutdownAckSent,
+}
+
+/// What is to be sent besides payload.
+#[derive(Debug, Default)]
+pub(super) struct Due {
+    /// INIT, COOKIE ECHO, SHUTDOWN or SHUTDOWN ACK, as the phase says.
+    pub step: bool,
+    /// To the path that the cookie came by.
+    pub cookie_ack: Option<usize>,
+    pub shutdown_complete: bool,
+    /// With these causes.
+    pub abort: Option<Vec<u8>>,
+    /// Causes of an ERROR.
+    pub errors: Vec<u8>,
+    pub forward: bool,
+    /// A parameter of the next INIT: how much longer a cookie must live, in milliseconds.
+    pub preservative: Option<u32>,
+}
+
+/// What is to be acknowledged, and when (RFC 9260 §6.2).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Acknowledgement {
+    /// Packets with payload that no SACK has told of.
+    pub packets: u32,
+    /// Not to be put off.
+    pub now: bool,
+    /// When it is due at the latest.
+    pub at: Option<Instant>,
+    /// The path that payload last came by.
+    pub path: usize,
+    /// The window that was told last.
+    pub window: usize,
 }
 
 impl Association {
-    pub fn new(socket: Box<dyn DcSctpSocket>, born: Instant, remote_port: u16) -> Self {
-        Association { socket, born, remote_port }
-    }
-
-    /// Sends the INIT.
-    pub fn connect(&mut self, now: Instant) {
-        self.advance(now);
-        self.socket.connect();
-    }
-
-    /// Tells the library the time; due timers fire.
-    pub fn advance(&mut self, now: Instant) {
-        self.socket.advance_time(SocketTime::zero() + now.since(self.born));
-    }
-
-    pub fn handle_packet(&mut self, now: Instant, packet: &[u8]) {
-        self.advance(now);
-        self.socket.handle_input(packet);
-    }
-
-    /// Hands a message over; `false` when the library takes no more.
-    pub fn send(&mut self, now: Instant, payload: Vec<u8>, order: &Order) -> bool {
-        self.advance(now);
-        let options = SendOptions {
-            unordered: order.unordered,
-            lifetime: order.lifetime,
-            max_retransmissions: order.max_retransmissions,
-            lifecycle_id: LifecycleId::new(order.number),
+    /// One that calls.
+    pub fn calling(
+        settings: &Settings,
+        remote_port: u16,
+        (tag, first_tsn): (u32, Seq32),
+        packet: usize,
+        now: Instant,
+    ) -> Self {
+        let recipe = Recipe {
+            local_tag: tag,
+            local_tsn: first_tsn,
+            out_streams: settings.streams,
+            ..Recipe::default()
         };
-        // No registered payload protocol is RTP (RFC 9260 §15.6): 0 is "unspecified".
-        let message = Message::new(StreamId(order.stream), PpId(0), payload);
-        self.socket.send(message, &options).is_ok()
-    }
-
-    /// Whether what was handed over on `stream` has left the library's own queue.
-    pub fn is_drained(&self, stream: u16) -> bool {
-        self.socket.buffered_amount(StreamId(stream)) == 0
-    }
-
-    pub fn next_message(&mut self) -> Option<Message> {
-        self.socket.get_next_message()
-    }
-
-    pub fn poll_event(&mut self) -> Option<SocketEvent> {
-        self.socket.poll_event()
-    }
-
-    /// Takes leave in order. Only with nothing in the library's hands: it takes leave before data in its queue.
-    pub fn shut_down(&mut self, now: Instant) {
-        self.advance(now);
-        self.socket.shutdown();
-    }
-
-    /// Ends it with an ABORT.
-    pub fn abort(&mut self) {
-        self.socket.close();
-    }
-
-    pub fn state(&self) -> SocketState {
-        self.socket.state()
-    }
-
-    pub fn metrics(&self) -> Option<Metrics> {
-        self.socket.get_metrics()
-    }
-
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        let at = self.socket.poll_timeout();
-        if at == SocketTime::infinite_future() {
-            return None;
+        let mut association = Association::answering(settings, remote_port, &recipe, PathId(0), packet, now);
+        association.phase = Phase::CookieWait;
+        association.paths[0].confirmed = false;
+        for n in 1..=settings.other_paths {
+            association.add_path(settings, PathId(n), packet, now);
         }
-        Some(self.born + (at - SocketTime::zero()))
+        association
+    }
+
+    /// One that a cookie made.
+    pub fn answering(
+        settings: &Settings,
+        remote_port: u16,
+        recipe: &Recipe,
+        path: PathId,
+        packet: usize,
+        now: Instant,
+    ) -> Self {
+        let mut first = Path::new(path, payload_of(packet, recipe.interleaving), settings.rto_margin(), now);
+        first.confirmed = true;
+        first.heartbeat_at = now + settings.heartbeat;
+        let mut paths = Vec::with_capacity(MAX_PATHS);
+        paths.push(first);
+        Association {
+            phase: Phase::Established,
+            remote_port,
+            local_tag: recipe.local_tag,
+            peer_tag: recipe.peer_tag,
+            first_tsn: recipe.local_tsn,
+            in_streams: recipe.in_streams,
+            interleaved: recipe.interleaving,
+            forward_tsn: recipe.forward_tsn,
+            paths,
+            out: Outgoing::new(rules(settings, recipe), recipe.local_tsn, recipe.peer_window),
+            log: TsnLog::new(recipe.peer_tsn),
+            assembly: Assembly::new(recipe.interleaving),
+            cookie: Vec::new(),
+            due: Due::default(),
+            sack: Acknowledgement { window: usize::MAX, ..Acknowledgement::default() },
+            t1: None,
+            tries: 0,
+            silent_since: None,
+            forwarded_at: None,
+            burst: false,
+        }
+    }
+
+    /// Takes what both sides have agreed on; nothing has been sent or received yet, or all of it is over.
+    pub fn begin(&mut self, settings: &Settings, recipe: &Recipe, packet: usize, now: Instant) {
+        (self.local_tag, self.peer_tag) = (recipe.local_tag, recipe.peer_tag);
+        (self.in_streams, self.first_tsn) = (recipe.in_streams, recipe.local_tsn);
+        (self.interleaved, self.forward_tsn) = (recipe.interleaving, recipe.forward_tsn);
+        self.out = Outgoing::new(rules(settings, recipe), recipe.local_tsn, recipe.peer_window);
+        self.log = TsnLog::new(recipe.peer_tsn);
+        self.assembly = Assembly::new(recipe.interleaving);
+        self.sack = Acknowledgement { window: usize::MAX, ..Acknowledgement::default() };
+        self.due = Due::default();
+        (self.silent_since, self.forwarded_at, self.burst) = (None, None, false);
+        let payload = payload_of(packet, recipe.interleaving);
+        self.paths.iter_mut().for_each(|path| {
+            let confirmed = path.confirmed;
+            path.restart(payload, now);
+            (path.confirmed, path.heartbeat_at) = (confirmed, now + settings.heartbeat);
+        });
+    }
+
+    /// Both sides know each other.
+    pub fn establish(&mut self, now: Instant) {
+        self.phase = Phase::Established;
+        (self.t1, self.tries, self.due.step) = (None, 0, false);
+        self.paths[0].confirmed = true;
+        // Other paths are tried as soon as there is a tag to try them with.
+        self.paths.iter_mut().skip(1).for_each(|path| path.heartbeat_at = now);
+    }
+
+    /// The path of this number, which becomes one if there is room: it is sent nothing but heartbeats until it answers.
+    pub fn path_of(&mut self, settings: &Settings, id: PathId, packet: usize, now: Instant) -> Option<usize> {
+        let known = self.paths.iter().position(|path| path.id == id);
+        known.or_else(|| self.add_path(settings, id, packet, now))
+    }
+
+    fn add_path(&mut self, settings: &Settings, id: PathId, packet: usize, now: Instant) -> Option<usize> {
+        let payload = payload_of(packet, self.interleaved);
+        let path = Path::new(id, payload, settings.rto_margin(), now);
+        if self.paths.len() < MAX_PATHS {
+            self.paths.push(path);
+            return Some(self.paths.len() - 1);
+        }
+        // An address that never answered makes room; so does one whose translator gave its port away.
+        let at = self.paths.iter().rposition(|path| !path.confirmed && path.flight == 0)?;
+        self.paths[at] = path;
+        Some(at)
+    }
+
+    /// By which path payload goes: the first while it works, else another that does, else that with the fewest errors.
+    pub fn best_path(&self) -> usize {
+        let paths = self.paths.iter().enumerate().filter(|(_, path)| path.confirmed);
+        paths.min_by_key(|(at, path)| (path.errors, *at)).map_or(0, |(at, _)| at)
+    }
+
+    /// Something from the peer shows that it lives.
+    pub fn heard(&mut self) {
+        self.silent_since = None;
+    }
+
+    /// How long a path may be idle before it is asked whether it works.
+    pub fn heartbeat_interval(&self, settings: &Settings, at: usize) -> std::time::Duration {
+        if self.paths.len() > 1 && at != self.best_path() {
+            return settings.heartbeat.min(STANDBY_HEARTBEAT);
+        }
+        settings.heartbeat
+    }
+}
+
+/// Payload bytes of a packet with one chunk.
+fn payload_of(packet: usize, interleaved: bool) -> usize {
+    packet - HEADER - DataHeader::len(interleaved)
+}
+
+fn rules(settings: &Settings, recipe: &Recipe) -> Rules {
+    Rules {
+        ordered: settings.ordered,
+        reliability: settings.reliability,
+        streams: recipe.out_streams.max(1),
+        interleaved: recipe.interleaving,
+        may_give_up: recipe.forward_tsn,
     }
 }

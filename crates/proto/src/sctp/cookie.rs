@@ -1,16 +1,14 @@
-//! The seal on state cookies (RFC 9260 §5.1.3): a listener keeps nothing of a caller until the caller has shown, by
-//! returning the cookie, that it receives what is sent to its address.
-//!
-//! The library's cookies are plain, since in a browser DTLS lies beneath. Ours carry behind the library's bytes when
-//! and for which path they were baked, and a keyed hash over all of it and the ports.
+//! State cookies (RFC 9260 §5.1.3): a listener keeps nothing of a caller until the caller has shown, by returning the
+//! cookie, that it receives what is sent to its address. What the listener would have kept is in the cookie, with when
+//! and for which path it was baked, under a keyed hash over all of it and the ports.
 
 use std::hash::Hasher;
 use std::time::Duration;
 
-use antiphon_core::{Instant, PathId, Rng};
-use siphasher::sip::SipHasher24;
+use antiphon_core::{Instant, PathId, Rng, Seq32};
+use siphasher::sip128::{Hasher128, SipHasher24};
 
-use super::wire::{Header, SEALED};
+use super::wire::Header;
 
 /// Bakes and opens cookies; clones share the key.
 #[derive(Clone, Debug)]
@@ -18,11 +16,29 @@ pub(super) struct CookieJar {
     key: [u8; 16],
 }
 
+/// What an association is made of: the essentials of INIT and INIT ACK.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Recipe {
+    pub local_tag: u32,
+    pub peer_tag: u32,
+    pub local_tsn: Seq32,
+    pub peer_tsn: Seq32,
+    /// The peer's receiver window in bytes.
+    pub peer_window: u32,
+    /// Streams each way, as both sides can have them.
+    pub out_streams: u16,
+    pub in_streams: u16,
+    /// What both sides support, as far as this side knew when it wrote its INIT ACK.
+    pub forward_tsn: bool,
+    pub interleaving: bool,
+    /// Tags, ours and theirs, of the association that there was when the INIT came; 0 for none (RFC 9260 §5.2).
+    pub ties: [u32; 2],
+}
+
 /// An opened cookie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Opened<'a> {
-    /// What the library baked.
-    pub inner: &'a [u8],
+pub(super) struct Opened {
+    pub recipe: Recipe,
     /// The path that the cookie was sent to.
     pub path: PathId,
 }
@@ -44,41 +60,66 @@ impl CookieJar {
         CookieJar { key }
     }
 
-    /// Seals a cookie of the library's, baked at `now` for `path`, and sent with `header`.
-    ///
-    /// `None` when it is not of the size that the library is known to bake.
-    pub fn seal(&self, now: Instant, path: PathId, ports: [u16; 2], inner: &[u8]) -> Option<[u8; SEALED]> {
+    /// Bakes a cookie at `now` for `path`; `answer` is the header of the packet that will carry it.
+    pub fn bake(&self, now: Instant, path: PathId, answer: Header, recipe: &Recipe) -> [u8; SEALED] {
         let mut sealed = [0; SEALED];
-        sealed[..INNER].copy_from_slice(<&[u8; INNER]>::try_from(inner).ok()?);
-        sealed[INNER..INNER + 4].copy_from_slice(&millis(now).to_be_bytes());
-        sealed[INNER + 4..INNER + 8].copy_from_slice(&path.0.to_be_bytes());
-        let hash = self.hash(&sealed[..SIGNED], ports);
-        sealed[SIGNED..].copy_from_slice(&hash.to_be_bytes());
-        Some(sealed)
+        let words = [
+            recipe.local_tag,
+            recipe.peer_tag,
+            recipe.local_tsn.0,
+            recipe.peer_tsn.0,
+            recipe.peer_window,
+            u32::from(recipe.out_streams) << 16 | u32::from(recipe.in_streams),
+            u32::from(recipe.forward_tsn) << 1 | u32::from(recipe.interleaving),
+            recipe.ties[0],
+            recipe.ties[1],
+            millis(now),
+            path.0,
+        ];
+        for (bytes, word) in sealed.chunks_exact_mut(4).zip(words) {
+            bytes.copy_from_slice(&word.to_be_bytes());
+        }
+        let hash = self.hash(&sealed[..SIGNED], [answer.source, answer.destination]);
+        sealed[SIGNED..].copy_from_slice(&hash);
+        sealed
     }
 
     /// Opens a cookie that came back at `now` in a packet with `header`.
-    pub fn open<'a>(&self, now: Instant, header: Header, sealed: &'a [u8]) -> Result<Opened<'a>, Refused> {
+    pub fn open(&self, now: Instant, header: Header, sealed: &[u8]) -> Result<Opened, Refused> {
         let sealed: &[u8; SEALED] = sealed.try_into().map_err(|_| Refused::Forged)?;
-        let word =
-            |at: usize| u32::from_be_bytes([sealed[at], sealed[at + 1], sealed[at + 2], sealed[at + 3]]);
         let ports = [header.destination, header.source];
-        if sealed[SIGNED..] != self.hash(&sealed[..SIGNED], ports).to_be_bytes() {
+        if sealed[SIGNED..] != self.hash(&sealed[..SIGNED], ports) {
             return Err(Refused::Forged);
         }
-        let age = Duration::from_millis(u64::from(millis(now).wrapping_sub(word(INNER))));
+        let word = |n: usize| {
+            let at = 4 * n;
+            u32::from_be_bytes([sealed[at], sealed[at + 1], sealed[at + 2], sealed[at + 3]])
+        };
+        let recipe = Recipe {
+            local_tag: word(0),
+            peer_tag: word(1),
+            local_tsn: Seq32(word(2)),
+            peer_tsn: Seq32(word(3)),
+            peer_window: word(4),
+            out_streams: (word(5) >> 16) as u16,
+            in_streams: word(5) as u16,
+            forward_tsn: word(6) & 2 != 0,
+            interleaving: word(6) & 1 != 0,
+            ties: [word(7), word(8)],
+        };
+        let age = Duration::from_millis(u64::from(millis(now).wrapping_sub(word(9))));
         if age > COOKIE_LIFE {
-            return Err(Refused::Stale { by: age - COOKIE_LIFE, peer_tag: word(PEER_TAG) });
+            return Err(Refused::Stale { by: age - COOKIE_LIFE, peer_tag: recipe.peer_tag });
         }
-        Ok(Opened { inner: &sealed[..INNER], path: PathId(word(INNER + 4)) })
+        Ok(Opened { recipe, path: PathId(word(10)) })
     }
 
-    fn hash(&self, signed: &[u8], ports: [u16; 2]) -> u64 {
+    fn hash(&self, signed: &[u8], ports: [u16; 2]) -> [u8; 16] {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write(signed);
         hasher.write(&ports[0].to_be_bytes());
         hasher.write(&ports[1].to_be_bytes());
-        hasher.finish()
+        hasher.finish128().as_bytes()
     }
 }
 
@@ -87,12 +128,10 @@ fn millis(now: Instant) -> u32 {
     (now.as_nanos() / 1_000_000) as u32
 }
 
-/// Bytes of a cookie of the library's (dcsctp 0.1.16).
-const INNER: usize = 48;
-/// Where in it the tag stands that the peer chose.
-const PEER_TAG: usize = 8;
-/// Bytes that the hash covers: the library's, the time of baking, the path.
-const SIGNED: usize = INNER + 8;
+/// Bytes of a cookie.
+pub(super) const SEALED: usize = SIGNED + 16;
+/// Bytes that the hash covers: eleven words, and one that is zero.
+const SIGNED: usize = 48;
 /// Valid.Cookie.Life (RFC 9260 §16).
 pub(super) const COOKIE_LIFE: Duration = Duration::from_secs(60);
 
@@ -100,24 +139,37 @@ pub(super) const COOKIE_LIFE: Duration = Duration::from_secs(60);
 mod tests {
     use super::*;
 
+    const ANSWER: Header = Header { source: 5004, destination: 50_000, tag: 9 };
     const HEADER: Header = Header { source: 50_000, destination: 5004, tag: 7 };
     const BAKED: Instant = Instant::from_millis(u32::MAX as u64 - 10);
+    const RECIPE: Recipe = Recipe {
+        local_tag: 7,
+        peer_tag: 9,
+        local_tsn: Seq32(0xffff_ffff),
+        peer_tsn: Seq32(1),
+        peer_window: 100_000,
+        out_streams: 256,
+        in_streams: 65_535,
+        forward_tsn: true,
+        interleaving: false,
+        ties: [3, 4],
+    };
 
     fn sealed() -> [u8; SEALED] {
-        let mut inner = [3; INNER];
-        inner[PEER_TAG..PEER_TAG + 4].copy_from_slice(&9u32.to_be_bytes());
-        CookieJar::new(1).seal(BAKED, PathId(4), [5004, 50_000], &inner).unwrap()
+        CookieJar::new(1).bake(BAKED, PathId(4), ANSWER, &RECIPE)
     }
 
     #[test]
-    fn a_cookie_opens_within_its_life_and_tells_its_path() {
+    fn a_cookie_opens_within_its_life_and_tells_all() {
         // The clock in the cookie wraps on the way.
         let later = BAKED + COOKIE_LIFE;
-        let sealed = sealed();
-        let opened = CookieJar::new(1).open(later, HEADER, &sealed).unwrap();
-        assert_eq!((opened.inner.len(), opened.path), (INNER, PathId(4)));
+        let opened = CookieJar::new(1).open(later, HEADER, &sealed()).unwrap();
+        assert_eq!(opened, Opened { recipe: RECIPE, path: PathId(4) });
+        let other = Recipe { forward_tsn: false, interleaving: true, ..RECIPE };
+        let baked = CookieJar::new(1).bake(BAKED, PathId(4), ANSWER, &other);
+        assert_eq!(CookieJar::new(1).open(BAKED, HEADER, &baked).map(|opened| opened.recipe), Ok(other));
         let by = Duration::from_millis(1);
-        let stale = CookieJar::new(1).open(later + by, HEADER, &sealed);
+        let stale = CookieJar::new(1).open(later + by, HEADER, &sealed());
         assert_eq!(stale, Err(Refused::Stale { by, peer_tag: 9 }));
     }
 

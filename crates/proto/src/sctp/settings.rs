@@ -1,10 +1,10 @@
 //! The query keys of `sctp://`.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use antiphon_core::units::parse_duration;
 use antiphon_core::uri::{Query, UriError};
-use dcsctp::api::Options;
 
 use crate::Key;
 
@@ -23,6 +23,10 @@ pub(super) struct Settings {
     pub heartbeat: Duration,
     /// The listener's SCTP port, inside the UDP datagrams.
     pub sctp_port: u16,
+    /// Whether every packet goes by all paths at once.
+    pub all_paths: bool,
+    /// Paths to the peer beside the first that this side knows of: `PathId` 1 and up.
+    pub other_paths: u32,
 }
 
 /// How long a frame is sent again (RFC 3758, RFC 7496).
@@ -61,6 +65,14 @@ pub(super) const KEYS: &[Key] = &[
     },
     Key { name: "heartbeat", help: "time between heartbeats on an idle association: heartbeat=15s" },
     Key { name: "sctp-port", help: "the listener's SCTP port inside UDP: sctp-port=5004" },
+    Key {
+        name: "peers",
+        help: "more addresses of the peer, to go by when the first fails: peers=192.0.2.7:9906,198.51.100.7:9906",
+    },
+    Key {
+        name: "paths",
+        help: "with several addresses: one at a time (default), or both, every packet by all: paths=both",
+    },
 ];
 
 /// Reads the keys.
@@ -74,7 +86,24 @@ pub(super) fn read(query: &Query) -> Result<Settings, UriError> {
         ack_delay: time(query, "ack-delay", Duration::ZERO, MAX_ACK_DELAY)?.unwrap_or(ACK_DELAY),
         heartbeat: time(query, "heartbeat", MIN_HEARTBEAT, MAX_HEARTBEAT)?.unwrap_or(HEARTBEAT),
         sctp_port: number(query, "sctp-port", 1, u16::MAX)?.unwrap_or(SCTP_PORT),
+        all_paths: choice(query, "paths", ["one", "both"])?,
+        other_paths: read_peers(query)?,
     })
+}
+
+/// How many other addresses there are: whoever opens the socket calls them, and gives them their path numbers.
+fn read_peers(query: &Query) -> Result<u32, UriError> {
+    let read = query.read("peers", |text| {
+        let each = text.split(',').map(|one| one.parse::<SocketAddr>().map_err(|_| one));
+        each.collect::<Result<Vec<_>, _>>().map_err(|one| {
+            format!("'{one}' is not an address and port: use 192.0.2.7:9906 or [2001:db8::7]:9906")
+        })
+    })?;
+    let count = read.map_or(0, |peers| peers.len());
+    if count >= MAX_PATHS {
+        return Err(bad(query, "peers", format!("too many: name {} at most", MAX_PATHS - 1)));
+    }
+    Ok(count as u32)
 }
 
 fn read_reliability(query: &Query) -> Result<Reliability, UriError> {
@@ -95,37 +124,11 @@ fn read_reliability(query: &Query) -> Result<Reliability, UriError> {
     }
 }
 
-/// The library's options for these settings. `ports`: here, there. `max_datagram`: bytes of UDP payload.
-pub(super) fn options(settings: &Settings, ports: [u16; 2], max_datagram: usize) -> Options {
-    // The least time-out must outlast the peer's wait with an acknowledgement, and a scheduler's slice.
-    let rto_min = settings.ack_delay + RTO_SLACK;
-    Options {
-        local_port: ports[0],
-        remote_port: ports[1],
-        announced_maximum_incoming_streams: MAX_STREAMS,
-        announced_maximum_outgoing_streams: settings.streams,
-        // Packets are built in words of 4 bytes.
-        mtu: max_datagram.clamp(MIN_PACKET, MAX_PACKET) & !3,
-        max_message_size: MAX_MESSAGE,
-        max_receiver_window_buffer_size: RECEIVE_WINDOW,
-        rto_min,
-        rto_max: RTO_MAX,
-        // The library takes an eighth of this as the least variation and adds it four times.
-        min_rtt_variance: 2 * rto_min,
-        rto_initial: RTO_INITIAL,
-        t1_init_timeout: RTO_INITIAL,
-        t1_cookie_timeout: RTO_INITIAL,
-        t2_shutdown_timeout: RTO_INITIAL,
-        max_timer_backoff_duration: Some(BACKOFF_MAX),
-        max_init_retransmits: None,
-        max_retransmissions: Some(MAX_TRIES),
-        heartbeat_interval: settings.heartbeat,
-        delayed_ack_max_timeout: settings.ack_delay,
-        // An acknowledgement rides on frames of the way back, or waits `ack_delay` at most: asking for each at once
-        // would double the packets of a call.
-        immediate_sack_under_cwnd_mtus: 0,
-        enable_message_interleaving: settings.interleaving,
-        ..Options::default()
+impl Settings {
+    /// The least that a retransmission time-out is above the round trip: it must outlast the peer's wait with an
+    /// acknowledgement, and a scheduler's slice.
+    pub fn rto_margin(&self) -> Duration {
+        self.ack_delay + RTO_SLACK
     }
 }
 
@@ -176,27 +179,32 @@ const ACK_DELAY: Duration = Duration::from_millis(10);
 const MAX_ACK_DELAY: Duration = Duration::from_millis(500);
 const RTO_SLACK: Duration = Duration::from_millis(20);
 /// RFC 9260 §16 says 1 s; live sound can't wait for it.
-const RTO_INITIAL: Duration = Duration::from_millis(250);
-const RTO_MAX: Duration = Duration::from_secs(2);
+pub(super) const RTO_INITIAL: Duration = Duration::from_millis(250);
+pub(super) const RTO_MAX: Duration = Duration::from_secs(2);
 /// RFC 9260 doubles up to 60 s: after an outage of 30 s the next try could be half a minute away. One packet a second
 /// burdens nobody.
-const BACKOFF_MAX: Duration = Duration::from_secs(1);
-/// Association.Max.Retrans, 10 in RFC 9260 §16, for tries a second apart: an association outlives an outage of a minute.
-const MAX_TRIES: u32 = 60;
+pub(super) const BACKOFF_MAX: Duration = Duration::from_secs(1);
+/// How long nothing may come back before an association ends, in place of Association.Max.Retrans, 10 in RFC 9260 §16:
+/// an association outlives an outage of almost a minute, by however many paths it asks.
+pub(super) const SILENCE: Duration = Duration::from_secs(60);
 /// Keeps bindings of address translators (RFC 6951 §5.6 asks for more often than they expire).
 const HEARTBEAT: Duration = Duration::from_secs(15);
 const MIN_HEARTBEAT: Duration = Duration::from_secs(1);
 const MAX_HEARTBEAT: Duration = Duration::from_secs(3600);
+/// A path that is not in use must be known to work when it is needed, and how long its round trip is.
+pub(super) const STANDBY_HEARTBEAT: Duration = Duration::from_secs(1);
+/// Ways to one peer: two networks at home, two at the peer's.
+pub(super) const MAX_PATHS: usize = 4;
 /// More than there are channel groups; each costs memory on both sides.
-const MAX_STREAMS: u16 = 256;
+pub(super) const MAX_STREAMS: u16 = 256;
 const MAX_RETRANSMISSIONS: u16 = 1000;
-/// The library builds and parses packets up to this size; the least holds a greeting (`wire`).
-const MIN_PACKET: usize = 128;
-const MAX_PACKET: usize = 65_504;
+/// Packets are of these sizes: the least holds a greeting (`door`), chunk lengths have 16 bits.
+pub(super) const MIN_PACKET: usize = 128;
+pub(super) const MAX_PACKET: usize = 65_504;
 /// The largest frame: a key picture of a video; sound is far below.
 pub(super) const MAX_MESSAGE: usize = 256 * 1024;
 /// What a peer may have us keep: four of the largest frames.
-const RECEIVE_WINDOW: usize = 4 * MAX_MESSAGE;
+pub(super) const WINDOW: usize = 4 * MAX_MESSAGE;
 
 #[cfg(test)]
 mod tests {
@@ -213,8 +221,7 @@ mod tests {
         let read = read.unwrap();
         assert_eq!(read.reliability, Reliability::Retransmissions(2));
         assert!(read.ordered && read.interleaving && read.implicit);
-        let options = options(&read, [1, 2], 1453);
-        assert_eq!((options.mtu, options.rto_min), (1452, Duration::from_millis(220)));
+        assert_eq!(read.rto_margin(), Duration::from_millis(220));
         assert_eq!(settings("").unwrap().reliability, Reliability::Deadline);
         assert_eq!(settings("reliability=full").unwrap().reliability, Reliability::Full);
     }
@@ -232,6 +239,9 @@ mod tests {
             ("heartbeat=1ms", "use 1s to"),
             ("sctp-port=0", "use 1 to 65535"),
             ("style=two", "use one or many"),
+            ("paths=bot", "did you mean both"),
+            ("peers=192.0.2.7", "192.0.2.7:9906"),
+            ("peers=192.0.2.7:1,192.0.2.7:2,192.0.2.7:3,192.0.2.7:4", "name 3 at most"),
         ] {
             let error = settings(text).unwrap_err();
             assert!(error.contains(remedy), "{text}: {error}");

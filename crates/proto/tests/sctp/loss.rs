@@ -1,7 +1,7 @@
 //! Five percent of the packets lost, both ways: 2000 messages of 160 bytes, one every 5 ms, round trip 40 ms.
 //!
-//! The bounds are from measurements of the library alone on such a link; other draws of the same losses move the means
-//! by less than a millisecond and the counts by about 10.
+//! The bounds are from measurements of another implementation (`dcsctp` 0.1.16) on such a link; other draws of the same
+//! losses move the means by less than a millisecond and the counts by about 10.
 
 use std::time::Duration;
 
@@ -79,7 +79,9 @@ fn no_frame_comes_after_its_deadline_by_more_than_the_path() {
     assert!(flow.arrivals.len() > 1850, "of the 20 % lost, three in four come back: {}", flow.arrivals.len());
     assert_eq!(flow.outcomes.len(), 2000);
     let given_up = count(&flow, |o| matches!(o, Outcome::Expired { .. }));
-    assert!(given_up + count(&flow, |o| *o == Outcome::Acked) == 2000 && given_up > 200, "{given_up}");
+    assert_eq!(given_up + count(&flow, |o| *o == Outcome::Acked), 2000);
+    // Some arrived, when it was their acknowledgement that got lost.
+    assert!(given_up >= 2000 - flow.arrivals.len() && given_up < 200, "{given_up}");
     for (id, outcome) in &flow.outcomes {
         let came = flow.arrivals.iter().any(|(number, ..)| *number == id.0);
         match outcome {

@@ -2,5 +2,7 @@
 
 mod hostile;
 mod loss;
+mod paths;
+mod peers;
 mod sharing;
 mod world;

@@ -1,5 +1,9 @@
+use antiphon_core::Seq32;
 use proptest::prelude::*;
 
+use super::chunks::{DataHeader, ForwardTsn, Sack, Skipped, Unknown};
+use super::init::{Greeting, Offer, parameter};
+use super::writer::{Writer, push_tlv};
 use super::*;
 
 fn bytes(hex: &str) -> Vec<u8> {
@@ -17,89 +21,156 @@ const VECTORS: &[(&str, u8, &str)] = &[
     ("HEARTBEAT", 4, "1389138caabbccdd3356d971040000100001000c0001020304050607"),
 ];
 
-#[test]
-fn crc_32c_has_its_published_values() {
-    let ascending: Vec<u8> = (0..32).collect();
-    let descending: Vec<u8> = (0..32).rev().collect();
-    for (bytes, crc) in [
-        (&b"123456789"[..], 0xe306_9283),
-        (&[0; 32][..], 0x8a91_36aa),
-        (&[0xff; 32][..], 0x62a8_ab43),
-        (&ascending[..], 0x46dd_794e),
-        (&descending[..], 0x113f_db5c),
-    ] {
-        assert_eq!(!update(u32::MAX, bytes), crc);
-    }
+const TSN: Seq32 = Seq32(0x5566_7788);
+
+fn chunk_of(name: &str) -> (Vec<u8>, Header) {
+    let packet = bytes(VECTORS.iter().find(|(n, ..)| *n == name).unwrap().2);
+    let (header, _) = parse(&packet).unwrap();
+    (packet, header)
+}
+
+/// Writes a packet and compares it with the vector of that name.
+fn assert_written(name: &str, write: impl FnOnce(&mut Writer<'_>) -> bool) {
+    let (packet, header) = chunk_of(name);
+    let mut buf = [0xff; 128];
+    let mut writer = Writer::new(&mut buf, header);
+    assert!(write(&mut writer));
+    let len = writer.finish();
+    assert_eq!(buf[..len], packet, "{name}");
 }
 
 #[test]
 fn vectors_are_read_and_any_changed_bit_is_noticed() {
     for (name, kind, hex) in VECTORS {
         let packet = bytes(hex);
-        let first = first_chunk(&packet).unwrap_or_else(|| panic!("{name}"));
-        assert_eq!((first.kind, first.rest.len()), (*kind, 0), "{name}");
-        assert!(
-            [(0x1389, 0x138c), (0x138c, 0x1389)].contains(&(first.header.source, first.header.destination))
-        );
+        let (header, mut chunks) = parse(&packet).unwrap_or_else(|| panic!("{name}"));
+        assert_eq!((chunks.next().unwrap().kind, chunks.next()), (*kind, None), "{name}");
+        assert!([(0x1389, 0x138c), (0x138c, 0x1389)].contains(&(header.source, header.destination)));
         for bit in 0..packet.len() * 8 {
             let mut changed = packet.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(first_chunk(&changed), None, "{name}, bit {bit}");
+            assert!(parse(&changed).is_none(), "{name}, bit {bit}");
         }
     }
 }
 
 #[test]
-fn a_padded_init_is_the_same_init_and_long_enough() {
-    let mut packet = bytes(VECTORS[0].2);
-    pad_init(&mut packet, GREETING);
-    assert_eq!(packet.len(), GREETING);
-    let first = first_chunk(&packet).unwrap();
-    let padding = &first.value[INIT_FIXED + 4..];
-    assert_eq!(&padding[..4], &[0x80, 0x05, 0, (GREETING - 36) as u8]);
-    let mut data = bytes(VECTORS[1].2);
-    pad_init(&mut data, GREETING);
-    assert_eq!(data, bytes(VECTORS[1].2), "others stay as they are");
+fn data_is_read_and_written_as_in_the_vectors() {
+    let plain = DataHeader {
+        interleaved: false,
+        tsn: TSN,
+        stream: 0,
+        number: 0,
+        fragment: 0,
+        ppid: 0,
+        unordered: false,
+        begin: true,
+        end: true,
+        immediate: false,
+    };
+    let interleaved = DataHeader { interleaved: true, ppid: 51, unordered: true, ..plain };
+    for (name, header) in [("DATA", plain), ("I-DATA", interleaved)] {
+        let packet = chunk_of(name).0;
+        let chunk = parse(&packet).unwrap().1.next().unwrap();
+        assert_eq!(DataHeader::parse(&chunk), Some((header, &b"hello"[..])));
+        assert_written(name, |writer| writer.data(&header, b"hello"));
+    }
 }
 
 #[test]
-fn a_cookie_is_replaced_between_other_parameters() {
-    // INIT ACK with partial reliability, a cookie of 5 bytes, and extensions.
-    let fixed = [0x11; INIT_FIXED];
-    let value =
-        [&fixed[..], &bytes("c0000004"), &bytes("000700090102030405000000"), &bytes("80080005c0000000")];
-    let mut packet = Vec::new();
-    put_header(&mut packet, Header { source: 1, destination: 2, tag: 3 });
-    put_chunk(&mut packet, chunk::INIT_ACK, 0, &value.concat());
-    write_checksum(&mut packet);
-    assert!(replace_cookie_of_init_ack(&mut packet, |old| {
-        assert_eq!(old, [1, 2, 3, 4, 5]);
-        Some([7; SEALED])
-    }));
-    let first = first_chunk(&packet).unwrap();
-    let after = &first.value[INIT_FIXED + 4..];
-    assert_eq!(&after[..4], &[0, 7, 0, 68]);
-    assert_eq!(&after[4..68], &[7; SEALED]);
-    assert_eq!(&after[68..], bytes("80080005c0000000"));
-    assert!(!replace_cookie_of_init_ack(&mut bytes(VECTORS[1].2), |_| None));
+fn acknowledgements_are_read_and_written_as_in_the_vectors() {
+    let packet = chunk_of("SACK").0;
+    let chunk = parse(&packet).unwrap().1.next().unwrap();
+    let sack = Sack::parse(chunk.value).unwrap();
+    assert_eq!((sack.cumulative, sack.window), (TSN, 0x1a000));
+    assert_eq!(sack.gaps().collect::<Vec<_>>(), [(2, 3)]);
+    assert_eq!(sack.duplicates().collect::<Vec<_>>(), [Seq32(0x5566_7787)]);
+    assert_written("SACK", |w| w.sack(TSN, 0x1a000, [(2, 3)].into_iter(), &[Seq32(0x5566_7787)]));
+    // Lists that don't fill the chunk are no SACK.
+    let mut short = chunk.value.to_vec();
+    short[9] = 2;
+    assert_eq!(Sack::parse(&short), None);
 }
 
 #[test]
-fn out_of_the_blue_answers_follow_the_rules() {
-    let mut out = Vec::new();
-    let data = bytes(VECTORS[1].2);
-    assert!(answer_out_of_the_blue(&first_chunk(&data).unwrap(), &mut out));
-    let answer = first_chunk(&out).unwrap();
-    assert_eq!((answer.kind, out[HEADER + 1]), (chunk::ABORT, REFLECTED));
-    assert_eq!(answer.header, Header { source: 0x138c, destination: 0x1389, tag: 0xaabb_ccdd });
-    let header = answer.header;
-    assert!(out.len() <= data.len(), "never more than came");
-    for silent in [chunk::ABORT, chunk::SHUTDOWN_COMPLETE, chunk::COOKIE_ACK, chunk::ERROR] {
-        let mut packet = Vec::new();
-        put_header(&mut packet, header);
-        put_chunk(&mut packet, silent, 0, &[]);
-        write_checksum(&mut packet);
-        assert!(!answer_out_of_the_blue(&first_chunk(&packet).unwrap(), &mut out), "{silent}");
+fn what_is_given_up_is_read_and_written_as_in_the_vectors() {
+    let point = Seq32(0x5566_7790);
+    let ordered = |stream, number| Skipped { stream, unordered: false, number };
+    let plain = [ordered(0, 7), ordered(1, 3)];
+    let interleaved = [Skipped { stream: 0, unordered: true, number: 7 }];
+    for (name, skipped) in [("FORWARD TSN", &plain[..]), ("I-FORWARD TSN", &interleaved[..])] {
+        let packet = chunk_of(name).0;
+        let chunk = parse(&packet).unwrap().1.next().unwrap();
+        let forward = ForwardTsn::parse(&chunk).unwrap();
+        assert_eq!((forward.cumulative, forward.skipped().collect::<Vec<_>>()), (point, skipped.to_vec()));
+        assert_written(name, |w| w.forward_tsn(chunk.kind == chunk::I_FORWARD_TSN, point, skipped));
+    }
+}
+
+#[test]
+fn greetings_and_heartbeats_are_read_and_written_as_in_the_vectors() {
+    let packet = chunk_of("INIT").0;
+    let chunk = parse(&packet).unwrap().1.next().unwrap();
+    let (greeting, parameters) = Greeting::parse(chunk.value).unwrap();
+    let expected = Greeting { tag: 0x1122_3344, window: 0x1a000, out_streams: 10, in_streams: 10, tsn: TSN };
+    assert_eq!((greeting, greeting.is_valid()), (expected, true));
+    let offer = Offer::read(parameters, |_| panic!("all known"));
+    assert_eq!(offer, Offer { forward_tsn: true, ..Offer::default() });
+    let mut value = greeting.emit().to_vec();
+    push_tlv(&mut value, parameter::FORWARD_TSN, &[]);
+    assert_written("INIT", |writer| writer.chunk(chunk::INIT, 0, &[&value]));
+    let mut info = Vec::new();
+    push_tlv(&mut info, parameter::HEARTBEAT_INFO, &[&[0, 1, 2, 3, 4, 5, 6, 7]]);
+    assert_written("HEARTBEAT", |writer| writer.chunk(chunk::HEARTBEAT, 0, &[&info]));
+    for bad in [
+        Greeting { tag: 0, ..expected },
+        Greeting { out_streams: 0, ..expected },
+        Greeting { in_streams: 0, ..expected },
+        Greeting { window: 1499, ..expected },
+    ] {
+        assert!(!bad.is_valid());
+    }
+}
+
+#[test]
+fn parameters_are_skipped_stopped_at_and_reported_by_their_highest_bits() {
+    for (kind, reported, goes_on) in
+        [(0x3f00, false, false), (0x7f00, true, false), (0xbf00, false, true), (0xff00, true, true)]
+    {
+        let mut parameters = Vec::new();
+        push_tlv(&mut parameters, kind, &[&[1, 2, 3]]);
+        push_tlv(&mut parameters, parameter::EXTENSIONS, &[&[130, chunk::I_DATA, chunk::I_FORWARD_TSN]]);
+        push_tlv(&mut parameters, parameter::STATE_COOKIE, &[b"cookie"]);
+        let mut seen = 0;
+        let offer = Offer::read(Tlvs::new(&parameters), |whole| {
+            assert_eq!(whole.len(), 7);
+            seen += 1;
+        });
+        assert_eq!(
+            (seen == 1, offer.interleaving, offer.stopped),
+            (reported, goes_on, !goes_on),
+            "{kind:#x}"
+        );
+        assert_eq!(offer.cookie, goes_on.then_some(&b"cookie"[..]));
+        let rule = Unknown::parameter(kind);
+        assert_eq!((rule.report, rule.skip), (reported, goes_on));
+    }
+}
+
+#[test]
+fn a_packet_takes_no_more_than_there_is_room_for() {
+    let header = Header { source: 1, destination: 2, tag: 3 };
+    for room in HEADER + 8..80 {
+        let mut buf = vec![0; room];
+        let mut writer = Writer::new(&mut buf, header);
+        let gaps = (0..100).map(|n| (4 * n + 2, 4 * n + 3));
+        assert_eq!(writer.sack(TSN, 1, gaps, &[TSN; 10]), room >= HEADER + 16);
+        while writer.chunk(chunk::PAD, 0, &[&[0; 1]]) {}
+        assert!(writer.room() < 8);
+        let len = writer.finish();
+        let (_, chunks) = parse(&buf[..len]).expect("sealed").clone();
+        assert!(chunks.clone().all(|c| c.kind != chunk::SACK || Sack::parse(c.value).is_some()));
+        assert!(!chunks.is_broken() && len <= room);
     }
 }
 
@@ -107,20 +178,57 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(mut packet in proptest::collection::vec(any::<u8>(), 0..200), good in any::<bool>()) {
         if good && packet.len() >= HEADER {
-            write_checksum(&mut packet);
+            seal(&mut packet);
         }
-        let mut out = Vec::new();
-        if let Some(first) = first_chunk(&packet) {
-            prop_assert!(first.value.len() + first.rest.len() + HEADER + TLV <= packet.len());
-            echo_with_cookie(&first, &[1; 48], &mut out);
-            let echoed = first_chunk(&out).unwrap();
-            prop_assert_eq!((echoed.kind, echoed.value), (chunk::COOKIE_ECHO, &[1; 48][..]));
-            prop_assert_eq!(echoed.rest, first.rest);
-            if answer_out_of_the_blue(&first, &mut out) {
-                prop_assert!(out.len() <= packet.len());
-            }
+        let Some((_, mut chunks)) = parse(&packet) else { return Ok(()) };
+        let mut walked = HEADER;
+        for chunk in &mut chunks {
+            walked += chunk.whole.len();
+            read_all(&chunk);
         }
-        replace_cookie_of_init_ack(&mut packet.clone(), |_| Some([0; SEALED]));
-        pad_init(&mut packet, GREETING);
+        prop_assert!(walked <= packet.len());
+        prop_assert!(chunks.rest().is_empty() || chunks.is_broken());
+    }
+
+    /// What is written reads back the same, whatever it is.
+    #[test]
+    fn written_data_reads_back(flags in any::<[bool; 5]>(), words in any::<[u32; 4]>(), stream in any::<u16>(),
+                               payload in proptest::collection::vec(any::<u8>(), 0..100)) {
+        let [interleaved, unordered, begin, end, immediate] = flags;
+        let header = DataHeader {
+            interleaved,
+            tsn: Seq32(words[0]),
+            stream,
+            number: if interleaved { words[1] } else { words[1] & 0xffff },
+            fragment: if interleaved && !begin { words[2] } else { 0 },
+            ppid: if interleaved && !begin { 0 } else { words[3] },
+            unordered,
+            begin,
+            end,
+            immediate,
+        };
+        let mut buf = [0; 160];
+        let mut writer = Writer::new(&mut buf, Header { source: 1, destination: 2, tag: 3 });
+        prop_assert!(writer.data(&header, &payload));
+        let len = writer.finish();
+        let chunk = parse(&buf[..len]).unwrap().1.next().unwrap();
+        prop_assert_eq!(DataHeader::parse(&chunk), Some((header, &payload[..])));
+    }
+}
+
+/// Every reader on a chunk, whatever its type says.
+fn read_all(chunk: &Chunk<'_>) {
+    for kind in [chunk.kind, chunk::DATA, chunk::I_DATA, chunk::FORWARD_TSN, chunk::I_FORWARD_TSN] {
+        let chunk = Chunk { kind, ..*chunk };
+        DataHeader::parse(&chunk);
+        if let Some(forward) = ForwardTsn::parse(&chunk) {
+            forward.skipped().for_each(drop);
+        }
+    }
+    if let Some(sack) = Sack::parse(chunk.value) {
+        assert!(sack.gaps().count() + sack.duplicates().count() <= chunk.value.len() / 4);
+    }
+    if let Some((_, parameters)) = Greeting::parse(chunk.value) {
+        Offer::read(parameters, drop);
     }
 }

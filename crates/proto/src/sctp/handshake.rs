@@ -1,0 +1,266 @@
+//! How an association begins (RFC 9260 §5.1), and what becomes of the beginning of another (§5.2).
+
+use antiphon_core::{CloseReason, Instant, Meeting, PathId, Seq32};
+
+use super::association::{Association, Phase};
+use super::cookie::{Opened, Recipe};
+use super::door::{GREETING, Standing};
+use super::endpoint::Sctp;
+use super::settings::RTO_INITIAL;
+use super::wire::init::{Greeting, Offer, parameter};
+use super::wire::writer::push_tlv;
+use super::wire::{Chunk, HEADER, Header, TLV, cause};
+
+impl Sctp {
+    /// Sends the INIT.
+    pub(super) fn call(&mut self, now: Instant) {
+        if let Some(association) = &mut self.association
+            && association.phase == Phase::CookieWait
+        {
+            association.due.step = true;
+            association.t1 = Some(now + RTO_INITIAL);
+        }
+    }
+
+    /// The value of our INIT.
+    pub(super) fn init_value(&self, association: &Association) -> Vec<u8> {
+        let mut value = Vec::with_capacity(GREETING);
+        let greeting = self.door.terms.greeting(association.local_tag, association.first_tsn);
+        value.extend_from_slice(&greeting.emit());
+        self.door.terms.put_offer(&mut value);
+        if let Some(longer) = association.due.preservative {
+            push_tlv(&mut value, parameter::COOKIE_PRESERVATIVE, &[&longer.to_be_bytes()]);
+        }
+        // The answer to it is to be no larger: listeners like ours answer shorter ones to a bound.
+        let missing = GREETING.saturating_sub(HEADER + TLV + value.len());
+        if missing >= TLV {
+            push_tlv(&mut value, parameter::PADDING, &[&[0; GREETING][..missing - TLV]]);
+        }
+        value
+    }
+
+    /// Somebody who has no association with us: nothing is kept of it.
+    pub(super) fn meet(&mut self, now: Instant, path: PathId, packet: &[u8]) {
+        match self.door.meet_packet(now, path, packet) {
+            Meeting::Answered { .. } => self.answer(path),
+            Meeting::Admitted => {}
+            Meeting::Ignored => self.counters.malformed += 1,
+        }
+    }
+
+    fn answer(&mut self, path: PathId) {
+        if self.answers.len() < MOST_ANSWERS {
+            self.answers.push_back((path, self.door.answer().to_vec()));
+        }
+    }
+
+    /// An INIT while there is an association: nothing changes until its cookie comes back (§5.2.1, §5.2.2).
+    pub(super) fn handle_init(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        asked: usize,
+        header: Header,
+        init: &Chunk<'_>,
+    ) {
+        let Some(association) = &mut self.association else { return };
+        let ties = [association.local_tag, association.peer_tag];
+        let same = Some((association.local_tag, association.first_tsn));
+        let standing = match association.phase {
+            Phase::CookieWait => Standing { own: same, ties: [0; 2] },
+            Phase::CookieEchoed => Standing { own: same, ties },
+            Phase::ShutdownAckSent => {
+                association.due.step = true;
+                return;
+            }
+            _ => Standing { own: None, ties },
+        };
+        let baked_for = self.cookie_path.unwrap_or(path);
+        match self.door.greet(now, baked_for, asked, header, init, standing) {
+            Meeting::Answered { .. } => self.answer(path),
+            _ => self.counters.malformed += 1,
+        }
+    }
+
+    pub(super) fn handle_init_ack(&mut self, now: Instant, chunk: &Chunk<'_>) {
+        let Some(association) = self.association.as_mut().filter(|a| a.phase == Phase::CookieWait) else {
+            return;
+        };
+        let Some((peer, parameters)) = Greeting::parse(chunk.value).filter(|(peer, _)| peer.tag != 0) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let mut reports = Vec::new();
+        let offer = Offer::read(parameters, |whole| {
+            if reports.len() + whole.len() <= MOST_REPORTED {
+                reports.resize(reports.len().next_multiple_of(4), 0);
+                reports.extend_from_slice(whole);
+            }
+        });
+        let cookie = offer.cookie.filter(|cookie| HEADER + TLV + cookie.len() <= self.packet);
+        let (Some(cookie), true, None) = (cookie, peer.is_valid(), offer.unresolvable) else {
+            association.peer_tag = peer.tag;
+            let mut causes = Vec::new();
+            push_tlv(&mut causes, cause::INVALID_PARAMETER, &[]);
+            return self.abort(now, causes, CloseReason::Protocol);
+        };
+        let recipe = Recipe {
+            local_tag: association.local_tag,
+            peer_tag: peer.tag,
+            local_tsn: association.first_tsn,
+            peer_tsn: peer.tsn,
+            peer_window: peer.window,
+            out_streams: self.settings.streams.min(peer.in_streams),
+            in_streams: peer.out_streams.min(super::settings::MAX_STREAMS),
+            forward_tsn: offer.forward_tsn,
+            interleaving: self.settings.interleaving && offer.interleaving,
+            ties: [0; 2],
+        };
+        association.begin(&self.settings, &recipe, self.packet, now);
+        association.phase = Phase::CookieEchoed;
+        association.cookie.clear();
+        association.cookie.extend_from_slice(cookie);
+        if !reports.is_empty() {
+            push_tlv(&mut association.due.errors, cause::UNRECOGNISED_PARAMETERS, &[&reports]);
+        }
+        (association.due.step, association.tries) = (true, 0);
+        association.t1 = Some(now + RTO_INITIAL);
+    }
+
+    /// A cookie comes back: ours, fresh, and for this path, or it is counted and forgotten. Whether the rest of its
+    /// packet is to be read.
+    pub(super) fn handle_cookie(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        packet: &[u8],
+        (header, chunk): (Header, &Chunk<'_>),
+    ) -> bool {
+        let opened = self.door.open(now, header, chunk.value).ok();
+        // Behind a doorkeeper every path is 0 and was compared by it; a peer keeps the one it had.
+        let is_ours = |claimed| {
+            (path == PathId::default() || claimed == path)
+                && self.cookie_path.is_none_or(|kept| kept == claimed)
+        };
+        let opened = opened.filter(|o| is_ours(o.path) && o.recipe.local_tag == header.tag);
+        let Some(Opened { recipe, path: baked_for }) = opened else {
+            // Tells a peer whose cookie is stale.
+            self.meet(now, path, packet);
+            return false;
+        };
+        let taken = match &self.association {
+            None => self.take_in(now, path, header, &recipe),
+            Some(_) => self.compare_tags(now, path, header, &recipe),
+        };
+        if taken {
+            self.cookie_path = Some(baked_for);
+        }
+        taken
+    }
+
+    fn take_in(&mut self, now: Instant, path: PathId, header: Header, recipe: &Recipe) -> bool {
+        self.door.stir(recipe);
+        let mut association =
+            Association::answering(&self.settings, header.source, recipe, path, self.packet, now);
+        association.due.cookie_ack = Some(0);
+        self.association = Some(Box::new(association));
+        self.open();
+        true
+    }
+
+    /// §5.2.4, table 12.
+    fn compare_tags(&mut self, now: Instant, path: PathId, header: Header, recipe: &Recipe) -> bool {
+        let Some(association) = &mut self.association else { return false };
+        if header.source != association.remote_port {
+            self.counters.malformed += 1;
+            return false;
+        }
+        let (local, peer) =
+            (recipe.local_tag == association.local_tag, recipe.peer_tag == association.peer_tag);
+        let both_ties = recipe.ties == [association.local_tag, association.peer_tag] && recipe.ties[0] != 0;
+        match (local, peer) {
+            // A: the peer has begun anew.
+            (false, false) if both_ties => self.restart(now, path, recipe),
+            // B: both called at once.
+            (true, false) => self.collide(now, path, recipe),
+            // D: a duplicate; the acknowledgement of the first one may be lost.
+            (true, true) => {
+                if matches!(association.phase, Phase::CookieWait | Phase::CookieEchoed) {
+                    return self.collide(now, path, recipe);
+                }
+                let at = association.path_of(&self.settings, path, self.packet, now);
+                association.due.cookie_ack = Some(at.unwrap_or(0));
+                true
+            }
+            // C: late; anything else: not for this association.
+            _ => {
+                self.counters.malformed += 1;
+                false
+            }
+        }
+    }
+
+    fn restart(&mut self, now: Instant, path: PathId, recipe: &Recipe) -> bool {
+        let Some(association) = &mut self.association else { return false };
+        if association.phase == Phase::ShutdownAckSent {
+            association.due.step = true;
+            push_tlv(&mut association.due.errors, cause::COOKIE_WHILE_SHUTTING_DOWN, &[]);
+            return false;
+        }
+        self.forget_sent();
+        self.begin_again(now, path, recipe);
+        true
+    }
+
+    fn collide(&mut self, now: Instant, path: PathId, recipe: &Recipe) -> bool {
+        let waiting = self
+            .association
+            .as_ref()
+            .is_some_and(|a| matches!(a.phase, Phase::CookieWait | Phase::CookieEchoed));
+        if waiting {
+            self.begin_again(now, path, recipe);
+        } else if let Some(association) = &mut self.association {
+            // The association stands: only the peer's tag is another.
+            association.peer_tag = recipe.peer_tag;
+            association.due.cookie_ack = Some(0);
+        }
+        true
+    }
+
+    fn begin_again(&mut self, now: Instant, path: PathId, recipe: &Recipe) {
+        let Some(association) = &mut self.association else { return };
+        association.begin(&self.settings, recipe, self.packet, now);
+        association.establish(now);
+        let at = association.path_of(&self.settings, path, self.packet, now);
+        association.due.cookie_ack = Some(at.unwrap_or(0));
+        self.open();
+    }
+
+    pub(super) fn handle_cookie_ack(&mut self, now: Instant) {
+        if let Some(association) = &mut self.association
+            && association.phase == Phase::CookieEchoed
+        {
+            association.cookie = Vec::new();
+            association.establish(now);
+            self.open();
+        }
+    }
+
+    /// The peer found our cookie too old: we ask for another that lives longer (§5.2.6).
+    pub(super) fn handle_stale_cookie(&mut self, now: Instant, staleness_us: u32) {
+        let Some(association) = self.association.as_mut().filter(|a| a.phase == Phase::CookieEchoed) else {
+            return;
+        };
+        let drawn: (u32, Seq32) = self.door.draw();
+        (association.local_tag, association.first_tsn) = drawn;
+        association.peer_tag = 0;
+        (association.phase, association.due.step) = (Phase::CookieWait, true);
+        association.due.preservative = Some((staleness_us / 1000).saturating_mul(2).clamp(1000, 60_000));
+        association.t1 = Some(now + RTO_INITIAL);
+    }
+}
+
+/// Answers to strangers that wait for the driver at most.
+const MOST_ANSWERS: usize = 16;
+/// Bytes of unknown parameters that are reported at most.
+const MOST_REPORTED: usize = 256;

@@ -1,0 +1,216 @@
+//! What a SACK tells of what was sent (RFC 9260 §6.2.1, §7.2.4).
+
+use std::time::Duration;
+
+use antiphon_core::{Instant, Outcome, Seq32};
+
+use super::super::path::Path;
+use super::super::settings::MAX_PATHS;
+use super::super::wire::chunks::Sack;
+use super::{ChunkState, Outgoing};
+use crate::queue::SendQueue;
+
+/// What a SACK brought.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Acked {
+    /// The cumulative point has moved.
+    pub moved: bool,
+    /// Payload bytes acknowledged for the first time, by the path they last went.
+    pub bytes: [usize; MAX_PATHS],
+    /// A chunk that was sent once: its path, when, and the round trip.
+    round_trip: Option<(usize, Instant, Duration)>,
+    /// The highest TSN acknowledged for the first time, and its path.
+    newest: Option<(Seq32, u8)>,
+    /// Paths on which a chunk was found lost.
+    pub lost_on: [bool; MAX_PATHS],
+}
+
+impl Acked {
+    /// A round trip and the path it was measured on.
+    pub fn round_trip(&self) -> Option<(usize, Duration)> {
+        self.round_trip.map(|(path, _, rtt)| (path, rtt))
+    }
+}
+
+/// The peer acknowledged what was never sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Violation;
+
+impl Outgoing {
+    /// Takes a SACK that came at `now`; `None` for one that is older than another.
+    pub fn on_sack(
+        &mut self,
+        now: Instant,
+        sack: &Sack<'_>,
+        paths: &mut [Path],
+        queue: &mut SendQueue,
+    ) -> Result<Option<Acked>, Violation> {
+        let Some(mut acked) = self.on_cumulative(now, sack.cumulative, paths, queue)? else {
+            return Ok(None);
+        };
+        let seen_to = self.take_gaps(now, sack, &mut acked, paths, queue);
+        self.count_misses(seen_to, &mut acked, paths);
+        self.peer_window = (sack.window as usize).saturating_sub(self.flight);
+        Ok(Some(acked))
+    }
+
+    /// Takes what a SACK and a SHUTDOWN have in common.
+    pub fn on_cumulative(
+        &mut self,
+        now: Instant,
+        cumulative: Seq32,
+        paths: &mut [Path],
+        queue: &mut SendQueue,
+    ) -> Result<Option<Acked>, Violation> {
+        let steps = cumulative.distance(self.cumulative());
+        if steps < 0 {
+            return Ok(None);
+        }
+        if steps as usize > self.sent.len() {
+            return Err(Violation);
+        }
+        let mut acked = Acked { moved: steps > 0, ..Acked::default() };
+        for _ in 0..steps {
+            self.acknowledge(0, now, &mut acked, paths, queue);
+            self.drop_front(queue);
+        }
+        if self.sent.is_empty() {
+            self.check_at = None;
+        }
+        Ok(Some(acked))
+    }
+
+    /// Walks over the gap blocks; answers how many chunks from the first they reach.
+    fn take_gaps(
+        &mut self,
+        now: Instant,
+        sack: &Sack<'_>,
+        acked: &mut Acked,
+        paths: &mut [Path],
+        queue: &mut SendQueue,
+    ) -> usize {
+        let mut walked = 0;
+        for (first, last) in sack.gaps() {
+            let (first, last) = (usize::from(first), usize::from(last).min(self.sent.len()));
+            // Blocks that are empty, go back, or tell of what was never sent are no news.
+            if first <= walked || first > last {
+                continue;
+            }
+            (walked..first - 1).for_each(|at| self.take_back(at));
+            (first - 1..last).for_each(|at| self.acknowledge(at, now, acked, paths, queue));
+            walked = last;
+        }
+        if self.ahead > 0 {
+            (walked..self.sent.len()).for_each(|at| self.take_back(at));
+        }
+        walked
+    }
+
+    /// The peer has the chunk at `at`.
+    fn acknowledge(
+        &mut self,
+        at: usize,
+        now: Instant,
+        acked: &mut Acked,
+        paths: &mut [Path],
+        queue: &mut SendQueue,
+    ) {
+        let tsn = self.first_tsn().plus(at as u32);
+        let sent = &mut self.sent[at];
+        let (len, path) = (usize::from(sent.len), usize::from(sent.path));
+        match sent.state {
+            ChunkState::Acked | ChunkState::GivenUp => return,
+            ChunkState::Flying => {
+                paths[path].flight -= len;
+                self.flight -= len;
+            }
+            ChunkState::Lost => self.lost -= 1,
+        }
+        sent.state = ChunkState::Acked;
+        self.ahead += 1;
+        acked.bytes[path] += len;
+        acked.newest = Some((tsn, sent.path));
+        if sent.tries == 1 && acked.round_trip.is_none_or(|(_, before, _)| sent.at >= before) {
+            acked.round_trip = Some((path, sent.at, now.since(sent.at)));
+        }
+        let message = &mut self.messages[sent.message as usize];
+        message.unacked -= 1;
+        if message.unacked == 0 && message.cut == message.bytes.len() && !message.told {
+            message.told = true;
+            queue.settle(message.id, Outcome::Acked);
+        }
+    }
+
+    /// The peer has dropped again what it had told of beyond a gap.
+    fn take_back(&mut self, at: usize) {
+        let sent = &mut self.sent[at];
+        if sent.state == ChunkState::Acked {
+            sent.state = ChunkState::Lost;
+            self.ahead -= 1;
+            self.lost += 1;
+            self.messages[sent.message as usize].unacked += 1;
+        }
+    }
+
+    /// The chunk before all others is done with.
+    fn drop_front(&mut self, queue: &mut SendQueue) {
+        let Some(sent) = self.sent.pop_front() else { return };
+        self.ahead -= usize::from(sent.state == ChunkState::Acked);
+        let message = &mut self.messages[sent.message as usize];
+        message.chunks -= 1;
+        if message.chunks == 0 && (message.given_up || message.cut == message.bytes.len()) {
+            let bytes = std::mem::take(&mut message.bytes);
+            self.kept_bytes -= bytes.len();
+            queue.recycle(bytes);
+            self.free.push(sent.message);
+        }
+    }
+
+    /// Chunks that later ones have overtaken three times are lost (fast retransmit).
+    fn count_misses(&mut self, seen_to: usize, acked: &mut Acked, paths: &mut [Path]) {
+        let Some((newest, path)) = acked.newest else { return };
+        let in_recovery = acked.moved && paths[usize::from(path)].window.in_recovery();
+        let below = if in_recovery { seen_to } else { newest.distance(self.first_tsn()).max(0) as usize };
+        for sent in self.sent.iter_mut().take(below.min(seen_to)) {
+            // What went another way has not been overtaken.
+            if sent.state != ChunkState::Flying || sent.misses == super::NEVER_AGAIN || sent.path != path {
+                continue;
+            }
+            sent.misses += 1;
+            if sent.misses == MISSES {
+                let (len, path) = (usize::from(sent.len), usize::from(sent.path));
+                sent.state = ChunkState::Lost;
+                paths[path].flight -= len;
+                self.flight -= len;
+                self.lost += 1;
+                acked.lost_on[path] = true;
+            }
+        }
+    }
+
+    /// T3-rtx of a path has expired: all that went by it is to be sent again.
+    pub fn on_timeout(&mut self, by: usize, paths: &mut [Path]) {
+        for sent in &mut self.sent {
+            if sent.state == ChunkState::Flying && usize::from(sent.path) == by {
+                sent.state = ChunkState::Lost;
+                self.flight -= usize::from(sent.len);
+                self.lost += 1;
+            }
+        }
+        paths[by].flight = 0;
+    }
+
+    /// When the first chunk on its way by this path set out.
+    pub fn first_sent(&self, by: usize) -> Option<Instant> {
+        let mut flying = self.sent.iter().filter(|sent| sent.state == ChunkState::Flying);
+        flying.find(|sent| usize::from(sent.path) == by).map(|sent| sent.at)
+    }
+
+    /// The last TSN sent.
+    pub fn highest(&self) -> Seq32 {
+        Seq32(self.next_tsn.0.wrapping_sub(1))
+    }
+}
+
+/// Miss indications that make a chunk lost (RFC 9260 §7.2.4).
+const MISSES: u8 = 3;

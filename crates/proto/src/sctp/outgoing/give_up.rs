@@ -1,0 +1,171 @@
+//! Messages that come too late or were tried too often (RFC 3758 §3.5, RFC 7496): given up whole, and told to the peer.
+
+use antiphon_core::{Instant, Outcome, Seq32};
+
+use super::super::path::Path;
+use super::super::settings::Reliability;
+use super::super::wire::chunks::Skipped;
+use super::{ChunkState, Outgoing, Sent};
+use crate::queue::SendQueue;
+
+impl Outgoing {
+    /// How the message of a lost chunk ends, if it is not to be sent again. `half_way`: the time that a chunk needs.
+    pub(super) fn is_to_be_given_up(
+        &self,
+        at: usize,
+        now: Instant,
+        half_way: std::time::Duration,
+    ) -> Option<Outcome> {
+        let sent = &self.sent[at];
+        let message = &self.messages[sent.message as usize];
+        if !self.rules.may_give_up {
+            return None;
+        }
+        match self.rules.reliability {
+            // A repetition that arrives after the deadline helps nobody: it must set out half a round trip before.
+            Reliability::Deadline if message.deadline.is_some_and(|deadline| now + half_way > deadline) => {
+                Some(Outcome::Expired { maybe_received: message.cut == message.bytes.len() })
+            }
+            Reliability::Retransmissions(most) if sent.tries > most => Some(Outcome::RetriesExhausted),
+            _ => None,
+        }
+    }
+
+    /// Gives up what has come past its deadline: lost, only partly sent, or on its way for longer than an answer takes.
+    pub fn expire(&mut self, now: Instant, paths: &mut [Path], queue: &mut SendQueue) {
+        if self.check_at.is_none_or(|at| now < at) {
+            return;
+        }
+        self.check_at = None;
+        let mut next: Option<Instant> = None;
+        for at in 0..self.sent.len() {
+            let sent = self.sent[at];
+            let message = &self.messages[sent.message as usize];
+            let Some(deadline) = message.deadline.filter(|_| !message.given_up) else { continue };
+            let in_parts = message.cut < message.bytes.len();
+            let answered = sent.at + paths[usize::from(sent.path)].rtt.patience();
+            let due = match sent.state {
+                ChunkState::Flying if !in_parts => deadline.max(answered),
+                ChunkState::Flying | ChunkState::Lost => deadline,
+                ChunkState::Acked if in_parts => deadline,
+                ChunkState::Acked | ChunkState::GivenUp => continue,
+            };
+            if now > due && self.rules.may_give_up {
+                let outcome = Outcome::Expired { maybe_received: !in_parts };
+                self.give_up(now, (sent.message, outcome), paths, queue);
+            } else {
+                next = Some(next.map_or(due, |next| next.min(due)));
+            }
+        }
+        // Just after, since a deadline is still in time.
+        self.check_at = next.map(|next| Instant::from_nanos(next.max(now).as_nanos().saturating_add(1)));
+    }
+
+    /// Gives a message up: the peer is told to wait for none of it.
+    pub(super) fn give_up(
+        &mut self,
+        now: Instant,
+        (place, outcome): (u32, Outcome),
+        paths: &mut [Path],
+        queue: &mut SendQueue,
+    ) {
+        let message = &mut self.messages[place as usize];
+        message.given_up = true;
+        self.gave_up = true;
+        if !std::mem::replace(&mut message.told, true) {
+            queue.settle(message.id, outcome);
+        }
+        if message.cut < message.bytes.len() {
+            // The peer may have all chunks so far, and must learn that no more of them come: a number that is never
+            // sent stands for the rest.
+            message.chunks += 1;
+            let end =
+                Sent { message: place, state: ChunkState::GivenUp, len: 0, ..Sent::rest(message.cut, now) };
+            self.sent.push_back(end);
+            self.next_tsn = self.next_tsn.next();
+        }
+        self.cutting.retain(|other| *other != place);
+        let (first, mut left) = (message.first, message.chunks);
+        let from = first.distance(self.first_tsn()).max(0) as usize;
+        for sent in self.sent.iter_mut().skip(from) {
+            if left == 0 {
+                break;
+            }
+            if sent.message != place {
+                continue;
+            }
+            left -= 1;
+            match sent.state {
+                ChunkState::Flying => {
+                    paths[usize::from(sent.path)].flight -= usize::from(sent.len);
+                    self.flight -= usize::from(sent.len);
+                }
+                ChunkState::Lost => self.lost -= 1,
+                ChunkState::Acked => self.ahead -= 1,
+                ChunkState::GivenUp => {}
+            }
+            sent.state = ChunkState::GivenUp;
+        }
+    }
+
+    /// How far the peer may forget, if it may: Advanced.Peer.Ack.Point, with the messages skipped in each stream.
+    pub fn forward_point(&self, skipped: &mut Vec<Skipped>) -> Option<Seq32> {
+        skipped.clear();
+        let mut point = None;
+        for (at, sent) in self.sent.iter().enumerate() {
+            match sent.state {
+                ChunkState::Acked => {}
+                ChunkState::GivenUp => {
+                    if !self.note_skipped(sent.message, skipped) {
+                        break;
+                    }
+                    point = Some(at);
+                }
+                ChunkState::Flying | ChunkState::Lost => break,
+            }
+        }
+        // Chunks behind it that the peer has follow by themselves.
+        point.map(|at| self.first_tsn().plus(at as u32))
+    }
+
+    /// Whether there is something to forward.
+    pub fn has_given_up(&self) -> bool {
+        self.sent.front().is_some_and(|sent| sent.state == ChunkState::GivenUp)
+    }
+
+    fn note_skipped(&self, place: u32, skipped: &mut Vec<Skipped>) -> bool {
+        let message = &self.messages[place as usize];
+        let unordered = !self.rules.ordered;
+        if unordered && !self.rules.interleaved {
+            return true;
+        }
+        match skipped.iter().position(|entry| entry.stream == message.stream) {
+            Some(at) => skipped[at].number = message.number,
+            None if skipped.len() >= MOST_SKIPPED => return false,
+            None => skipped.push(Skipped { stream: message.stream, unordered, number: message.number }),
+        }
+        true
+    }
+
+    /// Ends every message on its way.
+    pub fn abort_all(&mut self, queue: &mut SendQueue) {
+        for at in 0..self.sent.len() {
+            self.abort(self.sent[at].message, queue);
+        }
+        while let Some(place) = self.cutting.pop() {
+            self.abort(place, queue);
+        }
+        self.sent.clear();
+        (self.flight, self.lost, self.ahead, self.check_at) = (0, 0, 0, None);
+    }
+
+    fn abort(&mut self, place: u32, queue: &mut SendQueue) {
+        let message = &mut self.messages[place as usize];
+        if !std::mem::replace(&mut message.told, true) {
+            queue.settle(message.id, Outcome::Aborted);
+        }
+    }
+}
+
+/// Streams skipped in one FORWARD TSN: they fit the smallest packet.
+pub(in super::super) const MOST_SKIPPED: usize = 12;

@@ -1,0 +1,414 @@
+//! What a packet does: the rules of verification tags (RFC 9260 §8.5), then chunk by chunk.
+
+use antiphon_core::{CloseReason, Event, Instant, PathId, Received, Seq32, StreamId};
+
+use super::association::Phase;
+use super::endpoint::{CLOSE_PATIENCE, Sctp, Stage};
+use super::outgoing::{Acked, Violation};
+use super::received::Heard;
+use super::settings::{MAX_MESSAGE, WINDOW};
+use super::wire::chunks::{DataHeader, ForwardTsn, Sack, Unknown};
+use super::wire::init::parameter;
+use super::wire::writer::push_tlv;
+use super::wire::{self, Chunk, Chunks, HEADER, Header, REFLECTED, TLV, Tlvs, cause, chunk};
+
+/// Whence and when a packet came.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    id: PathId,
+    /// Its place among the paths.
+    path: usize,
+    received_at: Instant,
+}
+
+impl Sctp {
+    pub(super) fn handle_packet(&mut self, now: Instant, id: PathId, packet: &[u8], received_at: Instant) {
+        let Some((header, mut chunks)) = wire::parse(packet) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let to_us = header.destination == self.door.terms.local_port;
+        let Some(first) = chunks.clone().next().filter(|_| to_us) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        if first.kind == chunk::COOKIE_ECHO {
+            if !self.handle_cookie(now, id, packet, (header, &first)) {
+                return;
+            }
+            chunks.next();
+        }
+        let Some(association) = &mut self.association else { return self.meet(now, id, packet) };
+        if header.source != association.remote_port {
+            self.counters.malformed += 1;
+            return;
+        }
+        if first.kind == chunk::INIT {
+            let alone = chunks.nth(1).is_none() && header.tag == 0;
+            return match alone {
+                true => self.handle_init(now, id, packet.len(), header, &first),
+                false => self.counters.malformed += 1,
+            };
+        }
+        if !self.tag_is_good(header, &first, id) {
+            return;
+        }
+        let Some(association) = &mut self.association else { return };
+        // A packet of ours by an address for which there is no room is as good as by any other.
+        let path = association.path_of(&self.settings, id, self.packet, now).unwrap_or(0);
+        association.heard();
+        self.handle_chunks(now, chunks, Arrival { id, path, received_at });
+    }
+
+    /// Whether a packet is of this association (§8.5); what belongs to none is counted, or answered where that must be.
+    fn tag_is_good(&mut self, header: Header, first: &Chunk<'_>, id: PathId) -> bool {
+        let Some(association) = &self.association else { return false };
+        let ours = header.tag == association.local_tag;
+        let good = match first.kind {
+            chunk::ABORT | chunk::SHUTDOWN_COMPLETE if first.flags & REFLECTED != 0 => {
+                header.tag == association.peer_tag && header.tag != 0
+            }
+            // An association of which the peer knows more than we do (§8.5.1, E).
+            chunk::SHUTDOWN_ACK if matches!(association.phase, Phase::CookieWait | Phase::CookieEchoed) => {
+                let mut bytes = vec![0; HEADER + TLV];
+                let mut writer = wire::writer::Writer::new(&mut bytes, header.back(header.tag));
+                writer.chunk(chunk::SHUTDOWN_COMPLETE, REFLECTED, &[]);
+                writer.finish();
+                if self.answers.is_empty() {
+                    self.answers.push_back((id, bytes));
+                }
+                return false;
+            }
+            _ => ours,
+        };
+        self.counters.malformed += u64::from(!good);
+        good
+    }
+
+    fn handle_chunks(&mut self, now: Instant, mut chunks: Chunks<'_>, arrival: Arrival) {
+        let mut brought_data = false;
+        while let Some(chunk) = chunks.next() {
+            brought_data |= matches!(chunk.kind, chunk::DATA | chunk::I_DATA);
+            if !self.handle_chunk(now, &chunk, arrival) || self.stage_is_over() {
+                break;
+            }
+        }
+        self.counters.malformed += u64::from(chunks.is_broken());
+        if let Some(association) = self.association.as_mut().filter(|_| brought_data) {
+            association.sack.packets += 1;
+            association.sack.path = arrival.path;
+            // Every second packet, or after the delay (§6.2).
+            association.sack.now |= association.sack.packets >= 2;
+            association.sack.at.get_or_insert(now + self.settings.ack_delay);
+        }
+    }
+
+    fn stage_is_over(&self) -> bool {
+        matches!(self.stage, Stage::Ending { .. } | Stage::Closed)
+    }
+
+    /// Whether to go on with the next chunk.
+    fn handle_chunk(&mut self, now: Instant, chunk: &Chunk<'_>, arrival: Arrival) -> bool {
+        match chunk.kind {
+            chunk::DATA | chunk::I_DATA => self.handle_data(now, chunk, arrival),
+            chunk::SACK => match Sack::parse(chunk.value) {
+                Some(sack) => self.handle_sack(now, &sack, arrival.received_at),
+                None => self.counters.malformed += 1,
+            },
+            chunk::FORWARD_TSN | chunk::I_FORWARD_TSN => self.handle_forward(now, chunk, arrival),
+            chunk::HEARTBEAT => self.handle_heartbeat(chunk, arrival),
+            chunk::HEARTBEAT_ACK => self.handle_heartbeat_ack(now, chunk),
+            chunk::INIT_ACK => self.handle_init_ack(now, chunk),
+            chunk::COOKIE_ACK => self.handle_cookie_ack(now),
+            chunk::ERROR => self.handle_error(now, chunk),
+            chunk::ABORT => self.handle_abort(now),
+            chunk::SHUTDOWN => self.handle_shutdown(now, chunk),
+            chunk::SHUTDOWN_ACK => self.handle_shutdown_ack(now),
+            chunk::SHUTDOWN_COMPLETE => self.handle_shutdown_complete(now),
+            // An INIT travels alone; a second COOKIE ECHO says nothing; nobody marks congestion here.
+            chunk::INIT | chunk::COOKIE_ECHO | chunk::ECNE | chunk::CWR | chunk::PAD => {}
+            other => return self.handle_unknown(other, chunk),
+        }
+        true
+    }
+
+    fn handle_unknown(&mut self, kind: u8, chunk: &Chunk<'_>) -> bool {
+        let rule = Unknown::chunk(kind);
+        if rule.report {
+            self.report(cause::UNRECOGNISED_CHUNK, chunk.whole);
+        }
+        rule.skip
+    }
+
+    /// Puts a cause into the next ERROR, if there is room.
+    fn report(&mut self, code: u16, value: &[u8]) {
+        let Some(association) = &mut self.association else { return };
+        let errors = &mut association.due.errors;
+        if association.peer_tag != 0 && errors.len() + TLV + value.len() <= MOST_REPORTED.min(self.packet / 2)
+        {
+            push_tlv(errors, code, &[value]);
+        }
+    }
+
+    fn violated(&mut self, now: Instant, code: u16, value: &[u8]) {
+        self.counters.malformed += 1;
+        let mut causes = Vec::new();
+        push_tlv(&mut causes, code, &[value]);
+        self.abort(now, causes, CloseReason::Protocol);
+    }
+
+    fn handle_data(&mut self, now: Instant, chunk: &Chunk<'_>, arrival: Arrival) {
+        let Some((header, payload)) = DataHeader::parse(chunk) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let Some(association) = &mut self.association else { return };
+        if !matches!(association.phase, Phase::Established | Phase::ShutdownSent) {
+            return;
+        }
+        if header.interleaved != association.interleaved {
+            return self.violated(now, cause::PROTOCOL_VIOLATION, &[]);
+        }
+        if payload.is_empty() {
+            return self.violated(now, cause::NO_USER_DATA, &header.tsn.0.to_be_bytes());
+        }
+        let had_gaps = association.log.has_gaps();
+        let news = association.log.peek(header.tsn);
+        match news {
+            Heard::New { .. } => self.take_data(now, &header, payload, arrival),
+            Heard::Again => {
+                self.counters.duplicates += 1;
+                // By another path it is meant to come again.
+                if association.paths.len() == 1 {
+                    association.log.note_duplicate(header.tsn);
+                    association.sack.now = true;
+                }
+            }
+            Heard::Refused => association.sack.now = true,
+        }
+        if let Some(association) = &mut self.association {
+            // A peer that has taken leave waits for word that we have all of it.
+            association.due.step |= association.phase == Phase::ShutdownSent;
+            association.sack.now |= header.immediate || had_gaps || association.log.has_gaps();
+        }
+    }
+
+    fn take_data(&mut self, now: Instant, header: &DataHeader, payload: &[u8], arrival: Arrival) {
+        let Some(association) = &mut self.association else { return };
+        let used = association.assembly.charged() + self.inbox.fill();
+        let fills_gap = header.tsn.is_before(association.log.highest());
+        if used + payload.len() > if fills_gap { 2 * WINDOW } else { WINDOW } {
+            association.sack.now = true;
+            // Messages that can't become whole fill all there is, and nothing is missing.
+            let stuck = association.assembly.charged() > WINDOW - MAX_MESSAGE;
+            if stuck && self.inbox.is_empty() && !association.log.has_gaps() {
+                self.violated(now, cause::OUT_OF_RESOURCE, &[]);
+            }
+            return;
+        }
+        association.log.enter(header.tsn);
+        if header.stream >= association.in_streams {
+            let [high, low] = header.stream.to_be_bytes();
+            return self.report(cause::INVALID_STREAM, &[high, low, 0, 0]);
+        }
+        let (inbox, counters) = (&mut self.inbox, &mut self.counters);
+        association.assembly.take(header, payload, deliver(inbox, &mut counters.frames_dropped, arrival));
+    }
+
+    fn handle_forward(&mut self, now: Instant, chunk: &Chunk<'_>, arrival: Arrival) {
+        let Some(forward) = ForwardTsn::parse(chunk) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let Some(association) = &mut self.association else { return };
+        if !matches!(association.phase, Phase::Established | Phase::ShutdownSent) {
+            return;
+        }
+        if (chunk.kind == chunk::I_FORWARD_TSN) != association.interleaved {
+            return self.violated(now, cause::PROTOCOL_VIOLATION, &[]);
+        }
+        association.sack.now = true;
+        association.sack.path = arrival.path;
+        association.due.step |= association.phase == Phase::ShutdownSent;
+        if association.log.forward(forward.cumulative) {
+            let give = deliver(&mut self.inbox, &mut self.counters.frames_dropped, arrival);
+            association.assembly.forward(forward.cumulative, forward.skipped(), give);
+        }
+    }
+
+    fn handle_sack(&mut self, now: Instant, sack: &Sack<'_>, received_at: Instant) {
+        let Some(association) = &mut self.association else { return };
+        if matches!(association.phase, Phase::CookieWait | Phase::CookieEchoed) {
+            return;
+        }
+        let flight: [usize; super::settings::MAX_PATHS] =
+            std::array::from_fn(|at| association.paths.get(at).map_or(0, |path| path.flight));
+        let taken = association.out.on_sack(received_at, sack, &mut association.paths, &mut self.queue);
+        match taken {
+            Err(Violation) => self.violated(now, cause::PROTOCOL_VIOLATION, &[]),
+            Ok(None) => {}
+            Ok(Some(acked)) => self.use_ack(now, sack.cumulative, &acked, &flight),
+        }
+    }
+
+    /// What an acknowledgement means for the paths (§6.3, §7.2).
+    fn use_ack(&mut self, now: Instant, cumulative: Seq32, acked: &Acked, flight: &[usize]) {
+        let Some(association) = &mut self.association else { return };
+        if let Some((path, rtt)) = acked.round_trip() {
+            association.paths[path].rtt.sample(rtt);
+        }
+        let (mut lost, highest) = (false, association.out.highest());
+        let has_others = association.paths.iter().filter(|path| path.is_good()).count() > 1;
+        for at in 0..association.paths.len() {
+            let interval = association.heartbeat_interval(&self.settings, at);
+            let path = &mut association.paths[at];
+            if acked.bytes[at] > 0 {
+                path.answered();
+                path.heartbeat = None;
+                path.heartbeat_at = now + interval;
+            }
+            if acked.moved && acked.bytes[at] > 0 {
+                path.window.on_ack(acked.bytes[at], flight[at], cumulative);
+            }
+            if acked.lost_on[at] && path.window.on_loss(highest) {
+                (association.burst, lost) = (true, true);
+            }
+            if path.flight == 0 && !association.out.has_given_up() {
+                path.t3 = None;
+                path.window.on_all_acked();
+            } else if acked.moved && (acked.bytes[at] > 0 || path.t3.is_some()) {
+                // With another path to go by, what is left of a playout budget is not waited for: the time-out counts
+                // from when the first of them set out, as in RFC 7765, and what an acknowledgement may be put off.
+                let first = association.out.first_sent(at).filter(|_| has_others);
+                path.start_t3(first.map_or(now, |first| now.min(first + self.settings.ack_delay)));
+            }
+        }
+        if association.out.has_given_up() {
+            let patience = association.paths[association.best_path()].rtt.srtt().unwrap_or_default();
+            let answered = association.forwarded_at.is_none_or(|at| now.since(at) >= patience);
+            association.due.forward |= answered;
+        }
+        if acked.moved && self.closing.is_some() {
+            self.closing = Some(now + CLOSE_PATIENCE);
+        }
+        if lost {
+            // A smaller window is what congestion control tells of a loss.
+            let stats = antiphon_core::Endpoint::path_stats(self);
+            self.queue.report(Event::Congestion(stats));
+        }
+    }
+
+    fn handle_heartbeat(&mut self, chunk: &Chunk<'_>, arrival: Arrival) {
+        let Some(association) = &mut self.association else { return };
+        // With its tag, the peer gives away that it has this one; what it sent is returned unchanged.
+        if association.peer_tag != 0 && HEADER + chunk.whole.len() <= self.packet {
+            let echo = &mut association.paths[arrival.path].echo;
+            echo.clear();
+            echo.extend_from_slice(chunk.value);
+        }
+    }
+
+    fn handle_heartbeat_ack(&mut self, now: Instant, chunk: &Chunk<'_>) {
+        let Some(association) = &mut self.association else { return };
+        let info = Tlvs::new(chunk.value).find(|(kind, ..)| *kind == parameter::HEARTBEAT_INFO);
+        let nonce = info.and_then(|(_, value, _)| Some(u64::from_be_bytes(value.try_into().ok()?)));
+        let at = association.paths.iter().position(|p| p.heartbeat.is_some_and(|(n, _)| Some(n) == nonce));
+        let Some(at) = at else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let interval = association.heartbeat_interval(&self.settings, at);
+        let path = &mut association.paths[at];
+        if let Some((_, sent_at)) = path.heartbeat.take() {
+            path.rtt.sample(now.since(sent_at));
+        }
+        path.answered();
+        path.heartbeat_at = now + interval;
+    }
+
+    fn handle_error(&mut self, now: Instant, chunk: &Chunk<'_>) {
+        let stale =
+            Tlvs::new(chunk.value).find(|(code, value, _)| *code == cause::STALE_COOKIE && value.len() == 4);
+        match stale {
+            Some((_, value, _)) => {
+                self.handle_stale_cookie(now, u32::from_be_bytes([value[0], value[1], value[2], value[3]]));
+            }
+            None => self.counters.malformed += 1,
+        }
+    }
+
+    fn handle_abort(&mut self, now: Instant) {
+        let phase = self.association.as_ref().map(|association| association.phase);
+        let reason = match phase {
+            Some(Phase::CookieWait | Phase::CookieEchoed) => CloseReason::Refused,
+            _ => CloseReason::Peer,
+        };
+        self.end(now, self.closed_by(reason));
+        self.association = None;
+    }
+
+    fn handle_shutdown(&mut self, now: Instant, chunk: &Chunk<'_>) {
+        let Some(cumulative) = chunk.value.first_chunk().map(|bytes| Seq32(u32::from_be_bytes(*bytes)))
+        else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let Some(association) = &mut self.association else { return };
+        let taken = association.out.on_cumulative(now, cumulative, &mut association.paths, &mut self.queue);
+        match taken {
+            Err(Violation) => return self.violated(now, cause::PROTOCOL_VIOLATION, &[]),
+            Ok(None) => {}
+            Ok(Some(acked)) => self.use_ack(now, cumulative, &acked, &[0; super::settings::MAX_PATHS]),
+        }
+        let Some(association) = &mut self.association else { return };
+        match association.phase {
+            Phase::Established => association.phase = Phase::ShutdownReceived,
+            // Both took leave at once (§9.2).
+            Phase::ShutdownSent => {
+                (association.phase, association.due.step) = (Phase::ShutdownAckSent, true);
+            }
+            Phase::ShutdownAckSent => association.due.step = true,
+            Phase::ShutdownReceived | Phase::CookieWait | Phase::CookieEchoed => {}
+        }
+    }
+
+    fn handle_shutdown_ack(&mut self, now: Instant) {
+        let Some(association) = &mut self.association else { return };
+        if matches!(association.phase, Phase::ShutdownSent | Phase::ShutdownAckSent) {
+            association.due.shutdown_complete = true;
+            self.end(now, self.closed_by(CloseReason::Peer));
+        }
+    }
+
+    fn handle_shutdown_complete(&mut self, now: Instant) {
+        if self.association.as_ref().is_some_and(|a| a.phase == Phase::ShutdownAckSent) {
+            self.end(now, self.closed_by(CloseReason::Peer));
+            self.association = None;
+        }
+    }
+}
+
+/// Puts whole messages into the inbox.
+fn deliver<'a>(
+    inbox: &'a mut crate::queue::Inbox,
+    dropped: &'a mut u64,
+    arrival: Arrival,
+) -> impl FnMut(u16, &[u8]) + 'a {
+    move |stream, bytes| {
+        if bytes.len() > MAX_MESSAGE {
+            *dropped += 1;
+            return;
+        }
+        let received = Received {
+            len: bytes.len(),
+            path: arrival.id,
+            stream: StreamId(stream),
+            received_at: arrival.received_at,
+            repaired: false,
+        };
+        inbox.push_received(bytes, received);
+    }
+}
+
+/// Bytes of an ERROR's causes at most.
+const MOST_REPORTED: usize = 512;

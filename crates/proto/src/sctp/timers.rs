@@ -1,0 +1,139 @@
+//! What time brings: T1, T2 and T3, delayed acknowledgements, heartbeats, deadlines (RFC 9260 §5.1, §6.3.3, §8.3, §9.2).
+
+use antiphon_core::{CloseReason, Event, Instant};
+
+use super::association::{Association, Phase};
+use super::endpoint::{Sctp, Stage};
+use super::settings::{BACKOFF_MAX, RTO_INITIAL, SILENCE, Settings};
+
+impl Sctp {
+    pub(super) fn run_timers(&mut self, now: Instant) {
+        if matches!(self.stage, Stage::Ending { .. } | Stage::Closed) {
+            return;
+        }
+        let Some(association) = &mut self.association else { return };
+        association.out.expire(now, &mut association.paths, &mut self.queue);
+        association.due.forward |= association.out.takes_news_of_giving_up();
+        if association.sack.at.is_some_and(|at| at <= now) {
+            (association.sack.now, association.sack.at) = (true, None);
+        }
+        association.run_t1(now);
+        let timed_out = association.run_t3(now);
+        for at in 0..association.paths.len() {
+            association.run_heartbeat(&self.settings, now, at);
+        }
+        let gone = association.silent_since.is_some_and(|since| now.since(since) >= SILENCE);
+        let has_left = association.phase == Phase::ShutdownAckSent && association.tries > MOST_LEAVES;
+        if timed_out {
+            let stats = antiphon_core::Endpoint::path_stats(self);
+            self.queue.report(Event::Congestion(stats));
+        }
+        if gone {
+            self.abort(now, Vec::new(), CloseReason::TimedOut);
+        } else if has_left {
+            let reason = self.closed_by(CloseReason::Peer);
+            self.abort(now, Vec::new(), reason);
+        }
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        if self.stage == Stage::Closed {
+            return None;
+        }
+        let ends = match self.stage {
+            Stage::Ending { patience_ends, .. } => return Some(patience_ends),
+            _ => self.closing,
+        };
+        let association = self.association.as_ref().and_then(|association| association.next_timeout());
+        [ends, association, self.queue.next_expiry()].into_iter().flatten().min()
+    }
+}
+
+impl Association {
+    /// T1 and T2: the step that was not answered is taken again.
+    fn run_t1(&mut self, now: Instant) {
+        if self.t1.is_none_or(|at| now < at) {
+            return;
+        }
+        self.tries += 1;
+        self.due.step = true;
+        let patience = match self.phase {
+            Phase::CookieWait | Phase::CookieEchoed => {
+                (RTO_INITIAL * 2u32.saturating_pow(self.tries.min(16))).min(BACKOFF_MAX)
+            }
+            _ => {
+                self.silent_since.get_or_insert(now);
+                BACKOFF_MAX
+            }
+        };
+        self.t1 = Some(now + patience);
+    }
+
+    /// T3-rtx of each path; whether one found something lost.
+    fn run_t3(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        for at in 0..self.paths.len() {
+            if self.paths[at].t3.is_none_or(|t3| now < t3) {
+                continue;
+            }
+            self.paths[at].t3 = None;
+            let lost = self.paths[at].flight > 0;
+            self.due.forward |= self.out.has_given_up();
+            if !lost && !self.out.has_given_up() {
+                continue;
+            }
+            any |= lost;
+            self.out.on_timeout(at, &mut self.paths);
+            // A peer that says it has no room is alive, and is asked again.
+            let asked_for_room = self.out.peer_window() == 0 && self.silent_since.is_none();
+            let has_others = self.paths.len() > 1;
+            let path = &mut self.paths[at];
+            path.window.on_timeout();
+            path.rtt.back_off();
+            if !asked_for_room {
+                path.errors += 1;
+                // Whether it works again is asked at once, and soon again.
+                path.probe |= has_others;
+            }
+            self.silent_since.get_or_insert(now);
+            let path = &mut self.paths[at];
+            if has_others {
+                path.heartbeat_at = path.heartbeat_at.min(now + path.rtt.timeout());
+            }
+        }
+        any
+    }
+
+    fn run_heartbeat(&mut self, settings: &Settings, now: Instant, at: usize) {
+        if matches!(self.phase, Phase::CookieWait | Phase::CookieEchoed) {
+            return;
+        }
+        let path = &mut self.paths[at];
+        if now < path.heartbeat_at {
+            return;
+        }
+        if path.heartbeat.take().is_some() {
+            path.errors += 1;
+            path.rtt.back_off();
+            // Only an address that ever answered says something of the peer by its silence.
+            if path.confirmed {
+                self.silent_since.get_or_insert(now);
+            }
+        }
+        path.probe = true;
+        // One that never answers is left alone for longer: whoever claimed it may not have it.
+        let given_up = !path.confirmed && path.errors >= MOST_PROBES;
+        path.heartbeat_at = now + if given_up { settings.heartbeat } else { path.rtt.timeout() };
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        let stands = !matches!(self.phase, Phase::CookieWait | Phase::CookieEchoed);
+        let paths = self.paths.iter().flat_map(|path| [path.t3, stands.then_some(path.heartbeat_at)]);
+        paths.chain([self.t1, self.sack.at, self.out.next_check()]).flatten().min()
+    }
+}
+
+/// How often a peer that has taken leave is told that we do, too (Association.Max.Retrans of RFC 9260 §16).
+const MOST_LEAVES: u32 = 10;
+/// Heartbeats in a row to an address that never answered (Path.Max.Retrans of RFC 9260 §16).
+const MOST_PROBES: u32 = 5;
