@@ -64,7 +64,6 @@ fn ccid_2_and_tcp_share_a_red_queue() {
 }
 
 #[test]
-#[ignore = "dcsctp's window gives way: Jain's index 0.89 beside Reno, 0.83 beside CUBIC"]
 fn sctp_and_tcp_share_a_drop_tail_queue() {
     assert_fair("sctp", "50packets", 10..60);
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use antiphon_core::uri::Query;
-use antiphon_core::{Ecn, Endpoint, Frame, Input, Instant, PathId};
+use antiphon_core::{Counters, Ecn, Endpoint, Frame, Input, Instant, PathId};
 use antiphon_net::{
     DriveOptions, DriveReport, Line, LineStats, OsClock, SocketOptions, Stop, UdpLine, become_media_thread,
     drive, thread_cpu_time,
@@ -76,11 +76,14 @@ fn print(
     memory: &Memory,
     client_cpu: Duration,
 ) {
-    let retransmitted: u64 =
-        crowd.clients.iter().map(|client| client.endpoint.path_stats().counters.retransmitted).sum();
+    let sum = |of: fn(&Counters) -> u64| -> u64 {
+        crowd.clients.iter().map(|client| of(&client.endpoint.path_stats().counters)).sum()
+    };
+    let (retransmitted, expired) =
+        (sum(|counters| counters.retransmitted), sum(|counters| counters.frames_expired));
     println!(
         "{{\"bench\":\"many\",\"transport\":\"{}\",\"clients\":{},\"frames_per_s\":{},\"server_core_share\":{:.3},\
-         \"server_us_per_frame\":{:.2},\"frames_sent\":{},\"frames_not_returned\":{},\"datagrams_to_server\":{},\
+         \"server_us_per_frame\":{:.2},\"frames_sent\":{},\"frames_not_returned\":{},\"frames_expired\":{expired},\"datagrams_to_server\":{},\
          \"datagrams_lost_to_server\":{},\"send_failed\":{},\"retransmitted\":{retransmitted},\"rounds\":{},\
          \"worst_oversleep_us\":{},\"client_core_share\":{:.3},\"client_worst_late_ms\":{:.1},\
          \"allocated_per_client\":{},\"allocated_when_new\":{},\"resident_per_client\":{}}}",
