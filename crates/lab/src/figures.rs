@@ -55,7 +55,7 @@ figures! {
     gap_mad_ms "inter-packet delay, mean deviation" ["ms"] "Mean absolute deviation of the times between two successive arrivals from their mean.";
     gap_max_s "longest inter-packet delay" ["s"] "Longest time between two successive arrivals.";
     gaps_above_80ms "inter-packet delays above 80 ms" [""] "Times between successive arrivals of more than 80 ms, in the whole run.";
-    gaps_above_80ms_per_1000 "inter-packet delays above 80 ms, per 1000" [""] "The same, for each 1000 frames received.";
+    gaps_above_80ms_per_1000 "inter-packet delays above 80 ms, per 1000" [""] "Times between successive arrivals of more than 80 ms, for each 1000 frames received.";
     delay_mean_ms "mean one-way delay" ["ms"] "From the frame's due time at the sender to its arrival at the receiver's application.";
     delay_p50_ms "median one-way delay" ["ms"] "Median of the same.";
     delay_p99_ms "one-way delay, 99 %" ["ms"] "99 of 100 delays are not above this.";
