@@ -3,6 +3,7 @@
 //! Ports are the kernel's choice, and waiting is always for an event with a bound, never for a time to pass.
 
 mod group;
+mod several;
 mod stop;
 mod tcp;
 mod tcp_break;
