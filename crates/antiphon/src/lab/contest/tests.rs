@@ -14,7 +14,11 @@ fn run(change: impl Fn(&mut Record)) -> PaperResults {
     });
     let mut records: Vec<Record> = records.collect();
     records.iter_mut().for_each(change);
-    PaperResults { paper, results: vec![(experiment.key, Results { records, planned_runs: 180 })], real: Vec::new() }
+    PaperResults {
+        paper,
+        results: vec![(experiment.key, Results { records, planned_runs: 180 })],
+        real: Vec::new(),
+    }
 }
 
 #[test]
