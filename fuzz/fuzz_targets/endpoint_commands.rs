@@ -39,6 +39,7 @@ const MAX_DATAGRAM: usize = 1452;
 const MODES: &[(&str, &str)] = &[
     ("sctp", "order=ordered&reliability=full&streams=2&interleaving=on"),
     ("sctp", "retransmissions=0&style=many"),
+    ("sctp", "paths=both&peers=192.0.2.1:1"),
     ("arq", "mode=as-published"),
     ("arq", "mode=as-published&tick=1ms&pace=5ms"),
     ("arq", "congestion=aimd"),

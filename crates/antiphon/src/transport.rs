@@ -155,6 +155,9 @@ impl StreamKeys {
         if let Some(name) = query.value("congestion") {
             socket.congestion = Some(name.into());
         }
+        // The endpoint says what is wrong with it.
+        let others = query.value("peers").unwrap_or_default().split(',').filter_map(|peer| peer.parse().ok());
+        socket.other_peers = others.collect();
         Ok(StreamKeys {
             latency: query.read("latency", units::parse_duration)?,
             sample: query.read("format", str::parse::<SampleFormat>)?,

@@ -12,6 +12,12 @@ pub trait Doorkeeper {
     /// Meets `datagram` from a stranger on `path`. An answer is written into `answer`, which holds at least a path's
     /// datagram; over a while, answers to paths that have proved nothing are bounded in number and in size.
     fn meet(&mut self, now: Instant, path: PathId, datagram: &[u8], answer: &mut [u8]) -> Meeting;
+
+    /// The association that `datagram` names (`Endpoint::association`), so that a peer can be known on a path of which it
+    /// has not been heard before; `None` where it names none, or may not.
+    fn association_of(&self, _datagram: &[u8]) -> Option<u64> {
+        None
+    }
 }
 
 /// What a [`Doorkeeper`] made of a datagram.

@@ -56,6 +56,12 @@ pub trait Endpoint {
     /// What the endpoint knows of its path, and what it has counted.
     fn path_stats(&self) -> PathStats;
 
+    /// The number by which every packet of the peer's names this association, whatever path it comes by; `None` where the
+    /// path alone says whose a packet is. A listener's driver compares it with [`Doorkeeper::association_of`].
+    fn association(&self) -> Option<u64> {
+        None
+    }
+
     /// Who meets strangers before they get an endpoint of this kind, opened with the same seed; `None` where the first
     /// datagram is let in by its looks. For listeners.
     fn doorkeeper(&mut self, _now: Instant) -> Option<Box<dyn Doorkeeper>> {

@@ -12,7 +12,7 @@ use antiphon_core::{Endpoint, Event, Frame, Input, Instant, Transmit};
 use antiphon_net::{
     DriveOptions, Line, OsClock, SocketOptions, Stop, Target, TcpLine, UdpLine, become_media_thread, drive,
 };
-use antiphon_proto::{Beneath, OpenArgs, Role, TRANSPORTS, Transport};
+use antiphon_proto::{Beneath, OpenArgs, Role, TRANSPORTS, Transport, find};
 use antiphon_session::{Hub, HubConfig, Reflector, ReflectorConfig, Station};
 
 const FRAME: usize = 940;
@@ -20,12 +20,17 @@ const FRAME: usize = 940;
 const TURN: usize = 250;
 /// Turns of each contestant; the first is thrown away (caches, page faults, ARP).
 const TURNS: usize = 41;
+/// Modes with a bound of their own, beside every transport's defaults.
+const MODES: &[(&str, &str)] = &[("sctp", "style=many")];
 
 fn main() {
     let clock = OsClock::new();
     let mut contestants: Vec<Box<dyn Contestant>> = vec![Box::new(Raw::new())];
     for transport in TRANSPORTS {
-        contestants.push(Box::new(Stack::new(transport, clock)));
+        contestants.push(Box::new(Stack::new(transport, "", clock)));
+    }
+    for (scheme, query) in MODES {
+        contestants.push(Box::new(Stack::new(find(scheme).expect("there is one"), query, clock)));
     }
     become_media_thread();
     let mut times: Vec<Vec<u64>> = vec![Vec::with_capacity(TURN * TURNS); contestants.len()];
@@ -107,27 +112,28 @@ impl Contestant for Raw {
 
 /// A transport's whole stack on both sides: endpoint, station, line, loop.
 struct Stack {
-    transport: &'static Transport,
+    name: String,
     line: Box<dyn Line>,
     pinger: Pinger,
 }
 
 impl Stack {
-    fn new(transport: &'static Transport, clock: OsClock) -> Self {
-        let far = serve(transport, clock);
+    fn new(transport: &'static Transport, query: &'static str, clock: OsClock) -> Self {
+        let far = serve(transport, query, clock);
         let options = SocketOptions::default();
         let line: Box<dyn Line> = match transport.beneath {
             Beneath::Udp => Box::new(UdpLine::call(far, &options).expect("loopback")),
             Beneath::Tcp => Box::new(TcpLine::open(Target::Call(far), &options).expect("loopback")),
         };
-        let endpoint = endpoint(transport, Role::Caller, clock.now());
-        Stack { transport, line, pinger: Pinger::new(endpoint) }
+        let endpoint = endpoint(transport, query, Role::Caller, clock.now());
+        let name = [transport.scheme, query].join(if query.is_empty() { "" } else { "?" });
+        Stack { name, line, pinger: Pinger::new(endpoint) }
     }
 }
 
 impl Contestant for Stack {
     fn name(&self) -> &str {
-        self.transport.scheme
+        &self.name
     }
 
     fn turn(&mut self, clock: &OsClock, times: &mut Vec<u64>) {
@@ -138,14 +144,14 @@ impl Contestant for Stack {
     }
 }
 
-fn endpoint(transport: &Transport, role: Role, now: Instant) -> Box<dyn Endpoint> {
-    let (query, latency) = (Query::default(), Duration::from_millis(80));
+fn endpoint(transport: &Transport, query: &str, role: Role, now: Instant) -> Box<dyn Endpoint> {
+    let (query, latency): (Query, _) = (query.parse().expect("a query"), Duration::from_millis(80));
     let args = OpenArgs { role, query: &query, seed: 1, now, max_datagram: 1452, latency };
     (transport.open)(&args).expect("defaults open")
 }
 
 /// Starts the reflecting side on a thread of its own and answers its address.
-fn serve(transport: &'static Transport, clock: OsClock) -> SocketAddr {
+fn serve(transport: &'static Transport, query: &'static str, clock: OsClock) -> SocketAddr {
     let options = SocketOptions::default();
     let local: SocketAddr = ([127, 0, 0, 1], 0).into();
     let (tell, told) = std::sync::mpsc::channel();
@@ -155,7 +161,10 @@ fn serve(transport: &'static Transport, clock: OsClock) -> SocketAddr {
                 let config =
                     HubConfig { max_peers: 4, idle: Duration::from_secs(10), admits: transport.admits };
                 let make = move |now: Instant, _| {
-                    Reflector::new(endpoint(transport, Role::Listener, now), ReflectorConfig::default())
+                    Reflector::new(
+                        endpoint(transport, query, Role::Listener, now),
+                        ReflectorConfig::default(),
+                    )
                 };
                 (
                     Box::new(UdpLine::listen(local, &options).expect("loopback")),
@@ -164,7 +173,7 @@ fn serve(transport: &'static Transport, clock: OsClock) -> SocketAddr {
             }
             Beneath::Tcp => {
                 let reflector = Reflector::new(
-                    endpoint(transport, Role::Listener, clock.now()),
+                    endpoint(transport, query, Role::Listener, clock.now()),
                     ReflectorConfig::default(),
                 );
                 (Box::new(TcpLine::listen(local, &options).expect("loopback")), Box::new(reflector))

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "a few Linux socket options are not in socket2")]
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -34,6 +34,8 @@ pub struct SocketOptions {
     pub fragment: bool,
     /// How a multicast group is sent to or joined.
     pub multicast: Multicast,
+    /// More addresses of the peer that a calling UDP line calls: the paths 1 and up, for transports that go by several.
+    pub other_peers: Vec<SocketAddr>,
 }
 
 /// How a multicast group is sent to or joined.
@@ -60,6 +62,7 @@ impl Default for SocketOptions {
             peer_patience: Duration::from_secs(30),
             fragment: false,
             multicast: Multicast::default(),
+            other_peers: Vec::new(),
         }
     }
 }

@@ -23,6 +23,8 @@ pub struct UdpLine {
     local: SocketAddr,
     /// The one peer of a calling line.
     peer: Option<Peer>,
+    /// Its other addresses: paths 1 and up.
+    others: Vec<SocketAddr>,
     peers: AddressTable,
     receive: ReceiveBatch,
     send: SendBatch,
@@ -39,6 +41,19 @@ struct Peer {
     address: SocketAddr,
     /// A connected socket hears of ICMP errors, and hears nobody else; a group can't be connected to.
     connected: bool,
+}
+
+impl Peer {
+    /// Which of the peer's addresses that is.
+    fn path_from(&self, others: &[SocketAddr], from: Option<SocketAddr>) -> Option<PathId> {
+        let mut addresses = std::iter::once(&self.address).chain(others);
+        addresses.position(|address| Some(*address) == from).map(|at| PathId(at as u32))
+    }
+
+    fn address_of(&self, others: &[SocketAddr], path: PathId) -> SocketAddr {
+        let other = (path.0 as usize).checked_sub(1).and_then(|at| others.get(at));
+        other.copied().unwrap_or(self.address)
+    }
 }
 
 impl UdpLine {
@@ -60,9 +75,16 @@ impl UdpLine {
             set_up_sending(&socket, peer.ip(), options).map_err(LineError::system("multicast"))?;
         }
         socket.bind(&any_for(peer).into()).map_err(LineError::system("cannot open a UDP socket"))?;
-        let connected = !group && connect(&socket, peer)?;
+        let others = options.other_peers.clone();
+        if let Some(address) = others.iter().copied().find(|other| other.is_ipv6() != peer.is_ipv6()) {
+            let why =
+                format!("{peer} is of the other version of IP, and one socket calls both: use one version");
+            return Err(LineError::Unreachable { address, why });
+        }
+        // A connected socket hears one address only.
+        let connected = !group && others.is_empty() && connect(&socket, peer)?;
         let mut line = Self::with(socket, options, peer.is_ipv6(), notes)?;
-        line.peer = Some(Peer { address: peer, connected });
+        (line.peer, line.others) = (Some(Peer { address: peer, connected }), others);
         Ok(line)
     }
 
@@ -112,6 +134,7 @@ impl UdpLine {
             socket,
             local,
             peer: None,
+            others: Vec::new(),
             peers: AddressTable::default(),
             receive: ReceiveBatch::new(),
             send: SendBatch::new(max_datagram.max(ROOM_TO_SEND)),
@@ -143,7 +166,8 @@ impl UdpLine {
         for i in 0..n {
             let datagram = self.receive.datagram(i);
             let path = match (&self.peer, datagram.from) {
-                (Some(_), _) => Some(PathId::default()),
+                (Some(_), _) if self.others.is_empty() => Some(PathId::default()),
+                (Some(peer), from) => peer.path_from(&self.others, from),
                 (None, Some(from)) => self.peers.path_of(from, station),
                 (None, None) => None,
             };
@@ -227,7 +251,7 @@ impl Line for UdpLine {
             while let Some(buf) = self.send.next() {
                 let Some(transmit) = station.poll_transmit(now, buf) else { break };
                 let to = match &self.peer {
-                    Some(peer) => (!peer.connected).then_some(peer.address),
+                    Some(peer) => (!peer.connected).then(|| peer.address_of(&self.others, transmit.path)),
                     None => match self.peers.address_of(transmit.path) {
                         Some(address) => Some(address),
                         // The peer was forgotten between hearing and answering it.

@@ -45,6 +45,11 @@ impl Doorway {
         meeting == Meeting::Admitted
     }
 
+    /// The association that `datagram` names, as the doorkeeper reads it (`Doorkeeper::association_of`).
+    pub fn association_of(&self, datagram: &[u8]) -> Option<u64> {
+        self.keeper.as_ref()?.association_of(datagram)
+    }
+
     /// Writes the next answer into `buf`.
     pub fn poll_transmit(&mut self, buf: &mut [u8]) -> Option<Transmit> {
         let (path, mut answer) = self.answers.pop_front()?;

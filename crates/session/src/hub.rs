@@ -58,7 +58,10 @@ pub struct Hub<S> {
     peers: Vec<Option<Peer<S>>>,
     /// Places of peers that have gone.
     free: Vec<usize>,
-    places: BTreeMap<PathId, usize>,
+    /// Each path's peer, and which of the peer's paths it is.
+    places: BTreeMap<PathId, (usize, u32)>,
+    /// Peers by the associations that their packets name, where they do.
+    associations: BTreeMap<u64, usize>,
     timers: Timers,
     /// Who heard or sent something, or is due, since it was last advanced.
     touched: Marks,
@@ -74,8 +77,19 @@ pub struct Hub<S> {
 
 struct Peer<S> {
     path: PathId,
+    /// Further paths that it has been heard on.
+    others: Vec<PathId>,
+    association: Option<u64>,
     station: S,
     last_heard: Instant,
+}
+
+impl<S> Peer<S> {
+    /// The driver's number of the station's path.
+    fn path_of(&self, path: PathId) -> PathId {
+        let other = (path.0 as usize).checked_sub(1).and_then(|at| self.others.get(at));
+        other.copied().unwrap_or(self.path)
+    }
 }
 
 impl<S: Station> Hub<S> {
@@ -89,6 +103,7 @@ impl<S: Station> Hub<S> {
             peers: Vec::with_capacity(room),
             free: Vec::with_capacity(room),
             places: BTreeMap::new(),
+            associations: BTreeMap::new(),
             timers: Timers::with_capacity(room),
             touched: Marks::with_capacity(room),
             ready: Marks::with_capacity(room),
@@ -116,31 +131,64 @@ impl<S: Station> Hub<S> {
         HubCounters { answered: self.doorway.answered(), ..self.counters }
     }
 
-    fn place_for(&mut self, now: Instant, path: PathId, first: &[u8]) -> Option<usize> {
-        if let Some(at) = self.places.get(&path) {
-            return Some(*at);
+    fn place_for(&mut self, now: Instant, path: PathId, first: &[u8]) -> Option<(usize, u32)> {
+        if let Some(place) = self.places.get(&path) {
+            return Some(*place);
+        }
+        if let Some(place) = self.place_elsewhere(path, first) {
+            return Some(place);
         }
         let answered = self.doorway.answered();
         if self.stopping || !self.doorway.lets_in(now, path, first) {
             self.counters.not_admitted += u64::from(self.doorway.answered() == answered);
             return None;
         }
-        if self.places.len() >= self.config.max_peers {
+        if self.peers.len() - self.free.len() >= self.config.max_peers {
             self.drop_idle(now);
         }
-        if self.places.len() >= self.config.max_peers {
+        if self.peers.len() - self.free.len() >= self.config.max_peers {
             self.counters.no_room += 1;
             return None;
         }
         self.counters.admitted += 1;
-        let peer = Peer { path, station: (self.make)(now, path), last_heard: now };
+        let station = (self.make)(now, path);
+        let peer = Peer { path, others: Vec::new(), association: None, station, last_heard: now };
         let at = self.free.pop().unwrap_or(self.peers.len());
         if at == self.peers.len() {
             self.peers.push(None);
         }
         self.peers[at] = Some(peer);
-        self.places.insert(path, at);
-        Some(at)
+        self.places.insert(path, (at, 0));
+        Some((at, 0))
+    }
+
+    /// The place of a peer that is heard on another path than before.
+    fn place_elsewhere(&mut self, path: PathId, datagram: &[u8]) -> Option<(usize, u32)> {
+        if self.associations.is_empty() {
+            return None;
+        }
+        let at = *self.associations.get(&self.doorway.association_of(datagram)?)?;
+        let peer = self.peers[at].as_mut()?;
+        if peer.others.len() + 1 >= MOST_PATHS {
+            return None;
+        }
+        peer.others.push(path);
+        let place = (at, peer.others.len() as u32);
+        self.places.insert(path, place);
+        Some(place)
+    }
+
+    /// Notes by which name the packets of the peer at `at` go now.
+    fn note_association(&mut self, at: usize) {
+        let Some(peer) = &mut self.peers[at] else { return };
+        let named = peer.station.association();
+        if let Some(before) = peer.association.filter(|_| peer.association != named) {
+            self.associations.remove(&before);
+        }
+        if let Some(now) = named.filter(|_| peer.association != named) {
+            self.associations.insert(now, at);
+        }
+        peer.association = named;
     }
 
     /// Looks at all peers, but no more often than one may have become idle: strangers can't make it look for nothing.
@@ -164,6 +212,12 @@ impl<S: Station> Hub<S> {
     fn remove(&mut self, at: usize) {
         if let Some(peer) = self.peers[at].take() {
             self.places.remove(&peer.path);
+            for path in &peer.others {
+                self.places.remove(path);
+            }
+            if let Some(association) = peer.association {
+                self.associations.remove(&association);
+            }
             self.free.push(at);
             self.timers.set(at, None);
             self.touched.clear(at);
@@ -188,10 +242,10 @@ impl<S: Station> Station for Hub<S> {
             // A shared socket's errors name no peer.
             return;
         };
-        let Some(at) = self.place_for(now, path, bytes) else { return };
+        let Some((at, path)) = self.place_for(now, path, bytes) else { return };
         if let Some(peer) = &mut self.peers[at] {
             peer.last_heard = now;
-            let path = PathId::default();
+            let path = PathId(path);
             peer.station.handle_input(now, Input::Datagram { path, bytes, ecn, received_at });
         }
         self.touched.set(at);
@@ -218,6 +272,7 @@ impl<S: Station> Station for Hub<S> {
             } else {
                 self.ready.set(at);
                 self.set_timer(at);
+                self.note_association(at);
             }
         }
     }
@@ -229,7 +284,7 @@ impl<S: Station> Station for Hub<S> {
         while let Some(at) = self.ready.next_around(self.turn) {
             let transmit = self.peers[at].as_mut().and_then(|peer| {
                 let transmit = peer.station.poll_transmit(now, buf)?;
-                Some(Transmit { path: peer.path, ..transmit })
+                Some(Transmit { path: peer.path_of(transmit.path), ..transmit })
             });
             // What sends, or lets something expire while it looks for what to send, has news of it.
             if self.set_timer(at) || transmit.is_some() {
@@ -267,3 +322,6 @@ impl<S: Station> Station for Hub<S> {
         self.places.contains_key(&path)
     }
 }
+
+/// Paths of one peer at most, in line with what transports of several paths keep.
+pub(crate) const MOST_PATHS: usize = 4;

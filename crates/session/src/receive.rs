@@ -8,6 +8,7 @@ use antiphon_core::{
 use antiphon_media::packet::{PacketKind, classify};
 
 use crate::doorway::Doorway;
+use crate::hub::MOST_PATHS;
 use crate::receiver::SoundReceiver;
 use crate::station::{Station, sooner};
 
@@ -37,6 +38,8 @@ pub struct ReceiveStation {
     peer: Option<Peer>,
     /// Who sent last though our peer is not proven.
     rival: Option<PathId>,
+    /// Further paths that our peer has been heard on.
+    others: Vec<PathId>,
     strangers: u64,
     broken: Option<BrokenReason>,
     state: State,
@@ -65,7 +68,20 @@ impl ReceiveStation {
         doorway.set_keeper(endpoint.doorkeeper(now));
         let buf = vec![0; endpoint.profile().max_receive];
         let (peer, rival, strangers, broken, state) = (None, None, 0, None, State::Receiving);
-        ReceiveStation { config, doorway, endpoint, receiver, buf, peer, rival, strangers, broken, state }
+        let others = Vec::new();
+        ReceiveStation {
+            config,
+            doorway,
+            endpoint,
+            receiver,
+            buf,
+            peer,
+            rival,
+            others,
+            strangers,
+            broken,
+            state,
+        }
     }
 
     /// The receiving half.
@@ -93,6 +109,25 @@ impl ReceiveStation {
         self.broken
     }
 
+    /// Which of our peer's paths a datagram came by, if it is one of the peer's.
+    fn path_of_peer(&mut self, now: Instant, path: PathId, bytes: &[u8]) -> Option<PathId> {
+        if self.peer.is_some_and(|peer| peer.path != path) {
+            let known = self.others.iter().position(|other| *other == path);
+            let named =
+                || self.endpoint.association().is_some_and(|a| self.doorway.association_of(bytes) == Some(a));
+            if known.is_some() || (self.others.len() + 1 < MOST_PATHS && named()) {
+                let at = known.unwrap_or(self.others.len());
+                if known.is_none() {
+                    self.others.push(path);
+                }
+                self.peer.iter_mut().for_each(|peer| peer.last_heard = now);
+                return Some(PathId(at as u32 + 1));
+            }
+        }
+        let is_peer = self.is_peer(now, path, bytes) || self.is_peers_rtcp(bytes);
+        is_peer.then(PathId::default)
+    }
+
     /// Whether a datagram from `path` is our peer's. A first peer becomes it, or another one after a long silence, after a
     /// goodbye, or with two datagrams while ours has sent only one.
     fn is_peer(&mut self, now: Instant, path: PathId, bytes: &[u8]) -> bool {
@@ -113,6 +148,7 @@ impl ReceiveStation {
             self.receiver.forget_source();
         }
         self.rival = None;
+        self.others.clear();
         self.peer = Some(Peer { path, last_heard: now, proven: false });
         true
     }
@@ -152,6 +188,7 @@ impl ReceiveStation {
                     // The peer took leave; whoever comes next finds a fresh endpoint.
                     self.endpoint = (self.config.endpoint)(now);
                     self.peer = None;
+                    self.others.clear();
                 }
                 _ => {}
             }
@@ -163,11 +200,11 @@ impl Station for ReceiveStation {
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         let input = match input {
             Input::Datagram { path, bytes, ecn, received_at } => {
-                if !self.is_peer(now, path, bytes) && !self.is_peers_rtcp(bytes) {
+                let Some(path) = self.path_of_peer(now, path, bytes) else {
                     self.strangers += 1;
                     return;
-                }
-                Input::Datagram { path: PathId::default(), bytes, ecn, received_at }
+                };
+                Input::Datagram { path, bytes, ecn, received_at }
             }
             other => other,
         };
@@ -194,8 +231,9 @@ impl Station for ReceiveStation {
             return Some(answer);
         }
         let transmit = self.endpoint.poll_transmit(now, buf)?;
+        let other = (transmit.path.0 as usize).checked_sub(1).and_then(|at| self.others.get(at));
         Some(match self.peer {
-            Some(peer) => Transmit { path: peer.path, ..transmit },
+            Some(peer) => Transmit { path: *other.unwrap_or(&peer.path), ..transmit },
             None => transmit,
         })
     }
@@ -217,6 +255,6 @@ impl Station for ReceiveStation {
     }
 
     fn knows(&self, path: PathId) -> bool {
-        self.peer.is_some_and(|peer| peer.path == path)
+        self.peer.is_some_and(|peer| peer.path == path) || self.others.contains(&path)
     }
 }

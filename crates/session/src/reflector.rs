@@ -130,6 +130,10 @@ impl Station for Reflector {
         self.endpoint.handle_input(now, input);
     }
 
+    fn association(&self) -> Option<u64> {
+        self.endpoint.association()
+    }
+
     fn advance(&mut self, now: Instant) {
         if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
             self.endpoint.handle_timeout(now);

@@ -31,6 +31,11 @@ pub trait Station {
     fn knows(&self, path: PathId) -> bool {
         path == PathId::default()
     }
+
+    /// The association of a station with one peer, as its packets name it (`Endpoint::association`).
+    fn association(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// The sooner of two time-outs.

@@ -80,6 +80,7 @@ impl SocketArgs {
             congestion: self.congestion.clone(),
             fragment: self.fragment,
             multicast: Multicast { ttl: self.ttl, interface: self.iface.clone() },
+            other_peers: Vec::new(),
         }
     }
 }

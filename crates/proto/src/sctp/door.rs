@@ -249,6 +249,14 @@ impl Doorkeeper for Door {
         }
         meeting
     }
+
+    /// By its verification tag, which nobody guesses who has not seen the peer's packets. Beginnings name none.
+    fn association_of(&self, datagram: &[u8]) -> Option<u64> {
+        let (header, mut chunks) = wire::parse(datagram)?;
+        let begins = matches!(chunks.next()?.kind, chunk::INIT | chunk::COOKIE_ECHO);
+        let ours = header.destination == self.terms.local_port && header.tag != 0 && !begins;
+        ours.then_some(u64::from(header.tag))
+    }
 }
 
 /// Bytes of our INIT ACK, and so what our INIT is padded to: headers and fixed part, the cookie, partial reliability,

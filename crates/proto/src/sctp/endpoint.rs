@@ -317,6 +317,11 @@ impl Endpoint for Sctp {
         }
     }
 
+    fn association(&self) -> Option<u64> {
+        let association = self.association.as_ref().filter(|association| association.peer_tag != 0);
+        association.map(|association| u64::from(association.local_tag))
+    }
+
     fn doorkeeper(&mut self, now: Instant) -> Option<Box<dyn Doorkeeper>> {
         Some(Box::new(self.door.sibling(now)))
     }

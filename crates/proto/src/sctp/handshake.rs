@@ -93,8 +93,8 @@ impl Sctp {
         let mut reports = Vec::new();
         let offer = Offer::read(parameters, |whole| {
             if reports.len() + whole.len() <= MOST_REPORTED {
-                reports.extend_from_slice(whole);
                 reports.resize(reports.len().next_multiple_of(4), 0);
+                reports.extend_from_slice(whole);
             }
         });
         if self.settings.interleaving && offer.interleaves_otherwise {

@@ -16,15 +16,14 @@
 //!
 //! * Time-outs for budgets under 200 ms: the first is 250 ms, others are the round trip and four times its variation, at
 //!   least 20 ms more than the acknowledgement delay, doubled up to 1 s only, so that an outage is outlived;
-//!   counted from when the first packet on its way set out (RFC 7765);
 //!   acknowledgements wait 10 ms at most (`ack-delay`, to be raised for a peer that takes its time: a kernel's 200 ms);
 //!   a minute of silence since the first time-out ends an association.
 //! * An INIT shorter than its answer is answered 100 times a second at most; ours are padded to the answer's length.
 //! * Addresses are paths of the driver's, and none are listed in INIT (as RFC 6951 §5.4 asks behind translators). A
 //!   packet with the right tag from a path not known is a path to be proved: it gets heartbeats only, until it answers
 //!   one. So a caller with several addresses (`peers=`) makes them known by sending heartbeats on each.
-//! * Already the first time-out sends by another path, if there is one (RFC 7829 with PotentiallyFailed.Max.Retrans 0),
-//!   and the path is probed at every time-out until it answers; then it is used again. With `paths=both` every packet
+//! * Already the first time-out sends by another path, if there is one (RFC 7829 with PotentiallyFailed.Max.Retrans 0);
+//!   it counts then from when the first packet on its way set out (RFC 7765). The path is probed at every time-out until it answers; then it is used again. With `paths=both` every packet
 //!   goes by all paths, and what comes again is dropped in silence; congestion is judged by the first path's window.
 //! * A frame past its deadline is given up: one on its way when its answer is overdue as well, one that was lost at once.
 //! * No interleaving with Linux (6.1 at least), which numbers fragments otherwise than RFC 8260: such an association uses

@@ -87,7 +87,7 @@ impl Sctp {
 
     fn handle_chunks(&mut self, now: Instant, mut chunks: Chunks<'_>, arrival: Arrival) {
         let mut brought_data = false;
-        while let Some(chunk) = chunks.next() {
+        for chunk in chunks.by_ref() {
             brought_data |= matches!(chunk.kind, chunk::DATA | chunk::I_DATA);
             if !self.handle_chunk(now, &chunk, arrival) || self.stage_is_over() {
                 break;
@@ -258,7 +258,8 @@ impl Sctp {
             association.paths[path].rtt.sample(rtt);
         }
         let (mut lost, highest) = (false, association.out.highest());
-        for at in 0..association.paths.len() {
+        let has_others = association.paths.iter().filter(|path| path.is_good()).count() > 1;
+        for (at, flight) in flight.iter().enumerate().take(association.paths.len()) {
             let interval = association.heartbeat_interval(&self.settings, at);
             let path = &mut association.paths[at];
             if acked.bytes[at] > 0 {
@@ -267,7 +268,7 @@ impl Sctp {
                 path.heartbeat_at = now + interval;
             }
             if acked.moved && acked.bytes[at] > 0 {
-                path.window.on_ack(acked.bytes[at], flight[at], cumulative);
+                path.window.on_ack(acked.bytes[at], *flight, cumulative);
             }
             if acked.lost_on[at] && path.window.on_loss(highest) {
                 (association.burst, lost) = (true, true);
@@ -276,8 +277,10 @@ impl Sctp {
                 path.t3 = None;
                 path.window.on_all_acked();
             } else if acked.moved && (acked.bytes[at] > 0 || path.t3.is_some()) {
-                // From when it set out, not from now (RFC 7765): what is left of a playout budget is short.
-                path.start_t3(association.out.first_sent(at).unwrap_or(now));
+                // With another path to go by, what is left of a playout budget is not waited for: the time-out counts
+                // from when the first of them set out, as in RFC 7765, and what an acknowledgement may be put off.
+                let first = association.out.first_sent(at).filter(|_| has_others);
+                path.start_t3(first.map_or(now, |first| now.min(first + self.settings.ack_delay)));
             }
         }
         if association.out.has_given_up() {

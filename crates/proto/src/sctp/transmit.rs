@@ -156,7 +156,8 @@ impl Association {
     /// A SACK, if one is due, or if there is one to tell and payload to tell it with.
     fn put_acknowledgement(&mut self, writer: &mut Writer<'_>, carries: bool, window: usize) {
         let sack = &mut self.sack;
-        if !sack.now && !(carries && sack.packets > 0) {
+        let rides = carries && sack.packets > 0;
+        if !sack.now && !rides {
             return;
         }
         if writer.sack(self.log.cumulative(), window as u32, self.log.gaps(), self.log.duplicates()) {

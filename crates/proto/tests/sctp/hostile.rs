@@ -8,9 +8,9 @@ use proptest::prelude::*;
 
 use crate::world::{datagram, endpoint};
 
-const NOW: Instant = Instant::from_millis(1000);
+pub const NOW: Instant = Instant::from_millis(1000);
 
-fn packets(endpoint: &mut dyn Endpoint, now: Instant) -> Vec<Vec<u8>> {
+pub fn packets(endpoint: &mut dyn Endpoint, now: Instant) -> Vec<Vec<u8>> {
     let mut buf = [0; 2048];
     let mut all = Vec::new();
     while let Some(transmit) = endpoint.poll_transmit(now, &mut buf) {
@@ -26,19 +26,19 @@ fn crc_32c(bytes: &[u8]) -> u32 {
 }
 
 /// Makes the checksum right again after a change.
-fn repaired(mut packet: Vec<u8>) -> Vec<u8> {
+pub fn repaired(mut packet: Vec<u8>) -> Vec<u8> {
     packet[8..12].fill(0);
     let crc = crc_32c(&packet);
     packet[8..12].copy_from_slice(&crc.to_le_bytes());
     packet
 }
 
-fn door(seed: u64) -> Box<dyn Doorkeeper> {
+pub fn door(seed: u64) -> Box<dyn Doorkeeper> {
     endpoint("", Role::Listener, seed).doorkeeper(NOW).expect("SCTP has one")
 }
 
 /// A caller, its INIT and the COOKIE ECHO that a door's answer draws from it.
-fn knock(door: &mut dyn Doorkeeper, path: PathId) -> (Box<dyn Endpoint>, Vec<u8>) {
+pub fn knock(door: &mut dyn Doorkeeper, path: PathId) -> (Box<dyn Endpoint>, Vec<u8>) {
     let mut caller = endpoint("", Role::Caller, 20);
     let init = packets(&mut *caller, NOW).remove(0);
     let mut answer = [0; 2048];
@@ -51,7 +51,7 @@ fn knock(door: &mut dyn Doorkeeper, path: PathId) -> (Box<dyn Endpoint>, Vec<u8>
 }
 
 /// Both ends of an association that stands.
-fn connected() -> (Box<dyn Endpoint>, Box<dyn Endpoint>) {
+pub fn connected() -> (Box<dyn Endpoint>, Box<dyn Endpoint>) {
     let (mut caller, mut listener) = (endpoint("", Role::Caller, 20), endpoint("", Role::Listener, 21));
     for _ in 0..3 {
         for packet in packets(&mut *caller, NOW) {
@@ -64,7 +64,7 @@ fn connected() -> (Box<dyn Endpoint>, Box<dyn Endpoint>) {
     (caller, listener)
 }
 
-fn carries_a_frame(caller: &mut dyn Endpoint, listener: &mut dyn Endpoint) -> bool {
+pub fn carries_a_frame(caller: &mut dyn Endpoint, listener: &mut dyn Endpoint) -> bool {
     caller.send(NOW, antiphon_core::Frame::new(b"frame", None)).unwrap();
     for packet in packets(caller, NOW) {
         listener.handle_input(NOW, datagram(&packet, PathId::default(), NOW));

@@ -3,5 +3,6 @@
 mod hostile;
 mod loss;
 mod paths;
+mod peers;
 mod sharing;
 mod world;

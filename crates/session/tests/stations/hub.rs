@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use antiphon_core::{Endpoint, Frame, Instant, PathId, Rng};
-use antiphon_proto::Role;
+use antiphon_proto::{OpenArgs, Role};
 use antiphon_session::{Hub, HubConfig, Reflector, ReflectorConfig, Station};
 
 use crate::stream::packets;
@@ -173,4 +173,63 @@ fn behind_a_doorkeeper_calls_make_no_station_and_callers_who_answer_do() {
         assert_eq!(&buf[..back.len], b"there and back");
     }
     assert_eq!((made.get(), hub.stations().count()), (2, 2));
+}
+
+/// Hands over what both have to say until both are quiet; the caller's path `n` is the hub's `paths[n]`.
+fn exchange_by(caller: &mut dyn Endpoint, hub: &mut Hub<Reflector>, paths: [PathId; 2], now: Instant) {
+    let mut buf = vec![0; 2048];
+    loop {
+        let mut moved = false;
+        while let Some(transmit) = caller.poll_transmit(now, &mut buf) {
+            hub.handle_input(now, datagram(&buf[..transmit.len], paths[transmit.path.0 as usize], now));
+            moved = true;
+        }
+        hub.advance(now);
+        while let Some(transmit) = hub.poll_transmit(now, &mut buf) {
+            let at = paths.iter().position(|path| *path == transmit.path).expect("one of the two") as u32;
+            caller.handle_input(now, datagram(&buf[..transmit.len], PathId(at), now));
+            moved = true;
+        }
+        if !moved {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_peer_of_several_paths_is_one_peer() {
+    let now = Instant::from_millis(1);
+    let make = |now, _| Reflector::new(endpoint("sctp", Role::Listener, now), ReflectorConfig::default());
+    let config = HubConfig { max_peers: 4, idle: ms(10_000), admits: |_| panic!("the doorkeeper decides") };
+    let keeper = endpoint("sctp", Role::Listener, now).doorkeeper(now);
+    let mut hub = Hub::new(config, Box::new(make)).with_doorkeeper(keeper);
+    let query = "peers=192.0.2.1:9906&paths=both".parse().unwrap();
+    let transport = antiphon_proto::find("sctp").unwrap();
+    let args =
+        OpenArgs { role: Role::Caller, query: &query, seed: 5, now, max_datagram: 1452, latency: ms(80) };
+    let mut caller = (transport.open)(&args).unwrap();
+    let paths = [PathId(30), PathId(40)];
+    exchange_by(&mut *caller, &mut hub, paths, now);
+    // The second path is known as soon as it is tried.
+    let now = now + ms(1);
+    caller.handle_timeout(now);
+    exchange_by(&mut *caller, &mut hub, paths, now);
+    assert_eq!((hub.stations().count(), hub.counters().not_admitted), (1, 0));
+    assert!(hub.knows(PathId(40)), "a path of the peer's");
+    // A frame by the second path alone comes back.
+    caller.send(now, Frame::new(b"there and back", None)).unwrap();
+    let mut buf = vec![0; 2048];
+    while let Some(transmit) = caller.poll_transmit(now, &mut buf) {
+        if transmit.path == PathId(1) {
+            hub.handle_input(now, datagram(&buf[..transmit.len], paths[1], now));
+        }
+    }
+    exchange_by(&mut *caller, &mut hub, paths, now);
+    let mut buf = vec![0; 1 << 18];
+    assert_eq!(caller.poll_frame(&mut buf).map(|received| received.len), Some(14));
+    // Its place is free when it has left, and so are its paths.
+    caller.close(now, antiphon_core::CloseMode::Abort);
+    exchange_by(&mut *caller, &mut hub, paths, now);
+    hub.advance(now);
+    assert!(hub.stations().count() == 0 && !paths.iter().any(|path| hub.knows(*path)));
 }

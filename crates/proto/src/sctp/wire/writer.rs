@@ -128,11 +128,12 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Appends a chunk, a parameter or an error cause to a list of them, padded.
+/// Appends a parameter or an error cause to a list of them. Those before it are padded; the last one's padding is the
+/// chunk's, whose length does not count it (RFC 9260 §3.2).
 pub fn push_tlv(out: &mut Vec<u8>, kind: u16, value: &[&[u8]]) {
     let len = TLV + value.iter().map(|part| part.len()).sum::<usize>();
+    out.resize(out.len().next_multiple_of(4), 0);
     out.extend_from_slice(&kind.to_be_bytes());
     out.extend_from_slice(&(len as u16).to_be_bytes());
     value.iter().for_each(|part| out.extend_from_slice(part));
-    out.resize(out.len().next_multiple_of(4), 0);
 }

@@ -1,0 +1,269 @@
+//! Peers that begin anew, call at the same time, repeat themselves, take nothing, or break the rules.
+
+use std::time::Duration;
+
+use antiphon_core::{CloseReason, Endpoint, Event, Frame, Instant, Meeting, Outcome, PathId};
+use antiphon_proto::Role;
+
+use crate::hostile::{NOW, carries_a_frame, connected, door, knock, packets, repaired};
+use crate::world::{datagram, endpoint};
+
+fn hear(endpoint: &mut dyn Endpoint, now: Instant, packet: &[u8]) {
+    endpoint.handle_input(now, datagram(packet, PathId::default(), now));
+}
+
+fn events(endpoint: &mut dyn Endpoint) -> Vec<Event> {
+    std::iter::from_fn(|| endpoint.poll_event()).collect()
+}
+
+/// The packet as it would be between other ports.
+fn between(packet: &[u8], source: u16, destination: u16) -> Vec<u8> {
+    let mut packet = packet.to_vec();
+    packet[..2].copy_from_slice(&source.to_be_bytes());
+    packet[2..4].copy_from_slice(&destination.to_be_bytes());
+    repaired(packet)
+}
+
+fn source(packet: &[u8]) -> u16 {
+    u16::from_be_bytes([packet[0], packet[1]])
+}
+
+/// Carries all that two ends have to say, to and fro, the first as from port `ports[0]`, the second as from `ports[1]`;
+/// `heard_as`: what each of them knows the other as.
+fn converse([one, other]: [&mut dyn Endpoint; 2], own: [u16; 2], heard_as: [u16; 2], rounds: usize) {
+    for _ in 0..rounds {
+        for packet in packets(one, NOW) {
+            hear(other, NOW, &between(&packet, heard_as[1], own[1]));
+        }
+        for packet in packets(other, NOW) {
+            hear(one, NOW, &between(&packet, heard_as[0], own[0]));
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_begins_anew_is_taken_in_and_what_was_on_its_way_is_told() {
+    let (mut old, mut listener) = connected();
+    old.send(NOW, Frame::new(b"x", None)).unwrap();
+    let port = source(&packets(&mut *old, NOW)[0]);
+    listener.send(NOW, Frame::new(b"never acknowledged", None)).unwrap();
+    packets(&mut *listener, NOW);
+    events(&mut *listener);
+
+    let mut new = endpoint("", Role::Caller, 30);
+    let init = packets(&mut *new, NOW).remove(0);
+    let new_port = source(&init);
+    hear(&mut *listener, NOW, &between(&init, port, 5004));
+    assert_eq!(events(&mut *listener), [], "an INIT changes nothing");
+    for packet in packets(&mut *listener, NOW) {
+        hear(&mut *new, NOW, &between(&packet, 5004, new_port));
+    }
+    for packet in packets(&mut *new, NOW) {
+        hear(&mut *listener, NOW, &between(&packet, port, 5004));
+    }
+    let told = events(&mut *listener);
+    assert!(matches!(told[0], Event::Frame { outcome: Outcome::Aborted, .. }), "{told:?}");
+    assert_eq!(told[1..], [Event::Connected]);
+    // The new association carries frames both ways; the old one's tag is worth nothing.
+    for packet in packets(&mut *listener, NOW) {
+        hear(&mut *new, NOW, &between(&packet, 5004, new_port));
+    }
+    new.send(NOW, Frame::new(b"anew", None)).unwrap();
+    for packet in packets(&mut *new, NOW) {
+        hear(&mut *listener, NOW, &between(&packet, port, 5004));
+    }
+    let mut buf = vec![0; 1 << 18];
+    assert_eq!(listener.poll_frame(&mut buf).map(|r| buf[..r.len].to_vec()), Some(b"anew".to_vec()));
+    let before = listener.path_stats().counters.malformed;
+    old.send(NOW, Frame::new(b"old", None)).unwrap();
+    for packet in packets(&mut *old, NOW) {
+        hear(&mut *listener, NOW, &packet);
+    }
+    assert!(listener.path_stats().counters.malformed > before && listener.poll_frame(&mut buf).is_none());
+}
+
+#[test]
+fn two_that_call_each_other_at_once_get_one_association() {
+    let (mut one, mut other) = (endpoint("", Role::Caller, 40), endpoint("", Role::Caller, 41));
+    let inits = [packets(&mut *one, NOW).remove(0), packets(&mut *other, NOW).remove(0)];
+    let own = [source(&inits[0]), source(&inits[1])];
+    // Each called 5004, and hears the other from there.
+    hear(&mut *other, NOW, &between(&inits[0], 5004, own[1]));
+    hear(&mut *one, NOW, &between(&inits[1], 5004, own[0]));
+    converse([&mut *one, &mut *other], own, [5004, 5004], 4);
+    for end in [&mut one, &mut other] {
+        let told = events(&mut **end);
+        assert!(!told.is_empty() && told.iter().all(|event| *event == Event::Connected), "{told:?}");
+        end.send(NOW, Frame::new(b"both", None)).unwrap();
+    }
+    converse([&mut *one, &mut *other], own, [5004, 5004], 2);
+    let mut buf = vec![0; 1 << 18];
+    for end in [&mut one, &mut other] {
+        assert_eq!(end.poll_frame(&mut buf).map(|received| received.len), Some(4));
+        assert_eq!(end.path_stats().counters.malformed, 0);
+    }
+}
+
+#[test]
+fn greetings_that_come_again_change_nothing() {
+    let (mut caller, mut listener) = (endpoint("", Role::Caller, 20), endpoint("", Role::Listener, 21));
+    let mut said: [Vec<Vec<u8>>; 2] = Default::default();
+    for _ in 0..3 {
+        for packet in packets(&mut *caller, NOW) {
+            hear(&mut *listener, NOW, &packet);
+            said[0].push(packet);
+        }
+        for packet in packets(&mut *listener, NOW) {
+            hear(&mut *caller, NOW, &packet);
+            said[1].push(packet);
+        }
+    }
+    events(&mut *caller);
+    events(&mut *listener);
+    for _ in 0..3 {
+        // INIT and COOKIE ECHO; INIT ACK and COOKIE ACK. In another order, too.
+        said.iter_mut().for_each(|said| said.reverse());
+        said[0].iter().for_each(|packet| hear(&mut *listener, NOW, packet));
+        said[1].iter().for_each(|packet| hear(&mut *caller, NOW, packet));
+        assert_eq!((events(&mut *caller), events(&mut *listener)), (vec![], vec![]));
+        // The cookie is acknowledged again, the INIT answered with another cookie.
+        let kinds: Vec<u8> = packets(&mut *listener, NOW).iter().map(|packet| packet[12]).collect();
+        assert_eq!(kinds, [2, 11]);
+        assert!(carries_a_frame(&mut *caller, &mut *listener));
+    }
+}
+
+#[test]
+fn a_stale_cookie_is_asked_for_anew() {
+    let mut door = door(1);
+    let (mut caller, echo) = knock(&mut *door, PathId(0));
+    let late = NOW + Duration::from_secs(61);
+    let mut answer = [0; 2048];
+    let Meeting::Answered { len } = door.meet(late, PathId(0), &echo, &mut answer) else { panic!() };
+    hear(&mut *caller, late, &answer[..len]);
+    let init = packets(&mut *caller, late).remove(0);
+    assert_eq!(init[12], 1, "INIT");
+    let preservative = init.windows(4).any(|bytes| bytes == [0, 9, 0, 8]);
+    assert!(preservative, "with the wish for a longer life");
+    let Meeting::Answered { len } = door.meet(late, PathId(0), &init, &mut answer) else { panic!() };
+    hear(&mut *caller, late, &answer[..len]);
+    let echo = packets(&mut *caller, late).remove(0);
+    assert_eq!(door.meet(late, PathId(0), &echo, &mut answer), Meeting::Admitted);
+}
+
+#[test]
+fn a_peer_that_fetches_nothing_is_not_overrun_and_loses_nothing() {
+    let query = "reliability=full&order=ordered";
+    let (mut caller, mut listener) = (endpoint(query, Role::Caller, 20), endpoint(query, Role::Listener, 21));
+    let (mut now, mut sent) = (NOW, 0u32);
+    let mut buf = vec![0; 1 << 18];
+    let mut step = |now: &mut Instant, send: bool, fetch: bool| {
+        let mut fetched = Vec::new();
+        *now += Duration::from_millis(5);
+        let mut frame = vec![0; 3000];
+        frame[..4].copy_from_slice(&sent.to_be_bytes());
+        if send && caller.send(*now, Frame::new(&frame, None)).is_ok() {
+            sent += 1;
+        }
+        for side in [&mut caller, &mut listener] {
+            side.handle_timeout(*now);
+            while side.poll_event().is_some() {}
+        }
+        for packet in packets(&mut *caller, *now) {
+            hear(&mut *listener, *now, &packet);
+        }
+        while fetch && listener.poll_frame(&mut buf).is_some() {
+            fetched.push(u32::from_be_bytes(buf[..4].try_into().unwrap()));
+        }
+        for packet in packets(&mut *listener, *now) {
+            hear(&mut *caller, *now, &packet);
+        }
+        (sent, fetched)
+    };
+    let mut before = 0;
+    for _ in 0..4000 {
+        before = step(&mut now, true, false).0;
+    }
+    // 1 MiB here, 1 MiB there, and what is between.
+    assert!((600..800).contains(&before), "{before} frames of 3000 bytes are accepted");
+    let mut came = Vec::new();
+    for n in 0..2000 {
+        came.extend(step(&mut now, n < 1000, true).1);
+    }
+    let sent = step(&mut now, false, true).0;
+    assert!(sent > before + 800, "and it goes on: {sent}");
+    assert_eq!(came, (0..sent).collect::<Vec<_>>(), "in order, none lost");
+    assert!(!events(&mut *caller).iter().any(|event| matches!(event, Event::Closed(_))));
+}
+
+/// A chunk in a packet of the caller's.
+fn forged(like: &[u8], kind: u8, flags: u8, value: &[u8]) -> Vec<u8> {
+    let mut packet = like[..12].to_vec();
+    packet.extend_from_slice(&[kind, flags]);
+    packet.extend_from_slice(&(4 + value.len() as u16).to_be_bytes());
+    packet.extend_from_slice(value);
+    packet.resize(packet.len().next_multiple_of(4), 0);
+    repaired(packet)
+}
+
+#[test]
+fn who_breaks_the_rules_is_told_so_and_left() {
+    // What, chunk type, flags, value behind the first TSN, cause.
+    let tsn_ahead = [0xff, 0xff, 0xff, 0xff];
+    let cases: [(&str, u8, u8, &[u8], u8); 4] = [
+        ("DATA without data", 0, 3, &[0; 8], 9),
+        ("I-DATA that was not agreed on", 64, 3, &[0; 13], 13),
+        ("I-FORWARD TSN that was not agreed on", 194, 0, &[], 13),
+        ("an acknowledgement of what was never sent", 3, 0, &[0, 0, 5, 220, 0, 0, 0, 0], 13),
+    ];
+    for (what, kind, flags, rest, cause) in cases {
+        let (mut caller, mut listener) = connected();
+        caller.send(NOW, Frame::new(b"like", None)).unwrap();
+        let like = packets(&mut *caller, NOW).remove(0);
+        listener.send(NOW, Frame::new(b"its fate is told", None)).unwrap();
+        let data = packets(&mut *listener, NOW).remove(0);
+        let tsn: [u8; 4] = match kind {
+            // Half the circle less one beyond what was sent.
+            3 => {
+                let at = data.windows(4).position(|bytes| bytes == [0, 7, 0, 32]).unwrap() + 4;
+                let sent = u32::from_be_bytes(data[at..at + 4].try_into().unwrap());
+                sent.wrapping_add(u32::from_be_bytes(tsn_ahead) / 4).to_be_bytes()
+            }
+            _ => like[16..20].try_into().unwrap(),
+        };
+        hear(&mut *listener, NOW, &forged(&like, kind, flags, &[&tsn[..], rest].concat()));
+        let answer = packets(&mut *listener, NOW).pop().unwrap();
+        assert_eq!((answer[12], &answer[16..18]), (6, &[0, cause][..]), "{what}: ABORT with its cause");
+        let told = events(&mut *listener);
+        assert!(
+            matches!(
+                told[..],
+                [.., Event::Frame { outcome: Outcome::Aborted, .. }, Event::Closed(CloseReason::Protocol)]
+            ),
+            "{what}: {told:?}"
+        );
+        hear(&mut *caller, NOW, &answer);
+        assert_eq!(events(&mut *caller).pop(), Some(Event::Closed(CloseReason::Peer)), "{what}");
+    }
+}
+
+#[test]
+fn a_message_without_end_does_not_fill_memory_for_ever() {
+    let (mut caller, mut listener) = connected();
+    caller.send(NOW, Frame::new(b"like", None)).unwrap();
+    let like = packets(&mut *caller, NOW).remove(0);
+    let first = u32::from_be_bytes(like[16..20].try_into().unwrap());
+    let mut ended = 0;
+    for n in 0..10_000u32 {
+        let mut value = first.wrapping_add(n).to_be_bytes().to_vec();
+        value.extend_from_slice(&[0; 1400]);
+        // The first begins a message that never ends.
+        hear(&mut *listener, NOW, &forged(&like, 0, if n == 0 { 2 } else { 0 }, &value));
+        packets(&mut *listener, NOW);
+        if events(&mut *listener).iter().any(|event| matches!(event, Event::Closed(_))) {
+            ended = n;
+            break;
+        }
+    }
+    assert!((1..1000).contains(&ended), "the association ends before a window is full twice: {ended}");
+}
