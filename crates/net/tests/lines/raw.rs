@@ -94,10 +94,8 @@ fn callers_share_a_listener_and_hear_their_own_frames_alone() {
             let mut nodes: Vec<Node> =
                 (0..3).map(|n| caller(scheme, &peers[n], n as u64 + 1, clock)).collect();
             let len = |n: usize| 300 + 400 * n;
-            for n in 0..3 {
-                for k in 0..20 {
-                    nodes[n].send(frame(k, len(n)));
-                }
+            for (n, node) in nodes.iter_mut().enumerate() {
+                (0..20).for_each(|k| node.send(frame(k, len(n))));
             }
             let start = clock.now();
             while nodes.iter().any(|node| node.party.frames.len() < 20) {
