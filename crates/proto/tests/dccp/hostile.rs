@@ -183,6 +183,37 @@ fn resets_in_the_wrong_place_are_asked_about_and_the_right_one_ends_it() {
     assert!(sent.malformed >= 5);
 }
 
+/// RFC 4340 §5.8.2 and §8.1.4. What is in place may end a connection; what may be ignored is.
+#[test]
+fn options_that_must_be_understood_and_are_not_end_it_with_the_right_code() {
+    let not_understood = Some((ResetCode::MANDATORY_ERROR, [55, 7, 0]));
+    for (options, expected) in [
+        ([1, 55, 3, 7], not_understood),
+        ([0, 55, 3, 7], None),
+        // Mandatory with nothing behind it.
+        ([0, 0, 0, 1], Some((ResetCode::MANDATORY_ERROR, [1, 0, 0]))),
+        // An Init Cookie that this server never baked.
+        ([36, 4, 1, 2], Some((ResetCode::BAD_INIT_COOKIE, [0; 3]))),
+    ] {
+        let mut pair = Connected::new("");
+        let (source, destination) = (pair.last.source, pair.last.destination);
+        let (kind, seq) = (Kind::Ack { ack: pair.answer.seq }, pair.last.seq.plus(1));
+        let head = Header { source, destination, ccval: 0, coverage: 0, kind, seq };
+        let (mut writer, mut buf) = (OptionWriter::default(), [0; 64]);
+        writer.put(60, &[&[0, 0]]);
+        let len = emit(&head, &writer, &[], Checksum::Udp, &mut buf).expect("room");
+        buf[head.kind.header_len()..len].copy_from_slice(&options);
+        pair.server.handle_input(pair.now, datagram(&buf[..len], pair.now));
+        let resets = flush(&mut *pair.server, pair.now).iter().find_map(|packet| match header(packet).kind {
+            Kind::Reset { code, data, .. } => Some((code, data)),
+            _ => None,
+        });
+        assert_eq!(resets, expected, "{options:?}");
+        let ends = std::iter::from_fn(|| pair.server.poll_event()).any(|e| matches!(e, Event::Closed(_)));
+        assert_eq!(ends, expected.is_some(), "{options:?}");
+    }
+}
+
 #[test]
 fn nobody_is_sent_more_than_came_from_there_before_he_has_answered() {
     for seed in 0..20 {
