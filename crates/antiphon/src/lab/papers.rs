@@ -17,6 +17,8 @@ pub struct PaperResults {
     pub paper: &'static Paper,
     /// By experiment, those that have any.
     pub results: Vec<(&'static str, Results)>,
+    /// By experiment, of those that were measured instead of modelled: on what machine, and when.
+    pub machines: Vec<(&'static str, String)>,
 }
 
 /// Answers the results of an experiment, if there are any.
@@ -27,10 +29,18 @@ impl PaperResults {
     ///
     /// Results that belong to another scenario are left out, and the second list says so.
     pub fn kept(keys: &[String], results: &Path) -> Result<(Vec<PaperResults>, Vec<String>), Error> {
-        let mut notes = Vec::new();
-        let found = PaperResults::read(keys, &mut |paper, experiment| {
+        let (mut notes, mut machines) = (Vec::new(), Vec::new());
+        let mut found = PaperResults::read(keys, &mut |paper, experiment| {
             let Some(text) = experiment.scenario else { return Ok(None) };
             let job = job(paper, experiment, text)?;
+            if job.scenario.measured {
+                let machine = super::store::machine(&job, results);
+                machines.push((
+                    paper.key,
+                    experiment.key,
+                    machine.unwrap_or_else(|| "a machine not named".into()),
+                ));
+            }
             Ok(match super::kept(&job, results) {
                 Ok(kept) => (kept.runs() > 0).then_some(kept),
                 Err(error) => {
@@ -39,6 +49,10 @@ impl PaperResults {
                 }
             })
         })?;
+        for (paper, experiment, machine) in machines {
+            let of_paper = found.iter_mut().find(|found| found.paper.key == paper);
+            of_paper.into_iter().for_each(|found| found.machines.push((experiment, machine.clone())));
+        }
         Ok((found, notes))
     }
 
@@ -50,7 +64,7 @@ impl PaperResults {
             for experiment in paper.experiments {
                 results.extend(read(paper, experiment)?.map(|results| (experiment.key, results)));
             }
-            found.push(PaperResults { paper, results });
+            found.push(PaperResults { paper, results, machines: Vec::new() });
         }
         Ok(found)
     }

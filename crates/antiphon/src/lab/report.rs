@@ -49,11 +49,19 @@ impl PaperResults {
     }
 
     fn facts(&self) -> Vec<(String, String)> {
-        let runs: u32 = self.results.iter().map(|(_, results)| results.runs()).sum();
+        let is_measured = |key: &str| self.machines.iter().any(|(measured, _)| *measured == key);
+        let runs = |measured: bool| -> u32 {
+            let wanted = self.results.iter().filter(|(key, _)| is_measured(key) == measured);
+            wanted.map(|(_, results)| results.runs()).sum()
+        };
+        let sockets = match runs(true) {
+            0 => String::new(),
+            runs => format!(", {runs} on real sockets"),
+        };
         vec![
             ("Authors".into(), self.paper.authors.join(", ")),
             ("Year".into(), self.paper.year.to_string()),
-            ("Runs".into(), format!("{runs} in virtual time")),
+            ("Runs".into(), format!("{} in virtual time{sockets}", runs(false))),
             ("Version".into(), format!("antiphon {}", env!("CARGO_PKG_VERSION"))),
         ]
     }
@@ -82,7 +90,11 @@ impl PaperResults {
         let command = format!("`antiphon lab run {}/{}`", self.paper.key, experiment.key);
         match (self.of(experiment.key), experiment.lacks()) {
             (Some(results), _) if results.is_complete() => {
-                format!("{place} {} runs, made by {command}.", results.runs())
+                let machine = self.machines.iter().find(|(key, _)| *key == experiment.key);
+                let measured = machine.map_or(String::new(), |(_, machine)| {
+                    format!(" Measured, not modelled: real sockets on {machine}.")
+                });
+                format!("{place} {} runs, made by {command}.{measured}", results.runs())
             }
             (Some(results), _) => format!(
                 "{place} {} of {} runs are there; {command} goes on with the others.",
