@@ -131,7 +131,7 @@ impl Emulator {
         };
         let find = |name: &str| Namespace::find(name).map_err(|error| Error::usage(error.to_string()));
         let sides = Sides::Existing { near: find(from)?, far: find(to)? };
-        let lanes = vec![LaneConfig { link: spec, seed: args.seed, sides }];
+        let lanes = vec![LaneConfig { sides, ..LaneConfig::private(spec, args.seed) }];
         let router = Router::start(RouterConfig { lanes, means: None, real_time: args.real_time }, clock)
             .map_err(failure)?;
         let by = match router.means() {

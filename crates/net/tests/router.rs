@@ -122,9 +122,8 @@ fn existing_namespaces_get_a_device_for_as_long_as_the_router_runs() {
     for means in means() {
         let [near, far] = [0, 1].map(|_| Namespace::private().expect("probed"));
         let lane = LaneConfig {
-            link: "loss=5%".parse().expect("a possible link"),
-            seed: 2,
             sides: Sides::Existing { near: near.clone(), far: far.clone() },
+            ..LaneConfig::private("loss=5%".parse().expect("a possible link"), 2)
         };
         // The second lane finds a default route and leaves it.
         let config = RouterConfig { lanes: vec![lane.clone(), lane], means: Some(means), real_time: true };
@@ -198,4 +197,40 @@ fn what_cannot_be_had_is_said() {
         real_time: false,
     };
     assert!(Router::start(looped, OsClock::new()).is_err());
+}
+
+/// Two links in a row, as in a switch: each takes its time, both count as one, and overhead makes packets longer.
+#[test]
+fn two_links_in_a_row_add_up() {
+    for means in means() {
+        let lane = LaneConfig {
+            behind: Some("delay=3ms,loss=20%".parse().expect("a possible link")),
+            overhead: 38,
+            ..LaneConfig::private("delay=2ms".parse().expect("a possible link"), 5)
+        };
+        let config = RouterConfig { lanes: vec![lane], means: Some(means), real_time: true };
+        let router = Router::start(config, OsClock::new()).expect("probed");
+        let lane = &router.lanes()[0];
+        let (near, far) = (udp(&lane.near, false), udp(&lane.far, false));
+        let there = (lane.far.v4, far.local_addr().expect("bound").port());
+        // Lost ones are waited for in vain.
+        far.set_read_timeout(Some(Duration::from_millis(12))).expect("a socket");
+        let (clock, mut soonest, mut came) = (OsClock::new(), u64::MAX, 0);
+        for number in 0..100u8 {
+            let sent = clock.now();
+            near.send_to(&[number; 72], there).expect("a route");
+            if far.recv(&mut [0; 100]).is_ok() {
+                soonest = soonest.min(clock.now().since(sent).as_nanos() as u64);
+                came += 1;
+            }
+        }
+        // Never before both delays, and hardly ever a millisecond behind them.
+        assert!((5_000_000..6_500_000).contains(&soonest), "{soonest} ns");
+        let up = router.stop().lanes[0].up;
+        assert!(up.balances(), "{up:?}");
+        // Binomial: 4 standard deviations of 4 %.
+        assert!(up.offered == 100 && (4..=36).contains(&up.lost) && came <= up.delivered, "{came}, {up:?}");
+        // 72 bytes, UDP, IP and the overhead.
+        assert_eq!(up.offered_bytes, 100 * (72 + 28 + 38));
+    }
 }

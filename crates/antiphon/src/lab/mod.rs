@@ -24,6 +24,7 @@ mod papers;
 mod path;
 mod real;
 mod report;
+mod sides;
 mod store;
 
 #[cfg(test)]
@@ -51,6 +52,7 @@ pub use papers::{ClaimRow, ExperimentRow, FigureRow, PaperResults, Reader, count
 pub use path::replay_path;
 pub use real::{RealOptions, USUAL, USUAL_REPETITIONS, describe};
 pub use report::write_report;
+pub use sides::{RealResults, SideRow, side_rows};
 use store::Store;
 
 /// How experiments run.
@@ -255,10 +257,19 @@ pub fn kept(job: &Job, results: &std::path::Path) -> Result<Results, Error> {
 
 /// As [`kept`], of runs on that ground.
 pub fn kept_on(job: &Job, results: &std::path::Path, ground: Ground) -> Result<Results, Error> {
+    Ok(kept_with_ground(job, results, ground)?.0)
+}
+
+/// The results on a ground, and what their journal says of it.
+fn kept_with_ground(
+    job: &Job,
+    results: &std::path::Path,
+    ground: Ground,
+) -> Result<(Results, String), Error> {
     let plan = job.scenario.plan();
-    let mut finished = store::read(job, results, ground)?;
+    let (mut finished, told) = store::read(job, results, ground)?;
     adopt(&mut finished, &plan);
-    Ok(experiment::results(&finished, plan.len() as u32))
+    Ok((experiment::results(&finished, plan.len() as u32), told))
 }
 
 /// Builds the world of an experiment's first point, and says why there can be none.

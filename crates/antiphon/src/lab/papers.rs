@@ -7,7 +7,7 @@ use antiphon_lab::results::Results;
 use antiphon_lab::{figures::FIGURES, papers};
 use serde::Serialize;
 
-use super::Job;
+use super::{Ground, Job, RealResults};
 use crate::Error;
 
 /// A paper and the results of its experiments.
@@ -17,8 +17,8 @@ pub struct PaperResults {
     pub paper: &'static Paper,
     /// By experiment, those that have any.
     pub results: Vec<(&'static str, Results)>,
-    /// By experiment, of those that were measured instead of modelled: on what machine, and when.
-    pub machines: Vec<(&'static str, String)>,
+    /// Of runs on sockets, by experiment, those that have any.
+    pub real: Vec<(&'static str, RealResults)>,
 }
 
 /// Answers the results of an experiment, if there are any.
@@ -29,29 +29,30 @@ impl PaperResults {
     ///
     /// Results that belong to another scenario are left out, and the second list says so.
     pub fn kept(keys: &[String], results: &Path) -> Result<(Vec<PaperResults>, Vec<String>), Error> {
-        let (mut notes, mut machines) = (Vec::new(), Vec::new());
+        let mut notes = Vec::new();
+        let mut real = Vec::new();
         let mut found = PaperResults::read(keys, &mut |paper, experiment| {
             let Some(text) = experiment.scenario else { return Ok(None) };
             let job = job(paper, experiment, text)?;
-            if job.scenario.measured {
-                let machine = super::store::machine(&job, results);
-                machines.push((
-                    paper.key,
-                    experiment.key,
-                    machine.unwrap_or_else(|| "a machine not named".into()),
-                ));
-            }
-            Ok(match super::kept(&job, results) {
-                Ok(kept) => (kept.runs() > 0).then_some(kept),
+            let mut on = |ground| match super::kept_with_ground(&job, results, ground) {
+                Ok((kept, ground)) => (kept.runs() > 0).then_some((kept, ground)),
                 Err(error) => {
                     notes.push(error.to_string());
                     None
                 }
-            })
+            };
+            let (modelled, sockets) = (on(Ground::Model), on(Ground::Real));
+            let first = if job.scenario.measured { &sockets } else { &modelled };
+            let first = first.as_ref().map(|(kept, _)| kept.clone());
+            let machine = || super::store::machine(&job, results);
+            let sockets =
+                sockets.map(|(results, ground)| RealResults { results, ground, machine: machine() });
+            real.extend(sockets.map(|sockets| (paper.key, experiment.key, sockets)));
+            Ok(first)
         })?;
-        for (paper, experiment, machine) in machines {
-            let of_paper = found.iter_mut().find(|found| found.paper.key == paper);
-            of_paper.into_iter().for_each(|found| found.machines.push((experiment, machine.clone())));
+        for (paper, experiment, sockets) in real {
+            let whose = found.iter_mut().find(|found| found.paper.key == paper);
+            whose.into_iter().for_each(|found| found.real.push((experiment, sockets.clone())));
         }
         Ok((found, notes))
     }
@@ -64,7 +65,7 @@ impl PaperResults {
             for experiment in paper.experiments {
                 results.extend(read(paper, experiment)?.map(|results| (experiment.key, results)));
             }
-            found.push(PaperResults { paper, results, machines: Vec::new() });
+            found.push(PaperResults { paper, results, real: Vec::new() });
         }
         Ok(found)
     }
@@ -72,6 +73,11 @@ impl PaperResults {
     /// The results of an experiment.
     pub fn of(&self, experiment: &str) -> Option<&Results> {
         self.results.iter().find(|(key, _)| *key == experiment).map(|(_, results)| results)
+    }
+
+    /// What runs of an experiment on sockets say.
+    pub fn real_of(&self, experiment: &str) -> Option<&RealResults> {
+        self.real.iter().find(|(key, _)| *key == experiment).map(|(_, real)| real)
     }
 
     /// What the results say on each claim.
@@ -154,6 +160,11 @@ pub(super) fn jobs(target: &str) -> Result<Vec<Job>, Error> {
             needs.unwrap_or_else(|| "a scenario".into())
         ))),
     }
+}
+
+/// An experiment of a paper as a job, if it has a scenario.
+pub(super) fn job_of(paper: &Paper, experiment: &Experiment) -> Option<Job> {
+    job(paper, experiment, experiment.scenario?).ok()
 }
 
 fn job(paper: &Paper, experiment: &Experiment, text: &str) -> Result<Job, Error> {

@@ -3,26 +3,31 @@
 use std::path::{Path, PathBuf};
 
 use antiphon_lab::papers::{Experiment, Paper, Verdict};
+use antiphon_lab::results::Results;
 use antiphon_lab::scenario::{Note, Scenario};
 use antiphon_report::{Cell, Column, Page, Part, Row, Section, Table};
 
 use super::compared::{Beside, CSV_HEAD, csv_line, definitions};
-use super::papers::{ClaimRow, FigureRow, PaperResults, count};
+use super::papers::{ClaimRow, FigureRow, PaperResults, count, job_of};
+use super::sides::{self, SIDES_HEAD, side_rows};
 use crate::Error;
 
-/// Writes `PAPER.html`, `PAPER-tables.csv` and `PAPER-claims.csv` for each paper into `out`, which is made if it is
-/// not there; older ones are replaced. `command` stands in the page.
+/// Writes `PAPER.html`, `PAPER-tables.csv` and `PAPER-claims.csv` for each paper, and `PAPER-real.csv` if any of it ran on
+/// sockets, into `out`, which is made if it is not there; older ones are replaced. `command` stands in the page.
 pub fn write_report(papers: &[PaperResults], out: &Path, command: &str) -> Result<Vec<PathBuf>, Error> {
     let failed = |path: &Path, error| Error::failed(format!("cannot write '{}': {error}", path.display()));
     std::fs::create_dir_all(out).map_err(|error| failed(out, error))?;
     let mut written = Vec::new();
     for paper in papers {
         let key = paper.paper.key;
-        let files = [
+        let mut files = vec![
             (format!("{key}.html"), paper.page(command).render()),
             (format!("{key}-tables.csv"), paper.tables_csv()),
             (format!("{key}-claims.csv"), paper.claims_csv()),
         ];
+        if !paper.real.is_empty() {
+            files.push((format!("{key}-real.csv"), paper.sides_csv()));
+        }
         for (name, text) in files {
             let path = out.join(name);
             std::fs::write(&path, text).map_err(|error| failed(&path, error))?;
@@ -49,19 +54,18 @@ impl PaperResults {
     }
 
     fn facts(&self) -> Vec<(String, String)> {
-        let is_measured = |key: &str| self.machines.iter().any(|(measured, _)| *measured == key);
-        let runs = |measured: bool| -> u32 {
-            let wanted = self.results.iter().filter(|(key, _)| is_measured(key) == measured);
-            wanted.map(|(_, results)| results.runs()).sum()
-        };
-        let sockets = match runs(true) {
-            0 => String::new(),
-            runs => format!(", {runs} on real sockets"),
+        let is_modelled = |key: &str| !self.is_measured(key);
+        let modelled = self.results.iter().filter(|(key, _)| is_modelled(key));
+        let model: u32 = modelled.map(|(_, results)| results.runs()).sum();
+        let real: u32 = self.real.iter().map(|(_, real)| real.results.runs()).sum();
+        let runs = match real {
+            0 => format!("{model} in virtual time"),
+            _ => format!("{model} in virtual time, {real} on real sockets"),
         };
         vec![
             ("Authors".into(), self.paper.authors.join(", ")),
             ("Year".into(), self.paper.year.to_string()),
-            ("Runs".into(), format!("{} in virtual time{sockets}", runs(false))),
+            ("Runs".into(), runs),
             ("Version".into(), format!("antiphon {}", env!("CARGO_PKG_VERSION"))),
         ]
     }
@@ -80,8 +84,41 @@ impl PaperResults {
             }
             section.parts.push(Part::Facts(definitions(map)));
         }
+        section.parts.extend(self.beside_reality(experiment));
         section.parts.extend(numbers(self.paper, experiment));
         section
+    }
+
+    /// Model and reality side by side, if it ran on sockets as well.
+    fn beside_reality(&self, experiment: &Experiment) -> Vec<Part> {
+        let (Some(real), Some(job)) = (self.real_of(experiment.key), job_of(self.paper, experiment)) else {
+            return Vec::new();
+        };
+        let model = self.modelled(experiment.key);
+        let rows = side_rows(self.paper, experiment, model, &real.results);
+        sides::parts(&job, &rows, model, real)
+    }
+
+    /// Whether an experiment runs on sockets by itself, so that its results are no model's.
+    fn is_measured(&self, experiment: &str) -> bool {
+        let experiment = self.paper.experiment(experiment);
+        experiment.and_then(|found| job_of(self.paper, found)).is_some_and(|job| job.scenario.measured)
+    }
+
+    /// The model's results of an experiment.
+    fn modelled(&self, experiment: &str) -> Option<&Results> {
+        self.of(experiment).filter(|_| !self.is_measured(experiment))
+    }
+
+    fn sides_csv(&self) -> String {
+        let mut csv = String::from(SIDES_HEAD);
+        for (key, real) in &self.real {
+            let Some(experiment) = self.paper.experiment(key) else { continue };
+            for row in side_rows(self.paper, experiment, self.modelled(key), &real.results) {
+                sides::csv(self.paper.key, key, &row, &mut csv);
+            }
+        }
+        csv
     }
 
     /// Whether it has run, or what it needs.
@@ -90,8 +127,9 @@ impl PaperResults {
         let command = format!("`antiphon lab run {}/{}`", self.paper.key, experiment.key);
         match (self.of(experiment.key), experiment.lacks()) {
             (Some(results), _) if results.is_complete() => {
-                let machine = self.machines.iter().find(|(key, _)| *key == experiment.key);
-                let measured = machine.map_or(String::new(), |(_, machine)| {
+                let real = self.real_of(experiment.key).filter(|_| self.is_measured(experiment.key));
+                let measured = real.map_or(String::new(), |real| {
+                    let machine = real.machine.as_deref().unwrap_or("a machine that nobody noted");
                     format!(" Measured, not modelled: real sockets on {machine}.")
                 });
                 format!("{place} {} runs, made by {command}.{measured}", results.runs())

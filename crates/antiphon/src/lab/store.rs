@@ -120,26 +120,27 @@ pub(super) fn machine(job: &Job, results: &Path) -> Option<String> {
     Some(text.trim().to_string()).filter(|text| !text.is_empty())
 }
 
-/// The runs that an experiment has, without locking or changing anything.
-pub(super) fn read(job: &Job, results: &Path, ground: Ground) -> Result<Vec<Finished>, Error> {
+/// The runs that an experiment has, and what their journal says of its ground, without locking or changing anything.
+pub(super) fn read(job: &Job, results: &Path, ground: Ground) -> Result<(Vec<Finished>, String), Error> {
     let path = directory(job, results, ground).join(RUNS);
     let file = match File::open(&path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), String::new())),
         Err(error) => return Err(Error::failed(format!("cannot read {}: {error}", path.display()))),
     };
-    let mut finished = Vec::new();
+    let (mut finished, mut told) = (Vec::new(), String::new());
     for line in BufReader::new(file).lines() {
         let line = line.map_err(|error| Error::failed(format!("cannot read {}: {error}", path.display())))?;
         if let Ok(header) = Header::parse(&line) {
             if header.digest != digest(job.scenario.text()) {
                 return Err(other_scenario(&header, &path));
             }
+            told = header.ground;
         } else if let Ok(run) = Finished::parse(&line) {
             finished.push(run);
         }
     }
-    Ok(finished)
+    Ok((finished, told))
 }
 
 /// What says whose results these are; `None` if there are none.

@@ -37,7 +37,8 @@ pub struct ClaimsArgs {
 pub struct ReportArgs {
     #[command(flatten)]
     pub papers: PaperArgs,
-    /// Directory to write PAPER.html, PAPER-tables.csv and PAPER-claims.csv to
+    /// Directory to write PAPER.html, PAPER-tables.csv and PAPER-claims.csv to,
+    /// and PAPER-real.csv where runs on sockets stand beside the model's
     #[arg(short = 'o', long, value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "antiphon-report")]
     pub out: PathBuf,
 }

@@ -225,7 +225,7 @@ fn real_runs_are_told_from_the_model() {
     );
     assert!(ran.err.contains("lab run test.toml --real-duration 100ms --run 0"), "{}", ran.err);
     let table = results(directory.path(), "antiphon-lab/test/real/results.csv");
-    assert_eq!(table.lines().filter(|line| line.contains(",real,s,20,20,0,")).count(), 2, "{table}");
+    assert_eq!(table.lines().filter(|line| line.contains(",real,s,")).count(), 2, "{table}");
     // It is measured: without a word it runs on sockets, and the hour that it asks for is not the same.
     let whole = lab(directory.path(), &["run", "test.toml"]);
     assert!(whole.code == Some(2) && whole.err.contains("another length"), "{}", whole.err);

@@ -1,7 +1,9 @@
 //! What a setup's media are on a real machine.
 
+use std::time::Duration;
+
 use antiphon_core::{BitRate, Rng};
-use antiphon_link::{DuplexSpec, LinkSpec};
+use antiphon_link::{DuplexSpec, LinkSpec, QueueLimit};
 
 use super::LiveError;
 use crate::setup::{HostCost, MediumKind, MediumSpec, NodeId, Setup, TrafficKind};
@@ -30,6 +32,10 @@ pub enum Wire {
         name: String,
         /// What happens on the way.
         spec: Box<DuplexSpec>,
+        /// A second link behind it, on the far side: a switch's other port.
+        behind: Option<Box<DuplexSpec>>,
+        /// Bytes that each packet takes beyond its own.
+        overhead: usize,
         /// Of everything random in it: with the same one the world's link draws the same for its n-th packet.
         seed: u64,
     },
@@ -63,10 +69,15 @@ impl Beneath {
             return Ok(Beneath { wire: Wire::Loopback, near: vec![true; setup.nodes.len()], notes });
         };
         let ends = nodes_of(&medium.kind);
-        let spec = Box::new(spec_of(medium, &mut notes)?);
+        let (spec, behind, overhead) = spec_of(medium)?;
+        let (spec, behind) = (Box::new(spec), behind.map(Box::new));
         let seed = Rng::fork(seed, &format!("medium {}", medium.name)).next_u64();
         let near = side_of(setup, &medium.name, ends[0]);
-        Ok(Beneath { wire: Wire::Link { name: medium.name.clone(), spec, seed }, near, notes })
+        Ok(Beneath {
+            wire: Wire::Link { name: medium.name.clone(), spec, behind, overhead, seed },
+            near,
+            notes,
+        })
     }
 }
 
@@ -93,30 +104,35 @@ fn is_ethernet(kind: &MediumKind) -> bool {
     matches!(kind, MediumKind::Cable { .. } | MediumKind::Switch { .. })
 }
 
-fn spec_of(medium: &MediumSpec, notes: &mut Vec<String>) -> Result<DuplexSpec, LiveError> {
+/// The link, one behind it, and what each packet takes beyond itself.
+type Links = (DuplexSpec, Option<DuplexSpec>, usize);
+
+fn spec_of(medium: &MediumSpec) -> Result<Links, LiveError> {
+    let port = |rate: BitRate, queue: QueueLimit, delay: Duration| LinkSpec {
+        rate: Some(rate),
+        queue,
+        delay,
+        ..LinkSpec::default()
+    };
+    let both = |way: LinkSpec| DuplexSpec { up: way, down: way };
     match &medium.kind {
-        MediumKind::Link { spec, .. } => Ok(**spec),
+        MediumKind::Link { spec, .. } => Ok((**spec, None, 0)),
         MediumKind::Cable { rate, queue, .. } => {
-            notes.push(format!(
-                "'{}' is a link of its rate: Ethernet's 38 bytes a frame are not counted",
-                medium.name
-            ));
-            let way = LinkSpec { rate: Some(*rate), queue: *queue, ..LinkSpec::default() };
-            Ok(DuplexSpec { up: way, down: way })
+            Ok((both(port(*rate, *queue, Duration::ZERO)), None, ETHERNET_OVERHEAD))
         }
+        // Between two nodes a switch is two ports in a row each way; what it takes to send a frame on is the second's.
         MediumKind::Switch { nodes, rate, queue, latency } if nodes.len() == 2 => {
-            notes.push(format!(
-                "'{}' is a link of half its rate, as each packet is sent twice: right for packets that come alone; Ethernet's \
-                 38 bytes a frame are not counted",
-                medium.name
-            ));
-            let rate = Some(BitRate(rate.0 / 2));
-            let way = LinkSpec { rate, queue: *queue, delay: *latency, ..LinkSpec::default() };
-            Ok(DuplexSpec { up: way, down: way })
+            let (own, out) = (port(*rate, *queue, Duration::ZERO), port(*rate, *queue, *latency));
+            let behind = DuplexSpec { up: out, down: own };
+            Ok((DuplexSpec { up: own, down: out }, Some(behind), ETHERNET_OVERHEAD))
         }
-        _ => Err(refusal(&medium.name, "a switch with nothing slower behind it")),
+        _ => Err(refusal(&medium.name, "a switch of more than two nodes with nothing slower behind it")),
     }
 }
+
+/// Preamble, header, check sequence and gap (IEEE 802.3 §3.1.1, §4.4.2). Packets of less than 46 bytes, which would be
+/// filled up, are sent as they are.
+const ETHERNET_OVERHEAD: usize = 8 + 14 + 4 + 12;
 
 /// What hosts cost is the machine's own; traffic that asks for the state of a queue can't see the emulator's.
 fn host_notes(setup: &Setup) -> Vec<String> {
@@ -174,7 +190,7 @@ mod tests {
         let lan = "switch.lan={nodes=['a','b'],rate='100Mbit/s'}\n";
         let found = beneath(&format!("{lan}link.line={{between=['c','b'],delay='5ms'}}")).unwrap();
         assert_eq!(found.near, [false, false, true]);
-        let Wire::Link { name, spec, seed } = found.wire else { panic!("{:?}", found.wire) };
+        let Wire::Link { name, spec, seed, .. } = found.wire else { panic!("{:?}", found.wire) };
         assert_eq!((name.as_str(), spec.up.delay.as_millis()), ("line", 5));
         // As `Medium::new` forks it, so that the n-th packet meets what it meets there.
         assert_eq!(seed, Rng::fork(7, "medium line").next_u64());
@@ -191,6 +207,16 @@ mod tests {
         assert_eq!(two("link", ",link='ideal'").unwrap().wire, Wire::Loopback);
         let Wire::Link { spec, .. } = two("cable", ",rate='10Mbit/s'").unwrap().wire else { panic!() };
         assert_eq!(spec.up.rate.map(|rate| rate.0), Some(10_000_000));
+        let lan = "link.x={between=['a','b'],link='ideal'}\nswitch.y={nodes=['b','c'],latency='2us'}";
+        let Wire::Link { spec, behind, overhead, .. } = beneath(lan).unwrap().wire else { panic!() };
+        let behind = behind.unwrap();
+        assert_eq!(
+            (spec.up.delay, behind.up.delay, overhead),
+            (Duration::ZERO, Duration::from_micros(2), 38)
+        );
+        assert_eq!((spec.down.delay, behind.down.delay), (Duration::from_micros(2), Duration::ZERO));
+        let three = beneath("switch.y={nodes=['a','b','c']}").unwrap_err().to_string();
+        assert!(three.contains("'y' is a switch of more than two nodes"), "{three}");
         let refused = |result: Result<Beneath, LiveError>| result.unwrap_err().to_string();
         let both = "link.x={between=['a','b'],delay='1ms'}\nlink.y={between=['b','c'],delay='1ms'}";
         assert!(refused(beneath(both)).contains("'y' is a second link"));

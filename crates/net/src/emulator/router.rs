@@ -6,7 +6,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use antiphon_core::Instant;
+use antiphon_core::{Instant, Rng};
 use antiphon_link::{Counters, Direction, Duplex, DuplexSpec};
 
 use super::EmulatorError;
@@ -34,6 +34,10 @@ pub struct RouterConfig {
 pub struct LaneConfig {
     /// *Up* is from the near side to the far side.
     pub link: DuplexSpec,
+    /// A second link behind it, on the far side: what comes through the one waits in the other's queue, as in a switch.
+    pub behind: Option<DuplexSpec>,
+    /// Bytes that each packet takes on the links beyond its own, such as the 38 of an Ethernet frame and the gap behind it.
+    pub overhead: usize,
     /// Forked for each direction and element.
     pub seed: u64,
     /// What it joins.
@@ -41,9 +45,13 @@ pub struct LaneConfig {
 }
 
 impl LaneConfig {
-    /// A lane between two new namespaces.
+    /// A lane of one link between two new namespaces.
     pub fn private(link: DuplexSpec, seed: u64) -> Self {
-        LaneConfig { link, seed, sides: Sides::Private }
+        LaneConfig { link, behind: None, overhead: 0, seed, sides: Sides::Private }
+    }
+
+    fn links(&self) -> impl Iterator<Item = &DuplexSpec> {
+        std::iter::once(&self.link).chain(&self.behind)
     }
 }
 
@@ -82,7 +90,7 @@ pub struct Lane {
     pub far: Side,
 }
 
-/// What went over one lane.
+/// What went over one lane; of two links, from the entrance of the one to the exit of the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LaneReport {
     /// Near to far. Bytes are those of IP packets.
@@ -118,8 +126,10 @@ impl Router {
     /// first.
     pub fn start(config: RouterConfig, clock: OsClock) -> Result<Self, EmulatorError> {
         for lane in &config.lanes {
-            lane.link.up.validate()?;
-            lane.link.down.validate()?;
+            for link in lane.links() {
+                link.up.validate()?;
+                link.down.validate()?;
+            }
         }
         if config.lanes.len() > MAX_LANES {
             let error =
@@ -141,7 +151,7 @@ impl Router {
             let (near, near_port) = joints.join(number, 1, near)?;
             let (far, far_port) = joints.join(number, 2, far)?;
             lanes.push(Lane { near, far });
-            parts.push(([near_port, far_port], lane.link, lane.seed));
+            parts.push(([near_port, far_port], lane.clone()));
         }
         let reactor = Reactor::start("link-router", clock, config.real_time, move |poller| {
             Carrier::new(parts, joints, poller)
@@ -234,7 +244,9 @@ struct Carrier {
 struct Carried {
     /// Near and far.
     ports: [Port; 2],
-    link: Duplex<Pooled>,
+    /// In the order of *up*.
+    links: Vec<Duplex<Pooled>>,
+    overhead: usize,
     report: LaneReport,
 }
 
@@ -244,18 +256,19 @@ const MAX_PACKET: usize = 65_536 + 14;
 const BATCH: usize = 64;
 
 impl Carrier {
-    fn new(parts: Vec<([Port; 2], DuplexSpec, u64)>, joints: Joints, poller: &Poller) -> nix::Result<Self> {
+    fn new(parts: Vec<([Port; 2], LaneConfig)>, joints: Joints, poller: &Poller) -> nix::Result<Self> {
         let mut lanes = Vec::new();
-        for (number, (ports, link, seed)) in (0..).zip(parts) {
+        for (number, (ports, lane)) in (0..).zip(parts) {
             for (side, port) in (0..).zip(&ports) {
                 poller.add(port, number * 2 + side)?;
             }
-            lanes.push(Carried {
-                ports,
-                // Checked before this thread was started.
-                link: Duplex::new(&link, seed).map_err(|_| nix::errno::Errno::EINVAL)?,
-                report: LaneReport::default(),
-            });
+            // The second draws for itself; what the first draws must not depend on whether there is one.
+            let seeds = [lane.seed, Rng::fork(lane.seed, "behind").next_u64()];
+            let links = lane.links().zip(seeds).map(|(link, seed)| Duplex::new(link, seed));
+            // Checked before this thread was started.
+            let links = links.collect::<Result<_, _>>().map_err(|_| nix::errno::Errno::EINVAL)?;
+            let (overhead, report) = (lane.overhead, LaneReport::default());
+            lanes.push(Carried { ports, links, overhead, report });
         }
         Ok(Carrier { lanes, pool: Pool::new(), buffer: Box::new([0; MAX_PACKET]), _joints: joints })
     }
@@ -277,9 +290,9 @@ impl Worker for Carrier {
                 lane.report.ignored += 1;
                 continue;
             }
-            match self.pool.packet(packet, 0) {
+            match self.pool.packet(packet, lane.overhead) {
                 // A packet that the queue refuses is dropped here, and counted by the link.
-                Some(packet) => drop(lane.link.offer(clock.now(), direction, packet)),
+                Some(packet) => drop(lane.entrance(direction).offer(clock.now(), direction, packet)),
                 None => lane.report.over_budget += 1,
             }
         }
@@ -288,28 +301,76 @@ impl Worker for Carrier {
     fn advance(&mut self, clock: &OsClock, _: &Poller) {
         let now = clock.now();
         for lane in &mut self.lanes {
-            while let Some((direction, packet)) = lane.link.poll(now) {
-                let port = match direction {
-                    Direction::Up => &mut lane.ports[1],
-                    Direction::Down => &mut lane.ports[0],
-                };
-                lane.report.rejected += u64::from(!port.write(packet.bytes()));
-            }
+            // What leaves the one link may be through the other at once, so again until nothing moves.
+            while lane.advance(now) {}
         }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.lanes.iter().filter_map(|lane| lane.link.poll_timeout()).min()
+        self.lanes.iter().flat_map(|lane| &lane.links).filter_map(Duplex::poll_timeout).min()
     }
 
     fn report(&self, scheduling: Scheduling) -> RouterReport {
         let lanes = self.lanes.iter().map(|lane| LaneReport {
-            up: lane.link.up.counters(),
-            down: lane.link.down.counters(),
+            up: whole(lane.links.iter().map(|link| link.up.counters())),
+            down: whole(lane.links.iter().rev().map(|link| link.down.counters())),
             ..lane.report
         });
         RouterReport { lanes: lanes.collect(), scheduling }
     }
+}
+
+impl Carried {
+    /// Where what goes that way comes in.
+    fn entrance(&mut self, direction: Direction) -> &mut Duplex<Pooled> {
+        let at = match direction {
+            Direction::Up => 0,
+            Direction::Down => self.links.len() - 1,
+        };
+        &mut self.links[at]
+    }
+
+    /// Moves what is through a link to the next, or out; whether anything moved on to another link.
+    fn advance(&mut self, now: Instant) -> bool {
+        let mut moved = false;
+        for at in 0..self.links.len() {
+            while let Some((direction, packet)) = self.links[at].poll(now) {
+                let (next, port) = match direction {
+                    Direction::Up => {
+                        (Some(at + 1).filter(|next| *next < self.links.len()), &mut self.ports[1])
+                    }
+                    Direction::Down => (at.checked_sub(1), &mut self.ports[0]),
+                };
+                match next {
+                    Some(next) => {
+                        moved = true;
+                        drop(self.links[next].offer(now, direction, packet));
+                    }
+                    None => self.report.rejected += u64::from(!port.write(packet.bytes())),
+                }
+            }
+        }
+        moved
+    }
+}
+
+/// One way through several links: in at the first, out of the last, and what all of them did.
+fn whole(mut links: impl Iterator<Item = Counters>) -> Counters {
+    let first = links.next().unwrap_or_default();
+    links.fold(first, |sum, one| Counters {
+        offered: sum.offered,
+        offered_bytes: sum.offered_bytes,
+        delivered: one.delivered,
+        delivered_bytes: one.delivered_bytes,
+        duplicated: sum.duplicated + one.duplicated,
+        lost: sum.lost + one.lost,
+        overflowed: sum.overflowed + one.overflowed,
+        dropped_early: sum.dropped_early + one.dropped_early,
+        queued: sum.queued + one.queued,
+        in_flight: sum.in_flight + one.in_flight,
+        corrupted: sum.corrupted + one.corrupted,
+        held_back: sum.held_back + one.held_back,
+    })
 }
 
 /// Whether a packet is a kernel's own business with its link: group membership (IGMP, MLD), router and neighbour

@@ -45,16 +45,18 @@ impl Ground {
     ) -> Result<Self, Error> {
         let way = match &beneath.wire {
             Wire::Loopback => Way::Loopback,
-            Wire::Link { spec, seed, .. } => match means(method) {
+            Wire::Link { spec, behind, overhead, seed, .. } => match means(method) {
                 Means::Forbidden(why) if method == Some(LinkMethod::Router) => {
                     return Err(Error::failed(format!("no router between network namespaces: {why}")));
                 }
                 Means::Forbidden(why) => {
-                    alone(setup, &why)?;
+                    alone(setup, behind.is_none() && *overhead == 0, &why)?;
                     Way::Proxy(Mutex::new(None))
                 }
                 means => {
-                    let lanes = vec![LaneConfig::private(**spec, *seed)];
+                    let behind = behind.as_deref().copied();
+                    let lane = LaneConfig::private(**spec, *seed);
+                    let lanes = vec![LaneConfig { behind, overhead: *overhead, ..lane }];
                     let config = RouterConfig { lanes, means: Some(means), real_time: true };
                     let router = Router::start(config, clock);
                     Way::Router(router.map_err(|error| Error::failed(error.to_string()))?)
@@ -110,9 +112,10 @@ fn means(method: Option<LinkMethod>) -> Means {
     }
 }
 
-/// A proxy gives each flow a link of its own: streams would not meet the traffic that is there to disturb them.
-fn alone(setup: &Setup, why: &str) -> Result<(), Error> {
-    if setup.traffic.is_empty() && setup.streams.len() == 1 {
+/// A proxy gives each flow a link of its own: streams would not meet the traffic that is there to disturb them. And it
+/// knows links only, no Ethernet.
+fn alone(setup: &Setup, one_link: bool, why: &str) -> Result<(), Error> {
+    if one_link && setup.traffic.is_empty() && setup.streams.len() == 1 {
         return Ok(());
     }
     Err(Error::failed(format!(
@@ -134,8 +137,8 @@ pub(super) fn describe(beneath: &Beneath, method: Option<LinkMethod>) -> Vec<Str
                 ];
             }
             _ => format!(
-                "'{name}' is the live emulator between two network namespaces: what the scenario says, with this \
-                 machine's scheduling (tens of microseconds) on top"
+                "'{name}' is the live emulator between two network namespaces: what the scenario says, and what this \
+                 machine takes to pass packets on (tenths of a millisecond a round trip)"
             ),
         },
     };

@@ -101,9 +101,12 @@ pub(super) fn run(setup: &Setup, seed: u64, options: &RealOptions, stop: &Stop) 
 /// transports may take to repair, and half a second for the machine.
 fn quiet(beneath: &Beneath, setup: &Setup) -> Duration {
     let latency = setup.streams.iter().map(|stream| stream.latency).max().unwrap_or_default();
-    let link = match &beneath.wire {
+    let link: Duration = match &beneath.wire {
         Wire::Loopback => return latency + Duration::from_millis(50),
-        Wire::Link { spec, .. } => longest(&spec.up) + longest(&spec.down),
+        Wire::Link { spec, behind, .. } => {
+            let links = std::iter::once(spec).chain(behind);
+            links.map(|link| longest(&link.up) + longest(&link.down)).sum()
+        }
     };
     (link + 2 * latency + Duration::from_millis(500)).min(LONGEST_DRAIN)
 }

@@ -77,7 +77,7 @@ impl Link<'_> {
         let _ = ready.send(Ok(opened.line.local_address()));
         let Ok(begin) = begin.recv() else { return Ok((FarRecord::default(), 0)) };
         let end = FarEnd::new(self.setup, &self.frame(begin, &opened)).map_err(usage)?;
-        let mut watched = Watched { end, seen: self.seen, stopped: false, show: show_far };
+        let mut watched = Watched { end, seen: self.seen, sent: false, stopped: false, show: show_far };
         become_media_thread();
         let report =
             drive(&mut *opened.line, &mut watched, &self.clock, self.stop_far, DriveOptions::default())?;
@@ -99,7 +99,7 @@ impl Link<'_> {
         let Ok(begin) = begin.recv() else { return Ok((None, 0)) };
         let end = NearEnd::new(self.setup, &self.frame(begin, &opened)).map_err(usage)?;
         let show = if spec.reflected { show_near_reflected } else { show_near };
-        let mut watched = Watched { end, seen: self.seen, stopped: false, show };
+        let mut watched = Watched { end, seen: self.seen, sent: false, stopped: false, show };
         if !wait_until(&self.clock, begin + spec.start, || self.stop_near.is_asked()) {
             return Ok((None, 0));
         }
@@ -125,9 +125,14 @@ impl Drop for Done<'_> {
 }
 
 /// A station that shows another thread how far it is, and is over as soon as it is stopped: its peer needs no farewell.
+///
+/// It is driven as the world drives it: what was sent has its outcome at once, and what waited for that goes out in the same
+/// round, not when something else wakes the thread.
 struct Watched<'a, S> {
     end: S,
     seen: &'a Seen,
+    /// Something was sent since it advanced.
+    sent: bool,
     stopped: bool,
     show: fn(&S, &Seen),
 }
@@ -156,11 +161,18 @@ impl<S: Station> Station for Watched<'_, S> {
 
     fn advance(&mut self, now: Instant) {
         self.end.advance(now);
+        self.sent = false;
         (self.show)(&self.end, self.seen);
     }
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        self.end.poll_transmit(now, buf)
+        let mut transmit = self.end.poll_transmit(now, buf);
+        if transmit.is_none() && self.sent {
+            self.advance(now);
+            transmit = self.end.poll_transmit(now, buf);
+        }
+        self.sent |= transmit.is_some();
+        transmit
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -183,3 +195,52 @@ impl<S: Station> Station for Watched<'_, S> {
 
 /// Calls until a connection is given up: at 30 % loss both ways, one in 300 remains unanswered.
 const MOST_CALLS: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hands over a frame each time it advances, as one does that waits for the outcome of the last.
+    struct OneByOne {
+        left: u32,
+        ready: bool,
+    }
+
+    impl Station for OneByOne {
+        fn handle_input(&mut self, _now: Instant, _input: Input<'_>) {}
+
+        fn advance(&mut self, _now: Instant) {
+            if self.left > 0 && !self.ready {
+                (self.left, self.ready) = (self.left - 1, true);
+            }
+        }
+
+        fn poll_transmit(&mut self, _now: Instant, _buf: &mut [u8]) -> Option<Transmit> {
+            let (path, ecn) = (PathId::default(), antiphon_core::Ecn::NotCapable);
+            std::mem::take(&mut self.ready).then_some(Transmit { path, len: 1, ecn })
+        }
+
+        fn poll_timeout(&self) -> Option<Instant> {
+            None
+        }
+
+        fn stop(&mut self, _now: Instant) {}
+
+        fn is_finished(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn what_waits_for_an_outcome_goes_out_in_the_same_round() {
+        let (seen, end) = (Seen::default(), OneByOne { left: 5, ready: false });
+        let mut watched = Watched { end, seen: &seen, sent: false, stopped: false, show: |_, _| {} };
+        let now = Instant::ZERO;
+        assert!(watched.poll_transmit(now, &mut []).is_none(), "nothing advances by itself");
+        watched.advance(now);
+        let sent = std::iter::from_fn(|| watched.poll_transmit(now, &mut [])).count();
+        assert_eq!(sent, 5);
+        watched.stop(now);
+        assert!(watched.is_finished());
+    }
+}

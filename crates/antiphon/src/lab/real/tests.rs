@@ -46,35 +46,44 @@ fn has_router() -> bool {
     !matches!(means, Means::Forbidden(_))
 }
 
-/// The instrument, against theory and against the model: 1000 frames over 20 ms and 5 % of loss.
+/// The instrument, against theory and against the model: twice 600 frames over 20 ms and 5 % of loss.
 #[test]
 fn a_known_link_delays_and_loses_as_it_should_and_as_the_model_does() {
+    // By their number, so that a machine that falls behind sends the same packets.
+    let frames = "interval='1ms'\ncount=600";
     let job = job("delay='20ms'\nloss='5%'", "transport='rtp'");
-    let outcome = on_sockets(&job, millis(2000));
-    let figures = first(&outcome);
-    assert_eq!(figures.sent, Some(1000.0));
-    let lost = figures.lost_percent.unwrap();
-    // Binomial: 0.69 % standard deviation; 4 of them let through neither a link without losses nor one that draws twice
-    // (9.75 %).
-    assert!((2.2..=7.8).contains(&lost), "{lost} %");
-    // Nothing comes before its time. Half of all come within what a loaded machine takes to wake four threads; a second
-    // pass of the link, or a timer of whole ticks (4 ms), is beyond it.
-    let (least, half) = (20.0, figures.delay_p50_ms.unwrap());
-    assert!((least..least + 2.0).contains(&half), "{half} ms");
-    assert!(figures.delay_mean_ms.unwrap() >= least);
-    assert_eq!((figures.duplicate, figures.reordered, figures.broken), (Some(0.0), Some(0.0), Some(0.0)));
-    assert_eq!(figures.wire_bytes, Some(1000.0 * 228.0));
-    // The same run in the model. Its link has the same seed, so that the same packets are lost; only a proxy draws by
-    // flow.
-    let mut setup = job.scenario.setup(&[]).unwrap();
-    setup.duration = millis(2000);
-    let model = antiphon_lab::world::run(&setup, outcome.finished[0].run.seed).unwrap();
-    let modelled = model.streams[0].1;
-    assert_eq!((modelled.sent, modelled.delay_p50_ms), (figures.sent, Some(20.0)));
-    if has_router() {
-        assert_eq!((modelled.received, modelled.lost_percent), (figures.received, figures.lost_percent));
-        assert_eq!(counter(&outcome, "up_lost"), 1000.0 - figures.received.unwrap());
+    let text = job.scenario.text().replace("interval='2ms'", frames);
+    let twice = super::super::Changes { repetitions: Some(2), ..Default::default() };
+    let job = Job::new("test", "t", &text).and_then(|job| job.with(&twice)).unwrap();
+    let longest = millis(5000);
+    let outcome = on_sockets(&job, longest);
+    let mut received = 0.0;
+    for finished in &outcome.finished {
+        let figures = finished.streams[0].1;
+        assert_eq!(figures.sent, Some(600.0));
+        received += figures.received.unwrap();
+        // Nothing comes before its time. Half of all come within what a loaded machine takes to wake four threads; a
+        // second pass of the link, or a timer of whole ticks (4 ms), is beyond it.
+        let (least, half) = (20.0, figures.delay_p50_ms.unwrap());
+        assert!((least..least + 2.0).contains(&half), "{half} ms");
+        assert!(figures.delay_mean_ms.unwrap() >= least);
+        assert_eq!((figures.duplicate, figures.reordered, figures.broken), (Some(0.0), Some(0.0), Some(0.0)));
+        assert_eq!(figures.wire_bytes, Some(600.0 * 228.0));
+        // The same run in the model. Its link has the same seed, so that the same packets are lost; only a proxy draws
+        // by flow. That many both times happens to other seeds by chance once in 200 times.
+        let setup = Setup { duration: longest, ..job.scenario.setup(&[]).unwrap() };
+        let modelled = antiphon_lab::world::run(&setup, finished.run.seed).unwrap().streams[0].1;
+        assert_eq!((modelled.sent, modelled.delay_p50_ms), (figures.sent, Some(20.0)));
+        if has_router() {
+            assert_eq!(modelled.received, figures.received);
+            let lost = finished.media[0].counters.iter().find(|(name, _)| name == "up_lost").unwrap().1;
+            assert_eq!(lost, 600.0 - figures.received.unwrap());
+        }
     }
+    // Binomial: 0.63 % standard deviation; 4 of them let through neither a link without losses nor one that draws twice
+    // (9.75 %).
+    let lost = 100.0 - received / 12.0;
+    assert!((2.5..=7.5).contains(&lost), "{lost} %");
 }
 
 /// A stream of 0.9 Mbit/s of IP packets and as much beside it do not fit a link of 1.2 Mbit/s.
@@ -110,7 +119,8 @@ fn loopback_returns_frames_of_datagrams_and_of_byte_streams() {
         let reflected = format!("transport='{transport}'\nreflected=true");
         let outcome = on_sockets(&job("link='ideal'", &reflected), millis(200));
         let figures = first(&outcome);
-        assert_eq!((figures.sent, figures.lost_percent), (Some(100.0), Some(0.0)), "{transport}");
+        // One that is due in the last moments may be late for the end.
+        assert!(figures.sent > Some(90.0) && figures.lost_percent == Some(0.0), "{transport}: {figures:?}");
         // A millisecond would be ten times what a loaded machine takes for four wake-ups.
         let trip = figures.rtt_mean_ms.unwrap();
         assert!(trip > 0.0 && trip < 10.0, "{transport}: {trip} ms");
@@ -155,7 +165,7 @@ fn runs_on_sockets_are_kept_apart_and_go_on() {
     // Two runs of 60 ms, with what surrounds them.
     assert!((millis(120)..millis(2000)).contains(&expected[0].unwrap()), "{:?}", expected[0]);
     let table = std::fs::read_to_string(results.path().join("test/real/results.csv")).unwrap();
-    assert!(table.lines().nth(1).unwrap().contains(",real,s,30,"), "{table}");
+    assert!(table.lines().nth(1).unwrap().contains(",real,s,"), "{table}");
     assert_eq!(kept(&job, results.path()).unwrap().runs(), 0);
     assert_eq!(kept_on(&job, results.path(), On::Real).unwrap(), outcome.results());
     let again = run(&job, &options, &Stop::new(), &mut |_| {}).unwrap();

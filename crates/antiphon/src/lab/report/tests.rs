@@ -1,6 +1,7 @@
 use antiphon_lab::figures::StreamFigures;
 use antiphon_lab::results::{Record, Results};
 
+use super::super::RealResults;
 use super::*;
 
 /// Two runs of the UDP experiment at two rates.
@@ -75,4 +76,63 @@ fn files_are_written_and_replaced() {
     std::fs::remove_dir_all(&out).unwrap();
     let nowhere = write_report(&[some_results()], Path::new("/dev/null/x"), "").unwrap_err();
     assert!(nowhere.message.contains("/dev/null/x"), "{nowhere}");
+}
+
+/// SRP's UDP at one condition: 3 runs of the model, 2 on sockets.
+#[test]
+fn reality_stands_beside_model_and_print() {
+    let record = |run: u32, lost: f64, delay: f64| Record {
+        run,
+        point: vec![("transport".into(), "rtp".into())],
+        repetition: run,
+        seed: 1,
+        stream: "audio".into(),
+        figures: StreamFigures {
+            lost_percent: Some(lost),
+            delay_mean_ms: Some(delay),
+            expired: Some(0.0),
+            sent: Some(if delay > 30.0 { 200.0 } else { 1000.0 }),
+            retransmissions: Some(if delay > 30.0 { 11.0 } else { 50.0 }),
+            ..StreamFigures::default()
+        },
+    };
+    let model = vec![record(0, 2.0, 30.0), record(1, 4.0, 30.0), record(2, 3.0, 30.0)];
+    let real = vec![record(0, 2.5, 33.0), record(1, 4.5, 33.0)];
+    let read = |_: &Paper, experiment: &Experiment| {
+        let results = Results { records: model.clone(), planned_runs: 150 };
+        Ok((experiment.key == "low_loss_low_latency").then_some(results))
+    };
+    let mut found = PaperResults::read(&["srp".into()], &mut { read }).unwrap().remove(0);
+    assert!(!found.page("x").render().contains("Model and reality"));
+    let results = Results { records: real, planned_runs: 150 };
+    found
+        .real
+        .push(("low_loss_low_latency", RealResults { results, ground: "real, 60s".into(), machine: None }));
+    let html = found.page("antiphon lab report").render();
+    assert!(html.contains("Model and reality") && html.contains("2 runs of 60s"), "{html}");
+    assert!(html.contains("3 in virtual time, 2 on real sockets"));
+    assert!(
+        html.contains("TCP is this machine&#39;s kernel") || html.contains("TCP is this machine's kernel")
+    );
+    let experiment = found.paper.experiment("low_loss_low_latency").unwrap();
+    let rows = side_rows(found.paper, experiment, found.of(experiment.key), &found.real[0].1.results);
+    let of = |figure: &str| rows.iter().find(|row| row.figure == figure);
+    let lost = of("lost_percent").unwrap();
+    // Means 3 and 3.5; printed in table 1e.
+    assert_eq!(lost.ratio().map(|ratio| (ratio * 1e6).round()), Some(1_166_667.0));
+    assert!(lost.printed.is_some());
+    assert_eq!(of("delay_mean_ms").unwrap().ratio().map(|ratio| (ratio * 10.0).round()), Some(11.0));
+    // 5 and 5.5 of each 100 frames, whatever their number.
+    let repeated = of("retransmissions").unwrap();
+    assert_eq!(repeated.ratio().map(|ratio| (ratio * 10.0).round()), Some(11.0));
+    assert_eq!(repeated.model.map(|mean| mean.value), Some(5.0));
+    // Nothing on both sides needs no line.
+    assert!(of("expired").is_none() && of("jitter_sd_ms").is_none());
+    let csv = found.sides_csv();
+    let line = csv.lines().find(|line| line.contains(",delay_mean_ms,ms,")).unwrap();
+    assert!(
+        line.starts_with("srp,low_loss_low_latency,transport=rtp,audio,") && line.contains(",33,"),
+        "{line}"
+    );
+    assert!(csv.lines().all(|line| line.split(',').count() == SIDES_HEAD.split(',').count()), "{csv}");
 }
