@@ -137,7 +137,7 @@ impl Framed {
     /// Hands over what lies in the ring, as far as the transport takes it: for callers that know that nothing more comes
     /// at this instant. [`Endpoint::poll_transmit`] does it for others.
     pub fn flush(&mut self, now: Instant) {
-        while !self.cutter.is_empty() && !(self.waits().is_some() && !self.blocks.is_empty()) {
+        while (self.waits().is_none() || self.blocks.is_empty()) && !self.cutter.is_empty() {
             if self.blocks.len() == MOST_FRAMES {
                 break;
             }

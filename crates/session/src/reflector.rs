@@ -114,6 +114,20 @@ impl Reflector {
         &*self.endpoint
     }
 
+    fn events(&mut self, now: Instant) {
+        while let Some(event) = self.endpoint.poll_event() {
+            match event {
+                Event::Frame { .. } => {
+                    self.open -= 1;
+                    self.reflect(now);
+                }
+                Event::Closed(_) => self.finished = true,
+                Event::Broken(_) if self.ends_with_peer => self.endpoint.close(now, CloseMode::Abort),
+                _ => {}
+            }
+        }
+    }
+
     fn reflect(&mut self, now: Instant) {
         let buf = &mut *self.scratch.0.borrow_mut();
         while !(self.one_at_a_time && self.open > 0) {
@@ -149,21 +163,22 @@ impl Station for Reflector {
             self.endpoint.handle_timeout(now);
         }
         self.reflect(now);
-        while let Some(event) = self.endpoint.poll_event() {
-            match event {
-                Event::Frame { .. } => {
-                    self.open -= 1;
-                    self.reflect(now);
-                }
-                Event::Closed(_) => self.finished = true,
-                Event::Broken(_) if self.ends_with_peer => self.endpoint.close(now, CloseMode::Abort),
-                _ => {}
-            }
-        }
+        self.events(now);
     }
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        self.endpoint.poll_transmit(now, buf)
+        loop {
+            let sent = self.endpoint.poll_transmit(now, buf);
+            if sent.is_some() || !self.one_at_a_time {
+                return sent;
+            }
+            // What was sent has left, and the next frame need not wait for the driver's next round.
+            let before = self.counters.received;
+            self.events(now);
+            if self.counters.received == before {
+                return None;
+            }
+        }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -24,9 +24,12 @@ impl<'a> Beside<'a> {
     pub fn table(&self) -> antiphon_report::Table {
         let heads = self.map.columns.iter().flat_map(|column| {
             let head = |title: String, note: String| Column { title, note, colour: None };
+            // Two readings of one printed column are told apart by the figure.
+            let twice = self.map.columns.iter().filter(|other| other.printed == column.printed).count() > 1;
+            let which = if twice { column.figure } else { column.statistic.name() };
             [
                 head(name_of(column.printed), "printed".into()),
-                head(String::new(), format!("ours, {}", column.statistic.name())),
+                head(String::new(), format!("ours, {which}")),
                 head(String::new(), "deviation".into()),
             ]
         });

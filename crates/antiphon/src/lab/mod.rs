@@ -20,6 +20,7 @@ mod contest;
 mod engine;
 mod job;
 mod journal;
+mod machine;
 mod papers;
 mod path;
 mod real;
@@ -222,7 +223,10 @@ pub(crate) fn run_in(
     finished.sort_by_key(|kept| kept.run.index);
     // The tables of what is there are of use even if something went wrong; what went wrong comes first.
     let ground = if options.real.is_some() { Ground::Real } else { Ground::Model };
-    let written = tables(&store, job, ground, &finished);
+    let written = tables(&store, job, ground, &finished).and_then(|()| {
+        let measured = ground == Ground::Real && finished.len() as u32 > before;
+        if measured { store.write(store::MACHINE, &machine::describe()) } else { Ok(()) }
+    });
     let interrupted = ended?;
     written?;
     Ok(Outcome {

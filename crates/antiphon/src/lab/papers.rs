@@ -44,7 +44,9 @@ impl PaperResults {
             let (modelled, sockets) = (on(Ground::Model), on(Ground::Real));
             let first = if job.scenario.measured { &sockets } else { &modelled };
             let first = first.as_ref().map(|(kept, _)| kept.clone());
-            let sockets = sockets.map(|(results, ground)| RealResults { results, ground });
+            let machine = || super::store::machine(&job, results);
+            let sockets =
+                sockets.map(|(results, ground)| RealResults { results, ground, machine: machine() });
             real.extend(sockets.map(|sockets| (paper.key, experiment.key, sockets)));
             Ok(first)
         })?;

@@ -131,7 +131,12 @@ impl PaperResults {
         let command = format!("`antiphon lab run {}/{}`", self.paper.key, experiment.key);
         match (self.of(experiment.key), experiment.lacks()) {
             (Some(results), _) if results.is_complete() => {
-                format!("{place} {} runs, made by {command}.", results.runs())
+                let real = self.real_of(experiment.key).filter(|_| self.is_measured(experiment.key));
+                let measured = real.map_or(String::new(), |real| {
+                    let machine = real.machine.as_deref().unwrap_or("a machine that nobody noted");
+                    format!(" Measured, not modelled: real sockets on {machine}.")
+                });
+                format!("{place} {} runs, made by {command}.{measured}", results.runs())
             }
             (Some(results), _) => format!(
                 "{place} {} of {} runs are there; {command} goes on with the others.",

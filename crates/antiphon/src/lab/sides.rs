@@ -63,6 +63,8 @@ pub struct RealResults {
     pub results: Results,
     /// What the runs are, as their journal says: `real, 60s`.
     pub ground: String,
+    /// On what machine, and when, as far as that was noted.
+    pub machine: Option<String>,
 }
 
 /// Every figure that runs on sockets have, beside print and model: what the paper prints first.

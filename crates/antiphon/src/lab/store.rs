@@ -24,6 +24,8 @@ pub(super) struct Store {
 }
 
 const RUNS: &str = "runs.jsonl";
+/// On what machine runs were measured, beside them.
+pub(super) const MACHINE: &str = "machine.txt";
 
 impl Store {
     /// Opens the directory, and reads the runs that are there.
@@ -108,6 +110,15 @@ fn directory(job: &Job, results: &Path, ground: Ground) -> PathBuf {
         Ground::Model => directory,
         Ground::Real => directory.join("real"),
     }
+}
+
+/// On what machine an experiment was measured, the last time; `None` if nobody wrote it down.
+pub(super) fn machine(job: &Job, results: &Path) -> Option<String> {
+    let file = File::open(directory(job, results, Ground::Real).join(MACHINE)).ok()?;
+    let mut text = String::new();
+    // A sentence.
+    file.take(1000).read_to_string(&mut text).ok()?;
+    Some(text.trim().to_string()).filter(|text| !text.is_empty())
 }
 
 /// The runs that an experiment has, and what their journal says of its ground, without locking or changing anything.

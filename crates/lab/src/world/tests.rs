@@ -12,6 +12,7 @@ use crate::tcp::Profile;
 
 mod any;
 mod media;
+mod medusa;
 mod setups;
 mod traffic;
 

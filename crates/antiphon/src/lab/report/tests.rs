@@ -105,7 +105,9 @@ fn reality_stands_beside_model_and_print() {
     let mut found = PaperResults::read(&["srp".into()], &mut { read }).unwrap().remove(0);
     assert!(!found.page("x").render().contains("Model and reality"));
     let results = Results { records: real, planned_runs: 150 };
-    found.real.push(("low_loss_low_latency", RealResults { results, ground: "real, 60s".into() }));
+    found
+        .real
+        .push(("low_loss_low_latency", RealResults { results, ground: "real, 60s".into(), machine: None }));
     let html = found.page("antiphon lab report").render();
     assert!(html.contains("Model and reality") && html.contains("2 runs of 60s"), "{html}");
     assert!(html.contains("3 in virtual time, 2 on real sockets"));

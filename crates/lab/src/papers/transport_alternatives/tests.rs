@@ -16,8 +16,11 @@ const TABLES: [(&str, &str); 5] = [
     (ACCESS_POINT, "table06-access-point.csv"),
 ];
 
+/// Of a transport and channels: other latency and loss for those in print.
+type Change<'a> = dyn Fn(&str, u32, f64, f64) -> (f64, f64) + 'a;
+
 /// Mean round trip in ms and loss in percent, as `change` makes them of those in print; localhost is computer B's.
-fn results(file: &str, change: &dyn Fn(&str, u32, f64, f64) -> (f64, f64)) -> Results {
+fn results(file: &str, change: &Change<'_>) -> Results {
     let table = paper().table(file).unwrap();
     let rows = (0..table.rows.len()).filter(|row| table.text(*row, "computer") != Some("A"));
     let records = rows.enumerate().map(|(run, row)| {
