@@ -199,6 +199,25 @@ fn what_is_not_ours_is_not_yielded_to() {
     }
 }
 
+/// The epoch has 128 values. Who guesses it mutes a stream, but the echo of his probe reaches the client, who tells the
+/// server again what it wants: though it hears nothing and would be silent otherwise.
+#[test]
+fn a_forged_choice_lasts_a_round_trip() {
+    let mut world = World::new("delay=10ms", Streams::ALL);
+    world.stream(2, World::urgent);
+    let mut probe = [0; 28];
+    for epoch in 0..128u8 {
+        (probe[0], probe[3]) = (0x80 | epoch, 3);
+        hear(&mut world.server, world.now, &probe);
+        // No other report is near, so that nothing else mends it.
+        world.settle();
+    }
+    let first = world.next;
+    world.stream(2, World::urgent);
+    let came = world.got.range(first..).count();
+    assert!((380..400).contains(&came), "it did mute, and not for long: {came} of 400");
+}
+
 #[test]
 fn a_client_gets_the_streams_that_it_asks_for_and_no_others() {
     for loss in ["delay=10ms", "delay=10ms,loss=30%"] {

@@ -79,7 +79,7 @@ impl Receiver {
             Extended::Answer(part) => self.on_part(now, received_at, part, true, deliver),
             Extended::Echo { epoch, time } => {
                 if self.numbering.stream.is_none_or(|stream| stream.epoch == *epoch) {
-                    self.requests.on_echo(received_at, *time);
+                    self.requests.on_echo(now, received_at, *time);
                 }
             }
             Extended::Nack(_) | Extended::Probe { .. } => {}

@@ -114,11 +114,14 @@ impl Requests {
         self.probe.due |= self.probe.last.is_none_or(|last| now.since(last) >= after);
     }
 
-    /// A probe came back.
-    pub fn on_echo(&mut self, received_at: Instant, time: u32) {
+    /// A probe came back. If it is none of ours, somebody may have asked for other streams in our name: the sender is soon
+    /// told again what is wanted.
+    pub fn on_echo(&mut self, now: Instant, received_at: Instant, time: u32) {
         if let Some(sent) = self.probe.sent.take_if(|sent| clock_us(*sent) == time) {
             self.untold = None;
             self.fold(received_at.since(sent));
+        } else {
+            self.probe.due |= self.probe.last.is_none_or(|last| now.since(last) >= PROBE_SOON);
         }
     }
 

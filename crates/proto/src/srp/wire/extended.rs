@@ -89,7 +89,7 @@ pub struct Part<'a> {
     pub priority: u8,
     /// Priority of the packet with the id before.
     pub previous_priority: u8,
-    /// Which stream it belongs to: 0 to [`LAST_STREAM`](super::super::LAST_STREAM).
+    /// Which stream it belongs to: 0 to [`LAST_STREAM`].
     pub stream: u8,
     /// Microseconds modulo 2³².
     pub time: u32,

@@ -63,7 +63,7 @@ impl Bench {
             match Extended::parse(&buf[..len]).unwrap() {
                 Extended::Nack(nack) => ids.extend(nack.ids()),
                 Extended::Probe { time, .. } => {
-                    self.receiver.requests.on_echo(self.now + Duration::from_millis(20), time);
+                    self.receiver.requests.on_echo(self.now, self.now + Duration::from_millis(20), time);
                 }
                 other => panic!("{other:?}"),
             }
