@@ -90,6 +90,13 @@ pub(crate) fn apply(socket: &Socket, options: &SocketOptions, v6: bool, notes: &
     }
 }
 
+/// Sets the congestion control of a connection by its name in the kernel, such as `cubic`.
+///
+/// An error where the kernel has none of that name, or keeps it for root.
+pub fn set_congestion(stream: &std::net::TcpStream, name: &str) -> io::Result<()> {
+    socket2::SockRef::from(stream).set_tcp_congestion(name.as_bytes())
+}
+
 /// Forbids (or allows) IP fragmentation of what this socket sends.
 pub(crate) fn set_fragmentation(socket: &Socket, allowed: bool, v6: bool) -> io::Result<()> {
     let mode = if allowed { libc::IP_PMTUDISC_DONT } else { libc::IP_PMTUDISC_DO };
