@@ -24,7 +24,7 @@ pub use capture::{Capture, CaptureError, CaptureSummary, Tap};
 pub use clock::{OsClock, thread_cpu_time};
 pub use drive::{DriveOptions, DriveReport, Stop, WaitStyle, drive};
 pub use line::{IDLE, Line, LineError, LineStats, Wait};
-pub use options::{Multicast, SocketOptions, set_congestion};
+pub use options::{Multicast, SocketOptions};
 pub use realtime::{Scheduling, become_media_thread};
 pub use tcp::{CONNECT_PATIENCE, TcpLine, TcpListening};
 pub use udp::UdpLine;

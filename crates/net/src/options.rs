@@ -90,11 +90,14 @@ pub(crate) fn apply(socket: &Socket, options: &SocketOptions, v6: bool, notes: &
     }
 }
 
-/// Sets the congestion control of a connection by its name in the kernel, such as `cubic`.
-///
-/// An error where the kernel has none of that name, or keeps it for root.
-pub fn set_congestion(stream: &std::net::TcpStream, name: &str) -> io::Result<()> {
-    socket2::SockRef::from(stream).set_tcp_congestion(name.as_bytes())
+impl SocketOptions {
+    /// Gives a connection that is no line the congestion control of these options, if they have one.
+    ///
+    /// An error where the kernel has none of that name, or keeps it for root.
+    pub fn set_congestion(&self, stream: &std::net::TcpStream) -> io::Result<()> {
+        let socket = socket2::SockRef::from(stream);
+        self.congestion.as_ref().map_or(Ok(()), |name| socket.set_tcp_congestion(name.as_bytes()))
+    }
 }
 
 /// Forbids (or allows) IP fragmentation of what this socket sends.

@@ -11,10 +11,10 @@ use antiphon_core::Instant;
 use antiphon_lab::figures::StreamFigures;
 use antiphon_lab::live::{Departures, echo_figures};
 use antiphon_lab::setup::{NodeId, Setup, TrafficKind, TrafficSpec};
-use antiphon_net::{OsClock, become_media_thread, set_congestion};
+use antiphon_net::{OsClock, become_media_thread};
 
 use super::ground::Ground;
-use super::stream::congestion;
+use super::stream::with_algorithm;
 use super::wait_until;
 use crate::Error;
 
@@ -203,7 +203,7 @@ impl<'s> Task<'s> {
         let end = begin + self.setup.duration;
         let Ok(mut stream) = TcpStream::connect_timeout(&target, TCP_PATIENCE) else { return };
         let TrafficKind::GreedyTcp { profile } = &self.spec.kind else { return };
-        let set = set_congestion(&stream, congestion(profile.algorithm));
+        let set = with_algorithm(profile.algorithm).set_congestion(&stream);
         if set.and_then(|()| stream.set_write_timeout(Some(TCP_LOOK))).is_err() {
             return;
         }

@@ -51,9 +51,7 @@ impl Link<'_> {
         if let Some(namespace) = &place.namespace {
             namespace.enter().map_err(|error| Error::failed(error.to_string()))?;
         }
-        let algorithm = self.setup.streams[self.number].tcp.algorithm;
-        let options =
-            SocketOptions { congestion: Some(congestion(algorithm).into()), ..SocketOptions::default() };
+        let options = with_algorithm(self.setup.streams[self.number].tcp.algorithm);
         let target = target(SocketAddr::new(place.address, 0));
         let mut tries = 0;
         loop {
@@ -125,12 +123,13 @@ fn with_congestion(opened: OpenedLine) -> Result<OpenedLine, Error> {
     }
 }
 
-/// The kernel's name of a congestion control.
-pub(super) fn congestion(algorithm: Algorithm) -> &'static str {
-    match algorithm {
+/// The usual options, with a congestion control by the kernel's name for it.
+pub(super) fn with_algorithm(algorithm: Algorithm) -> SocketOptions {
+    let name = match algorithm {
         Algorithm::Reno => "reno",
         Algorithm::Cubic => "cubic",
-    }
+    };
+    SocketOptions { congestion: Some(name.into()), ..SocketOptions::default() }
 }
 
 fn usage(error: antiphon_lab::world::WorldError) -> Error {
@@ -269,15 +268,15 @@ mod tests {
     #[test]
     fn another_congestion_control_is_no_substitute() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let open = |name: &str| {
-            let options = SocketOptions { congestion: Some(name.into()), ..SocketOptions::default() };
+        let open = |options: SocketOptions| {
             let line = antiphon_net::TcpLine::call(listener.local_addr().unwrap(), &options).unwrap();
             with_congestion(OpenedLine { line: Box::new(line), max_datagram: 1448 })
         };
         // Every Linux has Reno (tcp(7)).
-        let opened = open(congestion(Algorithm::Reno)).unwrap();
+        let opened = open(with_algorithm(Algorithm::Reno)).unwrap();
         assert!(opened.line.facts().iter().any(|fact| fact.contains("reno")), "{:?}", opened.line.facts());
-        let refused = open("nosuch").err().unwrap().message;
+        let none = SocketOptions { congestion: Some("nosuch".into()), ..SocketOptions::default() };
+        let refused = open(none).err().unwrap().message;
         assert!(
             refused.contains("'nosuch' not obtained") && refused.contains("another algorithm"),
             "{refused}"
