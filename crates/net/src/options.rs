@@ -93,6 +93,16 @@ pub(crate) fn apply(socket: &Socket, options: &SocketOptions, v6: bool, notes: &
     }
 }
 
+impl SocketOptions {
+    /// Gives a connection that is no line the congestion control of these options, if they have one.
+    ///
+    /// An error where the kernel has none of that name, or keeps it for root.
+    pub fn set_congestion(&self, stream: &std::net::TcpStream) -> io::Result<()> {
+        let socket = socket2::SockRef::from(stream);
+        self.congestion.as_ref().map_or(Ok(()), |name| socket.set_tcp_congestion(name.as_bytes()))
+    }
+}
+
 /// Forbids (or allows) IP fragmentation of what this socket sends.
 pub(crate) fn set_fragmentation(socket: &Socket, allowed: bool, v6: bool) -> io::Result<()> {
     let mode = if allowed { libc::IP_PMTUDISC_DONT } else { libc::IP_PMTUDISC_DO };

@@ -126,7 +126,8 @@ fn alone(setup: &Setup, one_link: bool, why: &str) -> Result<(), Error> {
 
 /// What the link is on this machine, and what of it differs from the model.
 pub(super) fn describe(beneath: &Beneath, method: Option<LinkMethod>) -> Vec<String> {
-    let kernel = "TCP is this machine's kernel's, whatever the scenario names";
+    let kernel = "TCP is this machine's kernel's, whatever the scenario names, with the congestion control (Reno or CUBIC) of \
+                  that";
     let link = match &beneath.wire {
         Wire::Loopback => return vec!["sockets on this machine's loopback".into(), kernel.into()],
         Wire::Link { name, .. } => match means(method) {

@@ -14,6 +14,7 @@ use antiphon_lab::setup::{NodeId, Setup, TrafficKind, TrafficSpec};
 use antiphon_net::{OsClock, become_media_thread};
 
 use super::ground::Ground;
+use super::stream::with_algorithm;
 use super::wait_until;
 use crate::Error;
 
@@ -201,7 +202,9 @@ impl<'s> Task<'s> {
         }
         let end = begin + self.setup.duration;
         let Ok(mut stream) = TcpStream::connect_timeout(&target, TCP_PATIENCE) else { return };
-        if stream.set_write_timeout(Some(TCP_LOOK)).is_err() {
+        let TrafficKind::GreedyTcp { profile } = &self.spec.kind else { return };
+        let set = with_algorithm(profile.algorithm).set_congestion(&stream);
+        if set.and_then(|()| stream.set_write_timeout(Some(TCP_LOOK))).is_err() {
             return;
         }
         let block = vec![0; 1 << 14];

@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use antiphon_core::{Input, Instant, PathId, Transmit};
 use antiphon_lab::live::{FarEnd, FarRecord, Frame, NearEnd, NearRecord};
 use antiphon_lab::setup::{NodeId, Setup};
+use antiphon_lab::tcp::Algorithm;
 use antiphon_net::{DriveOptions, OsClock, SocketOptions, Stop, Target, become_media_thread, drive};
 use antiphon_proto::Transport;
 use antiphon_session::Station;
@@ -50,7 +51,7 @@ impl Link<'_> {
         if let Some(namespace) = &place.namespace {
             namespace.enter().map_err(|error| Error::failed(error.to_string()))?;
         }
-        let options = SocketOptions::default();
+        let options = with_algorithm(self.setup.streams[self.number].tcp.algorithm);
         let target = target(SocketAddr::new(place.address, 0));
         let mut tries = 0;
         loop {
@@ -59,7 +60,7 @@ impl Link<'_> {
                 // A link that loses packets loses those that open a connection, too.
                 Err(error) if error.is_unreachable() && tries < MOST_CALLS && !self.stop_near.is_asked() => {}
                 Err(error) => return Err(error.into()),
-                Ok(line) => return Ok(line),
+                Ok(opened) => return with_congestion(opened),
             }
         }
     }
@@ -109,6 +110,26 @@ impl Link<'_> {
         drop(done);
         Ok((Some(watched.end.into_record()), report.rounds))
     }
+}
+
+/// Another congestion control than the scenario's would be another experiment.
+fn with_congestion(opened: OpenedLine) -> Result<OpenedLine, Error> {
+    match opened.line.notes().iter().find(|note| note.starts_with("congestion control")) {
+        Some(note) => Err(Error::failed(format!(
+            "{note}: load it, or give the stream a 'tcp' with another algorithm; /proc/sys/net/ipv4 lists what there is in \
+             tcp_available_congestion_control"
+        ))),
+        None => Ok(opened),
+    }
+}
+
+/// The usual options, with a congestion control by the kernel's name for it.
+pub(super) fn with_algorithm(algorithm: Algorithm) -> SocketOptions {
+    let name = match algorithm {
+        Algorithm::Reno => "reno",
+        Algorithm::Cubic => "cubic",
+    };
+    SocketOptions { congestion: Some(name.into()), ..SocketOptions::default() }
 }
 
 fn usage(error: antiphon_lab::world::WorldError) -> Error {
@@ -242,5 +263,23 @@ mod tests {
         assert_eq!(sent, 5);
         watched.stop(now);
         assert!(watched.is_finished());
+    }
+
+    #[test]
+    fn another_congestion_control_is_no_substitute() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let open = |options: SocketOptions| {
+            let line = antiphon_net::TcpLine::call(listener.local_addr().unwrap(), &options).unwrap();
+            with_congestion(OpenedLine { line: Box::new(line), max_datagram: 1448 })
+        };
+        // Every Linux has Reno (tcp(7)).
+        let opened = open(with_algorithm(Algorithm::Reno)).unwrap();
+        assert!(opened.line.facts().iter().any(|fact| fact.contains("reno")), "{:?}", opened.line.facts());
+        let none = SocketOptions { congestion: Some("nosuch".into()), ..SocketOptions::default() };
+        let refused = open(none).err().unwrap().message;
+        assert!(
+            refused.contains("'nosuch' not obtained") && refused.contains("another algorithm"),
+            "{refused}"
+        );
     }
 }
