@@ -136,3 +136,27 @@ fn reality_stands_beside_model_and_print() {
     );
     assert!(csv.lines().all(|line| line.split(',').count() == SIDES_HEAD.split(',').count()), "{csv}");
 }
+
+#[test]
+fn measured_results_name_their_machine() {
+    let record = Record {
+        run: 0,
+        point: vec![("transport".into(), "rtp".into()), ("channels".into(), "1".into())],
+        repetition: 0,
+        seed: 1,
+        stream: "audio".into(),
+        figures: StreamFigures { rtt_mean_ms: Some(0.0625), ..StreamFigures::default() },
+    };
+    let results = Results { records: vec![record], planned_runs: 1 };
+    let read =
+        |_: &Paper, experiment: &Experiment| Ok((experiment.key == "localhost").then(|| results.clone()));
+    let mut found = PaperResults::read(&["transport-alternatives".into()], &mut { read }).unwrap().remove(0);
+    let machine = Some("a PDP-11, 1 processor".into());
+    let real = RealResults { results: results.clone(), ground: "real".into(), machine };
+    found.real.push(("localhost", real));
+    let html = found.page("antiphon lab report").render();
+    assert!(html.contains("Measured, not modelled: real sockets on a PDP-11, 1 processor"));
+    assert!(html.contains("0 in virtual time, 1 on real sockets"));
+    // Both readings of the printed jitter, told apart.
+    assert!(html.contains("ours, jitter_mad_ms") && html.contains("ours, jitter_sd_ms"));
+}
