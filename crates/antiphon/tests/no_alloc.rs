@@ -185,12 +185,10 @@ fn both_ends_of_a_comparison_do_not_allocate_while_streaming() {
         link_method: Some(LinkMethod::Proxy),
         ..CompareOptions::default()
     };
-    // SCTP is left out: the library beneath it takes and gives back some memory for every message. So is SRP: its queues
-    // begin lean and grow with the first bursts of losses; `proto` has a test that warms them up.
+    // SRP is left out: its queues begin lean and grow with the first bursts of losses; `proto` has a test that warms them
+    // up.
     let schemes = antiphon::proto::TRANSPORTS.iter().map(|transport| transport.scheme);
-    let threads = schemes
-        .filter(|s| !["sctp", "srp"].contains(s))
-        .flat_map(|s| [format!("near-{s}"), format!("far-{s}")]);
+    let threads = schemes.filter(|s| *s != "srp").flat_map(|s| [format!("near-{s}"), format!("far-{s}")]);
     let mut watches: Vec<Watch> = threads.map(|name| Watch::new(&name)).collect();
     let result = compare(&options, &Stop::new(), &mut |progress| {
         for watch in &mut watches {

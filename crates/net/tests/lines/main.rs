@@ -4,6 +4,7 @@
 
 mod group;
 mod raw;
+mod several;
 mod stop;
 mod tcp;
 mod tcp_break;

@@ -226,7 +226,9 @@ fn reflecting(scheme: &'static str, local: SocketAddr, now: Instant) -> (Box<dyn
     let admits = find(scheme).expect("known").admits;
     let hub = HubConfig { max_peers: 4, idle: Duration::from_secs(10), admits };
     let line = UdpLine::listen(local, &options).expect("a free port");
-    (Box::new(line), Box::new(Hub::new(hub, Box::new(move |now, _| reflector(now)))))
+    let keeper = endpoint(scheme, Role::Listener, now, 1_452).doorkeeper(now);
+    let hub = Hub::new(hub, Box::new(move |now, _| reflector(now))).with_doorkeeper(keeper);
+    (Box::new(line), Box::new(hub))
 }
 
 pub fn local(address: &str) -> SocketAddr {

@@ -29,6 +29,8 @@ pub(super) struct Association {
     pub out: Outgoing,
     pub log: TsnLog,
     pub assembly: Assembly,
+    /// The path by which the peer greeted us.
+    pub greeted_by: usize,
     /// What the caller is to give back, and what it is to report with it.
     pub cookie: Vec<u8>,
     pub due: Due,
@@ -138,6 +140,7 @@ impl Association {
             out: Outgoing::new(rules(settings, recipe), recipe.local_tsn, recipe.peer_window),
             log: TsnLog::new(recipe.peer_tsn),
             assembly: Assembly::new(recipe.interleaving),
+            greeted_by: 0,
             cookie: Vec::new(),
             due: Due::default(),
             sack: Acknowledgement { window: usize::MAX, ..Acknowledgement::default() },
@@ -172,9 +175,9 @@ impl Association {
     pub fn establish(&mut self, now: Instant) {
         self.phase = Phase::Established;
         (self.t1, self.tries, self.due.step) = (None, 0, false);
-        self.paths[0].confirmed = true;
+        self.paths[self.greeted_by].confirmed = true;
         // Other paths are tried as soon as there is a tag to try them with.
-        self.paths.iter_mut().skip(1).for_each(|path| path.heartbeat_at = now);
+        self.paths.iter_mut().filter(|path| !path.confirmed).for_each(|path| path.heartbeat_at = now);
     }
 
     /// The path of this number, which becomes one if there is room: it is sent nothing but heartbeats until it answers.
@@ -190,8 +193,10 @@ impl Association {
             self.paths.push(path);
             return Some(self.paths.len() - 1);
         }
-        // An address that never answered makes room; so does one whose translator gave its port away.
-        let at = self.paths.iter().rposition(|path| !path.confirmed && path.flight == 0)?;
+        // An address that never answered makes room, or one whose translator gave its port away.
+        let idle = |other: &Path| other.flight == 0 && (!other.confirmed || other.errors > 0);
+        let places = self.paths.iter().enumerate().filter(|(_, other)| idle(other));
+        let (at, _) = places.max_by_key(|(_, other)| (!other.confirmed, other.errors))?;
         self.paths[at] = path;
         Some(at)
     }

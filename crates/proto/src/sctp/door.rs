@@ -127,7 +127,7 @@ impl Door {
     /// Meets a packet that belongs to no association; [`Meeting::Answered`] leaves the answer in [`Self::answer`].
     pub fn meet_packet(&mut self, now: Instant, path: PathId, packet: &[u8]) -> Meeting {
         let Some((header, chunks)) = wire::parse(packet) else { return Meeting::Ignored };
-        let mut walk = chunks;
+        let mut walk = chunks.clone();
         let Some(first) = walk.next() else { return Meeting::Ignored };
         if header.destination != self.terms.local_port {
             return Meeting::Ignored;

@@ -82,7 +82,7 @@ impl Sctp {
         }
     }
 
-    pub(super) fn handle_init_ack(&mut self, now: Instant, chunk: &Chunk<'_>) {
+    pub(super) fn handle_init_ack(&mut self, now: Instant, path: usize, chunk: &Chunk<'_>) {
         let Some(association) = self.association.as_mut().filter(|a| a.phase == Phase::CookieWait) else {
             return;
         };
@@ -129,7 +129,8 @@ impl Sctp {
         if !reports.is_empty() {
             push_tlv(&mut association.due.errors, cause::UNRECOGNISED_PARAMETERS, &[&reports]);
         }
-        (association.due.step, association.tries) = (true, 0);
+        // The cookie goes where it came from (§5.1, C).
+        (association.due.step, association.tries, association.greeted_by) = (true, 0, path);
         association.t1 = Some(now + RTO_INITIAL);
     }
 
@@ -236,9 +237,10 @@ impl Sctp {
     fn begin_again(&mut self, now: Instant, path: PathId, recipe: &Recipe) {
         let Some(association) = &mut self.association else { return };
         association.begin(&self.settings, recipe, self.packet, now);
+        let at = association.path_of(&self.settings, path, self.packet, now).unwrap_or(0);
+        association.greeted_by = at;
         association.establish(now);
-        let at = association.path_of(&self.settings, path, self.packet, now);
-        association.due.cookie_ack = Some(at.unwrap_or(0));
+        association.due.cookie_ack = Some(at);
         self.open();
     }
 

@@ -118,7 +118,7 @@ impl Sctp {
             chunk::FORWARD_TSN | chunk::I_FORWARD_TSN => self.handle_forward(now, chunk, arrival),
             chunk::HEARTBEAT => self.handle_heartbeat(chunk, arrival),
             chunk::HEARTBEAT_ACK => self.handle_heartbeat_ack(now, chunk),
-            chunk::INIT_ACK => self.handle_init_ack(now, chunk),
+            chunk::INIT_ACK => self.handle_init_ack(now, arrival.path, chunk),
             chunk::COOKIE_ACK => self.handle_cookie_ack(now),
             chunk::ERROR => self.handle_error(now, chunk),
             chunk::ABORT => self.handle_abort(now),
@@ -258,11 +258,13 @@ impl Sctp {
             association.paths[path].rtt.sample(rtt);
         }
         let (mut lost, highest) = (false, association.out.highest());
+        let best = association.best_path();
         let has_others = association.paths.iter().filter(|path| path.is_good()).count() > 1;
         for (at, flight) in flight.iter().enumerate().take(association.paths.len()) {
             let interval = association.heartbeat_interval(&self.settings, at);
             let path = &mut association.paths[at];
-            if acked.bytes[at] > 0 {
+            // What was given up has no bytes; that it is known is an answer as well.
+            if acked.bytes[at] > 0 || (acked.moved && at == best) {
                 path.answered();
                 path.heartbeat = None;
                 path.heartbeat_at = now + interval;

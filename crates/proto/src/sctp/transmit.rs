@@ -57,7 +57,8 @@ impl Sctp {
     fn handshake_packet(&mut self, buf: &mut [u8]) -> Option<(PathId, usize)> {
         let association = self.association.as_ref().filter(|association| association.due.step)?;
         // Another address may answer where the first does not.
-        let path = association.paths[association.tries as usize % association.paths.len()].id;
+        let at = association.greeted_by + association.tries as usize;
+        let path = association.paths[at % association.paths.len()].id;
         let len = if association.phase == Phase::CookieWait {
             let value = self.init_value(association);
             let mut writer = Writer::new(buf, Header { tag: 0, ..self.header(association) });

@@ -19,13 +19,12 @@ fn header(tsn: u32, number: u32, unordered: bool, (begin, end): (bool, bool)) ->
     }
 }
 
+/// Messages by stream, unordered or not, in the order of sending.
+type Sent = BTreeMap<(u16, bool), Vec<Vec<u8>>>;
+
 /// Messages of random sizes in several streams, cut, shuffled within a distance, as DATA and as I-DATA.
-fn cut(
-    rng: &mut Rng,
-    interleaved: bool,
-    start: u32,
-) -> (Vec<(DataHeader, Vec<u8>)>, BTreeMap<(u16, bool), Vec<Vec<u8>>>) {
-    let (mut chunks, mut messages) = (Vec::new(), BTreeMap::<_, Vec<Vec<u8>>>::new());
+fn cut(rng: &mut Rng, interleaved: bool, start: u32) -> (Vec<(DataHeader, Vec<u8>)>, Sent) {
+    let (mut chunks, mut messages) = (Vec::new(), Sent::new());
     // Both kinds of numbers wrap on the way.
     let mut next: BTreeMap<(u16, bool), u32> = BTreeMap::new();
     let mut tsn = start;

@@ -94,11 +94,11 @@ pub struct Chunk<'a> {
 }
 
 /// The chunks of a packet, in order.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Chunks<'a>(Tlvs<'a>);
 
 /// Parameters of a chunk or causes of an error, in order: their types and values.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Tlvs<'a> {
     rest: &'a [u8],
 }

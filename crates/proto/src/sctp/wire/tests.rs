@@ -168,7 +168,7 @@ fn a_packet_takes_no_more_than_there_is_room_for() {
         while writer.chunk(chunk::PAD, 0, &[&[0; 1]]) {}
         assert!(writer.room() < 8);
         let len = writer.finish();
-        let (_, chunks) = parse(&buf[..len]).expect("sealed").clone();
+        let (_, chunks) = parse(&buf[..len]).expect("sealed");
         assert!(chunks.clone().all(|c| c.kind != chunk::SACK || Sack::parse(c.value).is_some()));
         assert!(!chunks.is_broken() && len <= room);
     }

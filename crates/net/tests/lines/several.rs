@@ -1,0 +1,55 @@
+//! One peer by several addresses, on real sockets.
+
+use std::time::Duration;
+
+use antiphon_core::uri::Query;
+use antiphon_net::emulator::{UdpProxy, UdpProxyConfig};
+use antiphon_net::{DriveOptions, LineError, OsClock, SocketOptions, UdpLine};
+use antiphon_proto::{OpenArgs, Role, find};
+
+use crate::world::{Echo, Node, Party, frame, local};
+
+#[test]
+fn an_association_goes_on_by_the_second_address_when_the_first_is_gone() {
+    let clock = OsClock::new();
+    let echo = Echo::start("sctp", local("127.0.0.1:0"), DriveOptions::default());
+    // Two ways to it, each of which can be closed.
+    let way = |seed| {
+        let config =
+            UdpProxyConfig::new(local("127.0.0.1:0"), echo.address, "delay=1ms".parse().unwrap(), seed);
+        UdpProxy::start(config, OsClock::new()).expect("loopback")
+    };
+    let (first, second) = (way(1), way(2));
+    let options = SocketOptions { other_peers: vec![second.local_addr()], ..SocketOptions::default() };
+    let line = UdpLine::call(first.local_addr(), &options).expect("loopback");
+    let query: Query = format!("peers={}", second.local_addr()).parse().expect("a query");
+    let (now, latency) = (clock.now(), Duration::from_millis(80));
+    let args = OpenArgs { role: Role::Caller, query: &query, seed: 1, now, max_datagram: 1452, latency };
+    let endpoint = (find("sctp").expect("known").open)(&args).expect("opens");
+    let mut node = Node { line: Box::new(line), party: Party::new(endpoint) };
+    for n in 0..20 {
+        node.send(frame(n, 400));
+        node.until(&clock, "a frame's return", |node| node.party.frames.len() as u32 > n);
+    }
+    let by = second.report().expect("it runs").flows;
+    assert!(by.len() == 1 && by[0].up.offered > 0, "the second address was asked whether it works: {by:?}");
+    assert!(by[0].up.offered < 10, "and no frame went there: {by:?}");
+    first.stop();
+    for n in 20..60 {
+        node.send(frame(n, 400));
+        node.until(&clock, "a frame's return by the other address", |node| {
+            node.party.frames.len() as u32 > n
+        });
+    }
+    assert!(second.report().expect("it runs").flows[0].up.offered >= 40, "now they go there");
+}
+
+#[test]
+fn addresses_of_both_versions_are_refused() {
+    let options = SocketOptions { other_peers: vec![local("[::1]:9")], ..SocketOptions::default() };
+    let refused = UdpLine::call(local("127.0.0.1:9"), &options).map(drop);
+    assert!(
+        matches!(&refused, Err(LineError::Unreachable { why, .. }) if why.contains("use one version")),
+        "{refused:?}"
+    );
+}
