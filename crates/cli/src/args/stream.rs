@@ -250,6 +250,8 @@ Examples, as a musician:
 As an engineer:
   antiphon send tone:440Hz rtp://239.1.2.3:7710 --ttl 4 --sdp tone.sdp
       to many at once; ffplay -protocol_whitelist file,rtp,udp tone.sdp
+  antiphon send tone:440Hz 'sctp://192.0.2.7:5004?over=ip'
+      directly over IP, without UDP between (sctp, dccp); needs root
   arecord -f S16_LE -r 48000 -c 2 -t raw |
     antiphon send '-?format=s16le&rate=48kHz&channels=2' rtp://host:7710
       from a sound card, with two blocks a packet less delay: --block 64";
@@ -263,5 +265,7 @@ Examples, as a musician:
 As an engineer:
   antiphon receive rtp://@239.1.2.3:7710 '-?format=s16le' --forever | aplay ...
       join a group and play on, whoever comes and goes
+  antiphon receive 'dccp://:5004?over=ip' file:take.wav
+      directly over IP, without UDP between (sctp, dccp); needs root
   antiphon receive rtp://:7710 null: --format l24/48000/2 --payload-type 97
       a stream of another program; --sdp FILE reads the same from its SDP";

@@ -116,32 +116,9 @@ pub struct Node {
 impl Node {
     /// What `uri` asks for, as `antiphon send` and `receive` would read it. In the namespace of the calling thread.
     pub fn open(uri: &str, returns: bool) -> Self {
-        let parsed: Uri = uri.parse().expect("a URI");
-        let (transport, options) = (find(&parsed.scheme).expect("known"), SocketOptions::default());
-        let target = Target::resolve(&parsed, 0).expect("an address");
-        let (clock, mut query) = (OsClock::new(), parsed.query);
-        let (line, max_datagram): (Box<dyn Line>, usize) = match query.value("over") {
-            Some("ip") => {
-                let over = transport.over_ip.expect("has a number");
-                query.set(over.port_key, &target.address().port().to_string());
-                let line = RawLine::open(target, over, &options).expect("root");
-                let max = line.max_datagram();
-                (Box::new(line), max)
-            }
-            _ => {
-                let line = UdpLine::open(target, &options).expect("a free port");
-                let max = line.max_datagram();
-                (Box::new(line), max)
-            }
-        };
-        let role = if matches!(target, Target::Call(_)) { Role::Caller } else { Role::Listener };
-        let (now, latency) = (clock.now(), Duration::from_millis(80));
-        // As in the program, nothing that strangers could guess repeats: a peer must not take a call for a former one.
-        static OPENED: AtomicU64 = AtomicU64::new(0);
-        let seed = u64::from(std::process::id()) << 32 | OPENED.fetch_add(1, Ordering::Relaxed);
-        let args = OpenArgs { role, query: &query, seed, now, max_datagram, latency };
-        let endpoint = (transport.open)(&args).unwrap_or_else(|error| panic!("{uri}: {error}"));
-        Node { party: Party::new(endpoint, returns), line, clock, what: uri.into() }
+        let clock = OsClock::new();
+        let (line, endpoint) = open_line(uri);
+        Node { party: Party::new(endpoint(clock.now()), returns), line, clock, what: uri.into() }
     }
 
     /// Sends a frame that is of no use after so much time.
@@ -200,6 +177,38 @@ impl Node {
             endpoint.path_stats(),
         )
     }
+}
+
+/// Opens the line that `uri` asks for, calling or listening, and answers how its endpoints are opened.
+pub fn open_line(uri: &str) -> (Box<dyn Line>, impl Fn(Instant) -> Box<dyn Endpoint> + 'static) {
+    let parsed: Uri = uri.parse().expect("a URI");
+    let (transport, options) = (find(&parsed.scheme).expect("known"), SocketOptions::default());
+    let target = Target::resolve(&parsed, 0).expect("an address");
+    let mut query = parsed.query;
+    let (line, max_datagram): (Box<dyn Line>, usize) = match query.value("over") {
+        Some("ip") => {
+            let over = transport.over_ip.expect("has a number");
+            query.set(over.port_key, &target.address().port().to_string());
+            let line = RawLine::open(target, over, &options).expect("root");
+            let max = line.max_datagram();
+            (Box::new(line), max)
+        }
+        _ => {
+            let line = UdpLine::open(target, &options).expect("a free port");
+            let max = line.max_datagram();
+            (Box::new(line), max)
+        }
+    };
+    let role = if matches!(target, Target::Call(_)) { Role::Caller } else { Role::Listener };
+    // As in the program, nothing that strangers could guess repeats: a peer must not take a call for a former one.
+    static OPENED: AtomicU64 = AtomicU64::new(0);
+    let seed = u64::from(std::process::id()) << 32 | OPENED.fetch_add(1, Ordering::Relaxed);
+    let latency = Duration::from_millis(80);
+    let open = move |now: Instant| {
+        let args = OpenArgs { role, query: &query, seed, now, max_datagram, latency };
+        (transport.open)(&args).unwrap_or_else(|error| panic!("{error}"))
+    };
+    (line, open)
 }
 
 /// A server of ours in the machine's namespace, on a thread of its own.

@@ -1,11 +1,15 @@
 //! SCTP on IP protocol 132 and inside UDP, with the kernel's one-to-one and one-to-many sockets.
 
+use std::sync::mpsc;
 use std::time::Duration;
 
 use antiphon_core::{CloseReason, Outcome};
+use antiphon_net::{DriveOptions, OsClock, Stop, drive};
+use antiphon_proto::find;
+use antiphon_session::{Hub, HubConfig, Reflector, ReflectorConfig};
 
 use crate::guest::{GUEST, Guest, HOST, bracketed, figure, guest};
-use crate::party::{Node, Served, Server, call, frames, intact};
+use crate::party::{Node, Served, Server, call, frames, intact, open_line};
 use crate::wire::watched;
 
 const FRAMES: usize = 60;
@@ -199,6 +203,49 @@ fn partially_reliable_frames_expire_on_both_sides() {
     let what = format!("{uri}: {came} came; {printed}\n{}", ours.state);
     assert!((FRAMES..3 * FRAMES).contains(&came), "{what}");
     assert_eq!(figure(&printed, "bad"), 0, "{what}");
+}
+
+/// A hub of ours, as `reflect` runs it, serves several associations on one socket, of callers that share an address: at
+/// once over raw IP; in UDP, where Linux puts them all behind one port, one after the other.
+#[test]
+#[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
+fn one_socket_of_ours_serves_many_of_the_kernels() {
+    let guest = guest();
+    for (uri, way) in doors("reliability=full&order=ordered&style=many") {
+        let (stop, (tell, told)) = (Stop::new(), mpsc::channel());
+        let printed = std::thread::scope(|scope| {
+            let (guest, asked) = (&guest, stop.clone());
+            let hub = scope.spawn(move || {
+                guest.namespace.enter().expect("root");
+                serve_many(&uri, &asked, tell);
+            });
+            told.recv_timeout(SOON).expect("the hub opens");
+            let client = format!("sctp-client {way} -n {FRAMES} -i 5 -l {LEN} {} {PORT}", HOST[0]);
+            let (at_once, wait) = if way.is_empty() { ("&", "wait") } else { (";", "true") };
+            let several = format!("for n in 1 2 3 4; do {client} {at_once} done; {client} -m; {wait}");
+            let printed = guest.exec(&several);
+            stop.ask();
+            hub.join().expect("no panic");
+            printed
+        });
+        let results = printed.lines().filter(|line| line.starts_with("RESULT")).collect::<Vec<_>>();
+        assert_eq!(results.len(), 5, "{printed}");
+        for result in results {
+            assert_eq!((figure(result, "recv"), figure(result, "bad")), (FRAMES as u64, 0), "{printed}");
+        }
+    }
+}
+
+fn serve_many(uri: &str, stop: &Stop, tell: mpsc::Sender<()>) {
+    let clock = OsClock::new();
+    let (mut line, open) = open_line(uri);
+    let keeper = open(clock.now()).doorkeeper(clock.now());
+    let admits = find("sctp").expect("known").admits;
+    let config = HubConfig { max_peers: 16, idle: SOON, admits };
+    let make = move |now, _path| Reflector::new(open(now), ReflectorConfig::default());
+    let mut hub = Hub::new(config, Box::new(make)).with_doorkeeper(keeper);
+    tell.send(()).expect("the test waits");
+    drive(&mut *line, &mut hub, &clock, stop, DriveOptions::default()).expect("the line lives");
 }
 
 /// Both sides would interleave (RFC 8260), but Linux numbers fragments in a way of its own: large messages cross

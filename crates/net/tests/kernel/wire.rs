@@ -3,8 +3,12 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use crate::guest::Guest;
+use antiphon_net::Capture;
+
+use crate::guest::{GUEST, Guest, guest};
+use crate::party::{call, frames};
 
 /// Runs `work` while the tap is captured; then every packet of SCTP and DCCP must be well-formed, with a right checksum.
 pub fn watched<T>(guest: &Guest, work: impl FnOnce() -> T) -> T {
@@ -55,4 +59,34 @@ fn tshark(file: &Path, filter: &str) -> Vec<String> {
     let output = command.output().expect("scripts/install-peers brings tshark");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_string).collect()
+}
+
+/// What `--capture` writes of SCTP in UDP, and of SCTP and DCCP on IP protocols of their own.
+#[test]
+#[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
+fn our_own_captures_are_right_as_well() {
+    let guest = guest();
+    let [v4, v6] = [GUEST[0], GUEST[1]];
+    for uri in [
+        format!("sctp://{v4}:9899?sctp-port=6001&reliability=full"),
+        format!("sctp://{v4}:6001?over=ip&reliability=full"),
+        format!("sctp://[{v6}]:6003?over=ip&reliability=full"),
+        format!("dccp://{v4}:5002?over=ip"),
+        format!("dccp://[{v6}]:5003?over=ip"),
+    ] {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = directory.path().join("ours.pcapng");
+        call(&guest, &uri, |node| {
+            let capture = Capture::create(&file, node.clock).expect("a file");
+            node.line.set_tap(capture.tap("ours"));
+            node.pace(&frames(20, 500), Duration::from_millis(5), None);
+            node.until("all frames", Duration::from_secs(10), |party| party.frames.len() == 20);
+            node.close();
+            node.until("the end", Duration::from_secs(10), |party| party.closed.is_some());
+            let summary = capture.finish().expect("room on the disk");
+            // Each frame there and back, and the handshake.
+            let seen = check(&file) as u64;
+            assert!(seen == summary.packets && seen > 40, "{uri}: {seen} of {}", summary.packets);
+        });
+    }
 }

@@ -68,6 +68,11 @@ impl ReceiverThree {
         // A congestion mark counts as a lost packet (RFC 4342 §6.1).
         let marked_event = incoming.marked && self.on_lost(1, incoming.ccval);
         self.feedback_due |= new_event || marked_event;
+        if self.rate == 0.0 && (new_event || marked_event) {
+            // A loss within the first round trip: nothing was measured yet, and with a rate of nothing a sender of the
+            // equation would fall to a packet in 64 s, as Linux does. What came so far is what a round trip brings.
+            self.rate = (self.bytes as f64).max(self.size) / self.rtt.as_secs_f64().max(1e-6);
+        }
     }
 
     fn on_data(&mut self, incoming: &Incoming, len: usize) {
@@ -185,4 +190,35 @@ impl ReceiverThree {
 fn first_interval(size: f64, rtt: Duration, rate: f64, before: u32) -> u32 {
     let target = if before == 0 || rate == 0.0 { 0.5 * size / rtt.as_secs_f64().max(1e-6) } else { rate };
     (1.0 / tfrc::loss_event_rate(size, rtt, target)).round() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_within_the_first_round_trip_is_reported_with_a_rate() {
+        let rtt = Duration::from_millis(40);
+        let mut receiver = ReceiverThree::new(Seq48::new(0), rtt);
+        for (n, seq) in [1, 3, 4, 5].into_iter().enumerate() {
+            let received_at = Instant::from_millis(100 + n as u64);
+            let (seq, data) = (Seq48::new(seq), Some(1000));
+            receiver.on_packet(
+                &Incoming {
+                    seq,
+                    ccval: 0,
+                    data,
+                    ndp: None,
+                    beyond_gap: false,
+                    newest: true,
+                    marked: false,
+                    received_at,
+                },
+                None,
+            );
+        }
+        // Three packets since the first, in 40 ms.
+        assert!(receiver.is_due() && receiver.history.mean().is_some());
+        assert_eq!(receiver.rate, 75_000.0);
+    }
 }
