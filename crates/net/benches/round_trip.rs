@@ -8,7 +8,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use antiphon_core::uri::Query;
-use antiphon_core::{Endpoint, Event, Frame, Input, Instant, Transmit};
+use antiphon_core::{Endpoint, Frame, Input, Instant, Transmit};
 use antiphon_net::{
     DriveOptions, Line, OsClock, SocketOptions, Stop, Target, TcpLine, UdpLine, become_media_thread, drive,
 };
@@ -193,7 +193,6 @@ struct Pinger {
     frame: Vec<u8>,
     buf: Vec<u8>,
     sent: Option<Instant>,
-    connected: bool,
     left: usize,
     times: Vec<u64>,
 }
@@ -202,7 +201,7 @@ impl Pinger {
     fn new(endpoint: Box<dyn Endpoint>) -> Self {
         let buf = vec![0; endpoint.profile().max_receive];
         let times = Vec::with_capacity(TURN);
-        Pinger { endpoint, frame: vec![0x80; FRAME], buf, sent: None, connected: false, left: 0, times }
+        Pinger { endpoint, frame: vec![0x80; FRAME], buf, sent: None, left: 0, times }
     }
 }
 
@@ -221,10 +220,9 @@ impl Station for Pinger {
                 self.left -= 1;
             }
         }
-        while let Some(event) = self.endpoint.poll_event() {
-            self.connected |= event == Event::Connected;
-        }
-        if self.connected && self.sent.is_none() && self.left > 0 {
+        while self.endpoint.poll_event().is_some() {}
+        // Some call with the first frame; what a beginning costs falls into the turn that is thrown away.
+        if self.sent.is_none() && self.left > 0 {
             self.sent = Some(now);
             self.endpoint.send(now, Frame::new(&self.frame, None)).expect("an idle queue accepts");
         }

@@ -213,8 +213,8 @@ impl Association {
             self.out.resend(now, writer, (by, &mut self.paths), queue, burst);
         }
         self.burst = false;
+        self.out.send_new(now, writer, (by, &mut self.paths), queue);
         // What was given up just now is told with the next packet.
         self.due.forward |= self.out.takes_news_of_giving_up();
-        self.out.send_new(now, writer, (by, &mut self.paths), queue);
     }
 }

@@ -267,3 +267,39 @@ fn a_message_without_end_does_not_fill_memory_for_ever() {
     }
     assert!((1..1000).contains(&ended), "the association ends before a window is full twice: {ended}");
 }
+
+#[test]
+fn no_frame_is_cut_that_fits_a_packet_however_small_the_window() {
+    let (mut caller, mut listener) = connected();
+    // 1452 bytes less common and DATA headers are 1424: more than one of them does not fit a first window whole.
+    for len in [1424, 1000, 1423, 700, 1424, 1424, 1424, 1424].iter().cycle().take(80) {
+        caller.send(NOW, Frame::new(&vec![7; *len], None)).unwrap();
+    }
+    let (mut rounds, mut chunks) = (0, 0);
+    while chunks < 80 {
+        rounds += 1;
+        assert!(rounds < 40, "{chunks} chunks");
+        for packet in packets(&mut *caller, NOW) {
+            let mut at = 12;
+            while at < packet.len() {
+                let len = usize::from(u16::from_be_bytes([packet[at + 2], packet[at + 3]]));
+                if packet[at] == 0 {
+                    assert_eq!(packet[at + 1] & 3, 3, "beginning and end in one chunk of {len} bytes");
+                    chunks += 1;
+                }
+                at += len.next_multiple_of(4);
+            }
+            hear(&mut *listener, NOW, &packet);
+        }
+        for packet in packets(&mut *listener, NOW) {
+            hear(&mut *caller, NOW, &packet);
+        }
+        let mut buf = vec![0; 1 << 18];
+        while listener.poll_frame(&mut buf).is_some() {}
+    }
+    assert!(rounds > 5, "the window was what limited it: {rounds} rounds");
+    // A larger one is cut into full packets.
+    caller.send(NOW, Frame::new(&vec![7; 10 * 1424], None)).unwrap();
+    let sizes: Vec<usize> = packets(&mut *caller, NOW).iter().map(Vec::len).collect();
+    assert!(sizes.len() > 3 && sizes.iter().all(|size| *size == 1452), "{sizes:?}");
+}

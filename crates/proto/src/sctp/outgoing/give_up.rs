@@ -61,6 +61,21 @@ impl Outgoing {
         self.check_at = next.map(|next| Instant::from_nanos(next.max(now).as_nanos().saturating_add(1)));
     }
 
+    /// Gives up messages of which a part would go out after their deadlines.
+    pub(super) fn drop_late(&mut self, now: Instant, paths: &mut [Path], queue: &mut SendQueue) {
+        if !self.rules.may_give_up || self.rules.reliability != Reliability::Deadline {
+            return;
+        }
+        let mut at = 0;
+        while let Some(place) = self.cutting.get(at).copied() {
+            if self.messages[place as usize].deadline.is_some_and(|deadline| now > deadline) {
+                self.give_up(now, (place, Outcome::Expired { maybe_received: false }), paths, queue);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
     /// Gives a message up: the peer is told to wait for none of it.
     pub(super) fn give_up(
         &mut self,

@@ -233,6 +233,7 @@ impl Outgoing {
         (by, paths): (usize, &mut [Path]),
         queue: &mut SendQueue,
     ) {
+        self.drop_late(now, paths, queue);
         while self.lost == 0 && paths[by].flight < paths[by].window.cwnd && self.sent.len() < MOST_CHUNKS {
             let Some(message) = self.choose(now, writer, queue) else { return };
             if !self.cut(now, message, writer, (by, &mut *paths)) {

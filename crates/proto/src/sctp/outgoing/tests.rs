@@ -1,1 +1,131 @@
+use std::time::Duration;
 
+use antiphon_core::{Event, Frame, Outcome, PathId};
+
+use super::super::wire::chunks::{Sack, Skipped};
+use super::super::wire::{Header, parse};
+use super::*;
+
+const NOW: Instant = Instant::from_millis(1000);
+/// So that TSNs wrap after the second.
+const FIRST: Seq32 = Seq32(u32::MAX - 1);
+const PACKET: usize = 1452;
+
+struct Sender {
+    out: Outgoing,
+    paths: Vec<Path>,
+    queue: SendQueue,
+}
+
+impl Sender {
+    fn new() -> Self {
+        let rules = Rules {
+            ordered: true,
+            reliability: Reliability::Deadline,
+            streams: 1,
+            interleaved: false,
+            may_give_up: true,
+        };
+        let mut path = Path::new(PathId(0), PACKET - 28, Duration::from_millis(30), NOW);
+        path.confirmed = true;
+        Sender { out: Outgoing::new(rules, FIRST, 1 << 20), paths: vec![path], queue: SendQueue::empty() }
+    }
+
+    fn send(&mut self, len: usize, deadline: Option<Instant>) {
+        self.queue.push(Frame::new(&vec![1; len], deadline), 1 << 18).unwrap();
+    }
+
+    /// The TSNs of the next packet.
+    fn packet(&mut self, now: Instant) -> Vec<u32> {
+        let mut buf = [0; PACKET];
+        let mut writer = Writer::new(&mut buf, Header { source: 1, destination: 2, tag: 3 });
+        self.out.resend(now, &mut writer, (0, &mut self.paths), &mut self.queue, false);
+        self.out.send_new(now, &mut writer, (0, &mut self.paths), &mut self.queue);
+        let len = writer.finish();
+        let chunks = parse(&buf[..len]).map(|(_, chunks)| chunks);
+        chunks
+            .into_iter()
+            .flatten()
+            .map(|chunk| DataHeader::parse(&chunk).unwrap().0.tsn.0.wrapping_sub(FIRST.0))
+            .collect()
+    }
+
+    /// A SACK: how many TSNs have come in a row, and gap blocks from there.
+    fn sack(&mut self, now: Instant, row: u32, gaps: &[(u16, u16)]) -> Result<Option<Acked>, Violation> {
+        let mut value = FIRST.plus(row).0.wrapping_sub(1).to_be_bytes().to_vec();
+        value.extend_from_slice(&[0, 1, 0, 0, 0, gaps.len() as u8, 0, 0]);
+        for (first, last) in gaps {
+            value.extend_from_slice(&first.to_be_bytes());
+            value.extend_from_slice(&last.to_be_bytes());
+        }
+        let sack = Sack::parse(&value).unwrap();
+        self.out.on_sack(now, &sack, &mut self.paths, &mut self.queue)
+    }
+
+    fn outcomes(&mut self) -> Vec<(u64, Outcome)> {
+        let events = std::iter::from_fn(|| self.queue.poll_event());
+        let outcome = |event| match event {
+            Event::Frame { id, outcome } => Some((id.0, outcome)),
+            _ => None,
+        };
+        events.filter_map(outcome).collect()
+    }
+}
+
+#[test]
+fn what_the_peer_drops_again_is_sent_again_and_told_once() {
+    let mut sender = Sender::new();
+    (0..4).for_each(|_| sender.send(300, None));
+    assert_eq!(sender.packet(NOW), [0, 1, 2, 3]);
+    assert!(sender.sack(NOW, 1, &[(2, 3)]).unwrap().is_some());
+    assert_eq!(sender.outcomes(), [(0, Outcome::Acked), (2, Outcome::Acked), (3, Outcome::Acked)]);
+    assert_eq!((sender.out.flight(), sender.packet(NOW)), (300, vec![]));
+    // It has no room after all for the last.
+    sender.sack(NOW, 1, &[(2, 2)]).unwrap();
+    assert_eq!(sender.packet(NOW), [3]);
+    sender.sack(NOW, 4, &[]).unwrap();
+    assert_eq!(sender.outcomes(), [(1, Outcome::Acked)]);
+    assert!(sender.out.is_empty() && sender.out.flight() == 0 && sender.out.kept_bytes == 0);
+    assert_eq!((sender.out.free.len(), sender.paths[0].flight), (sender.out.messages.len(), 0));
+}
+
+#[test]
+fn a_message_given_up_in_parts_is_forwarded_past_what_was_never_sent() {
+    let mut sender = Sender::new();
+    let deadline = NOW + Duration::from_millis(20);
+    sender.send(100, None);
+    // More than the first window.
+    sender.send(20_000, Some(deadline));
+    let mut sent = Vec::new();
+    (0..10).for_each(|_| sent.extend(sender.packet(NOW)));
+    let parts = sent.len() as u32 - 1;
+    assert!(parts >= 3);
+    // The peer has all that was sent; the window would let more go, but it is too late.
+    sender.sack(deadline, 1 + parts, &[]).unwrap();
+    assert_eq!(sender.out.forward_point(&mut Vec::new()), None);
+    let late = deadline + Duration::from_millis(1);
+    sender.send(100, None);
+    assert_eq!(
+        sender.packet(late),
+        [1 + parts + 1],
+        "the next message, past a number that stands for the rest"
+    );
+    assert_eq!(sender.outcomes(), [(0, Outcome::Acked), (1, Outcome::Expired { maybe_received: false })]);
+    let mut skipped = Vec::new();
+    assert_eq!(sender.out.forward_point(&mut skipped), Some(FIRST.plus(1 + parts)));
+    assert_eq!(skipped, [Skipped { stream: 0, unordered: false, number: 1 }]);
+    assert!(sender.out.takes_news_of_giving_up());
+}
+
+#[test]
+fn acknowledgements_are_old_or_of_what_was_sent() {
+    let mut sender = Sender::new();
+    (0..3).for_each(|_| sender.send(100, None));
+    sender.packet(NOW);
+    assert!(sender.sack(NOW, 2, &[]).unwrap().is_some_and(|acked| acked.moved));
+    assert!(sender.sack(NOW, 1, &[(1, 2)]).unwrap().is_none(), "overtaken by a later one");
+    assert_eq!(sender.sack(NOW, 4, &[]).err(), Some(Violation));
+    // Gaps that were never sent, go back or are empty change nothing.
+    sender.sack(NOW, 2, &[(0, 0), (5, 9), (3, 2), (u16::MAX, 1)]).unwrap();
+    assert_eq!((sender.out.flight(), sender.outcomes().len()), (100, 2));
+}
