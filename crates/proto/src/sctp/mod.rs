@@ -23,14 +23,17 @@
 //!   packet with the right tag from a path not known is a path to be proved: it gets heartbeats only, until it answers
 //!   one. So a caller with several addresses (`peers=`) makes them known by sending heartbeats on each.
 //! * Already the first time-out sends by another path, if there is one (RFC 7829 with PotentiallyFailed.Max.Retrans 0);
-//!   it counts then from when the first packet on its way set out (RFC 7765). The path is probed at every time-out until it answers; then it is used again. With `paths=both` every packet
-//!   goes by all paths, and what comes again is dropped in silence; congestion is judged by the first path's window.
+//!   it counts then from when the first packet on its way set out (RFC 7765). The path is probed at every time-out until
+//!   it answers; then it is used again. So a failure costs a frame a round trip, 60 ms and the other path's delay at most.
+//!   With `paths=both` every packet goes by all paths, and what comes again is dropped in silence; congestion is judged
+//!   by the first path's window. Four paths at most.
 //! * A frame past its deadline is given up: one on its way when its answer is overdue as well, one that was lost at once.
 //! * In UDP, associations are told apart by UDP's addresses: of a host that has several behind one port, as Linux has,
 //!   a listener serves one at a time. Over raw IP it serves them all.
 //! * No interleaving with Linux (6.1 at least), which numbers fragments otherwise than RFC 8260: such an association uses
 //!   plain DATA.
 //! * No Max.Burst: live sound never sends bursts, and others are bounded by the window. Nagle's algorithm never.
+//! * Packets are as large as the driver says the path takes: larger or smaller ones are not tried (RFC 8899).
 
 mod assembly;
 mod association;
