@@ -76,7 +76,9 @@ fn the_kernel_calls_dccp() {
     });
 }
 
-/// 5 % each way: of a hundred frames, there and back, 90 % arrive; the congestion control holds some back beyond that.
+/// 5 % each way: of a hundred frames, there and back, 90 % arrive under CCID 2. Under CCID 3 the kernel's sender may
+/// begin with a packet or two a second where its first packets or their feedback are lost, and its echo drops what it
+/// can't send within a second: there it counts that all went out, that the connection lives on and ends in order.
 #[test]
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
 fn dccp_goes_on_through_loss() {
@@ -95,14 +97,17 @@ fn dccp_goes_on_through_loss() {
             node.until("the end", SOON, |party| party.closed.is_some());
             intact(&sent, &node.party.frames)
         });
-        assert!((3 * FRAMES * 7 / 10..3 * FRAMES).contains(&came), "{uri}: {came} came back");
+        let least = if ccid == 2 { 3 * FRAMES * 7 / 10 } else { 1 };
+        assert!((least..3 * FRAMES).contains(&came), "{uri}: {came} came back");
     }
-    for ccid in [2, 3] {
-        let (printed, ours) = kernel_calls(&guest, 0, &format!("-c {ccid} -w 3000"));
-        let came = figure(&printed, "recv") as usize;
-        assert!((FRAMES * 7 / 10..FRAMES).contains(&came), "CCID {ccid}: {printed}\n{}", ours.state);
-        assert_eq!(figure(&printed, "bad"), 0);
-    }
+    let (printed, ours) = kernel_calls(&guest, 0, "-c 2 -w 3000");
+    let came = figure(&printed, "recv") as usize;
+    assert!((FRAMES * 7 / 10..FRAMES).contains(&came), "{printed}\n{}", ours.state);
+    assert_eq!(figure(&printed, "bad"), 0);
+    let (printed, ours) = kernel_calls(&guest, 0, "-c 3 -F 5");
+    let sent = figure(&printed, "packets") as usize;
+    assert!(!ours.frames.is_empty() && ours.frames.len() <= sent, "{printed}\n{}", ours.state);
+    assert_eq!(ours.closed, Some(CloseReason::Peer), "{}", ours.state);
     assert!(guest.lost() > 20, "the weather happened");
 }
 

@@ -10,6 +10,17 @@ use antiphon_net::Capture;
 use crate::guest::{GUEST, Guest, guest};
 use crate::party::{call, frames};
 
+/// Gone when the test is.
+struct Dumpcap(std::process::Child);
+
+impl Drop for Dumpcap {
+    fn drop(&mut self) {
+        // Gone already, in most cases.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Runs `work` while the tap is captured; then every packet of SCTP and DCCP must be well-formed, with a right checksum.
 pub fn watched<T>(guest: &Guest, work: impl FnOnce() -> T) -> T {
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -20,16 +31,17 @@ pub fn watched<T>(guest: &Guest, work: impl FnOnce() -> T) -> T {
     };
     let mut capture = guest.here("dumpcap");
     capture.args(["-i", "kptap0", "-w"]).arg(&file).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut capture = capture.spawn().expect("scripts/install-peers brings tshark, and dumpcap with it");
-    let mut said = BufReader::new(capture.stderr.take().expect("piped")).lines();
+    let capture = capture.spawn().expect("scripts/install-peers brings tshark, and dumpcap with it");
+    let mut capture = Dumpcap(capture);
+    let mut said = BufReader::new(capture.0.stderr.take().expect("piped")).lines();
     // Printed once it captures.
     let begun = said.by_ref().map_while(Result::ok).find(|line| line.starts_with("File:"));
     assert!(begun.is_some(), "dumpcap does not capture");
     let done = work();
-    let interrupt = Command::new("kill").args(["-INT", &capture.id().to_string()]).status();
+    let interrupt = Command::new("kill").args(["-INT", &capture.0.id().to_string()]).status();
     assert!(interrupt.expect("kill is everywhere").success());
     said.for_each(drop);
-    capture.wait().expect("our child");
+    capture.0.wait().expect("our child");
     let checked = check(&file);
     assert!(checked > 100, "{checked} packets seen");
     done

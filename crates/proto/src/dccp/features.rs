@@ -56,6 +56,8 @@ struct Entry {
     preferences: [u8; MAX_PREFERENCES],
     given: u8,
     owes_confirm: bool,
+    /// A Confirm went out.
+    answered: bool,
     change: Change,
 }
 
@@ -85,6 +87,7 @@ impl Features {
                 preferences: [0; MAX_PREFERENCES],
                 given: 0,
                 owes_confirm: false,
+                answered: false,
                 change: Change::Stable,
             };
             entry.prefer(list);
@@ -219,7 +222,7 @@ impl Features {
         }
         for entry in &mut self.entries {
             if entry.owes_confirm && entry.write_confirm(false, options) {
-                entry.owes_confirm = false;
+                (entry.owes_confirm, entry.answered) = (false, true);
             }
             let under_way = entry.change != Change::Stable;
             if (entry.is_due(now) || all && under_way) && entry.write_change(options) {
@@ -239,6 +242,14 @@ impl Features {
         }
         for entry in self.entries.iter().filter(|entry| entry.owes_confirm) {
             entry.write_confirm(brief, options);
+        }
+    }
+
+    /// Writes once more the Confirms that went out so far: Linux settles everything with the first packet that reaches it
+    /// after its Response, and gives up if that is not the one that confirmed.
+    pub fn repeat_confirms(&self, options: &mut OptionWriter) {
+        for entry in self.entries.iter().filter(|entry| entry.answered && !entry.owes_confirm) {
+            entry.write_confirm(false, options);
         }
     }
 

@@ -137,7 +137,7 @@ impl DccpEndpoint {
                 // The cookie and the frame don't fit together: the frame waits until the server has answered.
                 return None;
             }
-            let options = self.ack_options(now);
+            let options = self.ack_options(now, buf.len().saturating_sub(room));
             if room + options.padded().len() > buf.len() {
                 return self.write_ack_with(now, &options, buf);
             }
@@ -171,7 +171,7 @@ impl DccpEndpoint {
         if !self.due.ack && !flow.receiver.is_due(now) && !negotiates {
             return None;
         }
-        let options = self.ack_options(now);
+        let options = self.ack_options(now, buf.len());
         self.write_ack_with(now, &options, buf)
     }
 
@@ -193,8 +193,12 @@ impl DccpEndpoint {
         (2 + self.cookie.len()).next_multiple_of(4)
     }
 
-    fn ack_options(&mut self, now: Instant) -> OptionWriter {
+    /// `room`: bytes for options; only what can be done without looks at it.
+    fn ack_options(&mut self, now: Instant, room: usize) -> OptionWriter {
         let mut options = OptionWriter::default();
+        if self.state == State::PartOpen && room >= ROOM_TO_REPEAT {
+            self.features.repeat_confirms(&mut options);
+        }
         if self.state == State::PartOpen && !self.cookie.is_empty() {
             options.init_cookie(&self.cookie);
         }
@@ -277,5 +281,8 @@ fn write_dropped(newest: Seq48, dropped: Seq48, code: u8, options: &mut OptionWr
     };
 }
 
+/// With so much room, Confirms are repeated until the server is heard: they are 40 bytes or so, and a cookie, Changes and
+/// what acknowledges stand beside them.
+const ROOM_TO_REPEAT: usize = 200;
 /// Bytes of options in a Request: with these it is as long as the longest Response to it.
 const REQUEST_OPTIONS: usize = 76;
