@@ -1,5 +1,7 @@
 //! What came of an experiment, for people and for programs.
 
+use std::collections::BTreeMap;
+
 use antiphon::Error;
 use antiphon::lab::experiment::{Finished, PointSummary, summary};
 use antiphon::lab::figures::FIGURES;
@@ -121,24 +123,55 @@ fn table(variables: &[String], points: &[PointSummary], width: usize, palette: P
         !quiet || points.iter().any(|point| point.figure(name).is_some_and(|mean| mean.mean > 0.0))
     };
     let mut columns: Vec<&(&str, &str)> = SHOWN.iter().filter(measured).filter(telling).collect();
+    let settings = deciding(variables.len(), points);
+    let mut note = String::from("mean ± half of the 95 % confidence interval\n");
+    let left_out: Vec<&str> =
+        (0..variables.len()).filter(|at| !settings.contains(at)).map(|at| variables[at].as_str()).collect();
+    if !left_out.is_empty() {
+        note += &format!("{} follow from the columns before: see results.csv\n", left_out.join(", "));
+    }
     loop {
-        let grid = grid(variables, points, &columns);
+        let grid = grid(variables, &settings, points, &columns);
         if grid.width() <= width || columns.len() <= 1 {
-            return grid.render(width, palette) + "mean ± half of the 95 % confidence interval\n";
+            return grid.render(width, palette) + &note;
         }
         columns.pop();
     }
 }
 
-fn grid(variables: &[String], points: &[PointSummary], columns: &[&(&str, &str)]) -> Grid {
-    let mut aligns = vec![Align::Left; variables.len() + 1];
+/// Which settings tell the points apart: the others follow from those before them.
+fn deciding(count: usize, points: &[PointSummary]) -> Vec<usize> {
+    let mut deciding: Vec<usize> = Vec::new();
+    for at in 0..count {
+        let value = |point: &PointSummary, at: usize| point.point.get(at).map(|(_, value)| value.clone());
+        let known = |point: &PointSummary| deciding.iter().map(|at| value(point, *at)).collect::<Vec<_>>();
+        let mut seen = BTreeMap::new();
+        let follows = points.iter().all(|point| {
+            let found = value(point, at);
+            *seen.entry(known(point)).or_insert_with(|| found.clone()) == found
+        });
+        // What does not vary at all is the reader's to know, if it is all there is.
+        if !follows || (at == 0 && count == 1) {
+            deciding.push(at);
+        }
+    }
+    deciding
+}
+
+fn grid(
+    variables: &[String],
+    settings: &[usize],
+    points: &[PointSummary],
+    columns: &[&(&str, &str)],
+) -> Grid {
+    let mut aligns = vec![Align::Left; settings.len() + 1];
     aligns.extend(vec![Align::Right; columns.len() + 1]);
     let mut grid = Grid::new(aligns);
-    let titles = variables.iter().map(String::as_str).chain(["stream", "runs"]);
+    let titles = settings.iter().map(|at| variables[*at].as_str()).chain(["stream", "runs"]);
     grid.row(titles.chain(columns.iter().map(|(_, title)| *title)).map(|title| Cell::new(title, Tone::Head)));
     for point in points {
-        let settings = point.point.iter().map(|(_, value)| value.clone());
-        let head = settings.chain([point.stream.clone(), point.runs.to_string()]);
+        let values = settings.iter().map(|at| point.point.get(*at).map_or(String::new(), |(_, v)| v.clone()));
+        let head = values.chain([point.stream.clone(), point.runs.to_string()]);
         let figures = columns.iter().map(|(name, _)| point.figure(name).map_or("-".into(), shown));
         grid.row(head.chain(figures).map(Cell::from));
     }
@@ -227,6 +260,30 @@ mod tests {
             assert!(!text.contains("broken") && !text.contains("round trip"), "{text}");
         }
         assert!(table(&[], &[], 80, Palette { coloured: false }).contains("no run"));
+    }
+
+    #[test]
+    fn settings_that_follow_from_others_take_no_room() {
+        let of = |values: [&str; 4]| {
+            let point = ["transport", "patience", "channels", "seed"].map(String::from).into_iter();
+            let mut of = super::tests::point("", 1.0, None);
+            of.point = point.zip(values.map(String::from)).collect();
+            of
+        };
+        let points = [
+            of(["rtp", "40ms", "1", "7"]),
+            of(["sctp", "600s", "1", "7"]),
+            of(["rtp", "40ms", "2", "7"]),
+            of(["sctp", "600s", "2", "7"]),
+        ];
+        assert_eq!(deciding(4, &points), [0, 2]);
+        assert_eq!(deciding(1, &points[..1]), [0]);
+        let variables = ["transport", "patience", "channels", "seed"].map(String::from);
+        let text = table(&variables, &points, 100, Palette { coloured: false });
+        assert!(text.starts_with("transport  channels  stream"), "{text}");
+        assert!(text.contains("patience, seed follow from"), "{text}");
+        // The same transport with two patiences: both are told.
+        assert_eq!(deciding(4, &[points[0].clone(), of(["rtp", "80ms", "1", "7"])]), [1]);
     }
 
     #[test]
