@@ -86,6 +86,17 @@ pub struct Profile {
     pub ordered: bool,
     /// Whether lost frames are sent again.
     pub retransmits: bool,
+    /// Streams that whoever sends may spread frames over, at least 1: what is lost on one holds up none of the others. 1
+    /// also where the peer chooses which streams it wants, as frames on another than the first might not reach it.
+    pub streams: u16,
+}
+
+impl Profile {
+    /// The stream for what goes beside the sound, RTCP above all; sound itself goes on stream 0. The same stream where there
+    /// is but one.
+    pub fn control_stream(&self) -> StreamId {
+        StreamId(u16::from(self.streams > 1))
+    }
 }
 
 /// What carries an endpoint's bytes.

@@ -88,6 +88,7 @@ impl Endpoint for Udp {
             acknowledged: false,
             ordered: false,
             retransmits: false,
+            streams: 1,
         }
     }
 

@@ -241,6 +241,8 @@ impl Endpoint for Framed {
             max_frame: MAX_DATA,
             max_receive: MAX_DATA,
             frame_overhead: inner.frame_overhead + HEADER,
+            // All channels are one sequence of bytes.
+            streams: 1,
             ..inner
         }
     }

@@ -378,7 +378,9 @@ impl SoundReceiver {
         // A frame that waits too long is no report any more.
         let patience = Some(now + Duration::from_secs(1));
         if let Some(len) = self.rtcp.poll_report(now, &mut self.report) {
-            let _a_report_may_be_lost = endpoint.send(now, Frame::new(&self.report[..len], patience));
+            let stream = endpoint.profile().control_stream();
+            let frame = Frame { stream, ..Frame::new(&self.report[..len], patience) };
+            let _a_report_may_be_lost = endpoint.send(now, frame);
         }
     }
 
@@ -386,7 +388,9 @@ impl SoundReceiver {
     pub fn leave(&mut self, now: Instant, endpoint: &mut dyn Endpoint) {
         if let Some(len) = self.rtcp.close(now, &mut self.report) {
             let patience = Some(now + Duration::from_secs(1));
-            let _a_goodbye_may_be_lost = endpoint.send(now, Frame::new(&self.report[..len], patience));
+            let stream = endpoint.profile().control_stream();
+            let frame = Frame { stream, ..Frame::new(&self.report[..len], patience) };
+            let _a_goodbye_may_be_lost = endpoint.send(now, frame);
         }
     }
 

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use antiphon_core::{BrokenReason, CloseMode, Endpoint, Event, Frame, Input, Instant, PathStats, Transmit};
+use antiphon_core::{
+    BrokenReason, CloseMode, Endpoint, Event, Frame, Input, Instant, PathStats, StreamId, Transmit,
+};
 use antiphon_media::Source;
 use antiphon_media::packet::{PacketError, PacketKind, classify};
 use antiphon_media::rtcp::{RemoteReport, RtcpConfig, RtcpEvent, RtcpSession};
@@ -144,7 +146,8 @@ impl SendStation {
             }
         });
         if let Some(len) = self.rtcp.poll_report(now, &mut self.report) {
-            self.send_report(now, len);
+            // A report that is lost must not hold up sound where each stream has an order of its own.
+            self.send_report(now, len, self.endpoint.profile().control_stream());
         }
         if self.sender.is_ended() {
             self.state = State::Leaving { byes: 0, next: now };
@@ -160,7 +163,8 @@ impl SendStation {
             self.report.truncate(len.unwrap_or(0));
         }
         if byes < BYES && !self.report.is_empty() {
-            self.send_report(now, self.report.len());
+            // Behind the last of the sound: a goodbye that overtook a repetition of it would cut it off.
+            self.send_report(now, self.report.len(), StreamId(0));
             self.state = State::Leaving { byes: byes + 1, next: now + BYE_GAP };
         } else {
             self.endpoint.close(now, CloseMode::Graceful);
@@ -168,9 +172,10 @@ impl SendStation {
         }
     }
 
-    fn send_report(&mut self, now: Instant, len: usize) {
+    fn send_report(&mut self, now: Instant, len: usize, stream: StreamId) {
         let patience = Some(now + Duration::from_secs(1));
-        let _a_report_may_be_lost = self.endpoint.send(now, Frame::new(&self.report[..len], patience));
+        let frame = Frame { stream, ..Frame::new(&self.report[..len], patience) };
+        let _a_report_may_be_lost = self.endpoint.send(now, frame);
     }
 }
 

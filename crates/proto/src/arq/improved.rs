@@ -129,6 +129,7 @@ impl Endpoint for Improved {
             acknowledged: true,
             ordered: false,
             retransmits: true,
+            streams: 1,
         }
     }
 

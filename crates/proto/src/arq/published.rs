@@ -224,6 +224,7 @@ impl Endpoint for Published {
             acknowledged: true,
             ordered: false,
             retransmits: true,
+            streams: 1,
         }
     }
 

@@ -266,6 +266,7 @@ impl Endpoint for DccpEndpoint {
             acknowledged: false,
             ordered: false,
             retransmits: false,
+            streams: 1,
         }
     }
 

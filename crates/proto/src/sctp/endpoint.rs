@@ -213,6 +213,7 @@ impl Endpoint for Sctp {
             acknowledged: true,
             ordered: self.settings.ordered && self.settings.streams == 1,
             retransmits: self.settings.reliability != Reliability::Retransmissions(0),
+            streams: self.settings.streams,
         }
     }
 

@@ -50,7 +50,10 @@ pub(super) const KEYS: &[Key] = &[
         name: "retransmissions",
         help: "how often at most, with reliability=retransmissions: retransmissions=1",
     },
-    Key { name: "streams", help: "streams each way; a frame's stream number says which: streams=2" },
+    Key {
+        name: "streams",
+        help: "streams each way; a frame's number says which, reports (RTCP) take the second if there is one: streams=2",
+    },
     Key {
         name: "interleaving",
         help: "on or off (default): large frames of one stream do not hold up another (RFC 8260): interleaving=on",

@@ -171,6 +171,7 @@ impl Endpoint for SrpEndpoint {
             acknowledged: false,
             ordered: self.halves.is_ordered(),
             retransmits: true,
+            streams: 1,
         }
     }
 

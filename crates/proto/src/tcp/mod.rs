@@ -138,6 +138,7 @@ impl Endpoint for Tcp {
             acknowledged: false,
             ordered: true,
             retransmits: true,
+            streams: 1,
         }
     }
 

@@ -21,6 +21,7 @@ macro_rules! conformance {
         const TESTED: &[&str] = &[$($transport),*];
         $(suite!($case = $transport:
             clean_wire_delivers_every_frame_unchanged
+            every_stream_that_it_speaks_of_reaches_the_peer
             every_size_up_to_the_largest_is_carried_and_no_larger
             bad_weather_keeps_one_outcome_per_frame
             no_frame_is_begun_after_its_deadline
@@ -55,6 +56,7 @@ conformance! {
     tcp = "tcp"
     sctp = "sctp"
     sctp_ordered = "sctp?order=ordered&reliability=full"
+    sctp_streams = "sctp?order=ordered&streams=3"
     sctp_few_tries = "sctp?retransmissions=1"
     sctp_many = "sctp?style=many&interleaving=on"
     dccp = "dccp"

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{CloseMode, Frame, Instant, Outcome, Rng, SendError};
+use antiphon_core::{CloseMode, Frame, Instant, Outcome, Rng, SendError, StreamId};
 
 use crate::world::{MAX_DATAGRAM, Weather, World, input};
 
@@ -50,6 +50,20 @@ pub fn clean_wire_delivers_every_frame_unchanged(scheme: &str) {
         (received.bytes_received, received.datagrams_received)
     );
     assert_eq!(world.listener.counters().malformed, 0);
+}
+
+pub fn every_stream_that_it_speaks_of_reaches_the_peer(scheme: &str) {
+    let mut world = World::new(scheme, Weather::default(), 1);
+    let profile = world.caller.endpoint.profile();
+    assert!(profile.streams >= 1 && profile.control_stream().0 < profile.streams);
+    for n in 0..profile.streams {
+        let sent = world.caller.send_on(world.now, StreamId(n), &frame(u32::from(n), 400), None);
+        sent.expect("an idle queue accepts");
+        world.run_until(world.now + Duration::from_millis(100));
+    }
+    world.run_until(world.now + Duration::from_secs(1));
+    let all = (0..u32::from(profile.streams)).map(|n| frame(n, 400));
+    assert_eq!(world.listener.frames, all.collect::<Vec<_>>());
 }
 
 pub fn every_size_up_to_the_largest_is_carried_and_no_larger(scheme: &str) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use antiphon_core::uri::Query;
 use antiphon_core::{
     BrokenReason, CloseMode, Counters, Ecn, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome, PathId,
-    Rng, SendError, Wire,
+    Rng, SendError, StreamId, Wire,
 };
 use antiphon_proto::{OpenArgs, Role, open};
 
@@ -73,7 +73,17 @@ impl Side {
         bytes: &[u8],
         deadline: Option<Instant>,
     ) -> Result<FrameId, SendError> {
-        let id = self.endpoint.send(now, Frame::new(bytes, deadline))?;
+        self.send_on(now, StreamId(0), bytes, deadline)
+    }
+
+    pub fn send_on(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        bytes: &[u8],
+        deadline: Option<Instant>,
+    ) -> Result<FrameId, SendError> {
+        let id = self.endpoint.send(now, Frame { stream, ..Frame::new(bytes, deadline) })?;
         assert_eq!(id.0, self.accepted, "frame ids count up from 0");
         self.accepted += 1;
         Ok(id)

@@ -13,4 +13,5 @@ mod sender;
 mod sound;
 mod srp_server;
 mod stream;
+mod streams;
 mod world;

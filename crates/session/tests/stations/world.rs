@@ -79,7 +79,8 @@ pub fn receive_station_with(
     };
     let receiver = SoundReceiver::new(config, open_sink, now);
     let make: MakeEndpoint = Box::new(move |now| endpoint(scheme, Role::Listener, now));
-    let admits = antiphon_proto::find(scheme).unwrap().admits;
+    let (name, _) = scheme.split_once('?').unwrap_or((scheme, ""));
+    let admits = antiphon_proto::find(name).unwrap().admits;
     let config = ReceiveConfig { endpoint: make, admits, silence: SILENCE, ends_with_stream };
     ReceiveStation::new(config, receiver, now)
 }
@@ -141,6 +142,9 @@ pub struct World<A, B> {
     /// Datagrams that the near end put on the wire, and which of them the test takes away.
     pub sent_up: u64,
     pub drop_up: Option<Drop>,
+    /// The same of the far end's.
+    pub sent_down: u64,
+    pub drop_down: Option<Drop>,
     /// A driver that is woken late, by up to so much.
     pub sleepy: Option<(Rng, Duration)>,
 }
@@ -163,7 +167,7 @@ impl<A: Station, B: Station> World<A, B> {
 
     fn with(near: A, far: B, wire: Wire) -> Self {
         let now = Instant::from_millis(1);
-        World { now, near, far, wire, sent_up: 0, drop_up: None, sleepy: None }
+        World { now, near, far, wire, sent_up: 0, drop_up: None, sent_down: 0, drop_down: None, sleepy: None }
     }
 
     pub fn link(&self) -> &Duplex<Vec<u8>> {
@@ -262,6 +266,11 @@ impl<A: Station, B: Station> World<A, B> {
             } else if !matches!(transmit.path, NEAR | PathId(0)) {
                 // To somebody who is not in this world.
                 continue;
+            } else {
+                self.sent_down += 1;
+                if self.drop_down.as_mut().is_some_and(|drop| drop(self.sent_down - 1, &buf)) {
+                    continue;
+                }
             }
             match &mut self.wire {
                 Wire::Link(link) => {
