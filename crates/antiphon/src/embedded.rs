@@ -71,6 +71,13 @@ impl Embedded {
                 return Err(Error::failed(format!("no router between network namespaces: {why}")));
             }
             Means::Forbidden(why) => {
+                if let Some(entrant) = transports.iter().find(|entrant| entrant.over_ip.is_some()) {
+                    return Err(Error::failed(format!(
+                        "{}: a proxy carries UDP and TCP alone, and there is no router between namespaces ({why}): leave \
+                         over=ip out",
+                        entrant.label
+                    )));
+                }
                 let loopback = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
                 let mut proxies = Vec::new();
                 for (entrant, board) in transports.iter().zip(&boards) {

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use antiphon_net::netns::Namespace;
 use antiphon_net::{
-    DriveOptions, IDLE, Line, OsClock, SocketOptions, Stop, TcpLine, TcpListening, UdpLine,
-    become_media_thread, drive,
+    DriveOptions, IDLE, OsClock, SocketOptions, Stop, Target, TcpLine, TcpListening, become_media_thread,
+    drive,
 };
 use antiphon_proto::{Beneath, Role};
 use antiphon_session::{ArrivalBoard, Hub, HubConfig, Reflector, ReflectorConfig};
 
 use crate::Error;
-use crate::transport::{EndpointPlan, Entrant};
+use crate::transport::{EndpointPlan, Entrant, OpenedLine, open_line};
 
 /// How a far end is set up.
 #[derive(Clone)]
@@ -83,13 +83,16 @@ fn serve(
         return;
     }
     match plan.entrant.transport.beneath {
-        Beneath::Udp => match UdpLine::listen(plan.bind, &plan.socket) {
-            Ok(line) => {
-                let _caller_is_gone = tell.send(Ok(line.local_address()));
-                serve_datagrams(plan, line, stop, counters);
+        Beneath::Udp => {
+            let (entrant, target) = (&plan.entrant, Target::Listen(plan.bind));
+            match open_line(entrant.transport, entrant.over_ip, target, &plan.socket) {
+                Ok(opened) => {
+                    let _caller_is_gone = tell.send(Ok(opened.line.local_address()));
+                    serve_datagrams(plan, opened, stop, counters);
+                }
+                Err(error) => drop(tell.send(Err(error.into()))),
             }
-            Err(error) => drop(tell.send(Err(error.into()))),
-        },
+        }
         Beneath::Tcp => match TcpListening::bind(plan.bind, &plan.socket) {
             Ok(listening) => {
                 let _caller_is_gone = tell.send(Ok(listening.local_address()));
@@ -104,7 +107,7 @@ fn endpoint_plan(plan: &FarPlan) -> EndpointPlan {
     EndpointPlan {
         transport: plan.entrant.transport,
         role: Role::Listener,
-        query: plan.entrant.query.clone(),
+        query: plan.entrant.query_at(plan.bind.port()),
         seed: plan.seed,
         latency: Duration::from_millis(80),
     }
@@ -119,9 +122,9 @@ fn reflector_config(plan: &FarPlan, counters: &FarCounters, ends_with_peer: bool
     }
 }
 
-fn serve_datagrams(plan: &FarPlan, mut line: UdpLine, stop: &Stop, counters: &Arc<FarCounters>) {
+fn serve_datagrams(plan: &FarPlan, opened: OpenedLine, stop: &Stop, counters: &Arc<FarCounters>) {
     let endpoints = endpoint_plan(plan);
-    let max_datagram = line.max_datagram();
+    let OpenedLine { mut line, max_datagram } = opened;
     let config =
         HubConfig { max_peers: plan.max_peers, idle: PEER_IDLE, admits: plan.entrant.transport.admits };
     let reflector = reflector_config(plan, counters, false);
@@ -136,7 +139,7 @@ fn serve_datagrams(plan: &FarPlan, mut line: UdpLine, stop: &Stop, counters: &Ar
     let mut hub = Hub::new(config, Box::new(make)).with_doorkeeper(keeper);
     become_media_thread();
     // A socket that fails ends the reflector; there is nobody to tell but the peers, who notice.
-    let _ended = drive(&mut line, &mut hub, &plan.clock, stop, DriveOptions::default());
+    let _ended = drive(&mut *line, &mut hub, &plan.clock, stop, DriveOptions::default());
 }
 
 fn serve_connections(plan: &FarPlan, listening: &TcpListening, stop: &Stop, counters: &Arc<FarCounters>) {

@@ -69,19 +69,20 @@ impl NearEnd {
         }
         let transport = place.entrant.transport;
         let socket = place.entrant.socket(&options.socket);
-        let mut opened = open_line(transport, None, Target::Call(place.target), &socket)?;
+        let over_ip = place.entrant.over_ip;
+        let mut opened = open_line(transport, over_ip, Target::Call(place.target), &socket)?;
         if let Some(tap) = tap {
             opened.line.set_tap(tap);
         }
         let endpoint = EndpointPlan {
             transport,
             role: Role::Caller,
-            query: place.entrant.query.clone(),
+            query: place.entrant.query_at(place.target.port()),
             seed: options.seed,
             latency: options.latency,
         }
         .open(clock.now(), opened.max_datagram)?;
-        let header_bytes = header_bytes(transport, false, &*endpoint);
+        let header_bytes = header_bytes(transport, over_ip.is_some(), &*endpoint);
         let max_packet = max_packet(opened.max_datagram, &*endpoint);
         let packet = PacketConfig { max_packet, ..PacketConfig::new(format, sample, options.block_frames) };
         let config = CallConfig {

@@ -18,6 +18,8 @@ use crate::Error;
 pub(crate) struct Entrant {
     pub transport: &'static Transport,
     pub query: Query,
+    /// How to go directly over IP, if that is asked for.
+    pub over_ip: Option<OverIp>,
     /// `srp`, or `srp?mode=as-published`.
     pub label: String,
 }
@@ -29,7 +31,8 @@ impl Entrant {
         let (transport, query) = (find(scheme)?, query.parse::<Query>()?);
         let own = transport.keys.iter().map(|key| key.name);
         query.only(own.chain(SOCKET_KEYS.iter().copied()))?;
-        let entrant = Entrant { transport, query, label: label.into() };
+        let over_ip = StreamKeys::read(transport, &query, &SocketOptions::default())?.over_ip;
+        let entrant = Entrant { transport, query, over_ip, label: label.into() };
         // Values that make no sense are refused before anything is opened.
         let plan = EndpointPlan {
             transport,
@@ -39,7 +42,6 @@ impl Entrant {
             latency: crate::options::DEFAULT_LATENCY,
         };
         plan.open(Instant::ZERO, SEGMENT)?;
-        StreamKeys::read(transport, &entrant.query, &SocketOptions::default())?;
         Ok(entrant)
     }
 
@@ -47,6 +49,11 @@ impl Entrant {
     pub fn socket(&self, options: &SocketOptions) -> SocketOptions {
         let keys = StreamKeys::read(self.transport, &self.query, options);
         keys.map_or_else(|_never_since_read| options.clone(), |keys| keys.socket)
+    }
+
+    /// The settings as an endpoint is to read them whose association has the listener's `port`.
+    pub fn query_at(&self, port: u16) -> Query {
+        for_endpoint(self.query.clone(), self.over_ip, port)
     }
 
     /// What it is called in prose.
@@ -76,7 +83,7 @@ pub fn check_transport(name: &str) -> Result<(), Error> {
 }
 
 /// Keys of the common ones that concern the socket of one transport alone; the others hold for all of a comparison.
-const SOCKET_KEYS: &[&str] = &["congestion", "dscp"];
+const SOCKET_KEYS: &[&str] = &["congestion", "dscp", "over"];
 
 /// A line, and the largest datagram that goes out on it whole.
 pub(crate) struct OpenedLine {
@@ -84,7 +91,8 @@ pub(crate) struct OpenedLine {
     pub max_datagram: usize,
 }
 
-/// Opens the socket that `transport` needs; directly over IP, if told how. On the thread that will drive it, in the namespace it is to live in.
+/// Opens the socket that `transport` needs; directly over IP, if told how. On the thread that will drive it, in the
+/// namespace it is to live in.
 pub(crate) fn open_line(
     transport: &Transport,
     over_ip: Option<OverIp>,
@@ -227,13 +235,18 @@ impl StreamKeys {
         })
     }
 
-    /// The query as the endpoint is to read it: over IP, the port behind the address is the transport's own.
-    pub fn for_endpoint(&self, mut query: Query, target: Target) -> Query {
-        if let Some(protocol) = self.over_ip {
-            query.set(protocol.port_key, &target.address().port().to_string());
-        }
-        query
+    /// The query as the endpoint is to read it.
+    pub fn for_endpoint(&self, query: Query, target: Target) -> Query {
+        for_endpoint(query, self.over_ip, target.address().port())
     }
+}
+
+/// Over IP, the port behind the listener's address is the transport's own.
+fn for_endpoint(mut query: Query, over_ip: Option<OverIp>, port: u16) -> Query {
+    if let Some(protocol) = over_ip {
+        query.set(protocol.port_key, &port.to_string());
+    }
+    query
 }
 
 fn read_over(transport: &Transport, query: &Query) -> Result<Option<OverIp>, UriError> {

@@ -180,6 +180,29 @@ fn modes_of_one_transport_are_compared_under_their_names() {
     }
 }
 
+/// The same association inside UDP and directly over IP: the same weather, and 8 bytes less in each packet.
+#[test]
+fn sctp_and_dccp_are_compared_directly_over_ip() {
+    let transports = ["sctp", "sctp?over=ip", "dccp", "dccp?over=ip"].map(String::from).to_vec();
+    let over_ip = CompareOptions { transports, out: None, ..options("over-ip", "delay=2ms") };
+    let by_proxy = CompareOptions { link_method: Some(LinkMethod::Proxy), ..over_ip.clone() };
+    let refused = compare(&by_proxy, &Stop::new(), &mut |_| {}).expect_err("a proxy carries UDP").to_string();
+    assert!(refused.contains("leave over=ip out"), "{refused}");
+    let result = match compare(&over_ip, &Stop::new(), &mut |_| {}) {
+        Ok(result) => result,
+        // A machine that permits no namespaces.
+        Err(error) => return assert!(error.to_string().contains("no router"), "{error}"),
+    };
+    assert_eq!(result.failures, []);
+    for pair in result.figures.chunks(2) {
+        let [inside, bare] = pair else { panic!("two of each: {pair:?}") };
+        assert_eq!((inside.frames_received, bare.frames_received), (282, 282), "{}", bare.transport);
+        // 282 packets of sound, and up to two acknowledgements for each; a few more or fewer in either run.
+        let saved = inside.wire_bytes as i64 - bare.wire_bytes as i64;
+        assert!((1_500..8_000).contains(&saved), "{} saves {saved} bytes", bare.transport);
+    }
+}
+
 #[test]
 fn mistakes_are_refused_before_anything_runs() {
     let refuse = |options: CompareOptions| compare(&options, &Stop::new(), &mut |_| {}).unwrap_err();
@@ -190,6 +213,8 @@ fn mistakes_are_refused_before_anything_runs() {
         ("rtp?mode=improved", "unknown key 'mode'"),
         ("arq?latency=1s", "unknown key 'latency'"),
         ("tcp?dscp=64", "0 to 63"),
+        ("srp?over=ip", "no number of its own"),
+        ("sctp?over=ip&sctp-port=9", "leave this key out"),
     ] {
         let wrong = CompareOptions { transports: vec![name.into()], ..CompareOptions::default() };
         let error = refuse(wrong);
