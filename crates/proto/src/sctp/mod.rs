@@ -41,6 +41,7 @@ mod cookie;
 mod door;
 mod endpoint;
 mod handshake;
+mod mtu;
 mod outgoing;
 mod path;
 mod receive;

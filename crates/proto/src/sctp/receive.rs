@@ -4,6 +4,7 @@ use antiphon_core::{CloseReason, Event, Instant, PathId, Received, Seq32, Stream
 
 use super::association::Phase;
 use super::endpoint::{CLOSE_PATIENCE, Sctp, Stage};
+use super::mtu::INFO;
 use super::outgoing::{Acked, Violation};
 use super::received::Heard;
 use super::settings::{MAX_MESSAGE, WINDOW};
@@ -285,6 +286,7 @@ impl Sctp {
                 path.start_t3(first.map_or(now, |first| now.min(first + self.settings.ack_delay)));
             }
         }
+        association.run_sizes(now);
         if association.out.has_given_up() {
             let patience = association.paths[association.best_path()].rtt.srtt().unwrap_or_default();
             let answered = association.forwarded_at.is_none_or(|at| now.since(at) >= patience);
@@ -313,6 +315,9 @@ impl Sctp {
     fn handle_heartbeat_ack(&mut self, now: Instant, chunk: &Chunk<'_>) {
         let Some(association) = &mut self.association else { return };
         let info = Tlvs::new(chunk.value).find(|(kind, ..)| *kind == parameter::HEARTBEAT_INFO);
+        if let Some(info) = info.and_then(|(_, value, _)| <&[u8; INFO]>::try_from(value).ok()) {
+            return self.handle_probe_answer(now, info);
+        }
         let nonce = info.and_then(|(_, value, _)| Some(u64::from_be_bytes(value.try_into().ok()?)));
         let at = association.paths.iter().position(|p| p.heartbeat.is_some_and(|(n, _)| Some(n) == nonce));
         let Some(at) = at else {
@@ -326,6 +331,21 @@ impl Sctp {
         }
         path.answered();
         path.heartbeat_at = now + interval;
+    }
+
+    /// A probe for the path MTU was answered.
+    fn handle_probe_answer(&mut self, now: Instant, info: &[u8; INFO]) {
+        let Some(association) = &mut self.association else { return };
+        let answered =
+            association.paths.iter_mut().find_map(|path| Some((path.mtu.on_answer(now, info)?, path)));
+        match answered {
+            Some((rtt, path)) => {
+                path.answered();
+                rtt.into_iter().for_each(|rtt| path.rtt.sample(rtt));
+            }
+            None => self.counters.malformed += 1,
+        }
+        association.run_sizes(now);
     }
 
     fn handle_error(&mut self, now: Instant, chunk: &Chunk<'_>) {

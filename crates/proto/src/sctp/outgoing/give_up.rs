@@ -112,7 +112,11 @@ impl Outgoing {
             left -= 1;
             match sent.state {
                 ChunkState::Flying => {
-                    paths[usize::from(sent.path)].flight -= usize::from(sent.len);
+                    let path = &mut paths[usize::from(sent.path)];
+                    path.flight -= usize::from(sent.len);
+                    if now >= sent.at + path.rtt.patience() {
+                        path.mtu.on_loss(usize::from(sent.packet));
+                    }
                     self.flight -= usize::from(sent.len);
                 }
                 ChunkState::Lost => self.lost -= 1,

@@ -26,7 +26,7 @@ impl Sender {
             interleaved: false,
             may_give_up: true,
         };
-        let mut path = Path::new(PathId(0), PACKET - 28, Duration::from_millis(30), NOW);
+        let mut path = Path::new(PathId(0), PACKET, false, Duration::from_millis(30), NOW);
         path.confirmed = true;
         Sender { out: Outgoing::new(rules, FIRST, 1 << 20), paths: vec![path], queue: SendQueue::empty() }
     }
