@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn only_the_answer_to_what_was_sent_counts() {
         let mut mtu = Mtu::new(1452, Instant::ZERO);
-        walk(&mut mtu, (0, 3_000), 1280);
+        walk(&mut mtu, (0, 20_000), 1280);
         let before = mtu.size();
         let now = Instant::from_millis(700_000);
         mtu.run(now, 50 * MS);

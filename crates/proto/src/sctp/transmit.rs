@@ -97,7 +97,9 @@ impl Sctp {
                 writer.chunk(chunk::HEARTBEAT, 0, &[&kind, &len, &nonce.to_be_bytes()]);
                 return Some((path.id, writer.finish()));
             }
-            if let Some((info, size)) = path.mtu.next_probe(now, || self.door.nonce()) {
+            if let Some((info, size)) = path.mtu.next_probe(now, || self.door.nonce())
+                && size <= buf.len()
+            {
                 let mut writer = Writer::new(buf, header);
                 let (kind, len) =
                     (parameter::HEARTBEAT_INFO.to_be_bytes(), ((TLV + INFO) as u16).to_be_bytes());
@@ -166,11 +168,9 @@ impl Association {
 
     /// Bytes of a packet at most.
     fn most_by(&self, by: usize, all_paths: bool) -> usize {
-        if self.out.must_resend() {
-            return usize::MAX;
-        }
         let others = self.paths.iter().filter(|path| all_paths && path.confirmed);
-        others.map(|path| path.mtu.size()).chain([self.paths[by].mtu.size()]).min().unwrap_or(usize::MAX)
+        let most = others.map(|path| path.mtu.size()).fold(self.paths[by].mtu.size(), usize::min);
+        if self.out.must_resend_larger(most) { usize::MAX } else { most }
     }
 
     /// A SACK, if one is due, or if there is one to tell and payload to tell it with.

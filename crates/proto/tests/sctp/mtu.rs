@@ -3,9 +3,10 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use antiphon_core::Instant;
+use antiphon_core::{Endpoint, Frame, Instant, PathId};
 
-use crate::world::{Flow, Plan, run};
+use crate::hostile::{NOW, connected, packets, repaired};
+use crate::world::{Flow, Plan, datagram, run};
 
 /// What passes: IPv6's least, as a tunnel may have it.
 const TUNNEL: usize = 1280;
@@ -108,3 +109,51 @@ fn a_path_that_takes_all_is_probed_once_and_not_in_outages_losses_or_congestion(
     println!("congestion: {count} probes");
     assert!(count < 20 && len >= 1428, "congestion: {count}, {len}");
 }
+
+#[test]
+fn answers_that_belong_to_no_probe_are_counted_and_change_nothing() {
+    let (mut caller, mut listener) = connected();
+    let silent = |endpoint: &mut dyn Endpoint, millis: u64| {
+        let now = NOW + Duration::from_millis(millis);
+        endpoint.handle_timeout(now);
+        packets(endpoint, now)
+    };
+    caller.send(NOW, Frame::new(&[0x80; 100], None)).unwrap();
+    packets(&mut *caller, NOW);
+    // The listener's answers stop at the size of heartbeats: the caller falls to 1200 bytes.
+    let (mut last, mut probe) = (Vec::new(), Vec::new());
+    for step in 0..400 {
+        let now = NOW + Duration::from_millis(5 * step);
+        for packet in silent(&mut *caller, 5 * step) {
+            if packet.len() <= 1200 {
+                listener.handle_input(now, datagram(&packet, PathId::default(), now));
+            } else {
+                probe = packet;
+            }
+        }
+        for packet in packets(&mut *listener, now) {
+            if packet[12] == HEARTBEAT_ACK {
+                last = packet.clone();
+            }
+            caller.handle_input(now, datagram(&packet, PathId::default(), now));
+        }
+    }
+    assert_eq!((probe[12], last[12]), (4, HEARTBEAT_ACK), "a probe is under way");
+    let now = NOW + Duration::from_millis(2001);
+    let before = caller.path_stats().counters.malformed;
+    // The right size with a number of another's.
+    let mut forged = last.clone();
+    forged[28..32].copy_from_slice(&1452u32.to_be_bytes());
+    caller.handle_input(now, datagram(&repaired(forged), PathId::default(), now));
+    // Another size with the right number.
+    let mut forged = last;
+    forged[20..28].copy_from_slice(&probe[20..28]);
+    forged[28..32].copy_from_slice(&1452u32.to_be_bytes());
+    caller.handle_input(now, datagram(&repaired(forged), PathId::default(), now));
+    assert_eq!(caller.path_stats().counters.malformed, before + 2);
+    caller.send(now, Frame::new(&[0x80; 1400], None)).unwrap();
+    let sizes: Vec<usize> = packets(&mut *caller, now).iter().map(Vec::len).collect();
+    assert!(sizes.len() >= 2 && sizes.iter().all(|len| *len <= 1200), "{sizes:?}");
+}
+
+const HEARTBEAT_ACK: u8 = 5;

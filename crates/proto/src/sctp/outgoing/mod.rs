@@ -1,7 +1,7 @@
 //! What this side sends: messages cut into chunks, each followed until the peer has it or it is given up.
 //!
 //! A frame becomes a message when its first byte is about to go out (late binding), and gets its numbers then. It is
-//! never cut to fit a small window: what fits a packet goes as one chunk. Messages and chunks live in places that are
+//! never cut to fit a small window: what fits a packet of the path goes as one chunk. Messages and chunks live in places that are
 //! used again, so that a stream in order allocates nothing.
 
 mod acks;
@@ -13,6 +13,7 @@ use antiphon_core::{FrameId, Instant, Outcome, Seq32};
 
 use super::path::Path;
 use super::settings::Reliability;
+use super::wire::HEADER;
 use super::wire::chunks::DataHeader;
 use super::wire::writer::Writer;
 use crate::queue::{MAX_BYTES, MAX_FRAMES, Queued, SendQueue};
@@ -171,9 +172,11 @@ impl Outgoing {
         self.lost > 0
     }
 
-    /// Whether something waits to be sent again that may be too large for the path by now, and can't be given up.
-    pub fn must_resend(&self) -> bool {
-        self.lost > 0 && !self.rules.may_give_up
+    /// Whether something waits to be sent again that is too large for packets of `most` bytes and can't be given up.
+    pub fn must_resend_larger(&self, most: usize) -> bool {
+        let full = most.saturating_sub(HEADER + DataHeader::len(self.rules.interleaved));
+        let too_large = |sent: &Sent| sent.state == ChunkState::Lost && usize::from(sent.len) > full;
+        self.lost > 0 && !self.rules.may_give_up && self.sent.iter().any(too_large)
     }
 
     /// Whether a message is begun and not all of it sent.
