@@ -157,7 +157,7 @@ impl Mtu {
 
     /// Tries a size half-way to one that does not pass; when there is none worth it, the search is over.
     fn search(&mut self, now: Instant) {
-        let half_way = (self.size + self.fails) / 2 & !(WORD - 1);
+        let half_way = ((self.size + self.fails) / 2) & !(WORD - 1);
         let (next, worth_it) = match self.fails > self.most {
             true => (self.most, self.size < self.most),
             false => (half_way, self.fails - self.size > GRAIN),
