@@ -7,11 +7,10 @@
 //! one path only. What a transport costs is what this house measures: it must not be a library's accident.
 //!
 //! A module each: the packets (`wire`); what this side sends (`outgoing`) and what it has received (`received`,
-//! `assembly`); paths with their round trips and windows (`path`), and how
-//! large packets may be there (`mtu`); all of that together (`association`); cookies that
-//! only the baker can bake, and a listener without state before they come back (`cookie`, `door`); what begins an
-//! association (`handshake`), what a packet does to it (`receive`), what time does (`timers`), and what goes out
-//! (`transmit`); what the driver sees (`endpoint`).
+//! `assembly`); paths with their round trips and windows (`path`), and how large packets may be there (`mtu`); all of
+//! that together (`association`); cookies that only the baker can bake, and a listener without state before they come
+//! back (`cookie`, `door`); what begins an association (`handshake`), what a packet does to it (`receive`,
+//! `heartbeat`), what time does (`timers`), and what goes out (`transmit`); what the driver sees (`endpoint`).
 //!
 //! What differs from RFC 9260, towards every peer:
 //!
@@ -47,6 +46,7 @@ mod cookie;
 mod door;
 mod endpoint;
 mod handshake;
+mod heartbeat;
 mod mtu;
 mod outgoing;
 mod path;

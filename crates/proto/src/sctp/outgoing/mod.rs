@@ -13,7 +13,6 @@ use antiphon_core::{FrameId, Instant, Outcome, Seq32};
 
 use super::path::Path;
 use super::settings::Reliability;
-use super::wire::HEADER;
 use super::wire::chunks::DataHeader;
 use super::wire::writer::Writer;
 use crate::queue::{MAX_BYTES, MAX_FRAMES, Queued, SendQueue};
@@ -170,13 +169,6 @@ impl Outgoing {
     /// Whether something waits to be sent again.
     pub fn has_lost(&self) -> bool {
         self.lost > 0
-    }
-
-    /// Whether something waits to be sent again that is too large for packets of `most` bytes and can't be given up.
-    pub fn must_resend_larger(&self, most: usize) -> bool {
-        let full = most.saturating_sub(HEADER + DataHeader::len(self.rules.interleaved));
-        let too_large = |sent: &Sent| sent.state == ChunkState::Lost && usize::from(sent.len) > full;
-        self.lost > 0 && !self.rules.may_give_up && self.sent.iter().any(too_large)
     }
 
     /// Whether a message is begun and not all of it sent.
