@@ -41,7 +41,7 @@ const FEATURES: [Feature; 13] = [
 ];
 
 /// Where ours is otherwise, and why.
-const OTHERWISE: [(&str, &str, &str); 5] = [
+const OTHERWISE: [(&str, &str, &str); 4] = [
     ("Message oriented", "TCP", "RFC 4571 puts the length before each frame"),
     (
         "Flow control",
@@ -49,7 +49,6 @@ const OTHERWISE: [(&str, &str, &str); 5] = [
         "the driver reads whatever has come: late sound is of no use, so an inbox that nobody empties drops",
     ),
     ("Flow control", "SCTP", "as over TCP: the endpoint's inbox drops, and the window stays open"),
-    ("Path MTU discover", "SCTP", "the size of the path is the socket's, taken when it is opened"),
     ("Checksum", "DCCP", "inside UDP, whose checksum stands for its own (RFC 6773 §3.5); over IP it has one"),
 ];
 

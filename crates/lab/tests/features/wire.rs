@@ -21,7 +21,7 @@ const QUEUE: u64 = 20;
 pub struct Weather {
     /// Share of datagrams that are lost, each way.
     pub loss: f64,
-    /// Only the first datagram that carries this much to the listener is lost.
+    /// Only the first datagram that carries this much of a frame to the listener is lost.
     pub lose_first_of: Option<usize>,
     /// Datagrams take up to 30 ms longer, each as it happens.
     pub reorders: bool,
@@ -187,7 +187,10 @@ impl Trial {
             self.weather;
         let out = from.is_none();
         self.bytes_sent += if out { bytes.len() as u64 } else { 0 };
-        let first = out && !self.lost_first && lose_first_of.is_some_and(|least| bytes.len() >= least);
+        // A probe for the size of the path carries no frame.
+        let carries = self.near.endpoint.path_stats().counters.frames_accepted > 0;
+        let first =
+            out && carries && !self.lost_first && lose_first_of.is_some_and(|least| bytes.len() >= least);
         self.lost_first |= first;
         if first
             || self.rng.unit() < loss

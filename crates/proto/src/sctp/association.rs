@@ -8,8 +8,6 @@ use super::outgoing::{Outgoing, Rules};
 use super::path::Path;
 use super::received::TsnLog;
 use super::settings::{MAX_PATHS, STANDBY_HEARTBEAT, Settings};
-use super::wire::HEADER;
-use super::wire::chunks::DataHeader;
 
 /// An association, from its INIT to its end.
 #[derive(Debug)]
@@ -122,7 +120,7 @@ impl Association {
         packet: usize,
         now: Instant,
     ) -> Self {
-        let mut first = Path::new(path, payload_of(packet, recipe.interleaving), settings.rto_margin(), now);
+        let mut first = Path::new(path, packet, recipe.interleaving, settings.rto_margin(), now);
         first.confirmed = true;
         first.heartbeat_at = now + settings.heartbeat;
         let mut paths = Vec::with_capacity(MAX_PATHS);
@@ -163,10 +161,9 @@ impl Association {
         self.sack = Acknowledgement { window: usize::MAX, ..Acknowledgement::default() };
         self.due = Due::default();
         (self.silent_since, self.forwarded_at, self.burst) = (None, None, false);
-        let payload = payload_of(packet, recipe.interleaving);
         self.paths.iter_mut().for_each(|path| {
             let confirmed = path.confirmed;
-            path.restart(payload, now);
+            path.restart(packet, recipe.interleaving, now);
             (path.confirmed, path.heartbeat_at) = (confirmed, now + settings.heartbeat);
         });
     }
@@ -187,8 +184,7 @@ impl Association {
     }
 
     fn add_path(&mut self, settings: &Settings, id: PathId, packet: usize, now: Instant) -> Option<usize> {
-        let payload = payload_of(packet, self.interleaved);
-        let path = Path::new(id, payload, settings.rto_margin(), now);
+        let path = Path::new(id, packet, self.interleaved, settings.rto_margin(), now);
         if self.paths.len() < MAX_PATHS {
             self.paths.push(path);
             return Some(self.paths.len() - 1);
@@ -219,11 +215,6 @@ impl Association {
         }
         settings.heartbeat
     }
-}
-
-/// Payload bytes of a packet with one chunk.
-fn payload_of(packet: usize, interleaved: bool) -> usize {
-    packet - HEADER - DataHeader::len(interleaved)
 }
 
 fn rules(settings: &Settings, recipe: &Recipe) -> Rules {

@@ -7,10 +7,10 @@
 //! one path only. What a transport costs is what this house measures: it must not be a library's accident.
 //!
 //! A module each: the packets (`wire`); what this side sends (`outgoing`) and what it has received (`received`,
-//! `assembly`); paths with their round trips and windows (`path`); all of that together (`association`); cookies that
-//! only the baker can bake, and a listener without state before they come back (`cookie`, `door`); what begins an
-//! association (`handshake`), what a packet does to it (`receive`), what time does (`timers`), and what goes out
-//! (`transmit`); what the driver sees (`endpoint`).
+//! `assembly`); paths with their round trips and windows (`path`), and how large packets may be there (`mtu`); all of
+//! that together (`association`); cookies that only the baker can bake, and a listener without state before they come
+//! back (`cookie`, `door`); what begins an association (`handshake`), what a packet does to it (`receive`,
+//! `heartbeat`), what time does (`timers`), and what goes out (`transmit`); what the driver sees (`endpoint`).
 //!
 //! What differs from RFC 9260, towards every peer:
 //!
@@ -33,7 +33,12 @@
 //! * No interleaving with Linux (6.1 at least), which numbers fragments otherwise than RFC 8260: such an association uses
 //!   plain DATA.
 //! * No Max.Burst: live sound never sends bursts, and others are bounded by the window. Nagle's algorithm never.
-//! * Packets are as large as the driver says the path takes: larger or smaller ones are not tried (RFC 8899).
+//! * Path MTU discovery (RFC 8899) begins at the size that the driver says, which one probe confirms, since live sound
+//!   can't wait for a search. When large packets are lost in a row, and then three probes of that size, an overdue round
+//!   trip apart, while heartbeats beside them are answered, packets of 1200 bytes go out at once and larger ones are
+//!   searched for. Paths of fewer than 1200 bytes are the driver's to know. What was cut for larger packets is given up, even
+//!   with `reliability=full` (`RetriesExhausted`): what has a TSN is not cut again, and nobody fragments it for us. To a
+//!   peer without RFC 3758 it is sent as it is until the path takes it, or the association is closed.
 
 mod assembly;
 mod association;
@@ -41,6 +46,8 @@ mod cookie;
 mod door;
 mod endpoint;
 mod handshake;
+mod heartbeat;
+mod mtu;
 mod outgoing;
 mod path;
 mod receive;

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use antiphon_core::{Instant, PathId, Seq32};
 
+use super::mtu::Mtu;
 use super::settings::{BACKOFF_MAX, RTO_INITIAL, RTO_MAX};
+use super::wire::HEADER;
+use super::wire::chunks::DataHeader;
 
 /// A way to the peer.
 #[derive(Debug)]
@@ -17,6 +20,9 @@ pub(super) struct Path {
     pub errors: u32,
     pub rtt: Rtt,
     pub window: Window,
+    pub mtu: Mtu,
+    /// Whether payload goes as I-DATA, whose headers are longer.
+    interleaved: bool,
     /// Payload bytes on their way.
     pub flight: usize,
     /// When what is on its way counts as lost.
@@ -32,13 +38,16 @@ pub(super) struct Path {
 }
 
 impl Path {
-    pub fn new(id: PathId, packet: usize, margin: Duration, now: Instant) -> Self {
+    /// `packet`: bytes of a packet at most.
+    pub fn new(id: PathId, packet: usize, interleaved: bool, margin: Duration, now: Instant) -> Self {
         Path {
             id,
             confirmed: false,
             errors: 0,
             rtt: Rtt::new(margin),
-            window: Window::new(packet),
+            window: Window::new(payload_of(packet, interleaved)),
+            mtu: Mtu::new(packet, now),
+            interleaved,
             flight: 0,
             t3: None,
             heartbeat_at: now,
@@ -49,9 +58,10 @@ impl Path {
     }
 
     /// Begins anew, for a peer that has (RFC 9260 §5.2.4, action A).
-    pub fn restart(&mut self, packet: usize, now: Instant) {
+    pub fn restart(&mut self, packet: usize, interleaved: bool, now: Instant) {
         let echo = std::mem::take(&mut self.echo);
-        *self = Path { confirmed: true, echo, ..Path::new(self.id, packet, self.rtt.margin, now) };
+        *self =
+            Path { confirmed: true, echo, ..Path::new(self.id, packet, interleaved, self.rtt.margin, now) };
     }
 
     /// Whether frames may go here as far as is known.
@@ -66,10 +76,20 @@ impl Path {
         self.rtt.backoff = 0;
     }
 
+    /// The window counts in packets of the size that passes.
+    pub fn fit_window(&mut self) {
+        self.window.full = payload_of(self.mtu.size(), self.interleaved);
+    }
+
     /// T3-rtx (RFC 9260 §6.3.2 and §6.3.3) begins, or begins anew, for what set out at `since`.
     pub fn start_t3(&mut self, since: Instant) {
         self.t3 = Some(since + self.rtt.timeout());
     }
+}
+
+/// Payload bytes of a packet with one chunk.
+fn payload_of(packet: usize, interleaved: bool) -> usize {
+    packet - HEADER - DataHeader::len(interleaved)
 }
 
 /// Round-trip time and retransmission time-out (RFC 9260 §6.3.1).

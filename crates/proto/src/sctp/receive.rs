@@ -8,16 +8,15 @@ use super::outgoing::{Acked, Violation};
 use super::received::Heard;
 use super::settings::{MAX_MESSAGE, WINDOW};
 use super::wire::chunks::{DataHeader, ForwardTsn, Sack, Unknown};
-use super::wire::init::parameter;
 use super::wire::writer::push_tlv;
 use super::wire::{self, Chunk, Chunks, HEADER, Header, REFLECTED, TLV, Tlvs, cause, chunk};
 
 /// Whence and when a packet came.
 #[derive(Clone, Copy, Debug)]
-struct Arrival {
+pub(super) struct Arrival {
     id: PathId,
     /// Its place among the paths.
-    path: usize,
+    pub path: usize,
     received_at: Instant,
 }
 
@@ -285,6 +284,7 @@ impl Sctp {
                 path.start_t3(first.map_or(now, |first| now.min(first + self.settings.ack_delay)));
             }
         }
+        association.run_sizes(now);
         if association.out.has_given_up() {
             let patience = association.paths[association.best_path()].rtt.srtt().unwrap_or_default();
             let answered = association.forwarded_at.is_none_or(|at| now.since(at) >= patience);
@@ -298,34 +298,6 @@ impl Sctp {
             let stats = antiphon_core::Endpoint::path_stats(self);
             self.queue.report(Event::Congestion(stats));
         }
-    }
-
-    fn handle_heartbeat(&mut self, chunk: &Chunk<'_>, arrival: Arrival) {
-        let Some(association) = &mut self.association else { return };
-        // With its tag, the peer gives away that it has this one; what it sent is returned unchanged.
-        if association.peer_tag != 0 && HEADER + chunk.whole.len() <= self.packet {
-            let echo = &mut association.paths[arrival.path].echo;
-            echo.clear();
-            echo.extend_from_slice(chunk.value);
-        }
-    }
-
-    fn handle_heartbeat_ack(&mut self, now: Instant, chunk: &Chunk<'_>) {
-        let Some(association) = &mut self.association else { return };
-        let info = Tlvs::new(chunk.value).find(|(kind, ..)| *kind == parameter::HEARTBEAT_INFO);
-        let nonce = info.and_then(|(_, value, _)| Some(u64::from_be_bytes(value.try_into().ok()?)));
-        let at = association.paths.iter().position(|p| p.heartbeat.is_some_and(|(n, _)| Some(n) == nonce));
-        let Some(at) = at else {
-            self.counters.malformed += 1;
-            return;
-        };
-        let interval = association.heartbeat_interval(&self.settings, at);
-        let path = &mut association.paths[at];
-        if let Some((_, sent_at)) = path.heartbeat.take() {
-            path.rtt.sample(now.since(sent_at));
-        }
-        path.answered();
-        path.heartbeat_at = now + interval;
     }
 
     fn handle_error(&mut self, now: Instant, chunk: &Chunk<'_>) {

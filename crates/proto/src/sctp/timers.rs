@@ -4,6 +4,7 @@ use antiphon_core::{CloseReason, Event, Instant};
 
 use super::association::{Association, Phase};
 use super::endpoint::{Sctp, Stage};
+use super::path::Path;
 use super::settings::{BACKOFF_MAX, RTO_INITIAL, SILENCE, Settings};
 
 impl Sctp {
@@ -19,6 +20,7 @@ impl Sctp {
         }
         association.run_t1(now);
         let timed_out = association.run_t3(now);
+        association.run_sizes(now);
         for at in 0..association.paths.len() {
             association.run_heartbeat(&self.settings, now, at);
         }
@@ -126,9 +128,36 @@ impl Association {
         path.heartbeat_at = now + if given_up { settings.heartbeat } else { path.rtt.timeout() };
     }
 
+    /// Path MTU discovery on paths that answer.
+    pub fn run_sizes(&mut self, now: Instant) {
+        if self.phase != Phase::Established {
+            return;
+        }
+        for at in 0..self.paths.len() {
+            let path = &mut self.paths[at];
+            if !path.confirmed {
+                continue;
+            }
+            let fell = path.mtu.run(now, path.rtt.patience());
+            path.fit_window();
+            if fell {
+                // It was not congestion that they waited for.
+                path.rtt.backoff = 0;
+                self.out.on_smaller_path(at, &mut self.paths);
+            }
+        }
+    }
+
+    fn next_size(&self, path: &Path) -> Option<Instant> {
+        path.mtu.next().filter(|_| path.confirmed && self.phase == Phase::Established)
+    }
+
     fn next_timeout(&self) -> Option<Instant> {
         let stands = !matches!(self.phase, Phase::CookieWait | Phase::CookieEchoed);
-        let paths = self.paths.iter().flat_map(|path| [path.t3, stands.then_some(path.heartbeat_at)]);
+        let paths = self
+            .paths
+            .iter()
+            .flat_map(|path| [path.t3, stands.then_some(path.heartbeat_at), self.next_size(path)]);
         paths.chain([self.t1, self.sack.at, self.out.next_check()]).flatten().min()
     }
 }

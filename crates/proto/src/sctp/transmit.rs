@@ -4,6 +4,7 @@ use antiphon_core::{Instant, PathId};
 
 use super::association::{Association, Phase};
 use super::endpoint::Sctp;
+use super::mtu::INFO;
 use super::wire::init::parameter;
 use super::wire::writer::Writer;
 use super::wire::{Header, TLV, chunk};
@@ -96,6 +97,16 @@ impl Sctp {
                 writer.chunk(chunk::HEARTBEAT, 0, &[&kind, &len, &nonce.to_be_bytes()]);
                 return Some((path.id, writer.finish()));
             }
+            if let Some((info, size)) = path.mtu.next_probe(now, || self.door.nonce())
+                && size <= buf.len()
+            {
+                let mut writer = Writer::new(buf, header);
+                let (kind, len) =
+                    (parameter::HEARTBEAT_INFO.to_be_bytes(), ((TLV + INFO) as u16).to_be_bytes());
+                writer.chunk(chunk::HEARTBEAT, 0, &[&kind, &len, &info]);
+                writer.pad_to(size);
+                return Some((path.id, writer.finish()));
+            }
         }
         None
     }
@@ -112,7 +123,8 @@ impl Sctp {
             None if carries || !association.paths[association.sack.path].is_good() => best,
             None => association.sack.path,
         };
-        let mut writer = Writer::new(buf, header);
+        let most = association.most_by(by, self.settings.all_paths).min(buf.len());
+        let mut writer = Writer::new(&mut buf[..most], header);
         if association.due.cookie_ack.take().is_some() {
             writer.chunk(chunk::COOKIE_ACK, 0, &[]);
         }
@@ -152,6 +164,13 @@ impl Association {
             return false;
         }
         self.out.has_lost() || self.out.is_cutting() || queue.peek_ready(now, |_| true).is_some()
+    }
+
+    /// Bytes of a packet at most.
+    fn most_by(&self, by: usize, all_paths: bool) -> usize {
+        let others = self.paths.iter().filter(|path| all_paths && path.confirmed);
+        let most = others.map(|path| path.mtu.size()).fold(self.paths[by].mtu.size(), usize::min);
+        if self.out.must_resend_larger(most) { usize::MAX } else { most }
     }
 
     /// A SACK, if one is due, or if there is one to tell and payload to tell it with.

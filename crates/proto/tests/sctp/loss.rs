@@ -20,6 +20,7 @@ const LOSSY: Plan<'_> = Plan {
     large: None,
     ends: antiphon_core::Instant::from_millis(20_000),
     outage: antiphon_core::Instant::ZERO..antiphon_core::Instant::ZERO,
+    tunnel: (antiphon_core::Instant::ZERO..antiphon_core::Instant::ZERO, 0),
     seed: 7,
 };
 

@@ -2,6 +2,7 @@
 
 mod hostile;
 mod loss;
+mod mtu;
 mod paths;
 mod peers;
 mod sharing;

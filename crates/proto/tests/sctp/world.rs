@@ -25,6 +25,8 @@ pub struct Plan<'a> {
     pub ends: Instant,
     /// When nothing crosses the link.
     pub outage: Range<Instant>,
+    /// When the link drops datagrams that are longer than so many bytes.
+    pub tunnel: (Range<Instant>, usize),
     pub seed: u64,
 }
 
@@ -41,10 +43,13 @@ impl Default for Plan<'_> {
             large: None,
             ends: Instant::from_millis(20_000),
             outage: Instant::ZERO..Instant::ZERO,
+            tunnel: (Instant::ZERO..Instant::ZERO, 0),
             seed: 1,
         }
     }
 }
+
+const HEARTBEAT: u8 = 4;
 
 /// One association and what came of it.
 pub struct Flow {
@@ -57,6 +62,8 @@ pub struct Flow {
     pub outcomes: BTreeMap<FrameId, Outcome>,
     pub bytes: u64,
     pub closed: bool,
+    /// When the caller sent each of its packets, its bytes, and whether it was a probe.
+    pub packets: Vec<(Instant, usize, bool)>,
 }
 
 struct Tagged(usize, Vec<u8>);
@@ -96,6 +103,7 @@ impl Flow {
             outcomes: BTreeMap::new(),
             bytes: 0,
             closed: false,
+            packets: Vec::new(),
         }
     }
 
@@ -172,7 +180,12 @@ pub fn run(plan: &Plan<'_>) -> Vec<Flow> {
                 [(Direction::Up, &mut flow.caller), (Direction::Down, &mut flow.listener)]
             {
                 while let Some(transmit) = side.poll_transmit(now, &mut buf) {
-                    if !plan.outage.contains(&now) {
+                    if direction == Direction::Up {
+                        flow.packets.push((now, transmit.len, buf[12] == HEARTBEAT));
+                    }
+                    let (when, longest) = &plan.tunnel;
+                    let too_long = when.contains(&now) && transmit.len > *longest;
+                    if !plan.outage.contains(&now) && !too_long {
                         link.offer(now, direction, Tagged(n, buf[..transmit.len].to_vec()));
                     }
                 }

@@ -128,6 +128,7 @@ impl Outgoing {
         }
         sent.state = ChunkState::Acked;
         self.ahead += 1;
+        paths[path].mtu.on_pass(usize::from(sent.packet));
         acked.bytes[path] += len;
         acked.newest = Some((tsn, sent.path));
         if sent.tries == 1 && acked.round_trip.is_none_or(|(_, before, _)| sent.at >= before) {
@@ -184,6 +185,7 @@ impl Outgoing {
                 self.flight -= len;
                 self.lost += 1;
                 acked.lost_on[path] = true;
+                paths[path].mtu.on_loss(usize::from(sent.packet));
             }
         }
     }
@@ -195,9 +197,24 @@ impl Outgoing {
                 sent.state = ChunkState::Lost;
                 self.flight -= usize::from(sent.len);
                 self.lost += 1;
+                paths[by].mtu.on_loss(usize::from(sent.packet));
             }
         }
         paths[by].flight = 0;
+    }
+
+    /// A path takes no packets as large as some that are on their way.
+    pub fn on_smaller_path(&mut self, by: usize, paths: &mut [Path]) {
+        let size = paths[by].mtu.size();
+        for sent in &mut self.sent {
+            let too_large = usize::from(sent.path) == by && usize::from(sent.packet) > size;
+            if sent.state == ChunkState::Flying && too_large {
+                sent.state = ChunkState::Lost;
+                self.flight -= usize::from(sent.len);
+                paths[by].flight -= usize::from(sent.len);
+                self.lost += 1;
+            }
+        }
     }
 
     /// When the first chunk on its way by this path set out.

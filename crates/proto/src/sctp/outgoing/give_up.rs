@@ -4,7 +4,8 @@ use antiphon_core::{Instant, Outcome, Seq32};
 
 use super::super::path::Path;
 use super::super::settings::Reliability;
-use super::super::wire::chunks::Skipped;
+use super::super::wire::HEADER;
+use super::super::wire::chunks::{DataHeader, Skipped};
 use super::{ChunkState, Outgoing, Sent};
 use crate::queue::SendQueue;
 
@@ -29,6 +30,13 @@ impl Outgoing {
             Reliability::Retransmissions(most) if sent.tries > most => Some(Outcome::RetriesExhausted),
             _ => None,
         }
+    }
+
+    /// Whether something waits to be sent again that is too large for packets of `most` bytes and can't be given up.
+    pub fn must_resend_larger(&self, most: usize) -> bool {
+        let full = most.saturating_sub(HEADER + DataHeader::len(self.rules.interleaved));
+        let too_large = |sent: &Sent| sent.state == ChunkState::Lost && usize::from(sent.len) > full;
+        self.lost > 0 && !self.rules.may_give_up && self.sent.iter().any(too_large)
     }
 
     /// Gives up what has come past its deadline: lost, only partly sent, or on its way for longer than an answer takes.
@@ -112,7 +120,11 @@ impl Outgoing {
             left -= 1;
             match sent.state {
                 ChunkState::Flying => {
-                    paths[usize::from(sent.path)].flight -= usize::from(sent.len);
+                    let path = &mut paths[usize::from(sent.path)];
+                    path.flight -= usize::from(sent.len);
+                    if now >= sent.at + path.rtt.patience() {
+                        path.mtu.on_loss(usize::from(sent.packet));
+                    }
                     self.flight -= usize::from(sent.len);
                 }
                 ChunkState::Lost => self.lost -= 1,

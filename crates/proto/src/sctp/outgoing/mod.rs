@@ -1,7 +1,7 @@
 //! What this side sends: messages cut into chunks, each followed until the peer has it or it is given up.
 //!
 //! A frame becomes a message when its first byte is about to go out (late binding), and gets its numbers then. It is
-//! never cut to fit a small window: what fits a packet goes as one chunk. Messages and chunks live in places that are
+//! never cut to fit a small window: what fits a packet of the path goes as one chunk. Messages and chunks live in places that are
 //! used again, so that a stream in order allocates nothing.
 
 mod acks;
@@ -9,7 +9,7 @@ mod give_up;
 
 use std::collections::VecDeque;
 
-use antiphon_core::{FrameId, Instant, Seq32};
+use antiphon_core::{FrameId, Instant, Outcome, Seq32};
 
 use super::path::Path;
 use super::settings::Reliability;
@@ -94,6 +94,8 @@ struct Sent {
     /// SACKs that told of later chunks and not of this one (RFC 9260 §7.2.4).
     misses: u8,
     path: u8,
+    /// Bytes of the packet that it last went in, to its own end: of the last chunk, the packet's.
+    packet: u16,
     state: ChunkState,
     at: Instant,
 }
@@ -111,9 +113,9 @@ enum ChunkState {
 impl Sent {
     /// What is left of a message from `offset` on.
     fn rest(offset: usize, now: Instant) -> Sent {
-        let (message, fragment, len, tries, misses, path) = (0, 0, 0, 1, 0, 0);
+        let (message, fragment, len, tries, misses, path, packet) = (0, 0, 0, 1, 0, 0, 0);
         let (offset, state) = (offset as u32, ChunkState::Flying);
-        Sent { message, offset, fragment, len, tries, misses, path, state, at: now }
+        Sent { message, offset, fragment, len, tries, misses, path, packet, state, at: now }
     }
 }
 
@@ -210,8 +212,15 @@ impl Outgoing {
                 self.give_up(now, (self.sent[at].message, outcome), paths, queue);
                 continue;
             }
-            let path = &mut paths[by];
             let len = usize::from(self.sent[at].len);
+            if self.rules.may_give_up
+                && DataHeader::len(self.rules.interleaved) + len > writer.room_when_empty()
+            {
+                // The path takes less than when this was cut, and what has a TSN is not cut again (RFC 9260 §6.9).
+                self.give_up(now, (self.sent[at].message, Outcome::RetriesExhausted), paths, queue);
+                continue;
+            }
+            let path = &mut paths[by];
             if (path.flight >= path.window.cwnd && !burst) || !self.write(at, writer) {
                 return;
             }
@@ -219,6 +228,7 @@ impl Outgoing {
             // It has been fast retransmitted or timed out: only a time-out may find it lost again.
             (sent.state, sent.misses, sent.at) = (ChunkState::Flying, NEVER_AGAIN, now);
             (sent.path, sent.tries) = (by as u8, sent.tries.saturating_add(1));
+            sent.packet = writer.len() as u16;
             self.lost -= 1;
             self.retransmitted += 1;
             self.take_off(now, path, len);
@@ -339,6 +349,9 @@ impl Outgoing {
         self.next_tsn = self.next_tsn.next();
         let written = self.write(self.sent.len() - 1, writer);
         assert!(written, "a chunk is cut to the room there is");
+        if let Some(sent) = self.sent.back_mut() {
+            sent.packet = writer.len() as u16;
+        }
         if let Some(due) = due.filter(|_| self.rules.reliability == Reliability::Deadline) {
             self.check_at = Some(self.check_at.map_or(due, |at| at.min(due)));
         }

@@ -26,7 +26,7 @@ impl Sender {
             interleaved: false,
             may_give_up: true,
         };
-        let mut path = Path::new(PathId(0), PACKET - 28, Duration::from_millis(30), NOW);
+        let mut path = Path::new(PathId(0), PACKET, false, Duration::from_millis(30), NOW);
         path.confirmed = true;
         Sender { out: Outgoing::new(rules, FIRST, 1 << 20), paths: vec![path], queue: SendQueue::empty() }
     }
@@ -37,8 +37,13 @@ impl Sender {
 
     /// The TSNs of the next packet.
     fn packet(&mut self, now: Instant) -> Vec<u32> {
+        self.packet_of(now, PACKET)
+    }
+
+    /// The same, of so many bytes at most.
+    fn packet_of(&mut self, now: Instant, most: usize) -> Vec<u32> {
         let mut buf = [0; PACKET];
-        let mut writer = Writer::new(&mut buf, Header { source: 1, destination: 2, tag: 3 });
+        let mut writer = Writer::new(&mut buf[..most], Header { source: 1, destination: 2, tag: 3 });
         self.out.resend(now, &mut writer, (0, &mut self.paths), &mut self.queue, false);
         self.out.send_new(now, &mut writer, (0, &mut self.paths), &mut self.queue);
         let len = writer.finish();
@@ -128,4 +133,42 @@ fn acknowledgements_are_old_or_of_what_was_sent() {
     // Gaps that were never sent, go back or are empty change nothing.
     sender.sack(NOW, 2, &[(0, 0), (5, 9), (3, 2), (u16::MAX, 1)]).unwrap();
     assert_eq!((sender.out.flight(), sender.outcomes().len()), (100, 2));
+}
+
+#[test]
+fn what_no_longer_fits_the_path_is_given_up_where_the_peer_can_be_told() {
+    for may_give_up in [true, false] {
+        let mut sender = Sender::new();
+        sender.out.rules.may_give_up = may_give_up;
+        sender.send(1400, None);
+        sender.send(1000, None);
+        assert_eq!((sender.packet(NOW), sender.packet(NOW)), (vec![0], vec![1]));
+        sender.out.on_timeout(0, &mut sender.paths);
+        assert!(!sender.out.must_resend_larger(1428));
+        assert_eq!(sender.out.must_resend_larger(1424), !may_give_up, "28 bytes of headers");
+        if may_give_up {
+            assert_eq!(sender.packet_of(NOW, 1424), [1]);
+            assert_eq!(sender.outcomes(), [(0, Outcome::RetriesExhausted)]);
+            assert_eq!(sender.out.forward_point(&mut Vec::new()), Some(FIRST));
+        } else {
+            assert_eq!(sender.packet_of(NOW, 1424), [0; 0], "it waits");
+            assert_eq!(sender.packet(NOW), [0], "and goes as it is");
+        }
+    }
+}
+
+#[test]
+fn of_a_path_that_got_smaller_only_what_is_too_large_counts_as_lost() {
+    let mut sender = Sender::new();
+    [1400, 700, 700, 1000].into_iter().for_each(|len| sender.send(len, None));
+    assert_eq!([sender.packet(NOW), sender.packet(NOW), sender.packet(NOW)], [vec![0], vec![1, 2], vec![3]]);
+    sender.paths[0].mtu = small(NOW);
+    sender.out.on_smaller_path(0, &mut sender.paths);
+    // Of a packet of several, the last chunk: those before it are missed with the next acknowledgements.
+    assert_eq!((sender.out.lost, sender.out.flight(), sender.paths[0].flight), (2, 1700, 1700));
+}
+
+/// A path that was found to take 1200 bytes only.
+fn small(now: Instant) -> super::super::mtu::Mtu {
+    super::super::mtu::Mtu::new(super::super::mtu::BASE, now)
 }

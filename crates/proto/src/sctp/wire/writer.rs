@@ -32,6 +32,11 @@ impl<'a> Writer<'a> {
         (self.buf.len() - HEADER) & !3
     }
 
+    /// Bytes so far.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
     /// Whether there is no chunk yet.
     pub fn is_empty(&self) -> bool {
         self.len == HEADER
@@ -108,6 +113,17 @@ impl<'a> Writer<'a> {
             self.put(&bytes[..len]);
         }
         true
+    }
+
+    /// Appends a PAD chunk that makes the packet `size` bytes long, a multiple of 4 (RFC 4820 §3).
+    pub fn pad_to(&mut self, size: usize) {
+        let Some(len) = size.checked_sub(self.len).filter(|len| (TLV..=self.room()).contains(len)) else {
+            return;
+        };
+        self.put(&[chunk::PAD, 0]);
+        self.put(&(len as u16).to_be_bytes());
+        self.buf[self.len..size].fill(0);
+        self.len = size;
     }
 
     /// Writes the checksum and answers the packet's length.

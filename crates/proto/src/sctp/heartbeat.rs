@@ -1,0 +1,57 @@
+//! Heartbeats, ours and the peer's, with those that try a path's size among them (RFC 9260 §8.3, RFC 8899 §6.2).
+
+use antiphon_core::Instant;
+
+use super::endpoint::Sctp;
+use super::mtu::INFO;
+use super::receive::Arrival;
+use super::wire::init::parameter;
+use super::wire::{Chunk, HEADER, Tlvs};
+
+impl Sctp {
+    pub(super) fn handle_heartbeat(&mut self, chunk: &Chunk<'_>, arrival: Arrival) {
+        let Some(association) = &mut self.association else { return };
+        // With its tag, the peer gives away that it has this one; what it sent is returned unchanged.
+        if association.peer_tag != 0 && HEADER + chunk.whole.len() <= self.packet {
+            let echo = &mut association.paths[arrival.path].echo;
+            echo.clear();
+            echo.extend_from_slice(chunk.value);
+        }
+    }
+
+    pub(super) fn handle_heartbeat_ack(&mut self, now: Instant, chunk: &Chunk<'_>) {
+        let Some(association) = &mut self.association else { return };
+        let info = Tlvs::new(chunk.value).find(|(kind, ..)| *kind == parameter::HEARTBEAT_INFO);
+        if let Some(info) = info.and_then(|(_, value, _)| <&[u8; INFO]>::try_from(value).ok()) {
+            return self.handle_probe_answer(now, info);
+        }
+        let nonce = info.and_then(|(_, value, _)| Some(u64::from_be_bytes(value.try_into().ok()?)));
+        let at = association.paths.iter().position(|p| p.heartbeat.is_some_and(|(n, _)| Some(n) == nonce));
+        let Some(at) = at else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let interval = association.heartbeat_interval(&self.settings, at);
+        let path = &mut association.paths[at];
+        if let Some((_, sent_at)) = path.heartbeat.take() {
+            path.rtt.sample(now.since(sent_at));
+        }
+        path.answered();
+        path.heartbeat_at = now + interval;
+    }
+
+    /// A probe for the path MTU was answered.
+    fn handle_probe_answer(&mut self, now: Instant, info: &[u8; INFO]) {
+        let Some(association) = &mut self.association else { return };
+        let answered =
+            association.paths.iter_mut().find_map(|path| Some((path.mtu.on_answer(now, info)?, path)));
+        match answered {
+            Some((rtt, path)) => {
+                path.answered();
+                rtt.into_iter().for_each(|rtt| path.rtt.sample(rtt));
+            }
+            None => self.counters.malformed += 1,
+        }
+        association.run_sizes(now);
+    }
+}

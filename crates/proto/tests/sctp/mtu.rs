@@ -1,0 +1,159 @@
+//! Paths that take less than the driver says, from the start or from some time on, and say nothing of it.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use antiphon_core::{Endpoint, Frame, Instant, PathId};
+
+use crate::hostile::{NOW, connected, packets, repaired};
+use crate::world::{Flow, Plan, datagram, run};
+
+/// What passes: IPv6's least, as a tunnel may have it.
+const TUNNEL: usize = 1280;
+/// The search ends this near to what does not pass; packets are built in words of 4 bytes.
+const NEAR: Range<usize> = TUNNEL - 8..TUNNEL + 1;
+const EVER: Instant = Instant::from_millis(1_000_000_000);
+
+fn at(millis: u64) -> Instant {
+    Instant::from_millis(millis)
+}
+
+/// Frames of 1400 bytes, one every 5 ms.
+fn stream(query: &str, tunnel: Range<Instant>, budget: Option<u64>, ends: u64) -> Flow {
+    let plan = Plan {
+        query,
+        frames: (ends - 1000) / 5,
+        budget: budget.map(Duration::from_millis),
+        len: 1400,
+        ends: at(ends),
+        tunnel: (tunnel, TUNNEL),
+        ..Plan::default()
+    };
+    run(&plan).pop().unwrap()
+}
+
+/// The longest packet with payload that set out in this time.
+fn longest(flow: &Flow, when: Range<Instant>) -> usize {
+    let payload = flow.packets.iter().filter(|(sent, _, probe)| when.contains(sent) && !probe);
+    payload.map(|(_, len, _)| *len).max().expect("packets")
+}
+
+/// The longest packet with payload of the second that had the shortest of these: what it ever fell to.
+fn shortest(flow: &Flow) -> usize {
+    (4..19).map(|second| longest(flow, at(second * 1000)..at(second * 1000 + 1000))).min().expect("seconds")
+}
+
+/// How many of the frames handed in during this time came.
+fn came(flow: &Flow, when: Range<Instant>) -> (usize, Duration) {
+    let arrivals = flow.arrivals.iter().filter(|(_, sent, _)| when.contains(sent));
+    let ages = arrivals.map(|(_, sent, came)| came.since(*sent));
+    ages.fold((0, Duration::ZERO), |(count, oldest), age| (count + 1, oldest.max(age)))
+}
+
+#[test]
+fn frames_go_on_within_a_second_of_a_path_becoming_smaller() {
+    for (query, budget) in
+        [("", Some(80)), ("", Some(200)), ("reliability=full", None), ("retransmissions=1", None)]
+    {
+        for change in [0, 3000] {
+            let flow = stream(query, at(change)..EVER, budget, 20_000);
+            // Frames begin at half a second.
+            let begins = at(change.max(500));
+            let first = flow.arrivals.iter().map(|(_, _, came)| *came).find(|came| *came > begins + MOMENT);
+            let silence = first.expect("goes on").since(begins);
+            println!(
+                "{query} {budget:?} from {change} ms: silence of {silence:?}, {} frames of {}, {} bytes",
+                flow.arrivals.len(),
+                flow.outcomes.len(),
+                longest(&flow, at(17_000)..EVER)
+            );
+            assert!(silence <= Duration::from_millis(1000), "{query} {budget:?}: {silence:?}");
+            let (count, oldest) = came(&flow, at(6000)..at(18_000));
+            assert_eq!(count, 2400, "{query} {budget:?}: all of them, in two pieces each");
+            assert!(oldest <= Duration::from_millis(80), "{query} {budget:?}: {oldest:?}");
+            assert!(NEAR.contains(&longest(&flow, at(17_000)..EVER)));
+            assert!(!flow.closed && flow.outcomes.len() > 3750, "those before are told of as well");
+        }
+    }
+}
+
+/// Frames that were on their way before a change come after it.
+const MOMENT: Duration = Duration::from_millis(45);
+
+#[test]
+fn a_path_that_is_whole_again_is_used_as_far_as_it_takes() {
+    let flow = stream("", at(0)..at(20_000), Some(80), 640_000);
+    assert!(NEAR.contains(&longest(&flow, at(17_000)..at(600_000))));
+    // The raise timer is ten minutes; frames of 1400 bytes make packets of 1428.
+    assert_eq!(longest(&flow, at(620_000)..at(640_000)), 1428);
+}
+
+#[test]
+fn a_path_that_takes_all_is_probed_once_and_not_in_outages_losses_or_congestion() {
+    let probes = |plan: &Plan<'_>| {
+        let flow = run(plan).pop().unwrap();
+        let probes = flow.packets.iter().filter(|(_, len, probe)| *probe && *len > 1000);
+        (probes.count(), shortest(&flow))
+    };
+    let plan = Plan { len: 1400, frames: 3800, budget: Some(Duration::from_millis(80)), ..Plan::default() };
+    assert_eq!(probes(&plan), (1, 1428));
+    let (count, len) = probes(&Plan { outage: at(5000)..at(12_000), ..plan.clone() });
+    assert!(count < 20 && len >= 1428, "an outage: {count}, {len}");
+    for seed in 1..6 {
+        let (count, len) = probes(&Plan { link: "delay=20ms,loss=10%", seed, ..plan.clone() });
+        println!("10 % loss: {count} probes, {len} bytes");
+        assert!(count < 30 && len >= 1428, "losses: {count}, {len}");
+    }
+    let greedy = Plan { query: "reliability=full", interval: None, budget: None, frames: u64::MAX, ..plan };
+    let (count, len) = probes(&Plan { link: "rate=10Mbit/s,queue=64packets,delay=20ms", ..greedy });
+    println!("congestion: {count} probes");
+    assert!(count < 20 && len >= 1428, "congestion: {count}, {len}");
+}
+
+#[test]
+fn answers_that_belong_to_no_probe_are_counted_and_change_nothing() {
+    let (mut caller, mut listener) = connected();
+    let silent = |endpoint: &mut dyn Endpoint, millis: u64| {
+        let now = NOW + Duration::from_millis(millis);
+        endpoint.handle_timeout(now);
+        packets(endpoint, now)
+    };
+    caller.send(NOW, Frame::new(&[0x80; 100], None)).unwrap();
+    packets(&mut *caller, NOW);
+    // The listener's answers stop at the size of heartbeats: the caller falls to 1200 bytes.
+    let (mut last, mut probe) = (Vec::new(), Vec::new());
+    for step in 0..400 {
+        let now = NOW + Duration::from_millis(5 * step);
+        for packet in silent(&mut *caller, 5 * step) {
+            if packet.len() <= 1200 {
+                listener.handle_input(now, datagram(&packet, PathId::default(), now));
+            } else {
+                probe = packet;
+            }
+        }
+        for packet in packets(&mut *listener, now) {
+            if packet[12] == HEARTBEAT_ACK {
+                last = packet.clone();
+            }
+            caller.handle_input(now, datagram(&packet, PathId::default(), now));
+        }
+    }
+    assert_eq!((probe[12], last[12]), (4, HEARTBEAT_ACK), "a probe is under way");
+    let now = NOW + Duration::from_millis(2001);
+    let before = caller.path_stats().counters.malformed;
+    // The right size with a number of another's.
+    let mut forged = last.clone();
+    forged[28..32].copy_from_slice(&1452u32.to_be_bytes());
+    caller.handle_input(now, datagram(&repaired(forged), PathId::default(), now));
+    // Another size with the right number.
+    let mut forged = last;
+    forged[20..28].copy_from_slice(&probe[20..28]);
+    forged[28..32].copy_from_slice(&1452u32.to_be_bytes());
+    caller.handle_input(now, datagram(&repaired(forged), PathId::default(), now));
+    assert_eq!(caller.path_stats().counters.malformed, before + 2);
+    caller.send(now, Frame::new(&[0x80; 1400], None)).unwrap();
+    let sizes: Vec<usize> = packets(&mut *caller, now).iter().map(Vec::len).collect();
+    assert!(sizes.len() >= 2 && sizes.iter().all(|len| *len <= 1200), "{sizes:?}");
+}
+
+const HEARTBEAT_ACK: u8 = 5;
