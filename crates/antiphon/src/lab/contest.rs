@@ -17,7 +17,7 @@ struct Ran {
 
 impl PaperResults {
     fn contest(&self) -> Option<&'static Contest> {
-        self.paper.own().map(|own| &own.contest)
+        self.paper.own()?.contest.as_ref()
     }
 
     /// All contestants in one table, if the paper has any.

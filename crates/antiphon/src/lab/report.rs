@@ -256,16 +256,17 @@ fn evidence_text(paper: &Paper, claim: &ClaimRow) -> String {
     text
 }
 
-/// Figures of one kind together: "udp lost_percent at 12, 14 Mbit/s: 1.967, 41.63".
+/// Figures of one kind together: "udp lost_percent at 12, 14 Mbit/s: 1.967, 41.63". What is more than anybody reads stands
+/// in the CSV file.
 fn grouped(paper: &Paper, figures: &[FigureRow]) -> Vec<String> {
     let mut groups: Vec<(String, Vec<&FigureRow>)> = Vec::new();
-    for figure in figures {
+    for figure in &figures[..figures.len().min(MOST_FIGURES)] {
         let stream = if figure.stream == "audio" { "" } else { &format!(" of {}", figure.stream) };
         let greatest = if figure.statistic == "max" { ", greatest," } else { "" };
         let head = format!("{} `{}`{greatest}{stream}", paper.short(&figure.experiment), figure.figure);
-        match groups.last_mut() {
-            Some((last, figures)) if *last == head => figures.push(figure),
-            _ => groups.push((head, vec![figure])),
+        match groups.iter_mut().find(|(known, _)| *known == head) {
+            Some((_, figures)) => figures.push(figure),
+            None => groups.push((head, vec![figure])),
         }
     }
     let text = |(head, figures): (String, Vec<&FigureRow>)| {
@@ -273,15 +274,22 @@ fn grouped(paper: &Paper, figures: &[FigureRow]) -> Vec<String> {
             figures.iter().map(|figure| format!("{:.*}", places(figure.value), figure.value)).collect();
         format!("{head} at {}: {}", settings(paper, &figures), values.join(", "))
     };
-    groups.into_iter().map(text).collect()
+    let rest = figures.len().saturating_sub(MOST_FIGURES);
+    let rest = (rest > 0).then(|| format!("and {rest} more in {}-claims.csv", paper.key));
+    groups.into_iter().map(text).chain(rest).collect()
 }
 
 /// The settings of figures, a common unit once: "0, 2, 4 Mbit/s".
 fn settings(paper: &Paper, figures: &[&FigureRow]) -> String {
     const UNIT: &str = "Mbit/s";
-    let at: Vec<&str> = figures
+    // Settings that hold commas of their own are names as a whole.
+    let shortened = |at: &str| match paper.short(at) {
+        same if same == at => paper.short_settings(at),
+        short => short.into(),
+    };
+    let at: Vec<String> = figures
         .iter()
-        .map(|figure| figure.at.split_once('=').map_or("", |(_, at)| paper.short(at)))
+        .map(|figure| figure.at.split_once('=').map_or(String::new(), |(_, at)| shortened(at)))
         .collect();
     match at.iter().map(|at| at.strip_suffix(UNIT)).collect::<Option<Vec<_>>>() {
         Some(rates) => format!("{} {UNIT}", rates.join(", ")),
@@ -339,6 +347,9 @@ fn numbers(paper: &Paper, experiment: &Experiment) -> Vec<Part> {
     };
     vec![Part::Heading("What was run".into()), Part::Table(table)]
 }
+
+/// Figures shown of a claim: the longest comparisons of the papers have 24 and still fit a dozen lines.
+const MOST_FIGURES: usize = 24;
 
 #[cfg(test)]
 mod tests;

@@ -78,7 +78,7 @@ static MODULES: &[Module] = &[
 ];
 
 /// What we add to papers.
-static OWN: &[Own] = &[srp::OWN];
+static OWN: &[Own] = &[srp::OWN, transport_alternatives::OWN];
 
 /// The five papers.
 ///

@@ -17,8 +17,8 @@ pub struct Own {
     pub derived: &'static [Derived],
     /// What experiments and settings are called where there is little room.
     pub names: &'static [(&'static str, &'static str)],
-    /// What is compared beyond the printed tables.
-    pub contest: Contest,
+    /// What is compared beyond the printed tables, if anything is.
+    pub contest: Option<Contest>,
     /// What we say of it.
     pub claims: &'static [OwnClaim],
 }
@@ -116,6 +116,11 @@ impl Paper {
         let names = self.own().map_or(&[][..], |own| own.names);
         names.iter().find(|(long, _)| *long == text).map_or(text, |(_, short)| short)
     }
+
+    /// Settings behind commas, each in few words where there are some.
+    pub fn short_settings(&self, text: &str) -> String {
+        text.split(',').map(|setting| self.short(setting)).collect::<Vec<_>>().join(" · ")
+    }
 }
 
 impl OwnClaim {
@@ -142,7 +147,7 @@ mod tests {
     fn every_contestant_is_run_and_every_column_is_known() {
         for own in OWN {
             let paper = super::super::find(own.key).unwrap();
-            for contestant in own.contest.contestants {
+            for contestant in own.contest.iter().flat_map(|contest| contest.contestants) {
                 let experiment = paper.experiment(contestant.experiment).unwrap();
                 let scenario = Scenario::parse(experiment.key, experiment.scenario.unwrap()).unwrap();
                 let wanted = contestant.place().point;
@@ -154,13 +159,15 @@ mod tests {
                     assert!(paper.table(file).unwrap().row(fields).is_some(), "{file}: {fields:?}");
                 }
             }
-            let planes = own.contest.plane.iter().flat_map(|plane| [plane.x, plane.y]);
-            for column in own.contest.columns.iter().copied().chain(planes) {
-                match column {
-                    ContestColumn::Ours(figure) => assert!(definition(figure).is_some(), "{figure}"),
-                    ContestColumn::Printed(name) => {
-                        let printed = own.contest.contestants.iter().find_map(|one| one.printed).unwrap();
-                        assert!(paper.table(printed.0).unwrap().column(name).is_some(), "{name}");
+            if let Some(contest) = &own.contest {
+                let planes = contest.plane.iter().flat_map(|plane| [plane.x, plane.y]);
+                for column in contest.columns.iter().copied().chain(planes) {
+                    match column {
+                        ContestColumn::Ours(figure) => assert!(definition(figure).is_some(), "{figure}"),
+                        ContestColumn::Printed(name) => {
+                            let printed = contest.contestants.iter().find_map(|one| one.printed).unwrap();
+                            assert!(paper.table(printed.0).unwrap().column(name).is_some(), "{name}");
+                        }
                     }
                 }
             }
@@ -168,6 +175,8 @@ mod tests {
                 assert_eq!(paper.short(long), *short);
             }
             assert_eq!(paper.short("anything else"), "anything else");
+            let (long, short) = own.names[0];
+            assert_eq!(paper.short_settings(&format!("{long},x=1")), format!("{short} · x=1"));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Schiavoni, Queiroz, Wanderley: UDP, TCP, DCCP and SCTP on local networks.
 //!
-//! Table 1 lists features of protocols and is no experiment; `crates/lab/tests/transport_features.rs` tries each on our
+//! Table 1 lists features of protocols and is no experiment; `crates/lab/tests/features` tries each on our
 //! endpoints. Table 2 is of two computers of 2013, and ours stands beside both. In the other scenarios what a host costs is
 //! taken from Table 2, so that a protocol's place in Tables 3 and 4 is that of its implementation in Linux 3.2.
 
@@ -11,6 +11,7 @@ mod tests;
 
 use super::compare::{ColumnMap, Place, Statistic, TableMap};
 use super::csv::Table;
+use super::own::Own;
 use super::{Experiment, Module};
 
 const fn experiment(
@@ -28,6 +29,25 @@ macro_rules! scenario {
         Some(include_str!(concat!("../../scenarios/transport-alternatives/", $name, ".toml")))
     };
 }
+
+/// The paper's names of what is compared.
+pub(super) const OWN: Own = Own {
+    key: "transport-alternatives",
+    derived: &[],
+    names: &[
+        (UDP, "UDP"),
+        (TCP, "TCP"),
+        (DCCP, "DCCP"),
+        (SCTP_1, "SCTP 1"),
+        (SCTP_2, "SCTP 2"),
+        ("channels=1", "1 ch"),
+        ("channels=2", "2 ch"),
+        (DIRECT, "direct"),
+        (ACCESS_POINT, "access point"),
+    ],
+    contest: None,
+    claims: &[],
+};
 
 pub(super) const MODULE: Module = Module {
     key: "transport-alternatives",

@@ -22,7 +22,7 @@ pub(in crate::papers) const OWN: Own = Own {
         (NEAREST, "nearest"),
         (DEADLINE, "deadline"),
     ],
-    contest: Contest {
+    contest: Some(Contest {
         title: "Decisions side by side",
         intro: "The report's two algorithms, UDP and TCP beside two decisions of ours: `nearest` asks where the mean quality \
                 then comes nearer the origin, `deadline` (the default of `srp://`) asks for what can still be played. Ratios \
@@ -71,7 +71,7 @@ pub(in crate::papers) const OWN: Own = Own {
             },
             Plane { name: "by ages", x: ContestColumn::Ours(LATENCY_BY_AGES), y: ContestColumn::Ours(LOSS) },
         ],
-    },
+    }),
     claims: &[
         OwnClaim {
             id: "ours-srp-1",
