@@ -1,6 +1,6 @@
 //! What came of an experiment, for people and for programs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use antiphon::Error;
 use antiphon::lab::experiment::{Finished, PointSummary, summary};
@@ -130,13 +130,40 @@ fn table(variables: &[String], points: &[PointSummary], width: usize, palette: P
     if !left_out.is_empty() {
         note += &format!("{} follow from the columns before: see results.csv\n", left_out.join(", "));
     }
+    let whole = |value: &str| value.to_string();
+    let texts: &dyn Fn(&str) -> String = if grid(variables, &settings, points, &columns, &whole).width()
+        > width
+        && stay_apart(&settings, points)
+    {
+        &cut
+    } else {
+        &whole
+    };
     loop {
-        let grid = grid(variables, &settings, points, &columns);
+        let grid = grid(variables, &settings, points, &columns, texts);
         if grid.width() <= width || columns.len() <= 1 {
             return grid.render(width, palette) + &note;
         }
         columns.pop();
     }
+}
+
+/// A long setting, such as a transport with all of its own, in little room.
+fn cut(value: &str) -> String {
+    match value.char_indices().nth(MOST_OF_A_SETTING) {
+        Some((end, _)) => format!("{}…", &value[..end]),
+        None => value.into(),
+    }
+}
+
+/// Whether settings that differ still do so when they are cut.
+fn stay_apart(settings: &[usize], points: &[PointSummary]) -> bool {
+    settings.iter().all(|at| {
+        let values: BTreeSet<&str> =
+            points.iter().filter_map(|point| point.point.get(*at)).map(|(_, value)| value.as_str()).collect();
+        let shown: BTreeSet<String> = values.iter().map(|value| cut(value)).collect();
+        shown.len() == values.len()
+    })
 }
 
 /// Which settings tell the points apart: the others follow from those before them.
@@ -163,6 +190,7 @@ fn grid(
     settings: &[usize],
     points: &[PointSummary],
     columns: &[&(&str, &str)],
+    text: &dyn Fn(&str) -> String,
 ) -> Grid {
     let mut aligns = vec![Align::Left; settings.len() + 1];
     aligns.extend(vec![Align::Right; columns.len() + 1]);
@@ -170,13 +198,16 @@ fn grid(
     let titles = settings.iter().map(|at| variables[*at].as_str()).chain(["stream", "runs"]);
     grid.row(titles.chain(columns.iter().map(|(_, title)| *title)).map(|title| Cell::new(title, Tone::Head)));
     for point in points {
-        let values = settings.iter().map(|at| point.point.get(*at).map_or(String::new(), |(_, v)| v.clone()));
+        let values = settings.iter().map(|at| point.point.get(*at).map_or(String::new(), |(_, v)| text(v)));
         let head = values.chain([point.stream.clone(), point.runs.to_string()]);
         let figures = columns.iter().map(|(name, _)| point.figure(name).map_or("-".into(), shown));
         grid.row(head.chain(figures).map(Cell::from));
     }
     grid
 }
+
+/// Characters of a setting where there is too little room for all of it.
+const MOST_OF_A_SETTING: usize = 20;
 
 /// As many decimals as the interval deserves.
 fn shown(mean: MeanInterval) -> String {
@@ -262,6 +293,8 @@ mod tests {
         assert!(table(&[], &[], 80, Palette { coloured: false }).contains("no run"));
     }
 
+    const PLAIN: Palette = Palette { coloured: false };
+
     #[test]
     fn settings_that_follow_from_others_take_no_room() {
         let of = |values: [&str; 4]| {
@@ -279,9 +312,16 @@ mod tests {
         assert_eq!(deciding(4, &points), [0, 2]);
         assert_eq!(deciding(1, &points[..1]), [0]);
         let variables = ["transport", "patience", "channels", "seed"].map(String::from);
-        let text = table(&variables, &points, 100, Palette { coloured: false });
+        let text = table(&variables, &points, 100, PLAIN);
         assert!(text.starts_with("transport  channels  stream"), "{text}");
         assert!(text.contains("patience, seed follow from"), "{text}");
+        // Long settings yield to figures, as long as they can be told apart.
+        let long = |end: &str| of([&format!("sctp?order=ordered&{end}"), "1s", "1", "7"]);
+        let apart = [of(["sctp?style=many&order=ordered&reliability=full", "1s", "1", "7"]), long("x")];
+        let text = table(&variables, &apart, 60, PLAIN);
+        assert!(text.contains("sctp?style=many&orde… ") && text.contains("sctp?order=ordered&x "), "{text}");
+        let text = table(&variables, &[long("reliability=full"), long("reliability=none")], 60, PLAIN);
+        assert!(text.contains("sctp?order=ordered&reliability=none"), "{text}");
         // The same transport with two patiences: both are told.
         assert_eq!(deciding(4, &[points[0].clone(), of(["rtp", "80ms", "1", "7"])]), [1]);
     }
