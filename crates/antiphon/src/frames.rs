@@ -30,7 +30,7 @@ use antiphon_proto::{Role, find};
 use antiphon_session::{FramePeer, FrameStation, LinkState};
 
 use crate::transport::{EndpointPlan, StreamKeys, open_line};
-use crate::{DEFAULT_LATENCY, DEFAULT_PORT, Error};
+use crate::{DEFAULT_LATENCY, Error};
 use port::{AppSide, Board, MediaSide, queues};
 
 pub use port::FrameStats;
@@ -115,7 +115,7 @@ impl FrameLink {
         let uri: Uri = uri.parse()?;
         let transport = find(&uri.scheme)?;
         let keys = StreamKeys::read(transport, &uri.query, &options.socket)?;
-        let target = Target::resolve(&uri, DEFAULT_PORT)?;
+        let target = Target::resolve(&uri, keys.default_port(transport))?;
         let plan = EndpointPlan {
             transport,
             role: if matches!(target, Target::Call(_)) { Role::Caller } else { Role::Listener },

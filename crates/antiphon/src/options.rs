@@ -11,7 +11,7 @@ use antiphon_net::{SocketOptions, WaitStyle};
 
 /// The port that `reflect` listens on and `compare HOST` calls, where none is given. Outside the ephemeral range of
 /// Linux and away from the neighbours' defaults.
-pub const DEFAULT_PORT: u16 = 7710;
+pub const DEFAULT_PORT: u16 = antiphon_proto::HOUSE_PORT;
 
 /// How `compare` runs.
 #[derive(Clone, Debug)]

@@ -23,7 +23,7 @@ use crate::passport::{Hearing, PassportFile, Recorder};
 use crate::send::{CNAME, Ended, finish_capture, start_capture};
 use crate::show::{SNAPSHOTS, Shown, watch};
 use crate::transport::{EndpointPlan, StreamKeys, open_line};
-use crate::{DEFAULT_LATENCY, DEFAULT_PORT, Error, ReceiveOptions, SinkClock};
+use crate::{DEFAULT_LATENCY, Error, ReceiveOptions, SinkClock};
 
 /// How a stream being received is doing; told about ten times a second.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -138,7 +138,7 @@ impl ReceivePlan {
         let uri: Uri = options.source.parse()?;
         let transport = find(&uri.scheme)?;
         let keys = StreamKeys::read(transport, &uri.query, &options.socket)?;
-        let mut target = Target::resolve(&uri, DEFAULT_PORT)?;
+        let mut target = Target::resolve(&uri, keys.default_port(transport))?;
         if transport.beneath == Beneath::Udp {
             // Datagrams are not fetched: an address names where to listen, a group what to join.
             target = Target::Listen(target.address());

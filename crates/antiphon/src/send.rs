@@ -22,7 +22,7 @@ use crate::near_end::header_bytes;
 use crate::passport::{PassportFile, Recorder, Sending};
 use crate::show::{SNAPSHOTS, Shown, watch};
 use crate::transport::{EndpointPlan, StreamKeys, max_packet, open_line};
-use crate::{DEFAULT_PORT, Error, SendOptions};
+use crate::{Error, SendOptions};
 
 /// How a stream being sent is doing; told about ten times a second.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -126,11 +126,11 @@ impl SendPlan {
         let uri: Uri = options.target.parse()?;
         let transport = find(&uri.scheme)?;
         let keys = StreamKeys::read(transport, &uri.query, &options.socket)?;
-        let target = Target::resolve(&uri, DEFAULT_PORT)?;
+        let target = Target::resolve(&uri, keys.default_port(transport))?;
         if transport.beneath == Beneath::Udp && matches!(target, Target::Listen(_)) {
             return Err(Error::usage(format!(
-                "'{}' says nobody to send to: write {}://HOST:{DEFAULT_PORT}",
-                options.target, uri.scheme
+                "'{}' says nobody to send to: write {}://HOST:{}",
+                options.target, uri.scheme, transport.default_port
             )));
         }
         let opened = open_source(&options.source)?;

@@ -235,6 +235,11 @@ impl StreamKeys {
         })
     }
 
+    /// The port where the URI names none: inside UDP the registered one, over IP the one that RTP has (RFC 3551 §8).
+    pub fn default_port(&self, transport: &Transport) -> u16 {
+        if self.over_ip.is_some() { RTP_PORT } else { transport.default_port }
+    }
+
     /// The query as the endpoint is to read it.
     pub fn for_endpoint(&self, query: Query, target: Target) -> Query {
         for_endpoint(query, self.over_ip, target.address().port())
@@ -276,4 +281,23 @@ fn read_over(transport: &Transport, query: &Query) -> Result<Option<OverIp>, Uri
     Ok(over)
 }
 
+const RTP_PORT: u16 = 5004;
 const DSCP_RANGE: &str = "use a number from 0 to 63";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uri_without_a_port_means_the_registered_one() {
+        let port = |scheme: &str, query: &str| {
+            let transport = find(scheme).unwrap();
+            let keys =
+                StreamKeys::read(transport, &query.parse().unwrap(), &SocketOptions::default()).unwrap();
+            keys.default_port(transport)
+        };
+        assert_eq!(["rtp", "tcp", "srp", "arq"].map(|scheme| port(scheme, "")), [7710; 4]);
+        assert_eq!((port("sctp", ""), port("dccp", "")), (9899, 6511));
+        assert_eq!((port("sctp", "over=ip"), port("dccp", "over=ip")), (5004, 5004));
+    }
+}

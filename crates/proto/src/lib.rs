@@ -17,7 +17,7 @@ mod tally;
 mod tcp;
 mod udp;
 
-pub use registry::{Beneath, Key, OpenArgs, OpenError, Role, Strengths, Transport, find, open};
+pub use registry::{Beneath, HOUSE_PORT, Key, OpenArgs, OpenError, Role, Strengths, Transport, find, open};
 
 /// Every transport there is, in the order that tables and help texts list them.
 pub static TRANSPORTS: &[&Transport] = &[

@@ -20,6 +20,8 @@ pub struct Transport {
     pub beneath: Beneath,
     /// How it runs directly over IP as well, where there is a way: `over=ip`.
     pub over_ip: Option<OverIp>,
+    /// Where a URI that names no port means: the port registered for what is inside UDP, or the house's own.
+    pub default_port: u16,
     /// What `reflect HOST:PORT` adds to PORT for this transport, so that all of them are found from one number.
     /// Fixed for ever; two transports on the same kind of socket never share one.
     pub reflect_offset: u16,
@@ -34,6 +36,9 @@ pub struct Transport {
     /// Shows an analyser what is inside its datagrams.
     pub unwrap: Unwrap,
 }
+
+/// The house's own port, unregistered, for what has none of its own.
+pub const HOUSE_PORT: u16 = 7710;
 
 /// What carries a transport's bytes: tells the driver which socket to open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,7 +9,7 @@ use antiphon_core::{
 
 use crate::queue::{Inbox, SendQueue};
 use crate::tally::Tally;
-use crate::{Beneath, OpenArgs, OpenError, Strengths, Transport};
+use crate::{Beneath, HOUSE_PORT, OpenArgs, OpenError, Strengths, Transport};
 
 /// UDP as the rest of the house sees it.
 pub(crate) static TRANSPORT: Transport = Transport {
@@ -18,6 +18,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     summary: "bare RTP over UDP: lowest delay, loses what the network loses, any RTP player listens",
     beneath: Beneath::Udp,
     over_ip: None,
+    default_port: HOUSE_PORT,
     reflect_offset: 0,
     strengths: Strengths { reliable: false, ordered: false, multicast: true },
     keys: &[],

@@ -24,7 +24,7 @@ mod wire;
 use antiphon_core::{Endpoint, Unwrap};
 
 use crate::adapt::{Adaptive, Other};
-use crate::{Beneath, OpenArgs, OpenError, Role, Strengths, Transport};
+use crate::{Beneath, HOUSE_PORT, OpenArgs, OpenError, Role, Strengths, Transport};
 use improved::Improved;
 use published::Published;
 use settings::Settings;
@@ -36,6 +36,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     summary: "RTP over UDP with acknowledgements: sends again what was lost, as long as it can still be played",
     beneath: Beneath::Udp,
     over_ip: None,
+    default_port: HOUSE_PORT,
     reflect_offset: 4,
     strengths: Strengths { reliable: false, ordered: false, multicast: false },
     keys: settings::KEYS,

@@ -59,6 +59,8 @@ pub(crate) static TRANSPORT: Transport = Transport {
         seal: wire::checksum::seal,
         is_sound: wire::checksum::is_sound,
     }),
+    // DCCP in UDP (RFC 6773).
+    default_port: 6511,
     reflect_offset: 5,
     strengths: Strengths { reliable: false, ordered: false, multicast: false },
     keys: settings::KEYS,

@@ -75,6 +75,8 @@ pub(crate) static TRANSPORT: Transport = Transport {
         seal: |_, _, _| {},
         is_sound: |_, _, _| true,
     }),
+    // SCTP in UDP (RFC 6951).
+    default_port: 9899,
     reflect_offset: 6,
     strengths: Strengths { reliable: false, ordered: false, multicast: false },
     keys: settings::KEYS,

@@ -47,7 +47,7 @@ pub use settings::{Decision, Mode, Settings};
 pub use streams::{LAST_STREAM, Streams};
 
 use crate::adapt::{Adaptive, Other};
-use crate::{Beneath, Key, OpenArgs, OpenError, Role, Strengths, Transport};
+use crate::{Beneath, HOUSE_PORT, Key, OpenArgs, OpenError, Role, Strengths, Transport};
 
 /// SRP as the rest of the house sees it.
 pub(crate) static TRANSPORT: Transport = Transport {
@@ -56,6 +56,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     summary: "asks again only for what can still be played or is worth its delay (selective retransmission)",
     beneath: Beneath::Udp,
     over_ip: None,
+    default_port: HOUSE_PORT,
     reflect_offset: 3,
     strengths: Strengths { reliable: false, ordered: false, multicast: false },
     keys: &[

@@ -13,7 +13,7 @@ use antiphon_core::{
 };
 
 use crate::queue::{Inbox, Queued, SendQueue};
-use crate::{Beneath, OpenArgs, OpenError, Strengths, Transport};
+use crate::{Beneath, HOUSE_PORT, OpenArgs, OpenError, Strengths, Transport};
 use wire::Deframer;
 
 /// TCP as the rest of the house sees it.
@@ -23,6 +23,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     summary: "RTP over TCP (RFC 4571): loses nothing while it lives, waits for what was lost, passes firewalls",
     beneath: Beneath::Tcp,
     over_ip: None,
+    default_port: HOUSE_PORT,
     reflect_offset: 0,
     strengths: Strengths { reliable: true, ordered: true, multicast: false },
     keys: &[],
