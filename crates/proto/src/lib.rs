@@ -8,6 +8,8 @@ mod adapt;
 mod arq;
 pub mod dccp;
 mod events;
+mod inbox;
+mod pool;
 mod query;
 mod queue;
 mod registry;

@@ -2,7 +2,8 @@
 
 use antiphon_core::{Counters, Ecn, Event, Input, Instant, PathId, Transmit};
 
-use crate::queue::{Inbox, SendQueue};
+use crate::inbox::Inbox;
+use crate::queue::SendQueue;
 
 /// The counters of an endpoint whose associations have one path.
 #[derive(Debug, Default)]

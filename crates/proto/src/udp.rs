@@ -7,7 +7,8 @@ use antiphon_core::{
     Received, SendError, Transmit, Unwrap, Wire,
 };
 
-use crate::queue::{Inbox, SendQueue};
+use crate::inbox::Inbox;
+use crate::queue::{Room, SendQueue};
 use crate::tally::Tally;
 use crate::{Beneath, HOUSE_PORT, OpenArgs, OpenError, Strengths, Transport};
 
@@ -58,12 +59,12 @@ enum State {
 
 impl Udp {
     fn new(max_datagram: usize) -> Self {
-        let mut queue = SendQueue::lean(max_datagram);
+        let mut queue = SendQueue::new(Room::LEAN, max_datagram);
         // UDP needs no answer: frames flow from the first moment.
         queue.report(Event::Connected);
         Udp {
             queue,
-            inbox: Inbox::lean(max_datagram),
+            inbox: Inbox::new(Room::LEAN, max_datagram),
             max_datagram,
             tally: Tally::default(),
             state: State::Open,

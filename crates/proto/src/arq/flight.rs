@@ -10,7 +10,7 @@ use super::improved::Settings;
 use super::ring::Ring;
 use super::rtt::{MAX_RTO, Rtt};
 use super::wire::{self, AGE_UNIT_NANOS, Ack};
-use crate::queue::{Queued, STALL, SendQueue};
+use crate::queue::{LEAN_PLACES, Queued, SendQueue};
 
 /// Frames on their way.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Flight {
             epoch,
             ring: Ring::new(first),
             bytes: 0,
-            repeats: VecDeque::with_capacity(STALL),
+            repeats: VecDeque::with_capacity(LEAN_PLACES),
             next_due: None,
             sendings: 0,
             arrived_sending: 0,

@@ -20,7 +20,8 @@ use super::flight::{Flight, Outgoing};
 use super::window::{Arrival, Window};
 use super::wire::{self, DATA_HEADER, Data, Packet};
 use super::{MAX_UDP_PAYLOAD, State};
-use crate::queue::{Inbox, SendQueue};
+use crate::inbox::Inbox;
+use crate::queue::{Room, SendQueue};
 use crate::tally::{Datagram, Tally};
 
 /// What a URI lets one choose.
@@ -55,12 +56,12 @@ impl Improved {
     }
 
     pub fn starting_at(settings: Settings, max_datagram: usize, epoch: u32, first: u64) -> Self {
-        let mut queue = SendQueue::lean_until_acked(max_datagram);
+        let mut queue = SendQueue::new(Room::LEAN_UNTIL_ACKED, max_datagram);
         // There is no greeting: frames flow from the first moment.
         queue.report(Event::Connected);
         Improved {
             queue,
-            inbox: Inbox::lean(max_datagram),
+            inbox: Inbox::new(Room::LEAN, max_datagram),
             flight: Flight::new(&settings, max_datagram, epoch, first),
             window: Window::new(settings.ack_delay),
             epoch,

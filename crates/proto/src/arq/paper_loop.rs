@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 
-use crate::queue::{MAX_FRAMES, STALL};
+use crate::queue::{LEAN_PLACES, MAX_FRAMES};
 
 /// How the loop runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +43,7 @@ enum Phase {
 
 impl PaperLoop {
     pub fn new(settings: LoopSettings) -> Self {
-        let unread = VecDeque::with_capacity(STALL);
+        let unread = VecDeque::with_capacity(LEAN_PLACES);
         PaperLoop { settings, phase: Phase::Resting, unread, last_new: None, may_send: false }
     }
 

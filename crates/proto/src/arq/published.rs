@@ -20,7 +20,8 @@ use super::paper_loop::{LoopSettings, PaperLoop};
 use super::ring::Ring;
 use super::text::{self, Text};
 use super::{MAX_UDP_PAYLOAD, State};
-use crate::queue::{Inbox, MAX_FRAMES, Queued, STALL, SendQueue};
+use crate::inbox::Inbox;
+use crate::queue::{LEAN_PLACES, MAX_FRAMES, Queued, Room, SendQueue};
 use crate::tally::{Datagram, Tally};
 
 /// What the report lets one choose.
@@ -65,16 +66,16 @@ struct Entry {
 impl Published {
     /// `first` is the number of the first packet: 1 as published.
     pub fn new(settings: Settings, max_datagram: usize, first: u64) -> Self {
-        let mut queue = SendQueue::lean_until_acked(max_datagram);
+        let mut queue = SendQueue::new(Room::LEAN_UNTIL_ACKED, max_datagram);
         // There is no greeting: frames flow from the first moment.
         queue.report(Event::Connected);
         Published {
             settings,
             queue,
-            inbox: Inbox::lean(max_datagram),
+            inbox: Inbox::new(Room::LEAN, max_datagram),
             flight: Ring::new(first),
-            repeats: VecDeque::with_capacity(STALL),
-            acks: VecDeque::with_capacity(STALL),
+            repeats: VecDeque::with_capacity(LEAN_PLACES),
+            acks: VecDeque::with_capacity(LEAN_PLACES),
             next_due: None,
             paper_loop: settings.paper_loop.map(PaperLoop::new),
             max_datagram,

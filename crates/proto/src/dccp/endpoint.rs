@@ -18,7 +18,8 @@ use super::timers::Timers;
 use super::wire::checksum::Checksum;
 use super::wire::{DATA_HEADER, Header};
 use crate::Role;
-use crate::queue::{Inbox, SendQueue};
+use crate::inbox::Inbox;
+use crate::queue::{Room, SendQueue};
 
 /// One connection, client or server.
 ///
@@ -196,8 +197,8 @@ impl DccpEndpoint {
             let needed = needed.filter(|feature| self.features.value(Location::Remote, *feature) == 0);
             needed.into_iter().for_each(|feature| self.features.ask(Location::Remote, feature));
         }
-        self.queue.make_ready(self.max_datagram);
-        self.inbox.make_ready(self.max_datagram);
+        self.queue.make_room(Room::FULL, self.max_datagram);
+        self.inbox.make_room(Room::FULL, self.max_datagram);
         self.flow = Some(Flow {
             sent: SentLog::new(first),
             received: ReceiveLog::new(before),

@@ -13,7 +13,8 @@ use super::door::{Door, Terms};
 use super::outgoing::MOST_SKIPPED;
 use super::settings::{MAX_MESSAGE, MAX_PACKET, MAX_PATHS, MIN_PACKET, Reliability, Settings, WINDOW};
 use super::wire::chunks::Skipped;
-use crate::queue::{Inbox, SendQueue};
+use crate::inbox::Inbox;
+use crate::queue::{Room, SendQueue};
 use crate::{OpenArgs, Role};
 
 /// One association, called or to be called.
@@ -69,8 +70,8 @@ impl Sctp {
             door: Door::new(terms, args.seed, args.role, args.now),
             association: None,
             cookie_path: None,
-            queue: SendQueue::lean(packet),
-            inbox: Inbox::lean(packet),
+            queue: SendQueue::new(Room::LEAN, packet),
+            inbox: Inbox::new(Room::LEAN, packet),
             answers: VecDeque::new(),
             copy: (Vec::new(), Vec::with_capacity(MAX_PATHS)),
             skipped: Vec::with_capacity(MOST_SKIPPED),
@@ -95,8 +96,8 @@ impl Sctp {
         if self.stage == Stage::Waiting {
             self.stage = Stage::Open;
             // What a stranger did not cost before he was known.
-            self.queue.make_partly_ready(self.packet);
-            self.inbox.make_partly_ready(self.packet);
+            self.queue.make_room(Room::PROVED, self.packet);
+            self.inbox.make_room(Room::PROVED, self.packet);
             if let Some(association) = self.association.as_mut().filter(|_| self.settings.ordered) {
                 // One loss holds up all that follows it.
                 association.assembly.make_ready(self.packet);

@@ -364,7 +364,7 @@ impl Sctp {
 
 /// Puts whole messages into the inbox.
 fn deliver<'a>(
-    inbox: &'a mut crate::queue::Inbox,
+    inbox: &'a mut crate::inbox::Inbox,
     dropped: &'a mut u64,
     arrival: Arrival,
 ) -> impl FnMut(u16, &[u8]) + 'a {

@@ -10,7 +10,8 @@ use super::improved::Admission;
 use super::settings::Settings;
 use super::streams::Streams;
 use crate::Role;
-use crate::queue::{Inbox, Queued, SendQueue};
+use crate::inbox::Inbox;
+use crate::queue::{Queued, Room, SendQueue};
 use crate::tally::{Datagram, Tally};
 
 /// One association of SRP, in either mode.
@@ -52,12 +53,12 @@ impl SrpEndpoint {
     /// `max_datagram`: what the path carries whole, in bytes of UDP payload.
     pub fn new(settings: &Settings, role: Role, max_datagram: usize, seed: u64, now: Instant) -> Self {
         let halves = Halves::new(settings, role, max_datagram, seed, now);
-        let mut queue = SendQueue::lean(max_datagram.min(ETHERNET));
+        let mut queue = SendQueue::new(Room::LEAN, max_datagram.min(ETHERNET));
         // SRP leaves handshakes to the application: frames flow from the first moment.
         queue.report(Event::Connected);
         SrpEndpoint {
             queue,
-            inbox: Inbox::lean(max_datagram.min(ETHERNET)),
+            inbox: Inbox::new(Room::LEAN, max_datagram.min(ETHERNET)),
             max_frame: halves.max_frame(),
             halves,
             current: None,

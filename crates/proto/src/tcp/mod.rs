@@ -12,7 +12,8 @@ use antiphon_core::{
     KernelReport, Outcome, PathId, PathStats, Profile, Received, SendError, Transmit, Unwrap, Wire,
 };
 
-use crate::queue::{Inbox, Queued, SendQueue};
+use crate::inbox::Inbox;
+use crate::queue::{Queued, Room, SendQueue};
 use crate::{Beneath, HOUSE_PORT, OpenArgs, OpenError, Strengths, Transport};
 use wire::Deframer;
 
@@ -61,8 +62,8 @@ enum State {
 impl Tcp {
     fn new(typical: usize) -> Self {
         Tcp {
-            queue: SendQueue::new(typical),
-            inbox: Inbox::new(typical),
+            queue: SendQueue::new(Room::FULL, typical),
+            inbox: Inbox::new(Room::FULL, typical),
             deframer: Deframer::new(typical),
             current: None,
             kernel: None,

@@ -7,6 +7,7 @@ use antiphon_core::{Instant, Rng};
 
 use super::pace::{Admission, Pace, QUEUED};
 use super::{chances, clock_us};
+use crate::pool::Pool;
 use crate::srp::Streams;
 use crate::srp::wire::HEADER;
 use crate::srp::wire::extended::{
@@ -77,7 +78,7 @@ pub struct Sender {
     /// Ids are consecutive, the newest at the back.
     kept: VecDeque<Kept>,
     kept_bytes: usize,
-    spare: Vec<Vec<u8>>,
+    spare: Pool,
     /// Ids to be sent again, each once.
     due: VecDeque<u32>,
     echo: Option<(u8, u32)>,
@@ -116,6 +117,8 @@ impl Sender {
 
     /// A sender whose first data id is `id`.
     pub fn starting_at(id: u32, config: SenderConfig) -> Self {
+        let mut spare = Pool::new(MAX_KEPT);
+        spare.fill(FIRST_ROOM, 0, 0);
         Sender {
             epoch: (Rng::fork(config.seed, "srp epoch").next_u32() >> 25) as u8,
             config,
@@ -123,7 +126,7 @@ impl Sender {
             last_priority: 0,
             kept: VecDeque::with_capacity(FIRST_ROOM),
             kept_bytes: 0,
-            spare: Vec::with_capacity(FIRST_ROOM),
+            spare,
             due: VecDeque::with_capacity(64),
             echo: None,
             allowance: START_ALLOWANCE,
@@ -210,14 +213,13 @@ impl Sender {
                 break;
             }
             self.counts.dropped += u64::from(full);
-            if let Some(mut oldest) = self.kept.pop_front() {
+            if let Some(oldest) = self.kept.pop_front() {
                 self.kept_bytes -= oldest.packet.len();
-                oldest.packet.clear();
-                self.spare.push(oldest.packet);
+                self.spare.give(oldest.packet);
             }
         }
         self.make_room(now, packet.len());
-        let mut copy = self.spare.pop().unwrap_or_default();
+        let mut copy = self.spare.take();
         if copy.capacity() < packet.len() {
             copy.reserve_exact(packet.len() + HEADROOM);
         }
@@ -245,8 +247,7 @@ impl Sender {
         let more = if all < most as f64 { all as usize } else { most }.max(self.room + 1) - self.room;
         self.room += more;
         self.kept.reserve(more + 1);
-        self.spare.reserve(self.room);
-        self.spare.extend((0..more).map(|_| Vec::with_capacity(len + HEADROOM)));
+        self.spare.fill(self.room, more, len + HEADROOM);
     }
 
     /// Takes a request.
