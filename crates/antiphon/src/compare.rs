@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use antiphon_core::{Instant, MediaTime};
 use antiphon_measure::{Abilities, Advice, Candidate, FrameLog, RunFacts, TransportFigures, advise};
+use antiphon_media::packet::{PacketConfig, Packetiser};
 use antiphon_media::{SampleFormat, Sink, Source, StreamFormat};
 use antiphon_net::{Capture, OsClock, Stop, Target};
 use antiphon_proto::Transport;
@@ -142,7 +143,7 @@ pub fn compare(
     let passport =
         passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
     let clock = OsClock::new();
-    let (places, embedded, link) = places(options, &transports, clock)?;
+    let (places, embedded, link) = places(options, &stream, &transports, clock)?;
     let capture = create_capture(options.capture.as_deref(), clock)?;
     let running = start(options, &stream, places, clock, capture.as_ref(), stop)?;
     let (results, failures) = watch(running, &stream, clock, progress);
@@ -190,13 +191,28 @@ impl StreamPlan {
                 options.source
             )));
         }
-        Ok(StreamPlan { spec, format, sample: options.sample.unwrap_or(source.sample_format()), frames })
+        let sample = options.sample.unwrap_or(source.sample_format());
+        // What can't be cut into packets is refused before anything is opened.
+        Packetiser::new(PacketConfig::new(format, sample, options.block_frames), options.seed)?;
+        Ok(StreamPlan { spec, format, sample, frames })
     }
 
     /// The source, as it goes out.
     pub fn open(&self) -> Result<Box<dyn Source>, Error> {
         let source = converted(self.spec.open()?.source, self.format, None)?;
         Ok(limited(source, self.frames.unwrap_or(u64::MAX)))
+    }
+
+    /// Packets that a block of `block_frames` takes at most.
+    fn most_packets(&self, block_frames: u32) -> usize {
+        let bytes = block_frames as usize * self.format.channels() * self.sample.bytes();
+        bytes.div_ceil(SMALLEST_PAYLOAD)
+    }
+
+    /// The shortest time from one packet to the next.
+    fn shortest_interval(&self, block_frames: u32) -> Duration {
+        let block = MediaTime::new(block_frames.into(), self.format.rate()).duration();
+        block / self.most_packets(block_frames) as u32
     }
 
     /// How long it lasts.
@@ -223,11 +239,13 @@ fn make_directory(out: &Path) -> Result<(), Error> {
 /// Where each transport's two ends are: on both sides of the embedded link, or here and at a peer elsewhere.
 fn places(
     options: &CompareOptions,
+    stream: &StreamPlan,
     transports: &[Entrant],
     clock: OsClock,
 ) -> Result<(Vec<Place>, Option<Embedded>, LinkSummary), Error> {
     let Some(peer) = &options.peer else {
-        let embedded = Embedded::start(options, transports, clock)?;
+        let embedded =
+            Embedded::start(options, transports, stream.shortest_interval(options.block_frames), clock)?;
         let link = embedded.summary(&options.link.0);
         return Ok((embedded.places(), Some(embedded), link));
     };
@@ -323,8 +341,7 @@ fn sink(options: &CompareOptions, stream: &StreamPlan, entrant: &Entrant) -> Res
 /// One row per frame: blocks may take several packets.
 fn log_frames(options: &CompareOptions, stream: &StreamPlan) -> usize {
     let blocks = stream.frames.unwrap_or(0).div_ceil(u64::from(options.block_frames));
-    let bytes = options.block_frames as usize * stream.format.channels() * stream.sample.bytes();
-    (blocks as usize + 1).saturating_mul(bytes.div_ceil(SMALLEST_PAYLOAD)).min(MOST_ROWS)
+    (blocks as usize + 1).saturating_mul(stream.most_packets(options.block_frames)).min(MOST_ROWS)
 }
 
 /// Lets all ends begin together, shows how far they are, and waits for them.

@@ -4,6 +4,7 @@
 //! forbids namespaces, proxies on loopback stand in and say what they can't model.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use antiphon_link::{Counters, DuplexSpec};
 use antiphon_net::OsClock;
@@ -48,8 +49,14 @@ pub(crate) enum Proxy {
 }
 
 impl Embedded {
-    /// Starts links and reflectors, the best way that is permitted or the one that was asked for.
-    pub fn start(options: &CompareOptions, transports: &[Entrant], clock: OsClock) -> Result<Self, Error> {
+    /// Starts links and reflectors, the best way that is permitted or the one that was asked for. `interval`: from one
+    /// frame to the next.
+    pub fn start(
+        options: &CompareOptions,
+        transports: &[Entrant],
+        interval: Duration,
+        clock: OsClock,
+    ) -> Result<Self, Error> {
         let boards: Vec<_> = transports.iter().map(|_| ArrivalBoard::new()).collect();
         let means = match options.link_method {
             Some(LinkMethod::Proxy) => Means::Forbidden("asked for by --link-method proxy".into()),
@@ -63,6 +70,7 @@ impl Embedded {
             clock,
             socket: entrant.socket(&options.socket),
             max_peers: 4,
+            interval: Some(interval),
             seed: options.seed ^ 1,
         };
         let mut far_ends = Vec::new();

@@ -29,6 +29,8 @@ pub(crate) struct FarPlan {
     pub clock: OsClock,
     pub socket: SocketOptions,
     pub max_peers: usize,
+    /// Time from one frame to the next, where it is known that one stream comes.
+    pub interval: Option<Duration>,
     pub seed: u64,
 }
 
@@ -116,6 +118,7 @@ fn endpoint_plan(plan: &FarPlan) -> EndpointPlan {
 fn reflector_config(plan: &FarPlan, counters: &FarCounters, ends_with_peer: bool) -> ReflectorConfig {
     ReflectorConfig {
         ends_with_peer,
+        interval: plan.interval,
         board: plan.board.clone(),
         returned: Some(counters.returned.clone()),
         ..ReflectorConfig::default()

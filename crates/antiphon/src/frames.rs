@@ -304,7 +304,10 @@ impl Running {
             Target::Listen(_) => FramePeer::Awaited { admits: plan.transport.admits, silence: SILENCE },
         };
         let make = Box::new(move |now| {
-            plan.open(now, max_datagram).expect("it opened with the same options before")
+            let mut endpoint = plan.open(now, max_datagram).expect("it opened with the same options before");
+            // All that the application has queued may come at once.
+            endpoint.reserve(QUEUED_FRAMES);
+            endpoint
         });
         let mut station = FrameStation::new(make, peer, port, clock.now());
         let _main_thread_is_gone = ready.send((opened.line.local_address(), max_frame));

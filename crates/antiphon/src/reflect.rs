@@ -61,6 +61,7 @@ pub fn reflect(
             clock,
             socket,
             max_peers: options.max_peers,
+            interval: None,
             seed: 1,
         })?);
     }

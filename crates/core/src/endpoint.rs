@@ -56,6 +56,12 @@ pub trait Endpoint {
     /// What the endpoint knows of its path, and what it has counted.
     fn path_stats(&self) -> PathStats;
 
+    /// Holds memory ready for `frames` that wait at once, in whatever queues there are or will be: on their way out, unconfirmed,
+    /// to be sent again, or to be fetched. Nothing is allocated then while a machine stands still for as long as so many
+    /// frames take. For the endpoint of a single stream, before it begins; one of many is not asked, holds little, and
+    /// allocates when more wait than ever before.
+    fn reserve(&mut self, _frames: usize) {}
+
     /// The number by which every packet of the peer's names this association, whatever path it comes by; `None` where the
     /// path alone says whose a packet is. A listener's driver compares it with [`Doorkeeper::association_of`].
     fn association(&self) -> Option<u64> {

@@ -152,6 +152,11 @@ impl Endpoint for Udp {
         self.queue.next_expiry()
     }
 
+    fn reserve(&mut self, frames: usize) {
+        self.queue.make_room(Room::of(frames), self.max_datagram);
+        self.inbox.make_room(Room::of(frames), self.max_datagram);
+    }
+
     fn path_stats(&self) -> PathStats {
         PathStats { counters: self.tally.counters(&self.queue, &self.inbox), ..PathStats::default() }
     }

@@ -116,13 +116,14 @@ enum State {
 impl CallStation {
     /// A call over `endpoint`; what a listener would hear goes to `sink`.
     pub fn new(
-        endpoint: Box<dyn Endpoint>,
+        mut endpoint: Box<dyn Endpoint>,
         source: Box<dyn Source>,
         sink: Box<dyn Sink>,
         config: CallConfig,
     ) -> Result<Self, CallError> {
         let packet: PacketConfig = config.sender.packet;
         let sender = SoundSender::new(source, config.sender)?;
+        sender.reserve(&mut *endpoint);
         let frames = sender.packetiser().packet_frames() as u64;
         let log = FrameLogConfig {
             capacity: config.log_frames,
@@ -140,7 +141,6 @@ impl CallStation {
             depacketiser: Depacketiser::new(packet.format, packet.sample),
             playout: Playout::new(playout)?,
             log: FrameLog::new(log),
-
             endpoint,
             sender,
             sink,

@@ -323,6 +323,10 @@ impl Endpoint for Framed {
         self.inner.poll_timeout()
     }
 
+    fn reserve(&mut self, frames: usize) {
+        self.inner.reserve(frames);
+    }
+
     /// Frames are counted here, all else beneath.
     fn path_stats(&self) -> PathStats {
         let mut stats = self.inner.path_stats();

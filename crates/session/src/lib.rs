@@ -32,6 +32,6 @@ pub use receive::{MakeEndpoint, ReceiveConfig, ReceiveStation};
 pub use receiver::{Notice, OpenSink, ReceiveError, ReceiverConfig, ReceiverCounters, SoundReceiver};
 pub use reflector::{Reflector, ReflectorConfig, ReflectorCounters, Scratch};
 pub use send::SendStation;
-pub use sender::{SenderConfig, SenderCounters, SentFrame, SoundSender};
+pub use sender::{SenderConfig, SenderCounters, SentFrame, SoundSender, frames_of_a_stall};
 pub use station::Station;
 pub use witness::{Passing, Witness};

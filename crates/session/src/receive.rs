@@ -10,6 +10,7 @@ use antiphon_media::packet::{PacketKind, classify};
 use crate::doorway::Doorway;
 use crate::hub::MOST_PATHS;
 use crate::receiver::SoundReceiver;
+use crate::sender::frames_of_a_stall;
 use crate::station::{Station, sooner};
 
 /// Makes an endpoint for a new association.
@@ -34,6 +35,8 @@ pub struct ReceiveStation {
     doorway: Doorway,
     endpoint: Box<dyn Endpoint>,
     receiver: SoundReceiver,
+    /// Frames that the endpoint holds memory ready for, once a stream has shown its pace.
+    room: usize,
     buf: Vec<u8>,
     peer: Option<Peer>,
     /// Who sent last though our peer is not proven.
@@ -74,6 +77,7 @@ impl ReceiveStation {
             doorway,
             endpoint,
             receiver,
+            room: 0,
             buf,
             peer,
             rival,
@@ -144,11 +148,10 @@ impl ReceiveStation {
             if !is_free && (peer.proven || !second) {
                 return false;
             }
-            self.endpoint = (self.config.endpoint)(now);
+            self.renew(now);
             self.receiver.forget_source();
         }
         self.rival = None;
-        self.others.clear();
         self.peer = Some(Peer { path, last_heard: now, proven: false });
         true
     }
@@ -168,6 +171,17 @@ impl ReceiveStation {
         while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
             self.receiver.on_frame(now, received, &self.buf[..received.len]);
         }
+        if let Some(interval) = self.receiver.takes_beginning() {
+            self.room = frames_of_a_stall(interval);
+            self.endpoint.reserve(self.room);
+        }
+    }
+
+    /// A fresh endpoint for whoever comes next, with room for a stream like the last.
+    fn renew(&mut self, now: Instant) {
+        self.endpoint = (self.config.endpoint)(now);
+        self.endpoint.reserve(self.room);
+        self.others.clear();
     }
 
     fn close(&mut self, now: Instant) {
@@ -185,10 +199,9 @@ impl ReceiveStation {
                 Event::Broken(reason) => self.broken = Some(reason),
                 Event::Closed(_) if self.state == State::Closing => self.state = State::Finished,
                 Event::Closed(_) => {
-                    // The peer took leave; whoever comes next finds a fresh endpoint.
-                    self.endpoint = (self.config.endpoint)(now);
+                    // The peer took leave.
+                    self.renew(now);
                     self.peer = None;
-                    self.others.clear();
                 }
                 _ => {}
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Endpoint, Epoch, Frame, Instant, PathId, Received, Rng};
+use antiphon_core::{Endpoint, Epoch, Frame, Instant, MediaTime, PathId, Received, Rng};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::{
     DYNAMIC_PAYLOAD_TYPE, Depacketiser, ExtensionIds, MediaPacket, PacketKind, RtpView, classify, parse_rtp,
@@ -120,6 +120,8 @@ pub struct SoundReceiver {
     said_bye: bool,
     /// Whether nothing was heard on this connection yet, and it is not the first.
     reconnected: bool,
+    /// How long the first packet of a stream lasts that nobody has been told of.
+    begun: Option<Duration>,
     error: Option<ReceiveError>,
     counters: ReceiverCounters,
     witness: Option<Witness>,
@@ -154,6 +156,7 @@ impl SoundReceiver {
             leaving: None,
             said_bye: false,
             reconnected: false,
+            begun: None,
             error: None,
             counters: ReceiverCounters::default(),
             witness: None,
@@ -215,6 +218,11 @@ impl SoundReceiver {
         self.reconnected = again;
     }
 
+    /// How long the packets of a stream last that has begun since this was last asked.
+    pub(crate) fn takes_beginning(&mut self) -> Option<Duration> {
+        self.begun.take()
+    }
+
     /// Whether our sender took leave and nobody has followed it.
     pub(crate) fn has_left(&self) -> bool {
         self.said_bye && self.leaving.is_none()
@@ -266,12 +274,12 @@ impl SoundReceiver {
         // One association is one path here; SSRCs tell senders behind it apart.
         match self.tracker.on_packet(now, view.ssrc, PathId::default(), view.sequence) {
             Verdict::Accepted => {}
-            Verdict::NewStream => self.begin(now, view.ssrc, format, sample),
+            Verdict::NewStream => self.begin(now, view, format, sample),
             // One that took leave and is far off now has begun anew.
             Verdict::Jump if self.leaving.is_some() => {
                 self.finish_leaving();
                 self.tracker.on_packet(now, view.ssrc, PathId::default(), view.sequence);
-                self.begin(now, view.ssrc, format, sample);
+                self.begin(now, view, format, sample);
             }
             Verdict::Stranger { first: true } => return self.notice(Notice::Stranger { ssrc: view.ssrc }),
             Verdict::Stranger { .. } | Verdict::Jump | Verdict::Own => return,
@@ -323,8 +331,11 @@ impl SoundReceiver {
             })
     }
 
-    fn begin(&mut self, now: Instant, ssrc: u32, format: StreamFormat, sample: SampleFormat) {
+    fn begin(&mut self, now: Instant, view: &RtpView<'_>, format: StreamFormat, sample: SampleFormat) {
+        let ssrc = view.ssrc;
         (self.said_bye, self.leaving, self.unknown_run) = (false, None, 0);
+        let frames = view.payload.len() / (format.channels() * sample.bytes());
+        self.begun = Some(MediaTime::new(frames as u64, format.rate()).duration());
         if let Some(witness) = &mut self.witness {
             witness(Passing::Began { rate: format.rate() });
         }

@@ -44,13 +44,14 @@ enum State {
 impl SendStation {
     /// A station that sends `source`; `cname` is its name in reports.
     pub fn new(
-        endpoint: Box<dyn Endpoint>,
+        mut endpoint: Box<dyn Endpoint>,
         source: Box<dyn Source>,
         config: SenderConfig,
         cname: &str,
         now: Instant,
     ) -> Result<Self, PacketError> {
         let sender = SoundSender::new(source, config)?;
+        sender.reserve(&mut *endpoint);
         let rate = config.packet.format.rate();
         let rtcp = RtcpConfig::new(sender.packetiser().ssrc(), cname, rate, config.epoch);
         Ok(SendStation {

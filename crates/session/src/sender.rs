@@ -90,6 +90,12 @@ impl SoundSender {
         })
     }
 
+    /// Has the endpoint hold memory ready for what waits of this stream when a machine stands still.
+    pub(crate) fn reserve(&self, endpoint: &mut dyn Endpoint) {
+        let (frames, rate) = (self.packetiser.packet_frames() as u64, self.config.packet.format.rate());
+        endpoint.reserve(frames_of_a_stall(MediaTime::new(frames, rate).duration()));
+    }
+
     /// Sends every block that is due. A block is due when its last sample would have been taken: a stream starts one
     /// block after its first call.
     pub fn advance(&mut self, now: Instant, endpoint: &mut dyn Endpoint, mut each: impl FnMut(SentFrame)) {
@@ -185,6 +191,15 @@ impl SoundSender {
     pub fn counters(&self) -> SenderCounters {
         self.counters
     }
+}
+
+/// Frames, one each `interval`, for which an endpoint is to hold memory ready ([`Endpoint::reserve`]): what waits of a
+/// stream when a machine stands still for as long as senders catch up with.
+pub fn frames_of_a_stall(interval: Duration) -> usize {
+    // Those of the stall; as many in the silence after it, since time-outs that have doubled meanwhile take as long again;
+    // and as many that wait behind them until a window has opened.
+    let time = 3 * MOST_BEHIND;
+    time.as_nanos().div_ceil(interval.as_nanos().max(1)) as usize
 }
 
 /// Which frame of the stream a frame id stands for; the transport counts RTCP, too.

@@ -226,6 +226,10 @@ impl Endpoint for Observed {
         self.inner.poll_timeout()
     }
 
+    fn reserve(&mut self, frames: usize) {
+        self.inner.reserve(frames);
+    }
+
     fn path_stats(&self) -> PathStats {
         self.inner.path_stats()
     }

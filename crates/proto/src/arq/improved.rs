@@ -211,6 +211,12 @@ impl Endpoint for Improved {
         due.into_iter().flatten().min()
     }
 
+    fn reserve(&mut self, frames: usize) {
+        self.queue.make_room(Room::of(frames), self.max_datagram);
+        self.inbox.make_room(Room::of(frames), self.max_datagram);
+        self.flight.reserve(frames);
+    }
+
     fn path_stats(&self) -> PathStats {
         let counters = self.tally.counters(&self.queue, &self.inbox);
         let counters = Counters { retransmitted: self.flight.repeated(), ..counters };

@@ -47,6 +47,11 @@ impl PaperLoop {
         PaperLoop { settings, phase: Phase::Resting, unread, last_new: None, may_send: false }
     }
 
+    /// Makes room for so many acknowledgements in the socket.
+    pub fn reserve(&mut self, acks: usize) {
+        self.unread.reserve_exact(acks.min(MAX_FRAMES).saturating_sub(self.unread.len()));
+    }
+
     /// An acknowledgement is in the socket. A socket holds only so many: what is beyond is lost, as in a kernel.
     pub fn handle_ack(&mut self, number: u64) {
         if self.unread.len() < MAX_FRAMES {

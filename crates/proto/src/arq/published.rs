@@ -304,6 +304,20 @@ impl Endpoint for Published {
         [due, self.queue.next_expiry()].into_iter().flatten().min()
     }
 
+    fn reserve(&mut self, frames: usize) {
+        // A peer that stood still has had every frame sent to it again.
+        let sendings = 1 + self.settings.repetitions as usize;
+        let arrivals = frames.saturating_mul(sendings).min(MAX_FRAMES);
+        self.queue.make_room(Room::of(frames), self.max_datagram);
+        self.inbox.make_room(Room::of(arrivals), self.max_datagram);
+        self.flight.reserve(frames);
+        self.repeats.reserve_exact(frames.min(MAX_FRAMES).saturating_sub(self.repeats.len()));
+        self.acks.reserve_exact(arrivals.saturating_sub(self.acks.len()));
+        if let Some(paper_loop) = &mut self.paper_loop {
+            paper_loop.reserve(arrivals);
+        }
+    }
+
     fn path_stats(&self) -> PathStats {
         PathStats { counters: self.tally.counters(&self.queue, &self.inbox), ..PathStats::default() }
     }

@@ -331,6 +331,11 @@ impl Endpoint for DccpEndpoint {
         self.next_timeout()
     }
 
+    fn reserve(&mut self, frames: usize) {
+        self.queue.make_room(Room::of(frames), self.max_datagram);
+        self.inbox.make_room(Room::of(frames), self.max_datagram);
+    }
+
     fn path_stats(&self) -> PathStats {
         let counters = Counters {
             frames_accepted: self.queue.accepted(),

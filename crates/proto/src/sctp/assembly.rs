@@ -60,9 +60,11 @@ impl Assembly {
         Assembly { held, spare, charged: 0, next, interleaved, joined: Vec::new() }
     }
 
-    /// Makes buffers for what waits for its turn, of `typical` bytes.
-    pub fn make_ready(&mut self, typical: usize) {
-        self.spare.fill(READY, READY, typical);
+    /// Makes room for what waits for its turn: `frames` of `typical` bytes, and no fewer than in any stream.
+    pub fn make_ready(&mut self, frames: usize, typical: usize) {
+        let frames = frames.clamp(READY, MOST_SPARE);
+        self.held.reserve_exact(frames.saturating_sub(self.held.len()));
+        self.spare.fill(frames, frames, typical);
     }
 
     /// Bytes that count against the receiver window: payload, and something for each fragment.

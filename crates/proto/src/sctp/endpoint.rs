@@ -36,6 +36,8 @@ pub(super) struct Sctp {
     pub(super) counters: Counters,
     /// Of associations that a restart ended.
     retransmitted: u64,
+    /// Frames that may wait at once, of which an association to come must know.
+    reserved: usize,
     pub(super) stage: Stage,
     /// We asked for the end; what was accepted still goes out, until nothing has moved for a while.
     pub(super) closing: Option<Instant>,
@@ -77,6 +79,7 @@ impl Sctp {
             skipped: Vec::with_capacity(MOST_SKIPPED),
             counters: Counters::default(),
             retransmitted: 0,
+            reserved: 0,
             stage: Stage::Waiting,
             closing: None,
         };
@@ -98,12 +101,21 @@ impl Sctp {
             // What a stranger did not cost before he was known.
             self.queue.make_room(Room::PROVED, self.packet);
             self.inbox.make_room(Room::PROVED, self.packet);
-            if let Some(association) = self.association.as_mut().filter(|_| self.settings.ordered) {
+        }
+        self.prepare_association();
+        self.queue.report(Event::Connected);
+    }
+
+    /// Makes room in an association that is open.
+    fn prepare_association(&mut self) {
+        if let Some(association) = self.association.as_mut().filter(|_| self.stage == Stage::Open) {
+            association.out.reserve(self.reserved);
+            association.log.reserve(self.reserved);
+            if self.settings.ordered {
                 // One loss holds up all that follows it.
-                association.assembly.make_ready(self.packet);
+                association.assembly.make_ready(self.reserved, self.packet);
             }
         }
-        self.queue.report(Event::Connected);
     }
 
     /// The peer began anew: what was on its way is gone.
@@ -295,6 +307,13 @@ impl Endpoint for Sctp {
 
     fn poll_timeout(&self) -> Option<Instant> {
         self.next_timeout()
+    }
+
+    fn reserve(&mut self, frames: usize) {
+        self.reserved = frames;
+        self.queue.make_room(Room::of(frames), self.packet);
+        self.inbox.make_room(Room::of(frames), self.packet);
+        self.prepare_association();
     }
 
     fn path_stats(&self) -> PathStats {

@@ -53,7 +53,7 @@ impl Path {
             heartbeat_at: now,
             probe: false,
             heartbeat: None,
-            echo: Vec::new(),
+            echo: Vec::with_capacity(USUAL_HEARTBEAT),
         }
     }
 
@@ -245,6 +245,9 @@ impl Window {
         self.recovery.is_some()
     }
 }
+
+/// Bytes for what a heartbeat carries: an address, a time and a number, as Linux sends them, are some fifty.
+const USUAL_HEARTBEAT: usize = 64;
 
 #[cfg(test)]
 mod tests {

@@ -40,6 +40,8 @@ fn open(args: &OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError> {
 
 #[derive(Debug)]
 struct Tcp {
+    /// Bytes of a frame for which memory is held ready.
+    typical: usize,
     queue: SendQueue,
     inbox: Inbox,
     deframer: Deframer,
@@ -62,6 +64,7 @@ enum State {
 impl Tcp {
     fn new(typical: usize) -> Self {
         Tcp {
+            typical,
             queue: SendQueue::new(Room::FULL, typical),
             inbox: Inbox::new(Room::FULL, typical),
             deframer: Deframer::new(typical),
@@ -223,6 +226,11 @@ impl Endpoint for Tcp {
 
     fn poll_timeout(&self) -> Option<Instant> {
         self.queue.next_expiry()
+    }
+
+    fn reserve(&mut self, frames: usize) {
+        self.queue.make_room(Room::of(frames), self.typical);
+        self.inbox.make_room(Room::of(frames), self.typical);
     }
 
     fn path_stats(&self) -> PathStats {

@@ -141,6 +141,14 @@ impl Outgoing {
         }
     }
 
+    /// Makes room for `messages` on their way, each with its chunk and a number that ends it.
+    pub fn reserve(&mut self, messages: usize) {
+        let messages = messages.min(MAX_FRAMES);
+        self.messages.reserve_exact(messages.saturating_sub(self.messages.len()));
+        self.free.reserve_exact(messages.saturating_sub(self.free.len()));
+        self.sent.reserve_exact((2 * messages).saturating_sub(self.sent.len()));
+    }
+
     /// Payload bytes on their way.
     pub fn flight(&self) -> usize {
         self.flight

@@ -95,6 +95,8 @@ pub struct Sender {
     heard: bool,
     /// Packets for which there are places and buffers.
     room: usize,
+    /// Of them beyond what the pace tells.
+    late: usize,
     counts: SenderCounts,
 }
 
@@ -139,8 +141,16 @@ impl Sender {
             wanted: Streams::ALL,
             heard: false,
             room: FIRST_ROOM,
+            late: 0,
             counts: SenderCounts::default(),
         }
+    }
+
+    /// Makes room for `packets` that are asked for at once, and, when the pace of the stream is known, for as many that go out
+    /// late and all together.
+    pub fn reserve(&mut self, packets: usize) {
+        self.late = packets;
+        self.due.reserve_exact(packets.min(MAX_KEPT).saturating_sub(self.due.len()));
     }
 
     /// The longest message, in bytes.
@@ -241,7 +251,7 @@ impl Sender {
     fn make_room(&mut self, now: Instant, len: usize) {
         let Some(oldest) = self.kept.front().filter(|_| self.kept.len() >= self.room) else { return };
         let elapsed = now.since(oldest.sent_at).as_secs_f64();
-        let all = self.room as f64 * MARGIN * self.config.keep.as_secs_f64() / elapsed;
+        let all = self.room as f64 * MARGIN * self.config.keep.as_secs_f64() / elapsed + self.late as f64;
         let most = MAX_KEPT.min(MAX_KEPT_BYTES / len.max(1) + 1).min(MOST_GROWTH * self.room);
         // Without any time between the packets, whatever is the most.
         let more = if all < most as f64 { all as usize } else { most }.max(self.room + 1) - self.room;

@@ -58,6 +58,13 @@ impl Server {
         }
     }
 
+    /// Makes room for all messages that are kept, of `typical` bytes.
+    pub fn reserve(&mut self, typical: usize) {
+        let left = self.capacity - self.kept.len();
+        self.kept.reserve_exact(left);
+        self.spare.fill(self.capacity, left, typical);
+    }
+
     /// Writes the data packet of a message and keeps a copy; answers the packet's length.
     ///
     /// `None` if the message is empty, longer than 1480 bytes, or `buf` too short.
