@@ -76,7 +76,7 @@ impl Halves {
             }
             Halves::Improved(halves) => {
                 halves.receiver.reserve(frames);
-                halves.sender.reserve(frames);
+                halves.sender.reserve(frames, typical);
             }
         }
     }

@@ -147,9 +147,10 @@ impl Sender {
     }
 
     /// Makes room for `packets` that are asked for at once, and, when the pace of the stream is known, for as many that go out
-    /// late and all together.
-    pub fn reserve(&mut self, packets: usize) {
+    /// late and all together. Until then for those that show it, of `typical` bytes: few reports and no sound may go this way.
+    pub fn reserve(&mut self, packets: usize, typical: usize) {
         self.late = packets;
+        self.spare.fill(FIRST_ROOM, FIRST_ROOM.saturating_sub(self.kept.len()), typical);
         self.due.reserve_exact(packets.min(MAX_KEPT).saturating_sub(self.due.len()));
     }
 
