@@ -253,7 +253,7 @@ impl Sender {
         let Some(oldest) = self.kept.front().filter(|_| self.kept.len() >= self.room) else { return };
         let elapsed = now.since(oldest.sent_at).as_secs_f64();
         let all = self.room as f64 * MARGIN * self.config.keep.as_secs_f64() / elapsed + self.late as f64;
-        let most = MAX_KEPT.min(MAX_KEPT_BYTES / len.max(1) + 1).min(MOST_GROWTH * self.room);
+        let most = MAX_KEPT.min(MAX_KEPT_BYTES / len.max(1) + 1).min(MOST_GROWTH * self.room + self.late);
         // Without any time between the packets, whatever is the most.
         let more = if all < most as f64 { all as usize } else { most }.max(self.room + 1) - self.room;
         self.room += more;
