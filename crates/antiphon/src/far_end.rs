@@ -132,12 +132,11 @@ fn serve_datagrams(plan: &FarPlan, opened: OpenedLine, stop: &Stop, counters: &A
         HubConfig { max_peers: plan.max_peers, idle: PEER_IDLE, admits: plan.entrant.transport.admits };
     let reflector = reflector_config(plan, counters, false);
     let make_counters = counters.clone();
-    let keeper = endpoints.open(plan.clock.now(), max_datagram).ok();
-    let keeper = keeper.and_then(|mut endpoint| endpoint.doorkeeper(plan.clock.now()));
+    // It was opened when it was chosen, to see whether its settings make sense.
+    let keeper = endpoints.reopen(plan.clock.now(), max_datagram).doorkeeper(plan.clock.now());
     let make = move |now, _path| {
         make_counters.peers.fetch_add(1, Ordering::Relaxed);
-        let endpoint = endpoints.open(now, max_datagram).expect("what opened when it was chosen opens again");
-        Reflector::new(endpoint, reflector.clone())
+        Reflector::new(endpoints.reopen(now, max_datagram), reflector.clone())
     };
     let mut hub = Hub::new(config, Box::new(make)).with_doorkeeper(keeper);
     become_media_thread();
@@ -158,6 +157,7 @@ fn serve_connections(plan: &FarPlan, listening: &TcpListening, stop: &Stop, coun
         let thread = std::thread::Builder::new()
             .name(format!("far-{}", plan.entrant.transport.scheme))
             .spawn(move || serve_connection(&plan, line, &stop, &counters));
+        // Where no thread is to be had, the connection goes, which its peer notices.
         threads.extend(thread.ok());
     }
     for thread in threads {
@@ -167,11 +167,10 @@ fn serve_connections(plan: &FarPlan, listening: &TcpListening, stop: &Stop, coun
 
 fn serve_connection(plan: &FarPlan, mut line: TcpLine, stop: &Stop, counters: &FarCounters) {
     become_media_thread();
-    let opened = endpoint_plan(plan).open(plan.clock.now(), crate::transport::SEGMENT);
-    if let Ok(endpoint) = opened {
-        let mut reflector = Reflector::new(endpoint, reflector_config(plan, counters, true));
-        let _ended = drive(&mut line, &mut reflector, &plan.clock, stop, DriveOptions::default());
-    }
+    let endpoint = endpoint_plan(plan).reopen(plan.clock.now(), crate::transport::SEGMENT);
+    let mut reflector = Reflector::new(endpoint, reflector_config(plan, counters, true));
+    // A connection that fails ends its reflector; its peer notices.
+    let _ended = drive(&mut line, &mut reflector, &plan.clock, stop, DriveOptions::default());
 }
 
 /// A peer silent for so long makes room for another.

@@ -304,7 +304,7 @@ impl Running {
             Target::Listen(_) => FramePeer::Awaited { admits: plan.transport.admits, silence: SILENCE },
         };
         let make = Box::new(move |now| {
-            let mut endpoint = plan.open(now, max_datagram).expect("it opened with the same options before");
+            let mut endpoint = plan.reopen(now, max_datagram);
             // All that the application has queued may come at once.
             endpoint.reserve(QUEUED_FRAMES);
             endpoint

@@ -231,9 +231,7 @@ fn run(
         recorder = Some(started);
     }
     let config = ReceiveConfig {
-        endpoint: Box::new(move |now| {
-            endpoints.open(now, max_datagram).expect("it opened with the same options before")
-        }),
+        endpoint: Box::new(move |now| endpoints.reopen(now, max_datagram)),
         admits: plan.transport.admits,
         silence: SILENCE,
         ends_with_stream: plan.ends_with_stream,

@@ -148,6 +148,11 @@ impl EndpointPlan {
         };
         Ok((self.transport.open)(&args)?)
     }
+
+    /// Opens another, where one was opened before.
+    pub fn reopen(&self, now: Instant, max_datagram: usize) -> Box<dyn Endpoint> {
+        self.open(now, max_datagram).expect("it opened with the same settings before")
+    }
 }
 
 /// A number of this process that strangers can't know: on a real network, tags, first numbers and the keys of cookies
