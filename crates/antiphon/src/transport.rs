@@ -71,9 +71,9 @@ pub(crate) fn chosen(names: &[String]) -> Result<Vec<Entrant>, Error> {
     if names.is_empty() {
         return TRANSPORTS.iter().map(|transport| Entrant::read(transport.scheme)).collect();
     }
-    let mut chosen = names.iter().map(|name| Entrant::read(name)).collect::<Result<Vec<_>, _>>()?;
+    let once = names.iter().enumerate().filter(|(at, name)| !names[..*at].contains(name));
+    let mut chosen = once.map(|(_, name)| Entrant::read(name)).collect::<Result<Vec<_>, _>>()?;
     chosen.sort_by_key(|entrant| TRANSPORTS.iter().position(|t| t.scheme == entrant.transport.scheme));
-    chosen.dedup_by(|a, b| a.label == b.label);
     Ok(chosen)
 }
 
@@ -292,6 +292,13 @@ const DSCP_RANGE: &str = "use a number from 0 to 63";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_transport_named_again_is_taken_once() {
+        let names = ["srp", "rtp", "srp?mode=as-published", "srp"].map(String::from);
+        let labels: Vec<String> = chosen(&names).unwrap().into_iter().map(|entrant| entrant.label).collect();
+        assert_eq!(labels, ["rtp", "srp", "srp?mode=as-published"]);
+    }
 
     #[test]
     fn a_uri_without_a_port_means_the_registered_one() {
