@@ -4,6 +4,8 @@ use antiphon_lab::papers::{ColumnMap, Compared, Paper, Table, TableMap, Value};
 use antiphon_lab::results::Results;
 use antiphon_report::{Axis, Cell, Chart, Column, Row, Scale, Series, Style};
 
+use crate::table::csv_field;
+
 /// A printed table with ours beside it.
 pub(super) struct Beside<'a> {
     pub map: &'a TableMap,
@@ -140,13 +142,10 @@ impl<'a> Beside<'a> {
 pub(super) const CSV_HEAD: &str = "paper,experiment,table,row,column,figure,statistic,printed,printed_half_width_95,\
                                    ours,ours_half_width_95,ours_runs,deviation,deviation_share\n";
 
-/// Fields of a line, quoted where they must be (RFC 4180).
+/// Fields of a line.
 pub(super) fn csv_line(fields: &[String], out: &mut String) {
-    let quoted = |field: &String| match field.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", field.replace('"', "\"\"")),
-        false => field.clone(),
-    };
-    out.push_str(&fields.iter().map(quoted).collect::<Vec<_>>().join(","));
+    let quoted = fields.iter().map(|field| csv_field(field));
+    out.push_str(&quoted.collect::<Vec<_>>().join(","));
     out.push('\n');
 }
 
