@@ -160,9 +160,7 @@ impl Embedded {
     /// Ends it and says what crossed it.
     pub fn finish(self) -> Vec<LinkCounts> {
         let names: Vec<String> = self.far_ends.iter().map(|far| far.entrant.label.clone()).collect();
-        for far in self.far_ends {
-            far.stop();
-        }
+        drop(self.far_ends);
         match self.ways {
             Ways::Router(router) => {
                 let report = router.stop();

@@ -41,13 +41,13 @@ pub(crate) struct FarCounters {
     pub returned: Arc<AtomicU64>,
 }
 
-/// A running far end. Dropping it leaves it running; [`FarEnd::stop`] ends it.
+/// A running far end. Dropping it ends it in order, so that one that can't start leaves none of the others behind.
 pub(crate) struct FarEnd {
     pub address: SocketAddr,
     pub entrant: Entrant,
     pub counters: Arc<FarCounters>,
     stop: Stop,
-    thread: JoinHandle<()>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl FarEnd {
@@ -62,13 +62,14 @@ impl FarEnd {
             .spawn(move || serve(&plan, &tell, &thread_stop, &thread_counters))
             .map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
         let address = told.recv().map_err(|_| Error::failed("the reflector's thread ended at once"))??;
-        Ok(FarEnd { address, entrant, counters, stop, thread })
+        Ok(FarEnd { address, entrant, counters, stop, thread: Some(thread) })
     }
+}
 
-    /// Ends it in order.
-    pub fn stop(self) {
+impl Drop for FarEnd {
+    fn drop(&mut self) {
         self.stop.ask();
-        let _a_panic_was_printed_by_its_thread = self.thread.join();
+        let _a_panic_was_printed_by_its_thread = self.thread.take().map(JoinHandle::join);
     }
 }
 

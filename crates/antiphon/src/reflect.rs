@@ -77,11 +77,7 @@ pub fn reflect(
         }
         std::thread::park_timeout(LOOK_UP);
     }
-    let last = snapshot(clock.now().since(antiphon_core::Instant::ZERO), &far_ends);
-    for far in far_ends {
-        far.stop();
-    }
-    Ok(last)
+    Ok(snapshot(clock.now().since(antiphon_core::Instant::ZERO), &far_ends))
 }
 
 fn snapshot(elapsed: Duration, far_ends: &[FarEnd]) -> ReflectStatus {

@@ -200,6 +200,26 @@ fn modes_of_one_transport_are_compared_under_their_names() {
     }
 }
 
+#[test]
+fn a_reflector_that_can_not_start_leaves_nothing_open() {
+    let offset = |scheme: &str| antiphon::proto::find(scheme).expect("a transport").reflect_offset;
+    let bind = |port: u16| UdpSocket::bind(("127.0.0.1", port));
+    let (taken, port) = (0..20)
+        .find_map(|_| {
+            let taken = bind(0).expect("loopback");
+            let port = taken.local_addr().expect("bound").port() - offset("arq");
+            bind(port + offset("srp")).ok().map(|_| (taken, port))
+        })
+        .expect("ports");
+    // The registry has SRP before ARQ: when the second finds its port taken, the first listens already.
+    let listen = ([127, 0, 0, 1], port).into();
+    let transports = ["srp", "arq"].map(String::from).to_vec();
+    let options = ReflectOptions { listen, transports, ..ReflectOptions::default() };
+    reflect(&options, &Stop::new(), &mut |_| {}).expect_err("a port is taken");
+    bind(port + offset("srp")).expect("nobody has it any more");
+    drop(taken);
+}
+
 /// The same association inside UDP and directly over IP: the same weather, and 8 bytes less in each packet.
 #[test]
 fn sctp_and_dccp_are_compared_directly_over_ip() {
