@@ -130,7 +130,9 @@ impl SendPlan {
         if transport.beneath == Beneath::Udp && matches!(target, Target::Listen(_)) {
             return Err(Error::usage(format!(
                 "'{}' says nobody to send to: write {}://HOST:{}",
-                options.target, uri.scheme, transport.default_port
+                options.target,
+                uri.scheme,
+                keys.default_port(transport)
             )));
         }
         let opened = open_source(&options.source)?;
