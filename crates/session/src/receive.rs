@@ -171,7 +171,7 @@ impl ReceiveStation {
         while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
             self.receiver.on_frame(now, received, &self.buf[..received.len]);
         }
-        if let Some(interval) = self.receiver.takes_beginning() {
+        if let Some(interval) = self.receiver.takes_pace() {
             self.room = frames_of_a_stall(interval);
             self.endpoint.reserve(self.room);
         }

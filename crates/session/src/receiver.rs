@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Endpoint, Epoch, Frame, Instant, MediaTime, PathId, Received, Rng};
+use antiphon_core::{Endpoint, Epoch, Frame, Instant, PathId, Received, Rng};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::{
     DYNAMIC_PAYLOAD_TYPE, Depacketiser, ExtensionIds, MediaPacket, PacketKind, RtpView, classify, parse_rtp,
@@ -120,8 +120,10 @@ pub struct SoundReceiver {
     said_bye: bool,
     /// Whether nothing was heard on this connection yet, and it is not the first.
     reconnected: bool,
-    /// How long the first packet of a stream lasts that nobody has been told of.
-    begun: Option<Duration>,
+    /// A stream has begun, and no packet of it has shown its pace.
+    is_new: bool,
+    /// How long a packet of a stream that has begun lasts, until somebody asks.
+    pace: Option<Duration>,
     error: Option<ReceiveError>,
     counters: ReceiverCounters,
     witness: Option<Witness>,
@@ -156,7 +158,8 @@ impl SoundReceiver {
             leaving: None,
             said_bye: false,
             reconnected: false,
-            begun: None,
+            is_new: false,
+            pace: None,
             error: None,
             counters: ReceiverCounters::default(),
             witness: None,
@@ -219,8 +222,8 @@ impl SoundReceiver {
     }
 
     /// How long the packets of a stream last that has begun since this was last asked.
-    pub(crate) fn takes_beginning(&mut self) -> Option<Duration> {
-        self.begun.take()
+    pub(crate) fn takes_pace(&mut self) -> Option<Duration> {
+        self.pace.take()
     }
 
     /// Whether our sender took leave and nobody has followed it.
@@ -274,12 +277,12 @@ impl SoundReceiver {
         // One association is one path here; SSRCs tell senders behind it apart.
         match self.tracker.on_packet(now, view.ssrc, PathId::default(), view.sequence) {
             Verdict::Accepted => {}
-            Verdict::NewStream => self.begin(now, view, format, sample),
+            Verdict::NewStream => self.begin(now, view.ssrc, format, sample),
             // One that took leave and is far off now has begun anew.
             Verdict::Jump if self.leaving.is_some() => {
                 self.finish_leaving();
                 self.tracker.on_packet(now, view.ssrc, PathId::default(), view.sequence);
-                self.begin(now, view, format, sample);
+                self.begin(now, view.ssrc, format, sample);
             }
             Verdict::Stranger { first: true } => return self.notice(Notice::Stranger { ssrc: view.ssrc }),
             Verdict::Stranger { .. } | Verdict::Jump | Verdict::Own => return,
@@ -297,6 +300,10 @@ impl SoundReceiver {
         }
         match stream.depacketiser.accept(view) {
             Ok(packet) => {
+                if std::mem::take(&mut self.is_new) {
+                    let time = antiphon_core::MediaTime::new(packet.frames as u64, format.rate());
+                    self.pace = Some(time.duration());
+                }
                 let packet = MediaPacket { recovered: received.repaired, ..packet };
                 self.counters.overrun_frames +=
                     stream.insert(received.received_at, now, &packet, &mut self.error);
@@ -331,15 +338,13 @@ impl SoundReceiver {
             })
     }
 
-    fn begin(&mut self, now: Instant, view: &RtpView<'_>, format: StreamFormat, sample: SampleFormat) {
-        let ssrc = view.ssrc;
+    fn begin(&mut self, now: Instant, ssrc: u32, format: StreamFormat, sample: SampleFormat) {
         (self.said_bye, self.leaving, self.unknown_run) = (false, None, 0);
-        let frames = view.payload.len() / (format.channels() * sample.bytes());
-        self.begun = Some(MediaTime::new(frames as u64, format.rate()).duration());
         if let Some(witness) = &mut self.witness {
             witness(Passing::Began { rate: format.rate() });
         }
         self.finish_playout(now);
+        self.is_new = true;
         if let Some(stream) = &mut self.stream {
             if (stream.depacketiser.format(), stream.depacketiser.sample()) == (format, sample) {
                 stream.depacketiser.restart();
