@@ -274,10 +274,9 @@ pub(crate) const MAX_FRAMES: usize = 1024;
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 /// Buffers made at the start, so that a stream in order never allocates: the frames of one busy moment.
 const READY: usize = 32;
-/// Buffers that a lean queue begins with: what a burst of repairs brings at once, or 50 ms of 256-frame blocks at 48 kHz.
-const FEW: usize = 10;
+/// Buffers that a lean queue begins with: what a burst of repairs brings at once, or 40 ms of 256-frame blocks at 48 kHz.
+const FEW: usize = 8;
 /// Frames on their way beside those: a round trip of 25 ms in blocks of 5 ms, and as many lost ones again.
 const UNACKED: usize = 8;
-/// Frames for which a lean queue has room beside their bytes: a third of a second of such blocks, which a thread may be
-/// kept waiting for.
-pub(crate) const LEAN_PLACES: usize = 64;
+/// Frames for which a lean queue has places: a sixth of a second of such blocks. Who serves one stream reserves more.
+pub(crate) const LEAN_PLACES: usize = 32;
