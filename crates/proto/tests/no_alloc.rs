@@ -104,9 +104,9 @@ impl Pair {
     /// A millisecond, in which only some of the ends run; both owe a frame at every interval.
     fn step(&mut self, n: u64, runs: [bool; 2]) {
         self.now += Duration::from_millis(1);
-        for at in 0..2 {
+        for (at, runs) in runs.into_iter().enumerate() {
             self.owed[at] += u64::from(n.is_multiple_of(self.interval) && self.speaks[at]);
-            if runs[at] {
+            if runs {
                 self.hand_in(at);
                 self.fetch(at);
                 self.send(n, at);
