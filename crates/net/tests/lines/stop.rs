@@ -3,14 +3,13 @@
 //! Judged by what a line did, not by when a busy machine let its thread run again: for how long it was let wait, whether it
 //! kept to that at all, and in which wait it was when it was asked.
 
-use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use antiphon_core::{Input, Instant, Transmit};
 use antiphon_net::{
-    DriveOptions, IDLE, Line, LineError, LineStats, OsClock, SocketOptions, Stop, Tap, TcpLine, UdpLine,
-    Wait, WaitStyle, Waker, drive,
+    DriveOptions, Fittings, IDLE, Line, LineError, OsClock, SocketOptions, Stop, TcpLine, UdpLine, Wait,
+    WaitStyle, Waker, drive,
 };
 use antiphon_session::Station;
 
@@ -48,24 +47,12 @@ impl Line for Watched {
         self.line.transmit(now, station)
     }
 
-    fn local_address(&self) -> SocketAddr {
-        self.line.local_address()
+    fn fittings(&self) -> &Fittings {
+        self.line.fittings()
     }
 
-    fn stats(&self) -> LineStats {
-        self.line.stats()
-    }
-
-    fn notes(&self) -> &[String] {
-        self.line.notes()
-    }
-
-    fn set_tap(&mut self, tap: Tap) {
-        self.line.set_tap(tap);
-    }
-
-    fn set_waker(&mut self, waker: Waker) {
-        self.line.set_waker(waker);
+    fn fittings_mut(&mut self) -> &mut Fittings {
+        self.line.fittings_mut()
     }
 }
 
