@@ -29,11 +29,21 @@ pub trait Line {
         true
     }
 
+    /// What it has beside its socket.
+    fn fittings(&self) -> &Fittings;
+
+    /// The same, to be changed.
+    fn fittings_mut(&mut self) -> &mut Fittings;
+
     /// The address that others reach this line at.
-    fn local_address(&self) -> SocketAddr;
+    fn local_address(&self) -> SocketAddr {
+        self.fittings().local
+    }
 
     /// What the line has counted.
-    fn stats(&self) -> LineStats;
+    fn stats(&self) -> LineStats {
+        self.fittings().stats
+    }
 
     /// What is worth knowing of the line, in words: the kernel's congestion control.
     fn facts(&self) -> Vec<String> {
@@ -41,15 +51,37 @@ pub trait Line {
     }
 
     /// Options that the system refused, in words.
-    fn notes(&self) -> &[String];
+    fn notes(&self) -> &[String] {
+        &self.fittings().notes
+    }
 
     /// Shows everything that crosses the socket from now on to `tap`. Set it before the line is driven: a connection
     /// that already carries frames is not shown.
-    fn set_tap(&mut self, tap: Tap);
+    fn set_tap(&mut self, tap: Tap) {
+        self.fittings_mut().tap = Some(tap);
+    }
 
     /// Lets another thread end the waits of [`Self::receive`] early, for one system call more in each. Lines that sleep
     /// in the receiving call without it are spared that call.
-    fn set_waker(&mut self, waker: Waker);
+    fn set_waker(&mut self, waker: Waker) {
+        self.fittings_mut().waker = Some(waker);
+    }
+}
+
+/// What every line has beside its socket: where it is reached, what it counted, and who looks on.
+pub struct Fittings {
+    pub(crate) local: SocketAddr,
+    pub(crate) stats: LineStats,
+    pub(crate) notes: Vec<String>,
+    pub(crate) tap: Option<Tap>,
+    pub(crate) waker: Option<Waker>,
+}
+
+impl Fittings {
+    /// Those of a line that is reached at `local`; `notes` are the options that the system refused, in words.
+    pub fn new(local: SocketAddr, notes: Vec<String>) -> Self {
+        Fittings { local, stats: LineStats::default(), notes, tap: None, waker: None }
+    }
 }
 
 /// How [`Line::receive`] waits for input.

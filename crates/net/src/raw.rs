@@ -10,19 +10,19 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use antiphon_core::{BrokenReason, Ecn, Input, Instant, OverIp, PathId, over_ip};
+use antiphon_core::{Ecn, Input, Instant, OverIp, PathId, over_ip};
 use antiphon_session::Station;
 
 use crate::address::Target;
 use crate::batch::{BATCH, ReceiveBatch, SendBatch};
-use crate::capture::{Direction, Ends, Tap};
+use crate::capture::{Direction, Ends};
 use crate::clock::OsClock;
-use crate::line::{IDLE, Line, LineError, LineStats, Wait};
+use crate::datagrams::{BEHIND, MOST_BATCHES, ROOM_TO_SEND};
+use crate::line::{Fittings, IDLE, Line, LineError, Wait};
 use crate::options::SocketOptions;
 use crate::paths::AddressTable;
 use crate::poll;
 use crate::raw_socket::{self, PortHeld, RawSocket};
-use crate::udp::{BEHIND, MOST_BATCHES, ROOM_TO_SEND, Trouble, classify};
 use crate::wake::Waker;
 
 /// Raw sockets with their buffers and the table of the addresses they talk to.
@@ -30,8 +30,6 @@ pub struct RawLine {
     protocol: OverIp,
     /// One; or, listening for both IP versions, IPv6's and IPv4's.
     outlets: Vec<Outlet>,
-    /// Our address, where it is one, and our port; 0: not known yet.
-    local: SocketAddr,
     /// The one peer of a calling line.
     peer: Option<SocketAddr>,
     peers: AddressTable,
@@ -43,10 +41,8 @@ pub struct RawLine {
     /// Whether the last packet had to wait for us: then more are likely there, and are read in batches.
     behind: bool,
     max_datagram: usize,
-    stats: LineStats,
-    notes: Vec<String>,
-    tap: Option<Tap>,
-    waker: Option<Waker>,
+    /// Our address among them, where it is one, and our port; 0: not known yet.
+    fittings: Fittings,
     /// Keeps others from listening on the same port.
     _port: Option<PortHeld>,
 }
@@ -83,7 +79,7 @@ impl RawLine {
         let sockets = RawSocket::listen(local, protocol.protocol, options, &mut notes)?;
         let port = PortHeld::take(protocol.protocol, local)?;
         let mut line = Self::with(sockets, protocol, options, notes);
-        line.local.set_port(local.port());
+        line.fittings.local.set_port(local.port());
         line._port = Some(port);
         Ok(line)
     }
@@ -104,7 +100,6 @@ impl RawLine {
         RawLine {
             protocol,
             outlets: sockets.into_iter().map(outlet).collect(),
-            local,
             peer: None,
             peers: AddressTable::default(),
             ours: Vec::new(),
@@ -112,10 +107,7 @@ impl RawLine {
             packet: vec![0; room],
             behind: false,
             max_datagram,
-            stats: LineStats::default(),
-            notes,
-            tap: None,
-            waker: None,
+            fittings: Fittings::new(local, notes),
             _port: None,
         }
     }
@@ -129,7 +121,9 @@ impl RawLine {
     fn is_ours(&self, ends: &Ends) -> bool {
         let same = |peer: SocketAddr| peer.port() == ends.peer.port() && peer.ip() == ends.peer.ip();
         // Port 0 is nobody's: a caller that has not sent anything yet hears nothing.
-        self.local.port() != 0 && ends.local.port() == self.local.port() && self.peer.is_none_or(same)
+        self.fittings.local.port() != 0
+            && ends.local.port() == self.fittings.local.port()
+            && self.peer.is_none_or(same)
     }
 
     /// Passes on the packets of the last batch, which came in by that outlet, as far as they are ours.
@@ -140,9 +134,9 @@ impl RawLine {
             let destination = self.receive.destination_v6(i);
             let read = self.outlets[outlet].socket.read(&datagram, destination);
             let Some((ends, packet)) = read.filter(|(ends, _)| self.is_ours(ends)) else { continue };
-            self.stats.received += 1;
+            self.fittings.stats.received += 1;
             if !(self.protocol.is_sound)(packet, ends.peer.ip(), ends.local.ip()) {
-                self.stats.damaged += 1;
+                self.fittings.stats.damaged += 1;
                 continue;
             }
             let path = match self.peer {
@@ -150,14 +144,14 @@ impl RawLine {
                 None => self.peers.path_of(ends.peer, station),
             };
             let Some(path) = path else {
-                self.stats.strangers += 1;
+                self.fittings.stats.strangers += 1;
                 continue;
             };
             remember(&mut self.ours, path, ends.local.ip());
-            self.stats.kernel_stamps |= datagram.stamp.is_some();
+            self.fittings.stats.kernel_stamps |= datagram.stamp.is_some();
             let received_at = datagram.stamp.map_or(now, |stamp| clock.instant_of_stamp(stamp, now));
             self.behind |= now.since(received_at) > BEHIND;
-            if let Some(tap) = &mut self.tap {
+            if let Some(tap) = &mut self.fittings.tap {
                 tap.packet(self.protocol.protocol, Direction::Received, received_at, ends, packet);
             }
             let input = Input::Datagram { path, bytes: packet, ecn: Ecn::NotCapable, received_at };
@@ -168,16 +162,16 @@ impl RawLine {
     /// Whither a packet on `path` goes; `None` if the peer was forgotten between hearing and answering it.
     fn ends_of(&self, path: PathId) -> Option<Ends> {
         let (ours, peer) = match self.peer {
-            Some(peer) => (self.local.ip(), peer),
+            Some(peer) => (self.fittings.local.ip(), peer),
             None => (*self.ours.get(path.0 as usize)?, self.peers.address_of(path)?),
         };
-        Some(Ends { local: SocketAddr::new(ours, self.local.port()), peer })
+        Some(Ends { local: SocketAddr::new(ours, self.fittings.local.port()), peer })
     }
 
     /// Completes the packet that the station made and puts it where it goes out; answers which outlet that is.
     fn commit(&mut self, len: usize, path: PathId) -> Option<usize> {
         if let (Some(_), Some((source, _))) = (self.peer, over_ip::ports(&self.packet[..len])) {
-            self.local.set_port(source);
+            self.fittings.local.set_port(source);
         }
         let ends = self.ends_of(path)?;
         let packet = &mut self.packet[..len];
@@ -200,28 +194,14 @@ impl RawLine {
     /// Sends what waits at an outlet.
     fn flush(&mut self, at: usize, now: Instant, station: &mut dyn Station) {
         let Outlet { socket, send, ends } = &mut self.outlets[at];
-        let mut refused = None;
-        let taken = send.send(socket.fd(), |error| match classify(&error) {
-            Trouble::Refused(reason) => refused = Some(reason),
-            Trouble::Passing | Trouble::Fatal => {}
-        });
-        if let Some(tap) = &mut self.tap {
-            for (i, ends) in ends.iter().enumerate().filter(|(i, _)| taken & (1 << i) != 0) {
-                tap.packet(self.protocol.protocol, Direction::Sent, now, *ends, send.datagram(i).bytes);
+        let batch = send.flush(socket.fd());
+        if let Some(tap) = &mut self.fittings.tap {
+            for i in batch.taken.indices() {
+                tap.packet(self.protocol.protocol, Direction::Sent, now, ends[i], send.datagram(i).bytes);
             }
         }
-        let sent = u64::from(taken.count_ones());
-        self.stats.sent += sent;
-        self.stats.send_failed += ends.len() as u64 - sent;
         ends.clear();
-        self.tell_refused(now, refused, station);
-    }
-
-    fn tell_refused(&mut self, now: Instant, refused: Option<BrokenReason>, station: &mut dyn Station) {
-        if let Some(reason) = refused {
-            self.stats.refused += 1;
-            station.handle_input(now, Input::Broken(reason));
-        }
+        self.fittings.on_sent(now, batch, station);
     }
 
     /// Reads what has come in by one outlet, waiting for it if told to.
@@ -240,13 +220,7 @@ impl RawLine {
                         break;
                     }
                 }
-                Err(error) => match classify(&error) {
-                    Trouble::Refused(reason) => self.tell_refused(clock.now(), Some(reason), station),
-                    Trouble::Passing => self.stats.send_failed += 1,
-                    Trouble::Fatal => {
-                        return Err(LineError::System { what: "receiving".into(), source: error });
-                    }
-                },
+                Err(error) => self.fittings.on_error(clock.now(), error, station)?,
             }
             block = false;
         }
@@ -256,7 +230,7 @@ impl RawLine {
 
 impl Line for RawLine {
     fn receive(&mut self, clock: &OsClock, station: &mut dyn Station, wait: Wait) -> Result<(), LineError> {
-        let alone = self.outlets.len() == 1 && self.waker.is_none();
+        let alone = self.outlets.len() == 1 && self.fittings.waker.is_none();
         let block = wait == Wait::Idle && alone && !self.behind;
         self.behind = false;
         let time = match wait {
@@ -266,9 +240,9 @@ impl Line for RawLine {
         };
         if !time.is_zero() {
             let outlet = |at: usize| self.outlets.get(at).map_or(poll::NOBODY, |outlet| outlet.socket.fd());
-            let waker = self.waker.as_ref().map_or(poll::NOBODY, Waker::fd);
+            let waker = self.fittings.waker.as_ref().map_or(poll::NOBODY, Waker::fd);
             let [one, other, woken] = poll::wait_for_any([outlet(0), outlet(1), waker], time);
-            if let (true, Some(waker)) = (woken, &self.waker) {
+            if let (true, Some(waker)) = (woken, &self.fittings.waker) {
                 waker.hear();
             }
             if !one && !other {
@@ -294,24 +268,12 @@ impl Line for RawLine {
         Ok(())
     }
 
-    fn local_address(&self) -> SocketAddr {
-        self.local
+    fn fittings(&self) -> &Fittings {
+        &self.fittings
     }
 
-    fn stats(&self) -> LineStats {
-        self.stats
-    }
-
-    fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
-    fn set_tap(&mut self, tap: Tap) {
-        self.tap = Some(tap);
-    }
-
-    fn set_waker(&mut self, waker: Waker) {
-        self.waker = Some(waker);
+    fn fittings_mut(&mut self) -> &mut Fittings {
+        &mut self.fittings
     }
 }
 

@@ -33,5 +33,5 @@ pub use receiver::{Notice, OpenSink, ReceiveError, ReceiverConfig, ReceiverCount
 pub use reflector::{Reflector, ReflectorConfig, ReflectorCounters, Scratch};
 pub use send::SendStation;
 pub use sender::{SenderConfig, SenderCounters, SentFrame, SoundSender, frames_of_a_stall};
-pub use station::Station;
+pub use station::{OnEndpoint, Station};
 pub use witness::{Passing, Witness};

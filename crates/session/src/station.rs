@@ -1,6 +1,6 @@
 //! What a world runs: anything that takes what arrives and says what to send and when to wake it.
 
-use antiphon_core::{Input, Instant, PathId, Transmit};
+use antiphon_core::{CloseMode, Endpoint, Input, Instant, PathId, Transmit};
 
 /// A party of a session with everything above the wire: endpoint, pipeline, sound.
 ///
@@ -35,6 +35,57 @@ pub trait Station {
     /// The association of a station with one peer, as its packets name it (`Endpoint::association`).
     fn association(&self) -> Option<u64> {
         None
+    }
+}
+
+/// A [`Station`] above one endpoint, which has nothing of its own to do at the wire: it handles frames and events.
+pub trait OnEndpoint {
+    /// What is beneath.
+    fn endpoint(&self) -> &dyn Endpoint;
+
+    /// The same, to be used.
+    fn endpoint_mut(&mut self) -> &mut dyn Endpoint;
+
+    /// Fetches what the endpoint has, and hands over what is due. Its own time-outs are done.
+    fn work(&mut self, now: Instant);
+
+    /// When there is [`work`](Self::work) that the endpoint knows nothing of.
+    fn next_work(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Whether nothing is left to do.
+    fn is_over(&self) -> bool {
+        false
+    }
+}
+
+impl<T: OnEndpoint> Station for T {
+    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        self.endpoint_mut().handle_input(now, input);
+    }
+
+    fn advance(&mut self, now: Instant) {
+        if self.endpoint().poll_timeout().is_some_and(|at| at <= now) {
+            self.endpoint_mut().handle_timeout(now);
+        }
+        self.work(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        self.endpoint_mut().poll_transmit(now, buf)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        sooner(self.next_work(), self.endpoint().poll_timeout())
+    }
+
+    fn stop(&mut self, now: Instant) {
+        self.endpoint_mut().close(now, CloseMode::Graceful);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.is_over()
     }
 }
 

@@ -272,6 +272,7 @@ fn decimals(values: [Option<f64>; 3]) -> usize {
 
 /// What is otherwise in reality, in sentences.
 fn differences(job: &Job) -> Vec<String> {
+    // What can't be built, or not on sockets, has no results there to explain: a run says why.
     let setup = first_setup(job);
     let notes = setup.and_then(|setup| describe(&setup, &RealOptions::default()).ok()).unwrap_or_default();
     let mut notes: Vec<String> = notes.iter().map(|note| format!("On sockets: {note}.")).collect();

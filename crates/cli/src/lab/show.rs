@@ -31,9 +31,10 @@ const SHOWN: [(&str, &str); 10] = [
 /// Says what begins.
 pub fn begin(job: &Job, real: Option<RealOptions>, output: &mut Output) -> Result<(), Error> {
     let scenario = &job.scenario;
-    let plan = scenario.plan();
-    let runs = plan.len();
+    let runs = scenario.plan().len();
     let real = real.or(scenario.measured.then(RealOptions::default));
+    // What is refused is refused before anything is said of it.
+    let sockets = real.map_or(Ok(Vec::new()), |real| on_sockets(job, &real))?;
     let ground = if real.is_some() { "real" } else { "model" };
     if output.json {
         let record = json!({
@@ -48,14 +49,19 @@ pub fn begin(job: &Job, real: Option<RealOptions>, output: &mut Output) -> Resul
         output.timed("experiment", record);
     }
     output.talk(&format!("{}: {} ({runs} runs, seed {})", job.name, scenario.title, scenario.seed));
-    if let (Some(real), Some(first)) = (real, plan.first()) {
-        let length = human(real_length(job, &real)?.as_secs_f64());
-        output.talk(&format!("on sockets, one run after the other: about {length} in all"));
-        for note in describe(&scenario.setup(&first.point)?, &real)? {
-            output.talk(&format!("note: {note}"));
-        }
-    }
+    sockets.iter().for_each(|line| output.talk(line));
     Ok(())
+}
+
+/// What is to be known of runs on sockets; an error if there can be none.
+fn on_sockets(job: &Job, real: &RealOptions) -> Result<Vec<String>, Error> {
+    let length = human(real_length(job, real)?.as_secs_f64());
+    let mut lines = vec![format!("on sockets, one run after the other: about {length} in all")];
+    if let Some(first) = job.scenario.plan().first() {
+        let notes = describe(&job.scenario.setup(&first.point)?, real)?;
+        lines.extend(notes.iter().map(|note| format!("note: {note}")));
+    }
+    Ok(lines)
 }
 
 /// Prints the summary of an experiment.

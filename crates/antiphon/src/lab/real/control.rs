@@ -203,7 +203,7 @@ fn failing<T>(
 ) -> Result<T, Error> {
     if let Err(error) = &outcome {
         // Nobody waits any more if it was ready before.
-        let _ = tell.send(Err(Error { kind: error.kind, message: error.message.clone() }));
+        let _ = tell.send(Err(error.clone()));
     }
     outcome
 }
