@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use antiphon_core::{
-    CloseMode, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome, PathStats, Profile, Received,
-    SendError, StreamId, Transmit, Wire,
+    CloseMode, Doorkeeper, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome, PathStats, Profile,
+    Received, SendError, StreamId, Transmit, Wire,
 };
 use antiphon_media::medusa::{BLOCK, Cutter, HEADER, Header, MAX_CHANNELS, MAX_DATA, Resynchroniser};
 
@@ -50,7 +50,9 @@ pub struct Framed {
     received: Option<Received>,
     delivered: u64,
     blocked: bool,
+    /// No frame is taken any more; and the transport beneath has been told, too.
     closing: bool,
+    told: bool,
     closed: bool,
 }
 
@@ -95,6 +97,7 @@ impl Framed {
             delivered: 0,
             blocked: false,
             closing: false,
+            told: false,
             closed: false,
             inner,
         }
@@ -162,8 +165,8 @@ impl Framed {
             }
             self.collect();
         }
-        if self.closing && self.cutter.is_empty() {
-            self.closing = false;
+        if self.closing && !self.told && self.cutter.is_empty() {
+            self.told = true;
             self.inner.close(now, CloseMode::Graceful);
             self.collect();
         }
@@ -277,12 +280,11 @@ impl Endpoint for Framed {
         if self.closed {
             return;
         }
+        self.closing = true;
         match mode {
-            CloseMode::Graceful => {
-                self.closing = true;
-                self.flush(now);
-            }
+            CloseMode::Graceful => self.flush(now),
             CloseMode::Abort => {
+                self.told = true;
                 self.inner.close(now, mode);
                 self.collect();
             }
@@ -329,6 +331,14 @@ impl Endpoint for Framed {
         stats.counters.frames_accepted = self.next_id;
         stats.counters.frames_delivered = self.delivered;
         stats
+    }
+
+    fn association(&self) -> Option<u64> {
+        self.inner.association()
+    }
+
+    fn doorkeeper(&mut self, now: Instant) -> Option<Box<dyn Doorkeeper>> {
+        self.inner.doorkeeper(now)
     }
 }
 

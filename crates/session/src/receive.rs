@@ -212,9 +212,7 @@ impl Station for ReceiveStation {
     }
 
     fn advance(&mut self, now: Instant) {
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
+        self.endpoint.handle_due(now);
         self.fetch(now);
         if self.state == State::Receiving {
             self.receiver.advance(now, &mut *self.endpoint);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Endpoint, Epoch, Frame, Instant, PathId, Received, Rng};
+use antiphon_core::{Endpoint, Epoch, Instant, PathId, Received, Rng};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::{
     DYNAMIC_PAYLOAD_TYPE, Depacketiser, ExtensionIds, MediaPacket, PacketKind, RtpView, classify, parse_rtp,
@@ -15,7 +15,7 @@ use antiphon_media::{
 };
 
 use crate::player::{PULL_FRAMES, Player, Stream};
-use crate::station::sooner;
+use crate::station::{send_report, sooner};
 use crate::witness::{Passing, Witness};
 
 /// Opens the sink once the stream's format is known.
@@ -375,22 +375,17 @@ impl SoundReceiver {
             stream.ending = self.leaving.is_some();
             self.counters.overrun_frames += stream.play(now, &mut self.error);
         }
-        // A frame that waits too long is no report any more.
-        let patience = Some(now + Duration::from_secs(1));
         if let Some(len) = self.rtcp.poll_report(now, &mut self.report) {
             let stream = endpoint.profile().control_stream();
-            let frame = Frame { stream, ..Frame::new(&self.report[..len], patience) };
-            let _a_report_may_be_lost = endpoint.send(now, frame);
+            send_report(endpoint, now, &self.report[..len], stream);
         }
     }
 
     /// Says goodbye to the sender.
     pub fn leave(&mut self, now: Instant, endpoint: &mut dyn Endpoint) {
         if let Some(len) = self.rtcp.close(now, &mut self.report) {
-            let patience = Some(now + Duration::from_secs(1));
             let stream = endpoint.profile().control_stream();
-            let frame = Frame { stream, ..Frame::new(&self.report[..len], patience) };
-            let _a_goodbye_may_be_lost = endpoint.send(now, frame);
+            send_report(endpoint, now, &self.report[..len], stream);
         }
     }
 

@@ -1,6 +1,8 @@
 //! What a world runs: anything that takes what arrives and says what to send and when to wake it.
 
-use antiphon_core::{Input, Instant, PathId, Transmit};
+use std::time::Duration;
+
+use antiphon_core::{Endpoint, Frame, Input, Instant, PathId, StreamId, Transmit};
 
 /// A party of a session with everything above the wire: endpoint, pipeline, sound.
 ///
@@ -36,6 +38,13 @@ pub trait Station {
     fn association(&self) -> Option<u64> {
         None
     }
+}
+
+/// Sends a compound of RTCP. It is no report any more when it has waited for a second, and none need arrive (RFC 3550
+/// §6.4: reports repeat), so that what becomes of it is nobody's concern.
+pub(crate) fn send_report(endpoint: &mut dyn Endpoint, now: Instant, report: &[u8], stream: StreamId) {
+    let patience = Some(now + Duration::from_secs(1));
+    let _a_report_may_be_lost = endpoint.send(now, Frame { stream, ..Frame::new(report, patience) });
 }
 
 /// The sooner of two time-outs.

@@ -158,9 +158,7 @@ impl Station for Medusa {
     }
 
     fn advance(&mut self, now: Instant) {
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
+        self.endpoint.handle_due(now);
         self.fetch();
         self.events(now);
         if self.sending.calls_with_frame {

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use antiphon_core::{
-    CloseMode, Endpoint, Epoch, Event, Frame, FrameId, Input, Instant, PathStats, Profile, Received, Rng,
-    SendError, Transmit,
+    CloseMode, Doorkeeper, Endpoint, Epoch, Event, Frame, FrameId, Input, Instant, PathStats, Profile,
+    Received, Rng, SendError, Transmit,
 };
 use antiphon_measure::BufferRule;
 use antiphon_media::conceal::Concealment;
@@ -228,6 +228,14 @@ impl Endpoint for Observed {
 
     fn path_stats(&self) -> PathStats {
         self.inner.path_stats()
+    }
+
+    fn association(&self) -> Option<u64> {
+        self.inner.association()
+    }
+
+    fn doorkeeper(&mut self, now: Instant) -> Option<Box<dyn Doorkeeper>> {
+        self.inner.doorkeeper(now)
     }
 }
 
