@@ -48,6 +48,9 @@ pub struct Framed {
     held: Vec<u8>,
     taken: usize,
     received: Option<Received>,
+    /// What had been skipped before that came; and how often nothing of it belonged to a packet.
+    skipped: u64,
+    foreign: u64,
     delivered: u64,
     blocked: bool,
     /// No frame is taken any more; and the transport beneath has been told, too.
@@ -94,6 +97,8 @@ impl Framed {
             held: vec![0; profile.max_receive],
             taken: 0,
             received: None,
+            skipped: 0,
+            foreign: 0,
             delivered: 0,
             blocked: false,
             closing: false,
@@ -116,8 +121,10 @@ impl Framed {
                 self.taken += self.resync.push(&self.held[self.taken..len]);
                 continue;
             }
-            self.received = Some(self.inner.poll_frame(&mut self.held)?);
-            self.taken = 0;
+            let came = self.inner.poll_frame(&mut self.held)?;
+            let skipped = self.resync.counters().skipped;
+            self.foreign += u64::from(len > 0 && skipped - self.skipped >= len as u64);
+            (self.received, self.taken, self.skipped) = (Some(came), 0, skipped);
         }
         None
     }
@@ -325,11 +332,12 @@ impl Endpoint for Framed {
         self.inner.poll_timeout()
     }
 
-    /// Frames are counted here, all else beneath.
+    /// Frames are counted here, all else beneath; what held nothing of a packet is malformed.
     fn path_stats(&self) -> PathStats {
         let mut stats = self.inner.path_stats();
         stats.counters.frames_accepted = self.next_id;
         stats.counters.frames_delivered = self.delivered;
+        stats.counters.malformed += self.foreign;
         stats
     }
 

@@ -14,6 +14,7 @@ use antiphon_media::{
     SampleFormat, Sink, SourceCounters, SourceTracker, StreamDescription, StreamFormat, Verdict,
 };
 
+use crate::framing::StreamFraming;
 use crate::player::{PULL_FRAMES, Player, Stream};
 use crate::station::{send_report, sooner};
 use crate::witness::{Passing, Witness};
@@ -85,6 +86,11 @@ pub enum Notice {
         /// The payload type seen.
         payload_type: u8,
     },
+    /// What comes is in another framing than what is awaited.
+    OtherFraming {
+        /// What is awaited.
+        ours: StreamFraming,
+    },
     /// The sender took leave.
     Bye,
 }
@@ -95,6 +101,12 @@ pub enum ReceiveError {
     /// The sink could not be opened.
     #[error("{0}")]
     Sink(String),
+    /// What comes is in another framing than what is awaited.
+    #[error("{}", .ours.mismatch())]
+    OtherFraming {
+        /// What is awaited.
+        ours: StreamFraming,
+    },
     /// The sink gave up; its `finish` says why.
     #[error("the sink failed")]
     SinkFailed,
@@ -213,6 +225,20 @@ impl SoundReceiver {
     /// another.
     pub(crate) fn on_connected(&mut self, again: bool) {
         self.reconnected = again;
+    }
+
+    /// Whether there has been sound.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// What comes is in another framing: an error that ends the stream, or else a notice.
+    pub(crate) fn on_foreign_framing(&mut self, ours: StreamFraming, ends: bool) {
+        if ends {
+            self.error = Some(ReceiveError::OtherFraming { ours });
+        } else {
+            self.notice(Notice::OtherFraming { ours });
+        }
     }
 
     /// Whether our sender took leave and nobody has followed it.
