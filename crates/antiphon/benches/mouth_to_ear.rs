@@ -22,7 +22,7 @@ use antiphon::net::{
 use antiphon::proto::{Beneath, OpenArgs, Role, find};
 use antiphon::session::{
     OpenSink, ReceiveConfig, ReceiveStation, ReceiverConfig, SendStation, SenderConfig, SoundReceiver,
-    Station,
+    Station, StreamFraming,
 };
 
 const RATE: u32 = 48_000;
@@ -142,6 +142,7 @@ fn receive(
         admits: transport.admits,
         silence: Duration::from_secs(2),
         ends_with_stream: true,
+        framing: StreamFraming::default(),
     };
     let mut station = ReceiveStation::new(config, receiver, clock.now());
     ready.send(line.local_address()).expect("the sender waits");

@@ -13,7 +13,7 @@ use antiphon_net::{
     drive,
 };
 use antiphon_proto::{Beneath, Role};
-use antiphon_session::{ArrivalBoard, Hub, HubConfig, Reflector, ReflectorConfig};
+use antiphon_session::{ArrivalBoard, Hub, HubConfig, Reflector, ReflectorConfig, StreamFraming};
 
 use crate::Error;
 use crate::transport::{EndpointPlan, Entrant, OpenedLine, open_line};
@@ -113,6 +113,7 @@ fn endpoint_plan(plan: &FarPlan) -> EndpointPlan {
         query: plan.entrant.query_at(plan.bind.port()),
         seed: plan.seed,
         latency: Duration::from_millis(80),
+        framing: StreamFraming::Rtp,
     }
 }
 

@@ -10,7 +10,7 @@ use antiphon_media::packet::PacketConfig;
 use antiphon_media::{SampleFormat, Sink, Source, StreamFormat};
 use antiphon_net::{DriveOptions, Line, OsClock, Stop, Tap, Target, become_media_thread, drive};
 use antiphon_proto::{Beneath, Role, Transport};
-use antiphon_session::{CallConfig, CallStation, LiveCall, SenderConfig};
+use antiphon_session::{CallConfig, CallStation, LiveCall, SenderConfig, StreamFraming};
 
 use crate::embedded::Place;
 use crate::transport::{EndpointPlan, max_packet, open_line};
@@ -81,6 +81,7 @@ impl NearEnd {
             query: place.entrant.query_at(place.target.port()),
             seed: options.seed,
             latency: options.latency,
+            framing: StreamFraming::Rtp,
         }
         .open(clock.now(), opened.max_datagram)?;
         let header_bytes = header_bytes(transport, over_ip.is_some(), &*endpoint);

@@ -8,6 +8,7 @@ use antiphon_link::DuplexSpec;
 use antiphon_media::conceal::Concealment;
 use antiphon_media::{SampleFormat, StreamDescription};
 use antiphon_net::{SocketOptions, WaitStyle};
+use antiphon_session::StreamFraming;
 
 /// The port that `reflect` listens on and `compare HOST` calls, where none is given. Outside the ephemeral range of
 /// Linux and away from the neighbours' defaults.
@@ -86,6 +87,8 @@ pub struct SendOptions {
     pub rate: Option<u32>,
     /// Longest packet in time.
     pub ptime: Option<Duration>,
+    /// What stands around packets; the receiver needs the same.
+    pub framing: StreamFraming,
     /// RTP payload type; `None` for the static one that fits, or 96.
     pub payload_type: Option<u8>,
     /// Age at which a frame is given up; `None` for never (recordings).
@@ -121,6 +124,8 @@ pub struct ReceiveOptions {
     pub latency: Option<Duration>,
     /// What to do about missing sound.
     pub conceal: Concealment,
+    /// What stands around packets, as the sender has it.
+    pub framing: StreamFraming,
     /// Whose clock the sink is fed by.
     pub clock: SinkClock,
     /// The stream's format, from `--sdp FILE` or `--format`.
@@ -216,6 +221,7 @@ impl Default for SendOptions {
             channel_map: None,
             rate: None,
             ptime: None,
+            framing: StreamFraming::default(),
             payload_type: None,
             latency: None,
             length: None,
@@ -239,6 +245,7 @@ impl Default for ReceiveOptions {
             sink: String::new(),
             latency: None,
             conceal: Concealment::default(),
+            framing: StreamFraming::default(),
             clock: SinkClock::default(),
             description: None,
             any_payload_type: false,

@@ -13,7 +13,7 @@ use antiphon_net::{DriveOptions, OsClock, Stop, Target, become_media_thread, dri
 use antiphon_proto::{Beneath, Role, Transport, find};
 use antiphon_session::{
     Notice, OpenSink, ReceiveConfig, ReceiveStation, ReceiverConfig, ReceiverCounters, SoundReceiver,
-    converted_sink,
+    StreamFraming, converted_sink,
 };
 use antiphon_sound::{Notes, SinkKind, SinkSpec};
 use antiphon_trace::passport::Hole;
@@ -156,6 +156,7 @@ impl ReceivePlan {
                 query: keys.for_endpoint(uri.query, target),
                 seed: options.seed,
                 latency: asked.unwrap_or(DEFAULT_LATENCY),
+                framing: keys.framing.unwrap_or(options.framing),
             },
             conceal: keys.conceal.unwrap_or(options.conceal),
             keys,
@@ -202,8 +203,9 @@ fn run(
 ) -> Result<Ended, Error> {
     let mut opened = open_line(plan.transport, plan.keys.over_ip, plan.target, &plan.keys.socket)?;
     let _main_thread_is_gone = ready.send(());
-    let capture = start_capture(plan.capture.as_deref(), clock, &mut *opened.line, plan.transport)?;
+    let capture = start_capture(plan.capture.as_deref(), clock, &mut *opened.line, &plan.endpoint)?;
     let (endpoints, max_datagram) = (plan.endpoint, opened.max_datagram);
+    let framing = endpoints.framing;
     // Opened once here, so that a wrong option is an error now and not on the first datagram.
     let endpoint = endpoints.open(clock.now(), max_datagram)?;
     let (ordered, header_bytes) =
@@ -235,6 +237,7 @@ fn run(
         admits: plan.transport.admits,
         silence: SILENCE,
         ends_with_stream: plan.ends_with_stream,
+        framing,
     };
     let station = ReceiveStation::new(config, receiver, clock.now());
     let mut shown = Shown::new(station, out, Snapshot::of);
@@ -318,6 +321,7 @@ fn describe_notice(notice: Told) -> String {
             "packets of payload type {payload_type} do not say what they carry: give the sender's SDP with --sdp FILE, \
              or --format such as l16/48000/2"
         ),
+        Told::OtherFraming(ours) => ours.mismatch().into(),
         Told::Bye => "the sender took leave".into(),
     }
 }
@@ -330,6 +334,7 @@ enum Told {
     Stranger(u32),
     OtherFormat(StreamFormat, SampleFormat),
     UnknownFormat(u8),
+    OtherFraming(StreamFraming),
     Bye,
 }
 
@@ -341,6 +346,7 @@ impl From<Notice> for Told {
             Notice::Stranger { ssrc } => Told::Stranger(ssrc),
             Notice::OtherFormat(format, sample) => Told::OtherFormat(format, sample),
             Notice::UnknownFormat { payload_type } => Told::UnknownFormat(payload_type),
+            Notice::OtherFraming { ours } => Told::OtherFraming(ours),
             Notice::Bye => Told::Bye,
         }
     }

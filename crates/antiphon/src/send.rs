@@ -14,8 +14,8 @@ use antiphon_net::capture::FRAME_PORT;
 use antiphon_net::{
     Capture, CaptureSummary, DriveOptions, Line, OsClock, Stop, Target, become_media_thread, drive,
 };
-use antiphon_proto::{Beneath, Role, Transport, find};
-use antiphon_session::{SendStation, SenderConfig, SenderCounters, converted, limited};
+use antiphon_proto::{Beneath, Role, find};
+use antiphon_session::{SendStation, SenderConfig, SenderCounters, StreamFraming, converted, limited};
 use antiphon_sound::{Notes, open_source};
 
 use crate::near_end::header_bytes;
@@ -135,6 +135,14 @@ impl SendPlan {
                 keys.default_port(transport)
             )));
         }
+        let framing = keys.framing.unwrap_or(options.framing);
+        if framing != StreamFraming::Rtp && options.sdp.is_some() {
+            return Err(Error::usage(format!(
+                "an SDP tells other players of plain RTP, which they would not find within the framing '{}': leave out \
+                 --sdp or the framing",
+                framing.name()
+            )));
+        }
         let opened = open_source(&options.source)?;
         let has = opened.source.format();
         let rate = keys.rate.or(options.rate).unwrap_or(has.rate());
@@ -155,6 +163,7 @@ impl SendPlan {
             query: keys.for_endpoint(uri.query, target),
             seed: options.seed,
             latency: keys.latency.or(options.latency).unwrap_or(crate::DEFAULT_LATENCY),
+            framing,
         };
         Ok(SendPlan { endpoint, target, keys, source, notes: opened.notes, format, sample, clock })
     }
@@ -201,8 +210,7 @@ fn run(
     tell: &mpsc::Sender<String>,
 ) -> Result<Ended, Error> {
     let mut opened = open_line(plan.endpoint.transport, plan.keys.over_ip, plan.target, &plan.keys.socket)?;
-    let capture =
-        start_capture(options.capture.as_deref(), plan.clock, &mut *opened.line, plan.endpoint.transport)?;
+    let capture = start_capture(options.capture.as_deref(), plan.clock, &mut *opened.line, &plan.endpoint)?;
     let endpoint = plan.endpoint.open(plan.clock.now(), opened.max_datagram)?;
     let packet = plan.packet(options, max_packet(opened.max_datagram, &*endpoint));
     if let Some(path) = &options.sdp {
@@ -245,11 +253,11 @@ pub(crate) fn start_capture(
     path: Option<&Path>,
     clock: OsClock,
     line: &mut dyn Line,
-    transport: &Transport,
+    plan: &EndpointPlan,
 ) -> Result<Option<Capture>, Error> {
     let capture = create_capture(path, clock)?;
     if let Some(capture) = &capture {
-        line.set_tap(capture.tap_inside(transport.scheme, transport.unwrap));
+        line.set_tap(capture.tap_inside(plan.transport.scheme, plan.unwrap()));
     }
     Ok(capture)
 }

@@ -5,11 +5,12 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use antiphon_core::uri::{Query, UriError};
-use antiphon_core::{Endpoint, Instant, OverIp, Wire, nearest, units};
+use antiphon_core::{Endpoint, Instant, OverIp, Unwrap, Wire, nearest, units};
 use antiphon_media::SampleFormat;
 use antiphon_media::conceal::Concealment;
 use antiphon_net::{Line, LineError, RawLine, SocketOptions, Target, TcpLine, UdpLine};
-use antiphon_proto::{Beneath, Key, OpenArgs, Role, TRANSPORTS, Transport, find};
+use antiphon_proto::{Beneath, Key, OpenArgs, Role, TRANSPORTS, Transport, WITHOUT_LENGTHS, find};
+use antiphon_session::StreamFraming;
 
 use crate::Error;
 
@@ -40,6 +41,7 @@ impl Entrant {
             query: entrant.query.clone(),
             seed: 0,
             latency: crate::options::DEFAULT_LATENCY,
+            framing: StreamFraming::Rtp,
         };
         plan.open(Instant::ZERO, SEGMENT)?;
         Ok(entrant)
@@ -133,20 +135,34 @@ pub(crate) struct EndpointPlan {
     pub query: Query,
     pub seed: u64,
     pub latency: Duration,
+    pub framing: StreamFraming,
 }
 
 impl EndpointPlan {
-    /// Opens the endpoint; it stays on the calling thread.
+    /// How a capture looks into what crosses its line. A framing's stream of bytes is cut by no lengths.
+    pub fn unwrap(&self) -> Unwrap {
+        match (self.framing, self.transport.unwrap) {
+            (StreamFraming::Medusa, Unwrap::Stream { .. }) => Unwrap::Plain,
+            (_, unwrap) => unwrap,
+        }
+    }
+
+    /// Opens the endpoint, the framing around it; it stays on the calling thread.
     pub fn open(&self, now: Instant, max_datagram: usize) -> Result<Box<dyn Endpoint>, Error> {
+        let mut query = self.query.clone();
+        if self.framing == StreamFraming::Medusa && self.transport.beneath == Beneath::Tcp {
+            // The bytes of the stream are the framing's own, so that it finds its packets again whatever comes between.
+            query.set(WITHOUT_LENGTHS.0, WITHOUT_LENGTHS.1);
+        }
         let args = OpenArgs {
             role: self.role,
-            query: &self.query,
+            query: &query,
             seed: self.seed ^ unguessable(),
             now,
             max_datagram,
             latency: self.latency,
         };
-        Ok((self.transport.open)(&args)?)
+        Ok(self.framing.around((self.transport.open)(&args)?))
     }
 
     /// Opens another, where one was opened before.
@@ -177,6 +193,10 @@ pub static COMMON_KEYS: &[Key] = &[
     Key { name: "rate", help: "sampling rate on the wire: rate=48kHz" },
     Key { name: "channels", help: "channels on the wire: channels=2" },
     Key { name: "ptime", help: "longest packet in time: ptime=5ms" },
+    Key {
+        name: "framing",
+        help: "what stands around RTP packets, for send and receive: rtp (default, nothing), medusa: framing=medusa",
+    },
     Key { name: "conceal", help: "what to do about missing sound: conceal=silence" },
     Key { name: "ttl", help: "routers that multicast may cross: ttl=4" },
     Key { name: "iface", help: "network interface for multicast, by name or address: iface=eth0" },
@@ -198,6 +218,7 @@ pub(crate) struct StreamKeys {
     pub channels: Option<u32>,
     pub ptime: Option<Duration>,
     pub conceal: Option<Concealment>,
+    pub framing: Option<StreamFraming>,
     /// How to go directly over IP, if the URI asks for it.
     pub over_ip: Option<OverIp>,
     /// The options given, with what the URI says of them.
@@ -235,6 +256,7 @@ impl StreamKeys {
                 .read("channels", |text| text.parse::<u32>().map_err(|_| "use a number from 1 to 64"))?,
             ptime: query.read("ptime", units::parse_duration)?,
             conceal: query.read("conceal", str::parse::<Concealment>)?,
+            framing: query.read("framing", str::parse::<StreamFraming>)?,
             over_ip: read_over(transport, query)?,
             socket,
         })

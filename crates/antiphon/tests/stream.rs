@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use antiphon::media::{Pull, SampleFormat, StreamFormat};
 use antiphon::net::{Line, SocketOptions, UdpLine};
+use antiphon::session::StreamFraming;
 use antiphon::sound::{open_sink, open_source};
 use antiphon::{ErrorKind, ReceiveOptions, SendOptions, Stop, receive, send};
 
@@ -47,7 +48,12 @@ fn samples(path: &Path) -> (StreamFormat, SampleFormat, Vec<u32>) {
 
 /// Sends `source` over `scheme` into a recording and answers both files' contents.
 fn through(scheme: &str, sample: SampleFormat, channels: u32, block_frames: u32) {
-    let directory = scratch(&format!("{scheme}-{}-{channels}-{block_frames}", sample.name()));
+    through_in(StreamFraming::Rtp, scheme, sample, channels, block_frames);
+}
+
+fn through_in(framing: StreamFraming, scheme: &str, sample: SampleFormat, channels: u32, block_frames: u32) {
+    let name = format!("{scheme}-{}-{}-{channels}-{block_frames}", framing.name(), sample.name());
+    let directory = scratch(&name);
     let (sent, got) = (directory.join("sent.wav"), directory.join("got.wav"));
     // Half a second, and not a whole number of blocks.
     noise(&sent, sample, channels, 24_001);
@@ -55,6 +61,7 @@ fn through(scheme: &str, sample: SampleFormat, channels: u32, block_frames: u32)
     let receiving = ReceiveOptions {
         source: format!("{scheme}://127.0.0.1:{port}"),
         sink: got.display().to_string(),
+        framing,
         length: Some(Duration::from_secs(20)),
         ..ReceiveOptions::default()
     };
@@ -72,6 +79,7 @@ fn through(scheme: &str, sample: SampleFormat, channels: u32, block_frames: u32)
         source: sent.display().to_string(),
         target: format!("{scheme}://127.0.0.1:{port}"),
         block_frames,
+        framing,
         ..SendOptions::default()
     };
     let summary = send(&sending, &Stop::new(), &mut |_| {}, &mut |_| {}).expect("sending to loopback");
@@ -105,6 +113,96 @@ fn a_file_arrives_sample_for_sample_over_tcp() {
 }
 
 #[test]
+fn a_file_arrives_sample_for_sample_in_medusas_framing() {
+    for scheme in ["rtp", "tcp", "sctp", "dccp", "srp", "arq"] {
+        through_in(StreamFraming::Medusa, scheme, SampleFormat::L16, 2, 256);
+    }
+    through_in(StreamFraming::Medusa, "tcp", SampleFormat::F32, 3, 4096);
+}
+
+#[test]
+fn a_sender_with_the_other_framing_is_told_of_with_the_remedy() {
+    for (scheme, ours, theirs) in [("rtp", "", "?framing=medusa"), ("tcp", "?framing=medusa", "")] {
+        let port = free_port();
+        let receiving = ReceiveOptions {
+            source: format!("{scheme}://@127.0.0.1:{port}{ours}"),
+            sink: "null:".into(),
+            length: Some(Duration::from_secs(20)),
+            ..ReceiveOptions::default()
+        };
+        let (listening, is_listening) = std::sync::mpsc::channel();
+        let receiver = std::thread::spawn(move || {
+            receive(&receiving, &Stop::new(), &mut |sentence| drop(listening.send(sentence)), &mut |_| {})
+        });
+        is_listening.recv().expect("the receiver says that it listens");
+        let sending = SendOptions {
+            source: "tone:440Hz?seconds=1s".into(),
+            target: format!("{scheme}://127.0.0.1:{port}{theirs}"),
+            ..SendOptions::default()
+        };
+        // What the sender says of a receiver that has gone is the transport's matter.
+        let _sent = send(&sending, &Stop::new(), &mut |_| {}, &mut |_| {});
+        let error = receiver.join().unwrap().expect_err("no sound in this framing");
+        assert!(error.to_string().contains("--framing medusa"), "{scheme}: {error}");
+        assert_eq!(error.exit_code(), 1);
+    }
+}
+
+/// A proxy on the way puts rubbish into the stream: the sound before and behind it is there, sample for sample.
+#[test]
+fn rubbish_in_a_tcp_stream_costs_what_it_hits_in_medusas_framing() {
+    use std::io::{Read, Write};
+    let directory = scratch("rubbish");
+    let (sent, got) = (directory.join("sent.wav"), directory.join("got.wav"));
+    noise(&sent, SampleFormat::L16, 1, 48_000);
+    let (port, proxy) = (free_port(), std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let proxied = proxy.local_addr().unwrap().port();
+    let receiving = ReceiveOptions {
+        source: format!("tcp://@127.0.0.1:{port}"),
+        sink: got.display().to_string(),
+        framing: StreamFraming::Medusa,
+        length: Some(Duration::from_secs(20)),
+        ..ReceiveOptions::default()
+    };
+    let (listening, is_listening) = std::sync::mpsc::channel();
+    let receiver = std::thread::spawn(move || {
+        receive(&receiving, &Stop::new(), &mut |sentence| drop(listening.send(sentence)), &mut |_| {})
+    });
+    is_listening.recv().expect("the receiver says that it listens");
+    let middle = std::thread::spawn(move || {
+        let (mut from, _) = proxy.accept().unwrap();
+        let mut to = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (mut back, mut near) = (to.try_clone().unwrap(), from.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut back, &mut near));
+        let mut head = vec![0; 20_000];
+        from.read_exact(&mut head).unwrap();
+        to.write_all(&head).unwrap();
+        to.write_all(&[0x5a; 3_333]).unwrap();
+        // The receiver hangs up when the sender has taken leave, at whatever end of the copying.
+        let _either_has_left = std::io::copy(&mut from, &mut to);
+        let _receiver_has_left = to.shutdown(std::net::Shutdown::Write);
+    });
+    let sending = SendOptions {
+        source: sent.display().to_string(),
+        target: format!("tcp://127.0.0.1:{proxied}"),
+        framing: StreamFraming::Medusa,
+        ..SendOptions::default()
+    };
+    send(&sending, &Stop::new(), &mut |_| {}, &mut |_| {}).expect("sending to loopback");
+    middle.join().unwrap();
+    let received = receiver.join().unwrap().expect("the stream goes on behind the rubbish");
+    // Byte 20 000 is in the midst of a packet of 256 samples and some 50 bytes around them.
+    assert_eq!(received.status.lost, 1, "{:?}", received.status);
+    let (before, after) = (samples(&sent).2, samples(&got).2);
+    assert_eq!(after.len(), before.len());
+    let wrong = before.iter().zip(&after).filter(|(a, b)| a != b).count();
+    // The packet that was hit is made up, and the sound fades back in behind it.
+    assert!((200..=1_024).contains(&wrong), "{wrong} samples differ");
+    assert!(before[..8_000] == after[..8_000] && before[12_000..] == after[12_000..]);
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
 fn nobody_there_is_told_within_two_seconds() {
     for scheme in ["rtp", "tcp"] {
         let options =
@@ -128,6 +226,12 @@ fn mistakes_are_refused_with_the_remedy() {
     assert!(refuse("rtp://127.0.0.1:7710?latency=20").contains("write 20ms"));
     assert!(refuse("rtp://:7710").contains("rtp://HOST"));
     assert!(refuse("rtp://127.0.0.1:7710?channels=65").contains("1 to 64"));
+    assert!(refuse("rtp://127.0.0.1:7710?framing=medsua").contains("did you mean 'medusa'"));
+    let sdp = Some("/dev/null".into());
+    let target = "rtp://127.0.0.1:7710?framing=medusa".into();
+    let error =
+        send(&SendOptions { target, sdp, ..SendOptions::default() }, &Stop::new(), &mut |_| {}, &mut |_| {});
+    assert!(error.unwrap_err().to_string().contains("leave out --sdp"));
     let options =
         SendOptions { target: "rtp://127.0.0.1:7710".into(), block_frames: 8, ..SendOptions::default() };
     let error = send(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).unwrap_err();

@@ -38,6 +38,13 @@ pub trait Endpoint {
     /// The instant that [`Self::poll_timeout`] named has come. Harmless when called early.
     fn handle_timeout(&mut self, now: Instant);
 
+    /// [`Self::handle_timeout`] if its time has come: for drivers that look in whenever anything happens.
+    fn handle_due(&mut self, now: Instant) {
+        if self.poll_timeout().is_some_and(|due| due <= now) {
+            self.handle_timeout(now);
+        }
+    }
+
     /// Writes the next datagram, or the next bytes of the stream, into `buf`.
     ///
     /// On a datagram wire `buf` holds at least the path's datagram size and one call makes one datagram. On a byte

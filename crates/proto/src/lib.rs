@@ -20,6 +20,7 @@ mod tcp;
 mod udp;
 
 pub use registry::{Beneath, HOUSE_PORT, Key, OpenArgs, OpenError, Role, Strengths, Transport, find, open};
+pub use tcp::WITHOUT_LENGTHS;
 
 /// Every transport there is, in the order that tables and help texts list them.
 pub static TRANSPORTS: &[&Transport] = &[

@@ -180,7 +180,7 @@ impl Row {
 
     fn render_cell(&self, column: usize, with_count: bool, out: &mut String) {
         let text = match self.values.get(column) {
-            Some(Cell::Text(words)) => inline(words),
+            Some(Cell::Text(words)) => inline(words).replace('\n', "<br>"),
             Some(cell) => cell.finite().map_or(NOT_MEASURED.into(), |v| number(v, self.decimals)),
             None => NOT_MEASURED.into(),
         };
@@ -198,6 +198,8 @@ impl Row {
     }
 }
 
+/// More columns than this stand closer together.
+const WIDE: usize = 7;
 /// Longer texts in cells are folded.
 const SHORT: usize = 40;
 
@@ -211,7 +213,11 @@ impl Table {
             out.push_str(&format!("<p class=\"intro\" id=\"{id}-c\">{}</p>\n", inline(&self.caption)));
             described = format!(" aria-describedby=\"{id}-c\"");
         }
-        let class = if self.rows.iter().any(Row::has_prose) { " class=\"words\"" } else { "" };
+        let class = match self.columns.len() {
+            _ if self.rows.iter().any(Row::has_prose) => " class=\"words\"",
+            many if many > WIDE => " class=\"dense\"",
+            _ => "",
+        };
         out.push_str(&format!(
             "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table\"><table{class}{described}>\n"
         ));

@@ -238,9 +238,7 @@ impl<P: FramePort> Station for FrameStation<P> {
     }
 
     fn advance(&mut self, now: Instant) {
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
+        self.endpoint.handle_due(now);
         self.fetch();
         self.events(now);
         if matches!(self.state, State::Open | State::Emptying) {

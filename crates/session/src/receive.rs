@@ -8,6 +8,7 @@ use antiphon_core::{
 use antiphon_media::packet::{PacketKind, classify};
 
 use crate::doorway::Doorway;
+use crate::framing::StreamFraming;
 use crate::hub::MOST_PATHS;
 use crate::receiver::SoundReceiver;
 use crate::sender::frames_of_a_stall;
@@ -26,6 +27,8 @@ pub struct ReceiveConfig {
     pub silence: Duration,
     /// Whether the end of the stream is the end of the station (recordings), or another may follow.
     pub ends_with_stream: bool,
+    /// What the endpoint has around its frames.
+    pub framing: StreamFraming,
 }
 
 /// Receives from one association at a time and plays to a sink. Whoever else sends is noticed and not mixed in; when
@@ -44,6 +47,9 @@ pub struct ReceiveStation {
     /// Further paths that our peer has been heard on.
     others: Vec<PathId>,
     strangers: u64,
+    /// Packets in the other framing, until there is sound or it was told.
+    foreign: usize,
+    told_foreign: bool,
     broken: Option<BrokenReason>,
     state: State,
 }
@@ -67,10 +73,10 @@ impl ReceiveStation {
     /// A station that plays what its endpoint brings.
     pub fn new(mut config: ReceiveConfig, receiver: SoundReceiver, now: Instant) -> Self {
         let mut endpoint = (config.endpoint)(now);
-        let mut doorway = Doorway::new(config.admits);
+        let mut doorway = Doorway::new(config.framing.admission(&*endpoint, config.admits));
         doorway.set_keeper(endpoint.doorkeeper(now));
         let buf = vec![0; endpoint.profile().max_receive];
-        let (peer, rival, strangers, broken, state) = (None, None, 0, None, State::Receiving);
+        let (peer, rival, strangers, foreign, broken) = (None, None, 0, 0, None);
         let others = Vec::new();
         ReceiveStation {
             config,
@@ -83,8 +89,10 @@ impl ReceiveStation {
             rival,
             others,
             strangers,
+            foreign,
+            told_foreign: false,
             broken,
-            state,
+            state: State::Receiving,
         }
     }
 
@@ -169,7 +177,35 @@ impl ReceiveStation {
 
     fn fetch(&mut self, now: Instant) {
         while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
-            self.receiver.on_frame(now, received, &self.buf[..received.len]);
+            let frame = &self.buf[..received.len];
+            self.receiver.on_frame(now, received, frame);
+            self.foreign += self.foreign_in(&self.buf[..received.len]);
+        }
+        self.judge_framing();
+    }
+
+    /// Packets in bytes of the wire, or in a frame, that say that the sender has the other framing. Once there is sound, none
+    /// do.
+    fn foreign_in(&self, bytes: &[u8]) -> usize {
+        if self.receiver.has_begun() || self.told_foreign {
+            return 0;
+        }
+        self.config.framing.foreign_in(&*self.endpoint, bytes)
+    }
+
+    /// A stray datagram says nothing of a sender, several do.
+    fn judge_framing(&mut self) {
+        if self.receiver.has_begun() || self.told_foreign {
+            return;
+        }
+        // Within a transport of its own, what is in no packet is all that shows.
+        let lost = self.config.framing == StreamFraming::Medusa && {
+            let counters = self.endpoint.path_stats().counters;
+            counters.frames_delivered == 0 && counters.malformed >= FOREIGN_PATIENCE as u64
+        };
+        if lost || self.foreign >= FOREIGN_PATIENCE {
+            self.told_foreign = true;
+            self.receiver.on_foreign_framing(self.config.framing, self.config.ends_with_stream);
         }
         if let Some(interval) = self.receiver.takes_pace() {
             self.room = frames_of_a_stall(interval);
@@ -215,6 +251,7 @@ impl Station for ReceiveStation {
             Input::Datagram { path, bytes, ecn, received_at } => {
                 let Some(path) = self.path_of_peer(now, path, bytes) else {
                     self.strangers += 1;
+                    self.foreign += self.foreign_in(bytes);
                     return;
                 };
                 Input::Datagram { path, bytes, ecn, received_at }
@@ -225,9 +262,7 @@ impl Station for ReceiveStation {
     }
 
     fn advance(&mut self, now: Instant) {
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
+        self.endpoint.handle_due(now);
         self.fetch(now);
         if self.state == State::Receiving {
             self.receiver.advance(now, &mut *self.endpoint);
@@ -271,3 +306,6 @@ impl Station for ReceiveStation {
         self.peer.is_some_and(|peer| peer.path == path) || self.others.contains(&path)
     }
 }
+
+/// Packets in the other framing before the user hears of it: 40 ms of sound in blocks of 256 at 48 kHz.
+const FOREIGN_PATIENCE: usize = 8;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Endpoint, Epoch, Frame, Instant, PathId, Received, Rng};
+use antiphon_core::{Endpoint, Epoch, Instant, PathId, Received, Rng};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::{
     DYNAMIC_PAYLOAD_TYPE, Depacketiser, ExtensionIds, MediaPacket, PacketKind, RtpView, classify, parse_rtp,
@@ -14,8 +14,9 @@ use antiphon_media::{
     SampleFormat, Sink, SourceCounters, SourceTracker, StreamDescription, StreamFormat, Verdict,
 };
 
+use crate::framing::StreamFraming;
 use crate::player::{PULL_FRAMES, Player, Stream};
-use crate::station::sooner;
+use crate::station::{send_report, sooner};
 use crate::witness::{Passing, Witness};
 
 /// Opens the sink once the stream's format is known.
@@ -85,6 +86,11 @@ pub enum Notice {
         /// The payload type seen.
         payload_type: u8,
     },
+    /// What comes is in another framing than what is awaited.
+    OtherFraming {
+        /// What is awaited.
+        ours: StreamFraming,
+    },
     /// The sender took leave.
     Bye,
 }
@@ -95,6 +101,12 @@ pub enum ReceiveError {
     /// The sink could not be opened.
     #[error("{0}")]
     Sink(String),
+    /// What comes is in another framing than what is awaited.
+    #[error("{}", .ours.mismatch())]
+    OtherFraming {
+        /// What is awaited.
+        ours: StreamFraming,
+    },
     /// The sink gave up; its `finish` says why.
     #[error("the sink failed")]
     SinkFailed,
@@ -224,6 +236,20 @@ impl SoundReceiver {
     /// How long the packets of a stream last that has begun since this was last asked.
     pub(crate) fn takes_pace(&mut self) -> Option<Duration> {
         self.pace.take()
+    }
+
+    /// Whether there has been sound.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// What comes is in another framing: an error that ends the stream, or else a notice.
+    pub(crate) fn on_foreign_framing(&mut self, ours: StreamFraming, ends: bool) {
+        if ends {
+            self.error = Some(ReceiveError::OtherFraming { ours });
+        } else {
+            self.notice(Notice::OtherFraming { ours });
+        }
     }
 
     /// Whether our sender took leave and nobody has followed it.
@@ -391,22 +417,17 @@ impl SoundReceiver {
             stream.ending = self.leaving.is_some();
             self.counters.overrun_frames += stream.play(now, &mut self.error);
         }
-        // A frame that waits too long is no report any more.
-        let patience = Some(now + Duration::from_secs(1));
         if let Some(len) = self.rtcp.poll_report(now, &mut self.report) {
             let stream = endpoint.profile().control_stream();
-            let frame = Frame { stream, ..Frame::new(&self.report[..len], patience) };
-            let _a_report_may_be_lost = endpoint.send(now, frame);
+            send_report(endpoint, now, &self.report[..len], stream);
         }
     }
 
     /// Says goodbye to the sender.
     pub fn leave(&mut self, now: Instant, endpoint: &mut dyn Endpoint) {
         if let Some(len) = self.rtcp.close(now, &mut self.report) {
-            let patience = Some(now + Duration::from_secs(1));
             let stream = endpoint.profile().control_stream();
-            let frame = Frame { stream, ..Frame::new(&self.report[..len], patience) };
-            let _a_goodbye_may_be_lost = endpoint.send(now, frame);
+            send_report(endpoint, now, &self.report[..len], stream);
         }
     }
 

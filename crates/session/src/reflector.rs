@@ -167,9 +167,7 @@ impl Station for Reflector {
     }
 
     fn advance(&mut self, now: Instant) {
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
+        self.endpoint.handle_due(now);
         self.reflect(now);
         self.events(now);
     }

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use antiphon_core::{
-    BrokenReason, CloseMode, Endpoint, Event, Frame, Input, Instant, PathStats, StreamId, Transmit,
+    BrokenReason, CloseMode, Endpoint, Event, Input, Instant, PathStats, StreamId, Transmit,
 };
 use antiphon_media::Source;
 use antiphon_media::packet::{PacketError, PacketKind, classify};
 use antiphon_media::rtcp::{RemoteReport, RtcpConfig, RtcpEvent, RtcpSession};
 
 use crate::sender::{SenderConfig, SenderCounters, SoundSender};
-use crate::station::{Station, sooner};
+use crate::station::{Station, send_report, sooner};
 use crate::witness::{Passing, Witness};
 
 /// Sends a source over an endpoint, with RTCP beside it, and takes leave at the end.
@@ -148,7 +148,8 @@ impl SendStation {
         });
         if let Some(len) = self.rtcp.poll_report(now, &mut self.report) {
             // A report that is lost must not hold up sound where each stream has an order of its own.
-            self.send_report(now, len, self.endpoint.profile().control_stream());
+            let stream = self.endpoint.profile().control_stream();
+            send_report(&mut *self.endpoint, now, &self.report[..len], stream);
         }
         if self.sender.is_ended() {
             self.state = State::Leaving { byes: 0, next: now };
@@ -165,18 +166,12 @@ impl SendStation {
         }
         if byes < BYES && !self.report.is_empty() {
             // Behind the last of the sound: a goodbye that overtook a repetition of it would cut it off.
-            self.send_report(now, self.report.len(), StreamId(0));
+            send_report(&mut *self.endpoint, now, &self.report, StreamId(0));
             self.state = State::Leaving { byes: byes + 1, next: now + BYE_GAP };
         } else {
             self.endpoint.close(now, CloseMode::Graceful);
             self.state = State::Closing;
         }
-    }
-
-    fn send_report(&mut self, now: Instant, len: usize, stream: StreamId) {
-        let patience = Some(now + Duration::from_secs(1));
-        let frame = Frame { stream, ..Frame::new(&self.report[..len], patience) };
-        let _a_report_may_be_lost = self.endpoint.send(now, frame);
     }
 }
 
@@ -186,9 +181,7 @@ impl Station for SendStation {
     }
 
     fn advance(&mut self, now: Instant) {
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
+        self.endpoint.handle_due(now);
         self.fetch(now);
         self.events(now);
         match self.state {

@@ -1,6 +1,8 @@
 //! What a world runs: anything that takes what arrives and says what to send and when to wake it.
 
-use antiphon_core::{CloseMode, Endpoint, Input, Instant, PathId, Transmit};
+use std::time::Duration;
+
+use antiphon_core::{CloseMode, Endpoint, Frame, Input, Instant, PathId, StreamId, Transmit};
 
 /// A party of a session with everything above the wire: endpoint, pipeline, sound.
 ///
@@ -66,9 +68,7 @@ impl<T: OnEndpoint> Station for T {
     }
 
     fn advance(&mut self, now: Instant) {
-        if self.endpoint().poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint_mut().handle_timeout(now);
-        }
+        self.endpoint_mut().handle_due(now);
         self.work(now);
     }
 
@@ -87,6 +87,13 @@ impl<T: OnEndpoint> Station for T {
     fn is_finished(&self) -> bool {
         self.is_over()
     }
+}
+
+/// Sends a compound of RTCP. It is no report any more when it has waited for a second, and none need arrive (RFC 3550
+/// §6.4: reports repeat), so that what becomes of it is nobody's concern.
+pub(crate) fn send_report(endpoint: &mut dyn Endpoint, now: Instant, report: &[u8], stream: StreamId) {
+    let patience = Some(now + Duration::from_secs(1));
+    let _a_report_may_be_lost = endpoint.send(now, Frame { stream, ..Frame::new(report, patience) });
 }
 
 /// The sooner of two time-outs.

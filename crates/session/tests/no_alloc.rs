@@ -111,6 +111,7 @@ fn stream(transport: &'static Transport) -> [Box<dyn Station>; 2] {
     let config = ReceiveConfig {
         endpoint: Box::new(|now| endpoint(transport, Role::Listener, now)),
         admits: transport.admits,
+        framing: antiphon_session::StreamFraming::default(),
         silence: Duration::from_secs(2),
         ends_with_stream: false,
     };

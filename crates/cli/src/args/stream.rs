@@ -6,6 +6,7 @@ use std::time::Duration;
 use antiphon::core::units::{parse_duration, parse_frequency};
 use antiphon::media::conceal::Concealment;
 use antiphon::media::{SdpError, StreamDescription};
+use antiphon::session::StreamFraming;
 use antiphon::{Error, ReceiveOptions, SendOptions, SinkClock};
 use clap::{Args, ValueEnum, ValueHint};
 
@@ -46,6 +47,12 @@ pub struct SendArgs {
     /// Longest packet, such as 1ms for AES67 [default: one block]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Stream")]
     pub ptime: Option<Duration>,
+    /// What stands around RTP packets: rtp is nothing; medusa puts a key
+    /// before each and cuts all into blocks of 1024 bytes, in which the
+    /// receiver finds the next packet again whatever is missing. Both sides
+    /// need the same
+    #[arg(long, value_name = "KIND", default_value = "rtp", help_heading = "Stream")]
+    pub framing: StreamFraming,
     /// RTP payload type [default: the static one that fits, or 96]
     #[arg(long, value_name = "N", value_parser = values::payload_type, help_heading = "Stream")]
     pub payload_type: Option<u8>,
@@ -107,6 +114,9 @@ pub struct ReceiveArgs {
     /// its payload type says]
     #[arg(short, long, value_name = "FORMAT", help_heading = "Stream")]
     pub format: Option<WireFormat>,
+    /// What stands around RTP packets, as the sender has it: rtp or medusa
+    #[arg(long, value_name = "KIND", default_value = "rtp", help_heading = "Stream")]
+    pub framing: StreamFraming,
     /// The stream's RTP payload type, beside --format
     #[arg(long, value_name = "N", value_parser = values::payload_type, requires = "format", help_heading = "Stream")]
     pub payload_type: Option<u8>,
@@ -159,6 +169,7 @@ impl SendArgs {
             channel_map: self.channel_map.clone(),
             rate: agree("--rate", self.rate, format.rate)?,
             ptime: self.ptime,
+            framing: self.framing,
             payload_type: self.payload_type,
             latency: self.latency.0,
             length: self.seconds,
@@ -187,6 +198,7 @@ impl ReceiveArgs {
             sink: self.sink.clone(),
             latency: self.latency,
             conceal: self.conceal,
+            framing: self.framing,
             clock: match self.clock {
                 Clock::Sender => SinkClock::Sender,
                 Clock::System => SinkClock::System,

@@ -176,9 +176,7 @@ impl Station for Generator {
     }
 
     fn advance(&mut self, now: Instant) {
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
+        self.endpoint.handle_due(now);
         if let Some(meter) = &mut self.meter {
             while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
                 on_frame(meter, received.received_at, &self.buf[..received.len]);

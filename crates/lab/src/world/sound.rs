@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use antiphon_core::{
-    CloseMode, Endpoint, Epoch, Event, Frame, FrameId, Input, Instant, PathStats, Profile, Received, Rng,
-    SendError, Transmit,
+    CloseMode, Doorkeeper, Endpoint, Epoch, Event, Frame, FrameId, Input, Instant, PathStats, Profile,
+    Received, Rng, SendError, Transmit,
 };
 use antiphon_measure::BufferRule;
 use antiphon_media::conceal::Concealment;
@@ -15,7 +15,7 @@ use antiphon_media::{Pull, SampleFormat, Sink, SinkError, Source, StreamFormat};
 use antiphon_proto::{OpenArgs, Role};
 use antiphon_session::{
     MakeEndpoint, OpenSink, ReceiveConfig, ReceiveStation, ReceiverConfig, SendStation, SenderConfig,
-    SoundReceiver,
+    SoundReceiver, StreamFraming,
 };
 
 use super::error::WorldError;
@@ -105,7 +105,8 @@ fn receiver_station(maker: &Maker<'_>, meter: &SharedMeter, ordered: bool, seed:
         Box::new(Observed { inner, log: None, meter: Some(Rc::clone(&meter)), closing: false })
     });
     let admits = maker.transport.admits;
-    let config = ReceiveConfig { endpoint, admits, silence: SILENCE, ends_with_stream: false };
+    let framing = StreamFraming::default();
+    let config = ReceiveConfig { endpoint, admits, silence: SILENCE, ends_with_stream: false, framing };
     ReceiveStation::new(config, receiver, Instant::ZERO)
 }
 
@@ -232,6 +233,14 @@ impl Endpoint for Observed {
 
     fn path_stats(&self) -> PathStats {
         self.inner.path_stats()
+    }
+
+    fn association(&self) -> Option<u64> {
+        self.inner.association()
+    }
+
+    fn doorkeeper(&mut self, now: Instant) -> Option<Box<dyn Doorkeeper>> {
+        self.inner.doorkeeper(now)
     }
 }
 

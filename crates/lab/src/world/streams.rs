@@ -326,6 +326,7 @@ pub fn course(sender: &Socket, receiver: &Socket) -> Option<Course> {
         (_, Party::Listener(listener)) => Some(listener.meter().course()),
         (_, Party::Receive(_, meter)) => Some(meter.borrow().course()),
         (Party::Generator(generator), _) => generator.meter().map(Meter::course),
+        (Party::Medusa(medusa), _) => Some(medusa.meter().course()),
         _ => None,
     }
 }

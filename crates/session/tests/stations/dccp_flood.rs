@@ -35,9 +35,7 @@ impl Client {
         if sends && self.endpoint.send(now, Frame::new(&[7; 100], Some(now + ms(50)))).is_ok() {
             self.sent += 1;
         }
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
+        self.endpoint.handle_due(now);
         while let Some(transmit) = self.endpoint.poll_transmit(now, &mut buf) {
             server.hub.handle_input(now, datagram(&buf[..transmit.len], self.path, now));
         }

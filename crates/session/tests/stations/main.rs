@@ -4,6 +4,7 @@ mod call;
 mod clocked;
 mod convert;
 mod dccp_flood;
+mod framing;
 mod hostile;
 mod hub;
 mod many;

@@ -71,9 +71,7 @@ fn each_client_gets_the_streams_that_it_chose_and_its_own_repairs() {
     let (mut rng, mut buf) = (Rng::fork(9, "loss"), vec![0; 65_535]);
     for step in 0..2_000 {
         for (at, client) in clients.iter_mut().enumerate() {
-            if client.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-                client.endpoint.handle_timeout(now);
-            }
+            client.endpoint.handle_due(now);
             while let Some(sent) = client.endpoint.poll_transmit(now, &mut buf) {
                 let lost = rng.chance(client.loss);
                 if !lost {

@@ -12,7 +12,7 @@ use antiphon_media::{SampleFormat, StreamFormat};
 use antiphon_proto::{OpenArgs, Role, open};
 use antiphon_session::{
     CallConfig, MakeEndpoint, OpenSink, ReceiveConfig, ReceiveStation, ReceiverConfig, SendStation,
-    SenderConfig, SoundReceiver, Station,
+    SenderConfig, SoundReceiver, Station, StreamFraming,
 };
 
 use crate::sound::{Kept, Noise};
@@ -48,7 +48,10 @@ pub fn send_station(scheme: &str, format: StreamFormat, frames: u64, seed: u64) 
 }
 
 pub fn send_station_with(scheme: &str, source: Box<Noise>, config: SenderConfig) -> SendStation {
-    let endpoint = endpoint(scheme, Role::Caller, Instant::ZERO);
+    send_station_in(endpoint(scheme, Role::Caller, Instant::ZERO), source, config)
+}
+
+pub fn send_station_in(endpoint: Box<dyn Endpoint>, source: Box<Noise>, config: SenderConfig) -> SendStation {
     SendStation::new(endpoint, source, config, "near", Instant::ZERO).unwrap()
 }
 
@@ -66,6 +69,17 @@ pub fn receive_station_with(
     ends_with_stream: bool,
     now: Instant,
 ) -> ReceiveStation {
+    receive_station_in(scheme, StreamFraming::Rtp, latency, open_sink, ends_with_stream, now)
+}
+
+pub fn receive_station_in(
+    scheme: &'static str,
+    framing: StreamFraming,
+    latency: Option<Duration>,
+    open_sink: OpenSink,
+    ends_with_stream: bool,
+    now: Instant,
+) -> ReceiveStation {
     let config = ReceiverConfig {
         latency,
         conceal: Concealment::default(),
@@ -78,10 +92,10 @@ pub fn receive_station_with(
         seed: 99,
     };
     let receiver = SoundReceiver::new(config, open_sink, now);
-    let make: MakeEndpoint = Box::new(move |now| endpoint(scheme, Role::Listener, now));
+    let make: MakeEndpoint = Box::new(move |now| framing.around(endpoint(scheme, Role::Listener, now)));
     let (name, _) = scheme.split_once('?').unwrap_or((scheme, ""));
     let admits = antiphon_proto::find(name).unwrap().admits;
-    let config = ReceiveConfig { endpoint: make, admits, silence: SILENCE, ends_with_stream };
+    let config = ReceiveConfig { endpoint: make, admits, silence: SILENCE, ends_with_stream, framing };
     ReceiveStation::new(config, receiver, now)
 }
 
