@@ -26,6 +26,7 @@ mod reflect;
 mod render;
 mod send;
 mod show;
+mod stream_plan;
 mod table;
 mod task;
 mod transport;

@@ -8,7 +8,8 @@ use antiphon_media::{SampleFormat, Sink, StreamFormat};
 use antiphon_report::{Advice, Clip, CompareReport, LatencyNote, LinkNote, TradeOff, TransportPanel};
 use antiphon_sound::{Existing, SinkKind, SinkSpec, write_whole};
 
-use crate::compare::{Measured, StreamPlan};
+use crate::compare::Measured;
+use crate::stream_plan::StreamPlan;
 use crate::table::{csv_field, figure_rows, report_fate};
 use crate::{CompareOptions, Comparison, Error};
 

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use antiphon_core::uri::{Query, UriError};
-use antiphon_core::{Endpoint, Instant, OverIp, Unwrap, Wire, nearest, units};
+use antiphon_core::{Endpoint, Instant, OverIp, Unwrap, Wire, did_you_mean, nearest, units};
 use antiphon_media::SampleFormat;
 use antiphon_media::conceal::Concealment;
 use antiphon_net::{Line, LineError, RawLine, SocketOptions, Target, TcpLine, UdpLine};
@@ -293,10 +293,7 @@ fn read_over(transport: &Transport, query: &Query) -> Result<Option<OverIp>, Uri
                 able().join(" and ")
             )
         }),
-        other => Err(format!(
-            "use udp or ip{}",
-            nearest(other, ["udp", "ip"]).map(|meant| format!(", did you mean {meant}?")).unwrap_or_default()
-        )),
+        other => Err(format!("use udp or ip{}", did_you_mean(nearest(other, ["udp", "ip"])))),
     })?;
     let over = over.flatten();
     if let Some(key) = over.map(|protocol| protocol.port_key) {

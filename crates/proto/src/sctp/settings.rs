@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn refusals_name_the_remedy() {
         for (text, remedy) in [
-            ("order=orderd", "did you mean ordered"),
+            ("order=orderd", "did you mean 'ordered'"),
             ("reliability=none", "use deadline or retransmissions or full"),
             ("reliability=retransmissions", "add retransmissions=1"),
             ("reliability=full&retransmissions=1", "leave one out"),
@@ -222,7 +222,7 @@ mod tests {
             ("heartbeat=1ms", "use 1s to"),
             ("sctp-port=0", "use 1 to 65535"),
             ("style=two", "use one or many"),
-            ("paths=bot", "did you mean both"),
+            ("paths=bot", "did you mean 'both'"),
             ("peers=192.0.2.7", "192.0.2.7:9906"),
             ("peers=192.0.2.7:1,192.0.2.7:2,192.0.2.7:3,192.0.2.7:4", "name 3 at most"),
         ] {
