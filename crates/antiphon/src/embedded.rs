@@ -64,6 +64,8 @@ impl Embedded {
             socket: entrant.socket(&options.socket),
             max_peers: 4,
             seed: options.seed ^ 1,
+            // The near ends are shown.
+            taps: None,
         };
         let mut far_ends = Vec::new();
         let (ways, forbidden) = match means {

@@ -166,6 +166,8 @@ pub struct ReflectOptions {
     pub max_peers: usize,
     /// Stop after so much time.
     pub length: Option<Duration>,
+    /// Where to write what crosses the wire.
+    pub capture: Option<PathBuf>,
     /// Socket options.
     pub socket: SocketOptions,
 }
@@ -262,6 +264,7 @@ impl Default for ReflectOptions {
             transports: Vec::new(),
             max_peers: 64,
             length: None,
+            capture: None,
             socket: SocketOptions::default(),
         }
     }
