@@ -72,6 +72,8 @@ impl Embedded {
             max_peers: 4,
             interval: Some(interval),
             seed: options.seed ^ 1,
+            // The near ends are shown.
+            taps: None,
         };
         let (ways, far_ends, forbidden) = match means {
             Means::Forbidden(why) if options.link_method == Some(LinkMethod::Router) => {

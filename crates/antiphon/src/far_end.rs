@@ -1,18 +1,17 @@
 //! The reflecting side of one transport: a thread for datagrams, or one that accepts and one per connection.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use antiphon_net::netns::Namespace;
 use antiphon_net::{
-    DriveOptions, IDLE, OsClock, SocketOptions, Stop, Target, TcpLine, TcpListening, become_media_thread,
-    drive,
+    DriveOptions, IDLE, Line, OsClock, SocketOptions, Stop, Tap, Taps, Target, TcpLine, TcpListening,
+    become_media_thread, drive,
 };
-use antiphon_proto::{Beneath, Role};
+use antiphon_proto::{Beneath, Role, Transport};
 use antiphon_session::{ArrivalBoard, Hub, HubConfig, Reflector, ReflectorConfig, StreamFraming};
 
 use crate::Error;
@@ -32,6 +31,51 @@ pub(crate) struct FarPlan {
     /// Time from one frame to the next, where it is known that one stream comes.
     pub interval: Option<Duration>,
     pub seed: u64,
+    /// Shows what crosses its sockets.
+    pub taps: Option<FarTaps>,
+}
+
+/// The interfaces of a capture on which a far end is shown: one for a socket of datagrams; one for each connection that
+/// there is at once, which is the next one's when it ends.
+#[derive(Clone)]
+pub(crate) struct FarTaps {
+    taps: Taps,
+    transport: &'static Transport,
+    idle: Arc<Mutex<Idle>>,
+}
+
+/// Taps that no connection has.
+#[derive(Default)]
+struct Idle {
+    taps: Vec<Tap>,
+    made: usize,
+}
+
+impl FarTaps {
+    pub fn new(taps: Taps, transport: &'static Transport) -> Self {
+        FarTaps { taps, transport, idle: Arc::default() }
+    }
+
+    /// One that nobody has. It allocates and locks: before a line is driven.
+    fn take(&self) -> Tap {
+        let mut idle = self.idle.lock().expect("nobody panics with it");
+        idle.taps.pop().unwrap_or_else(|| {
+            idle.made += 1;
+            let name = match idle.made {
+                1 => self.transport.scheme.to_string(),
+                n => format!("{}-{n}", self.transport.scheme),
+            };
+            self.taps.tap_inside(&name, self.transport.unwrap)
+        })
+    }
+
+    /// Takes a line's tap back when it is driven no more.
+    fn give_back(&self, line: &mut dyn Line) {
+        if let Some(mut tap) = line.take_tap() {
+            tap.hang_up();
+            self.idle.lock().expect("nobody panics with it").taps.push(tap);
+        }
+    }
 }
 
 /// What a far end has done so far.
@@ -130,6 +174,9 @@ fn reflector_config(plan: &FarPlan, counters: &FarCounters, ends_with_peer: bool
 fn serve_datagrams(plan: &FarPlan, opened: OpenedLine, stop: &Stop, counters: &Arc<FarCounters>) {
     let endpoints = endpoint_plan(plan);
     let OpenedLine { mut line, max_datagram } = opened;
+    if let Some(taps) = &plan.taps {
+        line.set_tap(taps.take());
+    }
     let config =
         HubConfig { max_peers: plan.max_peers, idle: PEER_IDLE, admits: plan.entrant.transport.admits };
     let reflector = reflector_config(plan, counters, false);
@@ -159,7 +206,7 @@ fn serve_connections(plan: &FarPlan, listening: &TcpListening, stop: &Stop, coun
         let thread = std::thread::Builder::new()
             .name(format!("far-{}", plan.entrant.transport.scheme))
             .spawn(move || serve_connection(&plan, line, &stop, &counters));
-        // Where no thread is to be had, the connection goes, which its peer notices.
+        // Without a thread the connection is closed, which its peer notices, and calls again.
         threads.extend(thread.ok());
     }
     for thread in threads {
@@ -168,12 +215,43 @@ fn serve_connections(plan: &FarPlan, listening: &TcpListening, stop: &Stop, coun
 }
 
 fn serve_connection(plan: &FarPlan, mut line: TcpLine, stop: &Stop, counters: &FarCounters) {
+    if let Some(taps) = &plan.taps {
+        line.set_tap(taps.take());
+    }
     become_media_thread();
     let endpoint = endpoint_plan(plan).reopen(plan.clock.now(), crate::transport::SEGMENT);
     let mut reflector = Reflector::new(endpoint, reflector_config(plan, counters, true));
     // A connection that fails ends its reflector; its peer notices.
     let _ended = drive(&mut line, &mut reflector, &plan.clock, stop, DriveOptions::default());
+    if let Some(taps) = &plan.taps {
+        taps.give_back(&mut line);
+    }
 }
 
 /// A peer silent for so long makes room for another.
 const PEER_IDLE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use antiphon_net::{Capture, UdpLine};
+
+    /// A server that is asked a thousand times by one peer after another does not hold a thousand rings.
+    #[test]
+    fn a_tap_is_the_next_lines_when_one_gives_it_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let capture = Capture::create(directory.path().join("x.pcapng"), OsClock::new()).unwrap();
+        let taps = FarTaps::new(capture.taps(), antiphon_proto::find("tcp").unwrap());
+        let line = || UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).unwrap();
+        let mut held = line();
+        held.set_tap(taps.take());
+        for _ in 0..1000 {
+            let mut line = line();
+            line.set_tap(taps.take());
+            taps.give_back(&mut line);
+        }
+        assert_eq!(taps.idle.lock().unwrap().made, 2);
+        taps.give_back(&mut held);
+        assert_eq!(taps.idle.lock().unwrap().taps.len(), 2);
+    }
+}

@@ -171,6 +171,8 @@ pub struct ReflectOptions {
     pub max_peers: usize,
     /// Stop after so much time.
     pub length: Option<Duration>,
+    /// Where to write what crosses the wire.
+    pub capture: Option<PathBuf>,
     /// Socket options.
     pub socket: SocketOptions,
 }
@@ -269,6 +271,7 @@ impl Default for ReflectOptions {
             transports: Vec::new(),
             max_peers: 64,
             length: None,
+            capture: None,
             socket: SocketOptions::default(),
         }
     }

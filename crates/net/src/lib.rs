@@ -29,7 +29,7 @@ mod udp;
 mod wake;
 
 pub use address::{AddressError, Target};
-pub use capture::{Capture, CaptureError, CaptureSummary, Tap};
+pub use capture::{Capture, CaptureError, CaptureSummary, Tap, Taps};
 pub use clock::{OsClock, thread_cpu_time};
 pub use drive::{DriveOptions, DriveReport, Stop, WaitStyle, drive};
 pub use lent::{Arrival, LentSocket};

@@ -61,6 +61,11 @@ pub trait Line {
         self.fittings_mut().tap = Some(tap);
     }
 
+    /// Takes the tap back, for a line that comes after this one; see [`Tap::hang_up`].
+    fn take_tap(&mut self) -> Option<Tap> {
+        self.fittings_mut().tap.take()
+    }
+
     /// Lets another thread end the waits of [`Self::receive`] early, for one system call more in each. Lines that sleep
     /// in the receiving call without it are spared that call.
     fn set_waker(&mut self, waker: Waker) {

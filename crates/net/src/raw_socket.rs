@@ -166,6 +166,7 @@ fn payload_v4(packet: &[u8]) -> Option<(Ipv4Addr, &[u8])> {
 
 /// A word to the user where this kernel speaks the protocol itself, in this namespace.
 pub(crate) fn kernel_speaks(protocol: u8) -> Option<String> {
+    // Where the kernel does not tell, there is nothing to be said.
     let protocols = std::fs::read_to_string("/proc/net/protocols").unwrap_or_default();
     let name = match protocol {
         132 => "SCTP",

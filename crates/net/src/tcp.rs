@@ -127,6 +127,7 @@ impl TcpLine {
     /// Shows the connection that has just been made to the tap.
     fn show_opened(&mut self, now: Instant) {
         let (Some(tap), Some(stream)) = (&mut self.fittings.tap, &self.stream) else { return };
+        // A connection that has lost its peer already has no ends to show, and carries nothing.
         let end = |address: io::Result<SockAddr>| address.ok().and_then(|address| address.as_socket());
         if let (Some(local), Some(peer)) = (end(stream.local_addr()), end(stream.peer_addr())) {
             let caller = match self.source {
@@ -361,9 +362,17 @@ impl TcpListening {
     /// The next connection, if one comes within `timeout`.
     pub fn accept(&self, timeout: Duration) -> Option<(TcpLine, SocketAddr)> {
         let want = Readiness { readable: true, writable: false };
-        poll::wait(self.socket.as_raw_fd(), want, timeout);
-        let (stream, peer) = accept(&self.socket)?;
+        let ready = poll::wait(self.socket.as_raw_fd(), want, timeout);
+        let Some((stream, peer)) = accept(&self.socket) else {
+            // A caller that can't be had, as where this process has no descriptor left, stays at the door: whoever asks
+            // again must not do so without end.
+            if ready.readable {
+                std::thread::park_timeout(timeout);
+            }
+            return None;
+        };
         let mut notes = Vec::new();
+        // One that can't be set up has gone already.
         set_up_accepted(&stream, peer, &self.options, &mut notes).ok()?;
         Some((TcpLine::with(Some(stream), Source::Accepted, self.local, &self.options, notes), peer))
     }

@@ -122,7 +122,7 @@ fn help_names_what_each_command_takes() {
                 "--conceal",
             ],
         ),
-        ("reflect", &["--listen", "--transports", "--max-peers", "--seconds"]),
+        ("reflect", &["--listen", "--transports", "--max-peers", "--seconds", "--capture"]),
         (
             "link",
             &[
