@@ -14,7 +14,7 @@ use antiphon_net::capture::FRAME_PORT;
 use antiphon_net::{
     Capture, CaptureSummary, DriveOptions, Line, OsClock, Stop, Target, become_media_thread, drive,
 };
-use antiphon_proto::{Beneath, Role, Transport, find};
+use antiphon_proto::{Beneath, Role, find};
 use antiphon_session::{SendStation, SenderConfig, SenderCounters, StreamFraming, converted, limited};
 use antiphon_sound::{Notes, open_source};
 
