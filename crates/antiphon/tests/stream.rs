@@ -174,10 +174,13 @@ fn rubbish_in_a_tcp_stream_costs_what_it_hits_in_medusas_framing() {
         let mut to = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
         let (mut back, mut near) = (to.try_clone().unwrap(), from.try_clone().unwrap());
         std::thread::spawn(move || std::io::copy(&mut back, &mut near));
-        let mut head = vec![0; 20_000];
-        from.read_exact(&mut head).unwrap();
-        to.write_all(&head).unwrap();
-        to.write_all(&[0x5a; 3_333]).unwrap();
+        // Within a packet each time, if not all three are where a report of RTCP stands.
+        for length in [20_000, 11_003, 7_777] {
+            let mut head = vec![0; length];
+            from.read_exact(&mut head).unwrap();
+            to.write_all(&head).unwrap();
+            to.write_all(&[0x5a; 3_333]).unwrap();
+        }
         // The receiver hangs up when the sender has taken leave, at whatever end of the copying.
         let _either_has_left = std::io::copy(&mut from, &mut to);
         let _receiver_has_left = to.shutdown(std::net::Shutdown::Write);
@@ -191,14 +194,15 @@ fn rubbish_in_a_tcp_stream_costs_what_it_hits_in_medusas_framing() {
     send(&sending, &Stop::new(), &mut |_| {}, &mut |_| {}).expect("sending to loopback");
     middle.join().unwrap();
     let received = receiver.join().unwrap().expect("the stream goes on behind the rubbish");
-    // Byte 20 000 is in the midst of a packet of 256 samples and some 50 bytes around them.
-    assert_eq!(received.status.lost, 1, "{:?}", received.status);
+    // A packet that rubbish stands in is played with it, since Medusa's header has no checksum, or is lost.
+    assert!(received.status.lost <= 3, "{:?}", received.status);
     let (before, after) = (samples(&sent).2, samples(&got).2);
     assert_eq!(after.len(), before.len());
     let wrong = before.iter().zip(&after).filter(|(a, b)| a != b).count();
-    // The packet that was hit is made up, and the sound fades back in behind it.
-    assert!((200..=1_024).contains(&wrong), "{wrong} samples differ");
-    assert!(before[..8_000] == after[..8_000] && before[12_000..] == after[12_000..]);
+    // Three packets of 256 samples, and as much behind each where sound that was made up fades out.
+    assert!((1..=1_536).contains(&wrong), "{wrong} samples differ");
+    // 550 bytes each 256 samples: rubbish stands behind some 9 300, 14 400 and 18 000 samples.
+    assert!(before[..8_000] == after[..8_000] && before[20_000..] == after[20_000..]);
     std::fs::remove_dir_all(directory).unwrap();
 }
 
