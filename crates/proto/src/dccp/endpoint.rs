@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use antiphon_core::{
-    BitRate, ByteCount, CloseMode, CloseReason, Counters, Endpoint, Event, Frame, FrameId, Input, Instant,
-    Outcome, PathStats, Profile, Received, Rng, SendError, Transmit, Wire,
+    BitRate, ByteCount, CloseMode, CloseReason, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome,
+    PathStats, Profile, Received, Rng, SendError, Transmit, Wire,
 };
 
 use super::ccid::{Receiver, Sender};
@@ -19,6 +19,7 @@ use super::wire::checksum::Checksum;
 use super::wire::{DATA_HEADER, Header};
 use crate::Role;
 use crate::queue::{Inbox, SendQueue};
+use crate::tally::Tally;
 
 /// One connection, client or server.
 ///
@@ -33,7 +34,7 @@ pub struct DccpEndpoint {
     pub(super) state: State,
     pub(super) queue: SendQueue,
     pub(super) inbox: Inbox,
-    pub(super) counters: Counters,
+    pub(super) tally: Tally,
     /// DCCP ports, ours and theirs.
     pub(super) ports: (u16, u16),
     pub(super) sequence: Sequence,
@@ -134,7 +135,7 @@ impl DccpEndpoint {
             state,
             queue: SendQueue::empty(),
             inbox: Inbox::empty(),
-            counters: Counters::default(),
+            tally: Tally::default(),
             ports,
             sequence: Sequence::new(iss),
             features: Features::new(),
@@ -292,16 +293,10 @@ impl Endpoint for DccpEndpoint {
 
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         self.clock = self.clock.max(now);
-        match input {
-            _ if self.state == State::Closed => {}
-            Input::Datagram { path, bytes, ecn, received_at } => {
-                self.counters.datagrams_received += 1;
-                self.counters.bytes_received += bytes.len() as u64;
-                self.handle_datagram(now, bytes, ecn, path, received_at.min(now));
-            }
-            Input::Broken(reason) => self.queue.report(Event::Broken(reason)),
-            Input::Stream { .. } => self.counters.malformed += 1,
-            Input::Connected | Input::Report(_) => {}
+        if self.state != State::Closed
+            && let Some(datagram) = self.tally.take(input, &mut self.queue)
+        {
+            self.handle_datagram(now, &datagram);
         }
     }
 
@@ -312,7 +307,8 @@ impl Endpoint for DccpEndpoint {
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         self.clock = self.clock.max(now);
-        self.next_packet(now, buf)
+        let len = self.next_packet(now, buf)?;
+        Some(self.tally.transmit(len))
     }
 
     fn poll_frame(&mut self, buf: &mut [u8]) -> Option<Received> {
@@ -331,18 +327,11 @@ impl Endpoint for DccpEndpoint {
     }
 
     fn path_stats(&self) -> PathStats {
-        let counters = Counters {
-            frames_accepted: self.queue.accepted(),
-            frames_expired: self.queue.expired(),
-            frames_delivered: self.inbox.delivered(),
-            frames_dropped: self.inbox.dropped(),
-            ..self.counters
-        };
         let mut stats = PathStats {
             srtt: self.rtt.srtt(),
             rttvar: self.rtt.rttvar(),
             min_rtt: self.rtt.min(),
-            counters,
+            counters: self.tally.counters(&self.queue, &self.inbox),
             ..PathStats::default()
         };
         match self.flow.as_ref().map(|flow| &flow.sender) {

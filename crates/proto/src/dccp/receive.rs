@@ -13,24 +13,18 @@ use super::timers;
 use super::wire::checksum::crc32c;
 use super::wire::{Header, Kind, Packet, ResetCode};
 use crate::Role;
+use crate::tally::Datagram;
 
 impl DccpEndpoint {
-    pub(super) fn handle_datagram(
-        &mut self,
-        now: Instant,
-        bytes: &[u8],
-        ecn: Ecn,
-        path: PathId,
-        received_at: Instant,
-    ) {
+    pub(super) fn handle_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
         if let State::Finishing(_) | State::Closed = self.state {
             return;
         }
         if !self.is_proved() {
-            self.credit = self.credit.saturating_add(bytes.len());
+            self.credit = self.credit.saturating_add(datagram.bytes.len());
         }
-        let Ok(packet) = Packet::parse(bytes, self.checksum) else {
-            self.counters.malformed += 1;
+        let Ok(packet) = Packet::parse(datagram.bytes, self.checksum) else {
+            self.tally.on_malformed();
             return;
         };
         let header = &packet.header;
@@ -38,7 +32,7 @@ impl DccpEndpoint {
             State::Listen => self.on_first(now, &packet),
             _ if (header.destination, header.source) != self.ports => self.on_foreign(now, header),
             State::Request => self.on_answer(now, &packet),
-            _ => self.on_packet(now, &packet, ecn, path, received_at),
+            _ => self.on_packet(now, &packet, datagram),
         }
     }
 
@@ -97,7 +91,7 @@ impl DccpEndpoint {
 
     /// Answers a packet that belongs to no connection with a Reset; a Reset never. No more often than Syncs.
     fn answer(&mut self, now: Instant, header: &Header, (code, data): Fault) {
-        self.counters.malformed += 1;
+        self.tally.on_malformed();
         if matches!(header.kind, Kind::Reset { .. }) || !self.sequence.may_sync(now) {
             return;
         }
@@ -154,21 +148,24 @@ impl DccpEndpoint {
     }
 
     /// Steps 5 to 16.
-    fn on_packet(&mut self, now: Instant, packet: &Packet<'_>, ecn: Ecn, path: PathId, received_at: Instant) {
+    fn on_packet(&mut self, now: Instant, packet: &Packet<'_>, datagram: &Datagram<'_>) {
         let header = &packet.header;
         let before = self.sequence.gsr;
         if !self.is_in_place(now, header) {
-            self.counters.malformed += 1;
+            self.tally.on_malformed();
             return;
         }
         self.timers.heard = now;
         if self.state == State::Respond && matches!(header.kind, Kind::Ack { .. } | Kind::DataAck { .. }) {
             self.open_server(now, header, before);
         }
-        let marked = ecn == Ecn::Congested;
+        let marked = datagram.ecn == Ecn::Congested;
+        let received_at = datagram.received_at.min(now);
         let arrived = self.flow.as_mut().map(|flow| flow.received.on_packet(header.seq, marked));
         if arrived == Some(Arrived::Again) {
-            self.counters.duplicates += u64::from(header.kind.carries_data());
+            if header.kind.carries_data() {
+                self.tally.on_duplicate();
+            }
             return;
         }
         let seen = match self.read_options(now, packet) {
@@ -198,7 +195,7 @@ impl DccpEndpoint {
             };
             self.tell_receiver(&incoming);
         }
-        self.take_data(packet, &seen, path, received_at);
+        self.take_data(packet, &seen, datagram.path, received_at);
         self.step(now, header);
     }
 
@@ -286,7 +283,7 @@ impl DccpEndpoint {
             return;
         }
         let code = if seen.data_checksum.is_some_and(|crc| crc != crc32c(packet.data)) {
-            self.counters.malformed += 1;
+            self.tally.on_malformed();
             CORRUPT
         } else {
             let before = self.inbox.dropped();

@@ -1,6 +1,6 @@
 //! What goes out, and in which order: answers, steps of the connection, data, acknowledgements.
 
-use antiphon_core::{Ecn, Instant, Outcome, PathId, Transmit};
+use antiphon_core::{Instant, Outcome};
 
 use super::endpoint::{DccpEndpoint, State};
 use super::features::{self, Location};
@@ -9,17 +9,14 @@ use super::seq::Seq48;
 use super::wire::{self, Header, Kind, OptionWriter};
 
 impl DccpEndpoint {
-    pub(super) fn next_packet(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        let len = self.write_answer(buf).or_else(|| match self.state {
+    pub(super) fn next_packet(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        self.write_answer(buf).or_else(|| match self.state {
             State::Closed | State::Listen => None,
             State::Finishing(_) => self.write_last(now, buf),
             State::Request => self.write_request(now, buf),
             State::Respond => self.write_response(now, buf),
             _ => self.write_in_flow(now, buf),
-        })?;
-        self.counters.datagrams_sent += 1;
-        self.counters.bytes_sent += len as u64;
-        Some(Transmit { path: PathId::default(), len, ecn: Ecn::NotCapable })
+        })
     }
 
     /// A Reset outside the connection.
