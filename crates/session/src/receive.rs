@@ -200,10 +200,12 @@ impl Station for ReceiveStation {
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         let input = match input {
             Input::Datagram { path, bytes, ecn, received_at } => {
+                let known = self.knows(path);
                 let Some(path) = self.path_of_peer(now, path, bytes) else {
                     self.strangers += 1;
                     return;
                 };
+                let bytes = if known { bytes } else { self.doorway.entering(bytes) };
                 Input::Datagram { path, bytes, ecn, received_at }
             }
             other => other,
