@@ -1,11 +1,12 @@
-//! Packets of DCCP: what parses is written back the same; two ends that hear damaged and forged packets keep their promises.
+//! Packets of DCCP: what parses is written back the same; two ends that hear damaged and forged packets keep their promises,
+//! and the door sends nobody more than came from there.
 #![no_main]
 
 mod ends;
 
 use std::time::Duration;
 
-use antiphon_core::{Frame, Instant};
+use antiphon_core::{Frame, Instant, Meeting, PathId};
 use antiphon_proto::Role;
 use antiphon_proto::dccp::Checksum;
 use antiphon_proto::dccp::wire::{OptionWriter, Packet, emit};
@@ -20,6 +21,8 @@ enum Step {
     /// The last packet of one end, with options and data of the forger's.
     Forge { to_client: bool, tail: Vec<u8>, kind: u8, ahead: i8 },
     Noise { to_client: bool, bytes: Vec<u8> },
+    /// The client's last packet, damaged, or anything, to the door from one of a few addresses.
+    Knock { path: u8, forged: Option<Vec<u8>>, damage: Option<(u8, u8)>, cut: bool },
     Send { by_client: bool, len: u8 },
     Advance { ms: u16 },
 }
@@ -44,6 +47,9 @@ fuzz_target!(|input: (bool, Vec<Step>)| {
     let query = if input.0 { "ccid=2" } else { "ccid=3" };
     let mut ends = [Role::Caller, Role::Listener].map(|role| End::new("dccp", query, role));
     let mut now = Instant::from_millis(1);
+    let mut door = ends[1].endpoint.doorkeeper(now).expect("DCCP has one");
+    // Bytes that came from each address and were not answered with as many.
+    let mut accounts = [0; 4];
     for step in input.1 {
         match step {
             Step::Carry { by_client, damage } => {
@@ -68,6 +74,32 @@ fuzz_target!(|input: (bool, Vec<Step>)| {
             Step::Noise { to_client, bytes } => {
                 round_trip(&bytes);
                 ends[usize::from(!to_client)].hear(now, 0, &bytes);
+            }
+            Step::Knock { path, forged, damage, cut } => {
+                let mut bytes = forged.unwrap_or_else(|| ends[0].last.clone());
+                if let (Some((at, byte)), false) = (damage, bytes.is_empty()) {
+                    let at = usize::from(at) % bytes.len();
+                    bytes[at] = byte;
+                }
+                if cut && bytes.len() >= 40 {
+                    // As another stack would write it: without padding.
+                    bytes.truncate(40);
+                    bytes[4] = 10;
+                }
+                let path = usize::from(path % 4);
+                let mut out = [0; 2048];
+                accounts[path] += bytes.len();
+                match door.meet(now, PathId(path as u32), &bytes, &mut out) {
+                    Meeting::Answered { len } => {
+                        accounts[path] = accounts[path].checked_sub(len).expect("no more than came from there");
+                        ends[0].hear(now, 0, &out[..len]);
+                    }
+                    Meeting::Admitted => End::new("dccp", query, Role::Listener).hear(now, 0, &bytes),
+                    Meeting::Vouched { len } => {
+                        End::new("dccp", query, Role::Listener).hear(now, 0, &out[..len]);
+                    }
+                    Meeting::Ignored => {}
+                }
             }
             Step::Send { by_client, len } => {
                 let frame = Frame::new(&[1; 300][..usize::from(len) + 1], Some(now + Duration::from_millis(50)));
