@@ -205,6 +205,19 @@ mod tests {
     }
 
     #[test]
+    fn nobody_elsewhere_knows_the_first_number() {
+        let first = CookieJar::new(1, 2).base(PathId(4), PORTS);
+        assert_eq!(first, CookieJar::new(1, 2).base(PathId(4), PORTS));
+        for (seed, path, ports) in
+            [(2, 4, PORTS), (1, 5, PORTS), (1, 4, (5004, 50_001)), (1, 4, (5005, 50_000))]
+        {
+            let other = CookieJar::new(seed, 2).base(PathId(path), ports);
+            // Near is a window: by chance less than once in 10^11.
+            assert!(first.distance(other).abs() > 1024, "{seed} {path} {ports:?}");
+        }
+    }
+
+    #[test]
     fn a_handshake_is_completed_by_what_follows_the_request_and_names_an_answer() {
         let recipe = recipe();
         let by = |ahead: i64, answer: i64| {
