@@ -85,9 +85,7 @@ pub fn reflect(
         std::thread::park_timeout(LOOK_UP);
     }
     let mut last = snapshot(clock.now().since(antiphon_core::Instant::ZERO), &far_ends);
-    for far in far_ends {
-        far.stop();
-    }
+    drop(far_ends);
     // Their lines are gone, and have shown the ends of their connections.
     finish_capture(capture, &mut last.notes);
     Ok(last)

@@ -32,4 +32,10 @@ pub enum Meeting {
     },
     /// The stranger is who it says: this datagram begins an association.
     Admitted,
+    /// As [`Meeting::Admitted`], but what begins the association is not the datagram: it stands in `answer`, with what
+    /// the stranger could not bring itself.
+    Vouched {
+        /// Bytes written.
+        len: usize,
+    },
 }

@@ -6,6 +6,7 @@
 
 mod adapt;
 mod arq;
+mod cookie;
 pub mod dccp;
 mod events;
 mod inbox;

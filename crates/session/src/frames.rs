@@ -226,10 +226,15 @@ impl<P: FramePort> Station for FrameStation<P> {
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         let input = match input {
             Input::Datagram { path, bytes, ecn, received_at } => {
+                let known = self.knows(path);
                 if !self.is_peer(now, path, bytes) {
                     self.strangers += 1;
                     return;
                 }
+                let bytes = match &self.waits {
+                    Some(waits) if !known => waits.doorway.entering(bytes),
+                    _ => bytes,
+                };
                 Input::Datagram { path: PathId::default(), bytes, ecn, received_at }
             }
             other => other,

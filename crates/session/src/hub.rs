@@ -131,13 +131,13 @@ impl<S: Station> Hub<S> {
         HubCounters { answered: self.doorway.answered(), ..self.counters }
     }
 
-    fn place_for(&mut self, now: Instant, path: PathId, first: &[u8]) -> Option<(usize, u32)> {
-        if let Some(place) = self.places.get(&path) {
-            return Some(*place);
-        }
-        if let Some(place) = self.place_elsewhere(path, first) {
-            return Some(place);
-        }
+    /// The place of a peer that is here.
+    fn place_of(&mut self, path: PathId, datagram: &[u8]) -> Option<(usize, u32)> {
+        self.places.get(&path).copied().or_else(|| self.place_elsewhere(path, datagram))
+    }
+
+    /// A place for who is not, if it is let in.
+    fn new_place(&mut self, now: Instant, path: PathId, first: &[u8]) -> Option<(usize, u32)> {
         let answered = self.doorway.answered();
         if self.stopping || !self.doorway.lets_in(now, path, first) {
             self.counters.not_admitted += u64::from(self.doorway.answered() == answered);
@@ -242,7 +242,9 @@ impl<S: Station> Station for Hub<S> {
             // A shared socket's errors name no peer.
             return;
         };
-        let Some((at, path)) = self.place_for(now, path, bytes) else { return };
+        let known = self.place_of(path, bytes);
+        let Some((at, path)) = known.or_else(|| self.new_place(now, path, bytes)) else { return };
+        let bytes = if known.is_some() { bytes } else { self.doorway.entering(bytes) };
         if let Some(peer) = &mut self.peers[at] {
             peer.last_heard = now;
             let path = PathId(path);

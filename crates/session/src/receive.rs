@@ -249,11 +249,13 @@ impl Station for ReceiveStation {
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         let input = match input {
             Input::Datagram { path, bytes, ecn, received_at } => {
+                let known = self.knows(path);
                 let Some(path) = self.path_of_peer(now, path, bytes) else {
                     self.strangers += 1;
                     self.foreign += self.foreign_in(bytes);
                     return;
                 };
+                let bytes = if known { bytes } else { self.doorway.entering(bytes) };
                 Input::Datagram { path, bytes, ecn, received_at }
             }
             other => other,

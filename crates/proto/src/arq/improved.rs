@@ -76,7 +76,7 @@ impl Improved {
     }
 
     fn handle_data(&mut self, now: Instant, data: &Data<'_>, datagram: &Datagram<'_>) {
-        let Datagram { path, bytes, received_at } = *datagram;
+        let Datagram { path, bytes, received_at, .. } = *datagram;
         match self.window.receive(now, data, received_at, bytes.len()) {
             Arrival::New => self.inbox.push_repaired(data.payload, path, received_at, data.repeated),
             Arrival::Duplicate => self.tally.on_duplicate(),

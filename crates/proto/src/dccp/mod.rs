@@ -23,6 +23,8 @@
 //! the least that asks nothing of the other end; CCID 3's history discounting (RFC 5348 §5.5, optional) is left out.
 
 mod ccid;
+mod cookie;
+mod door;
 mod endpoint;
 mod features;
 mod logs;

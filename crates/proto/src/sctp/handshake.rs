@@ -43,7 +43,7 @@ impl Sctp {
     pub(super) fn meet(&mut self, now: Instant, path: PathId, packet: &[u8]) {
         match self.door.meet_packet(now, path, packet) {
             Meeting::Answered { .. } => self.answer(path),
-            Meeting::Admitted => {}
+            Meeting::Admitted | Meeting::Vouched { .. } => {}
             Meeting::Ignored => self.counters.malformed += 1,
         }
     }

@@ -79,7 +79,7 @@ impl SrpEndpoint {
     }
 
     fn take_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
-        let Datagram { path, bytes, received_at } = *datagram;
+        let Datagram { path, bytes, received_at, .. } = *datagram;
         let inbox = &mut self.inbox;
         let mut deliver = |delivery: super::Delivery<'_>| push(inbox, path, &delivery);
         match self.halves.handle_datagram(now, received_at, bytes, &mut deliver) {
