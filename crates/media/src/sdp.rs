@@ -107,7 +107,7 @@ impl StreamDescription {
             port: None,
             source: None,
             rtcp_mux: true,
-            extensions: ExtensionIds::default(),
+            extensions: ExtensionIds::UNDIVIDED,
         }
     }
 
@@ -172,6 +172,7 @@ impl StreamDescription {
         let elements = [
             (self.extensions.ntp, ExtensionIds::NTP_URI),
             (self.extensions.format, ExtensionIds::FORMAT_URI),
+            (self.extensions.group, ExtensionIds::GROUP_URI),
         ];
         for (id, uri) in elements {
             if let Some(id) = id {
@@ -311,6 +312,7 @@ fn extensions(session: &Session, media: &Media) -> ExtensionIds {
         match words.next() {
             Some(ExtensionIds::NTP_URI) => ids.ntp = id,
             Some(ExtensionIds::FORMAT_URI) => ids.format = id,
+            Some(ExtensionIds::GROUP_URI) => ids.group = id,
             _ => {}
         }
     }
