@@ -188,9 +188,10 @@ impl SourceTracker {
         self.members.iter().position(|member| member.is_some_and(|member| member.ssrc == ssrc))
     }
 
-    /// Whether packets of every group have come.
-    pub fn is_complete(&self) -> bool {
-        self.current.is_some() && self.members.iter().all(Option::is_some)
+    /// The groups of the source of which packets have come: bit *n* for group *n*.
+    pub fn heard_groups(&self) -> u64 {
+        let heard = self.members.iter().map(|member| u64::from(member.is_some()));
+        if self.current.is_some() { heard.rev().fold(0, |groups, bit| groups << 1 | bit) } else { 0 }
     }
 
     /// Since when nothing of it was heard.

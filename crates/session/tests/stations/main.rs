@@ -4,6 +4,7 @@ mod call;
 mod clocked;
 mod convert;
 mod dccp_flood;
+mod groups;
 mod hostile;
 mod hub;
 mod many;
