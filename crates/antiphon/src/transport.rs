@@ -148,6 +148,20 @@ impl EndpointPlan {
         };
         Ok((self.transport.open)(&args)?)
     }
+
+    /// The same with a stream for each channel group and one for reports, where the transport has streams and nobody said how
+    /// many.
+    pub fn with_streams(self, groups: usize, now: Instant, max_datagram: usize) -> Result<Self, Error> {
+        let has_key = self.transport.keys.iter().any(|key| key.name == "streams");
+        if groups < 2 || !has_key || self.query.value("streams").is_some() {
+            return Ok(self);
+        }
+        let mut wider = self.clone();
+        wider.query.set("streams", &(groups + 1).to_string());
+        // The key may mean something else: what comes of it tells.
+        let streams = wider.open(now, max_datagram)?.profile().streams;
+        Ok(if usize::from(streams) == groups + 1 { wider } else { self })
+    }
 }
 
 /// A number of this process that strangers can't know: on a real network, tags, first numbers and the keys of cookies
@@ -171,6 +185,11 @@ pub static COMMON_KEYS: &[Key] = &[
     Key { name: "format", help: "sample format on the wire: format=l24" },
     Key { name: "rate", help: "sampling rate on the wire: rate=48kHz" },
     Key { name: "channels", help: "channels on the wire: channels=2" },
+    Key {
+        name: "groups",
+        help: "channels that go together in an RTP stream of their own, and over SCTP on a stream of its own: groups=2,2,4, or \
+               groups=2 for all alike",
+    },
     Key { name: "ptime", help: "longest packet in time: ptime=5ms" },
     Key { name: "conceal", help: "what to do about missing sound: conceal=silence" },
     Key { name: "ttl", help: "routers that multicast may cross: ttl=4" },
@@ -191,6 +210,7 @@ pub(crate) struct StreamKeys {
     pub sample: Option<SampleFormat>,
     pub rate: Option<u32>,
     pub channels: Option<u32>,
+    pub groups: Option<String>,
     pub ptime: Option<Duration>,
     pub conceal: Option<Concealment>,
     /// How to go directly over IP, if the URI asks for it.
@@ -228,6 +248,7 @@ impl StreamKeys {
             rate: query.read("rate", units::parse_frequency)?,
             channels: query
                 .read("channels", |text| text.parse::<u32>().map_err(|_| "use a number from 1 to 64"))?,
+            groups: query.value("groups").map(Into::into),
             ptime: query.read("ptime", units::parse_duration)?,
             conceal: query.read("conceal", str::parse::<Concealment>)?,
             over_ip: read_over(transport, query)?,

@@ -27,5 +27,5 @@ pub use format::{FormatError, SampleFormat, StreamFormat};
 pub use groups::{ChannelGroups, GroupsError};
 pub use io::{Pull, Sink, SinkError, Source};
 pub use resample::Resampler;
-pub use sdp::{SdpError, SdpOptions, StreamDescription};
+pub use sdp::{SdpError, SdpOptions, StreamDescription, sdp_of};
 pub use source::{Origin, SourceCounters, SourceTracker, Verdict};

@@ -207,7 +207,8 @@ impl SoundReceiver {
         }
     }
 
-    /// Lets `witness` know of every packet of our sender as it arrived.
+    /// Lets `witness` know of every packet of our sender as it arrived; of one with several channel groups, of the first
+    /// one's, whose numbers are in a row.
     pub fn set_witness(&mut self, witness: Witness) {
         self.witness = Some(witness);
     }
@@ -343,7 +344,7 @@ impl SoundReceiver {
         }
         self.counters.packets += 1;
         self.counters.bytes += received.len as u64;
-        if let Some(witness) = &mut self.witness {
+        if let Some(witness) = self.witness.as_mut().filter(|_| origin.group == 0) {
             witness(Passing::arrived(&received, view));
         }
         self.rtcp.on_received(received.received_at, view.ssrc, view.sequence, view.timestamp);
@@ -380,7 +381,9 @@ impl SoundReceiver {
         if let Some(part) = told.filter(|told| told.groups.count() > 1) {
             return Some(part);
         }
-        let described = self.config.description.as_ref().map(|d| (d.payload_type, (d.format, d.sample)));
+        // A description of one group would pass a part for the whole.
+        let whole = self.config.description.as_ref().filter(|described| !described.is_part);
+        let described = whole.map(|d| (d.payload_type, (d.format, d.sample)));
         if let Some((payload_type, (format, sample))) = described
             && payload_type == view.payload_type
         {
@@ -549,6 +552,11 @@ impl SoundReceiver {
             let counters = stream.playout.buffer().group_counters();
             stream.groups.ranges().zip(counters).map(|(channels, playout)| GroupFigures { channels, playout })
         })
+    }
+
+    /// How the stream's channels are divided, once known.
+    pub fn division(&self) -> Option<ChannelGroups> {
+        self.stream.as_ref().map(|stream| stream.groups)
     }
 
     /// Sound that waits in the playout buffer, in sample frames; 0 before the stream begins.
