@@ -7,7 +7,7 @@ use std::time::Duration;
 use antiphon_core::Endpoint;
 use antiphon_measure::FrameLog;
 use antiphon_media::packet::PacketConfig;
-use antiphon_media::{SampleFormat, Sink, Source, StreamFormat};
+use antiphon_media::{ChannelGroups, SampleFormat, Sink, Source, StreamFormat};
 use antiphon_net::{DriveOptions, Line, OsClock, Stop, Tap, Target, become_media_thread, drive};
 use antiphon_proto::{Beneath, Role, Transport};
 use antiphon_session::{CallConfig, CallStation, LiveCall, SenderConfig, StreamFraming};
@@ -90,6 +90,7 @@ impl NearEnd {
         let config = CallConfig {
             sender: SenderConfig {
                 packet,
+                groups: ChannelGroups::whole(format.channels()),
                 patience: options.expire.then_some(options.latency),
                 epoch: clock.epoch(),
                 seed: options.seed,

@@ -83,6 +83,9 @@ pub struct SendOptions {
     pub channels: Option<u32>,
     /// Which input channel goes where, such as `2,1`; `None` for the usual way.
     pub channel_map: Option<String>,
+    /// How many channels go together in an RTP stream of their own, such as `2,2,4`, or `2` for all alike; `None` for all in
+    /// one.
+    pub groups: Option<String>,
     /// Sampling rate to stream at; `None` for that of the source.
     pub rate: Option<u32>,
     /// Longest packet in time.
@@ -221,6 +224,7 @@ impl Default for SendOptions {
             sample: None,
             channels: None,
             channel_map: None,
+            groups: None,
             rate: None,
             ptime: None,
             framing: StreamFraming::default(),

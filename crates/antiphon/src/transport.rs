@@ -169,6 +169,20 @@ impl EndpointPlan {
     pub fn reopen(&self, now: Instant, max_datagram: usize) -> Box<dyn Endpoint> {
         self.open(now, max_datagram).expect("it opened with the same settings before")
     }
+
+    /// The same with a stream for each channel group and one for reports, where the transport has streams and nobody said how
+    /// many.
+    pub fn with_streams(self, groups: usize, now: Instant, max_datagram: usize) -> Result<Self, Error> {
+        let has_key = self.transport.keys.iter().any(|key| key.name == "streams");
+        if groups < 2 || !has_key || self.query.value("streams").is_some() {
+            return Ok(self);
+        }
+        let mut wider = self.clone();
+        wider.query.set("streams", &(groups + 1).to_string());
+        // The key may mean something else: what comes of it tells.
+        let streams = wider.open(now, max_datagram)?.profile().streams;
+        Ok(if usize::from(streams) == groups + 1 { wider } else { self })
+    }
 }
 
 /// A number of this process that strangers can't know: on a real network, tags, first numbers and the keys of cookies
@@ -192,6 +206,11 @@ pub static COMMON_KEYS: &[Key] = &[
     Key { name: "format", help: "sample format on the wire: format=l24" },
     Key { name: "rate", help: "sampling rate on the wire: rate=48kHz" },
     Key { name: "channels", help: "channels on the wire: channels=2" },
+    Key {
+        name: "groups",
+        help: "channels that go together in an RTP stream of their own, and over SCTP on a stream of its own: groups=2,2,4, or \
+               groups=2 for all alike",
+    },
     Key { name: "ptime", help: "longest packet in time: ptime=5ms" },
     Key {
         name: "framing",
@@ -216,6 +235,7 @@ pub(crate) struct StreamKeys {
     pub sample: Option<SampleFormat>,
     pub rate: Option<u32>,
     pub channels: Option<u32>,
+    pub groups: Option<String>,
     pub ptime: Option<Duration>,
     pub conceal: Option<Concealment>,
     pub framing: Option<StreamFraming>,
@@ -254,6 +274,7 @@ impl StreamKeys {
             rate: query.read("rate", units::parse_frequency)?,
             channels: query
                 .read("channels", |text| text.parse::<u32>().map_err(|_| "use a number from 1 to 64"))?,
+            groups: query.value("groups").map(Into::into),
             ptime: query.read("ptime", units::parse_duration)?,
             conceal: query.read("conceal", str::parse::<Concealment>)?,
             framing: query.read("framing", str::parse::<StreamFraming>)?,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use antiphon::core::Instant;
 use antiphon::net::OsClock;
-use antiphon::{Progress, ReceiveStatus, SendStatus, Stop};
+use antiphon::{Progress, ReceiveGroup, ReceiveStatus, SendGroup, SendStatus, Stop};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output::Output;
@@ -179,7 +179,9 @@ pub fn send_line(status: &SendStatus) -> String {
     if let Some(rtt) = status.rtt_ms {
         line += &format!(", round trip {rtt:.1} ms");
     }
-    line
+    let lost =
+        |group: &SendGroup| group.remote_lost.filter(|lost| *lost > 0).map(|lost| format!("lost {lost}"));
+    line + &of_groups(status.groups.iter().map(|group| (&group.channels, lost(group))))
 }
 
 /// A stream being received, on one line.
@@ -199,7 +201,17 @@ pub fn receive_line(status: &ReceiveStatus) -> String {
     if let Some(jitter) = status.jitter_rfc3550_ms {
         line += &format!(", jitter {jitter:.1} ms");
     }
-    line
+    let missed = |group: &ReceiveGroup| {
+        (group.lost + group.late > 0).then(|| format!("lost {}, late {}", group.lost, group.late))
+    };
+    line + &of_groups(status.groups.iter().map(|group| (&group.channels, missed(group))))
+}
+
+/// What of each channel group is worth a word; nothing where there is one group, or nothing is amiss with any.
+fn of_groups<'a>(groups: impl Iterator<Item = (&'a String, Option<String>)>) -> String {
+    let words = groups.filter_map(|(channels, word)| Some(format!("channels {channels}: {}", word?)));
+    let words: Vec<String> = words.collect();
+    if words.is_empty() { String::new() } else { format!("; {}", words.join("; ")) }
 }
 
 fn time_line(elapsed: Duration, total: Option<Duration>) -> String {

@@ -105,10 +105,18 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The stream for what goes beside the sound, RTCP above all; sound itself goes on stream 0. The same stream where there
-    /// is but one.
+    /// The stream for what goes beside the sound, RTCP above all; sound itself goes on stream 0 and, divided into groups, on
+    /// those from 2 on. The same stream where there is but one.
     pub fn control_stream(&self) -> StreamId {
         StreamId(u16::from(self.streams > 1))
+    }
+
+    /// The stream for the `index`-th stream of media, counted from 0: channel groups of sound, and further kinds of media after
+    /// them. Each has one to itself while there are enough beside [`Self::control_stream`]; then they take turns.
+    pub fn media_stream(&self, index: usize) -> StreamId {
+        let media = usize::from(self.streams).saturating_sub(1).max(1);
+        let turn = (index % media) as u16;
+        StreamId(if turn == 0 { 0 } else { turn + 1 })
     }
 }
 

@@ -12,7 +12,7 @@ use antiphon_media::packet::{
     Depacketiser, ExtensionIds, PacketConfig, PacketError, PacketKind, RtpView, classify, parse_rtp,
 };
 use antiphon_media::playout::{Clocking, Inserted, Playout, PlayoutConfig, PlayoutCounters, PlayoutError};
-use antiphon_media::{Sink, SinkError, Source};
+use antiphon_media::{ChannelGroups, Sink, SinkError, Source};
 
 use crate::board::ArrivalBoard;
 use crate::sender::{SenderConfig, SenderCounters, SentFrame, SoundSender};
@@ -21,7 +21,7 @@ use crate::station::{Station, sooner};
 /// How a call is made.
 #[derive(Clone, Debug)]
 pub struct CallConfig {
-    /// The sending half.
+    /// The sending half; a call is not divided into channel groups.
     pub sender: SenderConfig,
     /// Playout target at the returning end: from the arrival of an undelayed frame to its sound.
     pub latency: Duration,
@@ -122,7 +122,9 @@ impl CallStation {
         config: CallConfig,
     ) -> Result<Self, CallError> {
         let packet: PacketConfig = config.sender.packet;
-        let sender = SoundSender::new(source, config.sender)?;
+        // The log has one row of numbers: what is compared is the transport, not how channels are divided.
+        let groups = ChannelGroups::whole(packet.format.channels());
+        let sender = SoundSender::new(source, SenderConfig { groups, ..config.sender })?;
         sender.reserve(&mut *endpoint);
         let frames = sender.packetiser().packet_frames() as u64;
         let log = FrameLogConfig {
@@ -239,7 +241,7 @@ impl CallStation {
             return self.close(now);
         }
         let (log, board) = (&mut self.log, &self.board);
-        self.sender.advance(now, &mut *self.endpoint, |SentFrame { number, info, len, result }| {
+        self.sender.advance(now, &mut *self.endpoint, |SentFrame { number, info, len, result, .. }| {
             if let Some(board) = board {
                 if let Some(settled) = number.checked_sub(SETTLED) {
                     note_reached(log, board, settled, info.sequence.wrapping_sub(SETTLED as u16));

@@ -31,7 +31,9 @@ pub use frames::{FramePeer, FramePort, FrameStation, LinkState};
 pub use framing::{StreamFraming, UnknownFraming};
 pub use hub::{Hub, HubConfig, HubCounters, MakeStation};
 pub use receive::{MakeEndpoint, ReceiveConfig, ReceiveStation};
-pub use receiver::{Notice, OpenSink, ReceiveError, ReceiverConfig, ReceiverCounters, SoundReceiver};
+pub use receiver::{
+    GroupFigures, Notice, OpenSink, ReceiveError, ReceiverConfig, ReceiverCounters, SoundReceiver,
+};
 pub use reflector::{Reflector, ReflectorConfig, ReflectorCounters, Scratch};
 pub use send::SendStation;
 pub use sender::{SenderConfig, SenderCounters, SentFrame, SoundSender, frames_of_a_stall};

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{
-    BrokenReason, CloseMode, Endpoint, Event, Input, Instant, PathStats, StreamId, Transmit,
-};
+use antiphon_core::{BrokenReason, CloseMode, Endpoint, Event, Input, Instant, PathStats, Transmit};
 use antiphon_media::Source;
 use antiphon_media::packet::{PacketError, PacketKind, classify};
 use antiphon_media::rtcp::{RemoteReport, RtcpConfig, RtcpEvent, RtcpSession};
@@ -20,7 +18,10 @@ pub struct SendStation {
     rtcp: RtcpSession,
     buf: Vec<u8>,
     report: Vec<u8>,
-    last_report: Option<RemoteReport>,
+    /// The last report on each channel group.
+    reports: Vec<Option<RemoteReport>>,
+    /// What is said at the end of each group.
+    goodbyes: Vec<Vec<u8>>,
     state: State,
     broken: Option<BrokenReason>,
     answered: bool,
@@ -54,13 +55,16 @@ impl SendStation {
         sender.reserve(&mut *endpoint);
         let rate = config.packet.format.rate();
         let rtcp = RtcpConfig::new(sender.packetiser().ssrc(), cname, rate, config.epoch);
+        let mut rtcp = RtcpSession::new(rtcp, config.seed, now);
+        sender.ssrcs().skip(1).for_each(|ssrc| rtcp.add_source(ssrc));
         Ok(SendStation {
-            rtcp: RtcpSession::new(rtcp, config.seed, now),
+            reports: vec![None; config.groups.count()],
+            goodbyes: Vec::new(),
+            rtcp,
             buf: vec![0; endpoint.profile().max_receive],
             report: vec![0; 1500],
             endpoint,
             sender,
-            last_report: None,
             state: State::Waiting,
             broken: None,
             answered: false,
@@ -83,9 +87,14 @@ impl SendStation {
         self.sender.counters()
     }
 
-    /// The receiver's last word on the stream.
+    /// The receiver's last word on the stream, on whichever channel group it was.
     pub fn last_report(&self) -> Option<RemoteReport> {
-        self.last_report
+        self.reports.iter().flatten().copied().max_by_key(|report| report.at)
+    }
+
+    /// The receiver's last word on each channel group.
+    pub fn reports(&self) -> &[Option<RemoteReport>] {
+        &self.reports
     }
 
     /// What the transport knows of the path.
@@ -103,15 +112,14 @@ impl SendStation {
             (self.answered, self.broken) = (true, None);
             let frame = &self.buf[..received.len];
             if classify(frame) == Some(PacketKind::Rtcp) {
-                let (ssrc, mut last) = (self.rtcp.ssrc(), self.last_report);
-                let handled = self.rtcp.handle(now, frame, |event| match event {
-                    RtcpEvent::Report(report) if report.block.ssrc == ssrc => last = Some(report),
-                    _ => {}
+                let (sender, reports) = (&self.sender, &mut self.reports);
+                // The session checks all of a compound before it tells of any, and counts broken ones: they change nothing.
+                let _counted_there = self.rtcp.handle(now, frame, |event| {
+                    let RtcpEvent::Report(report) = event else { return };
+                    if let Some(group) = sender.ssrcs().position(|ssrc| ssrc == report.block.ssrc) {
+                        reports[group] = Some(report);
+                    }
                 });
-                // Broken reports are counted there and change nothing.
-                if handled.is_ok() {
-                    self.last_report = last;
-                }
             }
         }
     }
@@ -141,7 +149,7 @@ impl SendStation {
     fn send(&mut self, now: Instant) {
         let (rtcp, witness) = (&mut self.rtcp, &mut self.witness);
         self.sender.advance(now, &mut *self.endpoint, |sent| {
-            rtcp.on_sent(now, sent.info.timestamp, sent.len);
+            rtcp.on_sent(now, sent.ssrc, sent.info.timestamp, sent.len);
             if let (Some(witness), Ok(_)) = (&mut *witness, sent.result) {
                 witness(Passing::Sent { number: sent.number, at: now, len: sent.len });
             }
@@ -161,12 +169,15 @@ impl SendStation {
             return;
         }
         if byes == 0 {
-            let len = self.rtcp.close(now, &mut self.report);
-            self.report.truncate(len.unwrap_or(0));
+            let goodbyes = &mut self.goodbyes;
+            self.rtcp.close_each(now, &mut self.report, |_, bytes| goodbyes.push(bytes.to_vec()));
         }
-        if byes < BYES && !self.report.is_empty() {
-            // Behind the last of the sound: a goodbye that overtook a repetition of it would cut it off.
-            send_report(&mut *self.endpoint, now, &self.report, StreamId(0));
+        if byes < BYES && !self.goodbyes.is_empty() {
+            // Behind the last of the sound of each group: one that overtook a repetition of it would cut it off.
+            let profile = self.endpoint.profile();
+            for (group, goodbye) in self.goodbyes.iter().enumerate() {
+                send_report(&mut *self.endpoint, now, goodbye, profile.media_stream(group));
+            }
             self.state = State::Leaving { byes: byes + 1, next: now + BYE_GAP };
         } else {
             self.endpoint.close(now, CloseMode::Graceful);

@@ -70,7 +70,13 @@ fn endpoint(transport: &Transport, role: Role, now: Instant) -> Box<dyn Endpoint
 
 fn sender() -> SenderConfig {
     let packet = PacketConfig { max_packet: 1400, ..PacketConfig::new(stereo(), SampleFormat::L16, 256) };
-    SenderConfig { packet, patience: Some(LATENCY), epoch: Epoch::default(), seed: 1 }
+    SenderConfig {
+        packet,
+        groups: antiphon_media::ChannelGroups::whole(packet.format.channels()),
+        patience: Some(LATENCY),
+        epoch: Epoch::default(),
+        seed: 1,
+    }
 }
 
 /// What `compare` runs.

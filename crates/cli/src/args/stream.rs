@@ -34,6 +34,10 @@ pub struct SendArgs {
     /// Which channels of the source go out, in order, such as 2,1
     #[arg(long, value_name = "MAP", help_heading = "Sound")]
     pub channel_map: Option<String>,
+    /// Channels that go together in a stream of their own, such as 2,2,4, or
+    /// 2 for all alike: a loss leaves other groups whole [default: all in one]
+    #[arg(long, value_name = "N,N…", value_parser = values::groups, help_heading = "Sound")]
+    pub groups: Option<String>,
     /// Sampling rate, such as 48kHz [default: that of the source]
     #[arg(short, long, value_name = "RATE", value_parser = parse_frequency, help_heading = "Sound")]
     pub rate: Option<u32>,
@@ -167,6 +171,7 @@ impl SendArgs {
             sample: format.sample,
             channels: agree("--channels", self.channels, format.channels)?,
             channel_map: self.channel_map.clone(),
+            groups: self.groups.clone(),
             rate: agree("--rate", self.rate, format.rate)?,
             ptime: self.ptime,
             framing: self.framing,

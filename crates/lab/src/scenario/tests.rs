@@ -3,6 +3,7 @@ use crate::setup::{Content, MediumKind, NodeId, TrafficKind};
 use crate::tcp::{AckRule, Profile};
 use antiphon_core::BitRate;
 use antiphon_link::wlan::{AccessMode, Category, Rate};
+use antiphon_media::ChannelGroups;
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -205,7 +206,10 @@ fn traffic_and_streams(setup: &Setup) {
     assert_eq!((audio.to.len(), audio.patience), (2, Some(Duration::from_millis(200))));
     let interval = Duration::from_micros(7400);
     assert_eq!(audio.content, Content::Packets { frame: 1300, interval, count: Some(100) });
-    assert_eq!(song.content, Content::Sound { sample_rate: 48_000, channels: 2, block: 256 });
+    assert_eq!(
+        song.content,
+        Content::Sound { sample_rate: 48_000, groups: ChannelGroups::whole(2), block: 256 }
+    );
     assert!(song.reflected && song.tcp == Profile::windows_xp());
 }
 

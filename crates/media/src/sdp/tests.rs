@@ -50,7 +50,7 @@ fn static_types_need_no_map_and_others_are_passed_over() {
     let stream = StreamDescription::from_sdp(text.as_bytes()).unwrap();
     assert_eq!((stream.sample, stream.payload_type, stream.format.rate()), (SampleFormat::MuLaw, 0, 8_000));
     assert_eq!(stream.address, Some("ff15::1".parse().unwrap()));
-    assert_eq!(stream.extensions, ExtensionIds { ntp: Some(3), format: None });
+    assert_eq!(stream.extensions, ExtensionIds { ntp: Some(3), ..ExtensionIds::NONE });
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub fn frames(packets: usize) -> Vec<Vec<u8>> {
         let now = Instant::from_nanos(n * 256 * 1_000_000_000 / 48_000);
         let block: Vec<f32> = (0..512u64).map(|i| ((n * 512 + i) as f32 * 0.01).sin()).collect();
         packetiser.packetise(&block, epoch.ntp(now), &mut buf, |info, bytes| {
-            rtcp.on_sent(now, info.timestamp, info.frames * 4);
+            rtcp.on_sent(now, SSRC, info.timestamp, info.frames * 4);
             frames.push(bytes.to_vec());
         });
         if let Some(len) = rtcp.poll_report(now, &mut buf) {

@@ -5,6 +5,7 @@ mod clocked;
 mod convert;
 mod dccp_flood;
 mod framing;
+mod groups;
 mod hostile;
 mod hub;
 mod many;

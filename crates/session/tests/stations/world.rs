@@ -8,7 +8,7 @@ use antiphon_core::{BrokenReason, Ecn, Endpoint, Epoch, Input, Instant, PathId, 
 use antiphon_link::{Direction, Duplex, DuplexSpec};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::PacketConfig;
-use antiphon_media::{SampleFormat, StreamFormat};
+use antiphon_media::{ChannelGroups, SampleFormat, StreamFormat};
 use antiphon_proto::{OpenArgs, Role, open};
 use antiphon_session::{
     CallConfig, MakeEndpoint, OpenSink, ReceiveConfig, ReceiveStation, ReceiverConfig, SendStation,
@@ -40,7 +40,13 @@ pub fn endpoint(name: &str, role: Role, now: Instant) -> Box<dyn Endpoint> {
 pub fn sender_config(format: StreamFormat, patience: Option<Duration>, seed: u64) -> SenderConfig {
     let mut packet = PacketConfig::new(format, SampleFormat::L16, 256);
     packet.max_packet = MAX_DATAGRAM;
-    SenderConfig { packet, patience, epoch: Epoch::default(), seed }
+    SenderConfig {
+        packet,
+        groups: ChannelGroups::whole(format.channels()),
+        patience,
+        epoch: Epoch::default(),
+        seed,
+    }
 }
 
 pub fn send_station(scheme: &str, format: StreamFormat, frames: u64, seed: u64) -> SendStation {

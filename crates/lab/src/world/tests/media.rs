@@ -1,6 +1,7 @@
 //! Streams through each medium.
 
 use super::*;
+use antiphon_media::ChannelGroups;
 
 #[test]
 fn delay_through_a_link_is_serialisation_and_propagation() {
@@ -273,7 +274,7 @@ fn sound_is_played_and_what_is_lost_concealed() {
     for (transport, spec) in [("rtp", "delay=10ms,loss=5%"), ("tcp", "rate=10Mbit/s,delay=10ms")] {
         let mut setup = setup(2, 20);
         setup.media.push(link("line", 0, 1, spec));
-        let content = Content::Sound { sample_rate: 48_000, channels: 2, block: 256 };
+        let content = Content::Sound { sample_rate: 48_000, groups: ChannelGroups::whole(2), block: 256 };
         setup.streams.push(StreamSpec { content, ..stream("audio", transport, 0, 1) });
         let (_, figures) = finished(&setup, 1);
         let audio = figures_of(&figures, "audio");

@@ -23,7 +23,7 @@ fn refusals_name_the_remedy() {
     assert!(error(PacketConfig { max_packet: 200, ..good }).contains("fewer channels"));
     assert!(error(PacketConfig { block_frames: 8, ..good }).contains("16 to 4096"));
     assert!(error(PacketConfig { payload_type: 72, ..good }).contains("96 to 127"));
-    let ids = ExtensionIds { ntp: Some(2), format: Some(2) };
+    let ids = ExtensionIds { ntp: Some(2), format: Some(2), group: None };
     assert!(error(PacketConfig { extensions: ids, ..good }).contains("different"));
 }
 
