@@ -115,7 +115,8 @@ pub struct LineStats {
     pub send_failed: u64,
     /// Times the peer was not there (ICMP port unreachable, connection reset).
     pub refused: u64,
-    /// Datagrams from addresses for which there was no room in the table.
+    /// Datagrams from addresses for which there was no room in the table, or that are none of the several that the line
+    /// calls.
     pub strangers: u64,
     /// Packets of IP protocols whose checksum was wrong.
     pub damaged: u64,

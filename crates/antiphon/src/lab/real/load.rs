@@ -78,7 +78,7 @@ struct Task<'s> {
     spec: &'s TrafficSpec,
     clock: OsClock,
     seed: u64,
-    /// All streams have ended.
+    /// All streams have ended, or some traffic has failed.
     over: &'s AtomicBool,
 }
 
@@ -155,7 +155,9 @@ impl<'s> Task<'s> {
         what: &str,
         work: impl FnOnce() -> Result<T, Error> + Send + 's,
     ) -> Result<Thread<'s, T>, Error> {
-        let named = Builder::new().name(format!("{what}-{}", self.spec.name));
+        let (named, over) = (Builder::new().name(format!("{what}-{}", self.spec.name)), self.over);
+        // A run whose traffic has failed need not go on to its end.
+        let work = move || work().inspect_err(|_| over.store(true, Ordering::Relaxed));
         named.spawn_scoped(scope, work).map_err(self.failed())
     }
 
@@ -325,8 +327,10 @@ mod tests {
             let load = start(scope, &setup, &ground, clock, 1, &over)?.remove(0);
             load.begin.send(clock.now()).unwrap();
             wait_until(&clock, clock.now() + 10 * setup.duration, || load.sender.is_finished());
-            over.store(true, Ordering::Relaxed);
-            load.join()
+            let failed = over.swap(true, Ordering::Relaxed);
+            let outcome = load.join();
+            assert_eq!(failed, outcome.is_err(), "a failure ends the run at once");
+            outcome
         })
     }
 
