@@ -166,7 +166,8 @@ fn free_port() -> u16 {
     line.local_address().port()
 }
 
-fn streams_without_allocating(scheme: &'static str) {
+/// `query`: settings behind the URIs.
+fn streams_without_allocating(scheme: &'static str, query: &str) {
     let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     verify(|| Some(stream(scheme)));
 }
@@ -177,7 +178,7 @@ fn stream(scheme: &'static str) -> Vec<Watch> {
     std::fs::create_dir_all(&directory).expect("a temporary directory");
     let port = free_port();
     let receiving = ReceiveOptions {
-        source: format!("{scheme}://@127.0.0.1:{port}"),
+        source: format!("{scheme}://@127.0.0.1:{port}{query}"),
         sink: directory.join("got.wav").display().to_string(),
         latency: Some(Duration::from_millis(20)),
         passport: Some(directory.join("got.passport")),
@@ -196,7 +197,7 @@ fn stream(scheme: &'static str) -> Vec<Watch> {
     });
     is_listening.recv().expect("the receiver says that it listens");
     let sending = SendOptions {
-        target: format!("{scheme}://127.0.0.1:{port}"),
+        target: format!("{scheme}://127.0.0.1:{port}{query}"),
         length: Some(Duration::from_millis(2_500)),
         latency: Some(Duration::from_millis(500)),
         passport: Some(directory.join("sent.passport")),
@@ -214,12 +215,18 @@ fn stream(scheme: &'static str) -> Vec<Watch> {
 
 #[test]
 fn send_and_receive_over_rtp_do_not_allocate_while_streaming() {
-    streams_without_allocating("rtp");
+    streams_without_allocating("rtp", "");
 }
 
 #[test]
 fn send_and_receive_over_tcp_do_not_allocate_while_streaming() {
-    streams_without_allocating("tcp");
+    streams_without_allocating("tcp", "");
+}
+
+#[test]
+fn medusas_framing_does_not_allocate_while_streaming() {
+    streams_without_allocating("rtp", "?framing=medusa");
+    streams_without_allocating("tcp", "?framing=medusa");
 }
 
 #[test]

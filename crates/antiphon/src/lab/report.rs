@@ -233,7 +233,7 @@ fn claims_section(paper: &Paper, claims: &[ClaimRow]) -> Section {
 }
 
 fn verdict_cell(claim: &ClaimRow) -> Cell {
-    let free = if claim.required { "" } else { ", not required" };
+    let free = if claim.required { "" } else { "\nnot required" };
     Cell::Text(match claim.verdict {
         "holds" => format!("✓ holds{free}"),
         "does-not-hold" => format!("✗ does not hold{free}"),
