@@ -39,15 +39,16 @@ pub(super) struct Door {
     cookie: Vec<u8>,
 }
 
-/// A caller whose Request was too short for a cookie.
+/// A caller whose Request was too short for a cookie, or was refused.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     path: PathId,
     port: u16,
     since: Instant,
-    /// Bytes that came from there and were not answered with as many.
+    /// Bytes that came in Requests from this path and were not answered with as many: at the latest place of the path.
     credit: usize,
-    recipe: Recipe,
+    /// What its connection will be made of; `None` where there is to be none.
+    recipe: Option<Recipe>,
 }
 
 /// A Request and what is to be made of it.
@@ -107,10 +108,26 @@ impl Door {
             Kind::Ack { .. } | Kind::DataAck { .. } => self.meet_answer(now, path, packet, out),
             _ => Err(fault(ResetCode::NO_CONNECTION)),
         };
-        met.unwrap_or_else(|fault| {
-            let reset = refusal(header, fault).filter(|reset| reset.kind.header_len() <= asked);
-            self.write(reset, &OptionWriter::default(), out)
-        })
+        met.unwrap_or_else(|fault| self.refuse(now, path, header, asked, fault, out))
+    }
+
+    /// Answers with a Reset, if that is not longer than the packet.
+    fn refuse(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        header: &Header,
+        asked: usize,
+        fault: Fault,
+        out: &mut [u8],
+    ) -> Meeting {
+        let reset = refusal(header, fault).filter(|reset| reset.kind.header_len() <= asked);
+        if let Kind::Request { .. } = header.kind {
+            // Who calls for something else next may be answered with what is left.
+            let paid = reset.map_or(0, |reset| reset.kind.header_len());
+            *self.give_place(now, path, header.source, None, asked) -= paid;
+        }
+        self.write(reset, &OptionWriter::default(), out)
     }
 
     /// RFC 4340 §8.5, step 3: LISTEN.
@@ -151,41 +168,48 @@ impl Door {
         (is_whole && response_len(&options) <= call.asked).then_some(options)
     }
 
-    /// As much of a Response as this caller's Requests pay for, who gets a place.
+    /// As much of a Response as this caller's Requests pay for, who gets a place. Linux's CCID 3 has its first round trip
+    /// from its time stamp, and begins with a packet a second where it has none: the echo is worth more than preferences.
     fn without_cookie(&mut self, now: Instant, call: &Call) -> Option<OptionWriter> {
         let [mut confirms, mut brief] = [OptionWriter::default(), OptionWriter::default()];
         call.features.write_confirms(false, &mut confirms);
         call.features.write_confirms(true, &mut brief);
-        let mut with_echo = confirms.clone();
+        let [mut with_echo, mut brief_with_echo] = [confirms.clone(), brief.clone()];
         call.echo(&mut with_echo);
-        let credit = self.give_place(now, call);
-        let best =
-            [with_echo, confirms, brief].into_iter().find(|options| response_len(options) <= *credit)?;
+        call.echo(&mut brief_with_echo);
+        let recipe = Recipe { told_all: false, ..call.recipe };
+        let credit = self.give_place(now, call.path, call.ports.1, Some(recipe), call.asked);
+        let choices = [with_echo, brief_with_echo, confirms, brief];
+        let best = choices.into_iter().find(|options| response_len(options) <= *credit)?;
         *credit -= response_len(&best);
         Some(best)
     }
 
-    /// The place of a caller whose Request is too short for a cookie; answers what it has to its credit.
-    fn give_place(&mut self, now: Instant, call: &Call) -> &mut usize {
-        let Call { path, ports: (_, port), asked, .. } = *call;
+    /// The place of a caller whose Request of `asked` bytes is too short for a cookie, or was refused; answers what its
+    /// address has to its credit.
+    fn give_place(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        port: u16,
+        mut recipe: Option<Recipe>,
+        asked: usize,
+    ) -> &mut usize {
         while self.places.front().is_some_and(|place| now.since(place.since) > RESPOND) {
             self.places.pop_front();
         }
+        let here = self.places.iter_mut().filter(|place| place.path == path);
+        let credit = here.map(|place| std::mem::take(&mut place.credit)).sum::<usize>() + asked;
         let known = self.places.iter().position(|place| (place.path, place.port) == (path, port));
-        let known = known.and_then(|at| self.places.remove(at));
-        let recipe = Recipe { told_all: false, ..call.recipe };
-        let mut place = Place { path, port, since: now, credit: asked, recipe };
-        if let Some(before) = known {
-            place.credit += before.credit;
+        if let Some(before) = known.and_then(|at| self.places.remove(at)?.recipe) {
+            let new = recipe.filter(|new| !(1..=MOST_REPEATS).contains(&new.isr.distance(before.isr)));
             // The same call repeated keeps its first numbers: the answer may be to any of them.
-            if (1..=MOST_REPEATS).contains(&recipe.isr.distance(before.recipe.isr)) {
-                place.recipe = before.recipe;
-            }
+            recipe = Some(new.unwrap_or(before));
         }
         if self.places.len() >= PLACES {
             self.places.pop_front();
         }
-        self.places.push_back(place);
+        self.places.push_back(Place { path, port, since: now, credit, recipe });
         let at = self.places.len() - 1;
         &mut self.places[at].credit
     }
@@ -203,9 +227,9 @@ impl Door {
         let is_here = |place: &Place| (place.path, place.port) == (path, header.source);
         let at = self.places.iter().position(is_here).ok_or(fault(ResetCode::NO_CONNECTION))?;
         let Place { since, recipe, .. } = self.places[at];
-        if now.since(since) > RESPOND || self.completes(&recipe, header).is_none() {
-            return Err(fault(ResetCode::NO_CONNECTION));
-        }
+        let in_time = |_: &Recipe| now.since(since) <= RESPOND;
+        let recipe = recipe.filter(in_time).filter(|recipe| self.completes(recipe, header).is_some());
+        let recipe = recipe.ok_or(fault(ResetCode::NO_CONNECTION))?;
         self.jar.bake(since, path, (header.destination, header.source), &recipe, &mut self.cookie);
         let mut options = OptionWriter::default();
         if !(options.init_cookie(&self.cookie) && options.copy(packet.raw_options)) {

@@ -101,3 +101,36 @@ fn what_is_told_in_a_response_is_settled_and_what_is_not_is_still_to_be_said() {
         assert_eq!((ccids, features.is_news()), ([3, 3], !told_all));
     }
 }
+
+#[test]
+fn what_a_refusal_leaves_pays_for_the_next_answer_to_the_same_address() {
+    // What Linux 6.1 asks for that has no wish of its own: 48 bytes in all, with a time stamp.
+    let raw: &[u8] =
+        &[0, 0, 41, 6, 0, 8, 110, 67, 32, 5, 1, 2, 3, 34, 5, 1, 2, 3, 1, 32, 4, 2, 0, 1, 32, 4, 4, 1];
+    let echoes = |packet: &[u8]| {
+        let packet = Packet::parse(packet, Checksum::Udp).expect("a Response");
+        packet.options().any(|option| matches!(option.read(), DccpOption::TimestampEcho { .. }))
+    };
+    for (refused_from, echoed) in [(None, false), (Some(1), true), (Some(2), false)] {
+        let (mut door, mut out) = (door(), [0; 200]);
+        let mut went = 0;
+        if let Some(path) = refused_from {
+            let mut other = request(6, 9);
+            other.header.kind = Kind::Request { service: 0 };
+            let met = door.meet_packet(NOW, PathId(path), &other, 48, &mut out);
+            assert_eq!(met, Meeting::Answered { len: 28 });
+            went += 28;
+        }
+        let asks = Packet { raw_options: raw, ..request(5, 9) };
+        let Meeting::Answered { len } = door.meet_packet(NOW, PathId(1), &asks, 48, &mut out) else {
+            panic!("it is answered at once")
+        };
+        assert_eq!(echoes(&out[..len]), echoed, "refused from {refused_from:?}");
+        assert!(went + len <= if refused_from == Some(1) { 96 } else { 48 + went });
+        // The refusal has no connection to end up in.
+        let header = Header { source: 6, seq: Seq48::new(10), ..ack(&out[..len], 1) };
+        let stray = Packet { header, raw_options: &[], data: &[] };
+        let path = PathId(refused_from.unwrap_or(1));
+        assert_eq!(door.meet_packet(NOW, path, &stray, 28, &mut [0; 200]), Meeting::Answered { len: 28 });
+    }
+}
