@@ -21,7 +21,7 @@ use super::seq::Seq48;
 use super::settings::Settings;
 use super::wire::checksum::Checksum;
 use super::wire::options::{DccpOption, OptionWriter, Options};
-use super::wire::{self, Header, Kind, Packet, ResetCode};
+use super::wire::{self, ACK_HEADER, Header, Kind, Packet, ResetCode};
 use crate::Role;
 use crate::cookie::COOKIE_LIFE;
 
@@ -39,15 +39,35 @@ pub(super) struct Door {
     cookie: Vec<u8>,
 }
 
-/// A caller whose Request was too short for a cookie.
+/// A caller whose Request was too short for a cookie, or was refused.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     path: PathId,
     port: u16,
     since: Instant,
-    /// Bytes that came from there and were not answered with as many.
+    /// Bytes that came in Requests from this path and were not answered with as many: at the latest place of the path.
     credit: usize,
+    /// What its connection will be made of; `None` where there is to be none.
+    recipe: Option<Recipe>,
+}
+
+/// A Request and what is to be made of it.
+struct Call {
+    path: PathId,
+    ports: (u16, u16),
+    /// Bytes of the Request.
+    asked: usize,
     recipe: Recipe,
+    /// As the Request leaves them.
+    features: Features,
+    stamp: Option<u32>,
+}
+
+impl Call {
+    /// Echoes the Request's time stamp, just come; answers whether there was room.
+    fn echo(&self, options: &mut OptionWriter) -> bool {
+        self.stamp.is_none_or(|stamp| options.timestamp_echo(stamp, 0))
+    }
 }
 
 /// What a packet without a connection leads to.
@@ -88,10 +108,26 @@ impl Door {
             Kind::Ack { .. } | Kind::DataAck { .. } => self.meet_answer(now, path, packet, out),
             _ => Err(fault(ResetCode::NO_CONNECTION)),
         };
-        met.unwrap_or_else(|fault| {
-            let reset = refusal(header, fault).filter(|reset| reset.kind.header_len() <= asked);
-            self.write(reset, &OptionWriter::default(), out)
-        })
+        met.unwrap_or_else(|fault| self.refuse(now, path, header, asked, fault, out))
+    }
+
+    /// Answers with a Reset, if that is not longer than the packet.
+    fn refuse(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        header: &Header,
+        asked: usize,
+        fault: Fault,
+        out: &mut [u8],
+    ) -> Meeting {
+        let reset = refusal(header, fault).filter(|reset| reset.kind.header_len() <= asked);
+        if let Kind::Request { .. } = header.kind {
+            // Who calls for something else next may be answered with what is left.
+            let paid = reset.map_or(0, |reset| reset.kind.header_len());
+            *self.give_place(now, path, header.source, None, asked) -= paid;
+        }
+        self.write(reset, &OptionWriter::default(), out)
     }
 
     /// RFC 4340 §8.5, step 3: LISTEN.
@@ -103,69 +139,77 @@ impl Door {
         asked: usize,
         out: &mut [u8],
     ) -> Met {
-        let header = &request.header;
-        let ports = (header.destination, header.source);
-        let iss = self.jar.base(path, ports).plus(header.seq.value() as i64);
+        let isr = request.header.seq;
+        let ports = (request.header.destination, request.header.source);
+        let iss = self.jar.base(path, ports).plus(isr.value() as i64);
         let wishes = Asked::of(request).map_err(|option| (ResetCode::OPTION_ERROR, [option, 0, 0]))?;
-        let mut recipe = Recipe { isr: header.seq, iss, told_all: true, asked: wishes };
+        let recipe = Recipe { isr, iss, told_all: true, asked: wishes };
         let mut features = self.at_rest(&recipe);
         let seen = Seen::read(request, &mut features, Role::Listener)?;
+        let call = Call { path, ports, asked, recipe, features, stamp: seen.stamp };
         let response = Header {
             source: ports.0,
             destination: ports.1,
             ccval: 0,
             coverage: 0,
-            kind: Kind::Response { ack: header.seq, service: self.settings.service },
+            kind: Kind::Response { ack: isr, service: self.settings.service },
             seq: iss,
         };
-        let room = |credit: usize| credit.checked_sub(response.kind.header_len());
-        let fits = |options: &OptionWriter, credit| room(credit).is_some_and(|n| options.padded().len() <= n);
-        self.jar.bake(now, path, ports, &recipe, &mut self.cookie);
-        let mut full = OptionWriter::default();
-        features.clone().write(now, iss, Rtt::default().estimate(), true, &mut full);
-        let is_whole = full.init_cookie(&self.cookie) && echo(&seen, &mut full);
-        if is_whole && fits(&full, asked) {
-            return Ok(self.write(Some(response), &full, out));
-        }
-        recipe.told_all = false;
-        let credit = self.give_place(now, path, header, recipe, asked);
-        let [mut confirms, mut brief] = [OptionWriter::default(), OptionWriter::default()];
-        features.write_confirms(false, &mut confirms);
-        features.write_confirms(true, &mut brief);
-        let mut with_echo = confirms.clone();
-        echo(&seen, &mut with_echo);
-        let best = [&with_echo, &confirms, &brief].into_iter().find(|options| fits(options, *credit));
-        let Some(options) = best else { return Ok(Meeting::Ignored) };
-        *credit -= response.kind.header_len() + options.padded().len();
-        Ok(self.write(Some(response), options, out))
+        let options = self.with_cookie(now, &call).or_else(|| self.without_cookie(now, &call));
+        Ok(options.map_or(Meeting::Ignored, |options| self.write(Some(response), &options, out)))
     }
 
-    /// The place of a caller whose Request of `len` bytes is too short for a cookie; answers what it has to its credit.
+    /// All that a Response has to say, and the cookie, if the Request pays for it: nothing is kept then.
+    fn with_cookie(&mut self, now: Instant, call: &Call) -> Option<OptionWriter> {
+        self.jar.bake(now, call.path, call.ports, &call.recipe, &mut self.cookie);
+        let (mut features, mut options) = (call.features.clone(), OptionWriter::default());
+        features.write(now, call.recipe.iss, Rtt::default().estimate(), true, &mut options);
+        let is_whole = options.init_cookie(&self.cookie) && call.echo(&mut options);
+        (is_whole && response_len(&options) <= call.asked).then_some(options)
+    }
+
+    /// As much of a Response as this caller's Requests pay for, who gets a place. Linux's CCID 3 has its first round trip
+    /// from its time stamp, and begins with a packet a second where it has none: the echo is worth more than preferences.
+    fn without_cookie(&mut self, now: Instant, call: &Call) -> Option<OptionWriter> {
+        let [mut confirms, mut brief] = [OptionWriter::default(), OptionWriter::default()];
+        call.features.write_confirms(false, &mut confirms);
+        call.features.write_confirms(true, &mut brief);
+        let [mut with_echo, mut brief_with_echo] = [confirms.clone(), brief.clone()];
+        call.echo(&mut with_echo);
+        call.echo(&mut brief_with_echo);
+        let recipe = Recipe { told_all: false, ..call.recipe };
+        let credit = self.give_place(now, call.path, call.ports.1, Some(recipe), call.asked);
+        let choices = [with_echo, brief_with_echo, confirms, brief];
+        let best = choices.into_iter().find(|options| response_len(options) <= *credit)?;
+        *credit -= response_len(&best);
+        Some(best)
+    }
+
+    /// The place of a caller whose Request of `asked` bytes is too short for a cookie, or was refused; answers what its
+    /// address has to its credit.
     fn give_place(
         &mut self,
         now: Instant,
         path: PathId,
-        header: &Header,
-        recipe: Recipe,
-        len: usize,
+        port: u16,
+        mut recipe: Option<Recipe>,
+        asked: usize,
     ) -> &mut usize {
         while self.places.front().is_some_and(|place| now.since(place.since) > RESPOND) {
             self.places.pop_front();
         }
-        let known = self.places.iter().position(|place| (place.path, place.port) == (path, header.source));
-        let known = known.and_then(|at| self.places.remove(at));
-        let mut place = Place { path, port: header.source, since: now, credit: len, recipe };
-        if let Some(before) = known {
-            place.credit += before.credit;
+        let here = self.places.iter_mut().filter(|place| place.path == path);
+        let credit = here.map(|place| std::mem::take(&mut place.credit)).sum::<usize>() + asked;
+        let known = self.places.iter().position(|place| (place.path, place.port) == (path, port));
+        if let Some(before) = known.and_then(|at| self.places.remove(at)?.recipe) {
+            let new = recipe.filter(|new| !(1..=MOST_REPEATS).contains(&new.isr.distance(before.isr)));
             // The same call repeated keeps its first numbers: the answer may be to any of them.
-            if (1..=MOST_REPEATS).contains(&header.seq.distance(before.recipe.isr)) {
-                place.recipe = before.recipe;
-            }
+            recipe = Some(new.unwrap_or(before));
         }
         if self.places.len() >= PLACES {
             self.places.pop_front();
         }
-        self.places.push_back(place);
+        self.places.push_back(Place { path, port, since: now, credit, recipe });
         let at = self.places.len() - 1;
         &mut self.places[at].credit
     }
@@ -183,9 +227,9 @@ impl Door {
         let is_here = |place: &Place| (place.path, place.port) == (path, header.source);
         let at = self.places.iter().position(is_here).ok_or(fault(ResetCode::NO_CONNECTION))?;
         let Place { since, recipe, .. } = self.places[at];
-        if now.since(since) > RESPOND || self.completes(&recipe, header).is_none() {
-            return Err(fault(ResetCode::NO_CONNECTION));
-        }
+        let in_time = |_: &Recipe| now.since(since) <= RESPOND;
+        let recipe = recipe.filter(in_time).filter(|recipe| self.completes(recipe, header).is_some());
+        let recipe = recipe.ok_or(fault(ResetCode::NO_CONNECTION))?;
         self.jar.bake(since, path, (header.destination, header.source), &recipe, &mut self.cookie);
         let mut options = OptionWriter::default();
         if !(options.init_cookie(&self.cookie) && options.copy(packet.raw_options)) {
@@ -293,16 +337,17 @@ fn fault(code: ResetCode) -> Fault {
     (code, [0; 3])
 }
 
-/// Echoes the Request's time stamp, just come; answers whether there was room.
-fn echo(seen: &Seen<'_>, options: &mut OptionWriter) -> bool {
-    seen.stamp.is_none_or(|stamp| options.timestamp_echo(stamp, 0))
+fn response_len(options: &OptionWriter) -> usize {
+    RESPONSE_HEADER + options.padded().len()
 }
 
 /// Bytes of the longest Response to a Request of ours, and so what our Requests are padded to: the header; a cookie with
 /// two Changes of CCID, one of Sequence Window and one of Minimum Checksum Coverage; their Confirms; the server's Changes
 /// of the latter two.
 pub(super) const GREETING: usize =
-    (28 + 2 + COOKIE_ALONE + 2 * 5 + 9 + 5 + 2 * 6 + 9 + 6 + 9 + 5_usize).next_multiple_of(4);
+    (RESPONSE_HEADER + 2 + COOKIE_ALONE + 2 * 5 + 9 + 5 + 2 * 6 + 9 + 6 + 9 + 5_usize).next_multiple_of(4);
+/// Header of a Response without options, in bytes (RFC 4340 §5.3).
+const RESPONSE_HEADER: usize = ACK_HEADER + 4;
 /// Callers without cookies under way at once: a quarter of a kilobyte each.
 const PLACES: usize = 256;
 /// How long such a caller is remembered. Shorter than RFC 4340 §8.1.3's four maximum segment lifetimes: a Request sent
@@ -314,106 +359,4 @@ const MOST_REPEATS: i64 = 16;
 const MOST_USED: usize = 1024;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NOW: Instant = Instant::from_millis(1);
-
-    fn door() -> Door {
-        Door::new(Settings::default(), Checksum::Udp, 1)
-    }
-
-    fn request(source: u16, seq: u64) -> Packet<'static> {
-        let kind = Kind::Request { service: Settings::default().service };
-        let destination = Settings::default().port;
-        let header = Header { source, destination, ccval: 0, coverage: 0, kind, seq: Seq48::new(seq) };
-        Packet { header, raw_options: &[], data: &[] }
-    }
-
-    /// The packet that answers a Response.
-    fn ack(response: &[u8], ahead: i64) -> Header {
-        let header = Packet::parse(response, Checksum::Udp).expect("a Response").header;
-        let Kind::Response { ack, .. } = header.kind else { panic!("{header:?}") };
-        let (source, destination) = (header.destination, header.source);
-        Header { source, destination, kind: Kind::Ack { ack: header.seq }, seq: ack.plus(ahead), ..header }
-    }
-
-    #[test]
-    fn what_is_kept_of_strangers_is_bounded() {
-        let (mut door, mut out) = (door(), [0; 200]);
-        for n in 0..100_000 {
-            let now = NOW + Duration::from_micros(10) * n;
-            door.meet_packet(now, PathId(n), &request(5, n.into()), 40, &mut out);
-        }
-        assert_eq!((door.places.len(), door.places[0].path), (PLACES, PathId(100_000 - PLACES as u32)));
-        assert!(size_of::<Place>() <= 256 && door.places.capacity() <= 2 * PLACES);
-        // Who asks again keeps one place; whose time is up leaves it.
-        for n in 0..1000 {
-            door.meet_packet(NOW + Duration::from_secs(20), PathId(7), &request(5, n), 40, &mut out);
-        }
-        assert_eq!((door.places.len(), door.places[0].credit), (1, 1000 * (40 - 28)));
-        // Cookies that let somebody in, too, are remembered to a bound and for their time.
-        for n in 0..2000 {
-            let mut response = [0; 200];
-            let path = PathId(n);
-            door.meet_packet(NOW, path, &request(5, n.into()), 200, &mut response);
-            let answered = Packet::parse(&response[..], Checksum::Udp).expect("a Response");
-            let (header, cookie) = (ack(&response, 1), cookie_of(&answered).expect("a cookie"));
-            let mut options = OptionWriter::default();
-            options.init_cookie(cookie);
-            let packet = Packet { header, raw_options: options.padded(), data: &[] };
-            assert_eq!(door.meet_packet(NOW, path, &packet, 200, &mut out), Meeting::Admitted);
-        }
-        assert!(door.used.len() == MOST_USED && door.used.capacity() <= 2 * MOST_USED);
-        assert!(door.note_use(NOW + COOKIE_LIFE + Duration::from_nanos(1), &[0; 16], Duration::ZERO));
-        assert_eq!(door.used.len(), 1);
-    }
-
-    #[test]
-    fn a_call_without_cookies_gets_through_a_flood_that_its_place_outlives() {
-        let (mut door, mut out, mut response) = (door(), [0; 200], [0; 200]);
-        for (flood, let_in) in [(PLACES - 1, true), (PLACES, false)] {
-            door.meet_packet(NOW, PathId(1), &request(5, 9), 40, &mut response);
-            for n in 0..flood as u32 {
-                door.meet_packet(NOW, PathId(100 + n), &request(5, 9), 40, &mut out);
-            }
-            let packet = Packet { header: ack(&response, 1), raw_options: &[], data: &[] };
-            let meeting = door.meet_packet(NOW, PathId(1), &packet, 28, &mut out);
-            assert_eq!(matches!(meeting, Meeting::Vouched { .. }), let_in, "{flood}: {meeting:?}");
-        }
-    }
-
-    #[test]
-    fn a_call_repeated_is_completed_by_the_answer_to_any_of_its_requests() {
-        for answered in 0..3 {
-            let (mut door, mut out, mut responses) = (door(), [0; 200], [[0; 200]; 3]);
-            for (n, response) in responses.iter_mut().enumerate() {
-                let asks = request(5, (1 << 48) - 2 + n as u64);
-                door.meet_packet(NOW, PathId(1), &asks, 40, response);
-            }
-            let header = ack(&responses[answered], 3 - answered as i64);
-            let packet = Packet { header, raw_options: &[], data: &[] };
-            let Meeting::Vouched { len } = door.meet_packet(NOW, PathId(1), &packet, 28, &mut out) else {
-                panic!("answer {answered}")
-            };
-            let vouched = Packet::parse(&out[..len], Checksum::Udp).expect("a packet");
-            let cookie = cookie_of(&vouched).expect("with a cookie");
-            let (opened, ahead) = door.open(NOW, PathId(1), &vouched.header, cookie).expect("a good one");
-            assert_eq!((ahead, opened.recipe.told_all), (3, false));
-        }
-    }
-
-    #[test]
-    fn what_is_told_in_a_response_is_settled_and_what_is_not_is_still_to_be_said() {
-        let door = door();
-        let asked = Packet { raw_options: &[32, 5, 1, 2, 3, 34, 5, 1, 2, 3], ..request(5, 9) };
-        let asked = Asked::of(&asked).expect("not too much");
-        for told_all in [true, false] {
-            let recipe = Recipe { isr: Seq48::new(9), iss: Seq48::new(70), told_all, asked };
-            let features = door.agreed(NOW, &recipe);
-            // The server's order counts: CCID 3 first.
-            let ccids = [Location::Local, Location::Remote].map(|at| features.value(at, features::CCID));
-            assert_eq!((ccids, features.is_news()), ([3, 3], !told_all));
-        }
-    }
-}
+mod tests;
