@@ -133,7 +133,7 @@ fn free_port() -> u16 {
     line.local_address().port()
 }
 
-fn streams_without_allocating(scheme: &'static str) {
+fn streams_without_allocating(scheme: &'static str, groups: Option<&str>) {
     let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let directory = std::env::temp_dir().join(format!("antiphon-no-alloc-{}-{scheme}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a temporary directory");
@@ -161,7 +161,9 @@ fn streams_without_allocating(scheme: &'static str) {
         target: format!("{scheme}://127.0.0.1:{port}"),
         length: Some(Duration::from_millis(2_500)),
         latency: Some(Duration::from_millis(500)),
-        passport: Some(directory.join("sent.passport")),
+        // A passport records one RTP stream.
+        passport: groups.is_none().then(|| directory.join("sent.passport")),
+        groups: groups.map(Into::into),
         ..SendOptions::default()
     };
     let mut watch = Watch::new("send");
@@ -177,12 +179,19 @@ fn streams_without_allocating(scheme: &'static str) {
 
 #[test]
 fn send_and_receive_over_rtp_do_not_allocate_while_streaming() {
-    streams_without_allocating("rtp");
+    streams_without_allocating("rtp", None);
 }
 
 #[test]
 fn send_and_receive_over_tcp_do_not_allocate_while_streaming() {
-    streams_without_allocating("tcp");
+    streams_without_allocating("tcp", None);
+}
+
+#[test]
+fn channel_groups_do_not_allocate_while_streaming() {
+    for scheme in ["rtp", "sctp"] {
+        streams_without_allocating(scheme, Some("1"));
+    }
 }
 
 #[test]
