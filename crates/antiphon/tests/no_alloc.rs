@@ -167,13 +167,13 @@ fn free_port() -> u16 {
 }
 
 /// `query`: settings behind the URIs.
-fn streams_without_allocating(scheme: &'static str, query: &str) {
+fn streams_without_allocating(scheme: &'static str, query: &str, groups: Option<&str>) {
     let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    verify(|| Some(stream(scheme)));
+    verify(|| Some(stream(scheme, query, groups)));
 }
 
 /// What `send` and `receive` do.
-fn stream(scheme: &'static str) -> Vec<Watch> {
+fn stream(scheme: &'static str, query: &str, groups: Option<&str>) -> Vec<Watch> {
     let directory = std::env::temp_dir().join(format!("antiphon-no-alloc-{}-{scheme}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a temporary directory");
     let port = free_port();
@@ -200,7 +200,9 @@ fn stream(scheme: &'static str) -> Vec<Watch> {
         target: format!("{scheme}://127.0.0.1:{port}{query}"),
         length: Some(Duration::from_millis(2_500)),
         latency: Some(Duration::from_millis(500)),
-        passport: Some(directory.join("sent.passport")),
+        // A passport records one RTP stream.
+        passport: groups.is_none().then(|| directory.join("sent.passport")),
+        groups: groups.map(Into::into),
         ..SendOptions::default()
     };
     let mut watch = Watch::new("send");
@@ -215,18 +217,25 @@ fn stream(scheme: &'static str) -> Vec<Watch> {
 
 #[test]
 fn send_and_receive_over_rtp_do_not_allocate_while_streaming() {
-    streams_without_allocating("rtp", "");
+    streams_without_allocating("rtp", "", None);
 }
 
 #[test]
 fn send_and_receive_over_tcp_do_not_allocate_while_streaming() {
-    streams_without_allocating("tcp", "");
+    streams_without_allocating("tcp", "", None);
 }
 
 #[test]
 fn medusas_framing_does_not_allocate_while_streaming() {
-    streams_without_allocating("rtp", "?framing=medusa");
-    streams_without_allocating("tcp", "?framing=medusa");
+    streams_without_allocating("rtp", "?framing=medusa", None);
+    streams_without_allocating("tcp", "?framing=medusa", None);
+}
+
+#[test]
+fn channel_groups_do_not_allocate_while_streaming() {
+    for scheme in ["rtp", "sctp"] {
+        streams_without_allocating(scheme, "", Some("1"));
+    }
 }
 
 #[test]

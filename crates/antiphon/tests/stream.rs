@@ -47,13 +47,20 @@ fn samples(path: &Path) -> (StreamFormat, SampleFormat, Vec<u32>) {
 }
 
 /// Sends `source` over `scheme` into a recording and answers both files' contents.
-fn through(scheme: &str, sample: SampleFormat, channels: u32, block_frames: u32) {
-    through_in(StreamFraming::Rtp, scheme, sample, channels, block_frames);
+fn through(scheme: &str, sample: SampleFormat, channels: u32, block_frames: u32, groups: Option<&str>) {
+    through_in(StreamFraming::Rtp, scheme, sample, channels, block_frames, groups);
 }
 
-fn through_in(framing: StreamFraming, scheme: &str, sample: SampleFormat, channels: u32, block_frames: u32) {
-    let name = format!("{scheme}-{}-{}-{channels}-{block_frames}", framing.name(), sample.name());
-    let directory = scratch(&name);
+fn through_in(
+    framing: StreamFraming,
+    scheme: &str,
+    sample: SampleFormat,
+    channels: u32,
+    block_frames: u32,
+    groups: Option<&str>,
+) {
+    let (framed, named) = (framing.name(), groups.unwrap_or("whole"));
+    let directory = scratch(&format!("{scheme}-{framed}-{}-{channels}-{block_frames}-{named}", sample.name()));
     let (sent, got) = (directory.join("sent.wav"), directory.join("got.wav"));
     // Half a second, and not a whole number of blocks.
     noise(&sent, sample, channels, 24_001);
@@ -80,6 +87,7 @@ fn through_in(framing: StreamFraming, scheme: &str, sample: SampleFormat, channe
         target: format!("{scheme}://127.0.0.1:{port}"),
         block_frames,
         framing,
+        groups: groups.map(Into::into),
         ..SendOptions::default()
     };
     let summary = send(&sending, &Stop::new(), &mut |_| {}, &mut |_| {}).expect("sending to loopback");
@@ -87,6 +95,14 @@ fn through_in(framing: StreamFraming, scheme: &str, sample: SampleFormat, channe
     let received = receiver.join().unwrap().expect("receiving ends with the stream");
     assert_eq!((received.status.lost, received.status.late, received.status.concealed), (0, 0, 0));
     assert_eq!(received.status.frames_received, summary.status.frames_sent);
+    // As long as was sent, not as many times as there are groups.
+    assert!((received.status.played_s - 24_001.0 / 48_000.0).abs() < 1e-6);
+    let shown: Vec<&str> = received.status.groups.iter().map(|group| group.channels.as_str()).collect();
+    let there: Vec<&str> = summary.status.groups.iter().map(|group| group.channels.as_str()).collect();
+    match groups {
+        Some("2,1,2") => assert_eq!((shown, there), (vec!["1-2", "3", "4-5"], vec!["1-2", "3", "4-5"])),
+        _ => assert!(shown.is_empty() && there.is_empty()),
+    }
     let (before, after) = (samples(&sent), samples(&got));
     assert_eq!((after.0, after.1), (before.0, before.1));
     assert_eq!(after.2.len(), before.2.len());
@@ -99,7 +115,7 @@ fn a_file_arrives_sample_for_sample_over_rtp() {
     for (sample, channels, block) in
         [(SampleFormat::L16, 2, 256), (SampleFormat::L24, 1, 64), (SampleFormat::F32, 3, 4096)]
     {
-        through("rtp", sample, channels, block);
+        through("rtp", sample, channels, block, None);
     }
 }
 
@@ -108,16 +124,24 @@ fn a_file_arrives_sample_for_sample_over_tcp() {
     for (sample, channels, block) in
         [(SampleFormat::L16, 2, 256), (SampleFormat::L24, 2, 1024), (SampleFormat::MuLaw, 1, 160)]
     {
-        through("tcp", sample, channels, block);
+        through("tcp", sample, channels, block, None);
+    }
+}
+
+#[test]
+fn channel_groups_arrive_as_one_file() {
+    // The receiver of SCTP says nothing of streams.
+    for scheme in ["sctp", "rtp", "tcp"] {
+        through(scheme, SampleFormat::L16, 5, 256, Some("2,1,2"));
     }
 }
 
 #[test]
 fn a_file_arrives_sample_for_sample_in_medusas_framing() {
     for scheme in ["rtp", "tcp", "sctp", "dccp", "srp", "arq"] {
-        through_in(StreamFraming::Medusa, scheme, SampleFormat::L16, 2, 256);
+        through_in(StreamFraming::Medusa, scheme, SampleFormat::L16, 2, 256, None);
     }
-    through_in(StreamFraming::Medusa, "tcp", SampleFormat::F32, 3, 4096);
+    through_in(StreamFraming::Medusa, "tcp", SampleFormat::F32, 3, 4096, None);
 }
 
 #[test]
@@ -240,4 +264,20 @@ fn mistakes_are_refused_with_the_remedy() {
         SendOptions { target: "rtp://127.0.0.1:7710".into(), block_frames: 8, ..SendOptions::default() };
     let error = send(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("16 to 4096"), "{error}");
+    // The bundled clip has two channels.
+    let wrong = |target: &str, groups: &str, payload_type, passport| {
+        let (target, groups) = (target.to_string(), Some(groups.to_string()));
+        let options = SendOptions { target, groups, payload_type, passport, ..SendOptions::default() };
+        let error = send(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Usage, "{error}");
+        error.to_string()
+    };
+    let there = "rtp://127.0.0.1:7710";
+    assert!(wrong(there, "2,2", None, None).contains("the stream has 2"));
+    assert!(
+        wrong("rtp://127.0.0.1:7710?groups=1,2", "1", None, None).contains("the stream has 2"),
+        "the URI wins"
+    );
+    assert!(wrong(there, "1", Some(10), None).contains("96 to 127"));
+    assert!(wrong(there, "1", None, Some("take.passport".into())).contains("leave --groups"));
 }

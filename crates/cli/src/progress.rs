@@ -236,3 +236,32 @@ fn line_style() -> ProgressStyle {
 fn millis(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_named_where_something_is_amiss() {
+        let group = |channels: &str, lost, late| {
+            let channels = channels.to_string();
+            ReceiveGroup { channels, lost, late, ..ReceiveGroup::default() }
+        };
+        let groups = vec![group("1-2", 0, 0), group("3-4", 5, 1), group("5", 0, 2)];
+        let line = receive_line(&ReceiveStatus { lost: 5, late: 3, groups, ..ReceiveStatus::default() });
+        assert!(
+            line.ends_with("lost 5, late 3; channels 3-4: lost 5, late 1; channels 5: lost 0, late 2"),
+            "{line}"
+        );
+        assert!(!receive_line(&ReceiveStatus::default()).contains("channels"));
+        let group = |channels: &str, lost| {
+            let channels = channels.to_string();
+            SendGroup { channels, remote_lost: Some(lost), remote_loss_percent: Some(0.0) }
+        };
+        let line = send_line(&SendStatus {
+            groups: vec![group("1-2", 0), group("3-4", 7)],
+            ..SendStatus::default()
+        });
+        assert!(line.ends_with("; channels 3-4: lost 7"), "{line}");
+    }
+}

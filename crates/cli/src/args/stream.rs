@@ -267,6 +267,8 @@ Examples, as a musician:
 As an engineer:
   antiphon send tone:440Hz rtp://239.1.2.3:7710 --ttl 4 --sdp tone.sdp
       to many at once; ffplay -protocol_whitelist file,rtp,udp tone.sdp
+  antiphon send file:concert.wav sctp://stage.local --groups 2,2,4
+      eight channels in three groups, none of which waits for another's loss
   antiphon send tone:440Hz 'sctp://192.0.2.7:5004?over=ip'
       directly over IP, without UDP between (sctp, dccp); needs root
   arecord -f S16_LE -r 48000 -c 2 -t raw |

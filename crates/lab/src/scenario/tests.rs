@@ -214,6 +214,34 @@ fn traffic_and_streams(setup: &Setup) {
 }
 
 #[test]
+fn channels_are_divided_as_they_add_up() {
+    let sound = |wanted: &str| ALL.replace("channels = 2, block = 256 }", wanted);
+    let content = |text: &str| {
+        let scenario = read(text);
+        scenario
+            .setup(&scenario.plan()[0].point)
+            .unwrap()
+            .streams
+            .iter()
+            .find(|s| s.name == "song")
+            .unwrap()
+            .content
+            .clone()
+    };
+    // Six channels fit into no packet of a block; in pairs they do.
+    let pairs = content(&sound("channels = 6, block = 256, groups = \"2\" }"));
+    let groups = ChannelGroups::parse(6, "2,2,2").unwrap();
+    assert_eq!(pairs, Content::Sound { sample_rate: 48_000, groups, block: 256 });
+    let refused = |wanted: &str| {
+        let scenario = Scenario::parse("test.toml", &sound(wanted));
+        let setup = scenario.and_then(|scenario| scenario.setup(&scenario.plan()[0].point));
+        setup.map(|_| ()).unwrap_err().to_string()
+    };
+    assert!(refused("channels = 6, block = 256, groups = \"2,2\" }").contains("the stream has 6"));
+    assert!(refused("channels = 6, block = 256 }").contains("smaller groups"));
+}
+
+#[test]
 fn runs_are_points_in_order_with_seeds_of_their_own() {
     let scenario = read(ALL);
     let plan = scenario.plan();

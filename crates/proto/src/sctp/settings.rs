@@ -52,7 +52,7 @@ pub(super) const KEYS: &[Key] = &[
     },
     Key {
         name: "streams",
-        help: "streams each way; a frame's number says which, reports (RTCP) take the second if there is one: streams=2",
+        help: "streams each way: reports (RTCP) take the second if there is one, sound the first and, in groups, the rest: streams=2",
     },
     Key {
         name: "interleaving",

@@ -329,3 +329,84 @@ fn a_stream_that_is_not_divided_ignores_what_is() {
     let strangers = notices(&mut station);
     assert_eq!(strangers.iter().filter(|n| matches!(n, Notice::Stranger { .. })).count(), 1, "{strangers:?}");
 }
+
+/// Whether a packet holds nothing but DATA on stream 0 (RFC 9260 §3.3.1).
+fn is_of_stream_0(packet: &[u8]) -> bool {
+    packet.len() > 400 && packet[12] == 0 && packet[20..22] == [0, 0]
+}
+
+/// A stream of so little sound that no congestion window holds it back, in packets that don't share a datagram: four channels
+/// at 8 kHz for twenty seconds.
+fn slow(scheme: &str) -> SendStation {
+    let config = SenderConfig { groups: config(4, "2").groups, ..sender_config(slow_format(), None, 5) };
+    send_station_with(scheme, Noise::new(slow_format(), 160_000), config)
+}
+
+fn slow_format() -> StreamFormat {
+    StreamFormat::new(8_000, 4).unwrap()
+}
+
+#[test]
+fn losses_of_one_group_hold_up_none_of_the_others_where_each_has_a_stream() {
+    let run = |scheme: &'static str| {
+        let kept = Kept::default();
+        // A repetition takes longer than the playout target: two round trips of 30 ms. What a window of one packet after it
+        // holds back, one round trip, does not.
+        let far = receive_station(scheme, Some(ms(45)), &kept);
+        let mut world = World::linked(slow(scheme), far, "delay=15ms", 1);
+        let mut sent = 0u64;
+        world.drop_up = Some(Box::new(move |_, packet| {
+            // One in twenty of stream 0, from the second second on: the first group's, or everybody's.
+            let ours = is_of_stream_0(packet);
+            sent += u64::from(ours);
+            ours && sent > 40 && sent % 20 == 1
+        }));
+        world.run(END);
+        assert!(world.near.path_stats().counters.retransmitted > 20);
+        let groups: Vec<_> = world.far.receiver().groups().map(|group| group.playout).collect();
+        (groups, kept.samples())
+    };
+    let (groups, samples) = run("sctp?order=ordered&reliability=full&streams=3");
+    assert!(groups[0].late > 20 && groups[0].concealments > 20, "{groups:?}");
+    assert_eq!((groups[1].late, groups[1].lost, groups[1].concealed_frames), (0, 0, 0));
+    assert!(channels(&samples, 4, 2..4) == channels(&expected(slow_format(), 0, 160_000), 4, 2..4));
+
+    // On one stream the second waits with the first.
+    let (groups, _) = run("sctp?order=ordered&reliability=full");
+    assert!(groups[1].late > 20 && groups[1].concealments > 20, "{groups:?}");
+}
+
+#[test]
+fn through_mixed_losses_whatever_comes_is_in_its_place() {
+    for (scheme, link) in [
+        ("rtp", "delay=5ms,jitter=8ms,loss=8%"),
+        ("sctp?streams=3", "delay=10ms,jitter=3ms,loss=5%"),
+        ("sctp?streams=3&order=ordered&retransmissions=0", "delay=10ms,loss=5%"),
+        ("dccp", "delay=10ms,loss=5%"),
+        ("arq", "delay=10ms,loss=5%"),
+    ] {
+        let kept = Kept::default();
+        let far = receive_station(scheme, Some(ms(40)), &kept);
+        let mut world = World::linked(slow(scheme), far, link, 21);
+        world.run(END);
+        let (samples, whole) = (kept.samples(), expected(slow_format(), 0, 160_000));
+        // The last packets may be among the lost.
+        let len = samples.len();
+        assert!(len <= whole.len() && len + 4 * 2560 > whole.len(), "{scheme}: {len}");
+        for (group, playout) in world.far.receiver().groups().map(|group| group.playout).enumerate() {
+            let blocks = samples.len() / 1024;
+            let is_exact = |n: usize| {
+                let part =
+                    |samples: &[f32]| channels(&samples[n * 1024..][..1024], 4, 2 * group..2 * group + 2);
+                part(&samples) == part(&whole)
+            };
+            let exact = (0..blocks).filter(|n| is_exact(*n)).count() as u64;
+            let missed = playout.lost + playout.late;
+            // What is missing, and the block behind each hole, which is faded in. A sample out of place would leave nothing.
+            assert!(exact + 2 * missed + 2 >= blocks as u64, "{scheme}: {exact} of {blocks}, {playout:?}");
+            assert!(exact * 100 > blocks as u64 * 75, "{scheme}: {exact} of {blocks}, {playout:?}");
+        }
+        let up = world.link().up.counters();
+        assert!(up.lost > 20, "{up:?}");
+    }
+}
