@@ -9,20 +9,7 @@ use antiphon_core::Outcome;
 
 use crate::world::{Flow, Plan, is_large, run};
 
-const LOSSY: Plan<'_> = Plan {
-    query: "",
-    link: "delay=20ms,loss=5%",
-    flows: 1,
-    frames: 2000,
-    interval: Some(Duration::from_millis(5)),
-    budget: None,
-    len: 160,
-    large: None,
-    ends: antiphon_core::Instant::from_millis(20_000),
-    outage: antiphon_core::Instant::ZERO..antiphon_core::Instant::ZERO,
-    tunnel: (antiphon_core::Instant::ZERO..antiphon_core::Instant::ZERO, 0),
-    seed: 7,
-};
+const LOSSY: Plan<'_> = Plan { link: "delay=20ms,loss=5%", seed: 7, ..Plan::PLAIN };
 
 fn figures(query: &str) -> (Flow, f64, f64, f64) {
     let flow = run(&Plan { query, ..LOSSY }).pop().unwrap();

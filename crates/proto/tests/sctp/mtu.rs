@@ -27,7 +27,7 @@ fn stream(query: &str, tunnel: Range<Instant>, budget: Option<u64>, ends: u64) -
         len: 1400,
         ends: at(ends),
         tunnel: (tunnel, TUNNEL),
-        ..Plan::default()
+        ..Plan::PLAIN
     };
     run(&plan).pop().unwrap()
 }
@@ -95,7 +95,7 @@ fn a_path_that_takes_all_is_probed_once_and_not_in_outages_losses_or_congestion(
         let probes = flow.packets.iter().filter(|(_, len, probe)| *probe && *len > 1000);
         (probes.count(), shortest(&flow))
     };
-    let plan = Plan { len: 1400, frames: 3800, budget: Some(Duration::from_millis(80)), ..Plan::default() };
+    let plan = Plan { len: 1400, frames: 3800, budget: Some(Duration::from_millis(80)), ..Plan::PLAIN };
     assert_eq!(probes(&plan), (1, 1428));
     let (count, len) = probes(&Plan { outage: at(5000)..at(12_000), ..plan.clone() });
     assert!(count < 20 && len >= 1428, "an outage: {count}, {len}");
