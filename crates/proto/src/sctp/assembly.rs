@@ -97,6 +97,7 @@ impl Assembly {
         payload: &[u8],
         mut deliver: impl FnMut(u16, &[u8]),
     ) {
+        // None at hand: one that comes back is kept.
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.extend_from_slice(payload);
         let position = if self.interleaved { Seq32(header.fragment) } else { header.tsn };
@@ -242,6 +243,7 @@ impl Assembly {
     }
 
     fn next(&self, stream: u16) -> Seq32 {
+        // Numbers begin at 0 in every stream; those that nothing came for have no place yet.
         Seq32(self.next.get(usize::from(stream)).copied().unwrap_or(0))
     }
 

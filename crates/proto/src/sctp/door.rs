@@ -56,6 +56,16 @@ impl Terms {
     }
 }
 
+/// An INIT as it came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call<'a> {
+    pub path: PathId,
+    /// Bytes of its packet.
+    pub asked: usize,
+    pub header: Header,
+    pub init: Chunk<'a>,
+}
+
 /// What stands of an association when an INIT comes for it (RFC 9260 §5.2.1, §5.2.2).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Standing {
@@ -134,7 +144,8 @@ impl Door {
         }
         match first.kind {
             chunk::INIT if walk.rest().is_empty() && header.tag == 0 => {
-                self.greet(now, path, packet.len(), header, &first, Standing::default())
+                let call = Call { path, asked: packet.len(), header, init: first };
+                self.greet(now, call, Standing::default())
             }
             chunk::COOKIE_ECHO => match self.open(now, header, first.value) {
                 Ok(opened) if opened.path == path && header.tag == opened.recipe.local_tag => {
@@ -142,6 +153,7 @@ impl Door {
                 }
                 Ok(_) | Err(Refused::Forged) => Meeting::Ignored,
                 Err(Refused::Stale { by, peer_tag }) => {
+                    // The cause has 32 bits, 71 minutes: more is as stale.
                     let by = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
                     self.value.clear();
                     push_tlv(&mut self.value, cause::STALE_COOKIE, &[&by.to_be_bytes()]);
@@ -158,15 +170,8 @@ impl Door {
     }
 
     /// Answers an INIT with an INIT ACK, or with an ABORT where it can't be meant.
-    pub fn greet(
-        &mut self,
-        now: Instant,
-        path: PathId,
-        asked: usize,
-        header: Header,
-        init: &Chunk<'_>,
-        standing: Standing,
-    ) -> Meeting {
+    pub fn greet(&mut self, now: Instant, call: Call<'_>, standing: Standing) -> Meeting {
+        let Call { path, asked, header, init } = call;
         let parsed = Greeting::parse(init.value).filter(|(peer, _)| peer.tag != 0);
         let Some((peer, parameters)) = parsed else { return Meeting::Ignored };
         if !self.may_answer(now, asked) {

@@ -4,7 +4,7 @@ use antiphon_core::{CloseReason, Instant, Meeting, PathId, Seq32};
 
 use super::association::{Association, Phase};
 use super::cookie::{Opened, Recipe};
-use super::door::{GREETING, Standing, Terms};
+use super::door::{Call, GREETING, Standing, Terms};
 use super::endpoint::Sctp;
 use super::settings::RTO_INITIAL;
 use super::wire::init::{Greeting, Offer, parameter};
@@ -55,14 +55,7 @@ impl Sctp {
     }
 
     /// An INIT while there is an association: nothing changes until its cookie comes back (§5.2.1, §5.2.2).
-    pub(super) fn handle_init(
-        &mut self,
-        now: Instant,
-        path: PathId,
-        asked: usize,
-        header: Header,
-        init: &Chunk<'_>,
-    ) {
+    pub(super) fn handle_init(&mut self, now: Instant, call: Call<'_>) {
         let Some(association) = &mut self.association else { return };
         let ties = [association.local_tag, association.peer_tag];
         let same = Some((association.local_tag, association.first_tsn));
@@ -75,9 +68,10 @@ impl Sctp {
             }
             _ => Standing { own: None, ties },
         };
-        let baked_for = self.cookie_path.unwrap_or(path);
-        match self.door.greet(now, baked_for, asked, header, init, standing) {
-            Meeting::Answered { .. } => self.answer(path),
+        // As the doorkeeper saw the path, where it did: here all are 0.
+        let baked_for = Call { path: self.cookie_path.unwrap_or(call.path), ..call };
+        match self.door.greet(now, baked_for, standing) {
+            Meeting::Answered { .. } => self.answer(call.path),
             _ => self.counters.malformed += 1,
         }
     }
@@ -143,6 +137,7 @@ impl Sctp {
         packet: &[u8],
         (header, chunk): (Header, &Chunk<'_>),
     ) -> bool {
+        // Why it is refused is told below, where it is met as a stranger's.
         let opened = self.door.open(now, header, chunk.value).ok();
         // Behind a doorkeeper every path is 0 and was compared by it; a peer keeps the one it had.
         let is_ours = |claimed| {
@@ -196,6 +191,7 @@ impl Sctp {
                     return self.collide(now, path, recipe);
                 }
                 let at = association.path_of(&self.settings, path, self.packet, now);
+                // Where there is no room for another path, the first one is as good.
                 association.due.cookie_ack = Some(at.unwrap_or(0));
                 true
             }
@@ -237,6 +233,7 @@ impl Sctp {
     fn begin_again(&mut self, now: Instant, path: PathId, recipe: &Recipe) {
         let Some(association) = &mut self.association else { return };
         association.begin(&self.settings, recipe, self.packet, now);
+        // Where there is no room for another path, the first one is as good.
         let at = association.path_of(&self.settings, path, self.packet, now).unwrap_or(0);
         association.greeted_by = at;
         association.establish(now);

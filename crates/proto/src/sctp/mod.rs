@@ -10,7 +10,7 @@
 //! `assembly`); paths with their round trips and windows (`path`), and how large packets may be there (`mtu`); all of
 //! that together (`association`); cookies that only the baker can bake, and a listener without state before they come
 //! back (`cookie`, `door`); what begins an association (`handshake`), what a packet does to it (`receive`,
-//! `heartbeat`), what time does (`timers`), and what goes out (`transmit`); what the driver sees (`endpoint`).
+//! `acknowledged`, `heartbeat`), what time does (`timers`), and what goes out (`transmit`); what the driver sees (`endpoint`).
 //!
 //! What differs from RFC 9260, towards every peer:
 //!
@@ -40,6 +40,7 @@
 //!   with `reliability=full` (`RetriesExhausted`): what has a TSN is not cut again, and nobody fragments it for us. To a
 //!   peer without RFC 3758 it is sent as it is until the path takes it, or the association is closed.
 
+mod acknowledged;
 mod assembly;
 mod association;
 mod cookie;
