@@ -6,7 +6,6 @@ use super::association::{Association, Phase};
 use super::cookie::{Opened, Recipe};
 use super::door::{Call, GREETING, Standing, Terms};
 use super::endpoint::Sctp;
-use super::settings::RTO_INITIAL;
 use super::wire::init::{Greeting, Offer, parameter};
 use super::wire::writer::push_tlv;
 use super::wire::{Chunk, HEADER, Header, TLV, cause};
@@ -18,7 +17,7 @@ impl Sctp {
             && association.phase == Phase::CookieWait
         {
             association.due.step = true;
-            association.t1 = Some(now + RTO_INITIAL);
+            association.t1 = Some(now + self.settings.rto.initial);
         }
     }
 
@@ -125,7 +124,7 @@ impl Sctp {
         }
         // The cookie goes where it came from (§5.1, C).
         (association.due.step, association.tries, association.greeted_by) = (true, 0, path);
-        association.t1 = Some(now + RTO_INITIAL);
+        association.t1 = Some(now + self.settings.rto.initial);
     }
 
     /// A cookie comes back: ours, fresh, and for this path, or it is counted and forgotten. Whether the rest of its
@@ -261,7 +260,7 @@ impl Sctp {
         association.peer_tag = 0;
         (association.phase, association.due.step) = (Phase::CookieWait, true);
         association.due.preservative = Some((staleness_us / 1000).saturating_mul(2).clamp(1000, 60_000));
-        association.t1 = Some(now + RTO_INITIAL);
+        association.t1 = Some(now + self.settings.rto.initial);
     }
 }
 

@@ -17,14 +17,15 @@
 //! * Time-outs for budgets under 200 ms: the first is 250 ms, others are the round trip and four times its variation, at
 //!   least 20 ms more than the acknowledgement delay, doubled up to 1 s only, so that an outage is outlived;
 //!   acknowledgements wait 10 ms at most (`ack-delay`, to be raised for a peer that takes its time: a kernel's 200 ms);
-//!   a minute of silence since the first time-out ends an association.
+//!   a minute of silence since the first time-out ends an association. `rto-initial=1s&rto-min=1s&rto-max=60s` are those
+//!   of RFC 9260 §16; the minute stays.
 //! * An INIT shorter than its answer is answered 100 times a second at most; ours are padded to the answer's length.
 //! * Addresses are paths of the driver's, and none are listed in INIT (as RFC 6951 §5.4 asks behind translators). A
 //!   packet with the right tag from a path not known is a path to be proved: it gets heartbeats only, until it answers
 //!   one. So a caller with several addresses (`peers=`) makes them known by sending heartbeats on each.
-//! * Already the first time-out sends by another path, if there is one (RFC 7829 with PotentiallyFailed.Max.Retrans 0);
-//!   it counts then from when the first packet on its way set out (RFC 7765). The path is probed at every time-out until
-//!   it answers; then it is used again. So a failure costs a frame a round trip, 60 ms and the other path's delay at most.
+//! * Already the first time-out sends by another path, if there is one (RFC 7829 with PotentiallyFailed.Max.Retrans 0;
+//!   `path-max-retrans` forgives more); it counts then from when the first packet on its way set out (RFC 7765). The path
+//!   is probed at every time-out until it answers; then it is used again. So a failure costs a frame a round trip, 60 ms and the other path's delay at most.
 //!   With `paths=both` every packet goes by all paths, and what comes again is dropped in silence; congestion is judged
 //!   by the first path's window. Four paths at most.
 //! * A frame past its deadline is given up: one on its way when its answer is overdue as well, one that was lost at once.

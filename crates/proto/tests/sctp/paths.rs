@@ -169,6 +169,20 @@ fn a_dead_path_costs_no_frame_its_playout_time_and_is_used_again() {
 }
 
 #[test]
+fn a_path_may_be_forgiven_time_outs_before_it_is_left() {
+    // A time-out of 50 ms, or a doubled one as well, with a heartbeat that is not answered either, and the way of 12 ms.
+    for (query, least, most) in [("", 55, 70), ("path-max-retrans=2", 145, 180)] {
+        let mut world = TwoPaths::new(query, [10, 12]);
+        world.live(&[(2_000, [true, true]), (4_000, [false, true])]);
+        let by_other = world.ends[1].arrivals.iter().filter(|(_, path, _)| path.0 == 1);
+        let came = by_other.map(|(number, _, age)| world.start + INTERVAL * *number as u32 + *age);
+        let first = came.min().expect("some").since(Instant::from_millis(2_000));
+        println!("{query:?}: by the other path after {first:?}");
+        assert!((least..most).contains(&first.as_millis()), "{query:?}: {first:?}");
+    }
+}
+
+#[test]
 fn by_both_paths_a_dead_one_is_not_noticed() {
     let mut world = TwoPaths::new("paths=both", [10, 14]);
     world.live(&[(2_000, [true; 2]), (3_000, [false, true]), (4_000, [true, false]), (5_000, [true; 2])]);

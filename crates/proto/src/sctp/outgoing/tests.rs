@@ -3,6 +3,7 @@ use std::time::Duration;
 use antiphon_core::{Event, Frame, Outcome, PathId};
 
 use super::super::path::Path;
+use super::super::settings;
 use super::super::wire::chunks::{DataHeader, Sack, Skipped};
 use super::super::wire::writer::Writer;
 use super::super::wire::{Header, parse};
@@ -29,7 +30,8 @@ impl Sender {
             interleaved: false,
             may_give_up: true,
         };
-        let mut path = Path::new(PathId(0), PACKET, false, Duration::from_millis(30), NOW);
+        let settings = settings::read(&"".parse().unwrap()).unwrap();
+        let mut path = Path::new(PathId(0), PACKET, false, &settings, NOW);
         path.confirmed = true;
         Sender { out: Outgoing::new(rules, FIRST, 1 << 20), paths: vec![path], queue: SendQueue::empty() }
     }
