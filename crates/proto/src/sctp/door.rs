@@ -17,11 +17,13 @@ pub(super) struct Terms {
     pub out_streams: u16,
     /// Whether interleaving was asked for.
     pub interleaving: bool,
+    /// Bytes of a packet at most.
+    pub packet: usize,
 }
 
 impl Terms {
-    pub fn new(settings: &Settings, local_port: u16) -> Self {
-        Terms { local_port, out_streams: settings.streams, interleaving: settings.interleaving }
+    pub fn new(settings: &Settings, local_port: u16, packet: usize) -> Self {
+        Terms { local_port, out_streams: settings.streams, interleaving: settings.interleaving, packet }
     }
 
     /// The fixed part of an INIT or INIT ACK.
@@ -178,7 +180,8 @@ impl Door {
             return Meeting::Ignored;
         }
         let most = if asked >= GREETING { asked } else { MOST_UNPAID };
-        let (mut reports, mut left) = (Vec::new(), most - GREETING);
+        // A question may come in fragments of IP; the answer is one packet.
+        let (mut reports, mut left) = (Vec::new(), most.min(self.terms.packet) - GREETING);
         let offer = Offer::read(parameters, |whole| {
             let len = TLV + whole.len().next_multiple_of(4);
             if len <= left {
@@ -253,6 +256,11 @@ impl Doorkeeper for Door {
             answer[..len].copy_from_slice(&self.answer);
         }
         meeting
+    }
+
+    /// Its port: a Linux kernel has all its associations behind one UDP port.
+    fn party_of(&self, datagram: &[u8]) -> u16 {
+        wire::header(datagram).map_or(0, |header| header.source)
     }
 
     /// By its verification tag, which nobody guesses who has not seen the peer's packets. Beginnings name none.

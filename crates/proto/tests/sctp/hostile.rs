@@ -99,6 +99,24 @@ fn a_flood_of_calls_leaves_nothing_and_is_worth_nothing_to_its_sender() {
 }
 
 #[test]
+fn the_answer_to_a_call_of_many_unknown_parameters_is_one_packet() {
+    let init = packets(&mut *endpoint("", Role::Caller, 20), NOW).remove(0);
+    let mut long = init[..32].to_vec();
+    // To be skipped and reported (0xc000), 1500 times.
+    (0..1500).for_each(|_| long.extend_from_slice(&[0xc0, 0x77, 0, 4]));
+    let len = long.len() as u16 - 12;
+    long[14..16].copy_from_slice(&len.to_be_bytes());
+    let long = repaired(long);
+    let mut answer = [0; 2048];
+    let meeting = door(1).meet(NOW, PathId(1), &long, &mut answer);
+    let Meeting::Answered { len } = meeting else { panic!("{meeting:?}") };
+    assert!((1400..=1452).contains(&len), "as much as there is room for: {len}");
+    let mut listener = endpoint("", Role::Listener, 21);
+    listener.handle_input(NOW, datagram(&long, PathId::default(), NOW));
+    assert_eq!(packets(&mut *listener, NOW).iter().map(Vec::len).collect::<Vec<_>>(), [len]);
+}
+
+#[test]
 fn a_cookie_admits_only_whom_it_was_sent_to_and_only_for_a_minute() {
     let mut door = door(1);
     let (_caller, echo) = knock(&mut *door, PathId(3));
