@@ -29,8 +29,6 @@
 //!   With `paths=both` every packet goes by all paths, and what comes again is dropped in silence; congestion is judged
 //!   by the first path's window. Four paths at most.
 //! * A frame past its deadline is given up: one on its way when its answer is overdue as well, one that was lost at once.
-//! * In UDP, associations are told apart by UDP's addresses: of a host that has several behind one port, as Linux has,
-//!   a listener serves one at a time. Over raw IP it serves them all.
 //! * No interleaving with Linux (6.1 at least), which numbers fragments otherwise than RFC 8260: such an association uses
 //!   plain DATA.
 //! * No Max.Burst: live sound never sends bursts, and others are bounded by the window. Nagle's algorithm never.
