@@ -1,5 +1,7 @@
 //! The door of a listener: answers INIT without keeping anything, and lets in who brings a good cookie back.
 
+use std::net::IpAddr;
+
 use antiphon_core::{Doorkeeper, Instant, Meeting, PathId, Rng, Seq32};
 
 use super::cookie::{CookieJar, Opened, Recipe, Refused, SEALED};
@@ -19,11 +21,25 @@ pub(super) struct Terms {
     pub interleaving: bool,
     /// Bytes of a packet at most.
     pub packet: usize,
+    /// The addresses of this side as parameters.
+    addresses: Vec<u8>,
 }
 
 impl Terms {
     pub fn new(settings: &Settings, local_port: u16, packet: usize) -> Self {
-        Terms { local_port, out_streams: settings.streams, interleaving: settings.interleaving, packet }
+        let mut addresses = Vec::new();
+        for address in settings.addresses.into_iter().flatten() {
+            match address {
+                IpAddr::V4(v4) => push_tlv(&mut addresses, parameter::IPV4, &[&v4.octets()]),
+                IpAddr::V6(v6) => push_tlv(&mut addresses, parameter::IPV6, &[&v6.octets()]),
+            }
+        }
+        // A packet so small has no room for a list, and a greeting is worth more.
+        if GREETING + addresses.len() > packet {
+            addresses.clear();
+        }
+        let (out_streams, interleaving) = (settings.streams, settings.interleaving);
+        Terms { local_port, out_streams, interleaving, packet, addresses }
     }
 
     /// The fixed part of an INIT or INIT ACK.
@@ -32,9 +48,16 @@ impl Terms {
         Greeting { tag, window: WINDOW as u32, out_streams, in_streams, tsn }
     }
 
-    /// Appends the parameters that say what this side supports. The last is a whole number of words: padding of a
-    /// chunk's last parameter would not count into the chunk's length (RFC 9260 §3.2).
-    pub fn put_offer(interleaving: bool, out: &mut Vec<u8>) {
+    /// Bytes of an INIT ACK with nothing to report.
+    pub fn greeting_len(&self) -> usize {
+        GREETING + self.addresses.len()
+    }
+
+    /// Appends the parameters that say what this side supports and where else it is. The last is a whole number of
+    /// words: padding of a chunk's last parameter would not count into the chunk's length (RFC 9260 §3.2).
+    pub fn put_offer(&self, interleaving: bool, out: &mut Vec<u8>) {
+        out.resize(out.len().next_multiple_of(4), 0);
+        out.extend_from_slice(&self.addresses);
         let extensions = [chunk::FORWARD_TSN, chunk::I_DATA, chunk::I_FORWARD_TSN];
         let listed = if interleaving { 3 } else { 1 };
         push_tlv(out, parameter::EXTENSIONS, &[&extensions[..listed]]);
@@ -179,9 +202,10 @@ impl Door {
         if !self.may_answer(now, asked) {
             return Meeting::Ignored;
         }
-        let most = if asked >= GREETING { asked } else { MOST_UNPAID };
+        let bare = self.terms.greeting_len();
+        let most = if asked >= bare { asked } else { MOST_UNPAID };
         // A question may come in fragments of IP; the answer is one packet.
-        let (mut reports, mut left) = (Vec::new(), most.min(self.terms.packet) - GREETING);
+        let (mut reports, mut left) = (Vec::new(), most.min(self.terms.packet) - bare);
         let offer = Offer::read(parameters, |whole| {
             let len = TLV + whole.len().next_multiple_of(4);
             if len <= left {
@@ -206,7 +230,7 @@ impl Door {
         push_tlv(&mut self.value, parameter::STATE_COOKIE, &[&cookie]);
         self.value.extend_from_slice(&reports);
         // A peer that is not able to must not be told that we are.
-        Terms::put_offer(recipe.interleaving, &mut self.value);
+        self.terms.put_offer(recipe.interleaving, &mut self.value);
         self.write(answer, chunk::INIT_ACK, 0)
     }
 
@@ -237,7 +261,7 @@ impl Door {
     /// Whether a question of `len` bytes is answered. Ours are as long as their answers; those of other stacks are
     /// shorter, so these answers are counted out: a forged sender's address is not made to drown anybody.
     fn may_answer(&mut self, now: Instant, len: usize) -> bool {
-        if len >= GREETING {
+        if len >= self.terms.greeting_len() {
             return true;
         }
         let earned = now.since(self.counted_at).as_secs_f64() * UNPAID_PER_SECOND;
@@ -272,7 +296,7 @@ impl Doorkeeper for Door {
     }
 }
 
-/// Bytes of our INIT ACK, and so what our INIT is padded to: headers and fixed part, the cookie, partial reliability,
+/// Bytes of an INIT ACK of ours that lists no addresses, and so what our INIT is padded to: headers and fixed part, the cookie, partial reliability,
 /// and the list of up to four extensions.
 pub(super) const GREETING: usize = HEADER + TLV + FIXED + TLV + SEALED + TLV + TLV + 4;
 /// Bytes of an answer to a shorter question at most: room for what is reported of unknown parameters.

@@ -4,7 +4,7 @@ use antiphon_core::{CloseReason, Instant, Meeting, PathId, Seq32};
 
 use super::association::{Association, Phase};
 use super::cookie::{Opened, Recipe};
-use super::door::{Call, GREETING, Standing, Terms};
+use super::door::{Call, GREETING, Standing};
 use super::endpoint::Sctp;
 use super::wire::init::{Greeting, Offer, parameter};
 use super::wire::writer::push_tlv;
@@ -23,15 +23,17 @@ impl Sctp {
 
     /// The value of our INIT.
     pub(super) fn init_value(&self, association: &Association) -> Vec<u8> {
-        let mut value = Vec::with_capacity(GREETING);
+        let most = self.door.terms.greeting_len();
+        let mut value = Vec::with_capacity(most);
         let greeting = self.door.terms.greeting(association.local_tag, association.first_tsn);
         value.extend_from_slice(&greeting.emit());
-        Terms::put_offer(self.settings.interleaving, &mut value);
+        self.door.terms.put_offer(self.settings.interleaving, &mut value);
         if let Some(longer) = association.due.preservative {
             push_tlv(&mut value, parameter::COOKIE_PRESERVATIVE, &[&longer.to_be_bytes()]);
         }
-        // The answer to it is to be no larger: listeners like ours answer shorter ones to a bound.
-        let missing = GREETING.saturating_sub(HEADER + TLV + value.len());
+        // The answer to it is to be no larger, also where it lists as many addresses: listeners like ours answer shorter
+        // ones to a bound.
+        let missing = most.saturating_sub(HEADER + TLV + value.len());
         if missing >= TLV {
             push_tlv(&mut value, parameter::PADDING, &[&[0; GREETING][..missing - TLV]]);
         }

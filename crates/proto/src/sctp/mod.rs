@@ -20,9 +20,12 @@
 //!   a minute of silence since the first time-out ends an association. `rto-initial=1s&rto-min=1s&rto-max=60s` are those
 //!   of RFC 9260 §16; the minute stays.
 //! * An INIT shorter than its answer is answered 100 times a second at most; ours are padded to the answer's length.
-//! * Addresses are paths of the driver's, and none are listed in INIT (as RFC 6951 §5.4 asks behind translators). A
-//!   packet with the right tag from a path not known is a path to be proved: it gets heartbeats only, until it answers
-//!   one. So a caller with several addresses (`peers=`) makes them known by sending heartbeats on each.
+//! * Addresses are paths of the driver's. What the peer lists in INIT or INIT ACK is not called: an endpoint can't ask its
+//!   driver for a socket. A packet with the right tag from a path not known is a path to be proved: it gets heartbeats
+//!   only, until it answers one. So a caller that was told several addresses (`peers=`) makes its own known by sending
+//!   heartbeats on each. Other stacks know us only where we said that we are, and want ours listed (`addresses=`, which
+//!   RFC 6951 §5.4 forbids behind translators); an ABORT out of the blue that answers such a heartbeat ends that path, not
+//!   the association.
 //! * Already the first time-out sends by another path, if there is one (RFC 7829 with PotentiallyFailed.Max.Retrans 0;
 //!   `path-max-retrans` forgives more); it counts then from when the first packet on its way set out (RFC 7765). The path
 //!   is probed at every time-out until it answers; then it is used again. So a failure costs a frame a round trip, 60 ms and the other path's delay at most.

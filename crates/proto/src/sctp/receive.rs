@@ -8,6 +8,7 @@ use super::endpoint::{Sctp, Stage};
 use super::outgoing::Violation;
 use super::received::Heard;
 use super::settings::{MAX_MESSAGE, MAX_PATHS, WINDOW};
+use super::timers::MOST_PROBES;
 use super::wire::chunks::{DataHeader, ForwardTsn, Sack, Unknown};
 use super::wire::writer::push_tlv;
 use super::wire::{self, Chunk, Chunks, HEADER, Header, REFLECTED, TLV, Tlvs, cause, chunk};
@@ -123,7 +124,7 @@ impl Sctp {
             chunk::INIT_ACK => self.handle_init_ack(now, arrival.path, chunk),
             chunk::COOKIE_ACK => self.handle_cookie_ack(now),
             chunk::ERROR => self.handle_error(now, chunk),
-            chunk::ABORT => self.handle_abort(now),
+            chunk::ABORT => self.handle_abort(now, chunk, arrival),
             chunk::SHUTDOWN => self.handle_shutdown(now, chunk),
             chunk::SHUTDOWN_ACK => self.handle_shutdown_ack(now),
             chunk::SHUTDOWN_COMPLETE => self.handle_shutdown_complete(now),
@@ -249,10 +250,18 @@ impl Sctp {
         }
     }
 
-    fn handle_abort(&mut self, now: Instant) {
-        let phase = self.association.as_ref().map(|association| association.phase);
-        let reason = match phase {
-            Some(Phase::CookieWait | Phase::CookieEchoed) => CloseReason::Refused,
+    fn handle_abort(&mut self, now: Instant, chunk: &Chunk<'_>, arrival: Arrival) {
+        let Some(association) = &mut self.association else { return };
+        let reason = match association.phase {
+            Phase::CookieWait | Phase::CookieEchoed => CloseReason::Refused,
+            // A peer that does not know us at that address of ours, and takes a heartbeat from there for a packet out of
+            // the blue (§8.4). Were the association gone, the answers on proved paths would say so.
+            _ if chunk.flags & REFLECTED != 0 && !association.paths[arrival.path].confirmed => {
+                let path = &mut association.paths[arrival.path];
+                path.errors = path.errors.max(MOST_PROBES);
+                self.counters.malformed += 1;
+                return;
+            }
             _ => CloseReason::Peer,
         };
         self.end(now, self.closed_by(reason));

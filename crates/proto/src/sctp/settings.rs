@@ -1,6 +1,6 @@
 //! The query keys of `sctp://`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use antiphon_core::uri::{Query, UriError};
@@ -30,6 +30,8 @@ pub(super) struct Settings {
     pub all_paths: bool,
     /// Paths to the peer beside the first that this side knows of: `PathId` 1 and up.
     pub other_paths: u32,
+    /// Addresses of this side that the peer is told.
+    pub addresses: [Option<IpAddr>; MAX_PATHS],
 }
 
 /// Bounds of retransmission time-outs (RFC 9260 §6.3.1).
@@ -105,6 +107,11 @@ pub(super) const KEYS: &[Key] = &[
         help: "more addresses of the peer, to go by when the first fails: peers=192.0.2.7:9906,198.51.100.7:9906",
     },
     Key {
+        name: "addresses",
+        help: "our own addresses, for a peer with several to know us at each; not from behind a translator (RFC 6951): \
+               addresses=192.0.2.1,198.51.100.1",
+    },
+    Key {
         name: "paths",
         help: "with several addresses: one at a time (default), or both, every packet by all: paths=both",
     },
@@ -126,6 +133,7 @@ pub(super) fn read(query: &Query) -> Result<Settings, UriError> {
         sctp_port: number(query, "sctp-port", 1, u16::MAX)?.unwrap_or(SCTP_PORT),
         all_paths: choice(query, "paths", ["one", "both"])?,
         other_paths: read_peers(query)?,
+        addresses: read_addresses(query)?,
     })
 }
 
@@ -159,6 +167,27 @@ fn read_peers(query: &Query) -> Result<u32, UriError> {
         return Err(bad(query, "peers", format!("too many: name {} at most", MAX_PATHS - 1)));
     }
     Ok(count as u32)
+}
+
+fn read_addresses(query: &Query) -> Result<[Option<IpAddr>; MAX_PATHS], UriError> {
+    let mut addresses = [None; MAX_PATHS];
+    let Some(text) = query.value("addresses") else { return Ok(addresses) };
+    for (at, one) in text.split(',').enumerate() {
+        let address =
+            one.parse::<IpAddr>().ok().filter(|address| !address.is_unspecified() && !address.is_multicast());
+        let why = match (address, addresses.get_mut(at)) {
+            (Some(address), Some(place)) => {
+                *place = Some(address);
+                continue;
+            }
+            (None, _) => format!(
+                "'{one}' is not an address of one machine: use 192.0.2.1 or 2001:db8::1, without a port"
+            ),
+            (_, None) => format!("too many: name {MAX_PATHS} at most"),
+        };
+        return Err(bad(query, "addresses", why));
+    }
+    Ok(addresses)
 }
 
 fn read_reliability(query: &Query) -> Result<Reliability, UriError> {
@@ -305,6 +334,9 @@ mod tests {
             ("style=two", "use one or many"),
             ("paths=bot", "did you mean both"),
             ("peers=192.0.2.7", "192.0.2.7:9906"),
+            ("addresses=192.0.2.7:5004", "without a port"),
+            ("addresses=::", "is not an address of one machine"),
+            ("addresses=192.0.2.1,192.0.2.2,192.0.2.3,192.0.2.4,192.0.2.5", "name 4 at most"),
             ("peers=192.0.2.7:1,192.0.2.7:2,192.0.2.7:3,192.0.2.7:4", "name 3 at most"),
         ] {
             let error = settings(text).unwrap_err();

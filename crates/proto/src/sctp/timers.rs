@@ -163,4 +163,4 @@ impl Association {
 /// How often a peer that has taken leave is told that we do, too (Association.Max.Retrans of RFC 9260 §16).
 const MOST_LEAVES: u32 = 10;
 /// Heartbeats in a row to an address that never answered (Path.Max.Retrans of RFC 9260 §16).
-const MOST_PROBES: u32 = 5;
+pub(super) const MOST_PROBES: u32 = 5;
