@@ -32,8 +32,10 @@
 //!   With `paths=both` every packet goes by all paths, and what comes again is dropped in silence; congestion is judged
 //!   by the first path's window. Four paths at most.
 //! * A frame past its deadline is given up: one on its way when its answer is overdue as well, one that was lost at once.
-//! * No interleaving with Linux (6.1 at least), which numbers fragments otherwise than RFC 8260: such an association uses
-//!   plain DATA.
+//! * No interleaving with Linux: 6.1 gives the second fragment of a message FSN 0 and the third 1 (seen on the wire: of 14
+//!   fragments the first has its PPID, the others 0 to 12), where RFC 8260 §2.1 counts the first, so that the second is 1.
+//!   Ours, 1 to 13, it acknowledges and never delivers. It lists I-DATA without I-FORWARD-TSN, by which it is known: such
+//!   an association uses plain DATA.
 //! * No Max.Burst: live sound never sends bursts, and others are bounded by the window. Nagle's algorithm never.
 //! * Path MTU discovery (RFC 8899) begins at the size that the driver says, which one probe confirms, since live sound
 //!   can't wait for a search. When large packets are lost in a row, and then three probes of that size, an overdue round
