@@ -31,7 +31,8 @@ const QUERIES: &[&str] = &[
     "order=ordered&reliability=full&streams=3",
     "interleaving=on&streams=3&order=ordered",
     "interleaving=on&streams=3",
-    "retransmissions=1&paths=both&peers=192.0.2.1:1",
+    "retransmissions=1&paths=both&addresses=192.0.2.1,2001:db8::1&peers=192.0.2.1:1",
+    "reliability=full&rto-initial=3s&rto-min=1s&rto-max=60s&path-max-retrans=5&peers=192.0.2.1:1,192.0.2.2:1",
 ];
 
 /// Makes the checksum right.

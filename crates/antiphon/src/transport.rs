@@ -320,8 +320,6 @@ fn read_over(transport: &Transport, query: &Query) -> Result<Option<OverIp>, Uri
     if let Some(key) = over.map(|protocol| protocol.port_key) {
         let inside = |_: &str| Err::<(), _>("over IP the port stands behind the address: leave this key out");
         query.read(key, inside)?;
-        // A raw line calls one address.
-        query.read("peers", |_| Err::<(), _>("several paths run over UDP only: leave over=ip out"))?;
     }
     Ok(over)
 }

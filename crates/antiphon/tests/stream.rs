@@ -60,7 +60,8 @@ fn through_in(
     groups: Option<&str>,
 ) {
     let (framed, named) = (framing.name(), groups.unwrap_or("whole"));
-    let directory = scratch(&format!("{scheme}-{framed}-{}-{channels}-{block_frames}-{named}", sample.name()));
+    let directory =
+        scratch(&format!("{scheme}-{framed}-{}-{channels}-{block_frames}-{named}", sample.name()));
     let (sent, got) = (directory.join("sent.wav"), directory.join("got.wav"));
     // Half a second, and not a whole number of blocks.
     noise(&sent, sample, channels, 24_001);

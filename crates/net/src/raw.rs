@@ -28,10 +28,10 @@ use crate::wake::Waker;
 /// Raw sockets with their buffers and the table of the addresses they talk to.
 pub struct RawLine {
     protocol: OverIp,
-    /// One; or, listening for both IP versions, IPv6's and IPv4's.
+    /// One for each path of a calling line; listening for both IP versions, IPv6's and IPv4's.
     outlets: Vec<Outlet>,
-    /// The one peer of a calling line.
-    peer: Option<SocketAddr>,
+    /// The addresses of a calling line's one peer, by path; none where it listens.
+    called: Vec<SocketAddr>,
     peers: AddressTable,
     /// Our address on each path, by its number.
     ours: Vec<IpAddr>,
@@ -64,12 +64,26 @@ impl RawLine {
         }
     }
 
-    /// A line to one peer.
+    /// A line to one peer, by all its addresses.
     pub fn call(peer: SocketAddr, protocol: OverIp, options: &SocketOptions) -> Result<Self, LineError> {
+        let called: Vec<SocketAddr> =
+            std::iter::once(peer).chain(options.other_peers.iter().copied()).collect();
+        for (at, address) in called.iter().copied().enumerate() {
+            let why = match () {
+                () if address.port() != peer.port() => {
+                    format!("over IP the peer has one port at all its addresses: {} here", peer.port())
+                }
+                () if called[..at].contains(&address) => "it is named twice".into(),
+                () if at >= MOST_CALLED => format!("a peer is called by {MOST_CALLED} addresses at most"),
+                () => continue,
+            };
+            return Err(LineError::Unreachable { address, why });
+        }
         let mut notes = Vec::new();
-        let socket = RawSocket::call(peer, protocol.protocol, options, &mut notes)?;
-        let mut line = Self::with(vec![socket], protocol, options, notes);
-        line.peer = Some(peer);
+        let open = |address: &SocketAddr| RawSocket::call(*address, protocol.protocol, options, &mut notes);
+        let sockets = called.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let mut line = Self::with(sockets, protocol, options, notes);
+        line.called = called;
         Ok(line)
     }
 
@@ -100,7 +114,7 @@ impl RawLine {
         RawLine {
             protocol,
             outlets: sockets.into_iter().map(outlet).collect(),
-            peer: None,
+            called: Vec::new(),
             peers: AddressTable::default(),
             ours: Vec::new(),
             receive: ReceiveBatch::new(),
@@ -117,13 +131,14 @@ impl RawLine {
         self.max_datagram
     }
 
-    /// Whether a packet between these ends belongs to this line, not to another one on this machine.
-    fn is_ours(&self, ends: &Ends) -> bool {
+    /// Whether a packet between these ends, which came in by that outlet, belongs to this line, not to another one on
+    /// this machine.
+    fn is_ours(&self, outlet: usize, ends: &Ends) -> bool {
         let same = |peer: SocketAddr| peer.port() == ends.peer.port() && peer.ip() == ends.peer.ip();
         // Port 0 is nobody's: a caller that has not sent anything yet hears nothing.
         self.fittings.local.port() != 0
             && ends.local.port() == self.fittings.local.port()
-            && self.peer.is_none_or(same)
+            && self.called.get(outlet).copied().is_none_or(same)
     }
 
     /// Passes on the packets of the last batch, which came in by that outlet, as far as they are ours.
@@ -133,15 +148,15 @@ impl RawLine {
             let datagram = self.receive.datagram(i);
             let destination = self.receive.destination_v6(i);
             let read = self.outlets[outlet].socket.read(&datagram, destination);
-            let Some((ends, packet)) = read.filter(|(ends, _)| self.is_ours(ends)) else { continue };
+            let Some((ends, packet)) = read.filter(|(ends, _)| self.is_ours(outlet, ends)) else { continue };
             self.fittings.stats.received += 1;
             if !(self.protocol.is_sound)(packet, ends.peer.ip(), ends.local.ip()) {
                 self.fittings.stats.damaged += 1;
                 continue;
             }
-            let path = match self.peer {
-                Some(_) => Some(PathId::default()),
-                None => self.peers.path_of(ends.peer, station),
+            let path = match self.called.is_empty() {
+                true => self.peers.path_of(ends.peer, station),
+                false => Some(PathId(outlet as u32)),
             };
             let Some(path) = path else {
                 self.fittings.stats.strangers += 1;
@@ -161,31 +176,36 @@ impl RawLine {
 
     /// Whither a packet on `path` goes; `None` if the peer was forgotten between hearing and answering it.
     fn ends_of(&self, path: PathId) -> Option<Ends> {
-        let (ours, peer) = match self.peer {
-            Some(peer) => (self.fittings.local.ip(), peer),
-            None => (*self.ours.get(path.0 as usize)?, self.peers.address_of(path)?),
+        let at = path.0 as usize;
+        let (ours, peer) = match self.called.is_empty() {
+            true => (*self.ours.get(at)?, self.peers.address_of(path)?),
+            false => (self.outlets.get(at)?.socket.local().ip(), *self.called.get(at)?),
         };
         Some(Ends { local: SocketAddr::new(ours, self.fittings.local.port()), peer })
     }
 
     /// Completes the packet that the station made and puts it where it goes out; answers which outlet that is.
     fn commit(&mut self, len: usize, path: PathId) -> Option<usize> {
-        if let (Some(_), Some((source, _))) = (self.peer, over_ip::ports(&self.packet[..len])) {
+        let calls = !self.called.is_empty();
+        if let Some((source, _)) = over_ip::ports(&self.packet[..len]).filter(|_| calls) {
             self.fittings.local.set_port(source);
         }
         let ends = self.ends_of(path)?;
         let packet = &mut self.packet[..len];
         (self.protocol.seal)(packet, ends.local.ip(), ends.peer.ip());
         let is_v6 = ends.peer.is_ipv6();
-        let at = self.outlets.iter().position(|outlet| outlet.socket.is_v6() == is_v6)?;
+        let at = match calls {
+            true => path.0 as usize,
+            false => self.outlets.iter().position(|outlet| outlet.socket.is_v6() == is_v6)?,
+        };
         let outlet = &mut self.outlets[at];
         outlet.send.next()?[..len].copy_from_slice(packet);
         // A raw IPv6 socket takes a port for the number of the protocol.
         let mut to = ends.peer;
         to.set_port(0);
-        match self.peer {
-            Some(_) => outlet.send.commit(len, None),
-            None => outlet.send.commit_from(len, Some(to), Some(ends.local.ip())),
+        match calls {
+            true => outlet.send.commit(len, None),
+            false => outlet.send.commit_from(len, Some(to), Some(ends.local.ip())),
         }
         outlet.ends.push(ends);
         Some(at)
@@ -241,11 +261,12 @@ impl Line for RawLine {
         if !time.is_zero() {
             let outlet = |at: usize| self.outlets.get(at).map_or(poll::NOBODY, |outlet| outlet.socket.fd());
             let waker = self.fittings.waker.as_ref().map_or(poll::NOBODY, Waker::fd);
-            let [one, other, woken] = poll::wait_for_any([outlet(0), outlet(1), waker], time);
+            let fds: [_; 1 + MOST_CALLED] = std::array::from_fn(|at| at.checked_sub(1).map_or(waker, outlet));
+            let [woken, came @ ..] = poll::wait_for_any(fds, time);
             if let (true, Some(waker)) = (woken, &self.fittings.waker) {
                 waker.hear();
             }
-            if !one && !other {
+            if !came.contains(&true) {
                 return Ok(());
             }
         }
@@ -276,6 +297,9 @@ impl Line for RawLine {
         &mut self.fittings
     }
 }
+
+/// Addresses of one peer at most, in line with what transports of several paths keep.
+const MOST_CALLED: usize = 4;
 
 /// Keeps that path's peers talk to us at this address.
 fn remember(ours: &mut Vec<IpAddr>, path: PathId, address: IpAddr) {

@@ -62,6 +62,11 @@ impl Doorway {
         if self.vouched.is_empty() { datagram } else { &self.vouched }
     }
 
+    /// Which of the parties behind one address `datagram` is of (`Doorkeeper::party_of`).
+    pub fn party_of(&self, datagram: &[u8]) -> u16 {
+        self.keeper.as_ref().map_or(0, |keeper| keeper.party_of(datagram))
+    }
+
     /// The association that `datagram` names, as the doorkeeper reads it (`Doorkeeper::association_of`).
     pub fn association_of(&self, datagram: &[u8]) -> Option<u64> {
         self.keeper.as_ref()?.association_of(datagram)

@@ -109,8 +109,10 @@ const CHANNELS: &str = "channels";
 const UDP: &str = "rtp";
 const TCP: &str = "tcp";
 const DCCP: &str = "dccp?ccid=2";
-const SCTP_1: &str = "sctp?order=ordered&reliability=full&ack-delay=200ms";
-const SCTP_2: &str = "sctp?style=many&order=ordered&reliability=full&ack-delay=200ms";
+const SCTP_1: &str =
+    "sctp?order=ordered&reliability=full&ack-delay=200ms&rto-initial=3s&rto-min=1s&rto-max=60s";
+const SCTP_2: &str =
+    "sctp?style=many&order=ordered&reliability=full&ack-delay=200ms&rto-initial=3s&rto-min=1s&rto-max=60s";
 const ALL: [&str; 5] = [UDP, TCP, DCCP, SCTP_1, SCTP_2];
 const ONE_AND_TWO: [u32; 2] = [1, 2];
 

@@ -165,9 +165,11 @@ impl Node {
 /// Opens the line that `uri` asks for, calling or listening, and answers how its endpoints are opened.
 pub fn open_line(uri: &str) -> (Box<dyn Line>, impl Fn(Instant) -> Box<dyn Endpoint> + 'static) {
     let parsed: Uri = uri.parse().expect("a URI");
-    let (transport, options) = (find(&parsed.scheme).expect("known"), SocketOptions::default());
+    let (transport, mut options) = (find(&parsed.scheme).expect("known"), SocketOptions::default());
     let target = Target::resolve(&parsed, 0).expect("an address");
     let mut query = parsed.query;
+    let others = query.value("peers").into_iter().flat_map(|peers| peers.split(','));
+    options.other_peers = others.map(|peer| peer.parse().expect("an address")).collect();
     let (line, max_datagram): (Box<dyn Line>, usize) = match query.value("over") {
         Some("ip") => {
             let over = transport.over_ip.expect("has a number");

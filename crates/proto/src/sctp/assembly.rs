@@ -162,9 +162,11 @@ impl Assembly {
     fn drop_unfinished(&mut self, cumulative: Seq32) {
         let mut at = 0;
         while at < self.held.len() {
-            let held = &self.held[at];
-            if cumulative.is_before(held.position) || self.whole_around(at).is_some() {
+            if cumulative.is_before(self.held[at].position) {
                 at += 1;
+            } else if let Some((_, last)) = self.whole_around(at) {
+                // Its other fragments need no look: of a long message, that would be its length squared.
+                at = last + 1;
             } else {
                 self.discard(at);
             }
@@ -243,6 +245,7 @@ impl Assembly {
     }
 
     fn next(&self, stream: u16) -> Seq32 {
+        // Numbers begin at 0 in every stream; those that nothing came for have no place yet.
         Seq32(self.next.get(usize::from(stream)).copied().unwrap_or(0))
     }
 

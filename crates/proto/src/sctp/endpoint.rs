@@ -63,9 +63,9 @@ impl Sctp {
             Role::Caller => FIRST_PRIVATE_PORT + rng.below(u32::from(u16::MAX - FIRST_PRIVATE_PORT)) as u16,
             Role::Listener => settings.sctp_port,
         };
-        let terms = Terms::new(&settings, local_port);
         // Packets are built in words of 4 bytes.
         let packet = args.max_datagram.clamp(MIN_PACKET, MAX_PACKET) & !3;
+        let terms = Terms::new(&settings, local_port, packet);
         let mut sctp = Sctp {
             settings,
             packet,

@@ -11,6 +11,7 @@ mod hub;
 mod many;
 mod pipe;
 mod recording;
+mod sctp_parties;
 mod sender;
 mod sound;
 mod srp_server;
