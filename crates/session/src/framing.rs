@@ -21,7 +21,7 @@ pub enum StreamFraming {
 
 /// A name that no framing has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no framing '{name}'; use rtp or medusa{}", antiphon_core::did_you_mean(*.nearest))]
+#[error("there is no framing '{name}'{}; known: rtp, medusa", antiphon_core::did_you_mean(*.nearest))]
 pub struct UnknownFraming {
     /// What was written, shortened.
     pub name: String,
