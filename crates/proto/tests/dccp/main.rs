@@ -1,6 +1,7 @@
 //! `dccp://` in virtual time: its congestion control against theory, outages, and strangers who wish it ill.
 
 mod hostile;
+mod linux;
 mod outages;
 mod rates;
 mod raw_ip;
