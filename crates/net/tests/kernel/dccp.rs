@@ -76,34 +76,44 @@ fn the_kernel_calls_dccp() {
     });
 }
 
-/// 5 % each way: of a hundred frames, there and back, 90 % arrive under CCID 2. Under CCID 3 the kernel's sender may
-/// begin with a packet or two a second where its first packets or their feedback are lost, and its echo drops what it
-/// can't send within a second: there it counts that all went out, that the connection lives on and ends in order.
+/// 5 % each way: of a hundred frames 95 arrive, and there and back 90. The bounds are five standard deviations below
+/// that; a sender that its congestion control stops in between shows.
 #[test]
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
 fn dccp_goes_on_through_loss() {
-    // CCID 2 alone. CCID 3 with this kernel through 5 % loss at 0.3 ms round trip falls to a few kbit/s in some runs, and
-    // why is not known yet; between two of ours it does not (`proto`, tests/dccp).
     let guest = guest();
     guest.weather("loss 5%");
-    let uri = format!("dccp://{}:5001?over=ip&ccid=2", GUEST[0]);
-    let came = call(&guest, &uri, |node| {
-        node.until("a connection", SOON, |party| party.connected == 1);
-        let sent = frames(3 * FRAMES, LEN);
-        node.pace(&sent, 2 * INTERVAL, None);
-        node.runs_until(Duration::from_secs(20), |party| party.outcomes.len() == 3 * FRAMES);
-        node.runs_until(Duration::from_secs(1), |_| false);
-        assert_eq!(node.party.outcomes.len(), 3 * FRAMES, "{}", node.state());
-        node.close();
-        node.until("the end", SOON, |party| party.closed.is_some());
-        intact(&sent, &node.party.frames)
-    });
-    assert!((3 * FRAMES * 7 / 10..3 * FRAMES).contains(&came), "{uri}: {came} came back");
-    let (printed, ours) = kernel_calls(&guest, 0, "-c 2 -w 3000");
-    let came = figure(&printed, "recv") as usize;
-    assert!((FRAMES * 7 / 10..FRAMES).contains(&came), "{printed}\n{}", ours.state);
-    assert_eq!(figure(&printed, "bad"), 0);
-    assert!(guest.lost() > 20, "the weather happened");
+    for ccid in [2, 3] {
+        guest.start("echo", &format!("dccp-server -p 5012 -c {ccid} -s SC:RTPA"));
+        let uri = format!("dccp://{}:5012?over=ip&ccid={ccid}", GUEST[0]);
+        let (came, state) = call(&guest, &uri, |node| {
+            node.until("a connection", SOON, |party| party.connected == 1);
+            let sent = frames(3 * FRAMES, LEN);
+            node.pace(&sent, 2 * INTERVAL, None);
+            node.runs_until(SOON, |party| party.outcomes.len() == 3 * FRAMES);
+            node.runs_until(Duration::from_secs(1), |_| false);
+            assert_eq!(node.party.outcomes.len(), 3 * FRAMES, "{}", node.state());
+            node.close();
+            node.until("the end", SOON, |party| party.closed.is_some());
+            (intact(&sent, &node.party.frames), node.state())
+        });
+        let log = guest.exec(
+            "for i in $(seq 50); do grep END /tmp/echo.log && break; sleep 0.1; done; cat /tmp/echo.log",
+        );
+        let there = figure(&log, "packets") as usize;
+        assert!((3 * FRAMES * 17 / 20..3 * FRAMES).contains(&there), "{uri}: {log}\n{state}");
+        assert!((3 * FRAMES * 4 / 5..3 * FRAMES).contains(&came), "{uri}: {came} came back: {log}\n{state}");
+        guest.exec("kp-stop echo");
+    }
+    for ccid in [2, 3] {
+        let (printed, ours) = kernel_calls(&guest, 0, &format!("-c {ccid} -w 3000"));
+        let came = figure(&printed, "recv") as usize;
+        assert!((FRAMES * 3 / 4..FRAMES).contains(&came), "CCID {ccid}: {printed}\n{}", ours.state);
+        assert!((FRAMES * 17 / 20..=FRAMES).contains(&ours.frames.len()), "CCID {ccid}: {}", ours.state);
+        assert_eq!(figure(&printed, "bad"), 0);
+        assert_eq!(ours.closed, Some(CloseReason::Peer), "CCID {ccid}: {}", ours.state);
+    }
+    assert!(guest.lost() > 40, "the weather happened");
 }
 
 /// Our server asks for a Close; the kernel's server, at its end, does.
@@ -184,7 +194,7 @@ fn floods_get_through_both_ways() {
             .try_exec(&format!("dccp-client -s SC:RTPA -c {ccid} -F {flood} -l 1000 {} {PORT}", HOST[0]));
         let came = server.end().frames.len();
         println!("CCID {ccid}: {sent} packets from us, {came} to us in {FLOOD:?}");
-        assert!(sent > 300 && came > 150, "CCID {ccid}: {sent} from us, {came} to us; {printed}");
+        assert!(sent > 300 && came > 200, "CCID {ccid}: {sent} from us, {came} to us; {printed}");
     }
 }
 

@@ -308,6 +308,8 @@ impl DccpEndpoint {
             self.state = State::Open;
             self.sequence.osr = header.seq;
             self.timers.stop();
+            // The server has heard of us, and with that the echo of its Response.
+            self.echo = self.echo.filter(|(_, at)| *at == now);
         }
         match header.kind {
             Kind::Reset { code, .. } => self.on_reset(now, code),

@@ -120,7 +120,7 @@ impl DccpEndpoint {
         if let Some(flow) = self.flow.as_mut().filter(|_| written.is_some()) {
             flow.sender.on_sent(now, len, &self.rtt);
             if acknowledges {
-                flow.receiver.on_ack_sent(now);
+                flow.receiver.on_ack_sent();
                 self.due.ack = false;
             }
         }
@@ -148,7 +148,7 @@ impl DccpEndpoint {
         let ack = self.sequence.gsr;
         let written = self.write_packet(now, Kind::Ack { ack }, options, &[], buf);
         if let Some(flow) = self.flow.as_mut() {
-            flow.receiver.on_ack_sent(now);
+            flow.receiver.on_ack_sent();
         }
         if self.state == State::PartOpen {
             self.timers.on_step(now);
@@ -174,7 +174,8 @@ impl DccpEndpoint {
         let seq = self.sequence.gss.next();
         self.features.write(now, seq, self.rtt.estimate(), false, &mut options);
         self.write_echo(now, &mut options);
-        self.echo = None;
+        // The server may hear any of the first packets first; to Linux that one's echo is the only round trip it knows.
+        self.echo = self.echo.filter(|_| self.state == State::PartOpen);
         self.write_ndp(&mut options);
         let Some(flow) = &mut self.flow else { return options };
         if let Some((dropped, code)) = flow.dropped.take() {

@@ -2,6 +2,7 @@
 
 mod door;
 mod hostile;
+mod linux;
 mod outages;
 mod rates;
 mod raw_ip;

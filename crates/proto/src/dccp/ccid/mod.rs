@@ -200,10 +200,10 @@ impl Receiver {
     }
 
     /// What [`Self::write`] wrote is on its way.
-    pub fn on_ack_sent(&mut self, now: Instant) {
+    pub fn on_ack_sent(&mut self) {
         match self {
             Receiver::Two(two) => two.on_ack_sent(),
-            Receiver::Three(three) => three.on_ack_sent(now),
+            Receiver::Three(three) => three.on_ack_sent(),
         }
     }
 

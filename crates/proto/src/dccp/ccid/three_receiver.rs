@@ -21,6 +21,8 @@ pub(crate) struct ReceiverThree {
     size: f64,
     rtt: Duration,
     feedback_due: bool,
+    /// Whether the next report is the first of all, or the first of a loss: it goes twice.
+    repeats: bool,
     /// Window counter of the packet that the last regular feedback was for.
     last_counter: Option<u8>,
     /// When the rate's measurement began, and what arrived since.
@@ -29,6 +31,8 @@ pub(crate) struct ReceiverThree {
     rate: f64,
     greatest_rate: f64,
     newest_at: Instant,
+    /// Whether the packet that an acknowledgement would name carries data.
+    names_data: bool,
 }
 
 impl ReceiverThree {
@@ -42,19 +46,21 @@ impl ReceiverThree {
             size: 0.0,
             rtt,
             feedback_due: false,
+            repeats: true,
             last_counter: None,
             measured_from: Instant::ZERO,
             bytes: 0,
             rate: 0.0,
             greatest_rate: 0.0,
             newest_at: Instant::ZERO,
+            names_data: false,
         }
     }
 
     pub fn on_packet(&mut self, incoming: &Incoming, rtt: Option<Duration>) {
         self.rtt = rtt.unwrap_or(self.rtt);
         if incoming.newest {
-            self.newest_at = incoming.received_at;
+            (self.newest_at, self.names_data) = (incoming.received_at, incoming.data.is_some());
         }
         if let Some(len) = incoming.data {
             self.on_data(incoming, len);
@@ -146,19 +152,23 @@ impl ReceiverThree {
     }
 
     fn on_lost(&mut self, lost: u32, ccval: u8) -> bool {
+        self.repeats |= self.history.intervals().is_empty();
         let counter = Counter::extend(&mut self.counter.clone(), ccval);
         let (size, rtt, rate) = (self.size.max(1.0), self.rtt, self.greatest_rate);
         self.history.on_lost(lost, counter, |before| first_interval(size, rtt, rate, before))
     }
 
+    /// A report names the last data packet (RFC 5348 §6.2), which here is the acknowledgement number: it waits while that
+    /// is another packet's. Linux keeps what such a report says of losses without computing a rate for it, and with its
+    /// next time-out falls to a packet in 64 s.
     pub fn is_due(&self) -> bool {
-        self.feedback_due
+        self.feedback_due && self.names_data
     }
 
     /// RFC 4342 §6: Elapsed Time, Loss Event Rate, Receive Rate, Loss Intervals. Other acknowledgements say nothing: to
     /// the sender they would be feedback.
     pub fn write(&self, now: Instant, options: &mut OptionWriter) {
-        if !self.feedback_due {
+        if !self.is_due() {
             return;
         }
         let kept = now.since(self.newest_at).as_micros() / 10;
@@ -180,8 +190,14 @@ impl ReceiverThree {
         }
     }
 
-    pub fn on_ack_sent(&mut self, _now: Instant) {
-        self.feedback_due = false;
+    /// The first report goes twice, and so does the first of a loss: RFC 5348 §6 lets reports go more often than once a
+    /// round trip, and to Linux these two are worth it. Until the first comes it may send a packet a second; and if the
+    /// first that comes tells of losses, it computes no rate from that, and takes it for zero, a packet in 64 s, unless
+    /// the second is there before its time-out.
+    pub fn on_ack_sent(&mut self) {
+        if self.is_due() {
+            self.feedback_due = std::mem::take(&mut self.repeats);
+        }
     }
 }
 
@@ -196,29 +212,57 @@ fn first_interval(size: f64, rtt: Duration, rate: f64, before: u32) -> u32 {
 mod tests {
     use super::*;
 
+    fn arrives(receiver: &mut ReceiverThree, seq: u64, data: Option<usize>, ms: u64) {
+        let received_at = Instant::from_millis(ms);
+        let seq = Seq48::new(seq);
+        let packet = Incoming {
+            seq,
+            ccval: 0,
+            data,
+            ndp: None,
+            beyond_gap: false,
+            newest: true,
+            marked: false,
+            received_at,
+        };
+        receiver.on_packet(&packet, None);
+    }
+
     #[test]
     fn a_loss_within_the_first_round_trip_is_reported_with_a_rate() {
         let rtt = Duration::from_millis(40);
         let mut receiver = ReceiverThree::new(Seq48::new(0), rtt);
         for (n, seq) in [1, 3, 4, 5].into_iter().enumerate() {
-            let received_at = Instant::from_millis(100 + n as u64);
-            let (seq, data) = (Seq48::new(seq), Some(1000));
-            receiver.on_packet(
-                &Incoming {
-                    seq,
-                    ccval: 0,
-                    data,
-                    ndp: None,
-                    beyond_gap: false,
-                    newest: true,
-                    marked: false,
-                    received_at,
-                },
-                None,
-            );
+            arrives(&mut receiver, seq, Some(1000), 100 + n as u64);
         }
         // Three packets since the first, in 40 ms.
         assert!(receiver.is_due() && receiver.history.mean().is_some());
         assert_eq!(receiver.rate, 75_000.0);
+    }
+
+    /// As seen beside Linux 6.1, whose data and acknowledgements take turns: its first data packet, the second packet of
+    /// all, was lost, and an acknowledgement showed it. The report of that, by itself, stopped its sender for 64 s.
+    #[test]
+    fn the_first_reports_go_twice_and_only_after_data() {
+        let mut receiver = ReceiverThree::new(Seq48::new(0), Duration::from_micros(300));
+        let mut reports = Vec::new();
+        for (ms, (seq, data)) in
+            [(1, None), (3, None), (4, Some(200)), (5, None), (6, Some(200)), (7, Some(200))]
+                .into_iter()
+                .enumerate()
+        {
+            arrives(&mut receiver, seq, data, 10 * ms as u64);
+            while receiver.is_due() {
+                let mut options = OptionWriter::default();
+                receiver.write(Instant::from_millis(10 * ms as u64), &mut options);
+                assert!(options.written() > 0);
+                reports.push((seq, receiver.history.mean().is_some()));
+                receiver.on_ack_sent();
+            }
+            let mut options = OptionWriter::default();
+            receiver.write(Instant::from_millis(10 * ms as u64), &mut options);
+            assert!(options.written() == 0, "to Linux all of these are reports");
+        }
+        assert_eq!(reports, [(4, false), (4, false), (6, true), (6, true)]);
     }
 }

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 
+use super::loss::DUPLICATES;
 use super::{Feedback, tfrc};
 use crate::dccp::logs::SentLog;
 use crate::dccp::rtt::Rtt;
+use crate::dccp::seq::Seq48;
 
 /// Sends at the rate that the equation allows for what the receiver reports.
 #[derive(Clone, Debug)]
@@ -22,6 +24,7 @@ pub(crate) struct SenderThree {
     size: f64,
     /// p, as last reported; `None` before the first feedback.
     loss: Option<f64>,
+    first_interval: FirstInterval,
     received: ReceivedRates,
     /// When the rate was last doubled.
     doubled_at: Instant,
@@ -39,6 +42,23 @@ pub(crate) struct SenderThree {
 #[derive(Clone, Copy, Debug)]
 struct ReceivedRates {
     entries: [(Instant, f64); 3],
+}
+
+/// What followed the first loss, for as long as the peer's reports know of one event.
+///
+/// Until the second event the mean interval is the open one, once that is longer than the one made up for the time before
+/// (RFC 5348 §5.4, §6.3.1). Linux leaves it out, and after a first loss that it takes for an interval of one packet
+/// reports p = 1 until the next: a few packets a second. Beside reports that keep to the RFC this changes nothing.
+#[derive(Clone, Copy, Debug)]
+enum FirstInterval {
+    Lossless,
+    /// Reported is `inverse`, ever since; up to `upto` there are so many data `packets` in the interval.
+    Open {
+        inverse: u32,
+        upto: Seq48,
+        packets: u32,
+    },
+    Past,
 }
 
 /// Whether reports cover a time in which the application, not the rate, was the limit (RFC 5348 §8.2.1).
@@ -60,6 +80,7 @@ impl SenderThree {
             roots: None,
             size: 0.0,
             loss: None,
+            first_interval: FirstInterval::Lossless,
             received: ReceivedRates { entries: [(now, f64::INFINITY), (now, 0.0), (now, 0.0)] },
             doubled_at: now,
             nofeedback_at: None,
@@ -137,7 +158,10 @@ impl SenderThree {
         let before = self.loss;
         let loss = match feedback.loss_event_rate {
             Some(u32::MAX) => 0.0,
-            Some(inverse) => 1.0 / f64::from(inverse.max(1)),
+            Some(inverse) => {
+                let open = self.first_interval.on_report(inverse, feedback.ack, log);
+                1.0 / f64::from(inverse.max(open).max(1))
+            }
             // Without the option nothing new is known of losses.
             None => before.unwrap_or(0.0),
         };
@@ -154,7 +178,10 @@ impl SenderThree {
                 }
             }
             Some(_) => {
-                let limit = self.received.limit(now, f64::from(received), r, data_limited, worse);
+                // What a report measures is a round trip's, and the packet that it names came in that (RFC 5348 §6.1,
+                // §6.2). Linux measures since its report before, however long nothing was sent.
+                let received = f64::from(received).max(self.size / r.as_secs_f64());
+                let limit = self.received.limit(now, received, r, data_limited, worse);
                 let limit = if feedback.slow { limit.min(self.rate.unwrap_or(limit)) } else { limit };
                 self.follow(now, limit);
             }
@@ -281,6 +308,28 @@ impl ReceivedRates {
 
     fn reset(&mut self, now: Instant, rate: f64) {
         self.entries = [(now, rate), (now, 0.0), (now, 0.0)];
+    }
+}
+
+impl FirstInterval {
+    /// Takes in a report of losses, 1/p; answers the length of the open interval, 0 when it is not the first any more.
+    fn on_report(&mut self, inverse: u32, ack: Seq48, log: &mut SentLog) -> u32 {
+        let (mut upto, mut packets) = match *self {
+            // What was lost has so many packets behind it (RFC 5348 §5.1), up to the acknowledged one.
+            FirstInterval::Lossless => (ack.plus(-1 - DUPLICATES as i64), 0),
+            FirstInterval::Open { inverse: first, upto, packets } if first == inverse => (upto, packets),
+            FirstInterval::Open { .. } | FirstInterval::Past => {
+                *self = FirstInterval::Past;
+                return 0;
+            }
+        };
+        upto = upto.later(log.first().plus(-1));
+        while upto.is_before(ack) {
+            upto = upto.next();
+            packets += u32::from(log.entry_mut(upto).is_some_and(|sent| sent.data));
+        }
+        *self = FirstInterval::Open { inverse, upto, packets };
+        packets
     }
 }
 

@@ -27,15 +27,26 @@ impl Bench {
         let (end, mut sent) = (self.now + RTT, 0);
         while self.now < end {
             while self.sender.may_send(self.now, SIZE) {
-                let ccval = self.sender.ccval(self.now);
-                let seq = self.log.next();
-                self.log.push(seq, Sent { at: self.now, data: true, ccval, fate: Fate::Open });
-                self.sender.on_sent(self.now, SIZE);
+                self.send();
                 sent += 1;
             }
             self.now += Duration::from_millis(1);
         }
         sent
+    }
+
+    /// Sends so many packets, one a round trip, whatever the rate.
+    fn sends(&mut self, packets: u32) {
+        for _ in 0..packets {
+            self.send();
+            self.now += RTT;
+        }
+    }
+
+    fn send(&mut self) {
+        let ccval = self.sender.ccval(self.now);
+        self.log.push(self.log.next(), Sent { at: self.now, data: true, ccval, fate: Fate::Open });
+        self.sender.on_sent(self.now, SIZE);
     }
 
     /// A report on a packet sent a round trip ago: 1/p, and what arrives.
@@ -152,13 +163,56 @@ fn a_sender_short_of_data_keeps_its_rate() {
     for _ in 0..10 {
         bench.now += RTT;
         assert!(bench.sender.may_send(bench.now, SIZE));
-        let ccval = bench.sender.ccval(bench.now);
-        bench.log.push(bench.log.next(), Sent { at: bench.now, data: true, ccval, fate: Fate::Open });
-        bench.sender.on_sent(bench.now, SIZE);
+        bench.send();
         bench.report(NO_LOSS, 10_000.0);
     }
     // RFC 5348 §8.2.1: without its rule for data-limited times the rate would be at 40 000, that of the beginning.
     assert!(bench.rate() >= before, "{} from {before}", bench.rate());
+}
+
+/// What Linux 6.1 was seen to report: a first loss of a slow flow makes an interval of one packet, and that stays the
+/// mean until the second loss.
+#[test]
+fn a_first_loss_is_not_taken_for_the_loss_of_everything() {
+    let mut bench = Bench::new();
+    for _ in 0..3 {
+        bench.round_trip();
+        bench.report(NO_LOSS, 1e6);
+    }
+    let equation = |p: f64| tfrc::throughput(SIZE as f64, RTT, p);
+    bench.sends(3);
+    bench.report(1, 1e6);
+    // The lost packet and three behind it (RFC 5348 §5.1) are in the interval.
+    assert!((bench.rate() / equation(1.0 / 4.0) - 1.0).abs() < 0.02, "{}", bench.rate());
+    for packets in 5..40 {
+        bench.sends(1);
+        bench.report(1, 1e6);
+        let expected = equation(1.0 / f64::from(packets));
+        assert!((bench.rate() / expected - 1.0).abs() < 0.02, "{packets} packets: {}", bench.rate());
+    }
+    // The second loss is told, and from then on reports are taken at their word.
+    for inverse in [22, 20, 1] {
+        bench.sends(1);
+        bench.report(inverse, 1e6);
+        let expected = equation(1.0 / f64::from(inverse));
+        assert!((bench.rate() / expected - 1.0).abs() < 0.02, "1/p = {inverse}: {}", bench.rate());
+    }
+}
+
+/// Linux 6.1 measures what arrives since its report before, silence included: a packet a second was reported as 200 bytes
+/// a second at a round trip of 15 ms, and with the next loss the sender fell to that.
+#[test]
+fn a_rate_measured_over_silence_is_a_packet_a_round_trip_at_least() {
+    let mut bench = Bench::new();
+    bench.round_trip();
+    bench.report(NO_LOSS, 0.0);
+    for inverse in [NO_LOSS, 400] {
+        bench.now += 10 * RTT;
+        bench.sends(1);
+        bench.report(inverse, 1_000.0);
+    }
+    // RFC 5348 §4.3: short of data, 0.85 of what arrives after a loss; a packet in 100 ms are 10 000 bytes a second.
+    assert!((bench.rate() / 8_500.0 - 1.0).abs() < 0.02, "{}", bench.rate());
 }
 
 #[test]
