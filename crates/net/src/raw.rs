@@ -20,7 +20,7 @@ use crate::clock::OsClock;
 use crate::datagrams::{BEHIND, MOST_BATCHES, ROOM_TO_SEND};
 use crate::line::{Fittings, IDLE, Line, LineError, Wait};
 use crate::options::SocketOptions;
-use crate::paths::AddressTable;
+use crate::paths::{AddressTable, slot};
 use crate::poll;
 use crate::raw_socket::{self, PortHeld, RawSocket};
 use crate::wake::Waker;
@@ -163,7 +163,7 @@ impl RawLine {
     fn ends_of(&self, path: PathId) -> Option<Ends> {
         let (ours, peer) = match self.peer {
             Some(peer) => (self.fittings.local.ip(), peer),
-            None => (*self.ours.get(path.0 as usize)?, self.peers.address_of(path)?),
+            None => (*self.ours.get(slot(path))?, self.peers.address_of(path)?),
         };
         Some(Ends { local: SocketAddr::new(ours, self.fittings.local.port()), peer })
     }
@@ -279,7 +279,7 @@ impl Line for RawLine {
 
 /// Keeps that path's peers talk to us at this address.
 fn remember(ours: &mut Vec<IpAddr>, path: PathId, address: IpAddr) {
-    let at = path.0 as usize;
+    let at = slot(path);
     if ours.len() <= at {
         ours.resize(at + 1, address);
     }
