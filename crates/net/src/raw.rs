@@ -20,7 +20,7 @@ use crate::clock::OsClock;
 use crate::datagrams::{BEHIND, MOST_BATCHES, ROOM_TO_SEND};
 use crate::line::{Fittings, IDLE, Line, LineError, Wait};
 use crate::options::SocketOptions;
-use crate::paths::AddressTable;
+use crate::paths::{AddressTable, slot};
 use crate::poll;
 use crate::raw_socket::{self, PortHeld, RawSocket};
 use crate::wake::Waker;
@@ -176,10 +176,10 @@ impl RawLine {
 
     /// Whither a packet on `path` goes; `None` if the peer was forgotten between hearing and answering it.
     fn ends_of(&self, path: PathId) -> Option<Ends> {
-        let at = path.0 as usize;
+        let called = |at: usize| Some((self.outlets.get(at)?.socket.local().ip(), *self.called.get(at)?));
         let (ours, peer) = match self.called.is_empty() {
-            true => (*self.ours.get(at)?, self.peers.address_of(path)?),
-            false => (self.outlets.get(at)?.socket.local().ip(), *self.called.get(at)?),
+            true => (*self.ours.get(slot(path))?, self.peers.address_of(path)?),
+            false => called(path.0 as usize)?,
         };
         Some(Ends { local: SocketAddr::new(ours, self.fittings.local.port()), peer })
     }
@@ -303,7 +303,7 @@ const MOST_CALLED: usize = 4;
 
 /// Keeps that path's peers talk to us at this address.
 fn remember(ours: &mut Vec<IpAddr>, path: PathId, address: IpAddr) {
-    let at = path.0 as usize;
+    let at = slot(path);
     if ours.len() <= at {
         ours.resize(at + 1, address);
     }

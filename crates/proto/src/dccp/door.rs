@@ -30,7 +30,8 @@ pub(super) struct Door {
     settings: Settings,
     checksum: Checksum,
     jar: CookieJar,
-    /// Behind another door every path is 0, and that door has compared it.
+    /// An endpoint's own, which knows of one peer and of no paths: who is at which is its driver's to tell, or an outer
+    /// door's.
     is_inner: bool,
     /// Callers who were sent no cookie, the latest at the end.
     places: VecDeque<Place>,
@@ -246,7 +247,7 @@ impl Door {
     /// Opens the cookie of a packet from `path` that completes its handshake, so many numbers after the Request.
     pub fn open(&self, now: Instant, path: PathId, header: &Header, cookie: &[u8]) -> Option<(Opened, u64)> {
         let opened = self.jar.open(now, header, cookie)?;
-        let is_theirs = opened.path == path || self.is_inner && path == PathId::default();
+        let is_theirs = opened.path == path || self.is_inner;
         let ahead = self.completes(&opened.recipe, header)?;
         is_theirs.then_some((opened, ahead))
     }

@@ -40,7 +40,7 @@ impl DccpEndpoint {
         let mut reply = std::mem::take(&mut self.reply);
         reply.resize(self.max_datagram.max(GREETING), 0);
         let len = datagram.bytes.len();
-        match self.door.meet_packet(now, datagram.path, packet, len, &mut reply) {
+        match self.door.meet_packet(now, PathId::default(), packet, len, &mut reply) {
             Meeting::Admitted => self.admit(now, packet, datagram),
             Meeting::Vouched { len } => {
                 let vouched = Packet::parse(&reply[..len], self.checksum).expect("what was emitted parses");
@@ -65,7 +65,7 @@ impl DccpEndpoint {
     fn admit(&mut self, now: Instant, packet: &Packet<'_>, datagram: &Datagram<'_>) {
         let header = &packet.header;
         let cookie = cookie_of(packet).unwrap_or_default();
-        let Some((opened, ahead)) = self.door.open(now, datagram.path, header, cookie) else {
+        let Some((opened, ahead)) = self.door.open(now, PathId::default(), header, cookie) else {
             return self.tally.on_malformed();
         };
         let Recipe { isr, iss, told_all, .. } = opened.recipe;
