@@ -13,6 +13,7 @@ mod doorway;
 mod framed;
 mod frames;
 mod hub;
+mod part;
 mod player;
 mod receive;
 mod receiver;
