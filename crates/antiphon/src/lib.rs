@@ -18,6 +18,7 @@ mod embedded;
 mod error;
 mod far_end;
 pub mod frames;
+mod groups;
 mod near_end;
 mod options;
 mod passport;
@@ -48,13 +49,14 @@ pub use antiphon_trace as trace;
 
 pub use compare::{Comparison, LinkCounts, LinkSummary, Progress, TransportProgress, WayCounts, compare};
 pub use error::{Error, ErrorKind};
+pub use groups::{ReceiveGroup, SendGroup};
 pub use options::{
     CompareOptions, DEFAULT_LATENCY, DEFAULT_PORT, LinkMethod, ReceiveOptions, ReflectOptions, SendOptions,
     SinkClock, default_out,
 };
-pub use receive::{ReceiveGroup, ReceiveStatus, ReceiveSummary, receive};
+pub use receive::{ReceiveStatus, ReceiveSummary, receive};
 pub use reflect::{ReflectStatus, ReflectedTransport, reflect};
-pub use send::{SendGroup, SendStatus, SendSummary, send};
+pub use send::{SendStatus, SendSummary, send};
 pub use table::figure_rows;
 pub use task::{SoundStatus, SoundTask};
 pub use transport::{COMMON_KEYS, check_transport};

@@ -20,9 +20,10 @@ use antiphon_session::{
 use antiphon_sound::{Notes, SinkKind, SinkSpec};
 use antiphon_trace::passport::Hole;
 
+use crate::groups::{MOST_GROUPS, ReceiveGroup, channels_label};
 use crate::near_end::header_bytes;
 use crate::passport::{Hearing, PassportFile, Recorder};
-use crate::send::{CNAME, Ended, MOST_GROUPS, channels_label, finish_capture, start_capture};
+use crate::send::{CNAME, Ended, finish_capture, start_capture};
 use crate::show::{SNAPSHOTS, Shown, watch};
 use crate::transport::{EndpointPlan, StreamKeys, open_line};
 use crate::{DEFAULT_LATENCY, Error, ReceiveOptions, SinkClock};
@@ -57,19 +58,6 @@ pub struct ReceiveStatus {
     /// Of each channel group; empty if there is but one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<ReceiveGroup>,
-}
-
-/// How a channel group being received is doing.
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
-pub struct ReceiveGroup {
-    /// Its first and last channel, counted from 1: `3-4`.
-    pub channels: String,
-    /// Packets that never came though later ones were played.
-    pub lost: u64,
-    /// Packets after their deadline.
-    pub late: u64,
-    /// Holes filled with made-up sound.
-    pub concealed: u64,
 }
 
 /// A stream that was received.

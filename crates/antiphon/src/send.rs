@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use antiphon_core::uri::Uri;
 use antiphon_core::{BrokenReason, MediaTime};
-use antiphon_media::packet::{DYNAMIC_PAYLOAD_TYPE, PacketConfig};
+use antiphon_media::packet::PacketConfig;
 use antiphon_media::rtcp::{RemoteReport, ReportBlock};
 use antiphon_media::{
     ChannelGroups, ChannelMap, SampleFormat, SdpOptions, Source, StreamDescription, StreamFormat, sdp_of,
@@ -22,6 +22,7 @@ use antiphon_session::{
 };
 use antiphon_sound::{Notes, open_source};
 
+use crate::groups::{MOST_GROUPS, SendGroup, channels_label, read_groups};
 use crate::near_end::header_bytes;
 use crate::passport::{PassportFile, Recorder, Sending};
 use crate::show::{SNAPSHOTS, Shown, watch};
@@ -52,17 +53,6 @@ pub struct SendStatus {
     /// What the receiver's reports tell of each channel group; empty if there is but one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<SendGroup>,
-}
-
-/// How a channel group being sent is doing.
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
-pub struct SendGroup {
-    /// Its first and last channel, counted from 1: `3-4`.
-    pub channels: String,
-    /// Loss as the receiver's reports tell, in percent of the last interval.
-    pub remote_loss_percent: Option<f64>,
-    /// Packets lost since the beginning, as the receiver's reports tell.
-    pub remote_lost: Option<i32>,
 }
 
 /// A stream that was sent.
@@ -215,29 +205,6 @@ impl SendPlan {
         packet.payload_type = options.payload_type.unwrap_or(packet.payload_type);
         packet
     }
-}
-
-/// The channel groups asked for, or one of all channels.
-fn read_groups(
-    asked: Option<&str>,
-    format: StreamFormat,
-    options: &SendOptions,
-) -> Result<ChannelGroups, Error> {
-    let Some(text) = asked else { return Ok(ChannelGroups::whole(format.channels())) };
-    let refuse = |why: String| Err(Error::usage(why));
-    let groups =
-        ChannelGroups::parse(format.channels(), text).map_err(|error| Error::usage(error.to_string()))?;
-    if groups.count() > 1 {
-        if options.passport.is_some() {
-            return refuse("a passport records one RTP stream: leave --groups or --passport out".into());
-        }
-        if let Some(static_type) = options.payload_type.filter(|number| *number < DYNAMIC_PAYLOAD_TYPE) {
-            return refuse(format!(
-                "payload type {static_type} can't be that of channel groups: use 96 to 127"
-            ));
-        }
-    }
-    Ok(groups)
 }
 
 /// What the media thread leaves behind: sentences for the user.
@@ -421,16 +388,6 @@ impl Snapshot {
     }
 }
 
-/// First and last channel of a group, counted from 1: `3-4`, or `5` alone.
-pub(crate) fn channels_label(channels: &std::ops::Range<usize>) -> String {
-    match channels.len() {
-        1 => channels.end.to_string(),
-        _ => format!("{}-{}", channels.start + 1, channels.end),
-    }
-}
-
-/// As many channel groups as a stream has channels at most.
-pub(crate) const MOST_GROUPS: usize = 64;
 /// How long a peer may let us send into a void that says so: the user is told within two seconds.
 const ANSWER_PATIENCE: Duration = Duration::from_millis(1_500);
 /// Our name in reports (RFC 7022 §4.2 asks for one that tells nothing of the host).

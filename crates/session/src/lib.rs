@@ -14,6 +14,7 @@ mod framed;
 mod frames;
 mod framing;
 mod hub;
+mod part;
 mod player;
 mod receive;
 mod receiver;

@@ -6,8 +6,7 @@ use std::time::Duration;
 use antiphon_core::{Endpoint, Epoch, Instant, PathId, Received, Rng};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::{
-    DYNAMIC_PAYLOAD_TYPE, Depacketiser, ExtensionIds, MediaPacket, PacketKind, RtpView, classify, parse_rtp,
-    static_format,
+    Depacketiser, ExtensionIds, MediaPacket, PacketKind, RtpView, classify, parse_rtp,
 };
 use antiphon_media::playout::PlayoutCounters;
 use antiphon_media::rtcp::{RtcpConfig, RtcpEvent, RtcpSession};
@@ -17,6 +16,7 @@ use antiphon_media::{
 };
 
 use crate::framing::StreamFraming;
+use crate::part::{Formats, Part};
 use crate::player::{PULL_FRAMES, Player, Stream};
 use crate::station::{send_report, sooner};
 use crate::witness::{Passing, Witness};
@@ -132,8 +132,7 @@ pub struct SoundReceiver {
     rtcp: RtcpSession,
     notices: Vec<Notice>,
     report: Vec<u8>,
-    /// What a sender we do not follow told in band, so that its further packets are understood.
-    told: Option<Part>,
+    formats: Formats,
     /// The first packet of a sender of whose format only the payload type tells, until a second one follows it.
     held: Option<Held>,
     /// Packets whose format was not known, since the last stream began.
@@ -154,39 +153,6 @@ pub struct SoundReceiver {
     witness: Option<Witness>,
 }
 
-/// Which part of which sender's sound a packet is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Part {
-    origin: Origin,
-    groups: ChannelGroups,
-    /// Of all groups together.
-    format: StreamFormat,
-    sample: SampleFormat,
-}
-
-impl Part {
-    /// All of a stream that is not divided.
-    fn whole(ssrc: u32, format: StreamFormat, sample: SampleFormat) -> Self {
-        let groups = ChannelGroups::whole(format.channels());
-        Part { origin: Origin::undivided(ssrc), groups, format, sample }
-    }
-
-    /// Of a divided stream, as the packet itself says; `None` if it says nothing of groups, or nonsense.
-    fn in_band(view: &RtpView<'_>) -> Option<Self> {
-        let (group, told) = (view.group?, view.format?);
-        let index = usize::from(group.index);
-        let fits = group.groups.range(index)?.len() == told.format.channels();
-        // The first group's SSRC is the sender's name, and nobody else's.
-        if !fits || (index == 0) != (group.sender == view.ssrc) || group.groups.count() == 1 {
-            return None;
-        }
-        let format = StreamFormat::new(told.format.rate(), group.groups.channels() as u32).ok()?;
-        let (sender, groups) = (group.sender, group.groups);
-        let origin = Origin { ssrc: view.ssrc, sender, group: index, groups: groups.count() };
-        Some(Part { origin, groups, format, sample: told.sample })
-    }
-}
-
 /// A packet that waits for the one after it.
 struct Held {
     ssrc: u32,
@@ -204,13 +170,13 @@ impl SoundReceiver {
             RtcpSession::new(RtcpConfig::new(ssrc, &config.cname, 48_000, config.epoch), config.seed, now);
         SoundReceiver {
             tracker: SourceTracker::new(Some(ssrc), config.silence),
+            formats: Formats::new(config.description.as_ref(), config.any_payload_type),
             config,
             open_sink,
             stream: None,
             rtcp,
             notices: Vec::with_capacity(MOST_NOTICES),
             report: vec![0; 1500],
-            told: None,
             held: None,
             unknown_run: 0,
             leaving: None,
@@ -321,7 +287,7 @@ impl SoundReceiver {
     }
 
     fn on_rtp(&mut self, now: Instant, received: Received, view: &RtpView<'_>, bytes: &[u8]) {
-        let part = self.part_of(view);
+        let part = self.formats.part_of(view, self.known_part(view.ssrc));
         let sender = part.map_or(view.ssrc, |part| part.origin.sender);
         if self.leaving.is_some() && self.tracker.ssrc() != Some(sender) {
             self.finish_leaving();
@@ -337,7 +303,7 @@ impl SoundReceiver {
         if std::mem::take(&mut self.reconnected) && self.tracker.ssrc() != Some(sender) {
             self.forget_source();
         }
-        if self.stream.is_none() && self.is_hearsay(view) {
+        if self.stream.is_none() && self.formats.is_hearsay(view) {
             let held = self.held.take().filter(|held| held.ssrc == view.ssrc && held.next == view.sequence);
             let Some(held) = held else {
                 let (ssrc, next) = (view.ssrc, view.sequence.wrapping_add(1));
@@ -349,12 +315,6 @@ impl SoundReceiver {
             }
         }
         self.follow(now, received, view, part);
-    }
-
-    /// Whether nothing but a payload type speaks for this packet: a stray datagram may bear one, too, and the sink is
-    /// opened only once.
-    fn is_hearsay(&self, view: &RtpView<'_>) -> bool {
-        view.format.is_none() && self.config.description.is_none() && self.told.is_none()
     }
 
     fn follow(&mut self, now: Instant, received: Received, view: &RtpView<'_>, part: Part) {
@@ -404,51 +364,13 @@ impl SoundReceiver {
         }
     }
 
-    /// What the packet's sound is: as told by SDP or a flag, in band, or by a static payload type. What the packet says of
-    /// channel groups comes first: SDP and flags describe a group.
-    fn part_of(&mut self, view: &RtpView<'_>) -> Option<Part> {
-        if let Some(part) = Part::in_band(view) {
-            self.told = Some(part);
-            return Some(part);
-        }
-        if let Some(stream) = self.stream.as_ref().filter(|stream| stream.groups.count() > 1)
-            && let (Some(sender), Some(group)) = (self.tracker.ssrc(), self.tracker.group_of(view.ssrc))
-        {
-            let (groups, (format, sample)) = (stream.groups, stream.format());
-            let origin = Origin { ssrc: view.ssrc, sender, group, groups: groups.count() };
-            return Some(Part { origin, groups, format, sample });
-        }
-        let told = self.told.filter(|told| told.origin.ssrc == view.ssrc);
-        if let Some(part) = told.filter(|told| told.groups.count() > 1) {
-            return Some(part);
-        }
-        // A description of one group would pass a part for the whole.
-        let whole = self.config.description.as_ref().filter(|described| !described.is_part);
-        let described = whole.map(|d| (d.payload_type, (d.format, d.sample)));
-        if let Some((payload_type, (format, sample))) = described
-            && payload_type == view.payload_type
-        {
-            return Some(Part::whole(view.ssrc, format, sample));
-        }
-        if let Some(in_band) = view.format {
-            // Not every packet tells it, but a newcomer must show two in a row.
-            let part = Part::whole(view.ssrc, in_band.format, in_band.sample);
-            self.told = Some(part);
-            return Some(part);
-        }
-        let known = || {
-            let stream = self.stream.as_ref().filter(|_| self.tracker.ssrc() == Some(view.ssrc))?;
-            let (format, sample) = stream.format();
-            Some(Part::whole(view.ssrc, format, sample))
-        };
-        let fixed = || {
-            static_format(view.payload_type).map(|(sample, format)| Part::whole(view.ssrc, format, sample))
-        };
-        told.or_else(known).or_else(fixed).or_else(|| {
-            let any = self.config.any_payload_type && view.payload_type >= DYNAMIC_PAYLOAD_TYPE;
-            let (_, (format, sample)) = described.filter(|_| any)?;
-            Some(Part::whole(view.ssrc, format, sample))
-        })
+    /// The packet as one of the stream we follow, if its SSRC is known to be of that.
+    fn known_part(&self, ssrc: u32) -> Option<Part> {
+        let stream = self.stream.as_ref()?;
+        let (sender, group) = (self.tracker.ssrc()?, self.tracker.group_of(ssrc)?);
+        let (groups, (format, sample)) = (stream.groups, stream.format());
+        let origin = Origin { ssrc, sender, group, groups: groups.count() };
+        Some(Part { origin, groups, format, sample })
     }
 
     fn begin(&mut self, now: Instant, part: Part) {

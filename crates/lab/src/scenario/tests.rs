@@ -228,17 +228,21 @@ fn channels_are_divided_as_they_add_up() {
             .content
             .clone()
     };
-    // Six channels fit into no packet of a block; in pairs they do.
     let pairs = content(&sound("channels = 6, block = 256, groups = \"2\" }"));
     let groups = ChannelGroups::parse(6, "2,2,2").unwrap();
     assert_eq!(pairs, Content::Sound { sample_rate: 48_000, groups, block: 256 });
-    let refused = |wanted: &str| {
-        let scenario = Scenario::parse("test.toml", &sound(wanted));
+    let refused = |text: &str| {
+        let scenario = Scenario::parse("test.toml", text);
         let setup = scenario.and_then(|scenario| scenario.setup(&scenario.plan()[0].point));
         setup.map(|_| ()).unwrap_err().to_string()
     };
-    assert!(refused("channels = 6, block = 256, groups = \"2,2\" }").contains("the stream has 6"));
-    assert!(refused("channels = 6, block = 256 }").contains("smaller groups"));
+    let uneven = refused(&sound("channels = 6, block = 256, groups = \"2,2\" }"));
+    assert!(uneven.contains("the stream has 6"), "{uneven}");
+    let datagrams = sound("channels = 6, block = 256, groups = \"2,4\" }")
+        .replace("reflected = true\ntcp = \"windows-xp\"\n", "")
+        .replace("[stream.song]\ntransport = \"tcp\"", "[stream.song]\ntransport = \"rtp\"");
+    let wide = refused(&datagrams);
+    assert!(wide.contains("256 sample frames of 4 channels") && wide.contains("smaller groups"), "{wide}");
 }
 
 #[test]

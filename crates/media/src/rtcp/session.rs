@@ -1,11 +1,14 @@
-//! One party of an RTP session: when to report, what to report, and what the others' reports mean.
+//! One party of an RTP session: when to report, and what the others' reports mean. `compound` writes what to report.
+
+mod compound;
 
 use std::time::Duration;
 
 use antiphon_core::{BitRate, Epoch, Instant, NtpTime, Rng};
 
-use super::{Reception, ReportBlock, RtcpError, RtcpItem, SenderInfo};
-use super::{visit_compound, write_bye, write_cname, write_report};
+pub use compound::MAX_REPORT;
+
+use super::{Reception, ReportBlock, RtcpError, RtcpItem, visit_compound};
 
 /// How a party behaves.
 #[derive(Clone, Debug)]
@@ -371,71 +374,6 @@ impl RtcpSession {
         }
     }
 
-    /// Reports of our sources, the first always, the others in turn as they fit; then their names; at the end goodbyes.
-    fn write_compound(&mut self, now: Instant, buf: &mut [u8], bye: bool) -> Option<usize> {
-        let (mut blocks, mut filled) = ([ReportBlock::default(); MAX_BLOCKS], 0);
-        for step in 0..self.heard.len() {
-            let at = (self.next_heard + step) % self.heard.len();
-            if filled < MAX_BLOCKS && self.heard[at].since_report {
-                blocks[filled] = self.heard[at].block(now);
-                filled += 1;
-                if filled == MAX_BLOCKS {
-                    self.next_heard = at + 1;
-                }
-            }
-        }
-        let first = self.own[0];
-        let mut len =
-            write_report(first.ssrc, self.sender_info(now, first).as_ref(), &blocks[..filled], buf)?;
-        let name = write_cname(first.ssrc, &self.config.cname, &mut buf[len..])?;
-        let others = if bye { 0 } else { self.others_that_fit(len + name, name, buf.len()) };
-        let turn = |step: usize| 1 + (self.next_own + step) % (self.own.len() - 1);
-        for step in 0..others {
-            let own = self.own[turn(step)];
-            len += write_report(own.ssrc, self.sender_info(now, own).as_ref(), &[], &mut buf[len..])?;
-        }
-        len += write_cname(first.ssrc, &self.config.cname, &mut buf[len..])?;
-        for step in 0..others {
-            len += write_cname(self.own[turn(step)].ssrc, &self.config.cname, &mut buf[len..])?;
-        }
-        for own in self.own.iter().filter(|_| bye) {
-            len += write_bye(own.ssrc, &mut buf[len..])?;
-        }
-        self.next_own += others;
-        self.counters.sent += 1;
-        self.weigh(len, 1 + others);
-        Some(len)
-    }
-
-    fn write_goodbye(&self, now: Instant, own: Own, buf: &mut [u8]) -> Option<usize> {
-        let mut len = write_report(own.ssrc, self.sender_info(now, own).as_ref(), &[], buf)?;
-        len += write_cname(own.ssrc, &self.config.cname, &mut buf[len..])?;
-        len += write_bye(own.ssrc, &mut buf[len..])?;
-        Some(len)
-    }
-
-    /// How many of our other sources have room beside the first, each with its report and its name of `name` bytes.
-    fn others_that_fit(&self, taken: usize, name: usize, buf: usize) -> usize {
-        let room = buf.min(MAX_REPORT).saturating_sub(taken);
-        (room / (SENDER_REPORT_BYTES + name)).min(self.own.len() - 1)
-    }
-
-    /// A sender report while we send; who fell silent for two intervals only receives (§6.4).
-    fn sender_info(&self, now: Instant, own: Own) -> Option<SenderInfo> {
-        let sent = own.sent?;
-        let silence = now.since(sent.at);
-        if silence > 2 * self.config.minimum_interval.max(Duration::from_secs(1)) {
-            return None;
-        }
-        let ticks = silence.as_nanos() * u128::from(self.config.clock_rate) / 1_000_000_000;
-        Some(SenderInfo {
-            ntp: self.config.epoch.ntp(now),
-            rtp_timestamp: sent.timestamp.wrapping_add(ticks as u32),
-            packets: own.packets,
-            octets: own.octets,
-        })
-    }
-
     /// The interval of §6.3.1 for the parties known now; the minimum is halved before the first report.
     fn interval(&mut self) -> Duration {
         let parties = (self.members.len() + self.own.len()) as f64;
@@ -493,13 +431,6 @@ impl Heard {
 
 /// Sources of one sender that are counted: a channel group for each of the channels that a stream may have.
 const MAX_SOURCES: usize = 64;
-/// Blocks of a report (RFC 3550 §6.4.1: five bits); further sources have their turn in the next.
-const MAX_BLOCKS: usize = 31;
-/// Header, SSRC and what a sender says of itself (§6.4.1).
-const SENDER_REPORT_BYTES: usize = 28;
-/// A compound packet of several sources is no longer, in bytes, so that any path takes it: IPv6's least MTU (RFC 8200 §5)
-/// leaves 1232 in UDP.
-pub const MAX_REPORT: usize = 1200;
 /// Parties beyond so many are counted, not remembered: strangers cost no memory.
 const MAX_MEMBERS: usize = 64;
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::rtcp::write_report;
 use antiphon_core::NtpTime;
 
 fn epoch() -> Epoch {

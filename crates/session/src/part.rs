@@ -1,0 +1,98 @@
+//! What a packet's sound is, and of whose: from what it says in band, a description, or its payload type.
+
+use antiphon_media::packet::{DYNAMIC_PAYLOAD_TYPE, RtpView, static_format};
+use antiphon_media::{ChannelGroups, Origin, SampleFormat, StreamDescription, StreamFormat};
+
+/// Which part of which sender's sound a packet is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Part {
+    pub origin: Origin,
+    pub groups: ChannelGroups,
+    /// Of all groups together.
+    pub format: StreamFormat,
+    pub sample: SampleFormat,
+}
+
+impl Part {
+    /// All of a stream that is not divided.
+    fn whole(ssrc: u32, format: StreamFormat, sample: SampleFormat) -> Self {
+        let groups = ChannelGroups::whole(format.channels());
+        Part { origin: Origin::undivided(ssrc), groups, format, sample }
+    }
+
+    /// Of a divided stream, as the packet itself says; `None` if it says nothing of groups, or nonsense.
+    fn in_band(view: &RtpView<'_>) -> Option<Self> {
+        let (group, told) = (view.group?, view.format?);
+        let index = usize::from(group.index);
+        let fits = group.groups.range(index)?.len() == told.format.channels();
+        // The first group's SSRC is the sender's name, and nobody else's.
+        if !fits || (index == 0) != (group.sender == view.ssrc) || group.groups.count() == 1 {
+            return None;
+        }
+        let format = StreamFormat::new(told.format.rate(), group.groups.channels() as u32).ok()?;
+        let (sender, groups) = (group.sender, group.groups);
+        let origin = Origin { ssrc: view.ssrc, sender, group: index, groups: groups.count() };
+        Some(Part { origin, groups, format, sample: told.sample })
+    }
+}
+
+/// Where the format of packets can be learnt.
+pub(crate) struct Formats {
+    /// Payload type and format as SDP or a flag gave them.
+    described: Option<(u8, StreamFormat, SampleFormat)>,
+    /// Whether that holds under every dynamic payload type.
+    any_payload_type: bool,
+    /// Whether there is a description, if only of a part.
+    is_described: bool,
+    /// What a sender told in band, so that its further packets are understood.
+    told: Option<Part>,
+}
+
+impl Formats {
+    pub fn new(description: Option<&StreamDescription>, any_payload_type: bool) -> Self {
+        // The description of one group would pass a part for the whole.
+        let whole = description.filter(|described| !described.is_part);
+        Formats {
+            described: whole.map(|d| (d.payload_type, d.format, d.sample)),
+            any_payload_type,
+            is_described: description.is_some(),
+            told: None,
+        }
+    }
+
+    /// Whether nothing but a payload type speaks for this packet: a stray datagram may bear one, too, and the sink is
+    /// opened only once.
+    pub fn is_hearsay(&self, view: &RtpView<'_>) -> bool {
+        view.format.is_none() && !self.is_described && self.told.is_none()
+    }
+
+    /// What the packet's sound is: as told by SDP or a flag, in band, or by a static payload type. What the packet says of
+    /// channel groups comes first: SDP and flags describe a group. `known`: what its SSRC is in the stream that is followed.
+    pub fn part_of(&mut self, view: &RtpView<'_>, known: Option<Part>) -> Option<Part> {
+        if let Some(part) = Part::in_band(view) {
+            self.told = Some(part);
+            return Some(part);
+        }
+        let told = self.told.filter(|told| told.origin.ssrc == view.ssrc);
+        let of_a_group = known.into_iter().chain(told).find(|part| part.groups.count() > 1);
+        if of_a_group.is_some() {
+            return of_a_group;
+        }
+        let whole = |(_, format, sample)| Part::whole(view.ssrc, format, sample);
+        if let Some(described) =
+            self.described.filter(|(payload_type, ..)| *payload_type == view.payload_type)
+        {
+            return Some(whole(described));
+        }
+        if let Some(in_band) = view.format {
+            // Not every packet tells it, but a newcomer must show two in a row.
+            self.told = Some(Part::whole(view.ssrc, in_band.format, in_band.sample));
+            return self.told;
+        }
+        let any = self.any_payload_type && view.payload_type >= DYNAMIC_PAYLOAD_TYPE;
+        let fixed = || static_format(view.payload_type);
+        told.or(known)
+            .or_else(|| fixed().map(|(sample, format)| Part::whole(view.ssrc, format, sample)))
+            .or_else(|| self.described.filter(|_| any).map(whole))
+    }
+}
