@@ -339,6 +339,17 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_may_have_several_addresses_over_udp_and_over_ip() {
+        for query in ["peers=192.0.2.7:5004,192.0.2.8:5004", "over=ip&peers=192.0.2.7:5004,192.0.2.8:5004"] {
+            let read = |scheme: &str| {
+                StreamKeys::read(find(scheme).unwrap(), &query.parse().unwrap(), &SocketOptions::default())
+            };
+            assert_eq!(read("sctp").unwrap().socket.other_peers.len(), 2, "{query}");
+            assert!(read("dccp").is_err(), "{query}: it knows one");
+        }
+    }
+
+    #[test]
     fn a_uri_without_a_port_means_the_registered_one() {
         let port = |scheme: &str, query: &str| {
             let transport = find(scheme).unwrap();

@@ -79,8 +79,10 @@ fn beside_echo(scheme: &'static str, test: impl FnOnce(&OsClock) + Send) -> Opti
             echo(scheme, local(&format!("[::]:{PORT}")), tell, &asked)
         });
         told.recv_timeout(LIMIT).expect("the echo opens");
-        namespace.run(|| test(&OsClock::new())).expect("ours");
+        let done = namespace.run(|| test(&OsClock::new()));
+        // Also when the test failed: nobody else ends the echo.
         stop.ask();
+        done.expect("ours");
         Some(echo.join().expect("no panic"))
     })
 }
