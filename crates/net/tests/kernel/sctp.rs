@@ -28,8 +28,8 @@ fn uris(version: usize, port: u16, query: &str) -> [String; 2] {
     [format!("sctp://{host}:{port}?over=ip&{query}"), format!("sctp://{host}:{UDP}?sctp-port={port}&{query}")]
 }
 
-/// Sends frames to the kernel's echo, waits for all of them, and closes.
-fn echoed(node: &mut Node, count: usize, len: usize, interval: Duration) {
+/// Sends frames to an echo, waits for all of them, and closes.
+pub fn echoed(node: &mut Node, count: usize, len: usize, interval: Duration) {
     let sent = frames(count, len);
     node.pace(&sent, interval, None);
     node.until("all frames and their outcomes", 3 * SOON, |party| {
@@ -40,6 +40,7 @@ fn echoed(node: &mut Node, count: usize, len: usize, interval: Duration) {
     node.close();
     node.until("the end", SOON, |party| party.closed.is_some());
     assert_eq!(node.party.closed, Some(CloseReason::Local));
+    assert_eq!(node.party.endpoint.path_stats().counters.malformed, 0, "{}", node.state());
 }
 
 #[test]
@@ -56,8 +57,7 @@ fn sctp_calls_the_kernel() {
             for uri in uris(version, port, query) {
                 call(&guest, &uri, |node| {
                     echoed(node, FRAMES, LEN, INTERVAL);
-                    let counters = node.party.endpoint.path_stats().counters;
-                    assert_eq!((counters.malformed, counters.retransmitted), (0, 0), "{uri}");
+                    assert_eq!(node.party.endpoint.path_stats().counters.retransmitted, 0, "{uri}");
                 });
             }
         }

@@ -5,12 +5,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use antiphon_core::{CloseReason, Outcome};
+use antiphon_core::CloseReason;
 
 use crate::guest::{Guest, figure, guest};
-use crate::party::{Node, Server, call, frames, intact};
+use crate::party::{Server, call};
+use crate::sctp::echoed;
 
-const SOON: Duration = Duration::from_secs(10);
+const INTERVAL: Duration = Duration::from_millis(2);
 /// UDP ports, theirs and ours; and the SCTP port of either listener.
 const THEIRS: u16 = 9900;
 const OURS: u16 = 9899;
@@ -53,20 +54,6 @@ impl Drop for Theirs {
     }
 }
 
-fn echoed(node: &mut Node, count: usize, len: usize) {
-    let sent = frames(count, len);
-    node.pace(&sent, Duration::from_millis(2), None);
-    node.until("all frames and their outcomes", 2 * SOON, |party| {
-        party.frames.len() == count && party.outcomes.len() == count
-    });
-    assert_eq!(node.party.count(|outcome| *outcome == Outcome::Acked), count, "{}", node.state());
-    assert_eq!(intact(&sent, &node.party.frames), count);
-    assert_eq!(node.party.endpoint.path_stats().counters.malformed, 0);
-    node.close();
-    node.until("the end", SOON, |party| party.closed.is_some());
-    assert_eq!(node.party.closed, Some(CloseReason::Local));
-}
-
 #[test]
 #[ignore = "needs root, usrsctp and gcc; scripts/install-peers brings them"]
 fn usrsctp_and_we_call_each_other() {
@@ -83,10 +70,10 @@ fn usrsctp_and_we_call_each_other() {
             "reliability=full&interleaving=on",
         ] {
             let uri = format!("sctp://127.0.0.1:{THEIRS}?sctp-port={PORT}&{query}");
-            call(&guest, &uri, |node| echoed(node, 60, 300));
+            call(&guest, &uri, |node| echoed(node, 60, 300, INTERVAL));
         }
         let large = format!("sctp://127.0.0.1:{THEIRS}?sctp-port={PORT}&reliability=full");
-        call(&guest, &large, |node| echoed(node, 3, 200_000));
+        call(&guest, &large, |node| echoed(node, 3, 200_000, INTERVAL));
     }
     for (query, options, count, len) in [
         ("reliability=full&order=ordered", "", 60, 300),
