@@ -1,14 +1,17 @@
-//! Packets of DCCP: what parses is written back the same; two ends that hear damaged and forged packets keep their promises.
+//! Packets of DCCP: what parses is written back the same; two ends that hear damaged and forged packets keep their promises,
+//! and the door sends nobody more than came from there.
 #![no_main]
+
+mod ends;
 
 use std::time::Duration;
 
-use antiphon_core::uri::Query;
-use antiphon_core::{Ecn, Endpoint, Event, Frame, Input, Instant, PathId};
+use antiphon_core::{Frame, Instant, Meeting, PathId};
+use antiphon_proto::Role;
 use antiphon_proto::dccp::Checksum;
 use antiphon_proto::dccp::wire::{OptionWriter, Packet, emit};
-use antiphon_proto::{OpenArgs, Role, open};
 use arbitrary::Arbitrary;
+use ends::{End, carry};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
@@ -18,42 +21,10 @@ enum Step {
     /// The last packet of one end, with options and data of the forger's.
     Forge { to_client: bool, tail: Vec<u8>, kind: u8, ahead: i8 },
     Noise { to_client: bool, bytes: Vec<u8> },
+    /// The client's last packet, damaged, or anything, to the door from one of a few addresses.
+    Knock { path: u8, forged: Option<Vec<u8>>, damage: Option<(u8, u8)>, cut: bool },
     Send { by_client: bool, len: u8 },
     Advance { ms: u16 },
-}
-
-struct End {
-    endpoint: Box<dyn Endpoint>,
-    open: u64,
-    closed: bool,
-    last: Vec<u8>,
-}
-
-impl End {
-    fn new(role: Role, ccid: bool) -> Self {
-        let query: Query = if ccid { "ccid=2" } else { "ccid=3" }.parse().expect("a query");
-        let (now, latency) = (Instant::ZERO, Duration::from_millis(80));
-        let args = OpenArgs { role, query: &query, seed: role as u64, now, max_datagram: 1452, latency };
-        End { endpoint: open("dccp", &args).expect("opens"), open: 0, closed: false, last: Vec::new() }
-    }
-
-    fn hear(&mut self, now: Instant, bytes: &[u8]) {
-        let (path, ecn) = (PathId::default(), Ecn::NotCapable);
-        self.endpoint.handle_input(now, Input::Datagram { path, bytes, ecn, received_at: now });
-    }
-
-    fn drain(&mut self, now: Instant) {
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
-        while self.endpoint.poll_frame(&mut [0; 65_536]).is_some() {}
-        while let Some(event) = self.endpoint.poll_event() {
-            assert!(!self.closed, "{event:?} after Closed");
-            self.open -= u64::from(matches!(event, Event::Frame { .. }));
-            self.closed |= matches!(event, Event::Closed(_));
-            assert!(!self.closed || self.open == 0);
-        }
-    }
 }
 
 /// A packet that can be read can be written again, to the same bytes but for reserved bits and the checksum.
@@ -73,21 +44,20 @@ fn round_trip(bytes: &[u8]) {
 }
 
 fuzz_target!(|input: (bool, Vec<Step>)| {
-    let mut ends = [End::new(Role::Caller, input.0), End::new(Role::Listener, input.0)];
+    let query = if input.0 { "ccid=2" } else { "ccid=3" };
+    let mut ends = [Role::Caller, Role::Listener].map(|role| End::new("dccp", query, role));
     let mut now = Instant::from_millis(1);
+    let mut door = ends[1].endpoint.doorkeeper(now).expect("DCCP has one");
+    // Bytes that came from each address and were not answered with as many.
+    let mut accounts = [0; 4];
     for step in input.1 {
         match step {
             Step::Carry { by_client, damage } => {
-                let (from, to) = (usize::from(!by_client), usize::from(by_client));
-                let mut buf = [0; 1452];
-                while let Some(sent) = ends[from].endpoint.poll_transmit(now, &mut buf) {
-                    assert!(!ends[from].closed && sent.len > 0);
-                    ends[from].last = buf[..sent.len].to_vec();
+                carry(&mut ends, usize::from(!by_client), now, Some(0), |packet| {
                     if let Some((at, byte)) = damage {
-                        buf[usize::from(at) % sent.len] = byte;
+                        packet[usize::from(at) % packet.len()] = byte;
                     }
-                    ends[to].hear(now, &buf[..sent.len]);
-                }
+                });
             }
             Step::Forge { to_client, tail, kind, ahead } => {
                 let mut packet = ends[usize::from(to_client)].last.clone();
@@ -98,20 +68,48 @@ fuzz_target!(|input: (bool, Vec<Step>)| {
                     packet.extend_from_slice(&tail[..tail.len().min(900) / 4 * 4]);
                     packet[4] = (packet.len() / 4) as u8;
                     round_trip(&packet);
-                    ends[usize::from(!to_client)].hear(now, &packet);
+                    ends[usize::from(!to_client)].hear(now, 0, &packet);
                 }
             }
             Step::Noise { to_client, bytes } => {
                 round_trip(&bytes);
-                ends[usize::from(!to_client)].hear(now, &bytes);
+                ends[usize::from(!to_client)].hear(now, 0, &bytes);
+            }
+            Step::Knock { path, forged, damage, cut } => {
+                let mut bytes = forged.unwrap_or_else(|| ends[0].last.clone());
+                if let (Some((at, byte)), false) = (damage, bytes.is_empty()) {
+                    let at = usize::from(at) % bytes.len();
+                    bytes[at] = byte;
+                }
+                if cut && bytes.len() >= 40 {
+                    // As another stack would write it: without padding.
+                    bytes.truncate(40);
+                    bytes[4] = 10;
+                }
+                let path = usize::from(path % 4);
+                let mut out = [0; 2048];
+                accounts[path] += bytes.len();
+                match door.meet(now, PathId(path as u32), &bytes, &mut out) {
+                    Meeting::Answered { len } => {
+                        accounts[path] = accounts[path].checked_sub(len).expect("no more than came from there");
+                        ends[0].hear(now, 0, &out[..len]);
+                    }
+                    Meeting::Admitted => End::new("dccp", query, Role::Listener).hear(now, 0, &bytes),
+                    Meeting::Vouched { len } => {
+                        End::new("dccp", query, Role::Listener).hear(now, 0, &out[..len]);
+                    }
+                    Meeting::Ignored => {}
+                }
             }
             Step::Send { by_client, len } => {
                 let frame = Frame::new(&[1; 300][..usize::from(len) + 1], Some(now + Duration::from_millis(50)));
-                let end = &mut ends[usize::from(!by_client)];
-                end.open += u64::from(end.endpoint.send(now, frame).is_ok());
+                ends[usize::from(!by_client)].send(now, frame);
             }
             Step::Advance { ms } => now += Duration::from_millis(ms.into()),
         }
-        ends.iter_mut().for_each(|end| end.drain(now));
+        ends.iter_mut().for_each(|end| {
+            end.fetch();
+            end.drain(now);
+        });
     }
 });

@@ -2,13 +2,14 @@
 //! promises: one outcome per frame, nothing after `Closed`, no answer to a stranger that is worth a forged address.
 #![no_main]
 
-use std::collections::BTreeSet;
+mod ends;
+
 use std::time::Duration;
 
-use antiphon_core::uri::Query;
-use antiphon_core::{CloseMode, Doorkeeper, Ecn, Endpoint, Event, Frame, Input, Instant, Meeting, PathId};
-use antiphon_proto::{OpenArgs, Role, open};
+use antiphon_core::{CloseMode, Doorkeeper, Frame, Instant, Meeting, PathId};
+use antiphon_proto::Role;
 use arbitrary::Arbitrary;
+use ends::{End, carry};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
@@ -30,52 +31,9 @@ const QUERIES: &[&str] = &[
     "order=ordered&reliability=full&streams=3",
     "interleaving=on&streams=3&order=ordered",
     "interleaving=on&streams=3",
-    "retransmissions=1&paths=both&peers=192.0.2.1:1",
+    "retransmissions=1&paths=both&addresses=192.0.2.1,2001:db8::1&peers=192.0.2.1:1",
+    "reliability=full&rto-initial=3s&rto-min=1s&rto-max=60s&path-max-retrans=5&peers=192.0.2.1:1,192.0.2.2:1",
 ];
-
-struct End {
-    endpoint: Box<dyn Endpoint>,
-    open: BTreeSet<u64>,
-    closed: bool,
-    last: Vec<u8>,
-    buf: Vec<u8>,
-}
-
-impl End {
-    fn new(role: Role, query: &str) -> Self {
-        let query: Query = query.parse().expect("a query");
-        let (now, latency) = (Instant::ZERO, Duration::from_millis(80));
-        let args = OpenArgs { role, query: &query, seed: role as u64, now, max_datagram: 1452, latency };
-        let endpoint = open("sctp", &args).expect("opens");
-        let buf = vec![0; endpoint.profile().max_receive];
-        End { endpoint, open: BTreeSet::new(), closed: false, last: Vec::new(), buf }
-    }
-
-    fn hear(&mut self, now: Instant, path: u8, bytes: &[u8]) {
-        let (path, ecn) = (PathId(u32::from(path)), Ecn::NotCapable);
-        self.endpoint.handle_input(now, Input::Datagram { path, bytes, ecn, received_at: now });
-    }
-
-    fn fetch(&mut self) {
-        while self.endpoint.poll_frame(&mut self.buf).is_some() {
-            assert!(!self.closed);
-        }
-    }
-
-    fn drain(&mut self, now: Instant) {
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
-        while let Some(event) = self.endpoint.poll_event() {
-            assert!(!self.closed, "{event:?} after Closed");
-            if let Event::Frame { id, .. } = event {
-                assert!(self.open.remove(&id.0), "a second outcome");
-            }
-            self.closed |= matches!(event, Event::Closed(_));
-            assert!(!self.closed || self.open.is_empty());
-        }
-    }
-}
 
 /// Makes the checksum right.
 fn seal(packet: &mut [u8]) {
@@ -109,25 +67,20 @@ fn forge(like: &[u8], chunks: &[(u8, u8, Vec<u8>)], first: Option<u32>) -> Optio
 
 fuzz_target!(|input: (u8, Vec<Step>)| {
     let query = QUERIES[usize::from(input.0) % QUERIES.len()];
-    let mut ends = [End::new(Role::Caller, query), End::new(Role::Listener, query.split("&peers").next().unwrap_or(""))];
+    let far = query.split("&peers").next().unwrap_or("");
+    let mut ends = [End::new("sctp", query, Role::Caller), End::new("sctp", far, Role::Listener)];
     let mut now = Instant::from_millis(1);
     let mut door: Box<dyn Doorkeeper> = ends[1].endpoint.doorkeeper(now).expect("SCTP has one");
     for step in input.1 {
         match step {
             Step::Carry { by_caller, path, damage, lost } => {
-                let (from, to) = (usize::from(!by_caller), usize::from(by_caller));
-                let mut buf = [0; 1452];
-                while let Some(sent) = ends[from].endpoint.poll_transmit(now, &mut buf) {
-                    assert!(!ends[from].closed && sent.len > 0);
-                    ends[from].last = buf[..sent.len].to_vec();
+                let path = (!lost).then_some(path % 3);
+                carry(&mut ends, usize::from(!by_caller), now, path, |packet| {
                     if let Some((at, byte)) = damage {
-                        buf[usize::from(at) % sent.len] = byte;
-                        seal(&mut buf[..sent.len]);
+                        packet[usize::from(at) % packet.len()] = byte;
+                        seal(packet);
                     }
-                    if !lost {
-                        ends[to].hear(now, path % 3, &buf[..sent.len]);
-                    }
-                }
+                });
             }
             Step::Forge { to_caller, path, chunks, first } => {
                 let (from, to) = (usize::from(to_caller), usize::from(!to_caller));
@@ -152,10 +105,8 @@ fuzz_target!(|input: (u8, Vec<Step>)| {
                 let bytes = vec![1; usize::from(len) + 1];
                 let deadline = deadline_ms.map(|ms| now + Duration::from_millis(ms.into()));
                 let stream = antiphon_core::StreamId(stream.into());
-                let end = &mut ends[usize::from(!by_caller)];
-                if let Ok(id) = end.endpoint.send(now, Frame { stream, ..Frame::new(&bytes, deadline) }) {
-                    assert!(!end.closed && end.open.insert(id.0));
-                }
+                let frame = Frame { stream, ..Frame::new(&bytes, deadline) };
+                ends[usize::from(!by_caller)].send(now, frame);
             }
             Step::Fetch { by_caller } => ends[usize::from(!by_caller)].fetch(),
             Step::Advance { ms } => now += Duration::from_millis(ms.into()),

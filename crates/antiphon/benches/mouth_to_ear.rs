@@ -22,7 +22,7 @@ use antiphon::net::{
 use antiphon::proto::{Beneath, OpenArgs, Role, find};
 use antiphon::session::{
     OpenSink, ReceiveConfig, ReceiveStation, ReceiverConfig, SendStation, SenderConfig, SoundReceiver,
-    Station,
+    Station, StreamFraming,
 };
 
 const RATE: u32 = 48_000;
@@ -97,7 +97,13 @@ fn send(scheme: &str, block: u32, clock: OsClock, to: SocketAddr, frames: u64) -
     let format = StreamFormat::new(RATE, 2).expect("within bounds");
     let mut packet = PacketConfig::new(format, SampleFormat::L16, block);
     packet.max_packet = 1400;
-    let config = SenderConfig { packet, patience: None, epoch: clock.epoch(), seed: 1 };
+    let config = SenderConfig {
+        packet,
+        groups: antiphon::media::ChannelGroups::whole(packet.format.channels()),
+        patience: None,
+        epoch: clock.epoch(),
+        seed: 1,
+    };
     let endpoint = endpoint(scheme, Role::Caller, clock.now());
     let source = Box::new(Clicks { format, at: 0, end: frames });
     let station = SendStation::new(endpoint, source, config, "mouth", clock.now()).expect("a plain stream");
@@ -142,6 +148,7 @@ fn receive(
         admits: transport.admits,
         silence: Duration::from_secs(2),
         ends_with_stream: true,
+        framing: StreamFraming::default(),
     };
     let mut station = ReceiveStation::new(config, receiver, clock.now());
     ready.send(line.local_address()).expect("the sender waits");

@@ -8,18 +8,19 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use antiphon_core::{Instant, MediaTime};
+use antiphon_core::Instant;
 use antiphon_measure::{Abilities, Advice, Candidate, FrameLog, RunFacts, TransportFigures, advise};
-use antiphon_media::{SampleFormat, Sink, Source, StreamFormat};
+use antiphon_media::Sink;
 use antiphon_net::{Capture, OsClock, Stop, Target};
 use antiphon_proto::Transport;
-use antiphon_session::{LiveCall, converted, limited};
-use antiphon_sound::{NullSink, SourceSpec};
+use antiphon_session::LiveCall;
+use antiphon_sound::NullSink;
 
 use crate::embedded::{Embedded, Place};
 use crate::near_end::{NearEnd, NearPlan, NearResult};
 use crate::passport::PassportFile;
 use crate::send::{create_capture, finish_capture};
+use crate::stream_plan::StreamPlan;
 use crate::transport::{Entrant, chosen};
 use crate::{CompareOptions, DEFAULT_PORT, Error, render};
 
@@ -142,7 +143,7 @@ pub fn compare(
     let passport =
         passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
     let clock = OsClock::new();
-    let (places, embedded, link) = places(options, &transports, clock)?;
+    let (places, embedded, link) = places(options, &stream, &transports, clock)?;
     let capture = create_capture(options.capture.as_deref(), clock)?;
     let running = start(options, &stream, places, clock, capture.as_ref(), stop)?;
     let (results, failures) = watch(running, &stream, clock, progress);
@@ -155,54 +156,6 @@ pub fn compare(
         file.fill(&mut comparison.0, &comparison.1);
     }
     Ok(comparison.0)
-}
-
-/// What is streamed, decided before anything is opened.
-pub(crate) struct StreamPlan {
-    pub spec: SourceSpec,
-    pub format: StreamFormat,
-    pub sample: SampleFormat,
-    pub frames: Option<u64>,
-}
-
-impl StreamPlan {
-    fn new(options: &CompareOptions) -> Result<Self, Error> {
-        let spec: SourceSpec = options.source.parse()?;
-        if matches!(spec, SourceSpec::Stdin(_)) {
-            return Err(Error::usage(
-                "standard input can be read only once, and every transport needs the source: give a file, a tone or a clip",
-            ));
-        }
-        let opened = spec.open()?.source;
-        let has = opened.format();
-        let rate = options.rate.unwrap_or(has.rate());
-        let channels = options.channels.unwrap_or(has.channels() as u32);
-        let format = StreamFormat::new(rate, channels)?;
-        let source = converted(opened, format, None)?;
-        let limit = options.length.map(|length| (length.as_secs_f64() * f64::from(rate)).round() as u64);
-        let frames = match (source.length(), limit) {
-            (Some(length), Some(limit)) => Some(length.min(limit)),
-            (length, limit) => length.or(limit),
-        };
-        if frames.is_none() {
-            return Err(Error::usage(format!(
-                "{} never ends: say how long, such as --seconds 20s",
-                options.source
-            )));
-        }
-        Ok(StreamPlan { spec, format, sample: options.sample.unwrap_or(source.sample_format()), frames })
-    }
-
-    /// The source, as it goes out.
-    pub fn open(&self) -> Result<Box<dyn Source>, Error> {
-        let source = converted(self.spec.open()?.source, self.format, None)?;
-        Ok(limited(source, self.frames.unwrap_or(u64::MAX)))
-    }
-
-    /// How long it lasts.
-    pub fn duration(&self) -> Option<Duration> {
-        self.frames.map(|frames| MediaTime::new(frames, self.format.rate()).duration())
-    }
 }
 
 fn make_directory(out: &Path) -> Result<(), Error> {
@@ -223,11 +176,12 @@ fn make_directory(out: &Path) -> Result<(), Error> {
 /// Where each transport's two ends are: on both sides of the embedded link, or here and at a peer elsewhere.
 fn places(
     options: &CompareOptions,
+    stream: &StreamPlan,
     transports: &[Entrant],
     clock: OsClock,
 ) -> Result<(Vec<Place>, Option<Embedded>, LinkSummary), Error> {
     let Some(peer) = &options.peer else {
-        let embedded = Embedded::start(options, transports, clock)?;
+        let embedded = Embedded::start(options, transports, stream.shortest_interval(), clock)?;
         let link = embedded.summary(&options.link.0);
         return Ok((embedded.places(), Some(embedded), link));
     };
@@ -294,7 +248,7 @@ fn start(
             sink: sink(options, stream, &entrant)?,
             format: stream.format,
             sample: stream.sample,
-            log_frames: log_frames(options, stream),
+            log_frames: stream.log_frames(),
             live: live.clone(),
             tap: capture.map(|capture| capture.tap_inside(&entrant.label, entrant.transport.unwrap)),
             options: options.clone(),
@@ -318,13 +272,6 @@ fn start(
 fn sink(options: &CompareOptions, stream: &StreamPlan, entrant: &Entrant) -> Result<Box<dyn Sink>, Error> {
     let Some(out) = &options.out else { return Ok(Box::new(NullSink::new(stream.format))) };
     render::wav_sink(&out.join(render::heard_name(&entrant.label)), stream.format, stream.sample)
-}
-
-/// One row per frame: blocks may take several packets.
-fn log_frames(options: &CompareOptions, stream: &StreamPlan) -> usize {
-    let blocks = stream.frames.unwrap_or(0).div_ceil(u64::from(options.block_frames));
-    let bytes = options.block_frames as usize * stream.format.channels() * stream.sample.bytes();
-    (blocks as usize + 1).saturating_mul(bytes.div_ceil(SMALLEST_PAYLOAD)).min(MOST_ROWS)
 }
 
 /// Lets all ends begin together, shows how far they are, and waits for them.
@@ -474,7 +421,3 @@ impl Measured {
 
 /// How often a person is shown how far it is.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
-/// Rows at most: an hour of 1.3 ms blocks.
-const MOST_ROWS: usize = 3_000_000;
-/// The least payload that a packet of a split block has: half of what an Ethernet packet carries.
-const SMALLEST_PAYLOAD: usize = 700;

@@ -4,6 +4,7 @@
 //! forbids namespaces, proxies on loopback stand in and say what they can't model.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use antiphon_link::{Counters, DuplexSpec};
 use antiphon_net::OsClock;
@@ -48,8 +49,14 @@ pub(crate) enum Proxy {
 }
 
 impl Embedded {
-    /// Starts links and reflectors, the best way that is permitted or the one that was asked for.
-    pub fn start(options: &CompareOptions, transports: &[Entrant], clock: OsClock) -> Result<Self, Error> {
+    /// Starts links and reflectors, the best way that is permitted or the one that was asked for. `interval`: from one
+    /// frame to the next.
+    pub fn start(
+        options: &CompareOptions,
+        transports: &[Entrant],
+        interval: Duration,
+        clock: OsClock,
+    ) -> Result<Self, Error> {
         let boards: Vec<_> = transports.iter().map(|_| ArrivalBoard::new()).collect();
         let means = match options.link_method {
             Some(LinkMethod::Proxy) => Means::Forbidden("asked for by --link-method proxy".into()),
@@ -63,10 +70,12 @@ impl Embedded {
             clock,
             socket: entrant.socket(&options.socket),
             max_peers: 4,
+            interval: Some(interval),
             seed: options.seed ^ 1,
+            // The near ends are shown.
+            taps: None,
         };
-        let mut far_ends = Vec::new();
-        let (ways, forbidden) = match means {
+        let (ways, far_ends, forbidden) = match means {
             Means::Forbidden(why) if options.link_method == Some(LinkMethod::Router) => {
                 return Err(Error::failed(format!("no router between network namespaces: {why}")));
             }
@@ -78,20 +87,10 @@ impl Embedded {
                         entrant.label
                     )));
                 }
-                let loopback = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-                let mut proxies = Vec::new();
-                for (entrant, board) in transports.iter().zip(&boards) {
-                    let far = FarEnd::start(far_plan(entrant, loopback, None, board))?;
-                    proxies.push(Proxy::start(
-                        entrant.transport.beneath,
-                        options.link.1,
-                        options.seed,
-                        far.address,
-                        clock,
-                    )?);
-                    far_ends.push(far);
-                }
-                (Ways::Proxies(proxies), Some(why))
+                let plans = transports.iter().zip(&boards);
+                let plans = plans.map(|(entrant, board)| far_plan(entrant, LOOPBACK, None, board));
+                let (proxies, far_ends) = start_proxies(plans, options, clock)?;
+                (Ways::Proxies(proxies), far_ends, Some(why))
             }
             means => {
                 // Each transport's lane has the same seed: the n-th packet of each meets the same fate.
@@ -100,12 +99,13 @@ impl Embedded {
                 let config = RouterConfig { lanes, means: Some(means), real_time: true };
                 let router =
                     Router::start(config, clock).map_err(|error| Error::failed(error.to_string()))?;
-                for ((entrant, board), lane) in transports.iter().zip(&boards).zip(router.lanes()) {
+                let ends = transports.iter().zip(&boards).zip(router.lanes());
+                let far_ends = ends.map(|((entrant, board), lane)| {
                     let bind = SocketAddr::new(IpAddr::V4(lane.far.v4), DEFAULT_PORT);
-                    let namespace = Some(lane.far.namespace.clone());
-                    far_ends.push(FarEnd::start(far_plan(entrant, bind, namespace, board))?);
-                }
-                (Ways::Router(router), None)
+                    FarEnd::start(far_plan(entrant, bind, Some(lane.far.namespace.clone()), board))
+                });
+                let far_ends = far_ends.collect::<Result<_, _>>()?;
+                (Ways::Router(router), far_ends, None)
             }
         };
         Ok(Embedded { ways, boards, far_ends, forbidden })
@@ -152,9 +152,7 @@ impl Embedded {
     /// Ends it and says what crossed it.
     pub fn finish(self) -> Vec<LinkCounts> {
         let names: Vec<String> = self.far_ends.iter().map(|far| far.entrant.label.clone()).collect();
-        for far in self.far_ends {
-            far.stop();
-        }
+        drop(self.far_ends);
         match self.ways {
             Ways::Router(router) => {
                 let report = router.stop();
@@ -176,6 +174,25 @@ impl Embedded {
     }
 }
 
+/// Reflectors on loopback, and a proxy before each.
+fn start_proxies(
+    plans: impl Iterator<Item = FarPlan>,
+    options: &CompareOptions,
+    clock: OsClock,
+) -> Result<(Vec<Proxy>, Vec<FarEnd>), Error> {
+    let (mut proxies, mut far_ends) = (Vec::new(), Vec::new());
+    for plan in plans {
+        let far = FarEnd::start(plan)?;
+        let beneath = far.entrant.transport.beneath;
+        proxies.push(Proxy::start(beneath, options.link.1, options.seed, far.address, clock)?);
+        far_ends.push(far);
+    }
+    Ok((proxies, far_ends))
+}
+
+/// Any port of this machine alone.
+const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
 impl Proxy {
     /// Between whoever calls it on loopback and `target`.
     pub fn start(
@@ -185,16 +202,21 @@ impl Proxy {
         target: SocketAddr,
         clock: OsClock,
     ) -> Result<Self, Error> {
-        let listen = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
         let started = match beneath {
             Beneath::Udp => {
                 let config =
-                    UdpProxyConfig { real_time: true, ..UdpProxyConfig::new(listen, target, link, seed) };
+                    UdpProxyConfig { real_time: true, ..UdpProxyConfig::new(LOOPBACK, target, link, seed) };
                 UdpProxy::start(config, clock).map(Proxy::Udp)
             }
             Beneath::Tcp => {
-                let config =
-                    StreamProxyConfig { listen, target, link, seed, max_connections: 4, real_time: true };
+                let config = StreamProxyConfig {
+                    listen: LOOPBACK,
+                    target,
+                    link,
+                    seed,
+                    max_connections: 4,
+                    real_time: true,
+                };
                 StreamProxy::start(config, clock).map(Proxy::Stream)
             }
         };

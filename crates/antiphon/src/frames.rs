@@ -27,7 +27,7 @@ use antiphon_core::uri::Uri;
 use antiphon_core::{Instant, OverIp};
 use antiphon_net::{DriveOptions, OsClock, SocketOptions, Stop, Target, Waker, become_media_thread, drive};
 use antiphon_proto::{Role, find};
-use antiphon_session::{FramePeer, FrameStation, LinkState};
+use antiphon_session::{FramePeer, FrameStation, LinkState, StreamFraming};
 
 use crate::transport::{EndpointPlan, StreamKeys, open_line};
 use crate::{DEFAULT_LATENCY, Error};
@@ -116,12 +116,16 @@ impl FrameLink {
         let transport = find(&uri.scheme)?;
         let keys = StreamKeys::read(transport, &uri.query, &options.socket)?;
         let target = Target::resolve(&uri, keys.default_port(transport))?;
+        if keys.framing.is_some() {
+            return Err(Error::usage("frames are carried as they are: leave 'framing' out, it is for sound"));
+        }
         let plan = EndpointPlan {
             transport,
             role: if matches!(target, Target::Call(_)) { Role::Caller } else { Role::Listener },
             query: keys.for_endpoint(uri.query, target),
             seed: options.seed,
             latency: keys.latency.unwrap_or(options.latency),
+            framing: StreamFraming::Rtp,
         };
         let bell = || Waker::new().map_err(no_descriptor);
         let (clock, stop, media, news) = (OsClock::new(), Stop::new(), bell()?, bell()?);
@@ -304,7 +308,10 @@ impl Running {
             Target::Listen(_) => FramePeer::Awaited { admits: plan.transport.admits, silence: SILENCE },
         };
         let make = Box::new(move |now| {
-            plan.open(now, max_datagram).expect("it opened with the same options before")
+            let mut endpoint = plan.reopen(now, max_datagram);
+            // All that the application has queued may come at once.
+            endpoint.reserve(QUEUED_FRAMES);
+            endpoint
         });
         let mut station = FrameStation::new(make, peer, port, clock.now());
         let _main_thread_is_gone = ready.send((opened.line.local_address(), max_frame));

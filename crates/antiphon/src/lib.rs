@@ -26,6 +26,7 @@ mod reflect;
 mod render;
 mod send;
 mod show;
+mod stream_plan;
 mod table;
 mod task;
 mod transport;
@@ -51,9 +52,9 @@ pub use options::{
     CompareOptions, DEFAULT_LATENCY, DEFAULT_PORT, LinkMethod, ReceiveOptions, ReflectOptions, SendOptions,
     SinkClock, default_out,
 };
-pub use receive::{ReceiveStatus, ReceiveSummary, receive};
+pub use receive::{ReceiveGroup, ReceiveStatus, ReceiveSummary, receive};
 pub use reflect::{ReflectStatus, ReflectedTransport, reflect};
-pub use send::{SendStatus, SendSummary, send};
+pub use send::{SendGroup, SendStatus, SendSummary, send};
 pub use table::figure_rows;
 pub use task::{SoundStatus, SoundTask};
 pub use transport::{COMMON_KEYS, check_transport};

@@ -7,10 +7,10 @@ use std::time::Duration;
 use antiphon_core::Endpoint;
 use antiphon_measure::FrameLog;
 use antiphon_media::packet::PacketConfig;
-use antiphon_media::{SampleFormat, Sink, Source, StreamFormat};
+use antiphon_media::{ChannelGroups, SampleFormat, Sink, Source, StreamFormat};
 use antiphon_net::{DriveOptions, Line, OsClock, Stop, Tap, Target, become_media_thread, drive};
 use antiphon_proto::{Beneath, Role, Transport};
-use antiphon_session::{CallConfig, CallStation, LiveCall, SenderConfig};
+use antiphon_session::{CallConfig, CallStation, LiveCall, SenderConfig, StreamFraming};
 
 use crate::embedded::Place;
 use crate::transport::{EndpointPlan, max_packet, open_line};
@@ -37,7 +37,8 @@ pub(crate) struct NearEnd {
     clock: OsClock,
     /// Around each frame.
     header_bytes: u32,
-    beneath: Beneath,
+    /// Of them, those beneath the transport's own.
+    headers_beneath: u64,
     /// Settings that a far end elsewhere may have to be told.
     settings: Option<String>,
     wait: antiphon_net::WaitStyle,
@@ -80,6 +81,7 @@ impl NearEnd {
             query: place.entrant.query_at(place.target.port()),
             seed: options.seed,
             latency: options.latency,
+            framing: StreamFraming::Rtp,
         }
         .open(clock.now(), opened.max_datagram)?;
         let header_bytes = header_bytes(transport, over_ip.is_some(), &*endpoint);
@@ -88,6 +90,7 @@ impl NearEnd {
         let config = CallConfig {
             sender: SenderConfig {
                 packet,
+                groups: ChannelGroups::whole(format.channels()),
                 patience: options.expire.then_some(options.latency),
                 epoch: clock.epoch(),
                 seed: options.seed,
@@ -108,7 +111,7 @@ impl NearEnd {
             station,
             clock,
             header_bytes,
-            beneath: transport.beneath,
+            headers_beneath: headers_beneath(transport.beneath, over_ip.is_some()),
             settings: place
                 .board
                 .is_none()
@@ -156,10 +159,9 @@ impl NearEnd {
                 heard.overrun_frames
             ));
         }
-        let headers = headers_beneath(self.beneath);
         Ok(NearResult {
             log,
-            wire_bytes: path.bytes_sent + path.datagrams_sent * headers,
+            wire_bytes: path.bytes_sent + path.datagrams_sent * self.headers_beneath,
             media_bytes: sent.media_bytes,
             cpu: report.cpu,
             duration,
@@ -171,19 +173,18 @@ impl NearEnd {
     }
 }
 
-/// Bytes of UDP or TCP and IPv4 headers of a packet.
-fn headers_beneath(beneath: Beneath) -> u64 {
+/// Bytes of a packet's headers beneath the transport's: IPv4's, and UDP's or TCP's unless it runs `over_ip`.
+fn headers_beneath(beneath: Beneath, over_ip: bool) -> u64 {
     match beneath {
+        _ if over_ip => IP_HEADER,
         Beneath::Udp => UDP_HEADERS,
         Beneath::Tcp => TCP_HEADERS,
     }
 }
 
-/// Bytes around a frame that goes out in one packet: the transport's own and those beneath it, IPv4's alone where it
-/// runs `over_ip`.
+/// Bytes around a frame that goes out in one packet: the transport's own and those beneath it.
 pub(crate) fn header_bytes(transport: &Transport, over_ip: bool, endpoint: &dyn Endpoint) -> u32 {
-    let beneath = if over_ip { IP_HEADER } else { headers_beneath(transport.beneath) };
-    endpoint.profile().frame_overhead as u32 + beneath as u32
+    endpoint.profile().frame_overhead as u32 + headers_beneath(transport.beneath, over_ip) as u32
 }
 
 /// How long stragglers are waited for: a second is more than any path here queues, TCP's worst time-outs aside.

@@ -8,6 +8,7 @@ use antiphon_link::DuplexSpec;
 use antiphon_media::conceal::Concealment;
 use antiphon_media::{SampleFormat, StreamDescription};
 use antiphon_net::{SocketOptions, WaitStyle};
+use antiphon_session::StreamFraming;
 
 /// The port that `reflect` listens on and `compare HOST` calls, where none is given. Outside the ephemeral range of
 /// Linux and away from the neighbours' defaults.
@@ -82,10 +83,15 @@ pub struct SendOptions {
     pub channels: Option<u32>,
     /// Which input channel goes where, such as `2,1`; `None` for the usual way.
     pub channel_map: Option<String>,
+    /// How many channels go together in an RTP stream of their own, such as `2,2,4`, or `2` for all alike; `None` for all in
+    /// one.
+    pub groups: Option<String>,
     /// Sampling rate to stream at; `None` for that of the source.
     pub rate: Option<u32>,
     /// Longest packet in time.
     pub ptime: Option<Duration>,
+    /// What stands around packets; the receiver needs the same.
+    pub framing: StreamFraming,
     /// RTP payload type; `None` for the static one that fits, or 96.
     pub payload_type: Option<u8>,
     /// Age at which a frame is given up; `None` for never (recordings).
@@ -121,6 +127,8 @@ pub struct ReceiveOptions {
     pub latency: Option<Duration>,
     /// What to do about missing sound.
     pub conceal: Concealment,
+    /// What stands around packets, as the sender has it.
+    pub framing: StreamFraming,
     /// Whose clock the sink is fed by.
     pub clock: SinkClock,
     /// The stream's format, from `--sdp FILE` or `--format`.
@@ -166,6 +174,8 @@ pub struct ReflectOptions {
     pub max_peers: usize,
     /// Stop after so much time.
     pub length: Option<Duration>,
+    /// Where to write what crosses the wire.
+    pub capture: Option<PathBuf>,
     /// Socket options.
     pub socket: SocketOptions,
 }
@@ -214,8 +224,10 @@ impl Default for SendOptions {
             sample: None,
             channels: None,
             channel_map: None,
+            groups: None,
             rate: None,
             ptime: None,
+            framing: StreamFraming::default(),
             payload_type: None,
             latency: None,
             length: None,
@@ -239,6 +251,7 @@ impl Default for ReceiveOptions {
             sink: String::new(),
             latency: None,
             conceal: Concealment::default(),
+            framing: StreamFraming::default(),
             clock: SinkClock::default(),
             description: None,
             any_payload_type: false,
@@ -262,6 +275,7 @@ impl Default for ReflectOptions {
             transports: Vec::new(),
             max_peers: 64,
             length: None,
+            capture: None,
             socket: SocketOptions::default(),
         }
     }

@@ -8,19 +8,21 @@ use antiphon_core::uri::Uri;
 use antiphon_core::{Instant, MediaTime, Ppm};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::playout::PlayoutCounters;
-use antiphon_media::{SampleFormat, Sink, SinkError, SourceCounters, StreamDescription, StreamFormat};
+use antiphon_media::{
+    ChannelGroups, SampleFormat, Sink, SinkError, SourceCounters, StreamDescription, StreamFormat,
+};
 use antiphon_net::{DriveOptions, OsClock, Stop, Target, become_media_thread, drive};
 use antiphon_proto::{Beneath, Role, Transport, find};
 use antiphon_session::{
     Notice, OpenSink, ReceiveConfig, ReceiveStation, ReceiverConfig, ReceiverCounters, SoundReceiver,
-    converted_sink,
+    StreamFraming, converted_sink,
 };
 use antiphon_sound::{Notes, SinkKind, SinkSpec};
 use antiphon_trace::passport::Hole;
 
 use crate::near_end::header_bytes;
 use crate::passport::{Hearing, PassportFile, Recorder};
-use crate::send::{CNAME, Ended, finish_capture, start_capture};
+use crate::send::{CNAME, Ended, MOST_GROUPS, channels_label, finish_capture, start_capture};
 use crate::show::{SNAPSHOTS, Shown, watch};
 use crate::transport::{EndpointPlan, StreamKeys, open_line};
 use crate::{DEFAULT_LATENCY, Error, ReceiveOptions, SinkClock};
@@ -46,12 +48,28 @@ pub struct ReceiveStatus {
     pub strangers: u64,
     /// Frames that are no RTP or RTCP.
     pub malformed: u64,
-    /// RFC 3550 interarrival jitter, in milliseconds.
+    /// RFC 3550 interarrival jitter, in milliseconds; of several channel groups the worst.
     pub jitter_rfc3550_ms: Option<f64>,
     /// How much faster the sender's sampling clock runs than ours.
     pub drift_ppm: Option<f64>,
     /// Playout target in force, in milliseconds; none for a recording.
     pub latency_ms: Option<f64>,
+    /// Of each channel group; empty if there is but one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<ReceiveGroup>,
+}
+
+/// How a channel group being received is doing.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct ReceiveGroup {
+    /// Its first and last channel, counted from 1: `3-4`.
+    pub channels: String,
+    /// Packets that never came though later ones were played.
+    pub lost: u64,
+    /// Packets after their deadline.
+    pub late: u64,
+    /// Holes filled with made-up sound.
+    pub concealed: u64,
 }
 
 /// A stream that was received.
@@ -156,6 +174,7 @@ impl ReceivePlan {
                 query: keys.for_endpoint(uri.query, target),
                 seed: options.seed,
                 latency: asked.unwrap_or(DEFAULT_LATENCY),
+                framing: keys.framing.unwrap_or(options.framing),
             },
             conceal: keys.conceal.unwrap_or(options.conceal),
             keys,
@@ -202,8 +221,9 @@ fn run(
 ) -> Result<Ended, Error> {
     let mut opened = open_line(plan.transport, plan.keys.over_ip, plan.target, &plan.keys.socket)?;
     let _main_thread_is_gone = ready.send(());
-    let capture = start_capture(plan.capture.as_deref(), clock, &mut *opened.line, plan.transport)?;
+    let capture = start_capture(plan.capture.as_deref(), clock, &mut *opened.line, &plan.endpoint)?;
     let (endpoints, max_datagram) = (plan.endpoint, opened.max_datagram);
+    let framing = endpoints.framing;
     // Opened once here, so that a wrong option is an error now and not on the first datagram.
     let endpoint = endpoints.open(clock.now(), max_datagram)?;
     let (ordered, header_bytes) =
@@ -231,12 +251,11 @@ fn run(
         recorder = Some(started);
     }
     let config = ReceiveConfig {
-        endpoint: Box::new(move |now| {
-            endpoints.open(now, max_datagram).expect("it opened with the same options before")
-        }),
+        endpoint: Box::new(move |now| endpoints.reopen(now, max_datagram)),
         admits: plan.transport.admits,
         silence: SILENCE,
         ends_with_stream: plan.ends_with_stream,
+        framing,
     };
     let station = ReceiveStation::new(config, receiver, clock.now());
     let mut shown = Shown::new(station, out, Snapshot::of);
@@ -320,6 +339,7 @@ fn describe_notice(notice: Told) -> String {
             "packets of payload type {payload_type} do not say what they carry: give the sender's SDP with --sdp FILE, \
              or --format such as l16/48000/2"
         ),
+        Told::OtherFraming(ours) => ours.mismatch().into(),
         Told::Bye => "the sender took leave".into(),
     }
 }
@@ -332,6 +352,7 @@ enum Told {
     Stranger(u32),
     OtherFormat(StreamFormat, SampleFormat),
     UnknownFormat(u8),
+    OtherFraming(StreamFraming),
     Bye,
 }
 
@@ -343,15 +364,28 @@ impl From<Notice> for Told {
             Notice::Stranger { ssrc } => Told::Stranger(ssrc),
             Notice::OtherFormat(format, sample) => Told::OtherFormat(format, sample),
             Notice::UnknownFormat { payload_type } => Told::UnknownFormat(payload_type),
+            Notice::OtherFraming { ours } => Told::OtherFraming(ours),
             Notice::Bye => Told::Bye,
         }
     }
+}
+
+/// What is shown of a channel group.
+#[derive(Clone, Copy, Default)]
+struct Group {
+    lost: u64,
+    late: u64,
+    concealed: u64,
 }
 
 /// A look at the receiving station.
 #[derive(Clone, Copy)]
 struct Snapshot {
     playout: Option<PlayoutCounters>,
+    /// Sample frames played of the channel group that most were played of.
+    played_frames: u64,
+    groups: [Group; MOST_GROUPS],
+    divided: Option<ChannelGroups>,
     counters: ReceiverCounters,
     sources: SourceCounters,
     strangers: u64,
@@ -367,12 +401,26 @@ impl Snapshot {
         let strangers = station.strangers();
         let receiver = station.receiver();
         let rate = receiver.format().map_or(48_000, StreamFormat::rate);
+        let (mut groups, mut played_frames) = ([Group::default(); MOST_GROUPS], 0);
+        for (group, figures) in groups.iter_mut().zip(receiver.groups()) {
+            let PlayoutCounters { lost, late, concealments, .. } = figures.playout;
+            *group = Group { lost, late, concealed: concealments };
+            played_frames = played_frames.max(figures.playout.played_frames);
+        }
         Snapshot {
+            played_frames,
+            groups,
+            divided: receiver.division().filter(|groups| groups.count() > 1),
             playout: receiver.playout(),
             counters: receiver.counters(),
             sources: receiver.sources(),
             strangers,
-            jitter: receiver.rtcp().reception().map(|reception| (reception.jitter(), rate)),
+            jitter: receiver
+                .rtcp()
+                .receptions()
+                .map(|(_, reception)| reception.jitter())
+                .max()
+                .map(|worst| (worst, rate)),
             rate,
             drift: receiver.drift(),
             notice,
@@ -382,8 +430,11 @@ impl Snapshot {
     fn status(&self, latency: Option<Duration>) -> ReceiveStatus {
         // Before the stream begins nothing was played, lost or late: zeros are the truth.
         let playout = self.playout.unwrap_or_default();
+        let group = |(channels, Group { lost, late, concealed }): (std::ops::Range<usize>, Group)| {
+            ReceiveGroup { channels: channels_label(&channels), lost, late, concealed }
+        };
         ReceiveStatus {
-            played_s: MediaTime::new(playout.played_frames, self.rate).duration().as_secs_f64(),
+            played_s: MediaTime::new(self.played_frames, self.rate).duration().as_secs_f64(),
             frames_received: self.counters.packets,
             lost: playout.lost,
             late: playout.late,
@@ -395,6 +446,9 @@ impl Snapshot {
             jitter_rfc3550_ms: self.jitter.map(|(jitter, rate)| f64::from(jitter) * 1e3 / f64::from(rate)),
             drift_ppm: self.drift.map(|drift| drift.0),
             latency_ms: latency.map(|latency| latency.as_secs_f64() * 1e3),
+            groups: self
+                .divided
+                .map_or_else(Vec::new, |groups| groups.ranges().zip(self.groups).map(group).collect()),
         }
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use antiphon_net::{OsClock, Stop};
 
-use crate::far_end::{FarEnd, FarPlan};
+use crate::far_end::{FarEnd, FarPlan, FarTaps};
+use crate::send::{create_capture, finish_capture};
 use crate::transport::chosen;
 use crate::{Error, ReflectOptions};
 
@@ -17,6 +18,9 @@ pub struct ReflectStatus {
     pub elapsed_s: f64,
     /// Each transport.
     pub transports: Vec<ReflectedTransport>,
+    /// At the end: what came of the capture.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// What a reflector does on one transport.
@@ -39,9 +43,11 @@ pub fn reflect(
     status: &mut dyn FnMut(&ReflectStatus),
 ) -> Result<ReflectStatus, Error> {
     let clock = OsClock::new();
+    let transports = chosen(&options.transports)?;
+    let capture = create_capture(options.capture.as_deref(), clock)?;
     let mut far_ends = Vec::new();
     let mut before = None;
-    for entrant in chosen(&options.transports)? {
+    for entrant in transports {
         let transport = entrant.transport;
         if before.replace(transport.scheme) == Some(transport.scheme) {
             return Err(Error::usage(format!(
@@ -61,7 +67,9 @@ pub fn reflect(
             clock,
             socket,
             max_peers: options.max_peers,
+            interval: None,
             seed: 1,
+            taps: capture.as_ref().map(|capture| FarTaps::new(capture.taps(), transport)),
         })?);
     }
     let mut next = Duration::ZERO;
@@ -76,10 +84,10 @@ pub fn reflect(
         }
         std::thread::park_timeout(LOOK_UP);
     }
-    let last = snapshot(clock.now().since(antiphon_core::Instant::ZERO), &far_ends);
-    for far in far_ends {
-        far.stop();
-    }
+    let mut last = snapshot(clock.now().since(antiphon_core::Instant::ZERO), &far_ends);
+    drop(far_ends);
+    // Their lines are gone, and have shown the ends of their connections.
+    finish_capture(capture, &mut last.notes);
     Ok(last)
 }
 
@@ -90,7 +98,8 @@ fn snapshot(elapsed: Duration, far_ends: &[FarEnd]) -> ReflectStatus {
         peers: far.counters.peers.load(Ordering::Relaxed),
         frames_returned: far.counters.returned.load(Ordering::Relaxed),
     };
-    ReflectStatus { elapsed_s: elapsed.as_secs_f64(), transports: far_ends.iter().map(one).collect() }
+    let (elapsed_s, transports) = (elapsed.as_secs_f64(), far_ends.iter().map(one).collect());
+    ReflectStatus { elapsed_s, transports, notes: Vec::new() }
 }
 
 const STATUS_EVERY: Duration = Duration::from_secs(1);

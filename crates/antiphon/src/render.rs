@@ -8,8 +8,9 @@ use antiphon_media::{SampleFormat, Sink, StreamFormat};
 use antiphon_report::{Advice, Clip, CompareReport, LatencyNote, LinkNote, TradeOff, TransportPanel};
 use antiphon_sound::{Existing, SinkKind, SinkSpec, write_whole};
 
-use crate::compare::{Measured, StreamPlan};
-use crate::table::{figure_rows, report_fate};
+use crate::compare::Measured;
+use crate::stream_plan::StreamPlan;
+use crate::table::{csv_field, figure_rows, report_fate};
 use crate::{CompareOptions, Comparison, Error};
 
 /// Name of the recording of what a listener would have heard over the transport of that name.
@@ -91,8 +92,10 @@ fn write_frames(
     )?;
     writeln!(file, "transport,{}", antiphon_measure::FrameRow::COLUMNS)?;
     for one in measured {
+        // Keys of a transport may hold commas: several addresses of a peer.
+        let label = csv_field(&one.entrant.label);
         for row in one.log.rows() {
-            writeln!(file, "{},{row}", one.entrant.label)?;
+            writeln!(file, "{label},{row}")?;
         }
     }
     Ok(())

@@ -1,21 +1,25 @@
 //! From a source to a peer.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use antiphon_core::uri::Uri;
 use antiphon_core::{BrokenReason, MediaTime};
-use antiphon_media::packet::PacketConfig;
-use antiphon_media::rtcp::RemoteReport;
-use antiphon_media::{ChannelMap, SampleFormat, SdpOptions, Source, StreamDescription, StreamFormat};
+use antiphon_media::packet::{DYNAMIC_PAYLOAD_TYPE, PacketConfig};
+use antiphon_media::rtcp::{RemoteReport, ReportBlock};
+use antiphon_media::{
+    ChannelGroups, ChannelMap, SampleFormat, SdpOptions, Source, StreamDescription, StreamFormat, sdp_of,
+};
 use antiphon_net::capture::FRAME_PORT;
 use antiphon_net::{
     Capture, CaptureSummary, DriveOptions, Line, OsClock, Stop, Target, become_media_thread, drive,
 };
-use antiphon_proto::{Beneath, Role, Transport, find};
-use antiphon_session::{SendStation, SenderConfig, SenderCounters, converted, limited};
+use antiphon_proto::{Beneath, Role, find};
+use antiphon_session::{
+    SendStation, SenderConfig, SenderCounters, SoundSender, StreamFraming, converted, limited,
+};
 use antiphon_sound::{Notes, open_source};
 
 use crate::near_end::header_bytes;
@@ -41,10 +45,24 @@ pub struct SendStatus {
     pub starved: u64,
     /// Round trip as the receiver's reports tell, in milliseconds.
     pub rtt_ms: Option<f64>,
+    /// Loss as the receiver's reports tell, in percent of the last interval; of several channel groups the mean.
+    pub remote_loss_percent: Option<f64>,
+    /// Jitter as the receiver's reports tell (RFC 3550), in milliseconds; of several channel groups the worst.
+    pub remote_jitter_ms: Option<f64>,
+    /// What the receiver's reports tell of each channel group; empty if there is but one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<SendGroup>,
+}
+
+/// How a channel group being sent is doing.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct SendGroup {
+    /// Its first and last channel, counted from 1: `3-4`.
+    pub channels: String,
     /// Loss as the receiver's reports tell, in percent of the last interval.
     pub remote_loss_percent: Option<f64>,
-    /// Jitter as the receiver's reports tell (RFC 3550), in milliseconds.
-    pub remote_jitter_ms: Option<f64>,
+    /// Packets lost since the beginning, as the receiver's reports tell.
+    pub remote_lost: Option<i32>,
 }
 
 /// A stream that was sent.
@@ -71,7 +89,7 @@ pub fn send(
     let passport = options.passport.as_deref();
     let passport =
         passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
-    let (rate, total) = (plan.format.rate(), plan.source.length());
+    let (rate, total, groups) = (plan.format.rate(), plan.source.length(), plan.groups);
     let total_s = total.map(|frames| MediaTime::new(frames, rate).duration().as_secs_f64());
     notice(plan.describe(options));
     let (out, mut snapshots) = rtrb::RingBuffer::new(SNAPSHOTS);
@@ -87,7 +105,7 @@ pub fn send(
         while let Ok(sentence) = told.try_recv() {
             notice(sentence);
         }
-        last = snapshot.status(rate, total_s);
+        last = snapshot.status(rate, total_s, groups);
         unanswered = snapshot.unanswered;
         let since_start = clock.now().since(antiphon_core::Instant::ZERO);
         if unanswered.is_some() && since_start > ANSWER_PATIENCE && !wait_for_peer && !stop.is_asked() {
@@ -117,6 +135,7 @@ struct SendPlan {
     source: Box<dyn Source>,
     notes: Notes,
     format: StreamFormat,
+    groups: ChannelGroups,
     sample: SampleFormat,
     clock: OsClock,
 }
@@ -130,7 +149,17 @@ impl SendPlan {
         if transport.beneath == Beneath::Udp && matches!(target, Target::Listen(_)) {
             return Err(Error::usage(format!(
                 "'{}' says nobody to send to: write {}://HOST:{}",
-                options.target, uri.scheme, transport.default_port
+                options.target,
+                uri.scheme,
+                keys.default_port(transport)
+            )));
+        }
+        let framing = keys.framing.unwrap_or(options.framing);
+        if framing != StreamFraming::Rtp && options.sdp.is_some() {
+            return Err(Error::usage(format!(
+                "an SDP tells other players of plain RTP, which they would not find within the framing '{}': leave out \
+                 --sdp or the framing",
+                framing.name()
             )));
         }
         let opened = open_source(&options.source)?;
@@ -147,14 +176,16 @@ impl SendPlan {
             source = limited(source, (length.as_secs_f64() * f64::from(rate)).round() as u64);
         }
         let sample = keys.sample.or(options.sample).unwrap_or(source.sample_format());
+        let groups = read_groups(keys.groups.as_deref().or(options.groups.as_deref()), format, options)?;
         let endpoint = EndpointPlan {
             transport,
             role: if matches!(target, Target::Call(_)) { Role::Caller } else { Role::Listener },
             query: keys.for_endpoint(uri.query, target),
             seed: options.seed,
             latency: keys.latency.or(options.latency).unwrap_or(crate::DEFAULT_LATENCY),
+            framing,
         };
-        Ok(SendPlan { endpoint, target, keys, source, notes: opened.notes, format, sample, clock })
+        Ok(SendPlan { endpoint, target, keys, source, notes: opened.notes, format, groups, sample, clock })
     }
 
     fn describe(&self, options: &SendOptions) -> String {
@@ -163,8 +194,12 @@ impl SendPlan {
         let patience = patience.map_or("frames never expire".to_string(), |latency| {
             format!("frames older than {} expire", antiphon_core::units::format_duration(latency))
         });
+        let groups = match self.groups.count() {
+            1 => String::new(),
+            _ => format!(", in groups of {}", self.groups),
+        };
         format!(
-            "sending {} ({}, {}) {verb} {}://{}; {patience}",
+            "sending {} ({}{groups}, {}) {verb} {}://{}; {patience}",
             options.source,
             self.format,
             self.sample.name(),
@@ -180,6 +215,29 @@ impl SendPlan {
         packet.payload_type = options.payload_type.unwrap_or(packet.payload_type);
         packet
     }
+}
+
+/// The channel groups asked for, or one of all channels.
+fn read_groups(
+    asked: Option<&str>,
+    format: StreamFormat,
+    options: &SendOptions,
+) -> Result<ChannelGroups, Error> {
+    let Some(text) = asked else { return Ok(ChannelGroups::whole(format.channels())) };
+    let refuse = |why: String| Err(Error::usage(why));
+    let groups =
+        ChannelGroups::parse(format.channels(), text).map_err(|error| Error::usage(error.to_string()))?;
+    if groups.count() > 1 {
+        if options.passport.is_some() {
+            return refuse("a passport records one RTP stream: leave --groups or --passport out".into());
+        }
+        if let Some(static_type) = options.payload_type.filter(|number| *number < DYNAMIC_PAYLOAD_TYPE) {
+            return refuse(format!(
+                "payload type {static_type} can't be that of channel groups: use 96 to 127"
+            ));
+        }
+    }
+    Ok(groups)
 }
 
 /// What the media thread leaves behind: sentences for the user.
@@ -199,16 +257,13 @@ fn run(
     tell: &mpsc::Sender<String>,
 ) -> Result<Ended, Error> {
     let mut opened = open_line(plan.endpoint.transport, plan.keys.over_ip, plan.target, &plan.keys.socket)?;
-    let capture =
-        start_capture(options.capture.as_deref(), plan.clock, &mut *opened.line, plan.endpoint.transport)?;
-    let endpoint = plan.endpoint.open(plan.clock.now(), opened.max_datagram)?;
-    let packet = plan.packet(options, max_packet(opened.max_datagram, &*endpoint));
-    if let Some(path) = &options.sdp {
-        write_sdp(path, &packet, &plan, &*opened.line)?;
-        let _main_thread_is_gone = tell.send(format!("wrote {}", path.display()));
-    }
+    let capture = start_capture(options.capture.as_deref(), plan.clock, &mut *opened.line, &plan.endpoint)?;
+    let now = plan.clock.now();
+    let endpoint = plan.endpoint.clone().with_streams(plan.groups.count(), now, opened.max_datagram)?;
+    let endpoint = endpoint.open(now, opened.max_datagram)?;
     let config = SenderConfig {
-        packet,
+        packet: plan.packet(options, max_packet(opened.max_datagram, &*endpoint)),
+        groups: plan.groups,
         patience: plan.keys.latency.or(options.latency),
         epoch: plan.clock.epoch(),
         seed: options.seed,
@@ -216,6 +271,11 @@ fn run(
     let (transport, acknowledged) = (plan.endpoint.transport, endpoint.profile().acknowledged);
     let header_bytes = header_bytes(transport, plan.keys.over_ip.is_some(), &*endpoint);
     let mut station = SendStation::new(endpoint, plan.source, config, CNAME, plan.clock.now())?;
+    if let Some(path) = &options.sdp {
+        let to = plan.target.address();
+        write_sdp(path, station.sender(), to, &plan.keys, plan.clock, &*opened.line)?;
+        let _main_thread_is_gone = tell.send(format!("wrote {}", path.display()));
+    }
     let mut recorder = None;
     if let Some(file) = passport {
         let frames = station.sender().packetiser().packet_frames() as u64;
@@ -243,11 +303,11 @@ pub(crate) fn start_capture(
     path: Option<&Path>,
     clock: OsClock,
     line: &mut dyn Line,
-    transport: &Transport,
+    plan: &EndpointPlan,
 ) -> Result<Option<Capture>, Error> {
     let capture = create_capture(path, clock)?;
     if let Some(capture) = &capture {
-        line.set_tap(capture.tap_inside(transport.scheme, transport.unwrap));
+        line.set_tap(capture.tap_inside(plan.transport.scheme, plan.unwrap()));
     }
     Ok(capture)
 }
@@ -281,20 +341,30 @@ fn captured(summary: &CaptureSummary) -> String {
     text
 }
 
-fn write_sdp(path: &Path, packet: &PacketConfig, plan: &SendPlan, line: &dyn Line) -> Result<(), Error> {
-    let to = plan.target.address();
-    let mut description = StreamDescription::of(packet)?;
-    (description.address, description.port, description.rtcp_mux) = (Some(to.ip()), Some(to.port()), true);
+fn write_sdp(
+    path: &Path,
+    sender: &SoundSender,
+    to: SocketAddr,
+    keys: &StreamKeys,
+    clock: OsClock,
+    line: &dyn Line,
+) -> Result<(), Error> {
+    let describe = |packet| {
+        let (address, port, rtcp_mux) = (Some(to.ip()), Some(to.port()), true);
+        Ok(StreamDescription { address, port, rtcp_mux, ..StreamDescription::of(packet)? })
+    };
+    let described: Vec<_> = sender.packets().map(describe).collect::<Result<_, Error>>()?;
+    let ssrcs: Vec<u32> = sender.ssrcs().collect();
     let origin = line.local_address().ip();
     let options = SdpOptions {
         name: "Antiphon".into(),
-        session_id: plan.clock.epoch().ntp(plan.clock.now()).to_bits() >> 32,
+        session_id: clock.epoch().ntp(clock.now()).to_bits() >> 32,
         origin: if origin.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { origin },
-        ttl: plan.keys.socket.multicast.ttl.unwrap_or(1),
+        ttl: keys.socket.multicast.ttl.unwrap_or(1),
         reference_clock: None,
         media_clock_offset: None,
     };
-    std::fs::write(path, description.to_sdp(&options))
+    std::fs::write(path, sdp_of(&described, &ssrcs, CNAME, &options))
         .map_err(|error| Error::failed(format!("cannot write '{}': {error}", path.display())))
 }
 
@@ -304,21 +374,37 @@ struct Snapshot {
     position: u64,
     counters: SenderCounters,
     report: Option<RemoteReport>,
+    /// The last report on each channel group.
+    blocks: [Option<ReportBlock>; MOST_GROUPS],
     unanswered: Option<BrokenReason>,
 }
 
 impl Snapshot {
     fn of(station: &mut SendStation) -> Self {
+        let mut blocks = [None; MOST_GROUPS];
+        for (block, report) in blocks.iter_mut().zip(station.reports()) {
+            *block = report.map(|report| report.block);
+        }
         Snapshot {
             position: station.sender().packetiser().position().frames,
             counters: station.counters(),
             report: station.last_report(),
+            blocks,
             unanswered: station.unanswered(),
         }
     }
 
-    fn status(&self, rate: u32, total_s: Option<f64>) -> SendStatus {
+    fn status(&self, rate: u32, total_s: Option<f64>, groups: ChannelGroups) -> SendStatus {
         let millis = |d: Duration| d.as_secs_f64() * 1e3;
+        let percent = |block: ReportBlock| f64::from(block.fraction_lost) / 2.56;
+        let told = || self.blocks.iter().flatten();
+        let jitter = told().map(|block| block.jitter).max();
+        let group = |(channels, block): (std::ops::Range<usize>, &Option<ReportBlock>)| SendGroup {
+            channels: channels_label(&channels),
+            remote_loss_percent: block.map(percent),
+            remote_lost: block.map(|block| block.cumulative_lost),
+        };
+        let divided = Some(groups).filter(|groups| groups.count() > 1);
         SendStatus {
             sent_s: MediaTime::new(self.position, rate).duration().as_secs_f64(),
             total_s,
@@ -327,14 +413,24 @@ impl Snapshot {
             refused: self.counters.refused,
             starved: self.counters.starved,
             rtt_ms: self.report.and_then(|report| report.round_trip).map(millis),
-            remote_loss_percent: self.report.map(|report| f64::from(report.block.fraction_lost) / 2.56),
-            remote_jitter_ms: self
-                .report
-                .map(|report| f64::from(report.block.jitter) * 1e3 / f64::from(rate)),
+            remote_loss_percent: (told().count() > 0)
+                .then(|| told().map(|block| percent(*block)).sum::<f64>() / told().count() as f64),
+            remote_jitter_ms: jitter.map(|jitter| f64::from(jitter) * 1e3 / f64::from(rate)),
+            groups: divided.map_or_else(Vec::new, |g| g.ranges().zip(&self.blocks).map(group).collect()),
         }
     }
 }
 
+/// First and last channel of a group, counted from 1: `3-4`, or `5` alone.
+pub(crate) fn channels_label(channels: &std::ops::Range<usize>) -> String {
+    match channels.len() {
+        1 => channels.end.to_string(),
+        _ => format!("{}-{}", channels.start + 1, channels.end),
+    }
+}
+
+/// As many channel groups as a stream has channels at most.
+pub(crate) const MOST_GROUPS: usize = 64;
 /// How long a peer may let us send into a void that says so: the user is told within two seconds.
 const ANSWER_PATIENCE: Duration = Duration::from_millis(1_500);
 /// Our name in reports (RFC 7022 §4.2 asks for one that tells nothing of the host).

@@ -12,6 +12,14 @@ pub fn figure_rows(figures: &[TransportFigures]) -> Vec<Row> {
     rows
 }
 
+/// A field of a line in a table for programs, quoted where it must be (RFC 4180).
+pub(crate) fn csv_field(field: &str) -> String {
+    match field.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field.into(),
+    }
+}
+
 fn counts(figures: &[TransportFigures]) -> Vec<Row> {
     let sent: Vec<Option<u64>> = figures.iter().map(|f| Some(f.frames_sent)).collect();
     let share = |label: &str, definition: &str, value: fn(&TransportFigures) -> Option<f64>| Row {
@@ -144,5 +152,18 @@ pub(crate) fn report_fate(fate: Fate) -> antiphon_report::Fate {
         Fate::Late => antiphon_report::Fate::Late,
         Fate::Expired | Fate::Refused => antiphon_report::Fate::Expired,
         Fate::Lost | Fate::Pending => antiphon_report::Fate::Lost,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_with_commas_and_quotes_stay_one_field() {
+        assert_eq!(csv_field("arq?mode=as-published&give-up=40ms"), "arq?mode=as-published&give-up=40ms");
+        let several = "sctp?peers=192.0.2.7:9,192.0.2.8:9";
+        assert_eq!(csv_field(several), format!("\"{several}\""));
+        assert_eq!(csv_field("a \"b\""), "\"a \"\"b\"\"\"");
     }
 }

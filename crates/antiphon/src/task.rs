@@ -90,7 +90,7 @@ impl SoundTask {
             .map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
         let task = SoundTask { stop, shared, thread: Some(thread) };
         if has_begun.recv().is_err() {
-            // It ended without a word, or its thread is gone.
+            // It ended without a word, or its thread is gone; without a limit, waiting tells how.
             task.wait(None).unwrap_or(Ok(()))?;
         }
         Ok(task)

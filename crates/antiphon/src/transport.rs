@@ -5,11 +5,12 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use antiphon_core::uri::{Query, UriError};
-use antiphon_core::{Endpoint, Instant, OverIp, Wire, nearest, units};
+use antiphon_core::{Endpoint, Instant, OverIp, Unwrap, Wire, did_you_mean, nearest, units};
 use antiphon_media::SampleFormat;
 use antiphon_media::conceal::Concealment;
 use antiphon_net::{Line, LineError, RawLine, SocketOptions, Target, TcpLine, UdpLine};
-use antiphon_proto::{Beneath, Key, OpenArgs, Role, TRANSPORTS, Transport, find};
+use antiphon_proto::{Beneath, Key, OpenArgs, Role, TRANSPORTS, Transport, WITHOUT_LENGTHS, find};
+use antiphon_session::StreamFraming;
 
 use crate::Error;
 
@@ -40,6 +41,7 @@ impl Entrant {
             query: entrant.query.clone(),
             seed: 0,
             latency: crate::options::DEFAULT_LATENCY,
+            framing: StreamFraming::Rtp,
         };
         plan.open(Instant::ZERO, SEGMENT)?;
         Ok(entrant)
@@ -71,9 +73,9 @@ pub(crate) fn chosen(names: &[String]) -> Result<Vec<Entrant>, Error> {
     if names.is_empty() {
         return TRANSPORTS.iter().map(|transport| Entrant::read(transport.scheme)).collect();
     }
-    let mut chosen = names.iter().map(|name| Entrant::read(name)).collect::<Result<Vec<_>, _>>()?;
+    let once = names.iter().enumerate().filter(|(at, name)| !names[..*at].contains(name));
+    let mut chosen = once.map(|(_, name)| Entrant::read(name)).collect::<Result<Vec<_>, _>>()?;
     chosen.sort_by_key(|entrant| TRANSPORTS.iter().position(|t| t.scheme == entrant.transport.scheme));
-    chosen.dedup_by(|a, b| a.label == b.label);
     Ok(chosen)
 }
 
@@ -133,20 +135,53 @@ pub(crate) struct EndpointPlan {
     pub query: Query,
     pub seed: u64,
     pub latency: Duration,
+    pub framing: StreamFraming,
 }
 
 impl EndpointPlan {
-    /// Opens the endpoint; it stays on the calling thread.
+    /// How a capture looks into what crosses its line. A framing's stream of bytes is cut by no lengths.
+    pub fn unwrap(&self) -> Unwrap {
+        match (self.framing, self.transport.unwrap) {
+            (StreamFraming::Medusa, Unwrap::Stream { .. }) => Unwrap::Plain,
+            (_, unwrap) => unwrap,
+        }
+    }
+
+    /// Opens the endpoint, the framing around it; it stays on the calling thread.
     pub fn open(&self, now: Instant, max_datagram: usize) -> Result<Box<dyn Endpoint>, Error> {
+        let mut query = self.query.clone();
+        if self.framing == StreamFraming::Medusa && self.transport.beneath == Beneath::Tcp {
+            // The bytes of the stream are the framing's own, so that it finds its packets again whatever comes between.
+            query.set(WITHOUT_LENGTHS.0, WITHOUT_LENGTHS.1);
+        }
         let args = OpenArgs {
             role: self.role,
-            query: &self.query,
+            query: &query,
             seed: self.seed ^ unguessable(),
             now,
             max_datagram,
             latency: self.latency,
         };
-        Ok((self.transport.open)(&args)?)
+        Ok(self.framing.around((self.transport.open)(&args)?))
+    }
+
+    /// Opens another, where one was opened before.
+    pub fn reopen(&self, now: Instant, max_datagram: usize) -> Box<dyn Endpoint> {
+        self.open(now, max_datagram).expect("it opened with the same settings before")
+    }
+
+    /// The same with a stream for each channel group and one for reports, where the transport has streams and nobody said how
+    /// many.
+    pub fn with_streams(self, groups: usize, now: Instant, max_datagram: usize) -> Result<Self, Error> {
+        let has_key = self.transport.keys.iter().any(|key| key.name == "streams");
+        if groups < 2 || !has_key || self.query.value("streams").is_some() {
+            return Ok(self);
+        }
+        let mut wider = self.clone();
+        wider.query.set("streams", &(groups + 1).to_string());
+        // The key may mean something else: what comes of it tells.
+        let streams = wider.open(now, max_datagram)?.profile().streams;
+        Ok(if usize::from(streams) == groups + 1 { wider } else { self })
     }
 }
 
@@ -171,7 +206,16 @@ pub static COMMON_KEYS: &[Key] = &[
     Key { name: "format", help: "sample format on the wire: format=l24" },
     Key { name: "rate", help: "sampling rate on the wire: rate=48kHz" },
     Key { name: "channels", help: "channels on the wire: channels=2" },
+    Key {
+        name: "groups",
+        help: "channels that go together in an RTP stream of their own, and over SCTP on a stream of its own: groups=2,2,4, or \
+               groups=2 for all alike",
+    },
     Key { name: "ptime", help: "longest packet in time: ptime=5ms" },
+    Key {
+        name: "framing",
+        help: "what stands around RTP packets, for send and receive: rtp (default, nothing), medusa: framing=medusa",
+    },
     Key { name: "conceal", help: "what to do about missing sound: conceal=silence" },
     Key { name: "ttl", help: "routers that multicast may cross: ttl=4" },
     Key { name: "iface", help: "network interface for multicast, by name or address: iface=eth0" },
@@ -191,8 +235,10 @@ pub(crate) struct StreamKeys {
     pub sample: Option<SampleFormat>,
     pub rate: Option<u32>,
     pub channels: Option<u32>,
+    pub groups: Option<String>,
     pub ptime: Option<Duration>,
     pub conceal: Option<Concealment>,
+    pub framing: Option<StreamFraming>,
     /// How to go directly over IP, if the URI asks for it.
     pub over_ip: Option<OverIp>,
     /// The options given, with what the URI says of them.
@@ -228,8 +274,10 @@ impl StreamKeys {
             rate: query.read("rate", units::parse_frequency)?,
             channels: query
                 .read("channels", |text| text.parse::<u32>().map_err(|_| "use a number from 1 to 64"))?,
+            groups: query.value("groups").map(Into::into),
             ptime: query.read("ptime", units::parse_duration)?,
             conceal: query.read("conceal", str::parse::<Concealment>)?,
+            framing: query.read("framing", str::parse::<StreamFraming>)?,
             over_ip: read_over(transport, query)?,
             socket,
         })
@@ -266,17 +314,12 @@ fn read_over(transport: &Transport, query: &Query) -> Result<Option<OverIp>, Uri
                 able().join(" and ")
             )
         }),
-        other => Err(format!(
-            "use udp or ip{}",
-            nearest(other, ["udp", "ip"]).map(|meant| format!(", did you mean {meant}?")).unwrap_or_default()
-        )),
+        other => Err(format!("use udp or ip{}", did_you_mean(nearest(other, ["udp", "ip"])))),
     })?;
     let over = over.flatten();
     if let Some(key) = over.map(|protocol| protocol.port_key) {
         let inside = |_: &str| Err::<(), _>("over IP the port stands behind the address: leave this key out");
         query.read(key, inside)?;
-        // A raw line calls one address.
-        query.read("peers", |_| Err::<(), _>("several paths run over UDP only: leave over=ip out"))?;
     }
     Ok(over)
 }
@@ -287,6 +330,13 @@ const DSCP_RANGE: &str = "use a number from 0 to 63";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_transport_named_again_is_taken_once() {
+        let names = ["srp", "rtp", "srp?mode=as-published", "srp"].map(String::from);
+        let labels: Vec<String> = chosen(&names).unwrap().into_iter().map(|entrant| entrant.label).collect();
+        assert_eq!(labels, ["rtp", "srp", "srp?mode=as-published"]);
+    }
 
     #[test]
     fn a_uri_without_a_port_means_the_registered_one() {

@@ -1,8 +1,13 @@
 //! The main job, in small: real sockets over the embedded link, held against the link's own counters.
 
+use std::net::UdpSocket;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use antiphon::{CompareOptions, ErrorKind, LinkMethod, ReflectOptions, Stop, compare, reflect};
+use antiphon::{
+    CompareOptions, ErrorKind, LinkMethod, ReflectOptions, ReflectStatus, Stop, compare, reflect,
+};
 
 fn options(name: &str, link: &str) -> CompareOptions {
     CompareOptions {
@@ -128,6 +133,30 @@ fn stopped_in_the_middle_it_reports_what_it_has() {
     std::fs::remove_dir_all(out).expect("ours");
 }
 
+/// A reflector that listens already, and its port. The kernel offers one; where a port beside it that a transport needs is
+/// taken, another.
+fn reflector(schemes: &[&str]) -> (u16, Stop, JoinHandle<Result<ReflectStatus, antiphon::Error>>) {
+    for _ in 0..20 {
+        let offered = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+        let port = offered.expect("loopback").port();
+        let transports = schemes.iter().map(|scheme| scheme.to_string()).collect();
+        let listen = ([127, 0, 0, 1], port).into();
+        let options = ReflectOptions { listen, transports, ..ReflectOptions::default() };
+        let (stop, (listening, is_listening)) = (Stop::new(), mpsc::channel());
+        let asked = stop.clone();
+        let thread = std::thread::spawn(move || {
+            reflect(&options, &asked, &mut |_| {
+                let _heard_once = listening.send(());
+            })
+        });
+        // Told when all are open; a thread that found a port taken has ended and tells nothing.
+        if is_listening.recv().is_ok() {
+            return (port, stop, thread);
+        }
+    }
+    panic!("no ports for {schemes:?}");
+}
+
 /// Modes of one transport beside each other, over the embedded link and with a reflector that knows nothing of them.
 #[test]
 fn modes_of_one_transport_are_compared_under_their_names() {
@@ -152,17 +181,7 @@ fn modes_of_one_transport_are_compared_under_their_names() {
     assert!(page.contains("srp?mode=as-published") && page.contains("SRP (mode=as-published)"));
     std::fs::remove_dir_all(out).expect("ours");
 
-    let free =
-        std::net::UdpSocket::bind("127.0.0.1:0").and_then(|s| s.local_addr()).expect("loopback").port();
-    let port = free.min(60_000);
-    let reflecting = Stop::new();
-    let stop = reflecting.clone();
-    let reflector = std::thread::spawn(move || {
-        let listen = ([127, 0, 0, 1], port).into();
-        let transports = vec!["srp".into(), "arq".into()];
-        let options = ReflectOptions { listen, transports, ..ReflectOptions::default() };
-        reflect(&options, &stop, &mut |_| {}).expect("loopback")
-    });
+    let (port, reflecting, reflector) = reflector(&["srp", "arq"]);
     let elsewhere = CompareOptions {
         peer: Some(format!("127.0.0.1:{port}")),
         transports,
@@ -172,12 +191,33 @@ fn modes_of_one_transport_are_compared_under_their_names() {
     };
     let result = compare(&elsewhere, &Stop::new(), &mut |_| {});
     reflecting.ask();
-    assert_eq!(reflector.join().expect("it ends").transports.len(), 2);
+    let reflected = reflector.join().expect("it ends").expect("loopback");
+    assert_eq!(reflected.transports.len(), 2);
     let result = result.expect("the reflector answers in every mode");
     assert_eq!(result.failures, []);
     for figures in &result.figures {
         assert_eq!(figures.frames_received, figures.frames_sent, "{}", figures.transport);
     }
+}
+
+#[test]
+fn a_reflector_that_can_not_start_leaves_nothing_open() {
+    let offset = |scheme: &str| antiphon::proto::find(scheme).expect("a transport").reflect_offset;
+    let bind = |port: u16| UdpSocket::bind(("127.0.0.1", port));
+    let (taken, port) = (0..20)
+        .find_map(|_| {
+            let taken = bind(0).expect("loopback");
+            let port = taken.local_addr().expect("bound").port() - offset("arq");
+            bind(port + offset("srp")).ok().map(|_| (taken, port))
+        })
+        .expect("ports");
+    // The registry has SRP before ARQ: when the second finds its port taken, the first listens already.
+    let listen = ([127, 0, 0, 1], port).into();
+    let transports = ["srp", "arq"].map(String::from).to_vec();
+    let options = ReflectOptions { listen, transports, ..ReflectOptions::default() };
+    reflect(&options, &Stop::new(), &mut |_| {}).expect_err("a port is taken");
+    bind(port + offset("srp")).expect("nobody has it any more");
+    drop(taken);
 }
 
 /// The same association inside UDP and directly over IP: the same weather, and 8 bytes less in each packet.
@@ -224,6 +264,8 @@ fn mistakes_are_refused_before_anything_runs() {
     assert!(refuse(endless).to_string().contains("--seconds"));
     let unwritable = CompareOptions { out: Some("/proc/antiphon".into()), ..CompareOptions::default() };
     assert!(refuse(unwritable).to_string().contains("--out"));
+    let nothing = CompareOptions { block_frames: 0, ..CompareOptions::default() };
+    assert!(refuse(nothing).to_string().contains("4096"));
     let channels = CompareOptions { channels: Some(65), ..CompareOptions::default() };
     assert!(refuse(channels).to_string().contains("1 to 64"));
 }

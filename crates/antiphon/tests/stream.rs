@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use antiphon::media::{Pull, SampleFormat, StreamFormat};
 use antiphon::net::{Line, SocketOptions, UdpLine};
+use antiphon::session::StreamFraming;
 use antiphon::sound::{open_sink, open_source};
 use antiphon::{ErrorKind, ReceiveOptions, SendOptions, Stop, receive, send};
 
@@ -46,8 +47,21 @@ fn samples(path: &Path) -> (StreamFormat, SampleFormat, Vec<u32>) {
 }
 
 /// Sends `source` over `scheme` into a recording and answers both files' contents.
-fn through(scheme: &str, sample: SampleFormat, channels: u32, block_frames: u32) {
-    let directory = scratch(&format!("{scheme}-{}-{channels}-{block_frames}", sample.name()));
+fn through(scheme: &str, sample: SampleFormat, channels: u32, block_frames: u32, groups: Option<&str>) {
+    through_in(StreamFraming::Rtp, scheme, sample, channels, block_frames, groups);
+}
+
+fn through_in(
+    framing: StreamFraming,
+    scheme: &str,
+    sample: SampleFormat,
+    channels: u32,
+    block_frames: u32,
+    groups: Option<&str>,
+) {
+    let (framed, named) = (framing.name(), groups.unwrap_or("whole"));
+    let directory =
+        scratch(&format!("{scheme}-{framed}-{}-{channels}-{block_frames}-{named}", sample.name()));
     let (sent, got) = (directory.join("sent.wav"), directory.join("got.wav"));
     // Half a second, and not a whole number of blocks.
     noise(&sent, sample, channels, 24_001);
@@ -55,6 +69,7 @@ fn through(scheme: &str, sample: SampleFormat, channels: u32, block_frames: u32)
     let receiving = ReceiveOptions {
         source: format!("{scheme}://127.0.0.1:{port}"),
         sink: got.display().to_string(),
+        framing,
         length: Some(Duration::from_secs(20)),
         ..ReceiveOptions::default()
     };
@@ -72,6 +87,8 @@ fn through(scheme: &str, sample: SampleFormat, channels: u32, block_frames: u32)
         source: sent.display().to_string(),
         target: format!("{scheme}://127.0.0.1:{port}"),
         block_frames,
+        framing,
+        groups: groups.map(Into::into),
         ..SendOptions::default()
     };
     let summary = send(&sending, &Stop::new(), &mut |_| {}, &mut |_| {}).expect("sending to loopback");
@@ -79,6 +96,14 @@ fn through(scheme: &str, sample: SampleFormat, channels: u32, block_frames: u32)
     let received = receiver.join().unwrap().expect("receiving ends with the stream");
     assert_eq!((received.status.lost, received.status.late, received.status.concealed), (0, 0, 0));
     assert_eq!(received.status.frames_received, summary.status.frames_sent);
+    // As long as was sent, not as many times as there are groups.
+    assert!((received.status.played_s - 24_001.0 / 48_000.0).abs() < 1e-6);
+    let shown: Vec<&str> = received.status.groups.iter().map(|group| group.channels.as_str()).collect();
+    let there: Vec<&str> = summary.status.groups.iter().map(|group| group.channels.as_str()).collect();
+    match groups {
+        Some("2,1,2") => assert_eq!((shown, there), (vec!["1-2", "3", "4-5"], vec!["1-2", "3", "4-5"])),
+        _ => assert!(shown.is_empty() && there.is_empty()),
+    }
     let (before, after) = (samples(&sent), samples(&got));
     assert_eq!((after.0, after.1), (before.0, before.1));
     assert_eq!(after.2.len(), before.2.len());
@@ -91,7 +116,7 @@ fn a_file_arrives_sample_for_sample_over_rtp() {
     for (sample, channels, block) in
         [(SampleFormat::L16, 2, 256), (SampleFormat::L24, 1, 64), (SampleFormat::F32, 3, 4096)]
     {
-        through("rtp", sample, channels, block);
+        through("rtp", sample, channels, block, None);
     }
 }
 
@@ -100,8 +125,110 @@ fn a_file_arrives_sample_for_sample_over_tcp() {
     for (sample, channels, block) in
         [(SampleFormat::L16, 2, 256), (SampleFormat::L24, 2, 1024), (SampleFormat::MuLaw, 1, 160)]
     {
-        through("tcp", sample, channels, block);
+        through("tcp", sample, channels, block, None);
     }
+}
+
+#[test]
+fn channel_groups_arrive_as_one_file() {
+    // The receiver of SCTP says nothing of streams.
+    for scheme in ["sctp", "rtp", "tcp"] {
+        through(scheme, SampleFormat::L16, 5, 256, Some("2,1,2"));
+    }
+}
+
+#[test]
+fn a_file_arrives_sample_for_sample_in_medusas_framing() {
+    for scheme in ["rtp", "tcp", "sctp", "dccp", "srp", "arq"] {
+        through_in(StreamFraming::Medusa, scheme, SampleFormat::L16, 2, 256, None);
+    }
+    through_in(StreamFraming::Medusa, "tcp", SampleFormat::F32, 3, 4096, None);
+}
+
+#[test]
+fn a_sender_with_the_other_framing_is_told_of_with_the_remedy() {
+    for (scheme, ours, theirs) in [("rtp", "", "?framing=medusa"), ("tcp", "?framing=medusa", "")] {
+        let port = free_port();
+        let receiving = ReceiveOptions {
+            source: format!("{scheme}://@127.0.0.1:{port}{ours}"),
+            sink: "null:".into(),
+            length: Some(Duration::from_secs(20)),
+            ..ReceiveOptions::default()
+        };
+        let (listening, is_listening) = std::sync::mpsc::channel();
+        let receiver = std::thread::spawn(move || {
+            receive(&receiving, &Stop::new(), &mut |sentence| drop(listening.send(sentence)), &mut |_| {})
+        });
+        is_listening.recv().expect("the receiver says that it listens");
+        let sending = SendOptions {
+            source: "tone:440Hz?seconds=1s".into(),
+            target: format!("{scheme}://127.0.0.1:{port}{theirs}"),
+            ..SendOptions::default()
+        };
+        // What the sender says of a receiver that has gone is the transport's matter.
+        let _sent = send(&sending, &Stop::new(), &mut |_| {}, &mut |_| {});
+        let error = receiver.join().unwrap().expect_err("no sound in this framing");
+        assert!(error.to_string().contains("--framing medusa"), "{scheme}: {error}");
+        assert_eq!(error.exit_code(), 1);
+    }
+}
+
+/// A proxy on the way puts rubbish into the stream: the sound before and behind it is there, sample for sample.
+#[test]
+fn rubbish_in_a_tcp_stream_costs_what_it_hits_in_medusas_framing() {
+    use std::io::{Read, Write};
+    let directory = scratch("rubbish");
+    let (sent, got) = (directory.join("sent.wav"), directory.join("got.wav"));
+    noise(&sent, SampleFormat::L16, 1, 48_000);
+    let (port, proxy) = (free_port(), std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let proxied = proxy.local_addr().unwrap().port();
+    let receiving = ReceiveOptions {
+        source: format!("tcp://@127.0.0.1:{port}"),
+        sink: got.display().to_string(),
+        framing: StreamFraming::Medusa,
+        length: Some(Duration::from_secs(20)),
+        ..ReceiveOptions::default()
+    };
+    let (listening, is_listening) = std::sync::mpsc::channel();
+    let receiver = std::thread::spawn(move || {
+        receive(&receiving, &Stop::new(), &mut |sentence| drop(listening.send(sentence)), &mut |_| {})
+    });
+    is_listening.recv().expect("the receiver says that it listens");
+    let middle = std::thread::spawn(move || {
+        let (mut from, _) = proxy.accept().unwrap();
+        let mut to = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (mut back, mut near) = (to.try_clone().unwrap(), from.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut back, &mut near));
+        // Within a packet each time, if not all three are where a report of RTCP stands.
+        for length in [20_000, 11_003, 7_777] {
+            let mut head = vec![0; length];
+            from.read_exact(&mut head).unwrap();
+            to.write_all(&head).unwrap();
+            to.write_all(&[0x5a; 3_333]).unwrap();
+        }
+        // The receiver hangs up when the sender has taken leave, at whatever end of the copying.
+        let _either_has_left = std::io::copy(&mut from, &mut to);
+        let _receiver_has_left = to.shutdown(std::net::Shutdown::Write);
+    });
+    let sending = SendOptions {
+        source: sent.display().to_string(),
+        target: format!("tcp://127.0.0.1:{proxied}"),
+        framing: StreamFraming::Medusa,
+        ..SendOptions::default()
+    };
+    send(&sending, &Stop::new(), &mut |_| {}, &mut |_| {}).expect("sending to loopback");
+    middle.join().unwrap();
+    let received = receiver.join().unwrap().expect("the stream goes on behind the rubbish");
+    // A packet that rubbish stands in is played with it, since Medusa's header has no checksum, or is lost.
+    assert!(received.status.lost <= 3, "{:?}", received.status);
+    let (before, after) = (samples(&sent).2, samples(&got).2);
+    assert_eq!(after.len(), before.len());
+    let wrong = before.iter().zip(&after).filter(|(a, b)| a != b).count();
+    // Three packets of 256 samples, and as much behind each where sound that was made up fades out.
+    assert!((1..=1_536).contains(&wrong), "{wrong} samples differ");
+    // 550 bytes each 256 samples: rubbish stands behind some 9 300, 14 400 and 18 000 samples.
+    assert!(before[..8_000] == after[..8_000] && before[20_000..] == after[20_000..]);
+    std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -128,8 +255,30 @@ fn mistakes_are_refused_with_the_remedy() {
     assert!(refuse("rtp://127.0.0.1:7710?latency=20").contains("write 20ms"));
     assert!(refuse("rtp://:7710").contains("rtp://HOST"));
     assert!(refuse("rtp://127.0.0.1:7710?channels=65").contains("1 to 64"));
+    assert!(refuse("rtp://127.0.0.1:7710?framing=medsua").contains("did you mean 'medusa'"));
+    let sdp = Some("/dev/null".into());
+    let target = "rtp://127.0.0.1:7710?framing=medusa".into();
+    let error =
+        send(&SendOptions { target, sdp, ..SendOptions::default() }, &Stop::new(), &mut |_| {}, &mut |_| {});
+    assert!(error.unwrap_err().to_string().contains("leave out --sdp"));
     let options =
         SendOptions { target: "rtp://127.0.0.1:7710".into(), block_frames: 8, ..SendOptions::default() };
     let error = send(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("16 to 4096"), "{error}");
+    // The bundled clip has two channels.
+    let wrong = |target: &str, groups: &str, payload_type, passport| {
+        let (target, groups) = (target.to_string(), Some(groups.to_string()));
+        let options = SendOptions { target, groups, payload_type, passport, ..SendOptions::default() };
+        let error = send(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Usage, "{error}");
+        error.to_string()
+    };
+    let there = "rtp://127.0.0.1:7710";
+    assert!(wrong(there, "2,2", None, None).contains("the stream has 2"));
+    assert!(
+        wrong("rtp://127.0.0.1:7710?groups=1,2", "1", None, None).contains("the stream has 2"),
+        "the URI wins"
+    );
+    assert!(wrong(there, "1", Some(10), None).contains("96 to 127"));
+    assert!(wrong(there, "1", None, Some("take.passport".into())).contains("leave --groups"));
 }

@@ -27,6 +27,7 @@ thread_local! {
 /// Keeps the words of an error for this thread.
 pub(crate) fn set_last_error(words: &str) {
     let words: String = words.chars().filter(|c| *c != '\0').collect();
+    // Without zero bytes there is nothing that C could not take.
     LAST_ERROR.with_borrow_mut(|last| *last = CString::new(words).unwrap_or_default());
 }
 

@@ -6,7 +6,8 @@ use std::ffi::{CStr, c_char, c_int};
 use antiphon::frames::FrameError;
 use antiphon::{Error, ErrorKind};
 
-use crate::boundary::{last_error, set_last_error};
+use crate::boundary::{Extensible, last_error, set_last_error, write_sized};
+use crate::registry::Registry;
 
 /// Done.
 pub const ANTIPHON_OK: c_int = 0;
@@ -131,6 +132,41 @@ pub(crate) fn answer(body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
             failure.number
         }
     }
+}
+
+/// Stores a structure where C wants it.
+///
+/// # Safety
+///
+/// `to` is NULL or as long as it says.
+pub(crate) unsafe fn store<T: Extensible>(to: *mut T, name: &str, value: &T) -> Result<c_int, Failure> {
+    if to.is_null() {
+        return Err(Failure::null(name));
+    }
+    // SAFETY: as the caller vouches.
+    if unsafe { write_sized(to, value) } { Ok(ANTIPHON_OK) } else { Err(Failure::size(name)) }
+}
+
+/// Opens something and stores its handle in `*place`, which is NULL where that fails.
+///
+/// # Safety
+///
+/// `place` is NULL or can be written to.
+pub(crate) unsafe fn store_handle<T, H>(
+    place: *mut *mut H,
+    name: &str,
+    registry: &Registry<T>,
+    open: impl FnOnce() -> Result<T, Failure>,
+) -> Result<c_int, Failure> {
+    if place.is_null() {
+        return Err(Failure::null(name));
+    }
+    // SAFETY: as the caller vouches.
+    unsafe { place.write(std::ptr::null_mut()) };
+    let handle = registry.insert(open()?, false).ok_or_else(Failure::exhausted)?;
+    // SAFETY: as the caller vouches.
+    unsafe { place.write(handle) };
+    Ok(ANTIPHON_OK)
 }
 
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {

@@ -9,7 +9,7 @@ use antiphon::frames::{FrameLink, FrameOptions, FrameStats};
 use antiphon::session::LinkState;
 
 use crate::boundary::{Extensible, bytes, patience, read_sized, room, text, write_sized};
-use crate::errors::{ANTIPHON_OK, Failure, answer};
+use crate::errors::{ANTIPHON_OK, Failure, answer, store, store_handle};
 use crate::registry::Registry;
 
 /// An association that carries frames. A handle, not an address: one that was closed, or never was, does no harm.
@@ -126,12 +126,7 @@ pub unsafe extern "C" fn antiphon_open(
     options: *const antiphon_options,
     link: *mut *mut antiphon_link,
 ) -> c_int {
-    answer(|| {
-        if link.is_null() {
-            return Err(Failure::null("link"));
-        }
-        // SAFETY: as the caller vouches.
-        unsafe { link.write(std::ptr::null_mut()) };
+    let open = || {
         // SAFETY: as the caller vouches.
         let uri = unsafe { text(uri) }.ok_or_else(|| Failure::text("uri"))?;
         let mut chosen = FrameOptions::default();
@@ -142,11 +137,10 @@ pub unsafe extern "C" fn antiphon_open(
                 chosen.latency = Duration::from_millis(options.latency_ms.into());
             }
         }
-        let handle = LINKS.insert(FrameLink::open(uri, &chosen)?, false).ok_or_else(Failure::exhausted)?;
-        // SAFETY: as the caller vouches.
-        unsafe { link.write(handle) };
-        Ok(ANTIPHON_OK)
-    })
+        Ok(FrameLink::open(uri, &chosen)?)
+    };
+    // SAFETY: as the caller vouches.
+    answer(|| unsafe { store_handle(link, "link", &LINKS, open) })
 }
 
 /// Waits until frames flow. `timeout_ms`: negative for without limit.
@@ -246,15 +240,8 @@ pub extern "C" fn antiphon_max_frame(link: *mut antiphon_link) -> c_int {
 pub unsafe extern "C" fn antiphon_get_stats(link: *mut antiphon_link, stats: *mut antiphon_stats) -> c_int {
     answer(|| {
         let link = find(link)?;
-        if stats.is_null() {
-            return Err(Failure::null("stats"));
-        }
         // SAFETY: as the caller vouches.
-        if unsafe { write_sized(stats, &link.stats().into()) } {
-            Ok(ANTIPHON_OK)
-        } else {
-            Err(Failure::size("stats"))
-        }
+        unsafe { store(stats, "stats", &link.stats().into()) }
     })
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use antiphon::{ReceiveOptions, SendOptions, SoundStatus, SoundTask};
 
-use crate::boundary::{Extensible, patience, text, write_sized};
-use crate::errors::{ANTIPHON_OK, ANTIPHON_TIMEOUT, Failure, answer};
+use crate::boundary::{Extensible, patience, text};
+use crate::errors::{ANTIPHON_OK, ANTIPHON_TIMEOUT, Failure, answer, store, store_handle};
 use crate::registry::Registry;
 
 /// Sound under way. A handle, not an address: one that was closed, or never was, does no harm.
@@ -113,15 +113,8 @@ pub unsafe extern "C" fn antiphon_sound_get_status(
 ) -> c_int {
     answer(|| {
         let sound = find(sound)?;
-        if status.is_null() {
-            return Err(Failure::null("status"));
-        }
         // SAFETY: as the caller vouches.
-        if unsafe { write_sized(status, &sound.status().into()) } {
-            Ok(ANTIPHON_OK)
-        } else {
-            Err(Failure::size("status"))
-        }
+        unsafe { store(status, "status", &sound.status().into()) }
     })
 }
 
@@ -131,6 +124,7 @@ pub extern "C" fn antiphon_sound_close(sound: *mut antiphon_sound) -> c_int {
     answer(|| {
         let task = SOUNDS.remove(sound).ok_or_else(Failure::bad_handle)?;
         task.stop();
+        // Without a limit, waiting tells how it ended.
         task.wait(None).unwrap_or(Ok(()))?;
         Ok(ANTIPHON_OK)
     })
@@ -145,21 +139,15 @@ unsafe fn start(
     sound: *mut *mut antiphon_sound,
     begin: impl FnOnce(&str, &str) -> Result<SoundTask, antiphon::Error>,
 ) -> c_int {
-    answer(|| {
-        if sound.is_null() {
-            return Err(Failure::null("sound"));
-        }
-        // SAFETY: as the caller vouches.
-        unsafe { sound.write(std::ptr::null_mut()) };
+    let open = || {
         // SAFETY: as the caller vouches.
         let (one, two) = unsafe { (text(first.0), text(second.0)) };
         let one = one.ok_or_else(|| Failure::text(first.1))?;
         let two = two.ok_or_else(|| Failure::text(second.1))?;
-        let handle = SOUNDS.insert(begin(one, two)?, false).ok_or_else(Failure::exhausted)?;
-        // SAFETY: as the caller vouches.
-        unsafe { sound.write(handle) };
-        Ok(ANTIPHON_OK)
-    })
+        Ok(begin(one, two)?)
+    };
+    // SAFETY: as the caller vouches.
+    answer(|| unsafe { store_handle(sound, "sound", &SOUNDS, open) })
 }
 
 fn find(sound: *mut antiphon_sound) -> Result<Arc<SoundTask>, Failure> {

@@ -87,17 +87,7 @@ pub unsafe extern "C" fn srp_client_start(
 /// What is no client, or none any more, is let be, with `errno` set to `EBADF`. Not to be called by a signal handler.
 #[unsafe(no_mangle)]
 pub extern "C" fn srp_client_stop(sock: *mut srp_client_socket) {
-    let stop = || match CLIENTS.remove(sock) {
-        Some(client) => {
-            client.stop();
-            0
-        }
-        None => libc::EBADF,
-    };
-    match guarded(libc::EIO, stop) {
-        0 => {}
-        error => set_errno(error),
-    }
+    end(&CLIENTS, sock, SrpClient::stop);
 }
 
 /// Waits for the next message and copies it into `buffer`, `max` bytes of it at most; the rest of a longer one is gone.
@@ -165,17 +155,7 @@ pub unsafe extern "C" fn srp_server_start(
 /// What is no server, or none any more, is let be, with `errno` set to `EBADF`. Not to be called by a signal handler.
 #[unsafe(no_mangle)]
 pub extern "C" fn srp_server_stop(sock: *mut srp_server_socket) {
-    let stop = || match SERVERS.remove(sock) {
-        Some(server) => {
-            server.stop();
-            0
-        }
-        None => libc::EBADF,
-    };
-    match guarded(libc::EIO, stop) {
-        0 => {}
-        error => set_errno(error),
-    }
+    end(&SERVERS, sock, SrpServer::stop);
 }
 
 /// Sends a message of `len` bytes: 1 to 1480 as published (1456 where packets are not to be cut by IP), 1 to 65535 when
@@ -212,6 +192,14 @@ fn mode(flags: c_uint) -> Result<Mode, c_int> {
         return Err(libc::EINVAL);
     }
     Ok(if flags & SRP_IMPROVED != 0 { Mode::Improved } else { Mode::AsPublished })
+}
+
+/// Takes a handle out of its registry and stops what it stood for.
+fn end<T, H>(registry: &Registry<T>, handle: *mut H, stop: impl FnOnce(&T)) {
+    let found = || registry.remove(handle).map(|open| stop(&open)).ok_or(libc::EBADF);
+    if let Err(error) = guarded(Err(libc::EIO), found) {
+        set_errno(error);
+    }
 }
 
 fn number(error: &io::Error) -> c_int {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use antiphon::core::Instant;
 use antiphon::net::OsClock;
-use antiphon::{Progress, ReceiveStatus, SendStatus, Stop};
+use antiphon::{Progress, ReceiveGroup, ReceiveStatus, SendGroup, SendStatus, Stop};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output::Output;
@@ -179,7 +179,9 @@ pub fn send_line(status: &SendStatus) -> String {
     if let Some(rtt) = status.rtt_ms {
         line += &format!(", round trip {rtt:.1} ms");
     }
-    line
+    let lost =
+        |group: &SendGroup| group.remote_lost.filter(|lost| *lost > 0).map(|lost| format!("lost {lost}"));
+    line + &of_groups(status.groups.iter().map(|group| (&group.channels, lost(group))))
 }
 
 /// A stream being received, on one line.
@@ -199,7 +201,17 @@ pub fn receive_line(status: &ReceiveStatus) -> String {
     if let Some(jitter) = status.jitter_rfc3550_ms {
         line += &format!(", jitter {jitter:.1} ms");
     }
-    line
+    let missed = |group: &ReceiveGroup| {
+        (group.lost + group.late > 0).then(|| format!("lost {}, late {}", group.lost, group.late))
+    };
+    line + &of_groups(status.groups.iter().map(|group| (&group.channels, missed(group))))
+}
+
+/// What of each channel group is worth a word; nothing where there is one group, or nothing is amiss with any.
+fn of_groups<'a>(groups: impl Iterator<Item = (&'a String, Option<String>)>) -> String {
+    let words = groups.filter_map(|(channels, word)| Some(format!("channels {channels}: {}", word?)));
+    let words: Vec<String> = words.collect();
+    if words.is_empty() { String::new() } else { format!("; {}", words.join("; ")) }
 }
 
 fn time_line(elapsed: Duration, total: Option<Duration>) -> String {
@@ -223,4 +235,33 @@ fn line_style() -> ProgressStyle {
 
 fn millis(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_named_where_something_is_amiss() {
+        let group = |channels: &str, lost, late| {
+            let channels = channels.to_string();
+            ReceiveGroup { channels, lost, late, ..ReceiveGroup::default() }
+        };
+        let groups = vec![group("1-2", 0, 0), group("3-4", 5, 1), group("5", 0, 2)];
+        let line = receive_line(&ReceiveStatus { lost: 5, late: 3, groups, ..ReceiveStatus::default() });
+        assert!(
+            line.ends_with("lost 5, late 3; channels 3-4: lost 5, late 1; channels 5: lost 0, late 2"),
+            "{line}"
+        );
+        assert!(!receive_line(&ReceiveStatus::default()).contains("channels"));
+        let group = |channels: &str, lost| {
+            let channels = channels.to_string();
+            SendGroup { channels, remote_lost: Some(lost), remote_loss_percent: Some(0.0) }
+        };
+        let line = send_line(&SendStatus {
+            groups: vec![group("1-2", 0), group("3-4", 7)],
+            ..SendStatus::default()
+        });
+        assert!(line.ends_with("; channels 3-4: lost 7"), "{line}");
+    }
 }

@@ -25,6 +25,9 @@ pub fn run(args: &ReflectArgs, global: &Global, output: &mut Output) -> Result<u
     });
     progress.clear();
     let status = result?;
+    if !output.json {
+        status.notes.iter().for_each(|note| output.talk(&format!("note: {note}")));
+    }
     if output.json {
         output.timed("summary", record(&status));
     } else {

@@ -14,7 +14,7 @@ use antiphon::core::{ByteCount, UnitError};
 use antiphon::lab::Capture;
 use antiphon::link::DuplexSpec;
 use antiphon::measure::{Gate, TransportFigures};
-use antiphon::media::{FormatError, SampleFormat, StreamDescription, StreamFormat};
+use antiphon::media::{ChannelGroups, FormatError, SampleFormat, StreamDescription, StreamFormat};
 use antiphon::net::Target;
 use antiphon::proto::{TRANSPORTS, find};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -41,6 +41,14 @@ pub fn channels(text: &str) -> Result<u32, Refusal> {
     // The rate stands for any that is allowed: only the channels are judged.
     StreamFormat::new(48_000, channels)?;
     Ok(channels)
+}
+
+/// Channel groups, as they are written; how many channels there are is known later.
+pub fn groups(text: &str) -> Result<String, Refusal> {
+    let channels: usize = text.split(',').filter_map(|word| word.trim().parse::<usize>().ok()).sum();
+    // Judged as if they added up: only what is wrong whatever the stream is refused here.
+    ChannelGroups::parse(channels.clamp(1, 64), text)?;
+    Ok(text.into())
 }
 
 /// 16 to 4096 sample frames: `256` or `256frames`.

@@ -13,6 +13,13 @@ pub trait Doorkeeper {
     /// datagram; over a while, answers to paths that have proved nothing are bounded in number and in size.
     fn meet(&mut self, now: Instant, path: PathId, datagram: &[u8], answer: &mut [u8]) -> Meeting;
 
+    /// Which of the parties behind one address `datagram` is of, where packets have ports of their own to tell it: a
+    /// kernel may put all its associations behind one UDP port. The same for all packets of a party; 0 where the address
+    /// alone says whose they are.
+    fn party_of(&self, _datagram: &[u8]) -> u16 {
+        0
+    }
+
     /// The association that `datagram` names (`Endpoint::association`), so that a peer can be known on a path of which it
     /// has not been heard before; `None` where it names none, or may not.
     fn association_of(&self, _datagram: &[u8]) -> Option<u64> {
@@ -32,4 +39,10 @@ pub enum Meeting {
     },
     /// The stranger is who it says: this datagram begins an association.
     Admitted,
+    /// As [`Meeting::Admitted`], but what begins the association is not the datagram: it stands in `answer`, with what
+    /// the stranger could not bring itself.
+    Vouched {
+        /// Bytes written.
+        len: usize,
+    },
 }

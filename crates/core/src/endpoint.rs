@@ -38,6 +38,13 @@ pub trait Endpoint {
     /// The instant that [`Self::poll_timeout`] named has come. Harmless when called early.
     fn handle_timeout(&mut self, now: Instant);
 
+    /// [`Self::handle_timeout`] if its time has come: for drivers that look in whenever anything happens.
+    fn handle_due(&mut self, now: Instant) {
+        if self.poll_timeout().is_some_and(|due| due <= now) {
+            self.handle_timeout(now);
+        }
+    }
+
     /// Writes the next datagram, or the next bytes of the stream, into `buf`.
     ///
     /// On a datagram wire `buf` holds at least the path's datagram size and one call makes one datagram. On a byte
@@ -55,6 +62,12 @@ pub trait Endpoint {
 
     /// What the endpoint knows of its path, and what it has counted.
     fn path_stats(&self) -> PathStats;
+
+    /// Holds memory ready for `frames` that wait at once, in whatever queues there are or will be: on their way out, unconfirmed,
+    /// to be sent again, or to be fetched. Nothing is allocated then while a machine stands still for as long as so many
+    /// frames take. For the endpoint of a single stream, before it begins; one of many is not asked, holds little, and
+    /// allocates when more wait than ever before.
+    fn reserve(&mut self, _frames: usize) {}
 
     /// The number by which every packet of the peer's names this association, whatever path it comes by; `None` where the
     /// path alone says whose a packet is. A listener's driver compares it with [`Doorkeeper::association_of`].
@@ -92,10 +105,18 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The stream for what goes beside the sound, RTCP above all; sound itself goes on stream 0. The same stream where there
-    /// is but one.
+    /// The stream for what goes beside the sound, RTCP above all; sound itself goes on stream 0 and, divided into groups, on
+    /// those from 2 on. The same stream where there is but one.
     pub fn control_stream(&self) -> StreamId {
         StreamId(u16::from(self.streams > 1))
+    }
+
+    /// The stream for the `index`-th stream of media, counted from 0: channel groups of sound, and further kinds of media after
+    /// them. Each has one to itself while there are enough beside [`Self::control_stream`]; then they take turns.
+    pub fn media_stream(&self, index: usize) -> StreamId {
+        let media = usize::from(self.streams).saturating_sub(1).max(1);
+        let turn = (index % media) as u16;
+        StreamId(if turn == 0 { 0 } else { turn + 1 })
     }
 }
 

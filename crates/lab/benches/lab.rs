@@ -14,6 +14,7 @@ use antiphon_lab::setup::{
 };
 use antiphon_lab::world::World;
 use antiphon_link::wlan::{CellSpec, StationSpec};
+use antiphon_media::ChannelGroups;
 
 fn main() {
     let full = std::env::args().any(|arg| arg == "--bench");
@@ -95,7 +96,11 @@ fn report(transport: &str) -> StreamSpec {
 
 /// 48 kHz stereo in blocks of 256.
 fn sound() -> StreamSpec {
-    stream("audio", "rtp", Content::Sound { sample_rate: 48_000, channels: 2, block: 256 })
+    stream(
+        "audio",
+        "rtp",
+        Content::Sound { sample_rate: 48_000, groups: ChannelGroups::whole(2), block: 256 },
+    )
 }
 
 fn stream(name: &str, transport: &str, content: Content) -> StreamSpec {

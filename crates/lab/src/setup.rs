@@ -10,6 +10,7 @@ use antiphon_core::uri::Query;
 use antiphon_link::wlan::{Category, CellSpec};
 use antiphon_link::{DuplexSpec, QueueLimit, ReplayPath, RingClass, RingSpec};
 
+use antiphon_media::ChannelGroups;
 use antiphon_media::medusa::BlockMode;
 
 use crate::tcp::Profile;
@@ -284,8 +285,8 @@ pub enum Content {
     Sound {
         /// Sample frames per second.
         sample_rate: u32,
-        /// Channels of signed 16-bit samples.
-        channels: u16,
+        /// Channels of signed 16-bit samples, and how they are divided among RTP streams.
+        groups: ChannelGroups,
         /// Sample frames in a packet.
         block: u32,
     },

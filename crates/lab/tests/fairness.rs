@@ -24,8 +24,14 @@ fn jain(shares: &[f64]) -> f64 {
     sum * sum / (shares.len() as f64 * squares)
 }
 
-/// Runs the points of the scenario with these transports and queues; each shares fairly.
-fn assert_fair(transport: &str, queue: &str, seconds: std::ops::Range<u64>) {
+/// A queue as the scenario writes it, and the seconds of a run that are looked at.
+type Queue = (&'static str, std::ops::Range<u64>);
+
+const DROP_TAIL: Queue = ("50packets", 10..60);
+const RED: Queue = ("red/12/35/10%/gentle", 10..40);
+
+/// Runs the points of the scenario with this transport and queue; each shares fairly.
+fn assert_fair(transport: &str, (queue, seconds): Queue) {
     let text = |name: &str| vec![name.to_string()];
     let scenario = Scenario::parse("fair-shares.toml", TEXT)
         .and_then(|scenario| scenario.with_values("transport", &text(transport)))
@@ -55,20 +61,20 @@ fn assert_fair(transport: &str, queue: &str, seconds: std::ops::Range<u64>) {
 
 #[test]
 fn ccid_2_and_tcp_share_a_drop_tail_queue() {
-    assert_fair("dccp?ccid=2", "50packets", 10..60);
+    assert_fair("dccp?ccid=2", DROP_TAIL);
 }
 
 #[test]
 fn ccid_2_and_tcp_share_a_red_queue() {
-    assert_fair("dccp?ccid=2", "red/12/35/10%/gentle", 10..40);
+    assert_fair("dccp?ccid=2", RED);
 }
 
 #[test]
 fn sctp_and_tcp_share_a_drop_tail_queue() {
-    assert_fair("sctp", "50packets", 10..60);
+    assert_fair("sctp", DROP_TAIL);
 }
 
 #[test]
 fn sctp_and_tcp_share_a_red_queue() {
-    assert_fair("sctp", "red/12/35/10%/gentle", 10..40);
+    assert_fair("sctp", RED);
 }

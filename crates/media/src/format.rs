@@ -52,6 +52,11 @@ impl StreamFormat {
         Ok(StreamFormat { rate, channels: channels as u16 })
     }
 
+    /// A part of it: the same rate, fewer channels.
+    pub(crate) fn with_channels(self, channels: usize) -> Self {
+        StreamFormat { channels: channels.clamp(1, usize::from(self.channels)) as u16, ..self }
+    }
+
     /// Sample frames per second.
     pub fn rate(self) -> u32 {
         self.rate

@@ -12,6 +12,7 @@ pub mod codec;
 pub mod conceal;
 pub mod drift;
 mod format;
+mod groups;
 mod io;
 pub mod medusa;
 pub mod packet;
@@ -23,7 +24,8 @@ mod source;
 
 pub use channels::{ChannelMap, ChannelMapError};
 pub use format::{FormatError, SampleFormat, StreamFormat};
+pub use groups::{ChannelGroups, GroupsError};
 pub use io::{Pull, Sink, SinkError, Source};
 pub use resample::Resampler;
-pub use sdp::{SdpError, SdpOptions, StreamDescription};
-pub use source::{SourceCounters, SourceTracker, Verdict};
+pub use sdp::{SdpError, SdpOptions, StreamDescription, sdp_of};
+pub use source::{Origin, SourceCounters, SourceTracker, Verdict};

@@ -5,7 +5,7 @@ mod extension;
 mod packetiser;
 
 pub use depacketiser::{Depacketiser, MediaPacket, RtpError, RtpView, parse_rtp};
-pub use extension::{ExtensionIds, InBandFormat};
+pub use extension::{ExtensionIds, InBandFormat, InBandGroup};
 pub use packetiser::{PacketConfig, PacketError, PacketInfo, Packetiser};
 
 use crate::{SampleFormat, StreamFormat};

@@ -5,15 +5,21 @@
 //! ways of keeping time are needed: a file follows the sender's clock and gets its samples unchanged; a device pulls by
 //! its own clock ([`ClockedPlayout`] resamples for it); a recording over a reliable transport waits for everything.
 //!
-//! Sound is stored decoded in one ring, addressed by media time, so that packets of any size fit; all of it is allocated
+//! Sound is stored decoded in a ring, addressed by media time, so that packets of any size fit; all of it is allocated
 //! at construction.
+//!
+//! A stream may be divided into channel groups, each an RTP stream of its own. Each has a ring, a history of its numbers and a
+//! concealer to itself (`lane`), and all have one clock, one target and one position in media time: they can't drift
+//! apart by a sample, whatever is lost of one of them. A stream that is not divided is the case of one group.
 
 mod clocked;
 mod history;
+mod lane;
 mod pull;
 mod store;
 mod types;
 
+use std::ops::Range;
 use std::time::Duration;
 
 use antiphon_core::Instant;
@@ -21,48 +27,47 @@ use antiphon_core::Instant;
 pub use clocked::{ClockedError, ClockedPlayout, ClockedPull};
 pub use types::{Cause, Clocking, Inserted, PlayoutConfig, PlayoutCounters, PlayoutError, Pulled};
 
+use crate::StreamFormat;
 use crate::conceal::Conceal;
 use crate::drift::MediaClock;
 use crate::packet::MediaPacket;
-use history::{History, Novelty};
-use store::Store;
+use history::Novelty;
+use lane::Lane;
 
 /// A playout buffer for one stream.
 pub struct Playout {
     config: PlayoutConfig,
-    store: Store,
-    history: History,
+    /// One for each channel group.
+    lanes: Vec<Lane>,
+    /// Room for a stretch of one lane, where there are several.
+    scratch: Vec<f32>,
     clock: MediaClock,
-    conceal: Box<dyn Conceal>,
     /// Media time of the next sample frame to go out.
     position: Option<u64>,
     /// Whether sound has gone out since the stream was last taken up.
     playing: bool,
-    /// Whether any ever has: before that there is nothing to conceal.
-    begun: bool,
-    in_gap: bool,
     finished: bool,
-    /// Sequence number behind the last packet played.
-    next_sequence: Option<u64>,
-    /// Sample frames of the last packet: the unit in which missing sound is made up.
-    unit: usize,
     /// Packets in a row that were far outside the buffer.
     far_run: u32,
     /// End of a packet that found no room while nobody was in a hurry: until it fits, waiting for others is over.
     pressed: Option<u64>,
     /// Since when every packet was late.
     late_since: Option<Instant>,
-    counters: PlayoutCounters,
+    resyncs: u64,
+    skipped_frames: u64,
 }
 
 impl Playout {
     /// Allocates all that it will ever need.
     pub fn new(config: PlayoutConfig) -> Result<Self, PlayoutError> {
-        Self::with_conceal(config, config.conceal.open(config.format))
+        Self::with_conceal(config, |format| config.conceal.open(format))
     }
 
-    /// The same with a concealer of one's own instead of the one that `config` names.
-    pub fn with_conceal(config: PlayoutConfig, conceal: Box<dyn Conceal>) -> Result<Self, PlayoutError> {
+    /// The same with concealers of one's own, one for each channel group, instead of those that `config` names.
+    pub fn with_conceal(
+        config: PlayoutConfig,
+        mut conceal: impl FnMut(StreamFormat) -> Box<dyn Conceal>,
+    ) -> Result<Self, PlayoutError> {
         let (rate, channels) = (config.format.rate(), config.format.channels());
         let frames = |d: Duration| d.as_nanos() * u128::from(rate) / 1_000_000_000;
         let most = (MAX_STORE / 4 / channels) as u128;
@@ -75,83 +80,98 @@ impl Playout {
                 max: Duration::from_millis((max * 1000 / u128::from(rate)) as u64),
             });
         }
+        if config.groups.channels() != channels {
+            return Err(PlayoutError::Groups { groups: config.groups, format: config.format });
+        }
         // Headroom is a comfort: many channels at high rates get less of it.
         let comfort = (COMFORT_STORE / 4 / channels) as u128;
         let capacity = (least + frames(config.headroom)).min(comfort.max(least)) as usize;
+        let lane = |range: Range<usize>| {
+            let format = config.format.with_channels(range.len());
+            Lane::new(range, capacity, (rate / 200) as usize, conceal(format))
+        };
+        let lanes: Vec<Lane> = config.groups.ranges().map(lane).collect();
+        let widest = lanes.iter().map(|lane| lane.channels.len()).max().unwrap_or(1);
+        let stretch = if lanes.len() > 1 { MAX_PACKET_FRAMES } else { 0 };
         Ok(Playout {
-            store: Store::new(channels, capacity),
-            history: History::new(),
+            scratch: vec![0.0; stretch * widest],
+            lanes,
             clock: MediaClock::new(rate),
-            conceal,
             config,
             position: None,
             playing: false,
-            begun: false,
-            in_gap: false,
             finished: false,
-            next_sequence: None,
-            unit: (rate / 200) as usize,
             far_run: 0,
             pressed: None,
             late_since: None,
-            counters: PlayoutCounters::default(),
+            resyncs: 0,
+            skipped_frames: 0,
         })
     }
 
-    /// Takes a packet that arrived at `now`.
+    /// Takes a packet of the first group that arrived at `now`.
     pub fn insert(&mut self, now: Instant, packet: &MediaPacket<'_>) -> Inserted {
+        self.insert_in(0, now, packet)
+    }
+
+    /// Takes a packet of that channel group.
+    ///
+    /// Panics if the stream has no such group.
+    pub fn insert_in(&mut self, group: usize, now: Instant, packet: &MediaPacket<'_>) -> Inserted {
         let unhurried = matches!(self.config.clocking, Clocking::Unhurried { .. });
         self.pressed = None;
-        if unhurried && !self.store.is_empty() && !self.fits(packet) {
+        if unhurried && !self.is_empty() && !self.fits(packet) {
             self.pressed = Some(packet.timestamp.saturating_add(packet.frames as u64));
             return Inserted::Full;
         }
-        self.counters.inserted += 1;
-        match self.history.meet(packet.sequence) {
-            Novelty::Repeated => return self.count(Inserted::Duplicate),
-            Novelty::TooOld => return self.count(Inserted::Discarded),
-            Novelty::New { reordered } => self.counters.reordered += u64::from(reordered),
+        match self.lanes[group].meet(packet) {
+            Novelty::Repeated => return self.count(group, Inserted::Duplicate),
+            Novelty::TooOld => return self.count(group, Inserted::Discarded),
+            Novelty::New { .. } => {}
         }
-        let outcome = self.place(now, packet, unhurried);
+        let outcome = self.place(group, now, packet, unhurried);
+        let lane = &mut self.lanes[group];
         if packet.recovered {
             match outcome {
-                Inserted::Late { .. } => self.counters.recovered_late += 1,
-                _ => self.counters.recovered += 1,
+                Inserted::Late { .. } => lane.counters.recovered_late += 1,
+                _ => lane.counters.recovered += 1,
             }
         }
         if !matches!(outcome, Inserted::Buffered | Inserted::Resynced) {
-            self.history.resolve(packet.sequence);
+            lane.history.resolve(packet.sequence);
         }
-        self.count(outcome)
+        self.count(group, outcome)
     }
 
-    fn count(&mut self, outcome: Inserted) -> Inserted {
+    fn count(&mut self, group: usize, outcome: Inserted) -> Inserted {
+        let counters = &mut self.lanes[group].counters;
         match outcome {
-            Inserted::Late { .. } => self.counters.late += 1,
-            Inserted::Duplicate => self.counters.duplicate += 1,
-            Inserted::Early => self.counters.early += 1,
-            Inserted::Discarded => self.counters.discarded += 1,
+            Inserted::Late { .. } => counters.late += 1,
+            Inserted::Duplicate => counters.duplicate += 1,
+            Inserted::Early => counters.early += 1,
+            Inserted::Discarded => counters.discarded += 1,
             Inserted::Buffered | Inserted::Resynced | Inserted::Full => {}
         }
         outcome
     }
 
-    fn place(&mut self, now: Instant, packet: &MediaPacket<'_>, unhurried: bool) -> Inserted {
+    fn place(&mut self, group: usize, now: Instant, packet: &MediaPacket<'_>, unhurried: bool) -> Inserted {
         let (start, end) = (packet.timestamp, packet.timestamp.saturating_add(packet.frames as u64));
         if self.position.is_none() || (unhurried && !self.fits(packet)) {
             // The first packet; or, with nobody in a hurry, a leap that no buffer spans.
-            return self.take_up(now, packet, self.position.is_some());
+            return self.take_up(group, now, packet, self.position.is_some());
         }
-        if !self.playing && self.store.can_begin_at(start) {
+        if !self.playing && self.lanes.iter().all(|lane| lane.store.can_begin_at(start)) {
             // Sound has not begun yet, so that a packet from before the first may still come first.
             self.position = self.position.map(|position| position.min(start));
         }
         let position = self.position.unwrap_or(start);
-        let far = self.store.capacity() as u64;
+        let far = self.capacity();
         if !self.fits(packet) || position.saturating_sub(end) > far {
+            // One group alone that is elsewhere does not take the others along: each of their packets ends the run.
             self.far_run += 1;
             if self.far_run >= FAR_PACKETS {
-                return self.take_up(now, packet, true);
+                return self.take_up(group, now, packet, true);
             }
             return if start > position { Inserted::Early } else { Inserted::Late { salvaged: 0 } };
         }
@@ -163,12 +183,12 @@ impl Playout {
         if end <= position {
             let since = *self.late_since.get_or_insert(now);
             if now.since(since) >= LATE_FOR {
-                return self.take_up(now, packet, true);
+                return self.take_up(group, now, packet, true);
             }
             return Inserted::Late { salvaged: 0 };
         }
         let skip = position.saturating_sub(start) as usize;
-        if !self.store.insert(packet, skip) {
+        if !self.lanes[group].store.insert(packet, skip) {
             return Inserted::Discarded;
         }
         if skip > 0 {
@@ -179,29 +199,28 @@ impl Playout {
     }
 
     /// Begins with this packet, for the first time or again.
-    fn take_up(&mut self, now: Instant, packet: &MediaPacket<'_>, again: bool) -> Inserted {
-        self.flush();
+    fn take_up(&mut self, group: usize, now: Instant, packet: &MediaPacket<'_>, again: bool) -> Inserted {
+        self.lanes.iter_mut().for_each(Lane::flush);
         if again {
-            self.counters.resyncs += 1;
+            self.resyncs += 1;
             self.clock.restart();
         }
         self.clock.on_arrival(now, packet.timestamp);
         (self.position, self.playing) = (Some(packet.timestamp), false);
-        (self.far_run, self.late_since, self.next_sequence) = (0, None, None);
-        if !self.store.insert(packet, 0) {
+        (self.far_run, self.late_since) = (0, None);
+        if !self.lanes[group].store.insert(packet, 0) {
             return Inserted::Discarded;
         }
         if again { Inserted::Resynced } else { Inserted::Buffered }
     }
 
-    /// Throws away what is waiting.
-    fn flush(&mut self) {
-        while let Some(record) = self.store.pop() {
-            if !record.late {
-                self.counters.discarded += 1;
-                self.history.resolve(record.sequence);
-            }
-        }
+    fn is_empty(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.store.is_empty())
+    }
+
+    /// Sample frames that the rings hold: all the same number.
+    fn capacity(&self) -> u64 {
+        self.lanes.first().map_or(0, |lane| lane.store.capacity()) as u64
     }
 
     /// Whether a packet lies before the end of what the ring can hold.
@@ -211,18 +230,23 @@ impl Playout {
     }
 
     fn spans(&self, position: u64, end: u64) -> bool {
-        end.saturating_sub(position) <= self.store.capacity() as u64
+        end.saturating_sub(position) <= self.capacity()
     }
 
     /// Another stream begins: its numbers have nothing to do with the old one's. What waits of the old one is dropped,
     /// the totals go on.
     pub fn restart(&mut self) {
-        self.flush();
-        self.counters.lost += self.history.lost(0);
-        self.history = History::new();
+        self.lanes.iter_mut().for_each(Lane::restart);
         self.clock = MediaClock::new(self.config.format.rate());
         (self.position, self.playing, self.finished) = (None, false, false);
-        (self.far_run, self.late_since, self.next_sequence) = (0, None, None);
+        (self.far_run, self.late_since) = (0, None);
+    }
+
+    /// The sequence numbers of one channel group begin anew, on the clock of the others.
+    ///
+    /// Panics if the stream has no such group.
+    pub fn restart_group(&mut self, group: usize) {
+        self.lanes[group].restart();
     }
 
     /// The stream has ended: what waits goes out without waiting for what is missing.
@@ -232,7 +256,7 @@ impl Playout {
 
     /// Whether the stream has ended and everything has gone out.
     pub fn is_drained(&self) -> bool {
-        self.finished && self.store.is_empty()
+        self.finished && self.is_empty()
     }
 
     /// How far the sound that goes out next is behind its schedule, in sample frames; negative when ahead.
@@ -263,9 +287,10 @@ impl Playout {
         self.config.target = target;
     }
 
-    /// Sound that waits, in sample frames, from the next to go out to the last received; gaps included.
+    /// Sound that waits, in sample frames, from the next to go out to the last received of any group; gaps included.
     pub fn level(&self) -> u64 {
-        let end = self.store.back().map_or(0, |record| record.end());
+        let ends = self.lanes.iter().filter_map(|lane| lane.store.back()).map(|record| record.end());
+        let end = ends.max().unwrap_or(0);
         end.saturating_sub(self.position.unwrap_or(end))
     }
 
@@ -279,14 +304,16 @@ impl Playout {
         &self.config
     }
 
-    /// Totals.
+    /// Totals; of several channel groups the sum.
     pub fn counters(&self) -> PlayoutCounters {
-        let overtaken = self.store.count(|record| !record.late && self.history.is_passed(record.sequence));
-        PlayoutCounters {
-            buffered: self.store.count(|record| !record.late),
-            lost: self.counters.lost + self.history.lost(overtaken),
-            ..self.counters
-        }
+        let (resyncs, skipped_frames) = (self.resyncs, self.skipped_frames);
+        let own = PlayoutCounters { resyncs, skipped_frames, ..PlayoutCounters::default() };
+        self.lanes.iter().fold(own, |sum, lane| sum + lane.totals())
+    }
+
+    /// Totals of each channel group, in order. What concerns all, new starts and what was jumped over, is in none of them.
+    pub fn group_counters(&self) -> impl Iterator<Item = PlayoutCounters> {
+        self.lanes.iter().map(Lane::totals)
     }
 
     fn due(&self, media: u64) -> Option<Instant> {
@@ -309,5 +336,7 @@ const FAR_PACKETS: u32 = 3;
 /// A stream that is late without exception for so long has a longer path now.
 const LATE_FOR: Duration = Duration::from_millis(200);
 
+#[cfg(test)]
+mod group_tests;
 #[cfg(test)]
 mod tests;

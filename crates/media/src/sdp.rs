@@ -31,6 +31,9 @@ pub struct StreamDescription {
     pub rtcp_mux: bool,
     /// Header extension elements in use.
     pub extensions: ExtensionIds,
+    /// Whether this is one of several streams that are to be played together (RFC 5888 §7), as channel groups are: not all of
+    /// the sound.
+    pub is_part: bool,
 }
 
 /// What only the one who writes SDP must say.
@@ -107,7 +110,8 @@ impl StreamDescription {
             port: None,
             source: None,
             rtcp_mux: true,
-            extensions: ExtensionIds::default(),
+            extensions: ExtensionIds::UNDIVIDED,
+            is_part: false,
         }
     }
 
@@ -133,19 +137,7 @@ impl StreamDescription {
 
     /// Writes SDP that ffmpeg and GStreamer play. Addresses that are not known become "any" and port 5004.
     pub fn to_sdp(&self, options: &SdpOptions) -> String {
-        let origin = Origin::with_ip_addr(options.session_id, 1, options.origin);
-        let mut session = Session::new(origin, one_line(&options.name));
-        let address = self.address.unwrap_or(match options.origin {
-            IpAddr::V4(_) => IpAddr::from([0u8; 4]),
-            IpAddr::V6(_) => IpAddr::from([0u16; 8]),
-        });
-        let ttl = (address.is_multicast() && address.is_ipv4()).then_some(options.ttl);
-        session.set_connection(Connection::from_ip_addr_ttl(address, ttl));
-        session.add_time(Time::new(0, 0));
-        session.add_media(self.media(address, options));
-        let mut text = Vec::new();
-        session.write(&mut text).expect("a Vec takes everything");
-        String::from_utf8_lossy(&text).into_owned()
+        sdp_of(std::slice::from_ref(self), &[], "", options)
     }
 
     fn media(&self, address: IpAddr, options: &SdpOptions) -> Media {
@@ -172,6 +164,7 @@ impl StreamDescription {
         let elements = [
             (self.extensions.ntp, ExtensionIds::NTP_URI),
             (self.extensions.format, ExtensionIds::FORMAT_URI),
+            (self.extensions.group, ExtensionIds::GROUP_URI),
         ];
         for (id, uri) in elements {
             if let Some(id) = id {
@@ -212,6 +205,40 @@ impl StreamDescription {
         offered.truncate(8);
         Err(SdpError::Unsupported { offered: offered.join(", ") })
     }
+}
+
+/// One description of streams that are to be played together, such as channel groups, all of one sender `cname`.
+///
+/// They are in step (`LS`, RFC 5888 §7), share address and port (`BUNDLE`, RFC 9143) and are told apart by `ssrcs` (RFC 5576).
+pub fn sdp_of(streams: &[StreamDescription], ssrcs: &[u32], cname: &str, options: &SdpOptions) -> String {
+    let origin = Origin::with_ip_addr(options.session_id, 1, options.origin);
+    let mut session = Session::new(origin, one_line(&options.name));
+    let address = streams.iter().find_map(|stream| stream.address).unwrap_or(match options.origin {
+        IpAddr::V4(_) => IpAddr::from([0u8; 4]),
+        IpAddr::V6(_) => IpAddr::from([0u16; 8]),
+    });
+    let ttl = (address.is_multicast() && address.is_ipv4()).then_some(options.ttl);
+    session.set_connection(Connection::from_ip_addr_ttl(address, ttl));
+    session.add_time(Time::new(0, 0));
+    let together = streams.len() > 1;
+    if together {
+        let names: String = (1..=streams.len()).map(|n| format!(" {n}")).collect();
+        session.add_attribute_with_value("group", format!("LS{names}"));
+        session.add_attribute_with_value("group", format!("BUNDLE{names}"));
+    }
+    for (n, stream) in streams.iter().enumerate() {
+        let mut media = stream.media(address, options);
+        if together {
+            media.add_attribute_with_value("mid", (n + 1).to_string());
+        }
+        if let (true, Some(ssrc)) = (together, ssrcs.get(n)) {
+            media.add_attribute_with_value("ssrc", format!("{ssrc} cname:{}", one_line(cname)));
+        }
+        session.add_media(media);
+    }
+    let mut text = Vec::new();
+    session.write(&mut text).expect("a Vec takes everything");
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 impl std::str::FromStr for StreamDescription {
@@ -286,7 +313,23 @@ fn describe(session: &Session, media: &Media, coding: Coding) -> Result<StreamDe
         source: value("source-filter").and_then(source_filter),
         rtcp_mux: media.has_attribute("rtcp-mux"),
         extensions: extensions(session, media),
+        is_part: is_part(session, media),
         ..StreamDescription::new(sample, StreamFormat::new(rate, channels)?)
+    })
+}
+
+/// Whether other media are to be played in step with it (RFC 5888 §7).
+fn is_part(session: &Session, media: &Media) -> bool {
+    let Some(mid) = media.get_first_attribute_value("mid").flatten() else { return false };
+    session.get_attribute_values("group").flatten().any(|group| {
+        let mut words = group.split_ascii_whitespace();
+        let in_step = words.next() == Some("LS");
+        let audio = |name: &&str| {
+            let named = |m: &&Media| m.get_first_attribute_value("mid").flatten() == Some(*name);
+            session.medias.iter().find(named).is_some_and(|m| m.media == "audio")
+        };
+        let names: Vec<&str> = words.collect();
+        in_step && names.contains(&mid) && names.iter().filter(|name| audio(name)).count() > 1
     })
 }
 
@@ -311,6 +354,7 @@ fn extensions(session: &Session, media: &Media) -> ExtensionIds {
         match words.next() {
             Some(ExtensionIds::NTP_URI) => ids.ntp = id,
             Some(ExtensionIds::FORMAT_URI) => ids.format = id,
+            Some(ExtensionIds::GROUP_URI) => ids.group = id,
             _ => {}
         }
     }

@@ -4,6 +4,9 @@
 //! must not lack its beginning. Until it has shown two packets in a row its place is not safe, so that a stray datagram
 //! cannot lock the true sender out. And a source is a pair of SSRC and path: the same SSRC from elsewhere is a stranger
 //! until the one we know falls silent.
+//!
+//! A sender whose stream is divided into channel groups has an SSRC for each. It goes by that of the first, and each of its
+//! groups keeps its own place: what one SSRC does can't move the others.
 
 use std::time::Duration;
 
@@ -14,6 +17,9 @@ use antiphon_core::{Instant, PathId, Seq16};
 pub enum Verdict {
     /// It is of the stream we follow.
     Accepted,
+    /// It is of the stream we follow, whose group it is of goes on with other numbers, or under another SSRC: only what is
+    /// known of this group's sequence numbers is to be forgotten. Never of a stream that is not divided.
+    Resumed,
     /// It is the first of a stream: a first sender, another after the old one fell silent, or the same one started anew.
     NewStream,
     /// It is of our source, but its number is far off: dropped, unless the next one follows it.
@@ -42,39 +48,72 @@ pub struct SourceCounters {
     pub own: u64,
 }
 
+/// Whose packet it is, as its SSRC and what was told in band say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// Its own SSRC.
+    pub ssrc: u32,
+    /// That of the sender's first channel group; its own where there is but one.
+    pub sender: u32,
+    /// Which group it is of, below `groups`.
+    pub group: usize,
+    /// How many groups the sender has.
+    pub groups: usize,
+}
+
+impl Origin {
+    /// Of a stream that is not divided.
+    pub fn undivided(ssrc: u32) -> Self {
+        Origin { ssrc, sender: ssrc, group: 0, groups: 1 }
+    }
+}
+
 /// Follows one sender.
 #[derive(Clone, Debug)]
 pub struct SourceTracker {
     own_ssrc: Option<u32>,
     silence: Duration,
     current: Option<Source>,
-    /// Where the current source would go on if it jumped.
-    jump_next: Option<Seq16>,
+    /// One for each group of the current source; `None` before its first packet.
+    members: Vec<Option<Member>>,
     candidate: Option<Candidate>,
     counters: SourceCounters,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Key {
-    ssrc: u32,
+    sender: u32,
+    groups: usize,
     path: PathId,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Source {
     key: Key,
-    highest: Seq16,
     last_heard: Instant,
-    /// Whether two of its packets came in a row.
+    /// Whether two packets of a group came in a row.
     proven: bool,
 }
 
-/// A stranger who may become the source.
+/// A group of the source.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    ssrc: u32,
+    highest: Seq16,
+    last_heard: Instant,
+    proven: bool,
+    /// Where it would go on if it jumped.
+    jump_next: Option<Seq16>,
+}
+
+/// A stranger who may become the source, or one of its groups.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     key: Key,
+    ssrc: u32,
     next: Seq16,
     in_a_row: u32,
+    last_heard: Instant,
 }
 
 impl SourceTracker {
@@ -84,7 +123,8 @@ impl SourceTracker {
             own_ssrc,
             silence,
             current: None,
-            jump_next: None,
+            // A stream that is not divided needs no more; one that is takes its memory when it begins.
+            members: Vec::with_capacity(1),
             candidate: None,
             counters: SourceCounters::default(),
         }
@@ -93,15 +133,28 @@ impl SourceTracker {
     /// A packet came in. After [`Verdict::NewStream`] the caller starts everything behind anew. `path` is what tells one
     /// origin from another: a session that hears one sender on two networks passes the same for both.
     pub fn on_packet(&mut self, now: Instant, ssrc: u32, path: PathId, sequence: u16) -> Verdict {
-        let (key, sequence) = (Key { ssrc, path }, Seq16(sequence));
+        self.on_packet_of(now, Origin::undivided(ssrc), path, sequence)
+    }
+
+    /// The same for a packet of a sender that may have several groups.
+    pub fn on_packet_of(&mut self, now: Instant, origin: Origin, path: PathId, sequence: u16) -> Verdict {
+        let key = Key { sender: origin.sender, groups: origin.groups, path };
+        let sequence = Seq16(sequence);
         let verdict = match self.current {
-            _ if self.own_ssrc == Some(ssrc) => Verdict::Own,
-            None => self.begin(now, key, sequence, false),
-            Some(source) if source.key == key => self.follow(now, source, sequence),
-            Some(source) => self.stranger(now, source, key, sequence),
+            _ if self.own_ssrc == Some(origin.ssrc) => Verdict::Own,
+            _ if origin.group >= origin.groups => Verdict::Stranger { first: false },
+            None => self.begin(now, key, origin, sequence, false),
+            Some(source) if source.key == key => self.follow(now, key, origin, sequence),
+            Some(source) => {
+                let free = !source.proven || now.since(source.last_heard) >= self.silence;
+                match self.contend(now, key, origin.ssrc, sequence) {
+                    Contest::Proved if free => self.begin(now, key, origin, sequence, true),
+                    other => other.stranger(),
+                }
+            }
         };
         match verdict {
-            Verdict::Accepted => self.counters.accepted += 1,
+            Verdict::Accepted | Verdict::Resumed => self.counters.accepted += 1,
             Verdict::NewStream => {
                 self.counters.accepted += 1;
                 self.counters.streams += 1;
@@ -113,17 +166,32 @@ impl SourceTracker {
         verdict
     }
 
-    /// The sender took leave: the next one to be heard is a new stream at once.
+    /// The sender took leave: the next one to be heard is a new stream at once. If it was only one of its groups, another
+    /// SSRC may take its place.
     pub fn on_bye(&mut self, ssrc: u32) {
-        if self.current.is_some_and(|source| source.key.ssrc == ssrc) {
+        if self.current.is_some_and(|source| source.key.sender == ssrc) {
             self.current = None;
             self.candidate = None;
+        } else if let Some(member) = self.members.iter_mut().flatten().find(|member| member.ssrc == ssrc) {
+            member.proven = false;
         }
     }
 
-    /// The source we follow.
+    /// The source we follow, by the SSRC of its first group.
     pub fn ssrc(&self) -> Option<u32> {
-        self.current.map(|source| source.key.ssrc)
+        self.current.map(|source| source.key.sender)
+    }
+
+    /// Which of its groups goes under that SSRC, if one does.
+    pub fn group_of(&self, ssrc: u32) -> Option<usize> {
+        self.current?;
+        self.members.iter().position(|member| member.is_some_and(|member| member.ssrc == ssrc))
+    }
+
+    /// The groups of the source of which packets have come: bit *n* for group *n*.
+    pub fn heard_groups(&self) -> u64 {
+        let heard = self.members.iter().map(|member| u64::from(member.is_some()));
+        if self.current.is_some() { heard.rev().fold(0, |groups, bit| groups << 1 | bit) } else { 0 }
     }
 
     /// Since when nothing of it was heard.
@@ -141,44 +209,100 @@ impl SourceTracker {
         self.counters
     }
 
-    fn begin(&mut self, now: Instant, key: Key, sequence: Seq16, proven: bool) -> Verdict {
-        self.current = Some(Source { key, highest: sequence, last_heard: now, proven });
-        (self.jump_next, self.candidate) = (None, None);
+    fn begin(&mut self, now: Instant, key: Key, origin: Origin, sequence: Seq16, proven: bool) -> Verdict {
+        self.current = Some(Source { key, last_heard: now, proven });
+        self.members.clear();
+        self.members.resize(key.groups, None);
+        self.members[origin.group] = Some(Member::new(now, origin.ssrc, sequence, proven));
+        self.candidate = None;
         Verdict::NewStream
     }
 
-    fn follow(&mut self, now: Instant, mut source: Source, sequence: Seq16) -> Verdict {
-        let ahead = i32::from(sequence.distance(source.highest));
+    fn follow(&mut self, now: Instant, key: Key, origin: Origin, sequence: Seq16) -> Verdict {
+        let Some(member) = &mut self.members[origin.group] else {
+            self.members[origin.group] = Some(Member::new(now, origin.ssrc, sequence, false));
+            self.heard(now, false);
+            return Verdict::Accepted;
+        };
+        if member.ssrc != origin.ssrc {
+            let free = !member.proven || now.since(member.last_heard) >= self.silence;
+            return match self.contend(now, key, origin.ssrc, sequence) {
+                Contest::Proved if free => self.resume(now, origin, sequence),
+                other => other.stranger(),
+            };
+        }
+        let ahead = i32::from(sequence.distance(member.highest));
         if (-MAX_MISORDER..MAX_DROPOUT).contains(&ahead) {
-            source.proven |= ahead == 1;
+            member.proven |= ahead == 1;
             if ahead > 0 {
-                source.highest = sequence;
+                member.highest = sequence;
             }
-            source.last_heard = now;
-            self.current = Some(source);
-            self.jump_next = None;
+            (member.last_heard, member.jump_next) = (now, None);
+            let proven = member.proven;
+            self.heard(now, proven);
             return Verdict::Accepted;
         }
-        if self.jump_next == Some(sequence) {
-            return self.begin(now, source.key, sequence, true);
+        if member.jump_next != Some(sequence) {
+            member.jump_next = Some(sequence.next());
+            return Verdict::Jump;
         }
-        self.jump_next = Some(sequence.next());
-        Verdict::Jump
+        match key.groups {
+            1 => self.begin(now, key, origin, sequence, true),
+            _ => self.resume(now, origin, sequence),
+        }
     }
 
-    fn stranger(&mut self, now: Instant, source: Source, key: Key, sequence: Seq16) -> Verdict {
-        let known = self.candidate.filter(|candidate| candidate.key == key);
-        let in_a_row = match known {
-            Some(candidate) if candidate.next == sequence => candidate.in_a_row + 1,
-            _ => 1,
-        };
-        let gone = now.since(source.last_heard) >= self.silence;
-        if in_a_row >= MIN_SEQUENTIAL && (gone || !source.proven) {
-            return self.begin(now, key, sequence, true);
+    fn heard(&mut self, now: Instant, proven: bool) {
+        if let Some(source) = &mut self.current {
+            (source.last_heard, source.proven) = (now, source.proven || proven);
+        }
+    }
+
+    fn resume(&mut self, now: Instant, origin: Origin, sequence: Seq16) -> Verdict {
+        self.members[origin.group] = Some(Member::new(now, origin.ssrc, sequence, true));
+        self.candidate = None;
+        self.heard(now, true);
+        Verdict::Resumed
+    }
+
+    /// A packet of somebody else than who has the place.
+    fn contend(&mut self, now: Instant, key: Key, ssrc: u32, sequence: Seq16) -> Contest {
+        let (mut in_a_row, mut first) = (1, true);
+        if let Some(candidate) = self.candidate.filter(|candidate| candidate.key == key) {
+            first = false;
+            // The groups of one sender take turns: the one met first speaks for all while it lasts.
+            if candidate.ssrc != ssrc && now.since(candidate.last_heard) < TURN {
+                return Contest::Unproved { first };
+            }
+            if candidate.ssrc == ssrc && candidate.next == sequence {
+                in_a_row = candidate.in_a_row + 1;
+            }
         }
         // One stranger at a time is remembered: many cost no memory, and two that alternate never get in.
-        self.candidate = Some(Candidate { key, next: sequence.next(), in_a_row });
-        Verdict::Stranger { first: known.is_none() }
+        self.candidate = Some(Candidate { key, ssrc, next: sequence.next(), in_a_row, last_heard: now });
+        if in_a_row >= MIN_SEQUENTIAL { Contest::Proved } else { Contest::Unproved { first } }
+    }
+}
+
+impl Member {
+    fn new(now: Instant, ssrc: u32, sequence: Seq16, proven: bool) -> Self {
+        Member { ssrc, highest: sequence, last_heard: now, proven, jump_next: None }
+    }
+}
+
+/// What speaks for somebody who wants a place.
+#[derive(Clone, Copy)]
+enum Contest {
+    /// Two packets in a row.
+    Proved,
+    Unproved {
+        first: bool,
+    },
+}
+
+impl Contest {
+    fn stranger(self) -> Verdict {
+        Verdict::Stranger { first: matches!(self, Contest::Unproved { first: true }) }
     }
 }
 
@@ -188,6 +312,8 @@ const MIN_SEQUENTIAL: u32 = 2;
 const MAX_DROPOUT: i32 = 3000;
 /// Packets by which one may come late (A.1).
 const MAX_MISORDER: i32 = 100;
+/// Silence after which another group speaks for a stranger: many packets of any stream.
+const TURN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests;

@@ -95,7 +95,7 @@ fn nothing_is_allocated_between_source_and_sink() {
                 let Sender { packetiser, rtcp } = &mut sender;
                 packetiser.packetise(&block, Epoch::default().ntp(now), &mut buf, |info, bytes| {
                     packets += 1;
-                    rtcp.on_sent(now, info.timestamp, bytes.len() - 12);
+                    rtcp.on_sent(now, rtcp.ssrc(), info.timestamp, bytes.len() - 12);
                     if packets % 7 == 3 {
                         held.0 = bytes.len();
                         held.1[..bytes.len()].copy_from_slice(bytes);

@@ -192,9 +192,7 @@ impl Crowd {
                 Err(error) => panic!("loopback: {error}"),
             }
         }
-        if endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            endpoint.handle_timeout(now);
-        }
+        endpoint.handle_due(now);
         while endpoint.poll_frame(&mut self.buf).is_some() {
             self.returned += 1;
         }

@@ -16,8 +16,8 @@ use std::time::Duration;
 use antiphon_core::uri::Query;
 use antiphon_core::{Input, Instant, PathId, Transmit};
 use antiphon_net::{
-    DriveOptions, Line, LineError, LineStats, OsClock, SocketOptions, Stop, Tap, UdpLine, Wait, WaitStyle,
-    Waker, become_media_thread, drive,
+    DriveOptions, Fittings, Line, LineError, OsClock, SocketOptions, Stop, UdpLine, Wait, WaitStyle,
+    become_media_thread, drive,
 };
 use antiphon_proto::srp::wire::extended::Extended;
 use antiphon_proto::srp::{Message, Sender, SenderConfig};
@@ -125,24 +125,12 @@ impl Line for Timed {
         result
     }
 
-    fn local_address(&self) -> SocketAddr {
-        self.line.local_address()
+    fn fittings(&self) -> &Fittings {
+        self.line.fittings()
     }
 
-    fn stats(&self) -> LineStats {
-        self.line.stats()
-    }
-
-    fn notes(&self) -> &[String] {
-        self.line.notes()
-    }
-
-    fn set_tap(&mut self, tap: Tap) {
-        self.line.set_tap(tap);
-    }
-
-    fn set_waker(&mut self, waker: Waker) {
-        self.line.set_waker(waker);
+    fn fittings_mut(&mut self) -> &mut Fittings {
+        self.line.fittings_mut()
     }
 }
 

@@ -211,9 +211,7 @@ impl Station for Pinger {
     }
 
     fn advance(&mut self, now: Instant) {
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
+        self.endpoint.handle_due(now);
         while self.endpoint.poll_frame(&mut self.buf).is_some() {
             if let Some(sent) = self.sent.take() {
                 self.times.push(now.since(sent).as_nanos() as u64);

@@ -10,9 +10,11 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+use antiphon_core::BrokenReason;
 use socket2::SockAddr;
 
 use crate::control::{self, Control};
+use crate::datagrams::{Trouble, classify};
 
 /// Datagrams per system call: a busy moment of several streams.
 pub(crate) const BATCH: usize = 16;
@@ -89,12 +91,10 @@ impl ReceiveBatch {
         Datagram {
             bytes: &self.data[i * RECEIVE_ROOM..i * RECEIVE_ROOM + len],
             from: socket_address(&self.names[i]),
-            stamp: kernel_stamp(&header.msg_hdr),
+            stamp: control::kernel_stamp(&header.msg_hdr),
         }
     }
-}
 
-impl ReceiveBatch {
     /// Our address that the `i`th datagram was sent to, where an IPv6 socket was told to say so.
     pub fn destination_v6(&self, i: usize) -> Option<Ipv6Addr> {
         control::destination_v6(&self.headers[i].msg_hdr)
@@ -106,6 +106,31 @@ pub(crate) struct Outgoing<'a> {
     pub bytes: &'a [u8],
     /// `None`: the connected peer.
     pub to: Option<SocketAddr>,
+}
+
+/// What became of the datagrams of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Batch {
+    pub len: usize,
+    pub taken: Taken,
+    /// What a peer's machine said, if it did.
+    pub refused: Option<BrokenReason>,
+}
+
+/// Which datagrams of a batch the kernel took, the first in the lowest bit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Taken(u32);
+
+impl Taken {
+    /// How many.
+    pub fn count(self) -> u64 {
+        u64::from(self.0.count_ones())
+    }
+
+    /// Their places in the batch.
+    pub fn indices(self) -> impl Iterator<Item = usize> {
+        (0..BATCH).filter(move |i| self.0 & (1 << i) != 0)
+    }
 }
 
 /// Buffers for sending.
@@ -176,11 +201,21 @@ impl SendBatch {
         }
     }
 
-    /// Sends everything; calls `failed` with each error of the socket. Answers which datagrams it took, the first in
-    /// the lowest bit.
+    /// Sends everything, and says what became of it.
+    pub fn flush(&mut self, fd: RawFd) -> Batch {
+        let (len, mut refused) = (self.len, None);
+        let taken = self.send(fd, |error| match classify(&error) {
+            Trouble::Refused(reason) => refused = Some(reason),
+            // The datagram is gone, and is counted by not being taken. A socket of no use says so when it is read.
+            Trouble::Passing | Trouble::Fatal => {}
+        });
+        Batch { len, taken, refused }
+    }
+
+    /// Sends everything; calls `failed` with each error of the socket. Answers which datagrams it took.
     ///
     /// The socket's send time-out is waited for once: a full queue must not cost it for each of a batch.
-    pub fn send(&mut self, fd: RawFd, mut failed: impl FnMut(io::Error)) -> u32 {
+    fn send(&mut self, fd: RawFd, mut failed: impl FnMut(io::Error)) -> Taken {
         for i in 0..self.len {
             let header = &mut self.headers[i].msg_hdr;
             let name = &self.names[i];
@@ -213,8 +248,7 @@ impl SendBatch {
             }
             // The error is of the first datagram not sent. A pending ICMP error of an earlier one is cleared by
             // being reported, and did not cost this one its chance: try it once more.
-            let refused = [libc::ECONNREFUSED, libc::ENOPROTOOPT, libc::EPROTO];
-            let pending = error.raw_os_error().is_some_and(|code| refused.contains(&code)) && !tried_again;
+            let pending = matches!(classify(&error), Trouble::Refused(BrokenReason::Refused)) && !tried_again;
             if error.kind() == io::ErrorKind::WouldBlock {
                 flags = libc::MSG_DONTWAIT as _;
             }
@@ -223,7 +257,7 @@ impl SendBatch {
             sent += usize::from(!pending);
         }
         self.len = 0;
-        taken
+        Taken(taken)
     }
 }
 
@@ -232,12 +266,6 @@ impl SendBatch {
 unsafe impl Send for ReceiveBatch {}
 // SAFETY: as above.
 unsafe impl Send for SendBatch {}
-
-/// A message header that describes nothing.
-#[cfg(test)]
-pub(crate) fn no_message() -> libc::msghdr {
-    zeroed::<libc::mmsghdr>().msg_hdr
-}
 
 /// A zeroed C structure.
 fn zeroed<T: Plain>() -> T {
@@ -267,26 +295,6 @@ pub(crate) fn socket_address(storage: &libc::sockaddr_storage) -> Option<SocketA
             Some(std::net::SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id).into())
         }
         _ => None,
-    }
-}
-
-/// The `SCM_TIMESTAMPNS` control message, if there is one.
-pub(crate) fn kernel_stamp(header: &libc::msghdr) -> Option<Duration> {
-    // SAFETY: the kernel filled the control buffer that the header describes; the CMSG macros stay inside it, and
-    // the time stamp is read unaligned.
-    unsafe {
-        let mut message = libc::CMSG_FIRSTHDR(header);
-        while !message.is_null() {
-            if (*message).cmsg_level == libc::SOL_SOCKET && (*message).cmsg_type == libc::SCM_TIMESTAMPNS {
-                let time = libc::CMSG_DATA(message).cast::<libc::timespec>().read_unaligned();
-                return Some(Duration::new(
-                    u64::try_from(time.tv_sec).ok()?,
-                    u32::try_from(time.tv_nsec).ok()?,
-                ));
-            }
-            message = libc::CMSG_NXTHDR(header, message);
-        }
-        None
     }
 }
 
@@ -323,7 +331,7 @@ mod tests {
         let mut batch = SendBatch::new(200);
         // Local sockets queue so few only (net.unix.max_dgram_qlen, 10 on most machines).
         fill(&mut batch, 8);
-        assert_eq!(batch.send(near.as_raw_fd(), |error| panic!("{error}")), 0xff);
+        assert_eq!(batch.send(near.as_raw_fd(), |error| panic!("{error}")), Taken(0xff));
         assert_eq!(batch.len(), 0);
         let mut received = ReceiveBatch::new();
         assert_eq!(received.receive(far.as_raw_fd(), false).expect("a socket"), 8);

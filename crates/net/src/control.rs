@@ -1,21 +1,41 @@
-//! Control messages that say, or choose, which of this machine's addresses a packet goes by.
+//! Control messages: when a packet came, and which of this machine's addresses it came to or is to go from.
 #![allow(unsafe_code, reason = "control messages are read and written in place, as the kernel lays them out")]
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
 
 /// Room for the control message of one packet to send, in 64-bit words, which is how the kernel aligns it.
 pub(crate) type Control = [u64; 5];
 
+/// When the kernel took a packet from the wire, by the clock on the wall (`SCM_TIMESTAMPNS`, socket(7)).
+pub(crate) fn kernel_stamp(header: &libc::msghdr) -> Option<Duration> {
+    let time: libc::timespec = find(header, libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS)?;
+    // Before 1970 it is no time to reckon with.
+    Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
+}
+
 /// The address that a packet received on an IPv6 socket was sent to (`IPV6_PKTINFO`, RFC 3542 §6.1).
 pub(crate) fn destination_v6(header: &libc::msghdr) -> Option<Ipv6Addr> {
-    // SAFETY: the kernel filled the control buffer that the header describes; the CMSG macros stay inside it, and what
-    // they point to is read unaligned.
+    let info: libc::in6_pktinfo = find(header, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO)?;
+    Some(Ipv6Addr::from(info.ipi6_addr.s6_addr))
+}
+
+/// C structures of integers alone: any bytes are one.
+trait Plain: Copy {}
+impl Plain for libc::timespec {}
+impl Plain for libc::in6_pktinfo {}
+
+/// The control message of that level and kind, if there is one and it is whole.
+fn find<T: Plain>(header: &libc::msghdr, level: i32, kind: i32) -> Option<T> {
+    // SAFETY: the kernel filled the control buffer that the header describes; the CMSG macros stay inside it. What they
+    // point to is as long as a T, which may be of any bytes, and is read unaligned.
     unsafe {
+        let whole = libc::CMSG_LEN(size_of::<T>() as u32) as _;
         let mut message = libc::CMSG_FIRSTHDR(header);
         while !message.is_null() {
-            if (*message).cmsg_level == libc::IPPROTO_IPV6 && (*message).cmsg_type == libc::IPV6_PKTINFO {
-                let info = libc::CMSG_DATA(message).cast::<libc::in6_pktinfo>().read_unaligned();
-                return Some(Ipv6Addr::from(info.ipi6_addr.s6_addr));
+            let libc::cmsghdr { cmsg_len, cmsg_level, cmsg_type, .. } = *message;
+            if (cmsg_level, cmsg_type) == (level, kind) && cmsg_len >= whole {
+                return Some(libc::CMSG_DATA(message).cast::<T>().read_unaligned());
             }
             message = libc::CMSG_NXTHDR(header, message);
         }
@@ -67,12 +87,34 @@ mod tests {
         let source: Ipv6Addr = "fd77::1".parse().expect("an address");
         let mut control = Control::default();
         let len = write_source(&mut control, source.into());
-        let mut header = crate::batch::no_message();
+        // SAFETY: a msghdr of zeros is valid, and describes nothing.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
         header.msg_control = control.as_mut_ptr().cast();
         header.msg_controllen = len as _;
         assert_eq!(destination_v6(&header), Some(source));
         assert_eq!(write_source(&mut control, IpAddr::from([192, 0, 2, 1])), 32);
         header.msg_controllen = 32;
         assert_eq!(destination_v6(&header), None);
+        assert_eq!(kernel_stamp(&header), None);
+    }
+
+    #[test]
+    fn a_stamp_is_found_behind_other_messages_and_only_whole() {
+        let mut control = [0u64; 10];
+        let mut one = Control::default();
+        let first = write_source(&mut one, "fd77::1".parse().expect("an address")) / 8;
+        control[..first].copy_from_slice(&one[..first]);
+        let time = libc::timespec { tv_sec: 1_700_000_000, tv_nsec: 999_999_999 };
+        let second = write(&mut one, libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, time) / 8;
+        // Whole; cut short, as the kernel does where a buffer is too small.
+        for (cut, expected) in [(0, Some(Duration::new(1_700_000_000, 999_999_999))), (1, None)] {
+            control[first..first + second].copy_from_slice(&one[..second]);
+            control[first] -= cut;
+            // SAFETY: as above.
+            let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+            header.msg_control = control.as_mut_ptr().cast();
+            header.msg_controllen = (8 * (first + second)) as _;
+            assert_eq!(kernel_stamp(&header), expected);
+        }
     }
 }

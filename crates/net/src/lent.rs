@@ -13,8 +13,9 @@ use std::time::Duration;
 use antiphon_core::Instant;
 use socket2::SockAddr;
 
-use crate::batch::{kernel_stamp, socket_address};
+use crate::batch::socket_address;
 use crate::clock::OsClock;
+use crate::control::kernel_stamp;
 use crate::options::{is_multicast, read_int, set_int};
 use crate::poll::{self, Readiness};
 use crate::wake::Waker;

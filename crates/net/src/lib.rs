@@ -5,9 +5,12 @@
 
 mod address;
 mod batch;
+#[cfg(test)]
+mod bystander;
 pub mod capture;
 mod clock;
 mod control;
+mod datagrams;
 mod drive;
 pub mod emulator;
 mod lent;
@@ -26,11 +29,11 @@ mod udp;
 mod wake;
 
 pub use address::{AddressError, Target};
-pub use capture::{Capture, CaptureError, CaptureSummary, Tap};
+pub use capture::{Capture, CaptureError, CaptureSummary, Tap, Taps};
 pub use clock::{OsClock, thread_cpu_time};
 pub use drive::{DriveOptions, DriveReport, Stop, WaitStyle, drive};
 pub use lent::{Arrival, LentSocket};
-pub use line::{IDLE, Line, LineError, LineStats, Wait};
+pub use line::{Fittings, IDLE, Line, LineError, LineStats, Wait};
 pub use options::{Multicast, SocketOptions};
 pub use raw::RawLine;
 pub use realtime::{Scheduling, become_media_thread};

@@ -29,11 +29,21 @@ pub trait Line {
         true
     }
 
+    /// What it has beside its socket.
+    fn fittings(&self) -> &Fittings;
+
+    /// The same, to be changed.
+    fn fittings_mut(&mut self) -> &mut Fittings;
+
     /// The address that others reach this line at.
-    fn local_address(&self) -> SocketAddr;
+    fn local_address(&self) -> SocketAddr {
+        self.fittings().local
+    }
 
     /// What the line has counted.
-    fn stats(&self) -> LineStats;
+    fn stats(&self) -> LineStats {
+        self.fittings().stats
+    }
 
     /// What is worth knowing of the line, in words: the kernel's congestion control.
     fn facts(&self) -> Vec<String> {
@@ -41,15 +51,42 @@ pub trait Line {
     }
 
     /// Options that the system refused, in words.
-    fn notes(&self) -> &[String];
+    fn notes(&self) -> &[String] {
+        &self.fittings().notes
+    }
 
     /// Shows everything that crosses the socket from now on to `tap`. Set it before the line is driven: a connection
     /// that already carries frames is not shown.
-    fn set_tap(&mut self, tap: Tap);
+    fn set_tap(&mut self, tap: Tap) {
+        self.fittings_mut().tap = Some(tap);
+    }
+
+    /// Takes the tap back, for a line that comes after this one; see [`Tap::hang_up`].
+    fn take_tap(&mut self) -> Option<Tap> {
+        self.fittings_mut().tap.take()
+    }
 
     /// Lets another thread end the waits of [`Self::receive`] early, for one system call more in each. Lines that sleep
     /// in the receiving call without it are spared that call.
-    fn set_waker(&mut self, waker: Waker);
+    fn set_waker(&mut self, waker: Waker) {
+        self.fittings_mut().waker = Some(waker);
+    }
+}
+
+/// What every line has beside its socket: where it is reached, what it counted, and who looks on.
+pub struct Fittings {
+    pub(crate) local: SocketAddr,
+    pub(crate) stats: LineStats,
+    pub(crate) notes: Vec<String>,
+    pub(crate) tap: Option<Tap>,
+    pub(crate) waker: Option<Waker>,
+}
+
+impl Fittings {
+    /// Those of a line that is reached at `local`; `notes` are the options that the system refused, in words.
+    pub fn new(local: SocketAddr, notes: Vec<String>) -> Self {
+        Fittings { local, stats: LineStats::default(), notes, tap: None, waker: None }
+    }
 }
 
 /// How [`Line::receive`] waits for input.
@@ -78,7 +115,8 @@ pub struct LineStats {
     pub send_failed: u64,
     /// Times the peer was not there (ICMP port unreachable, connection reset).
     pub refused: u64,
-    /// Datagrams from addresses for which there was no room in the table.
+    /// Datagrams from addresses for which there was no room in the table, or that are none of the several that the line
+    /// calls.
     pub strangers: u64,
     /// Packets of IP protocols whose checksum was wrong.
     pub damaged: u64,

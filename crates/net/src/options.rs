@@ -34,7 +34,8 @@ pub struct SocketOptions {
     pub fragment: bool,
     /// How a multicast group is sent to or joined.
     pub multicast: Multicast,
-    /// More addresses of the peer that a calling UDP line calls: the paths 1 and up, for transports that go by several.
+    /// More addresses of the peer that a calling UDP or raw line calls: the paths 1 and up, for transports that go by
+    /// several.
     pub other_peers: Vec<SocketAddr>,
 }
 

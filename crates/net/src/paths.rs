@@ -1,4 +1,7 @@
 //! Addresses that a listening line has heard from, as the numbers that stations know.
+//!
+//! A number means one address for ever: what a doorkeeper sent to one must not be good at the address that takes its place
+//! in the table.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,7 +13,8 @@ use antiphon_session::Station;
 #[derive(Default)]
 pub(crate) struct AddressTable {
     paths: BTreeMap<SocketAddr, PathId>,
-    addresses: Vec<SocketAddr>,
+    /// By slot, with the number that this address has.
+    addresses: Vec<(PathId, SocketAddr)>,
     /// Where to look next for an entry that may be forgotten.
     hand: usize,
 }
@@ -24,7 +28,7 @@ impl AddressTable {
         }
         if self.addresses.len() < MOST_ADDRESSES {
             let path = PathId(self.addresses.len() as u32);
-            self.addresses.push(address);
+            self.addresses.push((path, address));
             self.paths.insert(address, path);
             return Some(path);
         }
@@ -32,10 +36,12 @@ impl AddressTable {
         for _ in 0..64 {
             let at = self.hand;
             self.hand = (self.hand + 1) % self.addresses.len();
-            let path = PathId(at as u32);
-            if !station.knows(path) {
-                self.paths.remove(&self.addresses[at]);
-                self.addresses[at] = address;
+            let (known, before) = self.addresses[at];
+            if !station.knows(known) {
+                self.paths.remove(&before);
+                // The next number of the same slot; the first comes again after four thousand million strangers.
+                let path = PathId(known.0.wrapping_add(MOST_ADDRESSES as u32));
+                self.addresses[at] = (path, address);
                 self.paths.insert(address, path);
                 return Some(path);
             }
@@ -43,10 +49,16 @@ impl AddressTable {
         None
     }
 
-    /// Whose path that is.
+    /// Whose path that is, if it is not forgotten.
     pub fn address_of(&self, path: PathId) -> Option<SocketAddr> {
-        self.addresses.get(path.0 as usize).copied()
+        let (known, address) = *self.addresses.get(slot(path))?;
+        (known == path).then_some(address)
     }
+}
+
+/// Where what is known of a path can be kept, below [`MOST_ADDRESSES`].
+pub(crate) fn slot(path: PathId) -> usize {
+    path.0 as usize % MOST_ADDRESSES
 }
 
 /// Addresses remembered at most.

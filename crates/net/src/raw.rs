@@ -10,30 +10,28 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use antiphon_core::{BrokenReason, Ecn, Input, Instant, OverIp, PathId, over_ip};
+use antiphon_core::{Ecn, Input, Instant, OverIp, PathId, over_ip};
 use antiphon_session::Station;
 
 use crate::address::Target;
 use crate::batch::{BATCH, ReceiveBatch, SendBatch};
-use crate::capture::{Direction, Ends, Tap};
+use crate::capture::{Direction, Ends};
 use crate::clock::OsClock;
-use crate::line::{IDLE, Line, LineError, LineStats, Wait};
+use crate::datagrams::{BEHIND, MOST_BATCHES, ROOM_TO_SEND};
+use crate::line::{Fittings, IDLE, Line, LineError, Wait};
 use crate::options::SocketOptions;
-use crate::paths::AddressTable;
+use crate::paths::{AddressTable, slot};
 use crate::poll;
 use crate::raw_socket::{self, PortHeld, RawSocket};
-use crate::udp::{BEHIND, MOST_BATCHES, ROOM_TO_SEND, Trouble, classify};
 use crate::wake::Waker;
 
 /// Raw sockets with their buffers and the table of the addresses they talk to.
 pub struct RawLine {
     protocol: OverIp,
-    /// One; or, listening for both IP versions, IPv6's and IPv4's.
+    /// One for each path of a calling line; listening for both IP versions, IPv6's and IPv4's.
     outlets: Vec<Outlet>,
-    /// Our address, where it is one, and our port; 0: not known yet.
-    local: SocketAddr,
-    /// The one peer of a calling line.
-    peer: Option<SocketAddr>,
+    /// The addresses of a calling line's one peer, by path; none where it listens.
+    called: Vec<SocketAddr>,
     peers: AddressTable,
     /// Our address on each path, by its number.
     ours: Vec<IpAddr>,
@@ -43,10 +41,8 @@ pub struct RawLine {
     /// Whether the last packet had to wait for us: then more are likely there, and are read in batches.
     behind: bool,
     max_datagram: usize,
-    stats: LineStats,
-    notes: Vec<String>,
-    tap: Option<Tap>,
-    waker: Option<Waker>,
+    /// Our address among them, where it is one, and our port; 0: not known yet.
+    fittings: Fittings,
     /// Keeps others from listening on the same port.
     _port: Option<PortHeld>,
 }
@@ -68,12 +64,26 @@ impl RawLine {
         }
     }
 
-    /// A line to one peer.
+    /// A line to one peer, by all its addresses.
     pub fn call(peer: SocketAddr, protocol: OverIp, options: &SocketOptions) -> Result<Self, LineError> {
+        let called: Vec<SocketAddr> =
+            std::iter::once(peer).chain(options.other_peers.iter().copied()).collect();
+        for (at, address) in called.iter().copied().enumerate() {
+            let why = match () {
+                () if address.port() != peer.port() => {
+                    format!("over IP the peer has one port at all its addresses: {} here", peer.port())
+                }
+                () if called[..at].contains(&address) => "it is named twice".into(),
+                () if at >= MOST_CALLED => format!("a peer is called by {MOST_CALLED} addresses at most"),
+                () => continue,
+            };
+            return Err(LineError::Unreachable { address, why });
+        }
         let mut notes = Vec::new();
-        let socket = RawSocket::call(peer, protocol.protocol, options, &mut notes)?;
-        let mut line = Self::with(vec![socket], protocol, options, notes);
-        line.peer = Some(peer);
+        let open = |address: &SocketAddr| RawSocket::call(*address, protocol.protocol, options, &mut notes);
+        let sockets = called.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let mut line = Self::with(sockets, protocol, options, notes);
+        line.called = called;
         Ok(line)
     }
 
@@ -83,7 +93,7 @@ impl RawLine {
         let sockets = RawSocket::listen(local, protocol.protocol, options, &mut notes)?;
         let port = PortHeld::take(protocol.protocol, local)?;
         let mut line = Self::with(sockets, protocol, options, notes);
-        line.local.set_port(local.port());
+        line.fittings.local.set_port(local.port());
         line._port = Some(port);
         Ok(line)
     }
@@ -104,18 +114,14 @@ impl RawLine {
         RawLine {
             protocol,
             outlets: sockets.into_iter().map(outlet).collect(),
-            local,
-            peer: None,
+            called: Vec::new(),
             peers: AddressTable::default(),
             ours: Vec::new(),
             receive: ReceiveBatch::new(),
             packet: vec![0; room],
             behind: false,
             max_datagram,
-            stats: LineStats::default(),
-            notes,
-            tap: None,
-            waker: None,
+            fittings: Fittings::new(local, notes),
             _port: None,
         }
     }
@@ -125,11 +131,14 @@ impl RawLine {
         self.max_datagram
     }
 
-    /// Whether a packet between these ends belongs to this line, not to another one on this machine.
-    fn is_ours(&self, ends: &Ends) -> bool {
+    /// Whether a packet between these ends, which came in by that outlet, belongs to this line, not to another one on
+    /// this machine.
+    fn is_ours(&self, outlet: usize, ends: &Ends) -> bool {
         let same = |peer: SocketAddr| peer.port() == ends.peer.port() && peer.ip() == ends.peer.ip();
         // Port 0 is nobody's: a caller that has not sent anything yet hears nothing.
-        self.local.port() != 0 && ends.local.port() == self.local.port() && self.peer.is_none_or(same)
+        self.fittings.local.port() != 0
+            && ends.local.port() == self.fittings.local.port()
+            && self.called.get(outlet).copied().is_none_or(same)
     }
 
     /// Passes on the packets of the last batch, which came in by that outlet, as far as they are ours.
@@ -139,25 +148,25 @@ impl RawLine {
             let datagram = self.receive.datagram(i);
             let destination = self.receive.destination_v6(i);
             let read = self.outlets[outlet].socket.read(&datagram, destination);
-            let Some((ends, packet)) = read.filter(|(ends, _)| self.is_ours(ends)) else { continue };
-            self.stats.received += 1;
+            let Some((ends, packet)) = read.filter(|(ends, _)| self.is_ours(outlet, ends)) else { continue };
+            self.fittings.stats.received += 1;
             if !(self.protocol.is_sound)(packet, ends.peer.ip(), ends.local.ip()) {
-                self.stats.damaged += 1;
+                self.fittings.stats.damaged += 1;
                 continue;
             }
-            let path = match self.peer {
-                Some(_) => Some(PathId::default()),
-                None => self.peers.path_of(ends.peer, station),
+            let path = match self.called.is_empty() {
+                true => self.peers.path_of(ends.peer, station),
+                false => Some(PathId(outlet as u32)),
             };
             let Some(path) = path else {
-                self.stats.strangers += 1;
+                self.fittings.stats.strangers += 1;
                 continue;
             };
             remember(&mut self.ours, path, ends.local.ip());
-            self.stats.kernel_stamps |= datagram.stamp.is_some();
+            self.fittings.stats.kernel_stamps |= datagram.stamp.is_some();
             let received_at = datagram.stamp.map_or(now, |stamp| clock.instant_of_stamp(stamp, now));
             self.behind |= now.since(received_at) > BEHIND;
-            if let Some(tap) = &mut self.tap {
+            if let Some(tap) = &mut self.fittings.tap {
                 tap.packet(self.protocol.protocol, Direction::Received, received_at, ends, packet);
             }
             let input = Input::Datagram { path, bytes: packet, ecn: Ecn::NotCapable, received_at };
@@ -167,31 +176,36 @@ impl RawLine {
 
     /// Whither a packet on `path` goes; `None` if the peer was forgotten between hearing and answering it.
     fn ends_of(&self, path: PathId) -> Option<Ends> {
-        let (ours, peer) = match self.peer {
-            Some(peer) => (self.local.ip(), peer),
-            None => (*self.ours.get(path.0 as usize)?, self.peers.address_of(path)?),
+        let called = |at: usize| Some((self.outlets.get(at)?.socket.local().ip(), *self.called.get(at)?));
+        let (ours, peer) = match self.called.is_empty() {
+            true => (*self.ours.get(slot(path))?, self.peers.address_of(path)?),
+            false => called(path.0 as usize)?,
         };
-        Some(Ends { local: SocketAddr::new(ours, self.local.port()), peer })
+        Some(Ends { local: SocketAddr::new(ours, self.fittings.local.port()), peer })
     }
 
     /// Completes the packet that the station made and puts it where it goes out; answers which outlet that is.
     fn commit(&mut self, len: usize, path: PathId) -> Option<usize> {
-        if let (Some(_), Some((source, _))) = (self.peer, over_ip::ports(&self.packet[..len])) {
-            self.local.set_port(source);
+        let calls = !self.called.is_empty();
+        if let Some((source, _)) = over_ip::ports(&self.packet[..len]).filter(|_| calls) {
+            self.fittings.local.set_port(source);
         }
         let ends = self.ends_of(path)?;
         let packet = &mut self.packet[..len];
         (self.protocol.seal)(packet, ends.local.ip(), ends.peer.ip());
         let is_v6 = ends.peer.is_ipv6();
-        let at = self.outlets.iter().position(|outlet| outlet.socket.is_v6() == is_v6)?;
+        let at = match calls {
+            true => path.0 as usize,
+            false => self.outlets.iter().position(|outlet| outlet.socket.is_v6() == is_v6)?,
+        };
         let outlet = &mut self.outlets[at];
         outlet.send.next()?[..len].copy_from_slice(packet);
         // A raw IPv6 socket takes a port for the number of the protocol.
         let mut to = ends.peer;
         to.set_port(0);
-        match self.peer {
-            Some(_) => outlet.send.commit(len, None),
-            None => outlet.send.commit_from(len, Some(to), Some(ends.local.ip())),
+        match calls {
+            true => outlet.send.commit(len, None),
+            false => outlet.send.commit_from(len, Some(to), Some(ends.local.ip())),
         }
         outlet.ends.push(ends);
         Some(at)
@@ -200,28 +214,14 @@ impl RawLine {
     /// Sends what waits at an outlet.
     fn flush(&mut self, at: usize, now: Instant, station: &mut dyn Station) {
         let Outlet { socket, send, ends } = &mut self.outlets[at];
-        let mut refused = None;
-        let taken = send.send(socket.fd(), |error| match classify(&error) {
-            Trouble::Refused(reason) => refused = Some(reason),
-            Trouble::Passing | Trouble::Fatal => {}
-        });
-        if let Some(tap) = &mut self.tap {
-            for (i, ends) in ends.iter().enumerate().filter(|(i, _)| taken & (1 << i) != 0) {
-                tap.packet(self.protocol.protocol, Direction::Sent, now, *ends, send.datagram(i).bytes);
+        let batch = send.flush(socket.fd());
+        if let Some(tap) = &mut self.fittings.tap {
+            for i in batch.taken.indices() {
+                tap.packet(self.protocol.protocol, Direction::Sent, now, ends[i], send.datagram(i).bytes);
             }
         }
-        let sent = u64::from(taken.count_ones());
-        self.stats.sent += sent;
-        self.stats.send_failed += ends.len() as u64 - sent;
         ends.clear();
-        self.tell_refused(now, refused, station);
-    }
-
-    fn tell_refused(&mut self, now: Instant, refused: Option<BrokenReason>, station: &mut dyn Station) {
-        if let Some(reason) = refused {
-            self.stats.refused += 1;
-            station.handle_input(now, Input::Broken(reason));
-        }
+        self.fittings.on_sent(now, batch, station);
     }
 
     /// Reads what has come in by one outlet, waiting for it if told to.
@@ -240,13 +240,7 @@ impl RawLine {
                         break;
                     }
                 }
-                Err(error) => match classify(&error) {
-                    Trouble::Refused(reason) => self.tell_refused(clock.now(), Some(reason), station),
-                    Trouble::Passing => self.stats.send_failed += 1,
-                    Trouble::Fatal => {
-                        return Err(LineError::System { what: "receiving".into(), source: error });
-                    }
-                },
+                Err(error) => self.fittings.on_error(clock.now(), error, station)?,
             }
             block = false;
         }
@@ -256,7 +250,7 @@ impl RawLine {
 
 impl Line for RawLine {
     fn receive(&mut self, clock: &OsClock, station: &mut dyn Station, wait: Wait) -> Result<(), LineError> {
-        let alone = self.outlets.len() == 1 && self.waker.is_none();
+        let alone = self.outlets.len() == 1 && self.fittings.waker.is_none();
         let block = wait == Wait::Idle && alone && !self.behind;
         self.behind = false;
         let time = match wait {
@@ -266,12 +260,13 @@ impl Line for RawLine {
         };
         if !time.is_zero() {
             let outlet = |at: usize| self.outlets.get(at).map_or(poll::NOBODY, |outlet| outlet.socket.fd());
-            let waker = self.waker.as_ref().map_or(poll::NOBODY, Waker::fd);
-            let [one, other, woken] = poll::wait_for_any([outlet(0), outlet(1), waker], time);
-            if let (true, Some(waker)) = (woken, &self.waker) {
+            let waker = self.fittings.waker.as_ref().map_or(poll::NOBODY, Waker::fd);
+            let fds: [_; 1 + MOST_CALLED] = std::array::from_fn(|at| at.checked_sub(1).map_or(waker, outlet));
+            let [woken, came @ ..] = poll::wait_for_any(fds, time);
+            if let (true, Some(waker)) = (woken, &self.fittings.waker) {
                 waker.hear();
             }
-            if !one && !other {
+            if !came.contains(&true) {
                 return Ok(());
             }
         }
@@ -294,30 +289,21 @@ impl Line for RawLine {
         Ok(())
     }
 
-    fn local_address(&self) -> SocketAddr {
-        self.local
+    fn fittings(&self) -> &Fittings {
+        &self.fittings
     }
 
-    fn stats(&self) -> LineStats {
-        self.stats
-    }
-
-    fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
-    fn set_tap(&mut self, tap: Tap) {
-        self.tap = Some(tap);
-    }
-
-    fn set_waker(&mut self, waker: Waker) {
-        self.waker = Some(waker);
+    fn fittings_mut(&mut self) -> &mut Fittings {
+        &mut self.fittings
     }
 }
 
+/// Addresses of one peer at most, in line with what transports of several paths keep.
+const MOST_CALLED: usize = 4;
+
 /// Keeps that path's peers talk to us at this address.
 fn remember(ours: &mut Vec<IpAddr>, path: PathId, address: IpAddr) {
-    let at = path.0 as usize;
+    let at = slot(path);
     if ours.len() <= at {
         ours.resize(at + 1, address);
     }

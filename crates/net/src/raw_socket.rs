@@ -1,18 +1,19 @@
 //! Raw sockets of one IP protocol: opening them, and what stands around a packet that comes out of one.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::UnixDatagram;
 
 use antiphon_core::over_ip;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::batch::Datagram;
 use crate::capture::Ends;
+use crate::datagrams::path_mtu;
 use crate::line::LineError;
 use crate::options::{self, SocketOptions};
-use crate::udp::{ETHERNET_MTU, SMALLEST_MTU};
 
 /// A raw socket of one protocol and one IP version.
 pub(crate) struct RawSocket {
@@ -29,14 +30,10 @@ impl RawSocket {
         options: &SocketOptions,
         notes: &mut Vec<String>,
     ) -> Result<Self, LineError> {
-        let socket = new_socket(peer.is_ipv6(), protocol)?;
-        prepare(&socket, peer.is_ipv6(), options, notes)?;
-        let mut address = peer;
-        address.set_port(0);
-        socket
-            .connect(&address.into())
-            .map_err(|error| LineError::Unreachable { address: peer, why: error.to_string() })?;
-        Self::with(socket, peer.is_ipv6())
+        let socket = RawSocket::new(peer, protocol, options, notes)?;
+        let unreachable = |error: io::Error| LineError::Unreachable { address: peer, why: error.to_string() };
+        socket.socket.connect(&without_port(peer)).map_err(unreachable)?;
+        socket.with_address()
     }
 
     /// Sockets that hear everybody: for the wildcard of IPv6 one of each version, where the machine has both.
@@ -46,39 +43,41 @@ impl RawSocket {
         options: &SocketOptions,
         notes: &mut Vec<String>,
     ) -> Result<Vec<Self>, LineError> {
+        let mut listen_on = |local: SocketAddr| {
+            let socket = RawSocket::new(local, protocol, options, notes)?;
+            if !local.ip().is_unspecified() {
+                socket.socket.bind(&without_port(local)).map_err(LineError::binding(local))?;
+            }
+            socket.with_address()
+        };
         if !(local.is_ipv6() && local.ip().is_unspecified()) {
-            return Ok(vec![Self::listen_on(local, protocol, options, notes)?]);
+            return Ok(vec![listen_on(local)?]);
         }
-        let v4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), local.port());
-        let v4 = Self::listen_on(v4, protocol, options, notes)?;
+        let v4 = listen_on(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), local.port()))?;
         // Machines without IPv6 still listen.
-        let v6 = Self::listen_on(local, protocol, options, notes).ok();
+        let v6 = listen_on(local).ok();
         Ok(v6.into_iter().chain([v4]).collect())
     }
 
-    fn listen_on(
-        local: SocketAddr,
+    /// One of the version of `address`, neither bound nor connected.
+    fn new(
+        address: SocketAddr,
         protocol: u8,
         options: &SocketOptions,
         notes: &mut Vec<String>,
     ) -> Result<Self, LineError> {
-        let socket = new_socket(local.is_ipv6(), protocol)?;
-        prepare(&socket, local.is_ipv6(), options, notes)?;
-        let mut address = local;
-        address.set_port(0);
-        if !local.ip().is_unspecified() {
-            socket.bind(&address.into()).map_err(LineError::binding(local))?;
-        }
-        Self::with(socket, local.is_ipv6())
+        let is_v6 = address.is_ipv6();
+        let socket = new_socket(is_v6, protocol)?;
+        prepare(&socket, is_v6, options, notes)?;
+        let nowhere: IpAddr = if is_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+        Ok(RawSocket { socket, local: SocketAddr::new(nowhere, 0), is_v6 })
     }
 
-    fn with(socket: Socket, is_v6: bool) -> Result<Self, LineError> {
-        let local = socket.local_addr().map_err(LineError::system("socket address"))?;
-        // An IPv4 socket that was never bound has an address of no family.
-        let nowhere: SocketAddr =
-            if is_v6 { (Ipv6Addr::UNSPECIFIED, 0).into() } else { (Ipv4Addr::UNSPECIFIED, 0).into() };
-        let local = local.as_socket().unwrap_or(nowhere);
-        Ok(RawSocket { socket, local, is_v6 })
+    /// With the address that it has by now: an IPv4 socket that was never bound has one of no family.
+    fn with_address(mut self) -> Result<Self, LineError> {
+        let local = self.socket.local_addr().map_err(LineError::system("socket address"))?;
+        self.local = local.as_socket().unwrap_or(self.local);
+        Ok(self)
     }
 
     pub fn fd(&self) -> RawFd {
@@ -116,25 +115,24 @@ impl RawSocket {
     /// What fits the path's MTU beside the IP header, as far as the kernel knows the path, at most what Ethernet
     /// carries.
     pub fn max_datagram(&self, options: &SocketOptions) -> usize {
-        let (level, name, header) = match self.is_v6 {
-            true => (libc::IPPROTO_IPV6, libc::IPV6_MTU, IPV6_HEADER),
-            false => (libc::IPPROTO_IP, libc::IP_MTU, IPV4_HEADER),
-        };
         if options.fragment {
             return LARGEST_IP - IPV6_HEADER;
         }
-        // Only a connected socket knows its path.
-        let mtu =
-            options::read_int(&self.socket, level, name).map_or(ETHERNET_MTU, |mtu| mtu.max(0) as usize);
-        mtu.clamp(SMALLEST_MTU, ETHERNET_MTU) - header
+        path_mtu(&self.socket, self.is_v6) - if self.is_v6 { IPV6_HEADER } else { IPV4_HEADER }
     }
+}
+
+/// A raw socket takes a port for the number of the protocol.
+fn without_port(mut address: SocketAddr) -> SockAddr {
+    address.set_port(0);
+    address.into()
 }
 
 fn new_socket(v6: bool, protocol: u8) -> Result<Socket, LineError> {
     let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
     let socket = Socket::new(domain, Type::RAW, Some(Protocol::from(i32::from(protocol))));
     socket.map_err(|error| match error.kind() {
-        std::io::ErrorKind::PermissionDenied => LineError::RawRefused { protocol },
+        io::ErrorKind::PermissionDenied => LineError::RawRefused { protocol },
         _ => LineError::system("cannot open a raw socket")(error),
     })
 }
@@ -168,6 +166,7 @@ fn payload_v4(packet: &[u8]) -> Option<(Ipv4Addr, &[u8])> {
 
 /// A word to the user where this kernel speaks the protocol itself, in this namespace.
 pub(crate) fn kernel_speaks(protocol: u8) -> Option<String> {
+    // Where the kernel does not tell, there is nothing to be said.
     let protocols = std::fs::read_to_string("/proc/net/protocols").unwrap_or_default();
     let name = match protocol {
         132 => "SCTP",

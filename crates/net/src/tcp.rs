@@ -13,9 +13,9 @@ use antiphon_session::Station;
 use socket2::{SockAddr, Socket};
 
 use crate::address::Target;
-use crate::capture::{Direction, Ending, Ends, Tap};
+use crate::capture::{Direction, Ending, Ends};
 use crate::clock::OsClock;
-use crate::line::{IDLE, Line, LineError, LineStats, Wait};
+use crate::line::{Fittings, IDLE, Line, LineError, Wait};
 use crate::options::SocketOptions;
 use crate::poll::{self, NOBODY, Readiness};
 use crate::tcp_io;
@@ -28,7 +28,6 @@ use crate::wake::Waker;
 pub struct TcpLine {
     stream: Option<Socket>,
     source: Source,
-    local: SocketAddr,
     options: SocketOptions,
     /// Bytes that the station gave and the kernel has not taken.
     pending: Vec<u8>,
@@ -37,10 +36,7 @@ pub struct TcpLine {
     blocked: bool,
     connected_told: bool,
     next_report: Instant,
-    stats: LineStats,
-    notes: Vec<String>,
-    tap: Option<Tap>,
-    waker: Option<Waker>,
+    fittings: Fittings,
 }
 
 /// Where connections come from.
@@ -94,7 +90,6 @@ impl TcpLine {
         TcpLine {
             stream,
             source,
-            local,
             options: options.clone(),
             pending: Vec::with_capacity(WRITE_ROOM),
             taken: 0,
@@ -102,10 +97,7 @@ impl TcpLine {
             blocked: false,
             connected_told: false,
             next_report: Instant::ZERO,
-            stats: LineStats::default(),
-            notes,
-            tap: None,
-            waker: None,
+            fittings: Fittings::new(local, notes),
         }
     }
 
@@ -134,7 +126,8 @@ impl TcpLine {
 
     /// Shows the connection that has just been made to the tap.
     fn show_opened(&mut self, now: Instant) {
-        let (Some(tap), Some(stream)) = (&mut self.tap, &self.stream) else { return };
+        let (Some(tap), Some(stream)) = (&mut self.fittings.tap, &self.stream) else { return };
+        // A connection that has lost its peer already has no ends to show, and carries nothing.
         let end = |address: io::Result<SockAddr>| address.ok().and_then(|address| address.as_socket());
         if let (Some(local), Some(peer)) = (end(stream.local_addr()), end(stream.peer_addr())) {
             let caller = match self.source {
@@ -152,8 +145,8 @@ impl TcpLine {
             match tcp_io::connection_state(stream).map(|made| made.and_then(|()| settle(stream))) {
                 None if now < until => return false,
                 Some(Ok(local)) => {
-                    (*connecting, *backoff, self.local) = (None, FIRST_BACKOFF, local);
-                    self.stats.reconnected += 1;
+                    (*connecting, *backoff, self.fittings.local) = (None, FIRST_BACKOFF, local);
+                    self.fittings.stats.reconnected += 1;
                 }
                 // Refused; or unanswered for so long that the kernel's next try is further off than ours.
                 Some(Err(_)) | None => {
@@ -179,10 +172,10 @@ impl TcpLine {
             for _ in 0..MOST_ACCEPTS {
                 let Some((stream, peer)) = accept(socket) else { break };
                 if self.stream.is_some() {
-                    self.stats.strangers += 1;
+                    self.fittings.stats.strangers += 1;
                 } else if set_up_accepted(&stream, peer, &self.options, &mut Vec::new()).is_ok() {
                     // What was refused is noted of the listening socket already.
-                    self.stats.reconnected += u64::from(std::mem::replace(had_peer, true));
+                    self.fittings.stats.reconnected += u64::from(std::mem::replace(had_peer, true));
                     self.stream = Some(stream);
                 }
             }
@@ -191,11 +184,11 @@ impl TcpLine {
     }
 
     fn lose(&mut self, now: Instant, reason: BrokenReason, station: &mut dyn Station) {
-        if let Some(tap) = &mut self.tap {
+        if let Some(tap) = &mut self.fittings.tap {
             let orderly = reason == BrokenReason::EndOfStream;
             tap.closed(if orderly { Ending::Finished(Direction::Received) } else { Ending::Reset }, now);
         }
-        self.stats.refused += u64::from(reason != BrokenReason::EndOfStream);
+        self.fittings.stats.refused += u64::from(reason != BrokenReason::EndOfStream);
         self.stream = None;
         self.connected_told = false;
         self.blocked = false;
@@ -229,10 +222,10 @@ impl TcpLine {
             }
             (None, _) => (NOBODY, Readiness::default()),
         };
-        let bell = self.waker.as_ref().map_or(NOBODY, Waker::fd);
+        let bell = self.fittings.waker.as_ref().map_or(NOBODY, Waker::fd);
         // A signal ends the wait like a time-out.
         let waited = poll::wait_or_woken(fd, want, bell, timeout).unwrap_or_default();
-        if let (true, Some(waker)) = (waited.woken, &self.waker) {
+        if let (true, Some(waker)) = (waited.woken, &self.fittings.waker) {
             waker.hear();
         }
     }
@@ -245,7 +238,8 @@ impl TcpLine {
 impl Line for TcpLine {
     fn receive(&mut self, clock: &OsClock, station: &mut dyn Station, wait: Wait) -> Result<(), LineError> {
         // Only a connection with nothing else to watch may sleep in the call that reads it.
-        let mut block = wait == Wait::Idle && self.is_ready() && !self.blocked && self.waker.is_none();
+        let mut block =
+            wait == Wait::Idle && self.is_ready() && !self.blocked && self.fittings.waker.is_none();
         match wait {
             Wait::For(time) => self.watch(time),
             Wait::Idle if !block => self.watch(IDLE),
@@ -258,10 +252,10 @@ impl Line for TcpLine {
                 Ok((0, _)) => self.lose(clock.now(), BrokenReason::EndOfStream, station),
                 Ok((n, stamp)) => {
                     let now = clock.now();
-                    self.stats.received += 1;
-                    self.stats.kernel_stamps |= stamp.is_some();
+                    self.fittings.stats.received += 1;
+                    self.fittings.stats.kernel_stamps |= stamp.is_some();
                     let received_at = stamp.map_or(now, |stamp| clock.instant_of_stamp(stamp, now));
-                    if let Some(tap) = &mut self.tap {
+                    if let Some(tap) = &mut self.fittings.tap {
                         tap.stream(Direction::Received, received_at, &self.receive[..n]);
                     }
                     station.handle_input(now, Input::Stream { bytes: &self.receive[..n], received_at });
@@ -292,8 +286,8 @@ impl Line for TcpLine {
             let Some(fd) = self.fd() else { break };
             match tcp_io::write(fd, &self.pending[self.taken..]) {
                 Ok(n) => {
-                    self.stats.sent += 1;
-                    if let Some(tap) = &mut self.tap {
+                    self.fittings.stats.sent += 1;
+                    if let Some(tap) = &mut self.fittings.tap {
                         tap.stream(Direction::Sent, now, &self.pending[self.taken..self.taken + n]);
                     }
                     self.taken += n;
@@ -329,14 +323,6 @@ impl Line for TcpLine {
         self.taken == self.pending.len() && self.fd().is_none_or(|fd| tcp_io::unconfirmed(fd) == 0)
     }
 
-    fn local_address(&self) -> SocketAddr {
-        self.local
-    }
-
-    fn stats(&self) -> LineStats {
-        self.stats
-    }
-
     fn facts(&self) -> Vec<String> {
         let name = self.stream.as_ref().and_then(|stream| stream.tcp_congestion().ok());
         // The kernel pads the name with zeros.
@@ -344,16 +330,12 @@ impl Line for TcpLine {
         name.map(|name| format!("kernel TCP with congestion control {name}")).into_iter().collect()
     }
 
-    fn notes(&self) -> &[String] {
-        &self.notes
+    fn fittings(&self) -> &Fittings {
+        &self.fittings
     }
 
-    fn set_tap(&mut self, tap: Tap) {
-        self.tap = Some(tap);
-    }
-
-    fn set_waker(&mut self, waker: Waker) {
-        self.waker = Some(waker);
+    fn fittings_mut(&mut self) -> &mut Fittings {
+        &mut self.fittings
     }
 }
 
@@ -380,9 +362,17 @@ impl TcpListening {
     /// The next connection, if one comes within `timeout`.
     pub fn accept(&self, timeout: Duration) -> Option<(TcpLine, SocketAddr)> {
         let want = Readiness { readable: true, writable: false };
-        poll::wait(self.socket.as_raw_fd(), want, timeout);
-        let (stream, peer) = accept(&self.socket)?;
+        let ready = poll::wait(self.socket.as_raw_fd(), want, timeout);
+        let Some((stream, peer)) = accept(&self.socket) else {
+            // A caller that can't be had, as where this process has no descriptor left, stays at the door: whoever asks
+            // again must not do so without end.
+            if ready.readable {
+                std::thread::park_timeout(timeout);
+            }
+            return None;
+        };
         let mut notes = Vec::new();
+        // One that can't be set up has gone already.
         set_up_accepted(&stream, peer, &self.options, &mut notes).ok()?;
         Some((TcpLine::with(Some(stream), Source::Accepted, self.local, &self.options, notes), peer))
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use antiphon_core::{ByteCount, KernelReport};
 use socket2::Socket;
 
-use crate::batch::kernel_stamp;
+use crate::control::kernel_stamp;
 use crate::poll::{self, Readiness};
 
 /// Reads what there is, waiting for it as long as the socket's receive time-out if told to: bytes read (0 at the end

@@ -4,24 +4,23 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 
-use antiphon_core::{BrokenReason, Ecn, Input, Instant, PathId};
+use antiphon_core::{Ecn, Input, Instant, PathId};
 use antiphon_session::Station;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::address::{Target, any_for};
-use crate::batch::{BATCH, ReceiveBatch, SendBatch};
-use crate::capture::{Direction, Ends, Tap};
+use crate::batch::{BATCH, ReceiveBatch, SendBatch, Taken};
+use crate::capture::{Direction, Ends};
 use crate::clock::OsClock;
-use crate::line::{IDLE, Line, LineError, LineStats, Wait};
+use crate::datagrams::{BEHIND, MOST_BATCHES, ROOM_TO_SEND, path_mtu};
+use crate::line::{Fittings, IDLE, Line, LineError, Wait};
 use crate::options::{self, SocketOptions};
 use crate::paths::AddressTable;
 use crate::poll::{self, Readiness};
-use crate::wake::Waker;
 
 /// A UDP socket with its buffers and the table of the addresses it talks to.
 pub struct UdpLine {
     socket: Socket,
-    local: SocketAddr,
     /// The one peer of a calling line.
     peer: Option<Peer>,
     /// Its other addresses: paths 1 and up.
@@ -32,10 +31,7 @@ pub struct UdpLine {
     /// Whether the last datagram had to wait for us: then more are likely there, and are read in batches.
     behind: bool,
     max_datagram: usize,
-    stats: LineStats,
-    notes: Vec<String>,
-    tap: Option<Tap>,
-    waker: Option<Waker>,
+    fittings: Fittings,
 }
 
 #[derive(Clone, Copy)]
@@ -134,7 +130,6 @@ impl UdpLine {
         let max_datagram = max_datagram(&socket, options, v6);
         Ok(UdpLine {
             socket,
-            local,
             peer: None,
             others: Vec::new(),
             peers: AddressTable::default(),
@@ -142,10 +137,7 @@ impl UdpLine {
             send: SendBatch::new(max_datagram.max(ROOM_TO_SEND)),
             behind: false,
             max_datagram,
-            stats: LineStats::default(),
-            notes,
-            tap: None,
-            waker: None,
+            fittings: Fittings::new(local, notes),
         })
     }
 
@@ -175,50 +167,30 @@ impl UdpLine {
                 (None, None) => None,
             };
             let Some(path) = path else {
-                self.stats.strangers += 1;
+                self.fittings.stats.strangers += 1;
                 continue;
             };
-            self.stats.kernel_stamps |= datagram.stamp.is_some();
+            self.fittings.stats.kernel_stamps |= datagram.stamp.is_some();
             let received_at = datagram.stamp.map_or(now, |stamp| clock.instant_of_stamp(stamp, now));
             self.behind |= now.since(received_at) > BEHIND;
-            if let (Some(tap), Some(peer)) = (&mut self.tap, datagram.from) {
-                let ends = Ends { local: self.local, peer };
+            if let (Some(tap), Some(peer)) = (&mut self.fittings.tap, datagram.from) {
+                let ends = Ends { local: self.fittings.local, peer };
                 tap.datagram(Direction::Received, received_at, ends, datagram.bytes);
             }
             let (bytes, ecn) = (datagram.bytes, Ecn::NotCapable);
             station.handle_input(now, Input::Datagram { path, bytes, ecn, received_at });
         }
-        self.stats.received += n as u64;
+        self.fittings.stats.received += n as u64;
     }
 
     /// Shows the datagrams of the last batch that the kernel took (bits of `taken`) to the tap.
-    fn show_sent(&mut self, now: Instant, n: usize, taken: u32) {
-        let Some(tap) = &mut self.tap else { return };
-        for i in (0..n).filter(|i| taken & (1 << i) != 0) {
+    fn show_sent(&mut self, now: Instant, taken: Taken) {
+        let Fittings { local, tap: Some(tap), .. } = &mut self.fittings else { return };
+        for i in taken.indices() {
             let datagram = self.send.datagram(i);
             if let Some(peer) = datagram.to.or(self.peer.map(|peer| peer.address)) {
-                tap.datagram(Direction::Sent, now, Ends { local: self.local, peer }, datagram.bytes);
+                tap.datagram(Direction::Sent, now, Ends { local: *local, peer }, datagram.bytes);
             }
-        }
-    }
-
-    fn note_error(
-        &mut self,
-        clock: &OsClock,
-        error: io::Error,
-        station: &mut dyn Station,
-    ) -> Result<(), LineError> {
-        match classify(&error) {
-            Trouble::Refused(reason) => {
-                self.stats.refused += 1;
-                station.handle_input(clock.now(), Input::Broken(reason));
-                Ok(())
-            }
-            Trouble::Passing => {
-                self.stats.send_failed += 1;
-                Ok(())
-            }
-            Trouble::Fatal => Err(LineError::System { what: "receiving".into(), source: error }),
         }
     }
 }
@@ -227,7 +199,7 @@ impl Line for UdpLine {
     fn receive(&mut self, clock: &OsClock, station: &mut dyn Station, wait: Wait) -> Result<(), LineError> {
         let want = Readiness { readable: true, writable: false };
         let mut block = false;
-        match (wait, &self.waker) {
+        match (wait, &self.fittings.waker) {
             (Wait::Idle | Wait::For(_), Some(waker)) => {
                 let time = if let Wait::For(time) = wait { time } else { IDLE };
                 // A signal ends the wait like a time-out.
@@ -257,7 +229,7 @@ impl Line for UdpLine {
                         break;
                     }
                 }
-                Err(error) => self.note_error(clock, error, station)?,
+                Err(error) => self.fittings.on_error(clock.now(), error, station)?,
             }
             block = false;
         }
@@ -278,68 +250,21 @@ impl Line for UdpLine {
                 };
                 self.send.commit(transmit.len, to);
             }
-            let n = self.send.len();
-            if n == 0 {
+            if self.send.len() == 0 {
                 return Ok(());
             }
-            let mut refused = None;
-            let taken = self.send.send(self.socket.as_raw_fd(), |error| match classify(&error) {
-                Trouble::Refused(reason) => refused = Some(reason),
-                Trouble::Passing | Trouble::Fatal => {}
-            });
-            self.show_sent(now, n, taken);
-            let sent = u64::from(taken.count_ones());
-            self.stats.sent += sent;
-            self.stats.send_failed += n as u64 - sent;
-            if let Some(reason) = refused {
-                self.stats.refused += 1;
-                station.handle_input(now, Input::Broken(reason));
-            }
+            let batch = self.send.flush(self.socket.as_raw_fd());
+            self.show_sent(now, batch.taken);
+            self.fittings.on_sent(now, batch, station);
         }
     }
 
-    fn local_address(&self) -> SocketAddr {
-        self.local
+    fn fittings(&self) -> &Fittings {
+        &self.fittings
     }
 
-    fn stats(&self) -> LineStats {
-        self.stats
-    }
-
-    fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
-    fn set_tap(&mut self, tap: Tap) {
-        self.tap = Some(tap);
-    }
-
-    fn set_waker(&mut self, waker: Waker) {
-        self.waker = Some(waker);
-    }
-}
-
-/// What an error on a datagram socket means.
-pub(crate) enum Trouble {
-    /// The peer's machine says that nobody is there.
-    Refused(BrokenReason),
-    /// This datagram is gone; the next may pass.
-    Passing,
-    /// The socket itself is of no use any more.
-    Fatal,
-}
-
-pub(crate) fn classify(error: &io::Error) -> Trouble {
-    match error.raw_os_error() {
-        // The last two: no such protocol there, as IPv4 and IPv6 say it.
-        Some(libc::ECONNREFUSED | libc::ENOPROTOOPT | libc::EPROTO) => {
-            Trouble::Refused(BrokenReason::Refused)
-        }
-        Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::ENETDOWN | libc::EHOSTDOWN) => {
-            Trouble::Refused(BrokenReason::Unreachable)
-        }
-        Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::EINVAL) => Trouble::Fatal,
-        _ => Trouble::Passing,
+    fn fittings_mut(&mut self) -> &mut Fittings {
+        &mut self.fittings
     }
 }
 
@@ -414,25 +339,8 @@ fn max_datagram(socket: &Socket, options: &SocketOptions, v6: bool) -> usize {
     if options.fragment {
         return LARGEST_PAYLOAD;
     }
-    let (level, name, headers) =
-        if v6 { (libc::IPPROTO_IPV6, libc::IPV6_MTU, 48) } else { (libc::IPPROTO_IP, libc::IP_MTU, 28) };
-    // Only a connected socket knows its path.
-    let mtu = options::read_int(socket, level, name).map_or(ETHERNET_MTU, |mtu| mtu.max(0) as usize);
-    mtu.clamp(SMALLEST_MTU, ETHERNET_MTU) - headers
+    path_mtu(socket, v6) - if v6 { 48 } else { 28 }
 }
 
-/// Ethernet's MTU: what the neighbours' networks carry, even where ours (loopback) would carry more.
-pub(crate) const ETHERNET_MTU: usize = 1500;
-/// Every IPv4 host must accept datagrams of this size (RFC 791 §3.1).
-pub(crate) const SMALLEST_MTU: usize = 576;
 /// The largest UDP payload over IPv4 (RFC 768).
 const LARGEST_PAYLOAD: usize = 65_507;
-/// Room for one datagram to send, at least: other sides may have larger ones returned.
-pub(crate) const ROOM_TO_SEND: usize = 9_216;
-/// A datagram that waited so long in the kernel was not what woke us: a wake-up takes a third of that here.
-pub(crate) const BEHIND: std::time::Duration = std::time::Duration::from_micros(150);
-/// Batches read in one round at most.
-pub(crate) const MOST_BATCHES: usize = 8;
-
-#[cfg(test)]
-mod tests;

@@ -14,6 +14,8 @@ pub(crate) struct Adaptive {
     other: Option<Other>,
     /// The application has heard [`Event::Connected`].
     connected: bool,
+    /// Frames that may wait at once, of which an endpoint of the other mode must know.
+    reserved: usize,
 }
 
 /// The mode that is not the default.
@@ -27,7 +29,7 @@ pub(crate) struct Other {
 impl Adaptive {
     /// `endpoint` is of the default mode and just opened.
     pub fn new(endpoint: Box<dyn Endpoint>, other: Other) -> Self {
-        Adaptive { endpoint, other: Some(other), connected: false }
+        Adaptive { endpoint, other: Some(other), connected: false, reserved: 0 }
     }
 
     fn adapt(&mut self, now: Instant, datagram: &[u8]) {
@@ -37,6 +39,7 @@ impl Adaptive {
             && speaks_other
         {
             self.endpoint = (other.open)(now);
+            self.endpoint.reserve(self.reserved);
             if self.connected {
                 // It was told before that frames flow.
                 let _connected_again = self.endpoint.poll_event();
@@ -87,6 +90,11 @@ impl Endpoint for Adaptive {
 
     fn poll_timeout(&self) -> Option<Instant> {
         self.endpoint.poll_timeout()
+    }
+
+    fn reserve(&mut self, frames: usize) {
+        self.reserved = frames;
+        self.endpoint.reserve(frames);
     }
 
     fn path_stats(&self) -> PathStats {

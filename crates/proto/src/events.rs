@@ -6,7 +6,7 @@ use antiphon_core::{Event, FrameId, Outcome};
 
 /// A queue of events in which a frame's outcome, which nearly all are, takes 16 bytes. An [`Event`] is as large as its
 /// largest kind, with all figures of a path: eleven times as much, a third of a megabyte for the outcomes of a full queue.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Events {
     notes: VecDeque<Note>,
     /// Those that are no outcomes.
@@ -21,16 +21,10 @@ enum Note {
 }
 
 impl Events {
-    /// Room for so many before anything is allocated.
-    pub fn with_capacity(notes: usize) -> Self {
-        let others = if notes == 0 { 0 } else { FEW_OTHERS };
-        Events { notes: VecDeque::with_capacity(notes), others: VecDeque::with_capacity(others) }
-    }
-
     /// Makes room for `notes` in all.
     pub fn reserve(&mut self, notes: usize) {
-        self.notes.reserve(notes.saturating_sub(self.notes.len()));
-        self.others.reserve(FEW_OTHERS);
+        self.notes.reserve_exact(notes.saturating_sub(self.notes.len()));
+        self.others.reserve_exact(FEW_OTHERS.saturating_sub(self.others.len()));
     }
 
     /// Adds a frame's outcome.
@@ -67,7 +61,7 @@ mod tests {
 
     #[test]
     fn events_keep_their_order_and_outcomes_are_small() {
-        let mut events = Events::with_capacity(4);
+        let mut events = Events::default();
         events.push(Event::Connected);
         events.settle(FrameId(7), Outcome::Acked);
         events.push(Event::Writable);

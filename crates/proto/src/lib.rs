@@ -6,8 +6,11 @@
 
 mod adapt;
 mod arq;
+mod cookie;
 pub mod dccp;
 mod events;
+mod inbox;
+mod pool;
 mod query;
 mod queue;
 mod registry;
@@ -18,6 +21,7 @@ mod tcp;
 mod udp;
 
 pub use registry::{Beneath, HOUSE_PORT, Key, OpenArgs, OpenError, Role, Strengths, Transport, find, open};
+pub use tcp::WITHOUT_LENGTHS;
 
 /// Every transport there is, in the order that tables and help texts list them.
 pub static TRANSPORTS: &[&Transport] = &[

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use antiphon_core::nearest;
 use antiphon_core::units::parse_duration;
 use antiphon_core::uri::{Query, UriError};
+use antiphon_core::{did_you_mean, nearest};
 
 /// A time from `low` to `high`; `None` if the query does not name it.
 pub(crate) fn time(
@@ -35,8 +35,6 @@ pub(crate) fn bad(query: &Query, key: &str, why: String) -> UriError {
 }
 
 /// The remedy for a value that is none of the `known`.
-pub(crate) fn unknown(value: &str, known: &[&'static str]) -> String {
-    let meant = nearest(value, known.iter().copied());
-    let meant = meant.map(|known| format!(", did you mean {known}?")).unwrap_or_default();
-    format!("use {}{meant}", known.join(" or "))
+pub(crate) fn unknown(value: &str, known: &[&str]) -> String {
+    format!("use {}{}", known.join(" or "), did_you_mean(nearest(value, known.iter().copied())))
 }

@@ -1,19 +1,21 @@
-//! The two queues that every endpoint needs: frames waiting to be sent, and frames waiting to be fetched.
+//! Frames that wait to be sent, and their outcomes; how much is held ready for them and for those that wait to be fetched
+//! ([`Inbox`](crate::inbox::Inbox)).
 //!
-//! Both are bounded in frames and bytes, count what they drop, and reuse their buffers, so that after the first
-//! round nothing is allocated.
+//! Both queues are bounded in frames and bytes, count what they drop, and reuse their buffers: nothing is allocated while
+//! no more frames wait than there is [`Room`] for, or ever waited before.
 
 use std::collections::VecDeque;
 
-use antiphon_core::{Event, Frame, FrameId, Instant, Outcome, PathId, Received, SendError, StreamId};
+use antiphon_core::{Event, Frame, FrameId, Instant, Outcome, SendError, StreamId};
 
 use crate::events::Events;
+use crate::pool::Pool;
 
 /// Accepted frames on their way out, with their outcomes.
 #[derive(Debug)]
 pub(crate) struct SendQueue {
     waiting: VecDeque<Queued>,
-    spare: Vec<Vec<u8>>,
+    spare: Pool,
     events: Events,
     next_id: u64,
     queued_bytes: usize,
@@ -38,33 +40,10 @@ impl Queued {
 }
 
 impl SendQueue {
-    /// A queue with room for the frames of a second at the smallest block sizes.
-    ///
-    /// `typical`: bytes to hold ready per frame.
-    pub fn new(typical: usize) -> Self {
-        SendQueue {
-            waiting: VecDeque::with_capacity(MAX_FRAMES),
-            spare: (0..READY).map(|_| Vec::with_capacity(typical)).collect(),
-            events: Events::with_capacity(2 * MAX_FRAMES + 8),
-            ..SendQueue::empty()
-        }
-    }
-
-    /// The same bounds, but memory for a few frames only: for servers of many, most of whom never fill a queue.
-    /// Allocates when a longer stall than ever before fills it.
-    pub fn lean(typical: usize) -> Self {
-        SendQueue {
-            waiting: VecDeque::with_capacity(STALL),
-            spare: ready(typical),
-            events: Events::with_capacity(2 * STALL),
-            ..SendQueue::empty()
-        }
-    }
-
-    /// A lean queue whose frames come back only when the peer has them: buffers for those that are on their way as well.
-    pub fn lean_until_acked(typical: usize) -> Self {
-        let mut queue = SendQueue::lean(typical);
-        queue.spare.extend((0..UNACKED).map(|_| Vec::with_capacity(typical)));
+    /// A queue with `room` for frames of `typical` bytes.
+    pub fn new(room: Room, typical: usize) -> Self {
+        let mut queue = SendQueue::empty();
+        queue.make_room(room, typical);
         queue
     }
 
@@ -73,13 +52,20 @@ impl SendQueue {
     pub fn empty() -> Self {
         SendQueue {
             waiting: VecDeque::new(),
-            spare: Vec::new(),
-            events: Events::with_capacity(0),
+            spare: Pool::new(MAX_FRAMES),
+            events: Events::default(),
             next_id: 0,
             queued_bytes: 0,
             blocked: false,
             expired: 0,
         }
+    }
+
+    /// Sees to it that there is `room` at least.
+    pub fn make_room(&mut self, room: Room, typical: usize) {
+        self.waiting.reserve_exact(room.places.saturating_sub(self.waiting.len()));
+        self.events.reserve(2 * room.places);
+        self.spare.fill(room.places, room.buffers, typical);
     }
 
     /// Accepts `frame` unless it is empty, larger than `max`, or the queue is full.
@@ -97,7 +83,7 @@ impl SendQueue {
         }
         let id = FrameId(self.next_id);
         self.next_id += 1;
-        let mut bytes = self.spare.pop().unwrap_or_default();
+        let mut bytes = self.spare.take();
         bytes.extend_from_slice(frame.bytes);
         self.queued_bytes += len;
         let Frame { deadline, priority, stream, .. } = frame;
@@ -114,102 +100,66 @@ impl SendQueue {
 
     /// The next frame whose deadline has not passed; those before it expire.
     pub fn pop(&mut self, now: Instant) -> Option<Queued> {
-        while let Some(frame) = self.waiting.pop_front() {
-            self.queued_bytes -= frame.bytes.len();
-            if !frame.is_expired(now) {
-                return Some(frame);
-            }
-            self.finish(frame, Outcome::Expired { maybe_received: false });
-        }
-        None
-    }
-
-    /// Makes a lean queue what [`Self::new`] gives: for when a stranger has become a peer.
-    pub fn make_ready(&mut self, typical: usize) {
-        self.waiting.reserve(MAX_FRAMES - self.waiting.len());
-        self.events.reserve(2 * MAX_FRAMES + 8);
-        self.spare.extend((0..READY).map(|_| Vec::with_capacity(typical)));
-    }
-
-    /// Makes a lean queue fit for a stream with losses, at a tenth of what [`Self::make_ready`] takes.
-    pub fn make_partly_ready(&mut self, typical: usize) {
-        self.waiting.reserve(READY);
-        self.events.reserve(2 * READY);
-        self.spare.extend((0..READY).map(|_| Vec::with_capacity(typical)));
+        let at = self.find_in_time(now, first)?;
+        self.remove(at)
     }
 
     /// Like [`Self::pop`], the frame that came last; those before it stay until their deadlines.
     pub fn pop_newest(&mut self, now: Instant) -> Option<Queued> {
-        while let Some(frame) = self.waiting.pop_back() {
-            self.queued_bytes -= frame.bytes.len();
-            if !frame.is_expired(now) {
-                return Some(frame);
-            }
-            self.finish(frame, Outcome::Expired { maybe_received: false });
-        }
-        None
+        let at = self.find_in_time(now, last)?;
+        self.remove(at)
     }
 
     /// As [`Self::pop`], of the first frame whose stream is `ready`; those of other streams keep their places.
     pub fn pop_ready(&mut self, now: Instant, ready: impl Fn(StreamId) -> bool) -> Option<Queued> {
-        let mut at = 0;
-        while let Some(frame) = self.waiting.get(at) {
-            if !ready(frame.stream) {
-                at += 1;
-                continue;
-            }
-            let frame = self.waiting.remove(at)?;
-            self.queued_bytes -= frame.bytes.len();
-            if !frame.is_expired(now) {
-                return Some(frame);
-            }
-            self.finish(frame, Outcome::Expired { maybe_received: false });
-        }
-        None
+        let at = self.find_in_time(now, |waiting| first_ready(waiting, &ready))?;
+        self.remove(at)
     }
 
     /// Bytes of the frame that [`Self::pop_ready`] would give; those past their deadline expire.
     pub fn peek_ready(&mut self, now: Instant, ready: impl Fn(StreamId) -> bool) -> Option<usize> {
-        loop {
-            let at = self.waiting.iter().position(|frame| ready(frame.stream))?;
-            let frame = self.waiting.get(at)?;
-            if !frame.is_expired(now) {
-                return Some(frame.bytes.len());
-            }
-            let expired = self.waiting.remove(at)?;
-            self.queued_bytes -= expired.bytes.len();
-            self.finish(expired, Outcome::Expired { maybe_received: false });
-        }
+        let at = self.find_in_time(now, |waiting| first_ready(waiting, &ready))?;
+        Some(self.waiting[at].bytes.len())
     }
 
     /// The frame that [`Self::pop`] would give; those before it expire.
     pub fn peek(&mut self, now: Instant) -> Option<&Queued> {
-        self.expire(now);
-        self.waiting.front()
+        let at = self.find_in_time(now, first)?;
+        self.waiting.get(at)
     }
 
     /// Bytes of the frame that [`Self::pop`] would give, or [`Self::pop_newest`]; those past their deadline expire.
     pub fn peek_len(&mut self, now: Instant, newest: bool) -> Option<usize> {
-        loop {
-            let frame = if newest { self.waiting.back() } else { self.waiting.front() }?;
-            if !frame.is_expired(now) {
-                return Some(frame.bytes.len());
-            }
-            let expired = if newest { self.waiting.pop_back() } else { self.waiting.pop_front() }?;
-            self.queued_bytes -= expired.bytes.len();
-            self.finish(expired, Outcome::Expired { maybe_received: false });
-        }
+        let at = self.find_in_time(now, if newest { last } else { first })?;
+        Some(self.waiting[at].bytes.len())
     }
 
     /// Drops every waiting frame whose deadline has passed.
     pub fn expire(&mut self, now: Instant) {
         // Deadlines nearly always stand in order, so look at the front; a frame behind a later one goes in `pop`.
-        while self.waiting.front().is_some_and(|frame| frame.is_expired(now)) {
-            if let Some(frame) = self.waiting.pop_front() {
-                self.queued_bytes -= frame.bytes.len();
-                self.finish(frame, Outcome::Expired { maybe_received: false });
+        let _the_first_in_time_stays = self.find_in_time(now, first);
+    }
+
+    /// Where the frame stands that `find` names; as long as that one's deadline has passed, it expires.
+    fn find_in_time(
+        &mut self,
+        now: Instant,
+        find: impl Fn(&VecDeque<Queued>) -> Option<usize>,
+    ) -> Option<usize> {
+        loop {
+            let at = find(&self.waiting)?;
+            if !self.waiting[at].is_expired(now) {
+                return Some(at);
             }
+            let expired = self.remove(at)?;
+            self.finish(expired, Outcome::Expired { maybe_received: false });
         }
+    }
+
+    fn remove(&mut self, at: usize) -> Option<Queued> {
+        let frame = self.waiting.remove(at)?;
+        self.queued_bytes -= frame.bytes.len();
+        Some(frame)
     }
 
     /// When [`Self::expire`] has something to do: just after the first frame's deadline.
@@ -225,11 +175,8 @@ impl SendQueue {
     }
 
     /// Takes the buffer of a popped frame back before its outcome is known.
-    pub fn recycle(&mut self, mut bytes: Vec<u8>) {
-        bytes.clear();
-        if self.spare.len() < MAX_FRAMES {
-            self.spare.push(bytes);
-        }
+    pub fn recycle(&mut self, bytes: Vec<u8>) {
+        self.spare.give(bytes);
     }
 
     /// Reports the outcome of a frame whose buffer is back already.
@@ -283,129 +230,41 @@ impl SendQueue {
     }
 }
 
-/// Received frames that wait for the application.
-#[derive(Debug)]
-pub(crate) struct Inbox {
-    frames: VecDeque<(Received, Vec<u8>)>,
-    spare: Vec<Vec<u8>>,
-    bytes: usize,
-    delivered: u64,
-    dropped: u64,
+fn first(waiting: &VecDeque<Queued>) -> Option<usize> {
+    (!waiting.is_empty()).then_some(0)
 }
 
-impl Inbox {
-    /// An inbox with `typical` bytes held ready per frame.
-    pub fn new(typical: usize) -> Self {
-        Inbox {
-            frames: VecDeque::with_capacity(MAX_FRAMES),
-            spare: (0..READY).map(|_| Vec::with_capacity(typical)).collect(),
-            bytes: 0,
-            delivered: 0,
-            dropped: 0,
-        }
-    }
+fn last(waiting: &VecDeque<Queued>) -> Option<usize> {
+    waiting.len().checked_sub(1)
+}
 
-    /// The same bounds, but memory for a few frames only, like [`SendQueue::lean`].
-    pub fn lean(typical: usize) -> Self {
-        let frames = VecDeque::with_capacity(STALL);
-        Inbox { frames, spare: ready(typical), bytes: 0, delivered: 0, dropped: 0 }
-    }
+fn first_ready(waiting: &VecDeque<Queued>, ready: impl Fn(StreamId) -> bool) -> Option<usize> {
+    waiting.iter().position(|frame| ready(frame.stream))
+}
 
-    /// Keeps a frame of one part with all that is known of it; drops and counts it when there is no room.
-    pub fn push_received(&mut self, bytes: &[u8], received: Received) {
-        let before = self.frames.len();
-        self.push(bytes, &[], received.path, received.received_at);
-        if self.frames.len() > before
-            && let Some((last, _)) = self.frames.back_mut()
-        {
-            *last = received;
-        }
-    }
+/// What is held ready for frames that wait: beyond it, memory is allocated once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Room {
+    /// Frames that find a place.
+    pub places: usize,
+    /// Frames whose bytes find a buffer.
+    pub buffers: usize,
+}
 
-    /// The same bounds, but memory only as it is needed, like [`SendQueue::empty`].
-    pub fn empty() -> Self {
-        Inbox { frames: VecDeque::new(), spare: Vec::new(), bytes: 0, delivered: 0, dropped: 0 }
-    }
+impl Room {
+    /// Of an endpoint among many, most of which never fill a queue.
+    pub const LEAN: Room = Room { places: LEAN_PLACES, buffers: FEW };
+    /// As lean, where frames come back only when the peer has them: buffers for those that are on their way as well.
+    pub const LEAN_UNTIL_ACKED: Room = Room { buffers: FEW + UNACKED, ..Room::LEAN };
+    /// Of one whose peer has proved to be there: for a stream with losses.
+    pub const PROVED: Room = Room { buffers: FEW + READY, ..Room::LEAN };
+    /// All the places there can be.
+    pub const FULL: Room = Room { places: MAX_FRAMES, buffers: READY };
 
-    /// Makes a lean inbox what [`Self::new`] gives.
-    pub fn make_ready(&mut self, typical: usize) {
-        self.frames.reserve(MAX_FRAMES.saturating_sub(self.frames.len()));
-        self.spare.extend((0..READY).map(|_| Vec::with_capacity(typical)));
-    }
-
-    /// Makes a lean inbox fit for a stream with losses.
-    pub fn make_partly_ready(&mut self, typical: usize) {
-        self.frames.reserve(READY);
-        self.spare.extend((0..READY).map(|_| Vec::with_capacity(typical)));
-    }
-
-    /// Keeps a frame, made of up to two parts, until it is fetched; drops and counts it when there is no room.
-    pub fn push(&mut self, head: &[u8], tail: &[u8], path: PathId, received_at: Instant) {
-        self.push_marked([head, tail], path, StreamId(0), received_at, false);
-    }
-
-    /// As [`Self::push`], of a frame in one part, with word of whether it had to be sent more than once.
-    pub fn push_repaired(&mut self, bytes: &[u8], path: PathId, received_at: Instant, repaired: bool) {
-        self.push_marked([bytes, &[]], path, StreamId(0), received_at, repaired);
-    }
-
-    fn push_marked(
-        &mut self,
-        [head, tail]: [&[u8]; 2],
-        path: PathId,
-        stream: StreamId,
-        received_at: Instant,
-        repaired: bool,
-    ) {
-        let len = head.len() + tail.len();
-        if self.frames.len() >= MAX_FRAMES || self.bytes + len > MAX_BYTES {
-            self.dropped += 1;
-            return;
-        }
-        let mut bytes = self.spare.pop().unwrap_or_default();
-        bytes.extend_from_slice(head);
-        bytes.extend_from_slice(tail);
-        self.bytes += len;
-        let received = Received { len, path, stream, received_at, repaired };
-        self.frames.push_back((received, bytes));
-    }
-
-    /// Copies the oldest frame into `buf`, which must be large enough.
-    pub fn pop(&mut self, buf: &mut [u8]) -> Option<Received> {
-        let (received, mut bytes) = self.frames.pop_front()?;
-        assert!(buf.len() >= bytes.len(), "poll_frame was lent less than Profile::max_receive");
-        buf[..bytes.len()].copy_from_slice(&bytes);
-        self.bytes -= bytes.len();
-        self.delivered += 1;
-        bytes.clear();
-        self.spare.push(bytes);
-        Some(received)
-    }
-
-    /// Whether nothing waits to be fetched.
-    pub fn is_empty(&self) -> bool {
-        self.frames.is_empty()
-    }
-
-    /// How full it is, as bytes of [`MAX_BYTES`]: by its frames' bytes or by their number.
-    pub fn fill(&self) -> usize {
-        self.bytes.max(self.frames.len() * (MAX_BYTES / MAX_FRAMES))
-    }
-
-    /// Forgets everything.
-    pub fn clear(&mut self) {
-        self.frames.clear();
-        self.bytes = 0;
-    }
-
-    /// Frames fetched so far.
-    pub fn delivered(&self) -> u64 {
-        self.delivered
-    }
-
-    /// Frames dropped so far for want of room.
-    pub fn dropped(&self) -> u64 {
-        self.dropped
+    /// For `frames` that all wait at once.
+    pub fn of(frames: usize) -> Self {
+        let frames = frames.min(MAX_FRAMES);
+        Room { places: frames, buffers: frames }
     }
 }
 
@@ -415,16 +274,9 @@ pub(crate) const MAX_FRAMES: usize = 1024;
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 /// Buffers made at the start, so that a stream in order never allocates: the frames of one busy moment.
 const READY: usize = 32;
-/// Buffers that a lean queue begins with: what a burst of repairs brings at once, or 50 ms of 256-frame blocks at 48 kHz.
-const FEW: usize = 10;
+/// Buffers that a lean queue begins with: what a burst of repairs brings at once, or 40 ms of 256-frame blocks at 48 kHz.
+const FEW: usize = 8;
 /// Frames on their way beside those: a round trip of 25 ms in blocks of 5 ms, and as many lost ones again.
 const UNACKED: usize = 8;
-/// Frames for which a lean queue has room beside their bytes: a third of a second of such blocks, which a thread may be
-/// kept waiting for.
-pub(crate) const STALL: usize = 64;
-
-fn ready(typical: usize) -> Vec<Vec<u8>> {
-    let mut spare = Vec::with_capacity(STALL);
-    spare.extend((0..FEW).map(|_| Vec::with_capacity(typical)));
-    spare
-}
+/// Frames for which a lean queue has places: a sixth of a second of such blocks. Who serves one stream reserves more.
+pub(crate) const LEAN_PLACES: usize = 32;

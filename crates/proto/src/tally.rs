@@ -2,7 +2,8 @@
 
 use antiphon_core::{Counters, Ecn, Event, Input, Instant, PathId, Transmit};
 
-use crate::queue::{Inbox, SendQueue};
+use crate::inbox::Inbox;
+use crate::queue::SendQueue;
 
 /// The counters of an endpoint whose associations have one path.
 #[derive(Debug, Default)]
@@ -15,6 +16,7 @@ pub(crate) struct Tally {
 pub(crate) struct Datagram<'a> {
     pub path: PathId,
     pub bytes: &'a [u8],
+    pub ecn: Ecn,
     pub received_at: Instant,
 }
 
@@ -22,10 +24,10 @@ impl Tally {
     /// The datagram in `input`, counted. Anything else is told to the application, counted, or of no concern here.
     pub fn take<'a>(&mut self, input: Input<'a>, queue: &mut SendQueue) -> Option<Datagram<'a>> {
         match input {
-            Input::Datagram { path, bytes, received_at, .. } => {
+            Input::Datagram { path, bytes, ecn, received_at } => {
                 self.counters.datagrams_received += 1;
                 self.counters.bytes_received += bytes.len() as u64;
-                return Some(Datagram { path, bytes, received_at });
+                return Some(Datagram { path, bytes, ecn, received_at });
             }
             Input::Broken(reason) => queue.report(Event::Broken(reason)),
             Input::Stream { .. } => self.on_malformed(),

@@ -7,7 +7,8 @@ use antiphon_core::{
     Received, SendError, Transmit, Unwrap, Wire,
 };
 
-use crate::queue::{Inbox, SendQueue};
+use crate::inbox::Inbox;
+use crate::queue::{Room, SendQueue};
 use crate::tally::Tally;
 use crate::{Beneath, HOUSE_PORT, OpenArgs, OpenError, Strengths, Transport};
 
@@ -58,12 +59,12 @@ enum State {
 
 impl Udp {
     fn new(max_datagram: usize) -> Self {
-        let mut queue = SendQueue::lean(max_datagram);
+        let mut queue = SendQueue::new(Room::LEAN, max_datagram);
         // UDP needs no answer: frames flow from the first moment.
         queue.report(Event::Connected);
         Udp {
             queue,
-            inbox: Inbox::lean(max_datagram),
+            inbox: Inbox::new(Room::LEAN, max_datagram),
             max_datagram,
             tally: Tally::default(),
             state: State::Open,
@@ -149,6 +150,11 @@ impl Endpoint for Udp {
 
     fn poll_timeout(&self) -> Option<Instant> {
         self.queue.next_expiry()
+    }
+
+    fn reserve(&mut self, frames: usize) {
+        self.queue.make_room(Room::of(frames), self.max_datagram);
+        self.inbox.make_room(Room::of(frames), self.max_datagram);
     }
 
     fn path_stats(&self) -> PathStats {

@@ -1,12 +1,16 @@
 //! The sender of SRP obeys its receiver: streams that are asked for, and a path that can't carry what is offered.
 
+mod srp_ends;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use antiphon_core::{Ecn, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome, PathId, StreamId};
+use antiphon_core::{Endpoint, Event, Frame, FrameId, Instant, Outcome, StreamId};
 use antiphon_link::{Direction, Duplex};
 use antiphon_proto::Role;
 use antiphon_proto::srp::{Mode, Settings, SrpEndpoint, Streams};
+
+use crate::srp_ends::{Ends, hear};
 
 const LATENCY: Duration = Duration::from_millis(80);
 /// 640 kbit/s of frames, and 710 kbit/s with the headers of IP, UDP and SRP.
@@ -15,10 +19,7 @@ const FRAME: usize = 400;
 
 /// A server, a client and the link between them.
 struct World {
-    now: Instant,
-    server: SrpEndpoint,
-    client: SrpEndpoint,
-    link: Duplex<Vec<u8>>,
+    ends: Ends,
     next: u32,
     /// Each frame that came: its stream and its age.
     got: BTreeMap<u32, (StreamId, Duration)>,
@@ -36,10 +37,13 @@ fn open(role: Role, streams: Streams) -> SrpEndpoint {
 impl World {
     fn new(link: &str, streams: Streams) -> Self {
         World {
-            now: Instant::from_millis(1),
-            server: open(Role::Listener, Streams::ALL),
-            client: open(Role::Caller, streams),
-            link: Duplex::new(&link.parse().expect("a link"), 3).expect("a link"),
+            ends: Ends {
+                now: Instant::from_millis(1),
+                server: open(Role::Listener, Streams::ALL),
+                client: open(Role::Caller, streams),
+                link: Duplex::new(&link.parse().expect("a link"), 3).expect("a link"),
+                down: Direction::Down,
+            },
             next: 0,
             got: BTreeMap::new(),
             sent_at: BTreeMap::new(),
@@ -52,39 +56,30 @@ impl World {
     fn send(&mut self, stream: u16, priority: u8, deadline: bool) -> bool {
         let mut bytes = [0x80; FRAME];
         bytes[..4].copy_from_slice(&self.next.to_be_bytes());
-        let deadline = deadline.then(|| self.now + LATENCY);
+        let deadline = deadline.then(|| self.ends.now + LATENCY);
         let frame = Frame { priority, stream: StreamId(stream), ..Frame::new(&bytes, deadline) };
-        let accepted = self.server.send(self.now, frame).is_ok();
-        self.sent_at.insert(self.next, self.now);
+        let accepted = self.ends.server.send(self.ends.now, frame).is_ok();
+        self.sent_at.insert(self.next, self.ends.now);
         self.next += 1;
         accepted
     }
 
     /// Event by event for so long.
     fn run(&mut self, time: Duration) {
-        let until = self.now + time;
-        loop {
+        let until = self.ends.now + time;
+        self.settle();
+        while self.ends.step(until) {
             self.settle();
-            let timeouts = [self.server.poll_timeout(), self.client.poll_timeout(), self.link.poll_timeout()];
-            let Some(next) = timeouts.into_iter().flatten().min().filter(|at| *at <= until) else { break };
-            self.now = self.now.max(next);
-            while let Some((direction, bytes)) = self.link.poll(self.now) {
-                let to = if direction == Direction::Down { &mut self.client } else { &mut self.server };
-                hear(to, self.now, &bytes);
-            }
-            for side in [&mut self.server, &mut self.client] {
-                if side.poll_timeout().is_some_and(|at| at <= self.now) {
-                    side.handle_timeout(self.now);
-                }
-            }
         }
-        self.now = until;
+        self.ends.now = until;
     }
 
     fn settle(&mut self) {
-        for (side, direction) in [(&mut self.server, Direction::Down), (&mut self.client, Direction::Up)] {
-            while let Some(sent) = side.poll_transmit(self.now, &mut self.buf) {
-                self.link.offer(self.now, direction, self.buf[..sent.len].to_vec());
+        for (side, direction) in
+            [(&mut self.ends.server, Direction::Down), (&mut self.ends.client, Direction::Up)]
+        {
+            while let Some(sent) = side.poll_transmit(self.ends.now, &mut self.buf) {
+                self.ends.link.offer(self.ends.now, direction, self.buf[..sent.len].to_vec());
             }
             while let Some(event) = side.poll_event() {
                 match event {
@@ -96,7 +91,7 @@ impl World {
                 }
             }
         }
-        while let Some(received) = self.client.poll_frame(&mut self.buf) {
+        while let Some(received) = self.ends.client.poll_frame(&mut self.buf) {
             let number = u32::from_be_bytes([self.buf[0], self.buf[1], self.buf[2], self.buf[3]]);
             let age = received.received_at.since(self.sent_at[&number]);
             self.got.insert(number, (received.stream, age));
@@ -125,11 +120,6 @@ impl World {
     }
 }
 
-fn hear(side: &mut SrpEndpoint, now: Instant, bytes: &[u8]) {
-    let (path, ecn) = (PathId::default(), Ecn::NotCapable);
-    side.handle_input(now, Input::Datagram { path, bytes, ecn, received_at: now });
-}
-
 /// 710 kbit/s over what carries half of it: the queue of 200 ms would stand full, and every frame that comes would be too old to be played.
 #[test]
 fn a_bottleneck_of_half_the_rate_does_not_collapse() {
@@ -141,17 +131,17 @@ fn a_bottleneck_of_half_the_rate_does_not_collapse() {
     // less a fifth that yielding costs and what the limit's creeping up costs again; unlimited, it is 2 %.
     println!("in time: {first} {later}");
     assert!(later > 0.38 && later < 0.5, "in time: {first} at first, {later} later");
-    let carried = world.link.down.counters();
+    let carried = world.ends.link.down.counters();
     let lost = carried.overflowed as f64 / carried.offered as f64;
     assert!(lost < 0.12, "most of what can't be carried is not sent: {lost} of {}", carried.offered);
     let expired = world.outcomes.values().filter(|o| **o == Outcome::Expired { maybe_received: false });
     assert!(expired.count() > 2_500 && world.congestion >= 1, "{} told", world.congestion);
-    let pace = world.server.path_stats().pacing_rate.expect("a limit").0;
+    let pace = world.ends.server.path_stats().pacing_rate.expect("a limit").0;
     assert!((150_000..450_000).contains(&pace), "{pace} bit/s");
     // The path recovers, and all of it flows again before long.
-    world.link = Duplex::new(&"delay=10ms".parse().expect("a link"), 4).expect("a link");
+    world.ends.link = Duplex::new(&"delay=10ms".parse().expect("a link"), 4).expect("a link");
     world.stream(30, World::urgent);
-    assert_eq!((world.stream(5, World::urgent), world.server.path_stats().pacing_rate), (1.0, None));
+    assert_eq!((world.stream(5, World::urgent), world.ends.server.path_stats().pacing_rate), (1.0, None));
 }
 
 #[test]
@@ -208,7 +198,7 @@ fn a_forged_choice_lasts_a_round_trip() {
     let mut probe = [0; 28];
     for epoch in 0..128u8 {
         (probe[0], probe[3]) = (0x80 | epoch, 3);
-        hear(&mut world.server, world.now, &probe);
+        hear(&mut world.ends.server, world.ends.now, &probe);
         // No other report is near, so that nothing else mends it.
         world.settle();
     }
@@ -233,16 +223,16 @@ fn a_client_gets_the_streams_that_it_asks_for_and_no_others() {
         };
         assert_eq!(streams(&world, 0), [0, 2], "{loss}");
         assert!(world.got.iter().all(|(n, (stream, _))| *n % 3 == u32::from(stream.0)));
-        let lost = world.client.path_stats().counters;
+        let lost = world.ends.client.path_stats().counters;
         assert_eq!((lost.malformed, lost.duplicates), (0, 0), "streams left out leave no gaps: {lost:?}");
         // Another choice while it runs; two seconds, if the first words of it are lost.
         let first = world.next;
-        world.client.want(Streams(0b010));
+        world.ends.client.want(Streams(0b010));
         world.stream(4, World::of_three);
         assert_eq!(streams(&world, first + 400), [1], "{loss}");
         // None at all, and all again.
         for (wanted, expected) in [(Streams(0), &[][..]), (Streams::ALL, &[0, 1, 2][..])] {
-            world.client.want(wanted);
+            world.ends.client.want(wanted);
             world.stream(4, World::of_three);
             let first = world.next;
             world.stream(1, World::of_three);

@@ -157,7 +157,7 @@
         : empty || high === floor ? [floor, floor + 1] : [floor, high + (high - floor) * 0.05];
       return {
         width, height: (state.panels ? 138 + (last ? 32 : 0) : Math.max(240, Math.min(380, Math.round(width * 0.42)))) + lanes * LANE,
-        padding: [lanes * LANE + (name ? 20 : 14) + uprights().length * 16, 14, last ? 0 : 4, 0],
+        padding: [lanes * LANE + (name ? 20 : 14) + uprights().length * 16, 20, last ? 0 : 4, 0],
         legend: { show: false },
         focus: { alpha: 0.08 },
         cursor: { sync: { key: state.key }, y: false, points: { show: false }, drag: { x: true, y: false, setScale: true } },

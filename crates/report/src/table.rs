@@ -180,7 +180,7 @@ impl Row {
 
     fn render_cell(&self, column: usize, with_count: bool, out: &mut String) {
         let text = match self.values.get(column) {
-            Some(Cell::Text(words)) => inline(words),
+            Some(Cell::Text(words)) => inline(words).replace('\n', "<br>"),
             Some(cell) => cell.finite().map_or(NOT_MEASURED.into(), |v| number(v, self.decimals)),
             None => NOT_MEASURED.into(),
         };
@@ -198,6 +198,10 @@ impl Row {
     }
 }
 
+/// The class of tables with prose in them.
+const WORDS: &str = " class=\"words\"";
+/// More columns than this stand closer together.
+const WIDE: usize = 7;
 /// Longer texts in cells are folded.
 const SHORT: usize = 40;
 
@@ -211,10 +215,17 @@ impl Table {
             out.push_str(&format!("<p class=\"intro\" id=\"{id}-c\">{}</p>\n", inline(&self.caption)));
             described = format!(" aria-describedby=\"{id}-c\"");
         }
-        let class = if self.rows.iter().any(Row::has_prose) { " class=\"words\"" } else { "" };
+        let class = match self.columns.len() {
+            _ if self.rows.iter().any(Row::has_prose) => WORDS,
+            many if many > WIDE => " class=\"dense\"",
+            _ => "",
+        };
         out.push_str(&format!(
             "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table\"><table{class}{described}>\n"
         ));
+        if class == WORDS {
+            self.render_widths(out);
+        }
         out.push_str("<thead><tr><td></td>");
         head_cells(&self.columns, out);
         out.push_str("</tr></thead>\n<tbody>\n");
@@ -245,6 +256,16 @@ impl Table {
             }
             out.push_str("</ol></details>\n");
         }
+    }
+
+    /// Leaves the width to the columns that hold prose.
+    fn render_widths(&self, out: &mut String) {
+        out.push_str("<colgroup><col class=\"tight\">");
+        for column in 0..self.columns.len() {
+            let prose = self.rows.iter().any(|row| row.values.get(column).is_some_and(Cell::is_prose));
+            out.push_str(if prose { "<col>" } else { "<col class=\"tight\">" });
+        }
+        out.push_str("</colgroup>\n");
     }
 
     /// The sample counts shared by all rows of the group that begins at row `first`, as far as they have any.

@@ -12,7 +12,7 @@ use antiphon_media::packet::{
     Depacketiser, ExtensionIds, PacketConfig, PacketError, PacketKind, RtpView, classify, parse_rtp,
 };
 use antiphon_media::playout::{Clocking, Inserted, Playout, PlayoutConfig, PlayoutCounters, PlayoutError};
-use antiphon_media::{Sink, SinkError, Source};
+use antiphon_media::{ChannelGroups, Sink, SinkError, Source};
 
 use crate::board::ArrivalBoard;
 use crate::sender::{SenderConfig, SenderCounters, SentFrame, SoundSender};
@@ -21,7 +21,7 @@ use crate::station::{Station, sooner};
 /// How a call is made.
 #[derive(Clone, Debug)]
 pub struct CallConfig {
-    /// The sending half.
+    /// The sending half; a call is not divided into channel groups.
     pub sender: SenderConfig,
     /// Playout target at the returning end: from the arrival of an undelayed frame to its sound.
     pub latency: Duration,
@@ -116,13 +116,16 @@ enum State {
 impl CallStation {
     /// A call over `endpoint`; what a listener would hear goes to `sink`.
     pub fn new(
-        endpoint: Box<dyn Endpoint>,
+        mut endpoint: Box<dyn Endpoint>,
         source: Box<dyn Source>,
         sink: Box<dyn Sink>,
         config: CallConfig,
     ) -> Result<Self, CallError> {
         let packet: PacketConfig = config.sender.packet;
-        let sender = SoundSender::new(source, config.sender)?;
+        // The log has one row of numbers: what is compared is the transport, not how channels are divided.
+        let groups = ChannelGroups::whole(packet.format.channels());
+        let sender = SoundSender::new(source, SenderConfig { groups, ..config.sender })?;
+        sender.reserve(&mut *endpoint);
         let frames = sender.packetiser().packet_frames() as u64;
         let log = FrameLogConfig {
             capacity: config.log_frames,
@@ -140,7 +143,6 @@ impl CallStation {
             depacketiser: Depacketiser::new(packet.format, packet.sample),
             playout: Playout::new(playout)?,
             log: FrameLog::new(log),
-
             endpoint,
             sender,
             sink,
@@ -239,7 +241,7 @@ impl CallStation {
             return self.close(now);
         }
         let (log, board) = (&mut self.log, &self.board);
-        self.sender.advance(now, &mut *self.endpoint, |SentFrame { number, info, len, result }| {
+        self.sender.advance(now, &mut *self.endpoint, |SentFrame { number, info, len, result, .. }| {
             if let Some(board) = board {
                 if let Some(settled) = number.checked_sub(SETTLED) {
                     note_reached(log, board, settled, info.sequence.wrapping_sub(SETTLED as u16));
@@ -421,9 +423,7 @@ impl Station for CallStation {
     }
 
     fn advance(&mut self, now: Instant) {
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
+        self.endpoint.handle_due(now);
         self.fetch();
         self.events();
         self.play(now);

@@ -10,13 +10,22 @@ pub(crate) struct Doorway {
     keeper: Option<Box<dyn Doorkeeper>>,
     answers: VecDeque<(PathId, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
+    /// What the doorkeeper says instead of the datagram that was let in last; empty where that speaks for itself.
+    vouched: Vec<u8>,
     answered: u64,
 }
 
 impl Doorway {
     /// A doorway without doorkeeper: looks decide.
     pub fn new(admits: fn(&[u8]) -> bool) -> Self {
-        Doorway { admits, keeper: None, answers: VecDeque::new(), spare: Vec::new(), answered: 0 }
+        Doorway {
+            admits,
+            keeper: None,
+            answers: VecDeque::new(),
+            spare: Vec::new(),
+            vouched: Vec::new(),
+            answered: 0,
+        }
     }
 
     /// Puts a doorkeeper there, or `None`.
@@ -30,19 +39,32 @@ impl Doorway {
 
     /// Whether `datagram` of a stranger begins an association.
     pub fn lets_in(&mut self, now: Instant, path: PathId, datagram: &[u8]) -> bool {
+        self.vouched.clear();
         let Some(keeper) = &mut self.keeper else { return (self.admits)(datagram) };
         // With no room for an answer the question is lost, as on the wire; the caller asks again.
         let Some(mut answer) = self.spare.pop() else { return false };
         let meeting = keeper.meet(now, path, datagram, &mut answer);
-        match meeting {
-            Meeting::Answered { len } => {
-                self.answered += 1;
-                answer.truncate(len);
-                self.answers.push_back((path, answer));
-            }
-            Meeting::Ignored | Meeting::Admitted => self.spare.push(answer),
+        if let Meeting::Answered { len } = meeting {
+            self.answered += 1;
+            answer.truncate(len);
+            self.answers.push_back((path, answer));
+            return false;
         }
-        meeting == Meeting::Admitted
+        if let Meeting::Vouched { len } = meeting {
+            self.vouched.extend_from_slice(&answer[..len]);
+        }
+        self.spare.push(answer);
+        matches!(meeting, Meeting::Admitted | Meeting::Vouched { .. })
+    }
+
+    /// What a station is to be given of the `datagram` that has just been let in.
+    pub fn entering<'a>(&'a self, datagram: &'a [u8]) -> &'a [u8] {
+        if self.vouched.is_empty() { datagram } else { &self.vouched }
+    }
+
+    /// Which of the parties behind one address `datagram` is of (`Doorkeeper::party_of`).
+    pub fn party_of(&self, datagram: &[u8]) -> u16 {
+        self.keeper.as_ref().map_or(0, |keeper| keeper.party_of(datagram))
     }
 
     /// The association that `datagram` names, as the doorkeeper reads it (`Doorkeeper::association_of`).

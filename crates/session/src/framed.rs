@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use antiphon_core::{
-    CloseMode, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome, PathStats, Profile, Received,
-    SendError, StreamId, Transmit, Wire,
+    CloseMode, Doorkeeper, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome, PathStats, Profile,
+    Received, SendError, StreamId, Transmit, Wire,
 };
 use antiphon_media::medusa::{BLOCK, Cutter, HEADER, Header, MAX_CHANNELS, MAX_DATA, Resynchroniser};
 
@@ -48,9 +48,14 @@ pub struct Framed {
     held: Vec<u8>,
     taken: usize,
     received: Option<Received>,
+    /// What had been skipped before that came; and how often nothing of it belonged to a packet.
+    skipped: u64,
+    foreign: u64,
     delivered: u64,
     blocked: bool,
+    /// No frame is taken any more; and the transport beneath has been told, too.
     closing: bool,
+    told: bool,
     closed: bool,
 }
 
@@ -92,9 +97,12 @@ impl Framed {
             held: vec![0; profile.max_receive],
             taken: 0,
             received: None,
+            skipped: 0,
+            foreign: 0,
             delivered: 0,
             blocked: false,
             closing: false,
+            told: false,
             closed: false,
             inner,
         }
@@ -113,8 +121,10 @@ impl Framed {
                 self.taken += self.resync.push(&self.held[self.taken..len]);
                 continue;
             }
-            self.received = Some(self.inner.poll_frame(&mut self.held)?);
-            self.taken = 0;
+            let came = self.inner.poll_frame(&mut self.held)?;
+            let skipped = self.resync.counters().skipped;
+            self.foreign += u64::from(len > 0 && skipped - self.skipped >= len as u64);
+            (self.received, self.taken, self.skipped) = (Some(came), 0, skipped);
         }
         None
     }
@@ -162,8 +172,8 @@ impl Framed {
             }
             self.collect();
         }
-        if self.closing && self.cutter.is_empty() {
-            self.closing = false;
+        if self.closing && !self.told && self.cutter.is_empty() {
+            self.told = true;
             self.inner.close(now, CloseMode::Graceful);
             self.collect();
         }
@@ -277,12 +287,11 @@ impl Endpoint for Framed {
         if self.closed {
             return;
         }
+        self.closing = true;
         match mode {
-            CloseMode::Graceful => {
-                self.closing = true;
-                self.flush(now);
-            }
+            CloseMode::Graceful => self.flush(now),
             CloseMode::Abort => {
+                self.told = true;
                 self.inner.close(now, mode);
                 self.collect();
             }
@@ -323,12 +332,25 @@ impl Endpoint for Framed {
         self.inner.poll_timeout()
     }
 
-    /// Frames are counted here, all else beneath.
+    fn reserve(&mut self, frames: usize) {
+        self.inner.reserve(frames);
+    }
+
+    /// Frames are counted here, all else beneath; what held nothing of a packet is malformed.
     fn path_stats(&self) -> PathStats {
         let mut stats = self.inner.path_stats();
         stats.counters.frames_accepted = self.next_id;
         stats.counters.frames_delivered = self.delivered;
+        stats.counters.malformed += self.foreign;
         stats
+    }
+
+    fn association(&self) -> Option<u64> {
+        self.inner.association()
+    }
+
+    fn doorkeeper(&mut self, now: Instant) -> Option<Box<dyn Doorkeeper>> {
+        self.inner.doorkeeper(now)
     }
 }
 

@@ -226,10 +226,15 @@ impl<P: FramePort> Station for FrameStation<P> {
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         let input = match input {
             Input::Datagram { path, bytes, ecn, received_at } => {
+                let known = self.knows(path);
                 if !self.is_peer(now, path, bytes) {
                     self.strangers += 1;
                     return;
                 }
+                let bytes = match &self.waits {
+                    Some(waits) if !known => waits.doorway.entering(bytes),
+                    _ => bytes,
+                };
                 Input::Datagram { path: PathId::default(), bytes, ecn, received_at }
             }
             other => other,
@@ -238,9 +243,7 @@ impl<P: FramePort> Station for FrameStation<P> {
     }
 
     fn advance(&mut self, now: Instant) {
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
+        self.endpoint.handle_due(now);
         self.fetch();
         self.events(now);
         if matches!(self.state, State::Open | State::Emptying) {

@@ -58,8 +58,8 @@ pub struct Hub<S> {
     peers: Vec<Option<Peer<S>>>,
     /// Places of peers that have gone.
     free: Vec<usize>,
-    /// Each path's peer, and which of the peer's paths it is.
-    places: BTreeMap<PathId, (usize, u32)>,
+    /// The peer of each party on a path, and which of the peer's paths it is.
+    places: BTreeMap<(PathId, u16), (usize, u32)>,
     /// Peers by the associations that their packets name, where they do.
     associations: BTreeMap<u64, usize>,
     timers: Timers,
@@ -77,6 +77,8 @@ pub struct Hub<S> {
 
 struct Peer<S> {
     path: PathId,
+    /// Which of the parties behind its addresses it is.
+    party: u16,
     /// Further paths that it has been heard on.
     others: Vec<PathId>,
     association: Option<u64>,
@@ -131,13 +133,16 @@ impl<S: Station> Hub<S> {
         HubCounters { answered: self.doorway.answered(), ..self.counters }
     }
 
-    fn place_for(&mut self, now: Instant, path: PathId, first: &[u8]) -> Option<(usize, u32)> {
-        if let Some(place) = self.places.get(&path) {
-            return Some(*place);
-        }
-        if let Some(place) = self.place_elsewhere(path, first) {
-            return Some(place);
-        }
+    /// The place of a peer that is here.
+    fn place_of(&mut self, path: PathId, datagram: &[u8]) -> Option<(usize, u32)> {
+        let party = self.doorway.party_of(datagram);
+        let place = self.places.get(&(path, party)).copied();
+        place.or_else(|| self.place_elsewhere(path, party, datagram))
+    }
+
+    /// A place for who is not, if it is let in.
+    fn new_place(&mut self, now: Instant, path: PathId, first: &[u8]) -> Option<(usize, u32)> {
+        let party = self.doorway.party_of(first);
         let answered = self.doorway.answered();
         if self.stopping || !self.doorway.lets_in(now, path, first) {
             self.counters.not_admitted += u64::from(self.doorway.answered() == answered);
@@ -152,29 +157,29 @@ impl<S: Station> Hub<S> {
         }
         self.counters.admitted += 1;
         let station = (self.make)(now, path);
-        let peer = Peer { path, others: Vec::new(), association: None, station, last_heard: now };
+        let peer = Peer { path, party, others: Vec::new(), association: None, station, last_heard: now };
         let at = self.free.pop().unwrap_or(self.peers.len());
         if at == self.peers.len() {
             self.peers.push(None);
         }
         self.peers[at] = Some(peer);
-        self.places.insert(path, (at, 0));
+        self.places.insert((path, party), (at, 0));
         Some((at, 0))
     }
 
     /// The place of a peer that is heard on another path than before.
-    fn place_elsewhere(&mut self, path: PathId, datagram: &[u8]) -> Option<(usize, u32)> {
+    fn place_elsewhere(&mut self, path: PathId, party: u16, datagram: &[u8]) -> Option<(usize, u32)> {
         if self.associations.is_empty() {
             return None;
         }
         let at = *self.associations.get(&self.doorway.association_of(datagram)?)?;
         let peer = self.peers[at].as_mut()?;
-        if peer.others.len() + 1 >= MOST_PATHS {
+        if peer.party != party || peer.others.len() + 1 >= MOST_PATHS {
             return None;
         }
         peer.others.push(path);
         let place = (at, peer.others.len() as u32);
-        self.places.insert(path, place);
+        self.places.insert((path, party), place);
         Some(place)
     }
 
@@ -211,9 +216,8 @@ impl<S: Station> Hub<S> {
 
     fn remove(&mut self, at: usize) {
         if let Some(peer) = self.peers[at].take() {
-            self.places.remove(&peer.path);
-            for path in &peer.others {
-                self.places.remove(path);
+            for path in std::iter::once(peer.path).chain(peer.others) {
+                self.places.remove(&(path, peer.party));
             }
             if let Some(association) = peer.association {
                 self.associations.remove(&association);
@@ -242,7 +246,9 @@ impl<S: Station> Station for Hub<S> {
             // A shared socket's errors name no peer.
             return;
         };
-        let Some((at, path)) = self.place_for(now, path, bytes) else { return };
+        let known = self.place_of(path, bytes);
+        let Some((at, path)) = known.or_else(|| self.new_place(now, path, bytes)) else { return };
+        let bytes = if known.is_some() { bytes } else { self.doorway.entering(bytes) };
         if let Some(peer) = &mut self.peers[at] {
             peer.last_heard = now;
             let path = PathId(path);
@@ -319,7 +325,7 @@ impl<S: Station> Station for Hub<S> {
     }
 
     fn knows(&self, path: PathId) -> bool {
-        self.places.contains_key(&path)
+        self.places.range((path, 0)..=(path, u16::MAX)).next().is_some()
     }
 }
 

@@ -4,14 +4,17 @@ use std::time::Duration;
 
 use antiphon_core::{Instant, MediaTime};
 use antiphon_media::packet::{Depacketiser, MediaPacket};
-use antiphon_media::playout::{ClockedPlayout, Clocking, Inserted, Playout, PlayoutConfig};
-use antiphon_media::{Sink, SinkError, StreamFormat};
+use antiphon_media::playout::{ClockedPlayout, Clocking, Inserted, Playout, PlayoutConfig, PlayoutCounters};
+use antiphon_media::{ChannelGroups, SampleFormat, Sink, SinkError, StreamFormat};
 
 use crate::receiver::{ReceiveError, ReceiverConfig};
 
 /// What exists once the format is known.
 pub(crate) struct Stream {
     pub depacketiser: Depacketiser,
+    pub groups: ChannelGroups,
+    /// Of senders whose stream was divided otherwise.
+    pub past: PlayoutCounters,
     pub playout: Player,
     pub sink: Box<dyn Sink>,
     pub block: Vec<f32>,
@@ -61,20 +64,52 @@ impl Pace {
 }
 
 impl Stream {
-    /// Buffers a packet; where the buffer waits for room, plays first. Answers the sample frames the sink dropped.
+    /// Rate and channels, and how samples are stored.
+    pub fn format(&self) -> (StreamFormat, SampleFormat) {
+        (self.depacketiser.format(), self.depacketiser.sample())
+    }
+
+    /// What the playout buffer counted, since the stream's beginning.
+    pub fn counters(&self) -> PlayoutCounters {
+        self.past + self.playout.buffer().counters()
+    }
+
+    /// Buffers a packet of a channel group; where the buffer waits for room, plays first. Answers the sample frames the sink
+    /// dropped.
     pub fn insert(
         &mut self,
+        group: usize,
         arrived: Instant,
         now: Instant,
         packet: &MediaPacket<'_>,
         error: &mut Option<ReceiveError>,
     ) -> u64 {
-        if self.playout.insert(arrived, packet) != Inserted::Full {
+        if self.playout.insert(group, arrived, packet) != Inserted::Full {
             return 0;
         }
         let dropped = self.play(now, error);
-        self.playout.insert(arrived, packet);
+        self.playout.insert(group, arrived, packet);
         dropped
+    }
+
+    /// Another sender divides the same channels otherwise: the sink goes on, and so do the totals.
+    pub fn divide(
+        &mut self,
+        config: &ReceiverConfig,
+        groups: ChannelGroups,
+        now: Instant,
+    ) -> Result<(), ReceiveError> {
+        let ((format, sample), past) = (self.format(), self.counters());
+        self.playout = Player::new(config, format, groups, &*self.sink, now)?;
+        self.depacketiser = Depacketiser::grouped(format, sample, groups);
+        (self.groups, self.past) = (groups, past);
+        Ok(())
+    }
+
+    /// A channel group goes on with other numbers.
+    pub fn restart_group(&mut self, group: usize) {
+        self.depacketiser.restart_group(group);
+        self.playout.restart_group(group);
     }
 
     /// Whether everything that the sender left behind has been played.
@@ -105,6 +140,7 @@ impl Player {
     pub fn new(
         config: &ReceiverConfig,
         format: StreamFormat,
+        groups: ChannelGroups,
         sink: &dyn Sink,
         now: Instant,
     ) -> Result<Self, ReceiveError> {
@@ -112,7 +148,7 @@ impl Player {
         let clocking = if config.latency.is_some() { Clocking::Sender } else { unhurried };
         let target = config.latency.unwrap_or_default();
         let playout =
-            PlayoutConfig { conceal: config.conceal, ..PlayoutConfig::new(format, target, clocking) };
+            PlayoutConfig { conceal: config.conceal, groups, ..PlayoutConfig::new(format, target, clocking) };
         let refused = |error: &dyn std::fmt::Display| ReceiveError::Sink(error.to_string());
         if !sink.clocked() {
             return Ok(Player::Unclocked(Box::new(Playout::new(playout).map_err(|e| refused(&e))?)));
@@ -123,10 +159,17 @@ impl Player {
         Ok(Player::Clocked { playout: Box::new(clocked), pace })
     }
 
-    pub fn insert(&mut self, arrived: Instant, packet: &MediaPacket<'_>) -> Inserted {
+    pub fn insert(&mut self, group: usize, arrived: Instant, packet: &MediaPacket<'_>) -> Inserted {
         match self {
-            Player::Unclocked(playout) => playout.insert(arrived, packet),
-            Player::Clocked { playout, .. } => playout.insert(arrived, packet),
+            Player::Unclocked(playout) => playout.insert_in(group, arrived, packet),
+            Player::Clocked { playout, .. } => playout.insert_in(group, arrived, packet),
+        }
+    }
+
+    fn restart_group(&mut self, group: usize) {
+        match self {
+            Player::Unclocked(playout) => playout.restart_group(group),
+            Player::Clocked { playout, .. } => playout.restart_group(group),
         }
     }
 

@@ -8,8 +8,10 @@ use antiphon_core::{
 use antiphon_media::packet::{PacketKind, classify};
 
 use crate::doorway::Doorway;
+use crate::framing::StreamFraming;
 use crate::hub::MOST_PATHS;
 use crate::receiver::SoundReceiver;
+use crate::sender::frames_of_a_stall;
 use crate::station::{Station, sooner};
 
 /// Makes an endpoint for a new association.
@@ -25,6 +27,8 @@ pub struct ReceiveConfig {
     pub silence: Duration,
     /// Whether the end of the stream is the end of the station (recordings), or another may follow.
     pub ends_with_stream: bool,
+    /// What the endpoint has around its frames.
+    pub framing: StreamFraming,
 }
 
 /// Receives from one association at a time and plays to a sink. Whoever else sends is noticed and not mixed in; when
@@ -34,6 +38,8 @@ pub struct ReceiveStation {
     doorway: Doorway,
     endpoint: Box<dyn Endpoint>,
     receiver: SoundReceiver,
+    /// Frames that the endpoint holds memory ready for, once a stream has shown its pace.
+    room: usize,
     buf: Vec<u8>,
     peer: Option<Peer>,
     /// Who sent last though our peer is not proven.
@@ -41,6 +47,9 @@ pub struct ReceiveStation {
     /// Further paths that our peer has been heard on.
     others: Vec<PathId>,
     strangers: u64,
+    /// Packets in the other framing, until there is sound or it was told.
+    foreign: usize,
+    told_foreign: bool,
     broken: Option<BrokenReason>,
     state: State,
 }
@@ -64,23 +73,26 @@ impl ReceiveStation {
     /// A station that plays what its endpoint brings.
     pub fn new(mut config: ReceiveConfig, receiver: SoundReceiver, now: Instant) -> Self {
         let mut endpoint = (config.endpoint)(now);
-        let mut doorway = Doorway::new(config.admits);
+        let mut doorway = Doorway::new(config.framing.admission(&*endpoint, config.admits));
         doorway.set_keeper(endpoint.doorkeeper(now));
         let buf = vec![0; endpoint.profile().max_receive];
-        let (peer, rival, strangers, broken, state) = (None, None, 0, None, State::Receiving);
+        let (peer, rival, strangers, foreign, broken) = (None, None, 0, 0, None);
         let others = Vec::new();
         ReceiveStation {
             config,
             doorway,
             endpoint,
             receiver,
+            room: 0,
             buf,
             peer,
             rival,
             others,
             strangers,
+            foreign,
+            told_foreign: false,
             broken,
-            state,
+            state: State::Receiving,
         }
     }
 
@@ -144,11 +156,10 @@ impl ReceiveStation {
             if !is_free && (peer.proven || !second) {
                 return false;
             }
-            self.endpoint = (self.config.endpoint)(now);
+            self.renew(now);
             self.receiver.forget_source();
         }
         self.rival = None;
-        self.others.clear();
         self.peer = Some(Peer { path, last_heard: now, proven: false });
         true
     }
@@ -166,8 +177,47 @@ impl ReceiveStation {
 
     fn fetch(&mut self, now: Instant) {
         while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
-            self.receiver.on_frame(now, received, &self.buf[..received.len]);
+            let frame = &self.buf[..received.len];
+            self.receiver.on_frame(now, received, frame);
+            self.foreign += self.foreign_in(&self.buf[..received.len]);
         }
+        self.judge_framing();
+    }
+
+    /// Packets in bytes of the wire, or in a frame, that say that the sender has the other framing. Once there is sound, none
+    /// do.
+    fn foreign_in(&self, bytes: &[u8]) -> usize {
+        if self.receiver.has_begun() || self.told_foreign {
+            return 0;
+        }
+        self.config.framing.foreign_in(&*self.endpoint, bytes)
+    }
+
+    /// A stray datagram says nothing of a sender, several do.
+    fn judge_framing(&mut self) {
+        if self.receiver.has_begun() || self.told_foreign {
+            return;
+        }
+        // Within a transport of its own, what is in no packet is all that shows.
+        let lost = self.config.framing == StreamFraming::Medusa && {
+            let counters = self.endpoint.path_stats().counters;
+            counters.frames_delivered == 0 && counters.malformed >= FOREIGN_PATIENCE as u64
+        };
+        if lost || self.foreign >= FOREIGN_PATIENCE {
+            self.told_foreign = true;
+            self.receiver.on_foreign_framing(self.config.framing, self.config.ends_with_stream);
+        }
+        if let Some(interval) = self.receiver.takes_pace() {
+            self.room = frames_of_a_stall(interval);
+            self.endpoint.reserve(self.room);
+        }
+    }
+
+    /// A fresh endpoint for whoever comes next, with room for a stream like the last.
+    fn renew(&mut self, now: Instant) {
+        self.endpoint = (self.config.endpoint)(now);
+        self.endpoint.reserve(self.room);
+        self.others.clear();
     }
 
     fn close(&mut self, now: Instant) {
@@ -185,10 +235,9 @@ impl ReceiveStation {
                 Event::Broken(reason) => self.broken = Some(reason),
                 Event::Closed(_) if self.state == State::Closing => self.state = State::Finished,
                 Event::Closed(_) => {
-                    // The peer took leave; whoever comes next finds a fresh endpoint.
-                    self.endpoint = (self.config.endpoint)(now);
+                    // The peer took leave.
+                    self.renew(now);
                     self.peer = None;
-                    self.others.clear();
                 }
                 _ => {}
             }
@@ -200,10 +249,13 @@ impl Station for ReceiveStation {
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         let input = match input {
             Input::Datagram { path, bytes, ecn, received_at } => {
+                let known = self.knows(path);
                 let Some(path) = self.path_of_peer(now, path, bytes) else {
                     self.strangers += 1;
+                    self.foreign += self.foreign_in(bytes);
                     return;
                 };
+                let bytes = if known { bytes } else { self.doorway.entering(bytes) };
                 Input::Datagram { path, bytes, ecn, received_at }
             }
             other => other,
@@ -212,9 +264,7 @@ impl Station for ReceiveStation {
     }
 
     fn advance(&mut self, now: Instant) {
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
+        self.endpoint.handle_due(now);
         self.fetch(now);
         if self.state == State::Receiving {
             self.receiver.advance(now, &mut *self.endpoint);
@@ -258,3 +308,6 @@ impl Station for ReceiveStation {
         self.peer.is_some_and(|peer| peer.path == path) || self.others.contains(&path)
     }
 }
+
+/// Packets in the other framing before the user hears of it: 40 ms of sound in blocks of 256 at 48 kHz.
+const FOREIGN_PATIENCE: usize = 8;

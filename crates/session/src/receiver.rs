@@ -1,8 +1,9 @@
 //! Endpoint to sink: packets told apart, one sender followed, buffered, played out in time, reports sent back.
 
+use std::ops::Range;
 use std::time::Duration;
 
-use antiphon_core::{Endpoint, Epoch, Frame, Instant, PathId, Received, Rng};
+use antiphon_core::{Endpoint, Epoch, Instant, PathId, Received, Rng};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::{
     DYNAMIC_PAYLOAD_TYPE, Depacketiser, ExtensionIds, MediaPacket, PacketKind, RtpView, classify, parse_rtp,
@@ -11,11 +12,13 @@ use antiphon_media::packet::{
 use antiphon_media::playout::PlayoutCounters;
 use antiphon_media::rtcp::{RtcpConfig, RtcpEvent, RtcpSession};
 use antiphon_media::{
-    SampleFormat, Sink, SourceCounters, SourceTracker, StreamDescription, StreamFormat, Verdict,
+    ChannelGroups, Origin, SampleFormat, Sink, SourceCounters, SourceTracker, StreamDescription,
+    StreamFormat, Verdict,
 };
 
+use crate::framing::StreamFraming;
 use crate::player::{PULL_FRAMES, Player, Stream};
-use crate::station::sooner;
+use crate::station::{send_report, sooner};
 use crate::witness::{Passing, Witness};
 
 /// Opens the sink once the stream's format is known.
@@ -63,6 +66,15 @@ pub struct ReceiverCounters {
     pub overrun_frames: u64,
 }
 
+/// How a channel group fares.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupFigures {
+    /// Its channels, counted from 0.
+    pub channels: Range<usize>,
+    /// What its part of the playout buffer counted.
+    pub playout: PlayoutCounters,
+}
+
 /// Something a user wants to hear of.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Notice {
@@ -85,6 +97,11 @@ pub enum Notice {
         /// The payload type seen.
         payload_type: u8,
     },
+    /// What comes is in another framing than what is awaited.
+    OtherFraming {
+        /// What is awaited.
+        ours: StreamFraming,
+    },
     /// The sender took leave.
     Bye,
 }
@@ -95,6 +112,12 @@ pub enum ReceiveError {
     /// The sink could not be opened.
     #[error("{0}")]
     Sink(String),
+    /// What comes is in another framing than what is awaited.
+    #[error("{}", .ours.mismatch())]
+    OtherFraming {
+        /// What is awaited.
+        ours: StreamFraming,
+    },
     /// The sink gave up; its `finish` says why.
     #[error("the sink failed")]
     SinkFailed,
@@ -109,8 +132,8 @@ pub struct SoundReceiver {
     rtcp: RtcpSession,
     notices: Vec<Notice>,
     report: Vec<u8>,
-    /// The format that a sender we do not follow told in band, so that its further packets are understood.
-    told: Option<(u32, StreamFormat, SampleFormat)>,
+    /// What a sender we do not follow told in band, so that its further packets are understood.
+    told: Option<Part>,
     /// The first packet of a sender of whose format only the payload type tells, until a second one follows it.
     held: Option<Held>,
     /// Packets whose format was not known, since the last stream began.
@@ -118,11 +141,50 @@ pub struct SoundReceiver {
     /// When the sender we follow took leave, until its stragglers had their time.
     leaving: Option<Instant>,
     said_bye: bool,
+    /// Since when some of the channel groups have taken leave, and which: bit *n* for group *n*.
+    some_left: Option<(Instant, u64)>,
     /// Whether nothing was heard on this connection yet, and it is not the first.
     reconnected: bool,
+    /// A stream has begun, and no packet of it has shown its pace.
+    is_new: bool,
+    /// How long a packet of a stream that has begun lasts, until somebody asks.
+    pace: Option<Duration>,
     error: Option<ReceiveError>,
     counters: ReceiverCounters,
     witness: Option<Witness>,
+}
+
+/// Which part of which sender's sound a packet is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Part {
+    origin: Origin,
+    groups: ChannelGroups,
+    /// Of all groups together.
+    format: StreamFormat,
+    sample: SampleFormat,
+}
+
+impl Part {
+    /// All of a stream that is not divided.
+    fn whole(ssrc: u32, format: StreamFormat, sample: SampleFormat) -> Self {
+        let groups = ChannelGroups::whole(format.channels());
+        Part { origin: Origin::undivided(ssrc), groups, format, sample }
+    }
+
+    /// Of a divided stream, as the packet itself says; `None` if it says nothing of groups, or nonsense.
+    fn in_band(view: &RtpView<'_>) -> Option<Self> {
+        let (group, told) = (view.group?, view.format?);
+        let index = usize::from(group.index);
+        let fits = group.groups.range(index)?.len() == told.format.channels();
+        // The first group's SSRC is the sender's name, and nobody else's.
+        if !fits || (index == 0) != (group.sender == view.ssrc) || group.groups.count() == 1 {
+            return None;
+        }
+        let format = StreamFormat::new(told.format.rate(), group.groups.channels() as u32).ok()?;
+        let (sender, groups) = (group.sender, group.groups);
+        let origin = Origin { ssrc: view.ssrc, sender, group: index, groups: groups.count() };
+        Some(Part { origin, groups, format, sample: told.sample })
+    }
 }
 
 /// A packet that waits for the one after it.
@@ -153,14 +215,18 @@ impl SoundReceiver {
             unknown_run: 0,
             leaving: None,
             said_bye: false,
+            some_left: None,
             reconnected: false,
+            is_new: false,
+            pace: None,
             error: None,
             counters: ReceiverCounters::default(),
             witness: None,
         }
     }
 
-    /// Lets `witness` know of every packet of our sender as it arrived.
+    /// Lets `witness` know of every packet of our sender as it arrived; of one with several channel groups, of the first
+    /// one's, whose numbers are in a row.
     pub fn set_witness(&mut self, witness: Witness) {
         self.witness = Some(witness);
     }
@@ -178,18 +244,33 @@ impl SoundReceiver {
     }
 
     fn on_rtcp(&mut self, now: Instant, bytes: &[u8]) {
-        let (mut bye, followed) = (None, self.tracker.ssrc());
+        let (tracker, mut left) = (&mut self.tracker, 0);
         let result = self.rtcp.handle(now, bytes, |event| {
-            if let RtcpEvent::Bye { ssrc } = event {
-                bye = Some(ssrc);
+            let RtcpEvent::Bye { ssrc } = event else { return };
+            match tracker.group_of(ssrc) {
+                Some(group) => left |= 1 << group,
+                // The sender itself, of whose first group nothing has come.
+                None => left |= u64::from(tracker.ssrc() == Some(ssrc)),
+            }
+            if tracker.ssrc() != Some(ssrc) {
+                tracker.on_bye(ssrc);
             }
         });
         self.counters.malformed += u64::from(result.is_err());
-        if bye.is_some() && bye == followed && !self.said_bye {
-            self.said_bye = true;
-            self.leaving = Some(now);
-            self.notice(Notice::Bye);
+        if left == 0 || self.said_bye {
+            return;
         }
+        let (since, before) = self.some_left.unwrap_or((now, 0));
+        self.some_left = Some((since, before | left));
+        if self.tracker.heard_groups() & !(before | left) == 0 {
+            self.begin_leaving(now);
+        }
+    }
+
+    /// All groups of the sender have taken leave, or those that have not have had their time.
+    fn begin_leaving(&mut self, now: Instant) {
+        (self.said_bye, self.leaving, self.some_left) = (true, Some(now), None);
+        self.notice(Notice::Bye);
     }
 
     /// The sender has left for good: what waits of it goes out, and whoever comes next is a new stream at once.
@@ -215,16 +296,37 @@ impl SoundReceiver {
         self.reconnected = again;
     }
 
+    /// How long the packets of a stream last that has begun since this was last asked.
+    pub(crate) fn takes_pace(&mut self) -> Option<Duration> {
+        self.pace.take()
+    }
+
+    /// Whether there has been sound.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// What comes is in another framing: an error that ends the stream, or else a notice.
+    pub(crate) fn on_foreign_framing(&mut self, ours: StreamFraming, ends: bool) {
+        if ends {
+            self.error = Some(ReceiveError::OtherFraming { ours });
+        } else {
+            self.notice(Notice::OtherFraming { ours });
+        }
+    }
+
     /// Whether our sender took leave and nobody has followed it.
     pub(crate) fn has_left(&self) -> bool {
         self.said_bye && self.leaving.is_none()
     }
 
     fn on_rtp(&mut self, now: Instant, received: Received, view: &RtpView<'_>, bytes: &[u8]) {
-        if self.leaving.is_some() && self.tracker.ssrc() != Some(view.ssrc) {
+        let part = self.part_of(view);
+        let sender = part.map_or(view.ssrc, |part| part.origin.sender);
+        if self.leaving.is_some() && self.tracker.ssrc() != Some(sender) {
             self.finish_leaving();
         }
-        let Some((format, sample)) = self.format_of(view) else {
+        let Some(part) = part else {
             self.counters.unknown_format += 1;
             self.unknown_run += 1;
             if self.unknown_run == UNKNOWN_PATIENCE {
@@ -232,7 +334,7 @@ impl SoundReceiver {
             }
             return;
         };
-        if std::mem::take(&mut self.reconnected) && self.tracker.ssrc() != Some(view.ssrc) {
+        if std::mem::take(&mut self.reconnected) && self.tracker.ssrc() != Some(sender) {
             self.forget_source();
         }
         if self.stream.is_none() && self.is_hearsay(view) {
@@ -243,10 +345,10 @@ impl SoundReceiver {
                 return;
             };
             if let Ok(first) = parse_rtp(&held.bytes, ExtensionIds::default()) {
-                self.follow(now, held.received, &first, format, sample);
+                self.follow(now, held.received, &first, part);
             }
         }
-        self.follow(now, received, view, format, sample);
+        self.follow(now, received, view, part);
     }
 
     /// Whether nothing but a payload type speaks for this packet: a stray datagram may bear one, too, and the sink is
@@ -255,92 +357,123 @@ impl SoundReceiver {
         view.format.is_none() && self.config.description.is_none() && self.told.is_none()
     }
 
-    fn follow(
-        &mut self,
-        now: Instant,
-        received: Received,
-        view: &RtpView<'_>,
-        format: StreamFormat,
-        sample: SampleFormat,
-    ) {
+    fn follow(&mut self, now: Instant, received: Received, view: &RtpView<'_>, part: Part) {
+        let Part { origin, .. } = part;
         // One association is one path here; SSRCs tell senders behind it apart.
-        match self.tracker.on_packet(now, view.ssrc, PathId::default(), view.sequence) {
+        match self.tracker.on_packet_of(now, origin, PathId::default(), view.sequence) {
             Verdict::Accepted => {}
-            Verdict::NewStream => self.begin(now, view.ssrc, format, sample),
+            Verdict::Resumed => {
+                if let Some(stream) = self.stream.as_mut().filter(|stream| stream.groups == part.groups) {
+                    stream.restart_group(origin.group);
+                }
+            }
+            Verdict::NewStream => self.begin(now, part),
             // One that took leave and is far off now has begun anew.
             Verdict::Jump if self.leaving.is_some() => {
                 self.finish_leaving();
-                self.tracker.on_packet(now, view.ssrc, PathId::default(), view.sequence);
-                self.begin(now, view.ssrc, format, sample);
+                self.tracker.on_packet_of(now, origin, PathId::default(), view.sequence);
+                self.begin(now, part);
             }
-            Verdict::Stranger { first: true } => return self.notice(Notice::Stranger { ssrc: view.ssrc }),
+            Verdict::Stranger { first: true } => {
+                return self.notice(Notice::Stranger { ssrc: origin.sender });
+            }
             Verdict::Stranger { .. } | Verdict::Jump | Verdict::Own => return,
         }
         self.counters.packets += 1;
         self.counters.bytes += received.len as u64;
-        if let Some(witness) = &mut self.witness {
+        if let Some(witness) = self.witness.as_mut().filter(|_| origin.group == 0) {
             witness(Passing::arrived(&received, view));
         }
         self.rtcp.on_received(received.received_at, view.ssrc, view.sequence, view.timestamp);
         let Some(stream) = &mut self.stream else { return };
-        if (stream.depacketiser.format(), stream.depacketiser.sample()) != (format, sample) {
+        if stream.format() != (part.format, part.sample) || stream.groups != part.groups {
             self.counters.other_format += 1;
             return;
         }
-        match stream.depacketiser.accept(view) {
+        match stream.depacketiser.accept_in(origin.group, view) {
             Ok(packet) => {
+                if std::mem::take(&mut self.is_new) {
+                    let time = antiphon_core::MediaTime::new(packet.frames as u64, stream.format().0.rate());
+                    self.pace = Some(time.duration() / stream.groups.count() as u32);
+                }
                 let packet = MediaPacket { recovered: received.repaired, ..packet };
                 self.counters.overrun_frames +=
-                    stream.insert(received.received_at, now, &packet, &mut self.error);
+                    stream.insert(origin.group, received.received_at, now, &packet, &mut self.error);
             }
             Err(_) => self.counters.malformed += 1,
         }
     }
 
-    /// What the packet's sound is: as told by SDP or a flag, in band, or by a static payload type.
-    fn format_of(&mut self, view: &RtpView<'_>) -> Option<(StreamFormat, SampleFormat)> {
-        let described = self.config.description.as_ref().map(|d| (d.payload_type, (d.format, d.sample)));
-        if let Some((payload_type, format)) = described
+    /// What the packet's sound is: as told by SDP or a flag, in band, or by a static payload type. What the packet says of
+    /// channel groups comes first: SDP and flags describe a group.
+    fn part_of(&mut self, view: &RtpView<'_>) -> Option<Part> {
+        if let Some(part) = Part::in_band(view) {
+            self.told = Some(part);
+            return Some(part);
+        }
+        if let Some(stream) = self.stream.as_ref().filter(|stream| stream.groups.count() > 1)
+            && let (Some(sender), Some(group)) = (self.tracker.ssrc(), self.tracker.group_of(view.ssrc))
+        {
+            let (groups, (format, sample)) = (stream.groups, stream.format());
+            let origin = Origin { ssrc: view.ssrc, sender, group, groups: groups.count() };
+            return Some(Part { origin, groups, format, sample });
+        }
+        let told = self.told.filter(|told| told.origin.ssrc == view.ssrc);
+        if let Some(part) = told.filter(|told| told.groups.count() > 1) {
+            return Some(part);
+        }
+        // A description of one group would pass a part for the whole.
+        let whole = self.config.description.as_ref().filter(|described| !described.is_part);
+        let described = whole.map(|d| (d.payload_type, (d.format, d.sample)));
+        if let Some((payload_type, (format, sample))) = described
             && payload_type == view.payload_type
         {
-            return Some(format);
+            return Some(Part::whole(view.ssrc, format, sample));
         }
         if let Some(in_band) = view.format {
             // Not every packet tells it, but a newcomer must show two in a row.
-            self.told = Some((view.ssrc, in_band.format, in_band.sample));
-            return Some((in_band.format, in_band.sample));
+            let part = Part::whole(view.ssrc, in_band.format, in_band.sample);
+            self.told = Some(part);
+            return Some(part);
         }
-        if let Some((_, format, sample)) = self.told.filter(|(ssrc, ..)| *ssrc == view.ssrc) {
-            return Some((format, sample));
-        }
-        let known = self.stream.as_ref().filter(|_| self.tracker.ssrc() == Some(view.ssrc));
-        known
-            .map(|stream| (stream.depacketiser.format(), stream.depacketiser.sample()))
-            .or_else(|| static_format(view.payload_type).map(|(sample, format)| (format, sample)))
-            .or_else(|| {
-                let any = self.config.any_payload_type && view.payload_type >= DYNAMIC_PAYLOAD_TYPE;
-                described.filter(|_| any).map(|(_, format)| format)
-            })
+        let known = || {
+            let stream = self.stream.as_ref().filter(|_| self.tracker.ssrc() == Some(view.ssrc))?;
+            let (format, sample) = stream.format();
+            Some(Part::whole(view.ssrc, format, sample))
+        };
+        let fixed = || {
+            static_format(view.payload_type).map(|(sample, format)| Part::whole(view.ssrc, format, sample))
+        };
+        told.or_else(known).or_else(fixed).or_else(|| {
+            let any = self.config.any_payload_type && view.payload_type >= DYNAMIC_PAYLOAD_TYPE;
+            let (_, (format, sample)) = described.filter(|_| any)?;
+            Some(Part::whole(view.ssrc, format, sample))
+        })
     }
 
-    fn begin(&mut self, now: Instant, ssrc: u32, format: StreamFormat, sample: SampleFormat) {
-        (self.said_bye, self.leaving, self.unknown_run) = (false, None, 0);
+    fn begin(&mut self, now: Instant, part: Part) {
+        let Part { origin, groups, format, sample } = part;
+        (self.said_bye, self.leaving, self.some_left, self.unknown_run) = (false, None, None, 0);
         if let Some(witness) = &mut self.witness {
             witness(Passing::Began { rate: format.rate() });
         }
         self.finish_playout(now);
+        self.is_new = true;
+        let (config, rtcp) = (&self.config, &mut self.rtcp);
         if let Some(stream) = &mut self.stream {
-            if (stream.depacketiser.format(), stream.depacketiser.sample()) == (format, sample) {
+            rtcp.on_restart();
+            if stream.format() != (format, sample) {
+                return self.notice(Notice::OtherFormat(format, sample));
+            }
+            if stream.groups == groups {
                 stream.depacketiser.restart();
                 stream.playout.restart();
-                self.rtcp.on_restart();
-                self.notice(Notice::NewStream { ssrc });
-            } else {
-                self.notice(Notice::OtherFormat(format, sample));
+            } else if let Err(error) = stream.divide(config, groups, now) {
+                self.error = Some(error);
             }
-            return;
+            return self.notice(Notice::NewStream { ssrc: origin.sender });
         }
-        match self.open(now, format, sample) {
+        match self.open(now, part) {
             Ok(stream) => {
                 let config =
                     RtcpConfig::new(self.rtcp.ssrc(), &self.config.cname, format.rate(), self.config.epoch);
@@ -352,45 +485,40 @@ impl SoundReceiver {
         }
     }
 
-    fn open(
-        &mut self,
-        now: Instant,
-        format: StreamFormat,
-        sample: SampleFormat,
-    ) -> Result<Stream, ReceiveError> {
+    fn open(&mut self, now: Instant, part: Part) -> Result<Stream, ReceiveError> {
+        let Part { groups, format, sample, .. } = part;
         let sink = (self.open_sink)(format, sample).map_err(ReceiveError::Sink)?;
-        let playout = Player::new(&self.config, format, &*sink, now)?;
+        let playout = Player::new(&self.config, format, groups, &*sink, now)?;
         let channels = format.channels();
         let block = vec![0.0; PULL_FRAMES * channels];
-        let depacketiser = Depacketiser::new(format, sample);
-        Ok(Stream { depacketiser, playout, sink, block, ending: false })
+        let depacketiser = Depacketiser::grouped(format, sample, groups);
+        let past = PlayoutCounters::default();
+        Ok(Stream { depacketiser, groups, past, playout, sink, block, ending: false })
     }
 
     /// Plays what is due and sends the report that is due.
     pub fn advance(&mut self, now: Instant, endpoint: &mut dyn Endpoint) {
-        if self.linger_end().is_some_and(|end| end <= now) {
+        if self.leaving.is_none() && self.linger_end().is_some_and(|end| end <= now) {
+            self.begin_leaving(now);
+        }
+        if self.leaving.is_some() && self.linger_end().is_some_and(|end| end <= now) {
             self.finish_leaving();
         }
         if let Some(stream) = &mut self.stream {
             stream.ending = self.leaving.is_some();
             self.counters.overrun_frames += stream.play(now, &mut self.error);
         }
-        // A frame that waits too long is no report any more.
-        let patience = Some(now + Duration::from_secs(1));
         if let Some(len) = self.rtcp.poll_report(now, &mut self.report) {
             let stream = endpoint.profile().control_stream();
-            let frame = Frame { stream, ..Frame::new(&self.report[..len], patience) };
-            let _a_report_may_be_lost = endpoint.send(now, frame);
+            send_report(endpoint, now, &self.report[..len], stream);
         }
     }
 
     /// Says goodbye to the sender.
     pub fn leave(&mut self, now: Instant, endpoint: &mut dyn Endpoint) {
         if let Some(len) = self.rtcp.close(now, &mut self.report) {
-            let patience = Some(now + Duration::from_secs(1));
             let stream = endpoint.profile().control_stream();
-            let frame = Frame { stream, ..Frame::new(&self.report[..len], patience) };
-            let _a_goodbye_may_be_lost = endpoint.send(now, frame);
+            send_report(endpoint, now, &self.report[..len], stream);
         }
     }
 
@@ -410,10 +538,11 @@ impl SoundReceiver {
         sooner(sooner(playout, self.linger_end()), self.rtcp.poll_timeout())
     }
 
-    /// Until when stragglers of a sender that took leave are waited for.
+    /// Until when stragglers of a sender that took leave are waited for, or the goodbyes of its other channel groups.
     fn linger_end(&self) -> Option<Instant> {
         let linger = if self.config.ordered { Duration::ZERO } else { LINGER };
-        self.leaving.map(|left| left + linger)
+        let others = self.some_left.map(|(since, _)| since + self.config.silence);
+        self.leaving.map(|left| left + linger).or(others)
     }
 
     /// Whether the sender took leave and everything it sent has been played.
@@ -450,7 +579,21 @@ impl SoundReceiver {
 
     /// What the playout buffer counted; `None` before the stream begins.
     pub fn playout(&self) -> Option<PlayoutCounters> {
-        self.stream.as_ref().map(|stream| stream.playout.buffer().counters())
+        self.stream.as_ref().map(Stream::counters)
+    }
+
+    /// What each channel group was like, in order; nothing before the stream begins.
+    pub fn groups(&self) -> impl Iterator<Item = GroupFigures> {
+        let stream = self.stream.as_ref();
+        stream.into_iter().flat_map(|stream| {
+            let counters = stream.playout.buffer().group_counters();
+            stream.groups.ranges().zip(counters).map(|(channels, playout)| GroupFigures { channels, playout })
+        })
+    }
+
+    /// How the stream's channels are divided, once known.
+    pub fn division(&self) -> Option<ChannelGroups> {
+        self.stream.as_ref().map(|stream| stream.groups)
     }
 
     /// Sound that waits in the playout buffer, in sample frames; 0 before the stream begins.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use antiphon_core::{CloseMode, Endpoint, Event, Frame, Input, Instant, Transmit};
 
 use crate::board::ArrivalBoard;
+use crate::sender::frames_of_a_stall;
 use crate::station::Station;
 
 /// Returns every frame that arrives, as received (paper 000 §3: the loopback computer opens nothing).
@@ -48,6 +49,9 @@ pub struct ReflectorConfig {
     pub ends_with_peer: bool,
     /// Takes a frame only when the one before it has left, as a program does whose write blocks: its patience begins then.
     pub one_at_a_time: bool,
+    /// Time from one frame to the next, where it is known that there is but one stream: its endpoint then holds ready what
+    /// waits when a machine stands still.
+    pub interval: Option<Duration>,
     /// Where to note arrivals.
     pub board: Option<ArrivalBoard>,
     /// Counts frames returned, for another thread to see.
@@ -79,6 +83,7 @@ impl Default for ReflectorConfig {
             patience: Duration::from_secs(1),
             ends_with_peer: false,
             one_at_a_time: false,
+            interval: None,
             board: None,
             returned: None,
             scratch: Scratch::default(),
@@ -88,7 +93,10 @@ impl Default for ReflectorConfig {
 
 impl Reflector {
     /// A reflector on `endpoint`.
-    pub fn new(endpoint: Box<dyn Endpoint>, config: ReflectorConfig) -> Self {
+    pub fn new(mut endpoint: Box<dyn Endpoint>, config: ReflectorConfig) -> Self {
+        if let Some(interval) = config.interval {
+            endpoint.reserve(frames_of_a_stall(interval));
+        }
         config.scratch.hold(endpoint.profile().max_receive);
         Reflector {
             endpoint,
@@ -159,9 +167,7 @@ impl Station for Reflector {
     }
 
     fn advance(&mut self, now: Instant) {
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
+        self.endpoint.handle_due(now);
         self.reflect(now);
         self.events(now);
     }

@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use antiphon_core::{
-    BrokenReason, CloseMode, Endpoint, Event, Frame, Input, Instant, PathStats, StreamId, Transmit,
-};
+use antiphon_core::{BrokenReason, CloseMode, Endpoint, Event, Input, Instant, PathStats, Transmit};
 use antiphon_media::Source;
 use antiphon_media::packet::{PacketError, PacketKind, classify};
 use antiphon_media::rtcp::{RemoteReport, RtcpConfig, RtcpEvent, RtcpSession};
 
 use crate::sender::{SenderConfig, SenderCounters, SoundSender};
-use crate::station::{Station, sooner};
+use crate::station::{Station, send_report, sooner};
 use crate::witness::{Passing, Witness};
 
 /// Sends a source over an endpoint, with RTCP beside it, and takes leave at the end.
@@ -20,7 +18,10 @@ pub struct SendStation {
     rtcp: RtcpSession,
     buf: Vec<u8>,
     report: Vec<u8>,
-    last_report: Option<RemoteReport>,
+    /// The last report on each channel group.
+    reports: Vec<Option<RemoteReport>>,
+    /// What is said at the end of each group.
+    goodbyes: Vec<Vec<u8>>,
     state: State,
     broken: Option<BrokenReason>,
     answered: bool,
@@ -44,22 +45,26 @@ enum State {
 impl SendStation {
     /// A station that sends `source`; `cname` is its name in reports.
     pub fn new(
-        endpoint: Box<dyn Endpoint>,
+        mut endpoint: Box<dyn Endpoint>,
         source: Box<dyn Source>,
         config: SenderConfig,
         cname: &str,
         now: Instant,
     ) -> Result<Self, PacketError> {
         let sender = SoundSender::new(source, config)?;
+        sender.reserve(&mut *endpoint);
         let rate = config.packet.format.rate();
         let rtcp = RtcpConfig::new(sender.packetiser().ssrc(), cname, rate, config.epoch);
+        let mut rtcp = RtcpSession::new(rtcp, config.seed, now);
+        sender.ssrcs().skip(1).for_each(|ssrc| rtcp.add_source(ssrc));
         Ok(SendStation {
-            rtcp: RtcpSession::new(rtcp, config.seed, now),
+            reports: vec![None; config.groups.count()],
+            goodbyes: Vec::new(),
+            rtcp,
             buf: vec![0; endpoint.profile().max_receive],
             report: vec![0; 1500],
             endpoint,
             sender,
-            last_report: None,
             state: State::Waiting,
             broken: None,
             answered: false,
@@ -82,9 +87,14 @@ impl SendStation {
         self.sender.counters()
     }
 
-    /// The receiver's last word on the stream.
+    /// The receiver's last word on the stream, on whichever channel group it was.
     pub fn last_report(&self) -> Option<RemoteReport> {
-        self.last_report
+        self.reports.iter().flatten().copied().max_by_key(|report| report.at)
+    }
+
+    /// The receiver's last word on each channel group.
+    pub fn reports(&self) -> &[Option<RemoteReport>] {
+        &self.reports
     }
 
     /// What the transport knows of the path.
@@ -102,15 +112,14 @@ impl SendStation {
             (self.answered, self.broken) = (true, None);
             let frame = &self.buf[..received.len];
             if classify(frame) == Some(PacketKind::Rtcp) {
-                let (ssrc, mut last) = (self.rtcp.ssrc(), self.last_report);
-                let handled = self.rtcp.handle(now, frame, |event| match event {
-                    RtcpEvent::Report(report) if report.block.ssrc == ssrc => last = Some(report),
-                    _ => {}
+                let (sender, reports) = (&self.sender, &mut self.reports);
+                // The session checks all of a compound before it tells of any, and counts broken ones: they change nothing.
+                let _counted_there = self.rtcp.handle(now, frame, |event| {
+                    let RtcpEvent::Report(report) = event else { return };
+                    if let Some(group) = sender.ssrcs().position(|ssrc| ssrc == report.block.ssrc) {
+                        reports[group] = Some(report);
+                    }
                 });
-                // Broken reports are counted there and change nothing.
-                if handled.is_ok() {
-                    self.last_report = last;
-                }
             }
         }
     }
@@ -140,14 +149,15 @@ impl SendStation {
     fn send(&mut self, now: Instant) {
         let (rtcp, witness) = (&mut self.rtcp, &mut self.witness);
         self.sender.advance(now, &mut *self.endpoint, |sent| {
-            rtcp.on_sent(now, sent.info.timestamp, sent.len);
+            rtcp.on_sent(now, sent.ssrc, sent.info.timestamp, sent.len);
             if let (Some(witness), Ok(_)) = (&mut *witness, sent.result) {
                 witness(Passing::Sent { number: sent.number, at: now, len: sent.len });
             }
         });
         if let Some(len) = self.rtcp.poll_report(now, &mut self.report) {
             // A report that is lost must not hold up sound where each stream has an order of its own.
-            self.send_report(now, len, self.endpoint.profile().control_stream());
+            let stream = self.endpoint.profile().control_stream();
+            send_report(&mut *self.endpoint, now, &self.report[..len], stream);
         }
         if self.sender.is_ended() {
             self.state = State::Leaving { byes: 0, next: now };
@@ -159,23 +169,20 @@ impl SendStation {
             return;
         }
         if byes == 0 {
-            let len = self.rtcp.close(now, &mut self.report);
-            self.report.truncate(len.unwrap_or(0));
+            let goodbyes = &mut self.goodbyes;
+            self.rtcp.close_each(now, &mut self.report, |_, bytes| goodbyes.push(bytes.to_vec()));
         }
-        if byes < BYES && !self.report.is_empty() {
-            // Behind the last of the sound: a goodbye that overtook a repetition of it would cut it off.
-            self.send_report(now, self.report.len(), StreamId(0));
+        if byes < BYES && !self.goodbyes.is_empty() {
+            // Behind the last of the sound of each group: one that overtook a repetition of it would cut it off.
+            let profile = self.endpoint.profile();
+            for (group, goodbye) in self.goodbyes.iter().enumerate() {
+                send_report(&mut *self.endpoint, now, goodbye, profile.media_stream(group));
+            }
             self.state = State::Leaving { byes: byes + 1, next: now + BYE_GAP };
         } else {
             self.endpoint.close(now, CloseMode::Graceful);
             self.state = State::Closing;
         }
-    }
-
-    fn send_report(&mut self, now: Instant, len: usize, stream: StreamId) {
-        let patience = Some(now + Duration::from_secs(1));
-        let frame = Frame { stream, ..Frame::new(&self.report[..len], patience) };
-        let _a_report_may_be_lost = self.endpoint.send(now, frame);
     }
 }
 
@@ -185,9 +192,7 @@ impl Station for SendStation {
     }
 
     fn advance(&mut self, now: Instant) {
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
+        self.endpoint.handle_due(now);
         self.fetch(now);
         self.events(now);
         match self.state {

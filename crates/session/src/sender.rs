@@ -1,16 +1,22 @@
 //! Source to endpoint: blocks pulled on the sender's clock, packetised, handed to the transport with their deadline.
+//!
+//! A stream may be divided into channel groups: then each block becomes packets of every group, at the same media time, each
+//! group under an SSRC and, where the transport has streams enough, on a stream of its own.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use antiphon_core::{Endpoint, Epoch, Frame, FrameId, Instant, MediaTime, Outcome, SendError};
 use antiphon_media::packet::{PacketConfig, PacketError, PacketInfo, Packetiser};
-use antiphon_media::{Pull, Source};
+use antiphon_media::{ChannelGroups, Pull, Source};
 
 /// How a stream is sent.
 #[derive(Clone, Copy, Debug)]
 pub struct SenderConfig {
-    /// How blocks become packets.
+    /// How blocks become packets, all channels together.
     pub packet: PacketConfig,
+    /// How the channels are divided among RTP streams.
+    pub groups: ChannelGroups,
     /// Age at which a frame is of no more use; `None` if every frame is wanted, however late.
     pub patience: Option<Duration>,
     /// Where the run's clock stands on the wall, for the header extension.
@@ -22,8 +28,12 @@ pub struct SenderConfig {
 /// What became of one frame on its way down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SentFrame {
-    /// Counts up from 0 with the frames of the stream.
+    /// Counts up from 0 with the frames of the stream, those of all groups together.
     pub number: u64,
+    /// The channel group it is of.
+    pub group: usize,
+    /// The SSRC it goes under.
+    pub ssrc: u32,
     /// Its header.
     pub info: PacketInfo,
     /// Its size in bytes.
@@ -56,7 +66,8 @@ pub struct SenderCounters {
 /// The sending half of a stream, above the endpoint.
 pub struct SoundSender {
     source: Box<dyn Source>,
-    packetiser: Packetiser,
+    /// One for each channel group.
+    lanes: Vec<Lane>,
     config: SenderConfig,
     block: Vec<f32>,
     buf: Vec<u8>,
@@ -70,14 +81,43 @@ pub struct SoundSender {
     counters: SenderCounters,
 }
 
+/// A channel group on its way out.
+struct Lane {
+    channels: Range<usize>,
+    packetiser: Packetiser,
+    /// Its part of a block; empty where it is all of it.
+    part: Vec<f32>,
+}
+
+impl Lane {
+    /// What it sends of a block of `channels` channels.
+    fn pick<'a>(&'a mut self, block: &'a [f32], channels: usize) -> (&'a mut Packetiser, &'a [f32]) {
+        let own = self.channels.len();
+        if own == channels {
+            return (&mut self.packetiser, block);
+        }
+        let frames = block.len() / channels;
+        for (to, from) in self.part.chunks_exact_mut(own).zip(block.chunks_exact(channels)) {
+            to.copy_from_slice(&from[self.channels.clone()]);
+        }
+        (&mut self.packetiser, &self.part[..frames * own])
+    }
+}
+
 impl SoundSender {
     /// A sender for `source`, whose format must be that of `config.packet`.
     pub fn new(source: Box<dyn Source>, config: SenderConfig) -> Result<Self, PacketError> {
-        let packetiser = Packetiser::new(config.packet, config.seed)?;
-        let samples = config.packet.block_frames as usize * config.packet.format.channels();
+        let packetisers = Packetiser::for_groups(config.packet, config.groups, config.seed)?;
+        let frames = config.packet.block_frames as usize;
+        let samples = frames * config.packet.format.channels();
+        let lane = |(packetiser, channels): (Packetiser, Range<usize>)| Lane {
+            part: vec![0.0; if config.groups.count() > 1 { frames * channels.len() } else { 0 }],
+            channels,
+            packetiser,
+        };
         Ok(SoundSender {
             source,
-            packetiser,
+            lanes: packetisers.into_iter().zip(config.groups.ranges()).map(lane).collect(),
             block: vec![0.0; samples],
             buf: vec![0; config.packet.max_packet],
             config,
@@ -88,6 +128,13 @@ impl SoundSender {
             ended: false,
             counters: SenderCounters::default(),
         })
+    }
+
+    /// Has the endpoint hold memory ready for what waits of this stream when a machine stands still.
+    pub(crate) fn reserve(&self, endpoint: &mut dyn Endpoint) {
+        let (frames, rate) = (self.packetiser().packet_frames() as u64, self.config.packet.format.rate());
+        let interval = MediaTime::new(frames, rate).duration();
+        endpoint.reserve(self.lanes.len() * frames_of_a_stall(interval));
     }
 
     /// Sends every block that is due. A block is due when its last sample would have been taken: a stream starts one
@@ -119,22 +166,27 @@ impl SoundSender {
         self.position += frames as u64;
         let deadline = self.config.patience.map(|patience| now + patience);
         let ntp = self.config.epoch.ntp(now);
-        let sample_frame = channels * self.config.packet.sample.bytes();
+        let profile = endpoint.profile();
         let (number, ids, counters) = (&mut self.frames, &mut self.ids, &mut self.counters);
-        self.packetiser.packetise(&self.block[..frames * channels], ntp, &mut self.buf, |info, bytes| {
-            let result = endpoint.send(now, Frame::new(bytes, deadline));
-            counters.media_bytes += (info.frames * sample_frame) as u64;
-            match result {
-                Ok(id) => {
-                    ids.note(id, *number);
-                    counters.accepted += 1;
-                    counters.accepted_bytes += bytes.len() as u64;
+        for (group, lane) in self.lanes.iter_mut().enumerate() {
+            let sample_frame = lane.channels.len() * self.config.packet.sample.bytes();
+            let (packetiser, sound) = lane.pick(&self.block[..frames * channels], channels);
+            let (ssrc, stream) = (packetiser.ssrc(), profile.media_stream(group));
+            packetiser.packetise(sound, ntp, &mut self.buf, |info, bytes| {
+                let result = endpoint.send(now, Frame { stream, ..Frame::new(bytes, deadline) });
+                counters.media_bytes += (info.frames * sample_frame) as u64;
+                match result {
+                    Ok(id) => {
+                        ids.note(id, *number);
+                        counters.accepted += 1;
+                        counters.accepted_bytes += bytes.len() as u64;
+                    }
+                    Err(_) => counters.refused += 1,
                 }
-                Err(_) => counters.refused += 1,
-            }
-            each(SentFrame { number: *number, info, len: bytes.len(), result });
-            *number += 1;
-        });
+                each(SentFrame { number: *number, group, ssrc, info, len: bytes.len(), result });
+                *number += 1;
+            });
+        }
     }
 
     /// A thread that slept through many blocks does not send them all at once: the schedule moves instead.
@@ -171,9 +223,19 @@ impl SoundSender {
         self.ended
     }
 
-    /// The packetiser, for its numbers.
+    /// The packetiser of the first channel group, for its numbers.
     pub fn packetiser(&self) -> &Packetiser {
-        &self.packetiser
+        &self.lanes[0].packetiser
+    }
+
+    /// The SSRC of each channel group.
+    pub fn ssrcs(&self) -> impl Iterator<Item = u32> {
+        self.lanes.iter().map(|lane| lane.packetiser.ssrc())
+    }
+
+    /// What SDP says of each channel group.
+    pub fn packets(&self) -> impl Iterator<Item = &PacketConfig> {
+        self.lanes.iter().map(|lane| lane.packetiser.config())
     }
 
     /// Frames made so far: the next one's number.
@@ -185,6 +247,15 @@ impl SoundSender {
     pub fn counters(&self) -> SenderCounters {
         self.counters
     }
+}
+
+/// Frames, one each `interval`, for which an endpoint is to hold memory ready ([`Endpoint::reserve`]): what waits of a
+/// stream when a machine stands still for as long as senders catch up with.
+pub fn frames_of_a_stall(interval: Duration) -> usize {
+    // Those of the stall; as many in the silence after it, since time-outs that have doubled meanwhile take as long again;
+    // and as many that wait behind them until a window has opened.
+    let time = 3 * MOST_BEHIND;
+    time.as_nanos().div_ceil(interval.as_nanos().max(1)) as usize
 }
 
 /// Which frame of the stream a frame id stands for; the transport counts RTCP, too.

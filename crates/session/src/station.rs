@@ -1,6 +1,8 @@
 //! What a world runs: anything that takes what arrives and says what to send and when to wake it.
 
-use antiphon_core::{Input, Instant, PathId, Transmit};
+use std::time::Duration;
+
+use antiphon_core::{CloseMode, Endpoint, Frame, Input, Instant, PathId, StreamId, Transmit};
 
 /// A party of a session with everything above the wire: endpoint, pipeline, sound.
 ///
@@ -36,6 +38,62 @@ pub trait Station {
     fn association(&self) -> Option<u64> {
         None
     }
+}
+
+/// A [`Station`] above one endpoint, which has nothing of its own to do at the wire: it handles frames and events.
+pub trait OnEndpoint {
+    /// What is beneath.
+    fn endpoint(&self) -> &dyn Endpoint;
+
+    /// The same, to be used.
+    fn endpoint_mut(&mut self) -> &mut dyn Endpoint;
+
+    /// Fetches what the endpoint has, and hands over what is due. Its own time-outs are done.
+    fn work(&mut self, now: Instant);
+
+    /// When there is [`work`](Self::work) that the endpoint knows nothing of.
+    fn next_work(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Whether nothing is left to do.
+    fn is_over(&self) -> bool {
+        false
+    }
+}
+
+impl<T: OnEndpoint> Station for T {
+    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        self.endpoint_mut().handle_input(now, input);
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.endpoint_mut().handle_due(now);
+        self.work(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        self.endpoint_mut().poll_transmit(now, buf)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        sooner(self.next_work(), self.endpoint().poll_timeout())
+    }
+
+    fn stop(&mut self, now: Instant) {
+        self.endpoint_mut().close(now, CloseMode::Graceful);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.is_over()
+    }
+}
+
+/// Sends a compound of RTCP. It is no report any more when it has waited for a second, and none need arrive (RFC 3550
+/// §6.4: reports repeat), so that what becomes of it is nobody's concern.
+pub(crate) fn send_report(endpoint: &mut dyn Endpoint, now: Instant, report: &[u8], stream: StreamId) {
+    let patience = Some(now + Duration::from_secs(1));
+    let _a_report_may_be_lost = endpoint.send(now, Frame { stream, ..Frame::new(report, patience) });
 }
 
 /// The sooner of two time-outs.

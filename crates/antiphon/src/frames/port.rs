@@ -187,6 +187,8 @@ impl Outbox {
         if self.frames.is_full() {
             return false;
         }
+        // On the program's thread. More frames wait than ever before: one more buffer, of which there are never more than
+        // places for frames and one beside them.
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.clear();
         copy.extend_from_slice(bytes);
@@ -230,6 +232,8 @@ pub(super) struct MediaSide {
     incoming: Producer<Incoming>,
     spare: Consumer<Vec<u8>>,
     stats: FrameStats,
+    /// Frames for which there was no buffer or no place here.
+    dropped: u64,
     pub board: Arc<Board>,
     news: Waker,
 }
@@ -247,10 +251,15 @@ pub(super) fn queues(news: &Waker) -> (AppSide, MediaSide) {
         arrivals: Arrivals { frames: arrived, spare: fetched, board: Arc::clone(&board) },
     };
     let (stats, news) = (FrameStats::default(), news.clone());
-    (app, MediaSide { outgoing, sent, incoming, spare, stats, board, news })
+    (app, MediaSide { outgoing, sent, incoming, spare, stats, dropped: 0, board, news })
 }
 
 impl MediaSide {
+    /// Whether there is a place for a frame from the peer, and a buffer.
+    fn takes_one(&self) -> bool {
+        !self.incoming.is_full() && !self.spare.is_empty()
+    }
+
     /// Rings for the application, if anybody there waits.
     fn ring(&self) {
         if self.board.waiting.load(Ordering::SeqCst) > 0 {
@@ -282,22 +291,25 @@ impl FramePort for MediaSide {
     }
 
     fn has_room(&mut self) -> bool {
-        if !self.incoming.is_full() {
+        if self.takes_one() {
             return true;
         }
         self.board.full.store(true, Ordering::SeqCst);
         // Asked again, since it may have been emptied before the flag was there to be seen.
-        !self.incoming.is_full()
+        self.takes_one()
     }
 
     fn deliver(&mut self, bytes: &[u8], received: Received) {
-        // Frames longer than usual grow a buffer once.
-        let mut copy = self.spare.pop().unwrap_or_default();
-        copy.clear();
-        copy.extend_from_slice(bytes);
-        // There is room: `has_room` said so, and nobody else fills it.
-        self.stats.frames_received +=
-            u64::from(self.incoming.push(Incoming { bytes: copy, received }).is_ok());
+        // `has_room` said that there is a buffer and a place, and nobody else takes them. A frame that found none would be
+        // dropped and counted: this thread makes no buffers.
+        let queued = self.spare.pop().is_ok_and(|mut copy| {
+            copy.clear();
+            // Frames longer than usual grow a buffer once.
+            copy.extend_from_slice(bytes);
+            self.incoming.push(Incoming { bytes: copy, received }).is_ok()
+        });
+        self.stats.frames_received += u64::from(queued);
+        self.dropped += u64::from(!queued);
         self.ring();
     }
 
@@ -316,7 +328,7 @@ impl FramePort for MediaSide {
     fn on_round(&mut self, path: &PathStats, state: LinkState, strangers: u64) {
         let counters = path.counters;
         self.stats = FrameStats {
-            frames_dropped: counters.frames_dropped,
+            frames_dropped: counters.frames_dropped + self.dropped,
             datagrams_sent: counters.datagrams_sent,
             bytes_sent: counters.bytes_sent,
             datagrams_received: counters.datagrams_received,
@@ -340,3 +352,44 @@ impl FramePort for MediaSide {
 
 /// Bytes held ready for a frame: one that fills an Ethernet packet.
 const TYPICAL_FRAME: usize = 1500;
+
+#[cfg(test)]
+mod tests {
+    use antiphon_core::{PathId, StreamId};
+
+    use super::*;
+
+    const RECEIVED: Received = Received {
+        len: 1,
+        path: PathId(0),
+        stream: StreamId(0),
+        received_at: Instant::ZERO,
+        repaired: false,
+    };
+
+    #[test]
+    fn the_media_thread_makes_no_buffer_and_counts_what_finds_none() {
+        let (mut app, mut media) = queues(&Waker::new().unwrap());
+        // The application has one in its hands, and all other places are taken: still one is left.
+        let mut frames = 0;
+        while media.has_room() {
+            media.deliver(&[7], RECEIVED);
+            frames += 1;
+        }
+        assert_eq!(frames, QUEUED_FRAMES);
+        let in_hand = app.arrivals.frames.pop().unwrap();
+        assert!(app.arrivals.frees_a_full_queue() && media.has_room());
+        media.deliver(&[8], RECEIVED);
+        assert!(!media.has_room(), "the place is taken again");
+        app.arrivals.frames.pop().unwrap();
+        assert!(!media.has_room(), "a place, and no buffer");
+        // Asked for nothing all the same, it takes nothing.
+        media.deliver(&[9], RECEIVED);
+        media.on_round(&PathStats::default(), LinkState::Connected, 0);
+        let stats = app.arrivals.board.stats();
+        assert_eq!((stats.frames_received, stats.frames_dropped), (QUEUED_FRAMES as u64 + 1, 1));
+        // What comes back serves again.
+        app.arrivals.spare.push(in_hand.bytes).unwrap();
+        assert!(app.arrivals.frees_a_full_queue() && media.has_room());
+    }
+}

@@ -4,6 +4,8 @@ use antiphon_lab::papers::{ColumnMap, Compared, Paper, Table, TableMap, Value};
 use antiphon_lab::results::Results;
 use antiphon_report::{Axis, Cell, Chart, Column, Row, Scale, Series, Style};
 
+use crate::table::csv_field;
+
 /// A printed table with ours beside it.
 pub(super) struct Beside<'a> {
     pub map: &'a TableMap,
@@ -22,20 +24,24 @@ impl<'a> Beside<'a> {
 
     /// For people: printed, ours, deviation, for each column.
     pub fn table(&self) -> antiphon_report::Table {
-        let heads = self.map.columns.iter().flat_map(|column| {
+        let heads = self.map.columns.iter().enumerate().flat_map(|(n, column)| {
             let head = |title: String, note: String| Column { title, note, colour: None };
             // Two readings of one printed column are told apart by the figure.
             let twice = self.map.columns.iter().filter(|other| other.printed == column.printed).count() > 1;
             let which = if twice { column.figure } else { column.statistic.name() };
-            [
+            let heads = [
                 head(name_of(column.printed), "printed".into()),
                 head(String::new(), format!("ours, {which}")),
                 head(String::new(), "deviation".into()),
-            ]
+            ];
+            heads.into_iter().skip(self.told(n))
         });
         let row = |(row, cells): (usize, &Vec<Compared>)| Row {
             label: self.label(row),
-            values: cells.iter().flat_map(cells_of).collect(),
+            values: (0..)
+                .zip(cells)
+                .flat_map(|(n, cell)| cells_of(cell).into_iter().skip(self.told(n)))
+                .collect(),
             samples: Vec::new(),
             ..Row::default()
         };
@@ -44,6 +50,12 @@ impl<'a> Beside<'a> {
             columns: heads.collect(),
             rows: self.cells.iter().enumerate().map(row).collect(),
         }
+    }
+
+    /// Cells that a column need not have: the printed one, where the column before has it.
+    fn told(&self, column: usize) -> usize {
+        let columns = self.map.columns;
+        usize::from(column > 0 && columns[column - 1].printed == columns[column].printed)
     }
 
     /// "Table 6.3".
@@ -140,13 +152,10 @@ impl<'a> Beside<'a> {
 pub(super) const CSV_HEAD: &str = "paper,experiment,table,row,column,figure,statistic,printed,printed_half_width_95,\
                                    ours,ours_half_width_95,ours_runs,deviation,deviation_share\n";
 
-/// Fields of a line, quoted where they must be (RFC 4180).
+/// Fields of a line.
 pub(super) fn csv_line(fields: &[String], out: &mut String) {
-    let quoted = |field: &String| match field.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", field.replace('"', "\"\"")),
-        false => field.clone(),
-    };
-    out.push_str(&fields.iter().map(quoted).collect::<Vec<_>>().join(","));
+    let quoted = fields.iter().map(|field| csv_field(field));
+    out.push_str(&quoted.collect::<Vec<_>>().join(","));
     out.push('\n');
 }
 
@@ -183,8 +192,14 @@ fn cells_of(compared: &Compared) -> [Cell; 3] {
 pub(super) fn shown(value: Value, most: usize) -> String {
     let decimals = places(value, most);
     match value.half_width {
-        // The same in every run.
+        // The same in every run; sums of equal numbers differ in their last digit, depending on how many there are.
         Some(0.0) if value.value == 0.0 => "0".into(),
+        Some(half_width) if half_width <= SAME * value.value.abs() => {
+            let digits = format!("{:.decimals$}", value.value);
+            let digits =
+                if decimals > 0 { digits.trim_end_matches('0').trim_end_matches('.') } else { &digits };
+            format!("{digits} ± 0")
+        }
         Some(half_width) => format!("{:.decimals$} ± {half_width:.decimals$}", value.value),
         None => format!("{:.decimals$}", value.value),
     }
@@ -193,13 +208,15 @@ pub(super) fn shown(value: Value, most: usize) -> String {
 /// No more than leave two figures of the interval: the others say nothing.
 fn places(value: Value, most: usize) -> usize {
     match value.half_width {
-        Some(half_width) if half_width > 0.0 => {
+        Some(half_width) if half_width > SAME * value.value.abs() => {
             most.min((1.0 - half_width.log10().floor()).clamp(0.0, MOST_PLACES) as usize)
         }
         _ => most,
     }
 }
 
+/// A share of a mean that is rounding and nothing else.
+const SAME: f64 = 1e-9;
 /// What any paper prints.
 const MOST_PLACES: f64 = 6.0;
 
@@ -273,7 +290,7 @@ mod tests {
         };
         assert_eq!(text(sure(0.0123)), "1.234 ± 0.012");
         assert_eq!(text(sure(12.0)), "1 ± 12");
-        assert_eq!(text(sure(0.0)), "1.234500 ± 0.000000");
+        assert_eq!((text(sure(0.0)), text(sure(1e-16))), ("1.2345 ± 0".into(), "1.2345 ± 0".into()));
         assert_eq!(text(Some(Value { value: 0.0, half_width: Some(0.0), runs: 9 })), "0");
     }
 

@@ -42,6 +42,12 @@ impl Job {
         Ok(Job { name: name.into(), target: target.into(), scenario: Scenario::parse(target, text)? })
     }
 
+    /// A setting in few words, if the paper whose experiment it is has some for it.
+    pub fn short<'a>(&self, setting: &'a str) -> &'a str {
+        let paper = self.name.split_once('/').and_then(|(key, _)| antiphon_lab::papers::find(key));
+        paper.map_or(setting, |paper| paper.short(setting))
+    }
+
     /// With changes; results of what stays the same are taken over.
     pub fn with(mut self, changes: &Changes) -> Result<Job, Error> {
         if let Some(repetitions) = changes.repetitions {

@@ -7,7 +7,9 @@ use antiphon_net::OsClock;
 pub(super) fn describe() -> String {
     let processor = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| model_name(&text));
     let count = std::thread::available_parallelism().map_or(1, usize::from);
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    // A machine that does not tell has no release in the sentence.
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+    let release = release.map_or(String::new(), |release| format!(" {}", release.trim()));
     let system = match std::env::consts::OS {
         "linux" => "Linux",
         other => other,
@@ -17,7 +19,7 @@ pub(super) fn describe() -> String {
     let (year, month, day) = date(seconds.saturating_sub(NTP_TO_UNIX) / 86_400);
     let processor = processor.unwrap_or_else(|| std::env::consts::ARCH.into());
     let plural = if count == 1 { "" } else { "s" };
-    format!("{processor}, {count} processor{plural}, {system} {}, {year}-{month:02}-{day:02}", release.trim())
+    format!("{processor}, {count} processor{plural}, {system}{release}, {year}-{month:02}-{day:02}")
 }
 
 /// Of `/proc/cpuinfo`, short enough for a sentence.
@@ -67,6 +69,7 @@ mod tests {
         assert_eq!(model_name(text).as_deref(), Some("AMD Athlon(tm) II Neo K125"));
         assert_eq!(model_name("model name\t:\n"), None);
         assert_eq!(model_name("CPU architecture: 8\n"), None);
-        assert!(describe().contains(" processor"));
+        let told = describe();
+        assert!(told.contains(" processor") && !told.contains(" ,"), "{told}");
     }
 }

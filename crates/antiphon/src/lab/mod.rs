@@ -140,9 +140,7 @@ pub fn run(
         return run_in(job, options, stop, progress, &world);
     };
     // What can't be had is said before anything is written.
-    for run in firsts(job) {
-        describe(&job.scenario.setup(&run.point)?, &real)?;
-    }
+    real_length(job, &real)?;
     let sockets = |setup: &Setup, seed: u64| on_sockets(job, setup, seed, &real, stop);
     run_in(job, options, stop, progress, &sockets)
 }
@@ -162,12 +160,12 @@ fn firsts(job: &Job) -> impl Iterator<Item = scenario::Run> {
     job.scenario.plan().into_iter().step_by(job.scenario.repetitions.max(1) as usize)
 }
 
-/// How long the runs of a job take on sockets.
+/// How long the runs of a job take on sockets; an error if any of them is only modelled.
 pub fn real_length(job: &Job, real: &RealOptions) -> Result<Duration, Error> {
     let mut length = Duration::ZERO;
     for run in firsts(job) {
         let setup = real.shorten(job, &job.scenario.setup(&run.point)?);
-        length += real::length(&setup) * job.scenario.repetitions;
+        length += real::length(&setup)? * job.scenario.repetitions;
     }
     Ok(length)
 }
@@ -312,6 +310,7 @@ pub fn replay(
                 "--capture is of the model's media: leave --real out, or capture with compare",
             ));
         }
+        describe(&job.scenario.setup(&run.point)?, &real)?;
         let sockets = |setup: &Setup, seed: u64| on_sockets(job, setup, seed, &real, stop);
         return guarded(|| perform(&job.scenario, run, sockets)).map_err(Error::failed);
     }

@@ -100,7 +100,7 @@ impl PaperResults {
         };
         let model = self.modelled(experiment.key);
         let rows = side_rows(self.paper, experiment, model, &real.results);
-        sides::parts(&job, &rows, model, real)
+        sides::parts(self.paper, &job, &rows, model, real)
     }
 
     /// Whether an experiment runs on sockets by itself, so that its results are no model's.
@@ -129,17 +129,17 @@ impl PaperResults {
     fn state(&self, experiment: &Experiment) -> String {
         let place = format!("Section {} of the paper.", experiment.section);
         let command = format!("`antiphon lab run {}/{}`", self.paper.key, experiment.key);
+        let real = self.real_of(experiment.key).filter(|_| self.is_measured(experiment.key));
+        let measured = real.map_or(String::new(), |real| {
+            let machine = real.machine.as_deref().unwrap_or("a machine that nobody noted");
+            format!(" Measured, not modelled: real sockets on {machine}.")
+        });
         match (self.of(experiment.key), experiment.lacks()) {
             (Some(results), _) if results.is_complete() => {
-                let real = self.real_of(experiment.key).filter(|_| self.is_measured(experiment.key));
-                let measured = real.map_or(String::new(), |real| {
-                    let machine = real.machine.as_deref().unwrap_or("a machine that nobody noted");
-                    format!(" Measured, not modelled: real sockets on {machine}.")
-                });
                 format!("{place} {} runs, made by {command}.{measured}", results.runs())
             }
             (Some(results), _) => format!(
-                "{place} {} of {} runs are there; {command} goes on with the others.",
+                "{place} {} of {} runs are there; {command} goes on with the others.{measured}",
                 results.runs(),
                 results.planned_runs
             ),
@@ -198,9 +198,10 @@ fn verdict(claims: &[ClaimRow]) -> String {
     };
     let [hold, fall, open] =
         [Verdict::Holds, Verdict::DoesNotHold, Verdict::NotRun].map(|verdict| count(claims, verdict));
+    let have = if open == 1 { "has" } else { "have" };
     format!(
         "Of {required} conclusions that the paper's own figures support, {hold} hold here, {fall} do not, and {open} \
-         have not been put to the test.{ours}"
+         {have} not been put to the test.{ours}"
     )
 }
 
@@ -232,7 +233,7 @@ fn claims_section(paper: &Paper, claims: &[ClaimRow]) -> Section {
 }
 
 fn verdict_cell(claim: &ClaimRow) -> Cell {
-    let free = if claim.required { "" } else { ", not required" };
+    let free = if claim.required { "" } else { "\nnot required" };
     Cell::Text(match claim.verdict {
         "holds" => format!("✓ holds{free}"),
         "does-not-hold" => format!("✗ does not hold{free}"),
@@ -244,57 +245,66 @@ fn claim_text(claim: &ClaimRow) -> String {
     format!("{} ({})", claim.claim, claim.place)
 }
 
-/// The figures, or what is missing, and why ours depart.
+/// The figures, or what is missing, and why ours depart: a line each.
 fn evidence_text(paper: &Paper, claim: &ClaimRow) -> String {
-    let mut text = grouped(paper, &claim.figures).join("; ");
-    for more in std::iter::once(&claim.because).chain(&claim.departure).filter(|more| !more.is_empty()) {
-        if !text.is_empty() {
-            text.push_str(if text.ends_with('.') { " " } else { ". " });
-        }
-        text.push_str(more);
-    }
-    text
+    let reasons = std::iter::once(&claim.because).chain(&claim.departure).filter(|more| !more.is_empty());
+    grouped(paper, &claim.figures).into_iter().chain(reasons.cloned()).collect::<Vec<_>>().join("\n")
 }
 
-/// Figures of one kind together: "udp lost_percent at 12, 14 Mbit/s: 1.967, 41.63". What is more than anybody reads stands
-/// in the CSV file.
+/// Figures of one kind together: "udp lost_percent at 12, 14 Mbit/s: 1.967, 41.63", "direct rtt_mean_ms: UDP 18.7, TCP
+/// 19.3". What is more than anybody reads stands in the CSV file.
 fn grouped(paper: &Paper, figures: &[FigureRow]) -> Vec<String> {
     let mut groups: Vec<(String, Vec<&FigureRow>)> = Vec::new();
+    // A check may read a figure more than once.
+    let known = |n: usize| figures[..n].contains(&figures[n]);
+    let figures: Vec<&FigureRow> = (0..figures.len()).filter(|n| !known(*n)).map(|n| &figures[n]).collect();
     for figure in &figures[..figures.len().min(MOST_FIGURES)] {
         let stream = if figure.stream == "audio" { "" } else { &format!(" of {}", figure.stream) };
         let greatest = if figure.statistic == "max" { ", greatest," } else { "" };
-        let head = format!("{} `{}`{greatest}{stream}", paper.short(&figure.experiment), figure.figure);
+        let head =
+            format!("{} `{}`{greatest}{stream}", unbroken(paper.short(&figure.experiment)), figure.figure);
         match groups.iter_mut().find(|(known, _)| *known == head) {
             Some((_, figures)) => figures.push(figure),
             None => groups.push((head, vec![figure])),
         }
     }
     let text = |(head, figures): (String, Vec<&FigureRow>)| {
-        let values: Vec<String> =
-            figures.iter().map(|figure| format!("{:.*}", places(figure.value), figure.value)).collect();
-        format!("{head} at {}: {}", settings(paper, &figures), values.join(", "))
+        let values = figures.iter().map(|figure| format!("{:.*}", places(figure.value), figure.value));
+        match rates(&figures) {
+            Some(rates) => format!("{head} at {rates}: {}", values.collect::<Vec<_>>().join(", ")),
+            None => {
+                let pairs = figures.iter().zip(values);
+                let pairs = pairs
+                    .map(|(figure, value)| unbroken(format!("{} {value}", setting(paper, figure)).trim()));
+                format!("{head}: {}", pairs.collect::<Vec<_>>().join(", "))
+            }
+        }
     };
     let rest = figures.len().saturating_sub(MOST_FIGURES);
     let rest = (rest > 0).then(|| format!("and {rest} more in {}-claims.csv", paper.key));
     groups.into_iter().map(text).chain(rest).collect()
 }
 
-/// The settings of figures, a common unit once: "0, 2, 4 Mbit/s".
-fn settings(paper: &Paper, figures: &[&FigureRow]) -> String {
+/// The settings of figures where they are rates, their unit once: "0, 2, 4 Mbit/s".
+fn rates(figures: &[&FigureRow]) -> Option<String> {
     const UNIT: &str = "Mbit/s";
+    let rates = figures.iter().map(|figure| figure.at.split_once('=')?.1.strip_suffix(UNIT));
+    Some(format!("{} {UNIT}", rates.collect::<Option<Vec<_>>>()?.join(", ")))
+}
+
+/// The settings of a figure in few words; nothing where there are none.
+fn setting(paper: &Paper, figure: &FigureRow) -> String {
+    let Some((_, at)) = figure.at.split_once('=') else { return String::new() };
     // Settings that hold commas of their own are names as a whole.
-    let shortened = |at: &str| match paper.short(at) {
+    match paper.short(at) {
         same if same == at => paper.short_settings(at),
         short => short.into(),
-    };
-    let at: Vec<String> = figures
-        .iter()
-        .map(|figure| figure.at.split_once('=').map_or(String::new(), |(_, at)| shortened(at)))
-        .collect();
-    match at.iter().map(|at| at.strip_suffix(UNIT)).collect::<Option<Vec<_>>>() {
-        Some(rates) => format!("{} {UNIT}", rates.join(", ")),
-        None => at.join(", "),
     }
+}
+
+/// Words that stay on one line.
+fn unbroken(words: &str) -> String {
+    words.replace(' ', "\u{a0}")
 }
 
 fn figure_text(figure: &FigureRow) -> String {
@@ -321,10 +331,11 @@ fn shown(figure: &FigureRow) -> String {
 
 fn places(value: f64) -> usize {
     match value.abs() {
+        _ if value.fract() == 0.0 => 0,
         size if size >= 100.0 => 1,
         size if size >= 10.0 => 2,
         size if size >= 1.0 => 3,
-        0.0 => 0,
+        size if size >= 0.1 => 4,
         _ => 5,
     }
 }

@@ -1,7 +1,7 @@
 //! Print, model and reality side by side.
 
 use antiphon_lab::figures::FIGURES;
-use antiphon_lab::papers::{Experiment, Paper, Value};
+use antiphon_lab::papers::{ColumnMap, Experiment, Paper, Table as PrintedTable, TableMap, Value};
 use antiphon_lab::results::{Record, Results, Selection};
 use antiphon_lab::setup::Setup;
 use antiphon_measure::MeanInterval;
@@ -129,21 +129,28 @@ fn printed(
     let mut found: Vec<SideRow> = Vec::new();
     for map in experiment.tables {
         let Some(table) = paper.table(map.file) else { continue };
-        for row in 0..table.rows.len() {
-            let here = (map.place)(table, row).is_some_and(|place| {
+        let here = |row: &usize| {
+            (map.place)(table, *row).is_some_and(|place| {
                 let set = |(key, value): &(&str, String)| point.iter().any(|(k, v)| k == key && v == value);
                 place.stream == stream && place.point.iter().all(set)
-            });
-            for column in map.columns.iter().filter(|_| here) {
+            })
+        };
+        let rows: Vec<usize> = (0..table.rows.len()).filter(here).collect();
+        for row in rows.iter().copied() {
+            let whose = apart(map, table, row, &rows);
+            for column in map.columns {
                 let modelled = column.compare(map, table, row, model);
-                let (label, unit) = split_unit(column.printed);
-                // One printed column may be read in two ways, which their figures tell apart.
-                let again = found.iter().any(|row| row.label == label);
+                let (name, unit) = split_unit(column.printed);
+                let label = format!("{name}{}{whose}", reading(experiment, map, column));
+                // Two readings of a table have what is read in one way in common.
+                if found.iter().any(|row| row.label == label) {
+                    continue;
+                }
                 found.push(SideRow {
                     point: point.to_vec(),
                     stream: stream.into(),
                     figure: column.figure,
-                    label: if again { format!("{label} ({})", column.figure) } else { label },
+                    label,
                     unit: unit.into(),
                     printed: modelled.printed.map(|value| value.value),
                     model: modelled.ours,
@@ -154,6 +161,25 @@ fn printed(
     }
     found.retain(|row| row.real.is_some());
     found
+}
+
+/// Which figure a printed column is read as, where it is read as several: " (jitter_sd_ms)".
+fn reading(experiment: &Experiment, map: &TableMap, column: &ColumnMap) -> String {
+    let same_table = experiment.tables.iter().filter(|other| other.file == map.file);
+    let mut same_column =
+        same_table.flat_map(|other| other.columns).filter(|other| other.printed == column.printed);
+    match same_column.any(|other| other.figure != column.figure) {
+        true => format!(" ({})", column.figure),
+        false => String::new(),
+    }
+}
+
+/// What tells a printed row from the `others` that stand for the same runs: ", computer A".
+fn apart(map: &TableMap, table: &PrintedTable, row: usize, others: &[usize]) -> String {
+    let differs =
+        |column: &&&str| others.iter().any(|other| table.text(*other, column) != table.text(row, column));
+    let told = map.labels.iter().filter(differs);
+    told.filter_map(|column| Some(format!(", {column} {}", table.text(row, column)?))).collect()
 }
 
 /// The mean over the runs of a count for each 100 frames sent.
@@ -177,7 +203,13 @@ fn places(results: &Results) -> Vec<Spot<'_>> {
 }
 
 /// The parts of a report: the table, and what differs beneath.
-pub(super) fn parts(job: &Job, rows: &[SideRow], model: Option<&Results>, real: &RealResults) -> Vec<Part> {
+pub(super) fn parts(
+    paper: &Paper,
+    job: &Job,
+    rows: &[SideRow],
+    model: Option<&Results>,
+    real: &RealResults,
+) -> Vec<Part> {
     if rows.is_empty() {
         return Vec::new();
     }
@@ -187,11 +219,11 @@ pub(super) fn parts(job: &Job, rows: &[SideRow], model: Option<&Results>, real: 
     let mut last = None;
     let lines = rows.iter().map(|row| {
         let place = (&row.point, &row.stream);
-        let group = if last == Some(place) { String::new() } else { heading(row) };
+        let group = if last == Some(place) { String::new() } else { heading(paper, row) };
         last = Some(place);
         line(row, group)
     });
-    let table = Table {
+    let mut table = Table {
         caption: "The same experiment in the model and on this machine's sockets; means over the runs with 95 % confidence \
                   intervals."
             .into(),
@@ -203,7 +235,21 @@ pub(super) fn parts(job: &Job, rows: &[SideRow], model: Option<&Results>, real: 
         ],
         rows: lines.collect(),
     };
-    vec![Part::Heading("Model and reality".into()), Part::Table(table), Part::Notes(differences(job))]
+    if !job.scenario.measured {
+        return vec![
+            Part::Heading("Model and reality".into()),
+            Part::Table(table),
+            Part::Notes(differences(job)),
+        ];
+    }
+    // There is no model of it.
+    table.caption =
+        "What was measured, beside print; means over the runs with 95 % confidence intervals.".into();
+    table.columns = [table.columns.remove(0), table.columns.remove(1)].into();
+    for row in &mut table.rows {
+        row.values = [row.values.remove(0), row.values.remove(1)].into();
+    }
+    vec![Part::Heading("Print and reality".into()), Part::Table(table), Part::Notes(differences(job))]
 }
 
 /// The columns of [`csv`].
@@ -224,9 +270,15 @@ pub(super) fn csv(paper: &str, experiment: &str, row: &SideRow, out: &mut String
     csv_line(&fields, out);
 }
 
-fn heading(row: &SideRow) -> String {
-    let settings: Vec<&str> = row.point.iter().map(|(_, value)| value.as_str()).collect();
-    if settings.is_empty() { row.stream.clone() } else { format!("{}, {}", row.stream, settings.join(", ")) }
+fn heading(paper: &Paper, row: &SideRow) -> String {
+    let settings = row.point.iter().map(|(key, value)| {
+        let both = format!("{key}={value}");
+        match paper.short(&both) {
+            same if same == both => paper.short(value).to_string(),
+            short => short.into(),
+        }
+    });
+    std::iter::once(row.stream.clone()).chain(settings).collect::<Vec<_>>().join(", ")
 }
 
 /// "3 runs of 60s": what the journal says after its first word.
@@ -272,6 +324,7 @@ fn decimals(values: [Option<f64>; 3]) -> usize {
 
 /// What is otherwise in reality, in sentences.
 fn differences(job: &Job) -> Vec<String> {
+    // What can't be built, or not on sockets, has no results there to explain: a run says why.
     let setup = first_setup(job);
     let notes = setup.and_then(|setup| describe(&setup, &RealOptions::default()).ok()).unwrap_or_default();
     let mut notes: Vec<String> = notes.iter().map(|note| format!("On sockets: {note}.")).collect();

@@ -212,6 +212,7 @@ impl Ready {
     fn push(&mut self, delivery: &Delivery<'_>) {
         self.items.push_back(match *delivery {
             Delivery::Message { bytes, .. } => {
+                // More can be handed out at once than ever before: one more buffer, on the program's own thread.
                 let mut message = self.spare.pop().unwrap_or_default();
                 message.clear();
                 message.extend_from_slice(bytes);

@@ -11,9 +11,7 @@ const TIME: Duration = Duration::from_secs(120);
 
 #[test]
 fn wrong_calls_get_errors() {
-    let installed = Installed::get();
-    let program = installed.compile("tests/c/bad_input.c", Kind::Shared);
-    Program::start(&mut installed.run(&program), TIME).succeeds();
+    makes_every_mistake(Kind::Shared, Installed::run);
 }
 
 #[test]
@@ -25,8 +23,7 @@ fn the_sanitisers_find_nothing_behind_wrong_calls() {
         &installed.compile("tests/c/faulty.c", Kind::Sanitised),
         &["an argument"],
     );
-    let program = installed.compile("tests/c/bad_input.c", Kind::Sanitised);
-    Program::start(&mut installed.run(&program), TIME).succeeds();
+    makes_every_mistake(Kind::Sanitised, Installed::run);
 }
 
 #[test]
@@ -37,8 +34,14 @@ fn valgrind_finds_nothing_behind_wrong_calls() {
     for arguments in [&["an argument"][..], &[]] {
         finds_faults(|program| installed.run_watched(program), &faulty, arguments);
     }
-    let program = installed.compile("tests/c/bad_input.c", Kind::Shared);
-    Program::start(&mut installed.run_watched(&program), TIME).succeeds();
+    makes_every_mistake(Kind::Shared, Installed::run_watched);
+}
+
+/// The program checks each answer itself.
+fn makes_every_mistake(kind: Kind, run: impl Fn(&Installed, &Path) -> Command) {
+    let installed = Installed::get();
+    let program = installed.compile("tests/c/bad_input.c", kind);
+    Program::start(&mut run(installed, &program), TIME).succeeds();
 }
 
 /// Tools first: one that finds nothing in a faulty program proves nothing of another.

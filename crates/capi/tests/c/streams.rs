@@ -1,6 +1,7 @@
 //! The examples, at work.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -99,20 +100,21 @@ fn sound_is_heard() {
 #[test]
 #[ignore = "the compiler's sanitisers slow programs down and need their libraries"]
 fn the_sanitisers_find_nothing_in_the_examples() {
-    let installed = Installed::get();
-    let program = installed.compile("examples/srp_stream.c", Kind::Sanitised);
-    through_loss(4, || installed.run(&program));
-    let program = installed.compile("examples/frames.c", Kind::Sanitised);
-    there_and_back("srp", || installed.run(&program));
+    examples(Kind::Sanitised, 4, Installed::run);
 }
 
 #[test]
 #[ignore = "needs valgrind (scripts/install-peers)"]
 fn valgrind_finds_nothing_in_the_examples() {
-    let installed = Installed::get();
-    let program = installed.compile("examples/srp_stream.c", Kind::Shared);
     // Ten times slower, and so the stream is.
-    through_loss(20, || installed.run_watched(&program));
-    let program = installed.compile("examples/frames.c", Kind::Shared);
-    there_and_back("srp", || installed.run_watched(&program));
+    examples(Kind::Shared, 20, Installed::run_watched);
+}
+
+/// Both examples under a tool that ends them at the first fault; a message every `interval_ms`.
+fn examples(kind: Kind, interval_ms: u32, run: impl Fn(&Installed, &Path) -> Command) {
+    let installed = Installed::get();
+    let program = installed.compile("examples/srp_stream.c", kind);
+    through_loss(interval_ms, || run(installed, &program));
+    let program = installed.compile("examples/frames.c", kind);
+    there_and_back("srp", || run(installed, &program));
 }

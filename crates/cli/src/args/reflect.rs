@@ -1,10 +1,11 @@
 //! Options of `reflect`.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use antiphon::ReflectOptions;
-use clap::Args;
+use clap::{Args, ValueHint};
 
 use super::SocketArgs;
 use crate::values;
@@ -25,6 +26,10 @@ pub struct ReflectArgs {
     /// Stop after this time [default: at Ctrl-C]
     #[arg(short, long, value_name = "TIME", value_parser = values::seconds)]
     pub seconds: Option<Duration>,
+    /// Write what crosses the wire, for Wireshark, and beside it what is
+    /// inside: SCTP and DCCP out of UDP, and the RTP in any transport
+    #[arg(long, value_name = "FILE.pcapng", value_hint = ValueHint::FilePath)]
+    pub capture: Option<PathBuf>,
     #[command(flatten)]
     pub socket: SocketArgs,
 }
@@ -37,6 +42,7 @@ impl ReflectArgs {
             transports: self.transports.clone(),
             max_peers: self.max_peers,
             length: self.seconds,
+            capture: self.capture.clone(),
             socket: self.socket.options(),
         }
     }
@@ -50,4 +56,6 @@ Examples:
   antiphon reflect --listen 192.0.2.7:9000 --seconds 10min
       on one address and another port, for ten minutes
   antiphon reflect --transports rtp --max-peers 4 --json
-      one transport, four peers, a JSON line every second";
+      one transport, four peers, a JSON line every second
+  antiphon reflect --transports tcp,sctp --capture peers.pcapng
+      with all that its peers send and get back in a capture";

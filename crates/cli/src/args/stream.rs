@@ -6,6 +6,7 @@ use std::time::Duration;
 use antiphon::core::units::{parse_duration, parse_frequency};
 use antiphon::media::conceal::Concealment;
 use antiphon::media::{SdpError, StreamDescription};
+use antiphon::session::StreamFraming;
 use antiphon::{Error, ReceiveOptions, SendOptions, SinkClock};
 use clap::{Args, ValueEnum, ValueHint};
 
@@ -33,6 +34,10 @@ pub struct SendArgs {
     /// Which channels of the source go out, in order, such as 2,1
     #[arg(long, value_name = "MAP", help_heading = "Sound")]
     pub channel_map: Option<String>,
+    /// Channels that go together in a stream of their own, such as 2,2,4, or
+    /// 2 for all alike: a loss leaves other groups whole [default: all in one]
+    #[arg(long, value_name = "N,N…", value_parser = values::groups, help_heading = "Sound")]
+    pub groups: Option<String>,
     /// Sampling rate, such as 48kHz [default: that of the source]
     #[arg(short, long, value_name = "RATE", value_parser = parse_frequency, help_heading = "Sound")]
     pub rate: Option<u32>,
@@ -46,6 +51,12 @@ pub struct SendArgs {
     /// Longest packet, such as 1ms for AES67 [default: one block]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Stream")]
     pub ptime: Option<Duration>,
+    /// What stands around RTP packets: rtp is nothing; medusa puts a key
+    /// before each and cuts all into blocks of 1024 bytes, in which the
+    /// receiver finds the next packet again whatever is missing. Both sides
+    /// need the same
+    #[arg(long, value_name = "KIND", default_value = "rtp", help_heading = "Stream")]
+    pub framing: StreamFraming,
     /// RTP payload type [default: the static one that fits, or 96]
     #[arg(long, value_name = "N", value_parser = values::payload_type, help_heading = "Stream")]
     pub payload_type: Option<u8>,
@@ -107,6 +118,9 @@ pub struct ReceiveArgs {
     /// its payload type says]
     #[arg(short, long, value_name = "FORMAT", help_heading = "Stream")]
     pub format: Option<WireFormat>,
+    /// What stands around RTP packets, as the sender has it: rtp or medusa
+    #[arg(long, value_name = "KIND", default_value = "rtp", help_heading = "Stream")]
+    pub framing: StreamFraming,
     /// The stream's RTP payload type, beside --format
     #[arg(long, value_name = "N", value_parser = values::payload_type, requires = "format", help_heading = "Stream")]
     pub payload_type: Option<u8>,
@@ -157,8 +171,10 @@ impl SendArgs {
             sample: format.sample,
             channels: agree("--channels", self.channels, format.channels)?,
             channel_map: self.channel_map.clone(),
+            groups: self.groups.clone(),
             rate: agree("--rate", self.rate, format.rate)?,
             ptime: self.ptime,
+            framing: self.framing,
             payload_type: self.payload_type,
             latency: self.latency.0,
             length: self.seconds,
@@ -187,6 +203,7 @@ impl ReceiveArgs {
             sink: self.sink.clone(),
             latency: self.latency,
             conceal: self.conceal,
+            framing: self.framing,
             clock: match self.clock {
                 Clock::Sender => SinkClock::Sender,
                 Clock::System => SinkClock::System,
@@ -250,6 +267,8 @@ Examples, as a musician:
 As an engineer:
   antiphon send tone:440Hz rtp://239.1.2.3:7710 --ttl 4 --sdp tone.sdp
       to many at once; ffplay -protocol_whitelist file,rtp,udp tone.sdp
+  antiphon send file:concert.wav sctp://stage.local --groups 2,2,4
+      eight channels in three groups, none of which waits for another's loss
   antiphon send tone:440Hz 'sctp://192.0.2.7:5004?over=ip'
       directly over IP, without UDP between (sctp, dccp); needs root
   arecord -f S16_LE -r 48000 -c 2 -t raw |

@@ -62,14 +62,13 @@ impl RunProgress {
 fn line(progress: &Progress, elapsed: Duration) -> String {
     let Progress { planned, done, before, expected, .. } = *progress;
     let percent = 100.0 * f64::from(done) / f64::from(planned.max(1));
-    let left = match done - before {
+    let left = match (expected, done - before) {
         // Runs on sockets take the time they take.
-        _ if expected.is_some() => {
-            let left = expected.unwrap_or_default().saturating_sub(elapsed);
-            format!(", {} left", human(left.as_secs_f64()))
+        (Some(expected), _) => {
+            format!(", {} left", human(expected.saturating_sub(elapsed).as_secs_f64()))
         }
-        0 => "".into(),
-        ended => {
+        (None, 0) => "".into(),
+        (None, ended) => {
             let left = elapsed.as_secs_f64() * f64::from(planned - done) / f64::from(ended);
             format!(", {} left", human(left))
         }

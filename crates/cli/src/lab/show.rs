@@ -31,9 +31,10 @@ const SHOWN: [(&str, &str); 10] = [
 /// Says what begins.
 pub fn begin(job: &Job, real: Option<RealOptions>, output: &mut Output) -> Result<(), Error> {
     let scenario = &job.scenario;
-    let plan = scenario.plan();
-    let runs = plan.len();
+    let runs = scenario.plan().len();
     let real = real.or(scenario.measured.then(RealOptions::default));
+    // What is refused is refused before anything is said of it.
+    let sockets = real.map_or(Ok(Vec::new()), |real| on_sockets(job, &real))?;
     let ground = if real.is_some() { "real" } else { "model" };
     if output.json {
         let record = json!({
@@ -48,14 +49,19 @@ pub fn begin(job: &Job, real: Option<RealOptions>, output: &mut Output) -> Resul
         output.timed("experiment", record);
     }
     output.talk(&format!("{}: {} ({runs} runs, seed {})", job.name, scenario.title, scenario.seed));
-    if let (Some(real), Some(first)) = (real, plan.first()) {
-        let length = human(real_length(job, &real)?.as_secs_f64());
-        output.talk(&format!("on sockets, one run after the other: about {length} in all"));
-        for note in describe(&scenario.setup(&first.point)?, &real)? {
-            output.talk(&format!("note: {note}"));
-        }
-    }
+    sockets.iter().for_each(|line| output.talk(line));
     Ok(())
+}
+
+/// What is to be known of runs on sockets; an error if there can be none.
+fn on_sockets(job: &Job, real: &RealOptions) -> Result<Vec<String>, Error> {
+    let length = human(real_length(job, real)?.as_secs_f64());
+    let mut lines = vec![format!("on sockets, one run after the other: about {length} in all")];
+    if let Some(first) = job.scenario.plan().first() {
+        let notes = describe(&job.scenario.setup(&first.point)?, real)?;
+        lines.extend(notes.iter().map(|note| format!("note: {note}")));
+    }
+    Ok(lines)
 }
 
 /// Prints the summary of an experiment.
@@ -78,7 +84,8 @@ pub fn outcome(job: &Job, outcome: &Outcome, command: &str, output: &mut Output)
         });
         return output.timed("summary", record);
     }
-    output.result(&table(&job.scenario.variables(), &points, output.width, output.palette));
+    let short = |setting: &str| job.short(setting).to_string();
+    output.result(&table(&job.scenario.variables(), &points, &short, output.width, output.palette));
     if outcome.before > 0 {
         let (before, planned) = (outcome.before, outcome.planned);
         output
@@ -111,8 +118,14 @@ fn settings(point: &[(String, String)]) -> Value {
     Value::Object(point.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect())
 }
 
-/// Means and their 95 % intervals, a line for each stream at each point.
-fn table(variables: &[String], points: &[PointSummary], width: usize, palette: Palette) -> String {
+/// Means and their 95 % intervals, a line for each stream at each point. `short` has a setting in few words, or as it is.
+fn table(
+    variables: &[String],
+    points: &[PointSummary],
+    short: &Text<'_>,
+    width: usize,
+    palette: Palette,
+) -> String {
     if points.is_empty() {
         return "no run has ended yet".into();
     }
@@ -131,14 +144,14 @@ fn table(variables: &[String], points: &[PointSummary], width: usize, palette: P
         note += &format!("{} follow from the columns before: see results.csv\n", left_out.join(", "));
     }
     let whole = |value: &str| value.to_string();
-    let texts: &dyn Fn(&str) -> String = if grid(variables, &settings, points, &columns, &whole).width()
-        > width
-        && stay_apart(&settings, points)
+    let in_few_words = |value: &str| cut(&short(value));
+    let mut texts: &Text<'_> = &whole;
+    if grid(variables, &settings, points, &columns, &whole).width() > width
+        && stay_apart(&settings, points, &in_few_words)
     {
-        &cut
-    } else {
-        &whole
-    };
+        texts = &in_few_words;
+        note += &spelt_out(&settings, points, short);
+    }
     loop {
         let grid = grid(variables, &settings, points, &columns, texts);
         if grid.width() <= width || columns.len() <= 1 {
@@ -156,12 +169,29 @@ fn cut(value: &str) -> String {
     }
 }
 
-/// Whether settings that differ still do so when they are cut.
-fn stay_apart(settings: &[usize], points: &[PointSummary]) -> bool {
+/// How a setting is written.
+type Text<'a> = dyn Fn(&str) -> String + 'a;
+
+/// What short names stand for, a line each in the order of the table.
+fn spelt_out(settings: &[usize], points: &[PointSummary], short: &Text<'_>) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for at in settings {
+        for (_, value) in points.iter().filter_map(|point| point.point.get(*at)) {
+            let line = format!("{}: {value}\n", short(value));
+            if short(value) != *value && !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+    }
+    lines.concat()
+}
+
+/// Whether settings that differ still do so as `text` writes them.
+fn stay_apart(settings: &[usize], points: &[PointSummary], text: &Text<'_>) -> bool {
     settings.iter().all(|at| {
         let values: BTreeSet<&str> =
             points.iter().filter_map(|point| point.point.get(*at)).map(|(_, value)| value.as_str()).collect();
-        let shown: BTreeSet<String> = values.iter().map(|value| cut(value)).collect();
+        let shown: BTreeSet<String> = values.iter().map(|value| text(value)).collect();
         shown.len() == values.len()
     })
 }
@@ -190,7 +220,7 @@ fn grid(
     settings: &[usize],
     points: &[PointSummary],
     columns: &[&(&str, &str)],
-    text: &dyn Fn(&str) -> String,
+    text: &Text<'_>,
 ) -> Grid {
     let mut aligns = vec![Align::Left; settings.len() + 1];
     aligns.extend(vec![Align::Right; columns.len() + 1]);
@@ -284,16 +314,17 @@ mod tests {
     fn the_table_fits_and_drops_the_least_telling() {
         let points = [point("0%", 0.0, Some(0.0)), point("5%", 12.3456, Some(0.0712))];
         for width in [40, 60, 80, 120, 200] {
-            let text = table(&["loss".into()], &points, width, Palette { coloured: false });
+            let text = table(&["loss".into()], &points, &WHOLE, width, PLAIN);
             let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
             assert!(widest <= width.max(43), "{width}: {widest}\n{text}");
             assert!(text.contains("lost %") && text.contains("12.346 ± 0.071"), "{text}");
             assert!(!text.contains("broken") && !text.contains("round trip"), "{text}");
         }
-        assert!(table(&[], &[], 80, Palette { coloured: false }).contains("no run"));
+        assert!(table(&[], &[], &WHOLE, 80, PLAIN).contains("no run"));
     }
 
     const PLAIN: Palette = Palette { coloured: false };
+    const WHOLE: fn(&str) -> String = |value| value.to_string();
 
     #[test]
     fn settings_that_follow_from_others_take_no_room() {
@@ -312,16 +343,23 @@ mod tests {
         assert_eq!(deciding(4, &points), [0, 2]);
         assert_eq!(deciding(1, &points[..1]), [0]);
         let variables = ["transport", "patience", "channels", "seed"].map(String::from);
-        let text = table(&variables, &points, 100, PLAIN);
+        let text = table(&variables, &points, &WHOLE, 100, PLAIN);
         assert!(text.starts_with("transport  channels  stream"), "{text}");
         assert!(text.contains("patience, seed follow from"), "{text}");
         // Long settings yield to figures, as long as they can be told apart.
         let long = |end: &str| of([&format!("sctp?order=ordered&{end}"), "1s", "1", "7"]);
         let apart = [of(["sctp?style=many&order=ordered&reliability=full", "1s", "1", "7"]), long("x")];
-        let text = table(&variables, &apart, 60, PLAIN);
+        let text = table(&variables, &apart, &WHOLE, 60, PLAIN);
         assert!(text.contains("sctp?style=many&orde… ") && text.contains("sctp?order=ordered&x "), "{text}");
-        let text = table(&variables, &[long("reliability=full"), long("reliability=none")], 60, PLAIN);
+        let alike = [long("reliability=full"), long("reliability=none")];
+        let text = table(&variables, &alike, &WHOLE, 60, PLAIN);
         assert!(text.contains("sctp?order=ordered&reliability=none"), "{text}");
+        // Where a paper has names for them, figures find room, and the names are spelt out beneath.
+        let short = |value: &str| if value.ends_with("none") { "SCTP 2".into() } else { value.to_string() };
+        let text = table(&variables, &alike, &short, 60, PLAIN);
+        assert!(text.contains("\nSCTP 2 ") && text.contains("sctp?order=ordered&r… "), "{text}");
+        assert!(text.contains("SCTP 2: sctp?order=ordered&reliability=none\n"), "{text}");
+        assert!(!table(&variables, &alike, &short, 300, PLAIN).contains("SCTP 2"), "there is room");
         // The same transport with two patiences: both are told.
         assert_eq!(deciding(4, &[points[0].clone(), of(["rtp", "80ms", "1", "7"])]), [1]);
     }

@@ -103,6 +103,7 @@ fn help_names_what_each_command_takes() {
                 "--wait-for-peer",
                 "--seconds",
                 "--channel-map",
+                "--groups",
                 "--ptime",
                 "--latency",
                 "--rate",
@@ -122,7 +123,7 @@ fn help_names_what_each_command_takes() {
                 "--conceal",
             ],
         ),
-        ("reflect", &["--listen", "--transports", "--max-peers", "--seconds"]),
+        ("reflect", &["--listen", "--transports", "--max-peers", "--seconds", "--capture"]),
         (
             "link",
             &[

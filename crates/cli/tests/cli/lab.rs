@@ -236,6 +236,10 @@ fn real_runs_are_told_from_the_model() {
     std::fs::write(directory.path().join("test.toml"), cell).unwrap();
     let refused = lab(directory.path(), &["run", "test.toml", "--results", "other", "--real"]);
     assert!(refused.code == Some(2) && refused.err.contains("only modelled"), "{}", refused.err);
+    // Nothing is said of runs that there won't be, such as how long they take.
+    assert!(!refused.err.contains("on sockets") && !refused.err.contains("runs, seed"), "{}", refused.err);
+    let one = lab(directory.path(), &["run", "test.toml", "--real", "--run", "0"]);
+    assert!(one.code == Some(2) && one.err.contains("only modelled"), "{}", one.err);
     assert!(!directory.path().join("other").exists());
 }
 

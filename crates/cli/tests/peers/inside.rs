@@ -189,3 +189,51 @@ fn a_comparison_shows_every_stream_once_whatever_was_repaired() {
     let frames = |scheme: &str| wire(&format!("{scheme}-rtp"));
     assert!(wire("arq") > frames("arq"), "repairs and acknowledgements are on the wire alone");
 }
+
+/// A reflector that is ended by Ctrl-C has shown every frame there and back, whatever carried it.
+#[test]
+#[ignore = "needs tshark; scripts/install-peers brings it"]
+fn a_reflectors_capture_is_dissected() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (file, port) = (directory.path().join("peers.pcapng"), free_ports(1)[0]);
+    let (name, at) = (file.display().to_string(), format!("127.0.0.1:{port}"));
+    let schemes = ["tcp", "sctp", "dccp", "srp", "arq"];
+    let transports = schemes.join(",");
+    let reflect = ["reflect", "--listen", &at, "--transports", &transports, "--json", "--capture", &name];
+    let mut reflector = Child::start(&mut antiphon(reflect), DEADLINE);
+    reflector.wait_for("Ctrl-C ends it");
+    let compare = ["compare", &at, "--transports", &transports, "--seconds", "2s", "--out", "none", "--json"];
+    let compared = Child::start(&mut antiphon(compare), DEADLINE).succeed();
+    reflector.interrupt();
+    let told = reflector.end().summary()["notes"][0].as_str().expect("a note").to_string();
+    assert!(told.starts_with("captured ") && told.contains(" 0 dropped"), "{told}");
+    let packets = shown(&file);
+    assert!(packets.iter().all(|packet| packet.checksums.iter().all(|sum| *sum == 1)), "checksums");
+    let figures: Vec<serde_json::Value> =
+        compared.out.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    for scheme in schemes {
+        let figure = figures.iter().find(|it| it["transport"] == scheme && it["frames_sent"].is_u64());
+        let figure = figure.unwrap_or_else(|| panic!("{scheme}: {}", compared.out));
+        let count = |ports: (u16, u16)| {
+            let inside = format!("{scheme}-rtp");
+            let numbers: Vec<u16> = packets
+                .iter()
+                .filter(|packet| packet.interface == inside && packet.ports == Some(ports))
+                .filter_map(|packet| packet.rtp)
+                .collect();
+            let once: std::collections::BTreeSet<u16> = numbers.iter().copied().collect();
+            assert_eq!(once.len(), numbers.len(), "{scheme}: shown once");
+            numbers.len() as u64
+        };
+        let [there, back] =
+            [(PEER_FRAME_PORT, FRAME_PORT), (FRAME_PORT, PEER_FRAME_PORT)].map(|ports| Some(count(ports)));
+        assert_eq!(
+            (there, back),
+            (figure["frames_sent"].as_u64(), figure["frames_sent"].as_u64()),
+            "{scheme}"
+        );
+        if ["sctp", "dccp"].contains(&scheme) {
+            check_bare(&packets, scheme);
+        }
+    }
+}

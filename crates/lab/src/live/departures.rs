@@ -1,13 +1,9 @@
 //! When traffic sends.
 
-use std::time::Duration;
-
 use antiphon_core::Instant;
 
-use crate::figures::StreamFigures;
 use crate::setup::{MediumKind, Setup, TrafficKind, TrafficSpec};
 use crate::world::WorldError;
-use crate::world::meter::Delays;
 use crate::world::routes::Map;
 use crate::world::traffic::Udp;
 
@@ -69,20 +65,4 @@ fn first_rate(setup: &Setup, spec: &TrafficSpec) -> Result<u64, WorldError> {
     };
     rate.map(|rate| rate.0)
         .ok_or_else(|| WorldError::quantity(&spec.name, "a blaster's first medium needs a rate"))
-}
-
-/// The figures of a ping: how many requests went out, and the round trips of those that came back.
-pub fn echo_figures(sent: u64, round_trips: &[Duration]) -> StreamFigures {
-    let nanos: Vec<u64> = round_trips.iter().map(|trip| trip.as_nanos() as u64).collect();
-    let (trips, came) = (Delays::new(&nanos), (nanos.len() as u64).min(sent));
-    StreamFigures {
-        sent: Some(sent as f64),
-        received: Some(came as f64),
-        lost_percent: (sent > 0).then(|| 100.0 * (sent - came) as f64 / sent as f64),
-        rtt_mean_ms: trips.mean(),
-        rtt_p99_ms: trips.quantile(0.99),
-        jitter_sd_ms: trips.deviation(),
-        jitter_mad_ms: trips.mean_deviation(),
-        ..StreamFigures::default()
-    }
 }

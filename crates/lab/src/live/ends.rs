@@ -28,14 +28,29 @@ pub struct Frame {
     pub seed: u64,
 }
 
-/// The sender of a stream.
-pub struct NearEnd {
+/// One end of a stream: the station that the world has there.
+pub struct End<R> {
     party: Party,
+    /// The connection beneath has come to its end.
+    ended: bool,
+    role: R,
+}
+
+/// The sender of a stream.
+pub type NearEnd = End<Sending>;
+/// The receiver, or reflector, of a stream.
+pub type FarEnd = End<Receiving>;
+
+/// What a sender keeps beside its station.
+pub struct Sending {
     log: SharedLog,
     rule: BufferRule,
     frames: usize,
     latency: Duration,
 }
+
+/// A receiver keeps nothing beside its station.
+pub struct Receiving;
 
 /// What a sender leaves.
 #[derive(Debug)]
@@ -48,12 +63,6 @@ pub struct NearRecord {
     expired: Option<u64>,
     frames: usize,
     rule: BufferRule,
-}
-
-/// The receiver of a stream.
-pub struct FarEnd {
-    party: Party,
-    ended: bool,
 }
 
 /// What a receiver leaves.
@@ -75,19 +84,20 @@ fn maker<'a>(setup: &'a Setup, frame: &Frame) -> Result<Maker<'a>, WorldError> {
     Ok(maker)
 }
 
-impl NearEnd {
+impl End<Sending> {
     /// The sender of a stream of `setup`.
     pub fn new(setup: &Setup, frame: &Frame) -> Result<Self, WorldError> {
         let maker = maker(setup, frame)?;
         let frames = maker.frames() as usize;
         let log = SentLog::shared(frames);
         let (party, _) = maker.near(&log)?;
-        Ok(NearEnd { party, log, rule: maker.rule()?, frames, latency: maker.spec.latency })
+        let role = Sending { log, rule: maker.rule()?, frames, latency: maker.spec.latency };
+        Ok(End { party, ended: false, role })
     }
 
     /// Frames handed over so far.
     pub fn sent(&self) -> u64 {
-        self.log.borrow().sent()
+        self.role.log.borrow().sent()
     }
 
     /// Arrivals of frames that came back so far, where the stream is reflected.
@@ -101,7 +111,7 @@ impl NearEnd {
 
     /// What its receiver may take to repair, at most.
     pub fn latency(&self) -> Duration {
-        self.latency
+        self.role.latency
     }
 
     /// What it leaves, to be sent to another thread.
@@ -121,19 +131,20 @@ impl NearEnd {
             }
             _ => (None, Counters::default(), None),
         };
-        let log = std::mem::take(&mut *self.log.borrow_mut());
-        NearRecord { log, returns, counters, expired, frames: self.frames, rule: self.rule }
+        let Sending { log, rule, frames, .. } = self.role;
+        let log = std::mem::take(&mut *log.borrow_mut());
+        NearRecord { log, returns, counters, expired, frames, rule }
     }
 }
 
-impl FarEnd {
+impl End<Receiving> {
     /// The receiver, or reflector, of a stream of `setup`.
     pub fn new(setup: &Setup, frame: &Frame) -> Result<Self, WorldError> {
         let maker = maker(setup, frame)?;
         // Beyond every frame twice something is wrong with the network, and is counted.
         let room = (2 * maker.frames() as usize).saturating_add(ROOM_AT_LEAST);
         let party = maker.far(Meter::noting(room, maker.rule()?), 0)?;
-        Ok(FarEnd { party, ended: false })
+        Ok(End { party, ended: false, role: Receiving })
     }
 
     /// Arrivals of frames so far; none at a reflector.
@@ -165,33 +176,7 @@ impl FarEnd {
     }
 }
 
-impl Station for NearEnd {
-    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
-        self.party.station().handle_input(now, input);
-    }
-
-    fn advance(&mut self, now: Instant) {
-        self.party.station().advance(now);
-    }
-
-    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        self.party.station().poll_transmit(now, buf)
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.party.station_ref().poll_timeout()
-    }
-
-    fn stop(&mut self, now: Instant) {
-        self.party.station().stop(now);
-    }
-
-    fn is_finished(&self) -> bool {
-        self.party.station_ref().is_finished()
-    }
-}
-
-impl Station for FarEnd {
+impl<R> Station for End<R> {
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         self.ended |= matches!(input, Input::Broken(_));
         self.party.station().handle_input(now, input);

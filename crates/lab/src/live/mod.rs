@@ -11,9 +11,10 @@ mod departures;
 mod ends;
 
 pub use crate::world::counters::link_figures;
+pub use crate::world::traffic::echo_figures;
 pub use beneath::{Beneath, Wire};
-pub use departures::{Departures, echo_figures};
-pub use ends::{FarEnd, FarRecord, Frame, NearEnd, NearRecord, figures};
+pub use departures::Departures;
+pub use ends::{End, FarEnd, FarRecord, Frame, NearEnd, NearRecord, Receiving, Sending, figures};
 
 use crate::world::WorldError;
 

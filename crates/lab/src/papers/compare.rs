@@ -139,6 +139,11 @@ impl Place {
 }
 
 impl ColumnMap {
+    /// A printed column without confidence intervals, beside the mean of `figure` over the runs, in the same unit.
+    pub const fn mean(printed: &'static str, figure: &'static str) -> Self {
+        ColumnMap { printed, confidence: None, figure, statistic: Statistic::Mean, scale: 1.0 }
+    }
+
     /// A column of `table` in `row` beside ours.
     pub fn compare(&self, map: &TableMap, table: &Table, row: usize, results: Option<&Results>) -> Compared {
         let half_width = self.confidence.and_then(|column| table.number(row, column));

@@ -105,6 +105,13 @@ impl Contestant {
     }
 }
 
+impl Own {
+    /// The setting that a table calls `short`: the other way round from [`Paper::short`].
+    pub(super) fn setting(&self, short: &str) -> Option<&'static str> {
+        self.names.iter().find(|(_, known)| *known == short).map(|(long, _)| *long)
+    }
+}
+
 impl Paper {
     /// What we add to it.
     pub fn own(&self) -> Option<&'static Own> {
@@ -172,7 +179,7 @@ mod tests {
                 }
             }
             for (long, short) in own.names {
-                assert_eq!(paper.short(long), *short);
+                assert_eq!((paper.short(long), own.setting(short)), (*short, Some(*long)));
             }
             assert_eq!(paper.short("anything else"), "anything else");
             let (long, short) = own.names[0];

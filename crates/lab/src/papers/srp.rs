@@ -6,7 +6,7 @@ mod own;
 #[cfg(test)]
 mod tests;
 
-use super::compare::{ColumnMap, Place, Statistic, TableMap};
+use super::compare::{ColumnMap, Place, TableMap};
 use super::csv::Table;
 use super::{Experiment, Module};
 use own::{DISTANCE_BY_AGES, DISTANCE_BY_INTERVALS, LATENCY_BY_AGES, LATENCY_BY_INTERVALS, LOSS};
@@ -16,34 +16,41 @@ pub(super) use own::OWN;
 pub(super) const MODULE: Module = Module {
     key: "srp",
     experiments: &[
-        Experiment {
-            key: LOW_LOW,
-            title: "3 % loss, 50 ms round trip",
-            section: "5.2.1",
-            transports: &["srp", "rtp", "tcp"],
-            scenario: Some(include_str!("../../scenarios/srp/low_loss_low_latency.toml")),
-            tables: &[by_intervals(LOW_LOW_TABLE), by_ages(LOW_LOW_TABLE)],
-        },
-        Experiment {
-            key: LOW_HIGH,
-            title: "3 % loss, 400 ms round trip",
-            section: "5.2.2",
-            transports: &["srp", "rtp", "tcp"],
-            scenario: Some(include_str!("../../scenarios/srp/low_loss_high_latency.toml")),
-            tables: &[by_intervals(LOW_HIGH_TABLE), by_ages(LOW_HIGH_TABLE)],
-        },
-        Experiment {
-            key: HIGH_HIGH,
-            title: "15 % loss, 275 ms round trip",
-            section: "5.2.3",
-            transports: &["srp", "rtp", "tcp"],
-            scenario: Some(include_str!("../../scenarios/srp/high_loss_high_latency.toml")),
-            tables: &[by_intervals(HIGH_HIGH_TABLE), by_ages(HIGH_HIGH_TABLE)],
-        },
+        experiment(
+            LOW_LOW,
+            "3 % loss, 50 ms round trip",
+            "5.2.1",
+            include_str!("../../scenarios/srp/low_loss_low_latency.toml"),
+            &[by_intervals(LOW_LOW_TABLE), by_ages(LOW_LOW_TABLE)],
+        ),
+        experiment(
+            LOW_HIGH,
+            "3 % loss, 400 ms round trip",
+            "5.2.2",
+            include_str!("../../scenarios/srp/low_loss_high_latency.toml"),
+            &[by_intervals(LOW_HIGH_TABLE), by_ages(LOW_HIGH_TABLE)],
+        ),
+        experiment(
+            HIGH_HIGH,
+            "15 % loss, 275 ms round trip",
+            "5.2.3",
+            include_str!("../../scenarios/srp/high_loss_high_latency.toml"),
+            &[by_intervals(HIGH_HIGH_TABLE), by_ages(HIGH_HIGH_TABLE)],
+        ),
     ],
     checks: checks::CHECKS,
     departures: departures::DEPARTURES,
 };
+
+const fn experiment(
+    key: &'static str,
+    title: &'static str,
+    section: &'static str,
+    scenario: &'static str,
+    tables: &'static [TableMap],
+) -> Experiment {
+    Experiment { key, title, section, transports: &["srp", "rtp", "tcp"], scenario: Some(scenario), tables }
+}
 
 const LOW_LOW: &str = "low_loss_low_latency";
 const LOW_HIGH: &str = "low_loss_high_latency";
@@ -70,14 +77,7 @@ fn at(stream: &str, transport: &str) -> Place {
 }
 
 fn by_protocol(table: &Table, row: usize) -> Option<Place> {
-    let transport = match table.text(row, "protocol")? {
-        "ELL" => ELL,
-        "OQ" => OQ,
-        "UDP" => UDP,
-        "TCP" => TCP,
-        _ => return None,
-    };
-    Some(at(AUDIO, transport))
+    Some(at(AUDIO, OWN.setting(table.text(row, "protocol")?)?))
 }
 
 /// A table with latency read of the intervals between arrivals, as the formula stands in print.
@@ -91,17 +91,13 @@ const fn by_ages(file: &'static str) -> TableMap {
 }
 
 const BY_INTERVALS: &[ColumnMap] = &[
-    column("latency_ratio", LATENCY_BY_INTERVALS),
-    column("loss_ratio", LOSS),
-    column("distance", DISTANCE_BY_INTERVALS),
+    ColumnMap::mean("latency_ratio", LATENCY_BY_INTERVALS),
+    ColumnMap::mean("loss_ratio", LOSS),
+    ColumnMap::mean("distance", DISTANCE_BY_INTERVALS),
 ];
 
 const BY_AGES: &[ColumnMap] = &[
-    column("latency_ratio", LATENCY_BY_AGES),
-    column("loss_ratio", LOSS),
-    column("distance", DISTANCE_BY_AGES),
+    ColumnMap::mean("latency_ratio", LATENCY_BY_AGES),
+    ColumnMap::mean("loss_ratio", LOSS),
+    ColumnMap::mean("distance", DISTANCE_BY_AGES),
 ];
-
-const fn column(printed: &'static str, figure: &'static str) -> ColumnMap {
-    ColumnMap { printed, confidence: None, figure, statistic: Statistic::Mean, scale: 1.0 }
-}

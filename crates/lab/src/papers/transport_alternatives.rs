@@ -9,7 +9,7 @@ mod departures;
 #[cfg(test)]
 mod tests;
 
-use super::compare::{ColumnMap, Place, Statistic, TableMap};
+use super::compare::{ColumnMap, Place, TableMap};
 use super::csv::Table;
 use super::own::Own;
 use super::{Experiment, Module};
@@ -109,8 +109,10 @@ const CHANNELS: &str = "channels";
 const UDP: &str = "rtp";
 const TCP: &str = "tcp";
 const DCCP: &str = "dccp?ccid=2";
-const SCTP_1: &str = "sctp?order=ordered&reliability=full&ack-delay=200ms";
-const SCTP_2: &str = "sctp?style=many&order=ordered&reliability=full&ack-delay=200ms";
+const SCTP_1: &str =
+    "sctp?order=ordered&reliability=full&ack-delay=200ms&rto-initial=3s&rto-min=1s&rto-max=60s";
+const SCTP_2: &str =
+    "sctp?style=many&order=ordered&reliability=full&ack-delay=200ms&rto-initial=3s&rto-min=1s&rto-max=60s";
 const ALL: [&str; 5] = [UDP, TCP, DCCP, SCTP_1, SCTP_2];
 const ONE_AND_TWO: [u32; 2] = [1, 2];
 
@@ -120,15 +122,7 @@ fn at(transport: &str, channels: &str) -> Place {
 
 /// Whatever the computer: there is one localhost here, to stand beside both of Table 2.
 fn by_protocol(table: &Table, row: usize) -> Option<Place> {
-    let transport = match table.text(row, "protocol")? {
-        "UDP" => UDP,
-        "TCP" => TCP,
-        "DCCP" => DCCP,
-        "SCTP 1" => SCTP_1,
-        "SCTP 2" => SCTP_2,
-        _ => return None,
-    };
-    Some(at(transport, table.text(row, "channels")?))
+    Some(at(OWN.setting(table.text(row, "protocol")?)?, table.text(row, "channels")?))
 }
 
 const fn round_trips(file: &'static str) -> TableMap {
@@ -139,12 +133,8 @@ const fn round_trips(file: &'static str) -> TableMap {
 /// The printed jitter beside both that it can be: equation 2 is the mean deviation, the introduction says standard
 /// deviation, and one row can be no mean deviation.
 const COLUMNS: &[ColumnMap] = &[
-    column("latency_ms", "rtt_mean_ms"),
-    column("jitter_ms", "jitter_mad_ms"),
-    column("jitter_ms", "jitter_sd_ms"),
-    column("loss_percent", "lost_percent"),
+    ColumnMap::mean("latency_ms", "rtt_mean_ms"),
+    ColumnMap::mean("jitter_ms", "jitter_mad_ms"),
+    ColumnMap::mean("jitter_ms", "jitter_sd_ms"),
+    ColumnMap::mean("loss_percent", "lost_percent"),
 ];
-
-const fn column(printed: &'static str, figure: &'static str) -> ColumnMap {
-    ColumnMap { printed, confidence: None, figure, statistic: Statistic::Mean, scale: 1.0 }
-}

@@ -5,6 +5,7 @@ use std::time::Duration;
 use antiphon_core::Instant;
 use antiphon_core::units::parse_frequency;
 use antiphon_core::uri::Query;
+use antiphon_media::ChannelGroups;
 use antiphon_media::medusa::{BlockMode, MAX_CHANNELS};
 use antiphon_proto::{OpenArgs, Role, Transport};
 
@@ -154,19 +155,24 @@ fn sound(section: &Section<'_>, longest: usize) -> Read<Content> {
     if !(8_000..=192_000).contains(&sample_rate) {
         return Err(rate.fault("8kHz to 192kHz"));
     }
-    let channels = section.need("channels", "2")?.whole(1..=64)? as u16;
+    let channels = section.need("channels", "2")?.whole(1..=64)? as usize;
+    let groups = match section.find("groups")? {
+        Some(groups) => groups.quantity(|text| ChannelGroups::parse(channels, text))?,
+        None => ChannelGroups::whole(channels),
+    };
     let block = section.need("block", "256")?.whole32(16..=4096)?;
-    let bytes = block as usize * usize::from(channels) * 2;
+    let widest = groups.ranges().map(|range| range.len()).max().unwrap_or(channels);
+    let bytes = block as usize * widest * 2;
     if bytes + RTP_HEADERS > longest {
         let place = clip(&section.place);
         let message = format!(
-            "[{place}]: {block} sample frames of {channels} channels are {bytes} bytes, and {} at most go into a \
-             packet: take a smaller block",
+            "[{place}]: {block} sample frames of {widest} channels are {bytes} bytes, and {} at most go into a \
+             packet: take a smaller block, or smaller groups",
             longest - RTP_HEADERS
         );
         return Err(Fault::new(&section.span, message));
     }
-    Ok(Content::Sound { sample_rate, channels, block })
+    Ok(Content::Sound { sample_rate, groups, block })
 }
 
 /// Header and extensions of our own frames: 12 bytes, the sender's clock and the format (see `antiphon_media`).

@@ -3,6 +3,7 @@ use crate::setup::{Content, MediumKind, NodeId, TrafficKind};
 use crate::tcp::{AckRule, Profile};
 use antiphon_core::BitRate;
 use antiphon_link::wlan::{AccessMode, Category, Rate};
+use antiphon_media::ChannelGroups;
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -205,8 +206,39 @@ fn traffic_and_streams(setup: &Setup) {
     assert_eq!((audio.to.len(), audio.patience), (2, Some(Duration::from_millis(200))));
     let interval = Duration::from_micros(7400);
     assert_eq!(audio.content, Content::Packets { frame: 1300, interval, count: Some(100) });
-    assert_eq!(song.content, Content::Sound { sample_rate: 48_000, channels: 2, block: 256 });
+    assert_eq!(
+        song.content,
+        Content::Sound { sample_rate: 48_000, groups: ChannelGroups::whole(2), block: 256 }
+    );
     assert!(song.reflected && song.tcp == Profile::windows_xp());
+}
+
+#[test]
+fn channels_are_divided_as_they_add_up() {
+    let sound = |wanted: &str| ALL.replace("channels = 2, block = 256 }", wanted);
+    let content = |text: &str| {
+        let scenario = read(text);
+        scenario
+            .setup(&scenario.plan()[0].point)
+            .unwrap()
+            .streams
+            .iter()
+            .find(|s| s.name == "song")
+            .unwrap()
+            .content
+            .clone()
+    };
+    // Six channels fit into no packet of a block; in pairs they do.
+    let pairs = content(&sound("channels = 6, block = 256, groups = \"2\" }"));
+    let groups = ChannelGroups::parse(6, "2,2,2").unwrap();
+    assert_eq!(pairs, Content::Sound { sample_rate: 48_000, groups, block: 256 });
+    let refused = |wanted: &str| {
+        let scenario = Scenario::parse("test.toml", &sound(wanted));
+        let setup = scenario.and_then(|scenario| scenario.setup(&scenario.plan()[0].point));
+        setup.map(|_| ()).unwrap_err().to_string()
+    };
+    assert!(refused("channels = 6, block = 256, groups = \"2,2\" }").contains("the stream has 6"));
+    assert!(refused("channels = 6, block = 256 }").contains("smaller groups"));
 }
 
 #[test]

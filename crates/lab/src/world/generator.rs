@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use antiphon_core::{
-    CloseMode, Endpoint, Event, Frame, Input, Instant, Outcome, PathId, SendError, Transmit,
-};
-use antiphon_session::Station;
+use antiphon_core::{CloseMode, Endpoint, Event, Frame, Input, Instant, Outcome, SendError, Transmit};
+use antiphon_session::{OnEndpoint, Station};
 
 use super::meter::{Meter, SharedLog};
 
@@ -178,9 +176,7 @@ impl Station for Generator {
     }
 
     fn advance(&mut self, now: Instant) {
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
+        self.endpoint.handle_due(now);
         if let Some(meter) = &mut self.meter {
             while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
                 on_frame(meter, received.received_at, &self.buf[..received.len]);
@@ -248,39 +244,20 @@ impl Listener {
     }
 }
 
-impl Station for Listener {
-    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
-        self.endpoint.handle_input(now, input);
+impl OnEndpoint for Listener {
+    fn endpoint(&self) -> &dyn Endpoint {
+        &*self.endpoint
     }
 
-    fn advance(&mut self, now: Instant) {
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
+    fn endpoint_mut(&mut self) -> &mut dyn Endpoint {
+        &mut *self.endpoint
+    }
+
+    fn work(&mut self, _now: Instant) {
         while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
             on_frame(&mut self.meter, received.received_at, &self.buf[..received.len]);
         }
         while self.endpoint.poll_event().is_some() {}
-    }
-
-    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        self.endpoint.poll_transmit(now, buf)
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.endpoint.poll_timeout()
-    }
-
-    fn stop(&mut self, now: Instant) {
-        self.endpoint.close(now, CloseMode::Graceful);
-    }
-
-    fn is_finished(&self) -> bool {
-        false
-    }
-
-    fn knows(&self, _path: PathId) -> bool {
-        true
     }
 }
 

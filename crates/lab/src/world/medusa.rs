@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use antiphon_core::{
-    CloseMode, Endpoint, Event, Frame, Input, Instant, Outcome, PathId, Rng, SendError, StreamId, Transmit,
-};
+use antiphon_core::{Endpoint, Event, Frame, Instant, Outcome, Rng, SendError, StreamId};
 use antiphon_media::FormatError;
 use antiphon_media::medusa::{BlockMaker, BlockMode, Header, JACK_BLOCK, JACK_RATE, MAX_DATA};
-use antiphon_session::{Framed, Station};
+use antiphon_session::{Framed, OnEndpoint};
 
 use super::meter::{Meter, SharedLog};
 
@@ -152,15 +150,16 @@ impl Medusa {
     }
 }
 
-impl Station for Medusa {
-    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
-        self.endpoint.handle_input(now, input);
+impl OnEndpoint for Medusa {
+    fn endpoint(&self) -> &dyn Endpoint {
+        &self.endpoint
     }
 
-    fn advance(&mut self, now: Instant) {
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
+    fn endpoint_mut(&mut self) -> &mut dyn Endpoint {
+        &mut self.endpoint
+    }
+
+    fn work(&mut self, now: Instant) {
         self.fetch();
         self.events(now);
         if self.sending.calls_with_frame {
@@ -169,24 +168,12 @@ impl Station for Medusa {
         self.send_due(now);
     }
 
-    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        self.endpoint.poll_transmit(now, buf)
+    fn next_work(&self) -> Option<Instant> {
+        self.due()
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
-        [self.due(), self.endpoint.poll_timeout()].into_iter().flatten().min()
-    }
-
-    fn stop(&mut self, now: Instant) {
-        self.endpoint.close(now, CloseMode::Graceful);
-    }
-
-    fn is_finished(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.finished
-    }
-
-    fn knows(&self, path: PathId) -> bool {
-        path == PathId::default()
     }
 }
 

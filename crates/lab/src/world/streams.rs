@@ -2,6 +2,7 @@
 
 use antiphon_core::{Endpoint, Instant, Rng, SendError, Wire as WireKind};
 use antiphon_measure::BufferRule;
+use antiphon_media::ChannelGroups;
 use antiphon_media::medusa::{BlockMode, MAX_CHANNELS};
 use antiphon_proto::{OpenArgs, OpenError, Role, Transport};
 use antiphon_session::{Framed, Framing, ReceiveStation, Reflector, ReflectorConfig};
@@ -90,14 +91,14 @@ impl<'a> Maker<'a> {
                 }
                 RTP_HEADER
             }
-            Content::Sound { sample_rate, channels, block } => {
-                if *sample_rate == 0 || *channels == 0 || *block == 0 {
-                    return Err(self.quantity("sound needs a sample rate, channels and a block above zero"));
+            Content::Sound { sample_rate, groups, block } => {
+                if *sample_rate == 0 || *block == 0 {
+                    return Err(self.quantity("sound needs a sample rate and a block above zero"));
                 }
                 if self.spec.reflected {
                     return Err(self.quantity("only streams of packets can be reflected"));
                 }
-                self.clip(*sample_rate, *channels, *block)?;
+                self.clip(*sample_rate, *groups, *block)?;
                 RTP_HEADER
             }
         };
@@ -129,8 +130,8 @@ impl<'a> Maker<'a> {
                 let most = frames_between(self.start, self.until, BLOCK_TIME);
                 most.min(*blocks).saturating_mul((*channels).into())
             }
-            Content::Sound { sample_rate, channels, block } => {
-                let clip = self.clip(*sample_rate, *channels, *block);
+            Content::Sound { sample_rate, groups, block } => {
+                let clip = self.clip(*sample_rate, *groups, *block);
                 clip.map_or(0, |clip| clip.packets(self.until.since(self.start)))
             }
         }
@@ -141,8 +142,9 @@ impl<'a> Maker<'a> {
         self.transport.scheme == "arq" && self.spec.query.value("pace").is_some()
     }
 
-    fn clip(&self, rate: u32, channels: u16, block: u32) -> Result<Clip, WorldError> {
-        Clip::new(&self.spec.name, rate, channels, block, self.most)
+    /// What the sound of this stream is, where it is one of sound.
+    pub fn clip(&self, rate: u32, groups: ChannelGroups, block: u32) -> Result<Clip, WorldError> {
+        Clip::new(&self.spec.name, rate, groups, block, self.most)
     }
 
     /// An endpoint of the stream's transport.
@@ -179,9 +181,7 @@ impl<'a> Maker<'a> {
     pub fn rule(&self) -> Result<BufferRule, WorldError> {
         Ok(match self.spec.content {
             Content::Packets { frame, interval, .. } => BufferRule::for_packets(interval, frame as u32),
-            Content::Sound { sample_rate, channels, block } => {
-                self.clip(sample_rate, channels, block)?.rule()
-            }
+            Content::Sound { sample_rate, groups, block } => self.clip(sample_rate, groups, block)?.rule(),
             Content::Medusa { .. } => BufferRule::for_packets(BLOCK_TIME, PACKET_BYTES),
         })
     }
@@ -190,8 +190,8 @@ impl<'a> Maker<'a> {
     pub fn near(&self, log: &SharedLog) -> Result<(Party, bool), WorldError> {
         let (frame, interval) = match self.spec.content {
             Content::Packets { frame, interval, .. } => (frame, interval),
-            Content::Sound { sample_rate, channels, block } => {
-                return sound::near(self, &self.clip(sample_rate, channels, block)?, log);
+            Content::Sound { sample_rate, groups, block } => {
+                return sound::near(self, &self.clip(sample_rate, groups, block)?, log);
             }
             Content::Medusa { channels, blocks, mode } => return self.medusa(log, channels, blocks, mode),
         };
@@ -217,8 +217,8 @@ impl<'a> Maker<'a> {
     /// The station of a receiver, which measures with `meter` unless it reflects.
     pub fn far(&self, meter: Meter, receiver: usize) -> Result<Party, WorldError> {
         let seed = self.seed(&format!("far {receiver}"));
-        if matches!(self.spec.content, Content::Sound { .. }) {
-            return sound::far(self, meter, seed);
+        if let Content::Sound { sample_rate, groups, block } = self.spec.content {
+            return sound::far(self, &self.clip(sample_rate, groups, block)?, meter, seed);
         }
         let endpoint = self.endpoint(Role::Listener, seed)?;
         Ok(if self.spec.reflected {
@@ -326,6 +326,7 @@ pub fn course(sender: &Socket, receiver: &Socket) -> Option<Course> {
         (_, Party::Listener(listener)) => Some(listener.meter().course()),
         (_, Party::Receive(_, meter)) => Some(meter.borrow().course()),
         (Party::Generator(generator), _) => generator.meter().map(Meter::course),
+        (Party::Medusa(medusa), _) => Some(medusa.meter().course()),
         _ => None,
     }
 }

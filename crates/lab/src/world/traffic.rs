@@ -198,19 +198,22 @@ impl Traffic {
     /// Of a ping.
     pub fn figures(&self) -> Option<StreamFigures> {
         let Kind::Ping(ping) = &self.kind else { return None };
-        let trips = Delays::new(&ping.round_trips);
-        let TrafficCounters { sent, received, .. } = self.counters;
-        let came = received.min(sent);
-        Some(StreamFigures {
-            sent: Some(sent as f64),
-            received: Some(came as f64),
-            lost_percent: (sent > 0).then(|| 100.0 * (sent - came) as f64 / sent as f64),
-            rtt_mean_ms: trips.mean(),
-            rtt_p99_ms: trips.quantile(0.99),
-            jitter_sd_ms: trips.deviation(),
-            jitter_mad_ms: trips.mean_deviation(),
-            ..StreamFigures::default()
-        })
+        Some(echo_figures(self.counters.sent, &ping.round_trips))
+    }
+}
+
+/// The figures of a ping: how many requests went out, and the round trips, in nanoseconds, of those that came back.
+pub fn echo_figures(sent: u64, round_trips: &[u64]) -> StreamFigures {
+    let (trips, came) = (Delays::new(round_trips), (round_trips.len() as u64).min(sent));
+    StreamFigures {
+        sent: Some(sent as f64),
+        received: Some(came as f64),
+        lost_percent: (sent > 0).then(|| 100.0 * (sent - came) as f64 / sent as f64),
+        rtt_mean_ms: trips.mean(),
+        rtt_p99_ms: trips.quantile(0.99),
+        jitter_sd_ms: trips.deviation(),
+        jitter_mad_ms: trips.mean_deviation(),
+        ..StreamFigures::default()
     }
 }
 

@@ -167,9 +167,7 @@ impl Trial {
                 None => &mut self.near,
                 Some(receiver) => &mut self.far[receiver],
             };
-            if side.endpoint.poll_timeout().is_some_and(|due| due <= now) {
-                side.endpoint.handle_timeout(now);
-            }
+            side.endpoint.handle_due(now);
             side.drain(now, asleep && from.is_some());
             let mut buf = vec![0; MAX_DATAGRAM];
             let mut sent = Vec::new();

@@ -66,6 +66,12 @@ impl Header {
     }
 }
 
+/// How many headers stand in `bytes`, wherever.
+pub fn count_headers(bytes: &[u8]) -> usize {
+    let begins = |at: &usize| bytes[*at] == KEY[0] && Header::parse(&bytes[*at..]).is_some();
+    (0..bytes.len()).filter(begins).count()
+}
+
 /// The channel whose key `bytes` begin with.
 pub(super) fn key_channel(bytes: &[u8]) -> Option<u8> {
     let [a, b, c, last, ..] = *bytes else { return None };
@@ -100,6 +106,8 @@ mod tests {
         }
         let empty = Header { size: 0, ..good };
         assert_eq!(Header::parse(&empty.to_bytes()), None);
+        let within = [b"MDSA.MDS", &good.to_bytes()[..]].concat();
+        assert_eq!((count_headers(&within), count_headers(&within[..27]), count_headers(&[])), (1, 0, 0));
     }
 
     proptest! {

@@ -19,7 +19,7 @@ mod resync;
 mod sound;
 
 pub use cutter::{Cutter, CutterFull};
-pub use header::{HEADER, Header, MAX_CHANNELS, MAX_DATA};
+pub use header::{HEADER, Header, MAX_CHANNELS, MAX_DATA, count_headers};
 pub use resync::{ResyncCounters, Resynchroniser};
 pub use sound::{BlockMaker, BlockMode, JACK_BLOCK, JACK_RATE, WIRE_RATE};
 

@@ -4,8 +4,8 @@ use antiphon_core::{NtpTime, Unwrapper};
 use rtp_types::{RtpPacket, RtpParseError};
 
 use super::extension::{self, ONE_BYTE_PROFILE};
-use super::{ExtensionIds, InBandFormat};
-use crate::{SampleFormat, StreamFormat, codec};
+use super::{ExtensionIds, InBandFormat, InBandGroup};
+use crate::{ChannelGroups, SampleFormat, StreamFormat, codec};
 
 /// Why bytes are no RTP packet, or not one of this stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,6 +60,8 @@ pub struct RtpView<'a> {
     pub ntp: Option<NtpTime>,
     /// The format, where it is given in band.
     pub format: Option<InBandFormat>,
+    /// Which channel group it is of, where that is given in band.
+    pub group: Option<InBandGroup>,
     /// The sound, without padding.
     pub payload: &'a [u8],
 }
@@ -71,9 +73,9 @@ pub fn parse_rtp(bytes: &[u8], ids: ExtensionIds) -> Result<RtpView<'_>, RtpErro
         RtpParseError::UnsupportedVersion(version) => RtpError::Version { version },
         RtpParseError::PaddingInvalid(padding) => RtpError::Padding { padding },
     })?;
-    let (ntp, format) = match packet.extension() {
+    let found = match packet.extension() {
         Some((ONE_BYTE_PROFILE, body)) => extension::read(ids, body),
-        _ => (None, None),
+        _ => extension::Elements::default(),
     };
     let start = packet.payload_offset();
     Ok(RtpView {
@@ -82,8 +84,9 @@ pub fn parse_rtp(bytes: &[u8], ids: ExtensionIds) -> Result<RtpView<'_>, RtpErro
         timestamp: packet.timestamp(),
         payload_type: packet.payload_type(),
         marker: packet.marker_bit(),
-        ntp,
-        format,
+        ntp: found.ntp,
+        format: found.format,
+        group: found.group,
         payload: &bytes[start..start + packet.payload_len()],
     })
 }
@@ -120,7 +123,8 @@ impl MediaPacket<'_> {
     }
 }
 
-/// Unwraps the numbers of one source.
+/// Unwraps the numbers of one sender: sequence numbers of each channel group by itself, time stamps of all together, so that
+/// a group that was silent through a wrap still stands beside the others.
 ///
 /// Numbers more than half a cycle from the last are taken for a step the other way: a `SourceTracker` in front
 /// keeps such jumps out, and a new stream gets a new depacketiser.
@@ -128,17 +132,35 @@ impl MediaPacket<'_> {
 pub struct Depacketiser {
     format: StreamFormat,
     sample: SampleFormat,
-    sequence: Unwrapper<16>,
+    groups: Vec<Group>,
     timestamp: Unwrapper<32>,
 }
 
+#[derive(Clone, Debug)]
+struct Group {
+    channels: usize,
+    sequence: Unwrapper<16>,
+}
+
 impl Depacketiser {
-    /// For a stream of that format.
+    /// For a stream of that format, not divided.
     pub fn new(format: StreamFormat, sample: SampleFormat) -> Self {
-        Depacketiser { format, sample, sequence: Unwrapper::default(), timestamp: Unwrapper::default() }
+        Self::grouped(format, sample, ChannelGroups::whole(format.channels()))
     }
 
-    /// Rate and channels.
+    /// For one whose channels are divided so.
+    pub fn grouped(format: StreamFormat, sample: SampleFormat, groups: ChannelGroups) -> Self {
+        let group =
+            |range: std::ops::Range<usize>| Group { channels: range.len(), sequence: Unwrapper::default() };
+        Depacketiser {
+            format,
+            sample,
+            groups: groups.ranges().map(group).collect(),
+            timestamp: Unwrapper::default(),
+        }
+    }
+
+    /// Rate and channels of all groups together.
     pub fn format(&self) -> StreamFormat {
         self.format
     }
@@ -148,20 +170,27 @@ impl Depacketiser {
         self.sample
     }
 
-    /// Refuses a packet whose sound is not whole sample frames; else unwraps its numbers.
+    /// [`Self::accept_in`] the first group.
     pub fn accept<'a>(&mut self, view: &RtpView<'a>) -> Result<MediaPacket<'a>, RtpError> {
-        let channels = self.format.channels();
-        let frame = self.sample.bytes() * channels;
+        self.accept_in(0, view)
+    }
+
+    /// Refuses a packet whose sound is not whole sample frames of that group; else unwraps its numbers.
+    ///
+    /// Panics if the stream has no such group.
+    pub fn accept_in<'a>(&mut self, group: usize, view: &RtpView<'a>) -> Result<MediaPacket<'a>, RtpError> {
+        let Group { channels, sequence } = &mut self.groups[group];
+        let frame = self.sample.bytes() * *channels;
         let len = view.payload.len();
         if len == 0 || !len.is_multiple_of(frame) {
             return Err(RtpError::NotWholeFrames { len, frame });
         }
         Ok(MediaPacket {
-            sequence: self.sequence.extend(u64::from(view.sequence)),
+            sequence: sequence.extend(u64::from(view.sequence)),
             timestamp: self.timestamp.extend(u64::from(view.timestamp)),
             frames: len / frame,
             sample: self.sample,
-            channels,
+            channels: *channels,
             marker: view.marker,
             recovered: false,
             ntp: view.ntp,
@@ -171,8 +200,13 @@ impl Depacketiser {
 
     /// Forgets the numbers, for a sender that started anew.
     pub fn restart(&mut self) {
-        self.sequence = Unwrapper::default();
+        (0..self.groups.len()).for_each(|group| self.restart_group(group));
         self.timestamp = Unwrapper::default();
+    }
+
+    /// Forgets the sequence numbers of one group, for one that started anew on the clock of the others.
+    pub fn restart_group(&mut self, group: usize) {
+        self.groups[group].sequence = Unwrapper::default();
     }
 }
 

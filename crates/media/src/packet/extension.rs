@@ -1,4 +1,4 @@
-//! Header extensions (RFC 8285, one-byte form): the sender's clock, and the format in band.
+//! Header extensions (RFC 8285, one-byte form): the sender's clock, the format in band, and the channel group.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -9,16 +9,26 @@
 //! |  ID   | L = 5 |Version|Coding |         rate in Hz (20)       |
 //! +-------+-------+-------+-------+-------+-----------------------+
 //! |  .. rate      |  channels - 1 (8)     |  frames - 1 (12)      |
-//! +---------------+-----------------------+-----------------------+
+//! +---------------+---------------+-------+-----------------------+
+//! |  ID   | L = 13|  group index  | channels - 1  |   SSRC of ..  |
+//! +-------+-------+---------------+---------------+---------------+
+//! |  .. the first group (32)                      |  starts (64)  |
+//! +-----------------------------------------------+---------------+
+//! |  .. bit c counted from the lowest: a group begins with channel c
+//! +---------------------------------------------------------------
 //! ```
 //!
 //! The second element is ours. It lets a receiver play our own sender without any SDP. `Version` is 0; `Coding` counts
 //! the sample formats in the order of [`SampleFormat::ALL`]; `frames` are the sample frames of a block of the sender.
 //! With the clock it fills four words without padding; the clock alone takes three.
+//!
+//! The third is ours, too, and stands beside the second in streams that are divided into channel groups: which group this is,
+//! of how many channels in all, how they are divided, and under which SSRC the first group goes, which names the sender of all
+//! of them. Whoever hears one such packet knows the whole stream.
 
 use antiphon_core::NtpTime;
 
-use crate::{SampleFormat, StreamFormat};
+use crate::{ChannelGroups, SampleFormat, StreamFormat};
 
 /// Which header extension elements to write and to look for: local identifiers 1 to 14 (RFC 8285 §4.2), `None` to do
 /// without.
@@ -28,6 +38,8 @@ pub struct ExtensionIds {
     pub ntp: Option<u8>,
     /// The format in band, [`Self::FORMAT_URI`].
     pub format: Option<u8>,
+    /// The channel group, [`Self::GROUP_URI`].
+    pub group: Option<u8>,
 }
 
 impl ExtensionIds {
@@ -35,26 +47,33 @@ impl ExtensionIds {
     pub const NTP_URI: &'static str = "urn:ietf:params:rtp-hdrext:ntp-64";
     /// What SDP calls the format in band.
     pub const FORMAT_URI: &'static str = "urn:x-antiphon:rtp-hdrext:format";
+    /// What SDP calls the channel group.
+    pub const GROUP_URI: &'static str = "urn:x-antiphon:rtp-hdrext:group";
     /// No extension at all.
-    pub const NONE: ExtensionIds = ExtensionIds { ntp: None, format: None };
+    pub const NONE: ExtensionIds = ExtensionIds { ntp: None, format: None, group: None };
+    /// Clock 1 and format 2: what a stream that is not divided into groups writes.
+    pub const UNDIVIDED: ExtensionIds = ExtensionIds { ntp: Some(1), format: Some(2), group: None };
 
-    /// Whether both are 1 to 14 and different.
+    /// Whether all are 1 to 14 and different.
     pub fn are_valid(self) -> bool {
-        let fits = |id: Option<u8>| id.is_none_or(|id| (1..=14).contains(&id));
-        fits(self.ntp) && fits(self.format) && (self.ntp.is_none() || self.ntp != self.format)
+        let ids = [self.ntp, self.format, self.group];
+        let twice = |at: usize| ids[at].is_some() && ids[..at].contains(&ids[at]);
+        ids.iter().flatten().all(|id| (1..=14).contains(id)) && !(0..ids.len()).any(twice)
     }
 
     /// Bytes that the extension takes when everything is in it, its own header included.
     pub fn max_len(self) -> usize {
-        let body = self.ntp.map_or(0, |_| 1 + NTP_BYTES) + self.format.map_or(0, |_| 1 + InBandFormat::BYTES);
+        let body = self.ntp.map_or(0, |_| 1 + NTP_BYTES)
+            + self.format.map_or(0, |_| 1 + InBandFormat::BYTES)
+            + self.group.map_or(0, |_| 1 + InBandGroup::BYTES);
         if body == 0 { 0 } else { 4 + body.next_multiple_of(4) }
     }
 }
 
 impl Default for ExtensionIds {
-    /// Clock 1, format 2.
+    /// Clock 1, format 2, group 3: what our receivers look for.
     fn default() -> Self {
-        ExtensionIds { ntp: Some(1), format: Some(2) }
+        ExtensionIds { group: Some(3), ..Self::UNDIVIDED }
     }
 }
 
@@ -99,40 +118,79 @@ impl InBandFormat {
     }
 }
 
+/// Which part of a divided stream a packet is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InBandGroup {
+    /// The SSRC of the first group, which names the sender of all.
+    pub sender: u32,
+    /// Which of `groups`, below their count.
+    pub index: u8,
+    /// How all channels are divided.
+    pub groups: ChannelGroups,
+}
+
+impl InBandGroup {
+    /// Bytes of the element's data.
+    const BYTES: usize = 14;
+
+    fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        (bytes[0], bytes[1]) = (self.index, self.groups.channels() as u8 - 1);
+        bytes[2..6].copy_from_slice(&self.sender.to_be_bytes());
+        bytes[6..].copy_from_slice(&self.groups.starts().to_be_bytes());
+        bytes
+    }
+
+    /// `None` for a division that is none, or a group that it does not have.
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let bytes: [u8; Self::BYTES] = bytes.try_into().ok()?;
+        let [index, channels, s0, s1, s2, s3, starts @ ..] = bytes;
+        let groups = ChannelGroups::from_starts(usize::from(channels) + 1, u64::from_be_bytes(starts))?;
+        let sender = u32::from_be_bytes([s0, s1, s2, s3]);
+        (usize::from(index) < groups.count()).then_some(InBandGroup { sender, index, groups })
+    }
+}
+
+/// What the elements of a packet say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Elements {
+    pub ntp: Option<NtpTime>,
+    pub format: Option<InBandFormat>,
+    pub group: Option<InBandGroup>,
+}
+
 /// The profile of RFC 8285 §4.2.
 pub(super) const ONE_BYTE_PROFILE: u16 = 0xbede;
 const NTP_BYTES: usize = 8;
-/// Both elements, padded.
-pub(super) const MAX_BODY: usize = 16;
+/// All three elements, padded.
+pub(super) const MAX_BODY: usize = 32;
 
-/// Writes the elements that are wanted and have an identifier; returns the whole words written.
-pub(super) fn write(
-    ids: ExtensionIds,
-    ntp: NtpTime,
-    format: Option<InBandFormat>,
-    out: &mut [u8; MAX_BODY],
-) -> usize {
+/// Writes the elements that are there and have an identifier; returns the whole words written.
+pub(super) fn write(ids: ExtensionIds, elements: &Elements, out: &mut [u8; MAX_BODY]) -> usize {
     let mut len = 0;
     let mut put = |id: u8, data: &[u8]| {
         out[len] = (id << 4) | (data.len() as u8 - 1);
         out[len + 1..len + 1 + data.len()].copy_from_slice(data);
         len += 1 + data.len();
     };
-    if let Some(id) = ids.ntp {
+    if let (Some(id), Some(ntp)) = (ids.ntp, elements.ntp) {
         put(id, &ntp.to_bits().to_be_bytes());
     }
-    if let (Some(id), Some(format)) = (ids.format, format) {
+    if let (Some(id), Some(format)) = (ids.format, elements.format) {
         put(id, &format.to_bytes());
+    }
+    if let (Some(id), Some(group)) = (ids.group, elements.group) {
+        put(id, &group.to_bytes());
     }
     let padded = len.next_multiple_of(4);
     out[len..padded].fill(0);
     padded
 }
 
-/// Looks for our two elements among whatever a peer wrote. What is torn or unknown is passed over, as RFC 8285 §4.1.2
+/// Looks for our elements among whatever a peer wrote. What is torn or unknown is passed over, as RFC 8285 §4.1.2
 /// asks.
-pub(super) fn read(ids: ExtensionIds, mut body: &[u8]) -> (Option<NtpTime>, Option<InBandFormat>) {
-    let (mut ntp, mut format) = (None, None);
+pub(super) fn read(ids: ExtensionIds, mut body: &[u8]) -> Elements {
+    let mut found = Elements::default();
     while let [head, rest @ ..] = body {
         let (id, len) = (head >> 4, usize::from(head & 15) + 1);
         match id {
@@ -145,15 +203,17 @@ pub(super) fn read(ids: ExtensionIds, mut body: &[u8]) -> (Option<NtpTime>, Opti
                     break;
                 };
                 if ids.ntp == Some(id) {
-                    ntp = data.try_into().ok().map(|b| NtpTime::from_bits(u64::from_be_bytes(b)));
+                    found.ntp = data.try_into().ok().map(|b| NtpTime::from_bits(u64::from_be_bytes(b)));
                 } else if ids.format == Some(id) {
-                    format = InBandFormat::from_bytes(data);
+                    found.format = InBandFormat::from_bytes(data);
+                } else if ids.group == Some(id) {
+                    found.group = InBandGroup::from_bytes(data);
                 }
                 body = after;
             }
         }
     }
-    (ntp, format)
+    found
 }
 
 #[cfg(test)]
@@ -166,17 +226,20 @@ mod tests {
         // bede0003 17e5a1b2c380000000 000000, which an analyser reads as ntp-64.
         let mut body = [0xff; MAX_BODY];
         let ids = ExtensionIds::default();
-        let len = write(ids, NtpTime::from_bits(0xe5a1_b2c3_8000_0000), None, &mut body);
+        let ntp = Some(NtpTime::from_bits(0xe5a1_b2c3_8000_0000));
+        let len = write(ids, &Elements { ntp, ..Elements::default() }, &mut body);
         assert_eq!(body[..len], [0x17, 0xe5, 0xa1, 0xb2, 0xc3, 0x80, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(read(ids, &body[..len]).0, Some(NtpTime::from_bits(0xe5a1_b2c3_8000_0000)));
+        assert_eq!(read(ids, &body[..len]).ntp, ntp);
     }
 
     #[test]
     fn identifiers_are_checked() {
-        let ids = |ntp, format| ExtensionIds { ntp, format }.are_valid();
+        let ids = |ntp, format| ExtensionIds { ntp, format, group: Some(7) }.are_valid();
         assert!(ids(Some(1), Some(14)) && ids(None, None));
         assert!(!ids(Some(0), None) && !ids(Some(15), None) && !ids(Some(3), Some(3)));
-        assert_eq!(ExtensionIds::default().max_len(), 20);
+        assert!(!ids(Some(7), None) && !ids(None, Some(7)));
+        // Four bytes of header, and 16 or 31 of elements: a stream of one group pays nothing for groups.
+        assert_eq!((ExtensionIds::UNDIVIDED.max_len(), ExtensionIds::default().max_len()), (20, 36));
         assert_eq!(ExtensionIds::NONE.max_len(), 0);
     }
 
@@ -186,10 +249,10 @@ mod tests {
         let body = |before: &[u8]| [before, &clock].concat();
         let ids = ExtensionIds::default();
         let expected = Some(NtpTime::from_bits(5 << 32));
-        assert_eq!(read(ids, &body(&[])).0, expected);
-        assert_eq!(read(ids, &body(&[0, 0])).0, expected);
-        assert_eq!(read(ids, &body(&[0x91, 1, 2])).0, expected, "an element of others");
-        assert_eq!(read(ids, &body(&[0xf0, 1])).0, None);
+        assert_eq!(read(ids, &body(&[])).ntp, expected);
+        assert_eq!(read(ids, &body(&[0, 0])).ntp, expected);
+        assert_eq!(read(ids, &body(&[0x91, 1, 2])).ntp, expected, "an element of others");
+        assert_eq!(read(ids, &body(&[0xf0, 1])).ntp, None);
     }
 
     proptest! {
@@ -201,15 +264,34 @@ mod tests {
                 block_frames: frames,
             };
             let mut body = [0; MAX_BODY];
-            let len = write(ExtensionIds::default(), NtpTime::from_bits(clock), Some(format), &mut body);
+            let elements = Elements { ntp: Some(NtpTime::from_bits(clock)), format: Some(format), group: None };
+            let len = write(ExtensionIds::default(), &elements, &mut body);
             prop_assert_eq!(len, 16);
-            prop_assert_eq!(read(ExtensionIds::default(), &body), (Some(NtpTime::from_bits(clock)), Some(format)));
+            prop_assert_eq!(read(ExtensionIds::default(), &body), elements);
+        }
+
+        #[test]
+        fn groups_round_trip(channels in 1usize..=64, starts in any::<u64>(), sender in any::<u32>(), index in any::<u8>()) {
+            let starts = (starts | 1) & (u64::MAX >> (64 - channels));
+            let groups = ChannelGroups::from_starts(channels, starts).unwrap();
+            let index = index % groups.count() as u8;
+            let group = Some(InBandGroup { sender, index, groups });
+            let mut body = [0; MAX_BODY];
+            let elements = Elements { ntp: Some(NtpTime::from_bits(1)), group, ..Elements::default() };
+            let len = write(ExtensionIds::default(), &elements, &mut body);
+            prop_assert_eq!(len, 24);
+            prop_assert_eq!(read(ExtensionIds::default(), &body[..len]), elements);
+            // A group that the division does not have.
+            let beyond = body.iter().position(|b| *b == 0x3d).unwrap() + 1;
+            body[beyond] = groups.count() as u8;
+            prop_assert_eq!(read(ExtensionIds::default(), &body[..len]).group, None);
         }
 
         #[test]
         fn no_bytes_panic(body in prop::collection::vec(any::<u8>(), 0..64)) {
-            let (_, format) = read(ExtensionIds::default(), &body);
-            prop_assert!(format.is_none_or(|f| f.block_frames <= 4096));
+            let found = read(ExtensionIds::default(), &body);
+            prop_assert!(found.format.is_none_or(|f| f.block_frames <= 4096));
+            prop_assert!(found.group.is_none_or(|g| usize::from(g.index) < g.groups.count()));
         }
     }
 }

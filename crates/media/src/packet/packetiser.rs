@@ -5,9 +5,9 @@ use std::time::Duration;
 use antiphon_core::{MediaTime, NtpTime, Rng};
 use rtp_types::RtpPacketBuilder;
 
-use super::extension::{self, MAX_BODY, ONE_BYTE_PROFILE};
-use super::{DYNAMIC_PAYLOAD_TYPE, ExtensionIds, InBandFormat, static_payload_type};
-use crate::{FormatError, SampleFormat, StreamFormat, codec};
+use super::extension::{self, Elements, MAX_BODY, ONE_BYTE_PROFILE};
+use super::{DYNAMIC_PAYLOAD_TYPE, ExtensionIds, InBandFormat, InBandGroup, static_payload_type};
+use crate::{ChannelGroups, FormatError, SampleFormat, StreamFormat, codec};
 
 /// How a stream is cut into packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +31,8 @@ pub struct PacketConfig {
 }
 
 impl PacketConfig {
-    /// The static payload type that fits, or 96, packets for an Ethernet with IPv6, and both extensions.
+    /// The static payload type that fits, or 96, packets for an Ethernet with IPv6, clock and format in
+    /// band.
     pub fn new(format: StreamFormat, sample: SampleFormat, block_frames: u32) -> Self {
         PacketConfig {
             format,
@@ -40,7 +41,7 @@ impl PacketConfig {
             payload_type: static_payload_type(sample, format).unwrap_or(DYNAMIC_PAYLOAD_TYPE),
             max_packet: super::max_packet_for_mtu(1500, true),
             ptime: None,
-            extensions: ExtensionIds::default(),
+            extensions: ExtensionIds::UNDIVIDED,
         }
     }
 
@@ -136,6 +137,7 @@ pub struct Packetiser {
     marker: bool,
     packets: u64,
     octets: u64,
+    group: Option<InBandGroup>,
 }
 
 impl Packetiser {
@@ -153,7 +155,48 @@ impl Packetiser {
             marker: true,
             packets: 0,
             octets: 0,
+            group: None,
         })
+    }
+
+    /// One packetiser for each channel group of a stream that `config` describes as a whole: SSRC and first sequence number
+    /// of each its own, time stamps the same in all. Undivided, it is [`Self::new`] alone.
+    ///
+    /// Divided streams bear dynamic payload types, one for each number of channels from `config.payload_type` on (RFC 3551
+    /// §3: a payload type means one format): a static one would pass a part of the stream for all of it.
+    pub fn for_groups(
+        config: PacketConfig,
+        groups: ChannelGroups,
+        seed: u64,
+    ) -> Result<Vec<Self>, PacketError> {
+        let first = Self::new(config, seed)?;
+        if groups.count() == 1 {
+            return Ok(vec![first]);
+        }
+        let (sender, mut rng) = (first.ssrc, Rng::fork(seed, "packetiser of groups"));
+        let mut made: Vec<Self> = Vec::with_capacity(groups.count());
+        for (index, range) in groups.ranges().enumerate() {
+            let same = made.iter().find(|other| other.config.format.channels() == range.len());
+            let highest = made.iter().map(|other| other.config.payload_type + 1).max();
+            let base = config.payload_type.max(DYNAMIC_PAYLOAD_TYPE);
+            let own = PacketConfig {
+                format: StreamFormat::new(config.format.rate(), range.len() as u32)?,
+                payload_type: same.map_or(highest.unwrap_or(base), |other| other.config.payload_type),
+                extensions: ExtensionIds { group: Some(GROUP_ID), ..config.extensions },
+                ..config
+            };
+            let mut packetiser = Self { timestamp_offset: first.timestamp_offset, ..Self::new(own, seed)? };
+            if index > 0 {
+                packetiser.sequence = rng.next_u32() as u16;
+                packetiser.ssrc = rng.next_u32();
+                while made.iter().any(|other| other.ssrc == packetiser.ssrc) {
+                    packetiser.ssrc = rng.next_u32();
+                }
+            }
+            packetiser.group = Some(InBandGroup { sender, index: index as u8, groups });
+            made.push(packetiser);
+        }
+        Ok(made)
     }
 
     /// Makes the packets of `block` (whole sample frames; any number of them, though a full block is what the split is
@@ -251,8 +294,10 @@ impl Packetiser {
                 sample: self.config.sample,
                 block_frames: self.config.block_frames as u16,
             });
+        let group = self.group.filter(|_| in_band.is_some());
         let mut body = [0; MAX_BODY];
-        let len = extension::write(self.config.extensions, ntp, in_band, &mut body);
+        let elements = Elements { ntp: Some(ntp), format: in_band, group };
+        let len = extension::write(self.config.extensions, &elements, &mut body);
         let mut packet = RtpPacketBuilder::<&[u8], &[u8]>::new()
             .marker_bit(info.marker)
             .payload_type(self.config.payload_type)
@@ -274,6 +319,8 @@ impl Packetiser {
     }
 }
 
+/// The third of [`ExtensionIds::default`].
+const GROUP_ID: u8 = 3;
 /// The fixed header (RFC 3550 §5.1).
 const RTP_HEADER: usize = 12;
 /// The format goes into the first packets, so that the loss of a few does not delay the start…

@@ -66,9 +66,19 @@ impl ClockedPlayout {
         })
     }
 
-    /// Takes a packet that arrived at `now`.
+    /// Takes a packet of the first channel group that arrived at `now`.
     pub fn insert(&mut self, now: Instant, packet: &MediaPacket<'_>) -> super::Inserted {
         self.playout.insert(now, packet)
+    }
+
+    /// [`Playout::insert_in`].
+    pub fn insert_in(&mut self, group: usize, now: Instant, packet: &MediaPacket<'_>) -> super::Inserted {
+        self.playout.insert_in(group, now, packet)
+    }
+
+    /// [`Playout::restart_group`].
+    pub fn restart_group(&mut self, group: usize) {
+        self.playout.restart_group(group);
     }
 
     /// Fills `out`, whole sample frames of any number.

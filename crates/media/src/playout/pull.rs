@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 
-use super::store::Record;
-use super::{Cause, Clocking, Playout, Pulled};
-use crate::conceal::Gap;
+use super::lane::{Gave, Lane, Next, Timing};
+use super::{Cause, Clocking, MAX_PACKET_FRAMES, Playout, Pulled};
 
 impl Playout {
     /// Writes what is to go out at `now` into `out` (whole sample frames): all of `out` under [`Clocking::Sink`], what
@@ -29,7 +28,8 @@ impl Playout {
         pulled
     }
 
-    /// Gives out the next stretch: the rest of a packet, or of a gap. False when nothing is to go out now.
+    /// Gives out the next stretch: as far as every group's next packet, or gap, goes on. False when nothing is to go out
+    /// now.
     fn step(&mut self, now: Instant, out: &mut [f32], pulled: &mut Pulled) -> bool {
         let Some(position) = self.position else {
             return false;
@@ -37,116 +37,64 @@ impl Playout {
         if self.config.clocking == Clocking::Sender && !self.finished && !self.is_due(now, position) {
             return false;
         }
-        let room = out.len() / self.config.format.channels();
-        let Some(record) = self.store.front() else {
-            let endless = !matches!(self.config.clocking, Clocking::Unhurried { .. }) && !self.finished;
-            // A device must have its block even after the end.
-            if !endless && self.config.clocking != Clocking::Sink {
-                return false;
-            }
-            let frames = room.min(self.unit);
-            self.make_up(frames, None, Cause::Starved, out, pulled);
-            return true;
+        let Some(frames) = self.plan(position, out.len() / self.config.format.channels()) else {
+            return false;
         };
-        if record.start <= position {
-            if !self.playing && self.is_patient() {
-                return false;
-            }
-            self.play(record, position, out, pulled);
-            return true;
-        }
-        let hole = (record.start - position).min(usize::MAX as u64) as usize;
-        if self.next_sequence == Some(record.sequence) {
-            self.pause(hole.min(room), out, pulled);
-            return true;
-        }
-        match self.config.clocking {
-            Clocking::Unhurried { .. } if self.is_patient() => false,
-            Clocking::Sender => {
-                // A missing packet's deadline is that of its first sample frame: with it, all of it is missing.
-                self.make_up(hole.min(room).min(self.unit), Some(hole), Cause::Missing, out, pulled);
-                true
-            }
-            _ => {
-                self.make_up(hole.min(room), Some(hole), Cause::Missing, out, pulled);
-                true
-            }
-        }
+        let gave = self.give(frames, out, |lane, out| lane.give(position, out));
+        self.playing |= gave != Gave::Silence;
+        pulled.add(frames, gave);
+        self.position = Some(position + frames as u64);
+        true
     }
 
-    /// Whether nobody is in a hurry and something earlier may still come.
-    fn is_patient(&self) -> bool {
-        match self.config.clocking {
-            Clocking::Unhurried { patience } => {
-                let position = self.position.unwrap_or_default();
-                let has_room = self.pressed.is_none_or(|end| self.spans(position, end));
-                !self.finished && has_room && self.store.len() <= patience
-            }
-            Clocking::Sender | Clocking::Sink => false,
+    /// For how many sample frames, at most `room`, every lane has its next stretch; `None` if one has to be waited for, or
+    /// none has anything.
+    fn plan(&mut self, position: u64, room: usize) -> Option<usize> {
+        let timing = Timing {
+            clocking: self.config.clocking,
+            finished: self.finished,
+            playing: self.playing,
+            has_room: self.pressed.is_none_or(|end| self.spans(position, end)),
+        };
+        let room = if self.lanes.len() > 1 { room.min(MAX_PACKET_FRAMES) } else { room };
+        let mut stretch: Option<usize> = None;
+        for lane in &mut self.lanes {
+            let frames = match lane.plan(position, room, timing) {
+                Next::Wait => return None,
+                Next::Idle => continue,
+                Next::Play(frames) | Next::Pause(frames) | Next::MakeUp { frames, .. } => frames,
+            };
+            stretch = Some(stretch.map_or(frames, |least| least.min(frames)));
         }
+        stretch
     }
 
-    fn play(&mut self, record: Record, position: u64, out: &mut [f32], pulled: &mut Pulled) {
-        let channels = self.config.format.channels();
-        let frames = ((record.end() - position) as usize).min(out.len() / channels);
-        let out = &mut out[..frames * channels];
-        self.store.read(position, out);
-        self.conceal.good(out);
-        (self.playing, self.begun, self.in_gap) = (true, true, false);
-        if !record.late {
-            // The remains of a packet are no measure, and tiny packets must not make for a flood of tiny gaps.
-            self.unit = record.frames.max(16);
-        }
-        self.counters.played_frames += frames as u64;
-        pulled.played += frames;
-        self.advance(frames, pulled);
-        if self.position >= Some(record.end()) {
-            self.store.pop();
-            self.next_sequence = Some(record.sequence + 1);
-            if !record.late {
-                self.counters.played += 1;
-                self.history.resolve(record.sequence);
-            }
-        }
-    }
-
-    fn make_up(
+    /// Lets every lane fill its channels of the first `frames` sample frames of `out`. Answers what they gave: made up if
+    /// one of them had to.
+    fn give(
         &mut self,
         frames: usize,
-        hole: Option<usize>,
-        cause: Cause,
         out: &mut [f32],
-        pulled: &mut Pulled,
-    ) {
-        let out = &mut out[..frames * self.config.format.channels()];
-        let wanted = self.conceal.look_ahead();
-        let ahead = match (wanted, self.store.front()) {
-            (1.., Some(record)) => self.store.peek(record, wanted),
-            _ => &[],
-        };
-        self.conceal.lost(Gap { remaining: hole, ahead }, out);
-        self.counters.concealments += u64::from(!std::mem::replace(&mut self.in_gap, true));
-        self.counters.concealed_frames += frames as u64;
-        pulled.concealed += frames;
-        pulled.cause = Some(cause);
-        self.playing = true;
-        self.advance(frames, pulled);
-    }
-
-    /// The sender left time out without leaving a number out: silence.
-    fn pause(&mut self, frames: usize, out: &mut [f32], pulled: &mut Pulled) {
-        let out = &mut out[..frames * self.config.format.channels()];
-        out.fill(0.0);
-        self.conceal.good(out);
-        self.in_gap = false;
-        self.counters.paused_frames += frames as u64;
-        pulled.silent += frames;
-        self.advance(frames, pulled);
-    }
-
-    fn advance(&mut self, frames: usize, pulled: &mut Pulled) {
-        pulled.frames += frames;
-        self.position = self.position.map(|position| position + frames as u64);
+        mut fill: impl FnMut(&mut Lane, &mut [f32]) -> Gave,
+    ) -> Gave {
+        let channels = self.config.format.channels();
+        let out = &mut out[..frames * channels];
+        if let [lane] = &mut self.lanes[..] {
+            return fill(lane, out);
+        }
+        let mut all = Gave::Silence;
+        for lane in &mut self.lanes {
+            let own = &mut self.scratch[..frames * lane.channels.len()];
+            let gave = fill(lane, own);
+            for (to, from) in out.chunks_exact_mut(channels).zip(own.chunks_exact(lane.channels.len())) {
+                to[lane.channels.clone()].copy_from_slice(from);
+            }
+            all = match (all, gave) {
+                (Gave::MadeUp(_), _) | (_, Gave::Silence) => all,
+                (_, gave) => gave,
+            };
+        }
+        all
     }
 
     /// Under a sink's clock: fills up to the instant at which the stream begins.
@@ -162,18 +110,14 @@ impl Playout {
             }
             None => room,
         };
-        let out = &mut out[..frames * channels];
-        if self.begun {
-            self.conceal.lost(Gap { remaining: None, ahead: &[] }, out);
-            self.counters.concealments += u64::from(!std::mem::replace(&mut self.in_gap, true));
-            self.counters.concealed_frames += frames as u64;
-            pulled.concealed += frames;
-            pulled.cause = Some(Cause::Resync);
-        } else {
-            out.fill(0.0);
-            pulled.silent += frames;
+        let mut done = 0;
+        while done < frames {
+            let part = if self.lanes.len() > 1 { (frames - done).min(MAX_PACKET_FRAMES) } else { frames };
+            let gave = self
+                .give(part, &mut out[done * channels..], |lane, out| lane.make_up(None, Cause::Resync, out));
+            pulled.add(part, gave);
+            done += part;
         }
-        pulled.frames += frames;
     }
 
     /// A sink that stood still for long goes on where the sound is now, not where it left off; one that is far ahead, as
@@ -191,16 +135,20 @@ impl Playout {
             return;
         }
         let wanted = position + lag as u64;
-        while let Some(record) = self.store.front().filter(|record| record.end() <= wanted) {
-            self.store.pop();
-            if !record.late {
-                self.counters.discarded += 1;
-                self.history.resolve(record.sequence);
-            }
-            self.next_sequence = Some(record.sequence + 1);
-        }
-        self.counters.skipped_frames += wanted - position;
+        self.lanes.iter_mut().for_each(|lane| lane.discard_until(wanted));
+        self.skipped_frames += wanted - position;
         self.position = Some(wanted);
+    }
+}
+
+impl Pulled {
+    fn add(&mut self, frames: usize, gave: Gave) {
+        self.frames += frames;
+        match gave {
+            Gave::Sound => self.played += frames,
+            Gave::Silence => self.silent += frames,
+            Gave::MadeUp(cause) => (self.concealed, self.cause) = (self.concealed + frames, Some(cause)),
+        }
     }
 }
 

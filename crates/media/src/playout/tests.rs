@@ -10,23 +10,23 @@ fn format(channels: u32) -> StreamFormat {
     StreamFormat::new(RATE, channels).unwrap()
 }
 
-fn at(us: u64) -> Instant {
+pub(super) fn at(us: u64) -> Instant {
     Instant::from_micros(us)
 }
 
 /// Sound that tells where it comes from: every sample of the first 349 ms is different from its neighbours'.
-fn sound(from: u64, frames: usize, channels: usize) -> Vec<f32> {
+pub(super) fn sound(from: u64, frames: usize, channels: usize) -> Vec<f32> {
     (from * channels as u64..(from + frames as u64) * channels as u64)
         .map(|n| (n.wrapping_mul(7919) % 65_536) as f32 / 32_768.0 - 1.0)
         .collect()
 }
 
 /// A packet of [`sound`], its bytes kept beside it.
-struct Sent {
+pub(super) struct Sent {
     sequence: u64,
-    start: u64,
-    frames: usize,
-    bytes: Vec<u8>,
+    pub start: u64,
+    pub frames: usize,
+    pub bytes: Vec<u8>,
     channels: usize,
 }
 
@@ -34,13 +34,13 @@ struct Sent {
 const ORIGIN: u64 = (1 << 32) + 777;
 
 impl Sent {
-    fn new(sequence: u64, start: u64, frames: usize, channels: usize) -> Self {
+    pub fn new(sequence: u64, start: u64, frames: usize, channels: usize) -> Self {
         let mut bytes = vec![0; frames * channels * 2];
         codec::encode(SampleFormat::L16, &sound(start, frames, channels), &mut bytes);
         Sent { sequence, start, frames, bytes, channels }
     }
 
-    fn packet(&self) -> MediaPacket<'_> {
+    pub fn packet(&self) -> MediaPacket<'_> {
         MediaPacket {
             sequence: self.sequence + 65_536,
             timestamp: ORIGIN + self.start,
@@ -60,7 +60,7 @@ fn playout(clocking: Clocking, target_ms: u64, channels: u32) -> Playout {
     Playout::new(config).unwrap()
 }
 
-fn balanced(c: &PlayoutCounters) -> bool {
+pub(super) fn balanced(c: &PlayoutCounters) -> bool {
     c.inserted == c.played + c.late + c.duplicate + c.early + c.discarded + c.buffered
 }
 
@@ -108,7 +108,7 @@ fn stream(seed: u64, count: u64, channels: usize) -> Vec<Sent> {
         .collect()
 }
 
-fn micros(frames: u64) -> u64 {
+pub(super) fn micros(frames: u64) -> u64 {
     frames * 1_000_000 / u64::from(RATE)
 }
 
@@ -357,7 +357,7 @@ fn absurd_targets_are_refused_and_many_channels_fit() {
     assert!(make(2, 1000).unwrap().to_string().contains("use at most"));
     assert_eq!(make(2, 5), None);
     let small = playout(Clocking::Sender, 80, 64);
-    assert!(small.store.capacity() * 64 * 4 <= COMFORT_STORE);
+    assert!(small.lanes[0].store.capacity() * 64 * 4 <= COMFORT_STORE);
 }
 
 #[test]
@@ -398,7 +398,7 @@ impl Conceal for Scribe {
 fn concealers_see_what_follows_the_gap() {
     let (told, heard) = std::sync::mpsc::channel();
     let config = PlayoutConfig::new(format(1), Duration::from_millis(30), Clocking::Sender);
-    let mut playout = Playout::with_conceal(config, Box::new(Scribe(told))).unwrap();
+    let mut playout = Playout::with_conceal(config, |_| Box::new(Scribe(told.clone()))).unwrap();
     let packets = steady();
     let arrivals: Vec<(u64, &Sent)> =
         packets.iter().filter(|p| p.sequence != 5).map(|p| (p.sequence * 10_000, p)).collect();
@@ -481,7 +481,7 @@ fn a_recording_that_finds_no_room_stops_waiting_instead_of_losing_what_waits() {
     let (mut got, mut block) = (Vec::new(), vec![0.0; 256]);
     // Four times the room, the 50th packet missing: it is given up when the room is used up, and not before.
     const FRAMES: usize = 1024;
-    let packets = 4 * playout.store.capacity() / FRAMES;
+    let packets = 4 * playout.lanes[0].store.capacity() / FRAMES;
     for number in (0..packets as u64).filter(|number| *number != 50) {
         let sent = Sent::new(number, number * FRAMES as u64, FRAMES, 1);
         if playout.insert(at(0), &sent.packet()) == Inserted::Full {

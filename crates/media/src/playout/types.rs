@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::StreamFormat;
 use crate::conceal::Concealment;
+use crate::{ChannelGroups, StreamFormat};
 
 /// Who decides when sound goes out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +25,8 @@ pub enum Clocking {
 pub struct PlayoutConfig {
     /// Rate and channels of the stream.
     pub format: StreamFormat,
+    /// How the channels are divided among RTP streams.
+    pub groups: ChannelGroups,
     /// From the arrival of an undelayed packet to its deadline.
     pub target: Duration,
     /// Who keeps time.
@@ -36,10 +38,11 @@ pub struct PlayoutConfig {
 }
 
 impl PlayoutConfig {
-    /// Repetition, and half a second of headroom.
+    /// One channel group, repetition, and half a second of headroom.
     pub fn new(format: StreamFormat, target: Duration, clocking: Clocking) -> Self {
         PlayoutConfig {
             format,
+            groups: ChannelGroups::whole(format.channels()),
             target,
             clocking,
             conceal: Concealment::default(),
@@ -60,6 +63,14 @@ pub enum PlayoutError {
         format: StreamFormat,
         /// What is possible.
         max: Duration,
+    },
+    /// The channel groups are of another stream.
+    #[error("channel groups {groups} are not those of a stream of {format}: let the numbers add up")]
+    Groups {
+        /// What was asked.
+        groups: ChannelGroups,
+        /// For which stream.
+        format: StreamFormat,
     },
 }
 
@@ -106,7 +117,7 @@ pub struct Pulled {
     pub media: Option<u64>,
     /// Of them, as the sender sent them.
     pub played: usize,
-    /// Of them, made up.
+    /// Of them, made up, if only in one of several channel groups.
     pub concealed: usize,
     /// Of them, silence since the sender paused or the stream has not begun.
     pub silent: usize,
@@ -151,4 +162,30 @@ pub struct PlayoutCounters {
     pub skipped_frames: u64,
     /// Times the stream was taken up anew.
     pub resyncs: u64,
+}
+
+impl std::ops::Add for PlayoutCounters {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        PlayoutCounters {
+            inserted: self.inserted + other.inserted,
+            played: self.played + other.played,
+            late: self.late + other.late,
+            duplicate: self.duplicate + other.duplicate,
+            early: self.early + other.early,
+            discarded: self.discarded + other.discarded,
+            buffered: self.buffered + other.buffered,
+            lost: self.lost + other.lost,
+            reordered: self.reordered + other.reordered,
+            recovered: self.recovered + other.recovered,
+            recovered_late: self.recovered_late + other.recovered_late,
+            played_frames: self.played_frames + other.played_frames,
+            concealed_frames: self.concealed_frames + other.concealed_frames,
+            concealments: self.concealments + other.concealments,
+            paused_frames: self.paused_frames + other.paused_frames,
+            skipped_frames: self.skipped_frames + other.skipped_frames,
+            resyncs: self.resyncs + other.resyncs,
+        }
+    }
 }

@@ -10,7 +10,7 @@ use super::{visit_compound, write_bye, write_cname, write_report};
 /// How a party behaves.
 #[derive(Clone, Debug)]
 pub struct RtcpConfig {
-    /// Our own source; a receiver draws one of its own.
+    /// Our own source, the first of several; a receiver draws one of its own.
     pub ssrc: u32,
     /// Our lasting name, `user@host` (RFC 7022 has ways to make one up); cut to 255 bytes.
     pub cname: String,
@@ -105,7 +105,7 @@ pub struct RtcpCounters {
     pub overlooked: u64,
 }
 
-/// A party's state. Allocates at construction only.
+/// A party's state. Allocates at construction, and for each source of its own or another's at the first word of it.
 #[derive(Clone, Debug)]
 pub struct RtcpSession {
     config: RtcpConfig,
@@ -115,11 +115,23 @@ pub struct RtcpSession {
     last: Instant,
     reported: bool,
     average_size: f64,
+    /// Our own sources, at least one.
+    own: Vec<Own>,
+    /// Where the next report begins with those of our sources, beside the first, that did not fit into the last.
+    next_own: usize,
+    /// The sources we receive.
+    heard: Vec<Heard>,
+    next_heard: usize,
+    counters: RtcpCounters,
+}
+
+/// A source of ours.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    ssrc: u32,
     sent: Option<Sent>,
     packets: u32,
     octets: u32,
-    source: Option<Heard>,
-    counters: RtcpCounters,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -135,7 +147,7 @@ struct Sent {
     timestamp: u32,
 }
 
-/// The source we receive.
+/// A source we receive.
 #[derive(Clone, Debug)]
 struct Heard {
     ssrc: u32,
@@ -155,10 +167,10 @@ impl RtcpSession {
             reported: false,
             // A report with one block and a short name, with UDP and IP around it.
             average_size: 112.0,
-            sent: None,
-            packets: 0,
-            octets: 0,
-            source: None,
+            own: vec![Own::new(config.ssrc)],
+            next_own: 0,
+            heard: Vec::with_capacity(1),
+            next_heard: 0,
             counters: RtcpCounters::default(),
             config,
         };
@@ -166,33 +178,49 @@ impl RtcpSession {
         session
     }
 
-    /// We sent an RTP packet.
-    pub fn on_sent(&mut self, now: Instant, timestamp: u32, payload: usize) {
-        self.sent = Some(Sent { at: now, timestamp });
-        self.packets = self.packets.wrapping_add(1);
-        self.octets = self.octets.wrapping_add(payload as u32);
+    /// We send under this SSRC, too: another channel group, or another kind of media on the same clock. Reports go out
+    /// together (RFC 8108 §5.3.1), as many as one compound packet of [`MAX_REPORT`] bytes holds.
+    pub fn add_source(&mut self, ssrc: u32) {
+        self.own.push(Own::new(ssrc));
     }
 
-    /// An RTP packet of the source we listen to came in. Another SSRC than before starts a new count.
+    /// We sent an RTP packet under `ssrc`.
+    pub fn on_sent(&mut self, now: Instant, ssrc: u32, timestamp: u32, payload: usize) {
+        if let Some(own) = self.own.iter_mut().find(|own| own.ssrc == ssrc) {
+            own.sent = Some(Sent { at: now, timestamp });
+            own.packets = own.packets.wrapping_add(1);
+            own.octets = own.octets.wrapping_add(payload as u32);
+        }
+    }
+
+    /// An RTP packet of a source we listen to came in. Each is counted by itself.
     pub fn on_received(&mut self, now: Instant, ssrc: u32, sequence: u16, timestamp: u32) {
-        if self.source.as_ref().is_none_or(|heard| heard.ssrc != ssrc) {
-            self.source = Some(Heard {
-                ssrc,
-                reception: Reception::new(self.config.clock_rate),
-                clock: None,
-                since_report: false,
-            });
-        }
-        if let Some(heard) = &mut self.source {
-            heard.reception.on_packet(now, sequence, timestamp);
-            heard.since_report = true;
-        }
+        let known = self.heard.iter().position(|heard| heard.ssrc == ssrc);
+        let Some(at) = known.or_else(|| self.place_for(ssrc)) else {
+            self.counters.overlooked += 1;
+            return;
+        };
+        self.heard[at].reception.on_packet(now, sequence, timestamp);
+        self.heard[at].since_report = true;
         self.meet(now, ssrc);
     }
 
-    /// The source we listen to started anew under the same SSRC: counting begins again.
+    /// A place for a new source: one more, or that of one that fell silent.
+    fn place_for(&mut self, ssrc: u32) -> Option<usize> {
+        let reception = Reception::new(self.config.clock_rate);
+        let fresh = Heard { ssrc, reception, clock: None, since_report: false };
+        if self.heard.len() < MAX_SOURCES {
+            self.heard.push(fresh);
+            return Some(self.heard.len() - 1);
+        }
+        let at = self.heard.iter().position(|heard| !heard.since_report)?;
+        self.heard[at] = fresh;
+        Some(at)
+    }
+
+    /// Another sender, or the one we listened to started anew: counting begins again.
     pub fn on_restart(&mut self) {
-        self.source = None;
+        self.heard.clear();
     }
 
     /// A compound packet came in; what it means goes to `each`. A broken one is counted and answered with its error.
@@ -202,31 +230,33 @@ impl RtcpSession {
         bytes: &[u8],
         mut each: impl FnMut(RtcpEvent),
     ) -> Result<(), RtcpError> {
-        let mut foreign = true;
+        let (mut foreign, mut reports) = (true, 0);
         let result = visit_compound(bytes, |item| match item {
-            RtcpItem::Sender { ssrc, .. } | RtcpItem::Receiver { ssrc, .. } if ssrc == self.config.ssrc => {
+            RtcpItem::Sender { ssrc, .. } | RtcpItem::Receiver { ssrc, .. } if self.is_own(ssrc) => {
                 foreign = false;
             }
             RtcpItem::Sender { ssrc, info, blocks } => {
+                reports += 1;
                 self.meet(now, ssrc);
                 let clock = SenderClock { ssrc, ntp: info.ntp, rtp_timestamp: info.rtp_timestamp };
-                if let Some(heard) = self.source.as_mut().filter(|heard| heard.ssrc == ssrc) {
+                if let Some(heard) = self.heard.iter_mut().find(|heard| heard.ssrc == ssrc) {
                     heard.clock = Some((clock, now));
                 }
                 each(RtcpEvent::Clock(clock));
                 self.read_blocks(now, ssrc, blocks, &mut each);
             }
             RtcpItem::Receiver { ssrc, blocks } => {
+                reports += 1;
                 self.meet(now, ssrc);
                 self.read_blocks(now, ssrc, blocks, &mut each);
             }
-            RtcpItem::Cname { ssrc, name } if ssrc == self.config.ssrc => {
+            RtcpItem::Cname { ssrc, name } if self.is_own(ssrc) => {
                 foreign = false;
                 if name != self.config.cname.as_bytes() {
                     each(RtcpEvent::Collision);
                 }
             }
-            RtcpItem::Bye { ssrc } if ssrc != self.config.ssrc => {
+            RtcpItem::Bye { ssrc } if !self.is_own(ssrc) => {
                 self.members.retain(|member| member.ssrc != ssrc);
                 each(RtcpEvent::Bye { ssrc });
             }
@@ -235,7 +265,7 @@ impl RtcpSession {
         match result {
             Ok(()) if foreign => {
                 self.counters.received += 1;
-                self.weigh(bytes.len());
+                self.weigh(bytes.len(), reports);
             }
             Ok(()) => self.counters.looped += 1,
             Err(_) => self.counters.malformed += 1,
@@ -273,24 +303,49 @@ impl RtcpSession {
         self.write_compound(now, buf, true)
     }
 
-    /// How our source is received here, for whoever shows figures.
+    /// Writes a last report with BYE for each of our sources by itself, so that each can go out behind what it ends, and falls
+    /// silent. Lends them to `each` with the number of the source in the order of [`Self::add_source`], the first being 0.
+    pub fn close_each(&mut self, now: Instant, buf: &mut [u8], mut each: impl FnMut(usize, &[u8])) {
+        if self.next.take().is_none() {
+            return;
+        }
+        for (index, own) in self.own.iter().enumerate() {
+            if let Some(len) = self.write_goodbye(now, *own, buf) {
+                each(index, &buf[..len]);
+            }
+        }
+        self.counters.sent += self.own.len() as u64;
+    }
+
+    /// How the sources we listen to are received here, for whoever shows figures, in the order in which they were first
+    /// heard.
+    pub fn receptions(&self) -> impl Iterator<Item = (u32, &Reception)> {
+        self.heard.iter().map(|heard| (heard.ssrc, &heard.reception))
+    }
+
+    /// How the first source we listen to is received.
     pub fn reception(&self) -> Option<&Reception> {
-        self.source.as_ref().map(|heard| &heard.reception)
+        self.heard.first().map(|heard| &heard.reception)
     }
 
-    /// The last clocks told by the sender we listen to, and when they came.
+    /// The last clocks told by the first source we listen to that told any, and when they came.
     pub fn sender_clock(&self) -> Option<(SenderClock, Instant)> {
-        self.source.as_ref().and_then(|heard| heard.clock)
+        self.heard.iter().find_map(|heard| heard.clock)
     }
 
-    /// Takes another SSRC after a collision.
+    /// Takes another SSRC for our first source after a collision.
     pub fn set_ssrc(&mut self, ssrc: u32) {
         self.config.ssrc = ssrc;
+        self.own[0].ssrc = ssrc;
     }
 
-    /// Our own SSRC.
+    /// The SSRC of our first source.
     pub fn ssrc(&self) -> u32 {
         self.config.ssrc
+    }
+
+    fn is_own(&self, ssrc: u32) -> bool {
+        self.own.iter().any(|own| own.ssrc == ssrc)
     }
 
     /// Totals.
@@ -305,7 +360,7 @@ impl RtcpSession {
         blocks: super::ReportBlocks<'_>,
         each: &mut impl FnMut(RtcpEvent),
     ) {
-        for block in blocks.filter(|block| block.ssrc == self.config.ssrc) {
+        for block in blocks.filter(|block| self.is_own(block.ssrc)) {
             let round_trip = (block.last_sr != 0).then(|| {
                 let arrived = self.config.epoch.ntp(now).middle_bits();
                 let ticks = arrived.wrapping_sub(block.last_sr).wrapping_sub(block.delay_since_last_sr);
@@ -316,26 +371,58 @@ impl RtcpSession {
         }
     }
 
+    /// Reports of our sources, the first always, the others in turn as they fit; then their names; at the end goodbyes.
     fn write_compound(&mut self, now: Instant, buf: &mut [u8], bye: bool) -> Option<usize> {
-        let block = self.source.as_mut().filter(|heard| heard.since_report).map(|heard| heard.block(now));
-        let info = self.sender_info(now);
-        let ssrc = self.config.ssrc;
-        let mut len = write_report(ssrc, info.as_ref(), block.as_slice(), buf)?;
-        len += write_cname(ssrc, &self.config.cname, &mut buf[len..])?;
-        if bye {
-            len += write_bye(ssrc, &mut buf[len..])?;
+        let (mut blocks, mut filled) = ([ReportBlock::default(); MAX_BLOCKS], 0);
+        for step in 0..self.heard.len() {
+            let at = (self.next_heard + step) % self.heard.len();
+            if filled < MAX_BLOCKS && self.heard[at].since_report {
+                blocks[filled] = self.heard[at].block(now);
+                filled += 1;
+                if filled == MAX_BLOCKS {
+                    self.next_heard = at + 1;
+                }
+            }
         }
-        if let Some(heard) = &mut self.source {
-            heard.since_report = false;
+        let first = self.own[0];
+        let mut len =
+            write_report(first.ssrc, self.sender_info(now, first).as_ref(), &blocks[..filled], buf)?;
+        let name = write_cname(first.ssrc, &self.config.cname, &mut buf[len..])?;
+        let others = if bye { 0 } else { self.others_that_fit(len + name, name, buf.len()) };
+        let turn = |step: usize| 1 + (self.next_own + step) % (self.own.len() - 1);
+        for step in 0..others {
+            let own = self.own[turn(step)];
+            len += write_report(own.ssrc, self.sender_info(now, own).as_ref(), &[], &mut buf[len..])?;
         }
+        len += write_cname(first.ssrc, &self.config.cname, &mut buf[len..])?;
+        for step in 0..others {
+            len += write_cname(self.own[turn(step)].ssrc, &self.config.cname, &mut buf[len..])?;
+        }
+        for own in self.own.iter().filter(|_| bye) {
+            len += write_bye(own.ssrc, &mut buf[len..])?;
+        }
+        self.next_own += others;
         self.counters.sent += 1;
-        self.weigh(len);
+        self.weigh(len, 1 + others);
         Some(len)
     }
 
+    fn write_goodbye(&self, now: Instant, own: Own, buf: &mut [u8]) -> Option<usize> {
+        let mut len = write_report(own.ssrc, self.sender_info(now, own).as_ref(), &[], buf)?;
+        len += write_cname(own.ssrc, &self.config.cname, &mut buf[len..])?;
+        len += write_bye(own.ssrc, &mut buf[len..])?;
+        Some(len)
+    }
+
+    /// How many of our other sources have room beside the first, each with its report and its name of `name` bytes.
+    fn others_that_fit(&self, taken: usize, name: usize, buf: usize) -> usize {
+        let room = buf.min(MAX_REPORT).saturating_sub(taken);
+        (room / (SENDER_REPORT_BYTES + name)).min(self.own.len() - 1)
+    }
+
     /// A sender report while we send; who fell silent for two intervals only receives (§6.4).
-    fn sender_info(&self, now: Instant) -> Option<SenderInfo> {
-        let sent = self.sent?;
+    fn sender_info(&self, now: Instant, own: Own) -> Option<SenderInfo> {
+        let sent = own.sent?;
         let silence = now.since(sent.at);
         if silence > 2 * self.config.minimum_interval.max(Duration::from_secs(1)) {
             return None;
@@ -344,14 +431,14 @@ impl RtcpSession {
         Some(SenderInfo {
             ntp: self.config.epoch.ntp(now),
             rtp_timestamp: sent.timestamp.wrapping_add(ticks as u32),
-            packets: self.packets,
-            octets: self.octets,
+            packets: own.packets,
+            octets: own.octets,
         })
     }
 
     /// The interval of §6.3.1 for the parties known now; the minimum is halved before the first report.
     fn interval(&mut self) -> Duration {
-        let parties = (self.members.len() + 1) as f64;
+        let parties = (self.members.len() + self.own.len()) as f64;
         let bytes_per_second = (self.config.bandwidth.0 as f64 / 8.0 * 0.05).max(1.0);
         let minimum = self.config.minimum_interval.as_secs_f64() * if self.reported { 1.0 } else { 0.5 };
         let seconds = (parties * self.average_size / bytes_per_second).max(minimum);
@@ -373,14 +460,23 @@ impl RtcpSession {
         }
     }
 
-    /// Average size of compound packets with UDP and IPv4 (§6.3.3).
-    fn weigh(&mut self, len: usize) {
-        self.average_size += ((len + 28) as f64 - self.average_size) / 16.0;
+    /// Average size of compound packets with UDP and IPv4 (§6.3.3); of one with several sources' reports, a report's share
+    /// (RFC 8108 §5.3.1).
+    fn weigh(&mut self, len: usize, reports: usize) {
+        let share = (len + 28) as f64 / reports.max(1) as f64;
+        self.average_size += (share - self.average_size) / 16.0;
+    }
+}
+
+impl Own {
+    fn new(ssrc: u32) -> Self {
+        Own { ssrc, sent: None, packets: 0, octets: 0 }
     }
 }
 
 impl Heard {
     fn block(&mut self, now: Instant) -> ReportBlock {
+        self.since_report = false;
         let (last_sr, since) =
             self.clock.map_or((0, Duration::ZERO), |(clock, at)| (clock.ntp.middle_bits(), now.since(at)));
         ReportBlock {
@@ -395,6 +491,15 @@ impl Heard {
     }
 }
 
+/// Sources of one sender that are counted: a channel group for each of the channels that a stream may have.
+const MAX_SOURCES: usize = 64;
+/// Blocks of a report (RFC 3550 §6.4.1: five bits); further sources have their turn in the next.
+const MAX_BLOCKS: usize = 31;
+/// Header, SSRC and what a sender says of itself (§6.4.1).
+const SENDER_REPORT_BYTES: usize = 28;
+/// A compound packet of several sources is no longer, in bytes, so that any path takes it: IPv6's least MTU (RFC 8200 §5)
+/// leaves 1232 in UDP.
+pub const MAX_REPORT: usize = 1200;
 /// Parties beyond so many are counted, not remembered: strangers cost no memory.
 const MAX_MEMBERS: usize = 64;
 

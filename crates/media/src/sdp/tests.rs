@@ -50,7 +50,7 @@ fn static_types_need_no_map_and_others_are_passed_over() {
     let stream = StreamDescription::from_sdp(text.as_bytes()).unwrap();
     assert_eq!((stream.sample, stream.payload_type, stream.format.rate()), (SampleFormat::MuLaw, 0, 8_000));
     assert_eq!(stream.address, Some("ff15::1".parse().unwrap()));
-    assert_eq!(stream.extensions, ExtensionIds { ntp: Some(3), format: None });
+    assert_eq!(stream.extensions, ExtensionIds { ntp: Some(3), ..ExtensionIds::NONE });
 }
 
 #[test]
@@ -120,4 +120,28 @@ proptest! {
         let _ = StreamDescription::from_sdp(text.as_bytes());
         let _ = text.parse::<StreamDescription>();
     }
+}
+
+#[test]
+fn groups_are_described_together() {
+    let format = StreamFormat::new(48_000, 4).unwrap();
+    let config = PacketConfig::new(format, SampleFormat::L16, 256);
+    let groups = crate::ChannelGroups::parse(4, "1,3").unwrap();
+    let made = crate::packet::Packetiser::for_groups(config, groups, 5).unwrap();
+    let described: Vec<_> = made.iter().map(|p| StreamDescription::of(p.config()).unwrap()).collect();
+    let ssrcs: Vec<u32> = made.iter().map(crate::packet::Packetiser::ssrc).collect();
+    let text = sdp_of(&described, &ssrcs, "me", &options());
+    assert!(text.contains("a=group:LS 1 2\r\n") && text.contains("a=group:BUNDLE 1 2\r\n"));
+    assert_eq!((text.matches("\r\nm=audio 5004 RTP/AVP ").count(), text.matches("a=mid:").count()), (2, 2));
+    assert!(text.contains("a=rtpmap:96 L16/48000\r\n") && text.contains("a=rtpmap:97 L16/48000/3\r\n"));
+    for ssrc in &ssrcs {
+        assert!(text.contains(&format!("a=ssrc:{ssrc} cname:me\r\n")));
+    }
+    assert!(text.contains(&format!("a=extmap:3 {}\r\n", ExtensionIds::GROUP_URI)));
+    let read = StreamDescription::from_sdp(text.as_bytes()).unwrap();
+    assert!(read.is_part && read.extensions == ExtensionIds::default());
+    // In step with a picture, or alone, the sound is all of the sound.
+    let with_picture = text.replacen("m=audio 5004 RTP/AVP 97", "m=video 5004 RTP/AVP 97", 1);
+    assert!(!StreamDescription::from_sdp(with_picture.as_bytes()).unwrap().is_part);
+    assert!(!StreamDescription::from_sdp(described[0].to_sdp(&options()).as_bytes()).unwrap().is_part);
 }

@@ -61,6 +61,73 @@ fn a_restart_under_the_same_name_is_a_new_stream() {
     assert_eq!(t.on_packet(at(6), 1, HERE, 29_990), Verdict::Accepted, "a little reordering");
 }
 
+/// Of a sender 1 with two groups: the second goes under `ssrc`.
+fn of(group: usize, ssrc: u32) -> Origin {
+    Origin { ssrc, sender: 1, group, groups: 2 }
+}
+
+#[test]
+fn each_group_has_a_place_of_its_own() {
+    let mut t = tracker();
+    // The first heard is not of the first group.
+    assert_eq!(t.on_packet_of(at(0), of(1, 20), HERE, 500), Verdict::NewStream);
+    assert_eq!((t.ssrc(), t.group_of(20), t.heard_groups()), (Some(1), Some(1), 0b10));
+    assert_eq!(t.on_packet_of(at(0), of(0, 1), HERE, 60_000), Verdict::Accepted);
+    assert_eq!(t.heard_groups(), 0b11);
+    for n in 1..20u16 {
+        assert_eq!(t.on_packet_of(at(n.into()), of(1, 20), HERE, 500 + n), Verdict::Accepted);
+        assert_eq!(t.on_packet_of(at(n.into()), of(0, 1), HERE, 60_000 + n), Verdict::Accepted);
+        // A rival for the second group, with numbers in a row.
+        let verdict = t.on_packet_of(at(n.into()), of(1, 30), HERE, n);
+        assert_eq!(verdict, Verdict::Stranger { first: n == 1 });
+    }
+    // Beyond its groups, or with another number of them, it is somebody else.
+    assert!(matches!(t.on_packet_of(at(20), of(2, 40), HERE, 1), Verdict::Stranger { .. }));
+    let three = Origin { groups: 3, ..of(0, 1) };
+    assert!(matches!(t.on_packet_of(at(20), three, HERE, 60_020), Verdict::Stranger { .. }));
+}
+
+#[test]
+fn one_group_goes_on_with_other_numbers_or_under_another_ssrc() {
+    let mut t = tracker();
+    for n in 0..10u16 {
+        t.on_packet_of(at(n.into()), of(0, 1), HERE, n);
+        t.on_packet_of(at(n.into()), of(1, 20), HERE, n);
+    }
+    assert_eq!(t.on_packet_of(at(10), of(1, 20), HERE, 30_000), Verdict::Jump);
+    assert_eq!(t.on_packet_of(at(11), of(1, 20), HERE, 30_001), Verdict::Resumed);
+    assert_eq!(t.on_packet_of(at(11), of(0, 1), HERE, 10), Verdict::Accepted, "the other goes on");
+    // After a goodbye of its own, two packets in a row of another SSRC take its place; the sender stays.
+    t.on_bye(20);
+    assert!(matches!(t.on_packet_of(at(12), of(1, 30), HERE, 7), Verdict::Stranger { .. }));
+    assert_eq!(t.on_packet_of(at(13), of(1, 30), HERE, 8), Verdict::Resumed);
+    assert_eq!((t.ssrc(), t.group_of(30), t.group_of(20)), (Some(1), Some(1), None));
+    // And so they do after silence.
+    for n in 0..100u16 {
+        t.on_packet_of(at(20 + 10 * u64::from(n)), of(0, 1), HERE, 11 + n);
+    }
+    assert!(matches!(t.on_packet_of(at(1_020), of(1, 40), HERE, 1), Verdict::Stranger { .. }));
+    assert_eq!(t.on_packet_of(at(1_021), of(1, 40), HERE, 2), Verdict::Resumed);
+    assert_eq!(t.counters().streams, 1);
+}
+
+#[test]
+fn another_divided_sender_takes_over_though_its_groups_take_turns() {
+    let mut t = tracker();
+    t.on_packet(at(0), 7, HERE, 1);
+    t.on_packet(at(1), 7, HERE, 2);
+    let mut took_over = None;
+    for n in 0..10u16 {
+        for group in 0..2 {
+            let verdict = t.on_packet_of(at(600 + u64::from(n)), of(group, 1 + group as u32), HERE, n);
+            if verdict == Verdict::NewStream {
+                took_over.get_or_insert(n);
+            }
+        }
+    }
+    assert_eq!((took_over, t.ssrc(), t.heard_groups()), (Some(1), Some(1), 0b11));
+}
+
 proptest! {
     #[test]
     fn every_packet_ends_in_one_count(packets in prop::collection::vec((0u64..2000, 0u32..4, 0u32..2, any::<u16>()), 0..300)) {

@@ -38,6 +38,14 @@
 //! What finds no room between the media thread and the disk is counted per interface (`isb_ifdrop`). The file grows
 //! up to a hundred times a second and ends at a whole block each time, so a killed process leaves one that opens.
 //!
+//! # Many peers
+//!
+//! A socket that hears many peers is one interface, and so is each of those beside it: peers are told apart by their
+//! addresses, which stand in every packet. Those that share one (behind a router that translates addresses) differ by port
+//! on `NAME`, and by SSRC inside the frames on `NAME-rtp`. A TCP connection has a tap of its own while it lasts, which
+//! the next one after it may have ([`Tap::hang_up`]): a server for many needs as many interfaces as it has connections at
+//! once, and no more for a day of them.
+//!
 //! # Reading it
 //!
 //! No port number says RTP, so analysers want a word: [`decode_as_hint`] gives it. With tshark:
@@ -78,9 +86,15 @@ use writer::{Failure, Order, Writer};
 /// A capture file under way. Dropped, it is finished too, though nobody hears of errors then.
 pub struct Capture {
     path: PathBuf,
+    taps: Taps,
+    writer: Option<JoinHandle<Result<CaptureSummary, Failure>>>,
+}
+
+/// Makes the interfaces of a capture; copies make those of the same one, on any thread.
+#[derive(Clone)]
+pub struct Taps {
     clock: OsClock,
     orders: Sender<Order>,
-    writer: Option<JoinHandle<Result<CaptureSummary, Failure>>>,
 }
 
 /// What a finished capture holds.
@@ -140,7 +154,12 @@ impl Capture {
         let (orders, told) = mpsc::channel();
         let thread = std::thread::Builder::new().name("capture".into());
         let writer = thread.spawn(move || writer.run(&told))?;
-        Ok(Capture { path: path.into(), clock, orders, writer: Some(writer) })
+        Ok(Capture { path: path.into(), taps: Taps { clock, orders }, writer: Some(writer) })
+    }
+
+    /// What makes interfaces, for threads that begin to need them while others run.
+    pub fn taps(&self) -> Taps {
+        self.taps.clone()
     }
 
     /// A further interface of the file, called `name`, for one line or one layer. Allocates its ring (1 MiB), so ask
@@ -151,10 +170,7 @@ impl Capture {
 
     /// The same, with what `unwrap` finds inside the packets on interfaces of its own, called `NAME-ip` and `NAME-rtp`.
     pub fn tap_inside(&self, name: &str, unwrap: Unwrap) -> Tap {
-        let (tap, drain) = Tap::new(self.clock);
-        // A writer that has failed is gone; the tap then fills its ring and counts, and `finish` says why.
-        let _gone = self.orders.send(Order::Tap { name: name.into(), unwrap, drain });
-        tap
+        self.taps.tap_inside(name, unwrap)
     }
 
     /// Writes what the taps hold, and the totals, and closes the file. What a tap is told afterwards is lost, so drop
@@ -167,8 +183,18 @@ impl Capture {
     fn end(&mut self) -> Result<CaptureSummary, Failure> {
         let Some(writer) = self.writer.take() else { return Ok(CaptureSummary::default()) };
         // Gone already means that it failed, which it says when joined.
-        let _gone = self.orders.send(Order::Finish);
+        let _gone = self.taps.orders.send(Order::Finish);
         writer.join().expect("the capture's writer does not panic")
+    }
+}
+
+impl Taps {
+    /// As [`Capture::tap_inside`]. After the capture's end what the tap is told is lost.
+    pub fn tap_inside(&self, name: &str, unwrap: Unwrap) -> Tap {
+        let (tap, drain) = Tap::new(self.clock);
+        // A writer that has failed is gone; the tap then fills its ring and counts, and `finish` says why.
+        let _gone = self.orders.send(Order::Tap { name: name.into(), unwrap, drain });
+        tap
     }
 }
 

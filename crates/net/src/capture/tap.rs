@@ -87,6 +87,12 @@ impl Tap {
         }
     }
 
+    /// The line goes while its connection stands: it hangs up. The next line may be shown from now on.
+    pub fn hang_up(&mut self) {
+        let now = self.clock.now();
+        self.closed(Ending::Finished(Direction::Sent), now);
+    }
+
     fn push(&mut self, kind: Kind, at: Instant, connection: Connection, bytes: &[u8]) {
         let Connection { ends, sent, received } = connection;
         let head = Head { kind, at, ends, sent, received, len: bytes.len() as u32 };
@@ -105,10 +111,8 @@ impl Tap {
 }
 
 impl Drop for Tap {
-    /// A line that goes while its connection stands hangs up.
     fn drop(&mut self) {
-        let now = self.clock.now();
-        self.closed(Ending::Finished(Direction::Sent), now);
+        self.hang_up();
     }
 }
 

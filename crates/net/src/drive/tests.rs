@@ -1,11 +1,10 @@
 use std::cell::RefCell;
-use std::net::SocketAddr;
 use std::rc::Rc;
 
 use antiphon_core::{Input, Instant, Transmit};
 
 use super::*;
-use crate::line::LineStats;
+use crate::line::Fittings;
 
 type Log = Rc<RefCell<Vec<&'static str>>>;
 
@@ -17,6 +16,7 @@ struct FakeLine {
     unflushed: u32,
     flush_asked: std::cell::Cell<u32>,
     timeout: Option<Instant>,
+    fittings: Fittings,
 }
 
 impl FakeLine {
@@ -28,6 +28,7 @@ impl FakeLine {
             unflushed: 0,
             flush_asked: std::cell::Cell::new(0),
             timeout: None,
+            fittings: Fittings::new(([127, 0, 0, 1], 1).into(), Vec::new()),
         }
     }
 }
@@ -67,21 +68,13 @@ impl Line for FakeLine {
         self.flush_asked.get() > self.unflushed
     }
 
-    fn local_address(&self) -> SocketAddr {
-        ([127, 0, 0, 1], 1).into()
+    fn fittings(&self) -> &Fittings {
+        &self.fittings
     }
 
-    fn stats(&self) -> LineStats {
-        LineStats::default()
+    fn fittings_mut(&mut self) -> &mut Fittings {
+        &mut self.fittings
     }
-
-    fn notes(&self) -> &[String] {
-        &[]
-    }
-
-    fn set_tap(&mut self, _tap: crate::Tap) {}
-
-    fn set_waker(&mut self, _waker: crate::Waker) {}
 }
 
 struct FakeStation {

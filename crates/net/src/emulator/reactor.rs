@@ -138,10 +138,12 @@ impl<R: Send + 'static> Reactor<R> {
             let mut worker = match build(&poller) {
                 Ok(worker) => worker,
                 Err(error) => {
+                    // `start` waits for this, and for nothing else.
                     let _ = started.send(Some(error));
                     return None;
                 }
             };
+            // As above.
             let _ = started.send(None);
             run(&mut worker, &poller, &inbox, &scheduling);
             Some(worker.report(scheduling))
@@ -208,6 +210,7 @@ fn run<W: Worker>(
                     armed = None;
                 }
                 WAKE => {
+                    // Read, or it would go on telling; what was asked for is in the inbox.
                     let _ = poller.wake.read();
                 }
                 token => worker.ready(&poller.clock, poller, token),

@@ -1,42 +1,12 @@
 use std::net::{TcpListener, TcpStream};
 
-use antiphon_core::Transmit;
 use socket2::{Domain, Type};
 
 use super::*;
-
-/// Counts what it is told.
-#[derive(Default)]
-struct Counter {
-    connected: u32,
-    broken: u32,
-}
-
-impl Station for Counter {
-    fn handle_input(&mut self, _now: Instant, input: Input<'_>) {
-        self.connected += u32::from(matches!(input, Input::Connected));
-        self.broken += u32::from(matches!(input, Input::Broken(_)));
-    }
-
-    fn advance(&mut self, _now: Instant) {}
-
-    fn poll_transmit(&mut self, _now: Instant, _buf: &mut [u8]) -> Option<Transmit> {
-        None
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
-
-    fn stop(&mut self, _now: Instant) {}
-
-    fn is_finished(&self) -> bool {
-        false
-    }
-}
+use crate::bystander::Bystander;
 
 /// A caller whose peer has just gone, at the instant zero, and nobody listens there any more.
-fn deserted(station: &mut Counter) -> TcpLine {
+fn deserted(station: &mut Bystander) -> TcpLine {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let to = listener.local_addr().expect("bound");
     let mut line = TcpLine::call(to, &SocketOptions::default()).expect("it listens");
@@ -48,7 +18,7 @@ fn deserted(station: &mut Counter) -> TcpLine {
 
 #[test]
 fn calls_that_fail_are_repeated_at_growing_distances_with_a_limit() {
-    let mut station = Counter::default();
+    let mut station = Bystander::default();
     let mut line = deserted(&mut station);
     let mut calls = Vec::new();
     let mut now = Instant::ZERO;
@@ -76,7 +46,7 @@ fn calls_that_fail_are_repeated_at_growing_distances_with_a_limit() {
 
 #[test]
 fn a_call_into_a_black_hole_is_given_up_and_repeated() {
-    let mut station = Counter::default();
+    let mut station = Bystander::default();
     let mut line = deserted(&mut station);
     // A listener that takes nobody: its queue of one is full, and the kernel drops what knocks.
     let full = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");

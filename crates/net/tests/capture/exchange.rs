@@ -5,13 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use antiphon_core::uri::Query;
-use antiphon_core::{Endpoint, Event, Frame, Input, Instant, Transmit};
+use antiphon_core::{Endpoint, Event, Frame, Instant};
 use antiphon_media::packet::{PacketConfig, Packetiser};
 use antiphon_media::rtcp::{RtcpConfig, RtcpSession};
 use antiphon_media::{SampleFormat, StreamFormat};
 use antiphon_net::{DriveOptions, Line, OsClock, SocketOptions, Stop, Tap, TcpLine, UdpLine, drive};
 use antiphon_proto::{OpenArgs, Role, open};
-use antiphon_session::{Hub, HubConfig, Reflector, ReflectorConfig, Station};
+use antiphon_session::{Hub, HubConfig, OnEndpoint, Reflector, ReflectorConfig, Station};
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
@@ -40,7 +40,7 @@ pub fn frames(packets: usize) -> Vec<Vec<u8>> {
         let now = Instant::from_nanos(n * 256 * 1_000_000_000 / 48_000);
         let block: Vec<f32> = (0..512u64).map(|i| ((n * 512 + i) as f32 * 0.01).sin()).collect();
         packetiser.packetise(&block, epoch.ntp(now), &mut buf, |info, bytes| {
-            rtcp.on_sent(now, info.timestamp, info.frames * 4);
+            rtcp.on_sent(now, SSRC, info.timestamp, info.frames * 4);
             frames.push(bytes.to_vec());
         });
         if let Some(len) = rtcp.poll_report(now, &mut buf) {
@@ -122,15 +122,16 @@ impl Pinger {
     }
 }
 
-impl Station for Pinger {
-    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
-        self.endpoint.handle_input(now, input);
+impl OnEndpoint for Pinger {
+    fn endpoint(&self) -> &dyn Endpoint {
+        &*self.endpoint
     }
 
-    fn advance(&mut self, now: Instant) {
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
+    fn endpoint_mut(&mut self) -> &mut dyn Endpoint {
+        &mut *self.endpoint
+    }
+
+    fn work(&mut self, now: Instant) {
         while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
             assert_eq!(self.buf[..received.len], self.frames[self.returned][..], "comes back as it went");
             self.returned += 1;
@@ -147,17 +148,7 @@ impl Station for Pinger {
         }
     }
 
-    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        self.endpoint.poll_transmit(now, buf)
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
-
-    fn stop(&mut self, _now: Instant) {}
-
-    fn is_finished(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.returned == self.frames.len()
     }
 }

@@ -27,6 +27,10 @@ pub const HOST: [&str; 2] = ["10.77.0.1", "fd77::1"];
 /// The machine's.
 pub const GUEST: [&str; 2] = ["10.77.0.2", "fd77::2"];
 
+/// In another network, while both are there.
+pub const SECOND_HOST: &str = "10.78.0.1";
+pub const SECOND_GUEST: &str = "10.78.0.2";
+
 /// An address as it stands in a URI.
 pub fn bracketed(address: &str) -> String {
     match address.parse().expect("an address") {
@@ -87,6 +91,37 @@ impl Guest {
     /// No weather.
     pub fn fair(&self) {
         self.try_exec("kp-netem off eth0");
+    }
+
+    /// Runs `work` while both ends have an address in another network as well, of IPv4.
+    pub fn with_second_addresses<T>(&self, work: impl FnOnce() -> T) -> T {
+        let [ours, theirs] = [SECOND_HOST, SECOND_GUEST].map(|address| format!("{address}/24"));
+        let at_both = |verb: &str| {
+            let here = self.here("ip").args(["addr", verb, &ours, "dev", "kptap0"]).status();
+            assert!(here.expect("scripts/install-peers brings ip").success());
+            self.exec(&format!("ip addr {verb} {theirs} dev eth0"));
+        };
+        at_both("add");
+        let done = work();
+        at_both("del");
+        done
+    }
+
+    /// Runs `work` while nothing passes between us and that address of the machine's.
+    pub fn cut_off<T>(&self, address: &str, work: impl FnOnce() -> T) -> T {
+        let nft = |rules: &str| {
+            let done = self.here("nft").arg(rules).status();
+            assert!(done.expect("scripts/install-peers brings nft").success(), "{rules}");
+        };
+        nft(&format!(
+            "add table inet cut; \
+             add chain inet cut out {{ type filter hook output priority 0; }}; \
+             add chain inet cut in {{ type filter hook input priority 0; }}; \
+             add rule inet cut out ip daddr {address} drop; add rule inet cut in ip saddr {address} drop"
+        ));
+        let done = work();
+        nft("delete table inet cut");
+        done
     }
 
     /// A command in our namespace.

@@ -6,12 +6,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use antiphon_core::uri::Uri;
-use antiphon_core::{
-    CloseMode, CloseReason, Endpoint, Event, Frame, Input, Instant, Outcome, PathId, StreamId, Transmit,
-};
+use antiphon_core::{CloseMode, CloseReason, Endpoint, Event, Frame, Instant, Outcome, StreamId};
 use antiphon_net::{Line, OsClock, RawLine, SocketOptions, Target, UdpLine, Wait};
 use antiphon_proto::{OpenArgs, Role, find};
-use antiphon_session::Station;
+use antiphon_session::{OnEndpoint, Station};
 
 use crate::guest::Guest;
 
@@ -50,15 +48,16 @@ impl Party {
     }
 }
 
-impl Station for Party {
-    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
-        self.endpoint.handle_input(now, input);
+impl OnEndpoint for Party {
+    fn endpoint(&self) -> &dyn Endpoint {
+        &*self.endpoint
     }
 
-    fn advance(&mut self, now: Instant) {
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
+    fn endpoint_mut(&mut self) -> &mut dyn Endpoint {
+        &mut *self.endpoint
+    }
+
+    fn work(&mut self, now: Instant) {
         while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
             let frame = self.buf[..received.len].to_vec();
             if self.returns {
@@ -84,24 +83,8 @@ impl Station for Party {
         }
     }
 
-    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        self.endpoint.poll_transmit(now, buf)
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.endpoint.poll_timeout()
-    }
-
-    fn stop(&mut self, now: Instant) {
-        self.endpoint.close(now, CloseMode::Graceful);
-    }
-
-    fn is_finished(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.closed.is_some()
-    }
-
-    fn knows(&self, path: PathId) -> bool {
-        path == PathId::default()
     }
 }
 
@@ -182,9 +165,11 @@ impl Node {
 /// Opens the line that `uri` asks for, calling or listening, and answers how its endpoints are opened.
 pub fn open_line(uri: &str) -> (Box<dyn Line>, impl Fn(Instant) -> Box<dyn Endpoint> + 'static) {
     let parsed: Uri = uri.parse().expect("a URI");
-    let (transport, options) = (find(&parsed.scheme).expect("known"), SocketOptions::default());
+    let (transport, mut options) = (find(&parsed.scheme).expect("known"), SocketOptions::default());
     let target = Target::resolve(&parsed, 0).expect("an address");
     let mut query = parsed.query;
+    let others = query.value("peers").into_iter().flat_map(|peers| peers.split(','));
+    options.other_peers = others.map(|peer| peer.parse().expect("an address")).collect();
     let (line, max_datagram): (Box<dyn Line>, usize) = match query.value("over") {
         Some("ip") => {
             let over = transport.over_ip.expect("has a number");

@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use antiphon_core::{CloseMode, Endpoint, Instant, over_ip};
+use antiphon_core::{CloseMode, Endpoint, Input, Instant, PathId, Transmit, over_ip};
 use antiphon_net::{
-    Capture, DriveOptions, Line, LineError, LineStats, OsClock, RawLine, SocketOptions, Stop,
+    Capture, DriveOptions, Line, LineError, LineStats, OsClock, RawLine, SocketOptions, Stop, Wait,
 };
 use antiphon_net::{Target, drive};
 use antiphon_proto::{OpenArgs, Role, Transport, find};
-use antiphon_session::{Hub, HubConfig, Reflector, ReflectorConfig};
+use antiphon_session::{Hub, HubConfig, Reflector, ReflectorConfig, Station};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::world::{LIMIT, Node, Party, frame, local, private};
@@ -113,6 +113,99 @@ fn callers_share_a_listener_and_hear_their_own_frames_alone() {
             }
             nodes.into_iter().for_each(|node| leave(node, clock));
         });
+    }
+}
+
+/// A party some of whose paths are cut, both ways.
+struct Cut<'a>(&'a mut Party, &'a [u32]);
+
+impl Station for Cut<'_> {
+    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            Input::Datagram { path, .. } if self.1.contains(&path.0) => {}
+            input => self.0.handle_input(now, input),
+        }
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.0.advance(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        std::iter::from_fn(|| self.0.poll_transmit(now, buf)).find(|sent| !self.1.contains(&sent.path.0))
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.0.poll_timeout()
+    }
+
+    fn stop(&mut self, now: Instant) {
+        self.0.stop(now);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+
+    fn knows(&self, path: PathId) -> bool {
+        self.0.knows(path)
+    }
+}
+
+#[test]
+fn an_association_goes_by_whichever_of_the_peers_addresses_works() {
+    beside_echo("sctp", |clock| {
+        let others = [format!("127.0.0.3:{PORT}"), format!("[::1]:{PORT}")];
+        let options = SocketOptions {
+            other_peers: others.iter().map(|other| local(other)).collect(),
+            ..SocketOptions::default()
+        };
+        let over = transport("sctp").over_ip.expect("has a number");
+        let mut line = RawLine::call(local(&format!("127.0.0.1:{PORT}")), over, &options).expect("ours");
+        let query = format!("sctp-port={PORT}&peers={}", others.join(",")).parse().expect("a query");
+        let (now, latency) = (clock.now(), Duration::from_millis(80));
+        let args = OpenArgs { role: Role::Caller, query: &query, seed: 1, now, max_datagram: 1400, latency };
+        let mut party = Party::new((transport("sctp").open)(&args).expect("opens"));
+        let mut sent = 0;
+        for cut in [&[][..], &[0], &[0, 1], &[1, 2]] {
+            party.paths.clear();
+            let (start, until) = (clock.now(), sent + 20);
+            // Heartbeats tell of every path that is left.
+            while party.frames.len() < until
+                || (0..3).any(|n| !cut.contains(&n) && !party.paths.contains(&PathId(n)))
+            {
+                assert!(clock.now().since(start) < LIMIT, "{cut:?}: {} frames", party.frames.len());
+                if sent < until && party.frames.len() == sent {
+                    party.outbox.push_back((frame(sent as u32, 400), None));
+                    sent += 1;
+                }
+                let mut station = Cut(&mut party, cut);
+                line.receive(clock, &mut station, Wait::For(Duration::from_millis(1)))
+                    .expect("the line lives");
+                station.advance(clock.now());
+                line.transmit(clock.now(), &mut station).expect("the line lives");
+            }
+        }
+        leave(Node { line: Box::new(line), party }, clock);
+    });
+}
+
+#[test]
+fn what_can_be_no_address_of_one_peer_is_refused_before_anything_is_opened() {
+    let over = transport("sctp").over_ip.expect("has a number");
+    let cases: [(Vec<&str>, &str); 3] = [
+        (vec!["127.0.0.2:5005"], "one port"),
+        (vec!["127.0.0.2:5004", "127.0.0.1:5004"], "twice"),
+        (vec!["127.0.0.2:5004", "127.0.0.3:5004", "127.0.0.4:5004", "127.0.0.5:5004"], "by 4 addresses"),
+    ];
+    for (others, wanted) in cases {
+        let other_peers = others.into_iter().map(local).collect();
+        let options = SocketOptions { other_peers, ..SocketOptions::default() };
+        let refused = RawLine::call(local("127.0.0.1:5004"), over, &options).map(drop);
+        assert!(
+            matches!(&refused, Err(LineError::Unreachable { why, .. }) if why.contains(wanted)),
+            "{wanted}: {refused:?}"
+        );
     }
 }
 

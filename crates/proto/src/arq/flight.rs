@@ -10,7 +10,7 @@ use super::improved::Settings;
 use super::ring::Ring;
 use super::rtt::{MAX_RTO, Rtt};
 use super::wire::{self, AGE_UNIT_NANOS, Ack};
-use crate::queue::{Queued, STALL, SendQueue};
+use crate::queue::{LEAN_PLACES, MAX_FRAMES, Queued, SendQueue};
 
 /// Frames on their way.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Flight {
             epoch,
             ring: Ring::new(first),
             bytes: 0,
-            repeats: VecDeque::with_capacity(STALL),
+            repeats: VecDeque::with_capacity(LEAN_PLACES),
             next_due: None,
             sendings: 0,
             arrived_sending: 0,
@@ -84,6 +84,12 @@ impl Flight {
             repeated: 0,
             halved: false,
         }
+    }
+
+    /// Makes room for `frames` on their way, all to be sent again.
+    pub fn reserve(&mut self, frames: usize) {
+        self.ring.reserve(frames);
+        self.repeats.reserve_exact(frames.min(MAX_FRAMES).saturating_sub(self.repeats.len()));
     }
 
     /// Whether nothing is on its way.

@@ -20,7 +20,8 @@ use super::flight::{Flight, Outgoing};
 use super::window::{Arrival, Window};
 use super::wire::{self, DATA_HEADER, Data, Packet};
 use super::{MAX_UDP_PAYLOAD, State};
-use crate::queue::{Inbox, SendQueue};
+use crate::inbox::Inbox;
+use crate::queue::{Room, SendQueue};
 use crate::tally::{Datagram, Tally};
 
 /// What a URI lets one choose.
@@ -55,12 +56,12 @@ impl Improved {
     }
 
     pub fn starting_at(settings: Settings, max_datagram: usize, epoch: u32, first: u64) -> Self {
-        let mut queue = SendQueue::lean_until_acked(max_datagram);
+        let mut queue = SendQueue::new(Room::LEAN_UNTIL_ACKED, max_datagram);
         // There is no greeting: frames flow from the first moment.
         queue.report(Event::Connected);
         Improved {
             queue,
-            inbox: Inbox::lean(max_datagram),
+            inbox: Inbox::new(Room::LEAN, max_datagram),
             flight: Flight::new(&settings, max_datagram, epoch, first),
             window: Window::new(settings.ack_delay),
             epoch,
@@ -75,7 +76,7 @@ impl Improved {
     }
 
     fn handle_data(&mut self, now: Instant, data: &Data<'_>, datagram: &Datagram<'_>) {
-        let Datagram { path, bytes, received_at } = *datagram;
+        let Datagram { path, bytes, received_at, .. } = *datagram;
         match self.window.receive(now, data, received_at, bytes.len()) {
             Arrival::New => self.inbox.push_repaired(data.payload, path, received_at, data.repeated),
             Arrival::Duplicate => self.tally.on_duplicate(),
@@ -208,6 +209,12 @@ impl Endpoint for Improved {
         }
         let due = [self.flight.poll_timeout(), self.window.poll_timeout(), self.queue.next_expiry()];
         due.into_iter().flatten().min()
+    }
+
+    fn reserve(&mut self, frames: usize) {
+        self.queue.make_room(Room::of(frames), self.max_datagram);
+        self.inbox.make_room(Room::of(frames), self.max_datagram);
+        self.flight.reserve(frames);
     }
 
     fn path_stats(&self) -> PathStats {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 
-use crate::queue::{MAX_FRAMES, STALL};
+use crate::queue::{LEAN_PLACES, MAX_FRAMES};
 
 /// How the loop runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,8 +43,13 @@ enum Phase {
 
 impl PaperLoop {
     pub fn new(settings: LoopSettings) -> Self {
-        let unread = VecDeque::with_capacity(STALL);
+        let unread = VecDeque::with_capacity(LEAN_PLACES);
         PaperLoop { settings, phase: Phase::Resting, unread, last_new: None, may_send: false }
+    }
+
+    /// Makes room for so many acknowledgements in the socket.
+    pub fn reserve(&mut self, acks: usize) {
+        self.unread.reserve_exact(acks.min(MAX_FRAMES).saturating_sub(self.unread.len()));
     }
 
     /// An acknowledgement is in the socket. A socket holds only so many: what is beyond is lost, as in a kernel.

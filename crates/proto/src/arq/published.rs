@@ -20,7 +20,8 @@ use super::paper_loop::{LoopSettings, PaperLoop};
 use super::ring::Ring;
 use super::text::{self, Text};
 use super::{MAX_UDP_PAYLOAD, State};
-use crate::queue::{Inbox, MAX_FRAMES, Queued, STALL, SendQueue};
+use crate::inbox::Inbox;
+use crate::queue::{LEAN_PLACES, MAX_FRAMES, Queued, Room, SendQueue};
 use crate::tally::{Datagram, Tally};
 
 /// What the report lets one choose.
@@ -65,16 +66,16 @@ struct Entry {
 impl Published {
     /// `first` is the number of the first packet: 1 as published.
     pub fn new(settings: Settings, max_datagram: usize, first: u64) -> Self {
-        let mut queue = SendQueue::lean_until_acked(max_datagram);
+        let mut queue = SendQueue::new(Room::LEAN_UNTIL_ACKED, max_datagram);
         // There is no greeting: frames flow from the first moment.
         queue.report(Event::Connected);
         Published {
             settings,
             queue,
-            inbox: Inbox::lean(max_datagram),
+            inbox: Inbox::new(Room::LEAN, max_datagram),
             flight: Ring::new(first),
-            repeats: VecDeque::with_capacity(STALL),
-            acks: VecDeque::with_capacity(STALL),
+            repeats: VecDeque::with_capacity(LEAN_PLACES),
+            acks: VecDeque::with_capacity(LEAN_PLACES),
             next_due: None,
             paper_loop: settings.paper_loop.map(PaperLoop::new),
             max_datagram,
@@ -301,6 +302,20 @@ impl Endpoint for Published {
             None => self.next_due,
         };
         [due, self.queue.next_expiry()].into_iter().flatten().min()
+    }
+
+    fn reserve(&mut self, frames: usize) {
+        // A peer that stood still has had every frame sent to it again.
+        let sendings = 1 + self.settings.repetitions as usize;
+        let arrivals = frames.saturating_mul(sendings).min(MAX_FRAMES);
+        self.queue.make_room(Room::of(frames), self.max_datagram);
+        self.inbox.make_room(Room::of(arrivals), self.max_datagram);
+        self.flight.reserve(frames);
+        self.repeats.reserve_exact(frames.min(MAX_FRAMES).saturating_sub(self.repeats.len()));
+        self.acks.reserve_exact(arrivals.saturating_sub(self.acks.len()));
+        if let Some(paper_loop) = &mut self.paper_loop {
+            paper_loop.reserve(arrivals);
+        }
     }
 
     fn path_stats(&self) -> PathStats {

@@ -19,6 +19,13 @@ impl<T> Ring<T> {
         Ring { slots: (0..FIRST_SLOTS).map(|_| None).collect(), first, next: first, held: 0 }
     }
 
+    /// Makes room for `entries` on their way.
+    pub fn reserve(&mut self, entries: usize) {
+        while (self.slots.len() as u64) < (entries as u64).min(SPAN) {
+            self.grow();
+        }
+    }
+
     /// Whether one more may be on its way.
     pub fn has_room(&self) -> bool {
         self.next.wrapping_sub(self.first) < SPAN

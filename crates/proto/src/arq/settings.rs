@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn refusals_name_the_remedy() {
         for (text, remedy) in [
-            ("mode=as-publshed", "did you mean as-published"),
+            ("mode=as-publshed", "did you mean 'as-published'"),
             ("timeout=20ms", "mode=as-published"),
             ("mode=as-published&ack-delay=1ms", "mode=improved"),
             ("mode=as-published&congestion=aimd", "mode=improved"),

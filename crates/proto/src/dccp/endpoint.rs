@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use antiphon_core::{
-    BitRate, ByteCount, CloseMode, CloseReason, Counters, Endpoint, Event, Frame, FrameId, Input, Instant,
+    BitRate, ByteCount, CloseMode, CloseReason, Doorkeeper, Endpoint, Event, Frame, FrameId, Input, Instant,
     Outcome, PathStats, Profile, Received, Rng, SendError, Transmit, Wire,
 };
 
 use super::ccid::{Receiver, Sender};
+use super::door::Door;
 use super::features::{self, Features, Location};
-use super::logs::{REACH, ReceiveLog, SentLog};
+use super::logs::{ReceiveLog, SentLog};
 use super::rtt::Rtt;
 use super::seq::Seq48;
 use super::sequence::Sequence;
@@ -18,7 +19,9 @@ use super::timers::Timers;
 use super::wire::checksum::Checksum;
 use super::wire::{DATA_HEADER, Header};
 use crate::Role;
-use crate::queue::{Inbox, SendQueue};
+use crate::inbox::Inbox;
+use crate::queue::{Room, SendQueue};
+use crate::tally::Tally;
 
 /// One connection, client or server.
 ///
@@ -26,14 +29,13 @@ use crate::queue::{Inbox, SendQueue};
 /// acknowledgements tell is used for congestion control, and says nothing of single frames under CCID 3.
 pub struct DccpEndpoint {
     pub(super) settings: Settings,
-    pub(super) rng: Rng,
     pub(super) role: Role,
     pub(super) checksum: Checksum,
     pub(super) max_datagram: usize,
     pub(super) state: State,
     pub(super) queue: SendQueue,
     pub(super) inbox: Inbox,
-    pub(super) counters: Counters,
+    pub(super) tally: Tally,
     /// DCCP ports, ours and theirs.
     pub(super) ports: (u16, u16),
     pub(super) sequence: Sequence,
@@ -43,10 +45,13 @@ pub struct DccpEndpoint {
     pub(super) flow: Option<Flow>,
     pub(super) due: Due,
     pub(super) timers: Timers,
-    /// What the server wants to have back from the client; the client: what to give back.
+    /// Where a server meets callers before there is a connection.
+    pub(super) door: Door,
+    /// What the door says to the latest of them.
+    pub(super) reply: Vec<u8>,
+    /// The cookie that let the client in; at the client the options that hold the server's, to be returned until it is
+    /// heard.
     pub(super) cookie: Vec<u8>,
-    /// Bytes that may go to a peer who has not proved its address: no more than came from there.
-    pub(super) credit: usize,
     /// Packets without data since the last one with.
     pub(super) ndp: u64,
     /// A time stamp to be echoed, and when it came.
@@ -72,9 +77,9 @@ pub(super) struct Flow {
 /// Where the connection stands (RFC 4340 §4.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
+    /// RFC 4340's RESPOND is here, too: the door keeps nothing of who was answered.
     Listen,
     Request,
-    Respond,
     PartOpen,
     Open,
     /// The server has asked for a Close.
@@ -89,7 +94,7 @@ pub(super) enum State {
 /// What is to be sent besides data.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Due {
-    /// Request, Response, CloseReq or Close, as the state says.
+    /// Request, CloseReq or Close, as the state says.
     pub step: bool,
     pub ack: bool,
     pub sync: Option<Seq48>,
@@ -115,70 +120,41 @@ impl DccpEndpoint {
     ) -> Self {
         let mut rng = Rng::fork(seed, "dccp");
         let iss = Seq48::random(&mut rng);
-        let mut cookie = vec![0; COOKIE];
-        rng.fill(&mut cookie);
         let (state, ports) = match role {
             Role::Listener => (State::Listen, (settings.port, 0)),
             // RFC 6335's dynamic ports.
             Role::Caller => (State::Request, (49_152 + (rng.below(16_384) as u16), settings.port)),
         };
-        if role == Role::Caller {
-            cookie.clear();
-        }
+        let mut features = Features::wanted(&settings, role);
+        features.start(iss, None);
         let mut endpoint = DccpEndpoint {
             settings,
-            rng,
             role,
             checksum,
             max_datagram,
             state,
             queue: SendQueue::empty(),
             inbox: Inbox::empty(),
-            counters: Counters::default(),
+            tally: Tally::default(),
             ports,
             sequence: Sequence::new(iss),
-            features: Features::new(),
+            features,
             rtt: Rtt::default(),
             flow: None,
             due: Due { step: role == Role::Caller, ..Due::default() },
             timers: Timers::default(),
-            cookie,
-            credit: 0,
+            door: Door::new(settings, checksum, seed),
+            reply: Vec::new(),
+            cookie: Vec::new(),
             ndp: 0,
             echo: None,
             congestion_changed: false,
             clock: now,
         };
-        endpoint.prepare_features();
         if role == Role::Caller {
             endpoint.timers.start_calling(now);
         }
         endpoint
-    }
-
-    pub(super) fn prepare_features(&mut self) {
-        self.features.start(self.sequence.iss, None);
-        let ccids: &[u8] = match (self.settings.ccid, self.role) {
-            // A client that insists names one; a server that prefers one takes the other, too.
-            (Some(2), Role::Caller) => &[2],
-            (Some(2), Role::Listener) => &[2, 3],
-            (Some(_), Role::Caller) => &[3],
-            _ => &[3, 2],
-        };
-        for location in [Location::Local, Location::Remote] {
-            self.features.prefer(location, features::CCID, ccids);
-            if self.role == Role::Caller {
-                self.features.ask(location, features::CCID);
-            }
-        }
-        self.features.tell(features::SEQUENCE_WINDOW, REACH as u64);
-        if self.settings.coverage > 0 {
-            let list = [self.settings.coverage, 0];
-            for location in [Location::Local, Location::Remote] {
-                self.features.prefer(location, features::MIN_COVERAGE, &list);
-            }
-            self.features.ask(Location::Remote, features::MIN_COVERAGE);
-        }
     }
 
     /// Both ends have spoken: congestion control begins. `before`: the number before the first that may be data.
@@ -196,8 +172,8 @@ impl DccpEndpoint {
             let needed = needed.filter(|feature| self.features.value(Location::Remote, *feature) == 0);
             needed.into_iter().for_each(|feature| self.features.ask(Location::Remote, feature));
         }
-        self.queue.make_ready(self.max_datagram);
-        self.inbox.make_ready(self.max_datagram);
+        self.queue.make_room(Room::FULL, self.max_datagram);
+        self.inbox.make_room(Room::FULL, self.max_datagram);
         self.flow = Some(Flow {
             sent: SentLog::new(first),
             received: ReceiveLog::new(before),
@@ -223,6 +199,7 @@ impl DccpEndpoint {
             self.queue.finish_all(Outcome::Aborted);
             self.inbox.clear();
             (self.congestion_changed, self.flow, self.due) = (false, None, Due::default());
+            self.reply = Vec::new();
             self.state = State::Closed;
             self.queue.report(Event::Closed(reason));
         }
@@ -235,7 +212,7 @@ impl DccpEndpoint {
     fn close_gracefully(&mut self, now: Instant) {
         match self.state {
             State::Listen => self.end(now, CloseReason::Local),
-            State::Request | State::Respond | State::PartOpen | State::Open => {
+            State::Request | State::PartOpen | State::Open => {
                 self.timers.flush_since.get_or_insert(now);
                 self.close_when_flushed(now);
             }
@@ -272,10 +249,7 @@ impl Endpoint for DccpEndpoint {
 
     fn send(&mut self, now: Instant, frame: Frame<'_>) -> Result<FrameId, SendError> {
         self.clock = self.clock.max(now);
-        let takes = matches!(
-            self.state,
-            State::Listen | State::Request | State::Respond | State::PartOpen | State::Open
-        );
+        let takes = matches!(self.state, State::Listen | State::Request | State::PartOpen | State::Open);
         if !takes || self.timers.flush_since.is_some() {
             return Err(SendError::Closed);
         }
@@ -292,16 +266,10 @@ impl Endpoint for DccpEndpoint {
 
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         self.clock = self.clock.max(now);
-        match input {
-            _ if self.state == State::Closed => {}
-            Input::Datagram { path, bytes, ecn, received_at } => {
-                self.counters.datagrams_received += 1;
-                self.counters.bytes_received += bytes.len() as u64;
-                self.handle_datagram(now, bytes, ecn, path, received_at.min(now));
-            }
-            Input::Broken(reason) => self.queue.report(Event::Broken(reason)),
-            Input::Stream { .. } => self.counters.malformed += 1,
-            Input::Connected | Input::Report(_) => {}
+        if self.state != State::Closed
+            && let Some(datagram) = self.tally.take(input, &mut self.queue)
+        {
+            self.handle_datagram(now, &datagram);
         }
     }
 
@@ -312,7 +280,8 @@ impl Endpoint for DccpEndpoint {
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         self.clock = self.clock.max(now);
-        self.next_packet(now, buf)
+        let len = self.next_packet(now, buf)?;
+        Some(self.tally.transmit(len))
     }
 
     fn poll_frame(&mut self, buf: &mut [u8]) -> Option<Received> {
@@ -330,19 +299,21 @@ impl Endpoint for DccpEndpoint {
         self.next_timeout()
     }
 
+    fn reserve(&mut self, frames: usize) {
+        self.queue.make_room(Room::of(frames), self.max_datagram);
+        self.inbox.make_room(Room::of(frames), self.max_datagram);
+    }
+
+    fn doorkeeper(&mut self, _now: Instant) -> Option<Box<dyn Doorkeeper>> {
+        (self.role == Role::Listener).then(|| Box::new(self.door.outer()) as Box<dyn Doorkeeper>)
+    }
+
     fn path_stats(&self) -> PathStats {
-        let counters = Counters {
-            frames_accepted: self.queue.accepted(),
-            frames_expired: self.queue.expired(),
-            frames_delivered: self.inbox.delivered(),
-            frames_dropped: self.inbox.dropped(),
-            ..self.counters
-        };
         let mut stats = PathStats {
             srtt: self.rtt.srtt(),
             rttvar: self.rtt.rttvar(),
             min_rtt: self.rtt.min(),
-            counters,
+            counters: self.tally.counters(&self.queue, &self.inbox),
             ..PathStats::default()
         };
         match self.flow.as_ref().map(|flow| &flow.sender) {
@@ -362,7 +333,5 @@ impl Endpoint for DccpEndpoint {
 
 /// The largest DCCP packet over UDP and IPv4, less its header: 65 507 - 16.
 const MAX_PAYLOAD: usize = 65_507 - DATA_HEADER;
-/// Bytes of an Init Cookie: what nobody guesses.
-const COOKIE: usize = 8;
 /// How long the last Reset may wait for a driver to fetch it.
 const RESET_PATIENCE: Duration = Duration::from_secs(1);

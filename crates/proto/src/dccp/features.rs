@@ -3,13 +3,19 @@
 //! A feature belongs to one end, its location. Server-priority features have preference lists, and the first entry of
 //! the server's list that stands in the client's wins; non-negotiable ones are told by their location and confirmed.
 
+mod entry;
+
 use std::time::Duration;
 
 use antiphon_core::Instant;
 
+use super::logs::REACH;
 use super::seq::Seq48;
+use super::settings::Settings;
 use super::wire::options::FeatureVerb;
 use super::wire::{OptionWriter, ResetCode};
+use crate::Role;
+use entry::{Change, Entry, MAX_PREFERENCES};
 
 /// Which congestion control a half-connection has.
 pub const CCID: u8 = 1;
@@ -46,36 +52,9 @@ pub struct Features {
     sent: Seq48,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    feature: u8,
-    location: Location,
-    value: u64,
-    /// The value that a Change of a non-negotiable feature asks for.
-    wanted: u64,
-    preferences: [u8; MAX_PREFERENCES],
-    given: u8,
-    owes_confirm: bool,
-    /// A Confirm went out.
-    answered: bool,
-    change: Change,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Change {
-    Stable,
-    /// Not sent yet.
-    Due,
-    /// Sent; again at that instant, and then after twice the time.
-    Sent {
-        again: Instant,
-        wait: Duration,
-    },
-}
-
 impl Features {
     /// All at their initial values (RFC 4340 table 4, RFC 4342 §8.5), and ready for what this end can do.
-    pub fn new() -> Self {
+    fn new() -> Self {
         let entry = |i: usize| {
             let (feature, initial, list) = KNOWN[i / 2];
             let location = if i.is_multiple_of(2) { Location::Local } else { Location::Remote };
@@ -99,6 +78,33 @@ impl Features {
             received: Seq48::default(),
             sent: Seq48::default(),
         }
+    }
+
+    /// What an end with these settings asks for and takes; a client asks at once.
+    pub fn wanted(settings: &Settings, role: Role) -> Self {
+        let mut features = Features::new();
+        let ccids: &[u8] = match (settings.ccid, role) {
+            // A client that insists names one; a server that prefers one takes the other, too.
+            (Some(2), Role::Caller) => &[2],
+            (Some(2), Role::Listener) => &[2, 3],
+            (Some(_), Role::Caller) => &[3],
+            _ => &[3, 2],
+        };
+        for location in [Location::Local, Location::Remote] {
+            features.prefer(location, CCID, ccids);
+            if role == Role::Caller {
+                features.ask(location, CCID);
+            }
+        }
+        features.tell(SEQUENCE_WINDOW, REACH as u64);
+        if settings.coverage > 0 {
+            let list = [settings.coverage, 0];
+            for location in [Location::Local, Location::Remote] {
+                features.prefer(location, MIN_COVERAGE, &list);
+            }
+            features.ask(Location::Remote, MIN_COVERAGE);
+        }
+        features
     }
 
     /// Both ends' initial sequence numbers are known, or this end's alone.
@@ -286,116 +292,6 @@ pub struct Arrival {
     pub is_server: bool,
 }
 
-impl Change {
-    fn sent(self, now: Instant, rtt: Duration) -> Change {
-        let wait = match self {
-            Change::Sent { wait, .. } => (2 * wait).min(LONGEST_WAIT),
-            Change::Stable | Change::Due => rtt.max(SHORTEST_WAIT),
-        };
-        Change::Sent { again: now + wait, wait }
-    }
-}
-
-impl Entry {
-    fn prefer(&mut self, list: &[u8]) {
-        let given = list.len().min(MAX_PREFERENCES);
-        self.preferences[..given].copy_from_slice(&list[..given]);
-        self.given = given as u8;
-    }
-
-    fn list(&self) -> &[u8] {
-        &self.preferences[..usize::from(self.given)]
-    }
-
-    fn is_due(&self, now: Instant) -> bool {
-        match self.change {
-            Change::Stable => false,
-            Change::Due => true,
-            Change::Sent { again, .. } => again <= now,
-        }
-    }
-
-    /// Bytes of a non-negotiable feature's value; `None`: server priority.
-    fn fixed_len(&self) -> Option<usize> {
-        match self.feature {
-            SEQUENCE_WINDOW => Some(6),
-            ACK_RATIO => Some(2),
-            _ => None,
-        }
-    }
-
-    /// Whether the peer's Change makes sense; then it is carried out, and a Confirm owed.
-    fn on_change(&mut self, value: &[u8], is_server: bool) -> bool {
-        if let Some(len) = self.fixed_len() {
-            let told = value.iter().fold(0, |n, byte| (n << 8) | u64::from(*byte));
-            let possible = self.feature != SEQUENCE_WINDOW || SEQUENCE_WINDOWS.contains(&told);
-            if self.location == Location::Local || value.len() != len || !possible {
-                return false;
-            }
-            self.value = told;
-        } else {
-            if value.is_empty() {
-                return false;
-            }
-            let (server, client) = if is_server { (self.list(), value) } else { (value, self.list()) };
-            // Without a common entry the value stays (RFC 4340 §6.3.1).
-            if let Some(agreed) = server.iter().find(|entry| client.contains(entry)) {
-                self.value = u64::from(*agreed);
-            }
-            self.change = Change::Stable;
-        }
-        self.owes_confirm = true;
-        true
-    }
-
-    fn on_confirm(&mut self, value: &[u8]) -> Result<(), ResetCode> {
-        if self.change == Change::Stable {
-            return Ok(());
-        }
-        // An empty Confirm: the peer does not know the feature, and its value stays.
-        if !value.is_empty() {
-            if let Some(len) = self.fixed_len() {
-                let told = value.iter().fold(0, |n, byte| (n << 8) | u64::from(*byte));
-                if value.len() != len || told != self.wanted {
-                    return Err(ResetCode::OPTION_ERROR);
-                }
-                self.value = told;
-            } else if self.list().contains(&value[0]) || u64::from(value[0]) == self.value {
-                self.value = u64::from(value[0]);
-            } else {
-                return Err(ResetCode::OPTION_ERROR);
-            }
-        }
-        self.change = Change::Stable;
-        Ok(())
-    }
-
-    fn write_change(&self, options: &mut OptionWriter) -> bool {
-        let verb = match self.location {
-            Location::Local => FeatureVerb::ChangeL,
-            Location::Remote => FeatureVerb::ChangeR,
-        };
-        let wanted = self.wanted.to_be_bytes();
-        match self.fixed_len() {
-            Some(len) => options.feature(verb, self.feature, &[&wanted[8 - len..]]),
-            None => options.feature(verb, self.feature, &[self.list()]),
-        }
-    }
-
-    fn write_confirm(&self, brief: bool, options: &mut OptionWriter) -> bool {
-        let verb = match self.location {
-            Location::Local => FeatureVerb::ConfirmL,
-            Location::Remote => FeatureVerb::ConfirmR,
-        };
-        let value = self.value.to_be_bytes();
-        match self.fixed_len() {
-            Some(len) => options.feature(verb, self.feature, &[&value[8 - len..]]),
-            None if brief => options.feature(verb, self.feature, &[&value[7..]]),
-            None => options.feature(verb, self.feature, &[&value[7..], self.list()]),
-        }
-    }
-}
-
 /// What is known: feature, initial value, what this end takes of server-priority ones.
 const KNOWN: [(u8, u64, &[u8]); 10] = [
     (CCID, 2, &[2, 3]),
@@ -409,12 +305,6 @@ const KNOWN: [(u8, u64, &[u8]); 10] = [
     (9, 0, &[1, 0]),
     (SEND_LOSS_EVENT_RATE, 0, &[1, 0]),
 ];
-/// RFC 4340 §7.5.2.
-const SEQUENCE_WINDOWS: std::ops::RangeInclusive<u64> = 32..=(1 << 46) - 1;
-const MAX_PREFERENCES: usize = 4;
-/// RFC 4340 §6.6.3: at least a round trip, without a measurement 0.2 s (§8.5's default), doubled up to 64 s.
-const SHORTEST_WAIT: Duration = Duration::from_millis(200);
-const LONGEST_WAIT: Duration = Duration::from_secs(64);
 
 #[cfg(test)]
 mod tests;

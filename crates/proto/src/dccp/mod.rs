@@ -9,7 +9,16 @@
 //!                 │  ▲                             features: what both ends agreed on
 //!              receive ◀───────────── wire         logs: what was sent, what arrived
 //!                 └─ ccid: two, three (loss, tfrc)
+//!        door (cookie): who may begin a connection
 //! ```
+//!
+//! A listener keeps nothing of a caller that has not shown that it receives what is sent to its address, and sends no
+//! address more than came from there before it has. Its Response holds an Init Cookie in which everything that the
+//! connection is made of stands under a keyed hash; our callers pad their Requests to the length of that Response. Other
+//! stacks' shorter Requests, such as Linux's, are answered without a cookie from a few places that a flood takes from
+//! nobody else. (Linux's Request of 48 bytes does not pay for an echo of its time stamp, too: without that its CCID 3 begins
+//! with a packet a second.) A cookie is good once and for a minute; one that is not is answered by Reset 10, Bad Init Cookie, and
+//! one that has let somebody in, who has gone since, by Reset 3, No Connection.
 //!
 //! Packets travel inside UDP (RFC 6773), which needs no privileges, or directly over IP as protocol 33: the same bytes
 //! but for the checksum, see [`Checksum`]. It covers the addresses, which an endpoint does not know: over IP, the line
@@ -23,6 +32,8 @@
 //! the least that asks nothing of the other end; CCID 3's history discounting (RFC 5348 §5.5, optional) is left out.
 
 mod ccid;
+mod cookie;
+mod door;
 mod endpoint;
 mod features;
 mod logs;

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::Instant;
-
-use super::endpoint::DccpEndpoint;
-use super::features;
+use super::features::{self, Features};
 use super::receive::NO_ROOM;
 use super::wire::{DccpOption, Kind, Packet, ResetCode};
 use crate::Role;
@@ -19,7 +16,11 @@ pub(super) struct Seen<'a> {
     pub loss_event_rate: Option<u32>,
     pub receive_rate: Option<u32>,
     pub ndp: Option<u64>,
-    pub cookie: Option<&'a [u8]>,
+    /// The peer's time stamp.
+    pub stamp: Option<u32>,
+    /// Init Cookies, in order; a server may need more than one option (RFC 4340 §8.1.4).
+    pub cookies: [&'a [u8]; 2],
+    pub cookie_count: usize,
     pub data_checksum: Option<u32>,
     pub overrun: u32,
     pub slow: bool,
@@ -28,10 +29,10 @@ pub(super) struct Seen<'a> {
 /// Why the connection must be reset: code and Reset data.
 pub(super) type Fault = (ResetCode, [u8; 3]);
 
-impl DccpEndpoint {
-    /// Reads all options, negotiates what there is to negotiate, and answers the rest. `Err`: the connection must be
+impl<'a> Seen<'a> {
+    /// Reads all options, and negotiates what there is to negotiate; `role`: this end's. `Err`: the connection must be
     /// reset.
-    pub(super) fn read_options<'a>(&mut self, now: Instant, packet: &Packet<'a>) -> Result<Seen<'a>, Fault> {
+    pub fn read(packet: &Packet<'a>, features: &mut Features, role: Role) -> Result<Self, Fault> {
         let mut seen = Seen::default();
         let header = &packet.header;
         let is_data = header.kind == Kind::Data;
@@ -51,11 +52,10 @@ impl DccpEndpoint {
                         seq: header.seq,
                         ack: header.kind.ack(),
                         mandatory: option.mandatory,
-                        is_server: self.role == Role::Listener,
+                        is_server: role == Role::Listener,
                     };
-                    self.features.on_option(verb, feature, value, arrival).map_err(fault)?;
+                    features.on_option(verb, feature, value, arrival).map_err(fault)?;
                 }
-                DccpOption::Timestamp(stamp) => self.echo = Some((stamp, now)),
                 DccpOption::Unknown | DccpOption::Malformed if option.mandatory => {
                     return Err(fault(ResetCode::MANDATORY_ERROR));
                 }
@@ -66,13 +66,11 @@ impl DccpEndpoint {
             return Err((ResetCode::MANDATORY_ERROR, [1, 0, 0]));
         }
         if negotiated {
-            self.features.on_packet_read(header.seq);
+            features.on_packet_read(header.seq);
         }
         Ok(seen)
     }
-}
 
-impl<'a> Seen<'a> {
     fn take(&mut self, option: DccpOption<'a>) {
         let ten_micros = |n: u32| Duration::from_micros(10) * n;
         match option {
@@ -87,7 +85,11 @@ impl<'a> Seen<'a> {
             DccpOption::ReceiveRate(rate) => self.receive_rate = Some(rate),
             DccpOption::SlowReceiver => self.slow = true,
             DccpOption::NdpCount(count) => self.ndp = Some(count),
-            DccpOption::InitCookie(cookie) => self.cookie = Some(cookie),
+            DccpOption::InitCookie(cookie) if self.cookie_count < self.cookies.len() => {
+                self.cookies[self.cookie_count] = cookie;
+                self.cookie_count += 1;
+            }
+            DccpOption::Timestamp(stamp) => self.stamp = Some(stamp),
             DccpOption::DataChecksum(crc) => self.data_checksum = Some(crc),
             DccpOption::DataDropped(runs) => self.overrun += overrun(runs),
             _ => {}

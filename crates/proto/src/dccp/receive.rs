@@ -1,89 +1,93 @@
 //! What an arriving packet does: the steps of RFC 4340 §8.5, in their order.
 
-use antiphon_core::{CloseReason, Ecn, Event, Instant, Outcome, PathId};
+use antiphon_core::{CloseReason, Ecn, Event, Instant, Meeting, Outcome, PathId};
 
 use super::ccid::{Feedback, Incoming};
+use super::cookie::Recipe;
+use super::door::{GREETING, cookie_of, refusal};
 use super::endpoint::{DccpEndpoint, Due, State};
-use super::features::{self, Features, Location};
+use super::features::{self, Location};
 use super::logs::Arrived;
 use super::read::{Fault, Seen};
 use super::seq::Seq48;
 use super::sequence::{Sequence, Verdict};
 use super::timers;
 use super::wire::checksum::crc32c;
-use super::wire::{Header, Kind, Packet, ResetCode};
+use super::wire::{Header, Kind, OptionWriter, Packet, ResetCode};
 use crate::Role;
+use crate::tally::Datagram;
 
 impl DccpEndpoint {
-    pub(super) fn handle_datagram(
-        &mut self,
-        now: Instant,
-        bytes: &[u8],
-        ecn: Ecn,
-        path: PathId,
-        received_at: Instant,
-    ) {
+    pub(super) fn handle_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
         if let State::Finishing(_) | State::Closed = self.state {
             return;
         }
-        if !self.is_proved() {
-            self.credit = self.credit.saturating_add(bytes.len());
-        }
-        let Ok(packet) = Packet::parse(bytes, self.checksum) else {
-            self.counters.malformed += 1;
+        let Ok(packet) = Packet::parse(datagram.bytes, self.checksum) else {
+            self.tally.on_malformed();
             return;
         };
         let header = &packet.header;
         match self.state {
-            State::Listen => self.on_first(now, &packet),
+            State::Listen => self.on_stranger(now, &packet, datagram),
             _ if (header.destination, header.source) != self.ports => self.on_foreign(now, header),
             State::Request => self.on_answer(now, &packet),
-            _ => self.on_packet(now, &packet, ecn, path, received_at),
+            _ => self.on_packet(now, &packet, datagram),
         }
     }
 
-    /// Whether the peer has shown that it receives what is sent to its address.
-    pub(super) fn is_proved(&self) -> bool {
-        self.role == Role::Caller || self.flow.is_some()
-    }
-
-    /// Step 3: LISTEN.
-    fn on_first(&mut self, now: Instant, packet: &Packet<'_>) {
-        let header = &packet.header;
-        let Kind::Request { service } = header.kind else {
-            // A Listen opens middleboxes (RFC 5596) and wants no answer.
-            if !matches!(header.kind, Kind::Listen { .. }) {
-                self.answer(now, header, (ResetCode::NO_CONNECTION, [0; 3]));
+    /// Steps 2 and 3: no connection yet.
+    fn on_stranger(&mut self, now: Instant, packet: &Packet<'_>, datagram: &Datagram<'_>) {
+        let mut reply = std::mem::take(&mut self.reply);
+        reply.resize(self.max_datagram.max(GREETING), 0);
+        let len = datagram.bytes.len();
+        match self.door.meet_packet(now, PathId::default(), packet, len, &mut reply) {
+            Meeting::Admitted => self.admit(now, packet, datagram),
+            Meeting::Vouched { len } => {
+                let vouched = Packet::parse(&reply[..len], self.checksum).expect("what was emitted parses");
+                self.admit(now, &vouched, datagram);
             }
-            return;
-        };
-        if header.destination != self.settings.port {
-            return self.answer(now, header, (ResetCode::NO_CONNECTION, [0; 3]));
+            Meeting::Answered { len } => {
+                reply.truncate(len);
+                self.reply = reply;
+                self.count_stranger(&packet.header);
+            }
+            Meeting::Ignored => self.count_stranger(&packet.header),
         }
-        if service != self.settings.service {
-            return self.answer(now, header, (ResetCode::BAD_SERVICE, [0; 3]));
-        }
-        self.ports = (header.destination, header.source);
-        self.sequence.start_receiving(header.seq);
-        self.features.start(self.sequence.iss, Some(header.seq));
-        self.state = State::Respond;
-        if let Err(fault) = self.read_options(now, packet) {
-            self.listen_again();
-            return self.answer(now, header, fault);
-        }
-        self.due.step = true;
-        self.timers.give_up = Some(now + timers::RESPOND);
     }
 
-    /// As if nobody had called; the next caller gets numbers of its own.
-    pub(super) fn listen_again(&mut self) {
-        self.sequence = Sequence::new(Seq48::random(&mut self.rng));
-        self.rng.fill(&mut self.cookie);
-        self.features = Features::new();
-        self.prepare_features();
-        (self.due, self.echo) = (Due::default(), None);
-        self.timers.stop();
-        self.state = State::Listen;
+    fn count_stranger(&mut self, header: &Header) {
+        if !matches!(header.kind, Kind::Request { .. } | Kind::Listen { .. }) {
+            self.tally.on_malformed();
+        }
+    }
+
+    /// A packet with a good cookie: the connection is what it would be if it had been kept since the Request.
+    fn admit(&mut self, now: Instant, packet: &Packet<'_>, datagram: &Datagram<'_>) {
+        let header = &packet.header;
+        let cookie = cookie_of(packet).unwrap_or_default();
+        let Some((opened, ahead)) = self.door.open(now, PathId::default(), header, cookie) else {
+            return self.tally.on_malformed();
+        };
+        let Recipe { isr, iss, told_all, .. } = opened.recipe;
+        self.ports = (header.destination, header.source);
+        self.sequence = Sequence::new(iss);
+        self.sequence.start_receiving(isr);
+        // Each Request until now may have had its Response. As packets without data, they are no loss to the client.
+        (self.sequence.gss, self.ndp) = (iss.plus(ahead as i64 - 1), ahead);
+        self.sequence.osr = header.seq;
+        self.features = self.door.agreed(now, &opened.recipe);
+        if told_all {
+            self.cookie.extend_from_slice(cookie);
+            // Not where the door has put the cookie in: its client does not wait for the answer that this asks for.
+            self.due.ack = matches!(header.kind, Kind::Ack { .. });
+        }
+        if ahead == 1 {
+            self.rtt.on_sample(opened.age);
+        }
+        self.state = State::Open;
+        self.begin_flow(now, isr);
+        self.queue.report(Event::Connected);
+        self.on_packet(now, packet, datagram);
     }
 
     /// Another pair of DCCP ports in the same UDP flow: two connections can't be told apart (RFC 6773 §5.1).
@@ -96,19 +100,12 @@ impl DccpEndpoint {
     }
 
     /// Answers a packet that belongs to no connection with a Reset; a Reset never. No more often than Syncs.
-    fn answer(&mut self, now: Instant, header: &Header, (code, data): Fault) {
-        self.counters.malformed += 1;
+    fn answer(&mut self, now: Instant, header: &Header, fault: Fault) {
+        self.tally.on_malformed();
         if matches!(header.kind, Kind::Reset { .. }) || !self.sequence.may_sync(now) {
             return;
         }
-        self.due.answer = Some(Header {
-            source: header.destination,
-            destination: header.source,
-            ccval: 0,
-            coverage: 0,
-            kind: Kind::Reset { ack: header.seq, code, data },
-            seq: header.kind.ack().map_or(Seq48::default(), Seq48::next),
-        });
+        self.due.answer = refusal(header, fault);
     }
 
     /// Step 4: REQUEST.
@@ -128,8 +125,7 @@ impl DccpEndpoint {
                 self.state = State::PartOpen;
                 match self.read_options(now, packet) {
                     Err(fault) => return self.reset(now, fault.0, fault.1, CloseReason::Protocol),
-                    // What the server wants to have back with every packet until it has heard of us.
-                    Ok(seen) => self.cookie.extend_from_slice(seen.cookie.unwrap_or_default()),
+                    Ok(seen) => self.keep_cookies(&seen),
                 }
                 self.begin_flow(now, header.seq);
                 self.timers.start(now, timers::PARTOPEN_WAIT, timers::PARTOPEN);
@@ -144,6 +140,22 @@ impl DccpEndpoint {
         }
     }
 
+    /// What the server wants to have back with every packet until it has heard of us.
+    fn keep_cookies(&mut self, seen: &Seen<'_>) {
+        for cookie in &seen.cookies[..seen.cookie_count] {
+            let mut option = OptionWriter::default();
+            option.init_cookie(cookie);
+            self.cookie.extend_from_slice(option.as_written());
+        }
+    }
+
+    /// Reads all options; a time stamp among them wants an echo.
+    fn read_options<'a>(&mut self, now: Instant, packet: &Packet<'a>) -> Result<Seen<'a>, Fault> {
+        let seen = Seen::read(packet, &mut self.features, self.role)?;
+        self.echo = seen.stamp.map(|stamp| (stamp, now)).or(self.echo);
+        Ok(seen)
+    }
+
     /// A round trip, if `ack` acknowledges the latest packet of the handshake.
     fn sample_handshake(&mut self, now: Instant, ack: Seq48) {
         if let Some(at) = self.timers.stepped_at
@@ -154,21 +166,20 @@ impl DccpEndpoint {
     }
 
     /// Steps 5 to 16.
-    fn on_packet(&mut self, now: Instant, packet: &Packet<'_>, ecn: Ecn, path: PathId, received_at: Instant) {
+    fn on_packet(&mut self, now: Instant, packet: &Packet<'_>, datagram: &Datagram<'_>) {
         let header = &packet.header;
-        let before = self.sequence.gsr;
         if !self.is_in_place(now, header) {
-            self.counters.malformed += 1;
+            self.tally.on_malformed();
             return;
         }
         self.timers.heard = now;
-        if self.state == State::Respond && matches!(header.kind, Kind::Ack { .. } | Kind::DataAck { .. }) {
-            self.open_server(now, header, before);
-        }
-        let marked = ecn == Ecn::Congested;
+        let marked = datagram.ecn == Ecn::Congested;
+        let received_at = datagram.received_at.min(now);
         let arrived = self.flow.as_mut().map(|flow| flow.received.on_packet(header.seq, marked));
         if arrived == Some(Arrived::Again) {
-            self.counters.duplicates += u64::from(header.kind.carries_data());
+            if header.kind.carries_data() {
+                self.tally.on_duplicate();
+            }
             return;
         }
         let seen = match self.read_options(now, packet) {
@@ -176,7 +187,8 @@ impl DccpEndpoint {
             Err(fault) => return self.reset(now, fault.0, fault.1, CloseReason::Protocol),
         };
         if self.role == Role::Listener
-            && let Some(cookie) = seen.cookie
+            && let [cookie, ..] = seen.cookies[..seen.cookie_count]
+            && !self.cookie.is_empty()
         {
             if cookie != self.cookie {
                 return self.reset(now, ResetCode::BAD_INIT_COOKIE, [0; 3], CloseReason::Protocol);
@@ -198,7 +210,7 @@ impl DccpEndpoint {
             };
             self.tell_receiver(&incoming);
         }
-        self.take_data(packet, &seen, path, received_at);
+        self.take_data(packet, &seen, datagram.path, received_at);
         self.step(now, header);
     }
 
@@ -225,14 +237,13 @@ impl DccpEndpoint {
     }
 
     fn is_unexpected(&self, header: &Header) -> bool {
-        let open = self.state != State::Respond && self.state != State::PartOpen;
+        let open = self.state != State::PartOpen;
         let late = !header.seq.is_before(self.sequence.osr);
         match header.kind {
             Kind::Listen { .. } => true,
             Kind::CloseReq { .. } => self.role == Role::Listener,
             Kind::Response { .. } => self.role == Role::Listener || open && late,
             Kind::Request { .. } => self.role == Role::Caller || open && late,
-            Kind::Data => self.state == State::Respond,
             _ => false,
         }
     }
@@ -241,18 +252,6 @@ impl DccpEndpoint {
     fn has_coverage(&self, header: &Header) -> bool {
         let least = self.features.value(Location::Local, features::MIN_COVERAGE);
         header.coverage == 0 || least > 0 && u64::from(header.coverage) >= least
-    }
-
-    fn open_server(&mut self, now: Instant, header: &Header, before: Seq48) {
-        if let Some(ack) = header.kind.ack() {
-            self.sample_handshake(now, ack);
-        }
-        self.state = State::Open;
-        self.sequence.osr = header.seq;
-        self.timers.stop();
-        self.due.step = false;
-        self.begin_flow(now, before);
-        self.queue.report(Event::Connected);
     }
 
     /// Acknowledgements go to the sending half. A Sync only names a number, which need not have been in place.
@@ -286,7 +285,7 @@ impl DccpEndpoint {
             return;
         }
         let code = if seen.data_checksum.is_some_and(|crc| crc != crc32c(packet.data)) {
-            self.counters.malformed += 1;
+            self.tally.on_malformed();
             CORRUPT
         } else {
             let before = self.inbox.dropped();
@@ -314,10 +313,6 @@ impl DccpEndpoint {
         }
         match header.kind {
             Kind::Reset { code, .. } => self.on_reset(now, code),
-            Kind::Request { .. } if self.state == State::Respond => {
-                self.due.step = true;
-                self.timers.give_up = Some(now + timers::RESPOND);
-            }
             Kind::Response { .. } => self.due.ack |= self.state == State::PartOpen,
             Kind::CloseReq { .. } => {
                 // The server takes no more: what waits has nowhere to go.

@@ -40,9 +40,9 @@ impl Rtt {
         self.smoothed.map(|_| self.min)
     }
 
-    /// SRTT + 4 RTTVAR.
+    /// SRTT + 4 RTTVAR; before the first measurement a second (RFC 6298 §2.1).
     pub fn timeout(&self) -> Duration {
-        self.smoothed.map_or(Duration::from_secs(1), |(srtt, rttvar)| srtt + 4 * rttvar)
+        self.smoothed.map_or(UNMEASURED_TIMEOUT, |(srtt, rttvar)| srtt + 4 * rttvar)
     }
 }
 
@@ -52,3 +52,4 @@ const SHORTEST: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_secs(3);
 /// RFC 4340 §3.4: "a default round-trip time of 0.2 seconds" where none was measured.
 const UNMEASURED: Duration = Duration::from_millis(200);
+const UNMEASURED_TIMEOUT: Duration = Duration::from_secs(1);

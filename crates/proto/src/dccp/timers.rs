@@ -22,7 +22,7 @@ pub(super) struct Timers {
     /// When the last valid packet came.
     pub heard: Instant,
     pub finish_at: Option<Instant>,
-    /// When the latest Request or Response went out.
+    /// When the latest Request went out.
     pub stepped_at: Option<Instant>,
     /// Whether a Close answers the peer's CloseReq.
     pub closed_by_peer: bool,
@@ -88,7 +88,7 @@ impl DccpEndpoint {
     }
 
     fn flush_is_over(&self, now: Instant) -> bool {
-        let flushing = matches!(self.state, State::Request | State::Respond | State::PartOpen | State::Open);
+        let flushing = matches!(self.state, State::Request | State::PartOpen | State::Open);
         flushing && self.timers.flush_until().is_some_and(|until| until <= now)
     }
 
@@ -97,8 +97,6 @@ impl DccpEndpoint {
         match self.state {
             State::Closing | State::CloseReq => self.end(now, CloseReason::Local),
             State::PartOpen => self.reset(now, ResetCode::ABORTED, [0; 3], CloseReason::TimedOut),
-            // Whoever asked has not proved its address; others may call.
-            State::Respond if self.timers.flush_since.is_none() => self.listen_again(),
             _ => self.end(now, CloseReason::TimedOut),
         }
     }
@@ -151,9 +149,6 @@ const CALLING: Duration = Duration::from_secs(180);
 /// RFC 4340 §8.1.5: the client's Ack goes out again after 200 ms, and so on for four maximum segment lifetimes, 8 min.
 pub(super) const PARTOPEN_WAIT: Duration = Duration::from_millis(200);
 pub(super) const PARTOPEN: Duration = Duration::from_secs(480);
-/// Shorter than RFC 4340 §8.1.3's four maximum segment lifetimes: who asked and is silent makes room for others, and a
-/// Request sent again begins anew.
-pub(super) const RESPOND: Duration = Duration::from_secs(10);
 /// A graceful close waits for the queue so long after the last sign of life.
 const FLUSH: Duration = Duration::from_secs(20);
 /// A Close is repeated for so long: seven times at 40 ms of round trip.

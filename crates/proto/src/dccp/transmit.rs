@@ -1,7 +1,8 @@
 //! What goes out, and in which order: answers, steps of the connection, data, acknowledgements.
 
-use antiphon_core::{Ecn, Instant, Outcome, PathId, Transmit};
+use antiphon_core::{Instant, Outcome};
 
+use super::door::GREETING;
 use super::endpoint::{DccpEndpoint, State};
 use super::features::{self, Location};
 use super::logs::{Fate, Sent};
@@ -9,35 +10,28 @@ use super::seq::Seq48;
 use super::wire::{self, Header, Kind, OptionWriter};
 
 impl DccpEndpoint {
-    pub(super) fn next_packet(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        let len = self.write_answer(buf).or_else(|| match self.state {
-            State::Closed | State::Listen => None,
+    pub(super) fn next_packet(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        self.write_answer(buf).or_else(|| match self.state {
+            State::Closed => None,
+            State::Listen => self.write_reply(buf),
             State::Finishing(_) => self.write_last(now, buf),
             State::Request => self.write_request(now, buf),
-            State::Respond => self.write_response(now, buf),
             _ => self.write_in_flow(now, buf),
-        })?;
-        self.counters.datagrams_sent += 1;
-        self.counters.bytes_sent += len as u64;
-        Some(Transmit { path: PathId::default(), len, ecn: Ecn::NotCapable })
+        })
     }
 
     /// A Reset outside the connection.
     fn write_answer(&mut self, buf: &mut [u8]) -> Option<usize> {
         let header = self.due.answer.take()?;
-        if !self.affords(header.kind.header_len()) {
-            return None;
-        }
         wire::emit(&header, &OptionWriter::default(), &[], self.checksum, buf)
     }
 
-    /// Whether so many bytes may go: without limit only to whom has shown that it receives.
-    fn affords(&mut self, len: usize) -> bool {
-        if !self.is_proved() {
-            let Some(rest) = self.credit.checked_sub(len) else { return false };
-            self.credit = rest;
-        }
-        true
+    /// What the door has to say.
+    fn write_reply(&mut self, buf: &mut [u8]) -> Option<usize> {
+        let reply = std::mem::take(&mut self.reply);
+        let place = buf.get_mut(..reply.len()).filter(|place| !place.is_empty())?;
+        place.copy_from_slice(&reply);
+        Some(reply.len())
     }
 
     /// The Reset, if one is due; then the connection is over.
@@ -58,37 +52,11 @@ impl DccpEndpoint {
         let mut options = OptionWriter::default();
         let seq = self.sequence.gss.next();
         self.features.write(now, seq, self.rtt.estimate(), true, &mut options);
+        let kind = Kind::Request { service: self.settings.service };
         // So long that the server's answer is no longer: it may send no more than it received.
-        options.pad_to(REQUEST_OPTIONS);
+        options.pad_to(GREETING - kind.header_len());
         self.timers.on_step(now);
-        self.write(now, Kind::Request { service: self.settings.service }, &options, buf)
-    }
-
-    /// As much of a Response as the Requests so far pay for.
-    fn write_response(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
-        if !std::mem::take(&mut self.due.step) {
-            return None;
-        }
-        let (seq, ack) = (self.sequence.gss.next(), self.sequence.gsr);
-        let kind = Kind::Response { ack, service: self.settings.service };
-        let mut changed = self.features.clone();
-        let mut full = OptionWriter::default();
-        changed.write(now, seq, self.rtt.estimate(), true, &mut full);
-        full.init_cookie(&self.cookie);
-        self.write_echo(now, &mut full);
-        let [mut confirms, mut brief] = [OptionWriter::default(), OptionWriter::default()];
-        self.features.write_confirms(false, &mut confirms);
-        self.features.write_confirms(true, &mut brief);
-        let mut with_echo = confirms.clone();
-        self.write_echo(now, &mut with_echo);
-        let fits = |options: &&OptionWriter| kind.header_len() + options.padded().len() <= self.credit;
-        let options = [&full, &with_echo, &confirms, &brief].into_iter().find(fits)?;
-        if options.written() == full.written() {
-            self.features = changed;
-        }
-        self.echo = None;
-        self.timers.stepped_at = Some(now);
-        self.write(now, kind, options, buf)
+        self.write(now, kind, &options, buf)
     }
 
     fn write_in_flow(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
@@ -190,7 +158,7 @@ impl DccpEndpoint {
 
     /// Options that an acknowledgement can't do without, in bytes at most.
     fn least_ack_options(&self) -> usize {
-        (2 + self.cookie.len()).next_multiple_of(4)
+        self.cookie.len().next_multiple_of(4)
     }
 
     /// `room`: bytes for options; only what can be done without looks at it.
@@ -199,8 +167,9 @@ impl DccpEndpoint {
         if self.state == State::PartOpen && room >= ROOM_TO_REPEAT {
             self.features.repeat_confirms(&mut options);
         }
-        if self.state == State::PartOpen && !self.cookie.is_empty() {
-            options.init_cookie(&self.cookie);
+        if self.state == State::PartOpen {
+            // Cookies that are longer than any header are the server's fault, and bring no connection about.
+            options.copy(&self.cookie);
         }
         let seq = self.sequence.gss.next();
         self.features.write(now, seq, self.rtt.estimate(), false, &mut options);
@@ -245,9 +214,6 @@ impl DccpEndpoint {
         data: &[u8],
         buf: &mut [u8],
     ) -> Option<usize> {
-        if !self.affords(kind.header_len() + options.padded().len() + data.len()) {
-            return None;
-        }
         let seq = self.sequence.gss.next();
         let ccval = self.flow.as_mut().map_or(0, |flow| flow.sender.ccval(now));
         let coverage = if data.is_empty() { 0 } else { self.coverage() };
@@ -285,5 +251,3 @@ fn write_dropped(newest: Seq48, dropped: Seq48, code: u8, options: &mut OptionWr
 /// With so much room, Confirms are repeated until the server is heard: they are 40 bytes or so, and a cookie, Changes and
 /// what acknowledges stand beside them.
 const ROOM_TO_REPEAT: usize = 200;
-/// Bytes of options in a Request: with these it is as long as the longest Response to it.
-const REQUEST_OPTIONS: usize = 76;

@@ -5,13 +5,14 @@ use std::cmp::Ordering;
 use antiphon_core::Seq32;
 
 use super::wire::chunks::{DataHeader, Skipped};
+use crate::pool::Pool;
 
 /// Fragments of messages that are not whole, and whole ones whose turn has not come.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Assembly {
     /// In the order of [`Held::order`].
     held: Vec<Held>,
-    spare: Vec<Vec<u8>>,
+    spare: Pool,
     /// Payload held, and overhead for each fragment.
     charged: usize,
     /// The SSN or MID that each stream delivers next.
@@ -53,13 +54,17 @@ impl Held {
 
 impl Assembly {
     pub fn new(interleaved: bool) -> Self {
-        let (held, spare) = (Vec::with_capacity(READY), Vec::with_capacity(READY));
-        Assembly { interleaved, held, spare, next: Vec::with_capacity(4), ..Assembly::default() }
+        let mut spare = Pool::new(MOST_SPARE);
+        spare.fill(READY, 0, 0);
+        let (held, next) = (Vec::with_capacity(READY), Vec::with_capacity(4));
+        Assembly { held, spare, charged: 0, next, interleaved, joined: Vec::new() }
     }
 
-    /// Makes buffers for what waits for its turn, of `typical` bytes.
-    pub fn make_ready(&mut self, typical: usize) {
-        self.spare.extend((0..READY).map(|_| Vec::with_capacity(typical)));
+    /// Makes room for what waits for its turn: `frames` of `typical` bytes, and no fewer than in any stream.
+    pub fn make_ready(&mut self, frames: usize, typical: usize) {
+        let frames = frames.clamp(READY, MOST_SPARE);
+        self.held.reserve_exact(frames.saturating_sub(self.held.len()));
+        self.spare.fill(frames, frames, typical);
     }
 
     /// Bytes that count against the receiver window: payload, and something for each fragment.
@@ -97,14 +102,14 @@ impl Assembly {
         payload: &[u8],
         mut deliver: impl FnMut(u16, &[u8]),
     ) {
-        let mut bytes = self.spare.pop().unwrap_or_default();
+        let mut bytes = self.spare.take();
         bytes.extend_from_slice(payload);
         let position = if self.interleaved { Seq32(header.fragment) } else { header.tsn };
         let (stream, unordered) = (header.stream, header.unordered);
         let held = Held { stream, unordered, number, position, begin: header.begin, end: header.end, bytes };
         let Err(at) = self.held.binary_search_by(|other| other.order(&held)) else {
             // Two fragments in one place: a broken peer.
-            return self.recycle(held.bytes);
+            return self.spare.give(held.bytes);
         };
         self.charged += held.bytes.len() + OVERHEAD;
         self.held.insert(at, held);
@@ -157,9 +162,11 @@ impl Assembly {
     fn drop_unfinished(&mut self, cumulative: Seq32) {
         let mut at = 0;
         while at < self.held.len() {
-            let held = &self.held[at];
-            if cumulative.is_before(held.position) || self.whole_around(at).is_some() {
+            if cumulative.is_before(self.held[at].position) {
                 at += 1;
+            } else if let Some((_, last)) = self.whole_around(at) {
+                // Its other fragments need no look: of a long message, that would be its length squared.
+                at = last + 1;
             } else {
                 self.discard(at);
             }
@@ -216,14 +223,14 @@ impl Assembly {
         }
         for held in self.held.drain(first..=last) {
             self.charged -= held.bytes.len() + OVERHEAD;
-            recycle(&mut self.spare, held.bytes);
+            self.spare.give(held.bytes);
         }
     }
 
     fn discard(&mut self, at: usize) {
         let held = self.held.remove(at);
         self.charged -= held.bytes.len() + OVERHEAD;
-        self.recycle(held.bytes);
+        self.spare.give(held.bytes);
     }
 
     fn drop_where(&mut self, gone: impl Fn(&Held) -> bool) {
@@ -237,11 +244,8 @@ impl Assembly {
         }
     }
 
-    fn recycle(&mut self, bytes: Vec<u8>) {
-        recycle(&mut self.spare, bytes);
-    }
-
     fn next(&self, stream: u16) -> Seq32 {
+        // Numbers begin at 0 in every stream; those that nothing came for have no place yet.
         Seq32(self.next.get(usize::from(stream)).copied().unwrap_or(0))
     }
 
@@ -269,13 +273,6 @@ impl Assembly {
         let next = self.next(stream);
         let ahead = (number as u16).wrapping_sub(next.0 as u16) as i16;
         Seq32(next.0.wrapping_add_signed(i32::from(ahead)))
-    }
-}
-
-fn recycle(spare: &mut Vec<Vec<u8>>, mut bytes: Vec<u8>) {
-    if spare.len() < MOST_SPARE {
-        bytes.clear();
-        spare.push(bytes);
     }
 }
 

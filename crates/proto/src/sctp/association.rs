@@ -120,7 +120,7 @@ impl Association {
         packet: usize,
         now: Instant,
     ) -> Self {
-        let mut first = Path::new(path, packet, recipe.interleaving, settings.rto_margin(), now);
+        let mut first = Path::new(path, packet, recipe.interleaving, settings, now);
         first.confirmed = true;
         first.heartbeat_at = now + settings.heartbeat;
         let mut paths = Vec::with_capacity(MAX_PATHS);
@@ -162,9 +162,8 @@ impl Association {
         self.due = Due::default();
         (self.silent_since, self.forwarded_at, self.burst) = (None, None, false);
         self.paths.iter_mut().for_each(|path| {
-            let confirmed = path.confirmed;
-            path.restart(packet, recipe.interleaving, now);
-            (path.confirmed, path.heartbeat_at) = (confirmed, now + settings.heartbeat);
+            path.restart(packet, recipe.interleaving, settings, now);
+            path.heartbeat_at = now + settings.heartbeat;
         });
     }
 
@@ -184,7 +183,7 @@ impl Association {
     }
 
     fn add_path(&mut self, settings: &Settings, id: PathId, packet: usize, now: Instant) -> Option<usize> {
-        let path = Path::new(id, packet, self.interleaved, settings.rto_margin(), now);
+        let path = Path::new(id, packet, self.interleaved, settings, now);
         if self.paths.len() < MAX_PATHS {
             self.paths.push(path);
             return Some(self.paths.len() - 1);
@@ -200,7 +199,8 @@ impl Association {
     /// By which path payload goes: the first while it works, else another that does, else that with the fewest errors.
     pub fn best_path(&self) -> usize {
         let paths = self.paths.iter().enumerate().filter(|(_, path)| path.confirmed);
-        paths.min_by_key(|(at, path)| (path.errors, *at)).map_or(0, |(at, _)| at)
+        let rank = |path: &Path| if path.is_good() { 0 } else { path.errors };
+        paths.min_by_key(|(at, path)| (rank(path), *at)).map_or(0, |(at, _)| at)
     }
 
     /// Something from the peer shows that it lives.

@@ -2,18 +2,17 @@
 //! cookie, that it receives what is sent to its address. What the listener would have kept is in the cookie, with when
 //! and for which path it was baked, under a keyed hash over all of it and the ports.
 
-use std::hash::Hasher;
 use std::time::Duration;
 
-use antiphon_core::{Instant, PathId, Rng, Seq32};
-use siphasher::sip128::{Hasher128, SipHasher24};
+use antiphon_core::{Instant, PathId, Seq32};
 
 use super::wire::Header;
+use crate::cookie::{COOKIE_LIFE, MARK, Seal};
 
 /// Bakes and opens cookies; clones share the key.
 #[derive(Clone, Debug)]
 pub(super) struct CookieJar {
-    key: [u8; 16],
+    seal: Seal,
 }
 
 /// What an association is made of: the essentials of INIT and INIT ACK.
@@ -55,9 +54,7 @@ pub(super) enum Refused {
 impl CookieJar {
     /// A jar whose key comes from `seed`: endpoints of one server are opened with one seed, and open each other's.
     pub fn new(seed: u64) -> Self {
-        let mut key = [0; 16];
-        Rng::fork(seed, "sctp cookie").fill(&mut key);
-        CookieJar { key }
+        CookieJar { seal: Seal::new(seed, "sctp cookie") }
     }
 
     /// Bakes a cookie at `now` for `path`; `answer` is the header of the packet that will carry it.
@@ -79,16 +76,17 @@ impl CookieJar {
         for (bytes, word) in sealed.chunks_exact_mut(4).zip(words) {
             bytes.copy_from_slice(&word.to_be_bytes());
         }
-        let hash = self.hash(&sealed[..SIGNED], [answer.source, answer.destination]);
-        sealed[SIGNED..].copy_from_slice(&hash);
+        let ports = ports([answer.source, answer.destination]);
+        let mark = self.seal.mark(&[&sealed[..SIGNED], &ports]);
+        sealed[SIGNED..].copy_from_slice(&mark);
         sealed
     }
 
     /// Opens a cookie that came back at `now` in a packet with `header`.
     pub fn open(&self, now: Instant, header: Header, sealed: &[u8]) -> Result<Opened, Refused> {
         let sealed: &[u8; SEALED] = sealed.try_into().map_err(|_| Refused::Forged)?;
-        let ports = [header.destination, header.source];
-        if sealed[SIGNED..] != self.hash(&sealed[..SIGNED], ports) {
+        let ports = ports([header.destination, header.source]);
+        if !self.seal.is_mark(&sealed[SIGNED..], &[&sealed[..SIGNED], &ports]) {
             return Err(Refused::Forged);
         }
         let word = |n: usize| {
@@ -113,14 +111,10 @@ impl CookieJar {
         }
         Ok(Opened { recipe, path: PathId(word(10)) })
     }
+}
 
-    fn hash(&self, signed: &[u8], ports: [u16; 2]) -> [u8; 16] {
-        let mut hasher = SipHasher24::new_with_key(&self.key);
-        hasher.write(signed);
-        hasher.write(&ports[0].to_be_bytes());
-        hasher.write(&ports[1].to_be_bytes());
-        hasher.finish128().as_bytes()
-    }
+fn ports([ours, theirs]: [u16; 2]) -> [u8; 4] {
+    (u32::from(ours) << 16 | u32::from(theirs)).to_be_bytes()
 }
 
 /// Milliseconds of the run, wrapping after 49 days: a cookie lives a minute.
@@ -129,11 +123,9 @@ fn millis(now: Instant) -> u32 {
 }
 
 /// Bytes of a cookie.
-pub(super) const SEALED: usize = SIGNED + 16;
+pub(super) const SEALED: usize = SIGNED + MARK;
 /// Bytes that the hash covers: eleven words, and one that is zero.
 const SIGNED: usize = 48;
-/// Valid.Cookie.Life (RFC 9260 §16).
-pub(super) const COOKIE_LIFE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,7 @@
 //! The door of a listener: answers INIT without keeping anything, and lets in who brings a good cookie back.
 
+use std::net::IpAddr;
+
 use antiphon_core::{Doorkeeper, Instant, Meeting, PathId, Rng, Seq32};
 
 use super::cookie::{CookieJar, Opened, Recipe, Refused, SEALED};
@@ -17,11 +19,27 @@ pub(super) struct Terms {
     pub out_streams: u16,
     /// Whether interleaving was asked for.
     pub interleaving: bool,
+    /// Bytes of a packet at most.
+    pub packet: usize,
+    /// The addresses of this side as parameters.
+    addresses: Vec<u8>,
 }
 
 impl Terms {
-    pub fn new(settings: &Settings, local_port: u16) -> Self {
-        Terms { local_port, out_streams: settings.streams, interleaving: settings.interleaving }
+    pub fn new(settings: &Settings, local_port: u16, packet: usize) -> Self {
+        let mut addresses = Vec::new();
+        for address in settings.addresses.into_iter().flatten() {
+            match address {
+                IpAddr::V4(v4) => push_tlv(&mut addresses, parameter::IPV4, &[&v4.octets()]),
+                IpAddr::V6(v6) => push_tlv(&mut addresses, parameter::IPV6, &[&v6.octets()]),
+            }
+        }
+        // A packet so small has no room for a list, and a greeting is worth more.
+        if GREETING + addresses.len() > packet {
+            addresses.clear();
+        }
+        let (out_streams, interleaving) = (settings.streams, settings.interleaving);
+        Terms { local_port, out_streams, interleaving, packet, addresses }
     }
 
     /// The fixed part of an INIT or INIT ACK.
@@ -30,9 +48,16 @@ impl Terms {
         Greeting { tag, window: WINDOW as u32, out_streams, in_streams, tsn }
     }
 
-    /// Appends the parameters that say what this side supports. The last is a whole number of words: padding of a
-    /// chunk's last parameter would not count into the chunk's length (RFC 9260 §3.2).
-    pub fn put_offer(interleaving: bool, out: &mut Vec<u8>) {
+    /// Bytes of an INIT ACK with nothing to report.
+    pub fn greeting_len(&self) -> usize {
+        GREETING + self.addresses.len()
+    }
+
+    /// Appends the parameters that say what this side supports and where else it is. The last is a whole number of
+    /// words: padding of a chunk's last parameter would not count into the chunk's length (RFC 9260 §3.2).
+    pub fn put_offer(&self, interleaving: bool, out: &mut Vec<u8>) {
+        out.resize(out.len().next_multiple_of(4), 0);
+        out.extend_from_slice(&self.addresses);
         let extensions = [chunk::FORWARD_TSN, chunk::I_DATA, chunk::I_FORWARD_TSN];
         let listed = if interleaving { 3 } else { 1 };
         push_tlv(out, parameter::EXTENSIONS, &[&extensions[..listed]]);
@@ -54,6 +79,16 @@ impl Terms {
             ties,
         }
     }
+}
+
+/// An INIT as it came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call<'a> {
+    pub path: PathId,
+    /// Bytes of its packet.
+    pub asked: usize,
+    pub header: Header,
+    pub init: Chunk<'a>,
 }
 
 /// What stands of an association when an INIT comes for it (RFC 9260 §5.2.1, §5.2.2).
@@ -134,7 +169,8 @@ impl Door {
         }
         match first.kind {
             chunk::INIT if walk.rest().is_empty() && header.tag == 0 => {
-                self.greet(now, path, packet.len(), header, &first, Standing::default())
+                let call = Call { path, asked: packet.len(), header, init: first };
+                self.greet(now, call, Standing::default())
             }
             chunk::COOKIE_ECHO => match self.open(now, header, first.value) {
                 Ok(opened) if opened.path == path && header.tag == opened.recipe.local_tag => {
@@ -142,6 +178,7 @@ impl Door {
                 }
                 Ok(_) | Err(Refused::Forged) => Meeting::Ignored,
                 Err(Refused::Stale { by, peer_tag }) => {
+                    // The cause has 32 bits, 71 minutes: more is as stale.
                     let by = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
                     self.value.clear();
                     push_tlv(&mut self.value, cause::STALE_COOKIE, &[&by.to_be_bytes()]);
@@ -158,22 +195,17 @@ impl Door {
     }
 
     /// Answers an INIT with an INIT ACK, or with an ABORT where it can't be meant.
-    pub fn greet(
-        &mut self,
-        now: Instant,
-        path: PathId,
-        asked: usize,
-        header: Header,
-        init: &Chunk<'_>,
-        standing: Standing,
-    ) -> Meeting {
+    pub fn greet(&mut self, now: Instant, call: Call<'_>, standing: Standing) -> Meeting {
+        let Call { path, asked, header, init } = call;
         let parsed = Greeting::parse(init.value).filter(|(peer, _)| peer.tag != 0);
         let Some((peer, parameters)) = parsed else { return Meeting::Ignored };
         if !self.may_answer(now, asked) {
             return Meeting::Ignored;
         }
-        let most = if asked >= GREETING { asked } else { MOST_UNPAID };
-        let (mut reports, mut left) = (Vec::new(), most - GREETING);
+        let bare = self.terms.greeting_len();
+        let most = if asked >= bare { asked } else { MOST_UNPAID };
+        // A question may come in fragments of IP; the answer is one packet.
+        let (mut reports, mut left) = (Vec::new(), most.min(self.terms.packet) - bare);
         let offer = Offer::read(parameters, |whole| {
             let len = TLV + whole.len().next_multiple_of(4);
             if len <= left {
@@ -198,7 +230,7 @@ impl Door {
         push_tlv(&mut self.value, parameter::STATE_COOKIE, &[&cookie]);
         self.value.extend_from_slice(&reports);
         // A peer that is not able to must not be told that we are.
-        Terms::put_offer(recipe.interleaving, &mut self.value);
+        self.terms.put_offer(recipe.interleaving, &mut self.value);
         self.write(answer, chunk::INIT_ACK, 0)
     }
 
@@ -229,7 +261,7 @@ impl Door {
     /// Whether a question of `len` bytes is answered. Ours are as long as their answers; those of other stacks are
     /// shorter, so these answers are counted out: a forged sender's address is not made to drown anybody.
     fn may_answer(&mut self, now: Instant, len: usize) -> bool {
-        if len >= GREETING {
+        if len >= self.terms.greeting_len() {
             return true;
         }
         let earned = now.since(self.counted_at).as_secs_f64() * UNPAID_PER_SECOND;
@@ -250,6 +282,11 @@ impl Doorkeeper for Door {
         meeting
     }
 
+    /// Its port: a Linux kernel has all its associations behind one UDP port.
+    fn party_of(&self, datagram: &[u8]) -> u16 {
+        wire::header(datagram).map_or(0, |header| header.source)
+    }
+
     /// By its verification tag, which nobody guesses who has not seen the peer's packets. Beginnings name none.
     fn association_of(&self, datagram: &[u8]) -> Option<u64> {
         let (header, mut chunks) = wire::parse(datagram)?;
@@ -259,7 +296,7 @@ impl Doorkeeper for Door {
     }
 }
 
-/// Bytes of our INIT ACK, and so what our INIT is padded to: headers and fixed part, the cookie, partial reliability,
+/// Bytes of an INIT ACK of ours that lists no addresses, and so what our INIT is padded to: headers and fixed part, the cookie, partial reliability,
 /// and the list of up to four extensions.
 pub(super) const GREETING: usize = HEADER + TLV + FIXED + TLV + SEALED + TLV + TLV + 4;
 /// Bytes of an answer to a shorter question at most: room for what is reported of unknown parameters.

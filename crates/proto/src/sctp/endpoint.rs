@@ -13,7 +13,8 @@ use super::door::{Door, Terms};
 use super::outgoing::MOST_SKIPPED;
 use super::settings::{MAX_MESSAGE, MAX_PACKET, MAX_PATHS, MIN_PACKET, Reliability, Settings, WINDOW};
 use super::wire::chunks::Skipped;
-use crate::queue::{Inbox, SendQueue};
+use crate::inbox::Inbox;
+use crate::queue::{Room, SendQueue};
 use crate::{OpenArgs, Role};
 
 /// One association, called or to be called.
@@ -35,6 +36,8 @@ pub(super) struct Sctp {
     pub(super) counters: Counters,
     /// Of associations that a restart ended.
     retransmitted: u64,
+    /// Frames that may wait at once, of which an association to come must know.
+    reserved: usize,
     pub(super) stage: Stage,
     /// We asked for the end; what was accepted still goes out, until nothing has moved for a while.
     pub(super) closing: Option<Instant>,
@@ -60,22 +63,23 @@ impl Sctp {
             Role::Caller => FIRST_PRIVATE_PORT + rng.below(u32::from(u16::MAX - FIRST_PRIVATE_PORT)) as u16,
             Role::Listener => settings.sctp_port,
         };
-        let terms = Terms::new(&settings, local_port);
         // Packets are built in words of 4 bytes.
         let packet = args.max_datagram.clamp(MIN_PACKET, MAX_PACKET) & !3;
+        let terms = Terms::new(&settings, local_port, packet);
         let mut sctp = Sctp {
             settings,
             packet,
             door: Door::new(terms, args.seed, args.role, args.now),
             association: None,
             cookie_path: None,
-            queue: SendQueue::lean(packet),
-            inbox: Inbox::lean(packet),
+            queue: SendQueue::new(Room::LEAN, packet),
+            inbox: Inbox::new(Room::LEAN, packet),
             answers: VecDeque::new(),
             copy: (Vec::new(), Vec::with_capacity(MAX_PATHS)),
             skipped: Vec::with_capacity(MOST_SKIPPED),
             counters: Counters::default(),
             retransmitted: 0,
+            reserved: 0,
             stage: Stage::Waiting,
             closing: None,
         };
@@ -95,14 +99,23 @@ impl Sctp {
         if self.stage == Stage::Waiting {
             self.stage = Stage::Open;
             // What a stranger did not cost before he was known.
-            self.queue.make_partly_ready(self.packet);
-            self.inbox.make_partly_ready(self.packet);
-            if let Some(association) = self.association.as_mut().filter(|_| self.settings.ordered) {
+            self.queue.make_room(Room::PROVED, self.packet);
+            self.inbox.make_room(Room::PROVED, self.packet);
+        }
+        self.prepare_association();
+        self.queue.report(Event::Connected);
+    }
+
+    /// Makes room in an association that is open.
+    fn prepare_association(&mut self) {
+        if let Some(association) = self.association.as_mut().filter(|_| self.stage == Stage::Open) {
+            association.out.reserve(self.reserved);
+            association.log.reserve(self.reserved);
+            if self.settings.ordered {
                 // One loss holds up all that follows it.
-                association.assembly.make_ready(self.packet);
+                association.assembly.make_ready(self.reserved, self.packet);
             }
         }
-        self.queue.report(Event::Connected);
     }
 
     /// The peer began anew: what was on its way is gone.
@@ -294,6 +307,13 @@ impl Endpoint for Sctp {
 
     fn poll_timeout(&self) -> Option<Instant> {
         self.next_timeout()
+    }
+
+    fn reserve(&mut self, frames: usize) {
+        self.reserved = frames;
+        self.queue.make_room(Room::of(frames), self.packet);
+        self.inbox.make_room(Room::of(frames), self.packet);
+        self.prepare_association();
     }
 
     fn path_stats(&self) -> PathStats {

@@ -4,9 +4,8 @@ use antiphon_core::{CloseReason, Instant, Meeting, PathId, Seq32};
 
 use super::association::{Association, Phase};
 use super::cookie::{Opened, Recipe};
-use super::door::{GREETING, Standing, Terms};
+use super::door::{Call, GREETING, Standing};
 use super::endpoint::Sctp;
-use super::settings::RTO_INITIAL;
 use super::wire::init::{Greeting, Offer, parameter};
 use super::wire::writer::push_tlv;
 use super::wire::{Chunk, HEADER, Header, TLV, cause};
@@ -18,21 +17,23 @@ impl Sctp {
             && association.phase == Phase::CookieWait
         {
             association.due.step = true;
-            association.t1 = Some(now + RTO_INITIAL);
+            association.t1 = Some(now + self.settings.rto.initial);
         }
     }
 
     /// The value of our INIT.
     pub(super) fn init_value(&self, association: &Association) -> Vec<u8> {
-        let mut value = Vec::with_capacity(GREETING);
+        let most = self.door.terms.greeting_len();
+        let mut value = Vec::with_capacity(most);
         let greeting = self.door.terms.greeting(association.local_tag, association.first_tsn);
         value.extend_from_slice(&greeting.emit());
-        Terms::put_offer(self.settings.interleaving, &mut value);
+        self.door.terms.put_offer(self.settings.interleaving, &mut value);
         if let Some(longer) = association.due.preservative {
             push_tlv(&mut value, parameter::COOKIE_PRESERVATIVE, &[&longer.to_be_bytes()]);
         }
-        // The answer to it is to be no larger: listeners like ours answer shorter ones to a bound.
-        let missing = GREETING.saturating_sub(HEADER + TLV + value.len());
+        // The answer to it is to be no larger, also where it lists as many addresses: listeners like ours answer shorter
+        // ones to a bound.
+        let missing = most.saturating_sub(HEADER + TLV + value.len());
         if missing >= TLV {
             push_tlv(&mut value, parameter::PADDING, &[&[0; GREETING][..missing - TLV]]);
         }
@@ -43,7 +44,7 @@ impl Sctp {
     pub(super) fn meet(&mut self, now: Instant, path: PathId, packet: &[u8]) {
         match self.door.meet_packet(now, path, packet) {
             Meeting::Answered { .. } => self.answer(path),
-            Meeting::Admitted => {}
+            Meeting::Admitted | Meeting::Vouched { .. } => {}
             Meeting::Ignored => self.counters.malformed += 1,
         }
     }
@@ -55,14 +56,7 @@ impl Sctp {
     }
 
     /// An INIT while there is an association: nothing changes until its cookie comes back (§5.2.1, §5.2.2).
-    pub(super) fn handle_init(
-        &mut self,
-        now: Instant,
-        path: PathId,
-        asked: usize,
-        header: Header,
-        init: &Chunk<'_>,
-    ) {
+    pub(super) fn handle_init(&mut self, now: Instant, call: Call<'_>) {
         let Some(association) = &mut self.association else { return };
         let ties = [association.local_tag, association.peer_tag];
         let same = Some((association.local_tag, association.first_tsn));
@@ -75,9 +69,10 @@ impl Sctp {
             }
             _ => Standing { own: None, ties },
         };
-        let baked_for = self.cookie_path.unwrap_or(path);
-        match self.door.greet(now, baked_for, asked, header, init, standing) {
-            Meeting::Answered { .. } => self.answer(path),
+        // As the doorkeeper saw the path, where it did: here all are 0.
+        let baked_for = Call { path: self.cookie_path.unwrap_or(call.path), ..call };
+        match self.door.greet(now, baked_for, standing) {
+            Meeting::Answered { .. } => self.answer(call.path),
             _ => self.counters.malformed += 1,
         }
     }
@@ -131,7 +126,7 @@ impl Sctp {
         }
         // The cookie goes where it came from (§5.1, C).
         (association.due.step, association.tries, association.greeted_by) = (true, 0, path);
-        association.t1 = Some(now + RTO_INITIAL);
+        association.t1 = Some(now + self.settings.rto.initial);
     }
 
     /// A cookie comes back: ours, fresh, and for this path, or it is counted and forgotten. Whether the rest of its
@@ -143,6 +138,7 @@ impl Sctp {
         packet: &[u8],
         (header, chunk): (Header, &Chunk<'_>),
     ) -> bool {
+        // Why it is refused is told below, where it is met as a stranger's.
         let opened = self.door.open(now, header, chunk.value).ok();
         // Behind a doorkeeper every path is 0 and was compared by it; a peer keeps the one it had.
         let is_ours = |claimed| {
@@ -196,6 +192,7 @@ impl Sctp {
                     return self.collide(now, path, recipe);
                 }
                 let at = association.path_of(&self.settings, path, self.packet, now);
+                // Where there is no room for another path, the first one is as good.
                 association.due.cookie_ack = Some(at.unwrap_or(0));
                 true
             }
@@ -237,6 +234,7 @@ impl Sctp {
     fn begin_again(&mut self, now: Instant, path: PathId, recipe: &Recipe) {
         let Some(association) = &mut self.association else { return };
         association.begin(&self.settings, recipe, self.packet, now);
+        // Where there is no room for another path, the first one is as good.
         let at = association.path_of(&self.settings, path, self.packet, now).unwrap_or(0);
         association.greeted_by = at;
         association.establish(now);
@@ -264,7 +262,7 @@ impl Sctp {
         association.peer_tag = 0;
         (association.phase, association.due.step) = (Phase::CookieWait, true);
         association.due.preservative = Some((staleness_us / 1000).saturating_mul(2).clamp(1000, 60_000));
-        association.t1 = Some(now + RTO_INITIAL);
+        association.t1 = Some(now + self.settings.rto.initial);
     }
 }
 

@@ -4,6 +4,7 @@ use antiphon_core::Instant;
 
 use super::endpoint::Sctp;
 use super::mtu::INFO;
+use super::path::Path;
 use super::receive::Arrival;
 use super::wire::init::parameter;
 use super::wire::{Chunk, HEADER, Tlvs};
@@ -22,12 +23,13 @@ impl Sctp {
     pub(super) fn handle_heartbeat_ack(&mut self, now: Instant, chunk: &Chunk<'_>) {
         let Some(association) = &mut self.association else { return };
         let info = Tlvs::new(chunk.value).find(|(kind, ..)| *kind == parameter::HEARTBEAT_INFO);
-        if let Some(info) = info.and_then(|(_, value, _)| <&[u8; INFO]>::try_from(value).ok()) {
+        let info = info.map_or(&[][..], |(_, value, _)| value);
+        // Of which kind of ours it is, its length says; what is neither answers nothing and is counted.
+        if let Ok(info) = <&[u8; INFO]>::try_from(info) {
             return self.handle_probe_answer(now, info);
         }
-        let nonce = info.and_then(|(_, value, _)| Some(u64::from_be_bytes(value.try_into().ok()?)));
-        let at = association.paths.iter().position(|p| p.heartbeat.is_some_and(|(n, _)| Some(n) == nonce));
-        let Some(at) = at else {
+        let is_its = |path: &Path| path.heartbeat.is_some_and(|(nonce, _)| nonce.to_be_bytes() == *info);
+        let Some(at) = association.paths.iter().position(is_its) else {
             self.counters.malformed += 1;
             return;
         };

@@ -10,28 +10,32 @@
 //! `assembly`); paths with their round trips and windows (`path`), and how large packets may be there (`mtu`); all of
 //! that together (`association`); cookies that only the baker can bake, and a listener without state before they come
 //! back (`cookie`, `door`); what begins an association (`handshake`), what a packet does to it (`receive`,
-//! `heartbeat`), what time does (`timers`), and what goes out (`transmit`); what the driver sees (`endpoint`).
+//! `acknowledged`, `heartbeat`), what time does (`timers`), and what goes out (`transmit`); what the driver sees (`endpoint`).
 //!
 //! What differs from RFC 9260, towards every peer:
 //!
 //! * Time-outs for budgets under 200 ms: the first is 250 ms, others are the round trip and four times its variation, at
 //!   least 20 ms more than the acknowledgement delay, doubled up to 1 s only, so that an outage is outlived;
 //!   acknowledgements wait 10 ms at most (`ack-delay`, to be raised for a peer that takes its time: a kernel's 200 ms);
-//!   a minute of silence since the first time-out ends an association.
+//!   a minute of silence since the first time-out ends an association. `rto-initial=1s&rto-min=1s&rto-max=60s` are those
+//!   of RFC 9260 §16; the minute stays.
 //! * An INIT shorter than its answer is answered 100 times a second at most; ours are padded to the answer's length.
-//! * Addresses are paths of the driver's, and none are listed in INIT (as RFC 6951 §5.4 asks behind translators). A
-//!   packet with the right tag from a path not known is a path to be proved: it gets heartbeats only, until it answers
-//!   one. So a caller with several addresses (`peers=`) makes them known by sending heartbeats on each.
-//! * Already the first time-out sends by another path, if there is one (RFC 7829 with PotentiallyFailed.Max.Retrans 0);
-//!   it counts then from when the first packet on its way set out (RFC 7765). The path is probed at every time-out until
-//!   it answers; then it is used again. So a failure costs a frame a round trip, 60 ms and the other path's delay at most.
+//! * Addresses are paths of the driver's. What the peer lists in INIT or INIT ACK is not called: an endpoint can't ask its
+//!   driver for a socket. A packet with the right tag from a path not known is a path to be proved: it gets heartbeats
+//!   only, until it answers one. So a caller that was told several addresses (`peers=`) makes its own known by sending
+//!   heartbeats on each. Other stacks know us only where we said that we are, and want ours listed (`addresses=`, which
+//!   RFC 6951 §5.4 forbids behind translators); an ABORT out of the blue that answers such a heartbeat ends that path, not
+//!   the association.
+//! * Already the first time-out sends by another path, if there is one (RFC 7829 with PotentiallyFailed.Max.Retrans 0;
+//!   `path-max-retrans` forgives more); it counts then from when the first packet on its way set out (RFC 7765). The path
+//!   is probed at every time-out until it answers; then it is used again. So a failure costs a frame a round trip, 60 ms and the other path's delay at most.
 //!   With `paths=both` every packet goes by all paths, and what comes again is dropped in silence; congestion is judged
 //!   by the first path's window. Four paths at most.
 //! * A frame past its deadline is given up: one on its way when its answer is overdue as well, one that was lost at once.
-//! * In UDP, associations are told apart by UDP's addresses: of a host that has several behind one port, as Linux has,
-//!   a listener serves one at a time. Over raw IP it serves them all.
-//! * No interleaving with Linux (6.1 at least), which numbers fragments otherwise than RFC 8260: such an association uses
-//!   plain DATA.
+//! * No interleaving with Linux: 6.1 gives the second fragment of a message FSN 0 and the third 1 (seen on the wire: of 14
+//!   fragments the first has its PPID, the others 0 to 12), where RFC 8260 §2.1 counts the first, so that the second is 1.
+//!   Ours, 1 to 13, it acknowledges and never delivers. It lists I-DATA without I-FORWARD-TSN, by which it is known: such
+//!   an association uses plain DATA.
 //! * No Max.Burst: live sound never sends bursts, and others are bounded by the window. Nagle's algorithm never.
 //! * Path MTU discovery (RFC 8899) begins at the size that the driver says, which one probe confirms, since live sound
 //!   can't wait for a search. When large packets are lost in a row, and then three probes of that size, an overdue round
@@ -40,6 +44,7 @@
 //!   with `reliability=full` (`RetriesExhausted`): what has a TSN is not cut again, and nobody fragments it for us. To a
 //!   peer without RFC 3758 it is sent as it is until the path takes it, or the association is closed.
 
+mod acknowledged;
 mod assembly;
 mod association;
 mod cookie;

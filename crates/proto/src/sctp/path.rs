@@ -5,7 +5,7 @@ use std::time::Duration;
 use antiphon_core::{Instant, PathId, Seq32};
 
 use super::mtu::Mtu;
-use super::settings::{BACKOFF_MAX, RTO_INITIAL, RTO_MAX};
+use super::settings::{Rto, Settings};
 use super::wire::HEADER;
 use super::wire::chunks::DataHeader;
 
@@ -15,9 +15,10 @@ pub(super) struct Path {
     pub id: PathId,
     /// Whether the peer has answered on it: nothing but heartbeats goes to an address that has not (RFC 9260 §5.4).
     pub confirmed: bool,
-    /// Time-outs and unanswered heartbeats since the last answer. Already the first makes other paths the better ones
-    /// (RFC 7829 with PotentiallyFailed.Max.Retrans 0).
+    /// Time-outs and unanswered heartbeats since the last answer.
     pub errors: u32,
+    /// So many of them change nothing yet (Path.Max.Retrans, or PotentiallyFailed.Max.Retrans of RFC 7829).
+    forgiven: u32,
     pub rtt: Rtt,
     pub window: Window,
     pub mtu: Mtu,
@@ -39,12 +40,13 @@ pub(super) struct Path {
 
 impl Path {
     /// `packet`: bytes of a packet at most.
-    pub fn new(id: PathId, packet: usize, interleaved: bool, margin: Duration, now: Instant) -> Self {
+    pub fn new(id: PathId, packet: usize, interleaved: bool, settings: &Settings, now: Instant) -> Self {
         Path {
             id,
             confirmed: false,
             errors: 0,
-            rtt: Rtt::new(margin),
+            rtt: Rtt::new(settings.rto),
+            forgiven: settings.path_max_retrans,
             window: Window::new(payload_of(packet, interleaved)),
             mtu: Mtu::new(packet, now),
             interleaved,
@@ -53,20 +55,19 @@ impl Path {
             heartbeat_at: now,
             probe: false,
             heartbeat: None,
-            echo: Vec::new(),
+            echo: Vec::with_capacity(USUAL_HEARTBEAT),
         }
     }
 
     /// Begins anew, for a peer that has (RFC 9260 §5.2.4, action A).
-    pub fn restart(&mut self, packet: usize, interleaved: bool, now: Instant) {
-        let echo = std::mem::take(&mut self.echo);
-        *self =
-            Path { confirmed: true, echo, ..Path::new(self.id, packet, interleaved, self.rtt.margin, now) };
+    pub fn restart(&mut self, packet: usize, interleaved: bool, settings: &Settings, now: Instant) {
+        let (confirmed, echo) = (self.confirmed, std::mem::take(&mut self.echo));
+        *self = Path { confirmed, echo, ..Path::new(self.id, packet, interleaved, settings, now) };
     }
 
     /// Whether frames may go here as far as is known.
     pub fn is_good(&self) -> bool {
-        self.confirmed && self.errors == 0
+        self.confirmed && self.errors <= self.forgiven
     }
 
     /// The peer has answered something that went this way.
@@ -98,15 +99,14 @@ pub(super) struct Rtt {
     srtt: Option<Duration>,
     rttvar: Duration,
     min: Duration,
-    /// The least that a time-out is above the round trip.
-    margin: Duration,
+    rto: Rto,
     /// Time-outs since the last answer: each doubles the next.
     pub backoff: u32,
 }
 
 impl Rtt {
-    fn new(margin: Duration) -> Self {
-        Rtt { srtt: None, rttvar: Duration::ZERO, min: Duration::MAX, margin, backoff: 0 }
+    fn new(rto: Rto) -> Self {
+        Rtt { srtt: None, rttvar: Duration::ZERO, min: Duration::MAX, rto, backoff: 0 }
     }
 
     /// Takes a measurement of something that was sent once; the peer's wait with the acknowledgement is in it.
@@ -122,19 +122,17 @@ impl Rtt {
     }
 
     /// The time-out without backing off.
-    ///
-    /// Departs from RTO.Min of 1 s: what must be outlasted are the peer's acknowledgement delay and schedulers.
     pub fn patience(&self) -> Duration {
+        let Rto { initial, min, longest, margin, .. } = self.rto;
         match self.srtt {
-            Some(srtt) => (srtt + (self.rttvar * 4).max(self.margin)).min(RTO_MAX),
-            None => RTO_INITIAL.max(self.margin),
+            Some(srtt) => (srtt + (self.rttvar * 4).max(margin)).clamp(min, longest),
+            None => initial.max(margin),
         }
     }
 
     /// The time-out now.
     pub fn timeout(&self) -> Duration {
-        let patience = self.patience();
-        (patience * 2u32.saturating_pow(self.backoff.min(16))).min(BACKOFF_MAX.max(patience))
+        self.rto.backed_off(self.patience(), self.backoff)
     }
 
     /// Doubles the time-out until the next answer.
@@ -246,17 +244,22 @@ impl Window {
     }
 }
 
+/// Bytes for what a heartbeat carries: an address, a time and a number, as Linux sends them, are some fifty.
+const USUAL_HEARTBEAT: usize = 64;
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const FULL: usize = 1424;
     const MS: Duration = Duration::from_millis(1);
+    const SECOND: Duration = Duration::from_secs(1);
+    const LIVE: Rto = Rto::live(Duration::from_millis(10));
 
     #[test]
     fn the_time_out_follows_the_round_trip_and_backs_off() {
-        let mut rtt = Rtt::new(30 * MS);
-        assert_eq!(rtt.timeout(), RTO_INITIAL);
+        let mut rtt = Rtt::new(LIVE);
+        assert_eq!(rtt.timeout(), 250 * MS);
         rtt.sample(40 * MS);
         // 40 + 4 · 20.
         assert_eq!((rtt.timeout(), rtt.min()), (120 * MS, Some(40 * MS)));
@@ -265,9 +268,34 @@ mod tests {
         (0..3).for_each(|_| rtt.back_off());
         assert_eq!((rtt.timeout(), rtt.patience()), (560 * MS, 70 * MS));
         rtt.back_off();
-        assert_eq!(rtt.timeout(), BACKOFF_MAX);
+        assert_eq!(rtt.timeout(), SECOND);
+        (0..400).for_each(|_| rtt.sample(1500 * MS));
+        // Averages of nanoseconds are rounded down.
+        let long = rtt.timeout();
+        assert!(
+            long.abs_diff(1530 * MS) < MS / 1000,
+            "a long path is not asked faster than it answers: {long:?}"
+        );
         (0..100).for_each(|_| rtt.sample(5000 * MS));
-        assert_eq!(rtt.timeout(), RTO_MAX, "a long path is not asked faster than it answers");
+        assert_eq!(rtt.timeout(), 2 * SECOND, "up to a bound");
+    }
+
+    #[test]
+    fn with_the_time_outs_of_rfc_9260_it_waits_a_second_at_least_and_doubles_to_a_minute() {
+        let mut rtt = Rtt::new(Rto {
+            initial: 3 * SECOND,
+            min: SECOND,
+            max: 60 * SECOND,
+            longest: 60 * SECOND,
+            ..LIVE
+        });
+        assert_eq!(rtt.timeout(), 3 * SECOND);
+        (0..100).for_each(|_| rtt.sample(40 * MS));
+        assert_eq!(rtt.timeout(), SECOND);
+        (0..5).for_each(|_| rtt.back_off());
+        assert_eq!(rtt.timeout(), 32 * SECOND);
+        rtt.back_off();
+        assert_eq!(rtt.timeout(), 60 * SECOND);
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! What a packet does: the rules of verification tags (RFC 9260 §8.5), then chunk by chunk.
 
-use antiphon_core::{CloseReason, Event, Instant, PathId, Received, Seq32, StreamId};
+use antiphon_core::{CloseReason, Instant, PathId, Received, Seq32, StreamId};
 
 use super::association::Phase;
-use super::endpoint::{CLOSE_PATIENCE, Sctp, Stage};
-use super::outgoing::{Acked, Violation};
+use super::door::Call;
+use super::endpoint::{Sctp, Stage};
+use super::outgoing::Violation;
 use super::received::Heard;
-use super::settings::{MAX_MESSAGE, WINDOW};
+use super::settings::{MAX_MESSAGE, MAX_PATHS, WINDOW};
+use super::timers::MOST_PROBES;
 use super::wire::chunks::{DataHeader, ForwardTsn, Sack, Unknown};
 use super::wire::writer::push_tlv;
 use super::wire::{self, Chunk, Chunks, HEADER, Header, REFLECTED, TLV, Tlvs, cause, chunk};
@@ -45,7 +47,9 @@ impl Sctp {
         if first.kind == chunk::INIT {
             let alone = chunks.nth(1).is_none() && header.tag == 0;
             return match alone {
-                true => self.handle_init(now, id, packet.len(), header, &first),
+                true => {
+                    self.handle_init(now, Call { path: id, asked: packet.len(), header, init: first });
+                }
                 false => self.counters.malformed += 1,
             };
         }
@@ -120,7 +124,7 @@ impl Sctp {
             chunk::INIT_ACK => self.handle_init_ack(now, arrival.path, chunk),
             chunk::COOKIE_ACK => self.handle_cookie_ack(now),
             chunk::ERROR => self.handle_error(now, chunk),
-            chunk::ABORT => self.handle_abort(now),
+            chunk::ABORT => self.handle_abort(now, chunk, arrival),
             chunk::SHUTDOWN => self.handle_shutdown(now, chunk),
             chunk::SHUTDOWN_ACK => self.handle_shutdown_ack(now),
             chunk::SHUTDOWN_COMPLETE => self.handle_shutdown_complete(now),
@@ -149,7 +153,7 @@ impl Sctp {
         }
     }
 
-    fn violated(&mut self, now: Instant, code: u16, value: &[u8]) {
+    pub(super) fn violated(&mut self, now: Instant, code: u16, value: &[u8]) {
         self.counters.malformed += 1;
         let mut causes = Vec::new();
         push_tlv(&mut causes, code, &[value]);
@@ -235,71 +239,6 @@ impl Sctp {
         }
     }
 
-    fn handle_sack(&mut self, now: Instant, sack: &Sack<'_>, received_at: Instant) {
-        let Some(association) = &mut self.association else { return };
-        if matches!(association.phase, Phase::CookieWait | Phase::CookieEchoed) {
-            return;
-        }
-        let flight: [usize; super::settings::MAX_PATHS] =
-            std::array::from_fn(|at| association.paths.get(at).map_or(0, |path| path.flight));
-        let taken = association.out.on_sack(received_at, sack, &mut association.paths, &mut self.queue);
-        match taken {
-            Err(Violation) => self.violated(now, cause::PROTOCOL_VIOLATION, &[]),
-            Ok(None) => {}
-            Ok(Some(acked)) => self.use_ack(now, sack.cumulative, &acked, &flight),
-        }
-    }
-
-    /// What an acknowledgement means for the paths (§6.3, §7.2).
-    fn use_ack(&mut self, now: Instant, cumulative: Seq32, acked: &Acked, flight: &[usize]) {
-        let Some(association) = &mut self.association else { return };
-        if let Some((path, rtt)) = acked.round_trip() {
-            association.paths[path].rtt.sample(rtt);
-        }
-        let (mut lost, highest) = (false, association.out.highest());
-        let best = association.best_path();
-        let has_others = association.paths.iter().filter(|path| path.is_good()).count() > 1;
-        for (at, flight) in flight.iter().enumerate().take(association.paths.len()) {
-            let interval = association.heartbeat_interval(&self.settings, at);
-            let path = &mut association.paths[at];
-            // What was given up has no bytes; that it is known is an answer as well.
-            if acked.bytes[at] > 0 || (acked.moved && at == best) {
-                path.answered();
-                path.heartbeat = None;
-                path.heartbeat_at = now + interval;
-            }
-            if acked.moved && acked.bytes[at] > 0 {
-                path.window.on_ack(acked.bytes[at], *flight, cumulative);
-            }
-            if acked.lost_on[at] && path.window.on_loss(highest) {
-                (association.burst, lost) = (true, true);
-            }
-            if path.flight == 0 && !association.out.has_given_up() {
-                path.t3 = None;
-                path.window.on_all_acked();
-            } else if acked.moved && (acked.bytes[at] > 0 || path.t3.is_some()) {
-                // With another path to go by, what is left of a playout budget is not waited for: the time-out counts
-                // from when the first of them set out, as in RFC 7765, and what an acknowledgement may be put off.
-                let first = association.out.first_sent(at).filter(|_| has_others);
-                path.start_t3(first.map_or(now, |first| now.min(first + self.settings.ack_delay)));
-            }
-        }
-        association.run_sizes(now);
-        if association.out.has_given_up() {
-            let patience = association.paths[association.best_path()].rtt.srtt().unwrap_or_default();
-            let answered = association.forwarded_at.is_none_or(|at| now.since(at) >= patience);
-            association.due.forward |= answered;
-        }
-        if acked.moved && self.closing.is_some() {
-            self.closing = Some(now + CLOSE_PATIENCE);
-        }
-        if lost {
-            // A smaller window is what congestion control tells of a loss.
-            let stats = antiphon_core::Endpoint::path_stats(self);
-            self.queue.report(Event::Congestion(stats));
-        }
-    }
-
     fn handle_error(&mut self, now: Instant, chunk: &Chunk<'_>) {
         let stale =
             Tlvs::new(chunk.value).find(|(code, value, _)| *code == cause::STALE_COOKIE && value.len() == 4);
@@ -311,10 +250,18 @@ impl Sctp {
         }
     }
 
-    fn handle_abort(&mut self, now: Instant) {
-        let phase = self.association.as_ref().map(|association| association.phase);
-        let reason = match phase {
-            Some(Phase::CookieWait | Phase::CookieEchoed) => CloseReason::Refused,
+    fn handle_abort(&mut self, now: Instant, chunk: &Chunk<'_>, arrival: Arrival) {
+        let Some(association) = &mut self.association else { return };
+        let reason = match association.phase {
+            Phase::CookieWait | Phase::CookieEchoed => CloseReason::Refused,
+            // A peer that does not know us at that address of ours, and takes a heartbeat from there for a packet out of
+            // the blue (§8.4). Were the association gone, the answers on proved paths would say so.
+            _ if chunk.flags & REFLECTED != 0 && !association.paths[arrival.path].confirmed => {
+                let path = &mut association.paths[arrival.path];
+                path.errors = path.errors.max(MOST_PROBES);
+                self.counters.malformed += 1;
+                return;
+            }
             _ => CloseReason::Peer,
         };
         self.end(now, self.closed_by(reason));
@@ -332,7 +279,7 @@ impl Sctp {
         match taken {
             Err(Violation) => return self.violated(now, cause::PROTOCOL_VIOLATION, &[]),
             Ok(None) => {}
-            Ok(Some(acked)) => self.use_ack(now, cumulative, &acked, &[0; super::settings::MAX_PATHS]),
+            Ok(Some(acked)) => self.use_ack(now, cumulative, &acked, &[0; MAX_PATHS]),
         }
         let Some(association) = &mut self.association else { return };
         match association.phase {
@@ -364,7 +311,7 @@ impl Sctp {
 
 /// Puts whole messages into the inbox.
 fn deliver<'a>(
-    inbox: &'a mut crate::queue::Inbox,
+    inbox: &'a mut crate::inbox::Inbox,
     dropped: &'a mut u64,
     arrival: Arrival,
 ) -> impl FnMut(u16, &[u8]) + 'a {

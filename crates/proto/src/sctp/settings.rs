@@ -1,6 +1,6 @@
 //! The query keys of `sctp://`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use antiphon_core::uri::{Query, UriError};
@@ -20,6 +20,9 @@ pub(super) struct Settings {
     pub implicit: bool,
     /// Longest wait of an acknowledgement, here and at the peer.
     pub ack_delay: Duration,
+    pub rto: Rto,
+    /// Time-outs in a row that a path may have and still carry payload.
+    pub path_max_retrans: u32,
     pub heartbeat: Duration,
     /// The listener's SCTP port, inside the UDP datagrams.
     pub sctp_port: u16,
@@ -27,6 +30,24 @@ pub(super) struct Settings {
     pub all_paths: bool,
     /// Paths to the peer beside the first that this side knows of: `PathId` 1 and up.
     pub other_paths: u32,
+    /// Addresses of this side that the peer is told.
+    pub addresses: [Option<IpAddr>; MAX_PATHS],
+}
+
+/// Bounds of retransmission time-outs (RFC 9260 §6.3.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Rto {
+    /// RTO.Initial: before a round trip is known.
+    pub initial: Duration,
+    /// RTO.Min.
+    pub min: Duration,
+    /// RTO.Max: to which it doubles.
+    pub max: Duration,
+    /// To which it follows a round trip that is longer than `max`.
+    pub longest: Duration,
+    /// The least that it is above the round trip: it must outlast the peer's wait with an acknowledgement, and a
+    /// scheduler's slice.
+    pub margin: Duration,
 }
 
 /// How long a frame is sent again (RFC 3758, RFC 7496).
@@ -52,7 +73,7 @@ pub(super) const KEYS: &[Key] = &[
     },
     Key {
         name: "streams",
-        help: "streams each way; a frame's number says which, reports (RTCP) take the second if there is one: streams=2",
+        help: "streams each way: reports (RTCP) take the second if there is one, sound the first and, in groups, the rest: streams=2",
     },
     Key {
         name: "interleaving",
@@ -66,11 +87,29 @@ pub(super) const KEYS: &[Key] = &[
         name: "ack-delay",
         help: "longest wait of an acknowledgement, here and at the peer; a kernel's is 200ms: ack-delay=10ms",
     },
+    Key {
+        name: "rto-initial",
+        help: "retransmission time-out before a round trip is known, 250ms by default, 1s in RFC 9260: rto-initial=1s",
+    },
+    Key {
+        name: "rto-min",
+        help: "the least time-out; by default what is above the round trip by ack-delay and 20ms, 1s in RFC 9260: rto-min=1s",
+    },
+    Key { name: "rto-max", help: "to which time-outs double, 1s by default, 60s in RFC 9260: rto-max=60s" },
+    Key {
+        name: "path-max-retrans",
+        help: "time-outs in a row after which another path is taken, 0 by default, 5 in RFC 9260: path-max-retrans=5",
+    },
     Key { name: "heartbeat", help: "time between heartbeats on an idle association: heartbeat=15s" },
     Key { name: "sctp-port", help: "the listener's SCTP port inside UDP: sctp-port=5004" },
     Key {
         name: "peers",
         help: "more addresses of the peer, to go by when the first fails: peers=192.0.2.7:9906,198.51.100.7:9906",
+    },
+    Key {
+        name: "addresses",
+        help: "our own addresses, for a peer with several to know us at each; not from behind a translator (RFC 6951): \
+               addresses=192.0.2.1,198.51.100.1",
     },
     Key {
         name: "paths",
@@ -80,18 +119,39 @@ pub(super) const KEYS: &[Key] = &[
 
 /// Reads the keys.
 pub(super) fn read(query: &Query) -> Result<Settings, UriError> {
+    let ack_delay = time(query, "ack-delay", Duration::ZERO, MAX_ACK_DELAY)?.unwrap_or(ACK_DELAY);
     Ok(Settings {
         ordered: choice(query, "order", ["unordered", "ordered"])?,
         reliability: read_reliability(query)?,
         streams: number(query, "streams", 1, MAX_STREAMS)?.unwrap_or(1),
         interleaving: choice(query, "interleaving", ["off", "on"])?,
         implicit: choice(query, "style", ["one", "many"])?,
-        ack_delay: time(query, "ack-delay", Duration::ZERO, MAX_ACK_DELAY)?.unwrap_or(ACK_DELAY),
+        ack_delay,
+        rto: read_rto(query, Rto::live(ack_delay))?,
+        path_max_retrans: number(query, "path-max-retrans", 0, MAX_PATH_RETRANS)?.unwrap_or(0).into(),
         heartbeat: time(query, "heartbeat", MIN_HEARTBEAT, MAX_HEARTBEAT)?.unwrap_or(HEARTBEAT),
         sctp_port: number(query, "sctp-port", 1, u16::MAX)?.unwrap_or(SCTP_PORT),
         all_paths: choice(query, "paths", ["one", "both"])?,
         other_paths: read_peers(query)?,
+        addresses: read_addresses(query)?,
     })
+}
+
+fn read_rto(query: &Query, live: Rto) -> Result<Rto, UriError> {
+    let max = time(query, "rto-max", LEAST_RTO, RFC_RTO_MAX)?;
+    let rto = Rto {
+        initial: time(query, "rto-initial", LEAST_RTO, RFC_RTO_MAX)?.unwrap_or(live.initial),
+        min: time(query, "rto-min", Duration::ZERO, RFC_RTO_MAX)?.unwrap_or(live.min),
+        max: max.unwrap_or(live.max),
+        longest: max.map_or(live.longest, |max| max.max(live.longest)),
+        ..live
+    };
+    let above =
+        [("rto-min", rto.min), ("rto-initial", rto.initial)].into_iter().find(|(_, time)| *time > rto.max);
+    let Some((key, time)) = above else { return Ok(rto) };
+    // What the query names is to be mended there.
+    let key = if query.value(key).is_some() { key } else { "rto-max" };
+    Err(bad(query, key, format!("rto-max={:?} is below {time:?}: say rto-max={time:?} or more", rto.max)))
 }
 
 /// How many other addresses there are: whoever opens the socket calls them, and gives them their path numbers.
@@ -107,6 +167,27 @@ fn read_peers(query: &Query) -> Result<u32, UriError> {
         return Err(bad(query, "peers", format!("too many: name {} at most", MAX_PATHS - 1)));
     }
     Ok(count as u32)
+}
+
+fn read_addresses(query: &Query) -> Result<[Option<IpAddr>; MAX_PATHS], UriError> {
+    let mut addresses = [None; MAX_PATHS];
+    let Some(text) = query.value("addresses") else { return Ok(addresses) };
+    for (at, one) in text.split(',').enumerate() {
+        let address =
+            one.parse::<IpAddr>().ok().filter(|address| !address.is_unspecified() && !address.is_multicast());
+        let why = match (address, addresses.get_mut(at)) {
+            (Some(address), Some(place)) => {
+                *place = Some(address);
+                continue;
+            }
+            (None, _) => format!(
+                "'{one}' is not an address of one machine: use 192.0.2.1 or 2001:db8::1, without a port"
+            ),
+            (_, None) => format!("too many: name {MAX_PATHS} at most"),
+        };
+        return Err(bad(query, "addresses", why));
+    }
+    Ok(addresses)
 }
 
 fn read_reliability(query: &Query) -> Result<Reliability, UriError> {
@@ -127,11 +208,16 @@ fn read_reliability(query: &Query) -> Result<Reliability, UriError> {
     }
 }
 
-impl Settings {
-    /// The least that a retransmission time-out is above the round trip: it must outlast the peer's wait with an
-    /// acknowledgement, and a scheduler's slice.
-    pub fn rto_margin(&self) -> Duration {
-        self.ack_delay + RTO_SLACK
+impl Rto {
+    /// For playout budgets under 200 ms; RFC 9260 §16 has 1 s, 1 s and 60 s.
+    pub const fn live(ack_delay: Duration) -> Rto {
+        let margin = Duration::from_nanos((ack_delay.as_nanos() + RTO_SLACK.as_nanos()) as u64);
+        Rto { initial: RTO_INITIAL, min: Duration::ZERO, max: RTO_MAX, longest: RTO_LONGEST, margin }
+    }
+
+    /// A time-out after so many others.
+    pub fn backed_off(&self, timeout: Duration, times: u32) -> Duration {
+        (timeout * 2u32.saturating_pow(times.min(16))).min(self.max.max(timeout))
     }
 }
 
@@ -162,11 +248,18 @@ const ACK_DELAY: Duration = Duration::from_millis(10);
 const MAX_ACK_DELAY: Duration = Duration::from_millis(500);
 const RTO_SLACK: Duration = Duration::from_millis(20);
 /// RFC 9260 §16 says 1 s; live sound can't wait for it.
-pub(super) const RTO_INITIAL: Duration = Duration::from_millis(250);
-pub(super) const RTO_MAX: Duration = Duration::from_secs(2);
+const RTO_INITIAL: Duration = Duration::from_millis(250);
 /// RFC 9260 doubles up to 60 s: after an outage of 30 s the next try could be half a minute away. One packet a second
 /// burdens nobody.
-pub(super) const BACKOFF_MAX: Duration = Duration::from_secs(1);
+const RTO_MAX: Duration = Duration::from_secs(1);
+/// A path that takes longer than that carries no conversation.
+const RTO_LONGEST: Duration = Duration::from_secs(2);
+/// RTO.Max of RFC 9260 §16.
+const RFC_RTO_MAX: Duration = Duration::from_secs(60);
+/// Below it a time-out says nothing but that a scheduler had other work.
+const LEAST_RTO: Duration = Duration::from_millis(10);
+/// Association.Max.Retrans of RFC 9260 §16, which Path.Max.Retrans must not exceed to mean anything (§8.2).
+const MAX_PATH_RETRANS: u16 = 10;
 /// How long nothing may come back before an association ends, in place of Association.Max.Retrans, 10 in RFC 9260 §16:
 /// an association outlives an outage of almost a minute, by however many paths it asks.
 pub(super) const SILENCE: Duration = Duration::from_secs(60);
@@ -204,15 +297,27 @@ mod tests {
         let read = read.unwrap();
         assert_eq!(read.reliability, Reliability::Retransmissions(2));
         assert!(read.ordered && read.interleaving && read.implicit);
-        assert_eq!(read.rto_margin(), Duration::from_millis(220));
+        assert_eq!(read.rto.margin, Duration::from_millis(220));
         assert_eq!(settings("").unwrap().reliability, Reliability::Deadline);
         assert_eq!(settings("reliability=full").unwrap().reliability, Reliability::Full);
     }
 
     #[test]
+    fn time_outs_are_those_of_live_sound_unless_told_otherwise() {
+        let ms = Duration::from_millis;
+        let live = Rto { initial: ms(250), min: ms(0), max: ms(1000), longest: ms(2000), margin: ms(30) };
+        assert_eq!(settings("").unwrap().rto, live);
+        let rfc = settings("rto-initial=1s&rto-min=1s&rto-max=60s&path-max-retrans=5").unwrap();
+        let expected = Rto { initial: ms(1000), min: ms(1000), max: ms(60_000), longest: ms(60_000), ..live };
+        assert_eq!((rfc.rto, rfc.path_max_retrans), (expected, 5));
+        let eager = settings("rto-max=500ms").unwrap().rto;
+        assert_eq!(eager, Rto { max: ms(500), ..live }, "a longer round trip is waited for");
+    }
+
+    #[test]
     fn refusals_name_the_remedy() {
         for (text, remedy) in [
-            ("order=orderd", "did you mean ordered"),
+            ("order=orderd", "did you mean 'ordered'"),
             ("reliability=none", "use deadline or retransmissions or full"),
             ("reliability=retransmissions", "add retransmissions=1"),
             ("reliability=full&retransmissions=1", "leave one out"),
@@ -220,10 +325,18 @@ mod tests {
             ("ack-delay=1s", "500ms"),
             ("ack-delay=5", "5ms"),
             ("heartbeat=1ms", "use 1s to"),
+            ("rto-min=2s", "rto-max=1s is below 2s: say rto-max=2s or more"),
+            ("rto-initial=3s&rto-min=1s", "say rto-max=3s or more"),
+            ("rto-max=100ms", "rto-max=100ms is below 250ms"),
+            ("rto-max=61s", "use 10ms to 60s"),
+            ("path-max-retrans=11", "use 0 to 10"),
             ("sctp-port=0", "use 1 to 65535"),
             ("style=two", "use one or many"),
-            ("paths=bot", "did you mean both"),
+            ("paths=bot", "did you mean 'both'"),
             ("peers=192.0.2.7", "192.0.2.7:9906"),
+            ("addresses=192.0.2.7:5004", "without a port"),
+            ("addresses=::", "is not an address of one machine"),
+            ("addresses=192.0.2.1,192.0.2.2,192.0.2.3,192.0.2.4,192.0.2.5", "name 4 at most"),
             ("peers=192.0.2.7:1,192.0.2.7:2,192.0.2.7:3,192.0.2.7:4", "name 3 at most"),
         ] {
             let error = settings(text).unwrap_err();

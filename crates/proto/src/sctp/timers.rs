@@ -5,7 +5,7 @@ use antiphon_core::{CloseReason, Event, Instant};
 use super::association::{Association, Phase};
 use super::endpoint::{Sctp, Stage};
 use super::path::Path;
-use super::settings::{BACKOFF_MAX, RTO_INITIAL, SILENCE, Settings};
+use super::settings::{Rto, SILENCE, Settings};
 
 impl Sctp {
     pub(super) fn run_timers(&mut self, now: Instant) {
@@ -18,7 +18,7 @@ impl Sctp {
         if association.sack.at.is_some_and(|at| at <= now) {
             (association.sack.now, association.sack.at) = (true, None);
         }
-        association.run_t1(now);
+        association.run_t1(now, &self.settings.rto);
         let timed_out = association.run_t3(now);
         association.run_sizes(now);
         for at in 0..association.paths.len() {
@@ -53,19 +53,17 @@ impl Sctp {
 
 impl Association {
     /// T1 and T2: the step that was not answered is taken again.
-    fn run_t1(&mut self, now: Instant) {
+    fn run_t1(&mut self, now: Instant, rto: &Rto) {
         if self.t1.is_none_or(|at| now < at) {
             return;
         }
         self.tries += 1;
         self.due.step = true;
         let patience = match self.phase {
-            Phase::CookieWait | Phase::CookieEchoed => {
-                (RTO_INITIAL * 2u32.saturating_pow(self.tries.min(16))).min(BACKOFF_MAX)
-            }
+            Phase::CookieWait | Phase::CookieEchoed => rto.backed_off(rto.initial, self.tries),
             _ => {
                 self.silent_since.get_or_insert(now);
-                BACKOFF_MAX
+                rto.max
             }
         };
         self.t1 = Some(now + patience);
@@ -165,4 +163,4 @@ impl Association {
 /// How often a peer that has taken leave is told that we do, too (Association.Max.Retrans of RFC 9260 §16).
 const MOST_LEAVES: u32 = 10;
 /// Heartbeats in a row to an address that never answered (Path.Max.Retrans of RFC 9260 §16).
-const MOST_PROBES: u32 = 5;
+pub(super) const MOST_PROBES: u32 = 5;

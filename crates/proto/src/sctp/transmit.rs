@@ -4,7 +4,9 @@ use antiphon_core::{Instant, PathId};
 
 use super::association::{Association, Phase};
 use super::endpoint::Sctp;
-use super::mtu::INFO;
+use super::outgoing::Departure;
+use super::settings::WINDOW;
+use super::wire::chunks::Skipped;
 use super::wire::init::parameter;
 use super::wire::writer::Writer;
 use super::wire::{Header, TLV, chunk};
@@ -33,11 +35,6 @@ impl Sctp {
         }
     }
 
-    fn header(&self, association: &Association) -> Header {
-        let (source, destination) = (self.door.terms.local_port, association.remote_port);
-        Header { source, destination, tag: association.peer_tag }
-    }
-
     /// ABORT or SHUTDOWN COMPLETE, after which there is no association.
     fn last_words(&mut self, buf: &mut [u8]) -> Option<(PathId, usize)> {
         let association = self.association.as_ref()?;
@@ -45,7 +42,7 @@ impl Sctp {
         if causes.is_none() && !association.due.shutdown_complete {
             return None;
         }
-        let mut writer = Writer::new(buf, self.header(association));
+        let mut writer = Writer::new(buf, association.header(self.door.terms.local_port));
         match causes {
             Some(causes) => writer.chunk(chunk::ABORT, 0, &[causes]),
             None => writer.chunk(chunk::SHUTDOWN_COMPLETE, 0, &[]),
@@ -62,11 +59,12 @@ impl Sctp {
         let path = association.paths[at % association.paths.len()].id;
         let len = if association.phase == Phase::CookieWait {
             let value = self.init_value(association);
-            let mut writer = Writer::new(buf, Header { tag: 0, ..self.header(association) });
+            let mut writer =
+                Writer::new(buf, Header { tag: 0, ..association.header(self.door.terms.local_port) });
             writer.chunk(chunk::INIT, 0, &[&value]);
             writer.finish()
         } else {
-            let mut writer = Writer::new(buf, self.header(association));
+            let mut writer = Writer::new(buf, association.header(self.door.terms.local_port));
             writer.chunk(chunk::COOKIE_ECHO, 0, &[&association.cookie]);
             writer.finish()
         };
@@ -79,8 +77,7 @@ impl Sctp {
     /// Heartbeats and their answers, which belong to a path.
     fn path_packet(&mut self, now: Instant, buf: &mut [u8]) -> Option<(PathId, usize)> {
         let association = self.association.as_mut()?;
-        let source = self.door.terms.local_port;
-        let header = Header { source, destination: association.remote_port, tag: association.peer_tag };
+        let header = association.header(self.door.terms.local_port);
         for path in &mut association.paths {
             if !path.echo.is_empty() {
                 let mut writer = Writer::new(buf, header);
@@ -93,17 +90,14 @@ impl Sctp {
                 let nonce = self.door.nonce();
                 path.heartbeat = Some((nonce, now));
                 let mut writer = Writer::new(buf, header);
-                let (kind, len) = (parameter::HEARTBEAT_INFO.to_be_bytes(), (TLV as u16 + 8).to_be_bytes());
-                writer.chunk(chunk::HEARTBEAT, 0, &[&kind, &len, &nonce.to_be_bytes()]);
+                put_heartbeat(&mut writer, &nonce.to_be_bytes());
                 return Some((path.id, writer.finish()));
             }
             if let Some((info, size)) = path.mtu.next_probe(now, || self.door.nonce())
                 && size <= buf.len()
             {
                 let mut writer = Writer::new(buf, header);
-                let (kind, len) =
-                    (parameter::HEARTBEAT_INFO.to_be_bytes(), ((TLV + INFO) as u16).to_be_bytes());
-                writer.chunk(chunk::HEARTBEAT, 0, &[&kind, &len, &info]);
+                put_heartbeat(&mut writer, &info);
                 writer.pad_to(size);
                 return Some((path.id, writer.finish()));
             }
@@ -114,29 +108,17 @@ impl Sctp {
     /// Control, acknowledgement and payload, in this order.
     fn main_packet(&mut self, now: Instant, buf: &mut [u8]) -> Option<(PathId, usize)> {
         let association = self.association.as_mut()?;
-        let source = self.door.terms.local_port;
-        let header = Header { source, destination: association.remote_port, tag: association.peer_tag };
+        let header = association.header(self.door.terms.local_port);
         let carries = association.will_carry(now, &mut self.queue);
-        let best = association.best_path();
-        let by = match association.due.cookie_ack {
-            Some(path) => path,
-            None if carries || !association.paths[association.sack.path].is_good() => best,
-            None => association.sack.path,
-        };
+        let by = association.path_for(carries);
         let most = association.most_by(by, self.settings.all_paths).min(buf.len());
         let mut writer = Writer::new(&mut buf[..most], header);
-        if association.due.cookie_ack.take().is_some() {
-            writer.chunk(chunk::COOKIE_ACK, 0, &[]);
-        }
-        if !association.due.errors.is_empty() {
-            writer.chunk(chunk::ERROR, 0, &[&association.due.errors]);
-            association.due.errors.clear();
-        }
+        association.put_control(&mut writer);
         let held = association.assembly.charged() + self.inbox.fill();
-        association.put_acknowledgement(&mut writer, carries, super::settings::WINDOW.saturating_sub(held));
+        association.put_acknowledgement(&mut writer, carries, WINDOW.saturating_sub(held));
         association.put_forward(now, &mut writer, by, &mut self.skipped);
         association.put_leave(now, &mut writer);
-        if carries && by == best {
+        if carries && by == association.best_path() {
             association.put_payload(now, &mut writer, by, &mut self.queue);
         }
         if writer.is_empty() {
@@ -144,16 +126,47 @@ impl Sctp {
         }
         let (path, len) = (association.paths[by].id, writer.finish());
         if self.settings.all_paths {
-            self.copy.0.clear();
-            self.copy.0.extend_from_slice(&buf[..len]);
             let others = association.paths.iter().filter(|other| other.confirmed && other.id != path);
             self.copy.1.extend(others.map(|other| other.id));
+            self.copy.0.clear();
+            self.copy.0.extend_from_slice(&buf[..len]);
         }
         Some((path, len))
     }
 }
 
+/// A heartbeat that carries `info`.
+fn put_heartbeat(writer: &mut Writer<'_>, info: &[u8]) {
+    let (kind, len) = (parameter::HEARTBEAT_INFO.to_be_bytes(), ((TLV + info.len()) as u16).to_be_bytes());
+    writer.chunk(chunk::HEARTBEAT, 0, &[&kind, &len, info]);
+}
+
 impl Association {
+    fn header(&self, local_port: u16) -> Header {
+        Header { source: local_port, destination: self.remote_port, tag: self.peer_tag }
+    }
+
+    /// The path of a packet that answers: that which the cookie came by, that which payload last came by, or, with
+    /// payload of ours, the best.
+    fn path_for(&self, carries: bool) -> usize {
+        match self.due.cookie_ack {
+            Some(path) => path,
+            None if carries || !self.paths[self.sack.path].is_good() => self.best_path(),
+            None => self.sack.path,
+        }
+    }
+
+    /// COOKIE ACK and ERROR.
+    fn put_control(&mut self, writer: &mut Writer<'_>) {
+        if self.due.cookie_ack.take().is_some() {
+            writer.chunk(chunk::COOKIE_ACK, 0, &[]);
+        }
+        if !self.due.errors.is_empty() {
+            writer.chunk(chunk::ERROR, 0, &[&self.due.errors]);
+            self.due.errors.clear();
+        }
+    }
+
     /// Whether payload would go out now.
     fn will_carry(&self, now: Instant, queue: &mut SendQueue) -> bool {
         if !matches!(self.phase, Phase::Established | Phase::ShutdownReceived) {
@@ -187,13 +200,7 @@ impl Association {
     }
 
     /// FORWARD TSN, if something was given up.
-    fn put_forward(
-        &mut self,
-        now: Instant,
-        writer: &mut Writer<'_>,
-        by: usize,
-        skipped: &mut Vec<super::wire::chunks::Skipped>,
-    ) {
+    fn put_forward(&mut self, now: Instant, writer: &mut Writer<'_>, by: usize, skipped: &mut Vec<Skipped>) {
         if !self.due.forward {
             return;
         }
@@ -227,12 +234,10 @@ impl Association {
     }
 
     fn put_payload(&mut self, now: Instant, writer: &mut Writer<'_>, by: usize, queue: &mut SendQueue) {
-        if self.out.has_lost() {
-            let burst = std::mem::take(&mut self.burst);
-            self.out.resend(now, writer, (by, &mut self.paths), queue, burst);
-        }
-        self.burst = false;
-        self.out.send_new(now, writer, (by, &mut self.paths), queue);
+        let burst = std::mem::take(&mut self.burst);
+        let mut packet = Departure { now, writer, by, paths: &mut self.paths, queue };
+        self.out.resend(&mut packet, burst);
+        self.out.send_new(&mut packet);
         // What was given up just now is told with the next packet.
         self.due.forward |= self.out.takes_news_of_giving_up();
     }

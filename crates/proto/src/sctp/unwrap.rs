@@ -37,6 +37,7 @@ pub(super) fn unwrap(datagram: &[u8], each: &mut dyn FnMut(Inside<'_>)) {
         if let Some(piece) = piece(tag, &rest[..len]) {
             each(Inside::Piece(piece));
         }
+        // The last one's padding may be missing: then nothing is left.
         rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
     }
 }

@@ -10,7 +10,8 @@ use super::improved::Admission;
 use super::settings::Settings;
 use super::streams::Streams;
 use crate::Role;
-use crate::queue::{Inbox, Queued, SendQueue};
+use crate::inbox::Inbox;
+use crate::queue::{Queued, Room, SendQueue};
 use crate::tally::{Datagram, Tally};
 
 /// One association of SRP, in either mode.
@@ -29,6 +30,8 @@ pub struct SrpEndpoint {
     /// The frame under way, and which of its parts is next.
     current: Option<(Queued, usize)>,
     max_frame: usize,
+    /// Bytes of a frame for which memory is held ready.
+    typical: usize,
     /// A frame without a deadline waits until then for the path to carry it.
     waits_until: Option<Instant>,
     tally: Tally,
@@ -52,12 +55,14 @@ impl SrpEndpoint {
     /// `max_datagram`: what the path carries whole, in bytes of UDP payload.
     pub fn new(settings: &Settings, role: Role, max_datagram: usize, seed: u64, now: Instant) -> Self {
         let halves = Halves::new(settings, role, max_datagram, seed, now);
-        let mut queue = SendQueue::lean(max_datagram.min(ETHERNET));
+        let typical = max_datagram.min(ETHERNET);
+        let mut queue = SendQueue::new(Room::LEAN, typical);
         // SRP leaves handshakes to the application: frames flow from the first moment.
         queue.report(Event::Connected);
         SrpEndpoint {
             queue,
-            inbox: Inbox::lean(max_datagram.min(ETHERNET)),
+            inbox: Inbox::new(Room::LEAN, typical),
+            typical,
             max_frame: halves.max_frame(),
             halves,
             current: None,
@@ -74,7 +79,7 @@ impl SrpEndpoint {
     }
 
     fn take_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
-        let Datagram { path, bytes, received_at } = *datagram;
+        let Datagram { path, bytes, received_at, .. } = *datagram;
         let inbox = &mut self.inbox;
         let mut deliver = |delivery: super::Delivery<'_>| push(inbox, path, &delivery);
         match self.halves.handle_datagram(now, received_at, bytes, &mut deliver) {
@@ -244,6 +249,12 @@ impl Endpoint for SrpEndpoint {
         let current = current.map(|deadline| Instant::from_nanos(deadline.as_nanos().saturating_add(1)));
         let waits = [linger, current, self.waits_until, self.queue.next_expiry(), self.halves.poll_timeout()];
         waits.into_iter().flatten().min()
+    }
+
+    fn reserve(&mut self, frames: usize) {
+        self.queue.make_room(Room::of(frames), self.typical);
+        self.inbox.make_room(Room::of(frames), self.typical);
+        self.halves.reserve(frames, self.typical);
     }
 
     fn path_stats(&self) -> PathStats {

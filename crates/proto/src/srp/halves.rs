@@ -67,6 +67,20 @@ impl Halves {
         }))
     }
 
+    /// Makes room for `frames` of `typical` bytes that wait at once.
+    pub fn reserve(&mut self, frames: usize, typical: usize) {
+        match self {
+            Halves::AsPublished(halves) => {
+                halves.client.reserve(typical);
+                halves.server.reserve(typical);
+            }
+            Halves::Improved(halves) => {
+                halves.receiver.reserve(frames);
+                halves.sender.reserve(frames, typical);
+            }
+        }
+    }
+
     pub fn max_frame(&self) -> usize {
         match self {
             Halves::AsPublished(halves) => halves.max_message,

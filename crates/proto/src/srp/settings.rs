@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use antiphon_core::uri::{Query, UriError};
-use antiphon_core::{Ratio, nearest, units};
+use antiphon_core::{Ratio, units};
 
 use super::decide::{Decide, EqualLossLatency, InTime, LatencyEstimate, Nearest, Never, OptimumQuality};
 use super::streams::Streams;
-use crate::query::bad;
+use crate::query::{bad, unknown};
 
 /// Which protocol is spoken. Both sides need the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -103,7 +103,9 @@ impl Settings {
         }
         if latency.is_zero() {
             let why = "SRP weighs delays against the desired latency: write more than zero, such as 80ms";
-            return Err(bad(query, "latency", why.into()));
+            // The query need not name it.
+            let (key, value) = ("latency".into(), "0ms".into());
+            return Err(UriError::BadValue { key, value, why: why.into() });
         }
         Ok(settings)
     }
@@ -119,10 +121,9 @@ fn loss(text: &str) -> Result<f64, String> {
 }
 
 fn choose<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
-    let names = || known.iter().map(|(name, _)| *name);
     known.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
-        let meant = nearest(text, names()).map(|name| format!("did you mean '{name}'? ")).unwrap_or_default();
-        format!("{meant}use one of {}", names().collect::<Vec<_>>().join(", "))
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        unknown(text, &names)
     })
 }
 
@@ -156,7 +157,7 @@ mod tests {
         for (text, remedy) in [
             ("mode=published", "did you mean 'as-published'"),
             ("decide=neverr", "did you mean 'never'"),
-            ("decide=x", "deadline, nearest, ell, oq, never"),
+            ("decide=x", "deadline or nearest or ell or oq or never"),
             ("loss=0%", "more than 0%"),
             ("loss=100%", "less than 100%"),
             ("loss=10", "write 10%"),
@@ -169,5 +170,8 @@ mod tests {
             let error = read(text).unwrap_err();
             assert!(error.contains(remedy), "{text}: {error}");
         }
+        // Also where the query does not name it.
+        let error = Settings::read(&Query::default(), Duration::ZERO).unwrap_err().to_string();
+        assert!(error.starts_with("latency=0ms: "), "{error}");
     }
 }

@@ -12,7 +12,8 @@ use antiphon_core::{
     KernelReport, Outcome, PathId, PathStats, Profile, Received, SendError, Transmit, Unwrap, Wire,
 };
 
-use crate::queue::{Inbox, Queued, SendQueue};
+use crate::inbox::Inbox;
+use crate::queue::{Queued, Room, SendQueue};
 use crate::{Beneath, HOUSE_PORT, OpenArgs, OpenError, Strengths, Transport};
 use wire::Deframer;
 
@@ -34,14 +35,24 @@ pub(crate) static TRANSPORT: Transport = Transport {
 };
 
 fn open(args: &OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError> {
-    Ok(Box::new(Tcp::new(args.max_datagram)))
+    let bare = args.query.value(WITHOUT_LENGTHS.0) == Some(WITHOUT_LENGTHS.1);
+    Ok(Box::new(Tcp { bare, ..Tcp::new(args.max_datagram) }))
 }
+
+/// Key and value of a query with which TCP carries frames without RFC 4571's lengths, for framings that find their packets
+/// in a stream of bytes by themselves: where frames end is not kept. Both sides need it. For programs: it is no key that
+/// users may write, as frames that are bare RTP would be lost.
+pub const WITHOUT_LENGTHS: (&str, &str) = ("lengths", "no");
 
 #[derive(Debug)]
 struct Tcp {
+    /// Bytes of a frame for which memory is held ready.
+    typical: usize,
     queue: SendQueue,
     inbox: Inbox,
     deframer: Deframer,
+    /// See [`WITHOUT_LENGTHS`].
+    bare: bool,
     /// The frame under way and how many bytes of it, header included, have been written.
     current: Option<(Queued, usize)>,
     kernel: Option<KernelReport>,
@@ -61,9 +72,11 @@ enum State {
 impl Tcp {
     fn new(typical: usize) -> Self {
         Tcp {
-            queue: SendQueue::new(typical),
-            inbox: Inbox::new(typical),
+            typical,
+            queue: SendQueue::new(Room::FULL, typical),
+            inbox: Inbox::new(Room::FULL, typical),
             deframer: Deframer::new(typical),
+            bare: false,
             current: None,
             kernel: None,
             counters: Counters::default(),
@@ -76,8 +89,9 @@ impl Tcp {
         let Some((frame, written)) = &mut self.current else {
             return 0;
         };
-        let header = wire::header(frame.bytes.len());
-        let parts = [&header[..], &frame.bytes[..]];
+        let lengths = wire::header(frame.bytes.len());
+        let header = if self.bare { &[] } else { &lengths[..] };
+        let parts = [header, &frame.bytes[..]];
         let mut filled = 0;
         let mut skip = *written;
         for part in parts {
@@ -135,7 +149,7 @@ impl Endpoint for Tcp {
             wire: Wire::ByteStream,
             max_frame: wire::MAX_PACKET,
             max_receive: wire::MAX_PACKET,
-            frame_overhead: wire::HEADER,
+            frame_overhead: if self.bare { 0 } else { wire::HEADER },
             acknowledged: false,
             ordered: true,
             retransmits: true,
@@ -169,8 +183,13 @@ impl Endpoint for Tcp {
                 self.counters.datagrams_received += 1;
                 self.counters.bytes_received += bytes.len() as u64;
                 let inbox = &mut self.inbox;
-                self.deframer
-                    .push(bytes, |head, tail| inbox.push(head, tail, PathId::default(), received_at));
+                let mut take =
+                    |head: &[u8], tail: &[u8]| inbox.push(head, tail, PathId::default(), received_at);
+                if self.bare {
+                    bytes.chunks(wire::MAX_PACKET).for_each(|piece| take(piece, &[]));
+                } else {
+                    self.deframer.push(bytes, take);
+                }
             }
             Input::Connected => {
                 if self.state == State::Waiting {
@@ -222,6 +241,11 @@ impl Endpoint for Tcp {
 
     fn poll_timeout(&self) -> Option<Instant> {
         self.queue.next_expiry()
+    }
+
+    fn reserve(&mut self, frames: usize) {
+        self.queue.make_room(Room::of(frames), self.typical);
+        self.inbox.make_room(Room::of(frames), self.typical);
     }
 
     fn path_stats(&self) -> PathStats {
@@ -278,6 +302,21 @@ mod tests {
         assert_eq!(tcp.poll_event(), Some(Event::Frame { id: FrameId(0), outcome: Outcome::Released }));
         let expired = Outcome::Expired { maybe_received: false };
         assert_eq!(tcp.poll_event(), Some(Event::Frame { id: FrameId(1), outcome: expired }));
+    }
+
+    #[test]
+    fn without_lengths_the_stream_is_the_frames_bytes_and_no_more() {
+        let mut tcp = Tcp { bare: true, ..connected() };
+        for frame in [&[1; 3][..], &[2; 2]] {
+            tcp.send(Instant::ZERO, Frame::new(frame, None)).unwrap();
+        }
+        let mut buf = [0; 20];
+        assert_eq!(tcp.poll_transmit(Instant::ZERO, &mut buf).map(|t| t.len), Some(5));
+        assert_eq!((buf[..5].to_vec(), tcp.profile().frame_overhead), (vec![1, 1, 1, 2, 2], 0));
+        tcp.handle_input(Instant::ZERO, Input::Stream { bytes: &[7; 65_536], received_at: Instant::ZERO });
+        let mut frame = vec![0; wire::MAX_PACKET];
+        let lengths = [(); 3].map(|()| tcp.poll_frame(&mut frame).map(|r| r.len));
+        assert_eq!(lengths, [Some(65_535), Some(1), None]);
     }
 
     #[test]

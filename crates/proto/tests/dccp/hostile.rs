@@ -9,10 +9,10 @@ use antiphon_proto::dccp::{Checksum, Seq48};
 
 use crate::world::{Load, Pair, World, datagram, endpoint};
 
-type Datagrams = Vec<Vec<u8>>;
+pub type Datagrams = Vec<Vec<u8>>;
 
 /// Everything that an endpoint has to say at `now`.
-fn flush(endpoint: &mut dyn Endpoint, now: Instant) -> Datagrams {
+pub fn flush(endpoint: &mut dyn Endpoint, now: Instant) -> Datagrams {
     let mut buf = [0; 1452];
     if endpoint.poll_timeout().is_some_and(|at| at <= now) {
         endpoint.handle_timeout(now);
@@ -21,7 +21,7 @@ fn flush(endpoint: &mut dyn Endpoint, now: Instant) -> Datagrams {
         .collect()
 }
 
-fn header(bytes: &[u8]) -> Header {
+pub fn header(bytes: &[u8]) -> Header {
     Packet::parse(bytes, Checksum::Udp).expect("a packet").header
 }
 

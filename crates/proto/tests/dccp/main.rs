@@ -1,5 +1,6 @@
 //! `dccp://` in virtual time: its congestion control against theory, outages, and strangers who wish it ill.
 
+mod door;
 mod hostile;
 mod linux;
 mod outages;

@@ -99,6 +99,87 @@ fn a_flood_of_calls_leaves_nothing_and_is_worth_nothing_to_its_sender() {
 }
 
 #[test]
+fn the_answer_to_a_call_of_many_unknown_parameters_is_one_packet() {
+    let init = packets(&mut *endpoint("", Role::Caller, 20), NOW).remove(0);
+    let mut long = init[..32].to_vec();
+    // To be skipped and reported (0xc000), 1500 times.
+    (0..1500).for_each(|_| long.extend_from_slice(&[0xc0, 0x77, 0, 4]));
+    let len = long.len() as u16 - 12;
+    long[14..16].copy_from_slice(&len.to_be_bytes());
+    let long = repaired(long);
+    let mut answer = [0; 2048];
+    let meeting = door(1).meet(NOW, PathId(1), &long, &mut answer);
+    let Meeting::Answered { len } = meeting else { panic!("{meeting:?}") };
+    assert!((1400..=1452).contains(&len), "as much as there is room for: {len}");
+    let mut listener = endpoint("", Role::Listener, 21);
+    listener.handle_input(NOW, datagram(&long, PathId::default(), NOW));
+    assert_eq!(packets(&mut *listener, NOW).iter().map(Vec::len).collect::<Vec<_>>(), [len]);
+}
+
+/// The addresses that the INIT or INIT ACK in a packet lists, as they stand there.
+fn listed(packet: &[u8]) -> Vec<Vec<u8>> {
+    let (mut at, mut addresses) = (12 + 20, Vec::new());
+    while at + 4 <= packet.len() {
+        let len = usize::from(u16::from_be_bytes([packet[at + 2], packet[at + 3]]));
+        if matches!(packet[at + 1], 5 | 6) && packet[at] == 0 {
+            addresses.push(packet[at + 4..at + len].to_vec());
+        }
+        at += len.next_multiple_of(4);
+    }
+    addresses
+}
+
+#[test]
+fn addresses_are_listed_where_they_are_named_and_cost_no_more_than_was_paid() {
+    let ours = "addresses=192.0.2.1,2001:db8::1";
+    let mut v6 = [0; 16];
+    (v6[0], v6[1], v6[2], v6[3], v6[15]) = (0x20, 0x01, 0x0d, 0xb8, 1);
+    let expected = [vec![192, 0, 2, 1], v6.to_vec()];
+    let init = |query: &str| packets(&mut *endpoint(query, Role::Caller, 20), NOW).remove(0);
+    assert_eq!(listed(&init(ours)), expected);
+    assert_eq!(listed(&init("")), [[0; 0]; 0], "nothing that was not named");
+    let mut door = endpoint(ours, Role::Listener, 1).doorkeeper(NOW).expect("SCTP has one");
+    let mut answer = [0; 2048];
+    let Meeting::Answered { len } = door.meet(NOW, PathId(1), &init(""), &mut answer) else {
+        panic!("no answer")
+    };
+    assert_eq!(listed(&answer[..len]), expected);
+    // The answer is longer than such a call: it is one of those that are counted.
+    let answered =
+        (0..1000).filter(|n| door.meet(NOW, PathId(*n), &init(""), &mut answer) != Meeting::Ignored);
+    assert_eq!(answered.count(), 99);
+    // Who lists as much is answered always.
+    let long = init("addresses=192.0.2.1,192.0.2.2,192.0.2.3,2001:db8::1");
+    assert!((0..1000).all(|n| door.meet(NOW, PathId(n), &long, &mut answer) != Meeting::Ignored));
+}
+
+#[test]
+fn an_abort_from_an_address_that_has_proved_nothing_ends_no_association() {
+    let (mut caller, mut listener) = connected();
+    caller.send(NOW, antiphon_core::Frame::new(b"frame", None)).unwrap();
+    let theirs = packets(&mut *caller, NOW).remove(0);
+    // Out of the blue to the peer: with the tag that it was sent.
+    let mut abort = listener_packet(&mut *listener)[..12].to_vec();
+    let (source, destination) = ([theirs[0], theirs[1]], [theirs[2], theirs[3]]);
+    abort[..2].copy_from_slice(&source);
+    abort[2..4].copy_from_slice(&destination);
+    abort.extend_from_slice(&[6, 1, 0, 4]);
+    let abort = repaired(abort);
+    listener.handle_input(NOW, datagram(&abort, PathId(7), NOW));
+    assert!(carries_a_frame(&mut *caller, &mut *listener), "from elsewhere it says nothing");
+    listener.handle_input(NOW, datagram(&abort, PathId::default(), NOW));
+    let ended =
+        std::iter::from_fn(|| listener.poll_event()).any(|e| matches!(e, antiphon_core::Event::Closed(_)));
+    assert!(ended, "on the path that both know it is the end");
+}
+
+/// A packet of the listener's, with the tag that it sends to.
+fn listener_packet(listener: &mut dyn Endpoint) -> Vec<u8> {
+    listener.send(NOW, antiphon_core::Frame::new(b"other", None)).unwrap();
+    packets(listener, NOW).remove(0)
+}
+
+#[test]
 fn a_cookie_admits_only_whom_it_was_sent_to_and_only_for_a_minute() {
     let mut door = door(1);
     let (_caller, echo) = knock(&mut *door, PathId(3));

@@ -9,20 +9,7 @@ use antiphon_core::Outcome;
 
 use crate::world::{Flow, Plan, is_large, run};
 
-const LOSSY: Plan<'_> = Plan {
-    query: "",
-    link: "delay=20ms,loss=5%",
-    flows: 1,
-    frames: 2000,
-    interval: Some(Duration::from_millis(5)),
-    budget: None,
-    len: 160,
-    large: None,
-    ends: antiphon_core::Instant::from_millis(20_000),
-    outage: antiphon_core::Instant::ZERO..antiphon_core::Instant::ZERO,
-    tunnel: (antiphon_core::Instant::ZERO..antiphon_core::Instant::ZERO, 0),
-    seed: 7,
-};
+const LOSSY: Plan<'_> = Plan { link: "delay=20ms,loss=5%", seed: 7, ..Plan::PLAIN };
 
 fn figures(query: &str) -> (Flow, f64, f64, f64) {
     let flow = run(&Plan { query, ..LOSSY }).pop().unwrap();
@@ -52,6 +39,10 @@ fn reliable_frames_all_arrive_and_are_told_so() {
     assert!((22.0..25.0).contains(&mean) && p99 <= 85.0 && max <= 170.0, "{mean} {p99} {max}");
     let (_, ordered, ..) = figures("reliability=full&order=ordered");
     assert!(ordered > mean + 1.0 && ordered < 35.0, "the order is waited for: {ordered}");
+    // Of 2000, some five are lost again when they are repeated, and wait for a time-out.
+    let (slow, _, _, max) = figures("reliability=full&rto-initial=3s&rto-min=1s&rto-max=60s");
+    assert_eq!(slow.arrivals.len(), 2000);
+    assert!(max > 1000.0 && max < 2500.0, "as long as RFC 9260 says: {max}");
 }
 
 #[test]

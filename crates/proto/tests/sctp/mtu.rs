@@ -27,7 +27,7 @@ fn stream(query: &str, tunnel: Range<Instant>, budget: Option<u64>, ends: u64) -
         len: 1400,
         ends: at(ends),
         tunnel: (tunnel, TUNNEL),
-        ..Plan::default()
+        ..Plan::PLAIN
     };
     run(&plan).pop().unwrap()
 }
@@ -81,6 +81,25 @@ fn frames_go_on_within_a_second_of_a_path_becoming_smaller() {
 const MOMENT: Duration = Duration::from_millis(45);
 
 #[test]
+fn what_is_on_its_way_and_too_large_is_not_waited_for_once_the_path_is_known_to_be_smaller() {
+    let change = at(3000);
+    let flow = stream("reliability=full", change..EVER, None, 6000);
+    let after = |wanted: bool| {
+        let packets = flow.packets.iter().filter(move |(sent, len, probe)| {
+            *sent > change && *probe == wanted && (1000..1400).contains(len)
+        });
+        packets.map(|(sent, ..)| *sent).next().expect("goes on")
+    };
+    // The first probe of a smaller size says when the path became one. Without news of it, full packets on their way
+    // would hold the window until their time-out, 70 ms later at the least.
+    assert_eq!(after(false), after(true), "smaller packets with payload set out with the search");
+    let first = flow.arrivals.iter().map(|(_, _, came)| *came).find(|came| *came > change + MOMENT);
+    let silence = first.expect("goes on").since(change);
+    // Three probes of 70 ms each, after three losses: 335 ms here, 445 ms with a time-out.
+    assert!(silence <= Duration::from_millis(350), "{silence:?}");
+}
+
+#[test]
 fn a_path_that_is_whole_again_is_used_as_far_as_it_takes() {
     let flow = stream("", at(0)..at(20_000), Some(80), 640_000);
     assert!(NEAR.contains(&longest(&flow, at(17_000)..at(600_000))));
@@ -95,7 +114,7 @@ fn a_path_that_takes_all_is_probed_once_and_not_in_outages_losses_or_congestion(
         let probes = flow.packets.iter().filter(|(_, len, probe)| *probe && *len > 1000);
         (probes.count(), shortest(&flow))
     };
-    let plan = Plan { len: 1400, frames: 3800, budget: Some(Duration::from_millis(80)), ..Plan::default() };
+    let plan = Plan { len: 1400, frames: 3800, budget: Some(Duration::from_millis(80)), ..Plan::PLAIN };
     assert_eq!(probes(&plan), (1, 1428));
     let (count, len) = probes(&Plan { outage: at(5000)..at(12_000), ..plan.clone() });
     assert!(count < 20 && len >= 1428, "an outage: {count}, {len}");

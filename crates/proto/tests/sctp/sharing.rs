@@ -16,7 +16,7 @@ fn two_associations_share_a_bottleneck() {
         interval: None,
         len: 1400,
         ends: Instant::from_millis(20_000),
-        ..Plan::default()
+        ..Plan::PLAIN
     };
     let flows = run(&plan);
     let rates: Vec<f64> = flows.iter().map(|flow| flow.bytes as f64 * 8.0 / 19.5e6).collect();
@@ -38,7 +38,7 @@ fn outages_are_outlived_and_not_for_long_after() {
             budget: Some(Duration::from_millis(80)),
             ends: ends + Duration::from_secs(8),
             outage: begins..ends,
-            ..Plan::default()
+            ..Plan::PLAIN
         };
         let flow = run(&plan).pop().unwrap();
         assert!(!flow.closed, "{seconds} s");
@@ -60,7 +60,7 @@ fn two_hundred_associations_of_a_hundred_packets_a_second_run_side_by_side() {
         frames: 100,
         interval: Some(Duration::from_millis(10)),
         ends: Instant::from_millis(2000),
-        ..Plan::default()
+        ..Plan::PLAIN
     };
     let flows = run(&plan);
     assert!(flows.iter().all(|flow| flow.arrivals.len() == 100));

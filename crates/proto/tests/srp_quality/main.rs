@@ -5,6 +5,8 @@
 //! same both ways, so that requests and probes are lost, too. Quality is `antiphon_measure`'s `DesiredQuality`, as in the
 //! laboratory, and latency in both its readings: by the intervals between deliveries, and by the ages of what was delivered.
 
+#[path = "../srp_ends/mod.rs"]
+mod srp_ends;
 mod world;
 
 use antiphon_proto::srp::{Decision, Mode};

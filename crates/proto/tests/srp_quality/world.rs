@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Ecn, Endpoint, Frame, Input, Instant, PathId};
+use antiphon_core::{Endpoint, Frame, Instant};
 use antiphon_link::{Direction, Duplex, DuplexSpec};
 use antiphon_measure::{DesiredQuality, interval_deviation_ms, mean_absolute_deviation};
 use antiphon_proto::Role;
 use antiphon_proto::srp::{Decision, Mode, Settings, SrpEndpoint};
+
+use crate::srp_ends::Ends;
 
 pub const MESSAGES: u32 = 2000;
 pub const MESSAGE_BYTES: usize = 1280;
@@ -83,10 +85,7 @@ pub struct Outcome {
 }
 
 struct Run {
-    now: Instant,
-    server: SrpEndpoint,
-    client: SrpEndpoint,
-    link: Duplex<Vec<u8>>,
+    ends: Ends,
     /// Number and time of each delivery.
     delivered: Vec<(u32, Instant)>,
     wire_bytes: usize,
@@ -100,10 +99,10 @@ pub fn run(condition: &Condition, contestant: Contestant, seed: u64) -> Outcome 
         run.until(start + INTERVAL * n);
         let mut message = [0x5a; MESSAGE_BYTES];
         message[..4].copy_from_slice(&n.to_be_bytes());
-        run.server.send(run.now, Frame::new(&message, None)).expect("an idle queue accepts");
+        run.ends.server.send(run.ends.now, Frame::new(&message, None)).expect("an idle queue accepts");
     }
-    run.until(run.now + Duration::from_secs(10));
-    assert!(run.link.up.counters().lost > 0 && run.link.up.counters().balances());
+    run.until(run.ends.now + Duration::from_secs(10));
+    assert!(run.ends.link.up.counters().lost > 0 && run.ends.link.up.counters().balances());
     run.outcome(condition, start)
 }
 
@@ -117,10 +116,13 @@ impl Run {
         };
         let open = |role| SrpEndpoint::new(&settings, role, 1472, seed, Instant::ZERO);
         Run {
-            now: Instant::ZERO,
-            server: open(Role::Caller),
-            client: open(Role::Listener),
-            link: Duplex::new(&spec, seed).expect("a link"),
+            ends: Ends {
+                now: Instant::ZERO,
+                server: open(Role::Caller),
+                client: open(Role::Listener),
+                link: Duplex::new(&spec, seed).expect("a link"),
+                down: Direction::Up,
+            },
             delivered: Vec::with_capacity(MESSAGES as usize),
             wire_bytes: 0,
             buf: vec![0; 65_535],
@@ -129,39 +131,26 @@ impl Run {
 
     /// Moves to `until`, event by event.
     fn until(&mut self, until: Instant) {
-        loop {
+        self.settle();
+        while self.ends.step(until) {
             self.settle();
-            let timeouts = [self.server.poll_timeout(), self.client.poll_timeout(), self.link.poll_timeout()];
-            let Some(next) = timeouts.into_iter().flatten().min().filter(|at| *at <= until) else { break };
-            self.now = self.now.max(next);
-            while let Some((direction, bytes)) = self.link.poll(self.now) {
-                let to = if direction == Direction::Up { &mut self.client } else { &mut self.server };
-                let (path, ecn) = (PathId::default(), Ecn::NotCapable);
-                to.handle_input(
-                    self.now,
-                    Input::Datagram { path, bytes: &bytes, ecn, received_at: self.now },
-                );
-            }
-            for side in [&mut self.server, &mut self.client] {
-                if side.poll_timeout().is_some_and(|at| at <= self.now) {
-                    side.handle_timeout(self.now);
-                }
-            }
         }
-        self.now = self.now.max(until);
+        self.ends.now = self.ends.now.max(until);
         self.settle();
     }
 
     fn settle(&mut self) {
         let buf = &mut self.buf;
-        while let Some(received) = self.client.poll_frame(buf) {
+        while let Some(received) = self.ends.client.poll_frame(buf) {
             assert_eq!(received.len, MESSAGE_BYTES);
-            self.delivered.push((u32::from_be_bytes([buf[0], buf[1], buf[2], buf[3]]), self.now));
+            self.delivered.push((u32::from_be_bytes([buf[0], buf[1], buf[2], buf[3]]), self.ends.now));
         }
-        for (side, direction) in [(&mut self.server, Direction::Up), (&mut self.client, Direction::Down)] {
-            while let Some(sent) = side.poll_transmit(self.now, buf) {
+        for (side, direction) in
+            [(&mut self.ends.server, Direction::Up), (&mut self.ends.client, Direction::Down)]
+        {
+            while let Some(sent) = side.poll_transmit(self.ends.now, buf) {
                 self.wire_bytes += sent.len;
-                self.link.offer(self.now, direction, buf[..sent.len].to_vec());
+                self.ends.link.offer(self.ends.now, direction, buf[..sent.len].to_vec());
             }
             while side.poll_event().is_some() {}
         }

@@ -84,3 +84,27 @@ fn bars_are_drawn_against_the_largest() {
     bars.render(&mut out);
     assert!(out.contains("width:100.0%") && out.contains("width:25.0%"));
 }
+
+#[test]
+fn prose_gets_the_width_and_many_columns_stand_closer() {
+    let columns = |n: usize| vec![Column::default(); n];
+    let row = |values: Vec<Cell>| Row { label: "a".into(), values, ..Row::default() };
+    let render = |table: Table| {
+        let mut out = String::new();
+        table.render("t", &mut out);
+        out
+    };
+    let long = "more words than a cell keeps on one line\nand others".into();
+    let words =
+        render(Table { columns: columns(2), rows: vec![row(vec!["b".into(), long])], ..Table::default() });
+    assert!(
+        words.contains("<colgroup><col class=\"tight\"><col class=\"tight\"><col></colgroup>"),
+        "{words}"
+    );
+    assert!(words.contains("on one line<br>and others"), "{words}");
+    for (n, dense) in [(7, false), (8, true)] {
+        let html =
+            render(Table { columns: columns(n), rows: vec![row(vec!["b".into(); n])], ..Table::default() });
+        assert_eq!(html.contains("class=\"dense\""), dense, "{n} columns");
+    }
+}

@@ -152,6 +152,19 @@ fn each_frame_has_one_outcome_whatever_ends_it() {
 }
 
 #[test]
+fn a_close_that_takes_its_time_takes_no_more_frames() {
+    let (mut near, mut far) = (framed("sctp", Role::Caller, None), endpoint("sctp", Role::Listener));
+    for _ in 0..4 {
+        datagrams(&mut near, ms(0)).iter().for_each(|sent| deliver(&mut *far, ms(0), sent));
+        datagrams(&mut *far, ms(0)).iter().for_each(|sent| deliver(&mut near, ms(0), sent));
+    }
+    near.send(ms(1), frame(0, &[1; 100])).unwrap();
+    near.close(ms(1), CloseMode::Graceful);
+    assert!(std::iter::from_fn(|| near.poll_event()).all(|event| !matches!(event, Event::Closed(_))));
+    assert_eq!(near.send(ms(2), frame(0, &[2; 100])), Err(SendError::Closed), "the peer has still to answer");
+}
+
+#[test]
 fn a_full_ring_says_when_there_is_room() {
     let mut near = framed("tcp", Role::Caller, None);
     let refused = (0..100).find(|_| near.send(ms(0), frame(0, &[0; 4000])).is_err());

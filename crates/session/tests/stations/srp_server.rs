@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use antiphon_core::{CloseMode, Endpoint, Frame, Input, Instant, PathId, Rng, StreamId, Transmit};
+use antiphon_core::{Endpoint, Frame, Instant, PathId, Rng, StreamId};
 use antiphon_proto::Role;
-use antiphon_session::{Hub, HubConfig, Station};
+use antiphon_session::{Hub, HubConfig, OnEndpoint, Station};
 
 use crate::world::{datagram, endpoint, ms};
 
@@ -19,15 +19,16 @@ struct Source {
 const INTERVAL: Duration = Duration::from_millis(20);
 const STREAMS: u16 = 3;
 
-impl Station for Source {
-    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
-        self.endpoint.handle_input(now, input);
+impl OnEndpoint for Source {
+    fn endpoint(&self) -> &dyn Endpoint {
+        &*self.endpoint
     }
 
-    fn advance(&mut self, now: Instant) {
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
+    fn endpoint_mut(&mut self) -> &mut dyn Endpoint {
+        &mut *self.endpoint
+    }
+
+    fn work(&mut self, now: Instant) {
         while self.next <= now {
             for stream in 0..STREAMS {
                 let bytes = [self.sent, stream as u8];
@@ -40,20 +41,8 @@ impl Station for Source {
         while self.endpoint.poll_event().is_some() {}
     }
 
-    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        self.endpoint.poll_transmit(now, buf)
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.endpoint.poll_timeout().into_iter().chain([self.next]).min()
-    }
-
-    fn stop(&mut self, now: Instant) {
-        self.endpoint.close(now, CloseMode::Graceful);
-    }
-
-    fn is_finished(&self) -> bool {
-        false
+    fn next_work(&self) -> Option<Instant> {
+        Some(self.next)
     }
 }
 
@@ -82,9 +71,7 @@ fn each_client_gets_the_streams_that_it_chose_and_its_own_repairs() {
     let (mut rng, mut buf) = (Rng::fork(9, "loss"), vec![0; 65_535]);
     for step in 0..2_000 {
         for (at, client) in clients.iter_mut().enumerate() {
-            if client.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-                client.endpoint.handle_timeout(now);
-            }
+            client.endpoint.handle_due(now);
             while let Some(sent) = client.endpoint.poll_transmit(now, &mut buf) {
                 let lost = rng.chance(client.loss);
                 if !lost {

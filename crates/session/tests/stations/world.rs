@@ -8,11 +8,11 @@ use antiphon_core::{BrokenReason, Ecn, Endpoint, Epoch, Input, Instant, PathId, 
 use antiphon_link::{Direction, Duplex, DuplexSpec};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::PacketConfig;
-use antiphon_media::{SampleFormat, StreamFormat};
+use antiphon_media::{ChannelGroups, SampleFormat, StreamFormat};
 use antiphon_proto::{OpenArgs, Role, open};
 use antiphon_session::{
     CallConfig, MakeEndpoint, OpenSink, ReceiveConfig, ReceiveStation, ReceiverConfig, SendStation,
-    SenderConfig, SoundReceiver, Station,
+    SenderConfig, SoundReceiver, Station, StreamFraming,
 };
 
 use crate::sound::{Kept, Noise};
@@ -40,7 +40,13 @@ pub fn endpoint(name: &str, role: Role, now: Instant) -> Box<dyn Endpoint> {
 pub fn sender_config(format: StreamFormat, patience: Option<Duration>, seed: u64) -> SenderConfig {
     let mut packet = PacketConfig::new(format, SampleFormat::L16, 256);
     packet.max_packet = MAX_DATAGRAM;
-    SenderConfig { packet, patience, epoch: Epoch::default(), seed }
+    SenderConfig {
+        packet,
+        groups: ChannelGroups::whole(format.channels()),
+        patience,
+        epoch: Epoch::default(),
+        seed,
+    }
 }
 
 pub fn send_station(scheme: &str, format: StreamFormat, frames: u64, seed: u64) -> SendStation {
@@ -48,7 +54,10 @@ pub fn send_station(scheme: &str, format: StreamFormat, frames: u64, seed: u64) 
 }
 
 pub fn send_station_with(scheme: &str, source: Box<Noise>, config: SenderConfig) -> SendStation {
-    let endpoint = endpoint(scheme, Role::Caller, Instant::ZERO);
+    send_station_in(endpoint(scheme, Role::Caller, Instant::ZERO), source, config)
+}
+
+pub fn send_station_in(endpoint: Box<dyn Endpoint>, source: Box<Noise>, config: SenderConfig) -> SendStation {
     SendStation::new(endpoint, source, config, "near", Instant::ZERO).unwrap()
 }
 
@@ -66,6 +75,17 @@ pub fn receive_station_with(
     ends_with_stream: bool,
     now: Instant,
 ) -> ReceiveStation {
+    receive_station_in(scheme, StreamFraming::Rtp, latency, open_sink, ends_with_stream, now)
+}
+
+pub fn receive_station_in(
+    scheme: &'static str,
+    framing: StreamFraming,
+    latency: Option<Duration>,
+    open_sink: OpenSink,
+    ends_with_stream: bool,
+    now: Instant,
+) -> ReceiveStation {
     let config = ReceiverConfig {
         latency,
         conceal: Concealment::default(),
@@ -78,10 +98,10 @@ pub fn receive_station_with(
         seed: 99,
     };
     let receiver = SoundReceiver::new(config, open_sink, now);
-    let make: MakeEndpoint = Box::new(move |now| endpoint(scheme, Role::Listener, now));
+    let make: MakeEndpoint = Box::new(move |now| framing.around(endpoint(scheme, Role::Listener, now)));
     let (name, _) = scheme.split_once('?').unwrap_or((scheme, ""));
     let admits = antiphon_proto::find(name).unwrap().admits;
-    let config = ReceiveConfig { endpoint: make, admits, silence: SILENCE, ends_with_stream };
+    let config = ReceiveConfig { endpoint: make, admits, silence: SILENCE, ends_with_stream, framing };
     ReceiveStation::new(config, receiver, now)
 }
 

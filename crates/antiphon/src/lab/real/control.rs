@@ -78,7 +78,7 @@ impl Control<'_> {
             // One that has ended already tells why when it is joined.
             let _ = thread.send(begin);
         }
-        self.watch(&streams, begin);
+        self.watch(&streams, begin, over);
         over.store(true, Ordering::Relaxed);
         stops.iter().flatten().for_each(Stop::ask);
         let gathered = gather(self.setup, streams, loads)?;
@@ -123,8 +123,8 @@ impl Control<'_> {
         Ok(Under { transport, seen, stops, near, far, begin: [near_begin, far_begin] })
     }
 
-    /// Waits until all streams are over, and ends each end that does not end by itself.
-    fn watch(&self, streams: &[Under<'_>], begin: Instant) {
+    /// Waits until all streams are over, and ends each end that does not end by itself. Traffic that fails ends it, too.
+    fn watch(&self, streams: &[Under<'_>], begin: Instant, over: &AtomicBool) {
         let until = begin + self.setup.duration;
         let is_ping = |traffic: &TrafficSpec| matches!(traffic.kind, TrafficKind::Ping { .. });
         // Echoes of the last requests are still on their way.
@@ -134,7 +134,7 @@ impl Control<'_> {
         loop {
             let now = self.clock.now();
             wait_until(&self.clock, now + LOOK, || self.stop.is_asked());
-            if self.stop.is_asked() {
+            if self.stop.is_asked() || over.load(Ordering::Relaxed) {
                 return;
             }
             let mut all = now >= loaded;
@@ -203,7 +203,7 @@ fn failing<T>(
 ) -> Result<T, Error> {
     if let Err(error) = &outcome {
         // Nobody waits any more if it was ready before.
-        let _ = tell.send(Err(Error { kind: error.kind, message: error.message.clone() }));
+        let _ = tell.send(Err(error.clone()));
     }
     outcome
 }

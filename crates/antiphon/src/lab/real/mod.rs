@@ -23,7 +23,7 @@ use std::time::Duration;
 use antiphon_core::Instant;
 use antiphon_core::units::format_duration;
 use antiphon_lab::figures::RunFigures;
-use antiphon_lab::live::{Beneath, Wire};
+use antiphon_lab::live::{Beneath, LiveError, Wire};
 use antiphon_lab::setup::Setup;
 use antiphon_link::LinkSpec;
 use antiphon_net::OsClock;
@@ -72,15 +72,15 @@ impl RealOptions {
     }
 }
 
-/// How long a run takes, unless its stragglers take longer.
-pub(super) fn length(setup: &Setup) -> Duration {
-    let tail = Beneath::of(setup, 0).map_or(Duration::ZERO, |beneath| quiet(&beneath, setup));
-    setup.duration + tail + SETTING_UP
+/// How long a run takes, unless its stragglers take longer; an error if there can be none.
+pub(super) fn length(setup: &Setup) -> Result<Duration, Error> {
+    let beneath = Beneath::of(setup, 0).map_err(usage)?;
+    Ok(setup.duration + quiet(&beneath, setup) + SETTING_UP)
 }
 
 /// What a run on sockets is, and how it departs from the model: in words for a reader.
 pub fn describe(setup: &Setup, options: &RealOptions) -> Result<Vec<String>, Error> {
-    let beneath = Beneath::of(setup, 0).map_err(|error| Error::usage(error.to_string()))?;
+    let beneath = Beneath::of(setup, 0).map_err(usage)?;
     let mut notes = ground::describe(&beneath, options.link_method);
     notes.extend(beneath.notes);
     Ok(notes)
@@ -88,13 +88,17 @@ pub fn describe(setup: &Setup, options: &RealOptions) -> Result<Vec<String>, Err
 
 /// Runs `setup` on sockets.
 pub(super) fn run(setup: &Setup, seed: u64, options: &RealOptions, stop: &Stop) -> Result<RunFigures, Error> {
-    let beneath = Beneath::of(setup, seed).map_err(|error| Error::usage(error.to_string()))?;
+    let beneath = Beneath::of(setup, seed).map_err(usage)?;
     let quiet = quiet(&beneath, setup);
     let clock = OsClock::new();
     let ground = Ground::start(beneath, setup, options.link_method, clock)?;
     let control = Control { setup, seed, clock, ground: &ground, quiet, stop };
     let (streams, events) = control.run()?;
     Ok(RunFigures { streams, media: ground.stop(), events })
+}
+
+fn usage(error: LiveError) -> Error {
+    Error::usage(error.to_string())
 }
 
 /// After so long without any arrival nothing more is on its way: the round trip of the link with its queues full, what

@@ -74,7 +74,7 @@ impl Link<'_> {
         let done = Done(&self.seen.far_done);
         let spec = &self.setup.streams[self.number];
         let mut opened = self.socket(spec.to[0], Target::Listen)?;
-        // Whoever waits has gone only if the run is given up, which `begin` tells.
+        // Who waits has gone only if the run is given up, which `begin` tells.
         let _ = ready.send(Ok(opened.line.local_address()));
         let Ok(begin) = begin.recv() else { return Ok((FarRecord::default(), 0)) };
         let end = FarEnd::new(self.setup, &self.frame(begin, &opened)).map_err(usage)?;
@@ -96,6 +96,7 @@ impl Link<'_> {
         let done = Done(&self.seen.near_done);
         let spec = &self.setup.streams[self.number];
         let mut opened = self.socket(spec.from, |_| Target::Call(call))?;
+        // As in `far`: who waits has gone only if the run is given up, which `begin` tells.
         let _ = ready.send(Ok(call));
         let Ok(begin) = begin.recv() else { return Ok((None, 0)) };
         let end = NearEnd::new(self.setup, &self.frame(begin, &opened)).map_err(usage)?;

@@ -117,14 +117,21 @@ fn other_traffic_crosses_the_same_link() {
 fn loopback_returns_frames_of_datagrams_and_of_byte_streams() {
     for transport in ["rtp", "tcp", "sctp"] {
         let reflected = format!("transport='{transport}'\nreflected=true");
-        let outcome = on_sockets(&job("link='ideal'", &reflected), millis(200));
-        let figures = first(&outcome);
-        // One that is due in the last moments may be late for the end.
-        assert!(figures.sent > Some(90.0) && figures.lost_percent == Some(0.0), "{transport}: {figures:?}");
-        // A millisecond would be ten times what a loaded machine takes for four wake-ups.
-        let trip = figures.rtt_mean_ms.unwrap();
-        assert!(trip > 0.0 && trip < 10.0, "{transport}: {trip} ms");
-        assert!(outcome.finished[0].media.is_empty() && figures.delay_mean_ms.is_none());
+        // Four wake-ups take a tenth of a millisecond. A machine with much else to do may be late throughout a run, or two;
+        // a timer of whole ticks (4 ms), or a wait that nobody ends (50 ms), is too late in all.
+        let mut trips = Vec::new();
+        while trips.len() < 3 && trips.iter().all(|trip| *trip >= 2.0) {
+            let outcome = on_sockets(&job("link='ideal'", &reflected), millis(200));
+            let figures = first(&outcome);
+            // One that is due in the last moments may be late for the end.
+            assert!(
+                figures.sent > Some(90.0) && figures.lost_percent == Some(0.0),
+                "{transport}: {figures:?}"
+            );
+            assert!(outcome.finished[0].media.is_empty() && figures.delay_mean_ms.is_none());
+            trips.push(figures.rtt_mean_ms.unwrap());
+        }
+        assert!(trips.iter().any(|trip| *trip > 0.0 && *trip < 2.0), "{transport}: {trips:?} ms");
     }
     let sound = "transport='rtp'\nsound={rate='48kHz',channels=2,block=240}";
     let text =

@@ -159,4 +159,11 @@ fn measured_results_name_their_machine() {
     assert!(html.contains("0 in virtual time, 1 on real sockets"));
     // Both readings of the printed jitter, told apart.
     assert!(html.contains("ours, jitter_mad_ms") && html.contains("ours, jitter_sd_ms"));
+    // No model to stand beside, two computers in print for the one here, and each figure beside its setting.
+    assert!(html.contains("Print and reality") && !html.contains("Real : model"));
+    assert!(html.contains("latency, computer A") && html.contains("latency, computer B"));
+    assert!(
+        html.contains("audio, UDP, 1 ch") && html.contains("UDP\u{a0}·\u{a0}1\u{a0}ch\u{a0}0.06250"),
+        "{html}"
+    );
 }

@@ -30,26 +30,7 @@ pub(in crate::papers) const OWN: Own = Own {
                 slow ping beside the stream, and the mean distance of the arrivals from their mean: as the formula is \
                 printed, of the intervals between them, and in a second reading, of the ages of what arrived. Means of \
                 the runs with their 95 % confidence intervals; each run has its own distance.",
-        contestants: &[
-            printed(LOW_LOW, "ELL", &[(TRANSPORT, ELL)], LOW_LOW_TABLE, &[("protocol", "ELL")]),
-            printed(LOW_LOW, "OQ", &[(TRANSPORT, OQ)], LOW_LOW_TABLE, &[("protocol", "OQ")]),
-            printed(LOW_LOW, "UDP", &[(TRANSPORT, UDP)], LOW_LOW_TABLE, &[("protocol", "UDP")]),
-            printed(LOW_LOW, "TCP", &[(TRANSPORT, TCP)], LOW_LOW_TABLE, &[("protocol", "TCP")]),
-            ours(LOW_LOW, "nearest", &[(TRANSPORT, NEAREST)]),
-            ours(LOW_LOW, "deadline", &[(TRANSPORT, DEADLINE)]),
-            printed(LOW_HIGH, "ELL", &[(TRANSPORT, ELL)], LOW_HIGH_TABLE, &[("protocol", "ELL")]),
-            printed(LOW_HIGH, "OQ", &[(TRANSPORT, OQ)], LOW_HIGH_TABLE, &[("protocol", "OQ")]),
-            printed(LOW_HIGH, "UDP", &[(TRANSPORT, UDP)], LOW_HIGH_TABLE, &[("protocol", "UDP")]),
-            printed(LOW_HIGH, "TCP", &[(TRANSPORT, TCP)], LOW_HIGH_TABLE, &[("protocol", "TCP")]),
-            ours(LOW_HIGH, "nearest", &[(TRANSPORT, NEAREST)]),
-            ours(LOW_HIGH, "deadline", &[(TRANSPORT, DEADLINE)]),
-            printed(HIGH_HIGH, "ELL", &[(TRANSPORT, ELL)], HIGH_HIGH_TABLE, &[("protocol", "ELL")]),
-            printed(HIGH_HIGH, "OQ", &[(TRANSPORT, OQ)], HIGH_HIGH_TABLE, &[("protocol", "OQ")]),
-            printed(HIGH_HIGH, "UDP", &[(TRANSPORT, UDP)], HIGH_HIGH_TABLE, &[("protocol", "UDP")]),
-            printed(HIGH_HIGH, "TCP", &[(TRANSPORT, TCP)], HIGH_HIGH_TABLE, &[("protocol", "TCP")]),
-            ours(HIGH_HIGH, "nearest", &[(TRANSPORT, NEAREST)]),
-            ours(HIGH_HIGH, "deadline", &[(TRANSPORT, DEADLINE)]),
-        ],
+        contestants: CONTESTANTS.as_flattened(),
         columns: &[
             ContestColumn::Printed("distance"),
             ContestColumn::Ours(DISTANCE_BY_INTERVALS),
@@ -92,6 +73,24 @@ pub(in crate::papers) const OWN: Own = Own {
     ],
 };
 
+const CONTESTANTS: &[[Contestant; 6]] = &[
+    contestants(LOW_LOW, LOW_LOW_TABLE),
+    contestants(LOW_HIGH, LOW_HIGH_TABLE),
+    contestants(HIGH_HIGH, HIGH_HIGH_TABLE),
+];
+
+/// Four with a row of the printed table, two of ours alone.
+const fn contestants(experiment: &'static str, file: &'static str) -> [Contestant; 6] {
+    [
+        printed(experiment, "ELL", &[(TRANSPORT, ELL)], file, &[("protocol", "ELL")]),
+        printed(experiment, "OQ", &[(TRANSPORT, OQ)], file, &[("protocol", "OQ")]),
+        printed(experiment, "UDP", &[(TRANSPORT, UDP)], file, &[("protocol", "UDP")]),
+        printed(experiment, "TCP", &[(TRANSPORT, TCP)], file, &[("protocol", "TCP")]),
+        ours(experiment, "nearest", &[(TRANSPORT, NEAREST)]),
+        ours(experiment, "deadline", &[(TRANSPORT, DEADLINE)]),
+    ]
+}
+
 type Settings = &'static [(&'static str, &'static str)];
 
 const fn printed(
@@ -101,7 +100,7 @@ const fn printed(
     file: &'static str,
     row: Settings,
 ) -> Contestant {
-    Contestant { experiment, name, stream: AUDIO, point, printed: Some((file, row)) }
+    Contestant { printed: Some((file, row)), ..ours(experiment, name, point) }
 }
 
 const fn ours(experiment: &'static str, name: &'static str, point: Settings) -> Contestant {

@@ -62,12 +62,19 @@ impl Case<'_> {
 
     /// The transports by their latency, the lowest first.
     fn order(&mut self, experiment: &str, channels: u32) -> Result<[&'static str; 5], NotRun> {
-        let mut latencies = Vec::new();
-        for transport in ALL {
-            latencies.push((self.rtt(experiment, transport, channels)?, transport));
+        let latencies = self.of_all(|case, transport| case.rtt(experiment, transport, channels))?;
+        let mut places: [usize; 5] = std::array::from_fn(|n| n);
+        places.sort_by(|a, b| latencies[*a].total_cmp(&latencies[*b]));
+        Ok(places.map(|place| ALL[place]))
+    }
+
+    /// A figure of each transport, in the order of [`ALL`].
+    fn of_all(&mut self, of: impl Fn(&mut Self, &str) -> Result<f64, NotRun>) -> Result<[f64; 5], NotRun> {
+        let mut all = [0.0; 5];
+        for (value, transport) in all.iter_mut().zip(ALL) {
+            *value = of(self, transport)?;
         }
-        latencies.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Ok(std::array::from_fn(|n| latencies[n].1))
+        Ok(all)
     }
 
     /// The greatest loss of these.
@@ -186,8 +193,8 @@ fn localhost_is_lowest(case: &mut Case<'_>) -> Outcome {
 fn groups_by_speed(case: &mut Case<'_>) -> Outcome {
     let mut all = true;
     for experiment in WIRED {
-        let mut of = |transport| case.rtt(experiment, transport, 2);
-        let (udp, tcp, dccp, one, many) = (of(UDP)?, of(TCP)?, of(DCCP)?, of(SCTP_1)?, of(SCTP_2)?);
+        let [udp, tcp, dccp, one, many] =
+            case.of_all(|case, transport| case.rtt(experiment, transport, 2))?;
         all &= udp.max(dccp) < tcp && tcp < one.min(many);
     }
     Ok(all)
@@ -196,8 +203,8 @@ fn groups_by_speed(case: &mut Case<'_>) -> Outcome {
 fn groups_by_loss(case: &mut Case<'_>) -> Outcome {
     let mut all = true;
     for experiment in WIRELESS {
-        let mut of = |transport| case.lost(experiment, transport, 2);
-        let (udp, tcp, dccp, one, many) = (of(UDP)?, of(TCP)?, of(DCCP)?, of(SCTP_1)?, of(SCTP_2)?);
+        let [udp, tcp, dccp, one, many] =
+            case.of_all(|case, transport| case.lost(experiment, transport, 2))?;
         all &= udp.min(dccp) > tcp && tcp > one.max(many) && one.max(many) == 0.0;
     }
     Ok(all)

@@ -82,11 +82,11 @@ fn by_disturbance(table: &Table, row: usize) -> Option<Place> {
 const X: &str = "disturbance_mbit_s";
 
 const fn mean(printed: &'static str, confidence: &'static str, figure: &'static str) -> ColumnMap {
-    ColumnMap { printed, confidence: Some(confidence), figure, statistic: Statistic::Mean, scale: 1.0 }
+    ColumnMap { confidence: Some(confidence), ..ColumnMap::mean(printed, figure) }
 }
 
 const fn greatest(printed: &'static str, figure: &'static str) -> ColumnMap {
-    ColumnMap { printed, confidence: None, figure, statistic: Statistic::Max, scale: 1.0 }
+    ColumnMap { statistic: Statistic::Max, ..ColumnMap::mean(printed, figure) }
 }
 
 const fn over_disturbance(

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use super::*;
+use antiphon_media::ChannelGroups;
 
 /// A medium that joins `usual` nodes, or now and then any that make no sense.
 fn medium(n: usize, usual: &'static [usize]) -> impl Strategy<Value = MediumSpec> {
@@ -84,7 +85,11 @@ fn any_stream() -> impl Strategy<Value = StreamSpec> {
         |((from, to, tcp, reflected, sound), frame, micros, small)| {
             let interval = if micros < 500 { Duration::ZERO } else { Duration::from_micros(micros) };
             let content = if sound {
-                Content::Sound { sample_rate: 8_000, channels: 1 + (small % 3) as u16, block: 8 * small }
+                Content::Sound {
+                    sample_rate: 8_000,
+                    groups: ChannelGroups::parse(3, ["3", "1", "1,2"][small as usize % 3]).unwrap(),
+                    block: 8 * small,
+                }
             } else {
                 Content::Packets {
                     frame,

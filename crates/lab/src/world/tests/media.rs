@@ -1,6 +1,7 @@
 //! Streams through each medium.
 
 use super::*;
+use antiphon_media::ChannelGroups;
 
 #[test]
 fn delay_through_a_link_is_serialisation_and_propagation() {
@@ -273,7 +274,7 @@ fn sound_is_played_and_what_is_lost_concealed() {
     for (transport, spec) in [("rtp", "delay=10ms,loss=5%"), ("tcp", "rate=10Mbit/s,delay=10ms")] {
         let mut setup = setup(2, 20);
         setup.media.push(link("line", 0, 1, spec));
-        let content = Content::Sound { sample_rate: 48_000, channels: 2, block: 256 };
+        let content = Content::Sound { sample_rate: 48_000, groups: ChannelGroups::whole(2), block: 256 };
         setup.streams.push(StreamSpec { content, ..stream("audio", transport, 0, 1) });
         let (_, figures) = finished(&setup, 1);
         let audio = figures_of(&figures, "audio");
@@ -287,6 +288,30 @@ fn sound_is_played_and_what_is_lost_concealed() {
             assert_eq!((audio.lost_percent, audio.concealed_percent), (Some(0.0), Some(0.0)));
         }
         assert_eq!((audio.broken, audio.duplicate), (Some(0.0), Some(0.0)));
+    }
+}
+
+#[test]
+fn groups_of_channels_are_counted_in_one_row() {
+    // Two packets a block of the group of six channels, one of the pair: in order, each in its place.
+    for (transport, spec) in [("rtp", "delay=10ms,loss=5%"), ("sctp?streams=3", "delay=10ms")] {
+        let mut setup = setup(2, 20);
+        setup.media.push(link("line", 0, 1, spec));
+        let groups = ChannelGroups::parse(8, "2,6").unwrap();
+        let content = Content::Sound { sample_rate: 48_000, groups, block: 128 };
+        setup.streams.push(StreamSpec { content, ..stream("audio", transport, 0, 1) });
+        let (_, figures) = finished(&setup, 1);
+        let audio = figures_of(&figures, "audio");
+        near(audio.sent, 3.0 * 7500.0, 9.0);
+        assert_eq!((audio.reordered, audio.duplicate), (Some(0.0), Some(0.0)), "{transport}");
+        near(audio.delay_mean_ms, 10.0, 1e-6);
+        if transport == "rtp" {
+            // A number that went to the wrong packet would show as a loss, or a delay.
+            near(audio.lost_percent, 5.0, 4.0 * 0.145);
+            near(audio.concealed_percent, audio.lost_percent.unwrap(), 0.6);
+        } else {
+            assert_eq!((audio.lost_percent, audio.concealed_percent), (Some(0.0), Some(0.0)));
+        }
     }
 }
 

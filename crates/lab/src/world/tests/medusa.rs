@@ -41,6 +41,9 @@ fn round_trips_on_a_cable_are_the_times_of_the_blocks() {
     assert_eq!((two.sent, two.received), (Some(2000.0), Some(2000.0)));
     // 20 s hold 1875 blocks.
     assert_eq!(audio(1, 10_000).sent, Some(1875.0));
+    // What became of each packet is there to be drawn, as of any stream that returns.
+    let (world, _) = finished(&program("rtp", 1, 10, cable()), 1);
+    assert_eq!(world.course("audio").map(|course| course.came.len()), Some(10));
 }
 
 /// A link that carries two thirds of it: what is given up is a third, and what comes is no older than the buffers.

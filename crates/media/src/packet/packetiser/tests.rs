@@ -23,7 +23,7 @@ fn refusals_name_the_remedy() {
     assert!(error(PacketConfig { max_packet: 200, ..good }).contains("fewer channels"));
     assert!(error(PacketConfig { block_frames: 8, ..good }).contains("16 to 4096"));
     assert!(error(PacketConfig { payload_type: 72, ..good }).contains("96 to 127"));
-    let ids = ExtensionIds { ntp: Some(2), format: Some(2) };
+    let ids = ExtensionIds { ntp: Some(2), format: Some(2), group: None };
     assert!(error(PacketConfig { extensions: ids, ..good }).contains("different"));
 }
 
@@ -103,5 +103,36 @@ proptest! {
             back.extend(part);
         });
         prop_assert_eq!(back, sound);
+    }
+}
+
+#[test]
+fn groups_share_the_clock_and_nothing_else() {
+    let format = StreamFormat::new(44_100, 7).unwrap();
+    let groups = ChannelGroups::parse(7, "2,1,2,2").unwrap();
+    let config = PacketConfig::new(format, SampleFormat::L16, 256);
+    let mut made = Packetiser::for_groups(config, groups, 5).unwrap();
+    let ssrcs: Vec<u32> = made.iter().map(Packetiser::ssrc).collect();
+    assert!((1..4).all(|n| !ssrcs[..n].contains(&ssrcs[n])));
+    assert!((1..4).all(|n| made[n].next_sequence() != made[0].next_sequence()));
+    // One payload type for each number of channels, though RFC 3551 has a static one for both.
+    let types: Vec<u8> = made.iter().map(|packetiser| packetiser.config().payload_type).collect();
+    assert_eq!(types, [96, 97, 96, 96]);
+    let mut buf = vec![0; 1500];
+    for block in 0..40u64 {
+        let mut stamps = Vec::new();
+        for (index, (packetiser, range)) in made.iter_mut().zip(groups.ranges()).enumerate() {
+            let sound = vec![0.25; 256 * range.len()];
+            packetiser.packetise(&sound, NtpTime::default(), &mut buf, |info, bytes| {
+                let view = parse_rtp(bytes, ExtensionIds::default()).unwrap();
+                stamps.push((view.timestamp, info.frames));
+                assert_eq!(view.ssrc, ssrcs[index]);
+                let told = InBandGroup { sender: ssrcs[0], index: index as u8, groups };
+                let announced = block < 32 || block % 16 == 0;
+                assert_eq!(view.group, announced.then_some(told), "{block}");
+                assert_eq!(view.format.map(|f| f.format.channels()), announced.then_some(range.len()));
+            });
+        }
+        assert_eq!(stamps, vec![stamps[0]; 4]);
     }
 }

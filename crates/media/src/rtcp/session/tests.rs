@@ -23,7 +23,7 @@ fn round_trip_and_loss_reach_the_sender() {
     let path = Duration::from_millis(30);
     for n in 0..50u32 {
         let now = Instant::from_millis(5 * u64::from(n));
-        sender.on_sent(now, 1000 + 240 * n, 960);
+        sender.on_sent(now, 1, 1000 + 240 * n, 960);
         if n % 10 != 9 {
             receiver.on_received(now + path, 1, n as u16, 1000 + 240 * n);
         }
@@ -140,4 +140,89 @@ fn parties_that_fell_silent_are_forgotten() {
     // Five times five seconds (RFC 3550 §6.3.5).
     session.poll_report(Instant::from_millis(26_000), &mut buf).unwrap();
     assert_eq!(session.members.len(), 0);
+}
+
+#[test]
+fn several_sources_report_together_on_one_clock() {
+    let (mut sender, mut receiver) = (session(1, false), session(99, false));
+    (2..4).for_each(|ssrc| sender.add_source(ssrc));
+    let mut buf = [0; 1500];
+    for n in 0..48u32 {
+        let now = Instant::from_millis(5 * u64::from(n));
+        for ssrc in 1..4 {
+            sender.on_sent(now, ssrc, 500 + 240 * n, 960);
+            if ssrc != 3 || n % 4 != 1 {
+                receiver.on_received(now, ssrc, (n + 100 * ssrc) as u16, 500 + 240 * n);
+            }
+        }
+    }
+    let at = Instant::from_millis(250);
+    let len = sender.poll_report(at, &mut buf).unwrap();
+    let clock = |ssrc| {
+        RtcpEvent::Clock(SenderClock { ssrc, ntp: epoch().ntp(at), rtp_timestamp: 500 + 48 * 240 + 480 })
+    };
+    assert_eq!(events(&mut receiver, at, &buf[..len]), [clock(1), clock(2), clock(3)]);
+    let mut named = Vec::new();
+    visit_compound(&buf[..len], |item| {
+        if let RtcpItem::Cname { ssrc, name } = item {
+            named.push((ssrc, name.to_vec()));
+        }
+    })
+    .unwrap();
+    assert_eq!(named, (1..4).map(|ssrc| (ssrc, b"a@b".to_vec())).collect::<Vec<_>>());
+
+    let back = Instant::from_millis(400);
+    let len = receiver.poll_report(back, &mut buf).unwrap();
+    let lost: Vec<_> = events(&mut sender, back, &buf[..len])
+        .iter()
+        .map(|event| match event {
+            RtcpEvent::Report(report) => (report.block.ssrc, report.block.cumulative_lost),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(lost, [(1, 0), (2, 0), (3, 12)]);
+
+    let len = sender.close(back, &mut buf).unwrap();
+    let left = events(&mut receiver, back, &buf[..len]);
+    let byes = left.iter().filter(|event| matches!(event, RtcpEvent::Bye { ssrc: 1..4 })).count();
+    assert_eq!(byes, 3);
+}
+
+#[test]
+fn sixty_four_sources_take_turns() {
+    let (mut sender, mut receiver) = (session(1, false), session(99, false));
+    (2..65).for_each(|ssrc| sender.add_source(ssrc));
+    let (mut clocks, mut reports) = ([0; 65], [0; 65]);
+    for round in 0..8u64 {
+        let mut buf = [0; 1500];
+        // Longer than any interval of so many parties.
+        let now = Instant::from_millis(10_000 * (round + 1));
+        for ssrc in 1..65 {
+            sender.on_sent(now, ssrc, 0, 960);
+            receiver.on_received(now, ssrc, round as u16, 0);
+        }
+        let len = sender.poll_report(now, &mut buf).unwrap();
+        assert!(len <= MAX_REPORT, "{len}");
+        for event in events(&mut receiver, now, &buf[..len]) {
+            let RtcpEvent::Clock(clock) = event else { panic!("{event:?}") };
+            clocks[clock.ssrc as usize] += 1;
+        }
+        let len = receiver.poll_report(now, &mut buf).unwrap();
+        for event in events(&mut sender, now, &buf[..len]) {
+            let RtcpEvent::Report(report) = event else { panic!("{event:?}") };
+            reports[report.block.ssrc as usize] += 1;
+        }
+    }
+    // Nobody is left out: 8 rounds of 31 blocks for 64 sources, and of 25 and more reports.
+    assert!(clocks[1..].iter().all(|n| *n >= 2), "{clocks:?}");
+    assert!(reports[1..].iter().all(|n| *n >= 3), "{reports:?}");
+    // Strangers' sources cost no memory.
+    for ssrc in 100..1000 {
+        receiver.on_received(Instant::ZERO, ssrc, 0, 0);
+    }
+    assert_eq!(receiver.heard.len(), MAX_SOURCES);
+    let mut buf = [0; 1500];
+    let len = sender.close(Instant::from_millis(90_000), &mut buf).unwrap();
+    let left = events(&mut receiver, Instant::ZERO, &buf[..len]);
+    assert_eq!(left.iter().filter(|event| matches!(event, RtcpEvent::Bye { .. })).count(), 64);
 }

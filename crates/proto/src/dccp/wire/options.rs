@@ -207,6 +207,11 @@ impl OptionWriter {
         &self.bytes[..self.len.next_multiple_of(4)]
     }
 
+    /// The options without padding.
+    pub fn as_written(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
     /// Pads until there are at least `len` bytes, as far as there is room.
     pub fn pad_to(&mut self, len: usize) {
         self.len = self.len.max(len.min(ROOM));
@@ -237,6 +242,14 @@ impl OptionWriter {
             at += part.len();
         }
         self.len = at;
+        true
+    }
+
+    /// Copies options as they stand in a packet; answers whether there was room.
+    pub fn copy(&mut self, raw: &[u8]) -> bool {
+        let Some(room) = self.bytes.get_mut(self.len..self.len + raw.len()) else { return false };
+        room.copy_from_slice(raw);
+        self.len += raw.len();
         true
     }
 

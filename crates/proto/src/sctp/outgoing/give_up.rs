@@ -1,5 +1,7 @@
 //! Messages that come too late or were tried too often (RFC 3758 §3.5, RFC 7496): given up whole, and told to the peer.
 
+use std::time::Duration;
+
 use antiphon_core::{Instant, Outcome, Seq32};
 
 use super::super::path::Path;
@@ -10,12 +12,13 @@ use super::{ChunkState, Outgoing, Sent};
 use crate::queue::SendQueue;
 
 impl Outgoing {
-    /// How the message of a lost chunk ends, if it is not to be sent again. `half_way`: the time that a chunk needs.
+    /// How the message of a lost chunk ends, if it is not to be sent again. `half_way`: the time that a chunk needs;
+    /// `full`: bytes of chunks in a packet at most.
     pub(super) fn is_to_be_given_up(
         &self,
         at: usize,
-        now: Instant,
-        half_way: std::time::Duration,
+        (now, half_way): (Instant, Duration),
+        full: usize,
     ) -> Option<Outcome> {
         let sent = &self.sent[at];
         let message = &self.messages[sent.message as usize];
@@ -25,11 +28,16 @@ impl Outgoing {
         match self.rules.reliability {
             // A repetition that arrives after the deadline helps nobody: it must set out half a round trip before.
             Reliability::Deadline if message.deadline.is_some_and(|deadline| now + half_way > deadline) => {
-                Some(Outcome::Expired { maybe_received: message.cut == message.bytes.len() })
+                return Some(Outcome::Expired { maybe_received: message.cut == message.bytes.len() });
             }
-            Reliability::Retransmissions(most) if sent.tries > most => Some(Outcome::RetriesExhausted),
-            _ => None,
+            Reliability::Retransmissions(most) if sent.tries > most => {
+                return Some(Outcome::RetriesExhausted);
+            }
+            _ => {}
         }
+        // The path takes less than when this was cut, and what has a TSN is not cut again (RFC 9260 §6.9).
+        let fits = DataHeader::len(self.rules.interleaved) + usize::from(sent.len) <= full;
+        (!fits).then_some(Outcome::RetriesExhausted)
     }
 
     /// Whether something waits to be sent again that is too large for packets of `most` bytes and can't be given up.

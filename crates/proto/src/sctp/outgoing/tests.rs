@@ -2,9 +2,13 @@ use std::time::Duration;
 
 use antiphon_core::{Event, Frame, Outcome, PathId};
 
-use super::super::wire::chunks::{Sack, Skipped};
+use super::super::path::Path;
+use super::super::settings;
+use super::super::wire::chunks::{DataHeader, Sack, Skipped};
+use super::super::wire::writer::Writer;
 use super::super::wire::{Header, parse};
 use super::*;
+use crate::queue::SendQueue;
 
 const NOW: Instant = Instant::from_millis(1000);
 /// So that TSNs wrap after the second.
@@ -26,7 +30,8 @@ impl Sender {
             interleaved: false,
             may_give_up: true,
         };
-        let mut path = Path::new(PathId(0), PACKET, false, Duration::from_millis(30), NOW);
+        let settings = settings::read(&"".parse().unwrap()).unwrap();
+        let mut path = Path::new(PathId(0), PACKET, false, &settings, NOW);
         path.confirmed = true;
         Sender { out: Outgoing::new(rules, FIRST, 1 << 20), paths: vec![path], queue: SendQueue::empty() }
     }
@@ -44,8 +49,10 @@ impl Sender {
     fn packet_of(&mut self, now: Instant, most: usize) -> Vec<u32> {
         let mut buf = [0; PACKET];
         let mut writer = Writer::new(&mut buf[..most], Header { source: 1, destination: 2, tag: 3 });
-        self.out.resend(now, &mut writer, (0, &mut self.paths), &mut self.queue, false);
-        self.out.send_new(now, &mut writer, (0, &mut self.paths), &mut self.queue);
+        let (paths, queue) = (&mut self.paths[..], &mut self.queue);
+        let mut packet = Departure { now, writer: &mut writer, by: 0, paths, queue };
+        self.out.resend(&mut packet, false);
+        self.out.send_new(&mut packet);
         let len = writer.finish();
         let chunks = parse(&buf[..len]).map(|(_, chunks)| chunks);
         chunks

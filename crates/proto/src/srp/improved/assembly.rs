@@ -1,10 +1,12 @@
 //! Messages of several packets, put together from their parts in any order.
 
+use crate::pool::Pool;
+
 /// Messages under way, at most [`MAX_UNDER_WAY`]: the oldest makes room.
 pub(super) struct Assemblies {
     under_way: Vec<Assembly>,
     empty: Vec<Vec<Vec<u8>>>,
-    spare: Vec<Vec<u8>>,
+    spare: Pool,
     whole: Vec<u8>,
     /// Messages dropped before they were whole.
     pub dropped: u64,
@@ -23,7 +25,7 @@ impl Assemblies {
         Assemblies {
             under_way: Vec::with_capacity(MAX_UNDER_WAY),
             empty: Vec::with_capacity(MAX_UNDER_WAY),
-            spare: Vec::new(),
+            spare: Pool::new(MAX_SPARE),
             whole: Vec::new(),
             dropped: 0,
         }
@@ -69,19 +71,15 @@ impl Assemblies {
             let oldest = self.under_way.remove(0);
             self.recycle(oldest);
         }
+        // More messages are under way than ever before: one more list, which comes back.
         let mut parts = self.empty.pop().unwrap_or_default();
-        parts.extend((0..count).map(|_| self.spare.pop().unwrap_or_default()));
+        parts.extend((0..count).map(|_| self.spare.take()));
         self.under_way.push(Assembly { first, parts, here: 0, repaired: false });
         self.under_way.len() - 1
     }
 
     fn recycle(&mut self, mut assembly: Assembly) {
-        for mut part in assembly.parts.drain(..) {
-            part.clear();
-            if self.spare.len() < MAX_SPARE {
-                self.spare.push(part);
-            }
-        }
+        assembly.parts.drain(..).for_each(|part| self.spare.give(part));
         // Never more lists than messages were under way at once.
         self.empty.push(assembly.parts);
     }

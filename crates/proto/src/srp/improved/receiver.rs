@@ -60,6 +60,11 @@ impl Receiver {
         }
     }
 
+    /// Makes room for `frames` that are missing at once.
+    pub fn reserve(&mut self, frames: usize) {
+        self.missing.reserve_exact(frames.min(MAX_MISSING).saturating_sub(self.missing.len()));
+    }
+
     /// Asks for these streams from now on, again and again until the sender has confirmed it.
     pub fn want(&mut self, streams: Streams) {
         self.config.streams = streams;

@@ -45,7 +45,7 @@ impl Requests {
         missing: &mut [Missing],
         buf: &mut [u8],
     ) -> Option<usize> {
-        let wait = self.round_trip.map_or(BLIND_WAIT, |rtt| rtt.mean() + rtt.deviation() * 4).max(MIN_WAIT);
+        let wait = self.answer_time().max(MIN_WAIT);
         let first = missing.iter().find(|missing| missing.state == Awaiting::Request)?.id;
         let mut words = [[0u8; 4]; MAX_NACK_WORDS];
         let mut used = 0;
@@ -80,12 +80,17 @@ impl Requests {
             return None;
         }
         self.probe = Probe { due: false, sent: Some(now), last: Some(now), packets: 0 };
+        let wait = self.answer_time().max(BLIND_WAIT);
         if let Some((again_at, told)) = &mut self.untold {
-            let wait = self.round_trip.map_or(BLIND_WAIT, |rtt| rtt.mean() + rtt.deviation() * 4);
-            *again_at = now + wait.max(BLIND_WAIT) * (1 << *told);
+            *again_at = now + wait * (1 << *told);
             *told = (*told + 1).min(RAREST);
         }
         Extended::Probe { epoch, time: clock_us(now), report, wanted }.emit(buf)
+    }
+
+    /// When an answer is overdue.
+    fn answer_time(&self) -> Duration {
+        self.round_trip.map_or(BLIND_WAIT, |rtt| rtt.mean() + rtt.deviation() * 4)
     }
 
     /// The sender is to be told which streams are wanted, until a probe that says so has come back.

@@ -7,6 +7,7 @@ use antiphon_core::{Instant, Rng};
 
 use super::pace::{Admission, Pace, QUEUED};
 use super::{chances, clock_us};
+use crate::pool::Pool;
 use crate::srp::Streams;
 use crate::srp::wire::HEADER;
 use crate::srp::wire::extended::{
@@ -77,7 +78,7 @@ pub struct Sender {
     /// Ids are consecutive, the newest at the back.
     kept: VecDeque<Kept>,
     kept_bytes: usize,
-    spare: Vec<Vec<u8>>,
+    spare: Pool,
     /// Ids to be sent again, each once.
     due: VecDeque<u32>,
     echo: Option<(u8, u32)>,
@@ -94,6 +95,8 @@ pub struct Sender {
     heard: bool,
     /// Packets for which there are places and buffers.
     room: usize,
+    /// Of them beyond what the pace tells.
+    late: usize,
     counts: SenderCounts,
 }
 
@@ -116,6 +119,8 @@ impl Sender {
 
     /// A sender whose first data id is `id`.
     pub fn starting_at(id: u32, config: SenderConfig) -> Self {
+        let mut spare = Pool::new(MAX_KEPT);
+        spare.fill(FIRST_ROOM, 0, 0);
         Sender {
             epoch: (Rng::fork(config.seed, "srp epoch").next_u32() >> 25) as u8,
             config,
@@ -123,7 +128,7 @@ impl Sender {
             last_priority: 0,
             kept: VecDeque::with_capacity(FIRST_ROOM),
             kept_bytes: 0,
-            spare: Vec::with_capacity(FIRST_ROOM),
+            spare,
             due: VecDeque::with_capacity(64),
             echo: None,
             allowance: START_ALLOWANCE,
@@ -136,8 +141,17 @@ impl Sender {
             wanted: Streams::ALL,
             heard: false,
             room: FIRST_ROOM,
+            late: 0,
             counts: SenderCounts::default(),
         }
+    }
+
+    /// Makes room for `packets` that are asked for at once, and, when the pace of the stream is known, for as many that go out
+    /// late and all together. Until then for those that show it, of `typical` bytes: few reports and no sound may go this way.
+    pub fn reserve(&mut self, packets: usize, typical: usize) {
+        self.late = packets;
+        self.spare.fill(FIRST_ROOM, FIRST_ROOM.saturating_sub(self.kept.len()), typical);
+        self.due.reserve_exact(packets.min(MAX_KEPT).saturating_sub(self.due.len()));
     }
 
     /// The longest message, in bytes.
@@ -210,14 +224,13 @@ impl Sender {
                 break;
             }
             self.counts.dropped += u64::from(full);
-            if let Some(mut oldest) = self.kept.pop_front() {
+            if let Some(oldest) = self.kept.pop_front() {
                 self.kept_bytes -= oldest.packet.len();
-                oldest.packet.clear();
-                self.spare.push(oldest.packet);
+                self.spare.give(oldest.packet);
             }
         }
         self.make_room(now, packet.len());
-        let mut copy = self.spare.pop().unwrap_or_default();
+        let mut copy = self.spare.take();
         if copy.capacity() < packet.len() {
             copy.reserve_exact(packet.len() + HEADROOM);
         }
@@ -239,14 +252,13 @@ impl Sender {
     fn make_room(&mut self, now: Instant, len: usize) {
         let Some(oldest) = self.kept.front().filter(|_| self.kept.len() >= self.room) else { return };
         let elapsed = now.since(oldest.sent_at).as_secs_f64();
-        let all = self.room as f64 * MARGIN * self.config.keep.as_secs_f64() / elapsed;
-        let most = MAX_KEPT.min(MAX_KEPT_BYTES / len.max(1) + 1).min(MOST_GROWTH * self.room);
+        let all = self.room as f64 * MARGIN * self.config.keep.as_secs_f64() / elapsed + self.late as f64;
+        let most = MAX_KEPT.min(MAX_KEPT_BYTES / len.max(1) + 1).min(MOST_GROWTH * self.room + self.late);
         // Without any time between the packets, whatever is the most.
         let more = if all < most as f64 { all as usize } else { most }.max(self.room + 1) - self.room;
         self.room += more;
         self.kept.reserve(more + 1);
-        self.spare.reserve(self.room);
-        self.spare.extend((0..more).map(|_| Vec::with_capacity(len + HEADROOM)));
+        self.spare.fill(self.room, more, len + HEADROOM);
     }
 
     /// Takes a request.

@@ -99,6 +99,11 @@ impl Client {
         Client::expecting(1, config, decide, now)
     }
 
+    /// Makes room for messages of `typical` bytes in all places.
+    pub fn reserve(&mut self, typical: usize) {
+        self.early.reserve(typical);
+    }
+
     /// A client whose first id is `id`.
     pub fn expecting(id: u32, config: ClientConfig, decide: Box<dyn Decide>, now: Instant) -> Self {
         Client {

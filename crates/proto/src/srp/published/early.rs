@@ -37,6 +37,13 @@ impl Early {
         Early { places: Vec::new() }
     }
 
+    /// Makes room for messages of `typical` bytes.
+    pub fn reserve(&mut self, typical: usize) {
+        for place in &mut self.places {
+            place.data.reserve_exact(typical.saturating_sub(place.data.len()));
+        }
+    }
+
     /// How many ids, the next one expected included, have a place.
     pub fn places(&self) -> usize {
         self.places.len()

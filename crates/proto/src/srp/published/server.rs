@@ -8,6 +8,7 @@ use std::time::Duration;
 use antiphon_core::{Instant, Seq32};
 
 use super::{Counts, clock_ms};
+use crate::pool::Pool;
 use crate::srp::wire::{HEADER, MAX_PACKET, Packet, STATUS_RESEND};
 
 /// A server of one client.
@@ -19,7 +20,7 @@ pub struct Server {
     next: Seq32,
     /// Recent messages, their ids consecutive, the newest at the back.
     kept: VecDeque<Kept>,
-    spare: Vec<Vec<u8>>,
+    spare: Pool,
     /// Answers that are due: id and the NACK's time.
     answers: VecDeque<(u32, u32)>,
     probe: Option<u32>,
@@ -47,7 +48,7 @@ impl Server {
         Server {
             next: Seq32(id),
             kept: VecDeque::new(),
-            spare: Vec::new(),
+            spare: Pool::new(capacity.max(1)),
             answers: VecDeque::with_capacity(MAX_DUE),
             probe: None,
             probe_allowance: PROBE_BURST,
@@ -55,6 +56,13 @@ impl Server {
             capacity: capacity.max(1),
             counts: Counts::default(),
         }
+    }
+
+    /// Makes room for all messages that are kept, of `typical` bytes.
+    pub fn reserve(&mut self, typical: usize) {
+        let left = self.capacity - self.kept.len();
+        self.kept.reserve_exact(left);
+        self.spare.fill(self.capacity, left, typical);
     }
 
     /// Writes the data packet of a message and keeps a copy; answers the packet's length.
@@ -67,13 +75,12 @@ impl Server {
         let id = self.next.0;
         let len = Packet::Data { time: clock_ms(now), id, data: message }.emit(buf)?;
         self.next = self.next.next();
-        let mut data = self.spare.pop().unwrap_or_default();
         if self.kept.len() >= self.capacity
             && let Some(oldest) = self.kept.pop_front()
         {
-            data = oldest.data;
+            self.spare.give(oldest.data);
         }
-        data.clear();
+        let mut data = self.spare.take();
         data.extend_from_slice(message);
         self.kept.push_back(Kept { id, data, answered: 0 });
         Some(len)

@@ -1,0 +1,86 @@
+//! What `compare` streams.
+
+use std::time::Duration;
+
+use antiphon_core::MediaTime;
+use antiphon_media::packet::{PacketConfig, Packetiser};
+use antiphon_media::{SampleFormat, Source, StreamFormat};
+use antiphon_session::{converted, limited};
+use antiphon_sound::SourceSpec;
+
+use crate::{CompareOptions, Error};
+
+/// What is streamed, decided before anything is opened.
+pub(crate) struct StreamPlan {
+    pub spec: SourceSpec,
+    pub format: StreamFormat,
+    pub sample: SampleFormat,
+    pub frames: Option<u64>,
+    block_frames: u32,
+}
+
+impl StreamPlan {
+    pub fn new(options: &CompareOptions) -> Result<Self, Error> {
+        let spec: SourceSpec = options.source.parse()?;
+        if matches!(spec, SourceSpec::Stdin(_)) {
+            return Err(Error::usage(
+                "standard input can be read only once, and every transport needs the source: give a file, a tone or a clip",
+            ));
+        }
+        let opened = spec.open()?.source;
+        let has = opened.format();
+        let rate = options.rate.unwrap_or(has.rate());
+        let channels = options.channels.unwrap_or(has.channels() as u32);
+        let format = StreamFormat::new(rate, channels)?;
+        let source = converted(opened, format, None)?;
+        let limit = options.length.map(|length| (length.as_secs_f64() * f64::from(rate)).round() as u64);
+        let frames = match (source.length(), limit) {
+            (Some(length), Some(limit)) => Some(length.min(limit)),
+            (length, limit) => length.or(limit),
+        };
+        if frames.is_none() {
+            return Err(Error::usage(format!(
+                "{} never ends: say how long, such as --seconds 20s",
+                options.source
+            )));
+        }
+        let sample = options.sample.unwrap_or(source.sample_format());
+        // What can't be cut into packets is refused before anything is opened.
+        Packetiser::new(PacketConfig::new(format, sample, options.block_frames), options.seed)?;
+        Ok(StreamPlan { spec, format, sample, frames, block_frames: options.block_frames })
+    }
+
+    /// The source, as it goes out.
+    pub fn open(&self) -> Result<Box<dyn Source>, Error> {
+        let source = converted(self.spec.open()?.source, self.format, None)?;
+        Ok(limited(source, self.frames.unwrap_or(u64::MAX)))
+    }
+
+    /// Packets that a block takes at most.
+    fn most_packets(&self) -> usize {
+        let bytes = self.block_frames as usize * self.format.channels() * self.sample.bytes();
+        bytes.div_ceil(SMALLEST_PAYLOAD)
+    }
+
+    /// The shortest time from one packet to the next.
+    pub fn shortest_interval(&self) -> Duration {
+        let block = MediaTime::new(self.block_frames.into(), self.format.rate()).duration();
+        block / self.most_packets() as u32
+    }
+
+    /// Rows of a log with one for each packet.
+    pub fn log_frames(&self) -> usize {
+        let blocks = self.frames.unwrap_or(0).div_ceil(u64::from(self.block_frames));
+        (blocks as usize + 1).saturating_mul(self.most_packets()).min(MOST_ROWS)
+    }
+
+    /// How long it lasts.
+    pub fn duration(&self) -> Option<Duration> {
+        self.frames.map(|frames| MediaTime::new(frames, self.format.rate()).duration())
+    }
+}
+
+/// Rows at most: an hour of 1.3 ms blocks.
+const MOST_ROWS: usize = 3_000_000;
+/// The least payload that a packet of a split block has: half of what an Ethernet packet carries.
+const SMALLEST_PAYLOAD: usize = 700;

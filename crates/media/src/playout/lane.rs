@@ -1,0 +1,218 @@
+//! What each channel group has to itself in the playout buffer: its packets, what is known of their numbers, its gaps.
+
+use std::ops::Range;
+
+use super::history::{History, Novelty};
+use super::store::{Record, Store};
+use super::{Cause, Clocking, PlayoutCounters};
+use crate::conceal::{Conceal, Gap};
+use crate::packet::MediaPacket;
+
+pub(super) struct Lane {
+    /// Which channels of a sample frame are its.
+    pub channels: Range<usize>,
+    pub store: Store,
+    pub history: History,
+    conceal: Box<dyn Conceal>,
+    /// Whether any of its sound ever went out: before that there is nothing to conceal.
+    begun: bool,
+    in_gap: bool,
+    /// Sequence number behind the last packet played.
+    pub next_sequence: Option<u64>,
+    /// Sample frames of the last packet: the unit in which missing sound is made up.
+    unit: usize,
+    /// What goes out next, as [`Self::plan`] found.
+    next: Next,
+    pub counters: PlayoutCounters,
+}
+
+/// What a lane has to give at a place in media time, and for how many sample frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Next {
+    /// Nothing now: what is missing may still come, and nobody is in a hurry.
+    Wait,
+    /// Nothing of its own: it has ended, or is not waited for. What the others give decides.
+    Idle,
+    /// Of the first packet that waits.
+    Play(usize),
+    /// The sender left time out without leaving a number out: silence.
+    Pause(usize),
+    /// Nothing is there; `hole`: sample frames up to the next packet, if one is there.
+    MakeUp { frames: usize, hole: Option<usize>, cause: Cause },
+}
+
+/// What all lanes have in common when the next stretch is planned.
+#[derive(Clone, Copy)]
+pub(super) struct Timing {
+    pub clocking: Clocking,
+    pub finished: bool,
+    pub playing: bool,
+    /// Whether all that has come has room while others are waited for.
+    pub has_room: bool,
+}
+
+/// What a lane gave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Gave {
+    Sound,
+    Silence,
+    MadeUp(Cause),
+}
+
+impl Lane {
+    pub fn new(channels: Range<usize>, capacity: usize, unit: usize, conceal: Box<dyn Conceal>) -> Self {
+        Lane {
+            store: Store::new(channels.len(), capacity),
+            channels,
+            history: History::new(),
+            conceal,
+            begun: false,
+            in_gap: false,
+            next_sequence: None,
+            unit,
+            next: Next::Idle,
+            counters: PlayoutCounters::default(),
+        }
+    }
+
+    /// Whether a packet is new; what it is not is counted by the caller.
+    pub fn meet(&mut self, packet: &MediaPacket<'_>) -> Novelty {
+        self.counters.inserted += 1;
+        let novelty = self.history.meet(packet.sequence);
+        self.counters.reordered += u64::from(novelty == Novelty::New { reordered: true });
+        novelty
+    }
+
+    /// Finds out what goes out at `position`, at most `room` sample frames.
+    pub fn plan(&mut self, position: u64, room: usize, timing: Timing) -> Next {
+        self.next = self.find(position, room, timing);
+        self.next
+    }
+
+    fn find(&self, position: u64, room: usize, timing: Timing) -> Next {
+        let is_patient = match timing.clocking {
+            Clocking::Unhurried { patience } => {
+                !timing.finished && timing.has_room && self.store.len() <= patience
+            }
+            Clocking::Sender | Clocking::Sink => false,
+        };
+        let Some(record) = self.store.front() else {
+            return match timing.clocking {
+                Clocking::Unhurried { .. } if is_patient => Next::Wait,
+                Clocking::Unhurried { .. } => Next::Idle,
+                Clocking::Sender if timing.finished => Next::Idle,
+                // A device must have its block even after the end.
+                _ => Next::MakeUp { frames: room.min(self.unit), hole: None, cause: Cause::Starved },
+            };
+        };
+        if record.start <= position {
+            let waits = !timing.playing && is_patient;
+            let left = usize::try_from(record.end() - position).unwrap_or(room);
+            return if waits { Next::Wait } else { Next::Play(left.min(room)) };
+        }
+        let hole = usize::try_from(record.start - position).unwrap_or(usize::MAX);
+        if self.next_sequence == Some(record.sequence) {
+            return Next::Pause(hole.min(room));
+        }
+        let made_up = |frames| Next::MakeUp { frames, hole: Some(hole), cause: Cause::Missing };
+        match timing.clocking {
+            Clocking::Unhurried { .. } if is_patient => Next::Wait,
+            // A missing packet's deadline is that of its first sample frame: with it, all of it is missing.
+            Clocking::Sender => made_up(hole.min(room).min(self.unit)),
+            _ => made_up(hole.min(room)),
+        }
+    }
+
+    /// Fills `out` with what was planned for `position`, or the beginning of it.
+    pub fn give(&mut self, position: u64, out: &mut [f32]) -> Gave {
+        match (self.next, self.store.front()) {
+            (Next::Play(_), Some(record)) => self.play(record, position, out),
+            (Next::Pause(_), _) => self.pause(out),
+            (Next::MakeUp { hole, cause, .. }, _) => self.make_up(hole, cause, out),
+            _ => self.make_up(None, Cause::Starved, out),
+        }
+    }
+
+    fn frames(&self, out: &[f32]) -> usize {
+        out.len() / self.channels.len()
+    }
+
+    fn play(&mut self, record: Record, position: u64, out: &mut [f32]) -> Gave {
+        let frames = self.frames(out);
+        self.store.read(position, out);
+        self.conceal.good(out);
+        (self.begun, self.in_gap) = (true, false);
+        if !record.late {
+            // The remains of a packet are no measure, and tiny packets must not make for a flood of tiny gaps.
+            self.unit = record.frames.max(16);
+        }
+        self.counters.played_frames += frames as u64;
+        if position + frames as u64 >= record.end() {
+            self.store.pop();
+            self.next_sequence = Some(record.sequence + 1);
+            if !record.late {
+                self.counters.played += 1;
+                self.history.resolve(record.sequence);
+            }
+        }
+        Gave::Sound
+    }
+
+    pub fn make_up(&mut self, hole: Option<usize>, cause: Cause, out: &mut [f32]) -> Gave {
+        if !self.begun {
+            out.fill(0.0);
+            return Gave::Silence;
+        }
+        let wanted = self.conceal.look_ahead();
+        let ahead = match (wanted, self.store.front()) {
+            (1.., Some(record)) if cause != Cause::Resync => self.store.peek(record, wanted),
+            _ => &[],
+        };
+        self.conceal.lost(Gap { remaining: hole, ahead }, out);
+        self.counters.concealments += u64::from(!std::mem::replace(&mut self.in_gap, true));
+        self.counters.concealed_frames += self.frames(out) as u64;
+        Gave::MadeUp(cause)
+    }
+
+    fn pause(&mut self, out: &mut [f32]) -> Gave {
+        out.fill(0.0);
+        self.conceal.good(out);
+        self.in_gap = false;
+        self.counters.paused_frames += self.frames(out) as u64;
+        Gave::Silence
+    }
+
+    /// Throws away what is waiting.
+    pub fn flush(&mut self) {
+        self.discard_until(u64::MAX);
+        self.next_sequence = None;
+    }
+
+    /// Throws away what has ended by then.
+    pub fn discard_until(&mut self, media: u64) {
+        while let Some(record) = self.store.front().filter(|record| record.end() <= media) {
+            self.store.pop();
+            if !record.late {
+                self.counters.discarded += 1;
+                self.history.resolve(record.sequence);
+            }
+            self.next_sequence = Some(record.sequence + 1);
+        }
+    }
+
+    /// Numbers begin anew; the totals go on.
+    pub fn restart(&mut self) {
+        self.flush();
+        self.counters.lost += self.history.lost(0);
+        self.history = History::new();
+    }
+
+    pub fn totals(&self) -> PlayoutCounters {
+        let overtaken = self.store.count(|record| !record.late && self.history.is_passed(record.sequence));
+        PlayoutCounters {
+            buffered: self.store.count(|record| !record.late),
+            lost: self.counters.lost + self.history.lost(overtaken),
+            ..self.counters
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! What unit tests of lines put above them: a station without anything of its own.
+
+use antiphon_core::{Input, Instant, PathId, Transmit};
+use antiphon_session::Station;
+
+/// Sends nothing, and counts what it is told of connections.
+#[derive(Default)]
+pub(crate) struct Bystander {
+    pub connected: u32,
+    pub broken: u32,
+    /// It knows the first so many peers of all.
+    pub friends: u32,
+}
+
+impl Station for Bystander {
+    fn handle_input(&mut self, _now: Instant, input: Input<'_>) {
+        self.connected += u32::from(matches!(input, Input::Connected));
+        self.broken += u32::from(matches!(input, Input::Broken(_)));
+    }
+
+    fn advance(&mut self, _now: Instant) {}
+
+    fn poll_transmit(&mut self, _now: Instant, _buf: &mut [u8]) -> Option<Transmit> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn stop(&mut self, _now: Instant) {}
+
+    fn is_finished(&self) -> bool {
+        false
+    }
+
+    fn knows(&self, path: PathId) -> bool {
+        path.0 < self.friends
+    }
+}

@@ -1,0 +1,103 @@
+//! What lines of datagrams have in common: what errors mean, how much goes at once, how large a datagram may be.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use antiphon_core::{BrokenReason, Input, Instant};
+use antiphon_session::Station;
+
+use crate::batch::Batch;
+use crate::line::{Fittings, LineError};
+use crate::options;
+
+impl Fittings {
+    /// Counts what came of a batch, and tells the station if the peer's machine refused.
+    pub(crate) fn on_sent(&mut self, now: Instant, batch: Batch, station: &mut dyn Station) {
+        let sent = batch.taken.count();
+        self.stats.sent += sent;
+        self.stats.send_failed += batch.len as u64 - sent;
+        if let Some(reason) = batch.refused {
+            self.on_refused(now, reason, station);
+        }
+    }
+
+    /// What an error of the receiving call means; an error again if the socket is of no use any more.
+    pub(crate) fn on_error(
+        &mut self,
+        now: Instant,
+        error: io::Error,
+        station: &mut dyn Station,
+    ) -> Result<(), LineError> {
+        match classify(&error) {
+            Trouble::Refused(reason) => self.on_refused(now, reason, station),
+            Trouble::Passing => self.stats.send_failed += 1,
+            Trouble::Fatal => return Err(LineError::System { what: "receiving".into(), source: error }),
+        }
+        Ok(())
+    }
+
+    fn on_refused(&mut self, now: Instant, reason: BrokenReason, station: &mut dyn Station) {
+        self.stats.refused += 1;
+        station.handle_input(now, Input::Broken(reason));
+    }
+}
+
+/// What an error on a datagram socket means.
+pub(crate) enum Trouble {
+    /// The peer's machine says that nobody is there.
+    Refused(BrokenReason),
+    /// This datagram is gone; the next may pass.
+    Passing,
+    /// The socket itself is of no use any more.
+    Fatal,
+}
+
+pub(crate) fn classify(error: &io::Error) -> Trouble {
+    match error.raw_os_error() {
+        // The last two: no such protocol there, as IPv4 and IPv6 say it.
+        Some(libc::ECONNREFUSED | libc::ENOPROTOOPT | libc::EPROTO) => {
+            Trouble::Refused(BrokenReason::Refused)
+        }
+        Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::ENETDOWN | libc::EHOSTDOWN) => {
+            Trouble::Refused(BrokenReason::Unreachable)
+        }
+        Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::EINVAL) => Trouble::Fatal,
+        _ => Trouble::Passing,
+    }
+}
+
+/// The path's MTU as far as the kernel knows it, at most that of Ethernet.
+pub(crate) fn path_mtu(socket: &impl AsRawFd, v6: bool) -> usize {
+    let (level, name) =
+        if v6 { (libc::IPPROTO_IPV6, libc::IPV6_MTU) } else { (libc::IPPROTO_IP, libc::IP_MTU) };
+    // Only a connected socket knows its path.
+    let mtu = options::read_int(socket, level, name).map_or(ETHERNET_MTU, |mtu| mtu.max(0) as usize);
+    mtu.clamp(SMALLEST_MTU, ETHERNET_MTU)
+}
+
+/// Ethernet's MTU: what the neighbours' networks carry, even where ours (loopback) would carry more.
+const ETHERNET_MTU: usize = 1500;
+/// Every IPv4 host must accept datagrams of this size (RFC 791 §3.1).
+const SMALLEST_MTU: usize = 576;
+/// Room for one datagram to send, at least: other sides may have larger ones returned.
+pub(crate) const ROOM_TO_SEND: usize = 9_216;
+/// A datagram that waited so long in the kernel was not what woke us: a wake-up takes a third of that here.
+pub(crate) const BEHIND: std::time::Duration = std::time::Duration::from_micros(150);
+/// Batches read in one round at most.
+pub(crate) const MOST_BATCHES: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_path_end_nothing_and_errors_of_ours_do() {
+        let class = |code| classify(&io::Error::from_raw_os_error(code));
+        assert!(matches!(class(libc::ECONNREFUSED), Trouble::Refused(BrokenReason::Refused)));
+        assert!(matches!(class(libc::ENETUNREACH), Trouble::Refused(BrokenReason::Unreachable)));
+        for code in [libc::EMSGSIZE, libc::EAGAIN, libc::ENOBUFS, libc::EPERM] {
+            assert!(matches!(class(code), Trouble::Passing), "{code}");
+        }
+        assert!(matches!(class(libc::EBADF), Trouble::Fatal));
+    }
+}

@@ -1,0 +1,64 @@
+//! The seal of cookies: what a listener hands to a caller of whom it keeps nothing, and knows again when it comes back
+//! (SCTP's state cookie, RFC 9260 §5.1.3; DCCP's Init Cookie, RFC 4340 §8.1.4).
+
+use std::hash::Hasher;
+use std::time::Duration;
+
+use antiphon_core::Rng;
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+/// A keyed hash (SipHash-2-4 of 128 bits); clones share the key.
+#[derive(Clone, Debug)]
+pub(crate) struct Seal {
+    key: [u8; 16],
+}
+
+impl Seal {
+    /// A seal whose key comes from `seed`: endpoints of one server are opened with one seed, and know each other's.
+    /// `label` keeps different uses of a seed apart.
+    pub fn new(seed: u64, label: &str) -> Self {
+        let mut key = [0; 16];
+        Rng::fork(seed, label).fill(&mut key);
+        Seal { key }
+    }
+
+    /// The mark of these bytes, one part after the other; where the parts part is not in it.
+    pub fn mark(&self, parts: &[&[u8]]) -> [u8; MARK] {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        parts.iter().for_each(|part| hasher.write(part));
+        hasher.finish128().as_bytes()
+    }
+
+    /// Whether `mark` is that of these bytes. Takes as long whatever is wrong.
+    pub fn is_mark(&self, mark: &[u8], parts: &[&[u8]]) -> bool {
+        let right = self.mark(parts);
+        mark.len() == MARK && mark.iter().zip(right).fold(0, |wrong, (a, b)| wrong | (a ^ b)) == 0
+    }
+}
+
+/// Bytes of a mark.
+pub(crate) const MARK: usize = 16;
+/// How long a cookie is good: Valid.Cookie.Life (RFC 9260 §16); RFC 4340 leaves it to the server.
+pub(crate) const COOKIE_LIFE: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_same_bytes_under_the_same_key_have_the_mark() {
+        let seal = Seal::new(1, "a");
+        let mark = seal.mark(&[b"one", b"two"]);
+        assert!(seal.is_mark(&mark, &[b"onetwo"]));
+        assert!(!seal.is_mark(&mark, &[b"onetwO"]) && !seal.is_mark(&mark[1..], &[b"onetwo"]));
+        assert!(
+            !Seal::new(2, "a").is_mark(&mark, &[b"onetwo"])
+                && !Seal::new(1, "b").is_mark(&mark, &[b"onetwo"])
+        );
+        for at in 0..MARK {
+            let mut wrong = mark;
+            wrong[at] ^= 1;
+            assert!(!seal.is_mark(&wrong, &[b"onetwo"]), "byte {at}");
+        }
+    }
+}

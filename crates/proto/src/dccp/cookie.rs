@@ -1,0 +1,243 @@
+//! Init Cookies (RFC 4340 §8.1.4): a listener keeps nothing of a caller until the caller has shown, by returning the
+//! cookie, that it receives what is sent to its address.
+//!
+//! ```text
+//! | baked, ns: 8 | path: 4 | ISR: 6 | ISS: 6 | flags: 1 | Changes of the Request: 0..=128 | mark: 16 |
+//! ```
+//!
+//! The mark covers all that stands before it, both DCCP ports and the service code. What both ends agreed on is not in the
+//! cookie but comes about again: the Request's Changes meet the same preferences.
+
+use std::time::Duration;
+
+use antiphon_core::{Instant, PathId};
+
+use super::seq::Seq48;
+use super::wire::{Header, Packet};
+use crate::cookie::{COOKIE_LIFE, MARK, Seal};
+
+/// Bakes and opens cookies; those of one seed and service open each other's.
+#[derive(Clone, Debug)]
+pub(super) struct CookieJar {
+    seal: Seal,
+    service: u32,
+}
+
+/// What a connection is made of, besides what the server's settings say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Recipe {
+    /// Number of the Request.
+    pub isr: Seq48,
+    /// Number of the Response to it.
+    pub iss: Seq48,
+    /// Whether the Response had room for all that this end had to say: its own Changes, too.
+    pub told_all: bool,
+    pub asked: Asked,
+}
+
+/// The options of feature negotiation in a Request, as they stand there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Asked {
+    bytes: [u8; MOST_ASKED],
+    len: u8,
+}
+
+/// An opened cookie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Opened {
+    pub recipe: Recipe,
+    /// The path that the cookie was sent to.
+    pub path: PathId,
+    /// How long ago.
+    pub age: Duration,
+}
+
+impl CookieJar {
+    pub fn new(seed: u64, service: u32) -> Self {
+        CookieJar { seal: Seal::new(seed, "dccp cookie"), service }
+    }
+
+    /// Bakes a cookie at `now` for `path` into `out`; `ports`: ours and the caller's.
+    pub fn bake(&self, now: Instant, path: PathId, ports: (u16, u16), recipe: &Recipe, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(&now.as_nanos().to_be_bytes());
+        out.extend_from_slice(&path.0.to_be_bytes());
+        out.extend_from_slice(&recipe.isr.value().to_be_bytes()[2..]);
+        out.extend_from_slice(&recipe.iss.value().to_be_bytes()[2..]);
+        out.push(u8::from(recipe.told_all));
+        out.extend_from_slice(recipe.asked.bytes());
+        let mark = self.seal.mark(&[out, &self.context(ports)]);
+        out.extend_from_slice(&mark);
+    }
+
+    /// Opens a cookie that came back at `now` in a packet with `header`. `None`: it is not ours, was changed on its way,
+    /// belongs to other ports, or is too old.
+    pub fn open(&self, now: Instant, header: &Header, sealed: &[u8]) -> Option<Opened> {
+        let (signed, mark) = sealed.split_at_checked(sealed.len().checked_sub(MARK)?)?;
+        let ports = (header.destination, header.source);
+        if !self.seal.is_mark(mark, &[signed, &self.context(ports)]) {
+            return None;
+        }
+        let (fixed, asked) = signed.split_first_chunk::<FIXED>()?;
+        let number = |from: usize, to: usize| fixed[from..to].iter().fold(0, |n, b| (n << 8) | u64::from(*b));
+        let age = now.since(Instant::from_nanos(number(0, 8)));
+        let recipe = Recipe {
+            isr: Seq48::new(number(12, 18)),
+            iss: Seq48::new(number(18, 24)),
+            told_all: fixed[24] == 1,
+            asked: Asked::default().with(asked)?,
+        };
+        (age <= COOKIE_LIFE).then_some(Opened { recipe, path: PathId(number(8, 12) as u32), age })
+    }
+
+    /// First number of an answer to whoever asks from `path` with number 0: nobody elsewhere can guess it, and answers to
+    /// the same caller's next Requests have the numbers that follow (RFC 4340 §7.2: as RFC 6528 does it).
+    pub fn base(&self, path: PathId, ports: (u16, u16)) -> Seq48 {
+        let mark = self.seal.mark(&[b"first number", &path.0.to_be_bytes(), &self.context(ports)]);
+        Seq48::new(mark.iter().take(6).fold(0, |n, byte| (n << 8) | u64::from(*byte)))
+    }
+
+    fn context(&self, (ours, theirs): (u16, u16)) -> [u8; 8] {
+        (u64::from(ours) << 48 | u64::from(theirs) << 32 | u64::from(self.service)).to_be_bytes()
+    }
+}
+
+impl Recipe {
+    /// How many numbers after the Request's a packet has that may complete the handshake: it follows the Request within
+    /// the caller's window (RFC 4340 §7.5.1), and acknowledges an answer to one of at most so many Requests.
+    pub fn completed_by(&self, header: &Header, window: u64) -> Option<u64> {
+        let ahead = u64::try_from(header.seq.distance(self.isr)).ok().filter(|ahead| *ahead > 0)?;
+        let answer = u64::try_from(header.kind.ack()?.distance(self.iss)).ok()?;
+        (ahead <= (3 * window).div_ceil(4) && answer < ahead).then_some(ahead)
+    }
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Asked { bytes: [0; MOST_ASKED], len: 0 }
+    }
+}
+
+impl Asked {
+    /// What `request` asks for; `Err`: the option that is too much.
+    pub fn of(request: &Packet<'_>) -> Result<Self, u8> {
+        let asks = |number| (FIRST_FEATURE_OPTION..=LAST_FEATURE_OPTION).contains(&number);
+        let mut options = request.options().filter(|option| asks(option.number));
+        options.try_fold(Asked::default(), |asked, option| {
+            let head = [option.number, 2 + option.value.len() as u8];
+            asked.with(&head).and_then(|asked| asked.with(option.value)).ok_or(option.number)
+        })
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    fn with(mut self, more: &[u8]) -> Option<Self> {
+        let from = usize::from(self.len);
+        self.bytes.get_mut(from..from + more.len())?.copy_from_slice(more);
+        self.len += more.len() as u8;
+        Some(self)
+    }
+}
+
+/// Bytes of a cookie before what was asked for.
+const FIXED: usize = 8 + 4 + 6 + 6 + 1;
+/// Bytes of a cookie besides what was asked for.
+pub(super) const COOKIE_ALONE: usize = FIXED + MARK;
+/// What a Request may ask for, in bytes of options: our own need 24 at most, Linux's some 30; an option holds 253.
+const MOST_ASKED: usize = 128;
+/// Change L to Confirm R (RFC 4340 §6.1).
+const FIRST_FEATURE_OPTION: u8 = 32;
+const LAST_FEATURE_OPTION: u8 = 35;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dccp::wire::Kind;
+
+    const HEADER: Header = Header {
+        source: 50_000,
+        destination: 5004,
+        ccval: 0,
+        coverage: 0,
+        kind: Kind::Data,
+        seq: Seq48::new(8),
+    };
+    const PORTS: (u16, u16) = (5004, 50_000);
+    const BAKED: Instant = Instant::from_millis(5);
+
+    fn recipe() -> Recipe {
+        let asked = Asked::default().with(&[32, 5, 1, 3, 2]).unwrap();
+        Recipe { isr: Seq48::new((1 << 48) - 1), iss: Seq48::new(77 << 40), told_all: true, asked }
+    }
+
+    fn baked() -> Vec<u8> {
+        let mut cookie = vec![9; 3];
+        CookieJar::new(1, 2).bake(BAKED, PathId(4), PORTS, &recipe(), &mut cookie);
+        cookie
+    }
+
+    #[test]
+    fn a_cookie_opens_within_its_life_and_tells_all() {
+        let jar = CookieJar::new(1, 2);
+        let later = BAKED + COOKIE_LIFE;
+        let opened = Opened { recipe: recipe(), path: PathId(4), age: COOKIE_LIFE };
+        assert_eq!(jar.open(later, &HEADER, &baked()), Some(opened));
+        assert_eq!(jar.open(later + Duration::from_nanos(1), &HEADER, &baked()), None);
+        assert_eq!(baked().len(), COOKIE_ALONE + 5);
+    }
+
+    #[test]
+    fn no_byte_no_port_no_service_and_no_key_may_differ() {
+        let jar = CookieJar::new(1, 2);
+        for at in 0..baked().len() {
+            let mut changed = baked();
+            changed[at] ^= 1;
+            assert_eq!(jar.open(BAKED, &HEADER, &changed), None, "byte {at}");
+            assert_eq!(jar.open(BAKED, &HEADER, &baked()[..at]), None, "{at} bytes");
+        }
+        for header in [Header { source: 50_001, ..HEADER }, Header { destination: 5005, ..HEADER }] {
+            assert_eq!(jar.open(BAKED, &header, &baked()), None);
+        }
+        assert_eq!(CookieJar::new(2, 2).open(BAKED, &HEADER, &baked()), None);
+        assert_eq!(CookieJar::new(1, 3).open(BAKED, &HEADER, &baked()), None);
+    }
+
+    #[test]
+    fn nobody_elsewhere_knows_the_first_number() {
+        let first = CookieJar::new(1, 2).base(PathId(4), PORTS);
+        assert_eq!(first, CookieJar::new(1, 2).base(PathId(4), PORTS));
+        for (seed, path, ports) in
+            [(2, 4, PORTS), (1, 5, PORTS), (1, 4, (5004, 50_001)), (1, 4, (5005, 50_000))]
+        {
+            let other = CookieJar::new(seed, 2).base(PathId(path), ports);
+            // Near is a window: by chance less than once in 10^11.
+            assert!(first.distance(other).abs() > 1024, "{seed} {path} {ports:?}");
+        }
+    }
+
+    #[test]
+    fn a_handshake_is_completed_by_what_follows_the_request_and_names_an_answer() {
+        let recipe = recipe();
+        let by = |ahead: i64, answer: i64| {
+            let kind = Kind::Ack { ack: recipe.iss.plus(answer) };
+            recipe.completed_by(&Header { kind, seq: recipe.isr.plus(ahead), ..HEADER }, 100)
+        };
+        // The Request repeated twice, and the answer to any of the three.
+        assert_eq!([by(1, 0), by(3, 0), by(3, 2), by(75, 0)], [Some(1), Some(3), Some(3), Some(75)]);
+        assert_eq!([by(0, 0), by(-1, 0), by(1, 1), by(1, -1), by(76, 0)], [None; 5]);
+        assert_eq!(recipe.completed_by(&HEADER, 100), None, "names none");
+    }
+
+    #[test]
+    fn more_wishes_than_there_is_room_for_are_too_much() {
+        let ask = |count: u8| {
+            let mut raw: Vec<u8> = (0..count).flat_map(|_| [34, 8, 1, 3, 3, 3, 3, 2]).collect();
+            raw.extend([41, 6, 0, 0, 0, 1, 0, 0]);
+            Asked::of(&Packet { header: HEADER, raw_options: &raw, data: &[] })
+                .map(|asked| asked.bytes().len())
+        };
+        assert_eq!([ask(0), ask(1), ask(16), ask(17)], [Ok(0), Ok(8), Ok(128), Err(34)]);
+    }
+}

@@ -1,0 +1,65 @@
+//! Buffers that are used again.
+
+/// Spare buffers, and how many are kept at most.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    spare: Vec<Vec<u8>>,
+    most: usize,
+}
+
+impl Pool {
+    /// Without memory yet.
+    pub fn new(most: usize) -> Self {
+        Pool { spare: Vec::new(), most }
+    }
+
+    /// Makes sure that `buffers` of `bytes` each lie ready, and that `places` find room here without an allocation.
+    pub fn fill(&mut self, places: usize, buffers: usize, bytes: usize) {
+        self.spare.reserve_exact(places.max(buffers).saturating_sub(self.spare.len()));
+        while self.spare.len() < buffers {
+            self.spare.push(Vec::with_capacity(bytes));
+        }
+    }
+
+    /// An empty buffer.
+    pub fn take(&mut self) -> Vec<u8> {
+        // More are out than ever before: one more is made, and comes back here. How many are out is bounded by whoever
+        // takes them.
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Takes a buffer back; one beyond the most is let go.
+    pub fn give(&mut self, mut bytes: Vec<u8>) {
+        bytes.clear();
+        if self.spare.len() < self.most {
+            self.spare.push(bytes);
+        }
+    }
+
+    /// Buffers that lie ready.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.spare.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_come_back_empty_and_no_more_than_the_most_are_kept() {
+        let mut pool = Pool::new(3);
+        pool.fill(2, 1, 100);
+        let mut first = pool.take();
+        assert_eq!((first.capacity(), pool.take().capacity()), (100, 0));
+        first.push(7);
+        pool.give(first);
+        let again = pool.take();
+        assert_eq!((again.len(), again.capacity()), (0, 100));
+        (0..5).for_each(|_| pool.give(Vec::new()));
+        assert_eq!(pool.len(), 3);
+        pool.fill(2, 2, 100);
+        assert_eq!(pool.len(), 3, "there are enough");
+    }
+}

@@ -1,0 +1,112 @@
+//! What an acknowledgement does to an association and its paths (RFC 9260 §6.3, §7.2).
+
+use antiphon_core::{Endpoint, Event, Instant, Seq32};
+
+use super::association::{Association, Phase};
+use super::endpoint::{CLOSE_PATIENCE, Sctp};
+use super::outgoing::{Acked, Violation};
+use super::settings::{MAX_PATHS, Settings};
+use super::wire::cause;
+use super::wire::chunks::Sack;
+
+impl Sctp {
+    pub(super) fn handle_sack(&mut self, now: Instant, sack: &Sack<'_>, received_at: Instant) {
+        let Some(association) = &mut self.association else { return };
+        if matches!(association.phase, Phase::CookieWait | Phase::CookieEchoed) {
+            return;
+        }
+        let flight: [usize; MAX_PATHS] =
+            std::array::from_fn(|at| association.paths.get(at).map_or(0, |path| path.flight));
+        let taken = association.out.on_sack(received_at, sack, &mut association.paths, &mut self.queue);
+        match taken {
+            Err(Violation) => self.violated(now, cause::PROTOCOL_VIOLATION, &[]),
+            Ok(None) => {}
+            Ok(Some(acked)) => self.use_ack(now, sack.cumulative, &acked, &flight),
+        }
+    }
+
+    /// Takes what is acknowledged up to `cumulative` and beyond; `flight`: what was on its way by each path before.
+    pub(super) fn use_ack(
+        &mut self,
+        now: Instant,
+        cumulative: Seq32,
+        acked: &Acked,
+        flight: &[usize; MAX_PATHS],
+    ) {
+        let Some(association) = &mut self.association else { return };
+        if let Some((path, rtt)) = acked.round_trip() {
+            association.paths[path].rtt.sample(rtt);
+        }
+        let has_others = association.paths.iter().filter(|path| path.is_good()).count() > 1;
+        association.note_answers(now, acked, &self.settings);
+        let lost = association.judge_windows(cumulative, acked, flight);
+        association.restart_timers(now, acked, has_others.then_some(&self.settings));
+        association.run_sizes(now);
+        association.tell_again_of_giving_up(now);
+        if acked.moved && self.closing.is_some() {
+            self.closing = Some(now + CLOSE_PATIENCE);
+        }
+        if lost {
+            // A smaller window is what congestion control tells of a loss.
+            let stats = self.path_stats();
+            self.queue.report(Event::Congestion(stats));
+        }
+    }
+}
+
+impl Association {
+    /// Paths by which something was acknowledged work.
+    fn note_answers(&mut self, now: Instant, acked: &Acked, settings: &Settings) {
+        let best = self.best_path();
+        for at in 0..self.paths.len() {
+            // What was given up has no bytes; that it is known is an answer as well.
+            if acked.bytes[at] == 0 && !(acked.moved && at == best) {
+                continue;
+            }
+            let interval = self.heartbeat_interval(settings, at);
+            let path = &mut self.paths[at];
+            path.answered();
+            path.heartbeat = None;
+            path.heartbeat_at = now + interval;
+        }
+    }
+
+    /// Opens and closes the congestion windows; whether one closed.
+    fn judge_windows(&mut self, cumulative: Seq32, acked: &Acked, flight: &[usize; MAX_PATHS]) -> bool {
+        let (mut lost, highest) = (false, self.out.highest());
+        for (at, path) in self.paths.iter_mut().enumerate() {
+            if acked.moved && acked.bytes[at] > 0 {
+                path.window.on_ack(acked.bytes[at], flight[at], cumulative);
+            }
+            if acked.lost_on[at] && path.window.on_loss(highest) {
+                (self.burst, lost) = (true, true);
+            }
+        }
+        lost
+    }
+
+    /// T3-rtx of each path (§6.3.2). `hurried`: with another path to go by, what is left of a playout budget is not
+    /// waited for: the time-out counts from when the first packet on its way set out, as in RFC 7765, and what an
+    /// acknowledgement may be put off.
+    fn restart_timers(&mut self, now: Instant, acked: &Acked, hurried: Option<&Settings>) {
+        let has_given_up = self.out.has_given_up();
+        for (at, path) in self.paths.iter_mut().enumerate() {
+            if path.flight == 0 && !has_given_up {
+                path.t3 = None;
+                path.window.on_all_acked();
+            } else if acked.moved && (acked.bytes[at] > 0 || path.t3.is_some()) {
+                let first = hurried.and_then(|settings| Some(self.out.first_sent(at)? + settings.ack_delay));
+                path.start_t3(first.map_or(now, |first| now.min(first)));
+            }
+        }
+    }
+
+    /// The peer is told again how far it may forget, a round trip after it was told last.
+    fn tell_again_of_giving_up(&mut self, now: Instant) {
+        if self.out.has_given_up() {
+            // Nothing was measured yet: at once.
+            let patience = self.paths[self.best_path()].rtt.srtt().unwrap_or_default();
+            self.due.forward |= self.forwarded_at.is_none_or(|at| now.since(at) >= patience);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! What goes into a packet: chunks that are to be sent again, then new ones, as far as room and windows let them.
+
+use antiphon_core::Instant;
+
+use super::super::path::Path;
+use super::super::settings::Reliability;
+use super::super::wire::chunks::DataHeader;
+use super::super::wire::writer::Writer;
+use super::{ChunkState, Message, NEVER_AGAIN, Outgoing, Sent};
+use crate::queue::{MAX_BYTES, MAX_FRAMES, Queued, SendQueue};
+
+/// A packet in the making: when and by which of the paths it goes, and the frames that wait.
+pub struct Departure<'a, 'buf> {
+    pub now: Instant,
+    pub writer: &'a mut Writer<'buf>,
+    /// The place of its path among `paths`.
+    pub by: usize,
+    pub paths: &'a mut [Path],
+    pub queue: &'a mut SendQueue,
+}
+
+impl Departure<'_, '_> {
+    fn path(&mut self) -> &mut Path {
+        &mut self.paths[self.by]
+    }
+
+    fn has_window(&self) -> bool {
+        let path = &self.paths[self.by];
+        path.flight < path.window.cwnd
+    }
+}
+
+impl Outgoing {
+    /// Writes chunks that are to be sent again, as far as there is room.
+    ///
+    /// `burst`: the first packet of a fast retransmission asks no window (RFC 9260 §7.2.4, step 4).
+    pub fn resend(&mut self, packet: &mut Departure<'_, '_>, burst: bool) {
+        let now = packet.now;
+        // Nothing is known of the path yet: what can still be in time is tried.
+        let half_way = packet.path().rtt.srtt().unwrap_or_default() / 2;
+        let full = packet.writer.room_when_empty();
+        let mut at = 0;
+        while self.lost > 0 && at < self.sent.len() {
+            if self.sent[at].state != ChunkState::Lost {
+                at += 1;
+                continue;
+            }
+            if let Some(outcome) = self.is_to_be_given_up(at, (now, half_way), full) {
+                self.give_up(now, (self.sent[at].message, outcome), packet.paths, packet.queue);
+                continue;
+            }
+            if (!packet.has_window() && !burst) || !self.write(at, packet.writer) {
+                return;
+            }
+            let sent = &mut self.sent[at];
+            // It has been fast retransmitted or timed out: only a time-out may find it lost again.
+            (sent.state, sent.misses, sent.at) = (ChunkState::Flying, NEVER_AGAIN, now);
+            (sent.path, sent.tries) = (packet.by as u8, sent.tries.saturating_add(1));
+            sent.packet = packet.writer.len() as u16;
+            let len = usize::from(sent.len);
+            self.lost -= 1;
+            self.retransmitted += 1;
+            self.take_off(now, packet.path(), len);
+        }
+    }
+
+    /// Writes new chunks: of messages begun, and of frames that wait.
+    pub fn send_new(&mut self, packet: &mut Departure<'_, '_>) {
+        self.drop_late(packet.now, packet.paths, packet.queue);
+        while self.lost == 0 && packet.has_window() && self.sent.len() < MOST_CHUNKS {
+            let Some(message) = self.choose(packet) else { return };
+            if !self.cut(message, packet) {
+                return;
+            }
+        }
+    }
+
+    /// The message whose next chunk goes out: those begun take turns with those that wait.
+    fn choose(&mut self, packet: &mut Departure<'_, '_>) -> Option<u32> {
+        if self.cutting.is_empty() || (self.rules.interleaved && self.turn >= self.cutting.len()) {
+            self.turn = 0;
+            if let Some(begun) = self.begin(packet) {
+                return Some(begun);
+            }
+        }
+        let at = self.turn % self.cutting.len().max(1);
+        self.turn = at + 1;
+        self.cutting.get(at).copied()
+    }
+
+    /// Takes the next frame of the queue whose stream is free, if it may go into this packet.
+    fn begin(&mut self, packet: &mut Departure<'_, '_>) -> Option<u32> {
+        let Departure { now, writer, queue, .. } = packet;
+        let live = self.messages.len() - self.free.len();
+        if live >= MAX_FRAMES || self.kept_bytes >= MAX_BYTES {
+            return None;
+        }
+        let (messages, cutting, streams) = (&self.messages, &self.cutting, self.rules.streams);
+        let is_free = |stream: u16| !cutting.iter().any(|m| messages[*m as usize].stream == stream % streams);
+        let len = queue.peek_ready(*now, |stream| is_free(stream.0))?;
+        let full = writer.room_when_empty() - DataHeader::len(self.rules.interleaved);
+        if !self.may_fly(len.min(full))
+            || !fits(len, full, (writer.room() + full).saturating_sub(writer.room_when_empty()))
+        {
+            return None;
+        }
+        let frame = queue.pop_ready(*now, |stream| is_free(stream.0))?;
+        Some(self.enter(frame))
+    }
+
+    fn enter(&mut self, frame: Queued) -> u32 {
+        self.kept_bytes += frame.bytes.len();
+        let message = Message {
+            id: frame.id,
+            bytes: frame.bytes,
+            deadline: frame.deadline,
+            stream: frame.stream.0 % self.rules.streams,
+            number: 0,
+            first: self.next_tsn,
+            cut: 0,
+            fragments: 0,
+            chunks: 0,
+            unacked: 0,
+            given_up: false,
+            told: false,
+        };
+        // All places are taken: a new one.
+        let place = self.free.pop().unwrap_or(self.messages.len() as u32);
+        match self.messages.get_mut(place as usize) {
+            Some(old) => *old = message,
+            None => self.messages.push(message),
+        }
+        self.cutting.push(place);
+        place
+    }
+
+    /// Whether the peer has room for so much; when it has none, one chunk asks again (RFC 9260 §6.1, rule A).
+    fn may_fly(&self, len: usize) -> bool {
+        self.peer_window >= len || self.flight == 0
+    }
+
+    /// Cuts the next chunk of a message into the packet; `false` when it must wait.
+    fn cut(&mut self, place: u32, packet: &mut Departure<'_, '_>) -> bool {
+        let (now, interleaved) = (packet.now, self.rules.interleaved);
+        let writer = &mut *packet.writer;
+        let message = &self.messages[place as usize];
+        let left = message.bytes.len() - message.cut;
+        let room = writer.room().saturating_sub(DataHeader::len(interleaved));
+        // The last part of a message may be short, others fill what is left of a packet, if that is worth a chunk.
+        let len = left.min(room);
+        if len == 0 || (len < left && room < writer.room_when_empty() / 4) || !self.may_fly(len) {
+            return false;
+        }
+        if message.cut == 0 {
+            self.number(place);
+        }
+        let message = &mut self.messages[place as usize];
+        let (fragment, path) = (message.fragments, packet.by as u8);
+        let sent = Sent { message: place, fragment, len: len as u16, path, ..Sent::rest(message.cut, now) };
+        message.cut += len;
+        message.fragments += 1;
+        message.chunks += 1;
+        message.unacked += 1;
+        let due = message.deadline.map(|deadline| deadline.max(now + packet.paths[packet.by].rtt.patience()));
+        if message.cut == message.bytes.len() {
+            self.cutting.retain(|other| *other != place);
+        }
+        self.sent.push_back(sent);
+        self.next_tsn = self.next_tsn.next();
+        let written = self.write(self.sent.len() - 1, writer);
+        assert!(written, "a chunk is cut to the room there is");
+        if let Some(sent) = self.sent.back_mut() {
+            sent.packet = writer.len() as u16;
+        }
+        if let Some(due) = due.filter(|_| self.rules.reliability == Reliability::Deadline) {
+            self.check_at = Some(self.check_at.map_or(due, |at| at.min(due)));
+        }
+        self.take_off(now, packet.path(), len);
+        true
+    }
+
+    /// Gives a message its SSN or MID, with its first chunk.
+    fn number(&mut self, place: u32) {
+        let message = &mut self.messages[place as usize];
+        let stream = usize::from(message.stream);
+        if self.numbers.len() <= stream {
+            self.numbers.resize(stream + 1, [0; 2]);
+        }
+        message.first = self.next_tsn;
+        let unordered = !self.rules.ordered;
+        if self.rules.ordered || self.rules.interleaved {
+            let next = &mut self.numbers[stream][usize::from(unordered)];
+            message.number = *next;
+            *next = next.wrapping_add(1);
+        }
+    }
+
+    /// Writes the chunk at `at` of `sent`; `false` when there is no room.
+    fn write(&self, at: usize, writer: &mut Writer<'_>) -> bool {
+        let sent = &self.sent[at];
+        let message = &self.messages[sent.message as usize];
+        let (offset, len) = (sent.offset as usize, usize::from(sent.len));
+        let tsn = self.first_tsn().plus(at as u32);
+        let header = DataHeader {
+            interleaved: self.rules.interleaved,
+            tsn,
+            stream: message.stream,
+            number: message.number,
+            fragment: sent.fragment,
+            // No registered payload protocol is RTP (RFC 9260 §15.6): 0 is "unspecified".
+            ppid: 0,
+            unordered: !self.rules.ordered,
+            begin: offset == 0,
+            end: offset + len == message.bytes.len(),
+            immediate: false,
+        };
+        writer.data(&header, &message.bytes[offset..offset + len])
+    }
+
+    /// Accounts for a chunk that goes out.
+    fn take_off(&mut self, now: Instant, path: &mut Path, len: usize) {
+        path.window.on_send(now, path.rtt.patience());
+        path.flight += len;
+        self.flight += len;
+        self.peer_window = self.peer_window.saturating_sub(len);
+        if path.t3.is_none() {
+            path.start_t3(now);
+        }
+    }
+}
+
+/// Whether a message of `len` bytes may begin where there is room for `room` of its bytes, in a packet that takes `full`
+/// when it is empty: one that fits a packet goes in one piece, others where the piece is worth it.
+fn fits(len: usize, full: usize, room: usize) -> bool {
+    if len <= full { len <= room } else { room >= full / 2 }
+}
+
+/// Chunks kept at most, acknowledged beyond gaps or not; gap blocks count to 65535.
+const MOST_CHUNKS: usize = 4096;
