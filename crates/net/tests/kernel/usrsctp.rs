@@ -8,10 +8,9 @@ use std::time::Duration;
 use antiphon_core::CloseReason;
 
 use crate::guest::{Guest, figure, guest};
-use crate::party::{Server, call};
+use crate::party::{Node, Server, call};
 use crate::sctp::echoed;
 
-const INTERVAL: Duration = Duration::from_millis(2);
 /// UDP ports, theirs and ours; and the SCTP port of either listener.
 const THEIRS: u16 = 9900;
 const OURS: u16 = 9899;
@@ -54,6 +53,11 @@ impl Drop for Theirs {
     }
 }
 
+fn sound(node: &mut Node, count: usize, len: usize) {
+    echoed(node, count, len, Duration::from_millis(2));
+    assert_eq!(node.party.endpoint.path_stats().counters.malformed, 0);
+}
+
 #[test]
 #[ignore = "needs root, usrsctp and gcc; scripts/install-peers brings them"]
 fn usrsctp_and_we_call_each_other() {
@@ -70,10 +74,10 @@ fn usrsctp_and_we_call_each_other() {
             "reliability=full&interleaving=on",
         ] {
             let uri = format!("sctp://127.0.0.1:{THEIRS}?sctp-port={PORT}&{query}");
-            call(&guest, &uri, |node| echoed(node, 60, 300, INTERVAL));
+            call(&guest, &uri, |node| sound(node, 60, 300));
         }
         let large = format!("sctp://127.0.0.1:{THEIRS}?sctp-port={PORT}&reliability=full");
-        call(&guest, &large, |node| echoed(node, 3, 200_000, INTERVAL));
+        call(&guest, &large, |node| sound(node, 3, 200_000));
     }
     for (query, options, count, len) in [
         ("reliability=full&order=ordered", "", 60, 300),
