@@ -271,6 +271,7 @@ mod tests {
             assert!(options.written() == 0, "to Linux all of these are reports");
         }
         assert_eq!(reports, [(4, false), (4, false), (6, true), (6, true)]);
+        assert!(!receiver.holds, "later ones wait for nothing");
     }
 
     #[test]
