@@ -28,8 +28,8 @@ fn uris(version: usize, port: u16, query: &str) -> [String; 2] {
     [format!("sctp://{host}:{port}?over=ip&{query}"), format!("sctp://{host}:{UDP}?sctp-port={port}&{query}")]
 }
 
-/// Sends frames to the kernel's echo, waits for all of them, and closes.
-fn echoed(node: &mut Node, count: usize, len: usize, interval: Duration) {
+/// Sends frames to an echo, waits for all of them, and closes.
+pub fn echoed(node: &mut Node, count: usize, len: usize, interval: Duration) {
     let sent = frames(count, len);
     node.pace(&sent, interval, None);
     node.until("all frames and their outcomes", 3 * SOON, |party| {

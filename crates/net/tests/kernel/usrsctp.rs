@@ -5,12 +5,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use antiphon_core::{CloseReason, Outcome};
+use antiphon_core::CloseReason;
 
 use crate::guest::{Guest, figure, guest};
-use crate::party::{Node, Server, call, frames, intact};
+use crate::party::{Node, Server, call};
+use crate::sctp::echoed;
 
-const SOON: Duration = Duration::from_secs(10);
 /// UDP ports, theirs and ours; and the SCTP port of either listener.
 const THEIRS: u16 = 9900;
 const OURS: u16 = 9899;
@@ -53,18 +53,9 @@ impl Drop for Theirs {
     }
 }
 
-fn echoed(node: &mut Node, count: usize, len: usize) {
-    let sent = frames(count, len);
-    node.pace(&sent, Duration::from_millis(2), None);
-    node.until("all frames and their outcomes", 2 * SOON, |party| {
-        party.frames.len() == count && party.outcomes.len() == count
-    });
-    assert_eq!(node.party.count(|outcome| *outcome == Outcome::Acked), count, "{}", node.state());
-    assert_eq!(intact(&sent, &node.party.frames), count);
+fn sound(node: &mut Node, count: usize, len: usize) {
+    echoed(node, count, len, Duration::from_millis(2));
     assert_eq!(node.party.endpoint.path_stats().counters.malformed, 0);
-    node.close();
-    node.until("the end", SOON, |party| party.closed.is_some());
-    assert_eq!(node.party.closed, Some(CloseReason::Local));
 }
 
 #[test]
@@ -83,10 +74,10 @@ fn usrsctp_and_we_call_each_other() {
             "reliability=full&interleaving=on",
         ] {
             let uri = format!("sctp://127.0.0.1:{THEIRS}?sctp-port={PORT}&{query}");
-            call(&guest, &uri, |node| echoed(node, 60, 300));
+            call(&guest, &uri, |node| sound(node, 60, 300));
         }
         let large = format!("sctp://127.0.0.1:{THEIRS}?sctp-port={PORT}&reliability=full");
-        call(&guest, &large, |node| echoed(node, 3, 200_000));
+        call(&guest, &large, |node| sound(node, 3, 200_000));
     }
     for (query, options, count, len) in [
         ("reliability=full&order=ordered", "", 60, 300),

@@ -74,7 +74,7 @@ impl DccpEndpoint {
             }
         }
         if let Some(flow) = &mut self.flow {
-            self.congestion_changed |= flow.sender.handle_timeout(now, &mut flow.sent, &self.rtt);
+            self.congestion_changed |= flow.sender.handle_timeout(now, &mut flow.sent);
         }
         if self.timers.give_up.is_some_and(|at| at <= now) {
             self.give_up(now);

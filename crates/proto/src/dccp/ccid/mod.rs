@@ -95,9 +95,9 @@ impl Sender {
     }
 
     /// Answers whether a time-out was due.
-    pub fn handle_timeout(&mut self, now: Instant, log: &mut SentLog, rtt: &Rtt) -> bool {
+    pub fn handle_timeout(&mut self, now: Instant, log: &mut SentLog) -> bool {
         match self {
-            Sender::Two(two) => two.handle_timeout(now, log, rtt),
+            Sender::Two(two) => two.handle_timeout(now, log),
             Sender::Three(three) => three.handle_timeout(now),
         }
     }

@@ -20,9 +20,10 @@ pub(crate) struct ReceiverThree {
     /// Mean size of data packets, bytes.
     size: f64,
     rtt: Duration,
-    feedback_due: bool,
-    /// Whether the next report is the first of all, or the first of a loss: it goes twice.
-    repeats: bool,
+    /// Reports that are to go now.
+    due: u8,
+    /// Whether they are the first of a loss, which must name a data packet.
+    holds: bool,
     /// Window counter of the packet that the last regular feedback was for.
     last_counter: Option<u8>,
     /// When the rate's measurement began, and what arrived since.
@@ -45,8 +46,8 @@ impl ReceiverThree {
             waiting: [None; DUPLICATES],
             size: 0.0,
             rtt,
-            feedback_due: false,
-            repeats: true,
+            due: 0,
+            holds: false,
             last_counter: None,
             measured_from: Instant::ZERO,
             bytes: 0,
@@ -73,7 +74,7 @@ impl ReceiverThree {
         });
         // A congestion mark counts as a lost packet (RFC 4342 §6.1).
         let marked_event = incoming.marked && self.on_lost(1, incoming.ccval);
-        self.feedback_due |= new_event || marked_event;
+        self.due = self.due.max(u8::from(new_event || marked_event));
         if self.rate == 0.0 && (new_event || marked_event) {
             // A loss within the first round trip: nothing was measured yet, and with a rate of nothing a sender of the
             // equation would fall to a packet in 64 s, as Linux does. What came so far is what a round trip brings.
@@ -90,17 +91,17 @@ impl ReceiverThree {
             None => {
                 (self.measured_from, self.bytes) = (now, 0);
                 self.last_counter = Some(incoming.ccval);
-                self.feedback_due = true;
+                self.due = TWICE;
             }
             // Once a round trip: four counts (RFC 4342 §10.3).
             Some(last) if incoming.ccval.wrapping_sub(last) & 0x0f >= 4 => {
                 self.last_counter = Some(incoming.ccval);
-                self.feedback_due = true;
+                self.due = self.due.max(1);
             }
             Some(_) => {}
         }
         let period = now.since(self.measured_from);
-        if self.feedback_due && period >= self.rtt {
+        if self.due > 0 && period >= self.rtt {
             self.measure(now, period);
         }
     }
@@ -152,17 +153,19 @@ impl ReceiverThree {
     }
 
     fn on_lost(&mut self, lost: u32, ccval: u8) -> bool {
-        self.repeats |= self.history.intervals().is_empty();
+        if self.history.intervals().is_empty() {
+            (self.due, self.holds) = (TWICE, true);
+        }
         let counter = Counter::extend(&mut self.counter.clone(), ccval);
         let (size, rtt, rate) = (self.size.max(1.0), self.rtt, self.greatest_rate);
         self.history.on_lost(lost, counter, |before| first_interval(size, rtt, rate, before))
     }
 
-    /// A report names the last data packet (RFC 5348 §6.2), which here is the acknowledgement number: it waits while that
-    /// is another packet's. Linux keeps what such a report says of losses without computing a rate for it, and with its
-    /// next time-out falls to a packet in 64 s.
+    /// A report names the last data packet (RFC 5348 §6.2), which here is the acknowledgement number; where that is another
+    /// packet's, the first report of a loss waits. Linux keeps what it says of losses without computing a rate for it, and
+    /// with its next time-out falls to a packet in 64 s. Later ones do not wait: a slow sender would, too.
     pub fn is_due(&self) -> bool {
-        self.feedback_due && self.names_data
+        self.due > 0 && (self.names_data || !self.holds)
     }
 
     /// RFC 4342 §6: Elapsed Time, Loss Event Rate, Receive Rate, Loss Intervals. Other acknowledgements say nothing: to
@@ -196,7 +199,8 @@ impl ReceiverThree {
     /// the second is there before its time-out.
     pub fn on_ack_sent(&mut self) {
         if self.is_due() {
-            self.feedback_due = std::mem::take(&mut self.repeats);
+            self.due -= 1;
+            self.holds &= self.due > 0;
         }
     }
 }
@@ -207,6 +211,9 @@ fn first_interval(size: f64, rtt: Duration, rate: f64, before: u32) -> u32 {
     let target = if before == 0 || rate == 0.0 { 0.5 * size / rtt.as_secs_f64().max(1e-6) } else { rate };
     (1.0 / tfrc::loss_event_rate(size, rtt, target)).round() as u32
 }
+
+/// How often the first reports go.
+const TWICE: u8 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -264,5 +271,15 @@ mod tests {
             assert!(options.written() == 0, "to Linux all of these are reports");
         }
         assert_eq!(reports, [(4, false), (4, false), (6, true), (6, true)]);
+        assert!(!receiver.holds, "later ones wait for nothing");
+    }
+
+    #[test]
+    fn a_report_without_news_of_a_loss_does_not_wait_for_data() {
+        let mut receiver = ReceiverThree::new(Seq48::new(0), Duration::from_millis(40));
+        arrives(&mut receiver, 1, Some(200), 10);
+        arrives(&mut receiver, 2, None, 10);
+        // A sender that knows no round trip sends a packet a second until it hears.
+        assert!(receiver.is_due());
     }
 }

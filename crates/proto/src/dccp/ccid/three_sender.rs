@@ -148,13 +148,7 @@ impl SenderThree {
         }
         // Before anything was sent there is nothing to report on.
         let Some(received) = feedback.receive_rate.filter(|_| self.rate.is_some()) else { return false };
-        let sample = now.since(sent.at).saturating_sub(feedback.elapsed);
-        rtt.on_sample(sample);
-        let smoothed = rtt.min().map_or(sample, |least| sample.max(least));
-        let r = self.rtt.map_or(smoothed, |r| (r * 9 + smoothed) / 10).max(Duration::from_micros(20));
-        self.rtt = Some(r);
-        let root = smoothed.as_secs_f64().sqrt().max(1e-4);
-        self.roots = Some((self.roots.map_or(root, |(mean, _)| 0.9 * mean + 0.1 * root), root));
+        let r = self.on_sample(now.since(sent.at).saturating_sub(feedback.elapsed), rtt);
         let before = self.loss;
         let loss = match feedback.loss_event_rate {
             Some(u32::MAX) => 0.0,
@@ -189,6 +183,18 @@ impl SenderThree {
         self.nofeedback_at = Some(now + self.patience());
         self.idle = true;
         worse && before.is_some()
+    }
+
+    /// Folds in a round trip, the peer's delay taken off; answers R (RFC 5348 §4.3, §4.5).
+    fn on_sample(&mut self, sample: Duration, rtt: &mut Rtt) -> Duration {
+        rtt.on_sample(sample);
+        // No shorter than the clock's grain, which the smallest one keeps to.
+        let sample = rtt.min().map_or(sample, |least| sample.max(least));
+        let r = self.rtt.map_or(sample, |r| (r * 9 + sample) / 10).max(Duration::from_micros(20));
+        self.rtt = Some(r);
+        let root = sample.as_secs_f64().sqrt().max(1e-4);
+        self.roots = Some((self.roots.map_or(root, |(mean, _)| 0.9 * mean + 0.1 * root), root));
+        r
     }
 
     /// The rate after a report (RFC 5348 §4.3 step 4).

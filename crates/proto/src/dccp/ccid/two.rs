@@ -122,7 +122,7 @@ impl SenderTwo {
     }
 
     /// Everything on its way is taken for lost, and the window begins anew with one packet (RFC 4341 §5).
-    pub fn handle_timeout(&mut self, now: Instant, log: &mut SentLog, _rtt: &Rtt) -> bool {
+    pub fn handle_timeout(&mut self, now: Instant, log: &mut SentLog) -> bool {
         if self.timeout_at.is_none_or(|at| now < at) {
             return false;
         }

@@ -68,6 +68,14 @@ impl Bench {
         self.sender.on_feedback(self.now, &feedback, &mut self.log, &mut self.rtt);
     }
 
+    /// So many round trips in which all arrives.
+    fn slow_start(&mut self, round_trips: u32) {
+        for _ in 0..round_trips {
+            self.round_trip();
+            self.report(NO_LOSS, self.rate());
+        }
+    }
+
     fn rate(&self) -> f64 {
         self.sender.rate().expect("something was sent")
     }
@@ -102,11 +110,7 @@ fn the_rate_begins_at_four_packets_a_round_trip_and_doubles() {
 #[test]
 fn losses_bring_it_to_the_equation() {
     let mut bench = Bench::new();
-    for _ in 0..6 {
-        bench.round_trip();
-        let arrives = bench.sender.rate().unwrap_or_default();
-        bench.report(NO_LOSS, arrives);
-    }
+    bench.slow_start(6);
     bench.round_trip();
     let arrives = bench.rate();
     bench.report(100, arrives);
@@ -117,11 +121,7 @@ fn losses_bring_it_to_the_equation() {
 #[test]
 fn silence_halves_the_rate_down_to_a_packet_a_second_and_no_timer_runs_in_idleness() {
     let mut bench = Bench::new();
-    for _ in 0..4 {
-        bench.round_trip();
-        let arrives = bench.sender.rate().unwrap_or_default();
-        bench.report(NO_LOSS, arrives);
-    }
+    bench.slow_start(4);
     let mut before = bench.rate();
     for _ in 0..3 {
         bench.round_trip();
@@ -152,11 +152,7 @@ fn silence_halves_the_rate_down_to_a_packet_a_second_and_no_timer_runs_in_idlene
 #[test]
 fn a_sender_short_of_data_keeps_its_rate() {
     let mut bench = Bench::new();
-    for _ in 0..5 {
-        bench.round_trip();
-        let arrives = bench.sender.rate().unwrap_or_default();
-        bench.report(NO_LOSS, arrives);
-    }
+    bench.slow_start(5);
     let before = bench.rate();
     assert!(before > 300_000.0);
     // From here on one packet in a round trip; the reports say so.
