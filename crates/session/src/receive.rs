@@ -182,6 +182,10 @@ impl ReceiveStation {
             self.foreign += self.foreign_in(&self.buf[..received.len]);
         }
         self.judge_framing();
+        if let Some(interval) = self.receiver.takes_pace() {
+            self.room = frames_of_a_stall(interval);
+            self.endpoint.reserve(self.room);
+        }
     }
 
     /// Packets in bytes of the wire, or in a frame, that say that the sender has the other framing. Once there is sound, none
@@ -206,10 +210,6 @@ impl ReceiveStation {
         if lost || self.foreign >= FOREIGN_PATIENCE {
             self.told_foreign = true;
             self.receiver.on_foreign_framing(self.config.framing, self.config.ends_with_stream);
-        }
-        if let Some(interval) = self.receiver.takes_pace() {
-            self.room = frames_of_a_stall(interval);
-            self.endpoint.reserve(self.room);
         }
     }
 
@@ -249,10 +249,13 @@ impl Station for ReceiveStation {
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         let input = match input {
             Input::Datagram { path, bytes, ecn, received_at } => {
-                let known = self.knows(path);
+                let (known, answered) = (self.knows(path), self.doorway.answered());
                 let Some(path) = self.path_of_peer(now, path, bytes) else {
-                    self.strangers += 1;
-                    self.foreign += self.foreign_in(bytes);
+                    // A call that the doorkeeper answers is no stranger's datagram.
+                    if self.doorway.answered() == answered {
+                        self.strangers += 1;
+                        self.foreign += self.foreign_in(bytes);
+                    }
                     return;
                 };
                 let bytes = if known { bytes } else { self.doorway.entering(bytes) };

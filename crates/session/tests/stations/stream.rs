@@ -75,6 +75,20 @@ fn a_clean_stream_arrives_sample_exact_whatever_the_jitter_below_target() {
     }
 }
 
+/// Calls that a doorkeeper answers included.
+#[test]
+fn nothing_of_a_call_is_a_strangers() {
+    for transport in antiphon_proto::TRANSPORTS.iter().filter(|t| t.beneath == antiphon_proto::Beneath::Udp) {
+        let (format, kept) = (StreamFormat::new(48_000, 2).unwrap(), Kept::default());
+        let far = receive_station(transport.scheme, Some(ms(40)), &kept);
+        let mut world =
+            World::linked(send_station(transport.scheme, format, 48_000, 5), far, "delay=5ms", 11);
+        world.run(END);
+        let far = (world.far.receiver().counters().packets > 0, world.far.strangers());
+        assert_eq!(far, (true, 0), "{}", transport.scheme);
+    }
+}
+
 #[test]
 fn losses_are_counted_and_filled_and_the_rest_is_exact() {
     let kept = Kept::default();
