@@ -254,6 +254,13 @@ fn run(
     // The line shows the end of its connection when it goes.
     drop(opened.line);
     finish_capture(capture, &mut notes);
+    let divided = shown.station.receiver().division().filter(|groups| groups.count() > 1);
+    if let (Some(first), true) = (divided.and_then(|groups| groups.range(0)), recorder.is_some()) {
+        notes.push(format!(
+            "the passport holds the packets of the first group, channels {}",
+            channels_label(&first)
+        ));
+    }
     let passport = recorder.map(Recorder::finish);
     finish(shown.station, &mut notes)?;
     Ok(Ended { notes, passport })

@@ -134,7 +134,8 @@ impl fmt::Display for ChannelGroups {
 
 /// A list that would do: `3,3,1`.
 fn remainder(channels: usize, each: usize) -> String {
-    let starts = (0..channels.min(MOST)).step_by(each.max(1)).fold(0, |starts, first| starts | 1 << first);
+    let each = each.min(channels.saturating_sub(1)).max(1);
+    let starts = (0..channels.min(MOST)).step_by(each).fold(0, |starts, first| starts | 1 << first);
     ChannelGroups::from_starts(channels, starts).map_or_else(String::new, |groups| groups.to_string())
 }
 
@@ -166,6 +167,7 @@ mod tests {
         let error = |channels, text: &str| ChannelGroups::parse(channels, text).unwrap_err().to_string();
         assert!(error(8, "2,2").contains("4 channels, but the stream has 8"));
         assert!(error(7, "3").contains("such as 3,3,1"));
+        assert!(error(2, "3").contains("such as 1,1"));
         for wrong in ["", "0", "2,,2", "2,-1", "65", "a", "2;2"] {
             assert!(error(4, wrong).contains("such as 2,2,4"), "{wrong}");
         }

@@ -242,11 +242,11 @@ impl Playout {
         (self.far_run, self.late_since) = (0, None);
     }
 
-    /// The sequence numbers of one channel group begin anew, on the clock of the others.
+    /// The sequence numbers of one channel group begin anew, on the clock of the others. What waits of it is played.
     ///
     /// Panics if the stream has no such group.
     pub fn restart_group(&mut self, group: usize) {
-        self.lanes[group].restart();
+        self.lanes[group].renumber();
     }
 
     /// The stream has ended: what waits goes out without waiting for what is missing.

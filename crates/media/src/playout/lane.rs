@@ -200,11 +200,21 @@ impl Lane {
         }
     }
 
-    /// Numbers begin anew; the totals go on.
+    /// Another stream: what waits is dropped, numbers begin anew; the totals go on.
     pub fn restart(&mut self) {
         self.flush();
+        self.renumber();
+    }
+
+    /// Numbers begin anew; what waits is played all the same, and counted now.
+    pub fn renumber(&mut self) {
+        for record in self.store.iter_mut().filter(|record| !record.late) {
+            record.late = true;
+            self.counters.played += 1;
+            self.history.resolve(record.sequence);
+        }
         self.counters.lost += self.history.lost(0);
-        self.history = History::new();
+        (self.history, self.next_sequence) = (History::new(), None);
     }
 
     pub fn totals(&self) -> PlayoutCounters {

@@ -12,7 +12,7 @@ pub(super) struct Record {
     /// Sample frames.
     pub frames: usize,
     pub sequence: u64,
-    /// Whether it was counted late already.
+    /// Whether it was counted already: it came late, or numbers began anew since.
     pub late: bool,
 }
 
@@ -59,6 +59,10 @@ impl Store {
 
     pub fn pop(&mut self) -> Option<Record> {
         self.records.pop_front()
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Record> {
+        self.records.iter_mut()
     }
 
     pub fn count(&self, which: impl Fn(&Record) -> bool) -> u64 {
