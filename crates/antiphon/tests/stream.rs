@@ -1,13 +1,14 @@
 //! Real sockets on loopback, through the library's front door: what goes in comes out.
 
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use antiphon::media::{Pull, SampleFormat, StreamFormat};
 use antiphon::net::{Line, SocketOptions, UdpLine};
 use antiphon::session::StreamFraming;
 use antiphon::sound::{open_sink, open_source};
-use antiphon::{ErrorKind, ReceiveOptions, SendOptions, Stop, receive, send};
+use antiphon::{Error, ErrorKind, ReceiveOptions, ReceiveSummary, SendOptions, Stop, receive, send};
 
 /// A port that was free a moment ago. The kernel does not hand it out again soon.
 fn free_port() -> u16 {
@@ -46,6 +47,16 @@ fn samples(path: &Path) -> (StreamFormat, SampleFormat, Vec<u32>) {
     }
 }
 
+/// A receiver that listens already.
+fn listen(options: ReceiveOptions) -> JoinHandle<Result<ReceiveSummary, Error>> {
+    let (listening, is_listening) = std::sync::mpsc::channel();
+    let receiver = std::thread::spawn(move || {
+        receive(&options, &Stop::new(), &mut |sentence| drop(listening.send(sentence)), &mut |_| {})
+    });
+    is_listening.recv().expect("the receiver says that it listens");
+    receiver
+}
+
 /// Sends `source` over `scheme` into a recording and answers both files' contents.
 fn through(scheme: &str, sample: SampleFormat, channels: u32, block_frames: u32, groups: Option<&str>) {
     through_in(StreamFraming::Rtp, scheme, sample, channels, block_frames, groups);
@@ -78,11 +89,7 @@ fn through_in(
     } else {
         receiving
     };
-    let (listening, is_listening) = std::sync::mpsc::channel();
-    let receiver = std::thread::spawn(move || {
-        receive(&receiving, &Stop::new(), &mut |sentence| drop(listening.send(sentence)), &mut |_| {})
-    });
-    is_listening.recv().expect("the receiver says that it listens");
+    let receiver = listen(receiving);
     let sending = SendOptions {
         source: sent.display().to_string(),
         target: format!("{scheme}://127.0.0.1:{port}"),
@@ -155,11 +162,7 @@ fn a_sender_with_the_other_framing_is_told_of_with_the_remedy() {
             length: Some(Duration::from_secs(20)),
             ..ReceiveOptions::default()
         };
-        let (listening, is_listening) = std::sync::mpsc::channel();
-        let receiver = std::thread::spawn(move || {
-            receive(&receiving, &Stop::new(), &mut |sentence| drop(listening.send(sentence)), &mut |_| {})
-        });
-        is_listening.recv().expect("the receiver says that it listens");
+        let receiver = listen(receiving);
         let sending = SendOptions {
             source: "tone:440Hz?seconds=1s".into(),
             target: format!("{scheme}://127.0.0.1:{port}{theirs}"),
@@ -189,11 +192,7 @@ fn rubbish_in_a_tcp_stream_costs_what_it_hits_in_medusas_framing() {
         length: Some(Duration::from_secs(20)),
         ..ReceiveOptions::default()
     };
-    let (listening, is_listening) = std::sync::mpsc::channel();
-    let receiver = std::thread::spawn(move || {
-        receive(&receiving, &Stop::new(), &mut |sentence| drop(listening.send(sentence)), &mut |_| {})
-    });
-    is_listening.recv().expect("the receiver says that it listens");
+    let receiver = listen(receiving);
     let middle = std::thread::spawn(move || {
         let (mut from, _) = proxy.accept().unwrap();
         let mut to = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();

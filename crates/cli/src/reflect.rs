@@ -25,12 +25,10 @@ pub fn run(args: &ReflectArgs, global: &Global, output: &mut Output) -> Result<u
     });
     progress.clear();
     let status = result?;
-    if !output.json {
-        status.notes.iter().for_each(|note| output.talk(&format!("note: {note}")));
-    }
     if output.json {
         output.timed("summary", record(&status));
     } else {
+        status.notes.iter().for_each(|note| output.talk(&format!("note: {note}")));
         output.talk(&line(&status));
     }
     Ok(watch.exit_code().unwrap_or(exit::DONE))

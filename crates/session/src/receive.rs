@@ -179,7 +179,7 @@ impl ReceiveStation {
         while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
             let frame = &self.buf[..received.len];
             self.receiver.on_frame(now, received, frame);
-            self.foreign += self.foreign_in(&self.buf[..received.len]);
+            self.foreign += self.foreign_in(frame);
         }
         self.judge_framing();
         if let Some(interval) = self.receiver.takes_pace() {

@@ -1,127 +1,25 @@
 //! Endpoint to sink: packets told apart, one sender followed, buffered, played out in time, reports sent back.
 
-use std::ops::Range;
+mod figures;
+mod types;
+
 use std::time::Duration;
 
-use antiphon_core::{Endpoint, Epoch, Instant, PathId, Received, Rng};
-use antiphon_media::conceal::Concealment;
+use antiphon_core::{Endpoint, Instant, MediaTime, PathId, Received, Rng};
 use antiphon_media::packet::{
     Depacketiser, ExtensionIds, MediaPacket, PacketKind, RtpView, classify, parse_rtp,
 };
 use antiphon_media::playout::PlayoutCounters;
 use antiphon_media::rtcp::{RtcpConfig, RtcpEvent, RtcpSession};
-use antiphon_media::{
-    ChannelGroups, Origin, SampleFormat, Sink, SourceCounters, SourceTracker, StreamDescription,
-    StreamFormat, Verdict,
-};
+use antiphon_media::{Origin, Sink, SourceTracker, Verdict};
+
+pub use types::{GroupFigures, Notice, OpenSink, ReceiveError, ReceiverConfig, ReceiverCounters};
 
 use crate::framing::StreamFraming;
 use crate::part::{Formats, Part};
 use crate::player::{PULL_FRAMES, Player, Stream};
 use crate::station::{send_report, sooner};
 use crate::witness::{Passing, Witness};
-
-/// Opens the sink once the stream's format is known.
-pub type OpenSink = Box<dyn FnMut(StreamFormat, SampleFormat) -> Result<Box<dyn Sink>, String>>;
-
-/// How a stream is received.
-#[derive(Clone, Debug)]
-pub struct ReceiverConfig {
-    /// Playout target: from the arrival of an undelayed packet to its sound. `None` for a recording that waits for
-    /// everything, as far as the transport repairs.
-    pub latency: Option<Duration>,
-    /// What to do about missing sound.
-    pub conceal: Concealment,
-    /// The format, where SDP or a flag gave it; else our own senders tell it in band, and static payload types
-    /// (RFC 3551) speak for themselves.
-    pub description: Option<StreamDescription>,
-    /// Whether `description` holds under every dynamic payload type: a flag gave it, and no number.
-    pub any_payload_type: bool,
-    /// Silence after which another sender may take over.
-    pub silence: Duration,
-    /// Whether the transport keeps frames in order, so that a gap is known at once for a loss.
-    pub ordered: bool,
-    /// Name in our reports.
-    pub cname: String,
-    /// Where the run's clock stands on the wall.
-    pub epoch: Epoch,
-    /// Seeds SSRC and report intervals.
-    pub seed: u64,
-}
-
-/// What a receiver has counted beside its playout.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ReceiverCounters {
-    /// RTP packets of our stream.
-    pub packets: u64,
-    /// Bytes in them.
-    pub bytes: u64,
-    /// Frames that are neither RTP nor RTCP, or broken.
-    pub malformed: u64,
-    /// Packets whose format is not known yet.
-    pub unknown_format: u64,
-    /// Packets in another format than the sink was opened for.
-    pub other_format: u64,
-    /// Sample frames that the sink was too slow for.
-    pub overrun_frames: u64,
-}
-
-/// How a channel group fares.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct GroupFigures {
-    /// Its channels, counted from 0.
-    pub channels: Range<usize>,
-    /// What its part of the playout buffer counted.
-    pub playout: PlayoutCounters,
-}
-
-/// Something a user wants to hear of.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Notice {
-    /// Sound begins: the format, and how packets carry it.
-    Began(StreamFormat, SampleFormat),
-    /// Another sender, or the same one started anew.
-    NewStream {
-        /// Its SSRC.
-        ssrc: u32,
-    },
-    /// Somebody else sends here, too; it is not mixed in.
-    Stranger {
-        /// Its SSRC.
-        ssrc: u32,
-    },
-    /// The sender changed the format, which the sink can't follow.
-    OtherFormat(StreamFormat, SampleFormat),
-    /// The format can't be told from the packets.
-    UnknownFormat {
-        /// The payload type seen.
-        payload_type: u8,
-    },
-    /// What comes is in another framing than what is awaited.
-    OtherFraming {
-        /// What is awaited.
-        ours: StreamFraming,
-    },
-    /// The sender took leave.
-    Bye,
-}
-
-/// Why receiving ended by itself.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReceiveError {
-    /// The sink could not be opened.
-    #[error("{0}")]
-    Sink(String),
-    /// What comes is in another framing than what is awaited.
-    #[error("{}", .ours.mismatch())]
-    OtherFraming {
-        /// What is awaited.
-        ours: StreamFraming,
-    },
-    /// The sink gave up; its `finish` says why.
-    #[error("the sink failed")]
-    SinkFailed,
-}
 
 /// The receiving half of a stream, above the endpoint.
 pub struct SoundReceiver {
@@ -353,7 +251,7 @@ impl SoundReceiver {
         match stream.depacketiser.accept_in(origin.group, view) {
             Ok(packet) => {
                 if std::mem::take(&mut self.is_new) {
-                    let time = antiphon_core::MediaTime::new(packet.frames as u64, stream.format().0.rate());
+                    let time = MediaTime::new(packet.frames as u64, stream.format().0.rate());
                     self.pace = Some(time.duration() / stream.groups.count() as u32);
                 }
                 let packet = MediaPacket { recovered: received.repaired, ..packet };
@@ -487,65 +385,6 @@ impl SoundReceiver {
     /// The sink, to be finished off the media thread.
     pub fn take_sink(&mut self) -> Option<Box<dyn Sink>> {
         self.stream.take().map(|stream| stream.sink)
-    }
-
-    /// The SSRC of our sender.
-    pub fn followed(&self) -> Option<u32> {
-        self.tracker.ssrc()
-    }
-
-    /// Since when nothing of our sender was heard.
-    pub fn last_heard(&self) -> Option<Instant> {
-        self.tracker.last_heard()
-    }
-
-    /// What the playout buffer counted; `None` before the stream begins.
-    pub fn playout(&self) -> Option<PlayoutCounters> {
-        self.stream.as_ref().map(Stream::counters)
-    }
-
-    /// What each channel group was like, in order; nothing before the stream begins.
-    pub fn groups(&self) -> impl Iterator<Item = GroupFigures> {
-        let stream = self.stream.as_ref();
-        stream.into_iter().flat_map(|stream| {
-            let counters = stream.playout.buffer().group_counters();
-            stream.groups.ranges().zip(counters).map(|(channels, playout)| GroupFigures { channels, playout })
-        })
-    }
-
-    /// How the stream's channels are divided, once known.
-    pub fn division(&self) -> Option<ChannelGroups> {
-        self.stream.as_ref().map(|stream| stream.groups)
-    }
-
-    /// Sound that waits in the playout buffer, in sample frames; 0 before the stream begins.
-    pub fn playout_level(&self) -> u64 {
-        self.stream.as_ref().map_or(0, |stream| stream.playout.buffer().level())
-    }
-
-    /// Rate and channels, once known.
-    pub fn format(&self) -> Option<StreamFormat> {
-        self.stream.as_ref().map(|stream| stream.depacketiser.format())
-    }
-
-    /// How much faster the sender's sampling clock runs than ours, once known.
-    pub fn drift(&self) -> Option<antiphon_core::Ppm> {
-        self.stream.as_ref().map(|stream| stream.playout.buffer().clock().drift())
-    }
-
-    /// Reports sent and received.
-    pub fn rtcp(&self) -> &RtcpSession {
-        &self.rtcp
-    }
-
-    /// Whose packets came.
-    pub fn sources(&self) -> SourceCounters {
-        self.tracker.counters()
-    }
-
-    /// Totals.
-    pub fn counters(&self) -> ReceiverCounters {
-        self.counters
     }
 
     fn notice(&mut self, notice: Notice) {

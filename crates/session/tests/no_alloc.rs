@@ -1,25 +1,24 @@
 //! Stations of one stream over every transport, under an allocator that aborts when asked for memory: they have seen to it
 //! that nothing is needed when a machine stands still.
 
+mod common;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use antiphon_core::uri::Query;
-use antiphon_core::{Ecn, Endpoint, Epoch, Input, Instant, PathId, Rng};
-use antiphon_media::conceal::Concealment;
-use antiphon_media::packet::PacketConfig;
-use antiphon_media::{Pull, SampleFormat, Sink, SinkError, Source, StreamFormat};
-use antiphon_proto::{Beneath, OpenArgs, Role, TRANSPORTS, Transport, open};
+use antiphon_core::{Ecn, Input, Instant, PathId, Rng};
+use antiphon_media::{ChannelGroups, Pull, SampleFormat, Sink, SinkError, Source, StreamFormat};
+use antiphon_proto::{Beneath, Role, TRANSPORTS, Transport};
 use antiphon_session::{
-    CallConfig, CallStation, ReceiveConfig, ReceiveStation, ReceiverConfig, Reflector, ReflectorConfig,
-    SendStation, SenderConfig, SoundReceiver, Station,
+    CallConfig, CallStation, Reflector, ReflectorConfig, SenderConfig, Station, StreamFraming,
 };
 use assert_no_alloc::{AllocDisabler, assert_no_alloc};
+
+use common::{call_config, endpoint, ms, receive_station_in, send_station_in, sender_config};
 
 #[global_allocator]
 static ALLOCATOR: AllocDisabler = AllocDisabler;
 
-const MAX_DATAGRAM: usize = 1452;
 const ONE_WAY: Duration = Duration::from_millis(5);
 const LATENCY: Duration = Duration::from_millis(80);
 /// How long a machine stands still, in milliseconds: all but the last that senders catch up with.
@@ -27,11 +26,11 @@ const STALL: u64 = 249;
 /// Datagrams that a driver hands in before it lets the station act (`net`).
 const AT_ONCE: usize = 128;
 
-struct Quiet;
+struct Quiet(StreamFormat);
 
 impl Source for Quiet {
     fn format(&self) -> StreamFormat {
-        stereo()
+        self.0
     }
 
     fn sample_format(&self) -> SampleFormat {
@@ -40,13 +39,13 @@ impl Source for Quiet {
 
     fn pull(&mut self, block: &mut [f32]) -> Pull {
         block.fill(0.25);
-        Pull::Frames(block.len() / 2)
+        Pull::Frames(block.len() / self.0.channels())
     }
 }
 
 impl Sink for Quiet {
     fn format(&self) -> StreamFormat {
-        stereo()
+        self.0
     }
 
     fn push(&mut self, _block: &[f32]) -> Result<(), SinkError> {
@@ -58,70 +57,41 @@ impl Sink for Quiet {
     }
 }
 
-fn stereo() -> StreamFormat {
-    StreamFormat::new(48_000, 2).expect("a usual format")
-}
-
-fn endpoint(transport: &Transport, role: Role, now: Instant) -> Box<dyn Endpoint> {
-    let (query, seed) = (Query::default(), 1);
-    let args = OpenArgs { role, query: &query, seed, now, max_datagram: MAX_DATAGRAM, latency: LATENCY };
-    open(transport.scheme, &args).expect("opens")
-}
-
-fn sender() -> SenderConfig {
-    let packet = PacketConfig { max_packet: 1400, ..PacketConfig::new(stereo(), SampleFormat::L16, 256) };
-    SenderConfig {
-        packet,
-        groups: antiphon_media::ChannelGroups::whole(packet.format.channels()),
-        patience: Some(LATENCY),
-        epoch: Epoch::default(),
-        seed: 1,
-    }
+fn format(channels: u32) -> StreamFormat {
+    StreamFormat::new(48_000, channels).expect("a usual format")
 }
 
 /// What `compare` runs.
 fn comparison(transport: &'static Transport) -> [Box<dyn Station>; 2] {
-    let config = CallConfig {
-        sender: sender(),
-        latency: LATENCY,
-        conceal: Concealment::default(),
-        board: None,
-        log_frames: 10_000,
-        live: Default::default(),
-        answer_patience: Duration::from_secs(5),
-        drain: Duration::from_secs(3),
-    };
-    let near = endpoint(transport, Role::Caller, Instant::ZERO);
-    let near = CallStation::new(near, Box::new(Quiet), Box::new(Quiet), config).expect("a call");
+    let sender = sender_config(format(2), Some(LATENCY), 1);
+    let config = CallConfig { sender, ..call_config(format(2), LATENCY) };
+    let near = endpoint(transport.scheme, Role::Caller, Instant::ZERO);
+    let near = CallStation::new(near, Box::new(Quiet(format(2))), Box::new(Quiet(format(2))), config);
     let interval = Some(Duration::from_nanos(5_333_333));
     let config = ReflectorConfig { interval, ..ReflectorConfig::default() };
-    [Box::new(near), Box::new(Reflector::new(endpoint(transport, Role::Listener, Instant::ZERO), config))]
+    let far = endpoint(transport.scheme, Role::Listener, Instant::ZERO);
+    [Box::new(near.expect("a call")), Box::new(Reflector::new(far, config))]
 }
 
 /// What `send` and `receive` run.
 fn stream(transport: &'static Transport) -> [Box<dyn Station>; 2] {
-    let near = endpoint(transport, Role::Caller, Instant::ZERO);
-    let near = SendStation::new(near, Box::new(Quiet), sender(), "near", Instant::ZERO).expect("a stream");
-    let config = ReceiverConfig {
-        latency: Some(LATENCY),
-        conceal: Concealment::default(),
-        description: None,
-        any_payload_type: false,
-        silence: Duration::from_secs(2),
-        ordered: false,
-        cname: "far".into(),
-        epoch: Epoch::default(),
-        seed: 9,
-    };
-    let receiver = SoundReceiver::new(config, Box::new(|_, _| Ok(Box::new(Quiet))), Instant::ZERO);
-    let config = ReceiveConfig {
-        endpoint: Box::new(|now| endpoint(transport, Role::Listener, now)),
-        admits: transport.admits,
-        framing: antiphon_session::StreamFraming::default(),
-        silence: Duration::from_secs(2),
-        ends_with_stream: false,
-    };
-    [Box::new(near), Box::new(ReceiveStation::new(config, receiver, Instant::ZERO))]
+    stream_of(transport.scheme, sender_config(format(2), Some(LATENCY), 1))
+}
+
+/// The same with eight channel groups, over SCTP each on a stream of its own: of more packets than a stream of one may have
+/// waiting.
+fn divided(transport: &'static Transport) -> [Box<dyn Station>; 2] {
+    let scheme = if transport.scheme == "sctp" { "sctp?streams=9" } else { transport.scheme };
+    let groups = ChannelGroups::parse(8, "1").expect("eight of one");
+    stream_of(scheme, SenderConfig { groups, ..sender_config(format(8), Some(LATENCY), 1) })
+}
+
+fn stream_of(scheme: &'static str, config: SenderConfig) -> [Box<dyn Station>; 2] {
+    let source = Box::new(Quiet(config.packet.format));
+    let near = send_station_in(endpoint(scheme, Role::Caller, Instant::ZERO), source, config);
+    let open_sink = Box::new(|format, _| Ok(Box::new(Quiet(format)) as Box<dyn Sink>));
+    let far = receive_station_in(scheme, StreamFraming::Rtp, Some(LATENCY), open_sink, false, Instant::ZERO);
+    [Box::new(near), Box::new(far)]
 }
 
 /// Two stations, and wires of fixed size that lose datagrams.
@@ -156,7 +126,7 @@ impl World {
     /// So many milliseconds, in which only some of the stations run.
     fn run(&mut self, millis: u64, runs: [bool; 2]) {
         for _ in 0..millis {
-            self.now += Duration::from_millis(1);
+            self.now += ms(1);
             (0..2).filter(|at| runs[*at]).for_each(|at| self.round(at));
         }
     }
@@ -186,7 +156,8 @@ impl World {
 
 #[test]
 fn a_stall_of_either_machine_allocates_nothing() {
-    let kinds = [("compare", comparison as fn(_) -> _), ("send and receive", stream)];
+    let kinds =
+        [("compare", comparison as fn(_) -> _), ("send and receive", stream), ("eight groups", divided)];
     for (transport, (kind, stations)) in TRANSPORTS.iter().flat_map(|t| kinds.map(|kind| (*t, kind))) {
         // Which case is told before an allocation aborts the process.
         println!("{} {kind}", transport.scheme);

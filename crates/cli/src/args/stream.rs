@@ -269,6 +269,8 @@ As an engineer:
       to many at once; ffplay -protocol_whitelist file,rtp,udp tone.sdp
   antiphon send file:concert.wav sctp://stage.local --groups 2,2,4
       eight channels in three groups, none of which waits for another's loss
+  antiphon send file:song.flac tcp://studio.local:7710 --framing medusa
+      in a framing whose packets are found again behind gaps and rubbish
   antiphon send tone:440Hz 'sctp://192.0.2.7:5004?over=ip'
       directly over IP, without UDP between (sctp, dccp); needs root
   arecord -f S16_LE -r 48000 -c 2 -t raw |
@@ -287,4 +289,6 @@ As an engineer:
   antiphon receive 'dccp://:5004?over=ip' file:take.wav
       directly over IP, without UDP between (sctp, dccp); needs root
   antiphon receive rtp://:7710 null: --format l24/48000/2 --payload-type 97
-      a stream of another program; --sdp FILE reads the same from its SDP";
+      a stream of another program; --sdp FILE reads the same from its SDP
+  antiphon receive tcp://:7710 file:take.wav --framing medusa
+      from a sender that has the same framing";

@@ -2,6 +2,8 @@
 
 mod call;
 mod clocked;
+#[path = "../common/mod.rs"]
+mod common;
 mod convert;
 mod dccp_flood;
 mod framing;

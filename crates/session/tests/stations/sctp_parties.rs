@@ -35,9 +35,7 @@ fn server(now: Instant, max_peers: usize) -> Hub<Reflector> {
 fn round(hub: &mut Hub<Reflector>, clients: &mut [Client], now: Instant) {
     let mut buf = vec![0; 1 << 18];
     for client in clients.iter_mut() {
-        if client.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            client.endpoint.handle_timeout(now);
-        }
+        client.endpoint.handle_due(now);
         while let Some(transmit) = client.endpoint.poll_transmit(now, &mut buf) {
             hub.handle_input(now, datagram(&buf[..transmit.len], SHARED, now));
         }

@@ -3,51 +3,19 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use antiphon_core::uri::Query;
-use antiphon_core::{BrokenReason, Ecn, Endpoint, Epoch, Input, Instant, PathId, Rng};
+use antiphon_core::{BrokenReason, Ecn, Input, Instant, PathId, Rng};
 use antiphon_link::{Direction, Duplex, DuplexSpec};
-use antiphon_media::conceal::Concealment;
-use antiphon_media::packet::PacketConfig;
-use antiphon_media::{ChannelGroups, SampleFormat, StreamFormat};
-use antiphon_proto::{OpenArgs, Role, open};
-use antiphon_session::{
-    CallConfig, MakeEndpoint, OpenSink, ReceiveConfig, ReceiveStation, ReceiverConfig, SendStation,
-    SenderConfig, SoundReceiver, Station, StreamFraming,
-};
+use antiphon_media::StreamFormat;
+use antiphon_proto::Role;
+use antiphon_session::{OpenSink, ReceiveStation, SendStation, SenderConfig, Station, StreamFraming};
 
+pub use crate::common::{
+    MAX_DATAGRAM, SILENCE, call_config, endpoint, ms, receive_station_in, send_station_in, sender_config,
+};
 use crate::sound::{Kept, Noise};
 
-/// The datagram size of the tests: an Ethernet path over IPv6.
-pub const MAX_DATAGRAM: usize = 1452;
 /// The path of the near end, as the far end sees it.
 pub const NEAR: PathId = PathId(7);
-/// Silence after which another sender may take over.
-pub const SILENCE: Duration = Duration::from_secs(2);
-
-pub fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-/// `name`: a scheme, and behind a question mark a query.
-pub fn endpoint(name: &str, role: Role, now: Instant) -> Box<dyn Endpoint> {
-    let (scheme, query) = name.split_once('?').unwrap_or((name, ""));
-    let query: Query = query.parse().expect("a query");
-    let args = OpenArgs { role, query: &query, seed: 1, now, max_datagram: MAX_DATAGRAM, latency: ms(80) };
-    open(scheme, &args).expect("the transport opens")
-}
-
-/// A sender in L16 with blocks of 256.
-pub fn sender_config(format: StreamFormat, patience: Option<Duration>, seed: u64) -> SenderConfig {
-    let mut packet = PacketConfig::new(format, SampleFormat::L16, 256);
-    packet.max_packet = MAX_DATAGRAM;
-    SenderConfig {
-        packet,
-        groups: ChannelGroups::whole(format.channels()),
-        patience,
-        epoch: Epoch::default(),
-        seed,
-    }
-}
 
 pub fn send_station(scheme: &str, format: StreamFormat, frames: u64, seed: u64) -> SendStation {
     send_station_with(scheme, Noise::new(format, frames), sender_config(format, None, seed))
@@ -55,10 +23,6 @@ pub fn send_station(scheme: &str, format: StreamFormat, frames: u64, seed: u64) 
 
 pub fn send_station_with(scheme: &str, source: Box<Noise>, config: SenderConfig) -> SendStation {
     send_station_in(endpoint(scheme, Role::Caller, Instant::ZERO), source, config)
-}
-
-pub fn send_station_in(endpoint: Box<dyn Endpoint>, source: Box<Noise>, config: SenderConfig) -> SendStation {
-    SendStation::new(endpoint, source, config, "near", Instant::ZERO).unwrap()
 }
 
 /// A receiver of one stream, into memory.
@@ -76,46 +40,6 @@ pub fn receive_station_with(
     now: Instant,
 ) -> ReceiveStation {
     receive_station_in(scheme, StreamFraming::Rtp, latency, open_sink, ends_with_stream, now)
-}
-
-pub fn receive_station_in(
-    scheme: &'static str,
-    framing: StreamFraming,
-    latency: Option<Duration>,
-    open_sink: OpenSink,
-    ends_with_stream: bool,
-    now: Instant,
-) -> ReceiveStation {
-    let config = ReceiverConfig {
-        latency,
-        conceal: Concealment::default(),
-        description: None,
-        any_payload_type: false,
-        silence: SILENCE,
-        ordered: endpoint(scheme, Role::Listener, now).profile().ordered,
-        cname: "far".into(),
-        epoch: Epoch::default(),
-        seed: 99,
-    };
-    let receiver = SoundReceiver::new(config, open_sink, now);
-    let make: MakeEndpoint = Box::new(move |now| framing.around(endpoint(scheme, Role::Listener, now)));
-    let (name, _) = scheme.split_once('?').unwrap_or((scheme, ""));
-    let admits = antiphon_proto::find(name).unwrap().admits;
-    let config = ReceiveConfig { endpoint: make, admits, silence: SILENCE, ends_with_stream, framing };
-    ReceiveStation::new(config, receiver, now)
-}
-
-pub fn call_config(format: StreamFormat, latency: Duration) -> CallConfig {
-    CallConfig {
-        sender: sender_config(format, None, 5),
-        latency,
-        conceal: Concealment::default(),
-        board: None,
-        log_frames: 10_000,
-        live: Default::default(),
-        answer_patience: Duration::from_secs(5),
-        drain: Duration::from_secs(3),
-    }
 }
 
 /// What lies between the two.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::rtcp::write_report;
-use antiphon_core::NtpTime;
+use antiphon_core::{BitRate, Epoch, NtpTime};
 
 fn epoch() -> Epoch {
     Epoch { ntp_at_zero: NtpTime::from_unix(Duration::from_secs(1_700_000_000)) }

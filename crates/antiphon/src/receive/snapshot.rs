@@ -1,0 +1,141 @@
+//! What the media thread shows of a stream being received, and what people are told of it.
+
+use std::time::Duration;
+
+use antiphon_core::{MediaTime, Ppm};
+use antiphon_media::playout::PlayoutCounters;
+use antiphon_media::{ChannelGroups, SampleFormat, SourceCounters, StreamFormat};
+use antiphon_session::{Notice, ReceiveStation, ReceiverCounters, StreamFraming};
+
+use super::ReceiveStatus;
+use crate::groups::{MOST_GROUPS, ReceiveGroup, channels_label};
+
+/// What is told, as a sentence for the user.
+pub(super) fn describe_notice(notice: Told) -> String {
+    match notice {
+        Told::Began(format, sample) => format!("sound begins: {format}, {}", sample.name()),
+        Told::NewStream(ssrc) => format!("the sender started anew, or another took over (SSRC {ssrc:08x})"),
+        Told::Stranger(ssrc) => {
+            format!("somebody else sends here, too (SSRC {ssrc:08x}); it is not mixed in")
+        }
+        Told::OtherFormat(format, sample) => format!(
+            "the sender changed to {format}, {}, which this sink cannot follow: start receiving again",
+            sample.name()
+        ),
+        Told::UnknownFormat(payload_type) => format!(
+            "packets of payload type {payload_type} do not say what they carry: give the sender's SDP with --sdp FILE, \
+             or --format such as l16/48000/2"
+        ),
+        Told::OtherFraming(ours) => ours.mismatch().into(),
+        Told::Bye => "the sender took leave".into(),
+    }
+}
+
+/// A notice without a string in it, so that the media thread does not allocate.
+#[derive(Clone, Copy)]
+pub(super) enum Told {
+    Began(StreamFormat, SampleFormat),
+    NewStream(u32),
+    Stranger(u32),
+    OtherFormat(StreamFormat, SampleFormat),
+    UnknownFormat(u8),
+    OtherFraming(StreamFraming),
+    Bye,
+}
+
+impl From<Notice> for Told {
+    fn from(notice: Notice) -> Self {
+        match notice {
+            Notice::Began(format, sample) => Told::Began(format, sample),
+            Notice::NewStream { ssrc } => Told::NewStream(ssrc),
+            Notice::Stranger { ssrc } => Told::Stranger(ssrc),
+            Notice::OtherFormat(format, sample) => Told::OtherFormat(format, sample),
+            Notice::UnknownFormat { payload_type } => Told::UnknownFormat(payload_type),
+            Notice::OtherFraming { ours } => Told::OtherFraming(ours),
+            Notice::Bye => Told::Bye,
+        }
+    }
+}
+
+/// What is shown of a channel group.
+#[derive(Clone, Copy, Default)]
+struct Group {
+    lost: u64,
+    late: u64,
+    concealed: u64,
+}
+
+/// A look at the receiving station.
+#[derive(Clone, Copy)]
+pub(super) struct Snapshot {
+    playout: Option<PlayoutCounters>,
+    /// Sample frames played of the channel group that most were played of.
+    played_frames: u64,
+    groups: [Group; MOST_GROUPS],
+    divided: Option<ChannelGroups>,
+    counters: ReceiverCounters,
+    sources: SourceCounters,
+    strangers: u64,
+    jitter: Option<(u32, u32)>,
+    rate: u32,
+    drift: Option<Ppm>,
+    pub notice: Option<Told>,
+}
+
+impl Snapshot {
+    pub fn of(station: &mut ReceiveStation) -> Self {
+        let notice = station.receiver_mut().poll_notice().map(Told::from);
+        let strangers = station.strangers();
+        let receiver = station.receiver();
+        let rate = receiver.format().map_or(48_000, StreamFormat::rate);
+        let (mut groups, mut played_frames) = ([Group::default(); MOST_GROUPS], 0);
+        for (group, figures) in groups.iter_mut().zip(receiver.groups()) {
+            let PlayoutCounters { lost, late, concealments, .. } = figures.playout;
+            *group = Group { lost, late, concealed: concealments };
+            played_frames = played_frames.max(figures.playout.played_frames);
+        }
+        Snapshot {
+            played_frames,
+            groups,
+            divided: receiver.division().filter(|groups| groups.count() > 1),
+            playout: receiver.playout(),
+            counters: receiver.counters(),
+            sources: receiver.sources(),
+            strangers,
+            jitter: receiver
+                .rtcp()
+                .receptions()
+                .map(|(_, reception)| reception.jitter())
+                .max()
+                .map(|worst| (worst, rate)),
+            rate,
+            drift: receiver.drift(),
+            notice,
+        }
+    }
+
+    pub fn status(&self, latency: Option<Duration>) -> ReceiveStatus {
+        // Before the stream begins nothing was played, lost or late: zeros are the truth.
+        let playout = self.playout.unwrap_or_default();
+        let group = |(channels, Group { lost, late, concealed }): (std::ops::Range<usize>, Group)| {
+            ReceiveGroup { channels: channels_label(&channels), lost, late, concealed }
+        };
+        ReceiveStatus {
+            played_s: MediaTime::new(self.played_frames, self.rate).duration().as_secs_f64(),
+            frames_received: self.counters.packets,
+            lost: playout.lost,
+            late: playout.late,
+            duplicate: playout.duplicate,
+            reordered: playout.reordered,
+            concealed: playout.concealments,
+            strangers: self.sources.strangers + self.strangers,
+            malformed: self.counters.malformed,
+            jitter_rfc3550_ms: self.jitter.map(|(jitter, rate)| f64::from(jitter) * 1e3 / f64::from(rate)),
+            drift_ppm: self.drift.map(|drift| drift.0),
+            latency_ms: latency.map(|latency| latency.as_secs_f64() * 1e3),
+            groups: self
+                .divided
+                .map_or_else(Vec::new, |groups| groups.ranges().zip(self.groups).map(group).collect()),
+        }
+    }
+}

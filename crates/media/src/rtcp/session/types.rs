@@ -1,0 +1,105 @@
+//! What a party is told, and what it makes of the others' reports.
+
+use std::time::Duration;
+
+use antiphon_core::{BitRate, Epoch, Instant, NtpTime};
+
+use crate::rtcp::ReportBlock;
+
+/// How a party behaves.
+#[derive(Clone, Debug)]
+pub struct RtcpConfig {
+    /// Our own source, the first of several; a receiver draws one of its own.
+    pub ssrc: u32,
+    /// Our lasting name, `user@host` (RFC 7022 has ways to make one up); cut to 255 bytes.
+    pub cname: String,
+    /// Rate of the media clock in Hz.
+    pub clock_rate: u32,
+    /// Bandwidth of the whole session; RTCP takes a twentieth (RFC 3550 §6.2).
+    pub bandwidth: BitRate,
+    /// The least time between reports; RFC 3550 §6.2 has 5 s, and allows 360 / kbit/s for those who ask.
+    pub minimum_interval: Duration,
+    /// Whether intervals vary by half each way (§6.3.1), so that many parties do not speak at once.
+    pub randomised: bool,
+    /// Where our clock stands on the wall.
+    pub epoch: Epoch,
+}
+
+impl RtcpConfig {
+    /// Reports at half a second's distance at least, for two parties that want to see what happens.
+    pub fn new(ssrc: u32, cname: &str, clock_rate: u32, epoch: Epoch) -> Self {
+        RtcpConfig {
+            ssrc,
+            cname: cname[..cname.floor_char_boundary(255)].into(),
+            clock_rate: clock_rate.max(1),
+            bandwidth: BitRate(2_000_000),
+            minimum_interval: Duration::from_millis(500),
+            randomised: true,
+            epoch,
+        }
+    }
+}
+
+/// What another party says of our stream.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RemoteReport {
+    /// Who says it.
+    pub from: u32,
+    /// When it came.
+    pub at: Instant,
+    /// The report.
+    pub block: ReportBlock,
+    /// Round trip by LSR and DLSR (RFC 3550 §6.4.1), once the peer has had a report of ours. Resolution 15 µs.
+    pub round_trip: Option<Duration>,
+}
+
+/// One instant on the wall and on a sender's media clock, from its last sender report: what lip-sync needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SenderClock {
+    /// The sender.
+    pub ssrc: u32,
+    /// The sender's wall time.
+    pub ntp: NtpTime,
+    /// Its RTP time stamp at that time.
+    pub rtp_timestamp: u32,
+}
+
+impl SenderClock {
+    /// The sender's wall time of another time stamp, within 2³¹ of this one.
+    pub fn ntp_of(&self, rtp_timestamp: u32, clock_rate: u32) -> NtpTime {
+        let ticks = i64::from(rtp_timestamp.wrapping_sub(self.rtp_timestamp) as i32);
+        let fraction = (i128::from(ticks) << 32) / i128::from(clock_rate.max(1));
+        NtpTime::from_bits(self.ntp.to_bits().wrapping_add(fraction as i64 as u64))
+    }
+}
+
+/// What came out of a compound packet.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum RtcpEvent {
+    /// Somebody reports on our stream.
+    Report(RemoteReport),
+    /// A sender tells its clocks.
+    Clock(SenderClock),
+    /// A source takes leave.
+    Bye {
+        /// Which.
+        ssrc: u32,
+    },
+    /// Somebody else uses our SSRC (RFC 3550 §8.2): take another.
+    Collision,
+}
+
+/// Totals since the session began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RtcpCounters {
+    /// Compound packets sent.
+    pub sent: u64,
+    /// Compound packets received and understood.
+    pub received: u64,
+    /// Packets that were none.
+    pub malformed: u64,
+    /// Our own packets, come back.
+    pub looped: u64,
+    /// Parties that the table had no room for.
+    pub overlooked: u64,
+}
