@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use antiphon::net::capture::{FRAME_PORT, PEER_FRAME_PORT};
 use antiphon::net::netns::{Means, Namespace, probe};
-use antiphon::{CompareOptions, ReflectOptions, Stop, compare, reflect};
+use antiphon::{CompareOptions, ReflectOptions, SendOptions, Stop, compare, reflect, send};
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
 use pcap_file::pcapng::blocks::interface_statistics::InterfaceStatisticsOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
@@ -154,6 +154,22 @@ fn session(path: &Path) -> BTreeMap<String, u64> {
     drop(held);
     assert!(status.notes.iter().any(|note| note.starts_with("captured ")), "{:?}", status.notes);
     sent
+}
+
+/// Whoever asked for a capture learns that it is not whole, and streams all the same.
+#[test]
+fn a_capture_on_a_full_disk_is_told_of() {
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let options = SendOptions {
+        source: "tone:440Hz?seconds=0.2s".into(),
+        target: format!("rtp://{}", peer.local_addr().expect("bound")),
+        capture: Some("/dev/full".into()),
+        ..SendOptions::default()
+    };
+    let mut told = Vec::new();
+    let summary = send(&options, &Stop::new(), &mut |sentence| told.push(sentence), &mut |_| {});
+    assert!(summary.expect("it streams").status.frames_sent > 30);
+    assert!(told.iter().any(|sentence| sentence.starts_with("the capture is incomplete: ")), "{told:?}");
 }
 
 /// The house's own, in a namespace of our own.
