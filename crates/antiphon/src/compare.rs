@@ -35,7 +35,7 @@ pub struct Comparison {
     pub link: LinkSummary,
     /// What crossed the embedded link, by its own count; empty with a peer.
     pub crossed: Vec<LinkCounts>,
-    /// Transports that could not be measured, and the passport if it could not be written, and why.
+    /// Transports that could not be measured, passport and capture if they could not be written, and why.
     pub failures: Vec<(String, String)>,
     /// What the reader must know of the run as a whole (scheduling obtained, options refused).
     pub notes: Vec<String>,
@@ -151,7 +151,11 @@ pub fn compare(
     let counted = embedded.map(Embedded::finish).unwrap_or_default();
     let mut comparison = finish(options, &stream, link, results, failures, counted, stop)?;
     // The lines have gone with their threads.
-    finish_capture(capture, &mut comparison.0.notes);
+    match finish_capture(capture) {
+        Some(Ok(captured)) => comparison.0.notes.push(captured),
+        Some(Err(why)) => comparison.0.failures.push(("capture".into(), why)),
+        None => {}
+    }
     if let Some(file) = passport {
         file.fill(&mut comparison.0, &comparison.1);
     }

@@ -110,8 +110,8 @@ pub fn receive(
         }
         status(&last);
     });
-    let Ended { mut notes, passport } = result.map_err(|_| Error::failed("the media thread panicked"))??;
-    passport.into_iter().for_each(notice);
+    let Ended { mut notes, files } = result.map_err(|_| Error::failed("the media thread panicked"))??;
+    files.into_iter().for_each(notice);
     for sink in told.try_iter() {
         notes.extend(sink.list());
     }
@@ -252,7 +252,7 @@ fn run(
     notes.extend(opened.line.notes().iter().cloned());
     // The line shows the end of its connection when it goes.
     drop(opened.line);
-    finish_capture(capture, &mut notes);
+    let captured = finish_capture(capture).map(|ended| ended.unwrap_or_else(|why| why));
     let divided = shown.station.receiver().division().filter(|groups| groups.count() > 1);
     if let (Some(first), true) = (divided.and_then(|groups| groups.range(0)), recorder.is_some()) {
         notes.push(format!(
@@ -260,9 +260,9 @@ fn run(
             channels_label(&first)
         ));
     }
-    let passport = recorder.map(Recorder::finish);
+    let files = recorder.map(Recorder::finish).into_iter().chain(captured).collect();
     finish(shown.station, &mut notes)?;
-    Ok(Ended { notes, passport })
+    Ok(Ended { notes, files })
 }
 
 /// Opens the sink when the format is known, in the rate and channels that it asks for.

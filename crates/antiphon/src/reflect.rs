@@ -87,7 +87,7 @@ pub fn reflect(
     let mut last = snapshot(clock.now().since(antiphon_core::Instant::ZERO), &far_ends);
     drop(far_ends);
     // Their lines are gone, and have shown the ends of their connections.
-    finish_capture(capture, &mut last.notes);
+    last.notes.extend(finish_capture(capture).map(|ended| ended.unwrap_or_else(|why| why)));
     Ok(last)
 }
 

@@ -104,9 +104,9 @@ pub fn send(
         }
         status(&last);
     });
-    let Ended { mut notes, passport } = result.map_err(|_| Error::failed("the media thread panicked"))??;
+    let Ended { mut notes, files } = result.map_err(|_| Error::failed("the media thread panicked"))??;
     notes.extend(source_notes.list());
-    passport.into_iter().for_each(notice);
+    files.into_iter().for_each(notice);
     if gave_up {
         let why =
             if unanswered == Some(BrokenReason::Refused) { "nobody listens there" } else { "no route to it" };
@@ -210,8 +210,8 @@ impl SendPlan {
 /// What the media thread leaves behind: sentences for the user.
 pub(crate) struct Ended {
     pub notes: Vec<String>,
-    /// What became of the passport.
-    pub passport: Option<String>,
+    /// What became of the files that were asked for besides: passport, capture.
+    pub files: Vec<String>,
 }
 
 /// The media thread: opens the line, writes the SDP, streams.
@@ -261,8 +261,9 @@ fn run(
     notes.extend(opened.line.facts());
     // The line shows the end of its connection when it goes.
     drop(opened.line);
-    finish_capture(capture, &mut notes);
-    Ok(Ended { notes, passport: recorder.map(Recorder::finish) })
+    let captured = finish_capture(capture).map(|ended| ended.unwrap_or_else(|why| why));
+    let files = recorder.map(Recorder::finish).into_iter().chain(captured).collect();
+    Ok(Ended { notes, files })
 }
 
 /// Lets a capture file see what crosses `line`, if one was asked for.
@@ -285,15 +286,11 @@ pub(crate) fn create_capture(path: Option<&Path>, clock: OsClock) -> Result<Opti
     path.map(create).transpose()
 }
 
-/// Closes a capture file and tells what is in it. A capture that failed does not undo the stream.
-pub(crate) fn finish_capture(capture: Option<Capture>, notes: &mut Vec<String>) {
-    match capture.map(Capture::finish) {
-        None => {}
-        Some(Ok(summary)) => {
-            notes.push(captured(&summary));
-        }
-        Some(Err(error)) => notes.push(format!("the capture is incomplete: {error}")),
-    }
+/// Closes a capture file, if one was asked for, and tells what is in it, or why not all is. A capture that failed does
+/// not undo the stream.
+pub(crate) fn finish_capture(capture: Option<Capture>) -> Option<Result<String, String>> {
+    let incomplete = |error| format!("the capture is incomplete: {error}");
+    Some(capture?.finish().map(|summary| captured(&summary)).map_err(incomplete))
 }
 
 fn captured(summary: &CaptureSummary) -> String {

@@ -1,6 +1,7 @@
 //! What a reflector's capture holds: every peer's packets, and what is inside them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::mpsc;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use antiphon::net::capture::{FRAME_PORT, PEER_FRAME_PORT};
 use antiphon::net::netns::{Means, Namespace, probe};
-use antiphon::{CompareOptions, ReflectOptions, Stop, compare, reflect};
+use antiphon::{CompareOptions, ReflectOptions, SendOptions, Stop, compare, reflect, send};
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
 use pcap_file::pcapng::blocks::interface_statistics::InterfaceStatisticsOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
@@ -154,6 +155,32 @@ fn session(path: &Path) -> BTreeMap<String, u64> {
     drop(held);
     assert!(status.notes.iter().any(|note| note.starts_with("captured ")), "{:?}", status.notes);
     sent
+}
+
+/// Whoever asked for a capture learns that it is not whole, and streams all the same: here into a pipe whose reader leaves.
+#[test]
+fn a_capture_that_breaks_off_is_told_of() {
+    let directory = std::env::temp_dir().join(format!("antiphon-capture-breaks-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a temporary directory");
+    let pipe = directory.join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::File::open(pipe).and_then(|mut pipe| pipe.read_exact(&mut [0; 4]))
+    });
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let options = SendOptions {
+        source: "tone:440Hz?seconds=1s".into(),
+        target: format!("rtp://{}", peer.local_addr().expect("bound")),
+        capture: Some(pipe),
+        ..SendOptions::default()
+    };
+    let mut told = Vec::new();
+    let summary = send(&options, &Stop::new(), &mut |sentence| told.push(sentence), &mut |_| {});
+    assert!(summary.expect("it streams").status.frames_sent > 180);
+    reader.join().expect("no panic").expect("the capture began");
+    assert!(told.iter().any(|sentence| sentence.starts_with("the capture is incomplete: ")), "{told:?}");
+    std::fs::remove_dir_all(directory).expect("ours");
 }
 
 /// The house's own, in a namespace of our own.
