@@ -164,6 +164,11 @@ impl<P: FramePort> FrameStation<P> {
         true
     }
 
+    /// Calls that the doorkeeper has answered.
+    fn answered(&self) -> u64 {
+        self.waits.as_ref().map_or(0, |waits| waits.doorway.answered())
+    }
+
     /// A fresh endpoint for whoever comes next. What the old one had accepted is told of as lost with it.
     fn start_anew(&mut self, now: Instant) {
         self.endpoint.close(now, CloseMode::Abort);
@@ -226,9 +231,10 @@ impl<P: FramePort> Station for FrameStation<P> {
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         let input = match input {
             Input::Datagram { path, bytes, ecn, received_at } => {
-                let known = self.knows(path);
+                let (known, answered) = (self.knows(path), self.answered());
                 if !self.is_peer(now, path, bytes) {
-                    self.strangers += 1;
+                    // A call that the doorkeeper answers is no stranger's datagram.
+                    self.strangers += u64::from(self.answered() == answered);
                     return;
                 }
                 let bytes = match &self.waits {

@@ -6,6 +6,7 @@ mod clocked;
 mod common;
 mod convert;
 mod dccp_flood;
+mod frames;
 mod framing;
 mod groups;
 mod hostile;
