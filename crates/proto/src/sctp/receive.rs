@@ -272,7 +272,6 @@ impl Sctp {
             _ if chunk.flags & REFLECTED != 0 && !association.paths[arrival.path].confirmed => {
                 let path = &mut association.paths[arrival.path];
                 path.errors = path.errors.max(MOST_PROBES);
-                self.counters.malformed += 1;
                 return;
             }
             _ => CloseReason::Peer,

@@ -171,6 +171,7 @@ fn an_abort_from_an_address_that_has_proved_nothing_ends_no_association() {
     let abort = repaired(abort);
     listener.handle_input(NOW, datagram(&abort, PathId(7), NOW));
     assert!(carries_a_frame(&mut *caller, &mut *listener), "from elsewhere it says nothing");
+    assert_eq!(listener.path_stats().counters.malformed, 0, "a peer that does not know us there may say so");
     listener.handle_input(NOW, datagram(&abort, PathId::default(), NOW));
     let ended =
         std::iter::from_fn(|| listener.poll_event()).any(|e| matches!(e, antiphon_core::Event::Closed(_)));

@@ -78,7 +78,8 @@ impl ReceiverThree {
         if self.rate == 0.0 && (new_event || marked_event) {
             // A loss within the first round trip: nothing was measured yet, and with a rate of nothing a sender of the
             // equation would fall to a packet in 64 s, as Linux does. What came so far is what a round trip brings.
-            self.rate = (self.bytes as f64).max(self.size) / self.rtt.as_secs_f64().max(1e-6);
+            let period = incoming.received_at.since(self.measured_from).clamp(self.rtt, 4 * self.rtt);
+            self.rate = (self.bytes as f64).max(self.size) / period.as_secs_f64().max(1e-6);
         }
     }
 
