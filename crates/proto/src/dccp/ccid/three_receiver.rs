@@ -246,6 +246,14 @@ mod tests {
         // Three packets since the first, in 40 ms.
         assert!(receiver.is_due() && receiver.history.mean().is_some());
         assert_eq!(receiver.rate, 75_000.0);
+        // A peer whose counter stands still has had longer than that for as many.
+        let mut receiver = ReceiverThree::new(Seq48::new(0), rtt);
+        arrives(&mut receiver, 1, Some(1000), 100);
+        (0..2).for_each(|_| receiver.on_ack_sent());
+        for (seq, ms) in [(3, 180), (4, 190), (5, 200)] {
+            arrives(&mut receiver, seq, Some(1000), ms);
+        }
+        assert_eq!(receiver.rate, 30_000.0);
     }
 
     /// As seen beside Linux 6.1, whose data and acknowledgements take turns: its first data packet, the second packet of
