@@ -174,7 +174,8 @@ impl SenderThree {
             Some(_) => {
                 // What a report measures is a round trip's, and the packet that it names came in that (RFC 5348 §6.1,
                 // §6.2). Linux measures since its report before, however long nothing was sent.
-                let received = f64::from(received).max(self.size / r.as_secs_f64());
+                let named = if sent.data { self.size / r.as_secs_f64() } else { 0.0 };
+                let received = f64::from(received).max(named);
                 let limit = self.received.limit(now, received, r, data_limited, worse);
                 let limit = if feedback.slow { limit.min(self.rate.unwrap_or(limit)) } else { limit };
                 self.follow(now, limit);
