@@ -195,6 +195,18 @@ impl SendQueue {
         }
     }
 
+    /// Ends every waiting frame of more than `most` bytes with `outcome`.
+    pub fn finish_larger(&mut self, most: usize, outcome: Outcome) {
+        let mut at = 0;
+        while let Some(frame) = self.waiting.get(at) {
+            if frame.bytes.len() <= most {
+                at += 1;
+            } else if let Some(frame) = self.remove(at) {
+                self.finish(frame, outcome);
+            }
+        }
+    }
+
     /// Whether nothing waits to be sent.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
