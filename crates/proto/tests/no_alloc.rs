@@ -61,6 +61,10 @@ struct Pair {
     speaks: [bool; 2],
     interval: u64,
     loss: f64,
+    /// Longer datagrams vanish.
+    limit: usize,
+    /// Whether frames are as large as may be, and not of 960 bytes.
+    is_full: bool,
     rng: Rng,
     now: Instant,
     buf: Vec<u8>,
@@ -94,6 +98,8 @@ impl Pair {
             speaks: [true, queries[0] == queries[1]],
             interval,
             loss,
+            limit: LONGEST,
+            is_full: false,
             rng: Rng::fork(seed, "loss"),
             now: Instant::from_millis(1),
             buf: vec![0; most.max(65_536)],
@@ -148,7 +154,8 @@ impl Pair {
     fn send(&mut self, n: u64, at: usize) {
         self.most_at_once = self.most_at_once.max(self.owed[at]);
         for _ in 0..std::mem::take(&mut self.owed[at]) {
-            let frame = Frame::new(&[0x80; 960], Some(self.now + Duration::from_millis(80)));
+            let len = if self.is_full { self.ends[at].profile().max_frame } else { 960 };
+            let frame = Frame::new(&[0x80; LONGEST][..len], Some(self.now + Duration::from_millis(80)));
             let frame = Frame { stream: StreamId((n / self.interval % 2) as u16), ..frame };
             self.ends[at].send(self.now, frame).expect("room");
         }
@@ -156,7 +163,7 @@ impl Pair {
 
     fn transmit(&mut self, at: usize) {
         while let Some(transmit) = self.ends[at].poll_transmit(self.now, &mut self.buf[..LONGEST]) {
-            if self.rng.chance(1.0 - self.loss) {
+            if self.rng.chance(1.0 - self.loss) && transmit.len <= self.limit {
                 let mut bytes = [0; LONGEST];
                 bytes[..transmit.len].copy_from_slice(&self.buf[..transmit.len]);
                 self.wires[1 - at].push_back((self.now + ONE_WAY, transmit.len, bytes));
@@ -178,6 +185,19 @@ fn a_lossy_stream_allocates_nothing_once_it_flows() {
         // A frame or two of the warm-up are still on their way.
         assert!((least..=most + 16).contains(&pair.delivered), "{name}: {}", pair.delivered);
         assert!(pair.told >= told && again >= repaired, "{name}: {} {again}", pair.told);
+    }
+}
+
+#[test]
+fn a_path_that_becomes_smaller_is_searched_without_allocating() {
+    for query in ["ccid=2", "ccid=3"] {
+        let mut pair = Pair::new("dccp", [query; 2], INTERVAL, 0.0, 1);
+        pair.is_full = true;
+        (0..3_000).for_each(|n| pair.step(n, [true; 2]));
+        pair.limit = 1280;
+        assert_no_alloc(|| (0..10_000).for_each(|n| pair.step(n, [true; 2])));
+        let sizes = pair.ends.each_ref().map(|end| end.profile().max_frame);
+        assert!(sizes.iter().all(|size| (1240..1280).contains(size)), "{query}: {sizes:?}");
     }
 }
 

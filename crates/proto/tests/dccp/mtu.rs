@@ -142,6 +142,25 @@ fn probes_lost_by_chance_are_no_congestion_and_no_matter_of_sizes() {
 }
 
 #[test]
+fn what_follows_a_packet_without_data_says_so_be_it_a_sync() {
+    let mut world = stream("ccid=3", GOOD, 1);
+    world.tunnel = Some((at(3_000)..EVER, TUNNEL));
+    world.run_until(at(10_000));
+    let is_data = |kind: u8| matches!(kind, 2 | 4);
+    let mut after = [None; 2];
+    let mut seen = Vec::new();
+    for (n, (sent, from, _, kind)) in world.log.iter().enumerate() {
+        let before = after[usize::from(*from == Direction::Down)].replace(*kind);
+        // Both have agreed to count them by then.
+        if *sent > at(900) && before.is_some_and(|before| !is_data(before)) {
+            assert!(world.counted.binary_search(&n).is_ok(), "{sent:?}: type {kind} after {before:?}");
+            seen.push(*kind);
+        }
+    }
+    assert!([SYNC, SYNC_ACK, 2].iter().all(|kind| seen.contains(kind)), "{seen:?}");
+}
+
+#[test]
 fn an_outage_and_a_peer_that_answers_no_sync_are_no_matter_of_sizes() {
     for query in MODES {
         let mut world = stream(query, GOOD, 1);

@@ -6,6 +6,8 @@ use std::time::Duration;
 use antiphon_core::uri::Query;
 use antiphon_core::{Ecn, Endpoint, Event, Frame, Input, Instant, Outcome, PathId};
 use antiphon_link::{Direction, Duplex, DuplexSpec, LinkSpec};
+use antiphon_proto::dccp::Checksum;
+use antiphon_proto::dccp::wire::{DccpOption, Packet};
 use antiphon_proto::{OpenArgs, Role, open};
 
 /// What the sender of a connection has to send.
@@ -51,6 +53,8 @@ pub struct World {
     pub mute: bool,
     /// Every datagram that set out: when, from where, its bytes and its type.
     pub log: Vec<(Instant, Direction, usize, u8)>,
+    /// Those among them that say how many without data came before, by their place in the log.
+    pub counted: Vec<usize>,
     buf: Vec<u8>,
 }
 
@@ -155,6 +159,7 @@ impl World {
             tunnel: None,
             mute: false,
             log: Vec::new(),
+            counted: Vec::new(),
             buf: vec![0; 65_536],
         }
     }
@@ -204,6 +209,9 @@ impl World {
                         packet.extend_from_slice(&self.buf[..transmit.len]);
                         // Where the type stands in the generic header (RFC 4340 §5.1).
                         let kind = self.buf[8] >> 1 & 0x0f;
+                        if counts(&self.buf[..transmit.len]) {
+                            self.counted.push(self.log.len());
+                        }
                         self.log.push((now, direction, transmit.len, kind));
                         let passes = self.outage.is_none_or(|(from, until)| now < from || until <= now);
                         let too_long = |(when, most): &Tunnel| when.contains(&now) && transmit.len > *most;
@@ -216,6 +224,12 @@ impl World {
             }
         }
     }
+}
+
+/// Whether a packet has an NDP Count.
+fn counts(bytes: &[u8]) -> bool {
+    let packet = Packet::parse(bytes, Checksum::Udp).expect("a packet");
+    packet.options().any(|option| matches!(option.read(), DccpOption::NdpCount(_)))
 }
 
 /// Packet types (RFC 4340 §5.1).
