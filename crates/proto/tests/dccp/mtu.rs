@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use antiphon_core::{Frame, Instant, SendError};
 use antiphon_link::Direction;
-use antiphon_proto::Role;
 
-use crate::world::{Load, Pair, SYNC, SYNC_ACK, World, endpoint};
+use crate::world::{Load, Pair, SYNC, SYNC_ACK, World};
 
 /// What the driver says.
 const LINE: usize = 1452;
@@ -181,16 +180,16 @@ fn an_outage_and_a_peer_that_answers_no_sync_are_no_matter_of_sizes() {
 
 #[test]
 fn nobody_is_probed_before_the_connection_is_open() {
-    let mut client = endpoint("", Role::Caller, 1);
-    let mut server = endpoint("", Role::Listener, 2);
-    let mut buf = [0; 65_536];
-    for now in (0..10_000).step_by(20).map(at) {
-        for end in [&mut client, &mut server] {
-            end.handle_timeout(now);
-            while let Some(sent) = end.poll_transmit(now, &mut buf) {
-                assert!(sent.len < BASE && buf[8] >> 1 & 0x0f == 0, "Requests alone");
-            }
-        }
+    for query in MODES {
+        let mut world = stream(query, GOOD, 1);
+        // The Response comes, and then nothing more: the client never hears that the server has heard of it.
+        world.outage = Some((at(30), at(10_000)));
+        world.run_until(at(9_000));
+        let kinds = |wanted: u8| world.log.iter().filter(|(.., kind)| *kind == wanted).count();
+        assert!(kinds(1) == 1 && kinds(3) >= 4, "a Response, and Acks again and again");
+        assert_eq!((kinds(SYNC), kinds(SYNC_ACK)), (0, 0), "{query}");
+        world.run_until(at(40_000));
+        assert_eq!(probes(&world, at(0)..EVER), 1, "{query}: once it is open");
     }
 }
 
