@@ -1,7 +1,7 @@
 //! The sender's rules one by one, with reports made by hand.
 
 use super::*;
-use crate::dccp::logs::{Fate, Sent};
+use crate::dccp::logs::Sent;
 use crate::dccp::seq::Seq48;
 
 const RTT: Duration = Duration::from_millis(100);
@@ -45,7 +45,7 @@ impl Bench {
 
     fn send(&mut self) {
         let ccval = self.sender.ccval(self.now);
-        self.log.push(self.log.next(), Sent { at: self.now, data: true, ccval, fate: Fate::Open });
+        self.log.push(self.log.next(), Sent { at: self.now, data: true, ccval, ..Sent::default() });
         self.sender.on_sent(self.now, SIZE);
     }
 
