@@ -226,7 +226,7 @@ fn no_report_is_worth_more_than_the_equation_and_one_on_no_data_no_more_than_it_
         bench.slow_start(3);
         for round in 0..10 {
             bench.round_trip();
-            let sent = Sent { at: bench.now, data, ccval: 0, fate: Fate::Open };
+            let sent = Sent { at: bench.now, data, ..Sent::default() };
             bench.log.push(bench.log.next(), sent);
             bench.now += RTT;
             // Two events at least: what is reported is taken at its word.
