@@ -21,8 +21,8 @@ enum Step {
     /// The last packet of one end, with options and data of the forger's.
     Forge { to_client: bool, tail: Vec<u8>, kind: u8, ahead: i8 },
     Noise { to_client: bool, bytes: Vec<u8> },
-    /// The client's last packet, damaged, or anything, to the door from one of a few addresses.
-    Knock { path: u8, forged: Option<Vec<u8>>, damage: Option<(u8, u8)>, cut: bool },
+    /// The client's last packet, damaged, or anything, to the door from one of a few addresses; there may be no room.
+    Knock { path: u8, forged: Option<Vec<u8>>, damage: Option<(u8, u8)>, cut: bool, full: bool },
     Send { by_client: bool, len: u8 },
     Advance { ms: u16 },
 }
@@ -75,7 +75,7 @@ fuzz_target!(|input: (bool, Vec<Step>)| {
                 round_trip(&bytes);
                 ends[usize::from(!to_client)].hear(now, 0, &bytes);
             }
-            Step::Knock { path, forged, damage, cut } => {
+            Step::Knock { path, forged, damage, cut, full } => {
                 let mut bytes = forged.unwrap_or_else(|| ends[0].last.clone());
                 if let (Some((at, byte)), false) = (damage, bytes.is_empty()) {
                     let at = usize::from(at) % bytes.len();
@@ -94,6 +94,7 @@ fuzz_target!(|input: (bool, Vec<Step>)| {
                         accounts[path] = accounts[path].checked_sub(len).expect("no more than came from there");
                         ends[0].hear(now, 0, &out[..len]);
                     }
+                    Meeting::Admitted | Meeting::Vouched { .. } if full => door.turn_away(),
                     Meeting::Admitted => End::new("dccp", query, Role::Listener).hear(now, 0, &bytes),
                     Meeting::Vouched { len } => {
                         End::new("dccp", query, Role::Listener).hear(now, 0, &out[..len]);

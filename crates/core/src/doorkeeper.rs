@@ -13,6 +13,10 @@ pub trait Doorkeeper {
     /// datagram; over a while, answers to paths that have proved nothing are bounded in number and in size.
     fn meet(&mut self, now: Instant, path: PathId, datagram: &[u8], answer: &mut [u8]) -> Meeting;
 
+    /// Takes back what [`Self::meet`] last made of a datagram, [`Meeting::Admitted`] or [`Meeting::Vouched`]: there was no
+    /// room, and the stranger may come again with the same.
+    fn turn_away(&mut self) {}
+
     /// Which of the parties behind one address `datagram` is of, where packets have ports of their own to tell it: a
     /// kernel may put all its associations behind one UDP port. The same for all packets of a party; 0 where the address
     /// alone says whose they are.

@@ -10,6 +10,7 @@ mod cookie;
 pub mod dccp;
 mod events;
 mod inbox;
+mod mtu;
 mod pool;
 mod query;
 mod queue;

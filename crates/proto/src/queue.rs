@@ -195,6 +195,18 @@ impl SendQueue {
         }
     }
 
+    /// Ends every waiting frame of more than `most` bytes with `outcome`.
+    pub fn finish_larger(&mut self, most: usize, outcome: Outcome) {
+        let mut at = 0;
+        while let Some(frame) = self.waiting.get(at) {
+            if frame.bytes.len() <= most {
+                at += 1;
+            } else if let Some(frame) = self.remove(at) {
+                self.finish(frame, outcome);
+            }
+        }
+    }
+
     /// Whether nothing waits to be sent.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
@@ -280,3 +292,23 @@ const FEW: usize = 8;
 const UNACKED: usize = 8;
 /// Frames for which a lean queue has places: a sixth of a second of such blocks. Who serves one stream reserves more.
 pub(crate) const LEAN_PLACES: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_that_are_too_large_now_leave_and_the_others_keep_their_places() {
+        let mut queue = SendQueue::empty();
+        let now = Instant::ZERO;
+        for len in [30, 10, 31, 20, 40] {
+            queue.push(Frame::new(&[7; 40][..len], None), 40).expect("room");
+        }
+        queue.finish_larger(30, Outcome::Aborted);
+        let left = std::iter::from_fn(|| queue.pop(now)).map(|frame| (frame.id.0, frame.bytes.len()));
+        assert_eq!(left.collect::<Vec<_>>(), [(0, 30), (1, 10), (3, 20)]);
+        let told: Vec<Event> = std::iter::from_fn(|| queue.poll_event()).collect();
+        let aborted = |id| Event::Frame { id: FrameId(id), outcome: Outcome::Aborted };
+        assert_eq!(told, [aborted(2), aborted(4)]);
+    }
+}

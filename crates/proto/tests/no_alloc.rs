@@ -35,6 +35,8 @@ const CASES: &[Case] = &[
     ("sctp", "style=many&ack-delay=0ms", 0.05, (3_950, 4_000), 3_900, 50),
 ];
 
+/// Paths on which stations stand still, each with losses of its own.
+const SEEDS: u64 = 4;
 const ONE_WAY: Duration = Duration::from_millis(5);
 /// Milliseconds from one frame to the next, each way.
 const INTERVAL: u64 = 5;
@@ -59,6 +61,10 @@ struct Pair {
     speaks: [bool; 2],
     interval: u64,
     loss: f64,
+    /// Longer datagrams vanish.
+    limit: usize,
+    /// Whether frames are as large as may be, and not of 960 bytes.
+    is_full: bool,
     rng: Rng,
     now: Instant,
     buf: Vec<u8>,
@@ -69,7 +75,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(scheme: &str, queries: [&str; 2], interval: u64, loss: f64) -> Self {
+    fn new(scheme: &str, queries: [&str; 2], interval: u64, loss: f64, seed: u64) -> Self {
         let end = |role, query: &str, seed| {
             let query: Query = query.parse().expect("a query");
             let latency = Duration::from_millis(80);
@@ -92,7 +98,9 @@ impl Pair {
             speaks: [true, queries[0] == queries[1]],
             interval,
             loss,
-            rng: Rng::fork(1, "loss"),
+            limit: LONGEST,
+            is_full: false,
+            rng: Rng::fork(seed, "loss"),
             now: Instant::from_millis(1),
             buf: vec![0; most.max(65_536)],
             delivered: 0,
@@ -146,7 +154,8 @@ impl Pair {
     fn send(&mut self, n: u64, at: usize) {
         self.most_at_once = self.most_at_once.max(self.owed[at]);
         for _ in 0..std::mem::take(&mut self.owed[at]) {
-            let frame = Frame::new(&[0x80; 960], Some(self.now + Duration::from_millis(80)));
+            let len = if self.is_full { self.ends[at].profile().max_frame } else { 960 };
+            let frame = Frame::new(&[0x80; LONGEST][..len], Some(self.now + Duration::from_millis(80)));
             let frame = Frame { stream: StreamId((n / self.interval % 2) as u16), ..frame };
             self.ends[at].send(self.now, frame).expect("room");
         }
@@ -154,7 +163,7 @@ impl Pair {
 
     fn transmit(&mut self, at: usize) {
         while let Some(transmit) = self.ends[at].poll_transmit(self.now, &mut self.buf[..LONGEST]) {
-            if self.rng.chance(1.0 - self.loss) {
+            if self.rng.chance(1.0 - self.loss) && transmit.len <= self.limit {
                 let mut bytes = [0; LONGEST];
                 bytes[..transmit.len].copy_from_slice(&self.buf[..transmit.len]);
                 self.wires[1 - at].push_back((self.now + ONE_WAY, transmit.len, bytes));
@@ -167,7 +176,7 @@ impl Pair {
 fn a_lossy_stream_allocates_nothing_once_it_flows() {
     for &(scheme, query, loss, (least, most), told, repaired) in CASES {
         let name = format!("{scheme}?{query}");
-        let mut pair = Pair::new(scheme, [query; 2], INTERVAL, loss);
+        let mut pair = Pair::new(scheme, [query; 2], INTERVAL, loss, 1);
         (0..3_000).for_each(|n| pair.step(n, [true; 2]));
         (pair.delivered, pair.told) = (0, 0);
         assert_no_alloc(|| (0..10_000).for_each(|n| pair.step(n, [true; 2])));
@@ -176,6 +185,19 @@ fn a_lossy_stream_allocates_nothing_once_it_flows() {
         // A frame or two of the warm-up are still on their way.
         assert!((least..=most + 16).contains(&pair.delivered), "{name}: {}", pair.delivered);
         assert!(pair.told >= told && again >= repaired, "{name}: {} {again}", pair.told);
+    }
+}
+
+#[test]
+fn a_path_that_becomes_smaller_is_searched_without_allocating() {
+    for query in ["ccid=2", "ccid=3"] {
+        let mut pair = Pair::new("dccp", [query; 2], INTERVAL, 0.0, 1);
+        pair.is_full = true;
+        (0..3_000).for_each(|n| pair.step(n, [true; 2]));
+        pair.limit = 1280;
+        assert_no_alloc(|| (0..10_000).for_each(|n| pair.step(n, [true; 2])));
+        let sizes = pair.ends.each_ref().map(|end| end.profile().max_frame);
+        assert!(sizes.iter().all(|size| (1240..1280).contains(size)), "{query}: {sizes:?}");
     }
 }
 
@@ -189,21 +211,32 @@ fn an_endpoint_of_one_stream_allocates_nothing_when_a_machine_stands_still() {
     let more = [("srp", [published; 2]), ("srp", [published, ""]), ("arq", [published, ""])];
     for (scheme, queries) in defaults.chain(others).chain(more) {
         for (interval, loss) in [(INTERVAL, 0.02), (SHORT_INTERVAL, 0.05)] {
-            stand_still(scheme, queries, interval, loss);
+            let name = format!("{scheme}?{} to ?{}, each {interval} ms", queries[0], queries[1]);
+            // Which case is told before an allocation aborts the process.
+            println!("{name}");
+            // At 5 % lost, what CCID 2 lets go is a third more or less by chance.
+            let arrived: u64 =
+                (1..=SEEDS).map(|seed| stand_still(scheme, queries, interval, loss, seed)).sum();
+            // Of the frames of 6.5 s, the stalls let at most half expire; of a fast stream congestion control refuses as
+            // many.
+            let sent = SEEDS * 2 * 6_500 / interval;
+            println!("    {arrived} of {sent} arrived");
+            let least = sent / if interval == INTERVAL { 2 } else { 4 };
+            assert!(arrived > least, "{name}: {arrived} arrived");
         }
     }
 }
 
-fn stand_still(scheme: &str, queries: [&str; 2], interval: u64, loss: f64) {
-    let name = format!("{scheme}?{} to ?{}, each {interval} ms", queries[0], queries[1]);
-    // Which case is told before an allocation aborts the process.
-    println!("{name}");
+/// How many frames came while first one end stood still, then the other, then both.
+fn stand_still(scheme: &str, queries: [&str; 2], interval: u64, loss: f64, seed: u64) -> u64 {
     let is_lossless = find(scheme).expect("a transport").beneath == Beneath::Tcp;
-    let mut pair = Pair::new(scheme, queries, interval, if is_lossless { 0.0 } else { loss });
+    let mut pair = Pair::new(scheme, queries, interval, if is_lossless { 0.0 } else { loss }, seed);
     // As stations ask for (`session::frames_of_a_stall`).
     pair.ends.iter_mut().for_each(|end| end.reserve((3 * STALL / interval) as usize));
-    // Half a second, in which the stream starts.
-    (0..500).for_each(|n| pair.step(n, [true; 2]));
+    // Half a second, in which the stream starts; more where the path has lost the call.
+    while pair.delivered == 0 {
+        (0..500).for_each(|n| pair.step(n, [true; 2]));
+    }
     pair.delivered = 0;
     assert_no_alloc(|| {
         for runs in [[false, true], [true, false], [false, false], [true, false], [false, true]] {
@@ -213,13 +246,6 @@ fn stand_still(scheme: &str, queries: [&str; 2], interval: u64, loss: f64) {
             }
         }
     });
-    assert!(pair.most_at_once >= STALL / interval, "{name}: the stall was one");
-    // Of the frames of 6.5 s, the stalls let at most half expire; of a fast stream congestion control refuses as many.
-    let sent = 2 * 6_500 / interval;
-    println!("    {} of {sent} arrived", pair.delivered);
-    assert!(
-        pair.delivered > sent / if interval == INTERVAL { 2 } else { 4 },
-        "{name}: {} arrived",
-        pair.delivered
-    );
+    assert!(pair.most_at_once >= STALL / interval, "{scheme}: the stall was one");
+    pair.delivered
 }

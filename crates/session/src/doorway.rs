@@ -57,6 +57,13 @@ impl Doorway {
         matches!(meeting, Meeting::Admitted | Meeting::Vouched { .. })
     }
 
+    /// There is no room for whom [`Self::lets_in`] has just let in.
+    pub fn turn_away(&mut self) {
+        if let Some(keeper) = &mut self.keeper {
+            keeper.turn_away();
+        }
+    }
+
     /// What a station is to be given of the `datagram` that has just been let in.
     pub fn entering<'a>(&'a self, datagram: &'a [u8]) -> &'a [u8] {
         if self.vouched.is_empty() { datagram } else { &self.vouched }

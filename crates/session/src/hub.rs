@@ -153,6 +153,7 @@ impl<S: Station> Hub<S> {
         }
         if self.peers.len() - self.free.len() >= self.config.max_peers {
             self.counters.no_room += 1;
+            self.doorway.turn_away();
             return None;
         }
         self.counters.admitted += 1;

@@ -37,7 +37,18 @@ pub(super) struct Door {
     places: VecDeque<Place>,
     /// Marks of the cookies that let somebody in, and until when those could be good.
     used: VecDeque<(Instant, [u8; 8])>,
+    /// Who was let in last, for as long as there may be no room.
+    entered: Option<Entered>,
     cookie: Vec<u8>,
+}
+
+/// By what somebody was let in, and what is to be put back if there is no room.
+#[derive(Clone, Copy, Debug)]
+enum Entered {
+    /// A cookie, the last of those used.
+    Cookie,
+    /// A place, and where it stood.
+    Place(usize, Place),
 }
 
 /// A caller whose Request was too short for a cookie, or was refused.
@@ -78,14 +89,14 @@ impl Door {
     /// A door whose cookies every endpoint opened with `seed` can open.
     pub fn new(settings: Settings, checksum: Checksum, seed: u64) -> Self {
         let jar = CookieJar::new(seed, settings.service);
-        let (places, used, cookie) = Default::default();
-        Door { settings, checksum, jar, is_inner: true, places, used, cookie }
+        let (places, used, entered, cookie) = Default::default();
+        Door { settings, checksum, jar, is_inner: true, places, used, entered, cookie }
     }
 
     /// Another door to the same house, for who meets strangers first.
     pub fn outer(&self) -> Self {
-        let (places, used, cookie) = Default::default();
-        Door { jar: self.jar.clone(), is_inner: false, places, used, cookie, ..*self }
+        let (places, used, entered, cookie) = Default::default();
+        Door { jar: self.jar.clone(), is_inner: false, places, used, entered, cookie, ..*self }
     }
 
     /// Meets a packet of `asked` bytes that belongs to no connection. What goes out, or in, is written into `out`.
@@ -98,6 +109,7 @@ impl Door {
         out: &mut [u8],
     ) -> Meeting {
         let header = &packet.header;
+        self.entered = None;
         let met = match header.kind {
             // A Listen opens middleboxes (RFC 5596) and wants no answer.
             Kind::Listen { .. } => Ok(Meeting::Ignored),
@@ -223,6 +235,7 @@ impl Door {
                 self.open(now, path, header, cookie).ok_or(fault(ResetCode::BAD_INIT_COOKIE))?;
             // Whoever it let in has come and gone: a copy of the packet begins nothing.
             let is_new = self.note_use(now, cookie, opened.age);
+            self.entered = is_new.then_some(Entered::Cookie);
             return if is_new { Ok(Meeting::Admitted) } else { Err(fault(ResetCode::NO_CONNECTION)) };
         }
         let is_here = |place: &Place| (place.path, place.port) == (path, header.source);
@@ -240,7 +253,7 @@ impl Door {
             // Too long with a cookie: the caller's next acknowledgement will do.
             return Ok(Meeting::Ignored);
         };
-        self.places.remove(at);
+        self.entered = self.places.remove(at).map(|place| Entered::Place(at, place));
         Ok(Meeting::Vouched { len })
     }
 
@@ -311,6 +324,14 @@ impl Doorkeeper for Door {
             Err(_) => Meeting::Ignored,
         }
     }
+
+    fn turn_away(&mut self) {
+        match self.entered.take() {
+            Some(Entered::Cookie) => drop(self.used.pop_back()),
+            Some(Entered::Place(at, place)) => self.places.insert(at, place),
+            None => {}
+        }
+    }
 }
 
 /// The Init Cookie in a packet. We never send more than one.
@@ -356,7 +377,9 @@ const PLACES: usize = 256;
 const RESPOND: Duration = Duration::from_secs(10);
 /// Requests of one call: at 1, 2, 4 … 64 s and so on for three minutes they are eight (RFC 4340 §8.1.1).
 const MOST_REPEATS: i64 = 16;
-/// Cookies remembered after they let somebody in; each cost a true address a round trip.
+/// Cookies remembered after they let somebody in; each cost a true address a round trip. Who lets so many in within a
+/// cookie's life has the first forgotten, and may have in again whom it has seen answer: no stranger, and one place of the
+/// hub's until that one's Reset. To refuse all cookies as old instead would refuse callers whose round trip is longer.
 const MOST_USED: usize = 1024;
 
 #[cfg(test)]

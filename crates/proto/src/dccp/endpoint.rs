@@ -20,6 +20,7 @@ use super::wire::checksum::Checksum;
 use super::wire::{DATA_HEADER, Header};
 use crate::Role;
 use crate::inbox::Inbox;
+use crate::mtu::Mtu;
 use crate::queue::{Room, SendQueue};
 use crate::tally::Tally;
 
@@ -68,6 +69,8 @@ pub(super) struct Flow {
     pub received: ReceiveLog,
     pub sender: Sender,
     pub receiver: Receiver,
+    /// How large packets may be.
+    pub mtu: Mtu,
     /// Data packets since the last packet that acknowledged.
     pub since_ack: u32,
     /// A packet whose data found no room or was damaged, and the Drop Code that says so.
@@ -179,6 +182,7 @@ impl DccpEndpoint {
             received: ReceiveLog::new(before),
             sender: Sender::new(ours, now, first, &self.rtt),
             receiver: Receiver::new(theirs, before, &self.rtt),
+            mtu: Mtu::sparing(self.max_datagram, now),
             since_ack: 0,
             dropped: None,
         });
@@ -236,8 +240,7 @@ impl Endpoint for DccpEndpoint {
     fn profile(&self) -> Profile {
         Profile {
             wire: Wire::Datagram,
-            // What every data packet may need besides its frame: an NDP Count; acknowledgements go apart if need be.
-            max_frame: self.max_datagram.saturating_sub(DATA_HEADER + 8).max(1),
+            max_frame: self.frame_size(),
             max_receive: MAX_PAYLOAD,
             frame_overhead: DATA_HEADER,
             acknowledged: false,
@@ -253,7 +256,7 @@ impl Endpoint for DccpEndpoint {
         if !takes || self.timers.flush_since.is_some() {
             return Err(SendError::Closed);
         }
-        self.queue.push(frame, self.profile().max_frame)
+        self.queue.push(frame, self.frame_size())
     }
 
     fn close(&mut self, now: Instant, mode: CloseMode) {
@@ -319,7 +322,7 @@ impl Endpoint for DccpEndpoint {
         match self.flow.as_ref().map(|flow| &flow.sender) {
             // CCID 2 counts packets; the figures are for packets of full size.
             Some(Sender::Two(two)) => {
-                let bytes = |packets: u32| ByteCount(u64::from(packets) * self.max_datagram as u64);
+                let bytes = |packets: u32| ByteCount(u64::from(packets) * self.packet_size() as u64);
                 (stats.cwnd, stats.in_flight) = (Some(bytes(two.cwnd())), Some(bytes(two.pipe())));
             }
             Some(Sender::Three(three)) => {

@@ -109,6 +109,8 @@ pub struct SentLog {
     entries: Box<[Sent]>,
     next: Seq48,
     first: Seq48,
+    /// Before this number [`SentLog::next_settled`] has told of everything.
+    told: Seq48,
 }
 
 /// A packet that was sent.
@@ -116,6 +118,8 @@ pub struct SentLog {
 pub struct Sent {
     /// When.
     pub at: Instant,
+    /// Bytes of the packet, header and all.
+    pub len: u16,
     /// Whether it carried a frame.
     pub data: bool,
     /// Its CCVal.
@@ -139,7 +143,7 @@ pub enum Fate {
 impl SentLog {
     /// A log that begins with packet `first`, not sent yet.
     pub fn new(first: Seq48) -> Self {
-        SentLog { entries: vec![Sent::default(); REACH].into(), next: first, first }
+        SentLog { entries: vec![Sent::default(); REACH].into(), next: first, first, told: first }
     }
 
     /// Packet `seq` goes out; every number is logged, one after the other.
@@ -164,6 +168,29 @@ impl SentLog {
     pub fn entry_mut(&mut self, seq: Seq48) -> Option<&mut Sent> {
         let known = !seq.is_before(self.first) && seq.is_before(self.next);
         known.then(|| &mut self.entries[slot(seq)])
+    }
+
+    /// Nothing more will be heard of packets up to `upto`: what is open had this `fate`.
+    pub fn settle(&mut self, upto: Seq48, fate: Fate) {
+        let mut seq = self.told.later(self.first);
+        while seq.is_before(self.next) && !upto.is_before(seq) {
+            let sent = &mut self.entries[slot(seq)];
+            if sent.fate == Fate::Open {
+                sent.fate = fate;
+            }
+            seq = seq.next();
+        }
+    }
+
+    /// The next packet whose fate is known, each once and in the order sent; none past one whose fate is still open.
+    pub fn next_settled(&mut self) -> Option<Sent> {
+        self.told = self.told.later(self.first);
+        let sent = *self.entry_mut(self.told)?;
+        if sent.fate == Fate::Open {
+            return None;
+        }
+        self.told = self.told.next();
+        Some(sent)
     }
 }
 
@@ -241,5 +268,23 @@ mod tests {
         assert_eq!(log.entry_mut(start.plus(4)), None);
         assert_eq!(log.entry_mut(start.plus(5)).map(|sent| sent.at), Some(Instant::from_nanos(5)));
         assert_eq!(log.entry_mut(log.next()), None, "not sent yet");
+    }
+
+    #[test]
+    fn fates_are_told_once_and_in_order() {
+        let start = Seq48::new((1 << 48) - 3);
+        let mut log = SentLog::new(start);
+        (0..6).for_each(|len| log.push(log.next(), Sent { len, ..Sent::default() }));
+        let told = |log: &mut SentLog| -> Vec<(u16, Fate)> {
+            std::iter::from_fn(|| log.next_settled()).map(|sent| (sent.len, sent.fate)).collect()
+        };
+        log.entry_mut(start.plus(1)).expect("known").fate = Fate::Acked;
+        assert_eq!(told(&mut log), [], "the first is open");
+        log.settle(start.plus(2), Fate::Lost);
+        assert_eq!(told(&mut log), [(0, Fate::Lost), (1, Fate::Acked), (2, Fate::Lost)]);
+        (0..REACH as u64).for_each(|_| log.push(log.next(), Sent::default()));
+        log.settle(log.next(), Fate::Acked);
+        assert_eq!(told(&mut log).len(), REACH, "beyond reach nothing is known");
+        assert_eq!(log.next_settled(), None);
     }
 }

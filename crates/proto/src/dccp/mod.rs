@@ -8,6 +8,7 @@
 //!  settings ─▶ endpoint ── transmit ─▶ wire        sequence: what number may come next
 //!                 │  ▲                             features: what both ends agreed on
 //!              receive ◀───────────── wire         logs: what was sent, what arrived
+//!                 │                                sizes: how large packets may be
 //!                 └─ ccid: two, three (loss, tfrc)
 //!        door (cookie): who may begin a connection
 //! ```
@@ -19,6 +20,15 @@
 //! from nobody else. (Linux's Request of 48 bytes does not pay for an echo of its time stamp, too: without that its
 //! CCID 3 begins with a packet a second.) A cookie is good once and for a minute; one that is not is answered by Reset
 //! 10, Bad Init Cookie, and one that has let somebody in, who has gone since, by Reset 3, No Connection.
+//!
+//! How large packets may be is found by Syncs padded to the size that is tried (RFC 4340 §14, with the search of RFC 8899
+//! that SCTP has, too). A second after the beginning one asks whether what the driver says passes; where it is answered,
+//! that is all. Frames go meanwhile. Where that and two more are not answered while small ones are, or, later, where large
+//! packets vanish one after the other, packets shrink to 1200 bytes and are searched from there upwards; larger ones are
+//! tried again after ten minutes. `Profile::max_frame` follows; frames that are too large by then are refused, and those
+//! that wait already are aborted. Acknowledgements of CCID 2 tell of each packet, CCID 3's reports of little more than
+//! whether losses have become more, which costs a stream of large and small frames a probe now and then. Of a peer that
+//! answers no Sync nothing is learnt.
 //!
 //! Packets travel inside UDP (RFC 6773), which needs no privileges, or directly over IP as protocol 33: the same bytes
 //! but for the checksum, see [`Checksum`]. It covers the addresses, which an endpoint does not know: over IP, the line
@@ -43,6 +53,7 @@ mod rtt;
 mod seq;
 mod sequence;
 mod settings;
+mod sizes;
 mod timers;
 mod transmit;
 mod unwrap;

@@ -271,6 +271,10 @@ impl DccpEndpoint {
             slow: seen.slow,
         };
         self.congestion_changed |= flow.sender.on_feedback(now, &feedback, &mut flow.sent, &mut self.rtt);
+        if let Kind::SyncAck { ack } = header.kind {
+            self.on_sync_answered(now, ack);
+        }
+        self.run_sizes(now);
     }
 
     fn tell_receiver(&mut self, incoming: &Incoming) {

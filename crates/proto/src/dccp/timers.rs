@@ -76,6 +76,7 @@ impl DccpEndpoint {
         if let Some(flow) = &mut self.flow {
             self.congestion_changed |= flow.sender.handle_timeout(now, &mut flow.sent);
         }
+        self.run_sizes(now);
         if self.timers.give_up.is_some_and(|at| at <= now) {
             self.give_up(now);
         } else if self.flush_is_over(now) {
@@ -136,7 +137,8 @@ impl DccpEndpoint {
             let departure = flow.sender.next_departure().filter(|_| !self.queue.is_empty() && self.is_open());
             let open = [flow.receiver.poll_timeout(), departure, self.features.poll_timeout()];
             let open = open.into_iter().flatten().filter(ahead).min();
-            soonest = [soonest, open, flow.sender.poll_timeout()].into_iter().flatten().min();
+            soonest =
+                [soonest, open, flow.sender.poll_timeout(), self.next_size()].into_iter().flatten().min();
         }
         soonest
     }

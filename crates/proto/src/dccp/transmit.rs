@@ -60,12 +60,14 @@ impl DccpEndpoint {
     }
 
     fn write_in_flow(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
-        let none = OptionWriter::default();
         if let Some(ack) = self.due.sync_ack.take() {
-            return self.write(now, Kind::SyncAck { ack }, &none, buf);
+            return self.write_bare(now, Kind::SyncAck { ack }, buf);
         }
         if let Some(ack) = self.due.sync.take() {
-            return self.write(now, Kind::Sync { ack }, &none, buf);
+            return self.write_bare(now, Kind::Sync { ack }, buf);
+        }
+        if let Some(len) = self.write_probe(now, buf) {
+            return Some(len);
         }
         let ack = self.sequence.gsr;
         let leave = match self.state {
@@ -75,8 +77,12 @@ impl DccpEndpoint {
         };
         if let Some(kind) = leave.filter(|_| std::mem::take(&mut self.due.step)) {
             self.timers.on_step(now);
-            return self.write(now, kind, &none, buf);
+            return self.write_bare(now, kind, buf);
         }
+        // Before, the cookie is in every packet, and the driver's room is all that is known.
+        let open = self.state == State::Open;
+        let most = if open { self.packet_size().max(LONGEST_ACK) } else { buf.len() }.min(buf.len());
+        let buf = &mut buf[..most];
         let len = self.write_data(now, buf).or_else(|| self.write_ack(now, buf));
         self.close_when_flushed(now);
         len
@@ -205,6 +211,27 @@ impl DccpEndpoint {
         self.write_packet(now, kind, options, &[], buf)
     }
 
+    /// A packet that says no more than its type, and how many without data came before it.
+    fn write_bare(&mut self, now: Instant, kind: Kind, buf: &mut [u8]) -> Option<usize> {
+        self.write_padded(now, kind, 0, buf)
+    }
+
+    /// The same with zeros behind it, until it has `len` bytes.
+    pub(super) fn write_padded(
+        &mut self,
+        now: Instant,
+        kind: Kind,
+        len: usize,
+        buf: &mut [u8],
+    ) -> Option<usize> {
+        let mut options = OptionWriter::default();
+        self.write_ndp(&mut options);
+        let header = self.header(now, kind, 0);
+        let len = wire::emit_padded(&header, &options, len, self.checksum, buf)?;
+        self.log_sent(now, &header, len, false);
+        Some(len)
+    }
+
     /// Writes the connection's next packet and logs it.
     fn write_packet(
         &mut self,
@@ -214,19 +241,30 @@ impl DccpEndpoint {
         data: &[u8],
         buf: &mut [u8],
     ) -> Option<usize> {
-        let seq = self.sequence.gss.next();
-        let ccval = self.flow.as_mut().map_or(0, |flow| flow.sender.ccval(now));
         let coverage = if data.is_empty() { 0 } else { self.coverage() };
-        let (source, destination) = self.ports;
-        let header = Header { source, destination, ccval, coverage, kind, seq };
+        let header = self.header(now, kind, coverage);
         let len = wire::emit(&header, options, data, self.checksum, buf)?;
-        self.sequence.gss = seq;
-        self.ndp = if data.is_empty() { self.ndp + 1 } else { 0 };
-        if let Some(flow) = &mut self.flow {
-            flow.sent.push(seq, Sent { at: now, data: !data.is_empty(), ccval, fate: Fate::Open });
-            flow.since_ack = if kind.ack().is_some() { 0 } else { flow.since_ack.saturating_add(1) };
-        }
+        self.log_sent(now, &header, len, !data.is_empty());
         Some(len)
+    }
+
+    /// That of the connection's next packet.
+    fn header(&mut self, now: Instant, kind: Kind, coverage: u8) -> Header {
+        let ccval = self.flow.as_mut().map_or(0, |flow| flow.sender.ccval(now));
+        let (source, destination) = self.ports;
+        Header { source, destination, ccval, coverage, kind, seq: self.sequence.gss.next() }
+    }
+
+    /// The connection's next packet is written, of `len` bytes, with a frame or without.
+    fn log_sent(&mut self, now: Instant, header: &Header, len: usize, data: bool) {
+        self.sequence.gss = header.seq;
+        self.ndp = if data { 0 } else { self.ndp + 1 };
+        let Some(flow) = &mut self.flow else { return };
+        // No datagram is longer than 16 bits tell.
+        let len = u16::try_from(len).unwrap_or(u16::MAX);
+        flow.sent.push(header.seq, Sent { at: now, len, data, ccval: header.ccval, fate: Fate::Open });
+        let acknowledges = header.kind.ack().is_some();
+        flow.since_ack = if acknowledges { 0 } else { flow.since_ack.saturating_add(1) };
     }
 
     /// What was asked for, where the peer takes it.
@@ -248,6 +286,9 @@ fn write_dropped(newest: Seq48, dropped: Seq48, code: u8, options: &mut OptionWr
     };
 }
 
+/// An acknowledgement with all the options that it may have: as much passes wherever IPv4 does (RFC 791: 576 bytes), and
+/// goes out even where a driver says less.
+const LONGEST_ACK: usize = wire::ACK_HEADER + wire::options::ROOM;
 /// With so much room, Confirms are repeated until the server is heard: they are 40 bytes or so, and a cookie, Changes and
 /// what acknowledges stand beside them.
 const ROOM_TO_REPEAT: usize = 200;

@@ -296,8 +296,8 @@ impl Doorkeeper for Door {
     }
 }
 
-/// Bytes of an INIT ACK of ours that lists no addresses, and so what our INIT is padded to: headers and fixed part, the cookie, partial reliability,
-/// and the list of up to four extensions.
+/// Bytes of an INIT ACK of ours that lists no addresses, and so what our INIT is padded to: headers and fixed part, the
+/// cookie, partial reliability, and the list of up to four extensions.
 pub(super) const GREETING: usize = HEADER + TLV + FIXED + TLV + SEALED + TLV + TLV + 4;
 /// Bytes of an answer to a shorter question at most: room for what is reported of unknown parameters.
 const MOST_UNPAID: usize = 512;

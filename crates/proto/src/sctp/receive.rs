@@ -153,6 +153,12 @@ impl Sctp {
         }
     }
 
+    /// There is no such stream (RFC 9260 §3.3.10.1): nothing is kept for it.
+    fn report_stream(&mut self, stream: u16) {
+        let [high, low] = stream.to_be_bytes();
+        self.report(cause::INVALID_STREAM, &[high, low, 0, 0]);
+    }
+
     pub(super) fn violated(&mut self, now: Instant, code: u16, value: &[u8]) {
         self.counters.malformed += 1;
         let mut causes = Vec::new();
@@ -211,8 +217,7 @@ impl Sctp {
         }
         association.log.enter(header.tsn);
         if header.stream >= association.in_streams {
-            let [high, low] = header.stream.to_be_bytes();
-            return self.report(cause::INVALID_STREAM, &[high, low, 0, 0]);
+            return self.report_stream(header.stream);
         }
         let (inbox, counters) = (&mut self.inbox, &mut self.counters);
         association.assembly.take(header, payload, deliver(inbox, &mut counters.frames_dropped, arrival));
@@ -233,10 +238,18 @@ impl Sctp {
         association.sack.now = true;
         association.sack.path = arrival.path;
         association.due.step |= association.phase == Phase::ShutdownSent;
-        if association.log.forward(forward.cumulative) {
-            let give = deliver(&mut self.inbox, &mut self.counters.frames_dropped, arrival);
-            association.assembly.forward(forward.cumulative, forward.skipped(), give);
+        if !association.log.forward(forward.cumulative) {
+            return;
         }
+        let (streams, mut stray) = (association.in_streams, None);
+        let there_are = forward.skipped().filter(|skip| {
+            let exists = skip.stream < streams;
+            stray = stray.or((!exists).then_some(skip.stream));
+            exists
+        });
+        let give = deliver(&mut self.inbox, &mut self.counters.frames_dropped, arrival);
+        association.assembly.forward(forward.cumulative, there_are, give);
+        stray.into_iter().for_each(|stream| self.report_stream(stream));
     }
 
     fn handle_error(&mut self, now: Instant, chunk: &Chunk<'_>) {
@@ -259,7 +272,6 @@ impl Sctp {
             _ if chunk.flags & REFLECTED != 0 && !association.paths[arrival.path].confirmed => {
                 let path = &mut association.paths[arrival.path];
                 path.errors = path.errors.max(MOST_PROBES);
-                self.counters.malformed += 1;
                 return;
             }
             _ => CloseReason::Peer,

@@ -141,6 +141,31 @@ fn a_cookie_lets_in_once_whom_it_was_sent_to_for_a_minute() {
 }
 
 #[test]
+fn whom_there_was_no_room_for_comes_again_with_the_same() {
+    let mut door = door("");
+    let (_caller, ack) = knock(&mut *door, "");
+    let mut bare_caller = endpoint("ccid=3", Role::Caller, 21);
+    let bare = without_padding(flush(&mut *bare_caller, NOW).remove(0));
+    let (_, response) = meet(&mut *door, NOW, PathId(4), &bare);
+    bare_caller.handle_input(NOW, datagram(&response, NOW));
+    let bare_ack = flush(&mut *bare_caller, NOW).remove(0);
+    for (path, packet) in [(HERE, &ack), (PathId(4), &bare_ack)] {
+        let mut first = None;
+        for _ in 0..3 {
+            let met = meet(&mut *door, NOW, path, packet);
+            assert!(matches!(met.0, Meeting::Admitted | Meeting::Vouched { .. }), "{met:?}");
+            assert_eq!(first.get_or_insert(met.clone()), &met);
+            door.turn_away();
+        }
+        meet(&mut *door, NOW, path, packet);
+        assert_eq!(refused(&mut *door, NOW, path, packet), ResetCode::NO_CONNECTION, "there was room");
+        // Nobody was let in just now.
+        door.turn_away();
+        assert_eq!(refused(&mut *door, NOW, path, packet), ResetCode::NO_CONNECTION);
+    }
+}
+
+#[test]
 fn an_endpoint_behind_the_door_takes_in_whom_it_admitted() {
     for query in ["ccid=2", "ccid=3", "coverage=1"] {
         let mut door = door(query);

@@ -3,6 +3,7 @@
 mod door;
 mod hostile;
 mod linux;
+mod mtu;
 mod outages;
 mod rates;
 mod raw_ip;

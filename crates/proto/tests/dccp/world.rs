@@ -1,10 +1,13 @@
 //! Connections of `dccp://` over one modelled link, in virtual time.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use antiphon_core::uri::Query;
-use antiphon_core::{Ecn, Endpoint, Event, Frame, Input, Instant, PathId};
+use antiphon_core::{Ecn, Endpoint, Event, Frame, Input, Instant, Outcome, PathId};
 use antiphon_link::{Direction, Duplex, DuplexSpec, LinkSpec};
+use antiphon_proto::dccp::Checksum;
+use antiphon_proto::dccp::wire::{DccpOption, Packet};
 use antiphon_proto::{OpenArgs, Role, open};
 
 /// What the sender of a connection has to send.
@@ -14,7 +17,12 @@ pub enum Load {
     Greedy(usize),
     /// A frame of so many bytes in every interval, useless when older than the budget.
     Paced { len: usize, every: Duration, budget: Duration },
+    /// The same, but no larger than the endpoint takes at that moment.
+    Fitting { len: usize, every: Duration, budget: Duration },
 }
+
+/// Longer datagrams than so many bytes are dropped for a time.
+pub type Tunnel = (Range<Instant>, usize);
 
 /// One connection, data going up.
 pub struct Pair {
@@ -29,6 +37,8 @@ pub struct Pair {
     pub arrivals: Vec<(Instant, Duration)>,
     /// When there was word of congestion.
     pub congestions: Vec<Instant>,
+    /// Frames that were given up before they were sent, and not for their deadline.
+    pub aborted: usize,
 }
 
 /// Everything.
@@ -38,6 +48,13 @@ pub struct World {
     pub pairs: Vec<Pair>,
     /// Nothing gets through between these.
     pub outage: Option<(Instant, Instant)>,
+    pub tunnel: Option<Tunnel>,
+    /// The Syncs among them get no answer.
+    pub mute: bool,
+    /// Every datagram that set out: when, from where, its bytes and its type.
+    pub log: Vec<(Instant, Direction, usize, u8)>,
+    /// Those among them that say how many without data came before, by their place in the log.
+    pub counted: Vec<usize>,
     buf: Vec<u8>,
 }
 
@@ -63,6 +80,7 @@ impl Pair {
             waiting: 0,
             arrivals: Vec::new(),
             congestions: Vec::new(),
+            aborted: 0,
         }
     }
 
@@ -80,7 +98,9 @@ impl Pair {
                     self.push(now, len, None);
                 }
             }
-            Load::Paced { len, every, budget } => {
+            Load::Paced { len, every, budget } | Load::Fitting { len, every, budget } => {
+                let fits = matches!(self.load, Load::Fitting { .. });
+                let len = if fits { len.min(self.near.profile().max_frame) } else { len };
                 while self.starts + every * self.sent_at.len() as u32 <= now {
                     let due = self.starts + every * self.sent_at.len() as u32;
                     self.push(now, len, Some(due + budget));
@@ -101,7 +121,9 @@ impl Pair {
     fn next_frame(&self) -> Option<Instant> {
         match self.load {
             Load::Greedy(_) => Some(self.starts).filter(|_| self.sent_at.is_empty()),
-            Load::Paced { every, .. } => Some(self.starts + every * self.sent_at.len() as u32),
+            Load::Paced { every, .. } | Load::Fitting { every, .. } => {
+                Some(self.starts + every * self.sent_at.len() as u32)
+            }
         }
     }
 
@@ -113,7 +135,10 @@ impl Pair {
         }
         while let Some(event) = self.near.poll_event() {
             match event {
-                Event::Frame { .. } => self.waiting -= 1,
+                Event::Frame { outcome, .. } => {
+                    self.waiting -= 1;
+                    self.aborted += usize::from(outcome == Outcome::Aborted);
+                }
                 Event::Congestion(_) => self.congestions.push(now),
                 _ => {}
             }
@@ -126,7 +151,17 @@ impl World {
     pub fn new((up, down): (&str, &str), seed: u64, pairs: Vec<Pair>) -> Self {
         let spec = |text: &str| text.parse::<LinkSpec>().expect("a link");
         let link = Duplex::new(&DuplexSpec { up: spec(up), down: spec(down) }, seed).expect("a link");
-        World { now: Instant::ZERO, link, pairs, outage: None, buf: vec![0; 65_536] }
+        World {
+            now: Instant::ZERO,
+            link,
+            pairs,
+            outage: None,
+            tunnel: None,
+            mute: false,
+            log: Vec::new(),
+            counted: Vec::new(),
+            buf: vec![0; 65_536],
+        }
     }
 
     pub fn run_until(&mut self, until: Instant) {
@@ -172,7 +207,16 @@ impl World {
                         moved = true;
                         let mut packet = vec![n as u8; IP_UDP];
                         packet.extend_from_slice(&self.buf[..transmit.len]);
-                        if self.outage.is_none_or(|(from, until)| now < from || until <= now) {
+                        // Where the type stands in the generic header (RFC 4340 §5.1).
+                        let kind = self.buf[8] >> 1 & 0x0f;
+                        if counts(&self.buf[..transmit.len]) {
+                            self.counted.push(self.log.len());
+                        }
+                        self.log.push((now, direction, transmit.len, kind));
+                        let passes = self.outage.is_none_or(|(from, until)| now < from || until <= now);
+                        let too_long = |(when, most): &Tunnel| when.contains(&now) && transmit.len > *most;
+                        let is_muted = self.mute && kind == SYNC_ACK;
+                        if passes && !is_muted && !self.tunnel.as_ref().is_some_and(too_long) {
                             self.link.offer(now, direction, packet);
                         }
                     }
@@ -182,5 +226,14 @@ impl World {
     }
 }
 
+/// Whether a packet has an NDP Count.
+fn counts(bytes: &[u8]) -> bool {
+    let packet = Packet::parse(bytes, Checksum::Udp).expect("a packet");
+    packet.options().any(|option| matches!(option.read(), DccpOption::NdpCount(_)))
+}
+
+/// Packet types (RFC 4340 §5.1).
+pub const SYNC: u8 = 8;
+pub const SYNC_ACK: u8 = 9;
 /// IP and UDP headers, which count on the link (RFC 791, RFC 768).
 pub const IP_UDP: usize = 28;

@@ -53,15 +53,19 @@ pub fn knock(door: &mut dyn Doorkeeper, path: PathId) -> (Box<dyn Endpoint>, Vec
 /// Both ends of an association that stands.
 pub fn connected() -> (Box<dyn Endpoint>, Box<dyn Endpoint>) {
     let (mut caller, mut listener) = (endpoint("", Role::Caller, 20), endpoint("", Role::Listener, 21));
+    connect(&mut *caller, &mut *listener);
+    (caller, listener)
+}
+
+fn connect(caller: &mut dyn Endpoint, listener: &mut dyn Endpoint) {
     for _ in 0..3 {
-        for packet in packets(&mut *caller, NOW) {
+        for packet in packets(caller, NOW) {
             listener.handle_input(NOW, datagram(&packet, PathId::default(), NOW));
         }
-        for packet in packets(&mut *listener, NOW) {
+        for packet in packets(listener, NOW) {
             caller.handle_input(NOW, datagram(&packet, PathId::default(), NOW));
         }
     }
-    (caller, listener)
 }
 
 pub fn carries_a_frame(caller: &mut dyn Endpoint, listener: &mut dyn Endpoint) -> bool {
@@ -167,6 +171,7 @@ fn an_abort_from_an_address_that_has_proved_nothing_ends_no_association() {
     let abort = repaired(abort);
     listener.handle_input(NOW, datagram(&abort, PathId(7), NOW));
     assert!(carries_a_frame(&mut *caller, &mut *listener), "from elsewhere it says nothing");
+    assert_eq!(listener.path_stats().counters.malformed, 0, "a peer that does not know us there may say so");
     listener.handle_input(NOW, datagram(&abort, PathId::default(), NOW));
     let ended =
         std::iter::from_fn(|| listener.poll_event()).any(|e| matches!(e, antiphon_core::Event::Closed(_)));
@@ -280,6 +285,35 @@ fn unknown_chunks_are_skipped_stopped_at_and_reported_by_their_highest_bits() {
         listener.handle_input(NOW, datagram(&data, PathId::default(), NOW));
         while listener.poll_frame(&mut buf).is_some() {}
         packets(&mut *listener, NOW);
+    }
+}
+
+/// A FORWARD TSN that skips messages of a stream never agreed on would have the receiver keep a number for each stream
+/// below it: 256 KiB for the highest.
+#[test]
+fn what_is_skipped_in_a_stream_that_does_not_exist_is_reported_and_kept_nowhere() {
+    for (stream, reported) in [(0u16, false), (255, false), (256, true), (u16::MAX, true)] {
+        let mut caller = endpoint("streams=256", Role::Caller, 20);
+        let mut listener = endpoint("", Role::Listener, 21);
+        connect(&mut *caller, &mut *listener);
+        caller.send(NOW, antiphon_core::Frame::new(b"frame", None)).unwrap();
+        let data = packets(&mut *caller, NOW).remove(0);
+        assert_eq!(data[12], 0, "DATA");
+        let mut forward = data[..12].to_vec();
+        forward.extend_from_slice(&[192, 0, 0, 16]);
+        forward.extend_from_slice(&data[16..20]);
+        // First one that there is: what follows it is told all the same.
+        forward.extend_from_slice(&[0, 0, 0, 0]);
+        forward.extend_from_slice(&stream.to_be_bytes());
+        forward.extend_from_slice(&[0, 0]);
+        listener.handle_input(NOW, datagram(&repaired(forward), PathId::default(), NOW));
+        let [high, low] = stream.to_be_bytes();
+        let told = [9, 0, 0, 12, 0, 1, 0, 8, high, low, 0, 0];
+        let answers = packets(&mut *listener, NOW);
+        let errors = answers.iter().filter(|packet| packet[12..].starts_with(&told)).count();
+        assert_eq!(errors, usize::from(reported), "{stream}: {answers:?}");
+        // What was sent is given up, and the next goes on.
+        assert!(carries_a_frame(&mut *caller, &mut *listener), "{stream}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Floods of DCCP Requests on a socket that serves many.
 
-use antiphon_core::{Endpoint, Event, Frame, Instant, PathId, Rng};
+use antiphon_core::{CloseMode, Endpoint, Event, Frame, Instant, PathId, Rng};
 use antiphon_proto::Role;
 use antiphon_proto::dccp::wire::{Header, Kind, OptionWriter, emit};
 use antiphon_proto::dccp::{Checksum, RTP_AUDIO, Seq48};
@@ -72,6 +72,13 @@ fn round(server: &mut Server, clients: &mut [Client], sends: impl Fn(&Client) ->
     }
 }
 
+fn server(config: HubConfig) -> Server {
+    let make = |now, _| Reflector::new(endpoint("dccp", Role::Listener, now), ReflectorConfig::default());
+    let now = Instant::from_millis(1);
+    let keeper = endpoint("dccp", Role::Listener, now).doorkeeper(now);
+    Server { hub: Hub::new(config, Box::new(make)).with_doorkeeper(keeper), now, came: 0, went: 0 }
+}
+
 impl Server {
     fn answers(&mut self) -> Vec<(PathId, Vec<u8>)> {
         self.hub.advance(self.now);
@@ -110,11 +117,8 @@ const REQUEST: u8 = 1;
 fn a_flood_of_requests_leaves_nothing_behind_and_keeps_nobody_out() {
     let config =
         HubConfig { max_peers: PLACES, idle: ms(10_000), admits: |_| panic!("the doorkeeper decides") };
-    let make = |now, _| Reflector::new(endpoint("dccp", Role::Listener, now), ReflectorConfig::default());
-    let now = Instant::from_millis(1);
-    let keeper = endpoint("dccp", Role::Listener, now).doorkeeper(now);
-    let hub = Hub::new(config, Box::new(make)).with_doorkeeper(keeper);
-    let mut server = Server { hub, now, came: 0, went: 0 };
+    let mut server = server(config);
+    let now = server.now;
     let mut clients = vec![Client::new(0, now), Client { pads: false, ..Client::new(1, now) }];
     let mut rng = Rng::fork(1, "flood");
     for n in 0..4_000 {
@@ -138,6 +142,34 @@ fn a_flood_of_requests_leaves_nothing_behind_and_keeps_nobody_out() {
     assert_eq!((counters.admitted, counters.no_room, counters.idle), (3, 0, 0), "{counters:?}");
     // Most were long enough for an answer.
     assert!(counters.answered > 60_000, "{counters:?}");
+}
+
+/// With cookies and without: who has answered, and finds the hub full, is let in as soon as there is room.
+#[test]
+fn a_full_hub_sends_nobody_away() {
+    for pads in [true, false] {
+        let config =
+            HubConfig { max_peers: 1, idle: ms(60_000), admits: |_| panic!("the doorkeeper decides") };
+        let mut server = server(config);
+        let now = server.now;
+        let mut clients = vec![Client::new(0, now)];
+        (0..20).for_each(|_| {
+            server.now += ms(5);
+            round(&mut server, &mut clients, |client| client.connected);
+        });
+        clients.push(Client { pads, ..Client::new(1, server.now) });
+        for n in 0..800 {
+            server.now += ms(5);
+            // Who does not pad may have to ask twice.
+            if n == 400 {
+                clients[0].endpoint.close(server.now, CloseMode::Graceful);
+            }
+            round(&mut server, &mut clients, |client| client.connected && client.path == PathId(1));
+            assert!(n >= 400 || clients[1].reflected == 0, "there is room for one");
+        }
+        assert!(clients[1].reflected > 300, "padded: {pads}: {} reflected", clients[1].reflected);
+        assert!(server.hub.counters().no_room > 100, "{:?}", server.hub.counters());
+    }
 }
 
 #[test]

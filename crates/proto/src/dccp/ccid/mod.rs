@@ -2,6 +2,7 @@
 //!
 //! CCID 2 (RFC 4341) counts packets as TCP counts segments; CCID 3 (RFC 4342, TFRC: RFC 5348) follows an equation.
 
+mod guess;
 pub mod loss;
 pub mod tfrc;
 mod three_receiver;
@@ -12,14 +13,14 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 
-use super::logs::{ReceiveLog, SentLog};
+use super::logs::{Fate, ReceiveLog, SentLog};
 use super::rtt::Rtt;
 use super::seq::Seq48;
 use super::wire::OptionWriter;
 
 pub(crate) use three_receiver::ReceiverThree;
 pub(crate) use three_sender::SenderThree;
-pub(crate) use two::{ReceiverTwo, SenderTwo};
+pub(crate) use two::{ReceiverTwo, SLACK, SenderTwo};
 
 /// What an acknowledgement said, as far as congestion control wants to know.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +99,14 @@ impl Sender {
     pub fn handle_timeout(&mut self, now: Instant, log: &mut SentLog) -> bool {
         match self {
             Sender::Two(two) => two.handle_timeout(now, log),
-            Sender::Three(three) => three.handle_timeout(now),
+            Sender::Three(three) => {
+                let waits = three.waits_for_report();
+                let expired = three.handle_timeout(now);
+                if expired && waits {
+                    log.settle(log.next(), Fate::Lost);
+                }
+                expired
+            }
         }
     }
 

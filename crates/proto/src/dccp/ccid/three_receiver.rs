@@ -78,7 +78,8 @@ impl ReceiverThree {
         if self.rate == 0.0 && (new_event || marked_event) {
             // A loss within the first round trip: nothing was measured yet, and with a rate of nothing a sender of the
             // equation would fall to a packet in 64 s, as Linux does. What came so far is what a round trip brings.
-            self.rate = (self.bytes as f64).max(self.size) / self.rtt.as_secs_f64().max(1e-6);
+            let period = incoming.received_at.since(self.measured_from).clamp(self.rtt, 4 * self.rtt);
+            self.rate = (self.bytes as f64).max(self.size) / period.as_secs_f64().max(1e-6);
         }
     }
 
@@ -245,6 +246,14 @@ mod tests {
         // Three packets since the first, in 40 ms.
         assert!(receiver.is_due() && receiver.history.mean().is_some());
         assert_eq!(receiver.rate, 75_000.0);
+        // A peer whose counter stands still has had longer than that for as many.
+        let mut receiver = ReceiverThree::new(Seq48::new(0), rtt);
+        arrives(&mut receiver, 1, Some(1000), 100);
+        (0..2).for_each(|_| receiver.on_ack_sent());
+        for (seq, ms) in [(3, 180), (4, 190), (5, 200)] {
+            arrives(&mut receiver, seq, Some(1000), ms);
+        }
+        assert_eq!(receiver.rate, 30_000.0);
     }
 
     /// As seen beside Linux 6.1, whose data and acknowledgements take turns: its first data packet, the second packet of

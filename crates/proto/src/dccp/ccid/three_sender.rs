@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 
+use super::guess::Guess;
 use super::loss::DUPLICATES;
 use super::{Feedback, tfrc};
 use crate::dccp::logs::SentLog;
@@ -36,6 +37,7 @@ pub(crate) struct SenderThree {
     limits: DataLimit,
     counter: u8,
     counted_at: Instant,
+    guess: Guess,
 }
 
 /// X_recv_set: the rates lately reported, so that one bad report does not stop the flow (RFC 5348 §4.3).
@@ -89,7 +91,13 @@ impl SenderThree {
             limits: DataLimit::default(),
             counter: 0,
             counted_at: now,
+            guess: Guess::default(),
         }
+    }
+
+    /// Whether something was sent since the last report that called for one.
+    pub fn waits_for_report(&self) -> bool {
+        !self.idle
     }
 
     /// The allowed rate in bytes per second.
@@ -162,6 +170,7 @@ impl SenderThree {
         self.loss = Some(loss);
         let data_limited = self.limits.on_feedback(now, sent.at);
         let worse = loss > before.unwrap_or(0.0);
+        self.guess.on_report(feedback.ack, worse, log);
         match before {
             // The first report's rate says nothing: the receiver had measured over no time.
             None => {
@@ -174,7 +183,8 @@ impl SenderThree {
             Some(_) => {
                 // What a report measures is a round trip's, and the packet that it names came in that (RFC 5348 §6.1,
                 // §6.2). Linux measures since its report before, however long nothing was sent.
-                let received = f64::from(received).max(self.size / r.as_secs_f64());
+                let named = if sent.data { self.size / r.as_secs_f64() } else { 0.0 };
+                let received = f64::from(received).max(named);
                 let limit = self.received.limit(now, received, r, data_limited, worse);
                 let limit = if feedback.slow { limit.min(self.rate.unwrap_or(limit)) } else { limit };
                 self.follow(now, limit);

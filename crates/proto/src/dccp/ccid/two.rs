@@ -127,15 +127,7 @@ impl SenderTwo {
             return false;
         }
         self.timeout_at = None;
-        let mut seq = self.lowest.later(log.first());
-        while seq.is_before(log.next()) {
-            if let Some(sent) = log.entry_mut(seq)
-                && sent.fate == Fate::Open
-            {
-                sent.fate = Fate::Lost;
-            }
-            seq = seq.next();
-        }
+        log.settle(log.next(), Fate::Lost);
         self.lowest = log.next();
         self.ssthresh = (self.cwnd / 2).max(2);
         (self.cwnd, self.pipe, self.credit) = (1, 0, 0);
@@ -286,7 +278,7 @@ const MAX_WINDOW: u32 = REACH as u32 / 2;
 /// A peer may keep an acknowledgement for 0.2 s (RFC 4341 §6.1); shorter time-outs would take that for a loss.
 const MOST_KEPT: Duration = Duration::from_millis(200);
 /// Time-outs are not measured more exactly than threads wake on a busy machine.
-const SLACK: Duration = Duration::from_millis(25);
+pub(crate) const SLACK: Duration = Duration::from_millis(25);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: u32 = 3;
 /// Long enough that frames of 10 ms in one direction share an acknowledgement, well below RFC 4341's 0.2 s.

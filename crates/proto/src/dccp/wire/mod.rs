@@ -316,9 +316,33 @@ pub fn emit(
     checksum: Checksum,
     buf: &mut [u8],
 ) -> Option<usize> {
+    emit_with(header, options, data.len(), checksum, buf, |place| place.copy_from_slice(data))
+}
+
+/// The same with zeros for data, until the packet has `len` bytes.
+pub fn emit_padded(
+    header: &Header,
+    options: &OptionWriter,
+    len: usize,
+    checksum: Checksum,
+    buf: &mut [u8],
+) -> Option<usize> {
+    let offset = header.kind.header_len() + options.padded().len();
+    emit_with(header, options, len.saturating_sub(offset), checksum, buf, |place| place.fill(0))
+}
+
+/// The same with `data_len` bytes that `write_data` writes.
+fn emit_with(
+    header: &Header,
+    options: &OptionWriter,
+    data_len: usize,
+    checksum: Checksum,
+    buf: &mut [u8],
+    write_data: impl FnOnce(&mut [u8]),
+) -> Option<usize> {
     let fixed = header.kind.header_len();
     let offset = fixed + options.padded().len();
-    let len = offset + data.len();
+    let len = offset + data_len;
     if offset > MAX_HEADER || len > buf.len() {
         return None;
     }
@@ -333,7 +357,7 @@ pub fn emit(
     write_seq(&mut buf[10..16], header.seq);
     write_kind(&mut buf[GENERIC_HEADER..fixed], &header.kind);
     buf[fixed..offset].copy_from_slice(options.padded());
-    buf[offset..].copy_from_slice(data);
+    write_data(&mut buf[offset..]);
     // Coverage beyond the data cannot be: what is asked for is cut to all of it.
     let covered = match checksum::covered(offset, len, header.coverage) {
         Some(covered) => covered,

@@ -1,5 +1,7 @@
 //! The receiver: delivers at once, knows what is missing, decides about each, asks for many in one packet.
 
+mod suspicion;
+
 use std::time::Duration;
 
 use antiphon_core::Instant;
@@ -15,6 +17,7 @@ use crate::srp::decide::{Choice, Decide, Situation};
 use crate::srp::estimate::{QualityAverages, Smoothed};
 use crate::srp::wire::extended::{Extended, Part, Report, Wanted};
 use crate::srp::{Deliver, Delivery, Streams};
+pub use suspicion::TIMER_FROM;
 
 /// A receiver of one sender.
 ///
@@ -183,18 +186,6 @@ impl Receiver {
         lateness
     }
 
-    /// What was only suspected and has an older id than what came now is missing indeed.
-    fn confirm_suspects(&mut self, now: Instant, id: u64) {
-        for missing in self.missing.iter_mut().filter(|missing| missing.suspected && missing.id < id) {
-            missing.suspected = false;
-            missing.found_at = now;
-            self.counts.lost += 1;
-            if missing.state == Awaiting::Proof {
-                missing.state = Awaiting::Decision(now);
-            }
-        }
-    }
-
     /// Notes a packet as missing. The caller moves the horizon.
     fn miss(&mut self, now: Instant, id: u64, due: Instant, priority: u8, suspected: bool) {
         self.counts.lost += u64::from(!suspected);
@@ -331,36 +322,6 @@ impl Receiver {
         self.requests.handle_timeout(now);
     }
 
-    /// What should be here by now, though nothing later has come.
-    fn suspect(&mut self, now: Instant) {
-        let Some(mut stream) = self.numbering.stream else { return };
-        let amid_message = stream.horizon < stream.message_end;
-        let due = if amid_message { None } else { self.schedule.due_after(stream.suspected + 1) };
-        let due = due.or(self.schedule.last().map(|last| last.received_at)).unwrap_or(now);
-        let until = if amid_message { stream.message_end } else { stream.horizon + 1 };
-        while stream.horizon < until {
-            // The rest of a message was sent beyond doubt.
-            self.miss(now, stream.horizon, due.min(now), 0, !amid_message);
-            stream.horizon += 1;
-            stream.suspected += 1;
-        }
-        self.numbering.stream = Some(stream);
-    }
-
-    /// When the next packet is overdue; `None` in fast streams, and after a few of them in vain.
-    fn next_suspicion(&self) -> Option<Instant> {
-        let (stream, last) = (self.numbering.stream?, self.schedule.last()?);
-        let patience = self.schedule.patience().max(MIN_WAIT);
-        if stream.horizon < stream.message_end {
-            return Some(last.received_at + patience.max(TAIL_WAIT));
-        }
-        let slow = self.schedule.interval().is_some_and(|interval| interval >= TIMER_FROM);
-        if !slow || stream.suspected >= MAX_SUSPECTED {
-            return None;
-        }
-        Some(self.schedule.due_after(stream.suspected + 1)? + patience)
-    }
-
     /// Writes the next packet for the sender: a request, or a probe with its report.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
         let streams = self.config.streams;
@@ -426,12 +387,6 @@ impl Receiver {
     }
 }
 
-/// Between messages further apart than this, an overdue one is asked for by the clock.
-pub const TIMER_FROM: Duration = Duration::from_millis(10);
-/// Messages asked for by the clock in a row: then the stream has paused or the path is gone, and silence is cheaper.
-const MAX_SUSPECTED: u32 = 3;
-/// Rest of a message after its first parts: what a busy sender or a shaped link puts between packets.
-const TAIL_WAIT: Duration = Duration::from_millis(5);
 /// A path that reorders by more is met by asking in vain.
 const MAX_REORDERING: Duration = Duration::from_millis(50);
 

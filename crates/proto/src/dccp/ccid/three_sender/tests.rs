@@ -1,7 +1,7 @@
 //! The sender's rules one by one, with reports made by hand.
 
 use super::*;
-use crate::dccp::logs::{Fate, Sent};
+use crate::dccp::logs::Sent;
 use crate::dccp::seq::Seq48;
 
 const RTT: Duration = Duration::from_millis(100);
@@ -45,7 +45,7 @@ impl Bench {
 
     fn send(&mut self) {
         let ccval = self.sender.ccval(self.now);
-        self.log.push(self.log.next(), Sent { at: self.now, data: true, ccval, fate: Fate::Open });
+        self.log.push(self.log.next(), Sent { at: self.now, data: true, ccval, ..Sent::default() });
         self.sender.on_sent(self.now, SIZE);
     }
 
@@ -209,6 +209,35 @@ fn a_rate_measured_over_silence_is_a_packet_a_round_trip_at_least() {
     }
     // RFC 5348 §4.3: short of data, 0.85 of what arrives after a loss; a packet in 100 ms are 10 000 bytes a second.
     assert!((bench.rate() / 8_500.0 - 1.0).abs() < 0.02, "{}", bench.rate());
+}
+
+/// A path that carries a packet in five round trips, and says so. At two packets a round trip it loses nine in ten, an
+/// event in each: what it may be sent then is what the equation allows.
+#[test]
+fn no_report_is_worth_more_than_the_equation_and_one_on_no_data_no_more_than_it_says() {
+    let equation = |p: f64| tfrc::throughput(SIZE as f64, RTT, p);
+    for (inverse, data, expected) in [
+        (2, true, equation(1.0 / 2.0)),
+        (5, true, equation(1.0 / 5.0)),
+        (400, true, 2.0 * SIZE as f64 / RTT.as_secs_f64()),
+        (400, false, 2.0 * 2_000.0),
+    ] {
+        let mut bench = Bench::new();
+        bench.slow_start(3);
+        for round in 0..10 {
+            bench.round_trip();
+            let sent = Sent { at: bench.now, data, ccval: 0, fate: Fate::Open };
+            bench.log.push(bench.log.next(), sent);
+            bench.now += RTT;
+            // Two events at least: what is reported is taken at its word.
+            bench.report(inverse + u32::from(round == 0), 2_000.0);
+        }
+        let rate = bench.rate();
+        assert!(
+            (rate / expected - 1.0).abs() < 0.02,
+            "1/p = {inverse}, data: {data}: {rate}, not {expected}"
+        );
+    }
 }
 
 #[test]

@@ -1,0 +1,58 @@
+//! What CCID 3's reports let one guess of single packets: they tell of rates, and name one packet each.
+
+use crate::dccp::logs::{Fate, SentLog};
+use crate::dccp::seq::Seq48;
+
+/// Takes every packet before the one that a report names for lost if losses have become more, and else for arrived. That
+/// is wrong of single ones; but whoever looks for packets of one size that never arrive also hears of those named.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Guess {
+    /// Losses have become more since packets were last settled.
+    is_worse: bool,
+    /// Reports in a row that named a packet without data, and so nothing that a frame's size could be the matter with.
+    vague: u32,
+}
+
+impl Guess {
+    /// The peer has packet `ack`, and reports losses, `worse` than before or not.
+    pub fn on_report(&mut self, ack: Seq48, worse: bool, log: &mut SentLog) {
+        let Some(named) = log.entry_mut(ack) else { return };
+        named.fate = Fate::Acked;
+        self.is_worse |= worse;
+        self.vague = if named.data { 0 } else { self.vague + 1 };
+        if named.data || self.vague >= MOST_VAGUE {
+            let fate = if self.is_worse { Fate::Lost } else { Fate::Acked };
+            log.settle(ack, fate);
+            *self = Guess::default();
+        }
+    }
+}
+
+/// Where as many acknowledgements as frames go out, every other report is vague; five in a row then are one in 32.
+const MOST_VAGUE: u32 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dccp::logs::Sent;
+
+    #[test]
+    fn what_was_not_named_shares_the_fate_that_reports_tell_of() {
+        let mut log = SentLog::new(Seq48::new(0));
+        (0..40).for_each(|n| log.push(log.next(), Sent { data: n < 20, ..Sent::default() }));
+        let mut guess = Guess::default();
+        let mut fates = |ack: u64, worse: bool| {
+            guess.on_report(Seq48::new(ack), worse, &mut log);
+            let fates: Vec<Fate> = std::iter::from_fn(|| log.next_settled()).map(|sent| sent.fate).collect();
+            (fates.iter().filter(|fate| **fate == Fate::Lost).count(), fates.len())
+        };
+        assert_eq!(fates(5, false), (0, 6));
+        assert_eq!(fates(9, true), (3, 4), "the named one arrived");
+        assert_eq!(fates(10, false), (0, 1));
+        // Those that name no data settle nothing until there are many.
+        assert_eq!(fates(21, true), (0, 0));
+        assert_eq!((22..25).map(|ack| fates(ack, false).1).sum::<usize>(), 0);
+        assert_eq!(fates(25, false), (10, 15));
+        assert_eq!(fates(99, true), (0, 0), "never sent");
+    }
+}

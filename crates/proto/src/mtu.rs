@@ -1,0 +1,256 @@
+//! How large packets may be on a path: the search of packetization layer path MTU discovery (RFC 8899), for transports
+//! that can send a packet of any size which the peer answers and which carries nothing (RFC 8899 §4.1).
+//!
+//! Live sound does not wait for a search: a path begins at the size that the driver says, which one probe confirms. Only
+//! when large packets are lost in a row while small ones pass does it fall to [`BASE`], and is searched from there.
+
+use std::time::Duration;
+
+use antiphon_core::Instant;
+
+/// What a path takes, as far as is known.
+///
+/// `M`: the mark by which a transport knows the answers to a probe, for as long as that size is tried; nothing where its
+/// packets' numbers say enough.
+#[derive(Clone, Debug)]
+pub(crate) struct Mtu<M = ()> {
+    /// What the driver says: no larger packet is ever tried.
+    most: usize,
+    /// Bytes of a packet now (PLPMTU).
+    size: usize,
+    /// A size that did not pass, or that nobody may try.
+    fails: usize,
+    stage: Stage,
+    probe: Probe<M>,
+    /// Whether the first try of a size goes without a small packet beside it.
+    is_sparing: bool,
+    /// When the probe counts as lost, or the next is due.
+    at: Option<Instant>,
+    /// Packets lost in a row that were larger than [`BASE`], and the least of them.
+    losses: (u32, usize),
+    /// When larger sizes are tried again.
+    raise_at: Option<Instant>,
+    /// When `size` was last tried to the end.
+    tried_at: Option<Instant>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Does the size in use pass? Asked once at the start.
+    Confirm,
+    /// Does it still pass, now that large packets are lost?
+    Doubt,
+    /// Does a larger one?
+    Search,
+    /// As large as it gets, until the raise timer.
+    Settled,
+}
+
+/// The size that is tried.
+#[derive(Clone, Copy, Debug, Default)]
+struct Probe<M> {
+    size: usize,
+    tries: u32,
+    /// To be sent.
+    due: bool,
+    /// The same with each try, so that a late answer is one.
+    mark: M,
+    /// One without padding beside it: only while such pass is a large one's loss its size's fault.
+    small_due: bool,
+    small_mark: M,
+    small_sent_at: Option<Instant>,
+    small_passed: bool,
+}
+
+impl<M: Copy + Default> Mtu<M> {
+    /// `most`: bytes of a packet as the driver says.
+    pub fn new(most: usize, now: Instant) -> Self {
+        Mtu {
+            most,
+            size: most,
+            fails: most + WORD,
+            stage: Stage::Confirm,
+            probe: Probe { size: most, ..Probe::default() },
+            is_sparing: false,
+            at: (most > BASE).then(|| now + PROBE_TIMER),
+            losses: NONE_LOST,
+            raise_at: None,
+            tried_at: None,
+        }
+    }
+
+    /// The same, and the first try of a size goes alone: where it is answered, one packet is all that a search sends.
+    pub fn sparing(most: usize, now: Instant) -> Self {
+        Mtu { is_sparing: true, ..Mtu::new(most, now) }
+    }
+
+    /// Bytes of a packet at most.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// When [`Self::run`] has something to do.
+    pub fn next(&self) -> Option<Instant> {
+        self.at
+    }
+
+    /// A packet of at least so many bytes was lost.
+    pub fn on_loss(&mut self, size: usize) {
+        if size > BASE && size <= self.size {
+            self.losses = (self.losses.0.saturating_add(1), self.losses.1.min(size));
+        }
+    }
+
+    /// A packet of at least so many bytes came to the peer.
+    pub fn on_pass(&mut self, size: usize) {
+        if size >= self.losses.1 {
+            self.losses = NONE_LOST;
+        }
+    }
+
+    /// Moves on with time and with what was lost; whether the size fell. `patience`: how long an answer takes at most.
+    pub fn run(&mut self, now: Instant, patience: Duration) -> bool {
+        let rested = self.tried_at.is_none_or(|at| now.since(at) >= PROBE_TIMER);
+        let probing = self.is_in_use() && self.probe.tries > 0;
+        if self.losses.0 >= SUSPICIOUS && rested && !probing {
+            (self.stage, self.at) = (Stage::Doubt, Some(now));
+            self.probe = Probe { size: self.size, ..Probe::default() };
+        }
+        if self.stage == Stage::Doubt && self.losses.0 == 0 {
+            // As large a packet as was missed has come.
+            self.tried_at = Some(now);
+            self.search(now);
+        }
+        if self.at.is_none_or(|at| now < at) {
+            return false;
+        }
+        if self.stage == Stage::Settled {
+            self.fails = self.most + WORD;
+            self.raise_at = None;
+            self.search(now);
+        }
+        if self.probe.tries >= MAX_PROBES {
+            return self.give_in(now);
+        }
+        self.probe.tries += 1;
+        (self.probe.due, self.probe.small_due) = (true, !self.is_sparing || self.probe.tries > 1);
+        // Sound is lost while a size in use is in doubt; that a larger one might pass can wait as long as is asked.
+        self.at = Some(now + if self.is_in_use() { patience } else { patience.max(PROBE_TIMER) });
+        false
+    }
+
+    /// Whether it is the size in use that is tried.
+    fn is_in_use(&self) -> bool {
+        matches!(self.stage, Stage::Confirm | Stage::Doubt)
+    }
+
+    /// No probe of this size was answered; whether the size in use fell for it.
+    fn give_in(&mut self, now: Instant) -> bool {
+        let in_use = self.is_in_use();
+        if in_use {
+            (self.losses, self.tried_at) = (NONE_LOST, Some(now));
+        }
+        if !self.probe.small_passed {
+            // Nothing passes: that is no matter of sizes.
+            match in_use {
+                true => self.settle(now),
+                false => (self.probe.tries, self.at) = (0, Some(now + PROBE_TIMER)),
+            }
+            return false;
+        }
+        self.fails = self.probe.size;
+        if in_use {
+            (self.size, self.raise_at) = (BASE, None);
+        }
+        self.search(now);
+        in_use
+    }
+
+    /// Tries a size half-way to one that does not pass; when there is none worth it, the search is over.
+    fn search(&mut self, now: Instant) {
+        let half_way = ((self.size + self.fails) / 2) & !(WORD - 1);
+        let (next, worth_it) = match self.fails > self.most {
+            true => (self.most, self.size < self.most),
+            false => (half_way, self.fails - self.size > GRAIN),
+        };
+        if !worth_it {
+            return self.settle(now);
+        }
+        (self.stage, self.at) = (Stage::Search, Some(now));
+        self.probe = Probe { size: next, ..Probe::default() };
+    }
+
+    fn settle(&mut self, now: Instant) {
+        self.stage = Stage::Settled;
+        // What was tried last may still be answered.
+        self.probe = Probe { tries: 0, due: false, small_due: false, ..self.probe };
+        let raise_at = *self.raise_at.get_or_insert(now + RAISE_TIMER);
+        self.at = (self.size < self.most).then_some(raise_at);
+    }
+
+    /// The probe to be sent now: bytes of its packet, 0 for one that is not padded, and its mark.
+    pub fn take_due(&mut self, now: Instant) -> Option<(usize, &mut M)> {
+        let probe = &mut self.probe;
+        if std::mem::take(&mut probe.small_due) {
+            // Of one that was repeated nobody knows the round trip.
+            probe.small_sent_at = (probe.tries == 1).then_some(now);
+            Some((0, &mut probe.small_mark))
+        } else if std::mem::take(&mut probe.due) {
+            Some((probe.size, &mut probe.mark))
+        } else {
+            None
+        }
+    }
+
+    /// The mark of the probe of that size, 0 for the small one, if there is one.
+    pub fn mark(&self, size: usize) -> Option<&M> {
+        match size {
+            0 => Some(&self.probe.small_mark),
+            size => Some(&self.probe.mark).filter(|_| size == self.probe.size),
+        }
+    }
+
+    /// A probe was answered, of that size, 0 for the small one: the round trip, if it tells that. Any other size is none
+    /// that is tried.
+    pub fn on_answered(&mut self, now: Instant, size: usize) -> Option<Duration> {
+        let probe = &mut self.probe;
+        if size == 0 {
+            probe.small_passed = true;
+            return probe.small_sent_at.take().map(|sent| now.since(sent));
+        }
+        if size != probe.size {
+            return None;
+        }
+        self.on_pass(size);
+        match self.stage {
+            Stage::Search => {
+                self.size = size;
+                self.search(now);
+            }
+            Stage::Confirm | Stage::Doubt => {
+                self.tried_at = Some(now);
+                self.search(now);
+            }
+            // The answer to an earlier try.
+            Stage::Settled => {}
+        }
+        None
+    }
+}
+
+/// BASE_PLPMTU (RFC 8899 §5.1.2). Smaller ones are not tried: IPv6 has 1280 bytes everywhere.
+pub(crate) const BASE: usize = 1200;
+/// MAX_PROBES (RFC 8899 §5.1.2).
+const MAX_PROBES: u32 = 3;
+/// The least that RFC 8899 §5.1.1 allows.
+const PROBE_TIMER: Duration = Duration::from_secs(1);
+/// PMTU_RAISE_TIMER (RFC 8899 §5.1.1).
+const RAISE_TIMER: Duration = Duration::from_secs(600);
+/// Packets in a row: as many misses make a loss (RFC 9260 §7.2.4, RFC 4341 §5), and congestion drops as many now and then, which
+/// costs a probe.
+const SUSPICIOUS: u32 = 3;
+const NONE_LOST: (u32, usize) = (0, usize::MAX);
+/// A size this near to one that does not pass is near enough: half a percent of a packet.
+pub(crate) const GRAIN: usize = 8;
+/// Packets are built in words of 4 bytes.
+const WORD: usize = 4;
