@@ -13,9 +13,11 @@ impl Pool {
         Pool { spare: Vec::new(), most }
     }
 
-    /// Makes sure that `buffers` of `bytes` each lie ready, and that `places` find room here without an allocation.
+    /// Makes sure that `buffers` of `bytes` each lie ready, and that `places` find room here without an allocation. Those of
+    /// longer packets than Ethernet's grow once: a thousand of the largest would be 64 MB for what may never come.
     pub fn fill(&mut self, places: usize, buffers: usize, bytes: usize) {
         self.spare.reserve_exact(places.max(buffers).saturating_sub(self.spare.len()));
+        let bytes = bytes.min(MOST_READY);
         while self.spare.len() < buffers {
             self.spare.push(Vec::with_capacity(bytes));
         }
@@ -43,6 +45,9 @@ impl Pool {
     }
 }
 
+/// Bytes of a buffer made ahead: an Ethernet packet's.
+const MOST_READY: usize = 1500;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,5 +66,8 @@ mod tests {
         assert_eq!(pool.len(), 3);
         pool.fill(2, 2, 100);
         assert_eq!(pool.len(), 3, "there are enough");
+        let mut pool = Pool::new(3);
+        pool.fill(1, 1, 65_507);
+        assert_eq!(pool.take().capacity(), 1500);
     }
 }

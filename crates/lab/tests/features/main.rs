@@ -41,7 +41,7 @@ const FEATURES: [Feature; 13] = [
 ];
 
 /// Where ours is otherwise, and why.
-const OTHERWISE: [(&str, &str, &str); 3] = [
+const OTHERWISE: [(&str, &str, &str); 4] = [
     ("Message oriented", "TCP", "RFC 4571 puts the length before each frame"),
     (
         "Flow control",
@@ -49,6 +49,7 @@ const OTHERWISE: [(&str, &str, &str); 3] = [
         "the driver reads whatever has come: late sound is of no use, so an inbox that nobody empties drops",
     ),
     ("Checksum", "DCCP", "inside UDP, whose checksum stands for its own (RFC 6773 §3.5); over IP it has one"),
+    ("Path MTU discover", "DCCP", "RFC 4340 §14 asks for it, and padded Syncs find it"),
 ];
 
 /// What is not ours to try: what the kernel does beneath our transports.
