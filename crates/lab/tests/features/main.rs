@@ -41,13 +41,14 @@ const FEATURES: [Feature; 13] = [
 ];
 
 /// Where ours is otherwise, and why.
-const OTHERWISE: [(&str, &str, &str); 3] = [
+const OTHERWISE: [(&str, &str, &str); 4] = [
     ("Message oriented", "TCP", "RFC 4571 puts the length before each frame"),
     (
         "Flow control",
         "TCP",
         "the driver reads whatever has come: late sound is of no use, so an inbox that nobody empties drops",
     ),
+    ("Path MTU discover", "DCCP", "with Syncs padded to the size that is tried (RFC 4340 §14, RFC 8899)"),
     ("Checksum", "DCCP", "inside UDP, whose checksum stands for its own (RFC 6773 §3.5); over IP it has one"),
 ];
 
