@@ -48,6 +48,7 @@ const OTHERWISE: [(&str, &str, &str); 4] = [
         "TCP",
         "the driver reads whatever has come: late sound is of no use, so an inbox that nobody empties drops",
     ),
+    ("Path MTU discover", "DCCP", "with Syncs padded to the size that is tried (RFC 4340 §14, RFC 8899)"),
     ("Checksum", "DCCP", "inside UDP, whose checksum stands for its own (RFC 6773 §3.5); over IP it has one"),
     ("Path MTU discover", "DCCP", "RFC 4340 §14 asks for it, and padded Syncs find it"),
 ];
