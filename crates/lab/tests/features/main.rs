@@ -50,7 +50,6 @@ const OTHERWISE: [(&str, &str, &str); 4] = [
     ),
     ("Path MTU discover", "DCCP", "with Syncs padded to the size that is tried (RFC 4340 §14, RFC 8899)"),
     ("Checksum", "DCCP", "inside UDP, whose checksum stands for its own (RFC 6773 §3.5); over IP it has one"),
-    ("Path MTU discover", "DCCP", "RFC 4340 §14 asks for it, and padded Syncs find it"),
 ];
 
 /// What is not ours to try: what the kernel does beneath our transports.
