@@ -175,5 +175,5 @@ fn sound(section: &Section<'_>, longest: usize) -> Read<Content> {
     Ok(Content::Sound { sample_rate, groups, block })
 }
 
-/// Header and extensions of our own frames: 12 bytes, the sender's clock and the format (see `antiphon_media`).
+/// Header and extensions of our own frames: 12 bytes, the sender's clock, the format, the channel group (see `antiphon_media`).
 const RTP_HEADERS: usize = 48;
