@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
 use antiphon_net::netns::Namespace;
@@ -129,6 +129,18 @@ impl Guest {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, program]);
         command
+    }
+}
+
+/// A program of ours beside the machine; gone when the test is.
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A second panic while a test fails would hide the first: what can't be ended is told of.
+        if let Err(error) = self.0.kill().and_then(|()| self.0.wait()) {
+            eprintln!("process {} can't be ended: {error}", self.0.id());
+        }
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use antiphon_core::CloseReason;
 
-use crate::guest::{Guest, figure, guest};
+use crate::guest::{Guest, Running, figure, guest};
 use crate::party::{Node, Server, call};
 use crate::sctp::echoed;
 
@@ -28,28 +28,20 @@ fn build(directory: &Path) -> std::path::PathBuf {
     program
 }
 
-/// Their program in our namespace; gone when the test is.
-struct Theirs(Child);
+/// Their program in our namespace.
+struct Theirs(Running);
 
 impl Theirs {
     fn start(guest: &Guest, program: &Path, arguments: &str) -> Self {
         let mut command = guest.here(program.to_str().expect("a plain path"));
         command.args(arguments.split(' ')).stdout(Stdio::piped());
-        Theirs(command.spawn().expect("it was built"))
+        Theirs(Running(command.spawn().expect("it was built")))
     }
 
     fn printed(mut self) -> String {
         let mut text = String::new();
-        self.0.stdout.take().expect("piped").read_to_string(&mut text).expect("text");
+        self.0.0.stdout.take().expect("piped").read_to_string(&mut text).expect("text");
         text
-    }
-}
-
-impl Drop for Theirs {
-    fn drop(&mut self) {
-        // Gone already, it may be.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -66,7 +58,7 @@ fn usrsctp_and_we_call_each_other() {
     let program = build(directory.path());
     {
         let mut theirs = Theirs::start(&guest, &program, &format!("server {THEIRS} {PORT}"));
-        let mut lines = BufReader::new(theirs.0.stdout.take().expect("piped")).lines();
+        let mut lines = BufReader::new(theirs.0.0.stdout.take().expect("piped")).lines();
         assert_eq!(lines.next().expect("a line").expect("text"), "READY");
         for query in [
             "reliability=full&order=ordered",

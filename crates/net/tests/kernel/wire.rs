@@ -7,19 +7,8 @@ use std::time::Duration;
 
 use antiphon_net::Capture;
 
-use crate::guest::{GUEST, Guest, guest};
+use crate::guest::{GUEST, Guest, Running, guest};
 use crate::party::{call, frames};
-
-/// Gone when the test is.
-struct Dumpcap(std::process::Child);
-
-impl Drop for Dumpcap {
-    fn drop(&mut self) {
-        // Gone already, in most cases.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Runs `work` while the tap is captured; then every packet of SCTP and DCCP must be well-formed, with a right checksum.
 pub fn watched<T>(guest: &Guest, work: impl FnOnce() -> T) -> T {
@@ -32,7 +21,7 @@ pub fn watched<T>(guest: &Guest, work: impl FnOnce() -> T) -> T {
     let mut capture = guest.here("dumpcap");
     capture.args(["-i", "kptap0", "-w"]).arg(&file).stdout(Stdio::null()).stderr(Stdio::piped());
     let capture = capture.spawn().expect("scripts/install-peers brings tshark, and dumpcap with it");
-    let mut capture = Dumpcap(capture);
+    let mut capture = Running(capture);
     let mut said = BufReader::new(capture.0.stderr.take().expect("piped")).lines();
     // Printed once it captures.
     let begun = said.by_ref().map_while(Result::ok).find(|line| line.starts_with("File:"));
