@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 use antiphon_measure::{Abilities, Advice, Candidate, FrameLog, RunFacts, TransportFigures, advise};
-use antiphon_media::Sink;
+use antiphon_media::{NullSink, Sink};
 use antiphon_net::{Capture, OsClock, Stop, Target};
 use antiphon_proto::Transport;
 use antiphon_session::LiveCall;
-use antiphon_sound::NullSink;
 
 use crate::embedded::{Embedded, Place};
 use crate::near_end::{NearEnd, NearPlan, NearResult};

@@ -57,6 +57,40 @@ pub trait Sink: Send {
     fn finish(&mut self) -> Result<(), SinkError>;
 }
 
+/// Discards what it is given and counts it. Without a clock: it takes sound as fast as it comes.
+#[derive(Debug)]
+pub struct NullSink {
+    stream: StreamFormat,
+    frames: u64,
+}
+
+impl NullSink {
+    /// For a stream of `stream`.
+    pub fn new(stream: StreamFormat) -> Self {
+        NullSink { stream, frames: 0 }
+    }
+
+    /// Sample frames discarded so far.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+}
+
+impl Sink for NullSink {
+    fn format(&self) -> StreamFormat {
+        self.stream
+    }
+
+    fn push(&mut self, block: &[f32]) -> Result<(), SinkError> {
+        self.frames += (block.len() / self.stream.channels()) as u64;
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
 /// Why a sink could not take sound.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SinkError {

@@ -25,7 +25,7 @@ mod source;
 pub use channels::{ChannelMap, ChannelMapError};
 pub use format::{FormatError, SampleFormat, StreamFormat};
 pub use groups::{ChannelGroups, GroupsError};
-pub use io::{Pull, Sink, SinkError, Source};
+pub use io::{NullSink, Pull, Sink, SinkError, Source};
 pub use resample::Resampler;
 pub use sdp::{SdpError, SdpOptions, StreamDescription, sdp_of};
 pub use source::{Origin, SourceCounters, SourceTracker, Verdict};

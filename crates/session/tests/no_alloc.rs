@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use antiphon_core::{Ecn, Input, Instant, PathId, Rng};
-use antiphon_media::{ChannelGroups, Pull, SampleFormat, Sink, SinkError, Source, StreamFormat};
+use antiphon_media::{ChannelGroups, NullSink, Pull, SampleFormat, Sink, Source, StreamFormat};
 use antiphon_proto::{Beneath, Role, TRANSPORTS, Transport};
 use antiphon_session::{
     CallConfig, CallStation, Reflector, ReflectorConfig, SenderConfig, Station, StreamFraming,
@@ -43,20 +43,6 @@ impl Source for Quiet {
     }
 }
 
-impl Sink for Quiet {
-    fn format(&self) -> StreamFormat {
-        self.0
-    }
-
-    fn push(&mut self, _block: &[f32]) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), SinkError> {
-        Ok(())
-    }
-}
-
 fn format(channels: u32) -> StreamFormat {
     StreamFormat::new(48_000, channels).expect("a usual format")
 }
@@ -66,7 +52,7 @@ fn comparison(transport: &'static Transport) -> [Box<dyn Station>; 2] {
     let sender = sender_config(format(2), Some(LATENCY), 1);
     let config = CallConfig { sender, ..call_config(format(2), LATENCY) };
     let near = endpoint(transport.scheme, Role::Caller, Instant::ZERO);
-    let near = CallStation::new(near, Box::new(Quiet(format(2))), Box::new(Quiet(format(2))), config);
+    let near = CallStation::new(near, Box::new(Quiet(format(2))), Box::new(NullSink::new(format(2))), config);
     let interval = Some(Duration::from_nanos(5_333_333));
     let config = ReflectorConfig { interval, ..ReflectorConfig::default() };
     let far = endpoint(transport.scheme, Role::Listener, Instant::ZERO);
@@ -89,7 +75,7 @@ fn divided(transport: &'static Transport) -> [Box<dyn Station>; 2] {
 fn stream_of(scheme: &'static str, config: SenderConfig) -> [Box<dyn Station>; 2] {
     let source = Box::new(Quiet(config.packet.format));
     let near = send_station_in(endpoint(scheme, Role::Caller, Instant::ZERO), source, config);
-    let open_sink = Box::new(|format, _| Ok(Box::new(Quiet(format)) as Box<dyn Sink>));
+    let open_sink = Box::new(|format, _| Ok(Box::new(NullSink::new(format)) as Box<dyn Sink>));
     let far = receive_station_in(scheme, StreamFraming::Rtp, Some(LATENCY), open_sink, false, Instant::ZERO);
     [Box::new(near), Box::new(far)]
 }

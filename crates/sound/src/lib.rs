@@ -40,7 +40,7 @@ pub use clip::Clip;
 pub use devices::{Device, devices};
 pub use error::{Notes, OpenError};
 pub use raw::{Encoding, RawFormat};
-pub use sink::{Existing, Memory, MemorySink, NullSink, OpenedSink, SinkKind, SinkSpec, open_sink};
+pub use sink::{Existing, Memory, MemorySink, OpenedSink, SinkKind, SinkSpec, open_sink};
 pub use source::{OpenedSource, SourceSpec, open_source};
 pub use tone::{Signal, Tone};
 pub use wav::{RepairError, Repaired, repair};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use antiphon_core::uri::{Query, Uri};
-use antiphon_media::{SampleFormat, Sink, SinkError, StreamFormat};
+use antiphon_media::{NullSink, SampleFormat, Sink, SinkError, StreamFormat};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::deposit::{PipeDeposit, WavDeposit};
@@ -239,40 +239,6 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
         name.push(extension);
     }
     path.with_file_name(name)
-}
-
-/// Discards what it is given and counts it. Without a clock: it takes sound as fast as it comes.
-#[derive(Debug)]
-pub struct NullSink {
-    stream: StreamFormat,
-    frames: u64,
-}
-
-impl NullSink {
-    /// For a stream of `stream`.
-    pub fn new(stream: StreamFormat) -> Self {
-        NullSink { stream, frames: 0 }
-    }
-
-    /// Sample frames discarded so far.
-    pub fn frames(&self) -> u64 {
-        self.frames
-    }
-}
-
-impl Sink for NullSink {
-    fn format(&self) -> StreamFormat {
-        self.stream
-    }
-
-    fn push(&mut self, block: &[f32]) -> Result<(), SinkError> {
-        self.frames += (block.len() / self.stream.channels()) as u64;
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), SinkError> {
-        Ok(())
-    }
 }
 
 /// Keeps what it is given, for tests and measurements.

@@ -11,7 +11,7 @@ use antiphon_core::{
 use antiphon_measure::BufferRule;
 use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::{PacketConfig, PacketKind, Packetiser, classify};
-use antiphon_media::{ChannelGroups, Pull, SampleFormat, Sink, SinkError, Source, StreamFormat};
+use antiphon_media::{ChannelGroups, NullSink, Pull, SampleFormat, Source, StreamFormat};
 use antiphon_proto::{OpenArgs, Role};
 use antiphon_session::{
     MakeEndpoint, OpenSink, ReceiveConfig, ReceiveStation, ReceiverConfig, SendStation, SenderConfig,
@@ -174,7 +174,7 @@ fn receiver_station(
         epoch: Epoch::default(),
         seed,
     };
-    let open_sink: OpenSink = Box::new(|format, _| Ok(Box::new(Nowhere(format))));
+    let open_sink: OpenSink = Box::new(|format, _| Ok(Box::new(NullSink::new(format))));
     let receiver = SoundReceiver::new(config, open_sink, Instant::ZERO);
     let (query, latency, open) = (maker.spec.query.clone(), maker.spec.latency, maker.transport.open);
     let (max_datagram, meter) = (maker.most, Rc::clone(meter));
@@ -222,23 +222,6 @@ impl Source for Noise {
 
     fn length(&self) -> Option<u64> {
         Some(self.left)
-    }
-}
-
-/// A sink that takes everything.
-struct Nowhere(StreamFormat);
-
-impl Sink for Nowhere {
-    fn format(&self) -> StreamFormat {
-        self.0
-    }
-
-    fn push(&mut self, _block: &[f32]) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), SinkError> {
-        Ok(())
     }
 }
 
