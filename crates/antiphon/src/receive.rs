@@ -227,16 +227,8 @@ fn run(
         seed: plan.seed ^ 2,
     };
     let mut receiver = SoundReceiver::new(receiver, open_sink(plan.sink, plan.clock, tell), clock.now());
-    let mut recorder = None;
-    if let Some(file) = plan.passport {
-        // The kernel's TCP loses nothing: what is missing there was given up before it was sent.
-        let hole = if plan.transport.beneath == Beneath::Tcp { Hole::NotSent } else { Hole::Lost };
-        let repairs = plan.transport.strengths.reliable;
-        let scribe = Hearing::new(plan.transport.scheme, repairs, hole, header_bytes);
-        let (started, witness) = Recorder::start(file, scribe)?;
-        receiver.set_witness(witness);
-        recorder = Some(started);
-    }
+    let record = |file| record(file, plan.transport, header_bytes, &mut receiver);
+    let recorder = plan.passport.map(record).transpose()?;
     let config = ReceiveConfig {
         endpoint: Box::new(move |now| endpoints.reopen(now, max_datagram)),
         admits: plan.transport.admits,
@@ -263,6 +255,21 @@ fn run(
     let files = recorder.map(Recorder::finish).into_iter().chain(captured).collect();
     finish(shown.station, &mut notes)?;
     Ok(Ended { notes, files })
+}
+
+/// Has a passport written of what `receiver` hears.
+fn record(
+    file: PassportFile,
+    transport: &'static Transport,
+    header_bytes: u32,
+    receiver: &mut SoundReceiver,
+) -> Result<Recorder, Error> {
+    // The kernel's TCP loses nothing: what is missing there was given up before it was sent.
+    let hole = if transport.beneath == Beneath::Tcp { Hole::NotSent } else { Hole::Lost };
+    let scribe = Hearing::new(transport.scheme, transport.strengths.reliable, hole, header_bytes);
+    let (recorder, witness) = Recorder::start(file, scribe)?;
+    receiver.set_witness(witness);
+    Ok(recorder)
 }
 
 /// Opens the sink when the format is known, in the rate and channels that it asks for.

@@ -125,8 +125,8 @@ fn session(path: &Path) -> BTreeMap<String, u64> {
     let reflecting = stop.clone();
     let reflector = std::thread::spawn(move || {
         reflect(&options, &reflecting, &mut |status| {
-            // Only the first is waited for.
-            let _ = tell.send(status.transports.clone());
+            // The first says where it listens; by the last, the test may have gone on to its end.
+            let _only_the_first_is_waited_for = tell.send(status.transports.clone());
         })
     });
     let listening = told.recv_timeout(Duration::from_secs(10)).expect("it listens");

@@ -82,8 +82,10 @@ fn tap(world: &mut World, capture: &Capture) -> Result<(), String> {
         .map_err(|error| format!("{shown}: {error}; name a file that may be written"))?;
     let out = Box::new(std::io::BufWriter::new(file));
     world.capture(&capture.medium, capture.node.as_deref(), out).map_err(|error| {
-        // Nothing is in it, and an empty file would look like a capture. Should it stay, the error says what it is.
-        let _ = std::fs::remove_file(&capture.file);
-        format!("{shown}: {error}")
+        // Nothing is in it, and an empty file would look like a capture.
+        match std::fs::remove_file(&capture.file) {
+            Ok(()) => format!("{shown}: {error}"),
+            Err(kept) => format!("{shown}: {error}; the file is no capture, but can't be removed: {kept}"),
+        }
     })
 }

@@ -64,7 +64,7 @@ impl DccpEndpoint {
     /// A packet with a good cookie: the connection is what it would be if it had been kept since the Request.
     fn admit(&mut self, now: Instant, packet: &Packet<'_>, datagram: &Datagram<'_>) {
         let header = &packet.header;
-        let cookie = cookie_of(packet).unwrap_or_default();
+        let Some(cookie) = cookie_of(packet) else { return self.tally.on_malformed() };
         let Some((opened, ahead)) = self.door.open(now, PathId::default(), header, cookie) else {
             return self.tally.on_malformed();
         };

@@ -202,8 +202,8 @@ fn failing<T>(
     outcome: Result<T, Error>,
 ) -> Result<T, Error> {
     if let Err(error) = &outcome {
-        // Nobody waits any more if it was ready before.
-        let _ = tell.send(Err(error.clone()));
+        // Nobody waits any more if it was ready before; the outcome below tells of the error then.
+        let _nobody_waits = tell.send(Err(error.clone()));
     }
     outcome
 }
