@@ -1,30 +1,51 @@
 //! Packets of DCCP: what parses is written back the same; two ends that hear damaged and forged packets keep their promises,
-//! and the door sends nobody more than came from there.
+//! and the validator sends no address more than came from it.
 #![no_main]
 
 mod ends;
 
 use std::time::Duration;
 
-use antiphon_core::{Frame, Instant, Meeting, PathId};
-use antiphon_proto::Role;
+use antiphon_core::{Input, Instant, Message, PathId, Role, Tag, Verdict};
 use antiphon_proto::dccp::Checksum;
 use antiphon_proto::dccp::wire::{OptionWriter, Packet, emit};
 use arbitrary::Arbitrary;
-use ends::{End, carry};
+use ends::{End, carry, stack};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
 enum Step {
     /// All that one end has to say arrives; one byte of each packet may be another.
-    Carry { by_client: bool, damage: Option<(u8, u8)> },
+    Carry {
+        by_client: bool,
+        damage: Option<(u8, u8)>,
+    },
     /// The last packet of one end, with options and data of the forger's.
-    Forge { to_client: bool, tail: Vec<u8>, kind: u8, ahead: i8 },
-    Noise { to_client: bool, bytes: Vec<u8> },
-    /// The client's last packet, damaged, or anything, to the door from one of a few addresses; there may be no room.
-    Knock { path: u8, forged: Option<Vec<u8>>, damage: Option<(u8, u8)>, cut: bool, full: bool },
-    Send { by_client: bool, len: u8 },
-    Advance { ms: u16 },
+    Forge {
+        to_client: bool,
+        tail: Vec<u8>,
+        kind: u8,
+        ahead: i8,
+    },
+    Noise {
+        to_client: bool,
+        bytes: Vec<u8>,
+    },
+    /// The client's last packet, damaged, or anything, to the validator from one of a few addresses; there may be no room.
+    Knock {
+        path: u8,
+        forged: Option<Vec<u8>>,
+        damage: Option<(u8, u8)>,
+        cut: bool,
+        full: bool,
+    },
+    Send {
+        by_client: bool,
+        len: u8,
+    },
+    Advance {
+        ms: u16,
+    },
 }
 
 /// A packet that can be read can be written again, to the same bytes but for reserved bits and the checksum.
@@ -45,9 +66,10 @@ fn round_trip(bytes: &[u8]) {
 
 fuzz_target!(|input: (bool, Vec<Step>)| {
     let query = if input.0 { "ccid=2" } else { "ccid=3" };
-    let mut ends = [Role::Caller, Role::Listener].map(|role| End::new("dccp", query, role));
+    let stacks = [0, 1].map(|seed| stack("dccp", query, seed));
+    let mut ends = End::pair(&stacks);
     let mut now = Instant::from_millis(1);
-    let mut door = ends[1].endpoint.doorkeeper(now).expect("DCCP has one");
+    let mut validator = stacks[1].validator(now);
     // Bytes that came from each address and were not answered with as many.
     let mut accounts = [0; 4];
     for step in input.1 {
@@ -89,21 +111,28 @@ fuzz_target!(|input: (bool, Vec<Step>)| {
                 let path = usize::from(path % 4);
                 let mut out = [0; 2048];
                 accounts[path] += bytes.len();
-                match door.meet(now, PathId(path as u32), &bytes, &mut out) {
-                    Meeting::Answered { len } => {
-                        accounts[path] = accounts[path].checked_sub(len).expect("no more than came from there");
+                match validator.validate(now, PathId(path as u32), &bytes, &mut out) {
+                    Verdict::Reply { len } => {
+                        accounts[path] =
+                            accounts[path].checked_sub(len).expect("no more than came from there");
                         ends[0].hear(now, 0, &out[..len]);
                     }
-                    Meeting::Admitted | Meeting::Vouched { .. } if full => door.turn_away(),
-                    Meeting::Admitted => End::new("dccp", query, Role::Listener).hear(now, 0, &bytes),
-                    Meeting::Vouched { len } => {
-                        End::new("dccp", query, Role::Listener).hear(now, 0, &out[..len]);
+                    Verdict::Accept | Verdict::AcceptWith { .. } if full => validator.release(),
+                    Verdict::Accept => End::new(&*stacks[1], Role::Listener).hear(now, 0, &bytes),
+                    Verdict::AcceptWith { len } => {
+                        let (path, block) = (PathId(0), &out[..len]);
+                        let mut end = End::new(&*stacks[1], Role::Listener);
+                        end.endpoint.handle_input(now, Input::Accepted { path, block });
                     }
-                    Meeting::Ignored => {}
+                    Verdict::Ignore => {}
                 }
             }
             Step::Send { by_client, len } => {
-                let frame = Frame::new(&[1; 300][..usize::from(len) + 1], Some(now + Duration::from_millis(50)));
+                let frame = Message::new(
+                    Tag::NONE,
+                    &[1; 300][..usize::from(len) + 1],
+                    Some(now + Duration::from_millis(50)),
+                );
                 ends[usize::from(!by_client)].send(now, frame);
             }
             Step::Advance { ms } => now += Duration::from_millis(ms.into()),

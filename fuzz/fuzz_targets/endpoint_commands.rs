@@ -1,4 +1,4 @@
-//! Any list of commands, on every transport: one outcome per frame, nothing after `Closed`.
+//! Any list of commands, on every transport: one outcome per message, nothing after `Closed`.
 #![no_main]
 
 use std::collections::BTreeSet;
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use antiphon_core::uri::Query;
 use antiphon_core::{
-    BrokenReason, CloseMode, Ecn, Endpoint, Event, Frame, Input, Instant, PathId, SendError, Wire,
+    BrokenReason, CloseMode, Endpoint, Event, Input, Instant, Message, PathId, Role, SendError, Tag, Wire,
 };
-use antiphon_proto::{OpenArgs, Role, TRANSPORTS, find};
+use antiphon_proto::{StackArgs, TRANSPORTS};
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 
@@ -46,14 +46,13 @@ const MODES: &[(&str, &str)] = &[
 ];
 
 impl Side {
-    fn send(&mut self, now: Instant, frame: Frame<'_>) {
-        let max = self.endpoint.profile().max_frame;
-        match self.endpoint.send(now, frame) {
-            Ok(id) => {
+    fn send(&mut self, now: Instant, frame: Message<'_>) {
+        let max = self.endpoint.profile().max_message;
+        match self.endpoint.send(now, Message { tag: Tag(self.accepted), ..frame }) {
+            Ok(()) => {
                 assert!(!self.closed && (1..=max).contains(&frame.bytes.len()));
-                assert_eq!(id.0, self.accepted);
+                self.open.insert(self.accepted);
                 self.accepted += 1;
-                self.open.insert(id.0);
             }
             Err(SendError::TooLarge { len, max: told }) => assert!(len > max && told == max),
             Err(SendError::Empty) => assert!(frame.bytes.is_empty()),
@@ -62,13 +61,15 @@ impl Side {
     }
 
     fn drain(&mut self) {
-        while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
+        while let Some(received) = self.endpoint.poll_message(&mut self.buf) {
             assert!(!self.closed && received.len <= self.buf.len());
         }
         while let Some(event) = self.endpoint.poll_event() {
             assert!(!self.closed, "{event:?} after Closed");
             match event {
-                Event::Frame { id, .. } => assert!(self.open.remove(&id.0), "a second outcome for {id:?}"),
+                Event::Outcome { tag, .. } => {
+                    assert!(self.open.remove(&tag.0), "a second outcome for {tag:?}")
+                }
                 Event::Closed(_) => {
                     self.closed = true;
                     assert!(self.open.is_empty(), "Closed before the outcomes of {:?}", self.open);
@@ -78,16 +79,15 @@ impl Side {
         }
         if self.closed {
             assert_eq!(self.endpoint.poll_timeout(), None);
-            assert!(self.endpoint.poll_frame(&mut self.buf).is_none());
+            assert!(self.endpoint.poll_message(&mut self.buf).is_none());
         }
     }
 
     fn hear(&mut self, now: Instant, bytes: &[u8]) {
+        let bytes = &mut bytes.to_vec();
         let input = match self.endpoint.profile().wire {
             Wire::ByteStream => Input::Stream { bytes, received_at: now },
-            Wire::Datagram => {
-                Input::Datagram { path: PathId(0), bytes, ecn: Ecn::NotCapable, received_at: now }
-            }
+            Wire::Datagram => Input::Datagram { path: PathId(0), bytes, received_at: now },
         };
         self.endpoint.handle_input(now, input);
     }
@@ -98,12 +98,11 @@ fuzz_target!(|input: (u8, Vec<Command>)| {
     let choice = usize::from(choice) % (TRANSPORTS.len() + MODES.len());
     let (scheme, query) =
         TRANSPORTS.get(choice).map_or_else(|| MODES[choice - TRANSPORTS.len()], |t| (t.scheme, ""));
-    let transport = find(scheme).expect("a transport there is");
-    let (query, latency): (Query, _) = (query.parse().expect("a query"), Duration::from_millis(80));
+    let (query, playout_delay): (Query, _) = (query.parse().expect("a query"), Duration::from_millis(80));
     let mut now = Instant::from_millis(1);
     let open = |role| {
-        let args = OpenArgs { role, query: &query, seed: 1, now, max_datagram: MAX_DATAGRAM, latency };
-        let endpoint = (transport.open)(&args).expect("defaults open");
+        let args = StackArgs::new(&query, 1, MAX_DATAGRAM, playout_delay);
+        let endpoint = antiphon_proto::stack(scheme, &args).expect("defaults open").open(now, role);
         let buf = vec![0; endpoint.profile().max_receive];
         Side { endpoint, open: BTreeSet::new(), accepted: 0, closed: false, buf }
     };
@@ -113,11 +112,12 @@ fuzz_target!(|input: (u8, Vec<Command>)| {
         match command {
             Command::Send { to_listener, len, deadline_ms, priority } => {
                 let deadline = deadline_ms.map(|ms| now + Duration::from_millis(ms.into()));
-                let frame = Frame { priority, ..Frame::new(&bytes[..len.into()], deadline) };
+                let frame = Message { priority, ..Message::new(Tag::NONE, &bytes[..len.into()], deadline) };
                 if to_listener { caller.send(now, frame) } else { listener.send(now, frame) }
             }
             Command::Flood { count } => {
-                (0..u32::from(count) * 8).for_each(|_| caller.send(now, Frame::new(&bytes[..20], None)));
+                (0..u32::from(count) * 8)
+                    .for_each(|_| caller.send(now, Message::new(Tag::NONE, &bytes[..20], None)));
             }
             Command::Transmit { by_caller, room, arrives } => {
                 let (from, to) =
@@ -143,8 +143,13 @@ fuzz_target!(|input: (u8, Vec<Command>)| {
             }
             Command::Advance { ms } => now += Duration::from_millis(ms.into()),
             Command::TimeOut => {
-                caller.endpoint.handle_timeout(now);
-                listener.endpoint.handle_timeout(now);
+                for side in [&mut caller, &mut listener] {
+                    side.endpoint.handle_timeout(now);
+                    assert!(
+                        side.endpoint.poll_timeout().is_none_or(|at| at > now),
+                        "a time-out handled is spent"
+                    );
+                }
             }
             Command::Break { by } => {
                 let reasons = [BrokenReason::Refused, BrokenReason::EndOfStream, BrokenReason::Unreachable];
@@ -168,8 +173,14 @@ fuzz_target!(|input: (u8, Vec<Command>)| {
     }
     for side in [&mut caller, &mut listener] {
         side.endpoint.close(now, CloseMode::Abort);
-        side.endpoint.handle_timeout(now);
-        side.drain();
+        // Some have a last word to say, and wait for room to say it.
+        let mut buf = vec![0; MAX_DATAGRAM];
+        for _ in 0..100 {
+            while side.endpoint.poll_transmit(now, &mut buf).is_some() {}
+            side.endpoint.handle_timeout(now);
+            side.drain();
+            now += Duration::from_millis(600);
+        }
         assert!(side.closed && side.open.is_empty(), "{:?} have no outcome", side.open);
     }
 });

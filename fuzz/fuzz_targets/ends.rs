@@ -1,45 +1,65 @@
 //! The two ends of one association, and what each of them promises whatever it hears.
 
+#![allow(dead_code, reason = "each target uses what it needs")]
+
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::time::Duration;
 
 use antiphon_core::uri::Query;
-use antiphon_core::{Ecn, Endpoint, Event, Frame, Input, Instant, PathId};
-use antiphon_proto::{OpenArgs, Role, open};
+use antiphon_core::{ConnectionId, Endpoint, Event, Input, Instant, Message, PathId, Role, Stack, Tag};
+use antiphon_proto::StackArgs;
+
+/// A stack of that scheme.
+pub fn stack(scheme: &str, query: &str, seed: u64) -> Rc<dyn Stack> {
+    let query: Query = query.parse().expect("a query");
+    let playout_delay = Duration::from_millis(80);
+    let args = StackArgs::new(&query, seed, 1452, playout_delay);
+    antiphon_proto::stack(scheme, &args).expect("opens")
+}
 
 /// One end, and what is known of it.
 pub struct End {
     pub endpoint: Box<dyn Endpoint>,
     /// The latest packet that it sent.
     pub last: Vec<u8>,
+    /// Tags given so far, and those of them that have not come back.
+    given: u64,
     open: BTreeSet<u64>,
+    /// Names by which the peer's packets name the association.
+    ids: BTreeSet<ConnectionId>,
     closed: bool,
     buf: Vec<u8>,
 }
 
 impl End {
-    pub fn new(scheme: &str, query: &str, role: Role) -> Self {
-        let query: Query = query.parse().expect("a query");
-        let (now, latency) = (Instant::ZERO, Duration::from_millis(80));
-        let args = OpenArgs { role, query: &query, seed: role as u64, now, max_datagram: 1452, latency };
-        let endpoint = open(scheme, &args).expect("opens");
+    pub fn new(stack: &dyn Stack, role: Role) -> Self {
+        let endpoint = stack.open(Instant::ZERO, role);
         let buf = vec![0; endpoint.profile().max_receive];
-        End { endpoint, last: Vec::new(), open: BTreeSet::new(), closed: false, buf }
+        let (open, ids) = (BTreeSet::new(), BTreeSet::new());
+        End { endpoint, last: Vec::new(), given: 0, open, ids, closed: false, buf }
+    }
+
+    /// Two ends of one association, each of a stack of its own; the second is the listener's.
+    pub fn pair(stacks: &[Rc<dyn Stack>; 2]) -> [End; 2] {
+        [End::new(&*stacks[0], Role::Caller), End::new(&*stacks[1], Role::Listener)]
     }
 
     pub fn hear(&mut self, now: Instant, path: u8, bytes: &[u8]) {
-        let (path, ecn) = (PathId(u32::from(path)), Ecn::NotCapable);
-        self.endpoint.handle_input(now, Input::Datagram { path, bytes, ecn, received_at: now });
+        let (path, bytes) = (PathId(u32::from(path)), &mut bytes.to_vec());
+        self.endpoint.handle_input(now, Input::Datagram { path, bytes, received_at: now });
     }
 
-    pub fn send(&mut self, now: Instant, frame: Frame<'_>) {
-        if let Ok(id) = self.endpoint.send(now, frame) {
-            assert!(!self.closed && self.open.insert(id.0));
+    pub fn send(&mut self, now: Instant, frame: Message<'_>) {
+        let message = Message { tag: Tag(self.given), ..frame };
+        if self.endpoint.send(now, message).is_ok() {
+            assert!(!self.closed && self.open.insert(self.given));
+            self.given += 1;
         }
     }
 
     pub fn fetch(&mut self) {
-        while self.endpoint.poll_frame(&mut self.buf).is_some() {
+        while self.endpoint.poll_message(&mut self.buf).is_some() {
             assert!(!self.closed);
         }
     }
@@ -48,11 +68,15 @@ impl End {
     pub fn drain(&mut self, now: Instant) {
         if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
             self.endpoint.handle_timeout(now);
+            assert!(self.endpoint.poll_timeout().is_none_or(|at| at > now), "a time-out handled is spent");
         }
         while let Some(event) = self.endpoint.poll_event() {
             assert!(!self.closed, "{event:?} after Closed");
-            if let Event::Frame { id, .. } = event {
-                assert!(self.open.remove(&id.0), "a second outcome");
+            match event {
+                Event::Outcome { tag, .. } => assert!(self.open.remove(&tag.0), "a second outcome"),
+                Event::IdAdded(id) => assert!(self.ids.insert(id), "{id:?} is there already"),
+                Event::IdRetired(id) => assert!(self.ids.remove(&id), "{id:?} was never there"),
+                _ => {}
             }
             self.closed |= matches!(event, Event::Closed(_));
             assert!(!self.closed || self.open.is_empty());
@@ -71,5 +95,15 @@ pub fn carry(ends: &mut [End; 2], from: usize, now: Instant, path: Option<u8>, d
         if let Some(path) = path {
             ends[1 - from].hear(now, path, packet);
         }
+    }
+}
+
+/// Hands all that an end has to say to `each`.
+pub fn carry_out(end: &mut End, now: Instant, mut each: impl FnMut(&mut [u8])) {
+    let mut buf = [0; 1452];
+    while let Some(sent) = end.endpoint.poll_transmit(now, &mut buf) {
+        assert!(!end.closed && sent.len > 0);
+        end.last = buf[..sent.len].to_vec();
+        each(&mut buf[..sent.len]);
     }
 }

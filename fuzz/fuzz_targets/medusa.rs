@@ -1,4 +1,4 @@
-//! Blocks of strangers: Medusa's resynchroniser finds packets in them, with bounded memory.
+//! Blocks of unknown sources: Medusa's resynchroniser finds packets in them, with bounded memory.
 #![no_main]
 
 use antiphon_media::medusa::{HEADER, MAX_CHANNELS, MAX_DATA, Resynchroniser};

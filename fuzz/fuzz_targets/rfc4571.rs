@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use antiphon_core::uri::Query;
-use antiphon_core::{BrokenReason, Input, Instant};
-use antiphon_proto::{OpenArgs, Role, open};
+use antiphon_core::{BrokenReason, Input, Instant, Role};
+use antiphon_proto::StackArgs;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|pieces: Vec<&[u8]>| {
-    let (query, now, latency) = (Query::default(), Instant::ZERO, Duration::from_millis(80));
-    let args = OpenArgs { role: Role::Listener, query: &query, seed: 1, now, max_datagram: 1452, latency };
-    let mut endpoint = open("tcp", &args).expect("defaults open");
+    let (query, now, playout_delay) = (Query::default(), Instant::ZERO, Duration::from_millis(80));
+    let args = StackArgs::new(&query, 1, 1452, playout_delay);
+    let mut endpoint = antiphon_proto::stack("tcp", &args).expect("defaults open").open(now, Role::Listener);
     let mut frame = vec![0; endpoint.profile().max_receive];
     endpoint.handle_input(now, Input::Connected);
     // The same cut the plain way.
@@ -23,9 +23,9 @@ fuzz_target!(|pieces: Vec<&[u8]>| {
             stream.clear();
             continue;
         }
-        endpoint.handle_input(now, Input::Stream { bytes: piece, received_at: now });
+        endpoint.handle_input(now, Input::Stream { bytes: &mut piece.to_vec(), received_at: now });
         stream.extend_from_slice(piece);
-        while let Some(received) = endpoint.poll_frame(&mut frame) {
+        while let Some(received) = endpoint.poll_message(&mut frame) {
             got.push(frame[..received.len].to_vec());
         }
         let mut expected = Vec::new();

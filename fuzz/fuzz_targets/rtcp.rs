@@ -1,4 +1,4 @@
-//! RTCP compound packets of strangers, read bare and by a session that answers.
+//! RTCP compound packets of unknown sources, read bare and by a session that answers.
 #![no_main]
 
 use std::time::Duration;
@@ -26,9 +26,13 @@ fuzz_target!(|data: &[u8]| {
             RtcpItem::Other { packet_type, bytes } => {
                 assert!((192..=223).contains(&packet_type) && bytes.len() <= packet.len());
             }
+            // Sixteen bits of milliseconds (RFC 7005 §3).
+            RtcpItem::Buffered { told, .. } => {
+                assert!(told.delay.is_none_or(|delay| delay < Duration::from_millis(1 << 16)));
+            }
             RtcpItem::Bye { .. } => {}
         });
-        assert_eq!(session.handle(now, packet, |_| {}), bare);
+        assert_eq!(session.handle(now, packet, false, |_| {}), bare);
         session.on_received(now, u32::from(*high), u16::from(*low), len as u32);
         if let Some(len) = session.poll_report(now, &mut own) {
             visit_compound(&own[..len], |_| {}).expect("what we write can be read");

@@ -1,4 +1,4 @@
-//! RTP packets of strangers: parsed, unwrapped, decoded, in every sample format.
+//! RTP packets of unknown sources: parsed, unwrapped, decoded, in every sample format.
 #![no_main]
 
 use antiphon_media::packet::{Depacketiser, ExtensionIds, classify, parse_rtp};

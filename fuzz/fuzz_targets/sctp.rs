@@ -1,29 +1,57 @@
-//! SCTP: two ends and a doorkeeper that hear damaged and forged packets with right checksums, by several paths, keep their
-//! promises: one outcome per frame, nothing after `Closed`, no answer to a stranger that is worth a forged address.
+//! SCTP: two ends and a validator that hear damaged and forged packets with right checksums, by several paths, keep their
+//! promises: one outcome per message, nothing after `Closed`, no answer to an unknown source that is worth a forged address.
 #![no_main]
 
 mod ends;
 
 use std::time::Duration;
 
-use antiphon_core::{CloseMode, Doorkeeper, Frame, Instant, Meeting, PathId};
-use antiphon_proto::Role;
+use antiphon_core::{CloseMode, Instant, Message, PathId, Tag, Validator, Verdict};
 use arbitrary::Arbitrary;
-use ends::{End, carry};
+use ends::{End, carry, stack};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
 enum Step {
     /// All that one end has to say arrives, by this path; one byte of each packet may be another.
-    Carry { by_caller: bool, path: u8, damage: Option<(u16, u8)>, lost: bool },
+    Carry {
+        by_caller: bool,
+        path: u8,
+        damage: Option<(u16, u8)>,
+        lost: bool,
+    },
     /// A packet as the end would send it, with chunks of the forger's: type, flags, value.
-    Forge { to_caller: bool, path: u8, chunks: Vec<(u8, u8, Vec<u8>)>, first: Option<u32> },
-    Noise { to_caller: bool, bytes: Vec<u8> },
-    Knock { path: u8, bytes: Vec<u8>, sealed: bool },
-    Send { by_caller: bool, len: u16, stream: u8, deadline_ms: Option<u8> },
-    Fetch { by_caller: bool },
-    Advance { ms: u16 },
-    Close { by_caller: bool, abort: bool },
+    Forge {
+        to_caller: bool,
+        path: u8,
+        chunks: Vec<(u8, u8, Vec<u8>)>,
+        first: Option<u32>,
+    },
+    Noise {
+        to_caller: bool,
+        bytes: Vec<u8>,
+    },
+    Knock {
+        path: u8,
+        bytes: Vec<u8>,
+        sealed: bool,
+    },
+    Send {
+        by_caller: bool,
+        len: u16,
+        stream: u8,
+        deadline_ms: Option<u8>,
+    },
+    Fetch {
+        by_caller: bool,
+    },
+    Advance {
+        ms: u16,
+    },
+    Close {
+        by_caller: bool,
+        abort: bool,
+    },
 }
 
 const QUERIES: &[&str] = &[
@@ -68,9 +96,10 @@ fn forge(like: &[u8], chunks: &[(u8, u8, Vec<u8>)], first: Option<u32>) -> Optio
 fuzz_target!(|input: (u8, Vec<Step>)| {
     let query = QUERIES[usize::from(input.0) % QUERIES.len()];
     let far = query.split("&peers").next().unwrap_or("");
-    let mut ends = [End::new("sctp", query, Role::Caller), End::new("sctp", far, Role::Listener)];
+    let stacks = [stack("sctp", query, 0), stack("sctp", far, 1)];
+    let mut ends = End::pair(&stacks);
     let mut now = Instant::from_millis(1);
-    let mut door: Box<dyn Doorkeeper> = ends[1].endpoint.doorkeeper(now).expect("SCTP has one");
+    let mut validator: Box<dyn Validator> = stacks[1].validator(now);
     for step in input.1 {
         match step {
             Step::Carry { by_caller, path, damage, lost } => {
@@ -96,8 +125,8 @@ fuzz_target!(|input: (u8, Vec<Step>)| {
                 if sealed {
                     seal(&mut bytes);
                 }
-                let meeting = door.meet(now, PathId(u32::from(path)), &bytes, &mut [0; 2048]);
-                if let Meeting::Answered { len } = meeting {
+                let meeting = validator.validate(now, PathId(u32::from(path)), &bytes, &mut [0; 2048]);
+                if let Verdict::Reply { len } = meeting {
                     assert!(len <= bytes.len().max(512));
                 }
             }
@@ -105,7 +134,7 @@ fuzz_target!(|input: (u8, Vec<Step>)| {
                 let bytes = vec![1; usize::from(len) + 1];
                 let deadline = deadline_ms.map(|ms| now + Duration::from_millis(ms.into()));
                 let stream = antiphon_core::StreamId(stream.into());
-                let frame = Frame { stream, ..Frame::new(&bytes, deadline) };
+                let frame = Message { stream, ..Message::new(Tag::NONE, &bytes, deadline) };
                 ends[usize::from(!by_caller)].send(now, frame);
             }
             Step::Fetch { by_caller } => ends[usize::from(!by_caller)].fetch(),

@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use antiphon_core::uri::Query;
-use antiphon_core::{Ecn, Frame, Input, Instant, PathId};
+use antiphon_core::{Input, Instant, Message, PathId, Role, Tag};
+use antiphon_proto::StackArgs;
 use antiphon_proto::srp::wire::{Packet, extended::Extended};
-use antiphon_proto::{OpenArgs, Role, open};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (bool, Vec<(u8, Vec<u8>)>)| {
@@ -15,9 +15,9 @@ fuzz_target!(|input: (bool, Vec<(u8, Vec<u8>)>)| {
     let mut query = Query::default();
     query.set("mode", if as_published { "as-published" } else { "improved" });
     let mut now = Instant::from_millis(1);
-    let latency = Duration::from_millis(80);
-    let args = OpenArgs { role: Role::Listener, query: &query, seed: 1, now, max_datagram: 1452, latency };
-    let mut endpoint = open("srp", &args).expect("defaults open");
+    let playout_delay = Duration::from_millis(80);
+    let args = StackArgs::new(&query, 1, 1452, playout_delay);
+    let mut endpoint = antiphon_proto::stack("srp", &args).expect("defaults open").open(now, Role::Listener);
     let mut buf = vec![0; endpoint.profile().max_receive.max(1452)];
     for (wait, mut bytes) in datagrams {
         now += Duration::from_millis(u64::from(wait));
@@ -31,10 +31,10 @@ fuzz_target!(|input: (bool, Vec<(u8, Vec<u8>)>)| {
             }
         }
         let _parsed = (Packet::parse(&bytes), Extended::parse(&bytes));
-        let (path, ecn) = (PathId::default(), Ecn::NotCapable);
-        endpoint.handle_input(now, Input::Datagram { path, bytes: &bytes, ecn, received_at: now });
+        let path = PathId::default();
+        endpoint.handle_input(now, Input::Datagram { path, bytes: &mut bytes.clone(), received_at: now });
         if wait % 8 == 1 {
-            let _accepted_or_refused = endpoint.send(now, Frame::new(&[7; 100], Some(now + latency)));
+            let _accepted_or_refused = endpoint.send(now, Message::new(Tag::NONE, &[7; 100], Some(now + playout_delay)));
         }
         if let Some(due) = endpoint.poll_timeout().filter(|due| *due <= now) {
             endpoint.handle_timeout(now);
@@ -42,11 +42,11 @@ fuzz_target!(|input: (bool, Vec<(u8, Vec<u8>)>)| {
             assert!(endpoint.poll_timeout().is_none_or(|next| next > due), "a time-out that stays");
         }
         while endpoint.poll_transmit(now, &mut buf).is_some() {}
-        while endpoint.poll_frame(&mut buf).is_some() {}
+        while endpoint.poll_message(&mut buf).is_some() {}
         while endpoint.poll_event().is_some() {}
     }
-    let counters = endpoint.path_stats().counters;
-    let fresh = counters.frames_accepted * 116;
+    let counters = endpoint.stats().counters;
+    let fresh = counters.messages_accepted * 116;
     let repairs = counters.retransmitted * 116;
     let limit = if as_published { 16 * fresh } else { fresh + 16_000 };
     assert!(repairs <= limit, "{repairs} bytes repaired of {fresh}");

@@ -6,23 +6,23 @@
 //! `{"bench":"mouth_to_ear","transport":"rtp","block":64,"target_ms":1,"p50_ms":…,"p99_ms":…,"max_ms":…,"clicks":…,…}`.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use antiphon::core::uri::Query;
-use antiphon::core::{Endpoint, Input, Instant, MediaTime, Transmit};
+use antiphon::core::{Instant, MediaTime};
 use antiphon::media::conceal::Concealment;
 use antiphon::media::packet::PacketConfig;
 use antiphon::media::playout::PlayoutCounters;
-use antiphon::media::{Pull, SampleFormat, Sink, SinkError, Source, StreamFormat};
-use antiphon::net::{
-    DriveOptions, Line, OsClock, SocketOptions, Stop, Target, TcpLine, UdpLine, become_media_thread, drive,
+use antiphon::media::{
+    ChannelGroups, Pull, Ready, SampleFormat, Sink, SinkError, Source, StreamFormat, Wake,
 };
-use antiphon::proto::{Beneath, OpenArgs, Role, find};
+use antiphon::net::{OsClock, SocketOptions, Stop, Target};
+use antiphon::proto::find;
+use antiphon::run::{RunPlan, Runner, StackPlan};
 use antiphon::session::{
-    OpenSink, ReceiveConfig, ReceiveStation, ReceiverConfig, SendStation, SenderConfig, SoundReceiver,
-    Station, StreamFraming,
+    OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Repetition, SendTrack, SendTrackConfig,
+    Session, SessionConfig, StreamFraming,
 };
 
 const RATE: u32 = 48_000;
@@ -89,31 +89,33 @@ fn run(scheme: &'static str, block: u32, target: Duration, clicks: u64) {
 
 /// Sends the click track; answers when its first sample frame was taken.
 fn send(scheme: &str, block: u32, clock: OsClock, to: SocketAddr, frames: u64) -> Instant {
-    let options = SocketOptions::default();
-    let mut line: Box<dyn Line> = match find(scheme).expect("a transport").beneath {
-        Beneath::Udp => Box::new(UdpLine::open(Target::Call(to), &options).expect("loopback")),
-        Beneath::Tcp => Box::new(TcpLine::open(Target::Call(to), &options).expect("loopback")),
-    };
+    let mut runner = open(scheme, Target::Call(to), clock);
     let format = StreamFormat::new(RATE, 2).expect("within bounds");
     let mut packet = PacketConfig::new(format, SampleFormat::L16, block);
     packet.max_packet = 1400;
-    let config = SenderConfig {
+    let config = SendTrackConfig {
         packet,
-        groups: antiphon::media::ChannelGroups::whole(packet.format.channels()),
-        patience: None,
+        groups: ChannelGroups::whole(format.channels()),
+        protect: Repetition::default(),
         epoch: clock.epoch(),
         seed: 1,
+        woken: false,
     };
-    let endpoint = endpoint(scheme, Role::Caller, clock.now());
     let source = Box::new(Clicks { format, at: 0, end: frames });
-    let station = SendStation::new(endpoint, source, config, "mouth", clock.now()).expect("a plain stream");
-    let start = Arc::new(AtomicU64::new(0));
-    let mut mouth = Mouth { station, block, start: start.clone() };
-    become_media_thread();
-    drive(&mut *line, &mut mouth, &clock, &Stop::new(), DriveOptions::default()).expect("loopback lasts");
-    let counters = mouth.station.counters();
+    let track = SendTrack::new(source, config).expect("a plain stream");
+    let mut session = Session::new(session_config("mouth", clock, None), clock.now());
+    session.set_send_track(track);
+    runner.join(&mut session, SILENCE);
+    let mut start = None;
+    let mut each = |_, session: &mut Session| {
+        let end_of_block = session.send_track().and_then(SendTrack::poll_timeout);
+        let first = |end: Instant| end - MediaTime::new(block.into(), RATE).duration();
+        start = start.or(end_of_block.map(first));
+    };
+    runner.drive(&mut session, &Stop::new(), &mut each).expect("loopback lasts");
+    let counters = session.sent().track;
     assert_eq!((counters.stalls, counters.starved), (0, 0), "the schedule stood");
-    Instant::from_nanos(start.load(Ordering::Relaxed))
+    start.expect("it was connected")
 }
 
 fn receive(
@@ -123,46 +125,51 @@ fn receive(
     ear: Ear,
     ready: &mpsc::Sender<SocketAddr>,
 ) -> PlayoutCounters {
-    let (options, here) = (SocketOptions::default(), SocketAddr::from(([127, 0, 0, 1], 0)));
-    let transport = find(scheme).expect("a transport");
-    let mut line: Box<dyn Line> = match transport.beneath {
-        Beneath::Udp => Box::new(UdpLine::listen(here, &options).expect("loopback")),
-        Beneath::Tcp => Box::new(TcpLine::listen(here, &options).expect("loopback")),
-    };
-    let config = ReceiverConfig {
+    let mut runner = open(scheme, Target::Listen(([127, 0, 0, 1], 0).into()), clock);
+    let config = ReceiveTrackConfig {
         latency: Some(target),
         conceal: Concealment::Silence,
         description: None,
         any_payload_type: false,
-        silence: Duration::from_secs(2),
-        ordered: transport.strengths.ordered,
-        cname: "ear".into(),
-        epoch: clock.epoch(),
-        seed: 2,
+        silence: SILENCE,
+        ordered: runner.profile().ordered,
     };
     let mut ear = Some(ear);
     let open_sink: OpenSink = Box::new(move |_, _| Ok(Box::new(ear.take().expect("one stream"))));
-    let receiver = SoundReceiver::new(config, open_sink, clock.now());
-    let config = ReceiveConfig {
-        endpoint: Box::new(move |now| endpoint(scheme, Role::Listener, now)),
-        admits: transport.admits,
-        silence: Duration::from_secs(2),
-        ends_with_stream: true,
-        framing: StreamFraming::default(),
-    };
-    let mut station = ReceiveStation::new(config, receiver, clock.now());
-    ready.send(line.local_address()).expect("the sender waits");
-    become_media_thread();
-    drive(&mut *line, &mut station, &clock, &Stop::new(), DriveOptions::default()).expect("loopback lasts");
-    station.receiver().playout().expect("there was a stream")
+    let mut session = Session::new(session_config("ear", clock, Some(target)), clock.now());
+    session.set_receive_track(ReceiveTrack::new(config, open_sink, None));
+    runner.join(&mut session, SILENCE);
+    ready.send(runner.local_address()).expect("the sender waits");
+    runner.drive(&mut session, &Stop::new(), &mut |_, _| {}).expect("loopback lasts");
+    session.receive_track().and_then(ReceiveTrack::playout).expect("there was a stream")
 }
 
-fn endpoint(scheme: &str, role: Role, now: Instant) -> Box<dyn Endpoint> {
-    let query = Query::default();
-    let latency = Duration::from_millis(80);
-    let args = OpenArgs { role, query: &query, seed: 1, now, max_datagram: 1452, latency };
-    antiphon::proto::open(scheme, &args).expect("the transport opens with its defaults")
+fn open(scheme: &str, target: Target, clock: OsClock) -> Runner {
+    let stack = StackPlan {
+        transport: find(scheme).expect("a transport"),
+        query: Query::default(),
+        seed: 1,
+        playout_delay: Duration::from_millis(80),
+        framing: StreamFraming::default(),
+        groups: 1,
+    };
+    RunPlan::new(stack, target, SocketOptions::default(), clock).open().expect("loopback")
 }
+
+fn session_config(cname: &str, clock: OsClock, tells: Option<Duration>) -> SessionConfig {
+    SessionConfig {
+        cname: cname.into(),
+        epoch: clock.epoch(),
+        seed: 2,
+        playout_delay: PlayoutDelay::Unbounded,
+        tells: tells.map(PlayoutDelay::Of),
+        reflected: None,
+        ends_with_stream: true,
+        framing: StreamFraming::default(),
+    }
+}
+
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// One full-scale sample frame in so many, numbered in the second channel.
 struct Clicks {
@@ -190,6 +197,24 @@ impl Source for Clicks {
         self.at += frames as u64;
         if frames == 0 { Pull::End } else { Pull::Frames(frames) }
     }
+
+    fn length(&self) -> Option<u64> {
+        None
+    }
+
+    fn is_live(&self) -> bool {
+        false
+    }
+
+    fn ready(&self) -> Ready {
+        Ready::ALWAYS
+    }
+
+    fn keep_newest(&mut self, _frames: usize) -> u64 {
+        0
+    }
+
+    fn set_waker(&mut self, _wake: Wake) {}
 }
 
 const FULL_SCALE: f32 = 32_767.0 / 32_768.0;
@@ -215,46 +240,19 @@ impl Sink for Ear {
         Ok(())
     }
 
+    fn clocked(&self) -> bool {
+        false
+    }
+
+    fn wants(&self) -> Option<usize> {
+        None
+    }
+
+    fn period(&self) -> Option<usize> {
+        None
+    }
+
     fn finish(&mut self) -> Result<(), SinkError> {
         Ok(())
-    }
-}
-
-/// A sending station whose schedule is known.
-struct Mouth {
-    station: SendStation,
-    block: u32,
-    start: Arc<AtomicU64>,
-}
-
-impl Station for Mouth {
-    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
-        self.station.handle_input(now, input);
-    }
-
-    fn advance(&mut self, now: Instant) {
-        self.station.advance(now);
-        if self.start.load(Ordering::Relaxed) == 0
-            && let Some(end_of_block) = self.station.sender().poll_timeout()
-        {
-            let start = end_of_block - MediaTime::new(self.block.into(), RATE).duration();
-            self.start.store(start.as_nanos(), Ordering::Relaxed);
-        }
-    }
-
-    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        self.station.poll_transmit(now, buf)
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.station.poll_timeout()
-    }
-
-    fn stop(&mut self, now: Instant) {
-        self.station.stop(now);
-    }
-
-    fn is_finished(&self) -> bool {
-        self.station.is_finished()
     }
 }

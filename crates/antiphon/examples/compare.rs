@@ -9,7 +9,7 @@ fn main() -> Result<(), antiphon::Error> {
         println!(
             "{}: {} sent, {} lost, {} late, round trip p50 {:?} ms, p99 {:?} ms",
             figures.transport,
-            figures.frames_sent,
+            figures.packets_sent,
             figures.lost,
             figures.late,
             figures.rtt_ms.p50_ms,

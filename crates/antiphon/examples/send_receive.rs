@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         ["send", source, target] => {
             let options =
                 SendOptions { source: source.into(), target: target.into(), ..SendOptions::default() };
-            send(&options, &Stop::new(), &mut tell, &mut |_| {}).map(|sent| sent.status.frames_sent)
+            send(&options, &Stop::new(), &mut tell, &mut |_| {}).map(|sent| sent.status.packets_sent)
         }
         ["receive", source, sink] => {
             let length = Some(Duration::from_secs(60));
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
                 length,
                 ..ReceiveOptions::default()
             };
-            receive(&options, &Stop::new(), &mut tell, &mut |_| {}).map(|got| got.status.frames_received)
+            receive(&options, &Stop::new(), &mut tell, &mut |_| {}).map(|got| got.status.packets_received)
         }
         _ => {
             eprintln!("usage: send_receive send SOURCE TARGET | send_receive receive SOURCE SINK");

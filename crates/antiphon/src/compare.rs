@@ -2,25 +2,23 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use antiphon_core::Instant;
-use antiphon_measure::{Abilities, Advice, Candidate, FrameLog, RunFacts, TransportFigures, advise};
+use antiphon_core::{Instant, Profile};
+use antiphon_measure::{Advice, Candidate, PacketLog, RunFacts, TransportFigures, advise};
 use antiphon_media::{NullSink, Sink};
 use antiphon_net::{Capture, OsClock, Stop, Target};
-use antiphon_proto::Transport;
-use antiphon_session::LiveCall;
 
+use crate::call_log::CallProgress;
 use crate::embedded::{Embedded, Place};
 use crate::near_end::{NearEnd, NearPlan, NearResult};
 use crate::passport::PassportFile;
-use crate::send::{create_capture, finish_capture};
+use crate::run::{create_capture, finish_capture, spawn};
+use crate::show::{Looked, looks, newest};
 use crate::stream_plan::StreamPlan;
-use crate::transport::{Entrant, chosen};
+use crate::transport::{TransportChoice, chosen};
 use crate::{CompareOptions, DEFAULT_PORT, Error, render};
 
 /// What a comparison found.
@@ -180,21 +178,21 @@ fn make_directory(out: &Path) -> Result<(), Error> {
 fn places(
     options: &CompareOptions,
     stream: &StreamPlan,
-    transports: &[Entrant],
+    transports: &[TransportChoice],
     clock: OsClock,
 ) -> Result<(Vec<Place>, Option<Embedded>, LinkSummary), Error> {
     let Some(peer) = &options.peer else {
-        let embedded = Embedded::start(options, transports, stream.shortest_interval(), clock)?;
+        let (embedded, places) = Embedded::start(options, transports, stream.shortest_interval(), clock)?;
         let link = embedded.summary(&options.link.0);
-        return Ok((embedded.places(), Some(embedded), link));
+        return Ok((places, Some(embedded), link));
     };
     let address = resolve_peer(peer)?;
-    let place = |entrant: &Entrant| {
-        let port = address.port().checked_add(entrant.transport.reflect_offset);
+    let place = |choice: &TransportChoice| {
+        let port = address.port().checked_add(choice.transport.reflect_offset);
         let port =
             port.ok_or_else(|| Error::usage(format!("port {} leaves no room above it", address.port())))?;
         let target = SocketAddr::new(address.ip(), port);
-        Ok(Place { entrant: entrant.clone(), target, namespace: None, board: None })
+        Ok(Place { choice: choice.clone(), target, namespace: None, board: None })
     };
     let places = transports.iter().map(place).collect::<Result<_, Error>>()?;
     let link = LinkSummary {
@@ -222,13 +220,14 @@ fn resolve_peer(peer: &str) -> Result<SocketAddr, Error> {
 
 /// The near ends, all ready and told to begin together.
 struct Running {
-    entrant: Entrant,
-    live: Arc<LiveCall>,
+    choice: TransportChoice,
+    looked: Looked<CallProgress>,
+    progress: CallProgress,
     thread: JoinHandle<Result<NearResult, Error>>,
 }
 
 /// A near end that measured something.
-type Ended = (Entrant, NearResult);
+type Ended = (TransportChoice, NearResult);
 
 fn start(
     options: &CompareOptions,
@@ -243,26 +242,25 @@ fn start(
     for place in places {
         let (go, begin) = mpsc::channel();
         let (tell, told) = mpsc::channel();
-        let live = Arc::new(LiveCall::default());
-        let entrant = place.entrant.clone();
+        let (out, looked) = looks();
+        let choice = place.choice.clone();
         let plan = NearPlan {
             place,
             source: stream.open()?,
-            sink: sink(options, stream, &entrant)?,
+            sink: sink(options, stream, &choice)?,
             format: stream.format,
             sample: stream.sample,
-            log_frames: stream.log_frames(),
-            live: live.clone(),
-            tap: capture.map(|capture| capture.tap_inside(&entrant.label, entrant.transport.unwrap)),
+            log_packets: stream.log_packets(),
+            out,
+            taps: capture.map(Capture::taps),
             options: options.clone(),
             clock,
         };
         let stop = stop.clone();
-        let thread = std::thread::Builder::new()
-            .name(format!("near-{}", entrant.transport.scheme))
-            .spawn(move || NearEnd::open(plan, &tell).and_then(|near| near.run(&begin, &stop)))
-            .map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
-        running.push((Running { entrant, live, thread }, go));
+        let name = format!("near-{}", choice.transport.scheme);
+        let thread =
+            spawn(name, move || NearEnd::open(plan, &tell).and_then(|near| near.run(&begin, &stop)))?;
+        running.push((Running { choice, looked, progress: CallProgress::default(), thread }, go));
         ready.push(told);
     }
     // Whether an end opened is known when it says so, or when its thread is gone.
@@ -272,14 +270,18 @@ fn start(
     Ok(running)
 }
 
-fn sink(options: &CompareOptions, stream: &StreamPlan, entrant: &Entrant) -> Result<Box<dyn Sink>, Error> {
+fn sink(
+    options: &CompareOptions,
+    stream: &StreamPlan,
+    choice: &TransportChoice,
+) -> Result<Box<dyn Sink>, Error> {
     let Some(out) = &options.out else { return Ok(Box::new(NullSink::new(stream.format))) };
-    render::wav_sink(&out.join(render::heard_name(&entrant.label)), stream.format, stream.sample)
+    render::wav_sink(&out.join(render::heard_name(&choice.label)), stream.format, stream.sample)
 }
 
 /// Lets all ends begin together, shows how far they are, and waits for them.
 fn watch(
-    running: Vec<(Running, mpsc::Sender<()>)>,
+    mut running: Vec<(Running, mpsc::Sender<()>)>,
     stream: &StreamPlan,
     clock: OsClock,
     progress: &mut dyn FnMut(&Progress),
@@ -291,39 +293,34 @@ fn watch(
     while running.iter().any(|(end, _)| !end.thread.is_finished()) {
         // Nothing but a person waits for this thread.
         std::thread::park_timeout(PROGRESS_EVERY);
-        progress(&snapshot(&running, stream, clock.now(), begun));
+        progress(&snapshot(&mut running, stream, clock.now(), begun));
     }
     let (mut results, mut failures) = (Vec::new(), Vec::new());
-    for (Running { entrant, thread, .. }, _) in running {
+    for (Running { choice, thread, .. }, _) in running {
         match thread.join() {
-            Ok(Ok(result)) => results.push((entrant, result)),
-            Ok(Err(error)) => failures.push((entrant.label, error.to_string())),
-            Err(_) => failures.push((entrant.label, "its thread panicked".into())),
+            Ok(Ok(result)) => results.push((choice, result)),
+            Ok(Err(error)) => failures.push((choice.label, error.to_string())),
+            Err(_) => failures.push((choice.label, "its thread panicked".into())),
         }
     }
     (results, failures)
 }
 
 fn snapshot(
-    running: &[(Running, mpsc::Sender<()>)],
+    running: &mut [(Running, mpsc::Sender<()>)],
     stream: &StreamPlan,
     now: Instant,
     begun: Instant,
 ) -> Progress {
-    let one = |(end, _): &(Running, mpsc::Sender<()>)| {
-        let rtt = end.live.rtt_nanos.load(Ordering::Relaxed);
-        TransportProgress {
-            transport: end.entrant.label.clone(),
-            sent: end.live.sent.load(Ordering::Relaxed),
-            received: end.live.received.load(Ordering::Relaxed),
-            late: end.live.late.load(Ordering::Relaxed),
-            rtt: (rtt > 0).then(|| Duration::from_nanos(rtt)),
-        }
+    let one = |(end, _): &mut (Running, mpsc::Sender<()>)| {
+        end.progress = newest(&mut end.looked).unwrap_or(end.progress);
+        let CallProgress { sent, received, late, round_trip } = end.progress;
+        TransportProgress { transport: end.choice.label.clone(), sent, received, late, rtt: round_trip }
     };
     Progress {
         elapsed: now.since(begun),
         total: stream.duration(),
-        transports: running.iter().map(one).collect(),
+        transports: running.iter_mut().map(one).collect(),
     }
 }
 
@@ -344,16 +341,20 @@ fn finish(
     }
     let mut notes = Vec::new();
     let mut measured = Vec::new();
-    for (entrant, result) in results {
-        let crossed = counted.iter().find(|c| c.transport == entrant.label);
+    for (choice, result) in results {
+        let crossed = counted.iter().find(|c| c.transport == choice.label);
         for note in result.notes.iter().filter(|note| !notes.contains(*note)).cloned().collect::<Vec<_>>() {
             notes.push(note);
         }
-        measured.push(Measured::new(entrant, result, &link.name, crossed));
+        measured.push(Measured::new(choice, result, &link.name, crossed));
     }
     let candidates: Vec<Candidate<'_>> = measured
         .iter()
-        .map(|m| Candidate { figures: &m.figures, abilities: abilities(m.entrant.transport) })
+        .map(|m| Candidate {
+            figures: &m.figures,
+            reliable: m.profile.reliable,
+            multicast: m.choice.transport.multicast,
+        })
         .collect();
     let mut comparison = Comparison {
         advice: advise(&candidates),
@@ -373,22 +374,19 @@ fn finish(
     Ok((comparison, measured))
 }
 
-fn abilities(transport: &Transport) -> Abilities {
-    let can = transport.strengths;
-    Abilities { reliable: can.reliable, ordered: can.ordered, multicast: can.multicast }
-}
-
 /// One transport's run, measured.
 pub(crate) struct Measured {
-    pub entrant: Entrant,
-    pub log: FrameLog,
+    pub choice: TransportChoice,
+    pub log: PacketLog,
     pub figures: TransportFigures,
     pub latency: Duration,
+    /// What its endpoint promised.
+    pub profile: Profile,
     pub header_bytes: u32,
 }
 
 impl Measured {
-    fn new(entrant: Entrant, result: NearResult, link: &str, crossed: Option<&LinkCounts>) -> Self {
+    fn new(choice: TransportChoice, result: NearResult, link: &str, crossed: Option<&LinkCounts>) -> Self {
         let mut notes = result.facts;
         if let Some(LinkCounts { up, down, .. }) = crossed {
             notes.push(format!(
@@ -402,7 +400,7 @@ impl Measured {
             ));
         }
         let facts = RunFacts {
-            transport: entrant.label.clone(),
+            transport: choice.label.clone(),
             link: link.into(),
             // The link's own count where there is one: headers, acknowledgements and repairs of the kernel included.
             wire_bytes: crossed.map_or(result.wire_bytes, |crossed| crossed.up.offered_bytes),
@@ -413,10 +411,11 @@ impl Measured {
         };
         let figures = TransportFigures::new(&result.log, &facts);
         Measured {
-            entrant,
+            choice,
             log: result.log,
             figures,
             latency: result.latency,
+            profile: result.profile,
             header_bytes: result.header_bytes,
         }
     }

@@ -68,12 +68,12 @@ from_usage!(
     antiphon_core::uri::UriError,
     antiphon_core::UnitError,
     antiphon_link::SpecError,
+    antiphon_measure::GateError,
     antiphon_media::FormatError,
     antiphon_media::SdpError,
     antiphon_media::packet::PacketError,
     antiphon_net::AddressError,
     antiphon_proto::OpenError,
-    antiphon_session::CallError,
     antiphon_session::ConvertError,
     antiphon_sound::OpenError,
 );

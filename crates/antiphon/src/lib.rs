@@ -6,25 +6,30 @@
 //! let options = CompareOptions::default();
 //! let result = compare(&options, &Stop::new(), &mut |_| {})?;
 //! for figures in &result.figures {
-//!     println!("{}: {} of {} frames lost", figures.transport, figures.lost, figures.frames_sent);
+//!     println!("{}: {} of {} packets lost", figures.transport, figures.lost, figures.packets_sent);
 //! }
 //! # Ok::<(), antiphon::Error>(())
 //! ```
 //!
-//! This crate is what a Rust program adds; the command line, the C interface and others are thin skins over it.
+//! [`messages`] carries an application's own messages over any transport, [`srp`] the SRP report's interface on a socket that the
+//! program made; [`run`] starts the media thread of all of these. The command line and the C interface are thin skins over this
+//! crate; the laboratory is `antiphon-experiments`, which a program that streams need not link.
 
+mod call_log;
 mod compare;
 mod embedded;
+mod emulated;
 mod error;
 mod far_end;
-pub mod frames;
 mod groups;
+pub mod messages;
 mod near_end;
 mod options;
 mod passport;
 mod receive;
 mod reflect;
 mod render;
+mod requirement;
 mod send;
 mod show;
 mod stream_plan;
@@ -32,10 +37,11 @@ mod table;
 mod task;
 mod transport;
 
-pub mod lab;
+pub mod run;
 pub mod srp;
 
 pub use antiphon_core as core;
+pub use antiphon_core::DEFAULT_LATENCY;
 pub use antiphon_link as link;
 pub use antiphon_measure as measure;
 pub use antiphon_media as media;
@@ -51,12 +57,13 @@ pub use compare::{Comparison, LinkCounts, LinkSummary, Progress, TransportProgre
 pub use error::{Error, ErrorKind};
 pub use groups::{ReceiveGroup, SendGroup};
 pub use options::{
-    CompareOptions, DEFAULT_LATENCY, DEFAULT_PORT, LinkMethod, ReceiveOptions, ReflectOptions, SendOptions,
-    SinkClock, default_out,
+    CompareOptions, DEFAULT_PORT, LinkMethod, ReceiveOptions, ReflectOptions, SendOptions, SinkClock,
+    default_out,
 };
 pub use receive::{ReceiveStatus, ReceiveSummary, receive};
 pub use reflect::{ReflectStatus, ReflectedTransport, reflect};
+pub use requirement::{Judgement, Requirement};
 pub use send::{SendStatus, SendSummary, send};
-pub use table::figure_rows;
+pub use table::{figure_row, figure_rows};
 pub use task::{SoundStatus, SoundTask};
 pub use transport::{COMMON_KEYS, check_transport};

@@ -1,19 +1,25 @@
-//! The calling side of one transport: line, endpoint and station on one media thread.
+//! The calling side of one transport in a comparison: a session whose media comes back, on one media thread.
 
-use std::sync::Arc;
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use antiphon_core::Endpoint;
-use antiphon_measure::FrameLog;
+use antiphon_core::{Instant, Profile};
+use antiphon_measure::PacketLog;
 use antiphon_media::packet::PacketConfig;
 use antiphon_media::{ChannelGroups, SampleFormat, Sink, Source, StreamFormat};
-use antiphon_net::{DriveOptions, Line, OsClock, Stop, Tap, Target, become_media_thread, drive};
-use antiphon_proto::{Beneath, Role, Transport};
-use antiphon_session::{CallConfig, CallStation, LiveCall, SenderConfig, StreamFraming};
+use antiphon_net::{OsClock, Stop, Taps, Target};
+use antiphon_session::{
+    OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Reflected, SendTrack, SendTrackConfig, Session,
+    SessionConfig, StreamFraming,
+};
 
+use crate::call_log::{CallLog, CallProgress};
 use crate::embedded::Place;
-use crate::transport::{EndpointPlan, max_packet, open_line};
+use crate::run::{RunPlan, Runner};
+use crate::send::{CNAME, SILENCE};
+use crate::show::Looks;
 use crate::{CompareOptions, Error};
 
 /// All that a near end needs; made on the main thread, used on its own.
@@ -23,37 +29,42 @@ pub(crate) struct NearPlan {
     pub sink: Box<dyn Sink>,
     pub format: StreamFormat,
     pub sample: SampleFormat,
-    pub log_frames: usize,
-    pub live: Arc<LiveCall>,
-    pub tap: Option<Tap>,
+    pub log_packets: usize,
+    pub out: Looks<CallProgress>,
+    pub taps: Option<Taps>,
     pub options: CompareOptions,
     pub clock: OsClock,
 }
 
 /// An opened near end, ready to begin.
 pub(crate) struct NearEnd {
-    line: Box<dyn Line>,
-    station: CallStation,
+    runner: Runner,
+    send: SendTrack,
+    receive: ReceiveTrack,
+    config: SessionConfig,
+    log: Rc<RefCell<CallLog>>,
+    sink: Unopened,
+    out: Looks<CallProgress>,
     clock: OsClock,
-    /// Around each frame.
-    header_bytes: u32,
-    /// Of them, those beneath the transport's own.
-    headers_beneath: u64,
     /// Settings that a far end elsewhere may have to be told.
     settings: Option<String>,
-    wait: antiphon_net::WaitStyle,
     latency: Duration,
 }
 
+/// The sink, until the first packet that comes back.
+type Unopened = Rc<RefCell<Option<Box<dyn Sink>>>>;
+
 /// What a near end measured.
 pub(crate) struct NearResult {
-    pub log: FrameLog,
+    pub log: PacketLog,
     pub wire_bytes: u64,
     pub media_bytes: u64,
     pub cpu: Duration,
     pub duration: Duration,
     pub latency: Duration,
-    /// Around each frame: the transport's, and those beneath it.
+    /// What its endpoint promised.
+    pub profile: Profile,
+    /// Around each packet: the transport's, and those below it.
     pub header_bytes: u32,
     /// Of this transport: what it says of itself.
     pub facts: Vec<String>,
@@ -64,60 +75,55 @@ pub(crate) struct NearResult {
 impl NearEnd {
     /// Opens everything in its namespace and tells that it is ready (by sending, or by ending in error).
     pub fn open(plan: NearPlan, ready: &mpsc::Sender<()>) -> Result<Self, Error> {
-        let NearPlan { place, source, sink, format, sample, log_frames, live, tap, options, clock } = plan;
-        if let Some(namespace) = &place.namespace {
-            namespace.enter().map_err(|error| Error::failed(error.to_string()))?;
+        let NearPlan { place, source, sink, format, sample, log_packets, out, taps, options, clock } = plan;
+        let choice = &place.choice;
+        let stack = choice.stack(place.target.port(), options.seed, options.latency);
+        let runner = RunPlan {
+            over_ip: choice.over_ip,
+            namespace: place.namespace.clone(),
+            taps: taps.map(|taps| (taps, choice.label.clone())),
+            wait: options.wait,
+            ..RunPlan::new(stack, Target::Call(place.target), choice.socket(&options.socket), clock)
         }
-        let transport = place.entrant.transport;
-        let socket = place.entrant.socket(&options.socket);
-        let over_ip = place.entrant.over_ip;
-        let mut opened = open_line(transport, over_ip, Target::Call(place.target), &socket)?;
-        if let Some(tap) = tap {
-            opened.line.set_tap(tap);
-        }
-        let endpoint = EndpointPlan {
-            transport,
-            role: Role::Caller,
-            query: place.entrant.query_at(place.target.port()),
+        .open()?;
+        let mut packet = PacketConfig::new(format, sample, options.block_frames);
+        packet.max_packet = runner.max_packet();
+        let send = SendTrackConfig {
+            packet,
+            // The log has one row of numbers: what is compared is the transport, not how channels are divided.
+            groups: ChannelGroups::whole(format.channels()),
+            protect: options.protect,
+            epoch: clock.epoch(),
             seed: options.seed,
-            latency: options.latency,
-            framing: StreamFraming::Rtp,
-        }
-        .open(clock.now(), opened.max_datagram)?;
-        let header_bytes = header_bytes(transport, over_ip.is_some(), &*endpoint);
-        let max_packet = max_packet(opened.max_datagram, &*endpoint);
-        let packet = PacketConfig { max_packet, ..PacketConfig::new(format, sample, options.block_frames) };
-        let config = CallConfig {
-            sender: SenderConfig {
-                packet,
-                groups: ChannelGroups::whole(format.channels()),
-                patience: options.expire.then_some(options.latency),
-                epoch: clock.epoch(),
-                seed: options.seed,
-            },
-            latency: options.latency,
-            conceal: options.conceal,
-            board: place.board.clone(),
-            log_frames,
-            live,
-            answer_patience: ANSWER_PATIENCE,
-            drain: DRAIN,
+            woken: false,
         };
-        let station = CallStation::new(endpoint, source, sink, config)?;
+        let send = SendTrack::new(source, send)?;
+        let log = CallLog::new(&send, log_packets, place.board.clone());
+        let receive = ReceiveTrackConfig {
+            latency: Some(options.latency),
+            conceal: options.conceal,
+            description: None,
+            any_payload_type: false,
+            silence: SILENCE,
+            ordered: runner.profile().ordered,
+        };
+        let sink: Unopened = Rc::new(RefCell::new(Some(sink)));
+        let slot = Rc::clone(&sink);
+        let open_sink: OpenSink =
+            Box::new(move |_, _| slot.borrow_mut().take().ok_or_else(|| "it was opened before".into()));
+        let receive = ReceiveTrack::new(receive, open_sink, None);
         // The main thread waits for this, or for the end of this thread.
         let _main_thread_is_gone = ready.send(());
         Ok(NearEnd {
-            line: opened.line,
-            station,
+            runner,
+            send,
+            receive,
+            config: session_config(&options, clock),
+            log: Rc::new(RefCell::new(log)),
+            sink,
+            out,
             clock,
-            header_bytes,
-            headers_beneath: headers_beneath(transport.beneath, over_ip.is_some()),
-            settings: place
-                .board
-                .is_none()
-                .then_some(place.entrant.label)
-                .filter(|label| label.contains('?')),
-            wait: options.wait,
+            settings: place.board.is_none().then_some(place.choice.label).filter(|label| label.contains('?')),
             latency: options.latency,
         })
     }
@@ -125,76 +131,96 @@ impl NearEnd {
     /// Waits for the word, streams, and draws up what was measured.
     pub fn run(mut self, begin: &mpsc::Receiver<()>, stop: &Stop) -> Result<NearResult, Error> {
         let _main_thread_is_gone = begin.recv();
-        let scheduling = become_media_thread();
-        let report =
-            drive(&mut *self.line, &mut self.station, &self.clock, stop, DriveOptions { wait: self.wait })?;
-        let mut notes = vec![format!("media threads: {scheduling}")];
-        notes.extend(self.line.notes().iter().cloned());
-        if !self.station.is_connected() && !stop.is_asked() {
+        let packet_frames = self.send.packetiser().packet_frames() as u64;
+        let mut session = Session::new(self.config, self.clock.now());
+        session.set_send_track(self.send);
+        session.set_receive_track(self.receive);
+        let log = Rc::clone(&self.log);
+        session.observe(Box::new(move |now: Instant, seen: &_| log.borrow_mut().note(now, seen)));
+        self.runner.join(&mut session, SILENCE);
+        let (log, out) = (&self.log, &mut self.out);
+        let report = self.runner.drive(&mut session, stop, &mut |now, _: &mut Session| {
+            out.look(now, || log.borrow().progress());
+        })?;
+        if !session.has_connected() && !stop.is_asked() {
             return Err(Error::unreachable("no connection"));
         }
-        let (sent, line) = (self.station.sent(), self.line.stats());
-        let path = self.station.path_stats().counters;
-        let (duration, heard) = (self.station.duration(), self.station.heard());
-        if self.station.is_unanswered() {
-            let how = if line.refused > 0 { "nobody listens there" } else { "nothing comes back" };
-            let settings = self.settings.map(|label| {
-                format!("; if its defaults differ, run there: antiphon reflect --transports '{label}'")
-            });
-            return Err(Error::unreachable(format!(
-                "{how}: check the address and the firewall, and that 'antiphon reflect' is running there{}",
-                settings.unwrap_or_default()
-            )));
+        let path = session.stats().counters;
+        let wire = self.runner.wire_stats();
+        if session.is_unanswered() {
+            return Err(unanswered(wire.refused > 0, self.settings.as_deref()));
         }
-        let mut facts = self.line.facts();
+        let (profile, header_bytes) = (self.runner.profile(), self.runner.header_bytes());
+        let below = self.runner.headers_below();
+        let after = self.runner.finish();
+        let mut notes = vec![format!("media threads: {}", after.scheduling)];
+        notes.extend(after.notes);
+        let mut facts = after.facts;
+        let sent = session.sent().track;
         if sent.stalls > 0 {
             facts.push(format!("the sending thread fell behind {} times", sent.stalls));
         }
-        let (log, mut sink) = self.station.into_parts();
-        if let Err(error) = sink.finish() {
-            notes.push(format!("what was heard could not be kept: {error}"));
-        } else if heard.overrun_frames > 0 {
-            notes.push(format!(
-                "{} sample frames heard were not kept: the disk is too slow",
-                heard.overrun_frames
-            ));
-        }
+        let duration = session.sending_time();
+        let concealed = finish_hearing(&mut session, &self.sink, &mut notes);
+        drop(session);
+        let log = Rc::into_inner(self.log).expect("the session had the other").into_inner();
         Ok(NearResult {
-            log,
-            wire_bytes: path.bytes_sent + path.datagrams_sent * self.headers_beneath,
+            log: log.finish(concealed, packet_frames),
+            wire_bytes: path.bytes_sent + path.datagrams_sent * below,
             media_bytes: sent.media_bytes,
             cpu: report.cpu,
             duration,
             latency: self.latency,
-            header_bytes: self.header_bytes,
+            profile,
+            header_bytes,
             facts,
             notes,
         })
     }
 }
 
-/// Bytes of a packet's headers beneath the transport's: IPv4's, and UDP's or TCP's unless it runs `over_ip`.
-fn headers_beneath(beneath: Beneath, over_ip: bool) -> u64 {
-    match beneath {
-        _ if over_ip => IP_HEADER,
-        Beneath::Udp => UDP_HEADERS,
-        Beneath::Tcp => TCP_HEADERS,
+/// Keeps what was heard; answers the sample frames that were made up in it.
+fn finish_hearing(session: &mut Session, unopened: &Unopened, notes: &mut Vec<String>) -> u64 {
+    let Some(track) = session.receive_track_mut() else { return 0 };
+    let concealed = track.playout().map_or(0, |playout| playout.concealed_frames);
+    let overrun = track.counters().overrun_frames;
+    let sink = track.take_sink().or_else(|| unopened.borrow_mut().take());
+    if let Some(Err(error)) = sink.map(|mut sink| sink.finish()) {
+        notes.push(format!("what was heard could not be kept: {error}"));
+    } else if overrun > 0 {
+        notes.push(format!("{overrun} sample frames heard were not kept: the disk is too slow"));
+    }
+    concealed
+}
+
+fn unanswered(refused: bool, settings: Option<&str>) -> Error {
+    let how = if refused { "nobody listens there" } else { "nothing comes back" };
+    let settings = settings
+        .map(|label| format!("; if its defaults differ, run there: antiphon reflect --transports '{label}'"));
+    Error::unreachable(format!(
+        "{how}: check the address and the firewall, and that 'antiphon reflect' is running there{}",
+        settings.unwrap_or_default()
+    ))
+}
+
+fn session_config(options: &CompareOptions, clock: OsClock) -> SessionConfig {
+    let expires = PlayoutDelay::Of(options.latency);
+    SessionConfig {
+        cname: CNAME.into(),
+        epoch: clock.epoch(),
+        seed: options.seed,
+        playout_delay: if options.expire { expires } else { PlayoutDelay::Unbounded },
+        tells: None,
+        reflected: Some(Reflected { connect: CONNECT, answer: ANSWER_PATIENCE, drain: DRAIN }),
+        ends_with_stream: true,
+        framing: StreamFraming::Rtp,
     }
 }
 
-/// Bytes around a frame that goes out in one packet: the transport's own and those beneath it.
-pub(crate) fn header_bytes(transport: &Transport, over_ip: bool, endpoint: &dyn Endpoint) -> u32 {
-    endpoint.profile().frame_overhead as u32 + headers_beneath(transport.beneath, over_ip) as u32
-}
-
+/// How long a connection may take: a Request or SYN that is lost is sent again after a second, and after two more.
+const CONNECT: Duration = Duration::from_millis(3_500);
 /// How long stragglers are waited for: a second is more than any path here queues, TCP's worst time-outs aside.
 const DRAIN: Duration = Duration::from_secs(3);
 /// A peer that nothing comes back from is told of within two seconds; three times the slowest path's round trip
 /// (satellite).
 const ANSWER_PATIENCE: Duration = Duration::from_millis(1_800);
-/// IPv4 header (RFC 791), in bytes.
-const IP_HEADER: u64 = 20;
-/// UDP (RFC 768) and IPv4 (RFC 791) headers, in bytes.
-const UDP_HEADERS: u64 = 8 + IP_HEADER;
-/// TCP (RFC 9293) header with the time-stamp option (RFC 7323), and IPv4, in bytes.
-const TCP_HEADERS: u64 = 20 + 12 + 20;

@@ -4,15 +4,16 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use antiphon_core::DEFAULT_LATENCY;
 use antiphon_link::DuplexSpec;
 use antiphon_media::conceal::Concealment;
 use antiphon_media::{SampleFormat, StreamDescription};
 use antiphon_net::{SocketOptions, WaitStyle};
-use antiphon_session::StreamFraming;
+use antiphon_session::{PlayoutDelay, Repetition, StreamFraming};
 
 /// The port that `reflect` listens on and `compare HOST` calls, where none is given. Outside the ephemeral range of
 /// Linux and away from the neighbours' defaults.
-pub const DEFAULT_PORT: u16 = antiphon_proto::HOUSE_PORT;
+pub const DEFAULT_PORT: u16 = antiphon_proto::DEFAULT_PORT;
 
 /// How `compare` runs.
 #[derive(Clone, Debug)]
@@ -39,12 +40,14 @@ pub struct CompareOptions {
     pub block_frames: u32,
     /// Sample format on the wire; `None` for what the source needs.
     pub sample: Option<SampleFormat>,
-    /// Playout target at the listener.
+    /// Playout delay at the listener.
     pub latency: Duration,
     /// What the listener does about missing sound.
     pub conceal: Concealment,
-    /// Whether the sender gives frames up that are older than the playout target.
+    /// Whether the sender gives packets up that are older than the playout delay.
     pub expire: bool,
+    /// How packets are protected against loss.
+    pub protect: Repetition,
     /// How media threads wait.
     pub wait: WaitStyle,
     /// Socket options.
@@ -94,8 +97,11 @@ pub struct SendOptions {
     pub framing: StreamFraming,
     /// RTP payload type; `None` for the static one that fits, or 96.
     pub payload_type: Option<u8>,
-    /// Age at which a frame is given up; `None` for never (recordings).
-    pub latency: Option<Duration>,
+    /// How old a packet may become before it is given up, until the receiver has told its playout delay. `None`:
+    /// [`DEFAULT_LATENCY`] for live sources, any age for others.
+    pub latency: Option<PlayoutDelay>,
+    /// How packets are protected against loss.
+    pub protect: Repetition,
     /// Stop after so much sound.
     pub length: Option<Duration>,
     /// Where to write the SDP that other players read.
@@ -203,7 +209,8 @@ impl Default for CompareOptions {
             sample: None,
             latency: DEFAULT_LATENCY,
             conceal: Concealment::default(),
-            expire: false,
+            expire: true,
+            protect: Repetition::default(),
             wait: WaitStyle::default(),
             socket: SocketOptions::default(),
             link_method: None,
@@ -230,6 +237,7 @@ impl Default for SendOptions {
             framing: StreamFraming::default(),
             payload_type: None,
             latency: None,
+            protect: Repetition::default(),
             length: None,
             sdp: None,
             wait_for_peer: false,
@@ -280,6 +288,3 @@ impl Default for ReflectOptions {
         }
     }
 }
-
-/// Playout target where none is asked for: the lip-sync budget of the TV headset papers (±80 ms).
-pub const DEFAULT_LATENCY: Duration = Duration::from_millis(80);

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
-use antiphon_measure::{Fate, FrameRow};
+use antiphon_measure::{Fate, LoggedPacket};
 use antiphon_trace::passport::{Delays, Direction, Header, PacketRow, Section, fields};
 use antiphon_trace::{PassportError, PassportWriter};
 
@@ -51,7 +51,7 @@ impl PassportFile {
         }
         for one in measured.iter().filter(|one| !one.log.is_complete()) {
             let text = "the run was longer than its log; the passport has the beginning";
-            comparison.notes.push(format!("{}: {text}", one.entrant.label));
+            comparison.notes.push(format!("{}: {text}", one.choice.label));
         }
     }
 }
@@ -69,26 +69,26 @@ fn incomplete(path: &Path, error: &io::Error) -> String {
 fn write_log(writer: &mut Writer, measured: &Measured) -> io::Result<()> {
     let rows = || measured.log.rows().filter(|row| on_the_path(row.fate));
     let section = |direction, delays, clock: &str| Section {
-        transport: measured.entrant.label.clone(),
+        transport: measured.choice.label.clone(),
         direction,
         delays,
         clock: clock.into(),
-        repairs: measured.entrant.transport.strengths.reliable,
+        repairs: measured.profile.retransmits,
         header_bytes: measured.header_bytes,
         packet_bytes: rows().map(|row| row.bytes).max().unwrap_or(0) + measured.header_bytes,
         interval_ns: Some(measured.log.config().packet.as_nanos() as u64),
         fields: fields(),
     };
-    let packet = |row: &FrameRow, sent: Option<i64>, arrived, duplicates| PacketRow {
+    let packet = |row: &LoggedPacket, sent: Option<i64>, arrived, duplicates| PacketRow {
         number: row.seq,
         sent,
         arrived,
         bytes: Some(row.bytes + measured.header_bytes),
         duplicates,
     };
-    let sent = |row: &FrameRow| Some(row.sent.as_nanos() as i64);
-    let back = |row: &FrameRow| row.received.map(|at| at.as_nanos() as i64);
-    let there = |row: &FrameRow| row.one_way.map(|way| (row.sent + way).as_nanos() as i64);
+    let sent = |row: &LoggedPacket| Some(row.sent.as_nanos() as i64);
+    let back = |row: &LoggedPacket| row.received.map(|at| at.as_nanos() as i64);
+    let there = |row: &LoggedPacket| row.one_way.map(|way| (row.sent + way).as_nanos() as i64);
     if rows().all(|row| row.one_way.is_none()) {
         writer.section(&section(Direction::Both, Delays::RoundTrip, "the sender's, there and back"))?;
         return rows()

@@ -7,23 +7,22 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use antiphon_core::Instant;
-use antiphon_core::uri::Uri;
 use antiphon_media::conceal::Concealment;
 use antiphon_media::{Sink, SinkError, StreamDescription, StreamFormat};
-use antiphon_net::{DriveOptions, OsClock, Stop, Target, become_media_thread, drive};
-use antiphon_proto::{Beneath, Role, Transport, find};
+use antiphon_net::{OsClock, Stop, Target, WaitStyle};
+use antiphon_proto::Substrate;
 use antiphon_session::{
-    OpenSink, ReceiveConfig, ReceiveStation, ReceiverConfig, SoundReceiver, converted_sink,
+    Notice, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Session, SessionConfig, converted_sink,
 };
 use antiphon_sound::{Notes, SinkKind, SinkSpec};
 use antiphon_trace::passport::Hole;
 
 use crate::groups::{ReceiveGroup, channels_label};
-use crate::near_end::header_bytes;
 use crate::passport::{Hearing, PassportFile, Recorder};
-use crate::send::{CNAME, Ended, finish_capture, start_capture};
-use crate::show::{SNAPSHOTS, Shown, watch};
-use crate::transport::{EndpointPlan, StreamKeys, open_line};
+use crate::run::{RunPlan, Runner, create_capture, finish_capture, spawn};
+use crate::send::{CNAME, SILENCE};
+use crate::show::{Looks, looks, watch};
+use crate::transport::{StackPlan, StreamUri};
 use crate::{DEFAULT_LATENCY, Error, ReceiveOptions, SinkClock};
 use snapshot::{Snapshot, describe_notice};
 
@@ -33,7 +32,7 @@ pub struct ReceiveStatus {
     /// Sound played so far.
     pub played_s: f64,
     /// RTP packets received of the stream.
-    pub frames_received: u64,
+    pub packets_received: u64,
     /// Packets that never came though later ones were played.
     pub lost: u64,
     /// Packets after their deadline.
@@ -45,7 +44,7 @@ pub struct ReceiveStatus {
     /// Holes filled with made-up sound.
     pub concealed: u64,
     /// Packets and datagrams of other senders, not mixed in.
-    pub strangers: u64,
+    pub unknown_sources: u64,
     /// Frames that are no RTP or RTCP.
     pub malformed: u64,
     /// RFC 3550 interarrival jitter, in milliseconds; of several channel groups the worst.
@@ -85,21 +84,18 @@ pub fn receive(
     plan.passport =
         passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
     let (description, latency) = (plan.describe(), plan.latency);
-    let (out, mut snapshots) = rtrb::RingBuffer::new(SNAPSHOTS);
+    let (out, mut looked) = looks();
     let (tell, told) = mpsc::channel();
     let (ready, opened) = mpsc::channel();
     let thread_stop = stop.clone();
-    let thread = std::thread::Builder::new()
-        .name("receive".into())
-        .spawn(move || run(plan, clock, &thread_stop, out, tell, ready))
-        .map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
+    let thread = spawn("receive", move || run(plan, clock, &thread_stop, out, tell, ready))?;
     // Said when it is true: whoever reads it may start the sender. A thread that failed says nothing.
     if opened.recv().is_ok() {
         notice(description);
     }
     let (mut last, mut timed_out, limit) = (ReceiveStatus::default(), false, options.length);
     let length_stop = stop.clone();
-    let result = watch(thread, &mut snapshots, |snapshot: Snapshot| {
+    let result = watch(thread, &mut looked, |snapshot: Snapshot| {
         last = snapshot.status(latency);
         if let Some(sentence) = snapshot.notice.map(describe_notice) {
             notice(sentence);
@@ -110,29 +106,41 @@ pub fn receive(
         }
         status(&last);
     });
-    let Ended { mut notes, files } = result.map_err(|_| Error::failed("the media thread panicked"))??;
-    files.into_iter().for_each(notice);
+    let Ended { mut notes, notices, files, last } =
+        result.map_err(|_| Error::failed("the media thread panicked"))??;
+    let last = last.status(latency);
+    status(&last);
+    notices.into_iter().map(|told| describe_notice(told.into())).chain(files).for_each(notice);
     for sink in told.try_iter() {
         notes.extend(sink.list());
     }
     Ok(ReceiveSummary { status: last, interrupted: stop.is_asked() && !timed_out, notes })
 }
 
+/// What the media thread leaves behind.
+struct Ended {
+    /// Sentences for the user.
+    notes: Vec<String>,
+    /// What was not told yet.
+    notices: Vec<Notice>,
+    /// What became of the files that were asked for besides: passport, capture.
+    files: Vec<String>,
+    last: Snapshot,
+}
+
 /// Everything that can be settled before the media thread starts.
 struct ReceivePlan {
-    transport: &'static Transport,
-    endpoint: EndpointPlan,
-    target: Target,
-    keys: StreamKeys,
+    uri: StreamUri,
+    stack: StackPlan,
     sink: SinkSpec,
     clock: SinkClock,
+    /// `None` for a recording, which waits for everything.
     latency: Option<Duration>,
     conceal: Concealment,
     description: Option<StreamDescription>,
     any_payload_type: bool,
     forever: bool,
-    ends_with_stream: bool,
-    wait: antiphon_net::WaitStyle,
+    wait: WaitStyle,
     capture: Option<PathBuf>,
     passport: Option<PassportFile>,
     seed: u64,
@@ -140,42 +148,30 @@ struct ReceivePlan {
 
 impl ReceivePlan {
     fn new(options: &ReceiveOptions) -> Result<Self, Error> {
-        let uri: Uri = options.source.parse()?;
-        let transport = find(&uri.scheme)?;
-        let keys = StreamKeys::read(transport, &uri.query, &options.socket)?;
-        let mut target = Target::resolve(&uri, keys.default_port(transport))?;
-        if transport.beneath == Beneath::Udp {
+        let mut uri = StreamUri::read(&options.source, &options.socket)?;
+        if uri.transport.substrate == Substrate::Udp {
             // Datagrams are not fetched: an address names where to listen, a group what to join.
-            target = Target::Listen(target.address());
+            uri.target = Target::Listen(uri.address());
         }
         let sink: SinkSpec = options.sink.parse()?;
         sink.check()?;
         let is_file = matches!(sink.kind, SinkKind::File { .. });
-        let asked = keys.latency.or(options.latency);
+        let asked = uri.keys.latency.or(options.latency);
+        let framing = uri.keys.framing.unwrap_or(options.framing);
+        let latency = match is_file && options.clock == SinkClock::Sender {
+            true => asked,
+            false => Some(asked.unwrap_or(DEFAULT_LATENCY)),
+        };
         Ok(ReceivePlan {
-            transport,
-            target,
-            endpoint: EndpointPlan {
-                transport,
-                role: if matches!(target, Target::Call(_)) { Role::Caller } else { Role::Listener },
-                query: keys.for_endpoint(uri.query, target),
-                seed: options.seed,
-                latency: asked.unwrap_or(DEFAULT_LATENCY),
-                framing: keys.framing.unwrap_or(options.framing),
-            },
-            conceal: keys.conceal.unwrap_or(options.conceal),
-            keys,
+            stack: uri.stack(options.seed, asked.unwrap_or(DEFAULT_LATENCY), framing),
+            conceal: uri.keys.conceal.unwrap_or(options.conceal),
+            uri,
             clock: options.clock,
-            latency: if is_file && options.clock == SinkClock::Sender {
-                asked
-            } else {
-                Some(asked.unwrap_or(DEFAULT_LATENCY))
-            },
+            latency,
             sink,
             description: options.description.clone(),
             any_payload_type: options.any_payload_type,
             forever: options.forever,
-            ends_with_stream: !options.forever,
             wait: options.wait,
             capture: options.capture.clone(),
             passport: None,
@@ -184,16 +180,16 @@ impl ReceivePlan {
     }
 
     fn describe(&self) -> String {
-        let verb = match self.target {
+        let verb = match self.uri.target {
             Target::Listen(address) if address.ip().is_multicast() => "joining",
             Target::Listen(_) => "listening on",
             Target::Call(_) => "calling",
         };
         let latency = self.latency.map_or("recording: waits for what is late".into(), |latency| {
-            format!("playout target {}", antiphon_core::units::format_duration(latency))
+            format!("playout delay {}", antiphon_core::units::format_duration(latency))
         });
         let last = if self.forever { "" } else { "; ends when the sender takes leave" };
-        format!("{verb} {}://{}; {latency}{last}", self.transport.scheme, self.target.address())
+        format!("{verb} {}://{}; {latency}{last}", self.uri.transport.scheme, self.uri.address())
     }
 }
 
@@ -202,50 +198,41 @@ fn run(
     plan: ReceivePlan,
     clock: OsClock,
     stop: &Stop,
-    out: rtrb::Producer<Snapshot>,
+    mut out: Looks<Snapshot>,
     tell: mpsc::Sender<Notes>,
     ready: mpsc::Sender<()>,
 ) -> Result<Ended, Error> {
-    let mut opened = open_line(plan.transport, plan.keys.over_ip, plan.target, &plan.keys.socket)?;
+    let capture = create_capture(plan.capture.as_deref(), clock)?;
+    let mut runner = RunPlan {
+        over_ip: plan.uri.keys.over_ip,
+        taps: capture.as_ref().map(|capture| (capture.taps(), plan.uri.transport.scheme.into())),
+        wait: plan.wait,
+        ..RunPlan::new(plan.stack.clone(), plan.uri.target, plan.uri.keys.socket.clone(), clock)
+    }
+    .open()?;
     let _main_thread_is_gone = ready.send(());
-    let capture = start_capture(plan.capture.as_deref(), clock, &mut *opened.line, &plan.endpoint)?;
-    let (endpoints, max_datagram) = (plan.endpoint, opened.max_datagram);
-    let framing = endpoints.framing;
-    // Opened once here, so that a wrong option is an error now and not on the first datagram.
-    let endpoint = endpoints.open(clock.now(), max_datagram)?;
-    let (ordered, header_bytes) =
-        (endpoint.profile().ordered, header_bytes(plan.transport, plan.keys.over_ip.is_some(), &*endpoint));
-    let receiver = ReceiverConfig {
+    let mut session = Session::new(session_config(&plan, clock), clock.now());
+    let track = ReceiveTrackConfig {
         latency: plan.latency,
         conceal: plan.conceal,
         description: plan.description,
         any_payload_type: plan.any_payload_type,
         silence: SILENCE,
-        ordered,
-        cname: CNAME.into(),
-        epoch: clock.epoch(),
-        seed: plan.seed ^ 2,
+        ordered: runner.profile().ordered,
     };
-    let mut receiver = SoundReceiver::new(receiver, open_sink(plan.sink, plan.clock, tell), clock.now());
-    let record = |file| record(file, plan.transport, header_bytes, &mut receiver);
+    let open_sink = open_sink(plan.sink, plan.clock, tell);
+    session.set_receive_track(ReceiveTrack::new(track, open_sink, None));
+    let record = |file| record(file, &plan.uri, &runner, &mut session);
     let recorder = plan.passport.map(record).transpose()?;
-    let config = ReceiveConfig {
-        endpoint: Box::new(move |now| endpoints.reopen(now, max_datagram)),
-        admits: plan.transport.admits,
-        silence: SILENCE,
-        ends_with_stream: plan.ends_with_stream,
-        framing,
-    };
-    let station = ReceiveStation::new(config, receiver, clock.now());
-    let mut shown = Shown::new(station, out, Snapshot::of);
-    let scheduling = become_media_thread();
-    drive(&mut *opened.line, &mut shown, &clock, stop, DriveOptions { wait: plan.wait })?;
-    let mut notes = vec![format!("media thread: {scheduling}")];
-    notes.extend(opened.line.notes().iter().cloned());
-    // The line shows the end of its connection when it goes.
-    drop(opened.line);
+    runner.join(&mut session, SILENCE);
+    runner.drive(&mut session, stop, &mut |now, session| out.look(now, || Snapshot::of(session)))?;
+    let last = Snapshot::of(&mut session);
+    let after = runner.finish();
+    let mut notes = vec![format!("media thread: {}", after.scheduling)];
+    notes.extend(after.notes);
     let captured = finish_capture(capture).map(|ended| ended.unwrap_or_else(|why| why));
-    let divided = shown.station.receiver().division().filter(|groups| groups.count() > 1);
+    let divided =
+        session.receive_track().and_then(ReceiveTrack::division).filter(|groups| groups.count() > 1);
     if let (Some(first), true) = (divided.and_then(|groups| groups.range(0)), recorder.is_some()) {
         notes.push(format!(
             "the passport holds the packets of the first group, channels {}",
@@ -253,22 +240,36 @@ fn run(
         ));
     }
     let files = recorder.map(Recorder::finish).into_iter().chain(captured).collect();
-    finish(shown.station, &mut notes)?;
-    Ok(Ended { notes, files })
+    let notices = finish(&mut session, &mut notes)?;
+    Ok(Ended { notes, notices, files, last })
 }
 
-/// Has a passport written of what `receiver` hears.
+fn session_config(plan: &ReceivePlan, clock: OsClock) -> SessionConfig {
+    SessionConfig {
+        cname: CNAME.into(),
+        epoch: clock.epoch(),
+        seed: plan.seed ^ 2,
+        playout_delay: PlayoutDelay::Unbounded,
+        tells: Some(plan.latency.map_or(PlayoutDelay::Unbounded, PlayoutDelay::Of)),
+        reflected: None,
+        ends_with_stream: !plan.forever,
+        framing: plan.stack.framing,
+    }
+}
+
+/// Has a passport written of what `session` hears.
 fn record(
     file: PassportFile,
-    transport: &'static Transport,
-    header_bytes: u32,
-    receiver: &mut SoundReceiver,
+    uri: &StreamUri,
+    runner: &Runner,
+    session: &mut Session,
 ) -> Result<Recorder, Error> {
     // The kernel's TCP loses nothing: what is missing there was given up before it was sent.
-    let hole = if transport.beneath == Beneath::Tcp { Hole::NotSent } else { Hole::Lost };
-    let scribe = Hearing::new(transport.scheme, transport.strengths.reliable, hole, header_bytes);
-    let (recorder, witness) = Recorder::start(file, scribe)?;
-    receiver.set_witness(witness);
+    let hole = if uri.transport.substrate == Substrate::Tcp { Hole::NotSent } else { Hole::Lost };
+    let repairs = runner.profile().retransmits;
+    let scribe = Hearing::new(uri.transport.scheme, repairs, hole, runner.header_bytes());
+    let (recorder, observer) = Recorder::start(file, scribe)?;
+    session.observe(observer);
     Ok(recorder)
 }
 
@@ -304,26 +305,32 @@ impl Sink for Paced {
         true
     }
 
+    fn wants(&self) -> Option<usize> {
+        None
+    }
+
+    fn period(&self) -> Option<usize> {
+        self.0.period()
+    }
+
     fn finish(&mut self) -> Result<(), SinkError> {
         self.0.finish()
     }
 }
 
-fn finish(mut station: ReceiveStation, notes: &mut Vec<String>) -> Result<(), Error> {
-    let error = station.receiver().error().cloned();
-    let counters = station.receiver().counters();
+/// Finishes the sink; answers what was not told yet.
+fn finish(session: &mut Session, notes: &mut Vec<String>) -> Result<Vec<Notice>, Error> {
+    let Some(track) = session.receive_track_mut() else { return Ok(Vec::new()) };
+    let (error, counters) = (track.error().cloned(), track.counters());
     if counters.overrun_frames > 0 {
         notes.push(format!("{} sample frames dropped: the sink is too slow", counters.overrun_frames));
     }
-    let finished = station.receiver_mut().take_sink().map(|mut sink| sink.finish());
-    if let Some(Err(cause)) = finished {
+    let notices = std::iter::from_fn(|| track.poll_notice()).collect();
+    if let Some(Err(cause)) = track.take_sink().map(|mut sink| sink.finish()) {
         return Err(Error::failed(cause.to_string()));
     }
     match error {
         Some(error) => Err(Error::failed(error.to_string())),
-        None => Ok(()),
+        None => Ok(notices),
     }
 }
-
-/// Silence after which another sender may take over: longer than any outage that a stream survives with its listeners.
-const SILENCE: Duration = Duration::from_secs(2);

@@ -1,13 +1,12 @@
 //! The far end of a comparison with a peer: returns every frame, on every transport.
 
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use antiphon_net::{OsClock, Stop};
+use antiphon_net::{Capture, OsClock, Stop};
 
-use crate::far_end::{FarEnd, FarPlan, FarTaps};
-use crate::send::{create_capture, finish_capture};
+use crate::far_end::{FarEnd, FarPlan, FarProgress};
+use crate::run::{create_capture, finish_capture};
 use crate::transport::chosen;
 use crate::{Error, ReflectOptions};
 
@@ -33,7 +32,7 @@ pub struct ReflectedTransport {
     /// Peers met so far.
     pub peers: u64,
     /// Frames returned so far.
-    pub frames_returned: u64,
+    pub messages_returned: u64,
 }
 
 /// Returns every frame to its sender until stopped. `status` is called once at the start and then every second.
@@ -47,8 +46,8 @@ pub fn reflect(
     let capture = create_capture(options.capture.as_deref(), clock)?;
     let mut far_ends = Vec::new();
     let mut before = None;
-    for entrant in transports {
-        let transport = entrant.transport;
+    for choice in transports {
+        let transport = choice.transport;
         if before.replace(transport.scheme) == Some(transport.scheme) {
             return Err(Error::usage(format!(
                 "{} has one port here and can't be had twice: name it once, or run a second reflector on another port",
@@ -58,9 +57,9 @@ pub fn reflect(
         let port = options.listen.port().checked_add(transport.reflect_offset);
         let port =
             port.ok_or_else(|| Error::usage("the port leaves no room above it: choose a lower one"))?;
-        let socket = entrant.socket(&options.socket);
+        let socket = choice.socket(&options.socket);
         far_ends.push(FarEnd::start(FarPlan {
-            entrant,
+            choice,
             bind: SocketAddr::new(options.listen.ip(), port),
             namespace: None,
             board: None,
@@ -69,14 +68,17 @@ pub fn reflect(
             max_peers: options.max_peers,
             interval: None,
             seed: 1,
-            taps: capture.as_ref().map(|capture| FarTaps::new(capture.taps(), transport)),
+            taps: capture.as_ref().map(Capture::taps),
         })?);
     }
+    let name = |far: &FarEnd| (far.choice.transport.scheme, far.address.to_string());
+    let names: Vec<_> = far_ends.iter().map(name).collect();
     let mut next = Duration::ZERO;
     loop {
         let elapsed = clock.now().since(antiphon_core::Instant::ZERO);
         if elapsed >= next {
-            status(&snapshot(elapsed, &far_ends));
+            let progress = far_ends.iter_mut().map(FarEnd::progress).collect();
+            status(&snapshot(elapsed, &names, progress));
             next += STATUS_EVERY;
         }
         if stop.is_asked() || options.length.is_some_and(|length| elapsed >= length) {
@@ -84,22 +86,28 @@ pub fn reflect(
         }
         std::thread::park_timeout(LOOK_UP);
     }
-    let mut last = snapshot(clock.now().since(antiphon_core::Instant::ZERO), &far_ends);
-    drop(far_ends);
+    let elapsed = clock.now().since(antiphon_core::Instant::ZERO);
+    let progress = far_ends.into_iter().map(FarEnd::finish).collect();
+    let mut last = snapshot(elapsed, &names, progress);
     // Their lines are gone, and have shown the ends of their connections.
     last.notes.extend(finish_capture(capture).map(|ended| ended.unwrap_or_else(|why| why)));
     Ok(last)
 }
 
-fn snapshot(elapsed: Duration, far_ends: &[FarEnd]) -> ReflectStatus {
-    let one = |far: &FarEnd| ReflectedTransport {
-        transport: far.entrant.transport.scheme,
-        address: far.address.to_string(),
-        peers: far.counters.peers.load(Ordering::Relaxed),
-        frames_returned: far.counters.returned.load(Ordering::Relaxed),
+/// `names`: scheme and address of each.
+fn snapshot(
+    elapsed: Duration,
+    names: &[(&'static str, String)],
+    progress: Vec<FarProgress>,
+) -> ReflectStatus {
+    let one = |((transport, address), progress): (&(&'static str, String), FarProgress)| ReflectedTransport {
+        transport,
+        address: address.clone(),
+        peers: progress.peers,
+        messages_returned: progress.returned,
     };
-    let (elapsed_s, transports) = (elapsed.as_secs_f64(), far_ends.iter().map(one).collect());
-    ReflectStatus { elapsed_s, transports, notes: Vec::new() }
+    let transports = names.iter().zip(progress).map(one).collect();
+    ReflectStatus { elapsed_s: elapsed.as_secs_f64(), transports, notes: Vec::new() }
 }
 
 const STATUS_EVERY: Duration = Duration::from_secs(1);

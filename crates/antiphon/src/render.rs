@@ -1,16 +1,17 @@
-//! What `compare` leaves behind: `report.html`, `report.json`, `frames.csv`, `overview.svg`, and the sound.
+//! What `compare` leaves behind: `report.html`, `report.json`, `packets.csv`, `overview.svg`, and the sound.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use antiphon_measure::LoggedPacket;
 use antiphon_media::{SampleFormat, Sink, StreamFormat};
 use antiphon_report::{Advice, Clip, CompareReport, LatencyNote, LinkNote, TradeOff, TransportPanel};
 use antiphon_sound::{Existing, SinkKind, SinkSpec, write_whole};
 
 use crate::compare::Measured;
 use crate::stream_plan::StreamPlan;
-use crate::table::{csv_field, figure_rows, report_fate};
+use crate::table::{figure_rows, report_fate};
 use crate::{CompareOptions, Comparison, Error};
 
 /// Name of the recording of what a listener would have heard over the transport of that name.
@@ -50,7 +51,7 @@ pub(crate) fn write(
     put("report.html", &|f| f.write_all(antiphon_report::render_compare(&report).as_bytes()))?;
     put("overview.svg", &|f| f.write_all(antiphon_report::compare_svg(&report).as_bytes()))?;
     put("report.json", &|f| write_json(f, options, comparison))?;
-    put("frames.csv", &|f| write_frames(f, options, measured))?;
+    put("packets.csv", &|f| write_frames(f, options, measured))?;
     write_whole(&out.join(ORIGINAL), &mut *stream.open()?, stream.sample)?;
     Ok(())
 }
@@ -90,15 +91,15 @@ fn write_frames(
         options.command.replace(['\n', '\r'], " "),
         options.seed
     )?;
-    writeln!(file, "transport,{}", antiphon_measure::FrameRow::COLUMNS)?;
+    let mut lines = csv::Writer::from_writer(file);
+    lines.write_record(["transport"].into_iter().chain(LoggedPacket::COLUMNS))?;
     for one in measured {
-        // Keys of a transport may hold commas: several addresses of a peer.
-        let label = csv_field(&one.entrant.label);
         for row in one.log.rows() {
-            writeln!(file, "{label},{row}")?;
+            lines.write_field(&one.choice.label)?;
+            lines.write_record(row.fields())?;
         }
     }
-    Ok(())
+    lines.flush()
 }
 
 fn compose(
@@ -108,7 +109,7 @@ fn compose(
     measured: &[Measured],
 ) -> CompareReport {
     let transports: Vec<TransportPanel> = measured.iter().enumerate().map(|(i, m)| panel(i, m)).collect();
-    let names: Vec<&str> = measured.iter().map(|m| m.entrant.label.as_str()).collect();
+    let names: Vec<&str> = measured.iter().map(|m| m.choice.label.as_str()).collect();
     CompareReport {
         title: format!("{} over {}", join(&names), comparison.link.name),
         verdict: verdict(comparison),
@@ -122,7 +123,7 @@ fn compose(
         },
         latency: LatencyNote {
             label: "round trip".into(),
-            definition: "from handing a frame to the transport to having it back from the reflector".into(),
+            definition: "from handing a packet to the transport to having it back from the reflector".into(),
         },
         trade_off: TradeOff::from_frames(&transports),
         table: figure_rows(&comparison.figures),
@@ -137,13 +138,13 @@ fn panel(index: usize, measured: &Measured) -> TransportPanel {
     let rows: Vec<_> = measured.log.rows().collect();
     let first = rows.first().map_or(0, |row| row.sent.as_nanos());
     let millis = |nanos: u64| (nanos as f64 / 1e6) as f32;
-    let label = &measured.entrant.label;
+    let label = &measured.choice.label;
     // The buffer's target counts from an undelayed frame's arrival: on the scale of round trips, from the smallest.
     let target =
         measured.figures.rtt_ms.min_ms.map(|min| (min + measured.latency.as_secs_f64() * 1e3) as f32);
     TransportPanel {
         name: label.clone(),
-        title: measured.entrant.title(),
+        title: measured.choice.title(),
         sent_ms: rows.iter().map(|row| millis(row.sent.as_nanos() - first)).collect(),
         latency_ms: rows.iter().map(|row| row.rtt().map(|rtt| millis(rtt.as_nanos() as u64))).collect(),
         fate: rows.iter().map(|row| report_fate(row.fate)).collect(),

@@ -1,33 +1,30 @@
 //! From a source to a peer.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use antiphon_core::uri::Uri;
-use antiphon_core::{BrokenReason, MediaTime};
+use antiphon_core::{BrokenReason, Instant, MediaTime};
 use antiphon_media::packet::PacketConfig;
 use antiphon_media::rtcp::{RemoteReport, ReportBlock};
 use antiphon_media::{
     ChannelGroups, ChannelMap, SampleFormat, SdpOptions, Source, StreamDescription, StreamFormat, sdp_of,
 };
-use antiphon_net::capture::FRAME_PORT;
-use antiphon_net::{
-    Capture, CaptureSummary, DriveOptions, Line, OsClock, Stop, Target, become_media_thread, drive,
-};
-use antiphon_proto::{Beneath, Role, find};
+use antiphon_net::{OsClock, Stop, Target, Waker};
+use antiphon_proto::Substrate;
 use antiphon_session::{
-    SendStation, SenderConfig, SenderCounters, SoundSender, StreamFraming, converted, limited,
+    PlayoutDelay, Repetition, SendTrack, SendTrackConfig, SenderCounters, Session, SessionConfig,
+    StreamFraming, converted, limited,
 };
 use antiphon_sound::{Notes, open_source};
 
 use crate::groups::{MOST_GROUPS, SendGroup, channels_label, read_groups};
-use crate::near_end::header_bytes;
 use crate::passport::{PassportFile, Recorder, Sending};
-use crate::show::{SNAPSHOTS, Shown, watch};
-use crate::transport::{EndpointPlan, StreamKeys, max_packet, open_line};
-use crate::{Error, SendOptions};
+use crate::run::{RunPlan, Runner, create_capture, finish_capture, spawn};
+use crate::show::{Looks, looks, watch};
+use crate::transport::{StackPlan, StreamUri};
+use crate::{DEFAULT_LATENCY, Error, SendOptions};
 
 /// How a stream being sent is doing; told about ten times a second.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -37,7 +34,7 @@ pub struct SendStatus {
     /// Sound in all, where known.
     pub total_s: Option<f64>,
     /// Frames handed to the transport.
-    pub frames_sent: u64,
+    pub packets_sent: u64,
     /// Frames that expired in the send queue.
     pub expired: u64,
     /// Frames that the transport refused.
@@ -82,31 +79,31 @@ pub fn send(
     let (rate, total, groups) = (plan.format.rate(), plan.source.length(), plan.groups);
     let total_s = total.map(|frames| MediaTime::new(frames, rate).duration().as_secs_f64());
     notice(plan.describe(options));
-    let (out, mut snapshots) = rtrb::RingBuffer::new(SNAPSHOTS);
+    let (out, mut looked) = looks();
     let (tell, told) = mpsc::channel();
     let (source_notes, wait_for_peer) = (plan.notes.clone(), options.wait_for_peer);
     let (thread_stop, options) = (stop.clone(), options.clone());
-    let thread = std::thread::Builder::new()
-        .name("send".into())
-        .spawn(move || run(plan, &options, passport, &thread_stop, out, &tell))
-        .map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
+    let thread = spawn("send", move || run(plan, &options, passport, &thread_stop, out, &tell))?;
     let (mut last, mut unanswered, mut gave_up) = (SendStatus::default(), None, false);
-    let result = watch(thread, &mut snapshots, |snapshot: Snapshot| {
+    let result = watch(thread, &mut looked, |snapshot: Snapshot| {
         while let Ok(sentence) = told.try_recv() {
             notice(sentence);
         }
         last = snapshot.status(rate, total_s, groups);
         unanswered = snapshot.unanswered;
-        let since_start = clock.now().since(antiphon_core::Instant::ZERO);
+        let since_start = clock.now().since(Instant::ZERO);
         if unanswered.is_some() && since_start > ANSWER_PATIENCE && !wait_for_peer && !stop.is_asked() {
             gave_up = true;
             stop.ask();
         }
         status(&last);
     });
-    let Ended { mut notes, files } = result.map_err(|_| Error::failed("the media thread panicked"))??;
+    let Ended { mut notes, files, last } =
+        result.map_err(|_| Error::failed("the media thread panicked"))??;
+    let last = last.status(rate, total_s, groups);
+    status(&last);
     notes.extend(source_notes.list());
-    files.into_iter().for_each(notice);
+    told.try_iter().chain(files).for_each(notice);
     if gave_up {
         let why =
             if unanswered == Some(BrokenReason::Refused) { "nobody listens there" } else { "no route to it" };
@@ -119,28 +116,28 @@ pub fn send(
 
 /// Everything that can be settled before the media thread starts.
 struct SendPlan {
-    endpoint: EndpointPlan,
-    target: Target,
-    keys: StreamKeys,
+    uri: StreamUri,
+    stack: StackPlan,
     source: Box<dyn Source>,
     notes: Notes,
     format: StreamFormat,
     groups: ChannelGroups,
     sample: SampleFormat,
+    /// For a receiver that has not told its own.
+    playout_delay: PlayoutDelay,
+    protect: Repetition,
     clock: OsClock,
 }
 
 impl SendPlan {
     fn new(options: &SendOptions, clock: OsClock) -> Result<Self, Error> {
-        let uri: Uri = options.target.parse()?;
-        let transport = find(&uri.scheme)?;
-        let keys = StreamKeys::read(transport, &uri.query, &options.socket)?;
-        let target = Target::resolve(&uri, keys.default_port(transport))?;
-        if transport.beneath == Beneath::Udp && matches!(target, Target::Listen(_)) {
+        let uri = StreamUri::read(&options.target, &options.socket)?;
+        let (transport, keys) = (uri.transport, &uri.keys);
+        if transport.substrate == Substrate::Udp && matches!(uri.target, Target::Listen(_)) {
             return Err(Error::usage(format!(
                 "'{}' says nobody to send to: write {}://HOST:{}",
                 options.target,
-                uri.scheme,
+                transport.scheme,
                 keys.default_port(transport)
             )));
         }
@@ -167,172 +164,179 @@ impl SendPlan {
         }
         let sample = keys.sample.or(options.sample).unwrap_or(source.sample_format());
         let groups = read_groups(keys.groups.as_deref().or(options.groups.as_deref()), format, options)?;
-        let endpoint = EndpointPlan {
-            transport,
-            role: if matches!(target, Target::Call(_)) { Role::Caller } else { Role::Listener },
-            query: keys.for_endpoint(uri.query, target),
-            seed: options.seed,
-            latency: keys.latency.or(options.latency).unwrap_or(crate::DEFAULT_LATENCY),
-            framing,
+        let playout_delay = keys.latency.map(PlayoutDelay::Of).or(options.latency).unwrap_or({
+            // What is played while it is captured is of no use when it is old; of a file, all is wanted.
+            if source.is_live() { PlayoutDelay::Of(DEFAULT_LATENCY) } else { PlayoutDelay::Unbounded }
+        });
+        let patience = match playout_delay {
+            PlayoutDelay::Of(delay) => delay,
+            PlayoutDelay::Unbounded => DEFAULT_LATENCY,
         };
-        Ok(SendPlan { endpoint, target, keys, source, notes: opened.notes, format, groups, sample, clock })
+        let stack = uri.stack(options.seed, patience, framing);
+        let stack = StackPlan { groups: groups.count(), ..stack };
+        let protect = keys.protect.unwrap_or(options.protect);
+        let notes = opened.notes;
+        Ok(SendPlan { uri, stack, source, notes, format, groups, sample, playout_delay, protect, clock })
     }
 
     fn describe(&self, options: &SendOptions) -> String {
-        let verb = if matches!(self.target, Target::Call(_)) { "to" } else { "to whoever calls" };
-        let patience = self.keys.latency.or(options.latency);
-        let patience = patience.map_or("frames never expire".to_string(), |latency| {
-            format!("frames older than {} expire", antiphon_core::units::format_duration(latency))
-        });
+        let verb = if matches!(self.uri.target, Target::Call(_)) { "to" } else { "to whoever calls" };
+        let delay = match self.playout_delay {
+            PlayoutDelay::Unbounded => "packets never expire".to_string(),
+            PlayoutDelay::Of(delay) => {
+                format!("packets older than {} expire", antiphon_core::units::format_duration(delay))
+            }
+        };
         let groups = match self.groups.count() {
             1 => String::new(),
             _ => format!(", in groups of {}", self.groups),
         };
+        let protect = match self.protect.times {
+            0 | 1 => String::new(),
+            times => format!("; each is sent {times} times"),
+        };
         format!(
-            "sending {} ({}{groups}, {}) {verb} {}://{}; {patience}",
+            "sending {} ({}{groups}, {}) {verb} {}://{}; {delay} unless the receiver tells another playout delay{protect}",
             options.source,
             self.format,
             self.sample.name(),
-            self.endpoint.transport.scheme,
-            self.target.address(),
+            self.uri.transport.scheme,
+            self.uri.address(),
         )
     }
 
     fn packet(&self, options: &SendOptions, max_packet: usize) -> PacketConfig {
         let mut packet = PacketConfig::new(self.format, self.sample, options.block_frames);
         packet.max_packet = max_packet;
-        packet.ptime = self.keys.ptime.or(options.ptime);
+        packet.ptime = self.uri.keys.ptime.or(options.ptime);
         packet.payload_type = options.payload_type.unwrap_or(packet.payload_type);
         packet
     }
 }
 
-/// What the media thread leaves behind: sentences for the user.
-pub(crate) struct Ended {
-    pub notes: Vec<String>,
+/// What the media thread leaves behind.
+struct Ended {
+    /// Sentences for the user.
+    notes: Vec<String>,
     /// What became of the files that were asked for besides: passport, capture.
-    pub files: Vec<String>,
+    files: Vec<String>,
+    last: Snapshot,
 }
 
-/// The media thread: opens the line, writes the SDP, streams.
+/// The media thread: opens the socket, writes the SDP, streams.
 fn run(
-    plan: SendPlan,
+    mut plan: SendPlan,
     options: &SendOptions,
     passport: Option<PassportFile>,
     stop: &Stop,
-    out: rtrb::Producer<Snapshot>,
+    mut out: Looks<Snapshot>,
     tell: &mpsc::Sender<String>,
 ) -> Result<Ended, Error> {
-    let mut opened = open_line(plan.endpoint.transport, plan.keys.over_ip, plan.target, &plan.keys.socket)?;
-    let capture = start_capture(options.capture.as_deref(), plan.clock, &mut *opened.line, &plan.endpoint)?;
-    let now = plan.clock.now();
-    let endpoint = plan.endpoint.clone().with_streams(plan.groups.count(), now, opened.max_datagram)?;
-    let endpoint = endpoint.open(now, opened.max_datagram)?;
-    let config = SenderConfig {
-        packet: plan.packet(options, max_packet(opened.max_datagram, &*endpoint)),
+    let clock = plan.clock;
+    let capture = create_capture(options.capture.as_deref(), clock)?;
+    let waker = plan.source.is_live().then(Waker::new).transpose();
+    let waker = waker.map_err(|error| Error::failed(format!("cannot make a waker: {error}")))?;
+    if let Some(waker) = waker.clone() {
+        plan.source.set_waker(Box::new(move || waker.wake()));
+    }
+    let mut runner = RunPlan {
+        over_ip: plan.uri.keys.over_ip,
+        taps: capture.as_ref().map(|capture| (capture.taps(), plan.uri.transport.scheme.into())),
+        wait: options.wait,
+        waker: waker.clone(),
+        ..RunPlan::new(plan.stack.clone(), plan.uri.target, plan.uri.keys.socket.clone(), clock)
+    }
+    .open()?;
+    let track = SendTrackConfig {
+        packet: plan.packet(options, runner.max_packet()),
         groups: plan.groups,
-        patience: plan.keys.latency.or(options.latency),
-        epoch: plan.clock.epoch(),
+        protect: plan.protect,
+        epoch: clock.epoch(),
         seed: options.seed,
+        woken: waker.is_some(),
     };
-    let (transport, acknowledged) = (plan.endpoint.transport, endpoint.profile().acknowledged);
-    let header_bytes = header_bytes(transport, plan.keys.over_ip.is_some(), &*endpoint);
-    let mut station = SendStation::new(endpoint, plan.source, config, CNAME, plan.clock.now())?;
+    let track = SendTrack::new(plan.source, track)?;
     if let Some(path) = &options.sdp {
-        let to = plan.target.address();
-        write_sdp(path, station.sender(), to, &plan.keys, plan.clock, &*opened.line)?;
+        write_sdp(path, &track, &plan.uri, clock, &runner)?;
         let _main_thread_is_gone = tell.send(format!("wrote {}", path.display()));
     }
-    let mut recorder = None;
-    if let Some(file) = passport {
-        let frames = station.sender().packetiser().packet_frames() as u64;
-        let interval = MediaTime::new(frames, plan.format.rate()).duration();
-        let repairs = transport.strengths.reliable;
-        let scribe = Sending::new(transport.scheme, repairs, acknowledged, header_bytes, interval);
-        let (started, witness) = Recorder::start(file, scribe)?;
-        station.set_witness(witness);
-        recorder = Some(started);
+    let mut session = Session::new(
+        SessionConfig { playout_delay: plan.playout_delay, ..session_config(options, clock) },
+        clock.now(),
+    );
+    let recorder = match passport {
+        Some(file) => {
+            let interval = MediaTime::new(track.packetiser().packet_frames() as u64, plan.format.rate());
+            let (profile, header_bytes) = (runner.profile(), runner.header_bytes());
+            let (repairs, acknowledged) = (profile.retransmits, profile.acknowledged);
+            let scheme = plan.uri.transport.scheme;
+            let scribe = Sending::new(scheme, repairs, acknowledged, header_bytes, interval.duration());
+            let (recorder, observer) = Recorder::start(file, scribe)?;
+            session.observe(observer);
+            Some(recorder)
+        }
+        None => None,
+    };
+    session.set_send_track(track);
+    runner.join(&mut session, SILENCE);
+    runner.drive(&mut session, stop, &mut |now, session| out.look(now, || Snapshot::of(session)))?;
+    let last = Snapshot::of(&mut session);
+    let after = runner.finish();
+    let mut notes = vec![format!("media thread: {}", after.scheduling)];
+    notes.extend(after.notes.into_iter().chain(after.facts));
+    let skipped = session.sent().track.skipped_frames;
+    if skipped > 0 {
+        notes.push(format!(
+            "{skipped} sample frames of the live source had grown old before they could be sent"
+        ));
     }
-    let mut shown = Shown::new(station, out, Snapshot::of);
-    let scheduling = become_media_thread();
-    drive(&mut *opened.line, &mut shown, &plan.clock, stop, DriveOptions { wait: options.wait })?;
-    let mut notes = vec![format!("media thread: {scheduling}")];
-    notes.extend(opened.line.notes().iter().cloned());
-    notes.extend(opened.line.facts());
-    // The line shows the end of its connection when it goes.
-    drop(opened.line);
     let captured = finish_capture(capture).map(|ended| ended.unwrap_or_else(|why| why));
     let files = recorder.map(Recorder::finish).into_iter().chain(captured).collect();
-    Ok(Ended { notes, files })
+    Ok(Ended { notes, files, last })
 }
 
-/// Lets a capture file see what crosses `line`, if one was asked for.
-pub(crate) fn start_capture(
-    path: Option<&Path>,
-    clock: OsClock,
-    line: &mut dyn Line,
-    plan: &EndpointPlan,
-) -> Result<Option<Capture>, Error> {
-    let capture = create_capture(path, clock)?;
-    if let Some(capture) = &capture {
-        line.set_tap(capture.tap_inside(plan.transport.scheme, plan.unwrap()));
+/// A session that sends what `options` say.
+fn session_config(options: &SendOptions, clock: OsClock) -> SessionConfig {
+    SessionConfig {
+        cname: CNAME.into(),
+        epoch: clock.epoch(),
+        seed: options.seed,
+        playout_delay: PlayoutDelay::Unbounded,
+        tells: None,
+        reflected: None,
+        ends_with_stream: true,
+        framing: StreamFraming::Rtp,
     }
-    Ok(capture)
-}
-
-/// Begins a capture file, if one was asked for.
-pub(crate) fn create_capture(path: Option<&Path>, clock: OsClock) -> Result<Option<Capture>, Error> {
-    let create = |path| Capture::create(path, clock).map_err(|error| Error::failed(error.to_string()));
-    path.map(create).transpose()
-}
-
-/// Closes a capture file, if one was asked for, and tells what is in it, or why not all is. A capture that failed does
-/// not undo the stream.
-pub(crate) fn finish_capture(capture: Option<Capture>) -> Option<Result<String, String>> {
-    let incomplete = |error| format!("the capture is incomplete: {error}");
-    Some(capture?.finish().map(|summary| captured(&summary)).map_err(incomplete))
-}
-
-fn captured(summary: &CaptureSummary) -> String {
-    let CaptureSummary { packets, inside, dropped, incomplete, .. } = *summary;
-    let mut text = format!("captured {} packets, {dropped} dropped", packets - inside);
-    if inside > 0 {
-        text += &format!(", and {inside} of what is inside them (RTP: -d udp.port=={FRAME_PORT},rtp)");
-    }
-    if incomplete > 0 {
-        text += &format!(", without {incomplete} fragments of frames that did not become whole");
-    }
-    text
 }
 
 fn write_sdp(
     path: &Path,
-    sender: &SoundSender,
-    to: SocketAddr,
-    keys: &StreamKeys,
+    track: &SendTrack,
+    uri: &StreamUri,
     clock: OsClock,
-    line: &dyn Line,
+    runner: &Runner,
 ) -> Result<(), Error> {
+    let to = uri.address();
     let describe = |packet| {
         let (address, port, rtcp_mux) = (Some(to.ip()), Some(to.port()), true);
         Ok(StreamDescription { address, port, rtcp_mux, ..StreamDescription::of(packet)? })
     };
-    let described: Vec<_> = sender.packets().map(describe).collect::<Result<_, Error>>()?;
-    let ssrcs: Vec<u32> = sender.ssrcs().collect();
-    let origin = line.local_address().ip();
-    let options = SdpOptions {
+    let described: Vec<_> = track.packets().map(describe).collect::<Result<_, Error>>()?;
+    let ssrcs: Vec<u32> = track.ssrcs().collect();
+    let origin = runner.local_address().ip();
+    let sdp = SdpOptions {
         name: "Antiphon".into(),
         session_id: clock.epoch().ntp(clock.now()).to_bits() >> 32,
         origin: if origin.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { origin },
-        ttl: keys.socket.multicast.ttl.unwrap_or(1),
+        ttl: uri.keys.socket.multicast.ttl.unwrap_or(1),
         reference_clock: None,
         media_clock_offset: None,
     };
-    std::fs::write(path, sdp_of(&described, &ssrcs, CNAME, &options))
+    std::fs::write(path, sdp_of(&described, &ssrcs, CNAME, &sdp))
         .map_err(|error| Error::failed(format!("cannot write '{}': {error}", path.display())))
 }
 
-/// A look at the sending station.
+/// A look at the sending session.
 #[derive(Clone, Copy)]
 struct Snapshot {
     position: u64,
@@ -344,17 +348,18 @@ struct Snapshot {
 }
 
 impl Snapshot {
-    fn of(station: &mut SendStation) -> Self {
+    fn of(session: &mut Session) -> Self {
         let mut blocks = [None; MOST_GROUPS];
-        for (block, report) in blocks.iter_mut().zip(station.reports()) {
+        for (block, report) in blocks.iter_mut().zip(session.reports()) {
             *block = report.map(|report| report.block);
         }
+        let track = session.send_track();
         Snapshot {
-            position: station.sender().packetiser().position().frames,
-            counters: station.counters(),
-            report: station.last_report(),
+            position: track.map_or(0, |track| track.packetiser().position().frames),
+            counters: session.sent(),
+            report: session.last_report(),
             blocks,
-            unanswered: station.unanswered(),
+            unanswered: session.nobody_there(),
         }
     }
 
@@ -372,10 +377,10 @@ impl Snapshot {
         SendStatus {
             sent_s: MediaTime::new(self.position, rate).duration().as_secs_f64(),
             total_s,
-            frames_sent: self.counters.accepted,
-            expired: self.counters.expired,
-            refused: self.counters.refused,
-            starved: self.counters.starved,
+            packets_sent: self.counters.peers.accepted,
+            expired: self.counters.peers.expired,
+            refused: self.counters.peers.refused,
+            starved: self.counters.track.starved,
             rtt_ms: self.report.and_then(|report| report.round_trip).map(millis),
             remote_loss_percent: (told().count() > 0)
                 .then(|| told().map(|block| percent(*block)).sum::<f64>() / told().count() as f64),
@@ -387,5 +392,7 @@ impl Snapshot {
 
 /// How long a peer may let us send into a void that says so: the user is told within two seconds.
 const ANSWER_PATIENCE: Duration = Duration::from_millis(1_500);
+/// Silence after which another caller may take the place of ours, where we wait for one.
+pub(crate) const SILENCE: Duration = Duration::from_secs(2);
 /// Our name in reports (RFC 7022 §4.2 asks for one that tells nothing of the host).
 pub(crate) const CNAME: &str = "antiphon";

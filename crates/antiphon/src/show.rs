@@ -1,82 +1,67 @@
-//! A look at a running station from another thread, without a lock on the media thread.
+//! A look at what a media thread does from another thread, without a lock on the former.
 
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use antiphon_core::{Input, Instant, PathId, Transmit};
-use antiphon_session::Station;
+use antiphon_core::Instant;
 
-/// A station that hands out a snapshot of itself ten times a second.
-pub(crate) struct Shown<S, T> {
-    pub station: S,
+/// The media thread's side: hands out a snapshot ten times a second.
+pub(crate) struct Looks<T> {
     out: rtrb::Producer<T>,
-    snapshot: fn(&mut S) -> T,
     next: Instant,
 }
 
-impl<S: Station, T> Shown<S, T> {
-    /// `snapshot` runs on the media thread: it may not allocate.
-    pub fn new(station: S, out: rtrb::Producer<T>, snapshot: fn(&mut S) -> T) -> Self {
-        Shown { station, out, snapshot, next: Instant::ZERO }
-    }
+/// The other side.
+pub(crate) type Looked<T> = rtrb::Consumer<T>;
+
+/// Both sides.
+pub(crate) fn looks<T>() -> (Looks<T>, Looked<T>) {
+    let (out, looked) = rtrb::RingBuffer::new(SNAPSHOTS);
+    (Looks { out, next: Instant::ZERO }, looked)
 }
 
-impl<S: Station, T> Station for Shown<S, T> {
-    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
-        self.station.handle_input(now, input);
-    }
-
-    fn advance(&mut self, now: Instant) {
-        self.station.advance(now);
-        // The last look is the one that sums up.
-        if (now >= self.next || self.station.is_finished()) && !self.out.is_full() {
+impl<T> Looks<T> {
+    /// Takes a snapshot if one is due. `take` runs on the media thread: it may not allocate.
+    pub fn look(&mut self, now: Instant, take: impl FnOnce() -> T) {
+        if now >= self.next && !self.out.is_full() {
             self.next = now + SHOW_EVERY;
             // There is room: this thread is the only one that fills it.
-            let _nobody_looks = self.out.push((self.snapshot)(&mut self.station));
+            let _nobody_looks = self.out.push(take());
         }
     }
 
-    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        self.station.poll_transmit(now, buf)
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.station.poll_timeout()
-    }
-
-    fn stop(&mut self, now: Instant) {
-        self.station.stop(now);
-    }
-
-    fn is_finished(&self) -> bool {
-        self.station.is_finished()
-    }
-
-    fn knows(&self, path: PathId) -> bool {
-        self.station.knows(path)
+    /// The snapshot that sums up.
+    pub fn last(&mut self, snapshot: T) {
+        // A full queue has one nearly as new.
+        let _nobody_looks = self.out.push(snapshot);
     }
 }
 
 /// Hands every snapshot to `each` until `thread` ends; answers what it answered.
 pub(crate) fn watch<T, R>(
     thread: JoinHandle<R>,
-    snapshots: &mut rtrb::Consumer<T>,
+    looked: &mut Looked<T>,
     mut each: impl FnMut(T),
 ) -> std::thread::Result<R> {
     while !thread.is_finished() {
         std::thread::park_timeout(LOOK_EVERY);
-        while let Ok(snapshot) = snapshots.pop() {
+        while let Ok(snapshot) = looked.pop() {
             each(snapshot);
         }
     }
     let result = thread.join();
-    while let Ok(snapshot) = snapshots.pop() {
+    while let Ok(snapshot) = looked.pop() {
         each(snapshot);
     }
     result
 }
 
+/// The newest snapshot, if there is one since the last time.
+pub(crate) fn newest<T>(looked: &mut Looked<T>) -> Option<T> {
+    std::iter::from_fn(|| looked.pop().ok()).last()
+}
+
 /// Snapshots that may wait to be looked at.
-pub(crate) const SNAPSHOTS: usize = 16;
+const SNAPSHOTS: usize = 16;
 const SHOW_EVERY: Duration = Duration::from_millis(100);
 const LOOK_EVERY: Duration = Duration::from_millis(50);

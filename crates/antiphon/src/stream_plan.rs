@@ -22,7 +22,7 @@ pub(crate) struct StreamPlan {
 impl StreamPlan {
     pub fn new(options: &CompareOptions) -> Result<Self, Error> {
         let spec: SourceSpec = options.source.parse()?;
-        if matches!(spec, SourceSpec::Stdin(_)) {
+        if matches!(spec, SourceSpec::Stdin { .. }) {
             return Err(Error::usage(
                 "standard input can be read only once, and every transport needs the source: give a file, a tone or a clip",
             ));
@@ -69,7 +69,7 @@ impl StreamPlan {
     }
 
     /// Rows of a log with one for each packet.
-    pub fn log_frames(&self) -> usize {
+    pub fn log_packets(&self) -> usize {
         let blocks = self.frames.unwrap_or(0).div_ceil(u64::from(self.block_frames));
         (blocks as usize + 1).saturating_mul(self.most_packets()).min(MOST_ROWS)
     }

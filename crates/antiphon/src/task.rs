@@ -166,9 +166,9 @@ mod tests {
         receiving.wait(patience).expect("ends").expect("in order");
         let SoundStatus::Receiving(heard) = receiving.status() else { panic!("it receives") };
         let SoundStatus::Sending(sent) = sending.status() else { panic!("it sends") };
-        assert_eq!((heard.frames_received, heard.lost), (sent.frames_sent, 0));
+        assert_eq!((heard.packets_received, heard.lost), (sent.packets_sent, 0));
         // 300 ms in packets of 256 sample frames at 48 kHz.
-        assert!(sent.frames_sent >= 56, "{sent:?}");
+        assert!(sent.packets_sent >= 56, "{sent:?}");
 
         let wrong = SendOptions { target: "rtp://".into(), ..SendOptions::default() };
         assert_eq!(SoundTask::send(wrong).err().expect("refused").kind, ErrorKind::Usage);

@@ -1,31 +1,37 @@
-//! From names and URIs to transports, endpoints and lines.
+//! From names and URIs to transports, their settings, and the stacks that open their endpoints.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use antiphon_core::uri::{Query, UriError};
-use antiphon_core::{Endpoint, Instant, OverIp, Unwrap, Wire, did_you_mean, nearest, units};
+use antiphon_core::uri::{Query, Uri, UriError};
+use antiphon_core::wire::TCP_SEGMENT;
+use antiphon_core::{OverIp, Stack, did_you_mean, nearest, units};
 use antiphon_media::SampleFormat;
 use antiphon_media::conceal::Concealment;
-use antiphon_net::{Line, LineError, RawLine, SocketOptions, Target, TcpLine, UdpLine};
-use antiphon_proto::{Beneath, Key, OpenArgs, Role, TRANSPORTS, Transport, WITHOUT_LENGTHS, find};
-use antiphon_session::StreamFraming;
+use antiphon_net::{SocketOptions, Target};
+use antiphon_proto::{Key, StackArgs, Substrate, TRANSPORTS, Transport, find};
+use antiphon_session::{Repetition, StreamFraming};
 
 use crate::Error;
 
+/// A transport directly over IP.
+pub(crate) type ByIp = &'static (dyn OverIp + Sync);
+
 /// A transport with settings of its own, under the name that it was asked for by.
 #[derive(Clone, Debug)]
-pub(crate) struct Entrant {
+pub(crate) struct TransportChoice {
     pub transport: &'static Transport,
     pub query: Query,
     /// How to go directly over IP, if that is asked for.
-    pub over_ip: Option<OverIp>,
+    pub over_ip: Option<ByIp>,
     /// `srp`, or `srp?mode=as-published`.
     pub label: String,
 }
 
-impl Entrant {
+impl TransportChoice {
     /// Reads `SCHEME` or `SCHEME?KEY=VALUE&…`; only the transport's own keys, and those of its socket, make sense here.
     pub fn read(label: &str) -> Result<Self, Error> {
         let (scheme, query) = label.split_once('?').unwrap_or((label, ""));
@@ -33,29 +39,28 @@ impl Entrant {
         let own = transport.keys.iter().map(|key| key.name);
         query.only(own.chain(SOCKET_KEYS.iter().copied()))?;
         let over_ip = StreamKeys::read(transport, &query, &SocketOptions::default())?.over_ip;
-        let entrant = Entrant { transport, query, over_ip, label: label.into() };
+        let choice = TransportChoice { transport, query, over_ip, label: label.into() };
         // Values that make no sense are refused before anything is opened.
-        let plan = EndpointPlan {
-            transport,
-            role: Role::Caller,
-            query: entrant.query.clone(),
-            seed: 0,
-            latency: crate::options::DEFAULT_LATENCY,
-            framing: StreamFraming::Rtp,
-        };
-        plan.open(Instant::ZERO, SEGMENT)?;
-        Ok(entrant)
+        choice.stack(crate::DEFAULT_PORT, 0, crate::DEFAULT_LATENCY).open(TCP_SEGMENT)?;
+        Ok(choice)
     }
 
-    /// The options given, with what this entrant says of its socket.
+    /// The options given, with what this choice says of its socket.
     pub fn socket(&self, options: &SocketOptions) -> SocketOptions {
         let keys = StreamKeys::read(self.transport, &self.query, options);
         keys.map_or_else(|_never_since_read| options.clone(), |keys| keys.socket)
     }
 
-    /// The settings as an endpoint is to read them whose association has the listener's `port`.
-    pub fn query_at(&self, port: u16) -> Query {
-        for_endpoint(self.query.clone(), self.over_ip, port)
+    /// What opens its endpoints, whose associations have the listener's `port`.
+    pub fn stack(&self, port: u16, seed: u64, playout_delay: Duration) -> StackPlan {
+        StackPlan {
+            transport: self.transport,
+            query: for_endpoint(self.query.clone(), self.over_ip, port),
+            seed,
+            playout_delay,
+            framing: StreamFraming::Rtp,
+            groups: 1,
+        }
     }
 
     /// What it is called in prose.
@@ -69,124 +74,90 @@ impl Entrant {
 
 /// The transports so named, in the order of the registry and, of one transport, in that of the names; all of them with
 /// their defaults if none is named.
-pub(crate) fn chosen(names: &[String]) -> Result<Vec<Entrant>, Error> {
+pub(crate) fn chosen(names: &[String]) -> Result<Vec<TransportChoice>, Error> {
     if names.is_empty() {
-        return TRANSPORTS.iter().map(|transport| Entrant::read(transport.scheme)).collect();
+        return TRANSPORTS.iter().map(|transport| TransportChoice::read(transport.scheme)).collect();
     }
     let once = names.iter().enumerate().filter(|(at, name)| !names[..*at].contains(name));
-    let mut chosen = once.map(|(_, name)| Entrant::read(name)).collect::<Result<Vec<_>, _>>()?;
-    chosen.sort_by_key(|entrant| TRANSPORTS.iter().position(|t| t.scheme == entrant.transport.scheme));
+    let mut chosen = once.map(|(_, name)| TransportChoice::read(name)).collect::<Result<Vec<_>, _>>()?;
+    chosen.sort_by_key(|choice| TRANSPORTS.iter().position(|t| t.scheme == choice.transport.scheme));
     Ok(chosen)
 }
 
 /// Whether `name` names a transport, and its settings as `compare` takes them.
 pub fn check_transport(name: &str) -> Result<(), Error> {
-    Entrant::read(name).map(drop)
+    TransportChoice::read(name).map(drop)
 }
 
 /// Keys of the common ones that concern the socket of one transport alone; the others hold for all of a comparison.
 const SOCKET_KEYS: &[&str] = &["congestion", "dscp", "over"];
 
-/// A line, and the largest datagram that goes out on it whole.
-pub(crate) struct OpenedLine {
-    pub line: Box<dyn Line>,
-    pub max_datagram: usize,
-}
-
-/// Opens the socket that `transport` needs; directly over IP, if told how. On the thread that will drive it, in the
-/// namespace it is to live in.
-pub(crate) fn open_line(
-    transport: &Transport,
-    over_ip: Option<OverIp>,
-    target: Target,
-    options: &SocketOptions,
-) -> Result<OpenedLine, LineError> {
-    if let Some(protocol) = over_ip {
-        let line = RawLine::open(target, protocol, options)?;
-        return Ok(OpenedLine { max_datagram: line.max_datagram(), line: Box::new(line) });
-    }
-    Ok(match transport.beneath {
-        Beneath::Udp => {
-            let line = UdpLine::open(target, options)?;
-            OpenedLine { max_datagram: line.max_datagram(), line: Box::new(line) }
-        }
-        Beneath::Tcp => {
-            let line = TcpLine::open(target, options)?;
-            OpenedLine { max_datagram: SEGMENT, line: Box::new(line) }
-        }
-    })
-}
-
-/// The largest packet that goes out in one piece: transports that can cut longer ones should not have to.
-pub(crate) fn max_packet(max_datagram: usize, endpoint: &dyn Endpoint) -> usize {
-    let profile = endpoint.profile();
-    let whole = match profile.wire {
-        Wire::Datagram => max_datagram.saturating_sub(profile.frame_overhead),
-        Wire::ByteStream => max_datagram,
-    };
-    whole.min(profile.max_frame)
-}
-
-/// What every endpoint of a run shares.
+/// What all endpoints of a run are opened with.
 #[derive(Clone, Debug)]
-pub(crate) struct EndpointPlan {
+pub struct StackPlan {
+    /// The transport.
     pub transport: &'static Transport,
-    pub role: Role,
+    /// Its settings.
     pub query: Query,
+    /// Seeds endpoints, together with a number of this process that nobody else knows.
     pub seed: u64,
-    pub latency: Duration,
+    /// The receiver's playout delay: protocols size their patience by it.
+    pub playout_delay: Duration,
+    /// What stands around RTP packets.
     pub framing: StreamFraming,
-}
-
-impl EndpointPlan {
-    /// How a capture looks into what crosses its line. A framing's stream of bytes is cut by no lengths.
-    pub fn unwrap(&self) -> Unwrap {
-        match (self.framing, self.transport.unwrap) {
-            (StreamFraming::Medusa, Unwrap::Stream { .. }) => Unwrap::Plain,
-            (_, unwrap) => unwrap,
-        }
-    }
-
-    /// Opens the endpoint, the framing around it; it stays on the calling thread.
-    pub fn open(&self, now: Instant, max_datagram: usize) -> Result<Box<dyn Endpoint>, Error> {
-        let mut query = self.query.clone();
-        if self.framing == StreamFraming::Medusa && self.transport.beneath == Beneath::Tcp {
-            // The bytes of the stream are the framing's own, so that it finds its packets again whatever comes between.
-            query.set(WITHOUT_LENGTHS.0, WITHOUT_LENGTHS.1);
-        }
-        let args = OpenArgs {
-            role: self.role,
-            query: &query,
-            seed: self.seed ^ unguessable(),
-            now,
-            max_datagram,
-            latency: self.latency,
-        };
-        Ok(self.framing.around((self.transport.open)(&args)?))
-    }
-
-    /// Opens another, where one was opened before.
-    pub fn reopen(&self, now: Instant, max_datagram: usize) -> Box<dyn Endpoint> {
-        self.open(now, max_datagram).expect("it opened with the same settings before")
-    }
-
-    /// The same with a stream for each channel group and one for reports, where the transport has streams and nobody said how
+    /// Channel groups, which have a stream each, and reports one more, where the transport has streams and nobody said how
     /// many.
-    pub fn with_streams(self, groups: usize, now: Instant, max_datagram: usize) -> Result<Self, Error> {
-        let has_key = self.transport.keys.iter().any(|key| key.name == "streams");
-        if groups < 2 || !has_key || self.query.value("streams").is_some() {
-            return Ok(self);
-        }
-        let mut wider = self.clone();
-        wider.query.set("streams", &(groups + 1).to_string());
-        // The key may mean something else: what comes of it tells.
-        let streams = wider.open(now, max_datagram)?.profile().streams;
-        Ok(if usize::from(streams) == groups + 1 { wider } else { self })
+    pub groups: usize,
+}
+
+impl StackPlan {
+    /// Makes the stack for datagrams of at most so many bytes, the framing around it.
+    pub fn open(&self, max_datagram: usize) -> Result<Rc<dyn Stack>, Error> {
+        let seed = self.seed ^ unguessable();
+        let args = StackArgs {
+            streams: (self.groups > 1).then_some(self.groups as u16 + 1),
+            // The bytes of the stream are the framing's own, so that it finds its packets again whatever comes between.
+            undelimited: self.framing == StreamFraming::Medusa,
+            ..StackArgs::new(&self.query, seed, max_datagram, self.playout_delay)
+        };
+        Ok(self.framing.around((self.transport.stack)(&args)?))
     }
 }
 
-/// A number of this process that strangers can't know: on a real network, tags, first numbers and the keys of cookies
-/// must not follow from a seed that is written in the manual. One per process, since the endpoints behind one door
+/// The URI of a stream, read.
+pub(crate) struct StreamUri {
+    pub transport: &'static Transport,
+    pub keys: StreamKeys,
+    pub target: Target,
+    /// The settings, as an endpoint is to read them.
+    query: Query,
+}
+
+impl StreamUri {
+    /// Reads it and finds the address; what the URI says of its socket goes before `socket`.
+    pub fn read(text: &str, socket: &SocketOptions) -> Result<Self, Error> {
+        let uri: Uri = text.parse()?;
+        let transport = find(&uri.scheme)?;
+        let keys = StreamKeys::read(transport, &uri.query, socket)?;
+        let target = Target::resolve(&uri, keys.default_port(transport))?;
+        let query = for_endpoint(uri.query, keys.over_ip, target.address().port());
+        Ok(StreamUri { transport, keys, target, query })
+    }
+
+    /// What opens its endpoints.
+    pub fn stack(&self, seed: u64, playout_delay: Duration, framing: StreamFraming) -> StackPlan {
+        let (transport, query) = (self.transport, self.query.clone());
+        StackPlan { transport, query, seed, playout_delay, framing, groups: 1 }
+    }
+
+    /// The address at which the other side is, or is awaited.
+    pub fn address(&self) -> SocketAddr {
+        self.target.address()
+    }
+}
+
+/// A number of this process that unknown sources can't know: on a real network, tags, first numbers and the keys of cookies
+/// must not follow from a seed that is written in the manual. One per process, since the endpoints of one socket
 /// open each other's cookies.
 pub(crate) fn unguessable() -> u64 {
     static NUMBER: OnceLock<u64> = OnceLock::new();
@@ -194,14 +165,11 @@ pub(crate) fn unguessable() -> u64 {
     *NUMBER.get_or_init(|| RandomState::new().build_hasher().finish())
 }
 
-/// Frames on a byte stream are kept to what an Ethernet segment carries, as on the datagram transports beside it.
-pub(crate) const SEGMENT: usize = 1448;
-
 /// Query keys that every transport's URI takes, beyond its own.
 pub static COMMON_KEYS: &[Key] = &[
     Key {
         name: "latency",
-        help: "playout target at the receiver, age at which the sender gives up: latency=80ms",
+        help: "playout delay at the receiver, age at which the sender gives up until the receiver has told its own: latency=80ms",
     },
     Key { name: "format", help: "sample format on the wire: format=l24" },
     Key { name: "rate", help: "sampling rate on the wire: rate=48kHz" },
@@ -215,6 +183,10 @@ pub static COMMON_KEYS: &[Key] = &[
     Key {
         name: "framing",
         help: "what stands around RTP packets, for send and receive: rtp (default, nothing), medusa: framing=medusa",
+    },
+    Key {
+        name: "protect",
+        help: "sends each packet several times, so far apart, whatever the transport: protect=repeat:2,spacing=10ms, or none",
     },
     Key { name: "conceal", help: "what to do about missing sound: conceal=silence" },
     Key { name: "ttl", help: "routers that multicast may cross: ttl=4" },
@@ -239,8 +211,10 @@ pub(crate) struct StreamKeys {
     pub ptime: Option<Duration>,
     pub conceal: Option<Concealment>,
     pub framing: Option<StreamFraming>,
+    /// How messages are protected against loss.
+    pub protect: Option<Repetition>,
     /// How to go directly over IP, if the URI asks for it.
-    pub over_ip: Option<OverIp>,
+    pub over_ip: Option<ByIp>,
     /// The options given, with what the URI says of them.
     pub socket: SocketOptions,
 }
@@ -265,9 +239,7 @@ impl StreamKeys {
         if let Some(name) = query.value("congestion") {
             socket.congestion = Some(name.into());
         }
-        // The endpoint says what is wrong with it.
-        let others = query.value("peers").unwrap_or_default().split(',').filter_map(|peer| peer.parse().ok());
-        socket.other_peers = others.collect();
+        socket.other_peers = (transport.other_peers)(query)?;
         Ok(StreamKeys {
             latency: query.read("latency", units::parse_duration)?,
             sample: query.read("format", str::parse::<SampleFormat>)?,
@@ -278,6 +250,7 @@ impl StreamKeys {
             ptime: query.read("ptime", units::parse_duration)?,
             conceal: query.read("conceal", str::parse::<Concealment>)?,
             framing: query.read("framing", str::parse::<StreamFraming>)?,
+            protect: query.read("protect", str::parse::<Repetition>)?,
             over_ip: read_over(transport, query)?,
             socket,
         })
@@ -287,25 +260,20 @@ impl StreamKeys {
     pub fn default_port(&self, transport: &Transport) -> u16 {
         if self.over_ip.is_some() { RTP_PORT } else { transport.default_port }
     }
-
-    /// The query as the endpoint is to read it.
-    pub fn for_endpoint(&self, query: Query, target: Target) -> Query {
-        for_endpoint(query, self.over_ip, target.address().port())
-    }
 }
 
 /// Over IP, the port behind the listener's address is the transport's own.
-fn for_endpoint(mut query: Query, over_ip: Option<OverIp>, port: u16) -> Query {
+fn for_endpoint(mut query: Query, over_ip: Option<ByIp>, port: u16) -> Query {
     if let Some(protocol) = over_ip {
-        query.set(protocol.port_key, &port.to_string());
+        query.set(protocol.port_key(), &port.to_string());
     }
     query
 }
 
-fn read_over(transport: &Transport, query: &Query) -> Result<Option<OverIp>, UriError> {
+fn read_over(transport: &Transport, query: &Query) -> Result<Option<ByIp>, UriError> {
     let able = || TRANSPORTS.iter().filter(|t| t.over_ip.is_some()).map(|t| t.scheme).collect::<Vec<_>>();
     let over = query.read("over", |text| match text {
-        "udp" if transport.beneath == Beneath::Udp => Ok(None),
+        "udp" if transport.substrate == Substrate::Udp => Ok(None),
         "udp" => Err(format!("{} does not run over UDP: leave it out", transport.scheme)),
         "ip" => transport.over_ip.map(Some).ok_or_else(|| {
             format!(
@@ -317,7 +285,7 @@ fn read_over(transport: &Transport, query: &Query) -> Result<Option<OverIp>, Uri
         other => Err(format!("use udp or ip{}", did_you_mean(nearest(other, ["udp", "ip"])))),
     })?;
     let over = over.flatten();
-    if let Some(key) = over.map(|protocol| protocol.port_key) {
+    if let Some(key) = over.map(OverIp::port_key) {
         let inside = |_: &str| Err::<(), _>("over IP the port stands behind the address: leave this key out");
         query.read(key, inside)?;
     }
@@ -334,7 +302,7 @@ mod tests {
     #[test]
     fn a_transport_named_again_is_taken_once() {
         let names = ["srp", "rtp", "srp?mode=as-published", "srp"].map(String::from);
-        let labels: Vec<String> = chosen(&names).unwrap().into_iter().map(|entrant| entrant.label).collect();
+        let labels: Vec<String> = chosen(&names).unwrap().into_iter().map(|choice| choice.label).collect();
         assert_eq!(labels, ["rtp", "srp", "srp?mode=as-published"]);
     }
 

@@ -145,9 +145,9 @@ fn session(path: &Path) -> BTreeMap<String, u64> {
         let result = compare(&options, &Stop::new(), &mut |_| {}).expect("it reflects");
         assert_eq!(result.failures, []);
         for figures in &result.figures {
-            assert_eq!(figures.frames_received, figures.frames_sent, "{}", figures.transport);
+            assert_eq!(figures.packets_received, figures.packets_sent, "{}", figures.transport);
             let scheme = figures.transport.split('?').next().expect("a name");
-            *sent.entry(scheme.to_string()).or_default() += figures.frames_sent;
+            *sent.entry(scheme.to_string()).or_default() += figures.packets_sent;
         }
     }
     stop.ask();
@@ -177,7 +177,7 @@ fn a_capture_that_breaks_off_is_told_of() {
     };
     let mut told = Vec::new();
     let summary = send(&options, &Stop::new(), &mut |sentence| told.push(sentence), &mut |_| {});
-    assert!(summary.expect("it streams").status.frames_sent > 180);
+    assert!(summary.expect("it streams").status.packets_sent > 180);
     reader.join().expect("no panic").expect("the capture began");
     assert!(told.iter().any(|sentence| sentence.starts_with("the capture is incomplete: ")), "{told:?}");
     std::fs::remove_dir_all(directory).expect("ours");

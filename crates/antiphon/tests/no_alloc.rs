@@ -4,92 +4,23 @@
 //! No lock either: the crates on this path (`core`, `media`, `measure`, `proto`, `session`, `net`'s lines and `drive`)
 //! hold no `Mutex`, `RwLock` or `Condvar`, which the last test checks in their sources; threads talk through
 //! single-producer rings and atomics.
-#![allow(unsafe_code, reason = "a global allocator can't be written without")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use antiphon::core::Instant;
-use antiphon::frames::{FrameLink, FrameOptions};
+use antiphon::messages::{MessageLink, MessageOptions};
 use antiphon::net::{Line, OsClock, SocketOptions, UdpLine};
 use antiphon::{CompareOptions, LinkMethod, ReceiveOptions, SendOptions, Stop, compare, receive, send};
-
-/// Counts per thread, in places that are never given back: a test has few threads.
-struct Counting;
-
-const PLACES: usize = 256;
-static TAKEN: AtomicUsize = AtomicUsize::new(0);
-static THREADS: [AtomicI32; PLACES] = [const { AtomicI32::new(0) }; PLACES];
-static COUNTS: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
-
-thread_local! {
-    static PLACE: Cell<usize> = const { Cell::new(usize::MAX) };
-}
-
-fn count() {
-    PLACE.with(|place| {
-        if place.get() == usize::MAX {
-            place.set(TAKEN.fetch_add(1, Ordering::Relaxed));
-            assert!(place.get() < PLACES, "more threads than places");
-            // SAFETY: asks for a number, touches no memory.
-            let thread = unsafe { libc::gettid() };
-            THREADS[place.get()].store(thread, Ordering::Relaxed);
-        }
-        COUNTS[place.get()].fetch_add(1, Ordering::Relaxed);
-    });
-}
-
-// SAFETY: everything is left to the system's allocator; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        count();
-        // SAFETY: as above.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.realloc(ptr, layout, size) }
-    }
-}
+use antiphon_testkit::CountingThreads;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingThreads = CountingThreads;
 
 /// One run at a time: threads are known by their names.
 static ALONE: Mutex<()> = Mutex::new(());
-
-/// What every living thread of that name has asked of the allocator, by thread.
-fn counts(name: &str) -> BTreeMap<i32, u64> {
-    let mut found = BTreeMap::new();
-    for place in 0..TAKEN.load(Ordering::Relaxed) {
-        let thread = THREADS[place].load(Ordering::Relaxed);
-        // A thread that has ended has no name any more and is not one that streams; a name never found fails below.
-        let comm = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm")).unwrap_or_default();
-        if comm.trim_end() == name {
-            found.insert(thread, COUNTS[place].load(Ordering::Relaxed));
-        }
-    }
-    found
-}
 
 /// Looks at the threads of one name while they stream.
 struct Watch {
@@ -120,7 +51,7 @@ impl Watch {
         let began = Instant::ZERO + self.clock.now().since(Instant::ZERO + flowing);
         let began = self.began.map_or(began, |before| before.min(began));
         self.began = Some(began);
-        let seen = counts(&self.name);
+        let seen = CountingThreads::calls(&self.name);
         // Asked afterwards: whoever looks may have been kept waiting until others have ended.
         let flowing = self.clock.now().since(began);
         if flowing < Duration::from_millis(500) || flowing > Duration::from_millis(2_100) {
@@ -158,7 +89,7 @@ fn verify(mut stream: impl FnMut() -> Option<Vec<Watch>>) {
 
 /// Frames that have come back when both ends know the pace of the stream: a quarter of a second, and a third more.
 const SETTLED: u64 = 64;
-/// What stations of one stream provide for (`session::frames_of_a_stall`), in milliseconds.
+/// What stations of one stream provide for (`session::messages_of_a_stall`), in milliseconds.
 const STALL_MS: f64 = 250.0;
 
 fn free_port() -> u16 {
@@ -199,7 +130,7 @@ fn stream(scheme: &'static str, query: &str, groups: Option<&str>) -> Vec<Watch>
     let sending = SendOptions {
         target: format!("{scheme}://127.0.0.1:{port}{query}"),
         length: Some(Duration::from_millis(2_500)),
-        latency: Some(Duration::from_millis(500)),
+        latency: Some(antiphon::session::PlayoutDelay::Of(Duration::from_millis(500))),
         // A passport records one RTP stream.
         passport: groups.is_none().then(|| directory.join("sent.passport")),
         groups: groups.map(Into::into),
@@ -210,7 +141,7 @@ fn stream(scheme: &'static str, query: &str, groups: Option<&str>) -> Vec<Watch>
         watch.look(Duration::from_secs_f64(status.sent_s));
     });
     let (receiver_watch, received) = receiver.join().unwrap();
-    assert!(sent.unwrap().status.frames_sent > 450 && received.unwrap().status.frames_received > 450);
+    assert!(sent.unwrap().status.packets_sent > 450 && received.unwrap().status.packets_received > 450);
     std::fs::remove_dir_all(directory).unwrap();
     vec![watch, receiver_watch]
 }
@@ -270,17 +201,18 @@ fn comparison() -> Option<Vec<Watch>> {
         println!("a thread stood still: {longest} ms there and back");
         return None;
     }
-    assert!(figures.iter().all(|figures| figures.frames_sent > 450));
+    assert!(figures.iter().all(|figures| figures.packets_sent > 450));
     Some(watches)
 }
 
 #[test]
-fn frames_of_a_programs_own_pass_without_an_allocation_on_the_media_threads() {
+fn messages_of_a_program_pass_without_an_allocation_on_the_media_threads() {
     let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     for scheme in ["rtp", "tcp"] {
-        let (port, options) = (free_port(), FrameOptions::default());
-        let listener = FrameLink::open(&format!("{scheme}://@127.0.0.1:{port}"), &options).expect("listens");
-        let caller = FrameLink::open(&format!("{scheme}://127.0.0.1:{port}"), &options).expect("calls");
+        let (port, options) = (free_port(), MessageOptions::default());
+        let listener =
+            MessageLink::open(&format!("{scheme}://@127.0.0.1:{port}"), &options).expect("listens");
+        let caller = MessageLink::open(&format!("{scheme}://127.0.0.1:{port}"), &options).expect("calls");
         let (patience, mut buf) = (Some(Duration::from_secs(20)), [0; 2000]);
         let mut there_and_back = |frames: u32| {
             for n in 0..frames {
@@ -291,10 +223,10 @@ fn frames_of_a_programs_own_pass_without_an_allocation_on_the_media_threads() {
             }
         };
         there_and_back(300);
-        let before = counts("frames");
+        let before = CountingThreads::calls("messages");
         there_and_back(300);
         assert_eq!(before.len(), 2, "a media thread at each end");
-        assert_eq!(counts("frames"), before, "{scheme}: thread and count");
+        assert_eq!(CountingThreads::calls("messages"), before, "{scheme}: thread and count");
     }
 }
 
@@ -310,10 +242,10 @@ fn the_instrument_notices_a_single_allocation() {
         begin.recv().unwrap();
     });
     told.recv().unwrap();
-    let before = counts("mutant");
+    let before = CountingThreads::calls("mutant");
     go.send(()).unwrap();
     told.recv().unwrap();
-    let after = counts("mutant");
+    let after = CountingThreads::calls("mutant");
     go.send(()).unwrap();
     thread.unwrap().join().unwrap();
     let (before, after) = (before.values().sum::<u64>(), after.values().sum::<u64>());
@@ -329,9 +261,8 @@ fn the_media_path_names_no_lock() {
         .map(|name| crates.join(name).join("src"))
         .collect();
     // The emulator beside them is no media path.
-    for file in ["batch", "clock", "drive", "line", "poll", "tcp", "tcp_io", "udp", "wake"] {
-        paths.push(crates.join("net/src").join(file).with_extension("rs"));
-    }
+    let net = std::fs::read_dir(crates.join("net/src")).unwrap().map(|entry| entry.unwrap().path());
+    paths.extend(net.filter(|path| !path.ends_with("emulator") && !path.ends_with("capture")));
     let mut read = 0;
     while let Some(path) = paths.pop() {
         if path.is_dir() {

@@ -4,8 +4,11 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use antiphon::core::uri::Query;
+use antiphon::core::{Instant, Role};
 use antiphon::link::{ReplayEnd, ReplayPath};
 use antiphon::net::{Line, SocketOptions, UdpLine};
+use antiphon::proto::{StackArgs, TRANSPORTS, Transport};
 use antiphon::trace::passport::{Delays, Direction, Recorded};
 use antiphon::trace::{Passport, PassportError};
 use antiphon::{
@@ -41,8 +44,13 @@ fn a_comparison_records_both_ways_as_the_link_counted_them() {
     let [up, down] = &passport.sections[..] else { panic!("{:?}", passport.sections.len()) };
     assert_eq!((up.section.direction, down.section.direction), (Direction::Up, Direction::Down));
     let lost = |way: &Recorded| way.packets.iter().filter(|row| row.arrived.is_none()).count() as u64;
-    assert_eq!((up.packets.len() as u64, lost(up)), (link.up.offered, link.up.lost));
-    assert_eq!((down.packets.len() as u64, lost(down)), (link.down.offered, link.down.lost));
+    // Three goodbyes follow the sound: what of them came there, and back, is what else the link delivered.
+    let (there, back) = (down.packets.len() as u64, down.packets.len() as u64 - lost(down));
+    let goodbyes = [3, link.down.offered - there, link.down.delivered - back];
+    assert!(goodbyes.is_sorted_by(|there, back| there >= back), "{goodbyes:?}");
+    let [sent, reached, returned] = goodbyes;
+    assert_eq!((up.packets.len() as u64 + sent, lost(up) + sent - reached), (link.up.offered, link.up.lost));
+    assert_eq!(lost(down) + reached - returned, link.down.lost);
     assert!(lost(up) > 0 && lost(down) > 0, "the weather happened: {link:?}");
     // A block of 256 stereo frames of 16 bits, RTP's header with its extension, UDP's and IPv4's.
     assert!((1_024 + 12 + 28..1_120).contains(&up.section.packet_bytes), "{:?}", up.section);
@@ -92,11 +100,11 @@ fn both_ends_of_a_stream_record_what_they_know() {
     let received = receiver.join().unwrap().expect("it ends with the stream");
     assert!(told.try_iter().any(|sentence| sentence.contains("passport") && sentence.contains("94 packets")));
     let (heard, sent) = (Passport::open(heard).unwrap(), Passport::open(sent).unwrap());
-    assert_eq!(heard.sections[0].packets.len() as u64, received.status.frames_received);
+    assert_eq!(heard.sections[0].packets.len() as u64, received.status.packets_received);
     assert_eq!(heard.sections[0].section.delays, Delays::Relative);
     let paths = heard.paths(None).unwrap();
     assert!(paths.up.iter().all(|(_, delay)| delay.is_some()) && paths.down.is_none());
-    assert_eq!(sent.sections[0].packets.len() as u64, summary.status.frames_sent);
+    assert_eq!(sent.sections[0].packets.len() as u64, summary.status.packets_sent);
     assert!(matches!(sent.paths(None), Err(PassportError::NoArrivals)));
     // Both name the same times of sending, but for where their clocks began. 1 ms is a fifth of a packet's time; the
     // header's clock is read when the block is, as ours.
@@ -108,6 +116,75 @@ fn both_ends_of_a_stream_record_what_they_know() {
     for end in ["heard", "sent"] {
         std::fs::remove_file(scratch(end)).unwrap();
     }
+}
+
+/// Whether the transport's endpoint, with its defaults, says that it sends lost messages again.
+fn retransmits(transport: &Transport) -> bool {
+    let query = Query::default();
+    let playout_delay = Duration::from_millis(80);
+    let args = StackArgs::new(&query, 1, 1452, playout_delay);
+    let stack = (transport.stack)(&args).expect("defaults open");
+    stack.open(Instant::ZERO, Role::Caller).profile().retransmits
+}
+
+/// The passports of a stream over loopback: the sender's and the receiver's.
+fn streamed(scheme: &str) -> [Passport; 2] {
+    let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
+    let port = line.local_address().port();
+    drop(line);
+    let files = ["sent", "heard"].map(|end| scratch(&format!("{scheme}-{end}")));
+    let receiving = ReceiveOptions {
+        source: format!("{scheme}://@127.0.0.1:{port}"),
+        sink: "null:".into(),
+        length: Some(Duration::from_secs(20)),
+        passport: Some(files[1].clone()),
+        ..ReceiveOptions::default()
+    };
+    let (tell, told) = std::sync::mpsc::channel();
+    let receiver = std::thread::spawn(move || {
+        receive(&receiving, &Stop::new(), &mut |sentence| drop(tell.send(sentence)), &mut |_| {})
+    });
+    told.recv().expect("the receiver says that it listens");
+    let sending = SendOptions {
+        target: format!("{scheme}://127.0.0.1:{port}"),
+        length: Some(Duration::from_millis(200)),
+        passport: Some(files[0].clone()),
+        ..SendOptions::default()
+    };
+    send(&sending, &Stop::new(), &mut |_| {}, &mut |_| {}).expect("loopback");
+    receiver.join().unwrap().expect("it ends with the stream");
+    files.map(|file| {
+        let passport = Passport::open(&file).expect("our own");
+        std::fs::remove_file(file).unwrap();
+        passport
+    })
+}
+
+#[test]
+fn passports_of_streams_say_whether_the_transport_repairs() {
+    for transport in TRANSPORTS {
+        let said = streamed(transport.scheme).map(|passport| passport.sections[0].section.repairs);
+        assert_eq!(said, [retransmits(transport); 2], "{}", transport.scheme);
+    }
+}
+
+#[test]
+fn a_comparisons_passport_says_which_transports_repair() {
+    let options = CompareOptions {
+        transports: TRANSPORTS.iter().map(|transport| transport.scheme.into()).collect(),
+        length: Some(Duration::from_millis(300)),
+        ..comparing("all")
+    };
+    let result = compare(&options, &Stop::new(), &mut |_| {}).expect("a link of some kind");
+    let path = result.passport.expect("written");
+    let passport = Passport::open(&path).expect("our own");
+    for transport in TRANSPORTS {
+        let of_it = |recorded: &&Recorded| recorded.section.transport == transport.scheme;
+        let said: Vec<bool> =
+            passport.sections.iter().filter(of_it).map(|recorded| recorded.section.repairs).collect();
+        assert_eq!(said, [retransmits(transport); 2], "{}, both ways", transport.scheme);
+    }
+    std::fs::remove_file(path).unwrap();
 }
 
 #[test]
@@ -147,7 +224,7 @@ fn a_disk_that_fills_up_costs_the_passport_and_nothing_else() {
     let result = compare(&options, &Stop::new(), &mut |_| {}).expect("the comparison itself is whole");
     assert!(reader.join().unwrap().starts_with("{\"passport\":"));
     assert_eq!(result.passport, None);
-    assert_eq!(result.figures[0].frames_sent, 282);
+    assert_eq!(result.figures[0].packets_sent, 282);
     let [(what, why)] = &result.failures[..] else { panic!("{:?}", result.failures) };
     assert!(what == "passport" && why.contains("incomplete") && why.contains("make room"), "{why}");
 }

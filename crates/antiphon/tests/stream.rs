@@ -102,7 +102,7 @@ fn through_in(
     assert_eq!((summary.status.refused, summary.status.expired), (0, 0));
     let received = receiver.join().unwrap().expect("receiving ends with the stream");
     assert_eq!((received.status.lost, received.status.late, received.status.concealed), (0, 0, 0));
-    assert_eq!(received.status.frames_received, summary.status.frames_sent);
+    assert_eq!(received.status.packets_received, summary.status.packets_sent);
     // As long as was sent, not as many times as there are groups.
     assert!((received.status.played_s - 24_001.0 / 48_000.0).abs() < 1e-6);
     let shown: Vec<&str> = received.status.groups.iter().map(|group| group.channels.as_str()).collect();

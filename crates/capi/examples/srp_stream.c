@@ -95,7 +95,7 @@ static int send_all(unsigned int count, long interval_ms)
     printf("port %d\n", ntohs(here.sin_port));
     fflush(stdout);
 
-    /* The handshake is the application's: whoever says hello is the client. */
+    /* The handshake is the application's: the sender of a hello is the client. */
     len = sizeof client;
     if (recvfrom(sock, hello, sizeof hello, 0, (struct sockaddr *)&client, &len) < 0)
         fail("recvfrom");
@@ -131,7 +131,7 @@ static void say_hello(int sock, const struct sockaddr_in *to)
         if (select(sock + 1, &readable, NULL, NULL, &patience) > 0)
             return;
     }
-    fprintf(stderr, "nobody answers\n");
+    fprintf(stderr, "no answer\n");
     exit(1);
 }
 

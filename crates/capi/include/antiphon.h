@@ -1,4 +1,4 @@
-/* Antiphon for C: frames and sound over any transport, by URI. docs/c-interface.md tells how to use it.
+/* Antiphon for C: messages and sound over any transport, by URI. docs/c-interface.md tells how to use it.
    Made from crates/capi/src; don't edit. */
 
 #ifndef ANTIPHON_H
@@ -48,7 +48,7 @@
 #define ANTIPHON_FULL (-7)
 
 /**
- * The frame is larger than the transport carries.
+ * The message is larger than the transport carries.
  */
 #define ANTIPHON_TOO_LARGE (-8)
 
@@ -68,7 +68,7 @@
 #define ANTIPHON_WAITING 0
 
 /**
- * Frames flow.
+ * Messages flow.
  */
 #define ANTIPHON_CONNECTED 1
 
@@ -83,7 +83,7 @@
 #define ANTIPHON_ENDED 3
 
 /**
- * An association that carries frames. A handle, not an address: one that was closed, or never was, does no harm.
+ * An association that carries messages. A handle, not an address: one that was closed, or never was, does no harm.
  */
 struct antiphon_link;
 
@@ -101,21 +101,21 @@ struct antiphon_options {
    */
   size_t size;
   /**
-   * How old a frame may be when it is used, in milliseconds; 0 for 80. `latency` in the URI wins.
+   * How old a message may be when it is used, in milliseconds; 0 for 80. `latency` in the URI wins.
    */
   unsigned int latency_ms;
 };
 
 /**
- * What is known of a received frame. Set `size` to `sizeof(struct antiphon_frame_info)`.
+ * What is known of a received message. Set `size` to `sizeof(struct antiphon_message_info)`.
  */
-struct antiphon_frame_info {
+struct antiphon_message_info {
   /**
-   * `sizeof(struct antiphon_frame_info)`.
+   * `sizeof(struct antiphon_message_info)`.
    */
   size_t size;
   /**
-   * Bytes of the frame; more than were copied when the buffer was too short, and the rest is gone.
+   * Bytes of the message; more than were copied when the buffer was too short, and the rest is gone.
    */
   size_t length;
   /**
@@ -138,43 +138,43 @@ struct antiphon_stats {
    */
   size_t size;
   /**
-   * Frames that the transport took.
+   * Messages that the transport took.
    */
-  uint64_t frames_accepted;
+  uint64_t messages_accepted;
   /**
-   * Frames that it refused though they were in the queue.
+   * Messages that it refused though they were in the queue.
    */
-  uint64_t frames_refused;
+  uint64_t messages_refused;
   /**
-   * Frames on the wire of which no more will be known.
+   * Messages on the wire of which no more will be known.
    */
-  uint64_t frames_released;
+  uint64_t messages_released;
   /**
-   * Frames that the peer has confirmed.
+   * Messages that the peer has confirmed.
    */
-  uint64_t frames_acked;
+  uint64_t messages_acked;
   /**
-   * Frames given up since their time was over.
+   * Messages given up since their time was over.
    */
-  uint64_t frames_expired;
+  uint64_t messages_expired;
   /**
-   * Frames given up after the transport's last try.
+   * Messages given up after the transport's last try.
    */
-  uint64_t frames_exhausted;
+  uint64_t messages_exhausted;
   /**
-   * Frames whose fate the end of the association has left open.
+   * Messages whose fate the end of the association has left open.
    */
-  uint64_t frames_aborted;
+  uint64_t messages_aborted;
   /**
-   * Frames received.
+   * Messages received.
    */
-  uint64_t frames_received;
+  uint64_t messages_received;
   /**
-   * Frames received and dropped, since nobody fetched them in time.
+   * Messages received and dropped, since they were not fetched in time.
    */
-  uint64_t frames_dropped;
+  uint64_t messages_dropped;
   /**
-   * Datagrams sent, or the kernel's segments where known. This and the next six count anew with another peer.
+   * Datagrams sent, or the kernel's segments where known. This and the next six start again at 0 with another peer.
    */
   uint64_t datagrams_sent;
   /**
@@ -194,7 +194,7 @@ struct antiphon_stats {
    */
   uint64_t retransmitted;
   /**
-   * Packets or frames received twice.
+   * Packets or messages received twice.
    */
   uint64_t duplicates;
   /**
@@ -204,7 +204,7 @@ struct antiphon_stats {
   /**
    * Datagrams of others than the peer.
    */
-  uint64_t strangers;
+  uint64_t unknown_sources;
   /**
    * Smoothed round trip in nanoseconds; -1 where it is not known.
    */
@@ -237,19 +237,19 @@ struct antiphon_sound_status {
    */
   double sound_s;
   /**
-   * Frames sent or received.
+   * Packets sent or received.
    */
-  uint64_t frames;
+  uint64_t packets;
   /**
-   * Frames that never came though later ones were played.
+   * Packets that never came though later ones were played.
    */
   uint64_t lost;
   /**
-   * Frames that came after their time.
+   * Packets that came after their playout time.
    */
   uint64_t late;
   /**
-   * Frames that the sender gave up since their time was over.
+   * Packets that the sender gave up since their deadline had passed.
    */
   uint64_t expired;
   /**
@@ -286,7 +286,7 @@ const char *antiphon_last_error(void);
  * Opens an association and stores its handle in `*link`. `scheme://HOST:PORT` calls, `scheme://:PORT` or
  * `scheme://@ADDRESS:PORT` waits for a caller; keys such as `?latency=40ms` follow. `options` may be NULL.
  *
- * Returns `ANTIPHON_OK` when the socket is there (`antiphon_wait` tells when frames flow), or an error; `*link` is
+ * Returns `ANTIPHON_OK` when the socket is there (`antiphon_wait` tells when messages flow), or an error; `*link` is
  * NULL then.
  */
 int antiphon_open(const char *uri,
@@ -294,17 +294,17 @@ int antiphon_open(const char *uri,
                   struct antiphon_link **link);
 
 /**
- * Waits until frames flow. `timeout_ms`: negative for without limit.
+ * Waits until messages flow. `timeout_ms`: negative for without limit.
  *
  * Returns `ANTIPHON_OK`, `ANTIPHON_TIMEOUT`, `ANTIPHON_CLOSED` or another error.
  */
 int antiphon_wait(struct antiphon_link *link, int timeout_ms);
 
 /**
- * Queues a copy of a frame for sending. `lifetime_us`: for how many microseconds from now on it is of use, after which
+ * Queues a copy of a message for sending. `lifetime_us`: for how many microseconds from now on it is of use, after which
  * it is not begun; 0 for ever.
  *
- * Returns `ANTIPHON_OK`, `ANTIPHON_FULL` (256 frames are waiting), `ANTIPHON_TOO_LARGE` (see `antiphon_max_frame`),
+ * Returns `ANTIPHON_OK`, `ANTIPHON_FULL` (256 messages are waiting), `ANTIPHON_TOO_LARGE` (see `antiphon_max_message`),
  * `ANTIPHON_CLOSED` or another error. What became of it is counted in `antiphon_stats`.
  */
 int antiphon_send(struct antiphon_link *link,
@@ -313,7 +313,7 @@ int antiphon_send(struct antiphon_link *link,
                   int64_t lifetime_us);
 
 /**
- * Waits for the next frame and copies it into `buffer`, `max` bytes of it at most. `timeout_ms`: negative for without
+ * Waits for the next message and copies it into `buffer`, `max` bytes of it at most. `timeout_ms`: negative for without
  * limit, 0 for not at all. `info` may be NULL.
  *
  * Returns the number of bytes copied, at least 1; `ANTIPHON_TIMEOUT`; `ANTIPHON_CLOSED` when the association has ended
@@ -323,12 +323,12 @@ int antiphon_receive(struct antiphon_link *link,
                      void *buffer,
                      size_t max,
                      int timeout_ms,
-                     struct antiphon_frame_info *info);
+                     struct antiphon_message_info *info);
 
 /**
- * The largest frame that can be sent, in bytes; or an error.
+ * The largest message that can be sent, in bytes; or an error.
  */
-int antiphon_max_frame(struct antiphon_link *link);
+int antiphon_max_message(struct antiphon_link *link);
 
 /**
  * Stores how an association is doing in `*stats`.
@@ -336,7 +336,7 @@ int antiphon_max_frame(struct antiphon_link *link);
 int antiphon_get_stats(struct antiphon_link *link, struct antiphon_stats *stats);
 
 /**
- * Ends an association and frees it: sends what waits, as far as lifetimes and two seconds allow, and takes leave. Calls
+ * Ends an association and frees it: sends what waits, as far as lifetimes and two seconds allow, and tells the peer. Calls
  * that wait in other threads return `ANTIPHON_CLOSED`.
  *
  * Returns `ANTIPHON_OK`, or the error that had ended it before. The handle is closed in any case.
@@ -355,7 +355,7 @@ int antiphon_sound_send(const char *source,
 
 /**
  * Begins to receive from `uri`, such as `rtp://:PORT`, into `sink` (a WAV file's path, `null:`, `-` for standard
- * output), and stores a handle in `*sound`. It ends when the sender takes leave.
+ * output), and stores a handle in `*sound`. It ends when the sender ends its stream.
  *
  * Returns `ANTIPHON_OK` when the socket is there, or an error; `*sound` is NULL then.
  */

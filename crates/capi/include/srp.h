@@ -44,7 +44,7 @@ extern "C" {
 /**
  * Begins to receive from the server at `to`, through the UDP socket `sock`.
  *
- * `loss`: the share of messages that may be lost, more than 0 and less than 1. `lat`: the latency that can be borne, in
+ * `loss`: the share of messages that may be lost, more than 0 and less than 1. `lat`: the latency that is tolerated, in
  * milliseconds, more than 0. `flags`: 0, or `SRP_` constants added up.
  *
  * Returns NULL on error, with `errno`: `EINVAL` (loss, latency, flags, `tolen`, an address without port or host, or a

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Runs `body`; a panic in it is told of on standard error, and answered by `panicked`.
 ///
-/// What a panic leaves behind is looked at by nobody: locks are poisoned, and those who find them so refuse.
+/// State that a panic left behind is not used again: its locks are poisoned, and later calls refuse.
 pub(crate) fn guarded<R>(panicked: R, body: impl FnOnce() -> R) -> R {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(panicked)
 }
@@ -40,7 +40,7 @@ pub(crate) fn last_error() -> *const c_char {
 ///
 /// # Safety
 ///
-/// `data` is NULL or points to `len` bytes that nobody writes to during `'a`.
+/// `data` is NULL or points to `len` bytes that are not written to during `'a`.
 pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Option<&'a [u8]> {
     let sensible = !data.is_null() && len > 0 && isize::try_from(len).is_ok();
     // SAFETY: the caller vouches for so many bytes there, and no object is longer than that.
@@ -51,7 +51,7 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Option<&'a [u
 ///
 /// # Safety
 ///
-/// `buffer` is NULL or points to `max` bytes that nobody else uses during `'a`.
+/// `buffer` is NULL or points to `max` bytes that are not used elsewhere during `'a`.
 pub(crate) unsafe fn room<'a>(buffer: *mut c_void, max: usize) -> Option<&'a mut [u8]> {
     let sensible = !buffer.is_null() && max > 0 && isize::try_from(max).is_ok();
     // SAFETY: the caller vouches for so many bytes there. They are written to and never read.
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn structures_of_older_and_newer_programs_are_read_and_written_as_far_as_both_know_them() {
+    fn structures_of_other_versions_share_their_common_fields() {
         let ours = Figures { size: 0, first: 1, second: 2 };
         for (size, first, second) in [(8, 5, 6), (16, 1, 6), (20, 1, 6), (24, 1, 2), (4096, 1, 2)] {
             let mut theirs = Figures { size, first: 5, second: 6 };

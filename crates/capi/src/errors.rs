@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use antiphon::frames::FrameError;
+use antiphon::messages::MessageError;
 use antiphon::{Error, ErrorKind};
 
 use crate::boundary::{Extensible, last_error, set_last_error, write_sized};
@@ -25,7 +25,7 @@ pub const ANTIPHON_FAILED: c_int = -5;
 pub const ANTIPHON_TIMEOUT: c_int = -6;
 /// The queue has no room.
 pub const ANTIPHON_FULL: c_int = -7;
-/// The frame is larger than the transport carries.
+/// The message is larger than the transport carries.
 pub const ANTIPHON_TOO_LARGE: c_int = -8;
 /// The association has ended.
 pub const ANTIPHON_CLOSED: c_int = -9;
@@ -50,7 +50,7 @@ pub extern "C" fn antiphon_strerror(error: c_int) -> *const c_char {
         ANTIPHON_FAILED => c"failed while running",
         ANTIPHON_TIMEOUT => c"nothing happened in time",
         ANTIPHON_FULL => c"the queue is full",
-        ANTIPHON_TOO_LARGE => c"the frame is too large",
+        ANTIPHON_TOO_LARGE => c"the message is too large",
         ANTIPHON_CLOSED => c"the association has ended",
         ANTIPHON_INTERNAL => c"a defect in the library",
         _ => c"no error of this library",
@@ -109,14 +109,14 @@ impl From<Error> for Failure {
     }
 }
 
-impl From<FrameError> for Failure {
-    fn from(error: FrameError) -> Self {
+impl From<MessageError> for Failure {
+    fn from(error: MessageError) -> Self {
         let number = match error {
-            FrameError::Full => ANTIPHON_FULL,
-            FrameError::Empty => ANTIPHON_INVALID,
-            FrameError::TooLarge { .. } => ANTIPHON_TOO_LARGE,
-            FrameError::TimedOut => ANTIPHON_TIMEOUT,
-            FrameError::Closed => ANTIPHON_CLOSED,
+            MessageError::Full => ANTIPHON_FULL,
+            MessageError::Empty => ANTIPHON_INVALID,
+            MessageError::TooLarge { .. } => ANTIPHON_TOO_LARGE,
+            MessageError::TimedOut => ANTIPHON_TIMEOUT,
+            MessageError::Closed => ANTIPHON_CLOSED,
         };
         Failure { number, words: error.to_string() }
     }

@@ -1,7 +1,7 @@
 //! Handles: numbers in the shape of pointers, looked up and never followed.
 //!
 //! A value is never given out twice, in any registry of the process, so that a handle that was closed, made up, or is of
-//! another kind finds nothing, and never somebody else's.
+//! another kind finds nothing, and never another caller's.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ impl<T> Registry<T> {
         Some(std::ptr::without_provenance_mut(handle))
     }
 
-    /// What `handle` stands for. It lives while somebody uses it, also when it is removed meanwhile.
+    /// What `handle` stands for. It lives while a call uses it, also when it is removed meanwhile.
     pub fn find<H>(&self, handle: *mut H) -> Option<Arc<T>> {
         self.lock().get(&handle.addr()).cloned()
     }
@@ -62,7 +62,7 @@ mod tests {
     static OTHER: Registry<u32> = Registry::new();
 
     #[test]
-    fn a_handle_finds_its_own_until_removed_and_is_never_given_again() {
+    fn a_handle_is_valid_until_removed_and_never_reused() {
         let first: *mut Kind = ONE.insert(1, false).unwrap();
         let second: *mut Kind = ONE.insert(2, true).unwrap();
         assert_eq!((ONE.find(first).as_deref(), ONE.find(second).as_deref()), (Some(&1), Some(&2)));

@@ -26,13 +26,13 @@ pub struct antiphon_sound_status {
     pub size: usize,
     /// Sound sent or played so far, in seconds.
     pub sound_s: f64,
-    /// Frames sent or received.
-    pub frames: u64,
-    /// Frames that never came though later ones were played.
+    /// Packets sent or received.
+    pub packets: u64,
+    /// Packets that never came though later ones were played.
     pub lost: u64,
-    /// Frames that came after their time.
+    /// Packets that came after their playout time.
     pub late: u64,
-    /// Frames that the sender gave up since their time was over.
+    /// Packets that the sender gave up since their deadline had passed.
     pub expired: u64,
     /// Holes filled with made-up sound.
     pub concealed: u64,
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn antiphon_sound_send(
 }
 
 /// Begins to receive from `uri`, such as `rtp://:PORT`, into `sink` (a WAV file's path, `null:`, `-` for standard
-/// output), and stores a handle in `*sound`. It ends when the sender takes leave.
+/// output), and stores a handle in `*sound`. It ends when the sender ends its stream.
 ///
 /// Returns `ANTIPHON_OK` when the socket is there, or an error; `*sound` is NULL then.
 ///
@@ -159,7 +159,7 @@ impl From<SoundStatus> for antiphon_sound_status {
         let nothing = antiphon_sound_status {
             size: 0,
             sound_s: 0.0,
-            frames: 0,
+            packets: 0,
             lost: 0,
             late: 0,
             expired: 0,
@@ -169,14 +169,14 @@ impl From<SoundStatus> for antiphon_sound_status {
         match status {
             SoundStatus::Sending(sent) => antiphon_sound_status {
                 sound_s: sent.sent_s,
-                frames: sent.frames_sent,
+                packets: sent.packets_sent,
                 expired: sent.expired,
                 rtt_ms: sent.rtt_ms.unwrap_or(-1.0),
                 ..nothing
             },
             SoundStatus::Receiving(heard) => antiphon_sound_status {
                 sound_s: heard.played_s,
-                frames: heard.frames_received,
+                packets: heard.packets_received,
                 lost: heard.lost,
                 late: heard.late,
                 concealed: heard.concealed,

@@ -46,7 +46,7 @@ static SERVERS: Registry<SrpServer> = Registry::new();
 
 /// Begins to receive from the server at `to`, through the UDP socket `sock`.
 ///
-/// `loss`: the share of messages that may be lost, more than 0 and less than 1. `lat`: the latency that can be borne, in
+/// `loss`: the share of messages that may be lost, more than 0 and less than 1. `lat`: the latency that is tolerated, in
 /// milliseconds, more than 0. `flags`: 0, or `SRP_` constants added up.
 ///
 /// Returns NULL on error, with `errno`: `EINVAL` (loss, latency, flags, `tolen`, an address without port or host, or a
@@ -213,6 +213,6 @@ fn or_null<T>(result: Result<*mut T, c_int>) -> *mut T {
     })
 }
 
-/// For how long an improved server can repair. The interface does not tell it the client's latency; nobody plays what
+/// For how long an improved server can repair. The interface does not tell it the client's latency; no receiver plays what
 /// is older.
 const KEEP: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! The headers in `include/` are what the source says. To write them anew:
+//! The headers in `include/` are what the source says. To write them again:
 //! `ANTIPHON_WRITE_HEADERS=1 cargo test -p antiphon-capi --test headers`.
 
 use std::path::{Path, PathBuf};
@@ -92,9 +92,9 @@ fn srp_h_is_what_the_source_says() {
 
 #[test]
 fn antiphon_h_is_what_the_source_says() {
-    let about = "/* Antiphon for C: frames and sound over any transport, by URI. docs/c-interface.md tells how to use \
+    let about = "/* Antiphon for C: messages and sound over any transport, by URI. docs/c-interface.md tells how to use \
                  it.\n   Made from crates/capi/src; don't edit. */";
-    let sources = ["errors.rs", "frames.rs", "sound.rs"];
+    let sources = ["errors.rs", "messages.rs", "sound.rs"];
     check("antiphon.h", &made(&sources, config("ANTIPHON_H", &["stddef.h", "stdint.h"], about)));
 }
 

@@ -53,7 +53,7 @@ pub enum Command {
     Send(Box<SendArgs>),
     /// Receive a stream into a sink
     Receive(Box<ReceiveArgs>),
-    /// Be the far end of compare: return every frame to its sender
+    /// Be the far end of compare: return every packet to its sender
     Reflect(ReflectArgs),
     /// Emulate a link between programs, with loss, delay and queues
     Link(Box<LinkArgs>),

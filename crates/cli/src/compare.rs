@@ -1,8 +1,7 @@
 //! `antiphon compare`.
 
 use antiphon::measure::Advice;
-use antiphon::net::netns::become_namespace_root;
-use antiphon::{CompareOptions, Comparison, Error, LinkMethod, compare};
+use antiphon::{CompareOptions, Comparison, Error, Judgement, compare, figure_rows};
 use serde_json::{Value, json};
 
 use crate::args::{CompareArgs, Global};
@@ -11,17 +10,12 @@ use crate::grid::{Palette, Tone, paragraph};
 use crate::output::{Output, command_line, quoted};
 use crate::progress::CompareProgress;
 use crate::table;
-use crate::values::Judgement;
 
 /// Runs it; the exit code.
 pub fn run(args: &CompareArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
     let options = args.options(command_line())?;
-    if options.peer.is_none() && options.link_method != Some(LinkMethod::Proxy) {
-        // Only a process of one thread may, so before anything else. Where it is forbidden the facade finds another way
-        // and says so.
-        if let Err(error) = become_namespace_root() {
-            output.detail(&format!("note: {error}"));
-        }
+    if let Some(why) = options.prepare() {
+        output.detail(&format!("note: {why}"));
     }
     let watch = output.watch(global.time_limit)?;
     if output.json {
@@ -150,7 +144,9 @@ fn text(comparison: &Comparison, width: usize, palette: Palette) -> String {
             &paragraph("Stopped before its end;", "the figures are of what was measured so far.", 2, prose);
     }
     if !comparison.figures.is_empty() {
-        text += &format!("\n{}", table::render(&comparison.figures, width, palette));
+        let names: Vec<&str> = comparison.figures.iter().map(|f| f.transport.as_str()).collect();
+        let rows = figure_rows(&comparison.figures);
+        text += &format!("\n{}", table::render(&rows, &names, width, palette));
     }
     for figures in &comparison.figures {
         for note in &figures.notes {
@@ -210,8 +206,8 @@ mod tests {
             transport: "adaptive".into(),
             met: purpose != Purpose::Talk,
             because:
-                "0.00 % of 112500 frames lost or later than 70 ms, buffer empty 0 times, within 80 ms of \
-                      the picture and 1.8 %; rtp: 1.95 % of 112500 frames lost or later than 70 ms"
+                "0.00 % of 112500 packets lost or later than 70 ms, buffer empty 0 times, within 80 ms of \
+                      the picture and 1.8 %; rtp: 1.95 % of 112500 packets lost or later than 70 ms"
                     .into(),
             confidence: 0.987,
         };
@@ -228,7 +224,7 @@ mod tests {
             crossed: Vec::new(),
             failures: vec![(
                 "xtp".into(),
-                "nobody answers there: check the address, and that it runs".into(),
+                "no answer from there: check the address, and that it runs".into(),
             )],
             notes: Vec::new(),
             interrupted: true,

@@ -236,7 +236,7 @@ mod tests {
 
     fn sample() -> Grid {
         let mut grid = Grid::new([Align::Left, Align::Right, Align::Prose]);
-        grid.row(["lost".into(), "0.4".into(), "frames that never came, in percent of those sent".into()]);
+        grid.row(["lost".into(), "0.4".into(), "packets that never came, in percent of those sent".into()]);
         grid.row([Cell::from("round trip"), Cell::new("12.25", Tone::Best)]);
         grid
     }
@@ -246,12 +246,15 @@ mod tests {
         let wide = sample().render(80, PLAIN);
         assert_eq!(
             wide,
-            "lost          0.4  frames that never came, in percent of those sent\nround trip  12.25\n"
+            "lost          0.4  packets that never came, in percent of those sent\nround trip  12.25\n"
         );
         let narrow = sample().render(44, PLAIN);
         assert_eq!(narrow.lines().nth(1), Some("                   in percent of those sent"), "{narrow}");
         // Too little room beside: below.
-        assert_eq!(sample().render(40, PLAIN).lines().nth(1), Some("    frames that never came, in percent"));
+        assert_eq!(
+            sample().render(40, PLAIN).lines().nth(1),
+            Some("    packets that never came, in percent")
+        );
     }
 
     #[test]

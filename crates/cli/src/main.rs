@@ -65,7 +65,7 @@ fn run(cli: &Cli, output: &mut Output) -> Result<u8, Error> {
 fn refuse(failure: &Failure) -> u8 {
     match failure {
         Failure::Clap { error, origin } => {
-            // With its stream closed there is nobody to tell.
+            // With its stream closed nothing can be told.
             let _ = error.print();
             if let Some(origin) = origin {
                 eprintln!("\nThe value stands in {origin}.");

@@ -1,4 +1,4 @@
-//! Results to standard output, talk to standard error, and nothing said to those who have gone.
+//! Results to standard output, messages to standard error; a closed one is no error.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub struct Output {
     pub draws: bool,
     quiet: bool,
     clock: OsClock,
-    /// Asked when nobody reads the results any more.
+    /// Asked when standard output is closed by its reader.
     stop: Option<Stop>,
     gone: bool,
 }
@@ -57,7 +57,7 @@ impl Output {
         }
     }
 
-    /// Begins to watch for reasons to stop: signals, the time limit, and that nobody reads standard output any more.
+    /// Begins to watch for reasons to stop: signals, the time limit, and the end of standard output's reader.
     pub fn watch(&mut self, time_limit: Option<Duration>) -> Result<Watch, Error> {
         let watch = Watch::start(time_limit, !self.draws && !self.quiet)?;
         self.stop = Some(watch.stop.clone());
@@ -69,7 +69,7 @@ impl Output {
         self.clock
     }
 
-    /// Prints a result. A closed pipe is no error: whoever read it has seen enough.
+    /// Prints a result. A closed pipe is no error: its reader has seen enough.
     pub fn result(&mut self, text: &str) {
         if self.gone {
             return;
@@ -131,7 +131,7 @@ impl Output {
             _ => line.to_string(),
         };
         let text: Vec<String> = text.lines().map(folded).collect();
-        // With standard error closed there is nobody to tell.
+        // With standard error closed nothing can be told.
         let _ = writeln!(std::io::stderr(), "{}", text.join("\n"));
     }
 }
@@ -147,7 +147,7 @@ fn record_line(record: &str, fields: Value) -> String {
     fields.remove("schema");
     let rest = Value::Object(fields).to_string();
     let rest = rest.trim_start_matches('{');
-    // Whoever reads lines by eye or by prefix finds their kind in front, as in the records of `measure`.
+    // The kind of record comes first, for readers by eye and by prefix, as in the records of `measure`.
     let comma = if rest == "}" { "" } else { "," };
     format!("{{\"record\":{},\"schema\":{SCHEMA}{comma}{rest}", Value::from(record))
 }
@@ -159,7 +159,7 @@ fn width() -> usize {
     terminal.or_else(asked).unwrap_or(80).clamp(40, 200)
 }
 
-/// Milliseconds are enough for whoever reads; more digits would only look exact.
+/// Milliseconds are enough; more digits would only look exact.
 pub fn thousandths(x: f64) -> f64 {
     (x * 1000.0).round() / 1000.0
 }

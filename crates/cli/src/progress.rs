@@ -32,7 +32,7 @@ impl Pace {
         if now < self.next {
             return false;
         }
-        // What was missed is not made up for.
+        // Missed times are skipped.
         while self.next <= now {
             self.next += self.every;
         }
@@ -101,7 +101,7 @@ impl CompareProgress {
 /// Says that it is ending, below progress that stays. The terminal has written `^C` there and moved the cursor, so that
 /// nothing could be taken off the screen without taking too much or too little.
 pub fn leave() {
-    // With standard error closed there is nobody to tell.
+    // With standard error closed nothing can be told.
     let _ = writeln!(std::io::stderr(), " stopping; once more to end at once");
 }
 
@@ -165,7 +165,7 @@ impl StreamProgress {
 /// A stream being sent, on one line of at most 78 characters.
 pub fn send_line(status: &SendStatus) -> String {
     let total = status.total_s.map(|total| format!(" of {total:.1}")).unwrap_or_default();
-    let mut line = format!("sent {:.1}{total} s, {} frames", status.sent_s, status.frames_sent);
+    let mut line = format!("sent {:.1}{total} s, {} packets", status.sent_s, status.packets_sent);
     for (count, name) in
         [(status.expired, "expired"), (status.refused, "refused"), (status.starved, "ms without a source")]
     {
@@ -186,12 +186,12 @@ pub fn send_line(status: &SendStatus) -> String {
 
 /// A stream being received, on one line.
 pub fn receive_line(status: &ReceiveStatus) -> String {
-    let mut line = format!("played {:.1} s, {} frames", status.played_s, status.frames_received);
+    let mut line = format!("played {:.1} s, {} packets", status.played_s, status.packets_received);
     line += &format!(", lost {}, late {}", status.lost, status.late);
     for (count, name) in [
         (status.concealed, "concealed"),
         (status.reordered, "reordered"),
-        (status.strangers, "of strangers"),
+        (status.unknown_sources, "from unknown sources"),
         (status.malformed, "malformed"),
     ] {
         if count > 0 {
@@ -207,7 +207,7 @@ pub fn receive_line(status: &ReceiveStatus) -> String {
     line + &of_groups(status.groups.iter().map(|group| (&group.channels, missed(group))))
 }
 
-/// What of each channel group is worth a word; nothing where there is one group, or nothing is amiss with any.
+/// What is to be said of each channel group; nothing where there is one group, or all groups are complete.
 fn of_groups<'a>(groups: impl Iterator<Item = (&'a String, Option<String>)>) -> String {
     let words = groups.filter_map(|(channels, word)| Some(format!("channels {channels}: {}", word?)));
     let words: Vec<String> = words.collect();

@@ -50,7 +50,7 @@ fn announce(status: &ReflectStatus, progress: &StreamProgress, output: &mut Outp
 fn line(status: &ReflectStatus) -> String {
     let of = |t: &ReflectedTransport| {
         let plural = if t.peers == 1 { "" } else { "s" };
-        format!("{}: {} peer{plural}, {} frames returned", t.transport, t.peers, t.frames_returned)
+        format!("{}: {} peer{plural}, {} packets returned", t.transport, t.peers, t.messages_returned)
     };
     status.transports.iter().map(of).collect::<Vec<_>>().join("; ")
 }

@@ -17,7 +17,7 @@ pub struct Watch {
     pub stop: Stop,
     reason: Arc<AtomicU8>,
     wake: Receiver<()>,
-    /// Keeps `wake` from being told that nobody will ever call, where there are no signals to be had.
+    /// Keeps the channel of `wake` open where signals can't be watched.
     _hold: Sender<()>,
 }
 
@@ -37,7 +37,7 @@ impl Watch {
         let give = |why, stop: &Stop, reason: &AtomicU8, sender: &Sender<()>| {
             let first = reason.compare_exchange(NONE, why, Ordering::Relaxed, Ordering::Relaxed).is_ok();
             stop.ask();
-            // Nobody waits any more once the run has ended by itself.
+            // The receiver is gone once the run has ended by itself.
             let _ = sender.send(());
             first
         };
@@ -53,7 +53,7 @@ impl Watch {
             }
             give(SIGNAL, &signal_stop, &signal_reason, &signal_hold);
             if says {
-                // Where nobody listens to standard error there is nobody to tell.
+                // With standard error closed nothing can be told.
                 let _ = writeln!(std::io::stderr(), "stopping; once more to end at once");
             }
         })

@@ -1,18 +1,15 @@
-//! The table of a comparison: transports side by side while they fit, else one below the other.
+//! Tables of transports: side by side while they fit, else one below the other.
 
-use antiphon::figure_rows;
-use antiphon::measure::TransportFigures;
 use antiphon::report::{Better, Cell as Value, Row};
 
 use crate::grid::{Align, Cell, Grid, Palette, Tone, wrap};
 
-/// The comparison as a table of at most `width` columns where that is possible, with `palette` on the best figures.
-pub fn render(figures: &[TransportFigures], width: usize, palette: Palette) -> String {
-    let rows = figure_rows(figures);
-    let names: Vec<&str> = figures.iter().map(|f| f.transport.as_str()).collect();
-    let upright = upright(&rows, &names, width);
+/// Figures of the transports called `names` as a table of at most `width` columns where that is possible, with `palette` on the
+/// best figures.
+pub fn render(rows: &[Row], names: &[&str], width: usize, palette: Palette) -> String {
+    let upright = upright(rows, names, width);
     let fits = upright.width() <= width;
-    if fits { upright } else { transposed(&rows, &names, width) }.render(width, palette)
+    if fits { upright } else { transposed(rows, names, width) }.render(width, palette)
 }
 
 /// Figures below each other, a column for each transport. Where there is room, each figure is explained.
@@ -65,19 +62,9 @@ fn transposed(rows: &[Row], names: &[&str], width: usize) -> Grid {
     best
 }
 
-/// Each row with a heading that is clear without its group.
+/// Each row with its heading.
 fn titled(rows: &[Row]) -> Vec<(Vec<String>, &Row)> {
-    let mut group = "";
-    let mut titled = Vec::new();
-    for row in rows {
-        if !row.group.is_empty() {
-            group = &row.group;
-        }
-        let statistic = matches!(row.label.as_str(), "mean" | "max") || row.label.starts_with('p');
-        let title = if statistic { format!("{group} {}", row.label) } else { row.label.clone() };
-        titled.push((wrap(&title.replace(',', ""), HEADING), row));
-    }
-    titled
+    rows.iter().map(|row| (wrap(&row.label.replace(',', ""), HEADING), row)).collect()
 }
 
 /// Headings are folded to about this width, so that columns are as narrow as their numbers.
@@ -147,12 +134,20 @@ fn digits(value: f64, decimals: usize) -> String {
 pub(crate) mod tests {
     use super::*;
 
+    use antiphon::figure_rows;
+    use antiphon::measure::TransportFigures;
+
     const PLAIN: Palette = Palette { coloured: false };
+
+    fn render(figures: &[TransportFigures], width: usize, palette: Palette) -> String {
+        let names: Vec<&str> = figures.iter().map(|f| f.transport.as_str()).collect();
+        super::render(&figure_rows(figures), &names, width, palette)
+    }
 
     /// Figures of `count` transports, each worse than the one before, with values as wide as a long run gives them.
     pub fn synthetic(count: usize) -> Vec<TransportFigures> {
         let names = ["rtp", "tcp", "sctp", "dccp", "xtp", "srp", "arq", "quic", "adaptive"];
-        let log = antiphon::measure::FrameLog::new(antiphon::measure::FrameLogConfig {
+        let log = antiphon::measure::PacketLog::new(antiphon::measure::PacketLogConfig {
             capacity: 16,
             clock_rate: 48_000,
             packet: std::time::Duration::from_micros(5333),
@@ -162,7 +157,7 @@ pub(crate) mod tests {
             let mut figures = TransportFigures::new(&log, &antiphon::measure::RunFacts::default());
             let worse = (at + 1) as f64;
             figures.transport = (*name).into();
-            (figures.frames_sent, figures.frames_received) = (112_500, 112_500 - at as u64);
+            (figures.packets_sent, figures.packets_received) = (112_500, 112_500 - at as u64);
             figures.lost_percent = Some(0.123 * at as f64);
             figures.late_percent = Some(12.5 - worse);
             for share in
@@ -212,7 +207,7 @@ pub(crate) mod tests {
             text.lines().last().unwrap().split_whitespace().count()
         };
         assert!(columns(60) < columns(80) && columns(80) < columns(120), "{} {}", columns(60), columns(80));
-        let explained = |width| render(&synthetic(2), width, PLAIN).contains("the slowest frame");
+        let explained = |width| render(&synthetic(2), width, PLAIN).contains("The slowest packet");
         assert!(explained(120) && !explained(60));
     }
 
@@ -220,9 +215,9 @@ pub(crate) mod tests {
     fn the_best_is_marked_where_it_is_better() {
         let coloured = render(&synthetic(2), 80, Palette { coloured: true });
         let line = |name: &str| coloured.lines().find(|line| line.contains(name)).unwrap().to_string();
-        assert!(line("  p50").contains("\x1b[1;32m4.26\x1b[0m"), "{}", line("  p50"));
-        // Equal figures have no winner, and the number of frames sent is no merit.
-        assert!(!line("  p99").contains("1;32") && !line("frames sent").contains("1;32"));
+        assert!(line("trip, p50").contains("\x1b[1;32m4.26\x1b[0m"), "{}", line("trip, p50"));
+        // Equal figures have no winner, and the number of packets sent is no merit.
+        assert!(!line("trip, p99").contains("1;32") && !line("packets sent").contains("1;32"));
     }
 
     #[test]

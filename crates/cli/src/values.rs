@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -11,12 +10,11 @@ use std::time::Duration;
 use antiphon::core::units::{parse_duration, parse_frequency};
 use antiphon::core::uri::Uri;
 use antiphon::core::{ByteCount, UnitError};
-use antiphon::lab::Capture;
 use antiphon::link::DuplexSpec;
-use antiphon::measure::{Gate, TransportFigures};
 use antiphon::media::{ChannelGroups, FormatError, SampleFormat, StreamDescription, StreamFormat};
 use antiphon::net::Target;
-use antiphon::proto::{TRANSPORTS, find};
+use antiphon::proto::TRANSPORTS;
+use antiphon_experiments::Capture;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Command};
 
@@ -197,7 +195,7 @@ pub fn link(text: &str) -> Result<String, antiphon::link::SpecError> {
 
 /// An address to listen on: `:7710`, `HOST:PORT`, `[::1]:7710`; port 0 takes a free one.
 pub fn listen(text: &str) -> Result<SocketAddr, Refusal> {
-    // Port 0 is no port that anybody could call, so addresses in general don't have it.
+    // Port 0 is no port that a caller could use, so addresses in general don't have it.
     let free = text.strip_suffix(":0").map(|host| format!("{host}:1"));
     let mut address = address(free.as_deref().unwrap_or(text))?.address();
     if free.is_some() {
@@ -277,7 +275,7 @@ impl FromStr for WireFormat {
             [name, rate, channels] => (name, Some(rate), Some(channels)),
             _ => return Err("write FORMAT/RATE/CHANNELS, such as l16/48000/2".into()),
         };
-        // Behind the slash a bare number is Hz, as everybody knows it from SDP.
+        // Behind the slash a bare number is Hz, as in SDP.
         let hertz = |text: &str| text.parse().or_else(|_| parse_frequency(text));
         let format = WireFormat {
             sample: Some(name.parse()?),
@@ -305,67 +303,6 @@ impl WireFormat {
                 )))
             }
         }
-    }
-}
-
-/// A gate, for one transport or for all.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Requirement {
-    /// Scheme of the transport it is for; `None`: every one.
-    pub transport: Option<&'static str>,
-    gate: Gate,
-}
-
-/// One condition of a requirement, held against one transport.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Judgement {
-    /// Scheme of the transport.
-    pub transport: String,
-    /// What was missed, with what was measured; `None` if all held.
-    pub missed: Option<String>,
-}
-
-impl FromStr for Requirement {
-    type Err = Refusal;
-
-    fn from_str(text: &str) -> Result<Self, Refusal> {
-        let (transport, gate) = match text.split_once(':') {
-            Some((name, gate)) => (Some(find(name.trim())?.scheme), gate),
-            None => (None, text),
-        };
-        Ok(Requirement { transport, gate: gate.parse()? })
-    }
-}
-
-impl Requirement {
-    /// Holds it against a comparison. A transport that it names and that was not measured misses it.
-    pub fn judge(&self, figures: &[TransportFigures]) -> Vec<Judgement> {
-        let scheme = |label: &str| label.split('?').next().map(ToString::to_string);
-        let concerned = |f: &&TransportFigures| {
-            self.transport.is_none_or(|name| scheme(&f.transport).as_deref() == Some(name))
-        };
-        let mut judgements = Vec::new();
-        for figures in figures.iter().filter(concerned) {
-            let failures = self.gate.check(figures);
-            let judged = |missed| Judgement { transport: figures.transport.clone(), missed };
-            if failures.is_empty() {
-                judgements.push(judged(None));
-            }
-            judgements.extend(failures.iter().map(|failure| judged(Some(failure.to_string()))));
-        }
-        if judgements.is_empty() {
-            let transport = self.transport.unwrap_or("all").to_string();
-            judgements.push(Judgement { transport, missed: Some(format!("{self}: not measured")) });
-        }
-        judgements
-    }
-}
-
-impl fmt::Display for Requirement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let conditions: Vec<String> = self.gate.conditions().iter().map(ToString::to_string).collect();
-        let scope = self.transport.map(|name| format!("{name}:")).unwrap_or_default();
-        write!(f, "{scope}{}", conditions.join(","))
     }
 }
 
@@ -417,22 +354,12 @@ mod tests {
         }
     }
 
-    #[test]
-    fn requirements_name_their_transport_or_none() {
-        let one: Requirement = "rtp:loss<1%,p99<25ms".parse().unwrap();
-        assert_eq!(one.to_string(), "rtp:loss<1%,p99<25ms");
-        assert_eq!(one.judge(&[])[0].transport, "rtp");
-        assert!(one.judge(&[])[0].missed.is_some());
-        let error = "rpt:loss<1%".parse::<Requirement>().unwrap_err().to_string();
-        assert!(error.contains("'rtp'"), "{error}");
-        assert!("loss<1".parse::<Requirement>().is_err());
-    }
-
     proptest! {
         #[test]
         fn no_text_panics(text in ".{0,40}") {
             let _ = (dscp(&text), block(&text), channels(&text), payload_type(&text), seconds(&text));
-            let _ = (text.parse::<WireFormat>(), text.parse::<MaybeTime>(), text.parse::<Requirement>());
+            let _ = (text.parse::<WireFormat>(), text.parse::<MaybeTime>());
+            let _ = text.parse::<antiphon::Requirement>();
         }
     }
 }

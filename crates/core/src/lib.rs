@@ -1,39 +1,60 @@
-//! What every room of Antiphon shares: time, units, serial numbers, URIs, a fixed random generator and the
-//! transport trait.
+//! What every crate of Antiphon shares: time, units, serial numbers, URIs, a seeded random generator, and the traits of
+//! transports ([`Endpoint`], [`Layer`], [`Stack`], [`Validator`], [`Dissector`], [`OverIp`]) and of what drivers run
+//! ([`Participant`], [`pump`]).
 //!
 //! Nothing here touches a socket, a clock, a thread or the operating system's randomness: the real world (`net`) and
 //! the virtual one (`lab`) drive the same state machines by passing time and bytes in.
 
-mod doorkeeper;
+mod connection_id;
+mod dissector;
 mod endpoint;
-pub mod over_ip;
+mod event;
+mod input;
+mod layer;
+mod message;
+mod one_wire;
+mod over_ip;
+mod participant;
 mod rng;
 mod serial;
+mod stack;
+mod stats;
 mod time;
 pub mod units;
-mod unwrap;
 pub mod uri;
+mod validator;
+pub mod wire;
 
-pub use doorkeeper::{Doorkeeper, Meeting};
-pub use endpoint::{
-    BrokenReason, CloseMode, CloseReason, Counters, Ecn, Endpoint, Event, Frame, FrameId, Input,
-    KernelReport, Outcome, PathId, PathStats, Profile, Received, SendError, StreamId, Transmit, Wire,
-};
-pub use over_ip::OverIp;
+pub use connection_id::ConnectionId;
+pub use dissector::{Dissected, Dissector, Fragment, OverIpPacket, Plain};
+pub use endpoint::{Endpoint, Profile, handle_due};
+pub use event::{CloseMode, CloseReason, Event, Outcome};
+pub use input::{BrokenReason, Input, KernelReport, PathId, Transmit, Wire};
+pub use layer::Layer;
+pub use message::{Message, Received, SendError, StreamId, Tag};
+pub use one_wire::{Lent, OnEndpoint, OneWire, Single};
+pub use over_ip::{OverIp, first_ports};
+pub use participant::{MOST_BUSY, MOST_ROUNDS, Participant, Pumped, WireId, WireView, Wires, pump, sooner};
 pub use rng::Rng;
 pub use serial::{Seq16, Seq32, Unwrapper};
-pub use time::{Epoch, Instant, MediaTime, NtpTime};
+pub use stack::{Role, Stack};
+pub use stats::{Counters, PathStats};
+pub use time::{DEFAULT_LATENCY, Epoch, Instant, MediaTime, NtpTime};
 pub use units::{BitRate, ByteCount, Ppm, Ratio, UnitError};
-pub use unwrap::{Bare, Inside, Look, Piece, Unwrap};
+pub use validator::{Validator, Verdict};
 
-/// The edit-distance-nearest of `known` to `word`, if near enough to be a slip of the keyboard.
+/// The nearest of `known` to `word`, if near enough to be a typing error: insertions, deletions, substitutions and
+/// swaps of neighbours count one each.
 ///
 /// Used wherever a name is refused, so that the error can offer the name that was probably meant.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (word.chars().count().max(3) / 2).min(3);
+    // A word from outside may be of any length; the beginning is enough to compare.
+    let start = |text: &str| text.to_lowercase().chars().take(64).collect::<String>();
+    let typed = start(word);
     known
         .into_iter()
-        .map(|candidate| (edit_distance(&word.to_lowercase(), &candidate.to_lowercase()), candidate))
+        .map(|candidate| (strsim::osa_distance(&typed, &start(candidate)), candidate))
         .filter(|(distance, candidate)| *distance <= limit || candidate.starts_with(word) && word.len() > 1)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
@@ -44,35 +65,17 @@ pub fn did_you_mean(nearest: Option<impl AsRef<str>>) -> String {
     nearest.map_or_else(String::new, |name| format!(", did you mean '{}'?", name.as_ref()))
 }
 
-/// Optimal string alignment distance: insertions, deletions, substitutions and swaps of neighbours each cost one.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let a: Vec<char> = a.chars().take(64).collect();
-    let b: Vec<char> = b.chars().take(64).collect();
-    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
-    for i in 1..=a.len() {
-        let mut row = vec![i; b.len() + 1];
-        for j in 1..=b.len() {
-            let substitution = usize::from(a[i - 1] != b[j - 1]);
-            row[j] = (rows[i - 1][j] + 1).min(row[j - 1] + 1).min(rows[i - 1][j - 1] + substitution);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                row[j] = row[j].min(rows[i - 2][j - 2] + 1);
-            }
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::nearest;
 
     #[test]
-    fn nearest_offers_slips_and_refuses_strangers() {
+    fn nearest_offers_typing_errors_and_nothing_else() {
         let known = ["rtp", "tcp", "sctp", "latency", "loss"];
         assert_eq!(nearest("rpt", known), Some("rtp"));
         assert_eq!(nearest("latncy", known), Some("latency"));
         assert_eq!(nearest("lat", known), Some("latency"));
         assert_eq!(nearest("quicksilver", known), None);
+        assert_eq!(nearest(&"latency".repeat(100_000), known), None);
     }
 }

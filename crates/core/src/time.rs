@@ -1,8 +1,11 @@
-//! Three clocks, three types: [`Instant`] for the run, [`MediaTime`] for the sound, [`NtpTime`] for the wall.
+//! Three clocks, three types: [`Instant`] for the run, [`MediaTime`] for the sound, [`NtpTime`] for wall-clock time.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
+
+/// Playout delay where none is asked for: how far sound may be from its picture unnoticed, by the papers on TV sound.
+pub const DEFAULT_LATENCY: Duration = Duration::from_millis(80);
 
 /// Nanoseconds since the run began, on a clock that never goes back.
 ///
@@ -102,7 +105,12 @@ impl MediaTime {
 
 /// `frames` sample frames at `rate` per second as a duration, rounded down; computed whole, so that it never drifts.
 fn frames_to_duration(frames: u64, rate: u32) -> Duration {
-    let nanos = u128::from(frames) * 1_000_000_000 / u128::from(rate.max(1));
+    let rate = rate.max(1);
+    // Divisions of 64 bits are many times as fast, and hold the first four days at 48 kHz.
+    if let Some(nanos) = frames.checked_mul(1_000_000_000) {
+        return Duration::from_nanos(nanos / u64::from(rate));
+    }
+    let nanos = u128::from(frames) * 1_000_000_000 / u128::from(rate);
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
@@ -186,6 +194,19 @@ mod tests {
         // A day of 256-frame blocks at 44.1 kHz: 86 400 s is a whole number of sample frames.
         assert_eq!(MediaTime::new(44_100 * 86_400, 44_100).duration(), Duration::from_secs(86_400));
         assert_eq!(MediaTime::new(1, 48_000).duration(), Duration::from_nanos(20_833));
+    }
+
+    #[test]
+    fn long_media_times_are_as_exact_as_short_ones() {
+        // On both sides of where nanoseconds of sample frames leave 64 bits.
+        let most = u64::MAX / 1_000_000_000;
+        for frames in [most - 1, most, most + 1, 2 * most, 1 << 40] {
+            for rate in [8_000, 44_100, 48_000, 192_000] {
+                let nanos = u128::from(frames) * 1_000_000_000 / u128::from(rate);
+                assert_eq!(MediaTime::new(frames, rate).duration().as_nanos(), nanos, "{frames} at {rate}");
+            }
+        }
+        assert_eq!(MediaTime::new(u64::MAX, 1).duration(), Duration::from_nanos(u64::MAX));
     }
 
     #[test]

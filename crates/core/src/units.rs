@@ -203,7 +203,7 @@ fn parse(text: &str, kind: &Kind) -> Result<f64, UnitError> {
     }
 }
 
-/// Error messages quote at most this much of what somebody else wrote.
+/// Error messages quote at most this much of input from elsewhere.
 fn clip(text: &str) -> String {
     const QUOTED: usize = 40;
     if text.chars().count() <= QUOTED {

@@ -1,4 +1,4 @@
-//! `scheme://host:port/path?key=value` as the neighbouring tools write it.
+//! `scheme://host:port/path?key=value` as similar tools write it.
 //!
 //! IPv6 stands in brackets. An empty host listens, a host calls (as SRT); `@host` listens on that address (as RIST).
 //! Sources and sinks are URIs too: `file:take.wav`, `tone:440Hz`, `-`.

@@ -3,7 +3,8 @@
 //! Prints one JSON object a line:
 //! `{"bench":"lab","case":"rtp through the cell","events_per_s":…,"stream_s_per_s":…,"cpu_s":…,"elapsed_s":…,…}`.
 //! `stream_s_per_s` counts the seconds of every stream; both rates are by processor time where the system tells it
-//! (Linux), so that other work on the machine does not count. `cargo test --benches` runs a short version of each.
+//! (Linux), so that other work on the machine does not count. `cargo bench --bench lab -- sound` runs the cases whose names hold
+//! the word; `cargo test --benches` runs a short version of each.
 
 use std::time::Duration;
 
@@ -14,15 +15,19 @@ use antiphon_lab::setup::{
 };
 use antiphon_lab::world::World;
 use antiphon_link::wlan::{CellSpec, StationSpec};
-use antiphon_media::ChannelGroups;
 
 fn main() {
     let full = std::env::args().any(|arg| arg == "--bench");
-    let seconds = |long: u64| if full { long } else { 1 };
-    measure("rtp through the cell", &cell(report("rtp"), seconds(20_000)));
-    measure("tcp through the cell", &cell(report("tcp"), seconds(5_000)));
-    measure("sound through the cell", &cell(sound(), seconds(500)));
-    measure("1000 rtp streams over a link", &many(1000, seconds(60)));
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let measure = |case: &str, long: u64, setup: &dyn Fn(u64) -> Setup| {
+        if wanted.is_empty() || wanted.iter().any(|part| case.contains(part)) {
+            measure(case, &setup(if full { long } else { 1 }));
+        }
+    };
+    measure("rtp through the cell", 20_000, &|seconds| cell(report("rtp"), seconds));
+    measure("tcp through the cell", 5_000, &|seconds| cell(report("tcp"), seconds));
+    measure("sound through the cell", 5_000, &|seconds| cell(sound(), seconds));
+    measure("1000 rtp streams over a link", 60, &|seconds| many(1000, seconds));
 }
 
 fn measure(case: &str, setup: &Setup) {
@@ -96,11 +101,7 @@ fn report(transport: &str) -> StreamSpec {
 
 /// 48 kHz stereo in blocks of 256.
 fn sound() -> StreamSpec {
-    stream(
-        "audio",
-        "rtp",
-        Content::Sound { sample_rate: 48_000, groups: ChannelGroups::whole(2), block: 256 },
-    )
+    stream("audio", "rtp", Content::default())
 }
 
 fn stream(name: &str, transport: &str, content: Content) -> StreamSpec {

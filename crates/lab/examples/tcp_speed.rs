@@ -8,10 +8,14 @@
     reason = "measures how long computing takes; nothing of the run depends on it"
 )]
 
+#[path = "../tests/common/pair.rs"]
+mod pair;
+
 use std::time::{Duration, Instant as Clock};
 
 use antiphon_core::Instant;
-use antiphon_lab::tcp::{Pair, Profile};
+use antiphon_lab::tcp::Profile;
+use pair::Pair;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     for link in ["delay=20ms,rate=100Mbit/s", "delay=20ms,up.loss=1%"] {

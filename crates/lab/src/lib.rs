@@ -3,8 +3,8 @@
 //! [`scenario`] reads an experiment from text and plans its runs, [`setup`] describes one run as plain data, [`world`]
 //! runs it, [`figures`] are what is measured in it, [`results`] what many runs say together, and [`experiment`] does runs
 //! and keeps them. [`replay`] runs transports over a path that was recorded;
-//! [`papers`] holds published studies to re-run. [`live`] has the ends of a setup's streams for those who drive them on
-//! sockets, so that model and reality run the same stations and count the same way.
+//! [`papers`] holds published studies to run again. [`live`] has the ends of a setup's streams for a driver with
+//! sockets (the crate `antiphon-experiments`), so that model and reality run the same participants and count the same way.
 //!
 //! [`tcp`] is a TCP in user space that stands for a kernel's where no kernel can be: its time is passed in, its losses
 //! come from a model, and its settings reach back to the kernels of 2000.
@@ -17,5 +17,6 @@ pub mod replay;
 pub mod results;
 pub mod scenario;
 pub mod setup;
+pub mod spreadsheet;
 pub mod tcp;
 pub mod world;

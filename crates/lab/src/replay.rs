@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use antiphon_core::DEFAULT_LATENCY;
 use antiphon_link::{ReplayEnd, ReplayPath};
 use antiphon_trace::{PathSample, Paths};
 
@@ -31,7 +32,7 @@ pub struct ReplayOptions {
     pub patience: Option<Duration>,
     /// Whether the far end returns every frame and round trips are measured.
     pub reflected: bool,
-    /// The TCP beneath a transport on a byte stream.
+    /// The TCP below a transport on a byte stream.
     pub tcp: Profile,
 }
 
@@ -43,7 +44,7 @@ impl Default for ReplayOptions {
             interval: None,
             duration: None,
             propagation: Duration::ZERO,
-            latency: Duration::from_millis(80),
+            latency: DEFAULT_LATENCY,
             patience: None,
             reflected: false,
             tcp: Profile::linux(),

@@ -82,11 +82,6 @@ impl Selection<'_> {
     pub fn mean(&self, figure: &str) -> Option<MeanInterval> {
         MeanInterval::of(&self.values(figure))
     }
-
-    /// The greatest of all runs.
-    pub fn max(&self, figure: &str) -> Option<f64> {
-        self.values(figure).into_iter().reduce(f64::max)
-    }
 }
 
 #[cfg(test)]
@@ -117,7 +112,6 @@ mod tests {
         assert_eq!((mean.mean, mean.count), (2.0, 2));
         assert!((mean.half_width.unwrap() - 12.7062).abs() < 1e-3);
         assert_eq!(results.at(&[("rate", "2Mbit/s")]).values("lost_percent"), [50.0]);
-        assert_eq!(results.at(&[]).max("lost_percent"), Some(50.0));
         assert!(results.at(&[("rate", "1Mbit/s")]).mean("lost_percent").is_none());
         assert!(quiet.stream("video").records.is_empty());
     }

@@ -5,13 +5,14 @@
 
 use std::time::Duration;
 
-use antiphon_core::BitRate;
 use antiphon_core::uri::Query;
+use antiphon_core::{BitRate, DEFAULT_LATENCY};
 use antiphon_link::wlan::{Category, CellSpec};
 use antiphon_link::{DuplexSpec, QueueLimit, ReplayPath, RingClass, RingSpec};
 
 use antiphon_media::ChannelGroups;
 use antiphon_media::medusa::BlockMode;
+use antiphon_session::Repetition;
 
 use crate::tcp::Profile;
 
@@ -45,7 +46,7 @@ pub struct NodeSpec {
     pub cost: HostCost,
 }
 
-/// Time that a station's one processor spends on packets, first come, first served, before they go out or come in.
+/// Time that a node's one processor spends on packets, first come, first served, before they go out or come in.
 ///
 /// A packet that a node forwards costs it both.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -229,14 +230,11 @@ pub struct StreamSpec {
     pub patience: Option<Duration>,
     /// The receiver's playout target, and what transports that repair may spend.
     pub latency: Duration,
-    /// The TCP beneath a transport on a byte stream; others ignore it.
+    /// The TCP below a transport on a byte stream; others ignore it.
     pub tcp: Profile,
     /// On the way.
     pub treatment: Treatment,
 }
-
-/// The lip-sync budget of the papers on TV sound, as everywhere in Antiphon.
-pub const DEFAULT_LATENCY: Duration = Duration::from_millis(80);
 
 impl StreamSpec {
     /// A stream from the beginning to the end, not reflected, of a transport as it is without settings, over today's TCP
@@ -281,13 +279,37 @@ pub enum Content {
         /// What becomes of a block.
         mode: BlockMode,
     },
-    /// A clip through the whole sending and receiving pipeline, playout and concealment included.
-    Sound {
-        /// Sample frames per second.
-        sample_rate: u32,
-        /// Channels of signed 16-bit samples, and how they are divided among RTP streams.
-        groups: ChannelGroups,
-        /// Sample frames in a packet.
-        block: u32,
-    },
+    /// Sound through the whole sending and receiving pipeline, playout and concealment included: what users send.
+    Sound(SoundSpec),
+}
+
+/// Sound of signed 16-bit samples.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SoundSpec {
+    /// Sample frames per second.
+    pub sample_rate: u32,
+    /// Channels, and how they are divided among RTP streams.
+    pub groups: ChannelGroups,
+    /// Sample frames in a packet.
+    pub block: u32,
+    /// How packets are protected against loss.
+    pub protect: Repetition,
+}
+
+impl Default for SoundSpec {
+    /// As `antiphon compare` sends without settings.
+    fn default() -> Self {
+        SoundSpec {
+            sample_rate: 48_000,
+            groups: ChannelGroups::whole(2),
+            block: 256,
+            protect: Repetition::default(),
+        }
+    }
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        Content::Sound(SoundSpec::default())
+    }
 }

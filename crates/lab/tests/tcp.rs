@@ -1,10 +1,14 @@
 //! The user-space TCP against theory and against figures of a kernel's.
 
+#[path = "common/pair.rs"]
+mod pair;
+
 use std::time::Duration;
 
 use antiphon_core::Instant;
-use antiphon_lab::tcp::{LossDetection, Pair, Profile, Segment, Stats, Tcp};
+use antiphon_lab::tcp::{LossDetection, Profile, Segment, Stats, Tcp};
 use antiphon_link::{DuplexSpec, Packet, Queue, QueueLimit};
+use pair::Pair;
 use proptest::prelude::*;
 
 fn spec(text: &str) -> DuplexSpec {
@@ -31,10 +35,10 @@ fn frame_delays(profile: Profile, link: &str, seed: u64, len: usize, count: usiz
     let (frame, mut buf) = (vec![7u8; len], vec![0u8; 65_536]);
     let (mut written, mut read, mut delays) = (0, 0, Vec::new());
     while delays.len() < count {
-        let next_frame = (written < count).then(|| due(written));
-        let at = pair.poll_timeout().into_iter().chain(next_frame).min().expect("something happens");
+        let next_message = (written < count).then(|| due(written));
+        let at = pair.poll_timeout().into_iter().chain(next_message).min().expect("something happens");
         pair.step(at);
-        if next_frame.is_some_and(|next| next <= at) {
+        if next_message.is_some_and(|next| next <= at) {
             assert_eq!(pair.near.write(at, &frame), len, "the buffer holds it");
             written += 1;
         }

@@ -2,9 +2,13 @@
 //!
 //! Without losses, that is: a lost segment takes its buffer with it, and another is made.
 
+#[path = "common/pair.rs"]
+mod pair;
+
 use antiphon_core::Instant;
-use antiphon_lab::tcp::{Pair, Profile};
+use antiphon_lab::tcp::Profile;
 use assert_no_alloc::{AllocDisabler, assert_no_alloc};
+use pair::Pair;
 
 #[global_allocator]
 static ALLOCATOR: AllocDisabler = AllocDisabler;

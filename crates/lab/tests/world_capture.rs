@@ -13,7 +13,6 @@ use antiphon_lab::setup::{
 };
 use antiphon_lab::tcp::Profile;
 use antiphon_lab::world::{TapError, World};
-use antiphon_media::ChannelGroups;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
 /// A file in memory that the test can read while the world writes it.
@@ -50,7 +49,7 @@ fn setup() -> Setup {
         StreamSpec::new(name, transport, [NodeId(0), NodeId(1)], content)
     };
     let packets = Content::Packets { frame: 1300, interval: Duration::from_micros(7_400), count: None };
-    let sound = Content::Sound { sample_rate: 48_000, groups: ChannelGroups::whole(2), block: 256 };
+    let sound = Content::default();
     let traffic = |name: &str, kind| TrafficSpec {
         name: name.into(),
         from: NodeId(1),

@@ -103,7 +103,6 @@ impl<P: Packet> Port<P> {
 /// Ports are full duplex and their insides fast enough, so frames wait for nothing but their output port. Which port
 /// leads to which address is the caller's to know, as it is with a switch that has learnt them all.
 pub struct Switch<P> {
-    latency: Duration,
     ports: Vec<OutputPort<P>>,
     misdirected: u64,
 }
@@ -124,7 +123,7 @@ impl<P: Packet> Switch<P> {
             port: Port::new(*rate, limit, Rng::fork(seed, &format!("port {number}")).next_u64()),
             counters: Counters::default(),
         };
-        Switch { latency, ports: rates.iter().enumerate().map(port).collect(), misdirected: 0 }
+        Switch { ports: rates.iter().enumerate().map(port).collect(), misdirected: 0 }
     }
 
     /// Takes a packet whose frame has come in whole at `now`, which never goes back, to leave by port number `to`.
@@ -176,11 +175,6 @@ impl<P: Packet> Switch<P> {
     /// Packets that were to leave by a port that is not there.
     pub fn misdirected(&self) -> u64 {
         self.misdirected
-    }
-
-    /// The fixed part of what it takes to get through.
-    pub fn latency(&self) -> Duration {
-        self.latency
     }
 
     fn first(&self) -> Option<(Instant, usize)> {

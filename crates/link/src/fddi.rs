@@ -62,7 +62,7 @@ impl Default for StationSpec {
 /// Why there can be no such ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {
-    /// Nobody to pass the token to, or too many.
+    /// No station to pass the token to, or too many.
     #[error("a ring has 2 to 500 stations, not {count}")]
     Stations {
         /// How many were given.

@@ -52,7 +52,7 @@ mod replay;
 mod spec;
 pub mod wlan;
 
-pub use bucket::{Policer, TokenBucket};
+pub use bucket::TokenBucket;
 pub use chance::{Corruption, Duplication};
 pub use delay::{Delay, Variation};
 pub use early::{Drd, Red, WEIGHT as RED_WEIGHT};
@@ -68,7 +68,7 @@ pub use parse::SpecError;
 pub use presets::{PRESETS, Preset, Setting, preset};
 pub use queue::Queue;
 pub use reorder::Reorder;
-pub use replay::{Replay, ReplayDuplex, ReplayEnd, ReplayError, ReplayPath, ReplaySample};
+pub use replay::{Replay, ReplayEnd, ReplayError, ReplayPath, ReplaySample};
 pub use spec::{
     DrdSpec, DuplexSpec, Jitter, KEYS, LinkSpec, LossModel, QueueLimit, RedSpec, ReorderSpec, Shape, Stall,
 };

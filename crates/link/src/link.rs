@@ -144,7 +144,7 @@ impl<P: Packet> Link<P> {
         }
     }
 
-    /// What befalls a packet between the queue and the line.
+    /// What happens to a packet between the queue and the line.
     fn carry_out(&mut self, at: Instant, mut fated: Fated<P>) {
         let (len, fate) = (fated.packet.wire_len(), fated.fate);
         self.loss.counters.count_offered(len);

@@ -83,7 +83,7 @@ pub enum SpecError {
 /// The longest specification that is read, in bytes: every key twice, at length.
 const MAX_SPEC: usize = 1024;
 
-/// Error messages quote at most so many characters of what somebody else wrote.
+/// Error messages quote at most so many characters of input from elsewhere.
 const QUOTED: usize = 40;
 
 /// A preset, keys, or a preset and keys that change it: `wifi-home,loss=5%,up.rate=2Mbit/s`.
@@ -365,7 +365,7 @@ impl LinkSpec {
         self.validate_shares()
     }
 
-    /// Texts can't give these; whoever fills in the fields can.
+    /// Texts can't give these; programs that fill in the fields can.
     fn validate_shares(&self) -> Result<(), SpecError> {
         let reorder = self.reorder.map_or(Ratio(0.0), |reorder| reorder.share);
         let mut shares = vec![("reorder", reorder), ("duplicate", self.duplicate), ("corrupt", self.corrupt)];

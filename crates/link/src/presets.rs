@@ -74,7 +74,7 @@ pub const PRESETS: [Preset; 8] = [
             ),
             set(
                 "stall=30ms/8s",
-                "the client leaves the channel to scan, or rates are found anew after a fade: 0.4 % of time",
+                "the client leaves the channel to scan, or rates are found again after a fade: 0.4 % of time",
             ),
             set(
                 "loss=0.4%/2",

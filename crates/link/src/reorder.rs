@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_share_is_held_and_overtaken_by_as_many_as_fit_into_the_time() {
+    fn reordering_holds_its_share_and_distance() {
         let spec = ReorderSpec { share: Ratio(0.02), hold: Duration::from_millis(25) };
         let mut reorder = Reorder::new(Some(spec), 6);
         let n = 100_000u32;

@@ -1,4 +1,4 @@
-//! A path that was recorded, as a link: what happened to the packets of then happens to those of now.
+//! A path that was recorded, as a link: what happened to the recorded packets happens to the new ones.
 //!
 //! A recording is a row of samples: at that time, a packet was delayed so, or lost. How it is read between them:
 //!
@@ -25,7 +25,6 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 
-use crate::link::Direction;
 use crate::packet::{Counters, Discard, Packet};
 use crate::queue::MAX_PACKETS;
 
@@ -50,7 +49,7 @@ pub enum ReplayEnd {
     /// The last sample's state holds for ever: after a loss, everything is lost.
     #[default]
     Hold,
-    /// After this time the recording begins anew. Both directions of a path take the same period, lest they drift apart;
+    /// After this time the recording starts again. Both directions of a path take the same period, so that they do not drift apart;
     /// samples behind it are not reached.
     Repeat(Duration),
 }
@@ -118,16 +117,6 @@ impl ReplayPath {
         }
         fill_delays(&mut states);
         Ok(ReplayPath { states: states.into(), end })
-    }
-
-    /// Samples in it.
-    pub fn len(&self) -> usize {
-        self.states.len()
-    }
-
-    /// Never, as there is no such path.
-    pub fn is_empty(&self) -> bool {
-        self.states.is_empty()
     }
 
     /// From the first sample to behind the last, taking the mean time between samples for the last one's: the period
@@ -278,11 +267,6 @@ impl<P: Packet> Replay<P> {
         self.travelling.len() < MAX_PACKETS
     }
 
-    /// The next packet that is through by `now`.
-    pub fn poll(&mut self, now: Instant) -> Option<P> {
-        self.poll_at(now).map(|(_, packet)| packet)
-    }
-
     /// The next packet that is through by `now`, with the instant at which it was.
     pub fn poll_at(&mut self, now: Instant) -> Option<(Instant, P)> {
         self.poll_timeout().filter(|due| *due <= now)?;
@@ -320,51 +304,6 @@ impl<P> PartialOrd for Travelling<P> {
 impl<P> Ord for Travelling<P> {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.due, self.order).cmp(&(other.due, other.order))
-    }
-}
-
-/// Both directions of a recorded path; used as [`crate::Duplex`].
-pub struct ReplayDuplex<P> {
-    /// From the near end to the far end.
-    pub up: Replay<P>,
-    /// From the far end to the near end.
-    pub down: Replay<P>,
-}
-
-impl<P: Packet> ReplayDuplex<P> {
-    /// Both directions, whose recordings began at one instant.
-    pub fn new(up: ReplayPath, down: ReplayPath) -> Self {
-        ReplayDuplex { up: Replay::new(up), down: Replay::new(down) }
-    }
-
-    /// Takes a packet at `now`; gives it back if too many are on their way.
-    pub fn offer(&mut self, now: Instant, direction: Direction, packet: P) -> Option<P> {
-        match direction {
-            Direction::Up => self.up.offer(now, packet),
-            Direction::Down => self.down.offer(now, packet),
-        }
-    }
-
-    /// The next packet of either direction that is through by `now`: the earlier one, `Up` first of equals.
-    pub fn poll(&mut self, now: Instant) -> Option<(Direction, P)> {
-        let (direction, _) = self.first().filter(|(_, due)| *due <= now)?;
-        let packet = match direction {
-            Direction::Up => self.up.poll(now),
-            Direction::Down => self.down.poll(now),
-        };
-        packet.map(|packet| (direction, packet))
-    }
-
-    /// When to poll next.
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        self.first().map(|(_, due)| due)
-    }
-
-    fn first(&self) -> Option<(Direction, Instant)> {
-        let up = self.up.poll_timeout().map(|due| (Direction::Up, due));
-        let down = self.down.poll_timeout().map(|due| (Direction::Down, due));
-        // Of equals the first.
-        [up, down].into_iter().flatten().min_by_key(|(_, due)| *due)
     }
 }
 

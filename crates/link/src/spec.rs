@@ -37,7 +37,7 @@ pub struct LinkSpec {
 /// Both directions of a link.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct DuplexSpec {
-    /// From the near end (the client, the house) to the far end.
+    /// From the near end (the client, the home) to the far end.
     pub up: LinkSpec,
     /// From the far end (the server) to the near end.
     pub down: LinkSpec,

@@ -1,9 +1,5 @@
 //! Once its queues have grown, a link allocates nothing, whatever elements it has; nor does a cell.
 
-#![allow(unsafe_code, reason = "a counting allocator implements GlobalAlloc, which is unsafe to implement")]
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::time::Duration;
 
 use antiphon_core::Instant;
@@ -11,27 +7,7 @@ use antiphon_link::wlan::{self, AccessMode, Category, CellSpec, Destination, Sta
 use antiphon_link::{
     ETHERNET_10, Link, LinkSpec, Packet, QueueLimit, Ring, RingClass, RingSpec, StationSpec, Switch,
 };
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // A thread that is ending has no counter any more; what it allocates is not ours.
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the pointer came from `alloc` above, with this layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use antiphon_testkit::Counting;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -68,13 +44,13 @@ fn runs_without_allocating(sender: &str) {
     let spec: LinkSpec = format!("{sender},{text}").parse().expect("a possible link");
     let mut link = Link::new(&spec, 1).expect("a possible link");
     let mut send = |from: u64, to: u64| {
-        let before = ALLOCATIONS.with(Cell::get);
-        for n in from..to {
-            let now = Instant::from_micros(n * 1000);
-            link.offer(now, Bare);
-            while link.poll(now).is_some() {}
-        }
-        ALLOCATIONS.with(Cell::get) - before
+        Counting::calls(|| {
+            for n in from..to {
+                let now = Instant::from_micros(n * 1000);
+                link.offer(now, Bare);
+                while link.poll(now).is_some() {}
+            }
+        })
     };
     assert!(send(0, 200_000) > 0, "the counter counts: the queues had to grow");
     assert_eq!(send(200_000, 260_000), 0, "{sender}");
@@ -88,15 +64,15 @@ fn a_running_switch_and_ring_allocate_nothing() {
     let spec = RingSpec { ttrt: Duration::from_millis(8), stations: vec![StationSpec::default(); 3] };
     let mut ring = Ring::new(&spec).expect("a possible ring");
     let mut send = |from: u64, to: u64| {
-        let before = ALLOCATIONS.with(Cell::get);
-        for n in from..to {
-            // Bursts that overflow, and pauses that empty them.
-            let now = Instant::from_micros(n / 300 * 300_000 + n % 300 * 10);
-            switch.offer(now, (n % 2) as usize, Bare);
-            ring.offer(now, (n % 3) as usize, RingClass::Asynchronous, Bare);
-            while switch.poll_at(now).is_some() || ring.poll(now).is_some() {}
-        }
-        ALLOCATIONS.with(Cell::get) - before
+        Counting::calls(|| {
+            for n in from..to {
+                // Bursts that overflow, and pauses that empty them.
+                let now = Instant::from_micros(n / 300 * 300_000 + n % 300 * 10);
+                switch.offer(now, (n % 2) as usize, Bare);
+                ring.offer(now, (n % 3) as usize, RingClass::Asynchronous, Bare);
+                while switch.poll_at(now).is_some() || ring.poll(now).is_some() {}
+            }
+        })
     };
     assert!(send(0, 3_000) > 0, "the counter counts: the queues had to grow");
     assert_eq!(send(3_000, 30_000), 0);
@@ -108,24 +84,23 @@ fn a_running_switch_and_ring_allocate_nothing() {
 fn a_running_cell_allocates_nothing() {
     let mut spec = CellSpec::infrastructure(vec![wlan::StationSpec::default(); 4]);
     spec.stations[3].access = AccessMode::Edca(wlan::Access::EDCA);
-    let before = ALLOCATIONS.with(Cell::get);
-    let mut cell = wlan::Cell::new(&spec, 1).expect("a possible cell");
-    assert!(ALLOCATIONS.with(Cell::get) > before, "the counter counts: a cell has queues");
+    let (held, mut cell) = Counting::held(|| wlan::Cell::new(&spec, 1).expect("a possible cell"));
+    assert!(held > 0, "the counter counts: a cell has queues");
     // Too much for the cell: queues fill, frames collide, packets are dropped.
     let mut send = |from: u64, to: u64| {
-        let before = ALLOCATIONS.with(Cell::get);
-        for n in from..to {
-            let now = Instant::from_micros(n * 200);
-            let from = StationId((n % 4) as u16);
-            let to = if n % 50 == 7 {
-                Destination::Multicast
-            } else {
-                Destination::Station(StationId((n / 4 % 4) as u16))
-            };
-            cell.offer(now, from, to, Category::ALL[n as usize / 16 % 4], Bare);
-            while cell.poll(now).is_some() {}
-        }
-        ALLOCATIONS.with(Cell::get) - before
+        Counting::calls(|| {
+            for n in from..to {
+                let now = Instant::from_micros(n * 200);
+                let from = StationId((n % 4) as u16);
+                let to = if n % 50 == 7 {
+                    Destination::Multicast
+                } else {
+                    Destination::Station(StationId((n / 4 % 4) as u16))
+                };
+                cell.offer(now, from, to, Category::ALL[n as usize / 16 % 4], Bare);
+                while cell.poll(now).is_some() {}
+            }
+        })
     };
     send(0, 50_000);
     assert_eq!(send(50_000, 150_000), 0);

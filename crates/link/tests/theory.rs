@@ -123,7 +123,7 @@ fn lost(text: &str, seed: u64) -> Vec<u32> {
 #[test]
 fn elements_do_not_change_each_others_draws() {
     let alone = lost("loss=5%/3", 42);
-    assert!((700..1400).contains(&alone.len()), "the weather happened: {}", alone.len());
+    assert!((700..1400).contains(&alone.len()), "the losses happened: {}", alone.len());
     for more in [
         "delay=20ms,jitter=5ms/pareto",
         "rate=1Mbit/s,queue=1000packets",

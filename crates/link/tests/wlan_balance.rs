@@ -171,7 +171,7 @@ fn stations_do_not_change_each_others_draws() {
 }
 
 #[test]
-fn what_nobody_fetches_is_bounded_and_counted() {
+fn unfetched_packets_are_bounded_and_counted() {
     let mut cell: Cell<Vec<u8>> =
         Cell::new(&CellSpec::ad_hoc(vec![StationSpec::default(); 2]), 1).expect("a cell");
     for n in 0..40_000 {

@@ -43,7 +43,7 @@ fn random_disturbance_loses_what_another_simulation_found() {
 }
 
 #[test]
-fn regular_disturbance_of_one_aggressive_sender_loses_what_the_paper_printed() {
+fn disturbance_of_one_aggressive_sender_loses_as_printed() {
     // tv-audio-wlan table 6.3. At 12 Mbit/s it has 1.98 %: there the cell is just not full.
     for (mbit, percent) in [(14.0, 41.369), (16.0, 53.836), (18.0, 62.716), (20.0, 70.989)] {
         let lost = cell(1, 7, false, mbit).loss_percent();

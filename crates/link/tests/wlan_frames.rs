@@ -1,4 +1,4 @@
-//! What befalls single frames in the 802.11 cell: when they go, which are lost, what EDCA makes of them.
+//! What happens to single frames in the 802.11 cell: when they go, which are lost, what EDCA makes of them.
 
 use std::time::Duration;
 

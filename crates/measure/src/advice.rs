@@ -45,24 +45,15 @@ impl Purpose {
     }
 }
 
-/// What a transport promises, whatever was measured.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Abilities {
-    /// Sends again what was lost, until it arrives or the deadline passes.
-    pub reliable: bool,
-    /// Delivers in the order sent.
-    pub ordered: bool,
-    /// One datagram reaches many receivers.
-    pub multicast: bool,
-}
-
 /// A transport to be judged.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
     /// What was measured.
     pub figures: &'a TransportFigures,
-    /// What it promises.
-    pub abilities: Abilities,
+    /// Whether it promises that every message without a deadline arrives (`core::Profile::reliable`).
+    pub reliable: bool,
+    /// Whether one datagram of it reaches many receivers.
+    pub multicast: bool,
 }
 
 /// The answer for one purpose.
@@ -79,7 +70,7 @@ pub struct Advice {
     /// The figures that decided, in a sentence.
     pub because: String,
     /// Probability, 0.0 to 1.0, that the bound is met as said and that none of the others is better by more than the
-    /// purpose's margin ([`Purpose::margin`]). From the counting error of the run's frames, losses of a burst taken
+    /// purpose's margin ([`Purpose::margin`]). From the counting error of the run's packets, losses of a burst taken
     /// as one; it knows nothing of how the link will be tomorrow.
     pub confidence: f64,
 }

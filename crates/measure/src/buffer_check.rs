@@ -86,7 +86,7 @@ pub struct BufferResult {
     pub empty: u64,
     /// How often it could not be filled in time.
     pub not_full: u64,
-    /// Numbers so far ahead that the stream was taken to begin anew.
+    /// Numbers so far ahead that the stream was taken to restart.
     pub jumps: u64,
 }
 
@@ -221,7 +221,7 @@ impl BufferCheck {
 pub struct LipSync {
     /// Both are met.
     pub pass: bool,
-    /// Lost, late, expired and refused, in percent of the frames sent; `None` if none were.
+    /// Lost, late, expired and refused, in percent of the packets sent; `None` if none were.
     pub missing_percent: Option<f64>,
     /// At most this many: [`LipSync::LOSS_PERCENT`].
     pub missing_limit_percent: f64,

@@ -15,7 +15,6 @@ pub struct LossRuns {
     run: u64,
     longest: u64,
     lost: u64,
-    received: u64,
     cluster: Cluster,
     closed: BurstTotals,
 }
@@ -46,7 +45,6 @@ impl Default for LossRuns {
             run: 0,
             longest: 0,
             lost: 0,
-            received: 0,
             cluster: Cluster::default(),
             closed: BurstTotals::default(),
         }
@@ -60,7 +58,6 @@ impl LossRuns {
             return;
         }
         self.end_run();
-        self.received += n;
         self.cluster.good = self.cluster.good.saturating_add(n);
         if self.cluster.good >= G_MIN {
             self.closed = self.bursts();
@@ -80,13 +77,6 @@ impl LossRuns {
         self.cluster.packets += between + n;
         self.cluster.lost += n;
         self.cluster.good = 0;
-    }
-
-    /// Ends what is running, as at a restart of the sequence.
-    pub fn cut(&mut self) {
-        self.end_run();
-        self.closed = self.bursts();
-        self.cluster = Cluster::default();
     }
 
     fn end_run(&mut self) {
@@ -115,11 +105,6 @@ impl LossRuns {
         self.lost
     }
 
-    /// Packets that arrived.
-    pub fn received(&self) -> u64 {
-        self.received
-    }
-
     /// The longest run, in packets; 0 without loss.
     pub fn longest(&self) -> u64 {
         self.longest
@@ -140,26 +125,6 @@ impl LossRuns {
             totals.burst_packets += self.cluster.packets;
         }
         totals
-    }
-
-    /// Share (0.0 to 1.0) of packets lost within bursts (RFC 3611 "burst density"); `None` without a burst.
-    pub fn burst_density(&self) -> Option<f64> {
-        let totals = self.bursts();
-        (totals.bursts > 0).then(|| totals.burst_lost as f64 / totals.burst_packets as f64)
-    }
-
-    /// Share of packets lost outside bursts (RFC 3611 "gap density"); `None` without a gap.
-    pub fn gap_density(&self) -> Option<f64> {
-        let totals = self.bursts();
-        let packets = self.lost + self.received - totals.burst_packets;
-        (packets > 0).then(|| (self.lost - totals.burst_lost) as f64 / packets as f64)
-    }
-
-    /// The E-model's BurstR (G.107): mean burst over the mean burst of as much independent loss, 1/(1 − p). At least
-    /// 1, and 1 without loss.
-    pub fn burst_ratio(&self) -> f64 {
-        let p = self.lost as f64 / (self.lost + self.received).max(1) as f64;
-        self.mean_burst().map_or(1.0, |mean| (mean * (1.0 - p)).max(1.0))
     }
 }
 
@@ -204,9 +169,7 @@ mod tests {
         pattern[20] = true;
         let runs = fed(&pattern);
         assert_eq!(runs.bursts().bursts, 0);
-        assert_eq!(runs.gap_density(), Some(1.0 / 40.0));
         assert_eq!(runs.mean_burst(), Some(1.0));
-        assert_eq!(runs.burst_ratio(), 1.0);
     }
 
     #[test]
@@ -217,7 +180,6 @@ mod tests {
         runs.on_received(1 << 40);
         assert_eq!(runs.longest(), 1 << 40);
         assert_eq!(runs.run_lengths()[LONGEST_COUNTED - 1], 1);
-        assert_eq!(runs.burst_density(), Some(1.0));
     }
 
     proptest! {

@@ -12,7 +12,7 @@ use antiphon_core::Instant;
 
 use crate::jitter::mean_absolute_deviation;
 
-/// What an application can bear.
+/// What an application tolerates.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DesiredQuality {
     /// Loss in percent of the messages sent, above 0.

@@ -1,12 +1,12 @@
-//! What became of a frame: every frame handed over ends in exactly one fate, and the counts must add up.
+//! What became of a packet: every packet handed over ends in exactly one fate, and the counts must add up.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The end of a frame. *Lost* is the network's doing, *expired* and *refused* the sender's, *late* the receiver's.
+/// The end of a packet. *Lost* is the network's doing, *expired* and *refused* the sender's, *late* the receiver's.
 ///
-/// A concealment is not a fate but what the receiver put in the place of a missing frame; a duplicate is an extra.
+/// A concealment is not a fate but what the receiver put in the place of a missing packet; a duplicate is an extra.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
@@ -33,12 +33,12 @@ impl Fate {
     pub const ALL: [Fate; 7] =
         [Fate::Pending, Fate::Played, Fate::Recovered, Fate::Late, Fate::Lost, Fate::Expired, Fate::Refused];
 
-    /// Whether the frame reached the receiver at all.
+    /// Whether the packet reached the receiver at all.
     pub fn arrived(self) -> bool {
         matches!(self, Fate::Played | Fate::Recovered | Fate::Late)
     }
 
-    /// In one word, as `frames.csv` writes it.
+    /// In one word, as `packets.csv` writes it.
     pub fn as_str(self) -> &'static str {
         match self {
             Fate::Pending => "pending",
@@ -51,8 +51,8 @@ impl Fate {
         }
     }
 
-    /// What is to be believed when both ends report: who has the frame knows best, so an arrival outdoes whatever
-    /// the sender thought, and the last word of the receiver outdoes its first.
+    /// What is to be believed when both ends report: the receiver of the packet knows best, so an arrival overrides whatever
+    /// the sender thought, and the last report of the receiver overrides its first.
     pub fn revised_by(self, report: Fate) -> Fate {
         let standing = |f: Fate| match f {
             Fate::Pending => 0,
@@ -70,25 +70,20 @@ impl fmt::Display for Fate {
     }
 }
 
-/// How many frames met each fate.
+/// How many packets met each fate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FateCounts([u64; Fate::ALL.len()]);
 
 impl FateCounts {
-    /// Counts one frame.
+    /// Counts one packet.
     pub fn add(&mut self, fate: Fate) {
         self.0[fate as usize] += 1;
     }
 
-    /// A frame counted under `from` is now known to have met `to`.
+    /// A packet counted under `from` is now known to have met `to`.
     pub fn change(&mut self, from: Fate, to: Fate) {
         self.0[from as usize] -= 1;
         self.0[to as usize] += 1;
-    }
-
-    /// Counts all that `other` counted.
-    pub fn merge(&mut self, other: &FateCounts) {
-        self.0.iter_mut().zip(other.0).for_each(|(mine, more)| *mine += more);
     }
 
     /// How many met `fate`.
@@ -101,25 +96,25 @@ impl FateCounts {
         self.of(Fate::Played) + self.of(Fate::Recovered) + self.of(Fate::Late)
     }
 
-    /// All frames counted.
+    /// All packets counted.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Holds the counts against `sent`, the number of frames handed over.
+    /// Holds the counts against `sent`, the number of packets handed over.
     pub fn balance(&self, sent: u64) -> Result<(), Unbalanced> {
         let ended = self.total() - self.of(Fate::Pending);
         if ended == sent { Ok(()) } else { Err(Unbalanced { sent, ended }) }
     }
 }
 
-/// Frames and fates do not add up: a fault of ours, never of the network.
+/// Packets and fates do not add up: a fault of ours, never of the network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{sent} frames were sent but {ended} fates are known")]
+#[error("{sent} packets were sent but {ended} fates are known")]
 pub struct Unbalanced {
-    /// Frames handed over.
+    /// Packets handed over.
     pub sent: u64,
-    /// Frames whose end is known.
+    /// Packets whose end is known.
     pub ended: u64,
 }
 

@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use crate::buffer_check::{BufferResult, LipSync};
 use crate::bursts::BurstTotals;
 use crate::fate::Fate;
-use crate::frame_log::FrameLog;
 use crate::histogram::{Distribution, millis};
 use crate::jitter::pdv;
+use crate::packet_log::PacketLog;
 use crate::playout::{PlayoutCurve, PlayoutPoint, PlayoutTarget};
 use crate::rate::{cpu_ms_per_s, kbit_per_s, overhead_percent, percent};
 use crate::statistics::wilson;
 
-/// What a run's figures need beside its [`FrameLog`].
+/// What a run's figures need beside its [`PacketLog`].
 #[derive(Clone, Debug, Default)]
 pub struct RunFacts {
     /// Scheme of the transport: `rtp`, `tcp`.
@@ -23,7 +23,7 @@ pub struct RunFacts {
     pub link: String,
     /// Bytes on the wire in the direction of sending, headers down to IP included.
     pub wire_bytes: u64,
-    /// Bytes of sound in the frames sent.
+    /// Bytes of sound in the packets sent.
     pub media_bytes: u64,
     /// Processor time of the stream; `None` where it can't be told from others'.
     pub cpu: Option<Duration>,
@@ -35,7 +35,7 @@ pub struct RunFacts {
 
 /// The figures of one transport over one link. Units stand in the names; `None` is null: not measured.
 ///
-/// Percentages are of `frames_sent`. `frames_sent` = played + recovered + late + lost + expired + refused + pending.
+/// Percentages are of `packets_sent`. `packets_sent` = played + recovered + late + lost + expired + refused + pending.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TransportFigures {
     /// Always `transport`.
@@ -51,12 +51,12 @@ pub struct TransportFigures {
     pub notes: Vec<String>,
     /// Length of the stream.
     pub duration_s: f64,
-    /// How long the sound in a frame lasts.
+    /// How long the sound in a packet lasts.
     pub packet_ms: f64,
-    /// Frames handed over, refused ones included.
-    pub frames_sent: u64,
-    /// Frames that arrived, each once, late ones included.
-    pub frames_received: u64,
+    /// Packets handed over, refused ones included.
+    pub packets_sent: u64,
+    /// Packets that arrived, each once, late ones included.
+    pub packets_received: u64,
     /// Arrived in time, on their own.
     pub played: u64,
     /// Arrived in time by repair.
@@ -95,11 +95,11 @@ pub struct TransportFigures {
     pub reordered_percent: Option<f64>,
     /// Concealed.
     pub concealed_percent: Option<f64>,
-    /// Longest run of lost frames.
+    /// Longest run of lost packets.
     pub longest_loss_burst: u64,
-    /// Mean run of lost frames.
+    /// Mean run of lost packets.
     pub mean_loss_burst: Option<f64>,
-    /// How often runs of 1, 2, 3 … lost frames came; the last stands for 64 and more. Trailing zeros left out.
+    /// How often runs of 1, 2, 3 … lost packets came; the last stands for 64 and more. Trailing zeros left out.
     pub loss_burst_lengths: Vec<u64>,
     /// RFC 3611's bursts (Gmin 16).
     pub bursts: BurstTotals,
@@ -146,9 +146,9 @@ pub struct TransportFigures {
     pub buffer_sequence: BufferResult,
     /// The 80 ms / 1.8 % check.
     pub lip_sync: LipSync,
-    /// What a playout target would cost.
+    /// What a playout delay would cost.
     pub playout: PlayoutFigures,
-    /// Whether every frame has a row in `frames.csv`.
+    /// Whether every packet has a row in `packets.csv`.
     pub log_complete: bool,
 }
 
@@ -157,9 +157,9 @@ pub struct TransportFigures {
 pub struct PlayoutFigures {
     /// What was taken for the delay from sender to receiver.
     pub basis: DelayBasis,
-    /// Target against the share missing.
+    /// Playout delay against the share missing.
     pub curve: Vec<PlayoutPoint>,
-    /// Smallest target for 0.1, 1 and 1.8 % missing.
+    /// Smallest playout delay for 0.1, 1 and 1.8 % missing.
     pub targets: Vec<PlayoutTarget>,
 }
 
@@ -178,11 +178,11 @@ impl TransportFigures {
     /// Version of the field names; goes up when one changes its meaning or goes away.
     pub const SCHEMA: u32 = 1;
 
-    /// Draws the figures of a run. Call [`FrameLog::finish`] first, unless the run still goes on.
-    pub fn new(log: &FrameLog, facts: &RunFacts) -> TransportFigures {
+    /// Draws the figures of a run. Call [`PacketLog::finish`] first, unless the run still goes on.
+    pub fn new(log: &PacketLog, facts: &RunFacts) -> TransportFigures {
         let counts = log.counts();
         let of = |fate| counts.of(fate);
-        let sent = log.frames_sent();
+        let sent = log.packets_sent();
         let share = |n| percent(n, sent);
         let tallies = log.tallies();
         let runs = log.loss_runs();
@@ -199,8 +199,8 @@ impl TransportFigures {
             notes: facts.notes.clone(),
             duration_s: facts.duration.as_secs_f64(),
             packet_ms: millis(log.config().packet),
-            frames_sent: sent,
-            frames_received: counts.arrived(),
+            packets_sent: sent,
+            packets_received: counts.arrived(),
             played: of(Fate::Played),
             recovered: of(Fate::Recovered),
             lost: of(Fate::Lost),
@@ -250,36 +250,36 @@ impl TransportFigures {
         }
     }
 
-    /// Frames that were never heard in time whatever the target: lost, expired, refused.
+    /// Packets that were never heard in time whatever the playout delay: lost, expired, refused.
     pub fn never_came(&self) -> u64 {
         self.lost + self.expired + self.refused
     }
 
-    /// Frames sent, fewer where losses came in bursts: the burst counts as one event in every confidence interval.
-    pub fn independent_frames(&self) -> f64 {
-        self.frames_sent as f64 / self.mean_loss_burst.unwrap_or(1.0).max(1.0)
+    /// Packets sent, fewer where losses came in bursts: the burst counts as one event in every confidence interval.
+    pub fn independent_packets(&self) -> f64 {
+        self.packets_sent as f64 / self.mean_loss_burst.unwrap_or(1.0).max(1.0)
     }
 }
 
 fn loss_interval(lost: u64, sent: u64, mean_burst: Option<f64>) -> Option<(f64, f64)> {
-    let events = |frames: u64| frames as f64 / mean_burst.unwrap_or(1.0).max(1.0);
+    let events = |packets: u64| packets as f64 / mean_burst.unwrap_or(1.0).max(1.0);
     let (low, high) = wilson(events(lost), events(sent))?;
     Some((low * 100.0, high * 100.0))
 }
 
-/// Targets at which the curve is drawn, in milliseconds.
+/// Playout delays at which the curve is drawn, in milliseconds.
 const CURVE_MS: [u64; 22] =
     [1, 2, 5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 100, 120, 150, 200, 250, 300, 400, 500, 1000];
 
-/// Shares for which the smallest target is given: studio, players, headsets (1.8 %, Voelcker 1985).
+/// Shares for which the smallest playout delay is given: studio, players, headsets (1.8 %, Voelcker 1985).
 const TARGET_SHARES: [f64; 3] = [0.001, 0.01, 0.018];
 
 impl PlayoutFigures {
-    fn new(log: &FrameLog, mean_burst: Option<f64>) -> Self {
-        // Frames on their way are neither there nor missing yet.
-        let settled = log.frames_sent() - log.counts().of(Fate::Pending);
+    fn new(log: &PacketLog, mean_burst: Option<f64>) -> Self {
+        // Packets on their way are neither there nor missing yet.
+        let settled = log.packets_sent() - log.counts().of(Fate::Pending);
         let (basis, delays, divisor) = match log.one_way().count() {
-            // One frame without its one-way delay would look like a lost one.
+            // One packet without its one-way delay would look like a lost one.
             n if n > 0 && n == log.rtt().count() => (DelayBasis::OneWay, log.one_way(), 1),
             _ => (DelayBasis::HalfRoundTrip, log.rtt(), 2),
         };

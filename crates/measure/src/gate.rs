@@ -7,6 +7,7 @@ use antiphon_core::{Ratio, UnitError, nearest, units};
 
 use crate::figures::TransportFigures;
 use crate::histogram::millis;
+use crate::list::{FIGURES, FigureDef, Unit};
 
 /// Conditions that must all hold.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,10 +15,11 @@ pub struct Gate {
     conditions: Vec<Condition>,
 }
 
-/// One condition: a figure, an operator, a bound.
+/// One condition: a figure, an operator, a bound in the figure's unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Condition {
-    figure: &'static Figure,
+    name: &'static str,
+    figure: &'static FigureDef,
     operator: Operator,
     bound: f64,
 }
@@ -31,27 +33,12 @@ enum Operator {
     GreaterOrEqual,
 }
 
-/// A figure that a gate can name.
-struct Figure {
-    name: &'static str,
-    unit: Unit,
-    read: fn(&TransportFigures) -> Option<f64>,
-}
-
-/// What a bound is written in. Times are held in milliseconds, shares in percent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
-    Share,
-    Time,
-    Count,
-}
-
 /// A condition that did not hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Failure {
     /// Which.
     pub condition: Condition,
-    /// What was measured, in milliseconds, percent or frames; `None` if nothing was.
+    /// What was measured, in the figure's unit; `None` if nothing was.
     pub measured: Option<f64>,
 }
 
@@ -86,17 +73,17 @@ pub enum GateError {
         known: String,
     },
     /// The bound is no quantity of the figure's kind.
-    #[error("{name}: {source}{hint}")]
+    #[error("{name}: {source}{}", .hint.map(|n| format!("; the number of packets is '{n}'")).unwrap_or_default())]
     BadQuantity {
         /// The figure.
         name: &'static str,
         /// What is wrong.
         source: UnitError,
         /// The name that takes what was written, if there is one.
-        hint: &'static str,
+        hint: Option<&'static str>,
     },
-    /// The bound is no whole number of frames.
-    #[error("{name}: '{text}' is not a number of frames: write a whole number, such as {name}<5")]
+    /// The bound is no whole number of packets.
+    #[error("{name}: '{text}' is not a number of packets: write a whole number, such as {name}<5")]
     BadCount {
         /// The figure.
         name: &'static str,
@@ -128,7 +115,7 @@ impl Gate {
 
     /// Every name a gate understands, for help and manual.
     pub fn names() -> impl Iterator<Item = &'static str> + Clone {
-        FIGURES.iter().map(|figure| figure.name)
+        FIGURES.iter().filter_map(|figure| figure.gate)
     }
 }
 
@@ -155,19 +142,14 @@ impl Condition {
         let (name, rest) = text.split_at(at);
         let (operator, bound) = Operator::split(rest).ok_or_else(no_operator)?;
         let name = name.trim();
-        let figure = FIGURES.iter().find(|figure| figure.name == name);
-        let figure = figure.ok_or_else(|| GateError::UnknownName {
+        let figure =
+            FIGURES.iter().find_map(|figure| Some((figure.gate.filter(|gate| *gate == name)?, figure)));
+        let (name, figure) = figure.ok_or_else(|| GateError::UnknownName {
             name: clip(name),
-            nearest: nearest(name, Gate::names())
-                .and_then(|near| FIGURES.iter().find(|f| f.name == near).map(|f| f.name)),
+            nearest: nearest(name, Gate::names()),
             known: Gate::names().collect::<Vec<_>>().join(", "),
         })?;
-        Ok(Condition { figure, operator, bound: figure.bound(bound.trim())? })
-    }
-
-    /// The name of its figure.
-    pub fn name(&self) -> &'static str {
-        self.figure.name
+        Ok(Condition { name, figure, operator, bound: read_bound(name, figure.unit, bound.trim())? })
     }
 }
 
@@ -202,75 +184,52 @@ impl Operator {
     }
 }
 
-impl Figure {
-    fn bound(&self, text: &str) -> Result<f64, GateError> {
-        let bad = |source| GateError::BadQuantity { name: self.name, source, hint: self.hint(text) };
-        match self.unit {
-            Unit::Share => text.parse::<Ratio>().map(percent).map_err(bad),
-            Unit::Time => units::parse_duration(text).map(millis).map_err(bad),
-            Unit::Count => text
-                .parse::<u32>()
-                .map(f64::from)
-                .map_err(|_| GateError::BadCount { name: self.name, text: clip(text) }),
-        }
-    }
-
-    /// A bare number for a share may have been meant as a count, which has a name of its own.
-    fn hint(&self, text: &str) -> &'static str {
-        match self.name {
-            _ if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) => "",
-            "loss" => "; the number of frames is 'lost'",
-            "late" => "; the number of frames is 'late_frames'",
-            "expired" => "; the number of frames is 'expired_frames'",
-            "concealed" => "; the number of frames is 'concealed_frames'",
-            "duplicate" => "; the number of frames is 'duplicate_frames'",
-            "reordered" => "; the number of frames is 'reordered_frames'",
-            _ => "",
-        }
+fn read_bound(name: &'static str, unit: Unit, text: &str) -> Result<f64, GateError> {
+    let bad = |source| GateError::BadQuantity { name, source, hint: hint(name, text) };
+    match unit {
+        Unit::Percent => text.parse::<Ratio>().map(percent).map_err(bad),
+        Unit::Millis | Unit::MsPerS => units::parse_duration(text).map(millis).map_err(bad),
+        _ => text.parse::<u32>().map(f64::from).map_err(|_| GateError::BadCount { name, text: clip(text) }),
     }
 }
 
-impl fmt::Debug for Figure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
+/// A bare number for a share may have been meant as a count, which has a name of its own.
+fn hint(name: &str, text: &str) -> Option<&'static str> {
+    let is_bare = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let is_count = |known: &&str| match name {
+        "loss" => *known == "lost",
+        _ => known.strip_suffix("_packets") == Some(name),
+    };
+    Gate::names().find(is_count).filter(|_| is_bare)
 }
 
-impl PartialEq for Figure {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-
-impl Unit {
-    fn suffix(self) -> &'static str {
-        match self {
-            Unit::Share => "%",
-            Unit::Time => "ms",
-            Unit::Count => "",
-        }
+/// What stands behind a bound.
+fn suffix(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Percent => "%",
+        Unit::Millis | Unit::MsPerS => "ms",
+        _ => "",
     }
 }
 
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, sign, unit) = (self.figure.name, self.operator.sign(), self.figure.unit.suffix());
-        write!(f, "{name}{sign}{}{unit}", self.bound)
+        write!(f, "{}{}{}{}", self.name, self.operator.sign(), self.bound, suffix(self.figure.unit))
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = self.condition.figure.unit;
+        let unit = suffix(self.condition.figure.unit);
         match self.measured {
             None => write!(f, "{}: not measured", self.condition),
-            Some(value) if unit == Unit::Count => write!(f, "{}: measured {value}", self.condition),
+            Some(value) if unit.is_empty() => write!(f, "{}: measured {value}", self.condition),
             Some(value) => {
                 // Three decimals, or as many as show that the bound was missed.
                 let short = format!("{value:.3}");
                 let shows = short.parse() != Ok(self.condition.bound);
                 let value = if shows { short } else { value.to_string() };
-                write!(f, "{}: measured {value}{}", self.condition, unit.suffix())
+                write!(f, "{}: measured {value}{unit}", self.condition)
             }
         }
     }
@@ -281,52 +240,10 @@ fn percent(share: Ratio) -> f64 {
     (share.percent() * 1e9).round() / 1e9
 }
 
-/// Error messages quote at most this much of what somebody else wrote.
+/// Error messages quote at most this much of input from elsewhere.
 fn clip(text: &str) -> String {
     text.chars().take(40).collect()
 }
-
-macro_rules! figures {
-    ($($name:literal $unit:ident $read:expr;)*) => {
-        &[$(Figure { name: $name, unit: Unit::$unit, read: $read }),*]
-    };
-}
-
-/// Shares are of the frames sent, times of the round trip unless the name says otherwise.
-static FIGURES: &[Figure] = figures! {
-    "loss" Share |f| f.lost_percent;
-    "late" Share |f| f.late_percent;
-    "expired" Share |f| f.expired_percent;
-    "refused" Share |f| f.refused_percent;
-    "concealed" Share |f| f.concealed_percent;
-    "duplicate" Share |f| f.duplicate_percent;
-    "reordered" Share |f| f.reordered_percent;
-    "mean" Time |f| f.rtt_ms.mean_ms;
-    "p50" Time |f| f.rtt_ms.p50_ms;
-    "p90" Time |f| f.rtt_ms.p90_ms;
-    "p99" Time |f| f.rtt_ms.p99_ms;
-    "p999" Time |f| f.rtt_ms.p999_ms;
-    "max" Time |f| f.rtt_ms.max_ms;
-    "min" Time |f| f.rtt_ms.min_ms;
-    "one_way_p50" Time |f| f.one_way_ms?.p50_ms;
-    "one_way_p99" Time |f| f.one_way_ms?.p99_ms;
-    "one_way_max" Time |f| f.one_way_ms?.max_ms;
-    "jitter" Time |f| f.jitter_mad_ms;
-    "jitter_rfc3550" Time |f| f.jitter_rfc3550_ms;
-    "rolling_deviation" Time |f| f.rolling_deviation_ms;
-    "pdv" Time |f| f.pdv_ms;
-    "gap_max" Time |f| f.gap_max_ms;
-    "cpu" Time |f| f.cpu_ms_per_s;
-    "lost" Count |f| Some(f.lost as f64);
-    "received" Count |f| Some(f.frames_received as f64);
-    "late_frames" Count |f| Some(f.late as f64);
-    "expired_frames" Count |f| Some(f.expired as f64);
-    "refused_frames" Count |f| Some(f.refused as f64);
-    "concealed_frames" Count |f| Some(f.concealed as f64);
-    "duplicate_frames" Count |f| Some(f.duplicate as f64);
-    "reordered_frames" Count |f| Some(f.reordered as f64);
-    "longest_loss_burst" Count |f| Some(f.longest_loss_burst as f64);
-};
 
 #[cfg(test)]
 mod tests;

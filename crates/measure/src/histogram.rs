@@ -52,15 +52,6 @@ impl Histogram {
         self.max = self.max.max(nanos);
     }
 
-    /// Adds all that `other` holds.
-    pub fn merge(&mut self, other: &Histogram) {
-        let added = self.buckets.add(&other.buckets);
-        added.expect("all histograms have the same bounds");
-        self.sum = self.sum.saturating_add(other.sum);
-        self.min = self.min.min(other.min);
-        self.max = self.max.max(other.max);
-    }
-
     /// How many durations were recorded.
     pub fn count(&self) -> u64 {
         self.buckets.len()
@@ -104,14 +95,6 @@ impl Histogram {
             }
         }
         None
-    }
-
-    /// Share (0.0 to 1.0) of the durations longer than `limit`, the bucket of `limit` taken at its middle; `None` if
-    /// empty.
-    pub fn share_above(&self, limit: Duration) -> Option<f64> {
-        let limit = nanos(limit);
-        let above: u64 = self.weighted().filter(|(value, _)| *value > limit).map(|(_, count)| count).sum();
-        (!self.is_empty()).then(|| above as f64 / self.count() as f64)
     }
 
     /// Mean absolute deviation from the mean (see [`crate::mean_absolute_deviation`]), in nanoseconds.
@@ -214,7 +197,6 @@ mod tests {
         }
         assert_eq!(json["count"], 0);
         assert_eq!(Histogram::new().mean_absolute_deviation(), None);
-        assert_eq!(Histogram::new().share_above(Duration::ZERO), None);
     }
 
     #[test]
@@ -254,17 +236,6 @@ mod tests {
             prop_assert_eq!(h.min().unwrap().as_nanos() as u64, values[0]);
             let sum: u128 = values.iter().map(|v| u128::from(*v)).sum();
             prop_assert_eq!(h.mean().unwrap().as_nanos(), sum / values.len() as u128);
-        }
-
-        #[test]
-        fn merging_is_recording_both(
-            a in prop::collection::vec(0u64..1_000_000_000, 0..100),
-            b in prop::collection::vec(0u64..1_000_000_000, 0..100),
-        ) {
-            let mut merged = filled(&a);
-            merged.merge(&filled(&b));
-            let both = filled(&[a, b].concat());
-            prop_assert_eq!(Distribution::from(&merged), Distribution::from(&both));
         }
 
         #[test]

@@ -18,8 +18,7 @@ pub fn mean_absolute_deviation(samples: &[f64]) -> Option<f64> {
 
 /// Interarrival jitter of RFC 3550 §6.4.1 in floating point: `J += (|D| − J)/16`, in the order of arrival.
 ///
-/// Duplicates are for the caller to leave out. After a pause in the media (DTX) call [`Self::skip`], as the time
-/// stamps jump there and that is no jitter.
+/// Duplicates are for the caller to leave out.
 #[derive(Clone, Copy, Debug)]
 pub struct InterarrivalJitter {
     rate: f64,
@@ -44,16 +43,6 @@ impl InterarrivalJitter {
         }
     }
 
-    /// The next packet has no predecessor to be compared with.
-    pub fn skip(&mut self) {
-        self.last = None;
-    }
-
-    /// The jitter now, in time-stamp units, as RTCP reports it.
-    pub fn timestamp_units(&self) -> f64 {
-        self.jitter
-    }
-
     /// The jitter now, in milliseconds.
     pub fn ms(&self) -> f64 {
         self.jitter * 1e3 / self.rate
@@ -62,35 +51,6 @@ impl InterarrivalJitter {
     /// The highest the jitter ever was, in milliseconds.
     pub fn max_ms(&self) -> f64 {
         self.max * 1e3 / self.rate
-    }
-}
-
-/// Interarrival jitter in whole numbers, as RFC 3550 appendix A.8 computes it: a sixteenth of a time-stamp unit is
-/// kept, and rounded as the appendix rounds.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct InterarrivalJitterInt {
-    transit: Option<u32>,
-    sixteenths: u64,
-}
-
-impl InterarrivalJitterInt {
-    /// A packet arrived at `arrival`, in time-stamp units of any origin.
-    pub fn on_packet(&mut self, arrival: u32, timestamp: u32) {
-        let transit = arrival.wrapping_sub(timestamp);
-        if let Some(before) = self.transit.replace(transit) {
-            let d = u64::from((transit.wrapping_sub(before) as i32).unsigned_abs());
-            self.sixteenths = self.sixteenths + d - ((self.sixteenths + 8) >> 4);
-        }
-    }
-
-    /// The value for an RTCP report block, in time-stamp units rounded down.
-    pub fn report(&self) -> u32 {
-        u32::try_from(self.sixteenths >> 4).unwrap_or(u32::MAX)
-    }
-
-    /// Sixteen times the jitter, in time-stamp units.
-    pub fn sixteenths(&self) -> u64 {
-        self.sixteenths
     }
 }
 
@@ -171,11 +131,6 @@ impl DelayVariation {
             self.steps.record(delay.abs_diff(last));
         }
         self.last = Some((seq, delay));
-    }
-
-    /// PDV at the share `q`: that percentile of the delays less the smallest. `None` if there are none.
-    pub fn pdv(&self, q: f64) -> Option<Duration> {
-        pdv(&self.delays, q)
     }
 
     /// The sizes of the steps |IPDV|.

@@ -1,38 +1,38 @@
-//! The playout trade-off: how long to wait for how few late frames.
+//! The playout trade-off: how long to wait for how few late packets.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::{Histogram, millis, nearest_rank};
-use crate::statistics::{Z95, wilson};
+use crate::statistics::Z95;
 
-/// Delays of the frames that arrived, and how many were sent: answers "what if the target were x?".
+/// Delays of the packets that arrived, and how many were sent: answers "what if the playout delay were x?".
 ///
-/// Percentiles by nearest rank over the frames *sent*: one that never arrived is late for every target.
+/// Percentiles by nearest rank over the packets *sent*: one that never arrived is late for every playout delay.
 #[derive(Clone, Debug)]
 pub struct PlayoutCurve {
-    /// Delays in nanoseconds, rising, each with the number of frames up to and including it.
+    /// Delays in nanoseconds, rising, each with the number of packets up to and including it.
     steps: Vec<(u64, u64)>,
     sent: u64,
     mean_burst: f64,
 }
 
-/// One point of the trade-off: with this target, that share is missing.
+/// One point of the trade-off: with this playout delay, that share is missing.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PlayoutPoint {
     /// Time from sending to playing, in milliseconds.
     pub target_ms: f64,
-    /// Frames that were not there then, in percent of those sent.
+    /// Packets that were not there then, in percent of those sent.
     pub missing_percent: f64,
 }
 
-/// The smallest target that leaves a given share missing.
+/// The smallest playout delay that leaves a given share missing.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PlayoutTarget {
     /// The share allowed, in percent.
     pub missing_percent: f64,
-    /// The target in milliseconds; `None` if more never arrived at all.
+    /// The playout delay in milliseconds; `None` if more never arrived at all.
     pub target_ms: Option<f64>,
     /// Lower end of its 95 % interval.
     pub low_ms: Option<f64>,
@@ -41,14 +41,7 @@ pub struct PlayoutTarget {
 }
 
 impl PlayoutCurve {
-    /// From single delays, of `sent` frames (at least as many).
-    pub fn from_delays(delays: &[Duration], sent: u64) -> Self {
-        let mut sorted: Vec<u64> = delays.iter().map(|d| crate::histogram::nanos(*d)).collect();
-        sorted.sort_unstable();
-        Self::from_weighted(sorted.into_iter().map(|d| (d, 1)), sent)
-    }
-
-    /// From a histogram, with its precision, of `sent` frames. `divisor` 2 makes half round trips of round trips.
+    /// From a histogram, with its precision, of `sent` packets. `divisor` 2 makes half round trips of round trips.
     pub fn from_histogram(h: &Histogram, sent: u64, divisor: u64) -> Self {
         Self::from_weighted(h.weighted().map(|(d, n)| (d / divisor.max(1), n)), sent)
     }
@@ -71,35 +64,19 @@ impl PlayoutCurve {
         self
     }
 
-    /// Frames sent.
-    pub fn sent(&self) -> u64 {
-        self.sent
-    }
-
-    /// Independent events among the frames sent: fewer, where losses come in bursts.
-    pub fn independent(&self) -> f64 {
-        self.sent as f64 / self.mean_burst
-    }
-
-    /// How many frames were there within `target` of their sending.
+    /// How many packets were there within `target` of their sending.
     fn in_time(&self, target: Duration) -> u64 {
         let limit = crate::histogram::nanos(target);
         let passed = self.steps.partition_point(|(delay, _)| *delay <= limit);
         passed.checked_sub(1).map_or(0, |last| self.steps[last].1)
     }
 
-    /// Share (0.0 to 1.0) of the frames sent that were not there within `target`; `None` if none were sent.
+    /// Share (0.0 to 1.0) of the packets sent that were not there within `target`; `None` if none were sent.
     pub fn missing_share(&self, target: Duration) -> Option<f64> {
         (self.sent > 0).then(|| (self.sent - self.in_time(target)) as f64 / self.sent as f64)
     }
 
-    /// 95 % interval (Wilson) of [`Self::missing_share`].
-    pub fn missing_interval(&self, target: Duration) -> Option<(f64, f64)> {
-        let n = self.independent();
-        wilson(self.missing_share(target)? * n, n)
-    }
-
-    /// The smallest target that leaves at most the share `missing` (0.0 to 1.0) not there; `None` if more never came.
+    /// The smallest playout delay that leaves at most the share `missing` (0.0 to 1.0) not there; `None` if more never came.
     pub fn target_for(&self, missing: f64) -> Option<Duration> {
         self.at_rank(nearest_rank(1.0 - missing, self.sent)?)
     }
@@ -118,12 +95,6 @@ impl PlayoutCurve {
             low_ms: ms(self.at_rank(low)),
             high_ms: ms(self.at_rank(high)),
         }
-    }
-
-    /// Probability that these samples reach the target at all: that the longest of n delays is beyond the quantile,
-    /// 1 − (1 − missing)ⁿ. Small when there are too few samples to speak of so small a share.
-    pub fn reach(&self, missing: f64) -> f64 {
-        1.0 - (1.0 - missing.clamp(0.0, 1.0)).powf(self.independent())
     }
 
     /// The curve at `targets`.
@@ -152,34 +123,34 @@ mod tests {
         Duration::from_millis(n)
     }
 
+    /// The curve of single delays, of `sent` packets (at least as many).
+    fn exact(delays: &[Duration], sent: u64) -> PlayoutCurve {
+        let mut sorted: Vec<u64> = delays.iter().map(|d| crate::histogram::nanos(*d)).collect();
+        sorted.sort_unstable();
+        PlayoutCurve::from_weighted(sorted.into_iter().map(|d| (d, 1)), sent)
+    }
+
     #[test]
-    fn lost_frames_are_late_for_every_target() {
+    fn lost_packets_are_late_for_every_target() {
         let delays: Vec<Duration> = (1..=98).map(ms).collect();
-        let curve = PlayoutCurve::from_delays(&delays, 100);
+        let curve = exact(&delays, 100);
         assert_eq!(curve.missing_share(ms(98)), Some(0.02));
         assert_eq!(curve.target_for(0.02), Some(ms(98)));
         assert_eq!(curve.target_for(0.01), None);
         assert_eq!(curve.target_for(0.5), Some(ms(50)));
         assert_eq!(curve.target(0.02).high_ms, None);
-        assert_eq!(PlayoutCurve::from_delays(&[], 0).missing_share(ms(1)), None);
-        assert_eq!(PlayoutCurve::from_delays(&[], 0).target_for(0.5), None);
+        assert_eq!(exact(&[], 0).missing_share(ms(1)), None);
+        assert_eq!(exact(&[], 0).target_for(0.5), None);
     }
 
     #[test]
-    fn few_samples_do_not_reach_a_small_share() {
-        let few = PlayoutCurve::from_delays(&[ms(1); 50], 50);
-        let many = PlayoutCurve::from_delays(&[ms(1); 2000], 2000);
-        assert!((few.reach(0.01) - 0.395).abs() < 0.001);
-        assert!(many.reach(0.01) > 0.999_999);
+    fn bursts_widen_the_interval_of_a_target() {
         let delays: Vec<Duration> = (1..=2000).map(ms).collect();
-        let (single, burst) = (
-            PlayoutCurve::from_delays(&delays, 2000),
-            PlayoutCurve::from_delays(&delays, 2000).with_mean_burst(4.0),
-        );
+        let single = exact(&delays, 2000);
+        let burst = single.clone().with_mean_burst(4.0);
         // Rank 1800 ± 1.96·√(2000·0.1·0.9), and twice that where four losses are one event.
         assert_eq!(single.target(0.1).low_ms, Some(1773.0));
         assert_eq!(burst.target(0.1).low_ms, Some(1747.0));
-        assert!(many.clone().with_mean_burst(20.0).reach(0.01) < many.reach(0.01));
     }
 
     proptest! {
@@ -191,7 +162,7 @@ mod tests {
         ) {
             let times: Vec<Duration> = delays.iter().map(|d| ms(*d)).collect();
             let sent = delays.len() as u64 + lost;
-            let curve = PlayoutCurve::from_delays(&times, sent);
+            let curve = exact(&times, sent);
             let missing = |target: u64| sent - delays.iter().filter(|d| **d <= target).count() as u64;
             for target in [0, 50, 250, 499] {
                 prop_assert_eq!(curve.missing_share(ms(target)), Some(missing(target) as f64 / sent as f64));
@@ -212,7 +183,7 @@ mod tests {
             let times: Vec<Duration> = delays.iter().map(|d| Duration::from_nanos(*d)).collect();
             times.iter().for_each(|d| h.record(*d));
             let sent = times.len() as u64;
-            let exact = PlayoutCurve::from_delays(&times, sent).target_for(0.1).unwrap().as_nanos() as f64;
+            let exact = exact(&times, sent).target_for(0.1).unwrap().as_nanos() as f64;
             let got = PlayoutCurve::from_histogram(&h, sent, 1).target_for(0.1).unwrap().as_nanos() as f64;
             prop_assert!((got - exact).abs() <= exact * Histogram::PRECISION + 1.0);
         }

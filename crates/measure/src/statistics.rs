@@ -1,4 +1,4 @@
-//! How sure a figure is: confidence intervals, proportions, fairness.
+//! How sure a figure is: confidence intervals and proportions.
 
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{Beta, ContinuousCDF, Normal, StudentsT};
@@ -15,7 +15,7 @@ pub struct MeanInterval {
 }
 
 impl MeanInterval {
-    /// Of independent `samples` (runs, not frames of one run); `None` if there are none.
+    /// Of independent `samples` (runs, not packets of one run); `None` if there are none.
     pub fn of(samples: &[f64]) -> Option<MeanInterval> {
         let n = samples.len() as f64;
         if samples.is_empty() {
@@ -79,14 +79,6 @@ pub fn is_below(a: f64, error_a: f64, b: f64, error_b: f64) -> f64 {
     }
 }
 
-/// Jain's fairness index of shares: 1 when all are equal, 1/n when one has everything (R. Jain et al., DEC-TR-301,
-/// 1984). `None` if there are none or all are zero.
-pub fn jain(shares: &[f64]) -> Option<f64> {
-    let sum: f64 = shares.iter().sum();
-    let squares: f64 = shares.iter().map(|x| x * x).sum();
-    (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,12 +128,5 @@ mod tests {
         assert!((is_below(0.0, 3.0, 5.0 * Z95, 4.0) - 0.975).abs() < 1e-6);
         assert_eq!(is_below(1.0, 0.0, 2.0, 0.0), 1.0);
         assert_eq!(is_below(2.0, 0.0, 2.0, 0.0), 0.5);
-    }
-
-    #[test]
-    fn fairness() {
-        assert_eq!(jain(&[3.0, 3.0, 3.0]), Some(1.0));
-        assert_eq!(jain(&[1.0, 0.0, 0.0, 0.0]), Some(0.25));
-        assert_eq!(jain(&[0.0]), None);
     }
 }

@@ -288,19 +288,19 @@ impl Conceal for Repetition {
 }
 
 /// A raised cosine from 0 towards 1 over `len` steps.
-fn rise(step: usize, len: usize) -> f32 {
+pub(crate) fn rise(step: usize, len: usize) -> f32 {
     if step >= len {
         return 1.0;
     }
     0.5 - 0.5 * (PI * (step as f32 + 0.5) / len as f32).cos()
 }
 
-fn frames(format: StreamFormat, ms: f64) -> usize {
+pub(crate) fn frames(format: StreamFormat, ms: f64) -> usize {
     (f64::from(format.rate()) * ms / 1000.0).round() as usize
 }
 
 /// A quarter of the shortest pitch period that Appendix I looks for is 1.25 ms; twice that is smooth for music as well.
-const JOIN_MS: f64 = 2.5;
+pub(crate) const JOIN_MS: f64 = 2.5;
 const PERIOD_MS: f64 = 10.0;
 /// Appendix I: full strength for the first 10 ms, 20 % less for each further 10 ms, nothing at 60 ms.
 const HOLD_MS: f64 = 10.0;

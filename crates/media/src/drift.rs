@@ -3,16 +3,25 @@
 //! Both look at the transit time of packets, arrival less media time, whose smallest values are free of queueing. A
 //! difference of sampling clocks makes them rise or fall steadily; a change of route makes them jump.
 
+use std::time::Duration;
+
 use antiphon_core::{Instant, Ppm};
 
 /// Maps media time to the instant at which a packet without queueing delay would arrive.
 ///
-/// Follows the smallest transit time of the last few seconds, never faster than [`MAX_SLEW_PPM`], so that the schedule
-/// made from it neither jumps nor runs away. It never lies below the smallest transit time it knows.
+/// Follows the smallest transit time of the last few seconds, upwards never faster than [`MAX_SLEW_PPM`], so that the
+/// schedule made from it does not run away with a queue. It never lies below the smallest transit time it knows.
+///
+/// Downwards there is no harm in haste: a smaller transit time is the path's own, free of queueing. The first packets are
+/// those most likely to be held up (neighbour discovery, power save, what queued during a handshake), so that at first the
+/// schedule is wherever the smallest transit time is ([`Descent`]).
 #[derive(Clone, Debug)]
 pub struct MediaClock {
     rate: u32,
+    descent: Descent,
     origin: Option<u64>,
+    /// When the first packet came.
+    began: Instant,
     /// Where media time `origin` stands on our clock, in nanoseconds.
     base: i64,
     last: Instant,
@@ -20,12 +29,35 @@ pub struct MediaClock {
     estimator: DriftEstimator,
 }
 
+/// How a schedule comes down to a smaller transit time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Descent {
+    /// At once for so long after the first packet.
+    pub at_once: Duration,
+    /// And then no faster than this, in millionths.
+    pub slew_ppm: f64,
+}
+
+impl Default for Descent {
+    /// For three seconds, and then [`DESCENT_PPM`].
+    fn default() -> Self {
+        Descent { at_once: SETTLES, slew_ppm: DESCENT_PPM }
+    }
+}
+
 impl MediaClock {
     /// For a stream of `rate` sample frames per second.
     pub fn new(rate: u32) -> Self {
+        Self::descending(rate, Descent::default())
+    }
+
+    /// The same with a way down of its own.
+    pub fn descending(rate: u32, descent: Descent) -> Self {
         MediaClock {
             rate: rate.max(1),
+            descent,
             origin: None,
+            began: Instant::ZERO,
             base: 0,
             last: Instant::ZERO,
             minima: Minima::default(),
@@ -36,7 +68,10 @@ impl MediaClock {
     /// A packet whose first sample frame is `media` arrived.
     pub fn on_arrival(&mut self, now: Instant, media: u64) {
         let Some(origin) = self.origin else {
-            (self.origin, self.base, self.last) = (Some(media), now.as_nanos() as i64, now);
+            self.origin = Some(media);
+            self.base = now.as_nanos() as i64;
+            self.began = now;
+            self.last = now;
             self.minima.add(now, self.base);
             return;
         };
@@ -44,9 +79,18 @@ impl MediaClock {
         if let Some(minimum) = self.minima.add(now, transit) {
             self.estimator.on_minimum(now, minimum);
         }
-        let slew = (now.since(self.last).as_nanos() as f64 * MAX_SLEW_PPM / 1e6) as i64;
-        self.base += self.minima.smallest().saturating_sub(self.base).clamp(-slew, slew);
+        let off = self.minima.smallest().saturating_sub(self.base);
+        let slew = |ppm: f64| (now.since(self.last).as_nanos() as f64 * ppm / 1e6) as i64;
+        self.base = self.base.saturating_add(match self.is_settling(now) {
+            true => off.min(slew(MAX_SLEW_PPM)),
+            false => off.clamp(-slew(self.descent.slew_ppm), slew(MAX_SLEW_PPM)),
+        });
         self.last = now;
+    }
+
+    /// Whether the stream is so young that the schedule comes down at once.
+    pub fn is_settling(&self, now: Instant) -> bool {
+        self.origin.is_some() && now.since(self.began) < self.descent.at_once
     }
 
     /// When `media` is expected; `None` before the first packet.
@@ -66,7 +110,7 @@ impl MediaClock {
         self.estimator.drift()
     }
 
-    /// Begins anew with the next packet. What is known of the drift stays: it belongs to the sender's hardware.
+    /// Starts again with the next packet. What is known of the drift stays: it belongs to the sender's hardware.
     pub fn restart(&mut self) {
         self.origin = None;
         self.minima = Minima::default();
@@ -75,15 +119,28 @@ impl MediaClock {
 
     fn span(&self, origin: u64, media: u64) -> i64 {
         let frames = i128::from(media) - i128::from(origin);
-        // Exact over years; what a hostile time stamp asks beyond that is cut.
-        (frames * 1_000_000_000 / i128::from(self.rate)).clamp(-MAX_SPAN, MAX_SPAN) as i64
+        // Exact over years; what a hostile time stamp asks beyond that is cut. The usual spans, of up to two days at 48 kHz,
+        // need no division of 128 bits, which takes many times as long.
+        let usual = i64::try_from(frames).ok().and_then(|frames| frames.checked_mul(1_000_000_000));
+        let nanos = match usual {
+            Some(nanos) => i128::from(nanos / i64::from(self.rate)),
+            None => frames * 1_000_000_000 / i128::from(self.rate),
+        };
+        nanos.clamp(-MAX_SPAN, MAX_SPAN) as i64
     }
 }
 
 /// A century in nanoseconds: sums of a few such still fit.
 const MAX_SPAN: i128 = 3_153_600_000_000_000_000 / 2;
 
-/// The schedule moves by at most 1 ms per second: twice the largest difference between clocks, and slow enough that
+/// How long a path takes to show its own transit time: the queue of a handshake is gone, and a sleeping radio is awake.
+pub const SETTLES: Duration = Duration::from_secs(3);
+
+/// Where no device plays, the schedule comes down by up to 5 ms per second: a packet of 5 ms goes out 25 µs sooner than it
+/// would have, unchanged.
+pub const DESCENT_PPM: f64 = 5000.0;
+
+/// The schedule moves up by at most 1 ms per second: twice the largest difference between clocks, and slow enough that
 /// a passing queue does not drag it along.
 pub const MAX_SLEW_PPM: f64 = 1000.0;
 

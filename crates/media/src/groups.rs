@@ -85,7 +85,7 @@ impl ChannelGroups {
         Ok(ChannelGroups { starts, channels: channels as u8 })
     }
 
-    /// From bits that say where groups begin, as a stranger sends them; `None` if they make no sense.
+    /// From bits that say where groups begin, as an unknown source sends them; `None` if they make no sense.
     pub fn from_starts(channels: usize, starts: u64) -> Option<Self> {
         let fits = (1..=MOST).contains(&channels) && starts & 1 == 1 && (starts >> (channels - 1)) <= 1;
         fits.then_some(ChannelGroups { starts, channels: channels as u8 })

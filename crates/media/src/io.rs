@@ -7,6 +7,10 @@ use crate::{SampleFormat, StreamFormat};
 
 /// Something that gives sound. Called on the media thread: neither blocks nor allocates nor locks; what reads a disk
 /// does so on a thread of its own and hands over through a queue.
+///
+/// A *recording* can be pulled at any pace, and none of it may be left out: the run's clock paces the sender. A *live*
+/// source has a clock of its own, which paces the sender ([`crate::LivePace`]): what is not pulled when it comes grows
+/// old. No method has a default, since sources are wrapped and a wrapper would forget it.
 pub trait Source: Send {
     /// Rate and channels of what [`Self::pull`] gives.
     fn format(&self) -> StreamFormat;
@@ -18,9 +22,41 @@ pub trait Source: Send {
     fn pull(&mut self, block: &mut [f32]) -> Pull;
 
     /// Sample frames in all, where known.
-    fn length(&self) -> Option<u64> {
-        None
-    }
+    fn length(&self) -> Option<u64>;
+
+    /// Whether a clock of its own is behind it, as far as can be told by now. A pipe shows only by its pace whether a
+    /// microphone or a file is at its other end, so that the answer may change while it is pulled: ask each time.
+    fn is_live(&self) -> bool;
+
+    /// What can be pulled now.
+    fn ready(&self) -> Ready;
+
+    /// Of a live source: leaves out all but the newest `frames` sample frames of what is ready, fewer if what is ready is
+    /// stale altogether. What is pulled next is faded over from what would have followed, where sound was pulled before.
+    /// Answers the sample frames left out since the last call, those that found no room in the meantime included. A
+    /// recording keeps everything and answers 0.
+    fn keep_newest(&mut self, frames: usize) -> u64;
+
+    /// Of a live source: has `wake` called whenever more can be pulled, and at the end, on the thread that feeds it. To be
+    /// set before sound is waited for, not while it flows; [`Self::ready`] is asked after it, as sound may have come before.
+    fn set_waker(&mut self, wake: Wake);
+}
+
+/// Wakes the thread that pulls. Neither allocates nor waits, and costs one system call at most.
+pub type Wake = Box<dyn Fn() + Send>;
+
+/// What can be pulled from a [`Source`] at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ready {
+    /// Sample frames; `usize::MAX` where they are made when they are asked for.
+    pub frames: usize,
+    /// Nothing will follow them.
+    pub ended: bool,
+}
+
+impl Ready {
+    /// Of a source that makes its sound when it is asked for, and never has to be waited for.
+    pub const ALWAYS: Ready = Ready { frames: usize::MAX, ended: false };
 }
 
 /// What [`Source::pull`] found.
@@ -34,7 +70,7 @@ pub enum Pull {
     End,
 }
 
-/// Something that takes sound. Called on the media thread, under the same rule as [`Source`].
+/// Something that takes sound. Called on the media thread, under the same rules as [`Source`].
 pub trait Sink: Send {
     /// Rate and channels of what [`Self::push`] takes.
     fn format(&self) -> StreamFormat;
@@ -43,15 +79,15 @@ pub trait Sink: Send {
     fn push(&mut self, block: &[f32]) -> Result<(), SinkError>;
 
     /// Whether it takes sound at a pace of its own, as a sound card does; a file takes whatever comes.
-    fn clocked(&self) -> bool {
-        false
-    }
+    fn clocked(&self) -> bool;
 
     /// Of a clocked sink: sample frames that it would take now to have as much in hand as it means to. Asked before every
     /// push, which is how its clock is followed; `None` where it cannot tell, and sound comes at the run's pace.
-    fn wants(&self) -> Option<usize> {
-        None
-    }
+    fn wants(&self) -> Option<usize>;
+
+    /// Sample frames that it takes at a time, such as a sound card's period; `None` where it takes any number. More than a
+    /// period handed over at once only waits there ([`crate::playout::pull_frames`]).
+    fn period(&self) -> Option<usize>;
 
     /// Called off the media thread at the end: waits until everything is where it belongs.
     fn finish(&mut self) -> Result<(), SinkError>;
@@ -84,6 +120,18 @@ impl Sink for NullSink {
     fn push(&mut self, block: &[f32]) -> Result<(), SinkError> {
         self.frames += (block.len() / self.stream.channels()) as u64;
         Ok(())
+    }
+
+    fn clocked(&self) -> bool {
+        false
+    }
+
+    fn wants(&self) -> Option<usize> {
+        None
+    }
+
+    fn period(&self) -> Option<usize> {
+        None
     }
 
     fn finish(&mut self) -> Result<(), SinkError> {

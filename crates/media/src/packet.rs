@@ -1,4 +1,4 @@
-//! RTP packets: blocks of sound into packets, and packets, whoever sent them, back into blocks.
+//! RTP packets: blocks of sound into packets, and packets, from any sender, back into blocks.
 
 mod depacketiser;
 mod extension;
@@ -7,6 +7,8 @@ mod packetiser;
 pub use depacketiser::{Depacketiser, MediaPacket, RtpError, RtpView, parse_rtp};
 pub use extension::{ExtensionIds, InBandFormat, InBandGroup};
 pub use packetiser::{PacketConfig, PacketError, PacketInfo, Packetiser};
+
+use antiphon_core::wire::{UDP_IPV4_HEADERS, UDP_IPV6_HEADERS};
 
 use crate::{SampleFormat, StreamFormat};
 
@@ -20,7 +22,7 @@ pub enum PacketKind {
 }
 
 /// Tells RTP from RTCP by the second byte (RFC 5761 §4): RTCP packet types 192 to 223 are RTP payload types 64 to 95
-/// with the marker set, which nobody may use beside RTCP. `None` for what is neither, since its version is not 2.
+/// with the marker set, which may not be used beside RTCP. `None` for what is neither, since its version is not 2.
 pub fn classify(bytes: &[u8]) -> Option<PacketKind> {
     match bytes {
         [first, second, ..] if first >> 6 == 2 => Some(match second {
@@ -59,5 +61,5 @@ pub const DYNAMIC_PAYLOAD_TYPE: u8 = 96;
 
 /// Bytes of RTP that one datagram of a path with this MTU carries: the MTU less IP (20 or 40) and UDP (8).
 pub const fn max_packet_for_mtu(mtu: usize, ipv6: bool) -> usize {
-    mtu.saturating_sub(if ipv6 { 48 } else { 28 })
+    mtu.saturating_sub(if ipv6 { UDP_IPV6_HEADERS } else { UDP_IPV4_HEADERS })
 }

@@ -1,7 +1,7 @@
 //! The playout buffer: takes packets as the network brings them and gives sound in order, at its time.
 //!
 //! Every packet has a place in media time and a deadline, the instant at which its first sample frame is to go out:
-//! when a packet without queueing delay would arrive, plus the target. What is not there by then is concealed. Three
+//! when a packet without queueing delay would arrive, plus the playout delay. What is not there by then is concealed. Three
 //! ways of keeping time are needed: a file follows the sender's clock and gets its samples unchanged; a device pulls by
 //! its own clock ([`ClockedPlayout`] resamples for it); a recording over a reliable transport waits for everything.
 //!
@@ -9,7 +9,7 @@
 //! at construction.
 //!
 //! A stream may be divided into channel groups, each an RTP stream of its own. Each has a ring, a history of its numbers and a
-//! concealer to itself (`lane`), and all have one clock, one target and one position in media time: they can't drift
+//! concealer to itself (`lane`), and all have one clock, one playout delay and one position in media time: they can't drift
 //! apart by a sample, whatever is lost of one of them. A stream that is not divided is the case of one group.
 
 mod clocked;
@@ -24,12 +24,12 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 
-pub use clocked::{ClockedError, ClockedPlayout, ClockedPull};
+pub use clocked::{ClockedError, ClockedPlayout, ClockedPull, pull_frames};
 pub use types::{Cause, Clocking, Inserted, PlayoutConfig, PlayoutCounters, PlayoutError, Pulled};
 
 use crate::StreamFormat;
 use crate::conceal::Conceal;
-use crate::drift::MediaClock;
+use crate::drift::{DESCENT_PPM, Descent, MAX_SLEW_PPM, MediaClock, SETTLES};
 use crate::packet::MediaPacket;
 use history::Novelty;
 use lane::Lane;
@@ -49,10 +49,12 @@ pub struct Playout {
     finished: bool,
     /// Packets in a row that were far outside the buffer.
     far_run: u32,
-    /// End of a packet that found no room while nobody was in a hurry: until it fits, waiting for others is over.
+    /// End of a packet that found no room while no clock pressed: until it fits, waiting for others is over.
     pressed: Option<u64>,
     /// Since when every packet was late.
     late_since: Option<Instant>,
+    /// When a sink's clock pulled last.
+    last_pull: Option<Instant>,
     resyncs: u64,
     skipped_frames: u64,
 }
@@ -71,11 +73,11 @@ impl Playout {
         let (rate, channels) = (config.format.rate(), config.format.channels());
         let frames = |d: Duration| d.as_nanos() * u128::from(rate) / 1_000_000_000;
         let most = (MAX_STORE / 4 / channels) as u128;
-        let least = frames(config.target) + 2 * MAX_PACKET_FRAMES as u128;
+        let least = frames(config.playout_delay) + 2 * MAX_PACKET_FRAMES as u128;
         if least > most {
             let max = most.saturating_sub(2 * MAX_PACKET_FRAMES as u128);
             return Err(PlayoutError::TooLong {
-                target: config.target,
+                playout_delay: config.playout_delay,
                 format: config.format,
                 max: Duration::from_millis((max * 1000 / u128::from(rate)) as u64),
             });
@@ -96,7 +98,7 @@ impl Playout {
         Ok(Playout {
             scratch: vec![0.0; stretch * widest],
             lanes,
-            clock: MediaClock::new(rate),
+            clock: clock_of(&config),
             config,
             position: None,
             playing: false,
@@ -104,6 +106,7 @@ impl Playout {
             far_run: 0,
             pressed: None,
             late_since: None,
+            last_pull: None,
             resyncs: 0,
             skipped_frames: 0,
         })
@@ -158,7 +161,7 @@ impl Playout {
     fn place(&mut self, group: usize, now: Instant, packet: &MediaPacket<'_>, unhurried: bool) -> Inserted {
         let (start, end) = (packet.timestamp, packet.timestamp.saturating_add(packet.frames as u64));
         if self.position.is_none() || (unhurried && !self.fits(packet)) {
-            // The first packet; or, with nobody in a hurry, a leap that no buffer spans.
+            // The first packet; or, without deadlines, a jump that no buffer spans.
             return self.take_up(group, now, packet, self.position.is_some());
         }
         if !self.playing && self.lanes.iter().all(|lane| lane.store.can_begin_at(start)) {
@@ -237,12 +240,12 @@ impl Playout {
     /// the totals go on.
     pub fn restart(&mut self) {
         self.lanes.iter_mut().for_each(Lane::restart);
-        self.clock = MediaClock::new(self.config.format.rate());
+        self.clock = clock_of(&self.config);
         (self.position, self.playing, self.finished) = (None, false, false);
         (self.far_run, self.late_since) = (0, None);
     }
 
-    /// The sequence numbers of one channel group begin anew, on the clock of the others. What waits of it is played.
+    /// The sequence numbers of one channel group restart, on the clock of the others. What waits of it is played.
     ///
     /// Panics if the stream has no such group.
     pub fn restart_group(&mut self, group: usize) {
@@ -261,8 +264,8 @@ impl Playout {
 
     /// How far the sound that goes out next is behind its schedule, in sample frames; negative when ahead.
     pub fn lag(&self, now: Instant) -> Option<f64> {
-        let target = self.config.target.as_secs_f64() * f64::from(self.config.format.rate());
-        Some(self.clock.media_at(now)? - target - self.position? as f64)
+        let playout_delay = self.config.playout_delay.as_secs_f64() * f64::from(self.config.format.rate());
+        Some(self.clock.media_at(now)? - playout_delay - self.position? as f64)
     }
 
     /// The instant at which the sample frame at media time `media` is to go out; `None` where nothing is late.
@@ -281,10 +284,10 @@ impl Playout {
         }
     }
 
-    /// Moves the deadlines of everything that has not gone out yet. A longer target than the one at construction may
+    /// Moves the deadlines of everything that has not gone out yet. A longer playout delay than the one at construction may
     /// not fit: what finds no room is counted early.
-    pub fn set_target(&mut self, target: Duration) {
-        self.config.target = target;
+    pub fn set_playout_delay(&mut self, playout_delay: Duration) {
+        self.config.playout_delay = playout_delay;
     }
 
     /// Sound that waits, in sample frames, from the next to go out to the last received of any group; gaps included.
@@ -317,12 +320,27 @@ impl Playout {
     }
 
     fn due(&self, media: u64) -> Option<Instant> {
-        Some(self.clock.instant(media)? + self.config.target)
+        Some(self.clock.instant(media)? + self.config.playout_delay)
     }
 
     fn is_due(&self, now: Instant, media: u64) -> bool {
         self.due(media).is_some_and(|due| due <= now)
     }
+}
+
+/// The schedule of a stream: it settles while the first sound waits for its time, and for a while after that.
+///
+/// Where a sink's clock plays, it comes down no faster than it goes up: a resampler takes back less than 1 ms per second.
+/// Elsewhere sound that is due sooner goes out sooner, as it is, and so nothing is heard of the schedule's way down.
+fn clock_of(config: &PlayoutConfig) -> MediaClock {
+    let slew_ppm = match config.clocking {
+        Clocking::Sink => MAX_SLEW_PPM,
+        Clocking::Sender | Clocking::Unhurried { .. } => DESCENT_PPM,
+    };
+    MediaClock::descending(
+        config.format.rate(),
+        Descent { at_once: config.playout_delay + SETTLES, slew_ppm },
+    )
 }
 
 /// What the largest block of the largest sender may be.

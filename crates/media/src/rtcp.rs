@@ -1,12 +1,14 @@
-//! RTCP (RFC 3550 §6): reports in both directions, who the parties are, and taking leave.
+//! RTCP (RFC 3550 §6): reports in both directions, source descriptions, and BYE.
 
+mod extended;
 mod reception;
 mod session;
 mod wire;
 
+pub use extended::NominalDelay;
 pub use reception::Reception;
 pub use session::{MAX_REPORT, RemoteReport, RtcpConfig, RtcpCounters, RtcpEvent, RtcpSession, SenderClock};
 pub use wire::{
     ReportBlock, ReportBlocks, RtcpError, RtcpItem, SenderInfo, visit_compound, write_bye, write_cname,
-    write_report,
+    write_nominal_delay, write_report,
 };

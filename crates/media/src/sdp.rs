@@ -36,7 +36,7 @@ pub struct StreamDescription {
     pub is_part: bool,
 }
 
-/// What only the one who writes SDP must say.
+/// What only the writer of SDP must say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SdpOptions {
     /// Name of the session, shown by players.
@@ -301,7 +301,7 @@ fn describe(session: &Session, media: &Media, coding: Coding) -> Result<StreamDe
         payload_type,
         ptime: value("ptime").and_then(|text| {
             let ms: f64 = text.trim().parse().ok()?;
-            // A packet of more than 10 s is no live sound; whoever wrote it meant something else.
+            // A packet of more than 10 s is no live sound; its author meant something else.
             (ms > 0.0 && ms <= 10_000.0).then(|| Duration::from_secs_f64(ms / 1000.0))
         }),
         // "Any" is an address to write, not one to listen for.

@@ -1,8 +1,8 @@
-//! Whose packets these are: holds on to one sender, keeps strangers out, and notices when a sender starts anew.
+//! Whose packets these are: holds on to one sender, keeps unknown sources out, and notices when a sender restarts.
 //!
 //! RFC 3550 A.1 with two departures. The first source heard is taken at its first packet, not its second: a recording
 //! must not lack its beginning. Until it has shown two packets in a row its place is not safe, so that a stray datagram
-//! cannot lock the true sender out. And a source is a pair of SSRC and path: the same SSRC from elsewhere is a stranger
+//! cannot lock the true sender out. And a source is a pair of SSRC and path: the same SSRC from elsewhere is an unknown source
 //! until the one we know falls silent.
 //!
 //! A sender whose stream is divided into channel groups has an SSRC for each. It goes by that of the first, and each of its
@@ -20,16 +20,16 @@ pub enum Verdict {
     /// It is of the stream we follow, whose group it is of goes on with other numbers, or under another SSRC: only what is
     /// known of this group's sequence numbers is to be forgotten. Never of a stream that is not divided.
     Resumed,
-    /// It is the first of a stream: a first sender, another after the old one fell silent, or the same one started anew.
+    /// It is the first of a stream: a first sender, another after the old one fell silent, or the same one restarted.
     NewStream,
     /// It is of our source, but its number is far off: dropped, unless the next one follows it.
     Jump,
     /// It is of another sender: dropped.
-    Stranger {
+    UnknownSource {
         /// Whether this one was not heard of before, as far as memory goes.
         first: bool,
     },
-    /// It bears our own SSRC: our own packet come back, or a collision.
+    /// It has our own SSRC: our own packet come back, or a collision.
     Own,
 }
 
@@ -42,8 +42,8 @@ pub struct SourceCounters {
     pub streams: u64,
     /// Packets dropped since their number was far off.
     pub jumps: u64,
-    /// Packets of strangers.
-    pub strangers: u64,
+    /// Packets of unknown sources.
+    pub unknown_sources: u64,
     /// Packets with our own SSRC.
     pub own: u64,
 }
@@ -106,7 +106,7 @@ struct Member {
     jump_next: Option<Seq16>,
 }
 
-/// A stranger who may become the source, or one of its groups.
+/// A unknown source who may become the source, or one of its groups.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     key: Key,
@@ -130,7 +130,7 @@ impl SourceTracker {
         }
     }
 
-    /// A packet came in. After [`Verdict::NewStream`] the caller starts everything behind anew. `path` is what tells one
+    /// A packet came in. After [`Verdict::NewStream`] the caller starts everything after it again. `path` is what tells one
     /// origin from another: a session that hears one sender on two networks passes the same for both.
     pub fn on_packet(&mut self, now: Instant, ssrc: u32, path: PathId, sequence: u16) -> Verdict {
         self.on_packet_of(now, Origin::undivided(ssrc), path, sequence)
@@ -142,14 +142,14 @@ impl SourceTracker {
         let sequence = Seq16(sequence);
         let verdict = match self.current {
             _ if self.own_ssrc == Some(origin.ssrc) => Verdict::Own,
-            _ if origin.group >= origin.groups => Verdict::Stranger { first: false },
+            _ if origin.group >= origin.groups => Verdict::UnknownSource { first: false },
             None => self.begin(now, key, origin, sequence, false),
             Some(source) if source.key == key => self.follow(now, key, origin, sequence),
             Some(source) => {
                 let free = !source.proven || now.since(source.last_heard) >= self.silence;
                 match self.contend(now, key, origin.ssrc, sequence) {
                     Contest::Proved if free => self.begin(now, key, origin, sequence, true),
-                    other => other.stranger(),
+                    other => other.unknown_source(),
                 }
             }
         };
@@ -160,13 +160,13 @@ impl SourceTracker {
                 self.counters.streams += 1;
             }
             Verdict::Jump => self.counters.jumps += 1,
-            Verdict::Stranger { .. } => self.counters.strangers += 1,
+            Verdict::UnknownSource { .. } => self.counters.unknown_sources += 1,
             Verdict::Own => self.counters.own += 1,
         }
         verdict
     }
 
-    /// The sender took leave: the next one to be heard is a new stream at once. If it was only one of its groups, another
+    /// The sender has ended its stream: the next one to be heard is a new stream at once. If it was only one of its groups, another
     /// SSRC may take its place.
     pub fn on_bye(&mut self, ssrc: u32) {
         if self.current.is_some_and(|source| source.key.sender == ssrc) {
@@ -199,11 +199,6 @@ impl SourceTracker {
         self.current.map(|source| source.last_heard)
     }
 
-    /// Our own SSRC changed.
-    pub fn set_own_ssrc(&mut self, ssrc: Option<u32>) {
-        self.own_ssrc = ssrc;
-    }
-
     /// Totals.
     pub fn counters(&self) -> SourceCounters {
         self.counters
@@ -228,7 +223,7 @@ impl SourceTracker {
             let free = !member.proven || now.since(member.last_heard) >= self.silence;
             return match self.contend(now, key, origin.ssrc, sequence) {
                 Contest::Proved if free => self.resume(now, origin, sequence),
-                other => other.stranger(),
+                other => other.unknown_source(),
             };
         }
         let ahead = i32::from(sequence.distance(member.highest));
@@ -265,12 +260,12 @@ impl SourceTracker {
         Verdict::Resumed
     }
 
-    /// A packet of somebody else than who has the place.
+    /// A packet of another sender than the one that is followed.
     fn contend(&mut self, now: Instant, key: Key, ssrc: u32, sequence: Seq16) -> Contest {
         let (mut in_a_row, mut first) = (1, true);
         if let Some(candidate) = self.candidate.filter(|candidate| candidate.key == key) {
             first = false;
-            // The groups of one sender take turns: the one met first speaks for all while it lasts.
+            // The groups of one sender take turns: the first one stands for all while it lasts.
             if candidate.ssrc != ssrc && now.since(candidate.last_heard) < TURN {
                 return Contest::Unproved { first };
             }
@@ -278,7 +273,7 @@ impl SourceTracker {
                 in_a_row = candidate.in_a_row + 1;
             }
         }
-        // One stranger at a time is remembered: many cost no memory, and two that alternate never get in.
+        // One unknown source at a time is remembered: many cost no memory, and two that alternate never take over.
         self.candidate = Some(Candidate { key, ssrc, next: sequence.next(), in_a_row, last_heard: now });
         if in_a_row >= MIN_SEQUENTIAL { Contest::Proved } else { Contest::Unproved { first } }
     }
@@ -290,7 +285,7 @@ impl Member {
     }
 }
 
-/// What speaks for somebody who wants a place.
+/// What is known of a sender that may take over.
 #[derive(Clone, Copy)]
 enum Contest {
     /// Two packets in a row.
@@ -301,8 +296,8 @@ enum Contest {
 }
 
 impl Contest {
-    fn stranger(self) -> Verdict {
-        Verdict::Stranger { first: matches!(self, Contest::Unproved { first: true }) }
+    fn unknown_source(self) -> Verdict {
+        Verdict::UnknownSource { first: matches!(self, Contest::Unproved { first: true }) }
     }
 }
 
@@ -312,7 +307,7 @@ const MIN_SEQUENTIAL: u32 = 2;
 const MAX_DROPOUT: i32 = 3000;
 /// Packets by which one may come late (A.1).
 const MAX_MISORDER: i32 = 100;
-/// Silence after which another group speaks for a stranger: many packets of any stream.
+/// Silence after which another group speaks for an unknown source: many packets of any stream.
 const TURN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -9,7 +9,10 @@ use antiphon_media::packet::{
 };
 use antiphon_media::playout::{ClockedPlayout, Clocking, Playout, PlayoutConfig};
 use antiphon_media::rtcp::{RtcpConfig, RtcpSession};
-use antiphon_media::{ChannelMap, Resampler, SampleFormat, SourceTracker, StreamFormat, Verdict};
+use antiphon_media::{
+    ChannelMap, LiveMeter, LivePace, Liveness, Pull, Ready, Resampler, SampleFormat, Source, SourceTracker,
+    Splice, StreamFormat, Verdict, Wake,
+};
 use assert_no_alloc::{AllocDisabler, assert_no_alloc};
 
 #[global_allocator]
@@ -49,7 +52,7 @@ impl Receiver {
 
     fn take(&mut self, now: Instant, bytes: &[u8]) {
         if classify(bytes) == Some(PacketKind::Rtcp) {
-            let _ = self.rtcp.handle(now, bytes, |_| ());
+            let _ = self.rtcp.handle(now, bytes, false, |_| ());
             return;
         }
         let Ok(view) = parse_rtp(bytes, ExtensionIds::default()) else {
@@ -109,7 +112,7 @@ fn nothing_is_allocated_between_source_and_sink() {
                     receiver.take(now, &buf[..len]);
                 }
                 if let Some(len) = receiver.rtcp.poll_report(now, &mut buf) {
-                    let _ = sender.rtcp.handle(now, &buf[..len], |_| ());
+                    let _ = sender.rtcp.handle(now, &buf[..len], false, |_| ());
                 }
                 while receiver.file.pull(now, &mut out).frames > 0 {}
                 while receiver.recording.pull(now, &mut out).frames > 0 {}
@@ -120,7 +123,7 @@ fn nothing_is_allocated_between_source_and_sink() {
                 slower.process(&mono, &mut small[..given]);
             }
         });
-        // The weather happened, and everything came through it.
+        // The impairments happened, and everything came through.
         let counters =
             [receiver.file.counters(), receiver.recording.counters(), receiver.device.playout().counters()];
         for c in counters {
@@ -129,4 +132,88 @@ fn nothing_is_allocated_between_source_and_sink() {
         assert!(sender.rtcp.counters().received >= 3 && receiver.rtcp.counters().malformed == 750);
         assert!(receiver.rtcp.sender_clock().is_some());
     }
+}
+
+/// A microphone that has given so much.
+struct Microphone {
+    format: StreamFormat,
+    there: usize,
+    splice: Splice,
+}
+
+impl Source for Microphone {
+    fn format(&self) -> StreamFormat {
+        self.format
+    }
+
+    fn sample_format(&self) -> SampleFormat {
+        SampleFormat::L16
+    }
+
+    fn pull(&mut self, block: &mut [f32]) -> Pull {
+        self.splice.join(block);
+        self.there -= BLOCK;
+        Pull::Frames(BLOCK)
+    }
+
+    fn length(&self) -> Option<u64> {
+        None
+    }
+
+    fn is_live(&self) -> bool {
+        true
+    }
+
+    fn ready(&self) -> Ready {
+        Ready { frames: self.there, ended: false }
+    }
+
+    fn keep_newest(&mut self, frames: usize) -> u64 {
+        let skipped = self.there.saturating_sub(frames);
+        self.there -= skipped;
+        self.splice.leave_out((&[0.5; 100], &[0.5; 500]));
+        skipped as u64
+    }
+
+    fn set_waker(&mut self, _wake: Wake) {}
+}
+
+/// A live source whose thread stands still now and then, and a device that leaves out what its first packets were held up
+/// by.
+#[test]
+fn live_sound_and_what_is_left_out_allocate_nothing() {
+    let format = StreamFormat::new(48_000, 2).unwrap();
+    let mut microphone = Microphone { format, there: 0, splice: Splice::new(format) };
+    let mut pace = LivePace::new(BLOCK, 48_000);
+    let mut meter = LiveMeter::new(48_000, Duration::from_secs(3));
+    let config = PlayoutConfig::new(format, Duration::from_millis(20), Clocking::Sink);
+    let mut device = ClockedPlayout::new(config, 48_000, BLOCK).unwrap();
+    let mut packetiser =
+        Packetiser::new(PacketConfig::new(format, SampleFormat::L16, BLOCK as u32), 1).unwrap();
+    let mut depacketiser = Depacketiser::new(format, SampleFormat::L16);
+    let (mut block, mut buf, mut pulled) = (vec![0.1f32; 2 * BLOCK], [0u8; 1500], 0u64);
+    assert_no_alloc(|| {
+        for n in 0..1_500u64 {
+            let now = Instant::from_micros(n * 5_333);
+            microphone.there += BLOCK;
+            meter.on_frames(now, BLOCK);
+            // Every second a standstill of 0.3 s.
+            let is_still = n % 188 > 130;
+            while !is_still && pace.poll(now, &mut microphone) {
+                microphone.pull(&mut block);
+                pulled += 1;
+            }
+            packetiser.packetise(&block, Epoch::default().ntp(now), &mut buf, |_, bytes| {
+                let view = parse_rtp(bytes, ExtensionIds::default()).unwrap();
+                let packet = depacketiser.accept(&view).unwrap();
+                // In the first second the path is longer by 100 ms.
+                let early = if n < 188 { 0 } else { 100 };
+                device.insert(now + Duration::from_millis(100 - early), &packet);
+            });
+            device.pull(now, &mut block);
+        }
+    });
+    assert!(pulled > 900 && pace.skipped_frames() > 10_000, "{pulled} {}", pace.skipped_frames());
+    assert_eq!(meter.liveness(), Liveness::Live);
+    assert!(device.playout().counters().skipped_frames > 4_000);
 }

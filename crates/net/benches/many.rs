@@ -1,29 +1,37 @@
-//! What a reflector hub of many associations costs: its thread's share of a processor core, what gets lost, and the
+//! What a reflector of many associations costs: its thread's share of a processor core, what gets lost, and the
 //! memory of each association. Real sockets on loopback, one for each client, all driven by one thread.
 //!
-//! Prints one JSON object a line. Without arguments: 1000 clients of 50 frames/s over SRP and over RTP, then 200 of 100
+//! Prints one JSON object a line. Without arguments: 1000 clients of 50 messages/s over SRP and over RTP, then 200 of 100
 //! over every datagram transport. With arguments, one run: `-- SCHEME CLIENTS FRAMES_PER_SECOND SECONDS`.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[path = "../tests/common/party.rs"]
+mod party;
+
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use antiphon_core::uri::Query;
-use antiphon_core::{Counters, Ecn, Endpoint, Frame, Input, Instant, PathId};
-use antiphon_net::{
-    DriveOptions, DriveReport, Line, LineStats, OsClock, SocketOptions, Stop, UdpLine, become_media_thread,
-    drive, thread_cpu_time,
+use antiphon_core::{
+    Counters, Endpoint, Input, Instant, Message, Participant, PathId, Role, Tag, handle_due,
 };
-use antiphon_proto::{Beneath, OpenArgs, Role, TRANSPORTS, Transport};
-use antiphon_session::{Hub, HubConfig, Reflector, ReflectorConfig, Station};
+use antiphon_net::{
+    DriveOptions, DriveReport, Line, LineStats, Lines, OsClock, SocketOptions, Stop, UdpLine,
+    become_media_thread, drive, thread_cpu_time,
+};
+use antiphon_proto::{Substrate, TRANSPORTS, Transport};
+use antiphon_session::Reflector;
+use antiphon_testkit::Counting;
 
-/// A frame: 20 ms of telephone speech (64 kbit/s, ITU-T G.711) in a packet that RTP takes for its own.
-const FRAME: [u8; 172] = {
-    let mut frame = [0x55; 172];
-    (frame[0], frame[1]) = (0x80, 96);
-    frame
+use crate::party::{WIRE, reflector, stack};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A message: 20 ms of telephone speech (64 kbit/s, ITU-T G.711) in a packet that RTP takes for its own.
+const MESSAGE: [u8; 172] = {
+    let mut message = [0x55; 172];
+    (message[0], message[1]) = (0x80, 96);
+    message
 };
 
 fn main() {
@@ -36,7 +44,7 @@ fn main() {
     for scheme in ["srp", "rtp"] {
         run(antiphon_proto::find(scheme).expect("a transport"), 1000, 50, 10);
     }
-    for transport in TRANSPORTS.iter().filter(|transport| transport.beneath == Beneath::Udp) {
+    for transport in TRANSPORTS.iter().filter(|transport| transport.substrate == Substrate::Udp) {
         run(transport, 200, 100, 5);
     }
 }
@@ -48,14 +56,15 @@ fn run(transport: &'static Transport, clients: usize, rate: u64, seconds: u64) {
     let (tell, told) = std::sync::mpsc::channel();
     let (server_stop, max_peers) = (stop.clone(), clients);
     let server = std::thread::spawn(move || {
-        let mut line =
-            UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
+        let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
         tell.send(line.local_address()).expect("the benchmark waits");
         become_media_thread();
-        let mut hub = hub(transport, max_peers, clock.now());
-        let report =
-            drive(&mut line, &mut hub, &clock, &server_stop, DriveOptions::default()).expect("loopback");
-        (report, line.stats(), hub.counters().admitted)
+        let mut reflector = reflector(stack(transport.scheme, 1, 1452), max_peers, clock.now());
+        let mut lines = Lines::new();
+        lines.add(WIRE, Box::new(line)).expect("it is the first");
+        let report = drive(&mut lines, &mut reflector, &clock, &server_stop, DriveOptions::default());
+        let stats = lines.stats(WIRE).expect("it is there");
+        (report.expect("loopback"), stats, reflector.admission().admitted)
     });
     let far = told.recv().expect("the server opens");
     let mut crowd = Crowd::new(transport, clients, rate, far, clock);
@@ -77,13 +86,13 @@ fn print(
     client_cpu: Duration,
 ) {
     let sum = |of: fn(&Counters) -> u64| -> u64 {
-        crowd.clients.iter().map(|client| of(&client.endpoint.path_stats().counters)).sum()
+        crowd.clients.iter().map(|client| of(&client.endpoint.stats().counters)).sum()
     };
     let (retransmitted, expired) =
-        (sum(|counters| counters.retransmitted), sum(|counters| counters.frames_expired));
+        (sum(|counters| counters.retransmitted), sum(|counters| counters.messages_expired));
     println!(
         "{{\"bench\":\"many\",\"transport\":\"{}\",\"clients\":{},\"frames_per_s\":{},\"server_core_share\":{:.3},\
-         \"server_us_per_frame\":{:.2},\"frames_sent\":{},\"frames_not_returned\":{},\"frames_expired\":{expired},\"datagrams_to_server\":{},\
+         \"server_us_per_message\":{:.2},\"packets_sent\":{},\"messages_not_returned\":{},\"messages_expired\":{expired},\"datagrams_to_server\":{},\
          \"datagrams_lost_to_server\":{},\"send_failed\":{},\"retransmitted\":{retransmitted},\"rounds\":{},\
          \"worst_oversleep_us\":{},\"client_core_share\":{:.3},\"client_worst_late_ms\":{:.1},\
          \"allocated_per_client\":{},\"allocated_when_new\":{},\"resident_per_client\":{}}}",
@@ -107,20 +116,8 @@ fn print(
     );
 }
 
-fn endpoint(transport: &Transport, role: Role, seed: u64, now: Instant) -> Box<dyn Endpoint> {
-    let (query, latency) = (Query::default(), Duration::from_millis(80));
-    let args = OpenArgs { role, query: &query, seed, now, max_datagram: 1452, latency };
-    (transport.open)(&args).expect("defaults open")
-}
-
-/// As `reflect` has it.
-fn hub(transport: &'static Transport, max_peers: usize, now: Instant) -> Hub<Reflector> {
-    let config = HubConfig { max_peers, idle: Duration::from_secs(10), admits: transport.admits };
-    let reflector = ReflectorConfig::default();
-    // One seed for all, so that each knows the cookies that the doorkeeper bakes.
-    let make = move |now, _| Reflector::new(endpoint(transport, Role::Listener, 1, now), reflector.clone());
-    let keeper = endpoint(transport, Role::Listener, 1, now).doorkeeper(now);
-    Hub::new(config, Box::new(make)).with_doorkeeper(keeper)
+fn endpoint(transport: &Transport, seed: u64, now: Instant) -> Box<dyn Endpoint> {
+    stack(transport.scheme, seed, 1452).open(now, Role::Caller)
 }
 
 struct Client {
@@ -146,7 +143,7 @@ impl Crowd {
             let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback; a file descriptor for each client");
             socket.connect(far).expect("loopback");
             socket.set_nonblocking(true).expect("a socket");
-            Client { socket, endpoint: endpoint(transport, Role::Caller, at, clock.now()) }
+            Client { socket, endpoint: endpoint(transport, at, clock.now()) }
         };
         let clients = (0..clients as u64).map(client).collect();
         let (buf, worst_late) = (vec![0; 1 << 16], Duration::ZERO);
@@ -186,20 +183,20 @@ impl Crowd {
         loop {
             match socket.recv(&mut self.buf) {
                 Ok(n) => {
-                    endpoint.handle_input(now, datagram(PathId::default(), &self.buf[..n], now));
+                    endpoint.handle_input(now, datagram(PathId::default(), &mut self.buf[..n], now));
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => panic!("loopback: {error}"),
             }
         }
-        endpoint.handle_due(now);
-        while endpoint.poll_frame(&mut self.buf).is_some() {
+        handle_due(&mut **endpoint, now);
+        while endpoint.poll_message(&mut self.buf).is_some() {
             self.returned += 1;
         }
         while endpoint.poll_event().is_some() {}
         if send {
-            let frame = Frame::new(&FRAME, Some(now + Duration::from_millis(200)));
-            self.accepted += u64::from(endpoint.send(now, frame).is_ok());
+            let message = Message::new(Tag::NONE, &MESSAGE, Some(now + Duration::from_millis(200)));
+            self.accepted += u64::from(endpoint.send(now, message).is_ok());
         }
         while let Some(transmit) = endpoint.poll_transmit(now, &mut self.buf) {
             self.datagrams += u64::from(socket.send(&self.buf[..transmit.len]).is_ok());
@@ -213,35 +210,35 @@ struct Memory {
     allocated_when_new: i64,
     /// The same after two seconds of traffic, with the buffer from which it repairs.
     allocated: i64,
-    /// What the process grew by while the hub worked.
+    /// What the process grew by while the reflector worked.
     resident: i64,
 }
 
-/// Without sockets: clients hand their datagrams to the hub. Only what the hub does counts.
+/// Without sockets: clients hand their datagrams to the reflector. Only what the reflector does counts.
 fn memory(transport: &'static Transport, peers: usize, rate: u64) -> Memory {
     let mut now = Instant::from_millis(1);
-    let client = |at| endpoint(transport, Role::Caller, 1 + at, now);
+    let client = |at| endpoint(transport, 1 + at, now);
     let mut clients: Vec<Box<dyn Endpoint>> = (0..peers as u64).map(client).collect();
     let mut buf = vec![0; 1 << 16];
-    let mut hub = hub(transport, peers, now);
-    let (allocated, mut grown) = (ALLOCATED.load(Ordering::Relaxed), 0);
+    let mut reflector = reflector(stack(transport.scheme, 1, 1452), peers, now);
+    let (mut allocated, mut grown) = (0, 0);
     let mut allocated_when_new = None;
     for _ in 0..2 * rate {
         let mut questions = Vec::new();
         for (path, client) in clients.iter_mut().enumerate() {
-            let _still_connecting = client.send(now, Frame::new(&FRAME, None));
+            let _still_connecting = client.send(now, Message::new(Tag::NONE, &MESSAGE, None));
             while let Some(transmit) = client.poll_transmit(now, &mut buf) {
                 questions.push((PathId(path as u32), buf[..transmit.len].to_vec()));
             }
         }
         let before = resident();
-        let answers = answer(&mut hub, now, &questions);
+        let answers = answer(&mut reflector, now, &mut questions, &mut allocated);
         grown += resident() - before;
-        allocated_when_new.get_or_insert_with(|| ALLOCATED.load(Ordering::Relaxed) - allocated);
-        for (path, bytes) in answers {
+        allocated_when_new.get_or_insert(allocated);
+        for (path, mut bytes) in answers {
             let client = &mut clients[path.0 as usize];
-            client.handle_input(now, datagram(PathId::default(), &bytes, now));
-            while client.poll_frame(&mut buf).is_some() {}
+            client.handle_input(now, datagram(PathId::default(), &mut bytes, now));
+            while client.poll_message(&mut buf).is_some() {}
             while client.poll_event().is_some() {}
         }
         now += Duration::from_nanos(1_000_000_000 / rate);
@@ -249,34 +246,47 @@ fn memory(transport: &'static Transport, peers: usize, rate: u64) -> Memory {
             client.handle_timeout(now);
         }
     }
-    let met = hub.counters().admitted;
+    let met = reflector.admission().admitted;
     assert_eq!(met, peers as u64, "associations");
     let each = |all: i64| all / peers as i64;
     Memory {
         allocated_when_new: each(allocated_when_new.unwrap_or_default()),
-        allocated: each(ALLOCATED.load(Ordering::Relaxed) - allocated),
+        allocated: each(allocated),
         resident: each(grown),
     }
 }
 
 type Datagrams = Vec<(PathId, Vec<u8>)>;
 
-/// Hands datagrams to the hub; answers those that come back, which do not count.
-fn answer(hub: &mut Hub<Reflector>, now: Instant, questions: &Datagrams) -> Datagrams {
+/// Hands datagrams to the reflector and adds to `allocated` what it keeps of them; answers those that come back, which do
+/// not count.
+fn answer(
+    reflector: &mut Reflector,
+    now: Instant,
+    questions: &mut Datagrams,
+    allocated: &mut i64,
+) -> Datagrams {
     let (mut answers, mut room) = (Vec::new(), [0; 2048]);
     for (path, bytes) in questions {
-        // One by one: the door answers so many strangers at once, and no more.
-        counted(|| hub.handle_input(now, datagram(*path, bytes, now)));
-        counted(|| hub.advance(now));
-        while let Some(transmit) = counted(|| hub.poll_transmit(now, &mut room)) {
+        // One by one: an admission answers so many unknown sources at once, and no more.
+        let (kept, ()) = Counting::held(|| {
+            reflector.handle_input(now, WIRE, datagram(*path, bytes, now));
+            reflector.advance(now);
+            while reflector.poll_ready().is_some() {}
+        });
+        *allocated += kept;
+        loop {
+            let (kept, transmit) = Counting::held(|| reflector.poll_transmit(now, WIRE, &mut room));
+            *allocated += kept;
+            let Some(transmit) = transmit else { break };
             answers.push((transmit.path, room[..transmit.len].to_vec()));
         }
     }
     answers
 }
 
-fn datagram(path: PathId, bytes: &[u8], now: Instant) -> Input<'_> {
-    Input::Datagram { path, bytes, ecn: Ecn::NotCapable, received_at: now }
+fn datagram(path: PathId, bytes: &mut [u8], now: Instant) -> Input<'_> {
+    Input::Datagram { path, bytes, received_at: now }
 }
 
 /// Resident memory of the process in bytes.
@@ -284,55 +294,4 @@ fn resident() -> i64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux tells");
     line.trim().trim_end_matches(" kB").parse::<i64>().expect("a number") * 1024
-}
-
-/// Counts what `work` allocates and frees. For one thread.
-fn counted<T>(work: impl FnOnce() -> T) -> T {
-    COUNTING.store(true, Ordering::Relaxed);
-    let result = work();
-    COUNTING.store(false, Ordering::Relaxed);
-    result
-}
-
-static COUNTING: AtomicBool = AtomicBool::new(false);
-static ALLOCATED: AtomicI64 = AtomicI64::new(0);
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// The system's allocator with a count of bytes.
-struct Counting;
-
-fn count(bytes: i64) {
-    if COUNTING.load(Ordering::Relaxed) {
-        ALLOCATED.fetch_add(bytes, Ordering::Relaxed);
-    }
-}
-
-#[allow(unsafe_code, reason = "an allocator can't be counted in safe code")]
-// SAFETY: everything is handed to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as i64);
-        // SAFETY: as above.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as i64);
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-(layout.size() as i64));
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size as i64 - layout.size() as i64);
-        // SAFETY: as above.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
 }

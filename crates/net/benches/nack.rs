@@ -8,21 +8,24 @@
 //! `--busy-poll`. `raw` is what the machine alone takes: the same at the same pace with a thread that waits likewise,
 //! returns what it receives and knows nothing else; `p99_ratio` is to that.
 
+#[path = "../tests/common/party.rs"]
+mod party;
+
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::BorrowedFd;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use antiphon_core::uri::Query;
-use antiphon_core::{Input, Instant, PathId, Transmit};
+use antiphon_core::{Input, Instant, OneWire, PathId, Single, Transmit, Wire, WireId, WireView};
 use antiphon_net::{
-    DriveOptions, Fittings, Line, LineError, OsClock, SocketOptions, Stop, UdpLine, Wait, WaitStyle,
-    become_media_thread, drive,
+    DriveOptions, Line, LineCommon, LineError, Lines, OsClock, Readiness, SocketOptions, Stop, UdpLine, Wait,
+    WaitStyle, become_media_thread, drive,
 };
 use antiphon_proto::srp::wire::extended::Extended;
 use antiphon_proto::srp::{Message, Sender, SenderConfig};
-use antiphon_proto::{OpenArgs, Role};
-use antiphon_session::{Hub, HubConfig, Reflector, ReflectorConfig, Station};
+
+use crate::party::{WIRE, reflector, stack};
 
 /// Gaps in one run; the first tenth is thrown away (caches, page faults, the estimate of the round trip).
 const GAPS: usize = 2_000;
@@ -75,24 +78,19 @@ struct Inside {
     received: Vec<u64>,
 }
 
-/// A reflector whose echoes nobody wants: a hub like those of servers. Answers how long its NACKs took.
+/// A reflector whose echoes are dropped, for many peers like those of servers. Answers how long its NACKs took.
 fn serve(tell: &mpsc::Sender<SocketAddr>, clock: OsClock, stop: &Stop, wait: WaitStyle) -> Inside {
-    let transport = antiphon_proto::find("srp").expect("SRP is there");
     let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
     tell.send(line.local_address()).expect("the benchmark waits");
-    let config = HubConfig { max_peers: 1000, idle: Duration::from_secs(10), admits: transport.admits };
-    let make = move |now, _| {
-        let (query, latency) = (Query::default(), Duration::from_millis(80));
-        let role = Role::Listener;
-        let args = OpenArgs { role, query: &query, seed: 1, now, max_datagram: 1452, latency };
-        Reflector::new((transport.open)(&args).expect("defaults open"), ReflectorConfig::default())
-    };
-    let mut hub = Hub::new(config, Box::new(make));
+    let mut reflector = reflector(stack("srp", 1, 1452), 1000, clock.now());
     let room = || Vec::with_capacity(2 * GAPS);
     let times = Inside { stamp: room(), received: room() };
     let mut line = Timed { line, clock, arrived: None, times };
     become_media_thread();
-    drive(&mut line, &mut hub, &clock, stop, DriveOptions { wait }).expect("loopback");
+    let mut lines = Lines::new();
+    lines.add(WIRE, Box::new(&mut line)).expect("it is the first");
+    drive(&mut lines, &mut reflector, &clock, stop, DriveOptions { wait }).expect("loopback");
+    drop(lines);
     line.times
 }
 
@@ -106,18 +104,23 @@ struct Timed {
 }
 
 impl Line for Timed {
-    fn receive(&mut self, clock: &OsClock, station: &mut dyn Station, wait: Wait) -> Result<(), LineError> {
-        let mut watched = Watched { station, arrived: None, asks: false };
-        let result = self.line.receive(clock, &mut watched, wait);
-        self.arrived = watched.arrived;
+    fn receive(
+        &mut self,
+        clock: &OsClock,
+        participant: &mut WireView<'_>,
+        wait: Wait,
+    ) -> Result<Instant, LineError> {
+        let mut watched = Single::new(Watched { participant, arrived: None, asks: false });
+        let result = self.line.receive(clock, &mut WireView::new(&mut watched, WireId(0)), wait);
+        self.arrived = watched.get().arrived;
         result
     }
 
-    fn transmit(&mut self, now: Instant, station: &mut dyn Station) -> Result<(), LineError> {
-        let mut watched = Watched { station, arrived: self.arrived, asks: false };
-        let result = self.line.transmit(now, &mut watched);
+    fn transmit(&mut self, now: Instant, participant: &mut WireView<'_>) -> Result<(), LineError> {
+        let mut watched = Single::new(Watched { participant, arrived: self.arrived, asks: false });
+        let result = self.line.transmit(now, &mut WireView::new(&mut watched, WireId(0)));
         // A request repeated when its time-out came answers no arrival.
-        if let (true, Some((stamp, received))) = (watched.asks, self.arrived) {
+        if let (true, Some((stamp, received))) = (watched.get().asks, self.arrived) {
             let now = self.clock.now();
             self.times.stamp.push(now.since(stamp).as_nanos() as u64);
             self.times.received.push(now.since(received).as_nanos() as u64);
@@ -125,54 +128,78 @@ impl Line for Timed {
         result
     }
 
-    fn fittings(&self) -> &Fittings {
-        self.line.fittings()
+    fn report(&mut self, now: Instant, participant: &mut WireView<'_>, last: bool) {
+        self.line.report(now, participant, last);
     }
 
-    fn fittings_mut(&mut self) -> &mut Fittings {
-        self.line.fittings_mut()
+    fn wire(&self) -> Wire {
+        self.line.wire()
+    }
+
+    fn watch(&self, each: &mut dyn FnMut(BorrowedFd<'_>, Readiness)) {
+        self.line.watch(each);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.line.poll_timeout()
+    }
+
+    fn is_flushed(&self) -> bool {
+        self.line.is_flushed()
+    }
+
+    fn is_over(&self) -> bool {
+        self.line.is_over()
+    }
+
+    fn facts(&self) -> Vec<String> {
+        self.line.facts()
+    }
+
+    fn common(&self) -> &LineCommon {
+        self.line.common()
+    }
+
+    fn common_mut(&mut self) -> &mut LineCommon {
+        self.line.common_mut()
     }
 }
 
-/// A station with a note of when a datagram came and whether it asks for one.
-struct Watched<'a> {
-    station: &'a mut dyn Station,
+/// A participant, seen from its wire, with a note of when a datagram came and whether it asks for one.
+struct Watched<'a, 'b> {
+    participant: &'a mut WireView<'b>,
     arrived: Option<(Instant, Instant)>,
     asks: bool,
 }
 
-impl Station for Watched<'_> {
+impl OneWire for Watched<'_, '_> {
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         if let Input::Datagram { received_at, .. } = input {
             self.arrived.get_or_insert((received_at, now));
         }
-        self.station.handle_input(now, input);
+        self.participant.handle_input(now, input);
     }
 
-    fn advance(&mut self, now: Instant) {
-        self.station.advance(now);
-    }
+    fn advance(&mut self, _now: Instant) {}
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        let transmit = self.station.poll_transmit(now, buf)?;
+        let transmit = self.participant.poll_transmit(now, buf)?;
         self.asks |= matches!(Extended::parse(&buf[..transmit.len]), Ok(Extended::Nack(_)));
         Some(transmit)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.station.poll_timeout()
+        None
     }
 
-    fn stop(&mut self, now: Instant) {
-        self.station.stop(now);
-    }
+    fn stop(&mut self, _now: Instant) {}
 
     fn is_finished(&self) -> bool {
-        self.station.is_finished()
+        self.participant.is_finished()
     }
 
     fn knows(&self, path: PathId) -> bool {
-        self.station.knows(path)
+        self.participant.knows(path)
     }
 }
 

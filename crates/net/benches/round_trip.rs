@@ -1,75 +1,144 @@
-//! What the whole stack of a transport costs over a bare socket: one 940-byte frame (a block of paper 000: 470 samples
-//! of 16 bits) to and fro over loopback, alternating in one run with a raw blocking UDP ping-pong.
+//! What the whole stack of a transport costs over a bare socket: one 940-byte message (a block of paper 000: 470 samples
+//! of 16 bits) there and back over loopback, alternating in one run with a raw blocking UDP ping-pong.
 //!
-//! Prints one JSON object a line: `{"bench":"round_trip","transport":"rtp","p50_ratio":…,"p999_ratio":…,…}`; ratios are
-//! to the raw ping-pong of the same run, since these figures move with the machine's mood.
+//! The near side runs on one processor and the far sides on another. Contestants take turns in an order that rotates, so
+//! that none profits from its predecessor, and each turn's median is divided by that of the raw ping-pong's turn in the
+//! same repetition, since these figures move with the machine's mood.
+//!
+//! Prints one JSON object a line: `{"bench":"round_trip","transport":"rtp","p50_ratio":…,"p50_ratio_q1":…,…}`. `p50_ratio` is
+//! the median of the repetitions' ratios, `q1` and `q3` are their quartiles; the other figures are of all samples. Names of
+//! transports as arguments choose among them: `cargo bench --bench round_trip -- rtp sctp`. Beside the transports stand
+//! `udp line` and `tcp line`: line and loop with nothing above them, which is this crate's share.
+
+#[path = "../tests/common/party.rs"]
+mod party;
 
 use std::net::{SocketAddr, UdpSocket};
-use std::time::Duration;
 
-use antiphon_core::uri::Query;
-use antiphon_core::{Endpoint, Frame, Input, Instant, Transmit};
-use antiphon_net::{
-    DriveOptions, Line, OsClock, SocketOptions, Stop, Target, TcpLine, UdpLine, become_media_thread, drive,
+use antiphon_core::{
+    Endpoint, Input, Instant, Message, OneWire, Participant, PathId, Role, Single, Tag, Transmit, handle_due,
 };
-use antiphon_proto::{Beneath, OpenArgs, Role, TRANSPORTS, Transport, find};
-use antiphon_session::{Hub, HubConfig, Reflector, ReflectorConfig, Station};
+use antiphon_net::{
+    DriveOptions, Line, Lines, OsClock, SocketOptions, Stop, TcpLine, TcpListening, UdpLine,
+    become_media_thread, drive,
+};
+use antiphon_proto::{Substrate, TRANSPORTS, Transport, find};
+use antiphon_testkit::Served;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
 
-const FRAME: usize = 940;
+use crate::party::{WIRE, drive_one, reflector, stack};
+
+const MESSAGE: usize = 940;
 /// Round trips in one turn of a contestant.
 const TURN: usize = 250;
-/// Turns of each contestant; the first is thrown away (caches, page faults, ARP).
-const TURNS: usize = 41;
+/// Turns of each contestant that count.
+const TURNS: usize = 60;
+/// Turns of each contestant before, which do not count (caches, page faults).
+const WARM_UP: usize = 2;
 /// Modes with a bound of their own, beside every transport's defaults.
 const MODES: &[(&str, &str)] = &[("sctp", "style=many")];
 
 fn main() {
     let clock = OsClock::new();
+    // Cargo passes `--bench`.
+    let chosen: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    let is_chosen = |scheme: &str| chosen.is_empty() || chosen.iter().any(|name| name == scheme);
     let mut contestants: Vec<Box<dyn Contestant>> = vec![Box::new(Raw::new())];
-    for transport in TRANSPORTS {
+    for substrate in [Substrate::Udp, Substrate::Tcp] {
+        contestants.push(Box::new(Bare::new(substrate, clock)));
+    }
+    for transport in TRANSPORTS.iter().filter(|transport| is_chosen(transport.scheme)) {
         contestants.push(Box::new(Stack::new(transport, "", clock)));
     }
-    for (scheme, query) in MODES {
+    for (scheme, query) in MODES.iter().filter(|(scheme, _)| is_chosen(scheme)) {
         contestants.push(Box::new(Stack::new(find(scheme).expect("there is one"), query, clock)));
     }
-    become_media_thread();
-    let mut times: Vec<Vec<u64>> = vec![Vec::with_capacity(TURN * TURNS); contestants.len()];
-    for turn in 0..TURNS {
-        for (contestant, times) in contestants.iter_mut().zip(&mut times) {
-            let keep = times.len();
-            contestant.turn(&clock, times);
-            if turn == 0 {
-                times.truncate(keep);
+    run_on(Side::Near);
+    let mut records: Vec<Record> = contestants.iter().map(|_| Record::default()).collect();
+    for turn in 0..WARM_UP + TURNS {
+        for place in 0..contestants.len() {
+            let at = (place + turn) % contestants.len();
+            let times = contestants[at].turn(&clock);
+            if turn >= WARM_UP {
+                records[at].add(times);
             }
         }
     }
-    for times in &mut times {
-        times.sort_unstable();
+    let raw = records[0].clone();
+    for (contestant, record) in contestants.iter().zip(&mut records) {
+        record.print(contestant.name(), &raw);
     }
-    let raw = (quantile(&times[0], 0.5), quantile(&times[0], 0.999));
-    for (contestant, times) in contestants.iter().zip(&times) {
-        let (p50, p999) = (quantile(times, 0.5), quantile(times, 0.999));
+}
+
+/// What one contestant took, in nanoseconds.
+#[derive(Clone, Default)]
+struct Record {
+    times: Vec<f64>,
+    medians: Vec<f64>,
+}
+
+impl Record {
+    fn add(&mut self, mut turn: Vec<f64>) {
+        turn.sort_unstable_by(f64::total_cmp);
+        self.medians.push(quantile(&turn, 0.5));
+        self.times.append(&mut turn);
+    }
+
+    fn print(&mut self, name: &str, raw: &Record) {
+        let mut ratios: Vec<f64> =
+            self.medians.iter().zip(&raw.medians).map(|(own, raw)| own / raw).collect();
+        ratios.sort_unstable_by(f64::total_cmp);
+        self.times.sort_unstable_by(f64::total_cmp);
+        let mut raw = raw.times.clone();
+        raw.sort_unstable_by(f64::total_cmp);
+        let (p50, p999) = (quantile(&self.times, 0.5), quantile(&self.times, 0.999));
         println!(
-            "{{\"bench\":\"round_trip\",\"transport\":\"{}\",\"p50_ratio\":{:.3},\"p999_ratio\":{:.3},\
-             \"p50_us\":{:.1},\"p999_us\":{:.1},\"samples\":{}}}",
-            contestant.name(),
-            p50 / raw.0,
-            p999 / raw.1,
+            "{{\"bench\":\"round_trip\",\"transport\":\"{name}\",\"p50_ratio\":{:.3},\"p50_ratio_q1\":{:.3},\
+             \"p50_ratio_q3\":{:.3},\"p999_ratio\":{:.3},\"p50_us\":{:.1},\"p999_us\":{:.1},\"repetitions\":{},\
+             \"samples\":{}}}",
+            quantile(&ratios, 0.5),
+            quantile(&ratios, 0.25),
+            quantile(&ratios, 0.75),
+            p999 / quantile(&raw, 0.999),
             p50 / 1e3,
             p999 / 1e3,
-            times.len()
+            ratios.len(),
+            self.times.len()
         );
     }
 }
 
-/// Nearest rank, in nanoseconds.
-fn quantile(sorted: &[u64], q: f64) -> f64 {
-    sorted[((q * sorted.len() as f64).ceil() as usize).clamp(1, sorted.len()) - 1] as f64
+/// Nearest rank.
+fn quantile(sorted: &[f64], q: f64) -> f64 {
+    sorted[((q * sorted.len() as f64).ceil() as usize).clamp(1, sorted.len()) - 1]
+}
+
+/// A side of the ping-pong.
+#[derive(Clone, Copy)]
+enum Side {
+    Near,
+    Far,
+}
+
+/// Makes the calling thread a media thread of that side, on the first or the second processor that this process may use; on
+/// any where there is but one.
+fn run_on(side: Side) {
+    let myself = Pid::from_raw(0);
+    let allowed = sched_getaffinity(myself).expect("Linux tells");
+    let mut free = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false));
+    let (first, second) = (free.next(), free.next());
+    let (Some(first), Some(second)) = (first, second) else { return drop(become_media_thread()) };
+    let mut one = CpuSet::new();
+    one.set(if matches!(side, Side::Near) { first } else { second }).expect("a number of the set");
+    sched_setaffinity(myself, &one).expect("a processor that this process may use");
+    become_media_thread();
 }
 
 trait Contestant {
     fn name(&self) -> &str;
-    fn turn(&mut self, clock: &OsClock, times: &mut Vec<u64>);
+    /// Round-trip times of one turn, in nanoseconds.
+    fn turn(&mut self, clock: &OsClock) -> Vec<f64>;
 }
 
 /// The baseline: `send` and `recv` on a blocking socket, nothing else.
@@ -84,7 +153,7 @@ impl Raw {
         socket.connect(far.local_addr().expect("bound")).expect("loopback");
         far.connect(socket.local_addr().expect("bound")).expect("loopback");
         std::thread::spawn(move || {
-            become_media_thread();
+            run_on(Side::Far);
             let mut buf = [0; 2048];
             while let Ok(n) = far.recv(&mut buf) {
                 far.send(&buf[..n]).expect("loopback");
@@ -99,18 +168,20 @@ impl Contestant for Raw {
         "raw"
     }
 
-    fn turn(&mut self, clock: &OsClock, times: &mut Vec<u64>) {
-        let mut frame = [0x80; FRAME];
+    fn turn(&mut self, clock: &OsClock) -> Vec<f64> {
+        let mut message = [0x80; MESSAGE];
+        let mut times = Vec::with_capacity(TURN);
         for _ in 0..TURN {
             let start = clock.now();
-            self.socket.send(&frame).expect("loopback");
-            self.socket.recv(&mut frame).expect("loopback");
-            times.push(clock.now().since(start).as_nanos() as u64);
+            self.socket.send(&message).expect("loopback");
+            self.socket.recv(&mut message).expect("loopback");
+            times.push(clock.now().since(start).as_nanos() as f64);
         }
+        times
     }
 }
 
-/// A transport's whole stack on both sides: endpoint, station, line, loop.
+/// A transport's whole stack on both sides: endpoint, participant, line, loop.
 struct Stack {
     name: String,
     line: Box<dyn Line>,
@@ -118,15 +189,11 @@ struct Stack {
 }
 
 impl Stack {
-    fn new(transport: &'static Transport, query: &'static str, clock: OsClock) -> Self {
-        let far = serve(transport, query, clock);
-        let options = SocketOptions::default();
-        let line: Box<dyn Line> = match transport.beneath {
-            Beneath::Udp => Box::new(UdpLine::call(far, &options).expect("loopback")),
-            Beneath::Tcp => Box::new(TcpLine::open(Target::Call(far), &options).expect("loopback")),
-        };
-        let endpoint = endpoint(transport, query, Role::Caller, clock.now());
+    fn new(transport: &'static Transport, query: &str, clock: OsClock) -> Self {
         let name = [transport.scheme, query].join(if query.is_empty() { "" } else { "?" });
+        let far = serve(transport.substrate, name.clone(), clock);
+        let line = call(transport.substrate, far, &SocketOptions::default());
+        let endpoint = stack(&name, 1, 1452).open(clock.now(), Role::Caller);
         Stack { name, line, pinger: Pinger::new(endpoint) }
     }
 }
@@ -136,93 +203,191 @@ impl Contestant for Stack {
         &self.name
     }
 
-    fn turn(&mut self, clock: &OsClock, times: &mut Vec<u64>) {
+    fn turn(&mut self, clock: &OsClock) -> Vec<f64> {
         self.pinger.left = TURN;
-        drive(&mut *self.line, &mut self.pinger, clock, &Stop::new(), DriveOptions::default())
+        drive_one(&mut *self.line, &mut self.pinger, clock, &Stop::new(), DriveOptions::default())
             .expect("loopback");
-        times.append(&mut self.pinger.times);
+        std::mem::replace(&mut self.pinger.times, Vec::with_capacity(TURN))
     }
 }
 
-fn endpoint(transport: &Transport, query: &str, role: Role, now: Instant) -> Box<dyn Endpoint> {
-    let (query, latency): (Query, _) = (query.parse().expect("a query"), Duration::from_millis(80));
-    let args = OpenArgs { role, query: &query, seed: 1, now, max_datagram: 1452, latency };
-    (transport.open)(&args).expect("defaults open")
+/// A line and the loop on both sides, and above them nothing but the message.
+struct Bare {
+    name: &'static str,
+    line: Box<dyn Line>,
+    echo: Echo,
 }
 
-/// Starts the reflecting side on a thread of its own and answers its address.
-fn serve(transport: &'static Transport, query: &'static str, clock: OsClock) -> SocketAddr {
-    let options = SocketOptions::default();
+impl Bare {
+    fn new(substrate: Substrate, clock: OsClock) -> Self {
+        let (options, local) = (SocketOptions::default(), ([127, 0, 0, 1], 0).into());
+        let far = match substrate {
+            Substrate::Udp => start(clock, move || (listen(substrate, local), Single::new(Echo::default()))),
+            Substrate::Tcp => start(clock, move || (listen(substrate, local), Served::new(Echo::default()))),
+        };
+        let name = if matches!(substrate, Substrate::Udp) { "udp line" } else { "tcp line" };
+        Bare { name, line: call(substrate, far, &options), echo: Echo { calls: true, ..Echo::default() } }
+    }
+}
+
+impl Contestant for Bare {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn turn(&mut self, clock: &OsClock) -> Vec<f64> {
+        self.echo.left = TURN;
+        drive_one(&mut *self.line, &mut self.echo, clock, &Stop::new(), DriveOptions::default())
+            .expect("loopback");
+        std::mem::take(&mut self.echo.times)
+    }
+}
+
+/// Sends every message back as it came; the calling side begins.
+#[derive(Default)]
+struct Echo {
+    calls: bool,
+    message: Vec<u8>,
+    path: PathId,
+    sent: Option<Instant>,
+    left: usize,
+    times: Vec<f64>,
+}
+
+impl OneWire for Echo {
+    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            Input::Datagram { path, bytes, .. } => {
+                self.path = path;
+                self.message.extend_from_slice(bytes);
+            }
+            // A segment holds the whole message.
+            Input::Stream { bytes, .. } => self.message.extend_from_slice(bytes),
+            _ => return,
+        }
+        if let Some(sent) = self.sent.take() {
+            self.times.push(now.since(sent).as_nanos() as f64);
+            self.left -= 1;
+        }
+    }
+
+    fn advance(&mut self, now: Instant) {
+        if !self.calls {
+            return;
+        }
+        if self.left == 0 {
+            self.message.clear();
+        } else if self.sent.is_none() {
+            self.sent = Some(now);
+            self.message.resize(MESSAGE, 0x80);
+        }
+    }
+
+    fn poll_transmit(&mut self, _now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        let len = self.message.len();
+        buf[..len].copy_from_slice(&self.message);
+        self.message.clear();
+        (len > 0).then_some(Transmit { path: self.path, len })
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn stop(&mut self, _now: Instant) {}
+
+    fn is_finished(&self) -> bool {
+        self.calls && self.left == 0
+    }
+}
+
+/// Starts the reflecting side and answers its address.
+fn serve(substrate: Substrate, uri: String, clock: OsClock) -> SocketAddr {
     let local: SocketAddr = ([127, 0, 0, 1], 0).into();
+    start(clock, move || (listen(substrate, local), reflector(stack(&uri, 1, 1452), 4, clock.now())))
+}
+
+/// Drives what `make` makes on a thread of the far side, and answers its address.
+fn start<P: Participant>(clock: OsClock, make: impl FnOnce() -> (Opened, P) + Send + 'static) -> SocketAddr {
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let (mut line, mut station): (Box<dyn Line>, Box<dyn Station>) = match transport.beneath {
-            Beneath::Udp => {
-                let config =
-                    HubConfig { max_peers: 4, idle: Duration::from_secs(10), admits: transport.admits };
-                let make = move |now: Instant, _| {
-                    Reflector::new(
-                        endpoint(transport, query, Role::Listener, now),
-                        ReflectorConfig::default(),
-                    )
-                };
-                (
-                    Box::new(UdpLine::listen(local, &options).expect("loopback")),
-                    Box::new(Hub::new(config, Box::new(make))),
-                )
-            }
-            Beneath::Tcp => {
-                let reflector = Reflector::new(
-                    endpoint(transport, query, Role::Listener, clock.now()),
-                    ReflectorConfig::default(),
-                );
-                (Box::new(TcpLine::listen(local, &options).expect("loopback")), Box::new(reflector))
-            }
-        };
-        tell.send(line.local_address()).expect("the benchmark waits");
-        become_media_thread();
+        let ((mut lines, address), mut participant) = make();
+        tell.send(address).expect("the benchmark waits");
+        run_on(Side::Far);
         let _ends_with_the_process =
-            drive(&mut *line, &mut *station, &clock, &Stop::new(), DriveOptions::default());
+            drive(&mut lines, &mut participant, &clock, &Stop::new(), DriveOptions::default());
     });
-    told.recv().expect("the reflector opens")
+    told.recv().expect("the far side opens")
 }
 
-/// Sends a frame, waits for its return, sends the next.
+fn call(substrate: Substrate, far: SocketAddr, options: &SocketOptions) -> Box<dyn Line> {
+    match substrate {
+        Substrate::Udp => Box::new(UdpLine::call(far, options).expect("loopback")),
+        Substrate::Tcp => Box::new(TcpLine::call(far, options).expect("loopback")),
+    }
+}
+
+/// The far side's wires, and the address that they listen on.
+type Opened = (Lines<'static>, SocketAddr);
+
+fn listen(substrate: Substrate, local: SocketAddr) -> Opened {
+    let options = SocketOptions::default();
+    let mut lines = Lines::new();
+    let address = match substrate {
+        Substrate::Udp => {
+            let line = UdpLine::listen(local, &options).expect("loopback");
+            let address = line.local_address();
+            lines.add(WIRE, Box::new(line)).expect("it is the first");
+            address
+        }
+        Substrate::Tcp => {
+            let listening = TcpListening::bind(local, &options).expect("loopback");
+            let address = listening.local_address();
+            lines.listen(WIRE, listening).expect("it is the first");
+            address
+        }
+    };
+    (lines, address)
+}
+
+/// Sends a message, waits for its return, sends the next.
 struct Pinger {
     endpoint: Box<dyn Endpoint>,
-    frame: Vec<u8>,
+    message: Vec<u8>,
     buf: Vec<u8>,
     sent: Option<Instant>,
     left: usize,
-    times: Vec<u64>,
+    times: Vec<f64>,
 }
 
 impl Pinger {
     fn new(endpoint: Box<dyn Endpoint>) -> Self {
         let buf = vec![0; endpoint.profile().max_receive];
         let times = Vec::with_capacity(TURN);
-        Pinger { endpoint, frame: vec![0x80; FRAME], buf, sent: None, left: 0, times }
+        Pinger { endpoint, message: vec![0x80; MESSAGE], buf, sent: None, left: 0, times }
     }
 }
 
-impl Station for Pinger {
+impl OneWire for Pinger {
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         self.endpoint.handle_input(now, input);
     }
 
     fn advance(&mut self, now: Instant) {
-        self.endpoint.handle_due(now);
-        while self.endpoint.poll_frame(&mut self.buf).is_some() {
+        handle_due(&mut *self.endpoint, now);
+        while self.endpoint.poll_message(&mut self.buf).is_some() {
             if let Some(sent) = self.sent.take() {
-                self.times.push(now.since(sent).as_nanos() as u64);
+                self.times.push(now.since(sent).as_nanos() as f64);
                 self.left -= 1;
             }
         }
         while self.endpoint.poll_event().is_some() {}
-        // Some call with the first frame; what a beginning costs falls into the turn that is thrown away.
+        // Some call with the first message; what a beginning costs falls into the turn that is thrown away.
         if self.sent.is_none() && self.left > 0 {
             self.sent = Some(now);
-            self.endpoint.send(now, Frame::new(&self.frame, None)).expect("an idle queue accepts");
+            self.endpoint
+                .send(now, Message::new(Tag::NONE, &self.message, None))
+                .expect("an idle queue accepts");
         }
     }
 

@@ -1,4 +1,4 @@
-//! One-way delays of small frames over a link, by UDP and by the kernel's TCP, both across the router.
+//! One-way delays of small messages over a link, by UDP and by the kernel's TCP, both across the router.
 //! `cargo run --release --example tcp_over_link -- wifi-home`
 
 use std::io::{Read, Write};
@@ -12,9 +12,9 @@ use antiphon_net::netns::become_namespace_root;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use socket2::{Domain, Socket, Type};
 
-const FRAME: usize = 160;
+const MESSAGE: usize = 160;
 const GAP: Duration = Duration::from_millis(5);
-const FRAMES: usize = 4_000;
+const MESSAGES: usize = 4_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     become_namespace_root()?;
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let tcp = scope.spawn(|| over_tcp(&lanes[1], clock).expect("TCP"));
         (udp.join().expect("no panic"), tcp.join().expect("no panic"))
     });
-    println!("{text}: {FRAME} bytes each {GAP:?}");
+    println!("{text}: {MESSAGE} bytes each {GAP:?}");
     for (name, delays) in [("udp", udp), ("tcp cubic", tcp)] {
         show(name, delays);
     }
@@ -39,21 +39,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Hands a frame that carries its time to `send`, one each [`GAP`].
+/// Hands a message that carries its time to `send`, one each [`GAP`].
 fn pace(clock: OsClock, mut send: impl FnMut(&[u8]) -> std::io::Result<()>) -> std::io::Result<()> {
     let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::empty())?;
     timer.set(Expiration::Interval(GAP.into()), TimerSetTimeFlags::empty())?;
-    for _ in 0..FRAMES {
+    for _ in 0..MESSAGES {
         timer.wait()?;
-        let mut frame = [0u8; FRAME];
-        frame[..8].copy_from_slice(&clock.now().as_nanos().to_be_bytes());
-        send(&frame)?;
+        let mut message = [0u8; MESSAGE];
+        message[..8].copy_from_slice(&clock.now().as_nanos().to_be_bytes());
+        send(&message)?;
     }
     Ok(())
 }
 
-fn delay(clock: OsClock, frame: &[u8]) -> Duration {
-    let sent = u64::from_be_bytes(frame[..8].try_into().expect("eight bytes"));
+fn delay(clock: OsClock, message: &[u8]) -> Duration {
+    let sent = u64::from_be_bytes(message[..8].try_into().expect("eight bytes"));
     clock.now().since(Instant::from_nanos(sent))
 }
 
@@ -63,13 +63,13 @@ fn over_udp(lane: &Lane, clock: OsClock) -> Result<Vec<Duration>, Box<dyn std::e
     far.set_read_timeout(Some(Duration::from_secs(1)))?;
     near.connect(far.local_addr()?)?;
     let receiver = std::thread::spawn(move || {
-        let (mut frame, mut delays) = ([0; FRAME], Vec::new());
-        while far.recv(&mut frame).is_ok() {
-            delays.push(delay(clock, &frame));
+        let (mut message, mut delays) = ([0; MESSAGE], Vec::new());
+        while far.recv(&mut message).is_ok() {
+            delays.push(delay(clock, &message));
         }
         delays
     });
-    pace(clock, |frame| near.send(frame).map(drop))?;
+    pace(clock, |message| near.send(message).map(drop))?;
     Ok(receiver.join().expect("no panic"))
 }
 
@@ -84,14 +84,14 @@ fn over_tcp(lane: &Lane, clock: OsClock) -> Result<Vec<Duration>, Box<dyn std::e
     client.set_tcp_nodelay(true)?;
     let receiver = std::thread::spawn(move || {
         let (mut connection, _) = server.accept().expect("a client");
-        let (mut frame, mut delays) = ([0; FRAME], Vec::new());
-        while connection.read_exact(&mut frame).is_ok() {
-            delays.push(delay(clock, &frame));
+        let (mut message, mut delays) = ([0; MESSAGE], Vec::new());
+        while connection.read_exact(&mut message).is_ok() {
+            delays.push(delay(clock, &message));
         }
         delays
     });
     client.connect(&target)?;
-    pace(clock, |frame| client.write_all(frame))?;
+    pace(clock, |message| client.write_all(message))?;
     drop(client);
     Ok(receiver.join().expect("no panic"))
 }
@@ -101,7 +101,7 @@ fn show(name: &str, mut delays: Vec<Duration>) {
     let mean = delays.iter().sum::<Duration>() / delays.len().max(1) as u32;
     let at = |share: f64| delays[((delays.len() as f64 * share) as usize).min(delays.len() - 1)];
     println!(
-        "{name}: {} of {FRAMES}, mean {mean:.1?}, p50 {:.1?}, p95 {:.1?}, p99 {:.1?}, max {:.1?}",
+        "{name}: {} of {MESSAGES}, mean {mean:.1?}, p50 {:.1?}, p95 {:.1?}, p99 {:.1?}, max {:.1?}",
         delays.len(),
         at(0.5),
         at(0.95),

@@ -1,18 +1,18 @@
-//! What unit tests of lines put above them: a station without anything of its own.
+//! A participant for unit tests of lines, which does nothing by itself.
 
-use antiphon_core::{Input, Instant, PathId, Transmit};
-use antiphon_session::Station;
+use antiphon_core::OneWire;
+use antiphon_core::{Input, Instant, PathId, Single, Transmit, WireId, WireView};
 
 /// Sends nothing, and counts what it is told of connections.
 #[derive(Default)]
 pub(crate) struct Bystander {
     pub connected: u32,
     pub broken: u32,
-    /// It knows the first so many peers of all.
-    pub friends: u32,
+    /// It knows the first so many paths.
+    pub known: u32,
 }
 
-impl Station for Bystander {
+impl OneWire for Bystander {
     fn handle_input(&mut self, _now: Instant, input: Input<'_>) {
         self.connected += u32::from(matches!(input, Input::Connected));
         self.broken += u32::from(matches!(input, Input::Broken(_)));
@@ -35,6 +35,11 @@ impl Station for Bystander {
     }
 
     fn knows(&self, path: PathId) -> bool {
-        path.0 < self.friends
+        path.0 < self.known
     }
+}
+
+/// A bystander, as a line sees it.
+pub(crate) fn on(bystander: &mut Single<Bystander>) -> WireView<'_> {
+    WireView::new(bystander, WireId::default())
 }

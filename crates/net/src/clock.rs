@@ -34,18 +34,34 @@ impl OsClock {
         self.epoch
     }
 
-    /// Turns the kernel's receive time stamp (wall clock) into an instant no later than `now`.
-    ///
-    /// The wall clock may have been set since the start, so the difference between both clocks is read anew.
-    pub(crate) fn instant_of_stamp(&self, stamp: Duration, now: Instant) -> Instant {
-        let age = Duration::from_nanos(nanos(ClockId::CLOCK_REALTIME)).saturating_sub(stamp);
-        // A stamp over a second old on a socket that was just polled is a clock that was set, not a delay.
-        if age > Duration::from_secs(1) { now } else { (self.now() - age).min(now) }
+    /// Both clocks at one moment.
+    pub(crate) fn read(&self) -> Reading {
+        let wall = Duration::from_nanos(nanos(ClockId::CLOCK_REALTIME));
+        Reading { now: self.now(), wall }
     }
 
     /// An instant of this run as time of `CLOCK_MONOTONIC`, for absolute timers.
     pub fn monotonic(&self, at: Instant) -> Duration {
         Duration::from_nanos(self.zero_nanos.saturating_add(at.as_nanos()))
+    }
+}
+
+/// The clock of the run and the one on the wall, read at one moment: the kernel stamps what it receives with the latter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Reading {
+    /// The present instant.
+    pub now: Instant,
+    /// Time since 1970. The wall clock may have been set since the start, so it is read each time.
+    wall: Duration,
+}
+
+impl Reading {
+    /// Turns the kernel's receive time stamp (wall clock) into an instant no later than now; without one, it is now.
+    pub fn instant_of(&self, stamp: Option<Duration>) -> Instant {
+        let Some(stamp) = stamp else { return self.now };
+        let age = self.wall.saturating_sub(stamp);
+        // A stamp over a second old on a socket that was just polled is a clock that was set, not a delay.
+        if age > Duration::from_secs(1) { self.now } else { self.now - age }
     }
 }
 
@@ -81,5 +97,16 @@ mod tests {
         // A minute would mean that it counts from somewhere else.
         assert!(before < Instant::from_millis(60_000));
         assert_eq!(clock.monotonic(Instant::ZERO), Duration::from_nanos(clock.zero_nanos));
+    }
+
+    #[test]
+    fn stamps_become_instants_that_are_not_in_the_future() {
+        let (now, wall) = (Instant::from_millis(5_000), Duration::from_secs(1_700_000_000));
+        let reading = Reading { now, wall };
+        let ms = Duration::from_millis;
+        assert_eq!(reading.instant_of(None), now);
+        assert_eq!(reading.instant_of(Some(wall - ms(3))), now - ms(3));
+        assert_eq!(reading.instant_of(Some(wall + ms(3))), now, "the wall clock was set back");
+        assert_eq!(reading.instant_of(Some(wall - ms(1_001))), now, "the wall clock was set on");
     }
 }

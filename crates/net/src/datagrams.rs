@@ -3,51 +3,51 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-use antiphon_core::{BrokenReason, Input, Instant};
-use antiphon_session::Station;
+use antiphon_core::{BrokenReason, Input, Instant, WireView};
 
 use crate::batch::Batch;
-use crate::line::{Fittings, LineError};
+use crate::line::{LineCommon, LineError};
 use crate::options;
 
-impl Fittings {
-    /// Counts what came of a batch, and tells the station if the peer's machine refused.
-    pub(crate) fn on_sent(&mut self, now: Instant, batch: Batch, station: &mut dyn Station) {
+impl LineCommon {
+    /// Counts what came of a batch, and tells the participant if the peer's machine refused.
+    pub(crate) fn on_sent(&mut self, now: Instant, batch: Batch, participant: &mut WireView<'_>) {
         let sent = batch.taken.count();
         self.stats.sent += sent;
         self.stats.send_failed += batch.len as u64 - sent;
         if let Some(reason) = batch.refused {
-            self.on_refused(now, reason, station);
+            self.on_refused(now, reason, participant);
         }
     }
 
-    /// What an error of the receiving call means; an error again if the socket is of no use any more.
+    /// What an error of the receiving call means, `now`, which it answers; an error again if the socket is of no use any
+    /// more.
     pub(crate) fn on_error(
         &mut self,
         now: Instant,
         error: io::Error,
-        station: &mut dyn Station,
-    ) -> Result<(), LineError> {
+        participant: &mut WireView<'_>,
+    ) -> Result<Instant, LineError> {
         match classify(&error) {
-            Trouble::Refused(reason) => self.on_refused(now, reason, station),
-            Trouble::Passing => self.stats.send_failed += 1,
+            Trouble::Refused(reason) => self.on_refused(now, reason, participant),
+            Trouble::PacketEvent => self.stats.send_failed += 1,
             Trouble::Fatal => return Err(LineError::System { what: "receiving".into(), source: error }),
         }
-        Ok(())
+        Ok(now)
     }
 
-    fn on_refused(&mut self, now: Instant, reason: BrokenReason, station: &mut dyn Station) {
+    fn on_refused(&mut self, now: Instant, reason: BrokenReason, participant: &mut WireView<'_>) {
         self.stats.refused += 1;
-        station.handle_input(now, Input::Broken(reason));
+        participant.handle_input(now, Input::Broken(reason));
     }
 }
 
 /// What an error on a datagram socket means.
 pub(crate) enum Trouble {
-    /// The peer's machine says that nobody is there.
+    /// The peer's machine says that nothing listens there.
     Refused(BrokenReason),
     /// This datagram is gone; the next may pass.
-    Passing,
+    PacketEvent,
     /// The socket itself is of no use any more.
     Fatal,
 }
@@ -62,7 +62,7 @@ pub(crate) fn classify(error: &io::Error) -> Trouble {
             Trouble::Refused(BrokenReason::Unreachable)
         }
         Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::EINVAL) => Trouble::Fatal,
-        _ => Trouble::Passing,
+        _ => Trouble::PacketEvent,
     }
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn path_mtu(socket: &impl AsRawFd, v6: bool) -> usize {
 }
 
 /// Ethernet's MTU: what the neighbours' networks carry, even where ours (loopback) would carry more.
-const ETHERNET_MTU: usize = 1500;
+const ETHERNET_MTU: usize = antiphon_core::wire::ETHERNET_MTU;
 /// Every IPv4 host must accept datagrams of this size (RFC 791 §3.1).
 const SMALLEST_MTU: usize = 576;
 /// Room for one datagram to send, at least: other sides may have larger ones returned.
@@ -96,7 +96,7 @@ mod tests {
         assert!(matches!(class(libc::ECONNREFUSED), Trouble::Refused(BrokenReason::Refused)));
         assert!(matches!(class(libc::ENETUNREACH), Trouble::Refused(BrokenReason::Unreachable)));
         for code in [libc::EMSGSIZE, libc::EAGAIN, libc::ENOBUFS, libc::EPERM] {
-            assert!(matches!(class(code), Trouble::Passing), "{code}");
+            assert!(matches!(class(code), Trouble::PacketEvent), "{code}");
         }
         assert!(matches!(class(libc::EBADF), Trouble::Fatal));
     }

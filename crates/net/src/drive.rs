@@ -1,13 +1,14 @@
-//! The media thread's loop: one station on one line.
+//! The media thread's loop: one participant on its wires.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use antiphon_session::Station;
+use antiphon_core::{Instant, MOST_BUSY, Participant, Pumped, pump, sooner};
 
 use crate::clock::{OsClock, thread_cpu_time};
-use crate::line::{IDLE, Line, LineError, Wait};
+use crate::line::{IDLE, LineError, Wait};
+use crate::lines::Lines;
 
 /// Asks a running [`drive`] to end in order; noticed within [`IDLE`]. May be asked by a signal handler.
 #[derive(Clone, Debug, Default)]
@@ -60,70 +61,159 @@ pub struct DriveReport {
     pub worst_oversleep: Duration,
 }
 
-/// Runs `station` on `line` until it finishes, or, once `stop` asks, until it has ended in order; in both cases until
+/// Runs `participant` on `lines` until it finishes, or, once `stop` asks, until it has ended in order; in both cases until
 /// the peer's machine has what was sent, but not much longer than two seconds.
 ///
-/// Runs on the calling thread; see [`crate::become_media_thread`]. Errors end the run only where the line can't go
-/// on; what comes and goes (a refused datagram, a broken connection) is told to the station.
-pub fn drive(
-    line: &mut dyn Line,
-    station: &mut dyn Station,
+/// Runs on the calling thread; see [`crate::become_media_thread`]. Errors end the run only where the only line can't go
+/// on; what comes and goes (a refused datagram, a broken connection, one line of several) is told to the participant. One
+/// that is never quiet is given up after [`MOST_BUSY`] rounds, and named after the thread.
+pub fn drive<P: Participant>(
+    lines: &mut Lines<'_>,
+    participant: &mut P,
     clock: &OsClock,
     stop: &Stop,
     options: DriveOptions,
 ) -> Result<DriveReport, LineError> {
-    let mut report = DriveReport::default();
+    drive_each(lines, participant, clock, stop, options, &mut |_, _| {})
+}
+
+/// As [`drive`]; `each` has a look at the participant after every round, on this thread.
+pub fn drive_each<P: Participant>(
+    lines: &mut Lines<'_>,
+    participant: &mut P,
+    clock: &OsClock,
+    stop: &Stop,
+    options: DriveOptions,
+    each: &mut dyn FnMut(Instant, &mut P),
+) -> Result<DriveReport, LineError> {
+    let mut run = Run::default();
     let (start, cpu) = (clock.now(), thread_cpu_time());
-    let (mut stopping, mut ending) = (false, None);
-    let (mut wait, mut due) = (Wait::No, None);
+    let mut wait = Wait::No;
     loop {
-        line.receive(clock, station, wait)?;
-        let now = clock.now();
-        if let Some(due) = due {
-            report.worst_oversleep = report.worst_oversleep.max(now.since(due));
+        let before = lines.received();
+        let now = lines.receive(participant, clock, wait)?;
+        run.begin_round(now);
+        if stop.is_asked() {
+            run.stop(now, participant);
         }
-        if stop.is_asked() && !stopping {
-            stopping = true;
-            ending.get_or_insert(now);
-            station.stop(now);
+        let pumped = drain(lines, participant, now)?;
+        run.judge(pumped, lines.received() != before)?;
+        if participant.is_finished() && run.finish(now) {
+            // Its figures are complete with the kernel's last.
+            lines.report(now, participant, true);
         }
-        station.advance(now);
-        line.transmit(clock.now(), station)?;
-        report.rounds += 1;
-        let finished = station.is_finished();
-        if finished && line.is_flushed() {
+        each(now, participant);
+        if run.is_over(now, lines) {
             break;
         }
-        if finished {
-            ending.get_or_insert(now);
-        }
-        if ending.is_some_and(|at| now.since(at) > STOP_PATIENCE) {
-            break;
-        }
-        due = [station.poll_timeout(), line.poll_timeout()].into_iter().flatten().min();
-        let patience = due.map(|due| due.since(clock.now()));
-        // The peer's confirmation wakes nobody.
-        let patience =
-            if finished { Some(patience.map_or(FLUSH_LOOK, |p| p.min(FLUSH_LOOK))) } else { patience };
-        wait = how_to_wait(options.wait, patience);
+        wait = run.next_wait(sooner(participant.poll_timeout(), lines.poll_timeout()), now, clock, options);
     }
-    report.elapsed = clock.now().since(start);
-    report.cpu = thread_cpu_time().saturating_sub(cpu);
-    Ok(report)
+    run.report.elapsed = clock.now().since(start);
+    run.report.cpu = thread_cpu_time().saturating_sub(cpu);
+    Ok(run.report)
 }
 
-fn how_to_wait(style: WaitStyle, patience: Option<Duration>) -> Wait {
-    match (style, patience) {
-        (WaitStyle::BusyPoll, _) => Wait::No,
-        (WaitStyle::Block, Some(Duration::ZERO)) => Wait::No,
-        (WaitStyle::Block, Some(time)) if time < 2 * IDLE => Wait::For(time),
-        (WaitStyle::Block, _) => Wait::Idle,
+/// How far a run is.
+#[derive(Default)]
+struct Run {
+    report: DriveReport,
+    /// What the last wait was for.
+    due: Option<Instant>,
+    stopping: bool,
+    finished: bool,
+    /// When it began to end.
+    ending: Option<Instant>,
+    /// Rounds in a row that ended with work left and brought no input.
+    busy: u32,
+}
+
+impl Run {
+    fn begin_round(&mut self, now: Instant) {
+        self.report.rounds += 1;
+        if let Some(due) = self.due {
+            self.report.worst_oversleep = self.report.worst_oversleep.max(now.since(due));
+        }
+    }
+
+    /// Asks the participant to end, once.
+    fn stop(&mut self, now: Instant, participant: &mut dyn Participant) {
+        if !self.stopping {
+            self.stopping = true;
+            self.ending.get_or_insert(now);
+            participant.stop(now);
+        }
+    }
+
+    /// An error if the participant has been busy for too long; `heard`: there was input in this round.
+    fn judge(&mut self, pumped: Pumped, heard: bool) -> Result<(), LineError> {
+        self.busy = if pumped == Pumped::Busy && !heard { self.busy + 1 } else { 0 };
+        if self.busy >= MOST_BUSY { Err(never_quiet()) } else { Ok(()) }
+    }
+
+    /// The participant has finished; answers whether that is new.
+    fn finish(&mut self, now: Instant) -> bool {
+        self.ending.get_or_insert(now);
+        !std::mem::replace(&mut self.finished, true)
+    }
+
+    fn is_over(&self, now: Instant, lines: &Lines<'_>) -> bool {
+        self.finished && lines.is_flushed() || self.ending.is_some_and(|at| now.since(at) > STOP_PATIENCE)
+    }
+
+    /// How to wait for what is `due`.
+    fn next_wait(
+        &mut self,
+        due: Option<Instant>,
+        now: Instant,
+        clock: &OsClock,
+        options: DriveOptions,
+    ) -> Wait {
+        self.due = due;
+        // `now` is as old as the round: good enough for what is far, and a look at the clock less.
+        let near = due.filter(|due| due.since(now) < FAR);
+        let time = match (options.wait, near) {
+            (WaitStyle::BusyPoll, _) => return Wait::No,
+            (WaitStyle::Block, None) if !self.finished => return Wait::Idle,
+            (WaitStyle::Block, near) => near.map_or(FAR, |due| due.since(clock.now())),
+        };
+        // The peer's confirmation ends no wait.
+        match if self.finished { time.min(FLUSH_LOOK) } else { time } {
+            Duration::ZERO => Wait::No,
+            time => Wait::For(time),
+        }
     }
 }
 
+/// One round of [`drive`], for callers with a loop of their own: waits as told, hands in what came, and drains.
+pub fn round(
+    lines: &mut Lines<'_>,
+    participant: &mut dyn Participant,
+    clock: &OsClock,
+    wait: Wait,
+) -> Result<Pumped, LineError> {
+    let now = lines.receive(participant, clock, wait)?;
+    drain(lines, participant, now)
+}
+
+fn drain(
+    lines: &mut Lines<'_>,
+    participant: &mut dyn Participant,
+    now: Instant,
+) -> Result<Pumped, LineError> {
+    let pumped = pump(participant, now, lines);
+    lines.take_error().map_or(Ok(pumped), Err)
+}
+
+fn never_quiet() -> LineError {
+    let thread = std::thread::current();
+    LineError::NeverQuiet { participant: thread.name().unwrap_or("without a name").to_string() }
+}
+
+/// What is due later than this is not waited for precisely yet, but for [`IDLE`].
+const FAR: Duration = Duration::from_millis(2 * IDLE.as_millis() as u64);
 /// How often a line is asked whether the peer has everything: half a round trip of a good network.
 const FLUSH_LOOK: Duration = Duration::from_millis(2);
-/// How long a station may take to end in order: several round trips of the slowest path (satellite).
+/// How long a participant may take to end in order: several round trips of the slowest path (satellite).
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A UDP socket that belongs to somebody else: a program that made it itself and lets a protocol use it for a while.
+//! A UDP socket that belongs to the application, which lets a protocol use it for a while.
 //!
 //! Here a duplicate of the descriptor is used, never the program's own number: when the program closes its descriptor,
 //! or the system gives the number to another file, nothing of ours reads or writes there. That the program has closed
@@ -45,8 +45,8 @@ pub enum Arrival {
         /// When the kernel took it from the wire.
         received_at: Instant,
     },
-    /// A datagram of somebody else's: taken off the queue, of no concern.
-    Stranger,
+    /// A datagram from another address than the peer's: taken off the queue and dropped.
+    UnknownSource,
     /// There is none.
     Nothing,
 }
@@ -64,7 +64,7 @@ impl LentSocket {
         if copy < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: just made, and nobody else has it.
+        // SAFETY: just made, and nothing else owns it.
         let socket = unsafe { OwnedFd::from_raw_fd(copy) };
         if read_int(&socket, libc::SOL_SOCKET, libc::SO_TYPE)? != libc::SOCK_DGRAM {
             return failed(libc::EPROTOTYPE);
@@ -99,7 +99,7 @@ impl LentSocket {
         identity(self.lender) == Some(self.identity)
     }
 
-    /// Sleeps until something arrives, the bell rings, or the time-out is over. Answers an error when a signal came
+    /// Sleeps until something arrives, the waker is used, or the time-out is over. Answers an error when a signal came
     /// (`EINTR`), or when the socket was shut down or the program has closed it (`EBADF`), which is noticed before and
     /// after the wait.
     pub fn wait(&self, timeout: Duration) -> io::Result<()> {
@@ -109,7 +109,7 @@ impl LentSocket {
         let want = Readiness { readable: true, writable: false };
         let waited = poll::wait_or_woken(self.socket.as_raw_fd(), want, self.waker.fd(), timeout)?;
         if waited.woken {
-            self.waker.hear();
+            self.waker.clear();
         }
         if waited.hung_up || !self.is_lent() {
             return Err(io::Error::from_raw_os_error(libc::EBADF));
@@ -144,10 +144,9 @@ impl LentSocket {
         }
         let from = socket_address(&name);
         if from.is_none_or(|from| (from.ip(), from.port()) != (self.peer.ip(), self.peer.port())) {
-            return Ok(Arrival::Stranger);
+            return Ok(Arrival::UnknownSource);
         }
-        let now = clock.now();
-        let received_at = kernel_stamp(&header).map_or(now, |stamp| clock.instant_of_stamp(stamp, now));
+        let received_at = clock.read().instant_of(kernel_stamp(&header));
         Ok(Arrival::Datagram { len: n as usize, received_at })
     }
 

@@ -1,7 +1,8 @@
 //! The real world: sockets, the operating system's clock, media threads.
 //!
-//! A [`Line`] is a socket with its addresses; [`drive`] runs a `session::Station` on it from the calling thread, which
-//! is the stream's one media thread. After start-up that thread neither allocates nor locks nor logs.
+//! A [`Line`] is a socket with its addresses; [`Lines`] are the wires of one [`antiphon_core::Participant`], and [`drive`] runs
+//! it on them from the calling thread, its one media thread. After start-up that thread neither allocates nor locks nor logs;
+//! a wire that comes in or is handed over later allocates what it needs as it begins.
 
 mod address;
 mod batch;
@@ -15,6 +16,7 @@ mod drive;
 pub mod emulator;
 mod lent;
 mod line;
+mod lines;
 pub mod netns;
 mod options;
 mod paths;
@@ -22,8 +24,10 @@ mod poll;
 mod raw;
 mod raw_socket;
 mod realtime;
+mod receive_timeout;
 mod tcp;
 mod tcp_io;
+mod tcp_listening;
 mod tcp_setup;
 mod udp;
 mod wake;
@@ -31,12 +35,15 @@ mod wake;
 pub use address::{AddressError, Target};
 pub use capture::{Capture, CaptureError, CaptureSummary, Tap, Taps};
 pub use clock::{OsClock, thread_cpu_time};
-pub use drive::{DriveOptions, DriveReport, Stop, WaitStyle, drive};
+pub use drive::{DriveOptions, DriveReport, Stop, WaitStyle, drive, drive_each, round};
 pub use lent::{Arrival, LentSocket};
-pub use line::{Fittings, IDLE, Line, LineError, LineStats, Wait};
+pub use line::{IDLE, Line, LineCommon, LineError, LineStats, Wait};
+pub use lines::{Handover, LineObserver, Lines, Opened};
 pub use options::{Multicast, SocketOptions};
+pub use poll::Readiness;
 pub use raw::RawLine;
 pub use realtime::{Scheduling, become_media_thread};
-pub use tcp::{CONNECT_PATIENCE, TcpLine, TcpListening};
+pub use tcp::{CONNECT_PATIENCE, TcpLine};
+pub use tcp_listening::TcpListening;
 pub use udp::UdpLine;
 pub use wake::Waker;

@@ -1,91 +1,176 @@
 //! A socket with its addresses, as the driver sees it.
 
 use std::net::SocketAddr;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
-use antiphon_core::Instant;
-use antiphon_session::Station;
+use antiphon_core::{Instant, Wire, WireView};
 
 use crate::capture::Tap;
 use crate::clock::OsClock;
+use crate::poll::{self, NO_FD, Readiness};
 use crate::wake::Waker;
 
-/// A way to the wire: moves bytes between a socket and a station.
+/// A way to the wire: moves bytes between a socket and a participant.
 pub trait Line {
-    /// Waits as told, then hands everything that has arrived to the station.
-    fn receive(&mut self, clock: &OsClock, station: &mut dyn Station, wait: Wait) -> Result<(), LineError>;
+    /// Waits as told, then hands everything that has arrived to the participant; a line that was full goes on sending as
+    /// soon as it has room. Answers what time it was when it last looked, after the wait.
+    fn receive(
+        &mut self,
+        clock: &OsClock,
+        participant: &mut WireView<'_>,
+        wait: Wait,
+    ) -> Result<Instant, LineError>;
 
-    /// Sends what the station has to send, as far as the socket takes it.
-    fn transmit(&mut self, now: Instant, station: &mut dyn Station) -> Result<(), LineError>;
+    /// Sends what the participant has to send, as far as the socket takes it.
+    fn transmit(&mut self, now: Instant, participant: &mut WireView<'_>) -> Result<(), LineError>;
+
+    /// Tells the participant what only the kernel knows of the connection, if the last time was long enough ago, or if
+    /// this is the last.
+    fn report(&mut self, now: Instant, participant: &mut WireView<'_>, last: bool);
+
+    /// Datagrams or a byte stream.
+    fn wire(&self) -> Wire;
+
+    /// Names each descriptor that the line has, and what it waits for there. It is asked again after
+    /// [`LineCommon::note_watch_changed`]; a descriptor that is named no more has been closed.
+    fn watch(&self, each: &mut dyn FnMut(BorrowedFd<'_>, Readiness));
 
     /// When the line itself has something to do, such as connecting again.
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
+    fn poll_timeout(&self) -> Option<Instant>;
 
     /// Whether everything that was transmitted is out of this machine's hands, so that the line may be dropped without
     /// loss. Datagrams are at once.
-    fn is_flushed(&self) -> bool {
-        true
-    }
+    fn is_flushed(&self) -> bool;
+
+    /// Whether nothing will ever come or go here again: an accepted connection that has ended.
+    fn is_over(&self) -> bool;
+
+    /// What is worth knowing of the line, in words: the kernel's congestion control.
+    fn facts(&self) -> Vec<String>;
 
     /// What it has beside its socket.
-    fn fittings(&self) -> &Fittings;
+    fn common(&self) -> &LineCommon;
 
     /// The same, to be changed.
-    fn fittings_mut(&mut self) -> &mut Fittings;
+    fn common_mut(&mut self) -> &mut LineCommon;
 
     /// The address that others reach this line at.
     fn local_address(&self) -> SocketAddr {
-        self.fittings().local
+        self.common().local
     }
 
     /// What the line has counted.
     fn stats(&self) -> LineStats {
-        self.fittings().stats
-    }
-
-    /// What is worth knowing of the line, in words: the kernel's congestion control.
-    fn facts(&self) -> Vec<String> {
-        Vec::new()
+        self.common().stats
     }
 
     /// Options that the system refused, in words.
     fn notes(&self) -> &[String] {
-        &self.fittings().notes
+        &self.common().notes
     }
 
     /// Shows everything that crosses the socket from now on to `tap`. Set it before the line is driven: a connection
-    /// that already carries frames is not shown.
+    /// that already carries messages is not shown.
     fn set_tap(&mut self, tap: Tap) {
-        self.fittings_mut().tap = Some(tap);
+        self.common_mut().tap = Some(tap);
     }
 
     /// Takes the tap back, for a line that comes after this one; see [`Tap::hang_up`].
     fn take_tap(&mut self) -> Option<Tap> {
-        self.fittings_mut().tap.take()
+        self.common_mut().tap.take()
     }
 
-    /// Lets another thread end the waits of [`Self::receive`] early, for one system call more in each. Lines that sleep
-    /// in the receiving call without it are spared that call.
+    /// Lets another thread end the waits of [`Self::receive`] early, for one system call more in each: lines without it
+    /// sleep in the receiving call.
     fn set_waker(&mut self, waker: Waker) {
-        self.fittings_mut().waker = Some(waker);
+        self.common_mut().waker = Some(waker);
     }
 }
 
-/// What every line has beside its socket: where it is reached, what it counted, and who looks on.
-pub struct Fittings {
+/// A line that is lent.
+impl<L: Line + ?Sized> Line for &mut L {
+    fn receive(
+        &mut self,
+        clock: &OsClock,
+        participant: &mut WireView<'_>,
+        wait: Wait,
+    ) -> Result<Instant, LineError> {
+        (**self).receive(clock, participant, wait)
+    }
+
+    fn transmit(&mut self, now: Instant, participant: &mut WireView<'_>) -> Result<(), LineError> {
+        (**self).transmit(now, participant)
+    }
+
+    fn report(&mut self, now: Instant, participant: &mut WireView<'_>, last: bool) {
+        (**self).report(now, participant, last);
+    }
+
+    fn wire(&self) -> Wire {
+        (**self).wire()
+    }
+
+    fn watch(&self, each: &mut dyn FnMut(BorrowedFd<'_>, Readiness)) {
+        (**self).watch(each);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        (**self).poll_timeout()
+    }
+
+    fn is_flushed(&self) -> bool {
+        (**self).is_flushed()
+    }
+
+    fn is_over(&self) -> bool {
+        (**self).is_over()
+    }
+
+    fn facts(&self) -> Vec<String> {
+        (**self).facts()
+    }
+
+    fn common(&self) -> &LineCommon {
+        (**self).common()
+    }
+
+    fn common_mut(&mut self) -> &mut LineCommon {
+        (**self).common_mut()
+    }
+}
+
+/// What every line has beside its socket: where it is reached, what it counted, and its tap.
+pub struct LineCommon {
     pub(crate) local: SocketAddr,
     pub(crate) stats: LineStats,
     pub(crate) notes: Vec<String>,
     pub(crate) tap: Option<Tap>,
     pub(crate) waker: Option<Waker>,
+    /// How often what the line waits for has changed.
+    pub(crate) watch_changes: u32,
 }
 
-impl Fittings {
+impl LineCommon {
     /// Those of a line that is reached at `local`; `notes` are the options that the system refused, in words.
     pub fn new(local: SocketAddr, notes: Vec<String>) -> Self {
-        Fittings { local, stats: LineStats::default(), notes, tap: None, waker: None }
+        LineCommon { local, stats: LineStats::default(), notes, tap: None, waker: None, watch_changes: 0 }
+    }
+
+    /// Sleeps until `fd` is ready as wanted, the waker was rung, or the time is over; answers whether `fd` is ready.
+    pub(crate) fn poll(&self, fd: RawFd, want: Readiness, time: Duration) -> bool {
+        let waker = self.waker.as_ref().map_or(NO_FD, Waker::fd);
+        // A signal ends the wait like a time-out.
+        let waited = poll::wait_or_woken(fd, want, waker, time).unwrap_or_default();
+        if let (true, Some(waker)) = (waited.woken, &self.waker) {
+            waker.clear();
+        }
+        waited.ready.readable || waited.ready.writable
+    }
+
+    /// Notes that [`Line::watch`] has changed: other descriptors, or something else to wait for.
+    pub fn note_watch_changed(&mut self) {
+        self.watch_changes = self.watch_changes.wrapping_add(1);
     }
 }
 
@@ -94,10 +179,9 @@ impl Fittings {
 pub enum Wait {
     /// Not at all.
     No,
-    /// Until then at most, to the microsecond: a timer is armed.
+    /// Until something arrives, or so long at most, to the microsecond. It may end early, with nothing received.
     For(Duration),
-    /// Until something arrives, or [`IDLE`] at most: the thread sleeps in the receiving call itself, which spares a
-    /// system call and a timer (in a virtual machine, microseconds) for every arrival.
+    /// Until something arrives, or about [`IDLE`].
     Idle,
 }
 
@@ -117,7 +201,7 @@ pub struct LineStats {
     pub refused: u64,
     /// Datagrams from addresses for which there was no room in the table, or that are none of the several that the line
     /// calls.
-    pub strangers: u64,
+    pub unknown_sources: u64,
     /// Packets of IP protocols whose checksum was wrong.
     pub damaged: u64,
     /// Connections after the first.
@@ -129,13 +213,13 @@ pub struct LineStats {
 /// Why a line can't be opened, or can't go on.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
-    /// Somebody else has the port.
+    /// Another socket has the port.
     #[error("port {port} is in use on this machine: choose another, or end the program that has it")]
     PortInUse {
         /// The port.
         port: u16,
     },
-    /// Nobody there.
+    /// Nothing answers there.
     #[error(
         "{address} cannot be reached: {why}; check the address, the firewall, and that the peer is running"
     )]
@@ -154,6 +238,20 @@ pub enum LineError {
         /// Number of the protocol.
         protocol: u8,
     },
+    /// The wire's number has a line already.
+    #[error("wire {wire} is there already: each wire of a participant has a number of its own")]
+    WireInUse {
+        /// The number.
+        wire: u32,
+    },
+    /// A participant asks to be called again without end.
+    #[error(
+        "{participant}: it asks to be called again at once without end, which is an error of this program"
+    )]
+    NeverQuiet {
+        /// Its thread's name.
+        participant: String,
+    },
     /// Anything else that the system says.
     #[error("{what}: {source}")]
     System {
@@ -162,6 +260,20 @@ pub enum LineError {
         /// The system's words.
         source: std::io::Error,
     },
+}
+
+impl LineStats {
+    /// Adds what another line has counted.
+    pub(crate) fn add(&mut self, other: LineStats) {
+        self.sent += other.sent;
+        self.received += other.received;
+        self.send_failed += other.send_failed;
+        self.refused += other.refused;
+        self.unknown_sources += other.unknown_sources;
+        self.damaged += other.damaged;
+        self.reconnected += other.reconnected;
+        self.kernel_stamps |= other.kernel_stamps;
+    }
 }
 
 impl LineError {

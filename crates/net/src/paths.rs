@@ -1,13 +1,12 @@
-//! Addresses that a listening line has heard from, as the numbers that stations know.
+//! Addresses that a listening line has heard from, as the numbers that participants know.
 //!
-//! A number means one address for ever: what a doorkeeper sent to one must not be good at the address that takes its place
+//! A number means one address for ever: what a validator sent to one must not be good at the address that takes its place
 //! in the table.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use antiphon_core::PathId;
-use antiphon_session::Station;
 
 /// The addresses that a listening line has heard from.
 #[derive(Default)]
@@ -20,9 +19,9 @@ pub(crate) struct AddressTable {
 }
 
 impl AddressTable {
-    /// The number of `address`, given on first sight; when the table is full, one that the station does not know
-    /// is forgotten, and if it knows them all, `None`.
-    pub fn path_of(&mut self, address: SocketAddr, station: &dyn Station) -> Option<PathId> {
+    /// The number of `address`, given on first sight; when the table is full, one that is not known
+    /// (`knows`) is forgotten, and if all are, `None`.
+    pub fn path_of(&mut self, address: SocketAddr, knows: impl Fn(PathId) -> bool) -> Option<PathId> {
         if let Some(path) = self.paths.get(&address) {
             return Some(*path);
         }
@@ -32,14 +31,14 @@ impl AddressTable {
             self.paths.insert(address, path);
             return Some(path);
         }
-        // A few steps per stranger: a flood of addresses can't make this search long.
+        // A few steps per unknown source: a flood of addresses can't make this search long.
         for _ in 0..64 {
             let at = self.hand;
             self.hand = (self.hand + 1) % self.addresses.len();
             let (known, before) = self.addresses[at];
-            if !station.knows(known) {
+            if !knows(known) {
                 self.paths.remove(&before);
-                // The next number of the same slot; the first comes again after four thousand million strangers.
+                // The next number of the same slot; the first comes again after four thousand million unknown sources.
                 let path = PathId(known.0.wrapping_add(MOST_ADDRESSES as u32));
                 self.addresses[at] = (path, address);
                 self.paths.insert(address, path);

@@ -5,11 +5,20 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// What to wait for, and what came of it.
+/// What to wait for at a descriptor, and what came of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Readiness {
+pub struct Readiness {
+    /// There is something to read, or an error to fetch.
     pub readable: bool,
+    /// There is room to write, or an error to fetch.
     pub writable: bool,
+}
+
+impl Readiness {
+    /// Wait for input.
+    pub const READABLE: Readiness = Readiness { readable: true, writable: false };
+    /// Wait for room to write.
+    pub const WRITABLE: Readiness = Readiness { readable: false, writable: true };
 }
 
 /// What ended a wait.
@@ -25,10 +34,10 @@ pub(crate) struct Waited {
 /// Waits until `fd` is ready as wanted or the time-out is over; a signal ends the wait early. A negative descriptor is
 /// never ready.
 pub(crate) fn wait(fd: RawFd, want: Readiness, timeout: Duration) -> Readiness {
-    wait_or_woken(fd, want, NOBODY, timeout).unwrap_or_default().ready
+    wait_or_woken(fd, want, NO_FD, timeout).unwrap_or_default().ready
 }
 
-/// Which of these become readable within the time-out; a signal ends the wait early. [`NOBODY`] never does.
+/// Which of these become readable within the time-out; a signal ends the wait early. [`NO_FD`] never does.
 pub(crate) fn wait_for_any<const N: usize>(fds: [RawFd; N], timeout: Duration) -> [bool; N] {
     let mut polls = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
     let time = timespec(timeout);
@@ -80,4 +89,4 @@ fn timespec(timeout: Duration) -> libc::timespec {
 }
 
 /// In place of a descriptor that is never ready.
-pub(crate) const NOBODY: RawFd = -1;
+pub(crate) const NO_FD: RawFd = -1;

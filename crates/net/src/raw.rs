@@ -9,25 +9,26 @@
 //! say so where that is the case. A kernel that does not is kept from saying "protocol unreachable" by the open socket.
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
 
-use antiphon_core::{Ecn, Input, Instant, OverIp, PathId, over_ip};
-use antiphon_session::Station;
+use antiphon_core::{Input, Instant, OverIp, PathId, Wire, WireView};
 
 use crate::address::Target;
-use crate::batch::{BATCH, ReceiveBatch, SendBatch};
+use crate::batch::{Ask, BATCH, ReceiveBatch, SendBatch};
 use crate::capture::{Direction, Ends};
-use crate::clock::OsClock;
+use crate::clock::{OsClock, Reading};
 use crate::datagrams::{BEHIND, MOST_BATCHES, ROOM_TO_SEND};
-use crate::line::{Fittings, IDLE, Line, LineError, Wait};
+use crate::line::{Line, LineCommon, LineError, Wait};
 use crate::options::SocketOptions;
 use crate::paths::{AddressTable, slot};
-use crate::poll;
+use crate::poll::{self, Readiness};
 use crate::raw_socket::{self, PortHeld, RawSocket};
+use crate::receive_timeout::{ReceiveTimeout, Sleep};
 use crate::wake::Waker;
 
 /// Raw sockets with their buffers and the table of the addresses they talk to.
 pub struct RawLine {
-    protocol: OverIp,
+    over_ip: Box<dyn OverIp + Send>,
     /// One for each path of a calling line; listening for both IP versions, IPv6's and IPv4's.
     outlets: Vec<Outlet>,
     /// The addresses of a calling line's one peer, by path; none where it listens.
@@ -36,13 +37,12 @@ pub struct RawLine {
     /// Our address on each path, by its number.
     ours: Vec<IpAddr>,
     receive: ReceiveBatch,
-    /// The packet that the station has just made.
+    /// The packet that the participant has just made.
     packet: Vec<u8>,
-    /// Whether the last packet had to wait for us: then more are likely there, and are read in batches.
-    behind: bool,
+    timeout: ReceiveTimeout,
     max_datagram: usize,
     /// Our address among them, where it is one, and our port; 0: not known yet.
-    fittings: Fittings,
+    common: LineCommon,
     /// Keeps others from listening on the same port.
     _port: Option<PortHeld>,
 }
@@ -57,15 +57,23 @@ struct Outlet {
 
 impl RawLine {
     /// Opens the line that `target` asks for; its port is the transport's own.
-    pub fn open(target: Target, protocol: OverIp, options: &SocketOptions) -> Result<Self, LineError> {
+    pub fn open(
+        target: Target,
+        over_ip: Box<dyn OverIp + Send>,
+        options: &SocketOptions,
+    ) -> Result<Self, LineError> {
         match target {
-            Target::Call(peer) => Self::call(peer, protocol, options),
-            Target::Listen(local) => Self::listen(local, protocol, options),
+            Target::Call(peer) => Self::call(peer, over_ip, options),
+            Target::Listen(local) => Self::listen(local, over_ip, options),
         }
     }
 
     /// A line to one peer, by all its addresses.
-    pub fn call(peer: SocketAddr, protocol: OverIp, options: &SocketOptions) -> Result<Self, LineError> {
+    pub fn call(
+        peer: SocketAddr,
+        over_ip: Box<dyn OverIp + Send>,
+        options: &SocketOptions,
+    ) -> Result<Self, LineError> {
         let called: Vec<SocketAddr> =
             std::iter::once(peer).chain(options.other_peers.iter().copied()).collect();
         for (at, address) in called.iter().copied().enumerate() {
@@ -80,48 +88,52 @@ impl RawLine {
             return Err(LineError::Unreachable { address, why });
         }
         let mut notes = Vec::new();
-        let open = |address: &SocketAddr| RawSocket::call(*address, protocol.protocol, options, &mut notes);
+        let open = |address: &SocketAddr| RawSocket::call(*address, over_ip.protocol(), options, &mut notes);
         let sockets = called.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        let mut line = Self::with(sockets, protocol, options, notes);
+        let mut line = Self::with(sockets, over_ip, options, notes);
         line.called = called;
         Ok(line)
     }
 
     /// A line that waits for peers on `local`.
-    pub fn listen(local: SocketAddr, protocol: OverIp, options: &SocketOptions) -> Result<Self, LineError> {
+    pub fn listen(
+        local: SocketAddr,
+        over_ip: Box<dyn OverIp + Send>,
+        options: &SocketOptions,
+    ) -> Result<Self, LineError> {
         let mut notes = Vec::new();
-        let sockets = RawSocket::listen(local, protocol.protocol, options, &mut notes)?;
-        let port = PortHeld::take(protocol.protocol, local)?;
-        let mut line = Self::with(sockets, protocol, options, notes);
-        line.fittings.local.set_port(local.port());
+        let sockets = RawSocket::listen(local, over_ip.protocol(), options, &mut notes)?;
+        let port = PortHeld::take(over_ip.protocol(), local)?;
+        let mut line = Self::with(sockets, over_ip, options, notes);
+        line.common.local.set_port(local.port());
         line._port = Some(port);
         Ok(line)
     }
 
     fn with(
         sockets: Vec<RawSocket>,
-        protocol: OverIp,
+        over_ip: Box<dyn OverIp + Send>,
         options: &SocketOptions,
         mut notes: Vec<String>,
     ) -> Self {
         let max_datagram = sockets.iter().map(|socket| socket.max_datagram(options)).min();
         let max_datagram = max_datagram.expect("one socket at least");
-        notes.extend(raw_socket::kernel_speaks(protocol.protocol));
+        notes.extend(raw_socket::kernel_speaks(over_ip.protocol()));
         let mut local = sockets[0].local();
         local.set_port(0);
         let room = max_datagram.max(ROOM_TO_SEND);
         let outlet = |socket| Outlet { socket, send: SendBatch::new(room), ends: Vec::with_capacity(BATCH) };
         RawLine {
-            protocol,
+            over_ip,
             outlets: sockets.into_iter().map(outlet).collect(),
             called: Vec::new(),
             peers: AddressTable::default(),
             ours: Vec::new(),
             receive: ReceiveBatch::new(),
             packet: vec![0; room],
-            behind: false,
+            timeout: ReceiveTimeout::new(),
             max_datagram,
-            fittings: Fittings::new(local, notes),
+            common: LineCommon::new(local, notes),
             _port: None,
         }
     }
@@ -131,68 +143,76 @@ impl RawLine {
         self.max_datagram
     }
 
-    /// Whether a packet between these ends, which came in by that outlet, belongs to this line, not to another one on
-    /// this machine.
-    fn is_ours(&self, outlet: usize, ends: &Ends) -> bool {
-        let same = |peer: SocketAddr| peer.port() == ends.peer.port() && peer.ip() == ends.peer.ip();
-        // Port 0 is nobody's: a caller that has not sent anything yet hears nothing.
-        self.fittings.local.port() != 0
-            && ends.local.port() == self.fittings.local.port()
-            && self.called.get(outlet).copied().is_none_or(same)
+    /// Passes on the packets of the last batch, which came in by that outlet, as far as they are ours; answers when that
+    /// was.
+    fn pass_on(
+        &mut self,
+        outlet: usize,
+        n: usize,
+        clock: &OsClock,
+        participant: &mut WireView<'_>,
+    ) -> Instant {
+        let reading = clock.read();
+        for i in 0..n {
+            self.pass_on_one(outlet, i, reading, participant);
+        }
+        reading.now
     }
 
-    /// Passes on the packets of the last batch, which came in by that outlet, as far as they are ours.
-    fn pass_on(&mut self, outlet: usize, n: usize, clock: &OsClock, station: &mut dyn Station) {
-        let now = clock.now();
-        for i in 0..n {
-            let datagram = self.receive.datagram(i);
-            let destination = self.receive.destination_v6(i);
-            let read = self.outlets[outlet].socket.read(&datagram, destination);
-            let Some((ends, packet)) = read.filter(|(ends, _)| self.is_ours(outlet, ends)) else { continue };
-            self.fittings.stats.received += 1;
-            if !(self.protocol.is_sound)(packet, ends.peer.ip(), ends.local.ip()) {
-                self.fittings.stats.damaged += 1;
-                continue;
-            }
-            let path = match self.called.is_empty() {
-                true => self.peers.path_of(ends.peer, station),
-                false => Some(PathId(outlet as u32)),
-            };
-            let Some(path) = path else {
-                self.fittings.stats.strangers += 1;
-                continue;
-            };
-            remember(&mut self.ours, path, ends.local.ip());
-            self.fittings.stats.kernel_stamps |= datagram.stamp.is_some();
-            let received_at = datagram.stamp.map_or(now, |stamp| clock.instant_of_stamp(stamp, now));
-            self.behind |= now.since(received_at) > BEHIND;
-            if let Some(tap) = &mut self.fittings.tap {
-                tap.packet(self.protocol.protocol, Direction::Received, received_at, ends, packet);
-            }
-            let input = Input::Datagram { path, bytes: packet, ecn: Ecn::NotCapable, received_at };
-            station.handle_input(now, input);
+    fn pass_on_one(&mut self, outlet: usize, i: usize, reading: Reading, participant: &mut WireView<'_>) {
+        let destination = self.receive.destination_v6(i);
+        let datagram = self.receive.datagram(i);
+        let stamp = datagram.stamp;
+        let received_at = reading.instant_of(stamp);
+        let read = self.outlets[outlet].socket.read(&*self.over_ip, datagram, destination);
+        let Some((ends, packet)) = read else { return };
+        if !is_ours(self.common.local, self.called.get(outlet), &ends) {
+            return;
+        }
+        self.common.stats.received += 1;
+        if !self.over_ip.is_sound(packet, ends.peer.ip(), ends.local.ip()) {
+            self.common.stats.damaged += 1;
+            return;
+        }
+        let path = match self.called.is_empty() {
+            true => self.peers.path_of(ends.peer, |path| participant.knows(path)),
+            false => Some(PathId(outlet as u32)),
+        };
+        let Some(path) = path else {
+            self.common.stats.unknown_sources += 1;
+            return;
+        };
+        remember(&mut self.ours, path, ends.local.ip());
+        self.common.stats.kernel_stamps |= stamp.is_some();
+        if let Some(tap) = &mut self.common.tap {
+            tap.packet(self.over_ip.protocol(), Direction::Received, received_at, ends, packet);
+        }
+        let input = Input::Datagram { path, bytes: packet, received_at };
+        participant.handle_input(reading.now, input);
+        if stamp.is_none() || reading.now.since(received_at) > BEHIND {
+            self.receive.fall_behind();
         }
     }
 
-    /// Whither a packet on `path` goes; `None` if the peer was forgotten between hearing and answering it.
+    /// Address that a packet on `path` goes to; `None` if the peer was forgotten between hearing and answering it.
     fn ends_of(&self, path: PathId) -> Option<Ends> {
         let called = |at: usize| Some((self.outlets.get(at)?.socket.local().ip(), *self.called.get(at)?));
         let (ours, peer) = match self.called.is_empty() {
             true => (*self.ours.get(slot(path))?, self.peers.address_of(path)?),
             false => called(path.0 as usize)?,
         };
-        Some(Ends { local: SocketAddr::new(ours, self.fittings.local.port()), peer })
+        Some(Ends { local: SocketAddr::new(ours, self.common.local.port()), peer })
     }
 
-    /// Completes the packet that the station made and puts it where it goes out; answers which outlet that is.
+    /// Completes the packet that the participant made and puts it where it goes out; answers which outlet that is.
     fn commit(&mut self, len: usize, path: PathId) -> Option<usize> {
         let calls = !self.called.is_empty();
-        if let Some((source, _)) = over_ip::ports(&self.packet[..len]).filter(|_| calls) {
-            self.fittings.local.set_port(source);
+        if let Some((source, _)) = self.over_ip.ports(&self.packet[..len]).filter(|_| calls) {
+            self.common.local.set_port(source);
         }
         let ends = self.ends_of(path)?;
         let packet = &mut self.packet[..len];
-        (self.protocol.seal)(packet, ends.local.ip(), ends.peer.ip());
+        self.over_ip.seal(packet, ends.local.ip(), ends.peer.ip());
         let is_v6 = ends.peer.is_ipv6();
         let at = match calls {
             true => path.0 as usize,
@@ -212,94 +232,151 @@ impl RawLine {
     }
 
     /// Sends what waits at an outlet.
-    fn flush(&mut self, at: usize, now: Instant, station: &mut dyn Station) {
+    fn flush(&mut self, at: usize, now: Instant, participant: &mut WireView<'_>) {
         let Outlet { socket, send, ends } = &mut self.outlets[at];
         let batch = send.flush(socket.fd());
-        if let Some(tap) = &mut self.fittings.tap {
+        if let Some(tap) = &mut self.common.tap {
             for i in batch.taken.indices() {
-                tap.packet(self.protocol.protocol, Direction::Sent, now, ends[i], send.datagram(i).bytes);
+                tap.packet(self.over_ip.protocol(), Direction::Sent, now, ends[i], send.datagram(i).bytes);
             }
         }
         ends.clear();
-        self.fittings.on_sent(now, batch, station);
+        self.common.on_sent(now, batch, participant);
     }
 
-    /// Reads what has come in by one outlet, waiting for it if told to.
+    /// Reads what has come in by one outlet, waiting for it if told to; answers when it last looked, if something came.
     fn drain(
         &mut self,
         outlet: usize,
-        mut block: bool,
+        wait: bool,
         clock: &OsClock,
-        station: &mut dyn Station,
-    ) -> Result<(), LineError> {
+        participant: &mut WireView<'_>,
+    ) -> Result<Option<Instant>, LineError> {
+        let mut ask = Ask { wait, names: true };
+        let mut looked = None;
         for _ in 0..MOST_BATCHES {
-            match self.receive.receive(self.outlets[outlet].socket.fd(), block) {
+            match self.receive.receive(self.outlets[outlet].socket.fd(), ask) {
+                Ok(0) => {
+                    if ask.wait {
+                        self.timeout.on_empty();
+                    }
+                    break;
+                }
                 Ok(n) => {
-                    self.pass_on(outlet, n, clock, station);
-                    if n < BATCH {
+                    looked = Some(self.pass_on(outlet, n, clock, participant));
+                    if !self.receive.has_more(n) {
                         break;
                     }
                 }
-                Err(error) => self.fittings.on_error(clock.now(), error, station)?,
+                Err(error) => looked = Some(self.common.on_error(clock.now(), error, participant)?),
             }
-            block = false;
+            ask.wait = false;
         }
-        Ok(())
+        Ok(looked)
+    }
+
+    /// Waits as told, as far as the receiving call does not: answers whether that call is to wait, and `None` if nothing
+    /// came.
+    fn sleep(&mut self, wait: Wait) -> Option<bool> {
+        let sleep = match (&self.outlets[..], &self.common.waker) {
+            ([_], None) if self.receive.is_behind() => Sleep::No,
+            ([outlet], None) => self.timeout.plan(outlet.socket.socket(), wait),
+            _ => Sleep::polling(wait),
+        };
+        let time = match sleep {
+            Sleep::No => return Some(false),
+            Sleep::InCall => return Some(true),
+            Sleep::Poll(time) => time,
+        };
+        let outlet = |at: usize| self.outlets.get(at).map_or(poll::NO_FD, |outlet| outlet.socket.fd());
+        let waker = self.common.waker.as_ref().map_or(poll::NO_FD, Waker::fd);
+        let fds: [_; 1 + MOST_CALLED] = std::array::from_fn(|at| at.checked_sub(1).map_or(waker, outlet));
+        let [woken, came @ ..] = poll::wait_for_any(fds, time);
+        if let (true, Some(waker)) = (woken, &self.common.waker) {
+            waker.clear();
+        }
+        came.contains(&true).then_some(false)
     }
 }
 
 impl Line for RawLine {
-    fn receive(&mut self, clock: &OsClock, station: &mut dyn Station, wait: Wait) -> Result<(), LineError> {
-        let alone = self.outlets.len() == 1 && self.fittings.waker.is_none();
-        let block = wait == Wait::Idle && alone && !self.behind;
-        self.behind = false;
-        let time = match wait {
-            Wait::For(time) => time,
-            Wait::Idle if !alone => IDLE,
-            Wait::Idle | Wait::No => std::time::Duration::ZERO,
-        };
-        if !time.is_zero() {
-            let outlet = |at: usize| self.outlets.get(at).map_or(poll::NOBODY, |outlet| outlet.socket.fd());
-            let waker = self.fittings.waker.as_ref().map_or(poll::NOBODY, Waker::fd);
-            let fds: [_; 1 + MOST_CALLED] = std::array::from_fn(|at| at.checked_sub(1).map_or(waker, outlet));
-            let [woken, came @ ..] = poll::wait_for_any(fds, time);
-            if let (true, Some(waker)) = (woken, &self.fittings.waker) {
-                waker.hear();
-            }
-            if !came.contains(&true) {
-                return Ok(());
-            }
+    fn receive(
+        &mut self,
+        clock: &OsClock,
+        participant: &mut WireView<'_>,
+        wait: Wait,
+    ) -> Result<Instant, LineError> {
+        let Some(wait) = self.sleep(wait) else { return Ok(clock.now()) };
+        let mut looked = None;
+        for outlet in 0..self.outlets.len() {
+            looked = self.drain(outlet, wait, clock, participant)?.or(looked);
         }
-        (0..self.outlets.len()).try_for_each(|outlet| self.drain(outlet, block, clock, station))
+        Ok(looked.unwrap_or_else(|| clock.now()))
     }
 
-    fn transmit(&mut self, now: Instant, station: &mut dyn Station) -> Result<(), LineError> {
-        while let Some(transmit) = station.poll_transmit(now, &mut self.packet) {
+    fn transmit(&mut self, now: Instant, participant: &mut WireView<'_>) -> Result<(), LineError> {
+        while let Some(transmit) = participant.poll_transmit(now, &mut self.packet) {
             if let Some(outlet) = self.commit(transmit.len, transmit.path)
                 && self.outlets[outlet].ends.len() == BATCH
             {
-                self.flush(outlet, now, station);
+                self.flush(outlet, now, participant);
             }
         }
         for outlet in 0..self.outlets.len() {
             if !self.outlets[outlet].ends.is_empty() {
-                self.flush(outlet, now, station);
+                self.flush(outlet, now, participant);
             }
         }
         Ok(())
     }
 
-    fn fittings(&self) -> &Fittings {
-        &self.fittings
+    fn report(&mut self, _now: Instant, _participant: &mut WireView<'_>, _last: bool) {}
+
+    fn wire(&self) -> Wire {
+        Wire::Datagram
     }
 
-    fn fittings_mut(&mut self) -> &mut Fittings {
-        &mut self.fittings
+    fn watch(&self, each: &mut dyn FnMut(BorrowedFd<'_>, Readiness)) {
+        for outlet in &self.outlets {
+            each(outlet.socket.socket().as_fd(), Readiness::READABLE);
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn is_flushed(&self) -> bool {
+        true
+    }
+
+    fn is_over(&self) -> bool {
+        false
+    }
+
+    fn facts(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn common(&self) -> &LineCommon {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut LineCommon {
+        &mut self.common
     }
 }
 
 /// Addresses of one peer at most, in line with what transports of several paths keep.
 const MOST_CALLED: usize = 4;
+
+/// Whether a packet between these ends, which came in where `called` is called, belongs to the line at `local`, not to
+/// another one on this machine.
+fn is_ours(local: SocketAddr, called: Option<&SocketAddr>, ends: &Ends) -> bool {
+    let same = |peer: &SocketAddr| peer.port() == ends.peer.port() && peer.ip() == ends.peer.ip();
+    // Port 0 belongs to no socket: a caller that has not sent anything yet hears nothing.
+    local.port() != 0 && ends.local.port() == local.port() && called.is_none_or(same)
+}
 
 /// Keeps that path's peers talk to us at this address.
 fn remember(ours: &mut Vec<IpAddr>, path: PathId, address: IpAddr) {

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::UnixDatagram;
 
-use antiphon_core::over_ip;
+use antiphon_core::OverIp;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::batch::Datagram;
@@ -36,7 +36,7 @@ impl RawSocket {
         socket.with_address()
     }
 
-    /// Sockets that hear everybody: for the wildcard of IPv6 one of each version, where the machine has both.
+    /// Sockets that receive from all sources: for the wildcard of IPv6 one of each version, where the machine has both.
     pub fn listen(
         local: SocketAddr,
         protocol: u8,
@@ -84,6 +84,10 @@ impl RawSocket {
         self.socket.as_raw_fd()
     }
 
+    pub fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
     pub fn is_v6(&self) -> bool {
         self.is_v6
     }
@@ -93,20 +97,21 @@ impl RawSocket {
         self.local
     }
 
-    /// The packet in what the socket gave, and between whom it went. IPv4's raw sockets give the IP header as well,
+    /// The packet in what the socket gave, with its source and destination. IPv4's raw sockets give the IP header as well,
     /// IPv6's never do and tell our address (`destination`) apart, if asked.
     pub fn read<'a>(
         &self,
-        datagram: &Datagram<'a>,
+        over_ip: &dyn OverIp,
+        datagram: Datagram<'a>,
         destination: Option<Ipv6Addr>,
-    ) -> Option<(Ends, &'a [u8])> {
+    ) -> Option<(Ends, &'a mut [u8])> {
         let (local, packet) = if self.is_v6 {
             (destination.map_or(self.local.ip(), IpAddr::V6), datagram.bytes)
         } else {
             let (destination, packet) = payload_v4(datagram.bytes)?;
             (destination.into(), packet)
         };
-        let (source, destination) = over_ip::ports(packet)?;
+        let (source, destination) = over_ip.ports(packet)?;
         let mut peer = datagram.from?;
         peer.set_port(source);
         Some((Ends { local: SocketAddr::new(local, destination), peer }, packet))
@@ -156,12 +161,12 @@ fn prepare(
 }
 
 /// Destination and payload of an IPv4 packet (RFC 791 §3.1).
-fn payload_v4(packet: &[u8]) -> Option<(Ipv4Addr, &[u8])> {
+fn payload_v4(packet: &mut [u8]) -> Option<(Ipv4Addr, &mut [u8])> {
     let header = packet.first_chunk::<IPV4_HEADER>()?;
     let len = usize::from(header[0] & 0x0f) * 4;
     let destination = Ipv4Addr::new(header[16], header[17], header[18], header[19]);
     let fits = header[0] >> 4 == 4 && len >= IPV4_HEADER;
-    packet.get(len..).filter(|_| fits).map(|payload| (destination, payload))
+    if fits { packet.get_mut(len..).map(|payload| (destination, payload)) } else { None }
 }
 
 /// A word to the user where this kernel speaks the protocol itself, in this namespace.
@@ -215,10 +220,10 @@ mod tests {
         packet[0] = 0x46;
         packet[16..20].copy_from_slice(&[192, 0, 2, 1]);
         packet[24..].copy_from_slice(b"abcd");
-        assert_eq!(payload_v4(&packet), Some((Ipv4Addr::new(192, 0, 2, 1), &b"abcd"[..])));
+        assert_eq!(payload_v4(&mut packet), Some((Ipv4Addr::new(192, 0, 2, 1), &mut b"abcd".to_owned()[..])));
         for (first, len) in [(0x44, 28), (0x56, 28), (0x4f, 28), (0x45, 19)] {
             packet[0] = first;
-            assert_eq!(payload_v4(&packet[..len]), None, "{first:#x} of {len}");
+            assert_eq!(payload_v4(&mut packet[..len]), None, "{first:#x} of {len}");
         }
     }
 

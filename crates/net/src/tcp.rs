@@ -1,42 +1,45 @@
-//! A TCP connection as a line: calling with reconnection, listening for one peer at a time, or accepted for serving.
+//! A TCP connection as a line: called, with reconnection, or accepted (see [`crate::TcpListening`]).
 //!
-//! The kernel's send buffer is kept short (`TCP_NOTSENT_LOWAT`), so that frames wait in the endpoint, where a deadline
-//! can still drop them. What the kernel did not take of a write stays here until it does: a frame is never cut.
+//! The kernel's send buffer is kept short (`TCP_NOTSENT_LOWAT`), so that messages wait in the endpoint, where a deadline
+//! can still drop them. What the kernel did not take of a write stays here until it does: a message is never cut.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
-use antiphon_core::{BrokenReason, Input, Instant};
-use antiphon_session::Station;
+use antiphon_core::{BrokenReason, Input, Instant, Wire, WireView};
 use socket2::{SockAddr, Socket};
 
-use crate::address::Target;
 use crate::capture::{Direction, Ending, Ends};
 use crate::clock::OsClock;
-use crate::line::{Fittings, IDLE, Line, LineError, Wait};
+use crate::line::{Line, LineCommon, LineError, Wait};
 use crate::options::SocketOptions;
-use crate::poll::{self, NOBODY, Readiness};
+use crate::poll::{NO_FD, Readiness};
+use crate::receive_timeout::{ReceiveTimeout, Sleep};
 use crate::tcp_io;
-use crate::tcp_setup::{
-    accept, address_of, begin_connecting, listening_socket, new_socket, set_up_accepted, settle,
-};
-use crate::wake::Waker;
+use crate::tcp_setup::{address_of, begin_connecting, new_socket, settle};
 
-/// A line over TCP, for one station.
+/// A line over TCP, for one participant.
 pub struct TcpLine {
     stream: Option<Socket>,
     source: Source,
     options: SocketOptions,
-    /// Bytes that the station gave and the kernel has not taken.
+    /// What the participant gave: of `given` bytes the kernel has taken the first `taken`.
     pending: Vec<u8>,
+    given: usize,
     taken: usize,
     receive: Vec<u8>,
+    timeout: ReceiveTimeout,
+    /// The kernel takes no more for now.
     blocked: bool,
+    /// `blocked`, as it was when [`Line::watch`] was last said to have changed.
+    watched_blocked: bool,
     connected_told: bool,
+    /// The kernel's congestion control of the last connection.
+    congestion: Option<String>,
     next_report: Instant,
-    fittings: Fittings,
+    common: LineCommon,
 }
 
 /// Where connections come from.
@@ -45,22 +48,13 @@ enum Source {
     ///
     /// `connecting`: until when the call under way may take.
     Caller { peer: SocketAddr, retry_at: Option<Instant>, backoff: Duration, connecting: Option<Instant> },
-    /// Peers call, one at a time.
-    Listener { socket: Socket, next_look: Instant, had_peer: bool },
     /// One connection, no more.
     Accepted,
 }
 
 impl TcpLine {
-    /// Opens the line that `target` asks for; a call must succeed within [`CONNECT_PATIENCE`].
-    pub fn open(target: Target, options: &SocketOptions) -> Result<Self, LineError> {
-        match target {
-            Target::Call(peer) => Self::call(peer, options),
-            Target::Listen(local) => Self::listen(local, options),
-        }
-    }
-
-    /// Calls `peer`. Later breaks of the connection are mended with back-off; the first call must succeed.
+    /// Calls `peer`. Later breaks of the connection are mended with back-off; the first call must succeed, within
+    /// [`CONNECT_PATIENCE`].
     pub fn call(peer: SocketAddr, options: &SocketOptions) -> Result<Self, LineError> {
         let unreachable = |error: io::Error| LineError::Unreachable { address: peer, why: error.to_string() };
         let mut notes = Vec::new();
@@ -71,13 +65,14 @@ impl TcpLine {
         Ok(Self::with(Some(socket), source, local, options, notes))
     }
 
-    /// Waits for a peer on `local`. While one is there, others are refused.
-    pub fn listen(local: SocketAddr, options: &SocketOptions) -> Result<Self, LineError> {
-        let mut notes = Vec::new();
-        let socket = listening_socket(local, options, &mut notes)?;
-        let local = address_of(&socket)?;
-        let source = Source::Listener { socket, next_look: Instant::ZERO, had_peer: false };
-        Ok(Self::with(None, source, local, options, notes))
+    /// The line of a connection that was accepted at `local`.
+    pub(crate) fn accepted(
+        stream: Socket,
+        local: SocketAddr,
+        options: &SocketOptions,
+        notes: Vec<String>,
+    ) -> Self {
+        Self::with(Some(stream), Source::Accepted, local, options, notes)
     }
 
     fn with(
@@ -91,48 +86,55 @@ impl TcpLine {
             stream,
             source,
             options: options.clone(),
-            pending: Vec::with_capacity(WRITE_ROOM),
+            pending: vec![0; WRITE_ROOM],
+            given: 0,
             taken: 0,
             receive: vec![0; READ_ROOM],
+            timeout: ReceiveTimeout::new(),
             blocked: false,
+            watched_blocked: false,
             connected_told: false,
+            congestion: None,
             next_report: Instant::ZERO,
-            fittings: Fittings::new(local, notes),
+            common: LineCommon::new(local, notes),
         }
     }
 
     #[cfg(test)]
-    pub(crate) fn socket(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        self.stream.as_ref().map(std::os::fd::AsFd::as_fd)
+    pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.stream.as_ref().map(AsFd::as_fd)
     }
 
     fn fd(&self) -> Option<RawFd> {
         self.stream.as_ref().map(AsRawFd::as_raw_fd)
     }
 
-    /// Looks after the connection: finishes connecting, calls again, accepts, refuses.
-    fn tend(&mut self, now: Instant, station: &mut dyn Station) {
+    /// Looks after the connection: finishes connecting, calls again.
+    fn tend(&mut self, now: Instant, participant: &mut WireView<'_>) {
         let settled = match self.source {
             Source::Caller { .. } => self.tend_call(now),
-            Source::Listener { .. } => self.tend_callers(now),
             Source::Accepted => true,
         };
         if settled && self.stream.is_some() && !self.connected_told {
             self.connected_told = true;
+            // It was watched for being made, and is watched for what comes from now on.
+            self.common.note_watch_changed();
             self.show_opened(now);
-            station.handle_input(now, Input::Connected);
+            self.congestion =
+                self.stream.as_ref().and_then(|stream| stream.tcp_congestion().ok()).map(name_of);
+            participant.handle_input(now, Input::Connected);
         }
     }
 
     /// Shows the connection that has just been made to the tap.
     fn show_opened(&mut self, now: Instant) {
-        let (Some(tap), Some(stream)) = (&mut self.fittings.tap, &self.stream) else { return };
+        let (Some(tap), Some(stream)) = (&mut self.common.tap, &self.stream) else { return };
         // A connection that has lost its peer already has no ends to show, and carries nothing.
         let end = |address: io::Result<SockAddr>| address.ok().and_then(|address| address.as_socket());
         if let (Some(local), Some(peer)) = (end(stream.local_addr()), end(stream.peer_addr())) {
             let caller = match self.source {
                 Source::Caller { .. } => Direction::Sent,
-                Source::Listener { .. } | Source::Accepted => Direction::Received,
+                Source::Accepted => Direction::Received,
             };
             tap.opened(caller, now, Ends { local, peer });
         }
@@ -145,8 +147,8 @@ impl TcpLine {
             match tcp_io::connection_state(stream).map(|made| made.and_then(|()| settle(stream))) {
                 None if now < until => return false,
                 Some(Ok(local)) => {
-                    (*connecting, *backoff, self.fittings.local) = (None, FIRST_BACKOFF, local);
-                    self.fittings.stats.reconnected += 1;
+                    (*connecting, *backoff, self.common.local) = (None, FIRST_BACKOFF, local);
+                    self.common.stats.reconnected += 1;
                 }
                 // Refused; or unanswered for so long that the kernel's next try is further off than ours.
                 Some(Err(_)) | None => {
@@ -160,73 +162,86 @@ impl TcpLine {
             let begun = new_socket(*peer, &self.options, &mut Vec::new())
                 .is_ok_and(|socket| begin_connecting(socket, *peer, &mut self.stream));
             *connecting = begun.then(|| now + CONNECT_PATIENCE);
+            self.timeout = ReceiveTimeout::new();
+            self.common.note_watch_changed();
         }
         connecting.is_none()
     }
 
-    /// Accepts one caller and turns the others away.
-    fn tend_callers(&mut self, now: Instant) -> bool {
-        let Source::Listener { socket, next_look, had_peer } = &mut self.source else { return true };
-        if self.stream.is_none() || now >= *next_look {
-            *next_look = now + LOOK_FOR_STRANGERS;
-            for _ in 0..MOST_ACCEPTS {
-                let Some((stream, peer)) = accept(socket) else { break };
-                if self.stream.is_some() {
-                    self.fittings.stats.strangers += 1;
-                } else if set_up_accepted(&stream, peer, &self.options, &mut Vec::new()).is_ok() {
-                    // What was refused is noted of the listening socket already.
-                    self.fittings.stats.reconnected += u64::from(std::mem::replace(had_peer, true));
-                    self.stream = Some(stream);
-                }
-            }
-        }
-        true
-    }
-
-    fn lose(&mut self, now: Instant, reason: BrokenReason, station: &mut dyn Station) {
-        if let Some(tap) = &mut self.fittings.tap {
+    fn lose(&mut self, now: Instant, reason: BrokenReason, participant: &mut WireView<'_>) {
+        if let Some(tap) = &mut self.common.tap {
             let orderly = reason == BrokenReason::EndOfStream;
             tap.closed(if orderly { Ending::Finished(Direction::Received) } else { Ending::Reset }, now);
         }
-        self.fittings.stats.refused += u64::from(reason != BrokenReason::EndOfStream);
+        self.common.stats.refused += u64::from(reason != BrokenReason::EndOfStream);
         self.stream = None;
         self.connected_told = false;
         self.blocked = false;
-        self.pending.clear();
+        self.given = 0;
         self.taken = 0;
+        self.common.note_watch_changed();
         if let Source::Caller { retry_at, .. } = &mut self.source {
             *retry_at = Some(now + FIRST_BACKOFF);
         }
-        station.handle_input(now, Input::Broken(reason));
+        participant.handle_input(now, Input::Broken(reason));
     }
 
-    fn report(&mut self, now: Instant, station: &mut dyn Station) {
-        if now < self.next_report {
-            return;
-        }
-        self.next_report = now + REPORT_EVERY;
-        if let Some(report) = self.stream.as_ref().and_then(tcp_io::kernel_report) {
-            station.handle_input(now, Input::Report(report));
-        }
-    }
-
-    /// Waits until the connection, or the making of one, wants attention.
-    fn watch(&self, timeout: Duration) {
-        let (fd, want) = match (&self.stream, &self.source) {
-            (Some(stream), Source::Caller { connecting: Some(_), .. }) => {
-                (stream.as_raw_fd(), Readiness { readable: false, writable: true })
+    /// Waits as told, as far as the receiving call does not: answers whether that call is to wait.
+    fn sleep(&mut self, wait: Wait) -> bool {
+        let sleep = match &self.stream {
+            // Only a connection with nothing else to watch may sleep in the call that reads it.
+            Some(stream) if self.connected_told && !self.blocked && self.common.waker.is_none() => {
+                self.timeout.plan(stream, wait)
             }
-            (Some(stream), _) => (stream.as_raw_fd(), Readiness { readable: true, writable: self.blocked }),
-            (None, Source::Listener { socket, .. }) => {
-                (socket.as_raw_fd(), Readiness { readable: true, writable: false })
-            }
-            (None, _) => (NOBODY, Readiness::default()),
+            _ => Sleep::polling(wait),
         };
-        let bell = self.fittings.waker.as_ref().map_or(NOBODY, Waker::fd);
-        // A signal ends the wait like a time-out.
-        let waited = poll::wait_or_woken(fd, want, bell, timeout).unwrap_or_default();
-        if let (true, Some(waker)) = (waited.woken, &self.fittings.waker) {
-            waker.hear();
+        if let Sleep::Poll(time) = sleep {
+            let mut watched = (NO_FD, Readiness::default());
+            self.watch(&mut |fd, want| watched = (fd.as_raw_fd(), want));
+            self.common.poll(watched.0, watched.1, time);
+        }
+        sleep == Sleep::InCall
+    }
+
+    /// Hands on what a read brought; answers when that was.
+    fn pass_on(
+        &mut self,
+        n: usize,
+        stamp: Option<Duration>,
+        clock: &OsClock,
+        participant: &mut WireView<'_>,
+    ) -> Instant {
+        let reading = clock.read();
+        self.common.stats.received += 1;
+        self.common.stats.kernel_stamps |= stamp.is_some();
+        let (received_at, bytes) = (reading.instant_of(stamp), &mut self.receive[..n]);
+        if let Some(tap) = &mut self.common.tap {
+            tap.stream(Direction::Received, received_at, bytes);
+        }
+        participant.handle_input(reading.now, Input::Stream { bytes, received_at });
+        reading.now
+    }
+
+    /// Writes what the participant gave; answers whether it may give more.
+    fn write(&mut self, now: Instant, participant: &mut WireView<'_>) -> bool {
+        let Some(fd) = self.fd() else { return false };
+        match tcp_io::write(fd, &self.pending[self.taken..self.given]) {
+            Ok(n) => {
+                self.common.stats.sent += 1;
+                if let Some(tap) = &mut self.common.tap {
+                    tap.stream(Direction::Sent, now, &self.pending[self.taken..self.taken + n]);
+                }
+                self.taken += n;
+                true
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.blocked = true;
+                false
+            }
+            Err(error) => {
+                self.lose(now, reason(&error), participant);
+                false
+            }
         }
     }
 
@@ -236,79 +251,96 @@ impl TcpLine {
 }
 
 impl Line for TcpLine {
-    fn receive(&mut self, clock: &OsClock, station: &mut dyn Station, wait: Wait) -> Result<(), LineError> {
-        // Only a connection with nothing else to watch may sleep in the call that reads it.
-        let mut block =
-            wait == Wait::Idle && self.is_ready() && !self.blocked && self.fittings.waker.is_none();
-        match wait {
-            Wait::For(time) => self.watch(time),
-            Wait::Idle if !block => self.watch(IDLE),
-            Wait::Idle | Wait::No => {}
+    fn receive(
+        &mut self,
+        clock: &OsClock,
+        participant: &mut WireView<'_>,
+        wait: Wait,
+    ) -> Result<Instant, LineError> {
+        let mut wait = self.sleep(wait);
+        let mut looked = None;
+        if !self.is_ready() {
+            let now = clock.now();
+            self.tend(now, participant);
+            looked = Some(now);
         }
-        self.tend(clock.now(), station);
         for _ in 0..MOST_READS {
             let Some(fd) = self.fd().filter(|_| self.is_ready()) else { break };
-            match tcp_io::read(fd, &mut self.receive, block) {
-                Ok((0, _)) => self.lose(clock.now(), BrokenReason::EndOfStream, station),
-                Ok((n, stamp)) => {
-                    let now = clock.now();
-                    self.fittings.stats.received += 1;
-                    self.fittings.stats.kernel_stamps |= stamp.is_some();
-                    let received_at = stamp.map_or(now, |stamp| clock.instant_of_stamp(stamp, now));
-                    if let Some(tap) = &mut self.fittings.tap {
-                        tap.stream(Direction::Received, received_at, &self.receive[..n]);
-                    }
-                    station.handle_input(now, Input::Stream { bytes: &self.receive[..n], received_at });
+            match tcp_io::read(fd, &mut self.receive, wait) {
+                Ok((n @ 1.., stamp)) => {
+                    looked = Some(self.pass_on(n, stamp, clock, participant));
                     if n < self.receive.len() {
                         break;
                     }
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => self.lose(clock.now(), reason(&error), station),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if wait {
+                        self.timeout.on_empty();
+                        looked = None;
+                    }
+                    break;
+                }
+                ended => {
+                    let now = clock.now();
+                    let why = ended.map_or_else(|error| reason(&error), |_| BrokenReason::EndOfStream);
+                    self.lose(now, why, participant);
+                    looked = Some(now);
+                }
             }
-            block = false;
+            wait = false;
+        }
+        let now = looked.unwrap_or_else(|| clock.now());
+        if std::mem::take(&mut self.blocked) {
+            self.transmit(now, participant)?;
+        }
+        Ok(now)
+    }
+
+    fn transmit(&mut self, now: Instant, participant: &mut WireView<'_>) -> Result<(), LineError> {
+        while self.is_ready() && !self.blocked {
+            if self.taken == self.given {
+                self.taken = 0;
+                self.given = participant.poll_transmit(now, &mut self.pending).map_or(0, |given| given.len);
+                if self.given == 0 {
+                    break;
+                }
+            }
+            if !self.write(now, participant) {
+                break;
+            }
+        }
+        if self.blocked != self.watched_blocked {
+            self.watched_blocked = self.blocked;
+            self.common.note_watch_changed();
         }
         Ok(())
     }
 
-    fn transmit(&mut self, now: Instant, station: &mut dyn Station) -> Result<(), LineError> {
-        while self.is_ready() {
-            if self.taken == self.pending.len() {
-                self.taken = 0;
-                self.pending.resize(WRITE_ROOM, 0);
-                let len = station.poll_transmit(now, &mut self.pending).map_or(0, |t| t.len);
-                self.pending.truncate(len);
-                if len == 0 {
-                    self.blocked = false;
-                    break;
-                }
+    fn report(&mut self, now: Instant, participant: &mut WireView<'_>, last: bool) {
+        if now < self.next_report && !last {
+            return;
+        }
+        self.next_report = now + REPORT_EVERY;
+        let stream = self.stream.as_ref().filter(|_| self.connected_told);
+        if let Some(report) = stream.and_then(tcp_io::kernel_report) {
+            participant.handle_input(now, Input::Report(report));
+        }
+    }
+
+    fn wire(&self) -> Wire {
+        Wire::ByteStream
+    }
+
+    fn watch(&self, each: &mut dyn FnMut(BorrowedFd<'_>, Readiness)) {
+        match (&self.stream, &self.source) {
+            (Some(stream), Source::Caller { connecting: Some(_), .. }) => {
+                each(stream.as_fd(), Readiness::WRITABLE);
             }
-            let Some(fd) = self.fd() else { break };
-            match tcp_io::write(fd, &self.pending[self.taken..]) {
-                Ok(n) => {
-                    self.fittings.stats.sent += 1;
-                    if let Some(tap) = &mut self.fittings.tap {
-                        tap.stream(Direction::Sent, now, &self.pending[self.taken..self.taken + n]);
-                    }
-                    self.taken += n;
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.blocked = true;
-                    break;
-                }
-                Err(error) => self.lose(now, reason(&error), station),
+            (Some(stream), _) => {
+                each(stream.as_fd(), Readiness { readable: true, writable: self.blocked });
             }
+            (None, _) => {}
         }
-        if self.is_ready() {
-            self.report(now, station);
-        }
-        // A station that ends wants the kernel's last figures; one more report costs nothing.
-        if station.is_finished()
-            && let Some(report) = self.stream.as_ref().and_then(tcp_io::kernel_report)
-        {
-            station.handle_input(now, Input::Report(report));
-        }
-        Ok(())
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -320,62 +352,31 @@ impl Line for TcpLine {
     }
 
     fn is_flushed(&self) -> bool {
-        self.taken == self.pending.len() && self.fd().is_none_or(|fd| tcp_io::unconfirmed(fd) == 0)
+        self.taken == self.given && self.fd().is_none_or(|fd| tcp_io::unconfirmed(fd) == 0)
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.source, Source::Accepted) && self.stream.is_none()
     }
 
     fn facts(&self) -> Vec<String> {
-        let name = self.stream.as_ref().and_then(|stream| stream.tcp_congestion().ok());
-        // The kernel pads the name with zeros.
-        let name = name.map(|bytes| String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_string());
-        name.map(|name| format!("kernel TCP with congestion control {name}")).into_iter().collect()
+        let now = self.stream.as_ref().and_then(|stream| stream.tcp_congestion().ok()).map(name_of);
+        let fact = |name| format!("kernel TCP with congestion control {name}");
+        now.or_else(|| self.congestion.clone()).map(fact).into_iter().collect()
     }
 
-    fn fittings(&self) -> &Fittings {
-        &self.fittings
+    fn common(&self) -> &LineCommon {
+        &self.common
     }
 
-    fn fittings_mut(&mut self) -> &mut Fittings {
-        &mut self.fittings
+    fn common_mut(&mut self) -> &mut LineCommon {
+        &mut self.common
     }
 }
 
-/// A listening socket for servers of many peers: one line per connection.
-pub struct TcpListening {
-    socket: Socket,
-    local: SocketAddr,
-    options: SocketOptions,
-}
-
-impl TcpListening {
-    /// Listens on `local`.
-    pub fn bind(local: SocketAddr, options: &SocketOptions) -> Result<Self, LineError> {
-        let socket = listening_socket(local, options, &mut Vec::new())?;
-        let local = address_of(&socket)?;
-        Ok(TcpListening { socket, local, options: options.clone() })
-    }
-
-    /// The address listened on.
-    pub fn local_address(&self) -> SocketAddr {
-        self.local
-    }
-
-    /// The next connection, if one comes within `timeout`.
-    pub fn accept(&self, timeout: Duration) -> Option<(TcpLine, SocketAddr)> {
-        let want = Readiness { readable: true, writable: false };
-        let ready = poll::wait(self.socket.as_raw_fd(), want, timeout);
-        let Some((stream, peer)) = accept(&self.socket) else {
-            // A caller that can't be had, as where this process has no descriptor left, stays at the door: whoever asks
-            // again must not do so without end.
-            if ready.readable {
-                std::thread::park_timeout(timeout);
-            }
-            return None;
-        };
-        let mut notes = Vec::new();
-        // One that can't be set up has gone already.
-        set_up_accepted(&stream, peer, &self.options, &mut notes).ok()?;
-        Some((TcpLine::with(Some(stream), Source::Accepted, self.local, &self.options, notes), peer))
-    }
+/// The kernel pads names with zeros.
+fn name_of(bytes: Vec<u8>) -> String {
+    String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_string()
 }
 
 fn reason(error: &io::Error) -> BrokenReason {
@@ -393,18 +394,14 @@ pub const CONNECT_PATIENCE: Duration = Duration::from_millis(1_800);
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 /// The longest pause.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
-/// Callers looked at in one round at most.
-const MOST_ACCEPTS: usize = 16;
-/// How often a listener that has its peer looks for others, to refuse them.
-const LOOK_FOR_STRANGERS: Duration = Duration::from_millis(200);
 /// How often the kernel is asked for its figures.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
-/// Bytes asked of the station at a time: one full segment, so that choosing stays late.
+/// Bytes asked of the participant at a time: one full segment, so that choosing stays late.
 const WRITE_ROOM: usize = 1_448;
 /// Bytes read at a time.
 const READ_ROOM: usize = 16_384;
-/// Reads in one round at most, so that a fast peer can't keep the media thread from its other work.
-const MOST_READS: usize = 32;
+/// Reads in one round at most (128 KiB, 0.1 ms here), so that a fast peer can't keep the media thread from its other work.
+const MOST_READS: usize = 8;
 
 #[cfg(test)]
 mod tests;

@@ -18,7 +18,8 @@ use crate::poll::{self, Readiness};
 /// of the stream) and the time stamp of the last of them.
 pub(crate) fn read(fd: RawFd, buf: &mut [u8], wait: bool) -> io::Result<(usize, Option<Duration>)> {
     let mut vector = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
-    let mut control = [0u64; 16];
+    // Room for the time stamp.
+    let mut control = [0u64; 4];
     // SAFETY: a msghdr of zeros is valid; its pointers are set to live buffers of the lengths given.
     let (n, header) = unsafe {
         let mut header: libc::msghdr = std::mem::zeroed();

@@ -75,10 +75,12 @@ pub(crate) fn settle(stream: &Socket) -> io::Result<SocketAddr> {
     local.ok_or_else(|| ErrorKind::ConnectionRefused.into())
 }
 
-/// A socket that listens on `local` without waiting, for IPv4 as well where that is the wildcard of IPv6.
+/// A socket that listens on `local` without waiting, for IPv4 as well where that is the wildcard of IPv6. The kernel keeps
+/// `backlog` callers until they are accepted.
 pub(crate) fn listening_socket(
     local: SocketAddr,
     options: &SocketOptions,
+    backlog: i32,
     notes: &mut Vec<String>,
 ) -> Result<Socket, LineError> {
     let any_v6 = local.is_ipv6() && local.ip().is_unspecified();
@@ -95,7 +97,7 @@ pub(crate) fn listening_socket(
     // A receiver that is started again must not wait for the old connection's last minute.
     socket.set_reuse_address(true).map_err(LineError::system("reuse of the address"))?;
     socket.bind(&local.into()).map_err(LineError::binding(local))?;
-    socket.listen(16).map_err(LineError::binding(local))?;
+    socket.listen(backlog).map_err(LineError::binding(local))?;
     socket.set_nonblocking(true).map_err(LineError::system("non-blocking accept"))?;
     Ok(socket)
 }
@@ -115,10 +117,34 @@ pub(crate) fn begin_connecting(socket: Socket, peer: SocketAddr, stream: &mut Op
     begun
 }
 
-/// The next caller, if there is one.
-pub(crate) fn accept(socket: &Socket) -> Option<(Socket, SocketAddr)> {
-    let (stream, peer) = socket.accept().ok()?;
-    Some((stream, peer.as_socket()?))
+/// The next caller, if there is one. An error says that none can be had for now, as where this process has no descriptor
+/// left; another attempt at once has the same result.
+pub(crate) fn accept(socket: &Socket) -> io::Result<Option<(Socket, SocketAddr)>> {
+    match socket.accept() {
+        Ok((stream, peer)) => Ok(peer.as_socket().map(|peer| (stream, peer))),
+        Err(error) if error.kind() == ErrorKind::WouldBlock || is_of_the_caller(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether an error of `accept` is of one caller, which is then off the queue, or of a signal (accept(2)).
+fn is_of_the_caller(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ECONNABORTED
+                | libc::EINTR
+                | libc::EPERM
+                | libc::ENETDOWN
+                | libc::EPROTO
+                | libc::ENOPROTOOPT
+                | libc::EHOSTDOWN
+                | libc::ENONET
+                | libc::EHOSTUNREACH
+                | libc::EOPNOTSUPP
+                | libc::ENETUNREACH
+        )
+    )
 }
 
 /// Where a socket is bound.
@@ -127,7 +153,7 @@ pub(crate) fn address_of(socket: &Socket) -> Result<SocketAddr, LineError> {
     Ok(local.as_socket().expect("an IP socket has an IP address"))
 }
 
-/// Unsent bytes that the kernel may hold: about two frames of stereo, so that the rest waits where it can expire.
-const NOT_SENT_LOW_WATER: i32 = 2_048;
+/// Unsent bytes that the kernel may hold.
+const NOT_SENT_LOW_WATER: i32 = antiphon_core::wire::TCP_NOT_SENT_LOW_WATER as i32;
 /// The unit in which the kernel counts when to ask a silent peer (tcp(7), TCP_KEEPIDLE).
 const KERNEL_TICK: Duration = Duration::from_secs(1);

@@ -2,21 +2,22 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-use antiphon_core::{Ecn, Input, Instant, PathId};
-use antiphon_session::Station;
+use antiphon_core::wire::{UDP_IPV4_HEADERS, UDP_IPV6_HEADERS};
+use antiphon_core::{Input, Instant, PathId, Wire, WireView};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::address::{Target, any_for};
-use crate::batch::{BATCH, ReceiveBatch, SendBatch, Taken};
+use crate::batch::{Ask, BATCH, ReceiveBatch, SendBatch, Taken};
 use crate::capture::{Direction, Ends};
 use crate::clock::OsClock;
 use crate::datagrams::{BEHIND, MOST_BATCHES, ROOM_TO_SEND, path_mtu};
-use crate::line::{Fittings, IDLE, Line, LineError, Wait};
+use crate::line::{Line, LineCommon, LineError, Wait};
 use crate::options::{self, SocketOptions};
 use crate::paths::AddressTable;
-use crate::poll::{self, Readiness};
+use crate::poll::Readiness;
+use crate::receive_timeout::{ReceiveTimeout, Sleep};
 
 /// A UDP socket with its buffers and the table of the addresses it talks to.
 pub struct UdpLine {
@@ -28,16 +29,17 @@ pub struct UdpLine {
     peers: AddressTable,
     receive: ReceiveBatch,
     send: SendBatch,
-    /// Whether the last datagram had to wait for us: then more are likely there, and are read in batches.
-    behind: bool,
+    /// Whether several datagrams were there when it last sent.
+    in_bursts: bool,
+    timeout: ReceiveTimeout,
     max_datagram: usize,
-    fittings: Fittings,
+    common: LineCommon,
 }
 
 #[derive(Clone, Copy)]
 struct Peer {
     address: SocketAddr,
-    /// A connected socket hears of ICMP errors, and hears nobody else; a group can't be connected to.
+    /// A connected socket hears of ICMP errors, and receives from its peer only; a group can't be connected to.
     connected: bool,
 }
 
@@ -135,9 +137,10 @@ impl UdpLine {
             peers: AddressTable::default(),
             receive: ReceiveBatch::new(),
             send: SendBatch::new(max_datagram.max(ROOM_TO_SEND)),
-            behind: false,
+            in_bursts: false,
+            timeout: ReceiveTimeout::new(),
             max_datagram,
-            fittings: Fittings::new(local, notes),
+            common: LineCommon::new(local, notes),
         })
     }
 
@@ -151,41 +154,80 @@ impl UdpLine {
     }
 
     #[cfg(test)]
-    pub(crate) fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
-        std::os::fd::AsFd::as_fd(&self.socket)
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 
-    /// Passes the datagrams of the last batch on.
-    fn pass_on(&mut self, n: usize, clock: &OsClock, station: &mut dyn Station) {
-        let now = clock.now();
+    /// Passes the datagrams of the last batch on; answers when that was.
+    fn pass_on(&mut self, n: usize, clock: &OsClock, participant: &mut WireView<'_>) -> Instant {
+        let reading = clock.read();
+        let now = reading.now;
         for i in 0..n {
             let datagram = self.receive.datagram(i);
-            let path = match (&self.peer, datagram.from) {
+            let (from, stamp) = (datagram.from, datagram.stamp);
+            let path = match (&self.peer, from) {
                 (Some(_), _) if self.others.is_empty() => Some(PathId::default()),
                 (Some(peer), from) => peer.path_from(&self.others, from),
-                (None, Some(from)) => self.peers.path_of(from, station),
+                (None, Some(from)) => self.peers.path_of(from, |path| participant.knows(path)),
                 (None, None) => None,
             };
             let Some(path) = path else {
-                self.fittings.stats.strangers += 1;
+                self.common.stats.unknown_sources += 1;
                 continue;
             };
-            self.fittings.stats.kernel_stamps |= datagram.stamp.is_some();
-            let received_at = datagram.stamp.map_or(now, |stamp| clock.instant_of_stamp(stamp, now));
-            self.behind |= now.since(received_at) > BEHIND;
-            if let (Some(tap), Some(peer)) = (&mut self.fittings.tap, datagram.from) {
-                let ends = Ends { local: self.fittings.local, peer };
-                tap.datagram(Direction::Received, received_at, ends, datagram.bytes);
+            let received_at = reading.instant_of(stamp);
+            let bytes = datagram.bytes;
+            if let (Some(tap), Some(peer)) =
+                (&mut self.common.tap, from.or(self.peer.map(|peer| peer.address)))
+            {
+                let ends = Ends { local: self.common.local, peer };
+                tap.datagram(Direction::Received, received_at, ends, bytes);
             }
-            let (bytes, ecn) = (datagram.bytes, Ecn::NotCapable);
-            station.handle_input(now, Input::Datagram { path, bytes, ecn, received_at });
+            participant.handle_input(now, Input::Datagram { path, bytes, received_at });
+            self.common.stats.kernel_stamps |= stamp.is_some();
+            if stamp.is_none() || now.since(received_at) > BEHIND {
+                self.receive.fall_behind();
+            }
         }
-        self.fittings.stats.received += n as u64;
+        self.common.stats.received += n as u64;
+        now
+    }
+
+    /// Waits as told, as far as the receiving call does not: answers whether that call is to wait, and `None` if nothing
+    /// came.
+    fn sleep(&mut self, wait: Wait) -> Option<bool> {
+        let sleep = match &self.common.waker {
+            Some(_) => Sleep::polling(wait),
+            None if self.receive.is_behind() => Sleep::No,
+            None => self.timeout.plan(&self.socket, wait),
+        };
+        match sleep {
+            Sleep::No => Some(false),
+            Sleep::InCall => Some(true),
+            Sleep::Poll(time) => self.common.poll(self.fd(), Readiness::READABLE, time).then_some(false),
+        }
+    }
+
+    /// Has the participant write its next datagram into the batch; answers whether it had one.
+    fn fill(&mut self, now: Instant, participant: &mut WireView<'_>) -> bool {
+        let Some(transmit) = self.send.next().and_then(|buf| participant.poll_transmit(now, buf)) else {
+            return false;
+        };
+        let to = match &self.peer {
+            Some(peer) => (!peer.connected).then(|| peer.address_of(&self.others, transmit.path)),
+            None => match self.peers.address_of(transmit.path) {
+                Some(address) => Some(address),
+                // The peer was forgotten between hearing and answering it.
+                None => return true,
+            },
+        };
+        self.send.commit(transmit.len, to);
+        true
     }
 
     /// Shows the datagrams of the last batch that the kernel took (bits of `taken`) to the tap.
     fn show_sent(&mut self, now: Instant, taken: Taken) {
-        let Fittings { local, tap: Some(tap), .. } = &mut self.fittings else { return };
+        let LineCommon { local, tap: Some(tap), .. } = &mut self.common else { return };
         for i in taken.indices() {
             let datagram = self.send.datagram(i);
             if let Some(peer) = datagram.to.or(self.peer.map(|peer| peer.address)) {
@@ -196,75 +238,88 @@ impl UdpLine {
 }
 
 impl Line for UdpLine {
-    fn receive(&mut self, clock: &OsClock, station: &mut dyn Station, wait: Wait) -> Result<(), LineError> {
-        let want = Readiness { readable: true, writable: false };
-        let mut block = false;
-        match (wait, &self.fittings.waker) {
-            (Wait::Idle | Wait::For(_), Some(waker)) => {
-                let time = if let Wait::For(time) = wait { time } else { IDLE };
-                // A signal ends the wait like a time-out.
-                let waited = poll::wait_or_woken(self.fd(), want, waker.fd(), time).unwrap_or_default();
-                if waited.woken {
-                    waker.hear();
-                }
-                if !waited.ready.readable {
-                    return Ok(());
-                }
-            }
-            (Wait::For(time), None) => {
-                if !poll::wait(self.fd(), want, time).readable {
-                    return Ok(());
-                }
-            }
-            (Wait::Idle, None) => block = !self.behind,
-            (Wait::No, _) => {}
-        }
-        self.behind = false;
+    fn receive(
+        &mut self,
+        clock: &OsClock,
+        participant: &mut WireView<'_>,
+        wait: Wait,
+    ) -> Result<Instant, LineError> {
+        let Some(wait) = self.sleep(wait) else { return Ok(clock.now()) };
+        // A socket connected to one peer receives from that peer only.
+        let names = !self.peer.is_some_and(|peer| peer.connected);
+        let mut ask = Ask { wait, names };
+        let mut looked = None;
         // A flood may not keep the media thread from its other work.
         for _ in 0..MOST_BATCHES {
-            match self.receive.receive(self.fd(), block) {
+            match self.receive.receive(self.fd(), ask) {
+                Ok(0) => {
+                    if ask.wait {
+                        self.timeout.on_empty();
+                    }
+                    break;
+                }
                 Ok(n) => {
-                    self.pass_on(n, clock, station);
-                    if n < BATCH {
+                    looked = Some(self.pass_on(n, clock, participant));
+                    if !self.receive.has_more(n) {
                         break;
                     }
                 }
-                Err(error) => self.fittings.on_error(clock.now(), error, station)?,
+                Err(error) => looked = Some(self.common.on_error(clock.now(), error, participant)?),
             }
-            block = false;
+            ask.wait = false;
         }
-        Ok(())
+        Ok(looked.unwrap_or_else(|| clock.now()))
     }
 
-    fn transmit(&mut self, now: Instant, station: &mut dyn Station) -> Result<(), LineError> {
+    fn transmit(&mut self, now: Instant, participant: &mut WireView<'_>) -> Result<(), LineError> {
+        let mut sent = 0;
         loop {
-            while let Some(buf) = self.send.next() {
-                let Some(transmit) = station.poll_transmit(now, buf) else { break };
-                let to = match &self.peer {
-                    Some(peer) => (!peer.connected).then(|| peer.address_of(&self.others, transmit.path)),
-                    None => match self.peers.address_of(transmit.path) {
-                        Some(address) => Some(address),
-                        // The peer was forgotten between hearing and answering it.
-                        None => continue,
-                    },
-                };
-                self.send.commit(transmit.len, to);
-            }
+            // What is usually alone leaves before it is asked whether there is more.
+            let most = if sent == 0 && !self.in_bursts { 1 } else { BATCH };
+            while self.send.len() < most && self.fill(now, participant) {}
             if self.send.len() == 0 {
+                self.in_bursts = sent > 1;
                 return Ok(());
             }
-            let batch = self.send.flush(self.socket.as_raw_fd());
+            sent += self.send.len();
+            let batch = self.send.flush(self.fd());
             self.show_sent(now, batch.taken);
-            self.fittings.on_sent(now, batch, station);
+            self.common.on_sent(now, batch, participant);
         }
     }
 
-    fn fittings(&self) -> &Fittings {
-        &self.fittings
+    fn report(&mut self, _now: Instant, _participant: &mut WireView<'_>, _last: bool) {}
+
+    fn wire(&self) -> Wire {
+        Wire::Datagram
     }
 
-    fn fittings_mut(&mut self) -> &mut Fittings {
-        &mut self.fittings
+    fn watch(&self, each: &mut dyn FnMut(BorrowedFd<'_>, Readiness)) {
+        each(self.socket.as_fd(), Readiness::READABLE);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn is_flushed(&self) -> bool {
+        true
+    }
+
+    fn is_over(&self) -> bool {
+        false
+    }
+
+    fn facts(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn common(&self) -> &LineCommon {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut LineCommon {
+        &mut self.common
     }
 }
 
@@ -300,7 +355,7 @@ fn set_up_sending(socket: &Socket, group: IpAddr, options: &SocketOptions) -> io
 fn connect(socket: &Socket, peer: SocketAddr) -> Result<bool, LineError> {
     match socket.connect(&peer.into()) {
         Ok(()) => Ok(true),
-        // What the kernel says of a broadcast address to who has not asked for it (ip(7)).
+        // The kernel's error for a broadcast address without SO_BROADCAST (ip(7)).
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && peer.is_ipv4() => {
             socket.set_broadcast(true).map_err(LineError::system("broadcast"))?;
             Ok(false)
@@ -339,8 +394,8 @@ fn max_datagram(socket: &Socket, options: &SocketOptions, v6: bool) -> usize {
     if options.fragment {
         return LARGEST_PAYLOAD;
     }
-    path_mtu(socket, v6) - if v6 { 48 } else { 28 }
+    path_mtu(socket, v6) - if v6 { UDP_IPV6_HEADERS } else { UDP_IPV4_HEADERS }
 }
 
-/// The largest UDP payload over IPv4 (RFC 768).
-const LARGEST_PAYLOAD: usize = 65_507;
+/// The largest UDP payload over IPv4.
+const LARGEST_PAYLOAD: usize = antiphon_core::wire::MAX_UDP_PAYLOAD;

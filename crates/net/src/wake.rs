@@ -1,47 +1,51 @@
 //! Waking a thread that sleeps in a wait for a socket, from another thread.
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::poll::{self, NOBODY, Readiness};
+use crate::poll::{self, NO_FD, Readiness};
 
-/// A bell: whoever waits for it, or for a line that has it, wakes when it is rung. Copies are the same bell.
+/// Ends a wait early: a thread that waits for it, or for a line that has it, wakes. Copies wake the same threads.
 ///
-/// Ringing costs one system call, and neither allocates nor locks. Rings that nobody heard count as one.
+/// A call of [`Self::wake`] costs one system call, and neither allocates nor locks. Calls before the next wait count as one.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<EventFd>);
 
 impl Waker {
-    /// A bell that has not been rung.
+    /// A waker that has not been used.
     pub fn new() -> io::Result<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         Ok(Waker(Arc::new(EventFd::from_flags(flags)?)))
     }
 
-    /// Rings.
+    /// Wakes the thread that waits, or ends its next wait at once.
     pub fn wake(&self) {
-        // It fails only when the counter is full: then it is ringing already.
-        let _rings_already = self.0.write(1);
+        // It fails only when the counter is full: then it is set already.
+        let _is_set_already = self.0.write(1);
     }
 
-    /// Waits until it is rung, or the time-out is over; answers whether it was. A ring is heard once.
+    /// Waits until it is used, or the time-out is over; answers whether it was. One use ends one wait.
     pub fn wait(&self, timeout: Duration) -> bool {
         let want = Readiness { readable: true, writable: false };
-        let rung = poll::wait_or_woken(NOBODY, want, self.fd(), timeout).unwrap_or_default().woken;
-        rung && self.hear()
+        let woken = poll::wait_or_woken(NO_FD, want, self.fd(), timeout).unwrap_or_default().woken;
+        woken && self.clear()
     }
 
-    /// Takes what was rung so far; answers whether it was.
-    pub(crate) fn hear(&self) -> bool {
+    /// Forgets earlier uses; answers whether there were any.
+    pub(crate) fn clear(&self) -> bool {
         self.0.read().is_ok()
     }
 
     pub(crate) fn fd(&self) -> RawFd {
         self.0.as_raw_fd()
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -51,15 +55,15 @@ mod tests {
 
     #[test]
     fn rings_are_heard_once_and_by_sleepers_in_other_threads() {
-        let bell = Waker::new().expect("an event descriptor");
-        assert!(!bell.wait(Duration::ZERO));
-        bell.wake();
-        bell.wake();
-        assert!(bell.wait(Duration::ZERO));
-        assert!(!bell.wait(Duration::ZERO));
-        let other = bell.clone();
+        let waker = Waker::new().expect("an event descriptor");
+        assert!(!waker.wait(Duration::ZERO));
+        waker.wake();
+        waker.wake();
+        assert!(waker.wait(Duration::ZERO));
+        assert!(!waker.wait(Duration::ZERO));
+        let other = waker.clone();
         let sleeper = std::thread::spawn(move || other.wait(Duration::from_secs(60)));
-        bell.wake();
+        waker.wake();
         // A ring that does not wake costs a minute here, and the answer is false.
         assert!(sleeper.join().expect("no panic"));
     }

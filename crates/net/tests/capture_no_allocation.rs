@@ -1,55 +1,12 @@
 //! A tap neither allocates nor frees on the media thread: counted per thread by the allocator itself.
 
-// The allocator is the one place where this crate's tests speak to memory directly.
-#![allow(unsafe_code, reason = "a counting allocator can only be written with the unsafe GlobalAlloc trait")]
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-use antiphon_core::{Instant, PathId, Transmit};
+use antiphon_core::{Input, Instant, OneWire, PathId, Single, Transmit, WireId};
 use antiphon_net::capture::{Direction, Ending, Ends};
-use antiphon_net::{Capture, Line, OsClock, SocketOptions, Tap, UdpLine, Wait};
-use antiphon_session::Station;
-
-struct Counting;
-
-thread_local! {
-    // Const-initialised and without a destructor, so that using it inside the allocator is sound and allocates nothing.
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    CALLS.with(|calls| calls.set(calls.get() + 1));
-}
-
-// SAFETY: every call is passed on unchanged to the system's allocator; counting touches a thread-local number only.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps GlobalAlloc's contract, which is the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        count();
-        // SAFETY: as above; `ptr` came from `System` with this layout.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.realloc(ptr, layout, size) }
-    }
-}
+use antiphon_net::{Capture, Line, Lines, OsClock, SocketOptions, Tap, UdpLine, Wait, round};
+use antiphon_testkit::Counting;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-/// Allocator calls of this thread during `work`.
-fn calls(work: impl FnOnce()) -> u64 {
-    let before = CALLS.with(Cell::get);
-    work();
-    CALLS.with(Cell::get) - before
-}
 
 fn capture() -> (tempfile::TempDir, Capture, Tap) {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -60,8 +17,8 @@ fn capture() -> (tempfile::TempDir, Capture, Tap) {
 
 #[test]
 fn the_counter_counts() {
-    assert_eq!(calls(|| drop(std::hint::black_box(Box::new(7)))), 2);
-    assert_eq!(calls(|| ()), 0);
+    assert_eq!(Counting::calls(|| drop(std::hint::black_box(Box::new(7)))), 2);
+    assert_eq!(Counting::calls(|| ()), 0);
 }
 
 #[test]
@@ -70,7 +27,7 @@ fn a_tap_does_not_allocate_even_when_it_overflows() {
     let address = |port: u16| ([127, 0, 0, 1], port).into();
     let ends = Ends { local: address(1), peer: address(2) };
     let bytes = [0; 1_400];
-    let allocated = calls(|| {
+    let allocated = Counting::calls(|| {
         // As fast as the loop runs, and more than the ring holds between two looks of the writer.
         for n in 0..20_000 {
             let at = Instant::from_nanos(n);
@@ -89,16 +46,16 @@ fn a_tap_does_not_allocate_even_when_it_overflows() {
     assert!(capture.finish().expect("room on the disk").dropped > 0, "no overflow was provoked");
 }
 
-/// Sends so many datagrams of which nobody hears.
+/// Sends so many datagrams to a closed port.
 struct Talker(u32);
 
-impl Station for Talker {
-    fn handle_input(&mut self, _now: Instant, _input: antiphon_core::Input<'_>) {}
+impl OneWire for Talker {
+    fn handle_input(&mut self, _now: Instant, _input: Input<'_>) {}
     fn advance(&mut self, _now: Instant) {}
     fn poll_transmit(&mut self, _now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         self.0 = self.0.checked_sub(1)?;
         buf[..100].fill(self.0 as u8);
-        Some(Transmit { path: PathId::default(), len: 100, ecn: Default::default() })
+        Some(Transmit { path: PathId::default(), len: 100 })
     }
     fn poll_timeout(&self) -> Option<Instant> {
         None
@@ -120,14 +77,20 @@ fn a_tapped_line_does_not_allocate() {
     let far_tap = capture.tap("two");
     near.set_tap(tap);
     far.set_tap(far_tap);
-    let mut talk = |near: &mut UdpLine, count| {
-        near.transmit(clock.now(), &mut Talker(count)).expect("loopback");
-        far.receive(&clock, &mut Talker(0), Wait::No).expect("loopback");
+    let mut ends = [near, far].map(|line| {
+        let mut lines = Lines::new();
+        lines.add(WireId(0), Box::new(line)).expect("it is the first");
+        lines
+    });
+    let mut talk = |count| {
+        for (lines, count) in ends.iter_mut().zip([count, 0]) {
+            round(lines, &mut Single::new(Talker(count)), &clock, Wait::No).expect("loopback");
+        }
     };
     // The first datagram makes the far line remember an address.
-    talk(&mut near, 1);
-    assert_eq!(calls(|| talk(&mut near, 100)), 0);
-    drop((near, far));
+    talk(1);
+    assert_eq!(Counting::calls(|| talk(100)), 0);
+    drop(ends);
     let summary = capture.finish().expect("room on the disk");
     assert_eq!((summary.packets, summary.dropped), (2 * 101, 0));
 }

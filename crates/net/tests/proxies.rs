@@ -112,7 +112,7 @@ fn a_seed_repeats_its_drops_and_flows_differ() {
 }
 
 #[test]
-fn strangers_find_a_bounded_number_of_flows_that_end() {
+fn flows_of_unknown_sources_are_bounded_and_end() {
     let target = socket(false);
     let config = UdpProxyConfig {
         max_flows: 2,

@@ -83,7 +83,7 @@ fn a_seed_repeats_its_losses_on_every_lane_and_means() {
         }
     }
     for other in seen.chunks(3) {
-        assert!(other[0].len() < 400, "the weather happened");
+        assert!(other[0].len() < 400, "the losses happened");
         assert_eq!(other[0], other[1], "same seed, another delay and family, same losses");
         assert_eq!(other[0], seen[0], "same seed, other means, same losses");
         assert_ne!(other[0], other[2], "another seed");
@@ -118,7 +118,7 @@ fn a_round_trip_takes_what_the_link_says() {
 }
 
 #[test]
-fn existing_namespaces_get_a_device_for_as_long_as_the_router_runs() {
+fn existing_namespaces_get_a_device_while_the_router_runs() {
     for means in means() {
         let [near, far] = [0, 1].map(|_| Namespace::private().expect("probed"));
         let lane = LaneConfig {
@@ -213,7 +213,7 @@ fn two_links_in_a_row_add_up() {
         let lane = &router.lanes()[0];
         let (near, far) = (udp(&lane.near, false), udp(&lane.far, false));
         let there = (lane.far.v4, far.local_addr().expect("bound").port());
-        // Lost ones are waited for in vain.
+        // Lost ones never come.
         far.set_read_timeout(Some(Duration::from_millis(12))).expect("a socket");
         let (clock, mut soonest, mut came) = (OsClock::new(), u64::MAX, 0);
         for number in 0..100u8 {

@@ -1,20 +1,20 @@
 //! Listeners that take their caller's mode.
 
-use antiphon_core::{
-    CloseMode, Endpoint, Event, Frame, FrameId, Input, Instant, PathStats, Profile, Received, SendError,
-    Transmit,
-};
+use antiphon_core::{CloseMode, Endpoint, Event, Input, Instant, Layer, Message, Profile, SendError};
 
 /// An endpoint of a transport's default mode that turns into one of the other mode if that is what its caller speaks.
 ///
-/// The first datagram that can be read in either mode decides, and so does a frame that is sent before. For listeners
-/// whose URI names no mode: both ends need the same, and a caller can't ask for it in a protocol without a greeting.
+/// The first datagram that can be read in either mode decides, and so does a message that is sent before. For listeners
+/// whose URI names no mode: both ends need the same, and a caller can't ask for it in a protocol without a handshake.
+///
+/// Its profile is the same for life: what both modes promise. Only `max_message` follows the mode, once there is one.
 pub(crate) struct Adaptive {
     endpoint: Box<dyn Endpoint>,
     other: Option<Other>,
+    profile: Profile,
     /// The application has heard [`Event::Connected`].
     connected: bool,
-    /// Frames that may wait at once, of which an endpoint of the other mode must know.
+    /// Messages that may wait at once, of which an endpoint of the other mode must know.
     reserved: usize,
 }
 
@@ -22,6 +22,8 @@ pub(crate) struct Adaptive {
 pub(crate) struct Other {
     /// Whether a datagram is of this mode, of the default one, or (`None`) of neither.
     pub speaks: fn(&[u8]) -> Option<bool>,
+    /// What endpoints of this mode promise.
+    pub profile: Profile,
     /// Opens an endpoint of this mode.
     pub open: Box<dyn FnOnce(Instant) -> Box<dyn Endpoint>>,
 }
@@ -29,7 +31,8 @@ pub(crate) struct Other {
 impl Adaptive {
     /// `endpoint` is of the default mode and just opened.
     pub fn new(endpoint: Box<dyn Endpoint>, other: Other) -> Self {
-        Adaptive { endpoint, other: Some(other), connected: false, reserved: 0 }
+        let profile = of_both(endpoint.profile(), other.profile);
+        Adaptive { endpoint, other: Some(other), profile, connected: false, reserved: 0 }
     }
 
     fn adapt(&mut self, now: Instant, datagram: &[u8]) {
@@ -41,63 +44,79 @@ impl Adaptive {
             self.endpoint = (other.open)(now);
             self.endpoint.reserve(self.reserved);
             if self.connected {
-                // It was told before that frames flow.
+                // It was told before that messages flow.
                 let _connected_again = self.endpoint.poll_event();
             }
         }
     }
 }
 
-impl Endpoint for Adaptive {
-    fn profile(&self) -> Profile {
-        self.endpoint.profile()
+/// What an endpoint promises that may turn out to be of either mode: no more than either does, and room for what either
+/// may receive.
+fn of_both(one: Profile, other: Profile) -> Profile {
+    Profile {
+        wire: one.wire,
+        max_message: one.max_message.min(other.max_message),
+        max_receive: one.max_receive.max(other.max_receive),
+        message_overhead: one.message_overhead.max(other.message_overhead),
+        bare: one.bare && other.bare,
+        acknowledged: one.acknowledged && other.acknowledged,
+        ordered: one.ordered && other.ordered,
+        retransmits: one.retransmits && other.retransmits,
+        reliable: one.reliable && other.reliable,
+        streams: one.streams.min(other.streams),
+        calls_with_first_message: one.calls_with_first_message || other.calls_with_first_message,
+        paces_itself: one.paces_itself || other.paces_itself,
+    }
+}
+
+impl Layer for Adaptive {
+    fn inner(&self) -> &dyn Endpoint {
+        &*self.endpoint
     }
 
-    fn send(&mut self, now: Instant, frame: Frame<'_>) -> Result<FrameId, SendError> {
-        self.other = None;
-        self.endpoint.send(now, frame)
+    fn inner_mut(&mut self) -> &mut dyn Endpoint {
+        &mut *self.endpoint
     }
 
-    fn close(&mut self, now: Instant, mode: CloseMode) {
+    fn on_profile(&self, inner: Profile) -> Profile {
+        let max_message = if self.other.is_some() { self.profile.max_message } else { inner.max_message };
+        Profile { max_message, ..self.profile }
+    }
+
+    fn on_reserve(&mut self, messages: usize) {
+        self.reserved = messages;
+        self.endpoint.reserve(messages);
+    }
+
+    fn on_send(&mut self, now: Instant, message: Message<'_>) -> Result<(), SendError> {
+        // The limit that the profile tells; what is refused decides nothing.
+        let (len, max) = (message.bytes.len(), self.profile().max_message);
+        if len > max {
+            return Err(SendError::TooLarge { len, max });
+        }
+        let sent = self.endpoint.send(now, message);
+        if sent.is_ok() {
+            self.other = None;
+        }
+        sent
+    }
+
+    fn on_close(&mut self, now: Instant, mode: CloseMode) {
         self.other = None;
         self.endpoint.close(now, mode);
     }
 
-    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
-        if let Input::Datagram { bytes, .. } = input {
+    fn on_input(&mut self, now: Instant, input: Input<'_>) {
+        if let Input::Datagram { bytes, .. } = &input {
             self.adapt(now, bytes);
         }
         self.endpoint.handle_input(now, input);
     }
 
-    fn handle_timeout(&mut self, now: Instant) {
-        self.endpoint.handle_timeout(now);
-    }
-
-    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        self.endpoint.poll_transmit(now, buf)
-    }
-
-    fn poll_frame(&mut self, buf: &mut [u8]) -> Option<Received> {
-        self.endpoint.poll_frame(buf)
-    }
-
-    fn poll_event(&mut self) -> Option<Event> {
+    fn on_event(&mut self) -> Option<Event> {
         let event = self.endpoint.poll_event();
         self.connected |= event == Some(Event::Connected);
         event
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.endpoint.poll_timeout()
-    }
-
-    fn reserve(&mut self, frames: usize) {
-        self.reserved = frames;
-        self.endpoint.reserve(frames);
-    }
-
-    fn path_stats(&self) -> PathStats {
-        self.endpoint.path_stats()
     }
 }

@@ -1,4 +1,4 @@
-//! The seal of cookies: what a listener hands to a caller of whom it keeps nothing, and knows again when it comes back
+//! The seal of cookies: what a listener sends to a caller without keeping state, and recognises when it comes back
 //! (SCTP's state cookie, RFC 9260 §5.1.3; DCCP's Init Cookie, RFC 4340 §8.1.4).
 
 use std::hash::Hasher;
@@ -22,7 +22,7 @@ impl Seal {
         Seal { key }
     }
 
-    /// The mark of these bytes, one part after the other; where the parts part is not in it.
+    /// The mark of these bytes, one part after the other; where one part ends and the next begins does not count.
     pub fn mark(&self, parts: &[&[u8]]) -> [u8; MARK] {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         parts.iter().for_each(|part| hasher.write(part));

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use antiphon_core::{Event, FrameId, Outcome};
+use antiphon_core::{Event, Outcome, Tag};
 
-/// A queue of events in which a frame's outcome, which nearly all are, takes 16 bytes. An [`Event`] is as large as its
+/// A queue of events in which a message's outcome, which nearly all are, takes 16 bytes. An [`Event`] is as large as its
 /// largest kind, with all figures of a path: eleven times as much, a third of a megabyte for the outcomes of a full queue.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
@@ -15,7 +15,7 @@ pub(crate) struct Events {
 
 #[derive(Clone, Copy, Debug)]
 enum Note {
-    Frame(FrameId, Outcome),
+    Message(Tag, Outcome),
     /// The first of the others.
     Other,
 }
@@ -27,9 +27,9 @@ impl Events {
         self.others.reserve_exact(FEW_OTHERS.saturating_sub(self.others.len()));
     }
 
-    /// Adds a frame's outcome.
-    pub fn settle(&mut self, id: FrameId, outcome: Outcome) {
-        self.notes.push_back(Note::Frame(id, outcome));
+    /// Adds a message's outcome.
+    pub fn settle(&mut self, tag: Tag, outcome: Outcome) {
+        self.notes.push_back(Note::Message(tag, outcome));
     }
 
     /// Adds any other event.
@@ -41,7 +41,7 @@ impl Events {
     /// The next event.
     pub fn pop(&mut self) -> Option<Event> {
         match self.notes.pop_front()? {
-            Note::Frame(id, outcome) => Some(Event::Frame { id, outcome }),
+            Note::Message(tag, outcome) => Some(Event::Outcome { tag, outcome }),
             Note::Other => self.others.pop_front(),
         }
     }
@@ -63,12 +63,12 @@ mod tests {
     fn events_keep_their_order_and_outcomes_are_small() {
         let mut events = Events::default();
         events.push(Event::Connected);
-        events.settle(FrameId(7), Outcome::Acked);
+        events.settle(Tag(7), Outcome::Acked);
         events.push(Event::Writable);
         assert_eq!(events.len(), 3);
         let got: Vec<Event> = std::iter::from_fn(|| events.pop()).collect();
-        let frame = Event::Frame { id: FrameId(7), outcome: Outcome::Acked };
-        assert_eq!(got, [Event::Connected, frame, Event::Writable]);
+        let message = Event::Outcome { tag: Tag(7), outcome: Outcome::Acked };
+        assert_eq!(got, [Event::Connected, message, Event::Writable]);
         assert_eq!((size_of::<Note>(), size_of::<Event>() / size_of::<Note>()), (16, 11));
     }
 }

@@ -1,4 +1,4 @@
-//! Received frames that wait to be fetched.
+//! Received messages that wait to be fetched.
 
 use std::collections::VecDeque;
 
@@ -7,10 +7,10 @@ use antiphon_core::{Instant, PathId, Received, StreamId};
 use crate::pool::Pool;
 use crate::queue::{MAX_BYTES, MAX_FRAMES, Room};
 
-/// Received frames that wait for the application.
+/// Received messages that wait for the application.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    frames: VecDeque<(Received, Vec<u8>)>,
+    messages: VecDeque<(Received, Vec<u8>)>,
     spare: Pool,
     bytes: usize,
     delivered: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// An inbox with `room` for frames of `typical` bytes.
+    /// An inbox with `room` for messages of `typical` bytes.
     pub fn new(room: Room, typical: usize) -> Self {
         let mut inbox = Inbox::empty();
         inbox.make_room(room, typical);
@@ -27,47 +27,47 @@ impl Inbox {
 
     /// The same bounds, but memory only as it is needed, like [`SendQueue::empty`](crate::queue::SendQueue::empty).
     pub fn empty() -> Self {
-        Inbox { frames: VecDeque::new(), spare: Pool::new(MAX_FRAMES), bytes: 0, delivered: 0, dropped: 0 }
+        Inbox { messages: VecDeque::new(), spare: Pool::new(MAX_FRAMES), bytes: 0, delivered: 0, dropped: 0 }
     }
 
     /// Sees to it that there is `room` at least.
     pub fn make_room(&mut self, room: Room, typical: usize) {
-        self.frames.reserve_exact(room.places.saturating_sub(self.frames.len()));
+        self.messages.reserve_exact(room.places.saturating_sub(self.messages.len()));
         self.spare.fill(room.places, room.buffers, typical);
     }
 
-    /// Keeps a frame, made of up to two parts, until it is fetched; drops and counts it when there is no room.
+    /// Keeps a message, made of up to two parts, until it is fetched; drops and counts it when there is no room.
     pub fn push(&mut self, head: &[u8], tail: &[u8], path: PathId, received_at: Instant) {
         let (len, stream, repaired) = (head.len() + tail.len(), StreamId(0), false);
         self.keep([head, tail], Received { len, path, stream, received_at, repaired });
     }
 
-    /// As [`Self::push`], of a frame in one part, with word of whether it had to be sent more than once.
+    /// As [`Self::push`], of a message in one part, with word of whether it had to be sent more than once.
     pub fn push_repaired(&mut self, bytes: &[u8], path: PathId, received_at: Instant, repaired: bool) {
         let (len, stream) = (bytes.len(), StreamId(0));
         self.keep([bytes, &[]], Received { len, path, stream, received_at, repaired });
     }
 
-    /// As [`Self::push`], of a frame in one part with all that is known of it.
+    /// As [`Self::push`], of a message in one part with all that is known of it.
     pub fn push_received(&mut self, bytes: &[u8], received: Received) {
         self.keep([bytes, &[]], received);
     }
 
     fn keep(&mut self, parts: [&[u8]; 2], received: Received) {
-        if self.frames.len() >= MAX_FRAMES || self.bytes + received.len > MAX_BYTES {
+        if self.messages.len() >= MAX_FRAMES || self.bytes + received.len > MAX_BYTES {
             self.dropped += 1;
             return;
         }
         let mut bytes = self.spare.take();
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
         self.bytes += bytes.len();
-        self.frames.push_back((received, bytes));
+        self.messages.push_back((received, bytes));
     }
 
-    /// Copies the oldest frame into `buf`, which must be large enough.
+    /// Copies the oldest message into `buf`, which must be large enough.
     pub fn pop(&mut self, buf: &mut [u8]) -> Option<Received> {
-        let (received, bytes) = self.frames.pop_front()?;
-        assert!(buf.len() >= bytes.len(), "poll_frame was lent less than Profile::max_receive");
+        let (received, bytes) = self.messages.pop_front()?;
+        assert!(buf.len() >= bytes.len(), "poll_message was lent less than Profile::max_receive");
         buf[..bytes.len()].copy_from_slice(&bytes);
         self.bytes -= bytes.len();
         self.delivered += 1;
@@ -77,26 +77,26 @@ impl Inbox {
 
     /// Whether nothing waits to be fetched.
     pub fn is_empty(&self) -> bool {
-        self.frames.is_empty()
+        self.messages.is_empty()
     }
 
-    /// How full it is, as bytes of [`MAX_BYTES`]: by its frames' bytes or by their number.
+    /// How full it is, as bytes of [`MAX_BYTES`]: by its messages' bytes or by their number.
     pub fn fill(&self) -> usize {
-        self.bytes.max(self.frames.len() * (MAX_BYTES / MAX_FRAMES))
+        self.bytes.max(self.messages.len() * (MAX_BYTES / MAX_FRAMES))
     }
 
     /// Forgets everything.
     pub fn clear(&mut self) {
-        self.frames.clear();
+        self.messages.clear();
         self.bytes = 0;
     }
 
-    /// Frames fetched so far.
+    /// Messages fetched so far.
     pub fn delivered(&self) -> u64 {
         self.delivered
     }
 
-    /// Frames dropped so far for want of room.
+    /// Messages dropped so far for want of room.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

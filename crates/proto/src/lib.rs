@@ -1,28 +1,34 @@
-//! The transports, each a module that implements [`antiphon_core::Endpoint`], and the one place that names them all.
+//! The transports, each a module with an [`antiphon_core::Endpoint`] and the [`antiphon_core::Stack`] that opens it, and the list
+//! that names them all.
 //!
-//! A transport brings a [`Transport`] description: its scheme, what it is good for, what lies beneath it, its query
-//! keys and how to open it. `compare`, the laboratory, the reports and the help texts read [`TRANSPORTS`] and nothing
+//! A transport brings a [`Transport`] description: its scheme, what it is good for, what carries it, its query
+//! keys and how to make its stack. `compare`, the laboratory, the reports and the help texts read [`TRANSPORTS`] and nothing
 //! else, so that a new transport is one module and one line here.
 
 mod adapt;
 mod arq;
+pub mod cc;
 mod cookie;
 pub mod dccp;
+mod deadline;
+mod dissect;
 mod events;
 mod inbox;
+mod looks;
 mod mtu;
 mod pool;
 mod query;
 mod queue;
 mod registry;
+pub mod rtt;
 mod sctp;
+mod seeds;
 pub mod srp;
 mod tally;
 mod tcp;
 mod udp;
 
-pub use registry::{Beneath, HOUSE_PORT, Key, OpenArgs, OpenError, Role, Strengths, Transport, find, open};
-pub use tcp::WITHOUT_LENGTHS;
+pub use registry::{DEFAULT_PORT, Key, OpenError, StackArgs, Substrate, Transport, find, stack};
 
 /// Every transport there is, in the order that tables and help texts list them.
 pub static TRANSPORTS: &[&Transport] = &[

@@ -18,7 +18,7 @@ pub(crate) struct Mtu<M = ()> {
     most: usize,
     /// Bytes of a packet now (PLPMTU).
     size: usize,
-    /// A size that did not pass, or that nobody may try.
+    /// A size that did not pass, or that may not be tried.
     fails: usize,
     stage: Stage,
     probe: Probe<M>,
@@ -121,9 +121,16 @@ impl<M: Copy + Default> Mtu<M> {
             self.tried_at = Some(now);
             self.search(now);
         }
-        if self.at.is_none_or(|at| now < at) {
-            return false;
+        let mut fell = false;
+        // One step may make the next one due at once: a size given up is followed by one to be tried.
+        while self.at.is_some_and(|at| at <= now) {
+            fell |= self.step(now, patience);
         }
+        fell
+    }
+
+    /// Takes the step that is due; whether the size fell.
+    fn step(&mut self, now: Instant, patience: Duration) -> bool {
         if self.stage == Stage::Settled {
             self.fails = self.most + WORD;
             self.raise_at = None;
@@ -166,7 +173,7 @@ impl<M: Copy + Default> Mtu<M> {
         in_use
     }
 
-    /// Tries a size half-way to one that does not pass; when there is none worth it, the search is over.
+    /// Tries a size half-way to one that does not pass; when no such size is worth a probe, the search is over.
     fn search(&mut self, now: Instant) {
         let half_way = ((self.size + self.fails) / 2) & !(WORD - 1);
         let (next, worth_it) = match self.fails > self.most {
@@ -192,7 +199,7 @@ impl<M: Copy + Default> Mtu<M> {
     pub fn take_due(&mut self, now: Instant) -> Option<(usize, &mut M)> {
         let probe = &mut self.probe;
         if std::mem::take(&mut probe.small_due) {
-            // Of one that was repeated nobody knows the round trip.
+            // Of a repeated probe the round trip is unknown (Karn's rule).
             probe.small_sent_at = (probe.tries == 1).then_some(now);
             Some((0, &mut probe.small_mark))
         } else if std::mem::take(&mut probe.due) {

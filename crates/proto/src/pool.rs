@@ -5,34 +5,40 @@
 pub(crate) struct Pool {
     spare: Vec<Vec<u8>>,
     most: usize,
+    /// Buffers taken and not given back, which want their places here.
+    out: usize,
 }
 
 impl Pool {
     /// Without memory yet.
     pub fn new(most: usize) -> Self {
-        Pool { spare: Vec::new(), most }
+        Pool { spare: Vec::new(), most, out: 0 }
     }
 
-    /// Makes sure that `buffers` of `bytes` each lie ready, and that `places` find room here without an allocation. Those of
-    /// longer packets than Ethernet's grow once: a thousand of the largest would be 64 MB for what may never come.
+    /// Makes sure that there are `buffers` of `bytes` each, those included that are out, and that `places` find room here without
+    /// an allocation. Those of longer packets than Ethernet's grow once: a thousand of the largest would be 64 MB for what may
+    /// never come.
     pub fn fill(&mut self, places: usize, buffers: usize, bytes: usize) {
-        self.spare.reserve_exact(places.max(buffers).saturating_sub(self.spare.len()));
+        let places = places.max(buffers).max(self.spare.len() + self.out);
+        self.spare.reserve_exact(places - self.spare.len());
         let bytes = bytes.min(MOST_READY);
-        while self.spare.len() < buffers {
+        while self.spare.len() + self.out < buffers {
             self.spare.push(Vec::with_capacity(bytes));
         }
     }
 
     /// An empty buffer.
     pub fn take(&mut self) -> Vec<u8> {
-        // More are out than ever before: one more is made, and comes back here. How many are out is bounded by whoever
+        // More are out than ever before: one more is made, and comes back here. How many are out is bounded by those who
         // takes them.
+        self.out += 1;
         self.spare.pop().unwrap_or_default()
     }
 
     /// Takes a buffer back; one beyond the most is let go.
     pub fn give(&mut self, mut bytes: Vec<u8>) {
         bytes.clear();
+        self.out = self.out.saturating_sub(1);
         if self.spare.len() < self.most {
             self.spare.push(bytes);
         }
@@ -66,6 +72,12 @@ mod tests {
         assert_eq!(pool.len(), 3);
         pool.fill(2, 2, 100);
         assert_eq!(pool.len(), 3, "there are enough");
+        let mut pool = Pool::new(9);
+        pool.fill(3, 3, 100);
+        let out = [pool.take(), pool.take()];
+        pool.fill(3, 3, 100);
+        out.into_iter().for_each(|bytes| pool.give(bytes));
+        assert_eq!((pool.len(), pool.spare.capacity()), (3, 3), "those that were out are counted");
         let mut pool = Pool::new(3);
         pool.fill(1, 1, 65_507);
         assert_eq!(pool.take().capacity(), 1500);

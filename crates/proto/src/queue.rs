@@ -1,32 +1,32 @@
-//! Frames that wait to be sent, and their outcomes; how much is held ready for them and for those that wait to be fetched
+//! Messages that wait to be sent, and their outcomes; how much is held ready for them and for those that wait to be fetched
 //! ([`Inbox`](crate::inbox::Inbox)).
 //!
-//! Both queues are bounded in frames and bytes, count what they drop, and reuse their buffers: nothing is allocated while
-//! no more frames wait than there is [`Room`] for, or ever waited before.
+//! Both queues are bounded in messages and bytes, count what they drop, and reuse their buffers: nothing is allocated while
+//! no more messages wait than there is [`Room`] for, or ever waited before.
 
 use std::collections::VecDeque;
 
-use antiphon_core::{Event, Frame, FrameId, Instant, Outcome, SendError, StreamId};
+use antiphon_core::{Event, Instant, Message, Outcome, SendError, StreamId, Tag};
 
 use crate::events::Events;
 use crate::pool::Pool;
 
-/// Accepted frames on their way out, with their outcomes.
+/// Accepted messages on their way out, with their outcomes.
 #[derive(Debug)]
 pub(crate) struct SendQueue {
     waiting: VecDeque<Queued>,
     spare: Pool,
     events: Events,
-    next_id: u64,
+    accepted: u64,
     queued_bytes: usize,
     blocked: bool,
     expired: u64,
 }
 
-/// A frame in the send queue.
+/// A message in the send queue.
 #[derive(Debug)]
 pub(crate) struct Queued {
-    pub id: FrameId,
+    pub tag: Tag,
     pub bytes: Vec<u8>,
     pub deadline: Option<Instant>,
     pub priority: u8,
@@ -40,21 +40,21 @@ impl Queued {
 }
 
 impl SendQueue {
-    /// A queue with `room` for frames of `typical` bytes.
+    /// A queue with `room` for messages of `typical` bytes.
     pub fn new(room: Room, typical: usize) -> Self {
         let mut queue = SendQueue::empty();
         queue.make_room(room, typical);
         queue
     }
 
-    /// The same bounds, but memory only as it is needed: for servers of many, most of whom never fill a queue. Allocates
+    /// The same bounds, but memory only as it is needed: for servers of many peers, most of which never fill a queue. Allocates
     /// while it grows to what a stream takes.
     pub fn empty() -> Self {
         SendQueue {
             waiting: VecDeque::new(),
             spare: Pool::new(MAX_FRAMES),
             events: Events::default(),
-            next_id: 0,
+            accepted: 0,
             queued_bytes: 0,
             blocked: false,
             expired: 0,
@@ -68,9 +68,9 @@ impl SendQueue {
         self.spare.fill(room.places, room.buffers, typical);
     }
 
-    /// Accepts `frame` unless it is empty, larger than `max`, or the queue is full.
-    pub fn push(&mut self, frame: Frame<'_>, max: usize) -> Result<FrameId, SendError> {
-        let len = frame.bytes.len();
+    /// Accepts `message` unless it is empty, larger than `max`, or the queue is full.
+    pub fn push(&mut self, message: Message<'_>, max: usize) -> Result<(), SendError> {
+        let len = message.bytes.len();
         if len == 0 {
             return Err(SendError::Empty);
         }
@@ -81,66 +81,65 @@ impl SendQueue {
             self.blocked = true;
             return Err(SendError::Blocked { queued: self.waiting.len() });
         }
-        let id = FrameId(self.next_id);
-        self.next_id += 1;
+        self.accepted += 1;
         let mut bytes = self.spare.take();
-        bytes.extend_from_slice(frame.bytes);
+        bytes.extend_from_slice(message.bytes);
         self.queued_bytes += len;
-        let Frame { deadline, priority, stream, .. } = frame;
-        self.waiting.push_back(Queued { id, bytes, deadline, priority, stream });
-        Ok(id)
+        let Message { tag, deadline, priority, stream, .. } = message;
+        self.waiting.push_back(Queued { tag, bytes, deadline, priority, stream });
+        Ok(())
     }
 
     fn has_room(&self, len: usize) -> bool {
-        // A caller who never drains events is blocked, too: they are the one thing here that send alone makes grow.
+        // A caller that never drains events is blocked, too: they are the one thing here that send alone makes grow.
         self.waiting.len() < MAX_FRAMES
             && self.queued_bytes + len <= MAX_BYTES
             && self.events.len() + self.waiting.len() < 2 * MAX_FRAMES
     }
 
-    /// The next frame whose deadline has not passed; those before it expire.
+    /// The next message whose deadline has not passed; those before it expire.
     pub fn pop(&mut self, now: Instant) -> Option<Queued> {
         let at = self.find_in_time(now, first)?;
         self.remove(at)
     }
 
-    /// Like [`Self::pop`], the frame that came last; those before it stay until their deadlines.
+    /// Like [`Self::pop`], the message that came last; those before it stay until their deadlines.
     pub fn pop_newest(&mut self, now: Instant) -> Option<Queued> {
         let at = self.find_in_time(now, last)?;
         self.remove(at)
     }
 
-    /// As [`Self::pop`], of the first frame whose stream is `ready`; those of other streams keep their places.
+    /// As [`Self::pop`], of the first message whose stream is `ready`; those of other streams keep their places.
     pub fn pop_ready(&mut self, now: Instant, ready: impl Fn(StreamId) -> bool) -> Option<Queued> {
         let at = self.find_in_time(now, |waiting| first_ready(waiting, &ready))?;
         self.remove(at)
     }
 
-    /// Bytes of the frame that [`Self::pop_ready`] would give; those past their deadline expire.
+    /// Bytes of the message that [`Self::pop_ready`] would give; those past their deadline expire.
     pub fn peek_ready(&mut self, now: Instant, ready: impl Fn(StreamId) -> bool) -> Option<usize> {
         let at = self.find_in_time(now, |waiting| first_ready(waiting, &ready))?;
         Some(self.waiting[at].bytes.len())
     }
 
-    /// The frame that [`Self::pop`] would give; those before it expire.
+    /// The message that [`Self::pop`] would give; those before it expire.
     pub fn peek(&mut self, now: Instant) -> Option<&Queued> {
         let at = self.find_in_time(now, first)?;
         self.waiting.get(at)
     }
 
-    /// Bytes of the frame that [`Self::pop`] would give, or [`Self::pop_newest`]; those past their deadline expire.
+    /// Bytes of the message that [`Self::pop`] would give, or [`Self::pop_newest`]; those past their deadline expire.
     pub fn peek_len(&mut self, now: Instant, newest: bool) -> Option<usize> {
         let at = self.find_in_time(now, if newest { last } else { first })?;
         Some(self.waiting[at].bytes.len())
     }
 
-    /// Drops every waiting frame whose deadline has passed.
+    /// Drops every waiting message whose deadline has passed.
     pub fn expire(&mut self, now: Instant) {
-        // Deadlines nearly always stand in order, so look at the front; a frame behind a later one goes in `pop`.
+        // Deadlines nearly always stand in order, so look at the front; a message behind a later one goes in `pop`.
         let _the_first_in_time_stays = self.find_in_time(now, first);
     }
 
-    /// Where the frame stands that `find` names; as long as that one's deadline has passed, it expires.
+    /// Where the message stands that `find` names; as long as that one's deadline has passed, it expires.
     fn find_in_time(
         &mut self,
         now: Instant,
@@ -157,52 +156,52 @@ impl SendQueue {
     }
 
     fn remove(&mut self, at: usize) -> Option<Queued> {
-        let frame = self.waiting.remove(at)?;
-        self.queued_bytes -= frame.bytes.len();
-        Some(frame)
+        let message = self.waiting.remove(at)?;
+        self.queued_bytes -= message.bytes.len();
+        Some(message)
     }
 
-    /// When [`Self::expire`] has something to do: just after the first frame's deadline.
+    /// When [`Self::expire`] has something to do: just after the first message's deadline.
     pub fn next_expiry(&self) -> Option<Instant> {
         let deadline = self.waiting.front()?.deadline?;
         Some(Instant::from_nanos(deadline.as_nanos().saturating_add(1)))
     }
 
-    /// Reports the outcome of a frame and takes its buffer back.
-    pub fn finish(&mut self, frame: Queued, outcome: Outcome) {
-        self.recycle(frame.bytes);
-        self.settle(frame.id, outcome);
+    /// Reports the outcome of a message and takes its buffer back.
+    pub fn finish(&mut self, message: Queued, outcome: Outcome) {
+        self.recycle(message.bytes);
+        self.settle(message.tag, outcome);
     }
 
-    /// Takes the buffer of a popped frame back before its outcome is known.
+    /// Takes the buffer of a popped message back before its outcome is known.
     pub fn recycle(&mut self, bytes: Vec<u8>) {
         self.spare.give(bytes);
     }
 
-    /// Reports the outcome of a frame whose buffer is back already.
-    pub fn settle(&mut self, id: FrameId, outcome: Outcome) {
+    /// Reports the outcome of a message whose buffer is back already.
+    pub fn settle(&mut self, tag: Tag, outcome: Outcome) {
         self.expired += u64::from(matches!(outcome, Outcome::Expired { .. }));
-        self.events.settle(id, outcome);
+        self.events.settle(tag, outcome);
         self.tell_of_room();
     }
 
-    /// Ends every waiting frame with `outcome`.
+    /// Ends every waiting message with `outcome`.
     pub fn finish_all(&mut self, outcome: Outcome) {
         self.blocked = false;
         self.queued_bytes = 0;
-        while let Some(frame) = self.waiting.pop_front() {
-            self.finish(frame, outcome);
+        while let Some(message) = self.waiting.pop_front() {
+            self.finish(message, outcome);
         }
     }
 
-    /// Ends every waiting frame of more than `most` bytes with `outcome`.
+    /// Ends every waiting message of more than `most` bytes with `outcome`.
     pub fn finish_larger(&mut self, most: usize, outcome: Outcome) {
         let mut at = 0;
-        while let Some(frame) = self.waiting.get(at) {
-            if frame.bytes.len() <= most {
+        while let Some(message) = self.waiting.get(at) {
+            if message.bytes.len() <= most {
                 at += 1;
-            } else if let Some(frame) = self.remove(at) {
-                self.finish(frame, outcome);
+            } else if let Some(message) = self.remove(at) {
+                self.finish(message, outcome);
             }
         }
     }
@@ -231,12 +230,12 @@ impl SendQueue {
         }
     }
 
-    /// Frames accepted so far.
+    /// Messages accepted so far.
     pub fn accepted(&self) -> u64 {
-        self.next_id
+        self.accepted
     }
 
-    /// Frames expired so far.
+    /// Messages expired so far.
     pub fn expired(&self) -> u64 {
         self.expired
     }
@@ -251,46 +250,46 @@ fn last(waiting: &VecDeque<Queued>) -> Option<usize> {
 }
 
 fn first_ready(waiting: &VecDeque<Queued>, ready: impl Fn(StreamId) -> bool) -> Option<usize> {
-    waiting.iter().position(|frame| ready(frame.stream))
+    waiting.iter().position(|message| ready(message.stream))
 }
 
-/// What is held ready for frames that wait: beyond it, memory is allocated once.
+/// What is held ready for messages that wait: beyond it, memory is allocated once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Room {
-    /// Frames that find a place.
+    /// Messages that find a place.
     pub places: usize,
-    /// Frames whose bytes find a buffer.
+    /// Messages whose bytes find a buffer.
     pub buffers: usize,
 }
 
 impl Room {
     /// Of an endpoint among many, most of which never fill a queue.
     pub const LEAN: Room = Room { places: LEAN_PLACES, buffers: FEW };
-    /// As lean, where frames come back only when the peer has them: buffers for those that are on their way as well.
+    /// As lean, where messages come back only when the peer has them: buffers for those that are on their way as well.
     pub const LEAN_UNTIL_ACKED: Room = Room { buffers: FEW + UNACKED, ..Room::LEAN };
     /// Of one whose peer has proved to be there: for a stream with losses.
     pub const PROVED: Room = Room { buffers: FEW + READY, ..Room::LEAN };
     /// All the places there can be.
     pub const FULL: Room = Room { places: MAX_FRAMES, buffers: READY };
 
-    /// For `frames` that all wait at once.
-    pub fn of(frames: usize) -> Self {
-        let frames = frames.min(MAX_FRAMES);
-        Room { places: frames, buffers: frames }
+    /// For `messages` that all wait at once.
+    pub fn of(messages: usize) -> Self {
+        let messages = messages.min(MAX_FRAMES);
+        Room { places: messages, buffers: messages }
     }
 }
 
-/// Frames a queue holds at most: over a second of 64-frame blocks at 48 kHz.
+/// Messages a queue holds at most: over a second of 64-message blocks at 48 kHz.
 pub(crate) const MAX_FRAMES: usize = 1024;
 /// Bytes a queue holds at most: two seconds of 48 kHz stereo in 32-bit float and some.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
-/// Buffers made at the start, so that a stream in order never allocates: the frames of one busy moment.
+/// Buffers made at the start, so that a stream in order never allocates: the messages of one busy moment.
 const READY: usize = 32;
 /// Buffers that a lean queue begins with: what a burst of repairs brings at once, or 40 ms of 256-frame blocks at 48 kHz.
 const FEW: usize = 8;
-/// Frames on their way beside those: a round trip of 25 ms in blocks of 5 ms, and as many lost ones again.
+/// Messages on their way beside those: a round trip of 25 ms in blocks of 5 ms, and as many lost ones again.
 const UNACKED: usize = 8;
-/// Frames for which a lean queue has places: a sixth of a second of such blocks. Who serves one stream reserves more.
+/// Messages for which a lean queue has places: a sixth of a second of such blocks. Who serves one stream reserves more.
 pub(crate) const LEAN_PLACES: usize = 32;
 
 #[cfg(test)]
@@ -298,17 +297,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_that_are_too_large_now_leave_and_the_others_keep_their_places() {
+    fn too_large_messages_leave_the_queue_and_others_keep_order() {
         let mut queue = SendQueue::empty();
         let now = Instant::ZERO;
-        for len in [30, 10, 31, 20, 40] {
-            queue.push(Frame::new(&[7; 40][..len], None), 40).expect("room");
+        for (tag, len) in [30, 10, 31, 20, 40].into_iter().enumerate() {
+            queue.push(Message::new(Tag(tag as u64), &[7; 40][..len], None), 40).expect("room");
         }
         queue.finish_larger(30, Outcome::Aborted);
-        let left = std::iter::from_fn(|| queue.pop(now)).map(|frame| (frame.id.0, frame.bytes.len()));
+        let left = std::iter::from_fn(|| queue.pop(now)).map(|message| (message.tag.0, message.bytes.len()));
         assert_eq!(left.collect::<Vec<_>>(), [(0, 30), (1, 10), (3, 20)]);
         let told: Vec<Event> = std::iter::from_fn(|| queue.poll_event()).collect();
-        let aborted = |id| Event::Frame { id: FrameId(id), outcome: Outcome::Aborted };
+        let aborted = |tag| Event::Outcome { tag: Tag(tag), outcome: Outcome::Aborted };
         assert_eq!(told, [aborted(2), aborted(4)]);
     }
 }

@@ -1,9 +1,11 @@
-//! What the rest of the house knows of a transport.
+//! What the other crates know of a transport.
 
+use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 use antiphon_core::uri::{Query, UriError};
-use antiphon_core::{Endpoint, Instant, OverIp, Unwrap, did_you_mean, nearest};
+use antiphon_core::{Dissector, OverIp, Stack, did_you_mean, nearest};
 
 use crate::TRANSPORTS;
 
@@ -17,47 +19,38 @@ pub struct Transport {
     /// One sentence on what it is good for.
     pub summary: &'static str,
     /// What carries its bytes.
-    pub beneath: Beneath,
-    /// How it runs directly over IP as well, where there is a way: `over=ip`.
-    pub over_ip: Option<OverIp>,
-    /// Where a URI that names no port means: the port registered for what is inside UDP, or the house's own.
+    pub substrate: Substrate,
+    /// How it runs directly over IP as well, where there is a way: `over=ip`. The socket is opened by it before there is a
+    /// stack, whose [`Stack::over_ip`] it is as long as no layer changes packets.
+    pub over_ip: Option<&'static (dyn OverIp + Sync)>,
+    /// Where a URI that names no port means: the port registered for what is inside UDP, or [`DEFAULT_PORT`].
     pub default_port: u16,
     /// What `reflect HOST:PORT` adds to PORT for this transport, so that all of them are found from one number.
     /// Fixed for ever; two transports on the same kind of socket never share one.
     pub reflect_offset: u16,
-    /// Facts that a recommendation needs and no measurement shows.
-    pub strengths: Strengths,
+    /// Whether one sender can reach many receivers with one datagram. What else a transport promises depends on its
+    /// settings: the opened endpoint's [`Profile`](antiphon_core::Profile) tells it.
+    pub multicast: bool,
     /// Query keys of its own, beyond those that every transport takes.
     pub keys: &'static [Key],
-    /// Makes an endpoint.
-    pub open: fn(&OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError>,
-    /// Whether a first datagram from a stranger may make an association with a listener.
-    pub admits: fn(&[u8]) -> bool,
-    /// Shows an analyser what is inside its datagrams.
-    pub unwrap: Unwrap,
+    /// Further addresses of the peer that a query names: the driver opens a path to each, in this order, `PathId` 1 and up.
+    pub other_peers: fn(&Query) -> Result<Vec<SocketAddr>, UriError>,
+    /// Makes a stack, which opens endpoints and what goes with them. All settings are checked here.
+    pub stack: fn(&StackArgs<'_>) -> Result<Rc<dyn Stack>, OpenError>,
+    /// Makes what shows an analyser the messages inside its datagrams or its stream, whatever the settings.
+    pub dissector: fn() -> Box<dyn Dissector>,
 }
 
-/// The house's own port, unregistered, for what has none of its own.
-pub const HOUSE_PORT: u16 = 7710;
+/// The port of transports that have no registered one; unregistered itself.
+pub const DEFAULT_PORT: u16 = 7710;
 
 /// What carries a transport's bytes: tells the driver which socket to open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Beneath {
+pub enum Substrate {
     /// A UDP socket.
     Udp,
     /// A TCP connection.
     Tcp,
-}
-
-/// What a transport can do by its nature.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Strengths {
-    /// Every frame arrives as long as the connection lives and no deadline is set.
-    pub reliable: bool,
-    /// Frames arrive in order.
-    pub ordered: bool,
-    /// One sender can reach many receivers with one datagram.
-    pub multicast: bool,
 }
 
 /// A query key with its help text.
@@ -69,33 +62,38 @@ pub struct Key {
     pub help: &'static str,
 }
 
-/// Which side speaks first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
-    /// This side calls.
-    Caller,
-    /// This side waits to be called.
-    Listener,
-}
-
-/// What an endpoint is opened with.
+/// What a stack is made of.
 #[derive(Clone, Copy, Debug)]
-pub struct OpenArgs<'a> {
-    /// Which side speaks first.
-    pub role: Role,
+pub struct StackArgs<'a> {
     /// The query of the transport's URI; only the transport's own keys are read.
     pub query: &'a Query,
-    /// Seeds everything random in the endpoint.
+    /// Seeds everything random in the endpoints. Endpoints of equal seeds open each other's cookies.
     pub seed: u64,
-    /// The time of opening.
-    pub now: Instant,
     /// The largest datagram that crosses the path without IP fragmentation, in bytes of what UDP or IP carries.
     pub max_datagram: usize,
-    /// How old a frame may be when it is played: protocols size their patience by it.
-    pub latency: Duration,
+    /// The receiver's playout delay, from the arrival of an undelayed message to its playout: protocols size their patience by
+    /// it.
+    pub playout_delay: Duration,
+    /// Streams that whoever sends would use. For transports that have streams, where the query does not say how many.
+    pub streams: Option<u16>,
+    /// Whether a byte stream carries the messages' bytes alone, for framings that find their packets in it by themselves: where
+    /// messages end is not kept. Both sides need it. No key of a query, as messages that are bare RTP would be lost.
+    pub undelimited: bool,
 }
 
-/// Why an endpoint could not be opened.
+impl<'a> StackArgs<'a> {
+    /// With nothing wished for beyond what the query says. The arguments are the fields of these names.
+    pub fn new(query: &'a Query, seed: u64, max_datagram: usize, playout_delay: Duration) -> Self {
+        StackArgs { query, seed, max_datagram, playout_delay, streams: None, undelimited: false }
+    }
+}
+
+/// [`Transport::other_peers`] of transports that know one address of a peer.
+pub(crate) fn one_address(_query: &Query) -> Result<Vec<SocketAddr>, UriError> {
+    Ok(Vec::new())
+}
+
+/// Why a stack could not be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// No transport of that name.
@@ -123,13 +121,15 @@ pub fn find(scheme: &str) -> Result<&'static Transport, OpenError> {
     })
 }
 
-/// Opens an endpoint of the transport called `scheme`.
-pub fn open(scheme: &str, args: &OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError> {
-    (find(scheme)?.open)(args)
+/// Makes a stack of the transport called `scheme`.
+pub fn stack(scheme: &str, args: &StackArgs<'_>) -> Result<Rc<dyn Stack>, OpenError> {
+    (find(scheme)?.stack)(args)
 }
 
 #[cfg(test)]
 mod tests {
+    use antiphon_core::{Instant, Role};
+
     use super::*;
 
     #[test]
@@ -139,13 +139,48 @@ mod tests {
     }
 
     #[test]
+    fn wished_streams_hold_where_the_query_says_nothing() {
+        let streams = |scheme: &str, query: &str, wished: u16| {
+            let query = query.parse().unwrap();
+            let args = StackArgs::new(&query, 1, 1452, Duration::from_millis(80));
+            let stack = stack(scheme, &StackArgs { streams: Some(wished), ..args }).unwrap();
+            stack.open(Instant::ZERO, Role::Caller).profile().streams
+        };
+        assert_eq!((streams("sctp", "", 5), streams("sctp", "streams=2", 5)), (5, 2));
+        assert_eq!(
+            (streams("sctp", "", 0), streams("sctp", "", u16::MAX)),
+            (1, 256),
+            "as many as there may be"
+        );
+        assert_eq!((streams("srp", "", 5), streams("tcp", "", 5)), (1, 1), "they have none to spread over");
+    }
+
+    #[test]
+    fn a_profile_says_who_calls_and_who_keeps_the_pace() {
+        let profile = |uri: &str| {
+            let (scheme, query) = uri.split_once('?').unwrap();
+            let query = query.parse().unwrap();
+            let args = StackArgs::new(&query, 1, 1452, Duration::from_millis(80));
+            let profile = stack(scheme, &args).unwrap().open(Instant::ZERO, Role::Caller).profile();
+            (profile.calls_with_first_message, profile.paces_itself)
+        };
+        assert_eq!((profile("sctp?style=many"), profile("sctp?style=one")), ((true, false), (false, false)));
+        assert_eq!(profile("arq?mode=as-published&tick=1ms&pace=7.4ms"), (false, true));
+        assert_eq!(
+            profile("arq?mode=as-published&tick=1ms"),
+            (false, false),
+            "one message a turn, as they come"
+        );
+    }
+
+    #[test]
     fn names_and_ports_are_unique() {
         for (i, a) in TRANSPORTS.iter().enumerate() {
             for b in &TRANSPORTS[i + 1..] {
                 assert_ne!(a.scheme, b.scheme);
-                assert!(a.beneath != b.beneath || a.reflect_offset != b.reflect_offset);
+                assert!(a.substrate != b.substrate || a.reflect_offset != b.reflect_offset);
                 let protocols = a.over_ip.zip(b.over_ip);
-                assert!(protocols.is_none_or(|(a, b)| a.protocol != b.protocol));
+                assert!(protocols.is_none_or(|(a, b)| a.protocol() != b.protocol()));
             }
         }
     }

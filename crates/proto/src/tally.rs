@@ -1,6 +1,6 @@
 //! What every endpoint on datagrams does with its inputs and counts of them.
 
-use antiphon_core::{Counters, Ecn, Event, Input, Instant, PathId, Transmit};
+use antiphon_core::{Counters, Event, Input, Instant, PathId, Transmit};
 
 use crate::inbox::Inbox;
 use crate::queue::SendQueue;
@@ -16,7 +16,6 @@ pub(crate) struct Tally {
 pub(crate) struct Datagram<'a> {
     pub path: PathId,
     pub bytes: &'a [u8],
-    pub ecn: Ecn,
     pub received_at: Instant,
 }
 
@@ -24,16 +23,21 @@ impl Tally {
     /// The datagram in `input`, counted. Anything else is told to the application, counted, or of no concern here.
     pub fn take<'a>(&mut self, input: Input<'a>, queue: &mut SendQueue) -> Option<Datagram<'a>> {
         match input {
-            Input::Datagram { path, bytes, ecn, received_at } => {
-                self.counters.datagrams_received += 1;
-                self.counters.bytes_received += bytes.len() as u64;
-                return Some(Datagram { path, bytes, ecn, received_at });
+            Input::Datagram { path, bytes, received_at } => {
+                return Some(self.on_datagram(Datagram { path, bytes, received_at }));
             }
             Input::Broken(reason) => queue.report(Event::Broken(reason)),
             Input::Stream { .. } => self.on_malformed(),
-            Input::Connected | Input::Report(_) => {}
+            Input::Accepted { .. } | Input::Connected | Input::Report(_) => {}
         }
         None
+    }
+
+    /// Counts a datagram that came in.
+    pub fn on_datagram<'a>(&mut self, datagram: Datagram<'a>) -> Datagram<'a> {
+        self.counters.datagrams_received += 1;
+        self.counters.bytes_received += datagram.bytes.len() as u64;
+        datagram
     }
 
     /// The peer broke the protocol.
@@ -55,16 +59,16 @@ impl Tally {
     pub fn transmit(&mut self, len: usize) -> Transmit {
         self.counters.datagrams_sent += 1;
         self.counters.bytes_sent += len as u64;
-        Transmit { path: PathId::default(), len, ecn: Ecn::NotCapable }
+        Transmit { path: PathId::default(), len }
     }
 
     /// Everything counted, here and by the queues.
     pub fn counters(&self, queue: &SendQueue, inbox: &Inbox) -> Counters {
         Counters {
-            frames_accepted: queue.accepted(),
-            frames_expired: queue.expired(),
-            frames_delivered: inbox.delivered(),
-            frames_dropped: inbox.dropped(),
+            messages_accepted: queue.accepted(),
+            messages_expired: queue.expired(),
+            messages_delivered: inbox.delivered(),
+            messages_dropped: inbox.dropped(),
             ..self.counters
         }
     }

@@ -1,35 +1,58 @@
-//! `rtp://`: frames as bare UDP datagrams (RFC 3550 over UDP), so that any RTP player can listen.
+//! `rtp://`: messages as bare UDP datagrams (RFC 3550 over UDP), so that any RTP player can listen.
 //!
-//! One frame is one datagram, sent once, in order, never acknowledged: outcomes are `Released` or `Expired`.
+//! One message is one datagram, sent once, in order, never acknowledged: outcomes are `Released` or `Expired`.
+
+use std::rc::Rc;
 
 use antiphon_core::{
-    CloseMode, CloseReason, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome, PathStats, Profile,
-    Received, SendError, Transmit, Unwrap, Wire,
+    CloseMode, CloseReason, Dissector, Endpoint, Event, Input, Instant, Message, Outcome, OverIp, PathId,
+    PathStats, Plain, Profile, Received, Role, SendError, Stack, Transmit, Validator, Wire,
 };
 
 use crate::inbox::Inbox;
+use crate::looks::ByLooks;
 use crate::queue::{Room, SendQueue};
+use crate::registry::one_address;
 use crate::tally::Tally;
-use crate::{Beneath, HOUSE_PORT, OpenArgs, OpenError, Strengths, Transport};
+use crate::{DEFAULT_PORT, Substrate, Transport};
 
-/// UDP as the rest of the house sees it.
+/// UDP as the other crates see it.
 pub(crate) static TRANSPORT: Transport = Transport {
     scheme: "rtp",
     title: "UDP/RTP",
     summary: "bare RTP over UDP: lowest delay, loses what the network loses, any RTP player listens",
-    beneath: Beneath::Udp,
+    substrate: Substrate::Udp,
     over_ip: None,
-    default_port: HOUSE_PORT,
+    default_port: DEFAULT_PORT,
     reflect_offset: 0,
-    strengths: Strengths { reliable: false, ordered: false, multicast: true },
+    multicast: true,
     keys: &[],
-    open,
-    admits: looks_like_rtp,
-    unwrap: Unwrap::Plain,
+    other_peers: one_address,
+    stack: |args| Ok(Rc::new(UdpStack { max_datagram: args.max_datagram })),
+    dissector: || Box::new(Plain),
 };
 
-fn open(args: &OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError> {
-    Ok(Box::new(Udp::new(args.max_datagram)))
+#[derive(Debug)]
+struct UdpStack {
+    max_datagram: usize,
+}
+
+impl Stack for UdpStack {
+    fn open(&self, _now: Instant, _role: Role) -> Box<dyn Endpoint> {
+        Box::new(Udp::new(self.max_datagram))
+    }
+
+    fn validator(&self, _now: Instant) -> Box<dyn Validator> {
+        Box::new(ByLooks(looks_like_rtp))
+    }
+
+    fn dissector(&self) -> Box<dyn Dissector> {
+        Box::new(Plain)
+    }
+
+    fn over_ip(&self) -> Option<&dyn OverIp> {
+        None
+    }
 }
 
 /// Whether a datagram has RTP's version number and shortest header (RFC 3550 §5.1). RTCP makes no association: it may
@@ -60,7 +83,7 @@ enum State {
 impl Udp {
     fn new(max_datagram: usize) -> Self {
         let mut queue = SendQueue::new(Room::LEAN, max_datagram);
-        // UDP needs no answer: frames flow from the first moment.
+        // UDP needs no answer: messages flow from the first moment.
         queue.report(Event::Connected);
         Udp {
             queue,
@@ -84,19 +107,23 @@ impl Endpoint for Udp {
     fn profile(&self) -> Profile {
         Profile {
             wire: Wire::Datagram,
-            max_frame: self.max_datagram,
+            max_message: self.max_datagram,
             max_receive: MAX_UDP_PAYLOAD,
-            frame_overhead: 0,
+            message_overhead: 0,
+            bare: true,
             acknowledged: false,
             ordered: false,
             retransmits: false,
+            reliable: false,
             streams: 1,
+            calls_with_first_message: false,
+            paces_itself: false,
         }
     }
 
-    fn send(&mut self, _now: Instant, frame: Frame<'_>) -> Result<FrameId, SendError> {
+    fn send(&mut self, _now: Instant, message: Message<'_>) -> Result<(), SendError> {
         match self.state {
-            State::Open => self.queue.push(frame, self.max_datagram),
+            State::Open => self.queue.push(message, self.max_datagram),
             State::Closing | State::Closed => Err(SendError::Closed),
         }
     }
@@ -129,18 +156,18 @@ impl Endpoint for Udp {
     }
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        let frame = self.queue.pop(now);
-        let sent = frame.map(|frame| {
-            let len = frame.bytes.len();
-            buf[..len].copy_from_slice(&frame.bytes);
-            self.queue.finish(frame, Outcome::Released);
+        let message = self.queue.pop(now);
+        let sent = message.map(|message| {
+            let len = message.bytes.len();
+            buf[..len].copy_from_slice(&message.bytes);
+            self.queue.finish(message, Outcome::Released);
             self.tally.transmit(len)
         });
         self.finish_closing();
         sent
     }
 
-    fn poll_frame(&mut self, buf: &mut [u8]) -> Option<Received> {
+    fn poll_message(&mut self, buf: &mut [u8]) -> Option<Received> {
         self.inbox.pop(buf)
     }
 
@@ -152,15 +179,19 @@ impl Endpoint for Udp {
         self.queue.next_expiry()
     }
 
-    fn reserve(&mut self, frames: usize) {
-        self.queue.make_room(Room::of(frames), self.max_datagram);
-        self.inbox.make_room(Room::of(frames), self.max_datagram);
+    fn reserve(&mut self, messages: usize) {
+        self.queue.make_room(Room::of(messages), self.max_datagram);
+        self.inbox.make_room(Room::of(messages), self.max_datagram);
     }
 
-    fn path_stats(&self) -> PathStats {
+    fn stats(&self) -> PathStats {
         PathStats { counters: self.tally.counters(&self.queue, &self.inbox), ..PathStats::default() }
+    }
+
+    fn path_stats(&self, _path: PathId) -> Option<PathStats> {
+        None
     }
 }
 
-/// The largest UDP payload over IPv4: 65 535 less 20 bytes of IP and 8 of UDP header (RFC 768, RFC 791).
-const MAX_UDP_PAYLOAD: usize = 65_507;
+/// The largest UDP payload over IPv4.
+const MAX_UDP_PAYLOAD: usize = antiphon_core::wire::MAX_UDP_PAYLOAD;

@@ -432,7 +432,7 @@
 
     function describe(s) {
       const seconds = s.xs[s.at], latency = s.ys[s.at];
-      readout.textContent = s.name + ": frame " + s.at
+      readout.textContent = s.name + ": packet " + s.at
         + (seconds === undefined || seconds === null ? "" : ", sent at " + seconds.toFixed(3) + "\u202fs")
         + ", " + WORDS[s.fates[s.at]]
         + (latency === null || latency === undefined ? "" : ", " + spec.latency + " " + figureText(latency) + "\u202fms");

@@ -10,7 +10,7 @@ use antiphon_report::{
 };
 use std::path::Path;
 
-/// 256 sample frames at 48 kHz.
+/// 256 sample packets at 48 kHz.
 const PERIOD_MS: f32 = 256.0 / 48.0;
 const SEED: u64 = 20_040;
 
@@ -31,7 +31,7 @@ fn main() -> std::io::Result<()> {
 struct Manner {
     name: &'static str,
     title: &'static str,
-    /// Extra milliseconds on every frame.
+    /// Extra milliseconds on every packet.
     extra_ms: f32,
     /// Resends after this long and holds back what follows (TCP), or resends without holding back, or not at all.
     resend_ms: Option<f32>,
@@ -95,8 +95,8 @@ const TARGET_MS: f32 = 40.0;
 
 /// One transport over a link with bursty loss and delay that wanders, swells and spikes.
 fn run(manner: &Manner, seconds: f32) -> TransportPanel {
-    // One seed for the weather, so that all transports meet the same.
-    let mut weather = Rng::fork(SEED, "weather");
+    // One seed for the impairments, so that all transports meet the same.
+    let mut impairments = Rng::fork(SEED, "weather");
     let mut own = Rng::fork(SEED, manner.name);
     let frames = (seconds * 1000.0 / PERIOD_MS) as usize;
     let (mut bad, mut swell, mut head) = (false, 0.0f32, 0.0f32);
@@ -108,11 +108,11 @@ fn run(manner: &Manner, seconds: f32) -> TransportPanel {
     };
     for i in 0..frames {
         let sent = i as f32 * PERIOD_MS + own.unit() as f32 * 0.15;
-        bad = weather.chance(if bad { 0.75 } else { 0.006 });
-        let dropped = weather.chance(if bad { 0.6 } else { 0.001 });
+        bad = impairments.chance(if bad { 0.75 } else { 0.006 });
+        let dropped = impairments.chance(if bad { 0.6 } else { 0.001 });
         swell = (swell * 0.97
-            + weather.exponential() as f32 * 0.08
-            + f32::from(u8::from(weather.chance(0.002))) * 22.0)
+            + impairments.exponential() as f32 * 0.08
+            + f32::from(u8::from(impairments.chance(0.002))) * 22.0)
             .max(0.0);
         let mut latency = 8.0 + manner.extra_ms + swell + own.exponential() as f32 * 0.7;
         let mut fate = Fate::Received;
@@ -141,7 +141,7 @@ fn run(manner: &Manner, seconds: f32) -> TransportPanel {
     panel.heard = Some(Clip {
         title: format!("heard over {}", manner.name),
         file: format!("heard-{}.wav", manner.name),
-        note: format!("{} frames concealed.", panel.fate.iter().filter(|f| !f.is_heard()).count()),
+        note: format!("{} packets concealed.", panel.fate.iter().filter(|f| !f.is_heard()).count()),
         ..Clip::default()
     });
     panel
@@ -164,7 +164,7 @@ fn rows(panels: &[TransportPanel]) -> Vec<Row> {
     let sent: Vec<_> = panels.iter().map(|p| Some(p.fate.len() as u64)).collect();
     let latency = |label: &str, q: f64, key: bool| Row {
         samples: came.clone(),
-        definition: format!("Round trip within which {} % of the frames that came back did so.", q * 100.0),
+        definition: format!("Round trip within which {} % of the packets that came back did so.", q * 100.0),
         key,
         ..Row::numbers(label, "ms", 1, Better::Lower, &each(&|p| quantile(p, q)))
     };
@@ -191,11 +191,11 @@ fn rows(panels: &[TransportPanel]) -> Vec<Row> {
                 &each(&|p| Some(0.4 + quantile(p, 0.9)? / 40.0)),
             )
         },
-        Row { group: "Frames".into(), ..loss("lost", Fate::Lost, "Frames the network did not deliver.") },
-        loss("late", Fate::Late, "Frames that came after the playout target of 40 ms."),
+        Row { group: "Packets".into(), ..loss("lost", Fate::Lost, "Packets the network did not deliver.") },
+        loss("late", Fate::Late, "Packets that came after the playout delay of 40 ms."),
         Row {
             key: false,
-            ..loss("expired", Fate::Expired, "Frames the sender gave up, their deadline being past.")
+            ..loss("expired", Fate::Expired, "Packets the sender gave up, their deadline being past.")
         },
         Row {
             group: "Cost".into(),
@@ -237,14 +237,14 @@ fn sample(many: bool, seconds: f32) -> CompareReport {
     CompareReport {
         title: format!("{} transports over wifi-home", if many { "Seven" } else { "Two" }),
         verdict: format!(
-            "Take {best} to play together and to talk: half of its frames are back within {:.1} ms, and tcp, which loses \
-             nothing, needs {:.0} ms for one frame in a hundred.",
+            "Take {best} to play together and to talk: half of its packets are back within {:.1} ms, and tcp, which loses \
+             nothing, needs {:.0} ms for one packet in a hundred.",
             quantile(&panels[0], 0.5).unwrap_or(0.0),
             quantile(&panels[1], 0.99).unwrap_or(0.0)
         ),
         meta: vec![
             pair("Streamed", "tabla.flac, 48 kHz stereo, 256-frame blocks"),
-            pair("Duration", &format!("{seconds} s, {} frames per transport", panels[0].fate.len())),
+            pair("Duration", &format!("{seconds} s, {} packets per transport", panels[0].fate.len())),
             pair("When", "2026-11-21 08:30 UTC"),
             pair("Made by", "`antiphon` 0.1.0, invented data"),
             pair("Scheduling", "SCHED_FIFO 60 obtained"),
@@ -270,13 +270,13 @@ fn sample(many: bool, seconds: f32) -> CompareReport {
         },
         latency: LatencyNote {
             label: "round trip".into(),
-            definition: "From handing a frame to the transport until the reflector's copy is back.".into(),
+            definition: "From handing a packet to the transport until the reflector's copy is back.".into(),
         },
         table: rows(&panels),
         advice: vec![
-            Advice { caution: "1 in 70 frames is concealed.".into(), ..advice("Play together", best, &format!("p99 of {:.1} ms against {:.1} ms for tcp", p99(best), p99("tcp")), 0.97) },
+            Advice { caution: "1 in 70 packets is concealed.".into(), ..advice("Play together", best, &format!("p99 of {:.1} ms against {:.1} ms for tcp", p99(best), p99("tcp")), 0.97) },
             advice("TV sound to headsets", best, "missed 1.4 % at 80 ms, the limit being 1.8 %", 0.71),
-            advice("Record without loss", "tcp", "0 of 3000 frames missing at the end", 0.99),
+            advice("Record without loss", "tcp", "0 of 3000 packets missing at the end", 0.99),
             advice("Talk", best, "mouth to ear under 150 ms with 20 ms to spare", 0.88),
             advice("Send to many", "", "no transport measured here speaks multicast", 1.0),
         ],

@@ -19,7 +19,7 @@ pub struct Chart {
     pub y: Axis,
     /// The series, in the order of the legend.
     pub series: Vec<Series>,
-    /// Fixed values worth a dashed line, such as a playout target.
+    /// Fixed values worth a dashed line, such as a playout delay.
     pub marks: Vec<Mark>,
     /// Whether a button switches the vertical axis between linear and logarithmic.
     pub log_toggle: bool,
@@ -77,7 +77,7 @@ pub struct Series {
     pub y: Vec<Option<f64>>,
     /// Half widths of the values' confidence intervals, drawn as bars; empty or shorter where there are none.
     pub half_widths: Vec<Option<f64>>,
-    /// Where ticks stand above the chart, such as the send times of lost frames.
+    /// Where ticks stand above the chart, such as the send times of lost packets.
     pub ticks: Vec<f64>,
 }
 

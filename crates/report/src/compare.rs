@@ -20,7 +20,7 @@ pub struct CompareReport {
     pub command: String,
     /// The link the streams crossed.
     pub link: LinkNote,
-    /// What the latency of every frame is.
+    /// What the latency of every packet is.
     pub latency: LatencyNote,
     /// One panel per transport; the order gives the colours.
     pub transports: Vec<TransportPanel>,
@@ -66,7 +66,7 @@ impl Default for LatencyNote {
     }
 }
 
-/// What happened to the frames of one transport. The three lists speak of the same frames in order of sending; where
+/// What happened to the packets of one transport. The three lists speak of the same packets in order of sending; where
 /// one is shorter, the others' surplus is not shown in what needs both.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -75,13 +75,13 @@ pub struct TransportPanel {
     pub name: String,
     /// A word on it, such as "UDP".
     pub title: String,
-    /// When each frame was sent, in ms since the first frame of the run.
+    /// When each packet was sent, in ms since the first packet of the run.
     pub sent_ms: Vec<f32>,
-    /// How long each frame took, in ms; `None` if it never came. A late frame has one.
+    /// How long each packet took, in ms; `None` if it never came. A late packet has one.
     pub latency_ms: Vec<Option<f32>>,
-    /// What became of each frame.
+    /// What became of each packet.
     pub fate: Vec<Fate>,
-    /// The playout target that divided late from in time, in ms on the scale of `latency_ms`.
+    /// The playout delay that divided late from in time, in ms on the scale of `latency_ms`.
     pub playout_target_ms: Option<f32>,
     /// What a listener would have heard.
     pub heard: Option<Clip>,
@@ -103,18 +103,18 @@ pub struct Advice {
     pub confidence: f64,
 }
 
-/// The playout target each transport needs to keep the missed frames below each share.
+/// The playout delay each transport needs to keep the missed packets below each share.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TradeOff {
-    /// Shares of frames missed, late and lost together, such as 0.01.
+    /// Shares of packets missed, late and lost together, such as 0.01.
     pub shares: Vec<f64>,
-    /// Targets in ms as `[share][transport]`; `None` where no target does it or too few frames were sent to tell.
+    /// Playout delays in ms as `[share][transport]`; `None` where no playout delay does it or too few packets were sent to tell.
     pub targets_ms: Vec<Vec<Option<f64>>>,
 }
 
 impl TradeOff {
-    /// Read off the frames of `transports`, for one frame in 10, 100, 1000 and 10 000.
+    /// Read off the packets of `transports`, for one packet in 10, 100, 1000 and 10 000.
     pub fn from_frames(transports: &[TransportPanel]) -> Self {
         let shares = vec![0.1, 0.01, 0.001, 0.0001];
         let targets = |share: &f64| transports.iter().map(|t| target_for(&t.latency_ms, *share)).collect();

@@ -1,6 +1,6 @@
 //! Columns of numbers in few bytes, and the hash that lets the page's own script run and no other.
 //!
-//! A column is quantised, differenced, and written as variable-length integers in base 64: a frame's send time and
+//! A column is quantised, differenced, and written as variable-length integers in base 64: a packet's send time and
 //! latency take about five characters each instead of eighteen as decimal text. `report.js` holds the decoder.
 
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What became of each frame, and the map that shows it.
+//! What became of each packet, and the map that shows it.
 
 use crate::cards::swatch;
 use crate::encode::Pool;
@@ -6,7 +6,7 @@ use crate::html::{escape, number, script_json};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// What became of one frame, as the listener had it.
+/// What became of one packet, as the listener had it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
@@ -29,7 +29,7 @@ impl Fate {
     pub const ALL: [Fate; 6] =
         [Fate::Received, Fate::Recovered, Fate::Late, Fate::Expired, Fate::Lost, Fate::Concealed];
 
-    /// Whether the listener heard the frame itself.
+    /// Whether the listener heard the packet itself.
     pub fn is_heard(self) -> bool {
         matches!(self, Fate::Received | Fate::Recovered)
     }
@@ -59,17 +59,17 @@ impl Fate {
     }
 }
 
-/// Every frame of every strip as one cell, in order of sending.
+/// Every packet of every strip as one cell, in order of sending.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LossMap {
     /// One strip per thing compared.
     pub strips: Vec<Strip>,
-    /// What the latency of a strip's frames is called, such as "round trip".
+    /// What the latency of a strip's packets is called, such as "round trip".
     pub latency_label: String,
 }
 
-/// The frames of one transport.
+/// The packets of one transport.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Strip {
@@ -77,11 +77,11 @@ pub struct Strip {
     pub name: String,
     /// Which series' colour the name wears.
     pub colour: Option<usize>,
-    /// Each frame's fate.
+    /// Each packet's fate.
     pub fates: Vec<Fate>,
-    /// When each frame was sent, in ms since the first frame of the run.
+    /// When each packet was sent, in ms since the first packet of the run.
     pub sent_ms: Vec<f32>,
-    /// How long each frame took, in ms; `None` if it never came.
+    /// How long each packet took, in ms; `None` if it never came.
     pub latency_ms: Vec<Option<f32>>,
 }
 
@@ -115,7 +115,7 @@ impl LossMap {
             ));
         }
         out.push_str(&format!(
-            "<p class=\"readout js\" role=\"status\">Point at a cell, or move with the arrow keys, to learn its frame; \
+            "<p class=\"readout js\" role=\"status\">Point at a cell, or move with the arrow keys, to learn its packet; \
              click or press Enter to hear it.</p>\n\
              <script type=\"application/json\">{}</script></figure>\n",
             script_json(&spec)
@@ -135,7 +135,7 @@ impl Strip {
         })
     }
 
-    /// The counts in words: "2964 frames: 21 late, 15 lost, longest burst 4".
+    /// The counts in words: "2964 packets: 21 late, 15 lost, longest burst 4".
     pub(crate) fn summary(&self) -> String {
         let counts: Vec<String> = Fate::ALL[1..]
             .iter()
@@ -146,9 +146,9 @@ impl Strip {
         let longest = crate::shares::burst_lengths(&self.fates).last().map_or(0, |(length, _)| *length);
         let frames = number(self.fates.len() as f64, 0);
         match (counts.is_empty(), longest) {
-            (true, _) => format!("{frames} frames, all received"),
-            (false, 0 | 1) => format!("{frames} frames: {}", counts.join(", ")),
-            (false, n) => format!("{frames} frames: {}; longest burst {n}", counts.join(", ")),
+            (true, _) => format!("{frames} packets, all received"),
+            (false, 0 | 1) => format!("{frames} packets: {}", counts.join(", ")),
+            (false, n) => format!("{frames} packets: {}; longest burst {n}", counts.join(", ")),
         }
     }
 }
@@ -186,8 +186,8 @@ mod tests {
     #[test]
     fn summaries_name_what_occurred_and_nothing_else() {
         let strip = |fates: &[Fate]| Strip { fates: fates.to_vec(), ..Strip::default() }.summary();
-        assert_eq!(strip(&[Received, Received]), "2 frames, all received");
-        assert_eq!(strip(&[Received, Lost, Late, Received]), "4 frames: 1 late, 1 lost; longest burst 2");
-        assert_eq!(strip(&[Recovered]), "1 frames: 1 recovered");
+        assert_eq!(strip(&[Received, Received]), "2 packets, all received");
+        assert_eq!(strip(&[Received, Lost, Late, Received]), "4 packets: 1 late, 1 lost; longest burst 2");
+        assert_eq!(strip(&[Recovered]), "1 packets: 1 recovered");
     }
 }

@@ -61,7 +61,7 @@ pub enum Part {
     Chart(Chart),
     /// Counts by class, as bars that need no script.
     Bars(Bars),
-    /// Every frame as one cell.
+    /// Every packet as one cell.
     LossMap(LossMap),
     /// Sounds beside the report.
     Audio(Vec<Clip>),

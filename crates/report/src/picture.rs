@@ -1,4 +1,4 @@
-//! A still picture of a comparison, for a README: plain SVG, with a ground of its own so that it reads on light and
+//! A still picture of a comparison, for a README: plain SVG, with a background of its own so that it reads on light and
 //! dark pages alike.
 
 use crate::compare::{CompareReport, TransportPanel};
@@ -30,7 +30,7 @@ const PITCH: f64 = PANEL + STRIP + 34.0;
 /// Figures beside a panel.
 const FIGURES: usize = 5;
 
-const GROUND: &str = "#ffffff";
+const BACKGROUND: &str = "#ffffff";
 const INK: &str = "#1b222b";
 const MUTED: &str = "#5d6875";
 const RULE: &str = "#dde2e8";
@@ -53,7 +53,7 @@ impl Frame {
             .flat_map(|t| t.latency_ms.iter().flatten().copied().filter(|l| l.is_finite()))
             .collect();
         latency.sort_by(f32::total_cmp);
-        // One stray frame must not press all others flat: what lies above the ceiling is drawn on it.
+        // One stray packet must not press all others flat: what lies above the ceiling is drawn on it.
         let high = latency.get((latency.len() * 999 / 1000).min(latency.len().saturating_sub(1)));
         Frame {
             seconds: sent.fold(0.0, |a, s| f64::from(s).max(a)).max(1.0) / 1000.0,
@@ -90,7 +90,7 @@ fn draw(report: &CompareReport, namespace: &str) -> String {
     let mut svg = format!(
         "<svg{namespace} viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" \
          font-family=\"system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif\" font-size=\"13\">\n\
-         <title>{}</title>\n<rect x=\"0.5\" y=\"0.5\" width=\"{}\" height=\"{}\" rx=\"10\" fill=\"{GROUND}\" \
+         <title>{}</title>\n<rect x=\"0.5\" y=\"0.5\" width=\"{}\" height=\"{}\" rx=\"10\" fill=\"{BACKGROUND}\" \
          stroke=\"{RULE}\"/>\n",
         escape(&report.title),
         WIDTH - 1.0,
@@ -197,7 +197,7 @@ fn dots(svg: &mut String, transport: &TransportPanel, colour: &str, frame: &Fram
     svg.push_str("\"/>\n");
 }
 
-/// The dashed line of a playout target; `label` only where the panel above does not say the same.
+/// The dashed line of a playout delay; `label` only where the panel above does not say the same.
 fn target_line(svg: &mut String, target: f32, label: bool, frame: &Frame, top: f64) {
     let target = f64::from(target);
     if !(target > 0.0 && target < frame.ceiling_ms) {
@@ -207,15 +207,15 @@ fn target_line(svg: &mut String, target: f32, label: bool, frame: &Frame, top: f
     let _ = writeln!(svg, "<path d=\"M{LEFT} {y:.1}H{RIGHT}\" stroke=\"{INK}\" stroke-dasharray=\"5 4\"/>");
     if label {
         let style = format!(
-            "text-anchor=\"end\" font-size=\"11\" fill=\"{INK}\" stroke=\"{GROUND}\" stroke-width=\"3\" \
+            "text-anchor=\"end\" font-size=\"11\" fill=\"{INK}\" stroke=\"{BACKGROUND}\" stroke-width=\"3\" \
              paint-order=\"stroke\""
         );
-        let words = format!("playout target {}\u{202f}ms", number(target, 0));
+        let words = format!("playout delay {}\u{202f}ms", number(target, 0));
         text(svg, RIGHT, y - 4.0, &style, &words);
     }
 }
 
-/// Every frame's fate along the time axis; frames that share a place show the worst of them.
+/// Every packet's fate along the time axis; packets that share a place show the worst of them.
 fn strip(svg: &mut String, transport: &TransportPanel, frame: &Frame, top: f64) {
     let _ = writeln!(
         svg,
@@ -279,7 +279,7 @@ fn time_axis(svg: &mut String, frame: &Frame, y: f64) {
 
 fn legend(svg: &mut String, report: &CompareReport, y: f64) {
     let words = format!(
-        "{} of each frame by time of sending; below it, what became of the frame:",
+        "{} of each packet by time of sending; below it, what became of the packet:",
         report.latency.label
     );
     text(svg, MARGIN, y, &format!("font-size=\"12\" fill=\"{MUTED}\""), &capital(&words));

@@ -86,8 +86,8 @@ impl CompareReport {
             return section;
         }
         section.with(Part::Chart(Chart {
-            note: "Each dot is a frame; a tick above the chart is one that never came. Point at a name \
-                   to bring out its frames, click to hide them. Drag to zoom, double-click to \
+            note: "Each dot is a packet; a tick above the chart is one that never came. Point at a name \
+                   to bring out its packets, click to hide them. Drag to zoom, double-click to \
                    see all; with the keyboard `+` `-` and the arrow keys."
                 .into(),
             x: Axis::new("time of sending", "s"),
@@ -102,7 +102,7 @@ impl CompareReport {
     }
 
     fn distribution_section(&self) -> Section {
-        let intro = "How many frames are not there yet, by how long one waits. A lost frame never comes, so a curve levels \
+        let intro = "How many packets are not there yet, by how long one waits. A lost packet never comes, so a curve levels \
                      off at its transport's loss.";
         let section = Section::new("What a shorter delay would cost", intro);
         if self.transports.is_empty() {
@@ -112,7 +112,7 @@ impl CompareReport {
         let end = latencies.filter(|l| l.is_finite()).fold(0.0f32, |a, l| a.max(*l));
         let section = section.with(Part::Chart(Chart {
             x: Axis::new(&self.latency.label, "ms"),
-            y: Axis { label: "frames not there yet".into(), unit: String::new(), scale: Scale::Share },
+            y: Axis { label: "packets not there yet".into(), unit: String::new(), scale: Scale::Share },
             series: self.transports.iter().enumerate().map(|(i, t)| t.distribution(i, end)).collect(),
             marks: self.targets(MarkAxis::X),
             ..Chart::default()
@@ -120,7 +120,7 @@ impl CompareReport {
         match self.trade_off.shares.is_empty() {
             true => section,
             false => section
-                .with(Part::Heading("Playout target needed".into()))
+                .with(Part::Heading("Playout delay needed".into()))
                 .with(Part::Table(self.trade_off_table())),
         }
     }
@@ -134,7 +134,7 @@ impl CompareReport {
             }
         };
         Table {
-            caption: "Late and lost count together. \u{2013}: more than that are lost, or too few frames were sent to \
+            caption: "Late and lost count together. \u{2013}: more than that are lost, or too few packets were sent to \
                       tell."
                 .into(),
             columns: self.columns(),
@@ -143,7 +143,8 @@ impl CompareReport {
     }
 
     fn loss_section(&self) -> Section {
-        let section = Section::new("Loss map", "Every frame is one cell, in order of sending, line by line.");
+        let section =
+            Section::new("Loss map", "Every packet is one cell, in order of sending, line by line.");
         if self.transports.iter().all(|t| t.fate.is_empty()) {
             return section;
         }
@@ -157,7 +158,7 @@ impl CompareReport {
         section
             .with(Part::Heading("Length of bursts".into()))
             .with(Part::Prose(
-                "A burst is a run of frames the listener did not hear, whatever the cause.".into(),
+                "A burst is a run of packets the listener did not hear, whatever the cause.".into(),
             ))
             .with(Part::Bars(bars))
     }
@@ -171,7 +172,7 @@ impl CompareReport {
         };
         Bars {
             heading: "Length".into(),
-            unit: "frames".into(),
+            unit: "packets".into(),
             classes: classes.iter().map(|(from, to)| class_name(*from, *to)).collect(),
             series: self.columns(),
             counts: classes
@@ -213,7 +214,7 @@ impl CompareReport {
         section
     }
 
-    /// The playout targets; one mark without colour if all transports share it.
+    /// The playout delays; one mark without colour if all transports share it.
     fn targets(&self, axis: MarkAxis) -> Vec<Mark> {
         let known: Vec<(usize, f32)> =
             self.transports.iter().enumerate().filter_map(|(i, t)| Some((i, t.playout_target_ms?))).collect();
@@ -222,7 +223,7 @@ impl CompareReport {
             Some((_, first)) if known.iter().all(|(_, at)| at == first) => {
                 vec![mark(
                     *first,
-                    format!("playout target {} ms", crate::html::number(f64::from(*first), 0)),
+                    format!("playout delay {} ms", crate::html::number(f64::from(*first), 0)),
                     None,
                 )]
             }
@@ -234,7 +235,7 @@ impl CompareReport {
     }
 }
 
-/// Lengths of bursts, from and to: single frames first, then doubling, as concealment copes with about 20 ms.
+/// Lengths of bursts, from and to: single packets first, then doubling, as concealment copes with about 20 ms.
 const BURST_CLASSES: [(usize, usize); 8] =
     [(1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 64), (65, usize::MAX)];
 
@@ -280,7 +281,7 @@ impl TransportPanel {
             name: self.name.clone(),
             colour,
             style: Style::Steps,
-            // Before the first arrival every frame is still missing.
+            // Before the first arrival every packet is still missing.
             x: std::iter::once(0.0).chain(steps.iter().map(|s| s.0)).collect(),
             y: shares,
             ..Series::default()
@@ -318,7 +319,7 @@ mod tests {
         let lossy = panel(&[Some(1.0), None]).distribution(0, 9.0);
         assert_eq!(lossy.x, [0.0, 1.0, 9.0]);
         assert_eq!(lossy.y, [Some(1.0), Some(0.5), Some(0.5)]);
-        // All came by 2 ms: the last step ends there, and nothing is drawn where no frame is missing.
+        // All came by 2 ms: the last step ends there, and nothing is drawn where no packet is missing.
         let whole = panel(&[Some(1.0), Some(2.0)]).distribution(0, 9.0);
         assert_eq!(whole.x, [0.0, 1.0, 2.0]);
         assert_eq!(whole.y, [Some(1.0), Some(0.5), Some(0.5)]);

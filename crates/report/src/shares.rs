@@ -1,12 +1,12 @@
-//! What the charts show, computed the plain way from each frame's latency and fate.
+//! What the charts show, computed the plain way from each packet's latency and fate.
 
 use crate::fate::Fate;
 
-/// The share of frames that are not there `x` ms after they were sent, as steps `(x_ms, share)`.
+/// The share of packets that are not there `x` ms after they were sent, as steps `(x_ms, share)`.
 ///
-/// A frame that never came counts as not there for ever, so the curve ends at the loss, and a transport can't look
+/// A packet that never came counts as not there for ever, so the curve ends at the loss, and a transport can't look
 /// quick by losing what would have been slow. The share holds from its `x` to the next. At most `limit` steps are
-/// given, the slowest frames all among them; none for an empty run.
+/// given, the slowest packets all among them; none for an empty run.
 pub fn not_there_after(latency_ms: &[Option<f32>], limit: usize) -> Vec<(f64, f64)> {
     let total = latency_ms.len() as f64;
     let mut there: Vec<f32> = latency_ms.iter().flatten().copied().filter(|l| l.is_finite()).collect();
@@ -28,15 +28,15 @@ pub fn not_there_after(latency_ms: &[Option<f32>], limit: usize) -> Vec<(f64, f6
     steps
 }
 
-/// The smallest playout target, in ms, at which at most `share` of all frames are missed, late and lost together.
+/// The smallest playout delay, in ms, at which at most `share` of all packets are missed, late and lost together.
 ///
-/// `None` if no target does it (more than that are lost), or if fewer than `1 / share` frames were sent, so that one
-/// frame would decide.
+/// `None` if no playout delay does it (more than that are lost), or if fewer than `1 / share` packets were sent, so that one
+/// packet would decide.
 pub fn target_for(latency_ms: &[Option<f32>], share: f64) -> Option<f64> {
     let mut there: Vec<f32> = latency_ms.iter().flatten().copied().filter(|l| l.is_finite()).collect();
     there.sort_by(f32::total_cmp);
     let total = latency_ms.len();
-    // A share such as 0.001 is not exact in binary; 3000 · 0.001 must be allowed its third frame.
+    // A share such as 0.001 is not exact in binary; 3000 · 0.001 must be allowed its third packet.
     let allowed = (total as f64 * share + 1e-9).floor() as usize;
     let needed = total.checked_sub(allowed)?;
     if allowed == 0 || needed == 0 {
@@ -45,7 +45,7 @@ pub fn target_for(latency_ms: &[Option<f32>], share: f64) -> Option<f64> {
     there.get(needed - 1).map(|l| f64::from(*l))
 }
 
-/// How many bursts of each length occurred, by length: a burst is a run of frames the listener did not hear.
+/// How many bursts of each length occurred, by length: a burst is a run of packets the listener did not hear.
 pub fn burst_lengths(fates: &[Fate]) -> Vec<(usize, u64)> {
     let mut counts = std::collections::BTreeMap::new();
     for run in fates.chunk_by(|a, b| a.is_heard() == b.is_heard()) {
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(target_for(&run, 0.01), Some(990.0));
         assert_eq!(target_for(&run, 0.002), Some(998.0));
         assert_eq!(target_for(&run, 0.001), None, "two of a thousand are lost");
-        assert_eq!(target_for(&run, 0.0001), None, "too few frames to tell");
+        assert_eq!(target_for(&run, 0.0001), None, "too few packets to tell");
         assert_eq!(target_for(&[], 0.1), None);
         let all: Vec<_> = (1..=3000).map(|i| Some(i as f32)).collect();
         assert_eq!(target_for(&all, 0.001), Some(2997.0));

@@ -9,7 +9,7 @@ use antiphon_report::{
 const HOSTILE: &str =
     "</script></style></title><img src=x onerror=alert(1)>\"' onload='x' <!-- ]]> &amp; \u{0}\u{2028}";
 
-/// `transports` runs of `frames` frames with losses, jitter and every fate.
+/// `transports` runs of `packets` packets with losses, jitter and every fate.
 fn report(transports: usize, frames: usize) -> CompareReport {
     let panel = |t: usize| {
         let mut rng = Rng::fork(1, &format!("panel {t}"));

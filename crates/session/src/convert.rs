@@ -1,8 +1,8 @@
 //! Sources and sinks in another rate or with other channels than they have.
 
 use antiphon_media::{
-    ChannelMap, ChannelMapError, FormatError, Pull, Resampler, SampleFormat, Sink, SinkError, Source,
-    StreamFormat,
+    ChannelMap, ChannelMapError, FormatError, Pull, Ready, Resampler, SampleFormat, Sink, SinkError, Source,
+    StreamFormat, Wake,
 };
 
 /// Why a source can't be converted.
@@ -171,6 +171,35 @@ impl Source for ConvertedSource {
     fn length(&self) -> Option<u64> {
         self.source.length().map(|frames| self.ledger.worth(frames))
     }
+
+    fn is_live(&self) -> bool {
+        self.source.is_live()
+    }
+
+    fn ready(&self) -> Ready {
+        let Ready { frames, ended } = self.source.ready();
+        let waiting = (self.len - self.at) / self.wanted.channels();
+        // Whole chunks are taken, but for the last; a resampler's output may come a sample frame later.
+        let taken = if ended || frames == usize::MAX { frames } else { frames / CHUNK * CHUNK };
+        let made = match self.resampler {
+            Some(_) if taken < usize::MAX => {
+                self.ledger.worth(taken as u64).saturating_sub(self.ledger.skip as u64 + 1) as usize
+            }
+            _ => taken,
+        };
+        Ready { frames: waiting.saturating_add(made), ended }
+    }
+
+    fn keep_newest(&mut self, frames: usize) -> u64 {
+        // What is converted already is less than a chunk, and what follows it is joined to it by the source.
+        let (from, to) = (self.ledger.from, self.ledger.to);
+        let kept = (frames as u64).saturating_mul(from).div_ceil(to);
+        self.ledger.worth(self.source.keep_newest(usize::try_from(kept).unwrap_or(usize::MAX)))
+    }
+
+    fn set_waker(&mut self, wake: Wake) {
+        self.source.set_waker(wake);
+    }
 }
 
 /// A sink for `stream` that writes to `sink`, whatever rate and channels that has; itself if nothing is to be done.
@@ -237,6 +266,11 @@ impl Sink for ConvertedSink {
         self.sink.wants().map(|frames| frames * from / to)
     }
 
+    fn period(&self) -> Option<usize> {
+        let (from, to) = (self.stream.rate() as usize, self.sink.format().rate() as usize);
+        self.sink.period().map(|frames| frames * from / to)
+    }
+
     fn finish(&mut self) -> Result<(), SinkError> {
         let channels = self.map.outputs();
         if let Some(resampler) = &mut self.resampler {
@@ -290,6 +324,24 @@ impl Source for LimitedSource {
 
     fn length(&self) -> Option<u64> {
         Some(self.source.length().map_or(self.left, |length| length.min(self.left)))
+    }
+
+    fn is_live(&self) -> bool {
+        self.source.is_live()
+    }
+
+    fn ready(&self) -> Ready {
+        let ready = self.source.ready();
+        let left = usize::try_from(self.left).unwrap_or(usize::MAX);
+        Ready { frames: ready.frames.min(left), ended: ready.ended || ready.frames >= left }
+    }
+
+    fn keep_newest(&mut self, frames: usize) -> u64 {
+        self.source.keep_newest(frames)
+    }
+
+    fn set_waker(&mut self, wake: Wake) {
+        self.source.set_waker(wake);
     }
 }
 

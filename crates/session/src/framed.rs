@@ -9,10 +9,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use antiphon_core::{
-    CloseMode, Doorkeeper, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome, PathStats, Profile,
-    Received, SendError, StreamId, Transmit, Wire,
+    CloseMode, Endpoint, Event, Instant, Layer, Message, Outcome, PathStats, Profile, Received, SendError,
+    StreamId, Tag, Transmit, Wire,
 };
 use antiphon_media::medusa::{BLOCK, Cutter, HEADER, Header, MAX_CHANNELS, MAX_DATA, Resynchroniser};
+
+use crate::peer::rank;
 
 /// How blocks go out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +42,8 @@ pub struct Framed {
     frames: VecDeque<Pending>,
     /// Blocks without an outcome, in the order of their numbers.
     blocks: VecDeque<Block>,
-    next_id: u64,
+    next_block: u64,
+    accepted: u64,
     events: VecDeque<Event>,
     resync: Resynchroniser,
     block: Vec<u8>,
@@ -52,7 +55,10 @@ pub struct Framed {
     skipped: u64,
     foreign: u64,
     delivered: u64,
+    /// A frame was refused, and room has to be told.
     blocked: bool,
+    /// What was taken since anything was last handed over may make a block.
+    taken_new: bool,
     /// No frame is taken any more; and the transport beneath has been told, too.
     closing: bool,
     told: bool,
@@ -62,7 +68,7 @@ pub struct Framed {
 /// A frame whose bytes are `start..end` of the stream.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
-    id: FrameId,
+    tag: Tag,
     start: u64,
     end: u64,
     deadline: Option<Instant>,
@@ -73,7 +79,8 @@ struct Pending {
 
 #[derive(Clone, Copy, Debug)]
 struct Block {
-    id: FrameId,
+    /// Its tag beneath.
+    number: u64,
     start: u64,
     end: u64,
     open: bool,
@@ -83,14 +90,15 @@ impl Framed {
     /// A framing around `inner`.
     pub fn new(inner: Box<dyn Endpoint>, framing: Framing) -> Self {
         let profile = inner.profile();
-        let block = framing.block.clamp(1, profile.max_frame.max(1));
+        let block = framing.block.clamp(1, profile.max_message.max(1));
         Framed {
             framing: Framing { block, ..framing },
             cutter: Cutter::new(RING),
             seqs: [1; MAX_CHANNELS as usize],
             frames: VecDeque::with_capacity(MOST_FRAMES),
             blocks: VecDeque::with_capacity(MOST_FRAMES),
-            next_id: 0,
+            next_block: 0,
+            accepted: 0,
             events: VecDeque::with_capacity(MOST_FRAMES),
             resync: Resynchroniser::new(),
             block: vec![0; block],
@@ -101,6 +109,7 @@ impl Framed {
             foreign: 0,
             delivered: 0,
             blocked: false,
+            taken_new: false,
             closing: false,
             told: false,
             closed: false,
@@ -108,7 +117,7 @@ impl Framed {
         }
     }
 
-    /// The next packet: as [`Endpoint::poll_frame`], with its header.
+    /// The next packet: as [`Endpoint::poll_message`], with its header.
     pub fn poll_packet(&mut self, buf: &mut [u8]) -> Option<(Header, Received)> {
         while !self.closed {
             if let (Some(last), Some(header)) = (self.received, self.resync.poll(buf)) {
@@ -121,7 +130,7 @@ impl Framed {
                 self.taken += self.resync.push(&self.held[self.taken..len]);
                 continue;
             }
-            let came = self.inner.poll_frame(&mut self.held)?;
+            let came = self.inner.poll_message(&mut self.held)?;
             let skipped = self.resync.counters().skipped;
             self.foreign += u64::from(len > 0 && skipped - self.skipped >= len as u64);
             (self.received, self.taken, self.skipped) = (Some(came), 0, skipped);
@@ -129,28 +138,22 @@ impl Framed {
         None
     }
 
-    /// The endpoint beneath.
-    pub fn inner(&self) -> &dyn Endpoint {
-        &*self.inner
-    }
-
-    /// What came that was no packet, and what is missing.
-    pub fn resynchroniser(&self) -> &Resynchroniser {
-        &self.resync
-    }
-
     /// One block at a time?
     fn waits(&self) -> Option<Duration> {
         self.framing.send_timeout.filter(|_| self.inner.profile().wire == Wire::ByteStream)
     }
 
-    /// Hands over what lies in the ring, as far as the transport takes it: for callers that know that nothing more comes
-    /// at this instant. [`Endpoint::poll_transmit`] does it for others.
-    pub fn flush(&mut self, now: Instant) {
-        while (self.waits().is_none() || self.blocks.is_empty()) && !self.cutter.is_empty() {
-            if self.blocks.len() == MOST_FRAMES {
-                break;
-            }
+    /// Whether there is something in the ring that the transport beneath may take.
+    fn can_hand_over(&self) -> bool {
+        let turn =
+            if self.waits().is_some() { self.blocks.is_empty() } else { self.blocks.len() < MOST_FRAMES };
+        turn && !self.cutter.is_empty()
+    }
+
+    /// Hands over what lies in the ring, as far as the transport takes it.
+    fn flush(&mut self, now: Instant) {
+        self.taken_new = false;
+        while self.can_hand_over() {
             let start = self.cutter.position();
             let end = start + self.cutter.len().min(self.framing.block) as u64;
             let deadline = match self.waits() {
@@ -159,10 +162,12 @@ impl Framed {
             };
             // Looked at before it is taken from the ring, since a transport that has no room leaves it there.
             let len = self.cutter.peek(&mut self.block);
-            match self.inner.send(now, Frame::new(&self.block[..len], deadline)) {
-                Ok(id) => {
+            let number = self.next_block;
+            match self.inner.send(now, Message::new(Tag(number), &self.block[..len], deadline)) {
+                Ok(()) => {
                     self.cutter.skip(len);
-                    self.blocks.push_back(Block { id, start, end, open: true });
+                    self.next_block += 1;
+                    self.blocks.push_back(Block { number, start, end, open: true });
                 }
                 Err(SendError::Blocked { .. }) => break,
                 Err(_) => {
@@ -189,9 +194,9 @@ impl Framed {
         while self.events.len() < MOST_FRAMES {
             let Some(event) = self.inner.poll_event() else { return };
             match event {
-                Event::Frame { id, outcome } => {
-                    let at = self.blocks.partition_point(|block| block.id < id);
-                    if let Some(block) = self.blocks.get_mut(at).filter(|block| block.id == id) {
+                Event::Outcome { tag: Tag(number), outcome } => {
+                    let at = self.blocks.partition_point(|block| block.number < number);
+                    if let Some(block) = self.blocks.get_mut(at).filter(|block| block.number == number) {
                         block.open = false;
                         let (start, end) = (block.start, block.end);
                         self.settle(start, end, outcome);
@@ -223,7 +228,7 @@ impl Framed {
         }
         // In order: one whose block is acknowledged early waits for those before it, a round trip at most.
         while let Some(frame) = self.frames.pop_front_if(|frame| frame.open == 0) {
-            self.events.push_back(Event::Frame { id: frame.id, outcome: frame.outcome });
+            self.events.push_back(Event::Outcome { tag: frame.tag, outcome: frame.outcome });
         }
         if self.blocked && self.has_room(MAX_DATA) {
             self.blocked = false;
@@ -235,7 +240,7 @@ impl Framed {
         self.cutter.clear();
         self.blocks.clear();
         while let Some(frame) = self.frames.pop_front() {
-            self.events.push_back(Event::Frame { id: frame.id, outcome: Outcome::Aborted });
+            self.events.push_back(Event::Outcome { tag: frame.tag, outcome: Outcome::Aborted });
         }
     }
 
@@ -244,20 +249,27 @@ impl Framed {
     }
 }
 
-impl Endpoint for Framed {
-    fn profile(&self) -> Profile {
-        let inner = self.inner.profile();
+impl Layer for Framed {
+    fn inner(&self) -> &dyn Endpoint {
+        &*self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn Endpoint {
+        &mut *self.inner
+    }
+
+    fn on_profile(&self, inner: Profile) -> Profile {
         Profile {
-            max_frame: MAX_DATA,
+            max_message: MAX_DATA,
             max_receive: MAX_DATA,
-            frame_overhead: inner.frame_overhead + HEADER,
+            message_overhead: inner.message_overhead + HEADER,
             // All channels are one sequence of bytes.
             streams: 1,
             ..inner
         }
     }
 
-    fn send(&mut self, now: Instant, frame: Frame<'_>) -> Result<FrameId, SendError> {
+    fn on_send(&mut self, now: Instant, frame: Message<'_>) -> Result<(), SendError> {
         let len = frame.bytes.len();
         match len {
             _ if self.closing || self.closed => return Err(SendError::Closed),
@@ -275,15 +287,16 @@ impl Endpoint for Framed {
             self.blocked = true;
             return Err(SendError::Blocked { queued: self.frames.len() });
         }
-        let (id, end) = (FrameId(self.next_id), self.cutter.written());
-        self.next_id += 1;
-        let outcome = Outcome::Acked;
-        let (open, deadline) = (end - start, frame.deadline);
-        self.frames.push_back(Pending { id, start, end, deadline, open, outcome });
-        Ok(id)
+        let end = self.cutter.written();
+        self.accepted += 1;
+        self.taken_new = true;
+        let Message { tag, deadline, .. } = frame;
+        let (open, outcome) = (end - start, Outcome::Acked);
+        self.frames.push_back(Pending { tag, start, end, deadline, open, outcome });
+        Ok(())
     }
 
-    fn close(&mut self, now: Instant, mode: CloseMode) {
+    fn on_close(&mut self, now: Instant, mode: CloseMode) {
         if self.closed {
             return;
         }
@@ -298,18 +311,14 @@ impl Endpoint for Framed {
         }
     }
 
-    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
-        self.inner.handle_input(now, input);
-    }
-
-    fn handle_timeout(&mut self, now: Instant) {
+    fn on_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
         self.collect();
         // The next block's time begins with the end of the last one's.
         self.flush(now);
     }
 
-    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+    fn on_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         self.collect();
         self.flush(now);
         let sent = self.inner.poll_transmit(now, buf);
@@ -317,51 +326,32 @@ impl Endpoint for Framed {
         sent
     }
 
-    fn poll_frame(&mut self, buf: &mut [u8]) -> Option<Received> {
+    fn next_timeout(&self) -> Option<Instant> {
+        // A byte stream that is full asks for nothing, and the time that a block may wait begins all the same.
+        let stream = self.inner.profile().wire == Wire::ByteStream;
+        if stream && self.taken_new && self.can_hand_over() {
+            return Some(Instant::ZERO);
+        }
+        self.inner.poll_timeout()
+    }
+
+    fn on_message(&mut self, buf: &mut [u8]) -> Option<Received> {
         self.poll_packet(buf).map(|(_, received)| received)
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
+    fn on_event(&mut self) -> Option<Event> {
         if self.events.is_empty() {
             self.collect();
         }
         self.events.pop_front()
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.inner.poll_timeout()
-    }
-
-    fn reserve(&mut self, frames: usize) {
-        self.inner.reserve(frames);
-    }
-
     /// Frames are counted here, all else beneath; what held nothing of a packet is malformed.
-    fn path_stats(&self) -> PathStats {
-        let mut stats = self.inner.path_stats();
-        stats.counters.frames_accepted = self.next_id;
-        stats.counters.frames_delivered = self.delivered;
+    fn on_stats(&self, mut stats: PathStats) -> PathStats {
+        stats.counters.messages_accepted = self.accepted;
+        stats.counters.messages_delivered = self.delivered;
         stats.counters.malformed += self.foreign;
         stats
-    }
-
-    fn association(&self) -> Option<u64> {
-        self.inner.association()
-    }
-
-    fn doorkeeper(&mut self, now: Instant) -> Option<Box<dyn Doorkeeper>> {
-        self.inner.doorkeeper(now)
-    }
-}
-
-/// The further on, the worse.
-fn rank(outcome: Outcome) -> u8 {
-    match outcome {
-        Outcome::Acked => 0,
-        Outcome::Released => 1,
-        Outcome::Expired { .. } => 2,
-        Outcome::RetriesExhausted => 3,
-        Outcome::Aborted => 4,
     }
 }
 

@@ -1,12 +1,14 @@
 //! How frames lie in what a transport carries, and how to see that a sender does it otherwise.
 
+use std::rc::Rc;
 use std::str::FromStr;
 
-use antiphon_core::{Endpoint, Wire};
+use antiphon_core::{Dissector, Endpoint, Instant, OverIp, Plain, Profile, Role, Stack, Validator, Wire};
 use antiphon_media::medusa::{HEADER, Header, count_headers};
 use antiphon_media::packet::classify;
 
 use crate::framed::{Framed, Framing};
+use crate::looks::ByLooks;
 
 /// What stands around a stream's RTP and RTCP packets. Sender and receiver need the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -14,7 +16,7 @@ pub enum StreamFraming {
     /// Nothing: a packet is a frame of the transport's.
     #[default]
     Rtp,
-    /// Medusa's ([`Framed`]): each packet behind a key, in a stream of bytes that is cut into blocks of 1024; the receiver
+    /// Medusa's ([`framed`]): each packet behind a key, in a stream of bytes that is cut into blocks of 1024; the receiver
     /// finds the next packet by its key, whatever is missing or came between.
     Medusa,
 }
@@ -53,39 +55,64 @@ impl StreamFraming {
         }
     }
 
-    /// `endpoint` with this framing around its frames.
-    pub fn around(self, endpoint: Box<dyn Endpoint>) -> Box<dyn Endpoint> {
+    /// `stack` with this framing around its messages.
+    pub fn around(self, stack: Rc<dyn Stack>) -> Rc<dyn Stack> {
         match self {
-            StreamFraming::Rtp => endpoint,
-            StreamFraming::Medusa => Box::new(Framed::new(endpoint, Framing::default())),
+            StreamFraming::Rtp => stack,
+            StreamFraming::Medusa => framed(stack, Framing::default()),
         }
     }
 
-    /// Which first datagrams make an association on `endpoint`, framed already: those that its transport `admits`, or, where
-    /// the transport adds nothing to frames, those that begin in this framing.
-    pub(crate) fn admission(self, endpoint: &dyn Endpoint, admits: fn(&[u8]) -> bool) -> fn(&[u8]) -> bool {
-        match self {
-            StreamFraming::Medusa if is_bare(endpoint) => |datagram| Header::parse(datagram).is_some(),
-            StreamFraming::Medusa | StreamFraming::Rtp => admits,
-        }
-    }
-
-    /// Packets in the other framing within a frame of `endpoint`'s, or within what a stranger sent it.
-    pub(crate) fn foreign_in(self, endpoint: &dyn Endpoint, bytes: &[u8]) -> usize {
+    /// Packets in the other framing within a message of an endpoint of this profile, or within what an unknown source sent.
+    pub(crate) fn foreign_in(self, profile: &Profile, bytes: &[u8]) -> usize {
         match self {
             // Read with RFC 4571's lengths, a stream in Medusa's framing makes few frames, of many packets each.
             StreamFraming::Rtp if classify(bytes).is_none() => count_headers(bytes),
             StreamFraming::Rtp => 0,
-            // Where a transport has packets of its own, a stranger's may look like anything.
-            StreamFraming::Medusa => usize::from(is_bare(endpoint) && classify(bytes).is_some()),
+            // Where a transport has packets of its own, an unknown source's may look like anything.
+            StreamFraming::Medusa => usize::from(is_bare(profile) && classify(bytes).is_some()),
         }
     }
 }
 
-/// Whether datagrams are frames of Medusa's and nothing else.
-fn is_bare(framed: &dyn Endpoint) -> bool {
-    let profile = framed.profile();
-    profile.wire == Wire::Datagram && profile.frame_overhead == HEADER
+/// Whether datagrams are blocks of Medusa's and nothing else.
+fn is_bare(framed: &Profile) -> bool {
+    framed.wire == Wire::Datagram && framed.message_overhead == HEADER
+}
+
+/// `stack` with Medusa's framing around its messages, whose blocks go out as `framing` says. A message's stream is its channel.
+pub fn framed(stack: Rc<dyn Stack>, framing: Framing) -> Rc<dyn Stack> {
+    Rc::new(FramedStack { inner: stack, framing })
+}
+
+/// A stack whose endpoints have Medusa's framing around their messages.
+struct FramedStack {
+    inner: Rc<dyn Stack>,
+    framing: Framing,
+}
+
+impl Stack for FramedStack {
+    fn open(&self, now: Instant, role: Role) -> Box<dyn Endpoint> {
+        Box::new(Framed::new(self.inner.open(now, role), self.framing))
+    }
+
+    fn validator(&self, now: Instant) -> Box<dyn Validator> {
+        let inner = self.inner.validator(now);
+        if !is_bare(&self.open(now, Role::Listener).profile()) {
+            return inner;
+        }
+        Box::new(ByLooks { inner, looks: |datagram| Header::parse(datagram).is_some() })
+    }
+
+    fn dissector(&self) -> Box<dyn Dissector> {
+        // The framing's stream of bytes is cut by no lengths.
+        let inner = self.inner.dissector();
+        if inner.stream_header().is_some() { Box::new(Plain) } else { inner }
+    }
+
+    fn over_ip(&self) -> Option<&dyn OverIp> {
+        self.inner.over_ip()
+    }
 }
 
 impl FromStr for StreamFraming {

@@ -1,42 +1,49 @@
-//! Who takes part: sender, receiver, caller, reflector, and the hub that serves many peers on one socket.
+//! Sessions: everything of one party above its wires, as state machines.
 //!
-//! A session is handed its endpoint as `Box<dyn Endpoint>` and knows no concrete transport, socket or clock; it runs
-//! unchanged on real sockets and in virtual time. [`SoundSender`] and [`SoundReceiver`] are the two halves of a stream
-//! above an endpoint; the stations put them on one: [`SendStation`], [`ReceiveStation`], [`CallStation`] (both halves,
-//! with a log of every frame, for comparisons) and [`Reflector`]. A [`FrameStation`] carries an application's own frames;
-//! [`Framed`] puts Medusa's framing around any endpoint, and [`StreamFraming`] says whether a stream's has it.
+//! ```text
+//! Session ─┬─ Associations: routes, admission, timers; each association is a dyn Endpoint
+//!          ├─ Peer × n: playout delay, RTCP, outcomes
+//!          ├─ SendTrack: source ─ packetiser ─ store ─ protector
+//!          ├─ ReceiveTrack: recoverer ─ playout ─ sink
+//!          └─ Observer × n
+//! Reflector ── Associations: returns every message as it came
+//! ```
+//!
+//! [`Session`] and [`Reflector`] are participants ([`antiphon_core::Participant`]): `net` drives them on sockets, the laboratory
+//! in virtual time. Transports come as a [`antiphon_core::Stack`]; [`StreamFraming`] puts a framing around one.
+//! `docs/architecture.md` describes how these objects work together.
 
-mod board;
-mod call;
+mod arrivals;
+mod associations;
 mod convert;
-mod doorway;
 mod framed;
-mod frames;
 mod framing;
-mod hub;
+mod looks;
+mod marks;
+mod observer;
 mod part;
+mod peer;
 mod player;
-mod receive;
-mod receiver;
+mod protect;
+mod receive_track;
+mod recover;
 mod reflector;
-mod send;
-mod sender;
-mod station;
-mod witness;
+mod send_track;
+mod session;
+mod store;
 
-pub use board::ArrivalBoard;
-pub use call::{CallConfig, CallError, CallStation, Heard, LiveCall};
+pub use arrivals::ArrivalTable;
+pub use associations::{AdmissionCounters, AssociationId, Associations, Handled, Policy};
 pub use convert::{ConvertError, converted, converted_sink, limited};
-pub use framed::{Framed, Framing};
-pub use frames::{FramePeer, FramePort, FrameStation, LinkState};
-pub use framing::{StreamFraming, UnknownFraming};
-pub use hub::{Hub, HubConfig, HubCounters, MakeStation};
-pub use receive::{MakeEndpoint, ReceiveConfig, ReceiveStation};
-pub use receiver::{
-    GroupFigures, Notice, OpenSink, ReceiveError, ReceiverConfig, ReceiverCounters, SoundReceiver,
+pub use framed::Framing;
+pub use framing::{StreamFraming, UnknownFraming, framed};
+pub use observer::{Arrived, Observer, Seen, Sent};
+pub use peer::{Peer, PeerCounters, PlayoutDelay};
+pub use protect::{Emit, ProtectError, Repetition};
+pub use receive_track::{
+    GroupFigures, Notice, OpenSink, ReceiveError, ReceiveTrack, ReceiveTrackConfig, ReceiveTrackCounters,
 };
-pub use reflector::{Reflector, ReflectorConfig, ReflectorCounters, Scratch};
-pub use send::SendStation;
-pub use sender::{SenderConfig, SenderCounters, SentFrame, SoundSender, frames_of_a_stall};
-pub use station::{OnEndpoint, Station};
-pub use witness::{Passing, Witness};
+pub use reflector::{Reflector, ReflectorConfig, ReflectorCounters};
+pub use send_track::{SendTrack, SendTrackConfig, SendTrackCounters, messages_of_a_stall};
+pub use session::{LinkState, MessagePort, Reflected, SenderCounters, Session, SessionConfig};
+pub use store::{Store, Stored};

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use antiphon_core::{Instant, MediaTime};
 use antiphon_media::packet::{Depacketiser, MediaPacket};
-use antiphon_media::playout::{ClockedPlayout, Clocking, Inserted, Playout, PlayoutConfig, PlayoutCounters};
+use antiphon_media::playout::{
+    ClockedPlayout, Clocking, Inserted, Playout, PlayoutConfig, PlayoutCounters, Pulled,
+};
 use antiphon_media::{ChannelGroups, SampleFormat, Sink, SinkError, StreamFormat};
 
-use crate::receiver::{ReceiveError, ReceiverConfig};
+use crate::receive_track::{ReceiveError, ReceiveTrackConfig};
 
 /// What exists once the format is known.
 pub(crate) struct Stream {
@@ -20,6 +22,10 @@ pub(crate) struct Stream {
     pub block: Vec<f32>,
     /// The sender took leave: what is there is played, and nothing made up after it.
     pub ending: bool,
+    /// Where the sound ends, where that is known: RTP's time stamp behind its last sample frame.
+    pub end: Option<u32>,
+    /// The media time behind what was played last.
+    pub played_to: Option<u64>,
 }
 
 /// Playout on the sender's clock or on the sink's.
@@ -31,6 +37,8 @@ pub(crate) enum Player {
 /// When a clocked sink is to be given its next block.
 pub(crate) struct Pace {
     rate: u32,
+    /// Sample frames in a block: no more than a packet or the device's period has, since more would have to be gathered first.
+    block: usize,
     /// When to look next.
     next: Instant,
     start: Instant,
@@ -40,22 +48,22 @@ pub(crate) struct Pace {
 impl Pace {
     /// Whether a block goes out now. A sink that tells what it wants sets the pace; else the run's clock does.
     fn is_due(&mut self, now: Instant, wants: Option<usize>) -> bool {
-        if self.next > now && wants.is_none_or(|frames| frames < PULL_FRAMES) {
+        if self.next > now && wants.is_none_or(|frames| frames < self.block) {
             return false;
         }
         let after = |frames: u64| MediaTime::new(frames, self.rate).duration();
         match wants {
-            Some(frames) if frames >= PULL_FRAMES => {
+            Some(frames) if frames >= self.block => {
                 self.next = now;
                 true
             }
             // As long as it takes to use up what is missing to a block; a slow clock is asked again soon after.
             Some(frames) => {
-                self.next = now + after((PULL_FRAMES - frames) as u64).max(LOOK_AGAIN);
+                self.next = now + after((self.block - frames) as u64).max(LOOK_AGAIN);
                 false
             }
             None => {
-                self.pulled += PULL_FRAMES as u64;
+                self.pulled += self.block as u64;
                 self.next = self.start + after(self.pulled);
                 true
             }
@@ -74,8 +82,8 @@ impl Stream {
         self.past + self.playout.buffer().counters()
     }
 
-    /// Buffers a packet of a channel group; where the buffer waits for room, plays first. Answers the sample frames the sink
-    /// dropped.
+    /// Buffers a packet of a channel group; where the buffer waits for room, plays first. Answers what became of it, and the
+    /// sample frames that the sink dropped.
     pub fn insert(
         &mut self,
         group: usize,
@@ -83,24 +91,24 @@ impl Stream {
         now: Instant,
         packet: &MediaPacket<'_>,
         error: &mut Option<ReceiveError>,
-    ) -> u64 {
-        if self.playout.insert(group, arrived, packet) != Inserted::Full {
-            return 0;
+    ) -> (Inserted, u64) {
+        let inserted = self.playout.insert(group, arrived, packet);
+        if inserted != Inserted::Full {
+            return (inserted, 0);
         }
         let dropped = self.play(now, error);
-        self.playout.insert(group, arrived, packet);
-        dropped
+        (self.playout.insert(group, arrived, packet), dropped)
     }
 
     /// Another sender divides the same channels otherwise: the sink goes on, and so do the totals.
     pub fn divide(
         &mut self,
-        config: &ReceiverConfig,
+        config: &ReceiveTrackConfig,
         groups: ChannelGroups,
         now: Instant,
     ) -> Result<(), ReceiveError> {
         let ((format, sample), past) = (self.format(), self.counters());
-        self.playout = Player::new(config, format, groups, &*self.sink, now)?;
+        self.playout = Player::new(config, format, groups, &*self.sink, self.playout.block(), now)?;
         self.depacketiser = Depacketiser::grouped(format, sample, groups);
         (self.groups, self.past) = (groups, past);
         Ok(())
@@ -114,18 +122,42 @@ impl Stream {
 
     /// Whether everything that the sender left behind has been played.
     pub fn is_at_end(&self) -> bool {
-        self.ending && self.playout.left() == 0
+        match self.before_end() {
+            Some(left) => left == 0,
+            None => self.ending && self.playout.left() == 0,
+        }
+    }
+
+    /// Lets out what waits, whatever is missing; up to the end of the sound, what is missing there is made up in its time.
+    pub fn finish(&mut self) {
+        if self.before_end().is_none() {
+            self.playout.finish();
+        }
+    }
+
+    /// Sample frames up to the known end of the sound.
+    fn before_end(&self) -> Option<usize> {
+        let left = self.end?.wrapping_sub(self.played_to? as u32) as i32;
+        // Time stamps wrap after a day; what is between the two never is that long.
+        Some(left.max(0) as usize)
     }
 
     pub fn play(&mut self, now: Instant, error: &mut Option<ReceiveError>) -> u64 {
         let channels = self.depacketiser.format().channels();
         let mut dropped = 0;
         while error.is_none() && !self.is_at_end() {
-            let room = if self.ending { self.playout.left().min(PULL_FRAMES) } else { PULL_FRAMES };
-            let frames = self.playout.pull(now, &*self.sink, &mut self.block[..room * channels]);
+            let block = self.playout.block();
+            let room = match self.before_end() {
+                Some(left) => left.min(block),
+                None if self.ending => self.playout.left().min(block),
+                None => block,
+            };
+            let pulled = self.playout.pull(now, &*self.sink, &mut self.block[..room * channels]);
+            let frames = pulled.frames;
             if frames == 0 {
                 break;
             }
+            self.played_to = pulled.media.map(|media| media + frames as u64);
             match self.sink.push(&self.block[..frames * channels]) {
                 Ok(()) => {}
                 Err(SinkError::Overrun { dropped: frames }) => dropped += frames as u64,
@@ -138,10 +170,11 @@ impl Stream {
 
 impl Player {
     pub fn new(
-        config: &ReceiverConfig,
+        config: &ReceiveTrackConfig,
         format: StreamFormat,
         groups: ChannelGroups,
         sink: &dyn Sink,
+        block: usize,
         now: Instant,
     ) -> Result<Self, ReceiveError> {
         let unhurried = Clocking::Unhurried { patience: if config.ordered { 0 } else { UNORDERED_PATIENCE } };
@@ -153,9 +186,8 @@ impl Player {
         if !sink.clocked() {
             return Ok(Player::Unclocked(Box::new(Playout::new(playout).map_err(|e| refused(&e))?)));
         }
-        let clocked =
-            ClockedPlayout::new(playout, sink.format().rate(), PULL_FRAMES).map_err(|e| refused(&e))?;
-        let pace = Pace { rate: format.rate(), next: now, start: now, pulled: 0 };
+        let clocked = ClockedPlayout::new(playout, sink.format().rate(), block).map_err(|e| refused(&e))?;
+        let pace = Pace { rate: format.rate(), block, next: now, start: now, pulled: 0 };
         Ok(Player::Clocked { playout: Box::new(clocked), pace })
     }
 
@@ -173,16 +205,18 @@ impl Player {
         }
     }
 
-    /// Sample frames written into `block`; 0 when nothing is due.
-    fn pull(&mut self, now: Instant, sink: &dyn Sink, block: &mut [f32]) -> usize {
+    /// Writes into `block`; no sample frames when nothing is due. A device has its block whole, whatever of it is sound, so
+    /// that it tells no media time.
+    fn pull(&mut self, now: Instant, sink: &dyn Sink, block: &mut [f32]) -> Pulled {
         match self {
-            Player::Unclocked(playout) => playout.pull(now, block).frames,
+            Player::Unclocked(playout) => playout.pull(now, block),
             Player::Clocked { playout, pace } => {
                 if !pace.is_due(now, sink.wants()) {
-                    return 0;
+                    return Pulled::default();
                 }
-                playout.pull(now, block);
-                PULL_FRAMES
+                let channels = sink.format().channels();
+                playout.pull(now, &mut block[..pace.block * channels]);
+                Pulled { frames: pace.block, ..Pulled::default() }
             }
         }
     }
@@ -191,6 +225,14 @@ impl Player {
         match self {
             Player::Unclocked(playout) => playout.poll_timeout(),
             Player::Clocked { pace, .. } => Some(pace.next),
+        }
+    }
+
+    /// Sample frames handed over at a time.
+    pub fn block(&self) -> usize {
+        match self {
+            Player::Unclocked(_) => PULL_FRAMES,
+            Player::Clocked { pace, .. } => pace.block,
         }
     }
 
@@ -206,7 +248,7 @@ impl Player {
         match self {
             Player::Unclocked(playout) => usize::try_from(playout.level()).unwrap_or(usize::MAX),
             // A device must have its block, whatever is left.
-            Player::Clocked { .. } => PULL_FRAMES,
+            Player::Clocked { pace, .. } => pace.block,
         }
     }
 
@@ -231,7 +273,7 @@ impl Player {
     }
 }
 
-/// Sample frames handed to the sink at a time.
+/// Sample frames handed at a time to a sink without a clock, and at most to one that has a clock.
 pub(crate) const PULL_FRAMES: usize = 256;
 /// How soon a clocked sink is asked again that was a little slower than its rate says.
 const LOOK_AGAIN: Duration = Duration::from_micros(200);

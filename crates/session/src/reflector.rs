@@ -1,79 +1,61 @@
-//! The far end of a comparison: returns every frame as it came, on the same transport.
+//! The far end of a comparison: returns every message as it came, to whom it came from, over the same transport.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use antiphon_core::{CloseMode, Endpoint, Event, Frame, Input, Instant, Transmit};
+use antiphon_core::{
+    CloseMode, Event, Input, Instant, Message, Participant, PathId, Stack, Tag, Transmit, WireId,
+};
 
-use crate::board::ArrivalBoard;
-use crate::sender::frames_of_a_stall;
-use crate::station::Station;
+use crate::arrivals::ArrivalTable;
+use crate::associations::{AdmissionCounters, AssociationId, Associations, Policy};
+use crate::send_track::messages_of_a_stall;
 
-/// Returns every frame that arrives, as received (paper 000 §3: the loopback computer opens nothing).
+/// Returns every message that arrives, as received (Schiavoni, Queiroz and Wanderley 2013, section 3:
+/// the loopback computer opens nothing).
 pub struct Reflector {
-    endpoint: Box<dyn Endpoint>,
-    scratch: Scratch,
-    patience: Duration,
-    ends_with_peer: bool,
-    one_at_a_time: bool,
-    /// Frames handed back that have no outcome yet.
-    open: u64,
-    board: Option<ArrivalBoard>,
-    returned: Option<Arc<AtomicU64>>,
+    associations: Associations,
+    config: ReflectorConfig,
+    wire: WireId,
+    /// Messages handed back that have no outcome yet, of each association.
+    open: Vec<u32>,
+    /// Where a message lies on its way through.
+    buf: Vec<u8>,
     counters: ReflectorCounters,
-    finished: bool,
+    stopping: bool,
 }
 
 /// What a reflector has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReflectorCounters {
-    /// Frames received.
+    /// Messages received.
     pub received: u64,
     /// Bytes in them.
     pub received_bytes: u64,
-    /// Frames handed back to the transport.
+    /// Messages handed back to the transport.
     pub returned: u64,
-    /// Frames that could not be returned: the transport had no room, or they were too large for it.
+    /// Messages that could not be returned: the transport had no room, or they were too large for it.
     pub refused: u64,
 }
 
 /// How a reflector behaves.
 #[derive(Clone, Debug)]
 pub struct ReflectorConfig {
-    /// How long a frame may wait here for the way back.
+    /// How long a message may wait here for the way back.
     pub patience: Duration,
-    /// Whether the reflector ends when the connection beneath does (servers of one connection each).
-    pub ends_with_peer: bool,
-    /// Takes a frame only when the one before it has left, as a program does whose write blocks: its patience begins then.
+    /// Takes a message only when the one before it has left, as a program does whose write blocks: its patience begins then.
     pub one_at_a_time: bool,
-    /// Time from one frame to the next, where it is known that there is but one stream: its endpoint then holds ready what
+    /// Time from one message to the next, where it is known that there is but one stream: its endpoint then holds ready what
     /// waits when a machine stands still.
     pub interval: Option<Duration>,
     /// Where to note arrivals.
-    pub board: Option<ArrivalBoard>,
-    /// Counts frames returned, for another thread to see.
+    pub arrivals: Option<ArrivalTable>,
+    /// Counts associations, for another thread to see.
+    pub peers: Option<Arc<AtomicU64>>,
+    /// Counts messages returned, for another thread to see.
     pub returned: Option<Arc<AtomicU64>>,
-    /// Where a frame lies on its way through: to be shared by the reflectors of a hub.
-    pub scratch: Scratch,
-}
-
-/// Room for one frame, as long as the longest of the transports that use it; clones share it.
-///
-/// A frame passes through within one call, so that one room does for all reflectors of a thread: 64 kB, were each to
-/// have its own, that a thousand of them would hold for nothing.
-#[derive(Clone, Debug, Default)]
-pub struct Scratch(Rc<RefCell<Vec<u8>>>);
-
-impl Scratch {
-    fn hold(&self, len: usize) {
-        let mut room = self.0.borrow_mut();
-        if room.len() < len {
-            room.resize(len, 0);
-        }
-    }
 }
 
 impl Default for ReflectorConfig {
@@ -81,34 +63,37 @@ impl Default for ReflectorConfig {
         // A second: nobody wants an echo older than that back, and no path here queues for longer.
         ReflectorConfig {
             patience: Duration::from_secs(1),
-            ends_with_peer: false,
             one_at_a_time: false,
             interval: None,
-            board: None,
+            arrivals: None,
+            peers: None,
             returned: None,
-            scratch: Scratch::default(),
         }
     }
 }
 
 impl Reflector {
-    /// A reflector on `endpoint`.
-    pub fn new(mut endpoint: Box<dyn Endpoint>, config: ReflectorConfig) -> Self {
-        if let Some(interval) = config.interval {
-            endpoint.reserve(frames_of_a_stall(interval));
+    /// A reflector that listens on `wire`.
+    pub fn new(
+        now: Instant,
+        wire: WireId,
+        stack: Rc<dyn Stack>,
+        policy: Policy,
+        config: ReflectorConfig,
+    ) -> Self {
+        let mut associations = Associations::new();
+        if let Policy::Many { most, .. } = policy {
+            associations.reserve(most.min(MOST_RESERVED));
         }
-        config.scratch.hold(endpoint.profile().max_receive);
+        associations.listen(now, wire, stack, policy);
         Reflector {
-            endpoint,
-            scratch: config.scratch,
-            patience: config.patience,
-            ends_with_peer: config.ends_with_peer,
-            one_at_a_time: config.one_at_a_time,
-            open: 0,
-            board: config.board,
-            returned: config.returned,
+            associations,
+            config,
+            wire,
+            open: Vec::new(),
+            buf: Vec::new(),
             counters: ReflectorCounters::default(),
-            finished: false,
+            stopping: false,
         }
     }
 
@@ -117,85 +102,129 @@ impl Reflector {
         self.counters
     }
 
-    /// The endpoint beneath.
-    pub fn endpoint(&self) -> &dyn Endpoint {
-        &*self.endpoint
+    /// Whom it serves, and whom it turned away.
+    pub fn admission(&self) -> AdmissionCounters {
+        self.associations.admission(self.wire)
     }
 
-    fn events(&mut self, now: Instant) {
-        while let Some(event) = self.endpoint.poll_event() {
-            match event {
-                Event::Frame { .. } => {
-                    self.open -= 1;
-                    self.reflect(now);
-                }
-                Event::Closed(_) => self.finished = true,
-                Event::Broken(_) if self.ends_with_peer => self.endpoint.close(now, CloseMode::Abort),
-                _ => {}
+    /// Its associations, to be asked.
+    pub fn associations(&self) -> &Associations {
+        &self.associations
+    }
+
+    fn meet(&mut self) {
+        while let Some(id) = self.associations.poll_opened() {
+            if self.open.len() <= id.index() {
+                self.open.resize(id.index() + 1, 0);
+            }
+            self.open[id.index()] = 0;
+            let room = self.associations.endpoint(id).map_or(0, |endpoint| endpoint.profile().max_receive);
+            if self.buf.len() < room {
+                self.buf.resize(room, 0);
+            }
+            if let Some(interval) = self.config.interval {
+                self.associations.reserve_messages(id, messages_of_a_stall(interval));
+            }
+            if let Some(peers) = &self.config.peers {
+                peers.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
 
     fn reflect(&mut self, now: Instant) {
-        let buf = &mut *self.scratch.0.borrow_mut();
-        while !(self.one_at_a_time && self.open > 0) {
-            let Some(received) = self.endpoint.poll_frame(buf) else { break };
-            let frame = &buf[..received.len];
+        self.wait_for_outcomes();
+        while let Some((id, received)) = self.associations.poll_message(&mut self.buf) {
+            let bytes = &self.buf[..received.len];
             self.counters.received += 1;
             self.counters.received_bytes += received.len as u64;
-            if let Some(board) = &self.board {
-                board.note(frame, received.received_at);
+            if let Some(table) = &self.config.arrivals {
+                table.note(bytes, received.received_at);
             }
-            let sent = self.endpoint.send(now, Frame::new(frame, Some(now + self.patience)));
-            self.open += u64::from(sent.is_ok());
-            self.counters.returned += u64::from(sent.is_ok());
-            if let Some(returned) = &self.returned {
-                returned.fetch_add(u64::from(sent.is_ok()), Ordering::Relaxed);
+            let message = Message::new(Tag(0), bytes, Some(now + self.config.patience));
+            match self.associations.send(now, id, message) {
+                Ok(()) => {
+                    self.open[id.index()] += 1;
+                    self.counters.returned += 1;
+                    if let Some(returned) = &self.config.returned {
+                        returned.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                Err(_) => self.counters.refused += 1,
             }
-            self.counters.refused += u64::from(sent.is_err());
+            self.wait_for_outcomes();
+        }
+    }
+
+    /// One that takes messages one at a time takes no more while one has not left.
+    fn wait_for_outcomes(&mut self) {
+        if !self.config.one_at_a_time {
+            return;
+        }
+        let waiting = self.open.iter().enumerate().filter(|(_, open)| **open > 0);
+        waiting.for_each(|(at, _)| self.associations.pause(AssociationId(at as u32)));
+    }
+
+    fn hear(&mut self) {
+        while let Some((id, event)) = self.associations.poll_event() {
+            if let Event::Outcome { .. } = event {
+                self.open[id.index()] -= 1;
+                if self.config.one_at_a_time {
+                    self.associations.touch(id);
+                }
+            }
         }
     }
 }
 
-impl Station for Reflector {
-    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
-        self.endpoint.handle_input(now, input);
+impl Participant for Reflector {
+    fn handle_input(&mut self, now: Instant, wire: WireId, input: Input<'_>) {
+        self.associations.handle_input(now, wire, input);
     }
 
-    fn association(&self) -> Option<u64> {
-        self.endpoint.association()
+    fn accept(&mut self, now: Instant, listener: WireId) -> Option<WireId> {
+        self.associations.accept(now, listener)
     }
 
     fn advance(&mut self, now: Instant) {
-        self.endpoint.handle_due(now);
+        self.associations.advance(now);
+        self.meet();
+        self.hear();
         self.reflect(now);
-        self.events(now);
+        self.hear();
     }
 
-    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        loop {
-            let sent = self.endpoint.poll_transmit(now, buf);
-            if sent.is_some() || !self.one_at_a_time {
-                return sent;
-            }
-            // What was sent has left, and the next frame need not wait for the driver's next round.
-            let before = self.counters.received;
-            self.events(now);
-            if self.counters.received == before {
-                return None;
-            }
-        }
+    fn poll_ready(&mut self) -> Option<WireId> {
+        self.associations.poll_ready()
+    }
+
+    fn poll_transmit(&mut self, now: Instant, wire: WireId, buf: &mut [u8]) -> Option<Transmit> {
+        self.associations.poll_transmit(now, wire, buf)
+    }
+
+    fn poll_close(&mut self) -> Option<WireId> {
+        self.associations.poll_close()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.endpoint.poll_timeout()
+        self.associations.poll_timeout()
+    }
+
+    fn knows(&self, wire: WireId, path: PathId) -> bool {
+        self.associations.knows(wire, path)
     }
 
     fn stop(&mut self, now: Instant) {
-        self.endpoint.close(now, CloseMode::Graceful);
+        self.stopping = true;
+        self.associations.stop(now);
+        for id in self.associations.iter().collect::<Vec<_>>() {
+            self.associations.close(now, id, CloseMode::Graceful);
+        }
     }
 
     fn is_finished(&self) -> bool {
-        self.finished
+        self.stopping && self.associations.is_empty()
     }
 }
+
+/// Associations that memory is held ready for at most, before there are any.
+const MOST_RESERVED: usize = 1024;

@@ -1,20 +1,20 @@
-//! Stations of one stream over every transport, under an allocator that aborts when asked for memory: they have seen to it
-//! that nothing is needed when a machine stands still.
+//! Sessions of one stream over every transport, under an allocator that aborts when asked for memory: they have seen to it that
+//! nothing is needed when a machine stands still.
 
 mod common;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use antiphon_core::{Ecn, Input, Instant, PathId, Rng};
-use antiphon_media::{ChannelGroups, NullSink, Pull, SampleFormat, Sink, Source, StreamFormat};
-use antiphon_proto::{Beneath, Role, TRANSPORTS, Transport};
+use antiphon_core::{Input, Instant, Participant, PathId, Rng, WireId, Wires, pump};
+use antiphon_media::{ChannelGroups, NullSink, Pull, Ready, SampleFormat, Sink, Source, StreamFormat, Wake};
+use antiphon_proto::{Substrate, TRANSPORTS, Transport};
 use antiphon_session::{
-    CallConfig, CallStation, Reflector, ReflectorConfig, SenderConfig, Station, StreamFraming,
+    OpenSink, PlayoutDelay, Policy, Reflector, ReflectorConfig, Repetition, SendTrackConfig, StreamFraming,
 };
 use assert_no_alloc::{AllocDisabler, assert_no_alloc};
 
-use common::{call_config, endpoint, ms, receive_station_in, send_station_in, sender_config};
+use common::{Comparison, SILENCE, WIRE, comparing, ms, receiving, sending, stack, track_config};
 
 #[global_allocator]
 static ALLOCATOR: AllocDisabler = AllocDisabler;
@@ -23,7 +23,7 @@ const ONE_WAY: Duration = Duration::from_millis(5);
 const LATENCY: Duration = Duration::from_millis(80);
 /// How long a machine stands still, in milliseconds: all but the last that senders catch up with.
 const STALL: u64 = 249;
-/// Datagrams that a driver hands in before it lets the station act (`net`).
+/// Datagrams that a driver hands in before it lets the participant act (`net`).
 const AT_ONCE: usize = 128;
 
 struct Quiet(StreamFormat);
@@ -41,49 +41,79 @@ impl Source for Quiet {
         block.fill(0.25);
         Pull::Frames(block.len() / self.0.channels())
     }
+
+    fn length(&self) -> Option<u64> {
+        None
+    }
+
+    fn is_live(&self) -> bool {
+        false
+    }
+
+    fn ready(&self) -> Ready {
+        Ready::ALWAYS
+    }
+
+    fn keep_newest(&mut self, _frames: usize) -> u64 {
+        0
+    }
+
+    fn set_waker(&mut self, _wake: Wake) {}
 }
 
 fn format(channels: u32) -> StreamFormat {
     StreamFormat::new(48_000, channels).expect("a usual format")
 }
 
+fn nowhere() -> OpenSink {
+    Box::new(|format, _| Ok(Box::new(NullSink::new(format)) as Box<dyn Sink>))
+}
+
 /// What `compare` runs.
-fn comparison(transport: &'static Transport) -> [Box<dyn Station>; 2] {
-    let sender = sender_config(format(2), Some(LATENCY), 1);
-    let config = CallConfig { sender, ..call_config(format(2), LATENCY) };
-    let near = endpoint(transport.scheme, Role::Caller, Instant::ZERO);
-    let near = CallStation::new(near, Box::new(Quiet(format(2))), Box::new(NullSink::new(format(2))), config);
+fn comparison(transport: &'static Transport) -> [Box<dyn Participant>; 2] {
+    let setting = Comparison { delay: PlayoutDelay::Of(LATENCY), ..Comparison::new(format(2), LATENCY) };
+    let near = comparing(transport.scheme, Box::new(Quiet(format(2))), nowhere(), setting);
     let interval = Some(Duration::from_nanos(5_333_333));
     let config = ReflectorConfig { interval, ..ReflectorConfig::default() };
-    let far = endpoint(transport.scheme, Role::Listener, Instant::ZERO);
-    [Box::new(near.expect("a call")), Box::new(Reflector::new(far, config))]
+    let policy = Policy::Single { silence: SILENCE };
+    let far = Reflector::new(Instant::ZERO, WIRE, stack(transport.scheme), policy, config);
+    [Box::new(near), Box::new(far)]
 }
 
 /// What `send` and `receive` run.
-fn stream(transport: &'static Transport) -> [Box<dyn Station>; 2] {
-    stream_of(transport.scheme, sender_config(format(2), Some(LATENCY), 1))
+fn stream(transport: &'static Transport) -> [Box<dyn Participant>; 2] {
+    stream_of(transport.scheme, track_config(format(2), 1))
 }
 
 /// The same with eight channel groups, over SCTP each on a stream of its own: of more packets than a stream of one may have
 /// waiting.
-fn divided(transport: &'static Transport) -> [Box<dyn Station>; 2] {
+fn divided(transport: &'static Transport) -> [Box<dyn Participant>; 2] {
     let scheme = if transport.scheme == "sctp" { "sctp?streams=9" } else { transport.scheme };
     let groups = ChannelGroups::parse(8, "1").expect("eight of one");
-    stream_of(scheme, SenderConfig { groups, ..sender_config(format(8), Some(LATENCY), 1) })
+    stream_of(scheme, SendTrackConfig { groups, ..track_config(format(8), 1) })
 }
 
-fn stream_of(scheme: &'static str, config: SenderConfig) -> [Box<dyn Station>; 2] {
+/// What `send --protect` runs.
+fn repeated(transport: &'static Transport) -> [Box<dyn Participant>; 2] {
+    let protect = Repetition { times: 3, spacing: ms(10) };
+    stream_of(transport.scheme, SendTrackConfig { protect, ..track_config(format(2), 1) })
+}
+
+fn stream_of(scheme: &str, config: SendTrackConfig) -> [Box<dyn Participant>; 2] {
     let source = Box::new(Quiet(config.packet.format));
-    let near = send_station_in(endpoint(scheme, Role::Caller, Instant::ZERO), source, config);
-    let open_sink = Box::new(|format, _| Ok(Box::new(NullSink::new(format)) as Box<dyn Sink>));
-    let far = receive_station_in(scheme, StreamFraming::Rtp, Some(LATENCY), open_sink, false, Instant::ZERO);
+    let near = sending(&*stack(scheme), source, config, PlayoutDelay::Of(LATENCY));
+    let far = receiving(scheme, StreamFraming::Rtp, Some(LATENCY), nowhere(), false, Instant::ZERO);
     [Box::new(near), Box::new(far)]
 }
 
-/// Two stations, and wires of fixed size that lose datagrams.
+type Flight = VecDeque<(Instant, usize, [u8; 1500])>;
+
+/// Two participants, and wires of fixed size that lose datagrams.
 struct World {
-    stations: [Box<dyn Station>; 2],
-    wires: [VecDeque<(Instant, usize, [u8; 1500])>; 2],
+    participants: [Box<dyn Participant>; 2],
+    /// Each one's wire.
+    wires: [WireId; 2],
+    flights: [Flight; 2],
     is_stream: bool,
     rng: Rng,
     now: Instant,
@@ -92,15 +122,40 @@ struct World {
     came: [u64; 2],
 }
 
+/// What one of the two sends on.
+struct Side<'a> {
+    to: &'a mut Flight,
+    rng: &'a mut Rng,
+    is_stream: bool,
+    buf: &'a mut [u8; 1500],
+}
+
+impl Wires for Side<'_> {
+    fn flush(&mut self, now: Instant, wire: WireId, participant: &mut dyn Participant) {
+        while let Some(transmit) = participant.poll_transmit(now, wire, self.buf) {
+            if self.is_stream || self.rng.chance(0.98) {
+                self.to.push_back((now + ONE_WAY, transmit.len, *self.buf));
+            }
+        }
+    }
+
+    fn close(&mut self, _now: Instant, _wire: WireId) {}
+}
+
 impl World {
-    fn new(transport: &Transport, mut stations: [Box<dyn Station>; 2]) -> Self {
-        let is_stream = transport.beneath == Beneath::Tcp;
+    fn new(transport: &Transport, mut participants: [Box<dyn Participant>; 2]) -> Self {
+        let is_stream = transport.substrate == Substrate::Tcp;
+        let mut wires = [WIRE; 2];
         if is_stream {
-            stations.iter_mut().for_each(|station| station.handle_input(Instant::ZERO, Input::Connected));
+            wires[1] = participants[1].accept(Instant::ZERO, WIRE).expect("it listens");
+            for (participant, wire) in participants.iter_mut().zip(wires) {
+                participant.handle_input(Instant::ZERO, wire, Input::Connected);
+            }
         }
         World {
-            stations,
-            wires: [VecDeque::with_capacity(2048), VecDeque::with_capacity(2048)],
+            participants,
+            wires,
+            flights: [VecDeque::with_capacity(4096), VecDeque::with_capacity(4096)],
             is_stream,
             rng: Rng::fork(1, "loss"),
             now: Instant::from_millis(1),
@@ -109,7 +164,7 @@ impl World {
         }
     }
 
-    /// So many milliseconds, in which only some of the stations run.
+    /// So many milliseconds, in which only some of the participants run.
     fn run(&mut self, millis: u64, runs: [bool; 2]) {
         for _ in 0..millis {
             self.now += ms(1);
@@ -118,36 +173,36 @@ impl World {
     }
 
     fn round(&mut self, at: usize) {
-        let (now, station) = (self.now, &mut self.stations[at]);
+        let (now, participant) = (self.now, &mut *self.participants[at]);
         for _ in 0..AT_ONCE {
-            let Some((_, len, bytes)) = self.wires[at].pop_front_if(|(due, ..)| *due <= now) else { break };
-            let (path, ecn, bytes) = (PathId::default(), Ecn::NotCapable, &bytes[..len]);
-            station.handle_input(
-                now,
-                match self.is_stream {
-                    true => Input::Stream { bytes, received_at: now },
-                    false => Input::Datagram { path, bytes, ecn, received_at: now },
-                },
-            );
+            let Some((_, len, mut bytes)) = self.flights[at].pop_front_if(|(due, ..)| *due <= now) else {
+                break;
+            };
+            let (path, bytes) = (PathId::default(), &mut bytes[..len]);
+            let input = match self.is_stream {
+                true => Input::Stream { bytes, received_at: now },
+                false => Input::Datagram { path, bytes, received_at: now },
+            };
+            participant.handle_input(now, self.wires[at], input);
             self.came[at] += 1;
         }
-        station.advance(now);
-        while let Some(transmit) = station.poll_transmit(now, &mut self.buf) {
-            if self.is_stream || self.rng.chance(0.98) {
-                self.wires[1 - at].push_back((now + ONE_WAY, transmit.len, self.buf));
-            }
-        }
+        let (to, rng, buf) = (&mut self.flights[1 - at], &mut self.rng, &mut self.buf);
+        pump(participant, now, &mut Side { to, rng, is_stream: self.is_stream, buf });
     }
 }
 
 #[test]
 fn a_stall_of_either_machine_allocates_nothing() {
-    let kinds =
-        [("compare", comparison as fn(_) -> _), ("send and receive", stream), ("eight groups", divided)];
-    for (transport, (kind, stations)) in TRANSPORTS.iter().flat_map(|t| kinds.map(|kind| (*t, kind))) {
+    let kinds = [
+        ("compare", comparison as fn(_) -> _),
+        ("send and receive", stream),
+        ("eight groups", divided),
+        ("repeated", repeated),
+    ];
+    for (transport, (kind, participants)) in TRANSPORTS.iter().flat_map(|t| kinds.map(|kind| (*t, kind))) {
         // Which case is told before an allocation aborts the process.
         println!("{} {kind}", transport.scheme);
-        let mut world = World::new(transport, stations(transport));
+        let mut world = World::new(transport, participants(transport));
         // Half a second, in which the stream starts.
         world.run(500, [true; 2]);
         world.came = [0; 2];

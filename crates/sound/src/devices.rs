@@ -39,7 +39,7 @@ pub fn devices() -> Vec<Device> {
         ),
         device(
             "pipe",
-            "standard input and output: raw samples, or a sound file on standard input",
+            "standard input and output: raw samples, or a sound file on standard input; live=yes or no, else its pace tells",
             Some("-?format=s16le&rate=48kHz&channels=2"),
             Some("-?format=s16le"),
         ),

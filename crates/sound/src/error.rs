@@ -174,6 +174,11 @@ impl OpenError {
         }
     }
 
+    /// The system has no thread left for reading or writing.
+    pub(crate) fn no_thread(error: &io::Error) -> Self {
+        OpenError::refused(format!("no thread could be started ({error})"), "close other programs")
+    }
+
     pub(crate) fn refused(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         OpenError::Refused { what: what.into(), remedy: remedy.into() }
     }
@@ -181,7 +186,7 @@ impl OpenError {
 
 /// What a source or sink has to say beside the sound: a file that ended early, a header that was mended.
 ///
-/// Written on the thread that reads or writes the disk, read by whoever talks to the user; the media thread touches it
+/// Written on the thread that reads or writes the disk, read by the thread that talks to the user; the media thread touches it
 /// never.
 #[derive(Clone, Debug, Default)]
 pub struct Notes {

@@ -26,6 +26,8 @@ mod deposit;
 mod devices;
 mod error;
 mod g711;
+mod os;
+mod pipe;
 mod raw;
 mod record;
 mod settings;

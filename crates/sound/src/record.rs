@@ -1,5 +1,6 @@
 //! A sink whose samples are written by a thread of its own: the media thread copies them into a bounded ring and nothing
-//! else.
+//! else. The thread looks for them now and then, which suits a disk; where a listener may be behind a pipe, each push wakes
+//! it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -41,6 +42,8 @@ pub(crate) struct RecordSink {
     dropped: u64,
     shared: Arc<Shared>,
     writer: JoinHandle<()>,
+    /// Whether each push wakes the writer.
+    prompt: bool,
     ended: Receiver<()>,
     name: String,
     notes: Notes,
@@ -67,10 +70,10 @@ impl RecordSink {
             name: name.into(),
             _ending: ending,
         };
-        let writer =
-            thread::Builder::new().name("sound-write".into()).spawn(move || writer.run()).map_err(|e| {
-                OpenError::refused(format!("no thread could be started ({e})"), "close other programs")
-            })?;
+        let writer = thread::Builder::new()
+            .name("sound-write".into())
+            .spawn(move || writer.run())
+            .map_err(|error| OpenError::no_thread(&error))?;
         Ok(RecordSink {
             ring,
             stream,
@@ -78,11 +81,19 @@ impl RecordSink {
             dropped: 0,
             shared,
             writer,
+            prompt: false,
             ended,
             name: name.into(),
             notes: notes.clone(),
             stall: STALL,
         })
+    }
+
+    /// Has every push written at once, for pipes that are listened to. Costs a push one system call at most, and none while the
+    /// writer is at work.
+    pub fn prompt(mut self) -> Self {
+        self.prompt = true;
+        self
     }
 
     /// Pays `owed` sample frames of silence as far as there is room.
@@ -132,12 +143,28 @@ impl Sink for RecordSink {
         }
         let channels = self.stream.channels();
         let frames = block.len() / channels;
-        if self.owed == 0 && self.ring.push_entire_slice(&block[..frames * channels]).is_ok() {
+        let taken = self.owed == 0 && self.ring.push_entire_slice(&block[..frames * channels]).is_ok();
+        if self.prompt {
+            self.writer.thread().unpark();
+        }
+        if taken {
             return Ok(());
         }
         self.owed += frames as u64;
         self.dropped += frames as u64;
         Err(SinkError::Overrun { dropped: frames })
+    }
+
+    fn clocked(&self) -> bool {
+        false
+    }
+
+    fn wants(&self) -> Option<usize> {
+        None
+    }
+
+    fn period(&self) -> Option<usize> {
+        None
     }
 
     fn finish(&mut self) -> Result<(), SinkError> {
@@ -205,7 +232,7 @@ impl Writer {
         }
     }
 
-    /// What happened and how much is safe, for the one who has to decide what to do about it.
+    /// What happened and how much is safe, for the user, who decides what to do.
     fn explain(&self, error: &io::Error) -> String {
         let (name, bytes) = (&self.name, self.deposit.bytes());
         let frames = bytes / self.deposit.frame_bytes();

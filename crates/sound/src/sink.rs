@@ -10,6 +10,7 @@ use antiphon_media::{NullSink, SampleFormat, Sink, SinkError, StreamFormat};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::deposit::{PipeDeposit, WavDeposit};
+use crate::os;
 use crate::raw::RawFormat;
 use crate::record::RecordSink;
 use crate::settings::{self, Target};
@@ -179,8 +180,7 @@ impl SinkSpec {
                         remedy: "pipe it into a program or a file",
                     });
                 }
-                let deposit = Box::new(PipeDeposit::new(io::stdout(), *raw, stream));
-                (Box::new(RecordSink::start(deposit, stream, "standard output", &notes)?), None)
+                (Box::new(open_stdout(*raw, stream, &notes)?), None)
             }
             SinkKind::File { path, sample, existing } => {
                 let (file, path) = create(path, *existing)?;
@@ -195,7 +195,18 @@ impl SinkSpec {
     }
 }
 
-/// A new file, by exclusive creation: between a check and an opening somebody else could have made one.
+fn open_stdout(raw: RawFormat, stream: StreamFormat, notes: &Notes) -> Result<RecordSink, OpenError> {
+    const NAME: &str = "standard output";
+    let output = os::stdout().map_err(|error| OpenError::io(Path::new(NAME), "writing", &error))?;
+    let is_stream = os::is_stream(&output);
+    if is_stream {
+        os::shorten_pipe(&output, os::pipe_bytes(stream, raw.bytes()));
+    }
+    let sink = RecordSink::start(Box::new(PipeDeposit::new(output, raw, stream)), stream, NAME, notes)?;
+    Ok(if is_stream { sink.prompt() } else { sink })
+}
+
+/// A new file, by exclusive creation: between a check and an opening another program could have made one.
 pub(crate) fn create(path: &Path, existing: Existing) -> Result<(File, PathBuf), OpenError> {
     const MOST: u32 = 9_999;
     let failed = |error: io::Error| OpenError::io(path, "writing", &error);
@@ -280,6 +291,18 @@ impl Sink for MemorySink {
         self.ring
             .push_entire_slice(block)
             .map_err(|_| SinkError::Overrun { dropped: block.len() / self.stream.channels() })
+    }
+
+    fn clocked(&self) -> bool {
+        false
+    }
+
+    fn wants(&self) -> Option<usize> {
+        None
+    }
+
+    fn period(&self) -> Option<usize> {
+        None
     }
 
     fn finish(&mut self) -> Result<(), SinkError> {

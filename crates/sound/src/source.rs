@@ -13,6 +13,8 @@ use symphonia::core::io::ReadOnlySource;
 
 use crate::clip::Clip;
 use crate::decode::{Compressed, Decode};
+use crate::os;
+use crate::pipe::{PipeSource, Piped};
 use crate::raw::RawFormat;
 use crate::settings::{self, Target};
 use crate::stream::{Opener, Playlist, StreamSource};
@@ -32,8 +34,13 @@ pub enum SourceSpec {
         /// Leave out the beginning (of the first round).
         start: Duration,
     },
-    /// Standard input: raw samples in this layout, or with `None` a file that says itself what it is.
-    Stdin(Option<(RawFormat, StreamFormat)>),
+    /// Standard input.
+    Stdin {
+        /// Raw samples in this layout, or with `None` a file that says itself what it is.
+        layout: Option<(RawFormat, StreamFormat)>,
+        /// Whether a clock of its own is behind it; with `None` its pace tells. A regular file never has one.
+        live: Option<bool>,
+    },
     /// A test signal.
     Tone(Tone),
     /// A bundled clip.
@@ -58,6 +65,8 @@ pub struct OpenedSource {
 }
 
 const SCHEMES: [&str; 3] = ["file", "tone", "clip"];
+/// Its name in messages.
+const STDIN: &str = "standard input";
 const RAW_EXAMPLE: &str = "-?format=s16le&rate=48kHz&channels=2";
 const CARD_BY_PIPE: &str =
     "arecord -f S16_LE -r 48000 -c 2 -t raw | antiphon send '-?format=s16le&rate=48kHz&channels=2' …";
@@ -102,7 +111,7 @@ impl SourceSpec {
         let notes = Notes::default();
         let source: Box<dyn Source> = match self {
             SourceSpec::File { path, repeat, start } => Box::new(open_path(path, *repeat, *start, &notes)?),
-            SourceSpec::Stdin(layout) => Box::new(open_stdin(*layout, &notes)?),
+            SourceSpec::Stdin { layout, live } => Box::new(open_stdin(*layout, *live, &notes)?),
             SourceSpec::Tone(tone) => Box::new(ToneSource::new(*tone)),
             SourceSpec::Clip { clip, rate, repeat, start } => {
                 let playlist = Playlist {
@@ -229,15 +238,15 @@ fn check_frequencies(signal: Signal, stream: StreamFormat) -> Result<(), OpenErr
 }
 
 fn stdin_spec(query: &Query) -> Result<SourceSpec, OpenError> {
-    query.only(["format", "rate", "channels"])?;
-    if query.iter().next().is_none() {
-        return Ok(SourceSpec::Stdin(None));
-    }
+    query.only(["format", "rate", "channels", "live"])?;
     let format = query.read("format", RawFormat::from_str)?;
     let (rate, channels) = (settings::rate(query)?, settings::channels(query)?);
+    let live =
+        query.iter().any(|(key, _)| key == "live").then(|| settings::flag(query, "live")).transpose()?;
     match (format, rate, channels) {
+        (None, None, None) => Ok(SourceSpec::Stdin { layout: None, live }),
         (Some(format), Some(rate), Some(channels)) => {
-            Ok(SourceSpec::Stdin(Some((format, StreamFormat::new(rate, channels)?))))
+            Ok(SourceSpec::Stdin { layout: Some((format, StreamFormat::new(rate, channels)?)), live })
         }
         _ => Err(needs_format(format.is_none(), rate.is_none(), channels.is_none())),
     }
@@ -296,12 +305,21 @@ fn is_wav(magic: &[u8]) -> bool {
         && &magic[8..12] == b"WAVE"
 }
 
-fn open_stdin(layout: Option<(RawFormat, StreamFormat)>, notes: &Notes) -> Result<StreamSource, OpenError> {
-    let input = io::stdin();
-    if input.is_terminal() {
+fn open_stdin(
+    layout: Option<(RawFormat, StreamFormat)>,
+    live: Option<bool>,
+    notes: &Notes,
+) -> Result<PipeSource, OpenError> {
+    if io::stdin().is_terminal() {
         return Err(OpenError::Terminal { stream: "input", remedy: "pipe sound into it, or name a file" });
     }
-    StreamSource::start_live(sniff(Box::new(input), layout, notes)?, notes)
+    let failed = |error: io::Error| OpenError::io(Path::new(STDIN), "reading", &error);
+    let input = os::stdin().map_err(failed)?;
+    let (pipe, is_stream) = (input.try_clone().map_err(failed)?, os::is_stream(&input));
+    let decoder = sniff(Box::new(input), layout, notes)?;
+    let bytes = os::pipe_bytes(decoder.format(), layout.map_or(size_of::<f32>(), |(raw, _)| raw.bytes()));
+    let live = if is_stream { live } else { Some(false) };
+    PipeSource::start(Piped { decoder, pipe: Some((pipe, bytes)), live, clock: os::clock() }, notes)
 }
 
 /// Finds out what comes through a pipe. A WAV header wins over the described layout: with one in front, the bytes are
@@ -311,27 +329,26 @@ fn sniff(
     layout: Option<(RawFormat, StreamFormat)>,
     notes: &Notes,
 ) -> Result<Box<dyn Decode>, OpenError> {
-    const NAME: &str = "standard input";
     let mut magic = Vec::new();
     let read = Read::by_ref(&mut input).take(12).read_to_end(&mut magic);
-    read.map_err(|error| OpenError::io(Path::new(NAME), "reading", &error))?;
+    read.map_err(|error| OpenError::io(Path::new(STDIN), "reading", &error))?;
     let wav = is_wav(&magic);
     let compressed = magic.starts_with(b"fLaC") || magic.starts_with(b"OggS") || magic.starts_with(b"ID3");
     if magic.is_empty() {
         return Err(OpenError::Empty {
-            name: NAME.into(),
+            name: STDIN.into(),
             why: Some("the program before the pipe wrote nothing".into()),
         });
     }
     let mut whole = Cursor::new(magic).chain(input);
     match layout {
         _ if wav => {
-            let info = WavInfo::parse(&mut whole).map_err(|error| wav::refuse(error, NAME))?;
+            let info = WavInfo::parse(&mut whole).map_err(|error| wav::refuse(error, STDIN))?;
             Ok(Box::new(WavDecoder::behind_header(whole, &info, notes.clone())))
         }
         Some((raw, stream)) => Ok(Box::new(WavDecoder::raw(whole, stream, raw, notes.clone()))),
         None if compressed => {
-            Ok(Box::new(Compressed::open(Box::new(ReadOnlySource::new(whole)), NAME, notes)?))
+            Ok(Box::new(Compressed::open(Box::new(ReadOnlySource::new(whole)), STDIN, notes)?))
         }
         None => Err(needs_format(true, true, true)),
     }

@@ -4,7 +4,7 @@
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
-use antiphon_media::{Pull, SampleFormat, Source, StreamFormat};
+use antiphon_media::{Pull, Ready, SampleFormat, Source, StreamFormat, Wake};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::decode::Decode;
@@ -82,21 +82,11 @@ impl StreamSource {
         };
         Ok(StreamSource { ring, stream, sample, length, feeder })
     }
-
-    /// The same for a pipe, whose first bytes may be long in coming: nothing is read here.
-    pub fn start_live(decoder: Box<dyn Decode>, notes: &Notes) -> Result<Self, OpenError> {
-        let (stream, sample, length) = (decoder.format(), decoder.sample_format(), decoder.length());
-        let (producer, ring) = RingBuffer::new(ring_samples(stream));
-        let playlist = Playlist { items: Vec::new(), repeat: false, skip: 0, length: None };
-        let feeder = spawn(Feeder::new(playlist, decoder, producer, notes))?;
-        Ok(StreamSource { ring, stream, sample, length, feeder: Some(feeder.thread().clone()) })
-    }
 }
 
 fn spawn(mut feeder: Feeder) -> Result<JoinHandle<()>, OpenError> {
-    thread::Builder::new().name("sound-read".into()).spawn(move || feeder.run()).map_err(|error| {
-        OpenError::refused(format!("no thread could be started ({error})"), "close other programs")
-    })
+    let thread = thread::Builder::new().name("sound-read".into()).spawn(move || feeder.run());
+    thread.map_err(|error| OpenError::no_thread(&error))
 }
 
 impl Source for StreamSource {
@@ -128,6 +118,21 @@ impl Source for StreamSource {
             frames => Pull::Frames(frames),
         }
     }
+
+    fn is_live(&self) -> bool {
+        false
+    }
+
+    fn ready(&self) -> Ready {
+        let ended = self.ring.is_abandoned();
+        Ready { frames: self.ring.slots() / self.stream.channels(), ended }
+    }
+
+    fn keep_newest(&mut self, _frames: usize) -> u64 {
+        0
+    }
+
+    fn set_waker(&mut self, _wake: Wake) {}
 }
 
 impl Drop for StreamSource {

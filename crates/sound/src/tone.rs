@@ -4,7 +4,7 @@ use std::f64::consts::TAU;
 use std::time::Duration;
 
 use antiphon_core::Rng;
-use antiphon_media::{Pull, SampleFormat, Source, StreamFormat};
+use antiphon_media::{Pull, Ready, SampleFormat, Source, StreamFormat, Wake};
 
 use crate::raw::RawFormat;
 
@@ -142,6 +142,20 @@ impl Source for ToneSource {
         }
         Pull::Frames(frames)
     }
+
+    fn is_live(&self) -> bool {
+        false
+    }
+
+    fn ready(&self) -> Ready {
+        Ready::ALWAYS
+    }
+
+    fn keep_newest(&mut self, _frames: usize) -> u64 {
+        0
+    }
+
+    fn set_waker(&mut self, _wake: Wake) {}
 }
 
 /// `x` as `sample` can hold it.

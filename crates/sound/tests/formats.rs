@@ -1,4 +1,4 @@
-//! Every format, decoded through the public door and compared with what its own reference decoder gives.
+//! Every format, decoded through the public interface and compared with what its own reference decoder gives.
 //!
 //! Vectors, and who made them (all from sine waves by SoX 14.4.2): `stereo-24bit.flac` by flac 1.4.2 with blocks of
 //! 1 024 (96 kHz, 440 and 660 Hz at half scale, 0.05 s); `tone.ogg` by oggenc 1.4.2 at quality 1 and `tone.mp3` by LAME

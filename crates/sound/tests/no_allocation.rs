@@ -1,53 +1,15 @@
 //! After start-up, pulling and pushing neither allocate nor free: counted per thread by the allocator itself.
 
-// The allocator is the one place where this crate's tests speak to memory directly.
-#![allow(unsafe_code, reason = "a counting allocator can only be written with the unsafe GlobalAlloc trait")]
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-use antiphon_media::{Pull, SampleFormat, Sink, SinkError, Source, StreamFormat};
+use antiphon_core::Instant;
+use antiphon_media::{LivePace, Pull, SampleFormat, Sink, SinkError, Source, StreamFormat};
 use antiphon_sound::{MemorySink, open_sink, open_source};
-
-struct Counting;
-
-thread_local! {
-    // Const-initialised and without a destructor, so that using it inside the allocator is sound and allocates nothing.
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    CALLS.with(|calls| calls.set(calls.get() + 1));
-}
-
-// SAFETY: every call is passed on unchanged to the system's allocator; counting touches a thread-local number only.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps GlobalAlloc's contract, which is the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        count();
-        // SAFETY: as above; `ptr` came from `System` with this layout.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.realloc(ptr, layout, size) }
-    }
-}
+use antiphon_testkit::Counting;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-/// Allocator calls of this thread during `work`.
-fn calls(work: impl FnOnce()) -> u64 {
-    let before = CALLS.with(Cell::get);
-    work();
-    CALLS.with(Cell::get) - before
-}
 
 fn pull_all(source: &mut dyn Source, most_blocks: usize) -> usize {
     let mut block = [0.0; 2 * 256];
@@ -64,8 +26,8 @@ fn pull_all(source: &mut dyn Source, most_blocks: usize) -> usize {
 
 #[test]
 fn the_counter_counts() {
-    assert_eq!(calls(|| drop(std::hint::black_box(Box::new(7)))), 2);
-    assert_eq!(calls(|| ()), 0);
+    assert_eq!(Counting::calls(|| drop(std::hint::black_box(Box::new(7)))), 2);
+    assert_eq!(Counting::calls(|| ()), 0);
 }
 
 #[test]
@@ -74,13 +36,13 @@ fn pulling_does_not_allocate() {
     for uri in ["clip:demo", "clip:tabla?loop=yes", "tone:440Hz", "tone:noise", "tone:sweep", "tone:click"] {
         let mut opened = open_source(uri).unwrap();
         let mut blocks = 0;
-        assert_eq!(calls(|| blocks = pull_all(&mut *opened.source, 2_500)), 0, "{uri}");
+        assert_eq!(Counting::calls(|| blocks = pull_all(&mut *opened.source, 2_500)), 0, "{uri}");
         assert!(blocks > 1_800, "{uri} ended after {blocks} blocks");
     }
 }
 
 #[test]
-fn pushing_does_not_allocate_even_when_the_sink_overruns_or_fails() {
+fn pushing_never_allocates_even_on_overrun_or_failure() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("take.wav");
     let stream = StreamFormat::new(48_000, 2).unwrap();
@@ -90,7 +52,7 @@ fn pushing_does_not_allocate_even_when_the_sink_overruns_or_fails() {
     let block = [0.25; 2 * 256];
     let mut overruns = 0;
     for sink in [&mut *file.sink, &mut *null.sink, &mut memory as &mut dyn Sink] {
-        let allocated = calls(|| {
+        let allocated = Counting::calls(|| {
             // As fast as the loop runs: far above real time, so that rings do overrun.
             for _ in 0..20_000 {
                 overruns += usize::from(matches!(sink.push(&block), Err(SinkError::Overrun { .. })));
@@ -100,4 +62,69 @@ fn pushing_does_not_allocate_even_when_the_sink_overruns_or_fails() {
     }
     assert!(overruns > 0, "no overrun was provoked");
     file.sink.finish().unwrap();
+}
+
+/// Not a test but the other process: what comes live on standard input goes out on standard output, each block when the
+/// source says so.
+#[test]
+#[ignore = "run by the next test, in a process of its own"]
+fn passes_standard_input_on() {
+    let mut source = open_source("-?format=s16le&rate=48kHz&channels=2&live=yes").unwrap().source;
+    let mut sink = open_sink("-?format=s16le", source.format(), SampleFormat::L16).unwrap().sink;
+    let thread = std::thread::current();
+    source.set_waker(Box::new(move || thread.unpark()));
+    let mut pace = LivePace::new(256, 48_000);
+    let (mut block, mut blocks, mut now) = ([0.0; 2 * 256], 0u64, Instant::ZERO);
+    let allocated = Counting::calls(|| {
+        loop {
+            // Every block is asked for in its own time: there is no other clock here.
+            while pace.poll(now, &mut *source) {
+                match source.pull(&mut block) {
+                    Pull::Frames(frames) => sink.push(&block[..2 * frames]).unwrap(),
+                    Pull::Starved => break,
+                    Pull::End => return,
+                }
+                blocks += 1;
+            }
+            match pace.poll_timeout() {
+                Some(due) => now = due,
+                None => std::thread::park(),
+            }
+        }
+    });
+    sink.finish().unwrap();
+    eprintln!("passed on {blocks} with {allocated} allocations");
+}
+
+/// Each block is on standard output before the next is on standard input.
+#[test]
+fn live_pipes_pass_blocks_on_without_allocating() {
+    let arguments = ["--exact", "passes_standard_input_on", "--ignored", "--nocapture"];
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let (mut begun, mut back) = (Vec::new(), [0; 4 * 256]);
+    for n in 0..200u8 {
+        let block = [n + 1; 4 * 256];
+        input.write_all(&block).unwrap();
+        // What the harness says comes before the first block.
+        while n == 0 && begun.last() != Some(&1) {
+            begun.extend([0]);
+            let at = begun.len() - 1;
+            output.read_exact(&mut begun[at..]).unwrap();
+        }
+        let read = if n == 0 { 4 * 256 - 1 } else { 4 * 256 };
+        output.read_exact(&mut back[..read]).unwrap();
+        assert!(back[..read].iter().all(|byte| *byte == n + 1), "block {n}");
+    }
+    drop(input);
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("passed on 200 with 0 allocations"), "{said}");
+    assert!(child.wait().unwrap().success());
 }

@@ -63,7 +63,7 @@ impl<M: Medium> CaptureWriter<M> {
         }
         self.packets.push(0);
         let id = Interface(self.file.interface(name, description));
-        // Descriptions wait for no packet, lest many of them fill the memory.
+        // Descriptions wait for no packet, so that many of them do not fill the memory.
         let result = self.file.flush();
         self.keep(result).map(|()| id)
     }

@@ -14,7 +14,7 @@
 //! it are in rising order of their numbers. A number without a line was never put on the path (refused, expired). The
 //! last line says that the recording came to its end; a file without it, as a killed process leaves, still counts.
 //!
-//! How times are to be read depends on who knew what, which [`Delays`] says:
+//! How times are to be read depends on what each end knew, which [`Delays`] says:
 //!
 //! | recorded by | `delays` | `sent_ns`, `arrived_ns` |
 //! | --- | --- | --- |
@@ -84,7 +84,7 @@ pub struct Section {
     pub clock: String,
     /// Whether the transport repairs losses itself: then times contain its repairs, and the path's own losses don't show.
     pub repairs: bool,
-    /// Bytes of headers around the frame (the transport's, UDP's or TCP's, IPv4's) that are counted in a packet's size.
+    /// Bytes of headers around the message (the transport's, UDP's or TCP's, IPv4's) that are counted in a packet's size.
     pub header_bytes: u32,
     /// Size of the largest packet, headers included; of the first one where the stream was recorded as it ran.
     pub packet_bytes: u32,
@@ -132,11 +132,11 @@ pub enum Delays {
 pub struct PacketRow {
     /// Counts packets of the stream; rises within a section.
     pub number: u64,
-    /// When it was sent, in nanoseconds since the run began; `None` where nobody said.
+    /// When it was sent, in nanoseconds since the run began; `None` where it is unknown.
     pub sent: Option<i64>,
     /// When it first came; `None` if it was lost, or if arrivals are not known ([`Delays::Unknown`]).
     pub arrived: Option<i64>,
-    /// Its size, headers included; `None` where it never came to the one who writes.
+    /// Its size, headers included; `None` where it did not reach the writer of the passport.
     pub bytes: Option<u32>,
     /// How often it came again.
     pub duplicates: u32,
@@ -173,7 +173,7 @@ pub enum PassportError {
     NotAPassport,
     /// A version that is not known here.
     #[error(
-        "the passport has version {found}, and this program reads version {VERSION}: record it anew, or take a newer Antiphon"
+        "the passport has version {found}, and this program reads version {VERSION}: record it again, or take a newer Antiphon"
     )]
     Version {
         /// The version found.

@@ -3,11 +3,10 @@
 use std::io;
 
 use antiphon_core::{NtpTime, Unwrapper};
-use antiphon_session::Passing;
 use antiphon_trace::passport::{Delays, Direction, Hole, PacketRow, Section, Window, fields};
 
 use super::Writer;
-use super::live::Scribe;
+use super::live::{PacketEvent, Scribe};
 
 /// Makes rows of arrivals.
 pub(crate) struct Hearing {
@@ -47,13 +46,13 @@ impl Hearing {
 }
 
 impl Scribe for Hearing {
-    fn note(&mut self, passing: Passing, writer: &mut Writer) -> io::Result<()> {
+    fn note(&mut self, passing: PacketEvent, writer: &mut Writer) -> io::Result<()> {
         match passing {
-            Passing::Began { rate } => {
+            PacketEvent::Began { rate } => {
                 self.finish(writer)?;
                 self.stream = Some(Stream::new(rate, self.hole));
             }
-            Passing::Arrived { sequence, timestamp, ntp, at, len } => {
+            PacketEvent::Arrived { sequence, timestamp, ntp, at, len } => {
                 let Some(stream) = &mut self.stream else { return Ok(()) };
                 let bytes = len as u32 + self.header_bytes;
                 let row = stream.row(sequence, timestamp, ntp, at.as_nanos() as i64, bytes);
@@ -61,7 +60,7 @@ impl Scribe for Hearing {
                     (!stream.opened).then(|| stream.section(self.transport, self.repairs, self.header_bytes));
                 stream.put(row, section, writer)?;
             }
-            Passing::Sent { .. } | Passing::Outcome { .. } => {}
+            PacketEvent::Sent { .. } | PacketEvent::Outcome { .. } => {}
         }
         Ok(())
     }

@@ -8,15 +8,50 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use antiphon_session::{Passing, Witness};
+use antiphon_core::{Instant, NtpTime, Outcome};
+use antiphon_session::{Observer, Seen};
 
 use super::{PassportFile, Writer, incomplete};
 use crate::Error;
+use crate::run::spawn;
+
+/// What a passport is told: of a stream of several channel groups, of the first one's packets, whose numbers are in a row.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum PacketEvent {
+    /// The packets that follow are of another sender, or of one that started anew; time stamps count in Hz.
+    Began { rate: u32 },
+    /// A packet of the stream came, perhaps not for the first time.
+    Arrived { sequence: u16, timestamp: u32, ntp: Option<NtpTime>, at: Instant, len: usize },
+    /// A packet was handed to the transport, which took it.
+    Sent { number: u64, at: Instant, len: usize },
+    /// The transport said what became of it.
+    Outcome { number: u64, at: Instant, outcome: Outcome },
+}
+
+impl PacketEvent {
+    fn of(now: Instant, seen: &Seen) -> Option<Self> {
+        Some(match *seen {
+            Seen::Began { rate } => PacketEvent::Began { rate },
+            Seen::Arrived(packet) if packet.group == 0 => PacketEvent::Arrived {
+                sequence: packet.sequence,
+                timestamp: packet.timestamp,
+                ntp: packet.ntp,
+                at: packet.at,
+                len: packet.len,
+            },
+            Seen::Sent(sent) if sent.result.is_ok() => {
+                PacketEvent::Sent { number: sent.number, at: now, len: sent.len }
+            }
+            Seen::Outcome { number, outcome } => PacketEvent::Outcome { number, at: now, outcome },
+            Seen::Arrived(_) | Seen::Sent(_) | Seen::Broken { .. } => return None,
+        })
+    }
+}
 
 /// Turns what passes into lines.
 pub(crate) trait Scribe: Send + 'static {
     /// Takes note of something that passed.
-    fn note(&mut self, passing: Passing, writer: &mut Writer) -> io::Result<()>;
+    fn note(&mut self, passing: PacketEvent, writer: &mut Writer) -> io::Result<()>;
 
     /// Writes what it still holds.
     fn finish(&mut self, writer: &mut Writer) -> io::Result<()>;
@@ -37,23 +72,20 @@ struct Recorded {
 }
 
 impl Recorder {
-    /// Lets `scribe` write into `file`; what the witness is told reaches it.
-    pub fn start(file: PassportFile, scribe: impl Scribe) -> Result<(Self, Witness), Error> {
+    /// Lets `scribe` write into `file`; what the observer is told reaches it.
+    pub fn start(file: PassportFile, scribe: impl Scribe) -> Result<(Self, Box<dyn Observer>), Error> {
         let (mut ring, passing) = rtrb::RingBuffer::new(QUEUE);
         let (ended, missed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let path = file.path.clone();
         let work =
             Work { passing, writer: file.writer, scribe, ended: ended.clone(), missed: missed.clone() };
-        let thread = std::thread::Builder::new()
-            .name("passport".into())
-            .spawn(move || work.run())
-            .map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
-        let witness = move |passing| {
-            if ring.push(passing).is_err() {
+        let thread = spawn("passport", move || work.run())?;
+        let observer = move |now: Instant, seen: &Seen| {
+            if PacketEvent::of(now, seen).is_some_and(|passing| ring.push(passing).is_err()) {
                 missed.fetch_add(1, Ordering::Relaxed);
             }
         };
-        Ok((Recorder { path, ended, thread: Some(thread) }, Box::new(witness)))
+        Ok((Recorder { path, ended, thread: Some(thread) }, Box::new(observer)))
     }
 
     /// Writes what was told, and the last line; answers a sentence for the user.
@@ -87,7 +119,7 @@ impl Drop for Recorder {
 }
 
 struct Work<S> {
-    passing: rtrb::Consumer<Passing>,
+    passing: rtrb::Consumer<PacketEvent>,
     writer: Writer,
     scribe: S,
     ended: Arc<AtomicBool>,
@@ -128,7 +160,7 @@ const ROUND: Duration = Duration::from_millis(50);
 
 /// What a scribe makes of what passes, read back.
 #[cfg(test)]
-pub(super) fn written(scribe: impl Scribe, passing: &[Passing]) -> antiphon_trace::Passport {
+pub(super) fn written(scribe: impl Scribe, passing: &[PacketEvent]) -> antiphon_trace::Passport {
     use std::sync::atomic::AtomicU32;
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);

@@ -1,16 +1,15 @@
-//! What a sender knows of the path: when frames went, and what an acknowledging transport says became of them.
+//! What a sender knows of the path: when packets went, and what an acknowledging transport says became of them.
 
 use std::io;
 use std::time::Duration;
 
 use antiphon_core::Outcome;
-use antiphon_session::Passing;
 use antiphon_trace::passport::{Delays, Direction, Hole, PacketRow, Section, Window, fields};
 
 use super::Writer;
-use super::live::Scribe;
+use super::live::{PacketEvent, Scribe};
 
-/// Makes rows of frames sent.
+/// Makes rows of packets sent.
 pub(crate) struct Sending {
     section: Section,
     window: Window,
@@ -18,7 +17,7 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// A frame every `interval`. Without `acknowledged`, nothing is known but when frames went.
+    /// A packet every `interval`. Without `acknowledged`, nothing is known but when packets went.
     pub fn new(
         transport: &'static str,
         repairs: bool,
@@ -30,7 +29,7 @@ impl Sending {
             (
                 Direction::Both,
                 Delays::RoundTrip,
-                "the sender's, from handing a frame over to its acknowledgement",
+                "the sender's, from handing a packet over to its acknowledgement",
             )
         } else {
             (Direction::Up, Delays::Unknown, "the sender's; nobody tells it of arrivals")
@@ -60,16 +59,16 @@ impl Sending {
 }
 
 impl Scribe for Sending {
-    fn note(&mut self, passing: Passing, writer: &mut Writer) -> io::Result<()> {
+    fn note(&mut self, passing: PacketEvent, writer: &mut Writer) -> io::Result<()> {
         match passing {
-            Passing::Sent { number, at, len } => {
+            PacketEvent::Sent { number, at, len } => {
                 let bytes = len as u32 + self.section.header_bytes;
                 self.open(bytes, writer)?;
                 let sent = Some(at.as_nanos() as i64);
                 let row = PacketRow { number, sent, arrived: None, bytes: Some(bytes), duplicates: 0 };
                 self.window.put(row, |row| writer.packet(&row))
             }
-            Passing::Outcome { number, at, outcome } => {
+            PacketEvent::Outcome { number, at, outcome } => {
                 match (outcome, self.window.slot(number)) {
                     (Outcome::Acked, Some(Some(row))) => row.arrived = Some(at.as_nanos() as i64),
                     // It was not on the path, or nobody knows whether it was.
@@ -80,7 +79,7 @@ impl Scribe for Sending {
                 }
                 Ok(())
             }
-            Passing::Began { .. } | Passing::Arrived { .. } => Ok(()),
+            PacketEvent::Began { .. } | PacketEvent::Arrived { .. } => Ok(()),
         }
     }
 

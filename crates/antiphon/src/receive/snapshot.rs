@@ -5,7 +5,7 @@ use std::time::Duration;
 use antiphon_core::{MediaTime, Ppm};
 use antiphon_media::playout::PlayoutCounters;
 use antiphon_media::{ChannelGroups, SampleFormat, SourceCounters, StreamFormat};
-use antiphon_session::{Notice, ReceiveStation, ReceiverCounters, StreamFraming};
+use antiphon_session::{Notice, ReceiveTrack, ReceiveTrackCounters, Session, StreamFraming};
 
 use super::ReceiveStatus;
 use crate::groups::{MOST_GROUPS, ReceiveGroup, channels_label};
@@ -15,7 +15,7 @@ pub(super) fn describe_notice(notice: Told) -> String {
     match notice {
         Told::Began(format, sample) => format!("sound begins: {format}, {}", sample.name()),
         Told::NewStream(ssrc) => format!("the sender started anew, or another took over (SSRC {ssrc:08x})"),
-        Told::Stranger(ssrc) => {
+        Told::UnknownSource(ssrc) => {
             format!("somebody else sends here, too (SSRC {ssrc:08x}); it is not mixed in")
         }
         Told::OtherFormat(format, sample) => format!(
@@ -36,7 +36,7 @@ pub(super) fn describe_notice(notice: Told) -> String {
 pub(super) enum Told {
     Began(StreamFormat, SampleFormat),
     NewStream(u32),
-    Stranger(u32),
+    UnknownSource(u32),
     OtherFormat(StreamFormat, SampleFormat),
     UnknownFormat(u8),
     OtherFraming(StreamFraming),
@@ -48,7 +48,7 @@ impl From<Notice> for Told {
         match notice {
             Notice::Began(format, sample) => Told::Began(format, sample),
             Notice::NewStream { ssrc } => Told::NewStream(ssrc),
-            Notice::Stranger { ssrc } => Told::Stranger(ssrc),
+            Notice::UnknownSource { ssrc } => Told::UnknownSource(ssrc),
             Notice::OtherFormat(format, sample) => Told::OtherFormat(format, sample),
             Notice::UnknownFormat { payload_type } => Told::UnknownFormat(payload_type),
             Notice::OtherFraming { ours } => Told::OtherFraming(ours),
@@ -65,7 +65,7 @@ struct Group {
     concealed: u64,
 }
 
-/// A look at the receiving station.
+/// A look at the receiving session.
 #[derive(Clone, Copy)]
 pub(super) struct Snapshot {
     playout: Option<PlayoutCounters>,
@@ -73,9 +73,9 @@ pub(super) struct Snapshot {
     played_frames: u64,
     groups: [Group; MOST_GROUPS],
     divided: Option<ChannelGroups>,
-    counters: ReceiverCounters,
+    counters: ReceiveTrackCounters,
     sources: SourceCounters,
-    strangers: u64,
+    unknown_sources: u64,
     jitter: Option<(u32, u32)>,
     rate: u32,
     drift: Option<Ppm>,
@@ -83,13 +83,15 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    pub fn of(station: &mut ReceiveStation) -> Self {
-        let notice = station.receiver_mut().poll_notice().map(Told::from);
-        let strangers = station.strangers();
-        let receiver = station.receiver();
-        let rate = receiver.format().map_or(48_000, StreamFormat::rate);
+    pub fn of(session: &mut Session) -> Self {
+        let notice = session.receive_track_mut().and_then(ReceiveTrack::poll_notice).map(Told::from);
+        let jitter = session.peers().flat_map(|peer| peer.rtcp().receptions());
+        let jitter = jitter.map(|(_, reception)| reception.jitter()).max();
+        let unknown_sources = session.unknown_sources();
+        let track = session.receive_track().expect("a session that receives has a track");
+        let rate = track.format().map_or(48_000, StreamFormat::rate);
         let (mut groups, mut played_frames) = ([Group::default(); MOST_GROUPS], 0);
-        for (group, figures) in groups.iter_mut().zip(receiver.groups()) {
+        for (group, figures) in groups.iter_mut().zip(track.groups()) {
             let PlayoutCounters { lost, late, concealments, .. } = figures.playout;
             *group = Group { lost, late, concealed: concealments };
             played_frames = played_frames.max(figures.playout.played_frames);
@@ -97,19 +99,14 @@ impl Snapshot {
         Snapshot {
             played_frames,
             groups,
-            divided: receiver.division().filter(|groups| groups.count() > 1),
-            playout: receiver.playout(),
-            counters: receiver.counters(),
-            sources: receiver.sources(),
-            strangers,
-            jitter: receiver
-                .rtcp()
-                .receptions()
-                .map(|(_, reception)| reception.jitter())
-                .max()
-                .map(|worst| (worst, rate)),
+            divided: track.division().filter(|groups| groups.count() > 1),
+            playout: track.playout(),
+            counters: track.counters(),
+            sources: track.sources(),
+            unknown_sources,
+            jitter: jitter.map(|worst| (worst, rate)),
             rate,
-            drift: receiver.drift(),
+            drift: track.drift(),
             notice,
         }
     }
@@ -122,13 +119,13 @@ impl Snapshot {
         };
         ReceiveStatus {
             played_s: MediaTime::new(self.played_frames, self.rate).duration().as_secs_f64(),
-            frames_received: self.counters.packets,
+            packets_received: self.counters.packets,
             lost: playout.lost,
             late: playout.late,
-            duplicate: playout.duplicate,
+            duplicate: self.counters.duplicates + playout.duplicate,
             reordered: playout.reordered,
             concealed: playout.concealments,
-            strangers: self.sources.strangers + self.strangers,
+            unknown_sources: self.sources.unknown_sources + self.unknown_sources,
             malformed: self.counters.malformed,
             jitter_rfc3550_ms: self.jitter.map(|(jitter, rate)| f64::from(jitter) * 1e3 / f64::from(rate)),
             drift_ppm: self.drift.map(|drift| drift.0),

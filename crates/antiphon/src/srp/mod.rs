@@ -19,6 +19,8 @@ pub use server::SrpServer;
 use std::io;
 use std::net::SocketAddr;
 
+use antiphon_core::wire::{ETHERNET_MTU, UDP_IPV4_HEADERS, UDP_IPV6_HEADERS};
+
 /// An error with the number that programs in C know it by.
 fn system(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)
@@ -26,7 +28,7 @@ fn system(number: i32) -> io::Error {
 
 /// The largest UDP payload that crosses Ethernet whole, to that peer: 1500 bytes less the headers of IP and UDP.
 fn max_datagram(to: SocketAddr) -> usize {
-    if to.is_ipv4() { 1500 - 28 } else { 1500 - 48 }
+    ETHERNET_MTU - if to.is_ipv4() { UDP_IPV4_HEADERS } else { UDP_IPV6_HEADERS }
 }
 
 /// Room for any packet of any peer.

@@ -210,7 +210,7 @@ struct waiting {
     volatile sig_atomic_t done;
 };
 
-static void *wait_for_message(void *argument)
+static void *wait_for_srp_message(void *argument)
 {
     struct waiting *waiting = (struct waiting *)argument;
     char buffer[100];
@@ -221,7 +221,7 @@ static void *wait_for_message(void *argument)
     return NULL;
 }
 
-static void *wait_for_frame(void *argument)
+static void *wait_for_message(void *argument)
 {
     struct waiting *waiting = (struct waiting *)argument;
     char buffer[100];
@@ -240,7 +240,7 @@ static void ended_while_waiting(void)
     for (way = 0; way < 2; way++) {
         waiting.client = client_on(sock, &there);
         pthread_barrier_init(&waiting.begun, NULL, 2);
-        EXPECT(pthread_create(&thread, NULL, wait_for_message, &waiting) == 0);
+        EXPECT(pthread_create(&thread, NULL, wait_for_srp_message, &waiting) == 0);
         pthread_barrier_wait(&waiting.begun);
         if (way == 0)
             srp_client_stop(waiting.client);
@@ -257,7 +257,7 @@ static void ended_while_waiting(void)
 
     EXPECT(antiphon_open("rtp://127.0.0.1:9", NULL, &waiting.link) == ANTIPHON_OK);
     pthread_barrier_init(&waiting.begun, NULL, 2);
-    EXPECT(pthread_create(&thread, NULL, wait_for_frame, &waiting) == 0);
+    EXPECT(pthread_create(&thread, NULL, wait_for_message, &waiting) == 0);
     pthread_barrier_wait(&waiting.begun);
     EXPECT(antiphon_close(waiting.link) == ANTIPHON_OK);
     pthread_join(thread, NULL);
@@ -285,7 +285,7 @@ static void interrupted_and_refused(void)
     waiting.done = 0;
     waiting.client = client_on(sock, &there);
     pthread_barrier_init(&waiting.begun, NULL, 2);
-    EXPECT(pthread_create(&thread, NULL, wait_for_message, &waiting) == 0);
+    EXPECT(pthread_create(&thread, NULL, wait_for_srp_message, &waiting) == 0);
     pthread_barrier_wait(&waiting.begun);
     /* Again and again, since one that comes before the wait is not noticed. */
     while (!waiting.done) {
@@ -303,7 +303,7 @@ static void interrupted_and_refused(void)
     EXPECT(buffer[0] == '!');
     srp_client_stop(waiting.client);
 
-    /* Nobody is there, and the socket is one that hears of it. */
+    /* The port is closed, and a connected socket hears of it. */
     EXPECT(connect(sock, (struct sockaddr *)&there, sizeof there) == 0);
     close(peer);
     waiting.client = client_on(sock, &there);
@@ -335,13 +335,13 @@ static void right_calls(void)
     close(peer);
 }
 
-static void wrong_frames(void)
+static void wrong_messages(void)
 {
     static char huge[70000];
     char buffer[10];
     struct antiphon_link *link = (struct antiphon_link *)buffer, *ended;
     struct antiphon_options options;
-    struct antiphon_frame_info info;
+    struct antiphon_message_info info;
     struct antiphon_stats stats;
     struct {
         size_t size;
@@ -386,7 +386,7 @@ static void wrong_frames(void)
     EXPECT(old.after[0] == 0xa5 && old.after[7] == 0xa5);
     stats.size = sizeof stats;
     EXPECT(antiphon_get_stats(link, &stats) == ANTIPHON_OK && stats.size == sizeof stats);
-    EXPECT(antiphon_max_frame(link) == 1472);
+    EXPECT(antiphon_max_message(link) == 1472);
     ended = link;
     EXPECT(antiphon_close(link) == ANTIPHON_OK);
 
@@ -396,7 +396,7 @@ static void wrong_frames(void)
     EXPECT(antiphon_receive(ended, buffer, sizeof buffer, -1, NULL) == ANTIPHON_BAD_HANDLE);
     EXPECT(antiphon_wait((struct antiphon_link *)buffer, -1) == ANTIPHON_BAD_HANDLE);
     EXPECT(antiphon_get_stats(ended, &stats) == ANTIPHON_BAD_HANDLE);
-    EXPECT(antiphon_max_frame(NULL) == ANTIPHON_BAD_HANDLE);
+    EXPECT(antiphon_max_message(NULL) == ANTIPHON_BAD_HANDLE);
     for (code = -20; code <= 20; code++)
         EXPECT(strlen(antiphon_strerror(code)) > 0);
 }
@@ -427,7 +427,7 @@ int main(void)
     closed_sockets();
     ended_while_waiting();
     interrupted_and_refused();
-    wrong_frames();
+    wrong_messages();
     wrong_sound();
     if (failures == 0)
         printf("everything wrong was refused\n");

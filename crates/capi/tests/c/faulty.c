@@ -14,7 +14,7 @@ int main(int argc, char **argv)
         free((void *)kept);
         return 0;
     }
-    /* Never freed, and nobody knows where it was. */
+    /* Never freed, and no pointer to it is left. */
     kept = NULL;
     return 0;
 }

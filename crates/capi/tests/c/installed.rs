@@ -113,7 +113,7 @@ impl Installed {
         command
     }
 
-    /// The same beneath valgrind, which ends it with an error at the first wrong access, and for memory lost at its end.
+    /// The same under valgrind, which ends it with an error at the first wrong access, and for memory lost at its end.
     pub fn run_watched(&self, program: &Path) -> Command {
         let mut command = Command::new("valgrind");
         command.env("LD_LIBRARY_PATH", self.path().join("lib"));

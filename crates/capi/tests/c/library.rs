@@ -11,7 +11,7 @@ fn output(command: &mut Command) -> String {
 }
 
 #[test]
-fn the_shared_library_shows_what_the_headers_name_and_nothing_else() {
+fn the_shared_library_exports_exactly_the_headers_names() {
     let installed = Installed::get();
     let library = installed.path().join("lib/libantiphon.so");
     let shown = output(Command::new("nm").args(["-D", "--defined-only", "-P"]).arg(library));
@@ -32,9 +32,9 @@ fn the_shared_library_shows_what_the_headers_name_and_nothing_else() {
 }
 
 #[test]
-fn the_name_for_the_dynamic_linker_is_there_and_programs_ask_for_it() {
+fn programs_ask_for_the_soname_that_is_installed() {
     let installed = Installed::get();
-    let program = installed.compile("examples/frames.c", Kind::Shared);
+    let program = installed.compile("examples/messages.c", Kind::Shared);
     let asked = output(Command::new("readelf").env("LC_ALL", "C").arg("-d").arg(program));
     assert!(asked.contains("(NEEDED)") && asked.contains("[libantiphon.so.0.1]"), "{asked}");
     let real = std::fs::canonicalize(installed.path().join("lib/libantiphon.so.0.1")).unwrap();
@@ -69,7 +69,7 @@ fn pkg_config_agrees() {
 #[ignore = "needs a C++ compiler (scripts/install-peers)"]
 fn everything_is_cplusplus_too() {
     let installed = Installed::get();
-    for source in ["examples/srp_stream.c", "examples/frames.c", "tests/c/bad_input.c"] {
+    for source in ["examples/srp_stream.c", "examples/messages.c", "tests/c/bad_input.c"] {
         installed.compile(source, Kind::CPlusPlus);
     }
 }

@@ -35,7 +35,7 @@ fn through_loss(interval_ms: u32, start: impl Fn() -> Command) {
     sender.succeeds();
     let report = proxy.stop();
     let down = report.flows[0].down;
-    // The weather happened: of 15 % among some 280 packets, less than 7 % is nearly four standard deviations off.
+    // The losses happened: of 15 % among some 280 packets, less than 7 % is nearly four standard deviations off.
     assert!(down.lost * 100 > 7 * down.offered, "{down:?}");
     let words: Vec<u32> = said.split(' ').filter_map(|word| word.trim().parse().ok()).collect();
     let [received, lost, wrong] = words[..] else { panic!("{said}") };
@@ -53,9 +53,9 @@ fn a_program_of_the_appendix_streams_through_15_percent_loss() {
 }
 
 #[test]
-fn frames_go_there_and_back_over_the_static_library() {
+fn messages_go_there_and_back_over_the_static_library() {
     let installed = Installed::get();
-    let program = installed.compile("examples/frames.c", Kind::Static);
+    let program = installed.compile("examples/messages.c", Kind::Static);
     there_and_back("srp", || Command::new(&program));
     there_and_back("tcp", || Command::new(&program));
 }
@@ -63,11 +63,11 @@ fn frames_go_there_and_back_over_the_static_library() {
 fn there_and_back(scheme: &str, start: impl Fn() -> Command) {
     let (listener, port) = listening(scheme, &start);
     let caller = Program::start(start().args(["call", &format!("{scheme}://127.0.0.1:{port}"), "50"]), TIME);
-    assert!(caller.succeeds().contains("50 frames"));
+    assert!(caller.succeeds().contains("50 messages"));
     listener.succeeds();
 }
 
-/// A listener, and the port that it has. One that was free a moment ago may be somebody else's now: then another.
+/// A listener, and the port that it has. One that was free a moment ago may be another program's now: then another.
 fn listening(scheme: &str, start: impl Fn() -> Command) -> (Program, u16) {
     for _ in 0..5 {
         let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
@@ -87,14 +87,14 @@ fn listening(scheme: &str, start: impl Fn() -> Command) -> (Program, u16) {
 #[test]
 fn sound_is_heard() {
     let installed = Installed::get();
-    let program = installed.compile("examples/frames.c", Kind::Shared);
+    let program = installed.compile("examples/messages.c", Kind::Shared);
     let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
     let uri = format!("rtp://{}", line.local_address());
     drop(line);
     let mut command = installed.run(&program);
     let said =
         Program::start(command.args(["sound", "tone:440Hz?seconds=500ms", &uri, "null:"]), TIME).succeeds();
-    assert!(said.contains("heard 0.5") && said.contains(" 0 frames lost"), "{said}");
+    assert!(said.contains("heard 0.5") && said.contains(" 0 packets lost"), "{said}");
 }
 
 #[test]
@@ -115,6 +115,6 @@ fn examples(kind: Kind, interval_ms: u32, run: impl Fn(&Installed, &Path) -> Com
     let installed = Installed::get();
     let program = installed.compile("examples/srp_stream.c", kind);
     through_loss(interval_ms, || run(installed, &program));
-    let program = installed.compile("examples/frames.c", kind);
+    let program = installed.compile("examples/messages.c", kind);
     there_and_back("srp", || run(installed, &program));
 }

@@ -7,11 +7,12 @@ use antiphon::core::units::{parse_duration, parse_frequency};
 use antiphon::link::DuplexSpec;
 use antiphon::media::SampleFormat;
 use antiphon::media::conceal::Concealment;
-use antiphon::{CompareOptions, LinkMethod};
+use antiphon::session::Repetition;
+use antiphon::{CompareOptions, LinkMethod, Requirement};
 use clap::{Args, ValueEnum, ValueHint};
 
 use super::{SocketArgs, WaitArgs};
-use crate::values::{self, Directory, Requirement};
+use crate::values::{self, Directory};
 
 /// How to compare.
 #[derive(Args, Debug)]
@@ -64,15 +65,20 @@ pub struct CompareArgs {
     #[arg(short, long, value_name = "NAME", help_heading = "Sound")]
     pub format: Option<SampleFormat>,
 
-    /// Playout target of the listener: what comes later is late
+    /// Playout delay of the listener: what comes later is late
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "80ms", help_heading = "Listener")]
     pub latency: Duration,
     /// What is heard in place of missing sound: silence or repetition
     #[arg(long, value_name = "KIND", default_value = "repetition", help_heading = "Listener")]
     pub conceal: Concealment,
-    /// Let the sender give up frames that are older than the playout target
+    /// Have the sender never give a packet up that is older than the playout
+    /// delay: nothing is lost where it waits, and all behind it is late
     #[arg(long, help_heading = "Listener")]
-    pub expire: bool,
+    pub no_expire: bool,
+    /// Send each packet several times, so far apart, over every transport:
+    /// repeat:2,spacing=10ms
+    #[arg(long, value_name = "HOW", default_value = "none", help_heading = "Listener")]
+    pub protect: Repetition,
 
     /// Directory of the report, or none
     #[arg(short, long, value_name = "DIR", default_value = "antiphon-report", value_hint = ValueHint::DirPath, help_heading = "Results")]
@@ -126,7 +132,8 @@ impl CompareArgs {
             sample: self.format,
             latency: self.latency,
             conceal: self.conceal,
-            expire: self.expire,
+            expire: !self.no_expire,
+            protect: self.protect,
             wait: self.wait.style(),
             socket: self.socket.options(),
             link_method: self.link_method.map(|method| match method {

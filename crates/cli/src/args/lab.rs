@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use antiphon::core::ByteCount;
 use antiphon::core::units::parse_duration;
-use antiphon::lab::{Capture, Changes, RealOptions};
+use antiphon_experiments::{Capture, Changes, RealOptions};
 use clap::{Args, Subcommand, ValueHint};
 
 use super::{ClaimsArgs, ListArgs, ReportArgs};
@@ -58,7 +58,7 @@ pub struct RunArgs {
     /// nodes or at one: line=talk.pcapng, wlan@client=talk.pcapng
     #[arg(long, value_name = "MEDIUM[@NODE]=FILE", value_parser = values::capture, requires = "run")]
     pub capture: Vec<Capture>,
-    /// Begin anew; the runs that are there are set aside
+    /// Start again; existing runs are set aside
     #[arg(long, conflicts_with = "run")]
     pub fresh: bool,
     /// On this machine's sockets in real time, one run after the other: over
@@ -112,7 +112,7 @@ pub struct ReplayArgs {
     /// Seed of what the transports draw; the path is always the same
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
-    /// How long to stream; the path begins anew [default: as long as the
+    /// How long to stream; the path is repeated [default: as long as the
     /// recording]
     #[arg(short, long, value_name = "TIME", value_parser = values::seconds)]
     pub seconds: Option<Duration>,
@@ -126,18 +126,18 @@ pub struct ReplayArgs {
     /// delays differ
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "0ms")]
     pub propagation: Duration,
-    /// Playout target of the listener, which repairs have to keep
+    /// Playout delay of the listener, which repairs have to keep
     #[arg(long, value_name = "TIME", value_parser = values::seconds, default_value = "80ms")]
     pub latency: Duration,
-    /// Let the sender give up frames that are older than the playout target
+    /// Let the sender give up packets that are older than the playout delay
     #[arg(long)]
     pub expire: bool,
-    /// Return every frame and measure round trips
+    /// Return every packet and measure round trips
     #[arg(long)]
     pub reflected: bool,
 }
 
-/// What is to be otherwise than the scenario has it.
+/// What to change in the scenario.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Instead of what the scenario says")]
 pub struct ChangeArgs {
@@ -211,7 +211,7 @@ Examples:
   antiphon compare studio.example --passport path.jsonl
       record what the path to a reflector does
   antiphon lab replay path.jsonl
-      how would each transport have fared? The same answer every time
+      what would each transport have done? The same answer every time
   antiphon lab replay path.jsonl -t rtp,tcp --packet 200B --interval 5ms
       other packets over the same path";
 

@@ -51,7 +51,7 @@ impl ReflectArgs {
 const EXAMPLES: &str = "\
 Examples:
   antiphon reflect
-      for everybody, until Ctrl-C; on the other computer then:
+      for all callers, until Ctrl-C; on the other computer then:
       antiphon compare THIS-HOST
   antiphon reflect --listen 192.0.2.7:9000 --seconds 10min
       on one address and another port, for ten minutes

@@ -6,7 +6,7 @@ use std::time::Duration;
 use antiphon::core::units::{parse_duration, parse_frequency};
 use antiphon::media::conceal::Concealment;
 use antiphon::media::{SdpError, StreamDescription};
-use antiphon::session::StreamFraming;
+use antiphon::session::{PlayoutDelay, Repetition, StreamFraming};
 use antiphon::{Error, ReceiveOptions, SendOptions, SinkClock};
 use clap::{Args, ValueEnum, ValueHint};
 
@@ -60,9 +60,14 @@ pub struct SendArgs {
     /// RTP payload type [default: the static one that fits, or 96]
     #[arg(long, value_name = "N", value_parser = values::payload_type, help_heading = "Stream")]
     pub payload_type: Option<u8>,
-    /// Age at which a frame is given up unsent; none for recordings
-    #[arg(long, value_name = "TIME", default_value = "none", help_heading = "Stream")]
-    pub latency: MaybeTime,
+    /// Age at which a packet is given up, until the receiver has told its own
+    /// playout delay [default: 80ms for live sources, none for others]
+    #[arg(long, value_name = "TIME", help_heading = "Stream")]
+    pub latency: Option<MaybeTime>,
+    /// Send each packet several times, so far apart, over any transport:
+    /// repeat:2,spacing=10ms
+    #[arg(long, value_name = "HOW", default_value = "none", help_heading = "Stream")]
+    pub protect: Repetition,
     /// Write the SDP that other players read
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Stream")]
     pub sdp: Option<PathBuf>,
@@ -98,7 +103,7 @@ pub struct ReceiveArgs {
     #[arg(value_parser = values::uri, value_hint = ValueHint::Other)]
     pub sink: String,
 
-    /// Playout target: what comes later is late [default: 80ms, but a file
+    /// Playout delay: what comes later is late [default: 80ms, but a file
     /// waits for everything]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Listener")]
     pub latency: Option<Duration>,
@@ -124,10 +129,10 @@ pub struct ReceiveArgs {
     /// The stream's RTP payload type, beside --format
     #[arg(long, value_name = "N", value_parser = values::payload_type, requires = "format", help_heading = "Stream")]
     pub payload_type: Option<u8>,
-    /// Go on listening after the sender took leave
+    /// Go on listening after the sender has ended the stream
     #[arg(long, help_heading = "Stream")]
     pub forever: bool,
-    /// Stop after this time [default: when the sender takes leave]
+    /// Stop after this time [default: when the sender ends the stream]
     #[arg(short, long, value_name = "TIME", value_parser = values::seconds, help_heading = "Stream")]
     pub seconds: Option<Duration>,
     /// Write what crosses the wire, for Wireshark, and beside it what is
@@ -176,7 +181,10 @@ impl SendArgs {
             ptime: self.ptime,
             framing: self.framing,
             payload_type: self.payload_type,
-            latency: self.latency.0,
+            latency: self
+                .latency
+                .map(|MaybeTime(time)| time.map_or(PlayoutDelay::Unbounded, PlayoutDelay::Of)),
+            protect: self.protect,
             length: self.seconds,
             sdp: self.sdp.clone(),
             wait_for_peer: self.wait_for_peer,
@@ -280,12 +288,12 @@ As an engineer:
 const RECEIVE_EXAMPLES: &str = "\
 Examples, as a musician:
   antiphon receive rtp://:7710 file:take.wav
-      record whoever sends; the file grows until the sender takes leave
+      record the first sender; the file grows until it ends the stream
   antiphon receive tcp://:7710 file:take.wav --latency 40ms
       record what a listener with a buffer of 40 ms would have heard
 As an engineer:
   antiphon receive rtp://@239.1.2.3:7710 '-?format=s16le' --forever | aplay ...
-      join a group and play on, whoever comes and goes
+      join a group and play on, also when senders change
   antiphon receive 'dccp://:5004?over=ip' file:take.wav
       directly over IP, without UDP between (sctp, dccp); needs root
   antiphon receive rtp://:7710 null: --format l24/48000/2 --payload-type 97

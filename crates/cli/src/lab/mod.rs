@@ -7,9 +7,8 @@ mod recorded;
 mod show;
 
 use antiphon::core::units::format_duration;
-use antiphon::lab::{Job, Outcome, RunOptions, check, find, replay, run};
-use antiphon::net::netns::become_namespace_root;
 use antiphon::{Error, Stop};
+use antiphon_experiments::{Job, Outcome, RunOptions, check, find, prepare, replay, run};
 
 use crate::args::{CheckArgs, Global, LabArgs, LabCommand, RunArgs};
 use crate::exit;
@@ -29,20 +28,10 @@ pub fn lab(args: &LabArgs, global: &Global, output: &mut Output) -> Result<u8, E
 }
 
 fn run_jobs(args: &RunArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
-    let changes = args.changes.changes();
-    let jobs = jobs(&args.targets)?;
-    let jobs: Vec<Job> = jobs.into_iter().map(|job| job.with(&changes)).collect::<Result<_, _>>()?;
     let real = args.real();
-    let few = |job: Job| match (real, changes.repetitions) {
-        (Some(_), None) => job.for_sockets(),
-        _ => Ok(job),
-    };
-    let jobs: Vec<Job> = jobs.into_iter().map(few).collect::<Result<_, _>>()?;
-    if real.is_some() || jobs.iter().any(|job| job.scenario.measured) {
-        // Only a process of one thread may, so before anything else. Where it is forbidden the facade says what it does.
-        if let Err(error) = become_namespace_root() {
-            output.detail(&format!("note: {error}"));
-        }
+    let jobs = find(&args.targets, &args.changes.changes(), real)?;
+    if let Some(why) = prepare(&jobs, real) {
+        output.detail(&format!("note: {why}"));
     }
     let watch = output.watch(global.time_limit)?;
     if let Some(number) = args.run {
@@ -83,33 +72,11 @@ fn run_one(jobs: &[Job], number: u32, args: &RunArgs, stop: &Stop, output: &mut 
 }
 
 fn check_jobs(args: &CheckArgs, output: &mut Output) -> Result<u8, Error> {
-    let changes = args.changes.changes();
-    for job in jobs(&args.targets)? {
-        let job = job.with(&changes)?;
+    for job in find(&args.targets, &args.changes.changes(), None)? {
         check(&job)?;
         plan::show(&job, output);
     }
     Ok(exit::DONE)
-}
-
-/// The experiments that all targets name together, each once.
-fn jobs(targets: &[String]) -> Result<Vec<Job>, Error> {
-    let mut jobs: Vec<Job> = Vec::new();
-    for target in targets {
-        for job in find(target)? {
-            match jobs.iter().find(|other| other.name == job.name) {
-                None => jobs.push(job),
-                Some(other) if other.target == job.target => {}
-                Some(other) => {
-                    return Err(Error::usage(format!(
-                        "{} and {} would have the same directory, {}: run them with different --results",
-                        other.target, job.target, job.name
-                    )));
-                }
-            }
-        }
-    }
-    Ok(jobs)
 }
 
 /// What does the same again, wherever the results go.

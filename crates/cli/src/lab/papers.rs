@@ -1,7 +1,7 @@
 //! `antiphon lab list`, `antiphon lab claims`, `antiphon lab report`.
 
 use antiphon::Error;
-use antiphon::lab::{ClaimRow, ExperimentRow, PaperResults, count, count_own, write_report};
+use antiphon_experiments::{ExperimentRow, Judgement, PaperResults, count, count_own, write_report};
 use serde_json::json;
 
 use crate::args::{ClaimsArgs, ListArgs, PaperArgs, ReportArgs};
@@ -96,8 +96,8 @@ fn state(row: &ExperimentRow) -> String {
     }
 }
 
-fn judged(paper: &PaperResults, claims: &[ClaimRow], width: usize, palette: Palette) -> String {
-    use antiphon::lab::Verdict::{DoesNotHold, Holds, NotRun};
+fn judged(paper: &PaperResults, claims: &[Judgement], width: usize, palette: Palette) -> String {
+    use antiphon_experiments::Verdict::{DoesNotHold, Holds, NotRun};
     let required = claims.iter().filter(|claim| claim.required && !claim.own).count();
     let [hold, fall, open] = [Holds, DoesNotHold, NotRun].map(|verdict| count(claims, verdict));
     let mut text = format!(
@@ -110,9 +110,9 @@ fn judged(paper: &PaperResults, claims: &[ClaimRow], width: usize, palette: Pale
     let mut grid = Grid::new([Align::Left, Align::Left, Align::Prose]);
     for claim in claims {
         let tone = match claim.verdict {
-            "holds" => Tone::Best,
-            "not-run" => Tone::Dim,
-            _ => Tone::Plain,
+            Holds => Tone::Best,
+            NotRun => Tone::Dim,
+            DoesNotHold => Tone::Plain,
         };
         let free = if claim.required { "" } else { " (not required)" };
         let about = match claim.because.as_str() {
@@ -121,7 +121,7 @@ fn judged(paper: &PaperResults, claims: &[ClaimRow], width: usize, palette: Pale
         };
         grid.row([
             Cell::from(format!("  {}", claim.id)),
-            Cell::new(format!("{}{free}", claim.verdict), tone),
+            Cell::new(format!("{}{free}", claim.verdict.name()), tone),
             Cell::from(about),
         ]);
     }

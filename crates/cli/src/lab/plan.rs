@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use antiphon::core::units::format_duration;
-use antiphon::lab::Job;
-use antiphon::lab::scenario::{Note, Scenario};
+use antiphon_experiments::Job;
+use antiphon_experiments::scenario::{Note, Scenario};
 use serde_json::{Value, json};
 
 use crate::grid::{Align, Cell, Grid, Palette, Tone, paragraph};
@@ -77,7 +77,7 @@ fn plan(scenario: &Scenario) -> String {
     let plan = scenario.plan();
     let points = plan.len() / scenario.repetitions as usize;
     // Checked when the scenario was read.
-    let length = |run: &antiphon::lab::scenario::Run| {
+    let length = |run: &antiphon_experiments::scenario::Run| {
         scenario.setup(&run.point).map_or(Duration::ZERO, |setup| setup.duration)
     };
     let firsts = plan.iter().step_by(scenario.repetitions as usize).map(length);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use antiphon::Stop;
 use antiphon::core::Instant;
-use antiphon::lab::Progress;
 use antiphon::net::OsClock;
+use antiphon_experiments::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output::Output;

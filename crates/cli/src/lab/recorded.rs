@@ -1,15 +1,14 @@
 //! `antiphon lab replay`: transports over a path that was recorded.
 
-use antiphon::Error;
-use antiphon::lab::figures::{FIGURES, StreamFigures};
-use antiphon::lab::replay::{ReplayOptions, Replayed};
-use antiphon::lab::replay_path;
 use antiphon::proto::TRANSPORTS;
-use serde_json::{Map, Value, json};
+use antiphon::{Error, figure_row};
+use antiphon_experiments::figures::{FIGURES, StreamFigures};
+use antiphon_experiments::replay::{ReplayOptions, Replayed};
+use antiphon_experiments::replay_path;
+use serde_json::json;
 
 use crate::args::{Global, ReplayArgs};
 use crate::exit;
-use crate::grid::{Align, Cell, Grid, Tone};
 use crate::output::{Output, command_line};
 
 /// Runs it; the exit code.
@@ -53,48 +52,41 @@ fn records(args: &ReplayArgs, replayed: &Replayed, output: &mut Output) {
     });
     output.timed("replay", head);
     for (transport, run) in &replayed.runs {
-        let figures = FIGURES.iter().zip(audio(&run.streams).values());
-        let fields: Map<String, Value> =
-            figures.map(|(def, value)| (def.name.into(), value.into())).collect();
-        output.record("transport", json!({ "transport": transport, "figures": fields }));
+        let figures = super::show::all(&audio(&run.streams));
+        output.record("transport", json!({ "transport": transport, "figures": figures }));
     }
 }
 
-/// The figures that tell transports apart, with their short titles; rows without a value for any transport stay away.
-const SHOWN: [(&str, &str, usize); 13] = [
-    ("sent", "sent", 0),
-    ("lost_percent", "lost, %", 2),
-    ("expired", "expired", 0),
-    ("delay_p50_ms", "delay, median, ms", 1),
-    ("delay_p99_ms", "delay, 99 %, ms", 1),
-    ("delay_max_ms", "delay, longest, ms", 1),
-    ("rtt_mean_ms", "round trip, mean, ms", 1),
-    ("rtt_p99_ms", "round trip, 99 %, ms", 1),
-    ("jitter_sd_ms", "jitter, standard deviation, ms", 2),
-    ("gap_max_s", "longest gap, s", 3),
-    ("duplicate", "duplicates", 0),
-    ("retransmissions", "repetitions", 0),
-    ("wire_bytes", "bytes on the wire", 0),
+/// The figures that tell transports apart; rows without a value for any transport stay away.
+const SHOWN: [&str; 16] = [
+    "sent",
+    "missing_percent",
+    "lost_percent",
+    "expired",
+    "refused",
+    "delay_p50_ms",
+    "delay_p99_ms",
+    "delay_max_ms",
+    "rtt_mean_ms",
+    "rtt_p99_ms",
+    "jitter_sd_ms",
+    "gap_max_ms",
+    "duplicate",
+    "retransmissions",
+    "wire_bytes",
+    "broken",
 ];
 
 fn table(args: &ReplayArgs, replayed: &Replayed, output: &mut Output) {
     output.talk(&format!("{}, as it was, seed {}", args.file.display(), args.seed));
-    let columns: Vec<StreamFigures> = replayed.runs.iter().map(|(_, run)| audio(&run.streams)).collect();
-    let mut aligns = vec![Align::Left];
-    aligns.extend(vec![Align::Right; columns.len()]);
-    let mut grid = Grid::new(aligns);
-    let heads = replayed.runs.iter().map(|(transport, _)| Cell::new(transport.as_str(), Tone::Head));
-    grid.row([Cell::new("", Tone::Head)].into_iter().chain(heads));
-    for (name, title, decimals) in SHOWN {
-        let Some(place) = FIGURES.iter().position(|figure| figure.name == name) else { continue };
-        let values: Vec<Option<f64>> = columns.iter().map(|figures| figures.values()[place]).collect();
-        if values.iter().all(Option::is_none) {
-            continue;
-        }
-        let text = |value: &Option<f64>| value.map_or("-".into(), |value| format!("{value:.decimals$}"));
-        grid.row([Cell::from(title)].into_iter().chain(values.iter().map(|value| Cell::from(text(value)))));
-    }
-    output.result(&grid.render(output.width, output.palette));
+    let columns: Vec<_> = replayed.runs.iter().map(|(_, run)| audio(&run.streams).values()).collect();
+    let shown = FIGURES.iter().enumerate().filter(|(_, def)| SHOWN.contains(&def.name));
+    let rows = shown.filter_map(|(at, def)| {
+        let values: Vec<Option<f64>> = columns.iter().map(|values| values[at]).collect();
+        values.iter().any(Option::is_some).then(|| figure_row(def, &values))
+    });
+    let names: Vec<&str> = replayed.runs.iter().map(|(transport, _)| transport.as_str()).collect();
+    output.result(&crate::table::render(&rows.collect::<Vec<_>>(), &names, output.width, output.palette));
     for remark in &replayed.remarks {
         output.talk(&format!("note: {remark}"));
     }

@@ -3,30 +3,34 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use antiphon::Error;
-use antiphon::lab::experiment::{Finished, PointSummary, summary};
-use antiphon::lab::figures::FIGURES;
-use antiphon::lab::{Job, Outcome, RealOptions, describe, real_length, replay_command};
 use antiphon::measure::MeanInterval;
+use antiphon_experiments::experiment::{Finished, PointSummary, summary};
+use antiphon_experiments::figures::{FIGURES, FigureDef, StreamFigures, figure};
+use antiphon_experiments::{Job, Outcome, RealOptions, describe, real_length, replay_command};
 use serde_json::{Map, Value, json};
 
 use super::progress::human;
 use crate::grid::{Align, Cell, Grid, Palette, Tone};
 use crate::output::Output;
 
-/// The figures of the table for people with their short titles, the most telling first; those that find no place on the
-/// line stay away. All of them are in summary.csv.
-const SHOWN: [(&str, &str); 10] = [
-    ("lost_percent", "lost %"),
-    ("delay_mean_ms", "delay ms"),
-    ("rtt_mean_ms", "round trip ms"),
-    ("delay_p99_ms", "delay 99 % ms"),
-    ("gap_max_s", "longest gap s"),
-    ("gaps_above_80ms_per_1000", "gaps > 80 ms /1000"),
-    ("jitter_sd_ms", "jitter ms"),
-    ("concealed_percent", "concealed %"),
-    ("expired", "expired"),
-    ("broken", "broken"),
+/// The figures of the table for people, the most telling first; those that find no place on the line stay away. All of them
+/// are in summary.csv.
+const SHOWN: [&str; 12] = [
+    "missing_percent",
+    "lost_percent",
+    "delay_mean_ms",
+    "rtt_mean_ms",
+    "delay_p99_ms",
+    "gap_max_ms",
+    "gaps_above_80ms_per_1000",
+    "jitter_sd_ms",
+    "concealed_percent",
+    "expired",
+    "refused",
+    "broken",
 ];
+/// What is only shown if it ever happened.
+const QUIET: [&str; 3] = ["expired", "refused", "broken"];
 
 /// Says what begins.
 pub fn begin(job: &Job, real: Option<RealOptions>, output: &mut Output) -> Result<(), Error> {
@@ -58,7 +62,7 @@ fn on_sockets(job: &Job, real: &RealOptions) -> Result<Vec<String>, Error> {
     let length = human(real_length(job, real)?.as_secs_f64());
     let mut lines = vec![format!("on sockets, one run after the other: about {length} in all")];
     if let Some(first) = job.scenario.plan().first() {
-        let notes = describe(&job.scenario.setup(&first.point)?, real)?;
+        let notes = describe(&job.setup(&first.point)?, real)?;
         lines.extend(notes.iter().map(|note| format!("note: {note}")));
     }
     Ok(lines)
@@ -129,13 +133,12 @@ fn table(
     if points.is_empty() {
         return "no run has ended yet".into();
     }
-    let measured = |(name, _): &&(&str, &str)| points.iter().any(|point| point.figure(name).is_some());
-    // What never happened takes no room.
-    let telling = |(name, _): &&(&str, &str)| {
-        let quiet = ["expired", "broken"].contains(name);
-        !quiet || points.iter().any(|point| point.figure(name).is_some_and(|mean| mean.mean > 0.0))
+    let mean = |def: &FigureDef| points.iter().filter_map(|point| point.figure(def.name));
+    let telling = |def: &&FigureDef| match QUIET.contains(&def.name) {
+        true => mean(def).any(|mean| mean.mean > 0.0),
+        false => mean(def).next().is_some(),
     };
-    let mut columns: Vec<&(&str, &str)> = SHOWN.iter().filter(measured).filter(telling).collect();
+    let mut columns: Vec<&FigureDef> = SHOWN.into_iter().filter_map(figure).filter(telling).collect();
     let settings = deciding(variables.len(), points);
     let mut note = String::from("mean ± half of the 95 % confidence interval\n");
     let left_out: Vec<&str> =
@@ -219,18 +222,19 @@ fn grid(
     variables: &[String],
     settings: &[usize],
     points: &[PointSummary],
-    columns: &[&(&str, &str)],
+    columns: &[&FigureDef],
     text: &Text<'_>,
 ) -> Grid {
     let mut aligns = vec![Align::Left; settings.len() + 1];
     aligns.extend(vec![Align::Right; columns.len() + 1]);
     let mut grid = Grid::new(aligns);
-    let titles = settings.iter().map(|at| variables[*at].as_str()).chain(["stream", "runs"]);
-    grid.row(titles.chain(columns.iter().map(|(_, title)| *title)).map(|title| Cell::new(title, Tone::Head)));
+    let titles = settings.iter().map(|at| variables[*at].clone()).chain(["stream", "runs"].map(String::from));
+    let figures = columns.iter().map(|def| format!("{} {}", def.title, def.unit.symbol()).trim().to_string());
+    grid.row(titles.chain(figures).map(|title| Cell::new(title, Tone::Head)));
     for point in points {
         let values = settings.iter().map(|at| point.point.get(*at).map_or(String::new(), |(_, v)| text(v)));
         let head = values.chain([point.stream.clone(), point.runs.to_string()]);
-        let figures = columns.iter().map(|(name, _)| point.figure(name).map_or("-".into(), shown));
+        let figures = columns.iter().map(|def| point.figure(def.name).map_or("-".into(), shown));
         grid.row(head.chain(figures).map(Cell::from));
     }
     grid
@@ -251,16 +255,18 @@ fn shown(mean: MeanInterval) -> String {
     }
 }
 
+/// Every figure by its name; what was not measured is null.
+pub(super) fn all(figures: &StreamFigures) -> Map<String, Value> {
+    FIGURES.iter().zip(figures.values()).map(|(def, value)| (def.name.into(), value.into())).collect()
+}
+
 /// Prints one run.
 pub fn run(job: &Job, finished: &Finished, command: &str, output: &mut Output) {
     let run = &finished.run;
     let replay = replay_command(command, run.index);
     if output.json {
-        let streams = finished.streams.iter().map(|(name, figures)| {
-            let measured = FIGURES.iter().zip(figures.values());
-            let fields = measured.map(|(figure, value)| (figure.name.to_string(), Value::from(value)));
-            json!({ "stream": name, "figures": fields.collect::<Map<String, Value>>() })
-        });
+        let streams = finished.streams.iter();
+        let streams = streams.map(|(name, figures)| json!({ "stream": name, "figures": all(figures) }));
         let media = finished.media.iter().map(|medium| {
             let counters = medium.counters.iter().map(|(name, value)| (name.clone(), Value::from(*value)));
             json!({ "medium": medium.name, "counters": counters.collect::<Map<String, Value>>() })
@@ -285,7 +291,7 @@ pub fn run(job: &Job, finished: &Finished, command: &str, output: &mut Output) {
         grid.title(Cell::new(name.as_str(), Tone::Head));
         for (figure, value) in FIGURES.iter().zip(figures.values()) {
             let Some(value) = value else { continue };
-            let cells = [figure.title.into(), format!("{value}").into(), figure.unit.into()];
+            let cells = [figure.title.into(), format!("{value}").into(), figure.unit.symbol().into()];
             grid.row(cells.into_iter().chain([Cell::new(figure.definition, Tone::Dim)]));
         }
     }
@@ -317,7 +323,7 @@ mod tests {
             let text = table(&["loss".into()], &points, &WHOLE, width, PLAIN);
             let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
             assert!(widest <= width.max(43), "{width}: {widest}\n{text}");
-            assert!(text.contains("lost %") && text.contains("12.346 ± 0.071"), "{text}");
+            assert!(text.contains("missing %") && text.contains("12.346 ± 0.071"), "{text}");
             assert!(!text.contains("broken") && !text.contains("round trip"), "{text}");
         }
         assert!(table(&[], &[], &WHOLE, 80, PLAIN).contains("no run"));
@@ -354,7 +360,7 @@ mod tests {
         let alike = [long("reliability=full"), long("reliability=none")];
         let text = table(&variables, &alike, &WHOLE, 60, PLAIN);
         assert!(text.contains("sctp?order=ordered&reliability=none"), "{text}");
-        // Where a paper has names for them, figures find room, and the names are spelt out beneath.
+        // Where a paper has names for them, figures find room, and the names are spelt out below.
         let short = |value: &str| if value.ends_with("none") { "SCTP 2".into() } else { value.to_string() };
         let text = table(&variables, &alike, &short, 60, PLAIN);
         assert!(text.contains("\nSCTP 2 ") && text.contains("sctp?order=ordered&r… "), "{text}");

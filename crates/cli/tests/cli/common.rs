@@ -1,4 +1,4 @@
-//! Runs the built program, without the settings of whoever runs the tests.
+//! Runs the built program, without the settings of the user who runs the tests.
 
 use std::process::{Command, Output};
 

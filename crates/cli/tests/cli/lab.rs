@@ -86,7 +86,7 @@ fn what_cannot_be_found_or_read_is_said() {
 }
 
 #[test]
-fn results_are_the_same_whatever_the_threads_and_one_run_alone_is_too() {
+fn results_are_the_same_for_any_threads_and_single_runs() {
     let directory = directory(&scenario(3, "6s"));
     for (results, threads) in [("one", "1"), ("two", "2"), ("again", "2")] {
         let ran = lab(directory.path(), &["run", "test.toml", "--results", results, "--threads", threads]);

@@ -1,4 +1,4 @@
-//! What comes out: tables without colour where nobody asked for it, JSON that parses, exit codes, signals.
+//! What comes out: tables without colour unless asked for, JSON that parses, exit codes, signals.
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
@@ -134,7 +134,7 @@ fn a_comparison_in_records_with_gates() {
     let transports = antiphon::proto::TRANSPORTS.len();
     assert_eq!((of("transport"), of("advice"), of("link"), of("end")), (transports, 5, 1, 1));
     let rtp = lines.iter().find(|line| line["transport"] == "rtp" && line["record"] == "transport").unwrap();
-    assert!(rtp["frames_sent"].as_u64().unwrap() > 50 && rtp["rtt_ms"]["p999"].is_number(), "{rtp}");
+    assert!(rtp["packets_sent"].as_u64().unwrap() > 50 && rtp["rtt_ms"]["p999"].is_number(), "{rtp}");
     assert!(
         met.out.lines().any(|line| line.starts_with(r#"{"record":"transport","schema":1,"transport":"rtp""#))
     );

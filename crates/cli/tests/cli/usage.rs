@@ -13,7 +13,7 @@ fn refused(arguments: &[&str], words: &[&str]) {
 }
 
 #[test]
-fn slips_of_the_keyboard_are_answered_with_the_nearest() {
+fn typing_errors_are_answered_with_the_nearest_name() {
     refused(&["compre"], &["compare"]);
     refused(&["compare", "--lnik", "dsl"], &["--link"]);
     refused(&["compare", "--transports", "rtp,tpc"], &["tcp"]);
@@ -87,7 +87,7 @@ fn a_missing_or_monstrous_sdp_is_refused() {
 }
 
 #[test]
-fn nobody_reads_on_and_nobody_complains() {
+fn a_closed_standard_output_is_no_error() {
     use std::process::Stdio;
     let mut child =
         antiphon().args(["link", "--list"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::child::{Child, antiphon, free_ports, program};
-use crate::dissect::{BYE, Dissected, RR, SDES, SR, dissect, dissect_with_checksums};
+use crate::dissect::{BYE, Dissected, RR, SDES, SR, XR, dissect, dissect_with_checksums};
 
-/// Sends five and a half seconds: past the first report after the goodbye to be, which comes within five.
+/// Sends five and a half seconds: past the first report, which comes within five.
 const SOUND: &str = "tone:noise?channels=2&seconds=5500ms";
 
 /// How the name of the sender's capture ends.
@@ -59,16 +59,16 @@ impl Within for std::process::Command {
 }
 
 impl Stream {
-    /// Every frame that the sender says it sent is there, once and in order, with reports beside.
+    /// Every packet that the sender says it sent is there, once and in order, with reports beside.
     fn check(&self, seen: &Dissected, whose: &str) {
-        let frames = self.sent["frames_sent"].as_u64().expect("a number");
+        let frames = self.sent["packets_sent"].as_u64().expect("a number");
         assert_eq!(
-            self.received["frames_received"], frames,
+            self.received["packets_received"], frames,
             "nothing is lost on loopback: {}",
             self.received
         );
         let numbers = seen.numbers(self.port);
-        assert_eq!(numbers.len() as u64, frames, "frames in {whose}");
+        assert_eq!(numbers.len() as u64, frames, "packets in {whose}");
         assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "a gap in the numbers in {whose}");
         let ssrcs = seen.towards(self.port).flat_map(|packet| &packet.ssrc);
         assert_eq!(ssrcs.collect::<std::collections::BTreeSet<_>>().len(), 1, "senders in {whose}");
@@ -79,11 +79,13 @@ impl Stream {
         };
         assert_eq!(kinds(seen.towards(self.port).collect()), [SR, SDES, BYE], "the sender's RTCP in {whose}");
         let mut answers = kinds(seen.from(self.port).collect());
-        // The receiver's goodbye may find the sender gone, and then is not in the sender's own capture.
+        // The receiver's BYE may find the sender gone, and then is not in the sender's own capture.
         if whose.ends_with(SENT) && !answers.contains(&BYE) {
             answers.push(BYE);
         }
-        assert_eq!(answers, [RR, SDES, BYE], "the receiver's RTCP in {whose}");
+        answers.sort_unstable();
+        // An extended report tells the playout delay.
+        assert_eq!(answers, [RR, SDES, BYE, XR], "the receiver's RTCP in {whose}");
         // The clock of the sender is in every packet, the format in some (RFC 8285 elements 1 and 2).
         let sound: Vec<_> = seen.towards(self.port).filter(|packet| !packet.rtp.is_empty()).collect();
         assert!(
@@ -98,7 +100,7 @@ impl Stream {
         for packets in [seen.towards(self.port).collect::<Vec<_>>(), seen.from(self.port).collect()] {
             let carried: usize = packets.iter().map(|packet| packet.tcp_len).sum();
             let framed: usize = packets.iter().flat_map(|packet| &packet.framed).map(|len| len + 2).sum();
-            assert_eq!(carried, framed, "bytes outside RFC 4571 frames in {whose}");
+            assert_eq!(carried, framed, "bytes outside RFC 4571 packets in {whose}");
         }
     }
 }
@@ -143,7 +145,7 @@ fn nothing_is_malformed_on_the_wire() {
             let directory = directory.path();
             scope.spawn(move || {
                 let file = directory.join(format!("{scheme}-live.pcapng"));
-                // Its lines tell when the goodbyes of both have been captured.
+                // Its lines tell when the BYEs of both have been captured.
                 let mut command = program("tshark -i lo -P -l -T fields -e rtcp.pt -e tcp.flags.fin");
                 let hint = format!("{scheme}.port=={port},rtp").replace("rtp.port", "udp.port");
                 command.args(["-f", &format!("port {port}"), "-d", &hint, "-w"]).arg(&file);

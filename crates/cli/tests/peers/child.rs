@@ -143,7 +143,7 @@ fn pass_on(stream: impl Read + Send + 'static, err: bool, sender: Sender<Line>) 
     });
 }
 
-/// The program under test, without the settings of whoever runs the tests.
+/// The program under test, without the settings of the user who runs the tests.
 pub fn antiphon<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
     clean(Command::new(env!("CARGO_BIN_EXE_antiphon")), arguments)
 }

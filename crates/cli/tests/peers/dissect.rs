@@ -11,7 +11,7 @@ pub struct Dissected {
     pub packets: Vec<Packet>,
 }
 
-/// One IP packet. A TCP segment may hold several frames, and a datagram several RTCP packets.
+/// One IP packet. A TCP segment may hold several packets, and a datagram several RTCP packets.
 #[derive(Debug)]
 pub struct Packet {
     pub source_port: u16,
@@ -23,7 +23,7 @@ pub struct Packet {
     pub compounds: usize,
     /// Identifiers of header extension elements.
     pub extensions: Vec<u8>,
-    /// Lengths of RFC 4571 frames.
+    /// Lengths of RFC 4571 packets.
     pub framed: Vec<usize>,
     /// Bytes in a TCP segment.
     pub tcp_len: usize,
@@ -47,11 +47,13 @@ const FIELDS: [&str; 13] = [
     "udp.checksum.status",
 ];
 
-/// Sender report, receiver report, source description, goodbye (RFC 3550 §12.1).
+/// Sender report, receiver report, source description, BYE (RFC 3550 §12.1).
 pub const SR: u8 = 200;
 pub const RR: u8 = 201;
 pub const SDES: u8 = 202;
 pub const BYE: u8 = 203;
+/// Extended report (RFC 3611 §2).
+pub const XR: u8 = 207;
 
 /// Dissects `file`, in which RTP goes to and from `port`; nothing in it may be malformed. Checksums are judged as tshark
 /// does by default: hardly ever, as loopback leaves them out.

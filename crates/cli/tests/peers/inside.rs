@@ -78,7 +78,7 @@ fn packet(line: &str) -> Shown {
     }
 }
 
-/// Each frame is on `…-rtp`, once and in order, and nothing else is.
+/// Each packet is on `…-rtp`, once and in order, and nothing else is.
 fn check_frames(packets: &[Shown], scheme: &str, frames: u64, sender: bool) {
     let name = format!("{scheme}-rtp");
     let inside: Vec<_> = packets.iter().filter(|packet| packet.interface == name).collect();
@@ -92,7 +92,7 @@ fn check_frames(packets: &[Shown], scheme: &str, frames: u64, sender: bool) {
             numbers.push(seq);
         }
     }
-    assert_eq!(numbers.len() as u64, frames, "frames inside {scheme}");
+    assert_eq!(numbers.len() as u64, frames, "packets inside {scheme}");
     assert!(numbers.windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1)), "a gap inside {scheme}");
     let answers = inside.iter().filter(|packet| packet.ports != Some(sound));
     assert!(answers.count() > 0, "the receiver's reports are there: {scheme}");
@@ -126,8 +126,8 @@ fn what_is_inside_every_transport_is_dissected() {
             let directory = directory.path();
             scope.spawn(move || {
                 let stream = stream(scheme, port, directory);
-                let frames = stream.sent["frames_sent"].as_u64().expect("a number");
-                assert_eq!(stream.received["frames_received"], frames, "nothing is lost on loopback");
+                let frames = stream.sent["packets_sent"].as_u64().expect("a number");
+                assert_eq!(stream.received["packets_received"], frames, "nothing is lost on loopback");
                 for (file, sender) in [(&stream.sender, true), (&stream.receiver, false)] {
                     let packets = shown(file);
                     assert!(
@@ -155,7 +155,7 @@ fn packets_directly_over_ip_are_dissected_and_shown_once() {
             let directory = directory.path();
             scope.spawn(move || {
                 let stream = stream_with(scheme, "?over=ip", port, directory);
-                let frames = stream.sent["frames_sent"].as_u64().expect("a number");
+                let frames = stream.sent["packets_sent"].as_u64().expect("a number");
                 for (file, sender) in [(&stream.sender, true), (&stream.receiver, false)] {
                     let packets = shown(file);
                     check_known(&packets, scheme, scheme);
@@ -184,8 +184,8 @@ fn a_comparison_shows_every_stream_once_whatever_was_repaired() {
     let packets = shown(&file);
     for scheme in ["sctp", "dccp", "srp", "arq"] {
         let figure =
-            figures.iter().find(|figure| figure["transport"] == scheme && figure["frames_sent"].is_u64());
-        let sent = figure.unwrap_or_else(|| panic!("{scheme}: {}", ended.out))["frames_sent"].as_u64();
+            figures.iter().find(|figure| figure["transport"] == scheme && figure["packets_sent"].is_u64());
+        let sent = figure.unwrap_or_else(|| panic!("{scheme}: {}", ended.out))["packets_sent"].as_u64();
         let numbers: Vec<u16> = packets
             .iter()
             .filter(|packet| packet.interface == format!("{scheme}-rtp"))
@@ -198,14 +198,14 @@ fn a_comparison_shows_every_stream_once_whatever_was_repaired() {
     // What is sent again is on the wire alone. A transport that repairs nothing shows that nothing else is counted here.
     for scheme in ["srp", "arq"] {
         let (whole, frames) = sent_whole(&packets, scheme);
-        assert!(whole > frames, "{scheme}: {whole} packets for {frames} frames, and 3 % were lost");
+        assert!(whole > frames, "{scheme}: {whole} packets for {frames} messages, and 3 % were lost");
     }
     let (whole, frames) = sent_whole(&packets, "dccp");
     assert_eq!(whole, frames, "dccp");
 }
 
-/// Packets from us on the wire that are as long as one with a frame, which acknowledgements are not, and what looks for the
-/// path's size is not either; and the frames in them.
+/// Packets from us on the wire that are as long as one with a message, which acknowledgements are not, and what looks for the
+/// path's size is not either; and the messages in them.
 fn sent_whole(packets: &[Shown], scheme: &str) -> (usize, usize) {
     let inside = format!("{scheme}-rtp");
     let sound = packets.iter().filter(|packet| {
@@ -223,11 +223,11 @@ fn sent_whole(packets: &[Shown], scheme: &str) -> (usize, usize) {
     (whole.count(), lengths.len())
 }
 
-/// More than any of our transports puts before a frame, in bytes: DCCP's acknowledgements in data packets take 100 and some. It
-/// looks for the path's size with packets that fill an Ethernet's, 400 bytes longer than a frame.
+/// More than any of our transports puts before a message, in bytes: DCCP's acknowledgements in data packets take 100 and some. It
+/// looks for the path's size with packets that fill an Ethernet's, 400 bytes longer than a message.
 const HEADERS: usize = 160;
 
-/// A reflector that is ended by Ctrl-C has shown every frame there and back, whatever carried it.
+/// A reflector that is ended by Ctrl-C has shown every packet there and back, over any transport.
 #[test]
 #[ignore = "needs tshark; scripts/install-peers brings it"]
 fn a_reflectors_capture_is_dissected() {
@@ -249,7 +249,7 @@ fn a_reflectors_capture_is_dissected() {
     let figures: Vec<serde_json::Value> =
         compared.out.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     for scheme in schemes {
-        let figure = figures.iter().find(|it| it["transport"] == scheme && it["frames_sent"].is_u64());
+        let figure = figures.iter().find(|it| it["transport"] == scheme && it["packets_sent"].is_u64());
         let figure = figure.unwrap_or_else(|| panic!("{scheme}: {}", compared.out));
         let count = |ports: (u16, u16)| {
             let inside = format!("{scheme}-rtp");
@@ -266,7 +266,7 @@ fn a_reflectors_capture_is_dissected() {
             [(PEER_FRAME_PORT, FRAME_PORT), (FRAME_PORT, PEER_FRAME_PORT)].map(|ports| Some(count(ports)));
         assert_eq!(
             (there, back),
-            (figure["frames_sent"].as_u64(), figure["frames_sent"].as_u64()),
+            (figure["packets_sent"].as_u64(), figure["packets_sent"].as_u64()),
             "{scheme}"
         );
         if ["sctp", "dccp"].contains(&scheme) {

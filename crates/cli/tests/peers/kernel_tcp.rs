@@ -1,18 +1,22 @@
-//! The laboratory's TCP beside the kernel's, over the same link: frames of 160 bytes every 5 ms, returned by the far end,
+//! The laboratory's TCP beside the kernel's, over the same link: packets of 160 bytes every 5 ms, returned by the far end,
 //! 40 ms of round trip, losses in both directions.
+
+#[path = "../../../lab/tests/common/pair.rs"]
+mod pair;
 
 use std::time::Duration;
 
-use antiphon_lab::tcp::{Pair, Profile};
+use antiphon_lab::tcp::Profile;
+use pair::Pair;
 
 use crate::child::{Child, antiphon};
 
-/// Sample frames of 16 kHz L16 mono in 5 ms are 160 bytes; the RTP header, its extension and the framing stand before.
-const FRAME: usize = 160 + 12 + 16 + 2;
+/// Sample packets of 16 kHz L16 mono in 5 ms are 160 bytes; the RTP header, its extension and the framing stand before.
+const PACKET: usize = 160 + 12 + 16 + 2;
 const INTERVAL: Duration = Duration::from_millis(5);
-const FRAMES: usize = 8000;
+const PACKETS: usize = 8000;
 
-/// Mean one-way delay in ms of frames through the kernel's TCP with CUBIC and the router of the embedded link, over runs
+/// Mean one-way delay in ms of packets through the kernel's TCP with CUBIC and the router of the embedded link, over runs
 /// that go on beside one another.
 fn kernel(link: &str, runs: u64) -> f64 {
     let start = |seed: u64| {
@@ -21,7 +25,7 @@ fn kernel(link: &str, runs: u64) -> f64 {
             ["compare", "-t", "tcp", "--congestion", "cubic", "--json", "--out", "none", "--seed", &seed];
         let sound =
             ["-i", "tone:", "-f", "l16", "-c", "1", "-r", "16kHz", "-b", "80", "-s", "40s", "--link", link];
-        // The playout target is beyond all but the longest repair, so that no frame is judged.
+        // The playout delay is beyond all but the longest repair, so that no packet is late.
         let command =
             &mut antiphon([&stream[..], &sound, &["--latency", "400ms", "--link-method", "router"]].concat());
         Child::start(command, Duration::from_secs(120))
@@ -29,7 +33,7 @@ fn kernel(link: &str, runs: u64) -> f64 {
     let children: Vec<Child> = (1..=runs).map(start).collect();
     let means = children.into_iter().map(|child| {
         let records = child.succeed().records("transport");
-        assert_eq!(records[0]["frames_sent"], FRAMES as u64);
+        assert_eq!(records[0]["packets_sent"], PACKETS as u64);
         records[0]["one_way_ms"]["mean"].as_f64().expect("one machine, one clock")
     });
     means.sum::<f64>() / runs as f64
@@ -37,7 +41,7 @@ fn kernel(link: &str, runs: u64) -> f64 {
 
 /// The same in virtual time: the far end returns what it reads.
 ///
-/// A round trip of exactly eight intervals would let each acknowledgement come just before the frame that it should let
+/// A round trip of exactly eight intervals would let each acknowledgement come just before the packet that it should let
 /// go, which then waits for the next one: 7 ms more at 5 % loss. Machines need time; the router's least one-way delay is
 /// 20.04 to 20.16 ms.
 fn laboratory(link: &str, seed: u64) -> f64 {
@@ -49,15 +53,15 @@ fn laboratory(link: &str, seed: u64) -> f64 {
         pair.step(at);
     }
     let start = pair.now();
-    let due = |frame: usize| start + INTERVAL * frame as u32;
-    let (frame, mut buf) = ([7; FRAME], [0; 65_536]);
+    let due = |packet: usize| start + INTERVAL * packet as u32;
+    let (packet, mut buf) = ([7; PACKET], [0; 65_536]);
     let (mut written, mut read, mut arrived, mut sum) = (0, 0, 0, 0.0);
-    while arrived < FRAMES {
-        let next = (written < FRAMES).then(|| due(written));
+    while arrived < PACKETS {
+        let next = (written < PACKETS).then(|| due(written));
         let at = pair.poll_timeout().into_iter().chain(next).min().expect("something happens");
         pair.step(at);
         if next.is_some_and(|next| next <= at) {
-            assert_eq!(pair.near.write(at, &frame), FRAME, "the buffer holds it");
+            assert_eq!(pair.near.write(at, &packet), PACKET, "the buffer holds it");
             written += 1;
         }
         let len = pair.far.read(at, &mut buf);
@@ -65,16 +69,16 @@ fn laboratory(link: &str, seed: u64) -> f64 {
         pair.near.read(at, &mut buf);
         pair.transmit();
         read += len;
-        while arrived < read / FRAME {
+        while arrived < read / PACKET {
             sum += at.since(due(arrived)).as_secs_f64() * 1e3;
             arrived += 1;
         }
     }
-    sum / FRAMES as f64
+    sum / PACKETS as f64
 }
 
-/// A TCP that waited for its retransmission time-out at each loss would be far beyond: 200 ms, some 40 frames, at one
-/// frame in a hundred.
+/// A TCP that waited for its retransmission time-out at each loss would be far beyond: 200 ms, some 40 packets, at one
+/// packet in a hundred.
 #[test]
 #[ignore = "streams over the kernel's TCP in real time for a minute and a half; needs network namespaces"]
 fn the_laboratorys_tcp_delays_as_the_kernels_does() {

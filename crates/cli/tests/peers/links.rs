@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::child::{Child, antiphon, antiphon_by, free_ports, program};
 use crate::dissect::{Dissected, dissect};
 
-/// What became of the frames between two captures, by their sequence numbers alone.
+/// What became of the packets between two captures, by their sequence numbers alone.
 struct Fate {
     sent: u64,
     arrived: u64,
@@ -31,12 +31,12 @@ impl Fate {
     fn check(&self, received: &Value) {
         self.check_counts(received);
         // 5 % of 800 is 40; none would be no link.
-        assert!(self.missed > 0 && self.sent > self.arrived, "the weather happened");
+        assert!(self.missed > 0 && self.sent > self.arrived, "the losses happened");
     }
 
     fn check_counts(&self, received: &Value) {
         assert_eq!(
-            (&received["frames_received"], &received["lost"]),
+            (&received["packets_received"], &received["lost"]),
             (&self.arrived.into(), &self.missed.into())
         );
     }
@@ -110,13 +110,13 @@ fn proxy_agrees(by: &[&str]) {
     let near_port = listens.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
     let (near, far) = (dissect(Path::new(&here), near_port), dissect(Path::new(&there), port));
     let fate = Fate::of((&near, near_port), (&far, port));
-    assert_eq!(sent["frames_sent"], fate.sent);
+    assert_eq!(sent["packets_sent"], fate.sent);
     fate.check(&received);
     // To the datagram: sound and reports there, reports back.
     assert_eq!(number(&up, "offered"), fate.sent + near.reports(near_port));
     assert_eq!(number(&up, "delivered"), fate.arrived + far.reports(port));
     assert_eq!(number(&down, "offered"), far.from(port).count() as u64);
-    // The receiver's last report and its goodbye may find the sender gone.
+    // The receiver's last report and its BYE may find the sender gone.
     let heard = near.from(near_port).count() as u64;
     assert!((heard..=heard + 2).contains(&number(&down, "delivered")), "{down}, {heard} heard");
     assert_eq!(number(&up, "lost"), number(&up, "offered") - number(&up, "delivered"));
@@ -129,7 +129,7 @@ fn a_proxy_and_the_receiver_behind_it_count_the_same_losses() {
 }
 
 #[test]
-#[ignore = "needs tshark and root, to become somebody else; scripts/install-peers brings it"]
+#[ignore = "needs tshark and root, to become another user; scripts/install-peers brings it"]
 fn a_proxy_needs_no_privilege() {
     // The build may lie where only its owner goes, so a copy is run.
     let directory = open_directory();
@@ -143,7 +143,7 @@ fn a_proxy_needs_no_privilege() {
 pub const NOBODY: [&str; 6] =
     ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs", "--"];
 
-/// A temporary directory that everybody can work in.
+/// A temporary directory that all users can work in.
 pub fn open_directory() -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
@@ -224,7 +224,7 @@ fn other_programs_stream_across_the_router() {
     for sender in senders {
         sender.succeed();
     }
-    // Their goodbyes may have been lost, so those who listen are told when it is over.
+    // Their BYEs may have been lost, so those who listen are told when it is over.
     quiet(&mut link);
     let [received, _] = [receiver, player].map(|child| {
         child.interrupt();
@@ -251,7 +251,7 @@ fn other_programs_stream_across_the_router() {
     };
     assert_eq!(number(&up, "delivered"), crossed("dst"), "{up}");
     assert_eq!(number(&down, "offered"), crossed("src"), "{down}");
-    assert!(number(&up, "lost") > 0, "the weather happened: {up}");
+    assert!(number(&up, "lost") > 0, "the losses happened: {up}");
 }
 
 /// Any port: namespaces of one's own have all of them free.

@@ -10,7 +10,7 @@ use crate::child::{Child, antiphon, free_ports, program};
 use crate::sound::{SOUNDS, Sound};
 
 /// Plays every sound at once and checks that what the player wrote is what was sent. The player joins a stream that
-/// runs already, as players do, so it misses its beginning; the sender's goodbye ends it.
+/// runs already, as players do, so it misses its beginning; the sender's BYE ends it.
 fn plays(whose: &str, player: impl Fn(&Sound, &Path, &Path) -> Command) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = |sound: &Sound, kind: &str| directory.path().join(format!("{}.{kind}", sound.name()));

@@ -9,12 +9,12 @@ use antiphon::media::SampleFormat;
 use crate::child::{Child, antiphon, free_ports, program};
 use crate::sound::{SOUNDS, Sound};
 
-/// A stream of somebody else's: what it carries, and how our receiver is told.
+/// A stream of another program: what it carries, and how our receiver is told.
 struct Theirs {
     sound: Sound,
     port: u16,
     told: Told,
-    /// Whether the sender's goodbye comes to the port of the sound.
+    /// Whether the sender's BYE comes to the port of the sound.
     says_bye: bool,
 }
 
@@ -58,7 +58,7 @@ impl Theirs {
         let expected = if self.says_bye { 0 } else { 130 };
         assert_eq!(ended.code, Some(expected), "{whose}, {:?}: {}{}", self.sound, ended.out, ended.err);
         let summary = ended.summary();
-        for count in ["lost", "late", "duplicate", "reordered", "concealed", "malformed", "strangers"] {
+        for count in ["lost", "late", "duplicate", "reordered", "concealed", "malformed", "unknown_sources"] {
             assert_eq!(summary[count], 0, "{count} from {whose}, {:?}: {summary}", self.sound);
         }
         let (heard, sent) = (self.sound.read_wav(recording), self.sound.samples());
@@ -143,7 +143,7 @@ fn we_take_what_ffmpeg_sends() {
     });
 }
 
-/// The description of the short run names this port, where nobody listens; `receive` listens where its URI says.
+/// The description of the short run names this port, where nothing listens; `receive` listens where its URI says.
 const SOME_PORT: u16 = 9;
 
 #[test]

@@ -1,13 +1,19 @@
-//! Runs as lines of JSON, one a line as each ends, so that what was interrupted can go on.
+//! The journal of an experiment: a header, then a line of JSON for each run as it ends, so that what was interrupted can go
+//! on.
+//!
+//! It loses no line that was written: not when the program is killed, not when the disk is full. Room for the runs under way
+//! is taken beforehand, as empty lines behind the last one, and written over. So a disk that fills up is seen before a run
+//! begins, not when it has ended.
 
-use serde_json::{Map, Value, json};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 
-use super::{Finished, MediumCounts};
-use crate::figures::{FIGURES, StreamFigures};
-use crate::scenario::{Point, Run};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::Finished;
 
 /// The first line of a journal: what its runs belong to.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Header {
     /// Of the program.
     pub version: String,
@@ -19,23 +25,19 @@ pub struct Header {
     pub digest: String,
     /// The command that made the journal.
     pub command: String,
-    /// Where its runs were done, and what of them is not the scenario's: `model`, `real, 60s`.
-    pub ground: String,
+    /// In which setting its runs were done, and what of them is not the scenario's: `model`, `real, 60s`. Files call it
+    /// `ground`.
+    #[serde(rename = "ground")]
+    pub setting: String,
 }
 
 /// Why a line is none of a journal.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum JournalError {
-    /// Not JSON, or cut off.
-    #[error("no line of JSON: {0}")]
-    Json(String),
-    /// JSON of another kind.
-    #[error("'{0}' is missing or has another type")]
-    Field(&'static str),
-}
+#[error("no line of a journal: {0}")]
+pub struct JournalError(String);
 
 /// Of the journal's form: goes up when older programs would misread it.
-const SCHEMA: u64 = 1;
+const SCHEMA: u64 = 2;
 
 /// A text in 16 hexadecimal digits (FNV-1a, 64 bits): tells one scenario from another, and withstands no forger.
 pub fn digest(text: &str) -> String {
@@ -45,188 +47,192 @@ pub fn digest(text: &str) -> String {
     format!("{hash:016x}")
 }
 
+/// What every line has.
+#[derive(Serialize, Deserialize)]
+struct Line<T> {
+    record: String,
+    schema: u64,
+    #[serde(flatten)]
+    content: T,
+    /// The command that does the run again.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    replay: String,
+}
+
+fn write<T: Serialize>(record: &str, content: &T, replay: &str) -> String {
+    let line = Line { record: record.into(), schema: SCHEMA, content, replay: replay.into() };
+    serde_json::to_string(&line).expect("plain data has a text")
+}
+
+fn parse<T: DeserializeOwned>(record: &str, line: &str) -> Result<T, JournalError> {
+    let found: Line<T> = serde_json::from_str(line).map_err(|error| JournalError(error.to_string()))?;
+    match (found.record == record, found.schema) {
+        (true, SCHEMA) => Ok(found.content),
+        _ => Err(JournalError(format!("a {} of form {}", found.record, found.schema))),
+    }
+}
+
 impl Header {
     /// As a line, without its end.
     pub fn to_line(&self) -> String {
-        json!({
-            "record": "experiment",
-            "schema": SCHEMA,
-            "version": self.version,
-            "build": self.build,
-            "title": self.title,
-            "digest": self.digest,
-            "command": self.command,
-            "ground": self.ground,
-        })
-        .to_string()
+        write("experiment", self, "")
     }
 
     /// From a line.
     pub fn parse(line: &str) -> Result<Header, JournalError> {
-        let value = object(line, "experiment")?;
-        let text = |key| value[key].as_str().map(String::from).ok_or(JournalError::Field(key));
-        Ok(Header {
-            version: text("version")?,
-            build: text("build")?,
-            title: text("title")?,
-            digest: text("digest")?,
-            command: text("command")?,
-            // Journals of before there were any others are the model's.
-            ground: value["ground"].as_str().unwrap_or("model").into(),
-        })
+        parse("experiment", line)
     }
 }
 
 impl Finished {
     /// As a line, without its end. `replay` is the command that runs this run again.
     pub fn to_line(&self, replay: &str) -> String {
-        let figures = |figures: &StreamFigures| {
-            let measured = FIGURES.iter().zip(figures.values());
-            let fields =
-                measured.filter_map(|(figure, value)| Some((figure.name.into(), Value::from(value?))));
-            Value::Object(fields.collect::<Map<String, Value>>())
-        };
-        let streams: Vec<Value> =
-            self.streams.iter().map(|(name, stream)| json!([name, figures(stream)])).collect();
-        let media: Vec<Value> =
-            self.media.iter().map(|medium| json!([medium.name, medium.counters])).collect();
-        json!({
-            "record": "run",
-            "schema": SCHEMA,
-            "run": self.run.index,
-            "point": self.run.point,
-            "repetition": self.run.repetition,
-            "seed": self.run.seed,
-            "streams": streams,
-            "media": media,
-            "events": self.events,
-            "replay": replay,
-        })
-        .to_string()
+        write("run", self, replay)
     }
 
     /// From a line.
     pub fn parse(line: &str) -> Result<Finished, JournalError> {
-        let value = object(line, "run")?;
-        let whole = |key| value[key].as_u64().ok_or(JournalError::Field(key));
-        let small = |key| u32::try_from(whole(key)?).map_err(|_| JournalError::Field(key));
-        let run = Run {
-            index: small("run")?,
-            point: point(&value["point"]).ok_or(JournalError::Field("point"))?,
-            repetition: small("repetition")?,
-            seed: whole("seed")?,
-        };
-        let streams = pairs(&value["streams"], stream).ok_or(JournalError::Field("streams"))?;
-        let media = pairs(&value["media"], counters).ok_or(JournalError::Field("media"))?;
-        let media = media.into_iter().map(|(name, counters)| MediumCounts { name, counters }).collect();
-        Ok(Finished { run, streams, media, events: whole("events")? })
+        parse("run", line)
     }
 }
 
-fn object(line: &str, record: &'static str) -> Result<Value, JournalError> {
-    let value: Value = serde_json::from_str(line).map_err(|error| JournalError::Json(error.to_string()))?;
-    if value["record"] != record {
-        return Err(JournalError::Field("record"));
+/// What a journal held when it was read.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Kept {
+    /// Whose runs they are; `None` if it was never written whole.
+    pub header: Option<Header>,
+    /// The runs, as they ended.
+    pub finished: Vec<Finished>,
+    /// Lines that were none, a torn last one not counted.
+    pub damaged: u64,
+    /// It begins with something else: no journal at all.
+    pub is_foreign: bool,
+    /// Behind the last good line.
+    end: u64,
+    longest: u64,
+}
+
+impl Kept {
+    /// Reads what is there, in bounded memory beyond the runs themselves.
+    pub fn read(reader: impl Read) -> io::Result<Kept> {
+        let mut reader = BufReader::new(reader);
+        let mut kept = Kept::default();
+        let (mut at, mut torn) = (0, 0u64);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let length = (&mut reader).take(MAX_LINE).read_until(b'\n', &mut line)? as u64;
+            if length == 0 {
+                break;
+            }
+            at += length;
+            if line == b"\n" {
+                continue;
+            }
+            let is_whole = line.ends_with(b"\n");
+            if is_whole && str::from_utf8(&line).is_ok_and(|text| kept.take(text.trim_end())) {
+                (kept.end, kept.longest) = (at, kept.longest.max(length));
+                kept.damaged += torn;
+                torn = 0;
+            } else {
+                kept.is_foreign |= is_whole && at == length;
+                torn += 1;
+            }
+        }
+        // Only one line can have been under way; more of them were something else.
+        kept.damaged += torn.saturating_sub(1);
+        Ok(kept)
     }
-    if value["schema"].as_u64() != Some(SCHEMA) {
-        return Err(JournalError::Field("schema"));
+
+    /// Whether it is a line of a journal.
+    fn take(&mut self, line: &str) -> bool {
+        if self.header.is_none()
+            && let Ok(header) = Header::parse(line)
+        {
+            self.header = Some(header);
+            return true;
+        }
+        Finished::parse(line).map(|run| self.finished.push(run)).is_ok()
     }
-    Ok(value)
 }
 
-/// A list of names with something each, in order.
-fn pairs<T>(value: &Value, read: impl Fn(&Value) -> Option<T>) -> Option<Vec<(String, T)>> {
-    let pair = |pair: &Value| match pair.as_array()?.as_slice() {
-        [name, value] => Some((name.as_str()?.to_string(), read(value)?)),
-        _ => None,
-    };
-    value.as_array()?.iter().map(pair).collect()
+/// What a journal is written to.
+pub trait Storage: Read + Write + Seek {
+    /// Cuts it off, or makes it longer.
+    fn set_len(&mut self, length: u64) -> io::Result<()>;
 }
 
-fn point(value: &Value) -> Option<Point> {
-    pairs(value, |value| value.as_str().map(String::from))
+impl Storage for std::fs::File {
+    fn set_len(&mut self, length: u64) -> io::Result<()> {
+        std::fs::File::set_len(self, length)
+    }
 }
 
-fn counters(value: &Value) -> Option<Vec<(String, f64)>> {
-    pairs(value, Value::as_f64)
+/// A line that is longer is none of ours.
+const MAX_LINE: u64 = 64 << 20;
+
+/// A journal being written.
+#[derive(Debug)]
+pub struct Journal<S: Storage> {
+    storage: S,
+    /// Behind the last line.
+    end: u64,
+    /// Behind the room that was taken.
+    taken: u64,
+    longest: u64,
 }
 
-/// Figures by name; an unknown name is of another program.
-fn stream(value: &Value) -> Option<StreamFigures> {
-    let fields = value.as_object()?;
-    let known = fields.keys().all(|key| FIGURES.iter().any(|figure| figure.name == key));
-    let values: Option<Vec<Option<f64>>> = FIGURES
-        .iter()
-        .map(|figure| match fields.get(figure.name) {
-            None => Some(None),
-            Some(value) => value.as_f64().map(Some),
-        })
-        .collect();
-    values.filter(|_| known).map(|values| StreamFigures::from_values(&values))
+impl<S: Storage> Journal<S> {
+    /// Goes on behind what was read of it: what stands behind the last good line is cut off.
+    pub fn open(mut storage: S, kept: &Kept) -> io::Result<Self> {
+        storage.set_len(kept.end)?;
+        Ok(Journal { storage, end: kept.end, taken: kept.end, longest: kept.longest })
+    }
+
+    /// Writes a line, over the room that was taken if there is some. An error leaves no trace of it.
+    pub fn append(&mut self, line: &str) -> io::Result<()> {
+        let whole = format!("{line}\n");
+        self.storage.seek(SeekFrom::Start(self.end))?;
+        let written = self.storage.write_all(whole.as_bytes()).and_then(|()| self.storage.flush());
+        if let Err(error) = written {
+            // Half a line must not stand before the next; where even that fails it is passed over when read, and the
+            // error that is told is the first one.
+            let _ = self.storage.set_len(self.end);
+            self.taken = self.end;
+            return Err(error);
+        }
+        let length = whole.len() as u64;
+        self.end += length;
+        self.taken = self.taken.max(self.end);
+        self.longest = self.longest.max(length);
+        Ok(())
+    }
+
+    /// Takes room for so many lines; an error if there is none.
+    pub fn reserve(&mut self, lines: u64) -> io::Result<()> {
+        // Lines of one experiment differ in their digits only; before the first one a guess.
+        let wanted = self.end + lines * (2 * self.longest).max(FIRST_GUESS);
+        if self.taken >= wanted {
+            return Ok(());
+        }
+        self.storage.seek(SeekFrom::Start(self.taken))?;
+        let empty = vec![b'\n'; (wanted - self.taken) as usize];
+        let taken = self.storage.write_all(&empty).and_then(|()| self.storage.flush());
+        if taken.is_ok() {
+            self.taken = wanted;
+        }
+        taken
+    }
+
+    /// Gives room back that was taken.
+    pub fn close(&mut self) -> io::Result<()> {
+        self.taken = self.end;
+        self.storage.set_len(self.end)
+    }
 }
+
+/// A run with ten streams and a dozen media.
+const FIRST_GUESS: u64 = 16 << 10;
 
 #[cfg(test)]
-mod tests {
-    use super::super::tests::finished;
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn a_header_comes_back() {
-        let header = Header {
-            version: "0.1.0".into(),
-            build: "abc".into(),
-            title: "A \"title\"\nand more".into(),
-            digest: digest("text"),
-            command: "antiphon lab run x.toml".into(),
-            ground: "real, 60s".into(),
-        };
-        assert_eq!(Header::parse(&header.to_line()), Ok(header.clone()));
-        let older = header.to_line().replace(",\"ground\":\"real, 60s\"", "");
-        assert_eq!(Header::parse(&older).unwrap().ground, "model");
-        assert!(Header::parse(&finished(0, 1.0).to_line("")).is_err());
-    }
-
-    #[test]
-    fn digests_tell_texts_apart() {
-        // FNV-1a's own test vectors: the empty text and "a".
-        assert_eq!((&*digest(""), &*digest("a")), ("cbf29ce484222325", "af63dc4c8601ec8c"));
-    }
-
-    #[test]
-    fn a_line_that_was_cut_off_is_none() {
-        let line = finished(7, 1.5).to_line("antiphon lab run x --run 7");
-        for length in 0..line.len() {
-            assert!(Finished::parse(&line[..length]).is_err(), "{length}");
-        }
-        for (right, wrong) in [
-            ("\"seed\":281474976710655", "\"seed\":-1"),
-            ("\"run\":7", "\"run\":4294967296"),
-            ("\"sent\":100", "\"snet\":100"),
-            ("[\"sent\",7.0]", "[\"sent\"]"),
-            ("\"schema\":1", "\"schema\":2"),
-        ] {
-            assert!(line.contains(right), "{right}: {line}");
-            assert!(Finished::parse(&line.replacen(right, wrong, 1)).is_err(), "{wrong}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn every_number_comes_back_bit_for_bit(bits in any::<u64>()) {
-            let value = f64::from_bits(bits);
-            prop_assume!(value.is_finite());
-            let kept = finished(3, value);
-            let back = Finished::parse(&kept.to_line("")).unwrap();
-            prop_assert_eq!(back.media[0].counters[1].1.to_bits(), value.to_bits());
-            prop_assert_eq!(back, kept);
-        }
-
-        #[test]
-        fn no_line_panics(line in ".{0,200}", value in "[\\[\\]{}\",:a-z0-9]{0,60}") {
-            let _ = (Header::parse(&line), Finished::parse(&line));
-            let whole = finished(1, 2.0).to_line("");
-            let _ = Finished::parse(&whole.replacen("[[", &value, 1));
-        }
-    }
-}
+mod tests;

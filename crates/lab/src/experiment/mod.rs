@@ -1,46 +1,40 @@
 //! An experiment's runs: doing one, keeping it as a line of text, and what is written of all of them.
 //!
-//! Nothing here starts a thread, reads a clock or opens a file: the facade does, and hands in text and takes text. What
+//! Nothing here starts a thread, reads a clock or opens a file: the facade does, and hands in what it opened. What
 //! comes out depends on the runs alone, not on the order in which they ended.
 
-mod csv;
 mod journal;
 mod summary;
+mod tables;
 
-pub use csv::{media_csv, results_csv, summary_csv};
-pub use journal::{Header, JournalError, digest};
+pub use journal::{Header, Journal, JournalError, Kept, Storage, digest};
 pub use summary::{PointSummary, summary};
+pub use tables::{media_csv, results_csv, summary_csv};
 
-use crate::figures::{RunFigures, StreamFigures};
+use serde::{Deserialize, Serialize};
+
+use crate::figures::{MediumFigures, RunFigures, StreamFigures};
 use crate::results::{Record, Results};
 use crate::scenario::{Run, Scenario, ScenarioError};
 use crate::setup::Setup;
 
 /// A run that has ended, as it is kept.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Finished {
     /// Which.
+    #[serde(flatten)]
     pub run: Run,
     /// Streams and pings with their figures, in the order of the setup.
     pub streams: Vec<(String, StreamFigures)>,
     /// Media with their counters, in the order of the setup.
-    pub media: Vec<MediumCounts>,
+    pub media: Vec<MediumFigures>,
     /// Events that the world went through.
     pub events: u64,
 }
 
-/// What a medium counted.
-#[derive(Clone, PartialEq, Debug)]
-pub struct MediumCounts {
-    /// The medium's name.
-    pub name: String,
-    /// Names and values.
-    pub counters: Vec<(String, f64)>,
-}
-
-/// On what runs are done.
+/// In which setting runs are done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Ground {
+pub enum Setting {
     /// In virtual time, over models.
     #[default]
     Model,
@@ -48,12 +42,12 @@ pub enum Ground {
     Real,
 }
 
-impl Ground {
+impl Setting {
     /// Its name in files: `model` or `real`.
     pub fn name(self) -> &'static str {
         match self {
-            Ground::Model => "model",
-            Ground::Real => "real",
+            Setting::Model => "model",
+            Setting::Real => "real",
         }
     }
 }
@@ -89,10 +83,6 @@ pub fn perform<E: std::fmt::Display>(
 impl Finished {
     /// What is kept of a run.
     pub fn new(run: &Run, figures: RunFigures) -> Self {
-        let medium = |medium: crate::figures::MediumFigures| MediumCounts {
-            name: medium.name,
-            counters: medium.counters.into_iter().map(|(name, value)| (name.into(), value)).collect(),
-        };
         // What is no number can't be written and was not measured.
         let measured = |figures: StreamFigures| {
             let values: Vec<Option<f64>> =
@@ -102,7 +92,7 @@ impl Finished {
         Finished {
             run: run.clone(),
             streams: figures.streams.into_iter().map(|(name, figures)| (name, measured(figures))).collect(),
-            media: figures.media.into_iter().map(medium).collect(),
+            media: figures.media,
             events: figures.events,
         }
     }
@@ -128,7 +118,6 @@ pub fn results(finished: &[Finished], planned_runs: u32) -> Results {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::MediumFigures;
 
     /// A run with figures that depend on it.
     pub(super) fn finished(index: u32, value: f64) -> Finished {
@@ -139,7 +128,7 @@ mod tests {
             StreamFigures { sent: Some(100.0), delay_mean_ms: Some(value), ..StreamFigures::default() };
         let media = vec![MediumFigures {
             name: "wlan".into(),
-            counters: vec![("sent", 7.0), ("ap.collisions", value)],
+            counters: vec![("sent".into(), 7.0), ("ap.collisions".into(), value)],
         }];
         Finished::new(
             &run,

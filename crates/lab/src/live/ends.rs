@@ -1,23 +1,22 @@
 //! The two ends of a stream, each to be driven on a thread of its own.
 
-use std::time::Duration;
-
-use antiphon_core::{Counters, Input, Instant, PathId, Transmit};
+use antiphon_core::wire::{TCP_IPV4_HEADERS, UDP_IPV4_HEADERS};
+use antiphon_core::{Counters, Input, Instant, Participant, PathId, Transmit, WireId};
 use antiphon_measure::BufferRule;
-use antiphon_proto::Beneath as On;
-use antiphon_session::Station;
+use antiphon_proto::Substrate;
 
 use crate::figures::StreamFigures;
 use crate::setup::Setup;
 use crate::world::WorldError;
 use crate::world::meter::{Arrivals, Meter, SentLog, SharedLog};
+use crate::world::participant::StreamParticipant;
 use crate::world::routes::Map;
-use crate::world::socket::Party;
-use crate::world::streams::Maker;
+use crate::world::socket::WIRE;
+use crate::world::streams::{Played, StreamBuilder};
 
 /// Where a stream stands in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Frame {
+pub struct StreamPlacement {
     /// The stream's place in its setup.
     pub stream: usize,
     /// When the run begins.
@@ -28,11 +27,16 @@ pub struct Frame {
     pub seed: u64,
 }
 
-/// One end of a stream: the station that the world has there.
+/// One end of a stream: the participant that the world has there, on wire 0. At the far end that wire listens, where the
+/// transport is on a byte stream: connections are offered by [`Participant::accept`].
 pub struct End<R> {
-    party: Party,
-    /// The connection beneath has come to its end.
+    participant: StreamParticipant,
+    /// What its one wire is called by the driver, where it knows of one only.
+    wire: WireId,
+    /// The connection below has come to its end.
     ended: bool,
+    /// It was stopped, and is over at once: its peer needs no farewell.
+    stopped: bool,
     role: R,
 }
 
@@ -41,15 +45,14 @@ pub type NearEnd = End<Sending>;
 /// The receiver, or reflector, of a stream.
 pub type FarEnd = End<Receiving>;
 
-/// What a sender keeps beside its station.
+/// What a sender keeps beside its participant.
 pub struct Sending {
     log: SharedLog,
     rule: BufferRule,
     frames: usize,
-    latency: Duration,
 }
 
-/// A receiver keeps nothing beside its station.
+/// A receiver keeps nothing beside its participant.
 pub struct Receiving;
 
 /// What a sender leaves.
@@ -59,8 +62,6 @@ pub struct NearRecord {
     /// Of what came back, where the stream is reflected.
     returns: Option<StreamFigures>,
     counters: Counters,
-    /// Given up or refused by a sender of sound.
-    expired: Option<u64>,
     frames: usize,
     rule: BufferRule,
 }
@@ -69,30 +70,29 @@ pub struct NearRecord {
 #[derive(Debug, Default)]
 pub struct FarRecord {
     arrivals: Arrivals,
-    concealed_percent: Option<f64>,
+    played: Option<Played>,
 }
 
-fn maker<'a>(setup: &'a Setup, frame: &Frame) -> Result<Maker<'a>, WorldError> {
+fn builder<'a>(setup: &'a Setup, frame: &StreamPlacement) -> Result<StreamBuilder<'a>, WorldError> {
     let spec = &setup.streams[frame.stream];
     let map = Map::new(setup)?;
     let to = *spec.to.first().ok_or_else(|| WorldError::NoReceiver(spec.name.clone()))?;
     let mtu = map.mtu(&map.way(&spec.name, spec.from, to)?);
     let until = Instant::ZERO + setup.duration;
-    let mut maker = Maker::new(spec, 0, mtu, until, frame.seed)?;
-    maker.most = maker.most.min(frame.max_datagram);
-    (maker.start, maker.until) = (frame.begin + spec.start, frame.begin + setup.duration);
-    Ok(maker)
+    let mut builder = StreamBuilder::new(spec, 0, mtu, until, frame.seed)?;
+    builder.most = builder.most.min(frame.max_datagram);
+    (builder.start, builder.until) = (frame.begin + spec.start, frame.begin + setup.duration);
+    Ok(builder)
 }
 
 impl End<Sending> {
     /// The sender of a stream of `setup`.
-    pub fn new(setup: &Setup, frame: &Frame) -> Result<Self, WorldError> {
-        let maker = maker(setup, frame)?;
-        let frames = maker.frames() as usize;
-        let log = SentLog::shared(frames);
-        let (party, _) = maker.near(&log)?;
-        let role = Sending { log, rule: maker.rule()?, frames, latency: maker.spec.latency };
-        Ok(End { party, ended: false, role })
+    pub fn new(setup: &Setup, frame: &StreamPlacement) -> Result<Self, WorldError> {
+        let builder = builder(setup, frame)?;
+        let log = builder.log()?;
+        let participant = builder.near(&log)?;
+        let role = Sending { log, rule: builder.rule()?, frames: builder.frames() as usize };
+        Ok(End { participant, wire: WIRE, ended: false, stopped: false, role })
     }
 
     /// Frames handed over so far.
@@ -102,181 +102,193 @@ impl End<Sending> {
 
     /// Arrivals of frames that came back so far, where the stream is reflected.
     pub fn returned(&self) -> Option<u64> {
-        match &self.party {
-            Party::Generator(generator) => generator.meter().map(Meter::arrivals),
-            Party::Medusa(medusa) => Some(medusa.meter().arrivals()),
-            _ => None,
-        }
-    }
-
-    /// What its receiver may take to repair, at most.
-    pub fn latency(&self) -> Duration {
-        self.role.latency
+        self.participant.arrivals()
     }
 
     /// What it leaves, to be sent to another thread.
     pub fn into_record(self) -> NearRecord {
-        let (returns, counters, expired) = match &self.party {
-            Party::Generator(generator) => (
-                generator.meter().map(|meter| meter.figures(true)),
-                generator.endpoint().path_stats().counters,
-                None,
-            ),
-            Party::Medusa(medusa) => {
-                (Some(medusa.meter().figures(true)), medusa.endpoint().path_stats().counters, None)
-            }
-            Party::Send(station) => {
-                let counters = station.counters();
-                (None, station.path_stats().counters, Some(counters.expired + counters.refused))
-            }
-            _ => (None, Counters::default(), None),
-        };
-        let Sending { log, rule, frames, .. } = self.role;
+        let (returns, counters) = (self.participant.figures(), self.participant.counters());
+        let Sending { log, rule, frames } = self.role;
         let log = std::mem::take(&mut *log.borrow_mut());
-        NearRecord { log, returns, counters, expired, frames, rule }
+        NearRecord { log, returns, counters, frames, rule }
     }
 }
 
 impl End<Receiving> {
     /// The receiver, or reflector, of a stream of `setup`.
-    pub fn new(setup: &Setup, frame: &Frame) -> Result<Self, WorldError> {
-        let maker = maker(setup, frame)?;
+    pub fn new(setup: &Setup, frame: &StreamPlacement) -> Result<Self, WorldError> {
+        let builder = builder(setup, frame)?;
         // Beyond every frame twice something is wrong with the network, and is counted.
-        let room = (2 * maker.frames() as usize).saturating_add(ROOM_AT_LEAST);
-        let party = maker.far(Meter::noting(room, maker.rule()?), 0)?;
-        Ok(End { party, ended: false, role: Receiving })
+        let room = (2 * builder.frames() as usize).saturating_add(ROOM_AT_LEAST);
+        let participant = builder.far(Meter::noting(room, builder.rule()?), 0)?;
+        Ok(End { participant, wire: WIRE, ended: false, stopped: false, role: Receiving })
     }
 
     /// Arrivals of frames so far; none at a reflector.
     pub fn arrived(&self) -> u64 {
-        match &self.party {
-            Party::Listener(listener) => listener.meter().arrivals(),
-            Party::Receive(_, meter) => meter.borrow().arrivals(),
-            _ => 0,
-        }
+        self.participant.arrivals().unwrap_or(0)
     }
 
-    /// Whether the connection beneath has come to its end.
+    /// Whether the connection below has come to its end.
     pub fn is_ended(&self) -> bool {
         self.ended
     }
 
     /// What it leaves, to be sent to another thread.
     pub fn into_record(mut self) -> FarRecord {
-        match &mut self.party {
-            Party::Listener(listener) => {
-                FarRecord { arrivals: listener.meter_mut().take_notes(), concealed_percent: None }
-            }
-            Party::Receive(station, meter) => FarRecord {
-                arrivals: meter.borrow_mut().take_notes(),
-                concealed_percent: crate::world::streams::concealed_percent(station),
-            },
-            _ => FarRecord::default(),
-        }
+        let (arrivals, played) = self.participant.take_notes();
+        FarRecord { arrivals, played }
     }
 }
 
-impl<R> Station for End<R> {
-    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+impl<R> Participant for End<R> {
+    fn handle_input(&mut self, now: Instant, wire: WireId, input: Input<'_>) {
         self.ended |= matches!(input, Input::Broken(_));
-        self.party.station().handle_input(now, input);
+        self.participant.get_mut().handle_input(now, wire, input);
+    }
+
+    fn accept(&mut self, now: Instant, listener: WireId) -> Option<WireId> {
+        if self.participant.accepts() {
+            return self.participant.get_mut().accept(now, listener);
+        }
+        // One for all: a listener that has a connection takes no other.
+        let first = self.wire == WIRE;
+        self.wire = ACCEPTED;
+        first.then_some(ACCEPTED)
     }
 
     fn advance(&mut self, now: Instant) {
-        self.party.station().advance(now);
+        self.participant.get_mut().advance(now);
     }
 
-    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        self.party.station().poll_transmit(now, buf)
+    fn poll_ready(&mut self) -> Option<WireId> {
+        let ready = self.participant.get_mut().poll_ready()?;
+        Some(if ready == WIRE { self.wire } else { ready })
+    }
+
+    fn poll_transmit(&mut self, now: Instant, wire: WireId, buf: &mut [u8]) -> Option<Transmit> {
+        self.participant.get_mut().poll_transmit(now, wire, buf)
+    }
+
+    fn poll_close(&mut self) -> Option<WireId> {
+        self.participant.get_mut().poll_close()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.party.station_ref().poll_timeout()
+        self.participant.get().poll_timeout()
+    }
+
+    fn knows(&self, wire: WireId, path: PathId) -> bool {
+        self.participant.get().knows(wire, path)
     }
 
     fn stop(&mut self, now: Instant) {
-        self.party.station().stop(now);
+        self.stopped = true;
+        self.participant.get_mut().stop(now);
     }
 
     fn is_finished(&self) -> bool {
-        self.party.station_ref().is_finished()
-    }
-
-    fn knows(&self, path: PathId) -> bool {
-        self.party.station_ref().knows(path)
+        self.stopped || self.participant.get().is_finished()
     }
 }
 
 /// The figures of a stream of which both ends have left their records, counted as in the world. What only a model sees
 /// (whose packet a queue dropped, what a MAC gave up) is missing.
-pub fn figures(near: NearRecord, far: &FarRecord, on: On) -> StreamFigures {
-    let NearRecord { log, returns, counters, expired, frames, rule } = near;
+pub fn figures(near: NearRecord, far: &FarRecord, on: Substrate) -> StreamFigures {
+    let NearRecord { log, returns, counters, frames, rule } = near;
     let mut figures = returns.unwrap_or_else(|| {
         let log: SharedLog = std::rc::Rc::new(std::cell::RefCell::new(log));
         let mut meter = Meter::new(&log, frames, rule);
-        for (at, number) in &far.arrivals.came {
-            meter.on_arrival(*at, *number);
-        }
+        far.arrivals.came.iter().for_each(|arrival| meter.on_arrival(*arrival));
         meter.figures(false)
     });
-    if let Some(expired) = expired {
-        figures.expired = Some(expired as f64);
+    if let Some(played) = &far.played {
+        played.add_to(&mut figures);
     }
-    figures.concealed_percent = far.concealed_percent;
     figures.retransmissions = Some(counters.retransmitted as f64);
     let headers = match on {
-        On::Udp => UDP_HEADERS,
-        On::Tcp => TCP_HEADERS,
+        Substrate::Udp => UDP_IPV4_HEADERS,
+        Substrate::Tcp => TCP_IPV4_HEADERS,
     };
-    figures.wire_bytes = Some((counters.bytes_sent + counters.datagrams_sent * headers) as f64);
+    figures.wire_bytes = Some((counters.bytes_sent + counters.datagrams_sent * headers as u64) as f64);
     figures
 }
 
+/// The wire of the connection that came in for a participant that knows of one wire only.
+const ACCEPTED: WireId = WireId(1);
 /// Room for arrivals in very short runs.
 const ROOM_AT_LEAST: usize = 64;
-/// UDP (RFC 768) and IPv4 (RFC 791) headers, in bytes.
-const UDP_HEADERS: u64 = 8 + 20;
-/// TCP (RFC 9293) header with the time-stamp option (RFC 7323), and IPv4, in bytes.
-const TCP_HEADERS: u64 = 20 + 12 + 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::Scenario;
+    use crate::world::meter::Arrival;
 
     #[test]
     fn records_of_two_threads_give_the_figures_of_one() {
         let rule = BufferRule::PUBLISHED;
-        let shared = SentLog::shared(100);
+        let shared = SentLog::shared(100, 1);
         let mut together = Meter::new(&shared, 100, rule);
         let mut apart = Meter::noting(250, rule);
         for n in 0..100u16 {
-            shared.borrow_mut().on_sent(n.wrapping_add(65_500), Instant::from_millis(u64::from(n) * 10));
+            let at = Instant::from_millis(u64::from(n) * 10);
+            shared.borrow_mut().on_sent(0, n.wrapping_add(65_500), at, Ok(()));
             if n % 7 == 3 {
                 continue;
             }
             for copy in 0..1 + u64::from(n % 10 == 0) {
                 let at = Instant::from_millis(u64::from(n) * 10 + 5 + u64::from(n % 3) + copy);
-                together.on_arrival(at, n.wrapping_add(65_500));
-                apart.on_arrival(at, n.wrapping_add(65_500));
+                let arrival = Arrival { at, group: 0, sequence: n.wrapping_add(65_500) };
+                together.on_arrival(arrival);
+                apart.on_arrival(arrival);
             }
         }
         let expected = together.figures(false);
         let log = std::mem::take(&mut *shared.borrow_mut());
         let counters =
             Counters { datagrams_sent: 100, bytes_sent: 1000, retransmitted: 4, ..Counters::default() };
-        let near = NearRecord { log, returns: None, counters, expired: None, frames: 100, rule };
-        let far = FarRecord { arrivals: apart.take_notes(), concealed_percent: None };
-        let found = figures(near, &far, On::Udp);
+        let near = NearRecord { log, returns: None, counters, frames: 100, rule };
+        let far = FarRecord { arrivals: apart.take_notes(), played: None };
+        let found = figures(near, &far, Substrate::Udp);
         assert_eq!((found.lost_percent, found.duplicate), (Some(14.0), Some(8.0)));
         let wire = StreamFigures { wire_bytes: None, retransmissions: None, ..found };
         assert_eq!(wire, expected);
         assert_eq!((found.wire_bytes, found.retransmissions), (Some(3800.0), Some(4.0)));
     }
 
+    /// Over TCP connections are offered; a participant of one wire takes the first, a session or reflector names its own.
+    #[test]
+    fn far_ends_accept_a_connection_and_send_on_its_wire() {
+        let far = |content: &str| {
+            let text = format!(
+                "title='x'\nduration='1s'\nnode.a={{}}\nnode.b={{}}\nlink.l={{between=['a','b'],delay='1ms'}}\n\
+                 [stream.s]\ntransport='tcp'\nfrom='a'\nto='b'\n{content}"
+            );
+            let scenario = Scenario::parse("x", &text).unwrap();
+            let setup = scenario.setup(&[]).unwrap();
+            let place = StreamPlacement { stream: 0, begin: Instant::ZERO, max_datagram: 1472, seed: 1 };
+            FarEnd::new(&setup, &place).unwrap()
+        };
+        let frames = "frame='200B'\ninterval='10ms'\n";
+        for content in [frames, "reflected=true\nframe='200B'\ninterval='10ms'\n", ""] {
+            let (mut far, now) = (far(content), Instant::ZERO);
+            let wire = far.accept(now, WIRE).expect("it takes the first");
+            assert_ne!(wire, WIRE, "{content}");
+            far.handle_input(now, wire, Input::Connected);
+            far.advance(now);
+            assert_eq!(far.poll_ready(), Some(wire), "{content}");
+            assert_eq!(far.accept(now, WIRE), None, "{content}");
+        }
+    }
+
     #[test]
     fn arrivals_beyond_the_room_are_counted_and_not_kept() {
         let mut meter = Meter::noting(2, BufferRule::PUBLISHED);
-        (0..5).for_each(|n| meter.on_arrival(Instant::from_millis(n), n as u16));
+        for n in 0..5 {
+            let at = Instant::from_millis(n);
+            meter.on_arrival(Arrival { at, group: 0, sequence: n as u16 });
+        }
         assert_eq!(meter.arrivals(), 5);
         let notes = meter.take_notes();
         assert_eq!((notes.came.len(), notes.missed), (2, 3));

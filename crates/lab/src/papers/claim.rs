@@ -1,6 +1,6 @@
 //! What the papers conclude, one checkable statement each.
 
-use super::csv::{Table, TableError};
+use super::table::{Table, TableError};
 
 /// A conclusion of a paper.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,7 +15,7 @@ pub struct Claim {
     pub check: String,
     /// Whether a re-run is held to it: the paper's own figures don't contradict it.
     pub required: bool,
-    /// Whether it is ours, and of what the paper does not have.
+    /// Whether it is ours, and of what the paper does not have: its id begins with `ours-`.
     pub own: bool,
 }
 
@@ -37,7 +37,7 @@ impl Claim {
             place: row[place].clone(),
             check: row[check].clone(),
             required: !row[check].contains(CONTRADICTED),
-            own: false,
+            own: row[id].starts_with("ours-"),
         });
         Ok(claims.collect())
     }

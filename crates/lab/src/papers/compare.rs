@@ -2,8 +2,8 @@
 
 use antiphon_measure::MeanInterval;
 
-use super::csv::Table;
 use super::derived;
+use super::table::Table;
 use crate::results::{Results, Selection};
 
 /// How an experiment's figures make a printed table.
@@ -208,22 +208,22 @@ mod tests {
         drawing: None,
     };
     const GAP: ColumnMap = ColumnMap {
-        printed: "gap_ms",
-        confidence: Some("confidence_ms"),
-        figure: "gap_mean_s",
+        printed: "gap_us",
+        confidence: Some("confidence_us"),
+        figure: "gap_mean_ms",
         statistic: Statistic::Mean,
         scale: 1000.0,
     };
 
     fn record(run: u32, rate: &str, gap: f64) -> Record {
-        let figures = StreamFigures { gap_mean_s: Some(gap), ..StreamFigures::default() };
+        let figures = StreamFigures { gap_mean_ms: Some(gap), ..StreamFigures::default() };
         let point = vec![("rate".into(), rate.into())];
         Record { run, point, repetition: run, seed: 0, stream: "audio".into(), figures }
     }
 
     #[test]
     fn ours_comes_in_the_printed_unit() {
-        let text = "# t\nrate_mbit_s,gap_ms,confidence_ms\n2,7.40,0.1\n4,,0.2\n6,0.0,\n";
+        let text = "# t\nrate_mbit_s,gap_us,confidence_us\n2,7.40,0.1\n4,,0.2\n6,0.0,\n";
         let table = Table::parse("t.csv", text).unwrap();
         let records =
             vec![record(0, "2Mbit/s", 0.008), record(1, "2Mbit/s", 0.010), record(2, "6Mbit/s", 0.5)];
@@ -232,7 +232,7 @@ mod tests {
         let (printed, ours) = (compared.printed.unwrap(), compared.ours.unwrap());
         assert_eq!((printed.value, printed.half_width, compared.decimals), (7.4, Some(0.1), 2));
         assert!((ours.value - 9.0).abs() < 1e-12 && ours.runs == 2);
-        // s = √2 ms, t(1) = 12.7062, n = 2.
+        // s = √2 µs, t(1) = 12.7062, n = 2.
         assert!((ours.half_width.unwrap() - 12.7062).abs() < 1e-3);
         assert!((compared.deviation().unwrap() - 1.6).abs() < 1e-12);
         assert!((compared.relative().unwrap() - 1.6 / 7.4).abs() < 1e-12);

@@ -1,6 +1,6 @@
 //! Figures that a paper makes of several streams of one run: worked out for each run, then treated like any other.
 
-use super::OWN;
+use super::MODULES;
 use super::compare::{Place, Statistic, Value};
 use crate::figures::{FIGURES, FigureDef, StreamFigures};
 use crate::results::{Record, Results};
@@ -12,31 +12,18 @@ pub struct Derived {
     pub def: FigureDef,
     /// Which of several readings of the paper it is, in words for a heading; empty where there is one only.
     pub reading: &'static str,
-    /// From the figures of a run; the first are those of the stream that is asked about.
-    pub of: fn(&StreamFigures, &RunView<'_>) -> Option<f64>,
-}
-
-/// All streams of one run.
-#[derive(Clone, Copy, Debug)]
-pub struct RunView<'a> {
-    records: &'a [Record],
-}
-
-impl RunView<'_> {
-    /// The figures of a stream.
-    pub fn stream(&self, name: &str) -> Option<&StreamFigures> {
-        self.records.iter().find(|record| record.stream == name).map(|record| &record.figures)
-    }
+    /// From the figures of the stream that is asked about, and the records of all streams of the run.
+    pub of: fn(&StreamFigures, &[Record]) -> Option<f64>,
 }
 
 /// The derived figure called `name`, of whatever paper.
 pub(super) fn derived(name: &str) -> Option<&'static Derived> {
-    OWN.iter().flat_map(|own| own.derived).find(|derived| derived.def.name == name)
+    MODULES.iter().flat_map(|module| module.derived).find(|derived| derived.def.name == name)
 }
 
 /// Name, unit and definition of a figure, a stream's own or a derived one.
-pub fn definition(figure: &str) -> Option<&'static FigureDef> {
-    FIGURES.iter().find(|def| def.name == figure).or_else(|| derived(figure).map(|derived| &derived.def))
+pub fn definition(name: &str) -> Option<&'static FigureDef> {
+    FIGURES.iter().find(|def| def.name == name).or_else(|| derived(name).map(|derived| &derived.def))
 }
 
 impl Place {
@@ -48,9 +35,9 @@ impl Place {
         let here =
             runs.filter(|run| self.point.iter().all(|(key, value)| run[0].setting(key) == Some(value)));
         let values: Vec<f64> = here
-            .filter_map(|records| {
-                let run = RunView { records };
-                (derived.of)(run.stream(&self.stream)?, &run)
+            .filter_map(|run| {
+                let stream = run.iter().find(|record| record.stream == self.stream)?;
+                (derived.of)(&stream.figures, run)
             })
             .collect();
         statistic.of_values(&values)
@@ -64,7 +51,7 @@ mod tests {
     #[test]
     fn names_are_unique_and_none_is_a_stream_s() {
         let mut names: Vec<&str> =
-            OWN.iter().flat_map(|own| own.derived).map(|derived| derived.def.name).collect();
+            MODULES.iter().flat_map(|module| module.derived).map(|derived| derived.def.name).collect();
         assert!(names.iter().all(|name| FIGURES.iter().all(|def| def.name != *name)));
         let all = names.len();
         names.sort_unstable();
@@ -85,7 +72,7 @@ mod tests {
         };
         let audio = |run, lost, mad| {
             let figures = StreamFigures {
-                lost_percent: Some(lost),
+                missing_percent: Some(lost),
                 jitter_mad_ms: Some(mad),
                 ..StreamFigures::default()
             };
@@ -109,6 +96,6 @@ mod tests {
         assert_eq!((value.value, value.runs), (3.0, 2));
         assert_eq!(place("rtp").value(&results, "distance_by_ages", Statistic::Max).unwrap().value, 5.0);
         assert!(place("tcp").value(&results, "distance_by_ages", Statistic::Mean).is_none());
-        assert_eq!(place("rtp").value(&results, "lost_percent", Statistic::Max).unwrap().runs, 3);
+        assert_eq!(place("rtp").value(&results, "missing_percent", Statistic::Max).unwrap().runs, 3);
     }
 }

@@ -1,5 +1,6 @@
 //! Weaver, McNabb: voice over XTP on an FDDI ring.
 
+use super::embedded::files;
 use super::{Experiment, Module};
 
 const fn experiment(key: &'static str, title: &'static str, section: &'static str) -> Experiment {
@@ -7,7 +8,12 @@ const fn experiment(key: &'static str, title: &'static str, section: &'static st
 }
 
 pub(super) const MODULE: Module = Module {
-    key: "digitized-voice",
+    files: files!("digitized-voice":
+        "table01-basic.csv" "table02-arrival-periods.csv" "table03-voice-channels.csv"
+        "table04-sppt-load.csv" "table05-channels-sppt.csv" "table06-threshold-sppt.csv"
+        "table07-mppt-load.csv" "table08-latency-mppt.csv" "table09-threshold-mppt.csv"
+        "table10-latency-loss.csv" "table12-latency-multicast.csv" "table13-threshold-multicast.csv"
+    ),
     experiments: &[
         experiment("basic", "throughput and latency by the size of the voice data", "5"),
         experiment("sppt_background", "background load, one packet per token", "6"),
@@ -16,5 +22,6 @@ pub(super) const MODULE: Module = Module {
         experiment("multicast", "reliable multicast to two receivers", "9"),
     ],
     checks: &[],
-    departures: &[],
+    names: &[],
+    derived: &[],
 };

@@ -21,42 +21,40 @@ pub struct Experiment {
     pub tables: &'static [TableMap],
 }
 
-/// What an experiment lacks before it can run.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Need {
-    /// A transport of this scheme.
-    Transport(&'static str),
-    /// A description of the paper's network and settings.
-    Scenario,
+/// Experiments of a paper, whose scenarios are `scenarios/PAPER/KEY.toml`.
+macro_rules! experiments {
+    ($paper:literal; $($key:literal $title:literal, $section:literal, $transports:expr, $tables:expr;)*) => {
+        &[$($crate::papers::Experiment {
+            key: $key,
+            title: $title,
+            section: $section,
+            transports: $transports,
+            scenario: Some(include_str!(concat!(
+                env!("CARGO_MANIFEST_DIR"), "/scenarios/", $paper, "/", $key, ".toml"
+            ))),
+            tables: $tables,
+        }),*]
+    };
 }
-
-impl std::fmt::Display for Need {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Need::Transport(scheme) => f.write_str(scheme),
-            Need::Scenario => f.write_str("a scenario"),
-        }
-    }
-}
+pub(super) use experiments;
 
 impl Experiment {
-    /// What is missing, transports first; nothing if it can run.
-    pub fn needs(&self) -> Vec<Need> {
+    /// What is missing: transports by their schemes, or a scenario; nothing if it can run.
+    pub fn needs(&self) -> Vec<&'static str> {
         let known = |scheme: &str| TRANSPORTS.iter().any(|transport| transport.scheme == scheme);
-        let transports = self.transports.iter().copied().filter(|scheme| !known(scheme));
-        let mut needs: Vec<Need> = transports.map(Need::Transport).collect();
+        let mut needs: Vec<_> = self.transports.iter().copied().filter(|scheme| !known(scheme)).collect();
         // Without its transport a scenario could not even be tried.
         if needs.is_empty() && self.scenario.is_none() {
-            needs.push(Need::Scenario);
+            needs.push("a scenario");
         }
         needs
     }
 
     /// What is missing, as words for a table: "srp", "dccp and sctp"; `None` if it can run.
     pub fn lacks(&self) -> Option<String> {
-        let needs: Vec<String> = self.needs().iter().map(Need::to_string).collect();
+        let needs = self.needs();
         let (last, rest) = needs.split_last()?;
-        Some(if rest.is_empty() { last.clone() } else { format!("{} and {last}", rest.join(", ")) })
+        Some(if rest.is_empty() { last.to_string() } else { format!("{} and {last}", rest.join(", ")) })
     }
 }
 
@@ -73,7 +71,7 @@ mod tests {
         assert_eq!(experiment(&["rtp", "tcp"], Some("")).lacks(), None);
         assert_eq!(experiment(&["rtp"], None).lacks().as_deref(), Some("a scenario"));
         let pigeons = experiment(&["rtp", "pigeon"], None);
-        assert_eq!(pigeons.needs(), [Need::Transport("pigeon")]);
+        assert_eq!(pigeons.needs(), ["pigeon"]);
         assert_eq!(
             experiment(&["owl", "tcp", "pigeon", "crow"], Some("")).lacks().as_deref(),
             Some("owl, pigeon and crow")

@@ -1,36 +1,18 @@
 //! From results to verdicts: a check reads figures, and each figure that it reads stands behind its verdict.
 
+use serde::Serialize;
+
 use super::compare::{Place, Statistic};
 use super::derived::definition;
 use super::{Claim, Paper};
 use crate::results::Results;
 
-/// What there is to judge by: the results of a paper's experiments.
-#[derive(Clone, Debug, Default)]
-pub struct Evidence<'a> {
-    results: Vec<(&'a str, &'a Results)>,
-}
-
-impl<'a> Evidence<'a> {
-    /// Of nothing yet.
-    pub fn new() -> Self {
-        Evidence::default()
-    }
-
-    /// With the results of one more experiment.
-    pub fn with(mut self, experiment: &'a str, results: &'a Results) -> Self {
-        self.results.push((experiment, results));
-        self
-    }
-
-    /// The results of an experiment.
-    pub fn of(&self, experiment: &str) -> Option<&'a Results> {
-        self.results.iter().find(|(key, _)| *key == experiment).map(|(_, results)| *results)
-    }
-}
+/// What there is to judge by: the results of a paper's experiments, by their names.
+pub type Evidence<'a> = [(&'a str, &'a Results)];
 
 /// What the results say on a claim.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Our runs show it too.
     Holds,
@@ -51,12 +33,14 @@ impl Verdict {
     }
 }
 
-/// A claim and what came of it.
-#[derive(Clone, PartialEq, Debug)]
+/// A claim and what came of it: a line of `antiphon lab claims`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Judgement {
-    /// The claim's id.
+    /// The paper's name.
+    pub paper: &'static str,
+    /// The claim's.
     pub id: String,
-    /// Whether a re-run is held to it.
+    /// Whether a re-run is held to it; not where the paper's own figures contradict it.
     pub required: bool,
     /// What the results say.
     pub verdict: Verdict,
@@ -64,21 +48,36 @@ pub struct Judgement {
     pub figures: Vec<Reading>,
     /// What is missing where it was not run; else empty.
     pub because: String,
+    /// Why ours departs from the paper.
+    pub departure: Vec<&'static str>,
+    /// What the paper says.
+    pub claim: String,
+    /// Where.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// How it is tested, and whether the paper's own figures pass.
+    pub check: String,
+    /// Whether it is a claim of ours, on what the paper does not have.
+    pub own: bool,
 }
 
 /// A figure that a check read.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Reading {
     /// The experiment.
     pub experiment: String,
-    /// Where in its results.
-    pub place: Place,
-    /// One of [`FIGURES`](crate::figures::FIGURES), or a derived one.
+    /// The stream.
+    pub stream: String,
+    /// The settings, such as `disturbance=12Mbit/s`.
+    pub at: String,
+    /// The figure's name: one of [`FIGURES`](crate::figures::FIGURES), or a derived one.
     pub figure: &'static str,
-    /// Over the runs.
-    pub statistic: Statistic,
+    /// Over the runs: `mean` or `max`.
+    pub statistic: &'static str,
     /// The figure, in its own unit.
     pub value: f64,
+    /// Its unit; empty for counts.
+    pub unit: &'static str,
     /// Half width of the 95 % confidence interval of a mean.
     pub half_width: Option<f64>,
     /// Runs behind it.
@@ -100,6 +99,19 @@ pub(super) struct Case<'a> {
 }
 
 impl Case<'_> {
+    /// Whether `holds` for each of `all`. Each is looked at, so that all figures stand behind the verdict.
+    pub fn every<T>(
+        &mut self,
+        all: impl IntoIterator<Item = T>,
+        mut holds: impl FnMut(&mut Self, T) -> Result<bool, NotRun>,
+    ) -> Result<bool, NotRun> {
+        let mut every = true;
+        for one in all {
+            every &= holds(self, one)?;
+        }
+        Ok(every)
+    }
+
     /// A figure at one place of an experiment's results.
     pub fn read(
         &mut self,
@@ -108,7 +120,8 @@ impl Case<'_> {
         figure: &'static str,
         statistic: Statistic,
     ) -> Result<Reading, NotRun> {
-        debug_assert!(definition(figure).is_some(), "no figure {figure}");
+        let def = definition(figure);
+        debug_assert!(def.is_some(), "no figure {figure}");
         let results = self.results(experiment)?;
         let Some(value) = place.value(results, figure, statistic) else {
             let settings: Vec<&str> = place.point.iter().map(|(_, value)| value.as_str()).collect();
@@ -118,12 +131,15 @@ impl Case<'_> {
                 settings.join(", ")
             )));
         };
+        let settings = place.point.iter().map(|(key, value)| format!("{key}={value}"));
         let reading = Reading {
             experiment: experiment.into(),
-            place,
+            at: settings.collect::<Vec<_>>().join(","),
+            stream: place.stream,
             figure,
-            statistic,
+            statistic: statistic.name(),
             value: value.value,
+            unit: def.map_or("", |def| def.unit.symbol()),
             half_width: value.half_width,
             runs: value.runs,
         };
@@ -132,7 +148,7 @@ impl Case<'_> {
     }
 
     fn results(&self, experiment: &str) -> Result<&Results, NotRun> {
-        if let Some(results) = self.evidence.of(experiment) {
+        if let Some((_, results)) = self.evidence.iter().find(|(key, _)| *key == experiment) {
             return Ok(results);
         }
         let known = self.paper.experiment(experiment).expect("a check reads experiments of its paper");
@@ -145,7 +161,7 @@ impl Case<'_> {
 
 /// Puts a claim to its check.
 pub(super) fn judge(
-    paper: &Paper,
+    paper: &'static Paper,
     claim: &Claim,
     check: Option<Check>,
     evidence: &Evidence<'_>,
@@ -157,19 +173,24 @@ pub(super) fn judge(
         Ok(false) => (Verdict::DoesNotHold, String::new()),
         Err(NotRun(because)) => (Verdict::NotRun, because),
     };
-    let Claim { id, required, .. } = claim.clone();
-    Judgement { id, required, verdict, figures: case.readings, because }
+    let figures = case.readings;
+    let departure = paper.reasons(&claim.id).collect();
+    let Claim { id, claim, place, check, required, own } = claim.clone();
+    let paper = paper.key;
+    Judgement { paper, id, required, verdict, figures, because, departure, claim, place, check, own }
 }
 
 /// A claim without a check waits for what its paper's experiments wait for.
 fn unchecked(paper: &Paper) -> NotRun {
-    let mut needs: Vec<_> = paper.experiments.iter().flat_map(|experiment| experiment.needs()).collect();
-    needs.sort_unstable();
-    needs.dedup();
-    let needs: Vec<String> = needs.iter().map(ToString::to_string).collect();
-    NotRun(match needs.join(", ") {
-        needs if needs.is_empty() => "there is no check for it yet".into(),
-        needs => format!("needs {needs}"),
+    let mut needs: Vec<&str> = Vec::new();
+    for need in paper.experiments.iter().flat_map(|experiment| experiment.needs()) {
+        if !needs.contains(&need) {
+            needs.push(need);
+        }
+    }
+    NotRun(match needs.as_slice() {
+        [] => "there is no check for it yet".into(),
+        needs => format!("needs {}", needs.join(", ")),
     })
 }
 
@@ -181,7 +202,7 @@ mod tests {
     #[test]
     fn papers_whose_transports_are_missing_say_so() {
         for paper in super::super::all().iter().filter(|paper| paper.checks.is_empty()) {
-            for judgement in paper.judge(&Evidence::new()) {
+            for judgement in paper.judge(&[]) {
                 assert_eq!(judgement.verdict, Verdict::NotRun);
                 assert!(judgement.because.starts_with("needs "), "{}: {}", judgement.id, judgement.because);
                 assert!(judgement.figures.is_empty());
@@ -195,7 +216,7 @@ mod tests {
         let ids: Vec<&str> = tv.checks.iter().map(|(id, _)| *id).collect();
         let claims: Vec<&str> = tv.claims.iter().map(|claim| claim.id.as_str()).collect();
         assert_eq!(ids, claims);
-        for judgement in tv.judge(&Evidence::new()) {
+        for judgement in tv.judge(&[]) {
             assert_eq!(judgement.verdict, Verdict::NotRun, "{}", judgement.id);
             assert!(!judgement.because.is_empty());
         }

@@ -6,14 +6,13 @@
 
 mod claim;
 mod compare;
-mod csv;
 mod derived;
 mod digitized_voice;
 mod embedded;
 mod experiment;
 mod judge;
-mod own;
-mod srp;
+pub mod srp;
+mod table;
 mod transport_alternatives;
 mod tv_audio_wlan;
 mod two_stream;
@@ -22,11 +21,10 @@ use std::sync::OnceLock;
 
 pub use claim::Claim;
 pub use compare::{ColumnMap, Compared, Drawing, Place, Statistic, TableMap, Value};
-pub use csv::{Table, TableError};
-pub use derived::{Derived, RunView, definition};
-pub use experiment::{Experiment, Need};
+pub use derived::{Derived, definition};
+pub use experiment::Experiment;
 pub use judge::{Evidence, Judgement, Reading, Verdict};
-pub use own::{Contest, ContestColumn, Contestant, Own, OwnClaim, Plane};
+pub use table::{Table, TableError, heading};
 
 use judge::Check;
 
@@ -45,28 +43,52 @@ pub struct Paper {
     pub experiments: &'static [Experiment],
     /// What it prints, in its order.
     pub tables: Vec<Table>,
-    /// What it concludes, and behind that what we claim of our own contestants.
+    /// What it concludes, and behind that what we claim of transports of ours.
     pub claims: Vec<Claim>,
-    /// Why our figures differ from the printed ones, in sentences, by experiment.
-    pub departures: &'static [Departure],
+    /// Why our figures differ from the printed ones.
+    pub departures: Vec<Departure>,
     checks: &'static [(&'static str, Check)],
+    names: &'static [(&'static str, &'static str)],
 }
 
 /// Why figures of ours differ from printed ones.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Deserialize)]
 pub struct Departure {
     /// Tables (file names) or claims (ids) that it is about.
-    pub about: &'static [&'static str],
+    pub about: Vec<String>,
     /// The reason, written after looking at both.
-    pub reason: &'static str,
+    pub reason: String,
 }
 
-/// What a paper's module adds to its files.
+/// Of a paper's `paper.toml` what the program reads.
+#[derive(serde::Deserialize)]
+struct About {
+    title: String,
+    authors: Vec<String>,
+    year: u16,
+}
+
+/// A paper's `departures.toml`.
+#[derive(serde::Deserialize)]
+struct Departures {
+    #[serde(default)]
+    departure: Vec<Departure>,
+}
+
+/// A paper's files, and what its module adds to them.
 struct Module {
-    key: &'static str,
+    files: embedded::Files,
     experiments: &'static [Experiment],
     checks: &'static [(&'static str, Check)],
-    departures: &'static [Departure],
+    /// What experiments and settings are called where there is little room.
+    names: &'static [(&'static str, &'static str)],
+    /// Figures made of several streams, which its tables and claims read.
+    derived: &'static [Derived],
+}
+
+/// The setting that `names` call `short`: the other way round from [`Paper::short`].
+fn long(names: &[(&'static str, &'static str)], short: &str) -> Option<&'static str> {
+    names.iter().find(|(_, known)| *known == short).map(|(long, _)| *long)
 }
 
 static MODULES: &[Module] = &[
@@ -77,9 +99,6 @@ static MODULES: &[Module] = &[
     tv_audio_wlan::MODULE,
 ];
 
-/// What we add to papers.
-static OWN: &[Own] = &[srp::OWN, transport_alternatives::OWN];
-
 /// The five papers.
 ///
 /// # Panics
@@ -87,7 +106,7 @@ static OWN: &[Own] = &[srp::OWN, transport_alternatives::OWN];
 /// If the embedded files are broken, which a test sees first.
 pub fn all() -> &'static [Paper] {
     static PAPERS: OnceLock<Vec<Paper>> = OnceLock::new();
-    PAPERS.get_or_init(|| embedded::FILES.iter().map(Paper::load).collect())
+    PAPERS.get_or_init(|| MODULES.iter().map(Paper::load).collect())
 }
 
 /// The paper called `key`.
@@ -96,39 +115,36 @@ pub fn find(key: &str) -> Option<&'static Paper> {
 }
 
 impl Paper {
-    fn load(files: &embedded::Files) -> Paper {
-        let broken = |what: &str| -> ! { panic!("papers/{}: {what}", files.key) };
-        let about: toml::Table = match files.paper.parse() {
-            Ok(about) => about,
-            Err(error) => broken(&format!("paper.toml: {error}")),
-        };
-        let text = |value: &toml::Value| value.as_str().map(str::to_string);
-        let (Some(title), Some(authors), Some(year)) = (
-            about.get("title").and_then(text),
-            about.get("authors").and_then(toml::Value::as_array),
-            about.get("year").and_then(toml::Value::as_integer).and_then(|year| u16::try_from(year).ok()),
-        ) else {
-            broken("paper.toml needs title, authors and year")
-        };
+    fn load(module: &Module) -> Paper {
+        let files = &module.files;
+        let broken = |error: &dyn std::fmt::Display| -> ! { panic!("papers/{}: {error}", files.key) };
         let tables = files.tables.iter().map(|(file, text)| Table::parse(file, text));
-        let printed = Claim::parse_all("claims.csv", files.claims);
-        let mut claims = printed.unwrap_or_else(|error| broken(&error.to_string()));
-        let own = OWN.iter().filter(|own| own.key == files.key).flat_map(|own| own.claims);
-        claims.extend(own.map(OwnClaim::claim));
-        let Some(module) = MODULES.iter().find(|module| module.key == files.key) else {
-            broken("no module of that name")
-        };
+        let tables: Result<Vec<_>, _> = tables.collect();
+        let claims = Claim::parse_all("claims.csv", files.claims);
+        let about: About = toml::from_str(files.paper).unwrap_or_else(|error| broken(&error));
+        let departures: Departures = toml::from_str(files.departures).unwrap_or_else(|error| broken(&error));
         Paper {
             key: files.key,
-            title,
-            authors: authors.iter().filter_map(text).collect(),
-            year,
+            title: about.title,
+            authors: about.authors,
+            year: about.year,
             experiments: module.experiments,
-            tables: tables.collect::<Result<_, _>>().unwrap_or_else(|error| broken(&error.to_string())),
-            claims,
-            departures: module.departures,
+            tables: tables.unwrap_or_else(|error| broken(&error)),
+            claims: claims.unwrap_or_else(|error| broken(&error)),
+            departures: departures.departure,
             checks: module.checks,
+            names: module.names,
         }
+    }
+
+    /// An experiment or a setting in few words, as it is where there are none.
+    pub fn short<'a>(&self, text: &'a str) -> &'a str {
+        self.names.iter().find(|(long, _)| *long == text).map_or(text, |(_, short)| short)
+    }
+
+    /// Settings behind commas, each in few words where there are some.
+    pub fn short_settings(&self, text: &str) -> String {
+        text.split(',').map(|setting| self.short(setting)).collect::<Vec<_>>().join(" · ")
     }
 
     /// The experiment called `key`.
@@ -141,8 +157,15 @@ impl Paper {
         self.tables.iter().find(|table| table.file == file)
     }
 
+    /// Why ours departs from the paper in a table or a claim.
+    pub fn reasons<'a>(&'static self, about: &'a str) -> impl Iterator<Item = &'static str> + use<'a> {
+        let departures = self.departures.iter();
+        let here = departures.filter(move |departure| departure.about.iter().any(|name| name == about));
+        here.map(|departure| departure.reason.as_str())
+    }
+
     /// What the results say on each claim, in the paper's order.
-    pub fn judge(&self, evidence: &Evidence<'_>) -> Vec<Judgement> {
+    pub fn judge(&'static self, evidence: &Evidence<'_>) -> Vec<Judgement> {
         let check =
             |claim: &Claim| self.checks.iter().find(|(id, _)| *id == claim.id).map(|(_, check)| *check);
         self.claims.iter().map(|claim| judge::judge(self, claim, check(claim), evidence)).collect()
@@ -180,13 +203,13 @@ mod tests {
     fn printed_figures_are_read_as_printed() {
         let tv = find("tv-audio-wlan").unwrap();
         let loss = tv.table("table6-3-udp-loss.csv").unwrap();
-        let row = loss.row(&[("disturbance_mbit_s", "14")]).unwrap();
-        assert_eq!(loss.number(row, "mean_loss_percent"), Some(41.369));
-        assert_eq!(loss.decimals(row, "mean_loss_percent"), Some(3));
+        let row = loss.row(&[("disturbance [Mbit/s]", "14")]).unwrap();
+        assert_eq!(loss.number(row, "mean loss [%]"), Some(41.369));
+        assert_eq!(loss.decimals(row, "mean loss [%]"), Some(3));
         let gaps = tv.table("table6-4-udp-above-threshold.csv").unwrap();
-        let row = gaps.row(&[("disturbance_mbit_s", "20")]).unwrap();
-        assert_eq!(gaps.number(row, "above_80ms_packets"), None);
-        assert_eq!(gaps.number(row, "confidence_packets"), Some(97.0125));
+        let row = gaps.row(&[("disturbance [Mbit/s]", "20")]).unwrap();
+        assert_eq!(gaps.number(row, "above 80 ms [packets]"), None);
+        assert_eq!(gaps.number(row, "confidence [packets]"), Some(97.0125));
     }
 
     #[test]
@@ -230,11 +253,23 @@ mod tests {
     }
 
     #[test]
+    fn short_names_are_found_both_ways() {
+        for paper in all() {
+            for (long, short) in paper.names {
+                assert_eq!((paper.short(long), super::long(paper.names, short)), (*short, Some(*long)));
+            }
+            assert_eq!(paper.short("anything else"), "anything else");
+        }
+        let paper = find("transport-alternatives").unwrap();
+        assert_eq!(paper.short_settings("channels=1,x=1"), "1 ch · x=1");
+    }
+
+    #[test]
     fn names_meet_their_definitions() {
         let mut ids = std::collections::BTreeSet::new();
         for paper in all() {
             let about: toml::Table =
-                embedded::FILES.iter().find(|f| f.key == paper.key).unwrap().paper.parse().unwrap();
+                MODULES.iter().find(|m| m.files.key == paper.key).unwrap().files.paper.parse().unwrap();
             let stated = about["experiment"].as_table().unwrap();
             let mut keys: Vec<&str> = paper.experiments.iter().map(|e| e.key).collect();
             keys.sort_unstable();
@@ -248,7 +283,7 @@ mod tests {
             for (id, _) in paper.checks {
                 assert!(paper.claims.iter().any(|claim| claim.id == *id), "no claim {id}");
             }
-            for name in paper.departures.iter().flat_map(|departure| departure.about) {
+            for name in paper.departures.iter().flat_map(|departure| &departure.about) {
                 let known = paper.table(name).is_some() || paper.claims.iter().any(|c| c.id == *name);
                 assert!(known, "{}: departure about {name}", paper.key);
             }

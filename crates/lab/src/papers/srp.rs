@@ -1,56 +1,57 @@
 //! French, Oprica, Piecuch: the Selective Retransmission Protocol beside UDP and TCP.
 
 mod checks;
-mod departures;
-mod own;
+mod figures;
 #[cfg(test)]
 mod tests;
 
+use super::Module;
 use super::compare::{ColumnMap, Place, TableMap};
-use super::csv::Table;
-use super::{Experiment, Module};
-use own::{DISTANCE_BY_AGES, DISTANCE_BY_INTERVALS, LATENCY_BY_AGES, LATENCY_BY_INTERVALS, LOSS};
+use super::embedded::files;
+use super::experiment::experiments;
+use super::table::Table;
+pub use figures::{DISTANCE_BY_AGES, DISTANCE_BY_INTERVALS, LATENCY_BY_AGES, LATENCY_BY_INTERVALS, LOSS};
 
-pub(super) use own::OWN;
+/// The report's name in commands and files.
+pub const KEY: &str = "srp";
 
 pub(super) const MODULE: Module = Module {
-    key: "srp",
-    experiments: &[
-        experiment(
-            LOW_LOW,
-            "3 % loss, 50 ms round trip",
-            "5.2.1",
-            include_str!("../../scenarios/srp/low_loss_low_latency.toml"),
-            &[by_intervals(LOW_LOW_TABLE), by_ages(LOW_LOW_TABLE)],
-        ),
-        experiment(
-            LOW_HIGH,
-            "3 % loss, 400 ms round trip",
-            "5.2.2",
-            include_str!("../../scenarios/srp/low_loss_high_latency.toml"),
-            &[by_intervals(LOW_HIGH_TABLE), by_ages(LOW_HIGH_TABLE)],
-        ),
-        experiment(
-            HIGH_HIGH,
-            "15 % loss, 275 ms round trip",
-            "5.2.3",
-            include_str!("../../scenarios/srp/high_loss_high_latency.toml"),
-            &[by_intervals(HIGH_HIGH_TABLE), by_ages(HIGH_HIGH_TABLE)],
-        ),
-    ],
+    files: files!("srp":
+        "table00-test-parameters.csv" "table1e-low-loss-low-latency.csv" "table2e-low-loss-high-latency.csv"
+        "table3e-high-loss-high-latency.csv"
+    ),
+    experiments: experiments! {
+        "srp";
+        "low_loss_low_latency" "3 % loss, 50 ms round trip", "5.2.1", TRANSPORTS,
+            &[by_intervals(LOW_LOW_TABLE), by_ages(LOW_LOW_TABLE)];
+        "low_loss_high_latency" "3 % loss, 400 ms round trip", "5.2.2", TRANSPORTS,
+            &[by_intervals(LOW_HIGH_TABLE), by_ages(LOW_HIGH_TABLE)];
+        "high_loss_high_latency" "15 % loss, 275 ms round trip", "5.2.3", TRANSPORTS,
+            &[by_intervals(HIGH_HIGH_TABLE), by_ages(HIGH_HIGH_TABLE)];
+    },
     checks: checks::CHECKS,
-    departures: departures::DEPARTURES,
+    names: NAMES,
+    derived: figures::DERIVED,
 };
 
-const fn experiment(
-    key: &'static str,
-    title: &'static str,
-    section: &'static str,
-    scenario: &'static str,
-    tables: &'static [TableMap],
-) -> Experiment {
-    Experiment { key, title, section, transports: &["srp", "rtp", "tcp"], scenario: Some(scenario), tables }
-}
+/// What experiments and transports are called where there is little room.
+const NAMES: &[(&str, &str)] = &[
+    (LOW_LOW, "3 %, 50 ms"),
+    (LOW_HIGH, "3 %, 400 ms"),
+    (HIGH_HIGH, "15 %, 275 ms"),
+    (ELL, "ELL"),
+    (OQ, "OQ"),
+    (UDP, "UDP"),
+    (TCP, "TCP"),
+    (NEAREST, "nearest"),
+    (DEADLINE, "deadline"),
+];
+
+/// The transports that are compared in each experiment: the report's, then two decisions of ours.
+pub const COMPARED: [&str; 6] = [ELL, OQ, UDP, TCP, NEAREST, DEADLINE];
+
+/// All experiments compare these.
+const TRANSPORTS: &[&str] = &["srp", "rtp", "tcp"];
 
 const LOW_LOW: &str = "low_loss_low_latency";
 const LOW_HIGH: &str = "low_loss_high_latency";
@@ -60,7 +61,7 @@ const LOW_HIGH_TABLE: &str = "table2e-low-loss-high-latency.csv";
 const HIGH_HIGH_TABLE: &str = "table3e-high-loss-high-latency.csv";
 
 /// The stream under test, and the echo requests beside it.
-const AUDIO: &str = "audio";
+pub const AUDIO: &str = "audio";
 const PING: &str = "ping";
 /// Name of the sweep, and its values as the scenarios write them.
 const TRANSPORT: &str = "transport";
@@ -72,12 +73,13 @@ const TCP: &str = "tcp";
 const NEAREST: &str = "srp?decide=nearest&loss=10%25";
 const DEADLINE: &str = "srp?decide=deadline&loss=10%25";
 
-fn at(stream: &str, transport: &str) -> Place {
+/// Where the figures of a stream are that ran over a transport.
+pub fn at(stream: &str, transport: &str) -> Place {
     Place { stream: stream.into(), point: vec![(TRANSPORT, transport.into())] }
 }
 
 fn by_protocol(table: &Table, row: usize) -> Option<Place> {
-    Some(at(AUDIO, OWN.setting(table.text(row, "protocol")?)?))
+    Some(at(AUDIO, super::long(NAMES, table.text(row, "protocol")?)?))
 }
 
 /// A table with latency read of the intervals between arrivals, as the formula stands in print.
@@ -91,13 +93,13 @@ const fn by_ages(file: &'static str) -> TableMap {
 }
 
 const BY_INTERVALS: &[ColumnMap] = &[
-    ColumnMap::mean("latency_ratio", LATENCY_BY_INTERVALS),
-    ColumnMap::mean("loss_ratio", LOSS),
+    ColumnMap::mean("latency ratio", LATENCY_BY_INTERVALS),
+    ColumnMap::mean("loss ratio", LOSS),
     ColumnMap::mean("distance", DISTANCE_BY_INTERVALS),
 ];
 
 const BY_AGES: &[ColumnMap] = &[
-    ColumnMap::mean("latency_ratio", LATENCY_BY_AGES),
-    ColumnMap::mean("loss_ratio", LOSS),
+    ColumnMap::mean("latency ratio", LATENCY_BY_AGES),
+    ColumnMap::mean("loss ratio", LOSS),
     ColumnMap::mean("distance", DISTANCE_BY_AGES),
 ];

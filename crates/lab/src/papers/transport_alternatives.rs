@@ -5,91 +5,47 @@
 //! taken from Table 2, so that a protocol's place in Tables 3 and 4 is that of its implementation in Linux 3.2.
 
 mod checks;
-mod departures;
 #[cfg(test)]
 mod tests;
 
+use super::Module;
 use super::compare::{ColumnMap, Place, TableMap};
-use super::csv::Table;
-use super::own::Own;
-use super::{Experiment, Module};
-
-const fn experiment(
-    key: &'static str,
-    title: &'static str,
-    section: &'static str,
-    scenario: Option<&'static str>,
-    tables: &'static [TableMap],
-) -> Experiment {
-    Experiment { key, title, section, transports: TRANSPORTS, scenario, tables }
-}
-
-macro_rules! scenario {
-    ($name:literal) => {
-        Some(include_str!(concat!("../../scenarios/transport-alternatives/", $name, ".toml")))
-    };
-}
+use super::embedded::files;
+use super::experiment::experiments;
+use super::table::Table;
 
 /// The paper's names of what is compared.
-pub(super) const OWN: Own = Own {
-    key: "transport-alternatives",
-    derived: &[],
-    names: &[
-        (UDP, "UDP"),
-        (TCP, "TCP"),
-        (DCCP, "DCCP"),
-        (SCTP_1, "SCTP 1"),
-        (SCTP_2, "SCTP 2"),
-        ("channels=1", "1 ch"),
-        ("channels=2", "2 ch"),
-        (DIRECT, "direct"),
-        (ACCESS_POINT, "access point"),
-    ],
-    contest: None,
-    claims: &[],
-};
+const NAMES: &[(&str, &str)] = &[
+    (UDP, "UDP"),
+    (TCP, "TCP"),
+    (DCCP, "DCCP"),
+    (SCTP_1, "SCTP 1"),
+    (SCTP_2, "SCTP 2"),
+    ("channels=1", "1 ch"),
+    ("channels=2", "2 ch"),
+    (DIRECT, "direct"),
+    (ACCESS_POINT, "access point"),
+];
 
 pub(super) const MODULE: Module = Module {
-    key: "transport-alternatives",
-    experiments: &[
-        experiment(
-            LOCALHOST,
-            "this machine's own loopback interface",
-            "4.1.1",
-            scenario!("localhost"),
-            &[round_trips("table02-localhost.csv")],
-        ),
-        experiment(
-            CROSSOVER,
-            "two machines, one cable",
-            "4.1.2",
-            scenario!("crossover"),
-            &[round_trips("table03-crossover.csv")],
-        ),
-        experiment(
-            SWITCH,
-            "two machines and a switch",
-            "4.1.3",
-            scenario!("switch"),
-            &[round_trips("table04-switch.csv")],
-        ),
-        experiment(
-            DIRECT,
-            "802.11g between two machines",
-            "4.1.4",
-            scenario!("direct_wireless"),
-            &[round_trips("table05-direct-wireless.csv")],
-        ),
-        experiment(
-            ACCESS_POINT,
-            "802.11g through an access point",
-            "4.1.5",
-            scenario!("access_point"),
-            &[round_trips("table06-access-point.csv")],
-        ),
-    ],
+    files: files!("transport-alternatives":
+        "table01-features.csv" "table02-localhost.csv" "table03-crossover.csv" "table04-switch.csv"
+        "table05-direct-wireless.csv" "table06-access-point.csv"
+    ),
+    experiments: experiments! {
+        "transport-alternatives";
+        "localhost" "this machine's own loopback interface", "4.1.1", TRANSPORTS,
+            &[round_trips("table02-localhost.csv")];
+        "crossover" "two machines, one cable", "4.1.2", TRANSPORTS, &[round_trips("table03-crossover.csv")];
+        "switch" "two machines and a switch", "4.1.3", TRANSPORTS, &[round_trips("table04-switch.csv")];
+        "direct_wireless" "802.11g between two machines", "4.1.4", TRANSPORTS,
+            &[round_trips("table05-direct-wireless.csv")];
+        "access_point" "802.11g through an access point", "4.1.5", TRANSPORTS,
+            &[round_trips("table06-access-point.csv")];
+    },
     checks: checks::CHECKS,
-    departures: departures::DEPARTURES,
+    names: NAMES,
+    derived: &[],
 };
 
 /// All experiments compare these; SCTP in both kinds of socket.
@@ -122,7 +78,7 @@ fn at(transport: &str, channels: &str) -> Place {
 
 /// Whatever the computer: there is one localhost here, to stand beside both of Table 2.
 fn by_protocol(table: &Table, row: usize) -> Option<Place> {
-    Some(at(OWN.setting(table.text(row, "protocol")?)?, table.text(row, "channels")?))
+    Some(at(super::long(NAMES, table.text(row, "protocol")?)?, table.text(row, "channels")?))
 }
 
 const fn round_trips(file: &'static str) -> TableMap {
@@ -133,8 +89,8 @@ const fn round_trips(file: &'static str) -> TableMap {
 /// The printed jitter beside both that it can be: equation 2 is the mean deviation, the introduction says standard
 /// deviation, and one row can be no mean deviation.
 const COLUMNS: &[ColumnMap] = &[
-    ColumnMap::mean("latency_ms", "rtt_mean_ms"),
-    ColumnMap::mean("jitter_ms", "jitter_mad_ms"),
-    ColumnMap::mean("jitter_ms", "jitter_sd_ms"),
-    ColumnMap::mean("loss_percent", "lost_percent"),
+    ColumnMap::mean("latency [ms]", "rtt_mean_ms"),
+    ColumnMap::mean("jitter [ms]", "jitter_mad_ms"),
+    ColumnMap::mean("jitter [ms]", "jitter_sd_ms"),
+    ColumnMap::mean("loss [%]", "missing_percent"),
 ];

@@ -1,5 +1,6 @@
 //! Latecki, Kulkarni, Mulik: audio over UDP beside video over TCP or UDP.
 
+use super::embedded::files;
 use super::{Experiment, Module};
 
 /// RTP over either.
@@ -8,7 +9,9 @@ const fn experiment(key: &'static str, title: &'static str, section: &'static st
 }
 
 pub(super) const MODULE: Module = Module {
-    key: "two-stream",
+    files: files!("two-stream":
+        "table01-emulab-dialup.csv" "text03-nistnet.csv"
+    ),
     experiments: &[
         experiment("unrestricted", "no limit and no losses", "2"),
         experiment("nistnet", "15.5 kB/s, 5 % dropped, derivative random drop", "3"),
@@ -16,5 +19,6 @@ pub(super) const MODULE: Module = Module {
         experiment("dialup", "a modem of 28.8 kbit/s", "4"),
     ],
     checks: &[],
-    departures: &[],
+    names: &[],
+    derived: &[],
 };

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// Why a scenario was refused.
 ///
-/// Shown as `file:line:column: message`, then the line with a mark beneath.
+/// Shown as `file:line:column: message`, then the line with a mark under it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScenarioError {
     /// The name of the file, as it was given to [`Scenario::parse`](super::Scenario::parse).

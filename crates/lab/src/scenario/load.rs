@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use antiphon_core::wire::UDP_IPV4_HEADERS;
 use antiphon_core::{BitRate, ByteCount};
 use antiphon_link::RingClass;
 use antiphon_link::wlan::Category;
@@ -13,8 +14,6 @@ use super::tcp;
 use super::topology::Network;
 use crate::setup::{NodeId, TrafficKind, TrafficSpec, Treatment};
 
-/// Headers of IPv4 and UDP, and of IPv4 and ICMP.
-pub(super) const UDP_HEADERS: usize = 28;
 /// More packets than an hour of computing goes through.
 pub(super) const MAX_PACKETS: f64 = 1e9;
 
@@ -47,7 +46,7 @@ pub(super) fn traffic(
     ])?;
     let start = start(section, duration)?;
     let treatment = treatment(section)?;
-    let longest = network.mtu(from, to) - UDP_HEADERS;
+    let longest = network.mtu(from, to) - UDP_IPV4_HEADERS;
     let payload = || payload(section, longest);
     let kind = match kind {
         Kind::Constant | Kind::Poisson => {

@@ -85,9 +85,10 @@ pub struct Scenario {
 }
 
 /// One run of a plan.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Run {
     /// From 0: points in the order of the sweep, repetitions within a point.
+    #[serde(rename = "run")]
     pub index: u32,
     /// What the sweep sets.
     pub point: Point,
@@ -222,11 +223,6 @@ impl Scenario {
     /// The text it was read from.
     pub fn text(&self) -> &str {
         &self.text
-    }
-
-    /// What errors call it.
-    pub fn file(&self) -> &str {
-        &self.file
     }
 }
 

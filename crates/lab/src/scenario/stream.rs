@@ -2,20 +2,21 @@
 
 use std::time::Duration;
 
-use antiphon_core::Instant;
+use antiphon_core::DEFAULT_LATENCY;
 use antiphon_core::units::parse_frequency;
 use antiphon_core::uri::Query;
+use antiphon_core::wire::UDP_IPV4_HEADERS;
 use antiphon_media::ChannelGroups;
 use antiphon_media::medusa::{BlockMode, MAX_CHANNELS};
-use antiphon_proto::{OpenArgs, Role, Transport};
+use antiphon_proto::{StackArgs, Transport};
 
 use super::build::Nodes;
 use super::error::{Fault, Read, clip};
-use super::load::{MAX_PACKETS, UDP_HEADERS, bounded, bytes, start, treatment};
+use super::load::{MAX_PACKETS, bounded, bytes, start, treatment};
 use super::read::Section;
 use super::tcp;
 use super::topology::Network;
-use crate::setup::{Content, DEFAULT_LATENCY, NodeId, StreamSpec};
+use crate::setup::{Content, NodeId, SoundSpec, StreamSpec};
 
 /// The fixed header of RTP (RFC 3550 §5.1), with which every frame begins.
 const RTP_HEADER: usize = 12;
@@ -46,8 +47,8 @@ pub(super) fn stream(
     let (transport, query) = transport(section, mtu, latency)?;
     let reflected = section.find("reflected")?.map_or(Ok(false), |value| value.truth())?;
     destinations(section, transport, &to, reflected)?;
-    let datagrams = transport.beneath == antiphon_proto::Beneath::Udp;
-    let longest = if datagrams { mtu - UDP_HEADERS } else { MAX_STREAM_FRAME };
+    let datagrams = transport.substrate == antiphon_proto::Substrate::Udp;
+    let longest = if datagrams { mtu - UDP_IPV4_HEADERS } else { MAX_STREAM_FRAME };
     let content = content(section, longest, duration)?;
     if matches!(content, Content::Medusa { .. }) && !reflected {
         return Err(section.fault("Medusa measures round trips: write reflected = true"));
@@ -79,16 +80,10 @@ fn transport(section: &Section<'_>, mtu: usize, latency: Duration) -> Read<(&'st
     let transport = antiphon_proto::find(scheme).map_err(|why| value.fault(why))?;
     let query: Query = query.parse().map_err(|why| value.fault(why))?;
     query.only(transport.keys.iter().map(|key| key.name)).map_err(|why| value.fault(why))?;
-    let args = OpenArgs {
-        role: Role::Caller,
-        query: &query,
-        seed: 0,
-        now: Instant::ZERO,
-        max_datagram: mtu - UDP_HEADERS,
-        latency,
-    };
-    // An endpoint checks the values of its keys when it is opened.
-    (transport.open)(&args).map_err(|why| value.fault(why))?;
+    let max_datagram = mtu - UDP_IPV4_HEADERS;
+    let args = StackArgs::new(&query, 0, max_datagram, latency);
+    // A stack checks the values of its keys when it is made.
+    (transport.stack)(&args).map_err(|why| value.fault(why))?;
     if query.iter().next().is_some() {
         value.note(text);
     }
@@ -100,7 +95,7 @@ fn destinations(section: &Section<'_>, transport: &Transport, to: &[NodeId], ref
     if count == 0 {
         return Err(section.fault(format!("[{}] goes to nobody: name a node", section.place)));
     }
-    if count > 1 && !transport.strengths.multicast {
+    if count > 1 && !transport.multicast {
         let scheme = transport.scheme;
         let message = format!(
             "{scheme} reaches one node, not {count}: write a stream for each, or transport = \"rtp\""
@@ -114,19 +109,52 @@ fn destinations(section: &Section<'_>, transport: &Transport, to: &[NodeId], ref
     Ok(())
 }
 
-/// Frames of one size at regular intervals, or sound.
+/// What a stream may be made of.
+#[derive(Clone, Copy)]
+enum Kind {
+    Sound,
+    Packets,
+    Medusa,
+}
+
+/// What a stream is made of: what it says, or else what its keys are of. Sound, where they tell nothing.
+fn kind(section: &Section<'_>) -> Read<Kind> {
+    let kinds = [("sound", Kind::Sound), ("packets", Kind::Packets), ("medusa", Kind::Medusa)];
+    if let Some(said) = section.find("content")? {
+        return said.choice(&kinds);
+    }
+    let has = |key: &str| section.table.entry(key).is_some();
+    Ok(if has("medusa") {
+        Kind::Medusa
+    } else if !has("sound") && ["frame", "interval", "count"].into_iter().any(has) {
+        Kind::Packets
+    } else {
+        Kind::Sound
+    })
+}
+
 fn content(section: &Section<'_>, longest: usize, duration: Duration) -> Read<Content> {
-    if let Some(inner) = section.sub("medusa")? {
-        let content = medusa(&inner)?;
-        inner.finish()?;
-        return Ok(content);
+    let kind = kind(section)?;
+    if let (Kind::Packets | Kind::Medusa, Some(protect)) = (kind, section.find("protect")?) {
+        return Err(protect.fault("only sound is protected: take this out, or 'frame' and 'interval'"));
     }
-    if let Some(inner) = section.sub("sound")? {
-        let content = sound(&inner, longest)?;
-        inner.finish()?;
-        return Ok(content);
+    match kind {
+        Kind::Sound => sound(section, longest),
+        Kind::Packets => packets(section, longest, duration),
+        Kind::Medusa => {
+            let inner = section.sub("medusa")?;
+            let inner =
+                inner.ok_or_else(|| section.fault("write [stream.NAME.medusa] with channels and blocks"))?;
+            let content = medusa(&inner)?;
+            inner.finish()?;
+            Ok(content)
+        }
     }
-    let size = section.need("frame", "\"1300B\", or write [stream.NAME.sound]")?;
+}
+
+/// Frames of one size at regular intervals.
+fn packets(section: &Section<'_>, longest: usize, duration: Duration) -> Read<Content> {
+    let size = section.need("frame", "\"1300B\", or nothing of frames for sound")?;
     let frame = bytes(&size, longest)?;
     if frame < RTP_HEADER {
         return Err(size.fault(format!(
@@ -150,29 +178,51 @@ fn medusa(section: &Section<'_>) -> Read<Content> {
 }
 
 fn sound(section: &Section<'_>, longest: usize) -> Read<Content> {
-    let rate = section.need("rate", "\"48kHz\"")?;
-    let sample_rate = rate.quantity(parse_frequency)?;
-    if !(8_000..=192_000).contains(&sample_rate) {
-        return Err(rate.fault("8kHz to 192kHz"));
+    let mut sound = SoundSpec::default();
+    let (mut place, mut span) = (section.place.clone(), section.span.clone());
+    if let Some(inner) = section.sub("sound")? {
+        sound = format(&inner)?;
+        inner.finish()?;
+        (place, span) = (inner.place, inner.span);
     }
-    let channels = section.need("channels", "2")?.whole(1..=64)? as usize;
-    let groups = match section.find("groups")? {
-        Some(groups) => groups.quantity(|text| ChannelGroups::parse(channels, text))?,
-        None => ChannelGroups::whole(channels),
-    };
-    let block = section.need("block", "256")?.whole32(16..=4096)?;
-    let widest = groups.ranges().map(|range| range.len()).max().unwrap_or(channels);
+    if let Some(protect) = section.find("protect")? {
+        sound.protect = protect.parse()?;
+    }
+    let SoundSpec { groups, block, .. } = sound;
+    let widest = groups.ranges().map(|range| range.len()).max().unwrap_or_default();
     let bytes = block as usize * widest * 2;
     if bytes + RTP_HEADERS > longest {
-        let place = clip(&section.place);
+        let place = clip(&place);
         let message = format!(
             "[{place}]: {block} sample frames of {widest} channels are {bytes} bytes, and {} at most go into a \
              packet: take a smaller block, or smaller groups",
             longest - RTP_HEADERS
         );
-        return Err(Fault::new(&section.span, message));
+        return Err(Fault::new(&span, message));
     }
-    Ok(Content::Sound { sample_rate, groups, block })
+    Ok(Content::Sound(sound))
+}
+
+/// `[stream.NAME.sound]`
+fn format(section: &Section<'_>) -> Read<SoundSpec> {
+    let mut sound = SoundSpec::default();
+    if let Some(rate) = section.find("rate")? {
+        sound.sample_rate = rate.quantity(parse_frequency)?;
+        if !(8_000..=192_000).contains(&sound.sample_rate) {
+            return Err(rate.fault("8kHz to 192kHz"));
+        }
+    }
+    let channels = section
+        .find("channels")?
+        .map_or(Ok(sound.groups.channels()), |value| Ok(value.whole(1..=64)? as usize))?;
+    sound.groups = match section.find("groups")? {
+        Some(groups) => groups.quantity(|text| ChannelGroups::parse(channels, text))?,
+        None => ChannelGroups::whole(channels),
+    };
+    if let Some(block) = section.find("block")? {
+        sound.block = block.whole32(16..=4096)?;
+    }
+    Ok(sound)
 }
 
 /// Header and extensions of our own frames: 12 bytes, the sender's clock, the format, the channel group (see `antiphon_media`).

@@ -88,10 +88,12 @@ fn time(section: &Section<'_>, key: &'static str, before: Option<Duration>) -> R
 
 fn rto(section: &Section<'_>, base: RtoSettings) -> Read<RtoSettings> {
     let of = |key, before| Ok(time(section, key, Some(before))?.unwrap_or(before));
+    let max = of("rto-max", base.max)?;
     let rto = RtoSettings {
         initial: of("rto-initial", base.initial)?,
         min: of("rto-min", base.min)?,
-        max: of("rto-max", base.max)?,
+        max,
+        longest: max,
         floor: choice(section, "rto-floor", &FLOORS, base.floor)?,
         granularity: of("clock", base.granularity)?,
     };

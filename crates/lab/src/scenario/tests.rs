@@ -1,9 +1,10 @@
 use super::*;
-use crate::setup::{Content, MediumKind, NodeId, TrafficKind};
+use crate::setup::{Content, MediumKind, NodeId, SoundSpec, TrafficKind};
 use crate::tcp::{AckRule, Profile};
 use antiphon_core::BitRate;
 use antiphon_link::wlan::{AccessMode, Category, Rate};
 use antiphon_media::ChannelGroups;
+use antiphon_session::Repetition;
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -206,10 +207,7 @@ fn traffic_and_streams(setup: &Setup) {
     assert_eq!((audio.to.len(), audio.patience), (2, Some(Duration::from_millis(200))));
     let interval = Duration::from_micros(7400);
     assert_eq!(audio.content, Content::Packets { frame: 1300, interval, count: Some(100) });
-    assert_eq!(
-        song.content,
-        Content::Sound { sample_rate: 48_000, groups: ChannelGroups::whole(2), block: 256 }
-    );
+    assert_eq!(song.content, Content::Sound(SoundSpec::default()));
     assert!(song.reflected && song.tcp == Profile::windows_xp());
 }
 
@@ -230,7 +228,7 @@ fn channels_are_divided_as_they_add_up() {
     };
     let pairs = content(&sound("channels = 6, block = 256, groups = \"2\" }"));
     let groups = ChannelGroups::parse(6, "2,2,2").unwrap();
-    assert_eq!(pairs, Content::Sound { sample_rate: 48_000, groups, block: 256 });
+    assert_eq!(pairs, Content::Sound(SoundSpec { groups, ..SoundSpec::default() }));
     let refused = |text: &str| {
         let scenario = Scenario::parse("test.toml", text);
         let setup = scenario.and_then(|scenario| scenario.setup(&scenario.plan()[0].point));
@@ -398,6 +396,38 @@ fn each_mistake_is_told_with_its_line_and_what_would_be_right() {
         assert!(SMALL.contains(right), "{right}");
         refused(&SMALL.replacen(right, wrong, 1), *line, parts);
     }
+}
+
+#[test]
+fn a_stream_is_sound_unless_it_says_otherwise() {
+    let content = |lines: &str| {
+        let text = SMALL.replace("frame = \"200B\"\ninterval = \"10ms\"\n", lines);
+        let scenario = read(&text);
+        scenario.setup(&scenario.plan()[0].point).unwrap().streams.remove(0).content
+    };
+    let packets = Content::Packets { frame: 200, interval: Duration::from_millis(10), count: None };
+    let frames = "frame = \"200B\"\ninterval = \"10ms\"\n";
+    assert_eq!(content(frames), packets);
+    assert_eq!(content(&format!("content = \"packets\"\n{frames}")), packets);
+    assert_eq!(content(""), Content::default());
+    assert_eq!(content("content = \"sound\"\n"), Content::default());
+    assert_eq!(
+        content("sound = { block = 64 }\n"),
+        Content::Sound(SoundSpec { block: 64, ..SoundSpec::default() })
+    );
+    let protect = Repetition { times: 2, spacing: Duration::from_millis(20) };
+    let protected = Content::Sound(SoundSpec { protect, ..SoundSpec::default() });
+    assert_eq!(content("protect = \"repeat:2,spacing=20ms\"\n"), protected);
+    let spoilt = |right: &str, wrong: &str, line: usize, parts: &[&str]| {
+        refused(&SMALL.replacen(right, wrong, 1), line, parts);
+    };
+    spoilt("frame =", "protect = \"repeat:2\"\nframe =", 12, &["only sound is protected"]);
+    spoilt("frame =", "content = \"sound\"\nframe =", 13, &["unknown key 'frame'"]);
+    spoilt("frame = \"200B\"\ninterval", "content = \"packets\"\ninterval", 8, &["no 'frame'"]);
+    spoilt("frame = \"200B\"\ninterval = \"10ms\"", "protect = \"repat:2\"", 12, &["'repat:2'", "repeat:2"]);
+    spoilt("frame = \"200B\"\ninterval = \"10ms\"", "protect = \"repeat:9\"", 12, &["1 to 8 times"]);
+    spoilt("frame = \"200B\"\ninterval = \"10ms\"", "content = \"medusa\"", 8, &["[stream.NAME.medusa]"]);
+    spoilt("frame = \"200B\"\ninterval = \"10ms\"", "content = \"noise\"", 12, &["'noise'", "\"sound\""]);
 }
 
 #[test]

@@ -122,7 +122,7 @@ impl Sender {
             if by_echo {
                 self.board.clear_lost();
             }
-            self.recovery.undo(&mut self.window);
+            self.recovery.undo(&mut *self.congestion);
             self.counts.undone += 1;
         }
     }
@@ -135,14 +135,15 @@ impl Sender {
         } else if self.una >= probe.high {
             self.tail_probe = None;
             if self.recovery.phase() == Phase::Open {
-                self.window.on_loss();
-                self.window.cwnd = self.window.cwnd.min(self.window.ssthresh);
+                self.congestion.on_congestion_event();
+                let window = self.congestion.window_mut();
+                window.cwnd = window.cwnd.min(window.ssthresh);
             }
         }
     }
 
     fn react(&mut self, now: Instant, advanced: bool, delivery: &Delivery) {
-        if self.recovery.finish(&mut self.window, self.una) {
+        if self.recovery.finish(self.congestion.window_mut(), self.una) {
             self.rack.on_recovered();
         }
         let news = self.detect(now);
@@ -150,17 +151,17 @@ impl Sender {
         let delivered = self.segments(delivery.weight);
         if self.recovery.phase() == Phase::Recovery {
             let in_flight = self.in_flight();
-            self.recovery.on_ack(&mut self.window, delivered, in_flight, news > 0, advanced);
+            self.recovery.on_ack(self.congestion.window_mut(), delivered, in_flight, news > 0, advanced);
         } else if advanced && (self.recovery.phase() == Phase::Loss || self.uses_window()) {
-            let srtt = self.rtt.srtt().unwrap_or_default();
-            self.window.on_ack(now, delivered, srtt);
+            let srtt = self.rtt.smoothed().srtt().unwrap_or_default();
+            self.congestion.on_ack(now, delivered, srtt);
         }
     }
 
     pub(super) fn enter_recovery_if_lost(&mut self) {
         if self.recovery.phase() == Phase::Open && self.board.waits() {
             self.counts.recoveries += 1;
-            self.recovery.enter(&mut self.window, self.next);
+            self.recovery.enter(&mut *self.congestion, self.next);
         }
     }
 }

@@ -82,7 +82,7 @@ impl Sender {
     }
 
     pub(super) fn note_delivery(&mut self, now: Instant, delivery: &Delivery) {
-        self.rack.on_delivery(now, delivery, self.rtt.min_rtt());
+        self.rack.on_delivery(now, delivery, self.rtt.smoothed().min());
         // Linux raises the threshold to the reordering seen (`tcp_check_sack_reordering`).
         if let Some(distance) = delivery.reordered {
             self.dup_threshold = self.dup_threshold.max((distance + 1).min(MAX_THRESHOLD));
@@ -121,8 +121,8 @@ impl Sender {
         if !self.rack.reordering_seen && (repairing || many) {
             return Duration::ZERO;
         }
-        let window = self.rtt.min_rtt().unwrap_or_default() * self.rack.steps / 4;
-        window.min(self.rtt.srtt().unwrap_or_default())
+        let window = self.rtt.smoothed().min().unwrap_or_default() * self.rack.steps / 4;
+        window.min(self.rtt.smoothed().srtt().unwrap_or_default())
     }
 
     /// At a retransmission time-out everything is lost; with RACK only what has had the time to arrive

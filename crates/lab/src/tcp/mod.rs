@@ -1,34 +1,36 @@
 //! A TCP in virtual time, good enough to stand for a kernel's.
 //!
 //! A pair of [`Tcp`] exchanges [`Segment`]s; time is passed in, nothing is drawn at random, so runs repeat exactly. Each
-//! concern has a file: `rtt`, `scoreboard` (what is in flight), `detect` (what is lost), `recovery` (when the window is
-//! reduced), `cc` (how it grows), `timers`, `ack`, `sender`, `receiver`. [`Profile`] tells one kernel from another.
+//! concern has a file: `scoreboard` (what is in flight), `detect` (what is lost), `recovery` (when the window is reduced),
+//! `timers`, `ack`, `sender`, `receiver`; how the window grows and what round trips tell is in `antiphon_proto::{cc, rtt}`.
+//! [`Profile`] tells one kernel from another.
 //!
 //! ```
 //! use antiphon_core::Instant;
-//! use antiphon_lab::tcp::{Pair, Profile};
+//! use antiphon_lab::tcp::{Profile, Tcp};
 //!
-//! let mut pair = Pair::new(Profile::linux(), Profile::linux(), &"delay=20ms,loss=1%".parse()?, 7)?;
-//! pair.run_until(Instant::from_millis(200));
-//! assert!(pair.near.is_established());
-//! pair.near.write(pair.now(), b"sound");
-//! pair.run_until(Instant::from_millis(900));
+//! let now = Instant::ZERO;
+//! let mut near = Tcp::connect(Profile::linux());
+//! let mut far = Tcp::accept(Profile::linux());
+//! near.write(now, b"sound");
+//! while let Some(segment) = near.poll_transmit(now) {
+//!     far.handle_segment(now, segment);
+//!     while let Some(answer) = far.poll_transmit(now) {
+//!         near.handle_segment(now, answer);
+//!     }
+//! }
 //! let mut heard = [0; 16];
-//! assert_eq!(pair.far.read(pair.now(), &mut heard), 5);
-//! # Ok::<(), antiphon_link::SpecError>(())
+//! assert_eq!(far.read(now, &mut heard), 5);
 //! ```
 //!
 //! Not modelled: urgent data, simultaneous open, TIME-WAIT, HyStart, pacing, buffer tuning, what a kernel charges a
 //! buffer for its own bookkeeping, joining of small segments when they are sent again.
 
 mod ack;
-mod cc;
 mod detect;
-mod pair;
 mod profile;
 mod receiver;
 mod recovery;
-mod rtt;
 mod scoreboard;
 mod segment;
 mod sender;
@@ -39,27 +41,26 @@ mod timers;
 mod tests;
 
 use antiphon_core::Instant;
+use antiphon_proto::rtt::RttEstimator;
 
-pub use pair::Pair;
+pub use antiphon_proto::rtt::{RtoFloor, RtoSettings};
 pub use profile::{AckRule, Algorithm, DelayedAck, LossDetection, Profile, Reduction, WindowUnit};
 pub use recovery::Phase;
-pub use rtt::{RtoFloor, RtoSettings, RttEstimator};
 pub use segment::{Flags, HEADER_BYTES, SackBlocks, Segment, SynOptions, Timestamps};
 pub use stats::Stats;
 
 use receiver::Receiver;
-use rtt::RttEstimator as Handshake;
 use sender::{Piece, Sender};
 
 /// One end of a connection.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Tcp {
     profile: Profile,
     state: State,
     sender: Sender,
     receiver: Receiver,
     /// Times the SYN, or the SYN-ACK.
-    handshake: Handshake,
+    handshake: RttEstimator,
     handshake_at: Option<Instant>,
     syn_sent_at: Option<Instant>,
     syn_tries: u32,
@@ -117,7 +118,7 @@ impl Tcp {
             state: State::Listen,
             sender: Sender::new(&profile),
             receiver: Receiver::new(&profile),
-            handshake: Handshake::new(profile.rto),
+            handshake: RttEstimator::new(profile.rto),
             handshake_at: None,
             syn_sent_at: None,
             syn_tries: 0,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::rtt::{RtoFloor, RtoSettings};
+use antiphon_proto::rtt::{RtoFloor, RtoSettings};
 
 /// All that tells one TCP from another. Start from a kernel's and change what the experiment changes.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -142,6 +142,7 @@ impl Profile {
                 initial: Duration::from_secs(1),
                 min: Duration::from_millis(200),
                 max: Duration::from_secs(120),
+                longest: Duration::from_secs(120),
                 floor: RtoFloor::Variation,
                 granularity: Duration::from_millis(1),
             },
@@ -227,6 +228,7 @@ impl Profile {
                 initial: Duration::from_secs(3),
                 min: Duration::from_millis(300),
                 max: Duration::from_secs(120),
+                longest: Duration::from_secs(120),
                 floor: RtoFloor::Total,
                 granularity: Duration::from_millis(10),
             },

@@ -1,8 +1,8 @@
 //! From open sending through recovery and time-out back again: when the window is reduced, and when that is undone.
 
 use antiphon_core::Instant;
+use antiphon_proto::cc::{Controller, Window};
 
-use super::cc::Window;
 use super::profile::Reduction;
 
 /// Where the sender stands (RFC 5681, RFC 6675, RFC 6298).
@@ -59,14 +59,15 @@ impl Recovery {
     }
 
     /// Acknowledgements tell of a loss: reduce once until all sent up to `high` is acknowledged.
-    pub fn enter(&mut self, window: &mut Window, high: u64) {
-        self.remember(window);
-        self.prior_cwnd = window.cwnd.max(1.0);
-        window.on_loss();
+    pub fn enter(&mut self, congestion: &mut dyn Controller, high: u64) {
+        self.remember(congestion.window());
+        self.prior_cwnd = congestion.window().cwnd.max(1.0);
+        congestion.on_congestion_event();
         self.phase = Phase::Recovery;
         self.high = high;
         (self.delivered, self.sent) = (0.0, 0.0);
         if self.reduction == Reduction::Immediate {
+            let window = congestion.window_mut();
             window.cwnd = window.ssthresh;
         }
     }
@@ -74,15 +75,15 @@ impl Recovery {
     /// The retransmission timer fired. `in_flight`: segments not taken for lost.
     ///
     /// One reduction for one window of data: none if this window's was made already (Linux `tcp_enter_loss`).
-    pub fn on_timeout(&mut self, window: &mut Window, una: u64, high: u64, in_flight: f64) {
+    pub fn on_timeout(&mut self, congestion: &mut dyn Controller, una: u64, high: u64, in_flight: f64) {
         if self.phase == Phase::Open || self.high <= una {
-            self.remember(window);
-            window.on_loss();
+            self.remember(congestion.window());
+            congestion.on_congestion_event();
         }
-        window.on_timeout();
+        congestion.on_timeout();
         self.phase = Phase::Loss;
         self.high = high;
-        window.cwnd = in_flight + 1.0;
+        congestion.window_mut().cwnd = in_flight + 1.0;
     }
 
     /// An acknowledgement during recovery: the window for what may be sent now (RFC 6937 §3).
@@ -138,9 +139,12 @@ impl Recovery {
     }
 
     /// Takes the reduction back.
-    pub fn undo(&mut self, window: &mut Window) {
+    pub fn undo(&mut self, congestion: &mut dyn Controller) {
         if let Some(undo) = self.undo.take() {
-            window.undo(undo.cwnd, undo.ssthresh);
+            let window = congestion.window_mut();
+            window.cwnd = window.cwnd.max(undo.cwnd);
+            window.ssthresh = window.ssthresh.max(undo.ssthresh);
+            congestion.on_timeout();
             self.phase = Phase::Open;
         }
     }
@@ -160,21 +164,22 @@ impl Recovery {
 
 #[cfg(test)]
 mod tests {
-    use super::super::profile::Algorithm;
+    use antiphon_proto::cc::Reno;
+
     use super::*;
 
     #[test]
     fn the_reduction_is_proportional_and_ends_at_the_threshold() {
-        let mut window = Window::new(Algorithm::Reno, 20);
+        let mut reno = Reno::new(Window::new(1.0, 20));
         let mut recovery = Recovery::new(Reduction::Proportional);
-        recovery.enter(&mut window, 100);
-        assert_eq!(window.ssthresh, 10.0);
+        recovery.enter(&mut reno, 100);
+        assert_eq!(reno.window().ssthresh, 10.0);
         // RFC 6937: of 19 segments in flight, one delivered each time, every second may be answered by a sending.
         let (mut in_flight, mut sent) = (19.0, 0);
         for _ in 0..16 {
             in_flight -= 1.0;
-            recovery.on_ack(&mut window, 1.0, in_flight, false, false);
-            while in_flight + 1.0 <= window.cwnd {
+            recovery.on_ack(reno.window_mut(), 1.0, in_flight, false, false);
+            while in_flight + 1.0 <= reno.window().cwnd {
                 recovery.on_sent(1.0);
                 in_flight += 1.0;
                 sent += 1;
@@ -182,17 +187,17 @@ mod tests {
         }
         assert!((7..=9).contains(&sent), "{sent}");
         assert!((10.0..=12.0).contains(&in_flight), "{in_flight}");
-        assert!(recovery.finish(&mut window, 100));
-        assert_eq!((window.cwnd, recovery.phase()), (10.0, Phase::Open));
+        assert!(recovery.finish(reno.window_mut(), 100));
+        assert_eq!((reno.window().cwnd, recovery.phase()), (10.0, Phase::Open));
     }
 
     #[test]
     fn a_time_out_in_recovery_does_not_reduce_twice() {
-        let mut window = Window::new(Algorithm::Reno, 20);
+        let mut reno = Reno::new(Window::new(1.0, 20));
         let mut recovery = Recovery::new(Reduction::Proportional);
-        recovery.enter(&mut window, 100);
-        recovery.on_timeout(&mut window, 50, 120, 0.0);
-        assert_eq!((window.ssthresh, window.cwnd), (10.0, 1.0));
+        recovery.enter(&mut reno, 100);
+        recovery.on_timeout(&mut reno, 50, 120, 0.0);
+        assert_eq!((reno.window().ssthresh, reno.window().cwnd), (10.0, 1.0));
         assert_eq!(recovery.phase(), Phase::Loss);
     }
 }

@@ -107,12 +107,6 @@ impl Segment {
         };
         HEADER_BYTES + options + self.payload.len()
     }
-
-    /// The position after this segment: payload, SYN and FIN counted.
-    pub fn end(&self) -> u64 {
-        let marks = u64::from(self.flags.syn) + u64::from(self.flags.fin);
-        self.seq.saturating_add(self.payload.len() as u64 + marks)
-    }
 }
 
 impl Packet for Segment {

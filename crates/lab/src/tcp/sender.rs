@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use antiphon_core::Instant;
+use antiphon_proto::cc::{Controller, Cubic, Reno, Window};
+use antiphon_proto::rtt::RttEstimator;
 
-use super::cc::Window;
 use super::detect::Rack;
-use super::profile::{Profile, WindowUnit};
+use super::profile::{Algorithm, Profile, WindowUnit};
 use super::receiver::{copy_in, copy_out};
 use super::recovery::{Phase, Recovery};
-use super::rtt::RttEstimator;
 use super::scoreboard::Scoreboard;
 use super::timers::Timer;
 
 /// Sends a stream under flow and congestion control. Its parts live in `ack`, `detect`, `recovery` and `timers`.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Sender {
     pub(super) profile: Profile,
     ring: Box<[u8]>,
@@ -28,7 +28,7 @@ pub struct Sender {
     fin_sent: bool,
     pub(super) board: Scoreboard,
     pub(super) rtt: RttEstimator,
-    pub(super) window: Window,
+    pub(super) congestion: Box<dyn Controller>,
     pub(super) recovery: Recovery,
     pub(super) rack: Rack,
     /// Right edge of the peer's window.
@@ -119,7 +119,7 @@ impl Sender {
             fin_sent: false,
             board: Scoreboard::with_room(SEGMENTS_READY),
             rtt: RttEstimator::new(profile.rto),
-            window: Window::new(profile.algorithm, profile.initial_window),
+            congestion: controller(profile),
             recovery: Recovery::new(profile.reduction),
             rack: Rack::default(),
             edge: 1,
@@ -257,7 +257,7 @@ impl Sender {
 
     fn fits(&self, weight: u64) -> bool {
         let in_flight = self.board.in_flight();
-        in_flight == 0 || self.segments(in_flight + weight) <= self.window.cwnd
+        in_flight == 0 || self.segments(in_flight + weight) <= self.window().cwnd
     }
 
     fn send_new(&mut self, now: Instant, len: u64, fin: bool) -> Piece {
@@ -297,14 +297,15 @@ impl Sender {
 
     fn note_usage(&mut self, now: Instant) {
         let out = self.board.len();
-        let full = self.in_flight() >= self.window.cwnd.floor();
+        let full = self.in_flight() >= self.window().cwnd.floor();
+        let window = *self.window();
         let usage = &mut self.usage;
         if self.una >= usage.round_end || out > usage.most || full && !usage.limited {
             usage.limited = full;
             usage.most = out;
             usage.round_end = self.next;
         }
-        if full || self.window.in_slow_start() && self.window.cwnd < 2.0 * out as f64 {
+        if full || window.in_slow_start() && window.cwnd < 2.0 * out as f64 {
             (usage.used, usage.stamp) = (0, now);
             return;
         }
@@ -313,16 +314,23 @@ impl Sender {
         if self.profile.idle_restart && long && self.recovery.phase() == Phase::Open {
             let used = usage.used.max(self.profile.initial_window as usize) as f64;
             (usage.used, usage.stamp) = (0, now);
-            if used < self.window.cwnd {
-                self.window.ssthresh = self.window.ssthresh.max(0.75 * self.window.cwnd);
-                self.window.cwnd = ((self.window.cwnd + used) / 2.0).floor();
+            if used < window.cwnd {
+                let window = self.congestion.window_mut();
+                window.ssthresh = window.ssthresh.max(0.75 * window.cwnd);
+                window.cwnd = ((window.cwnd + used) / 2.0).floor();
             }
         }
     }
 
+    /// Congestion window and threshold, in segments.
+    pub(super) fn window(&self) -> &Window {
+        self.congestion.window()
+    }
+
     /// Whether acknowledgements may grow the window: it is in use.
     pub(super) fn uses_window(&self) -> bool {
-        self.usage.limited || self.window.in_slow_start() && self.window.cwnd < 2.0 * self.usage.most as f64
+        let window = self.window();
+        self.usage.limited || window.in_slow_start() && window.cwnd < 2.0 * self.usage.most as f64
     }
 
     /// RFC 5681 §4.1, halved for each time-out of idleness as in Linux (`tcp_cwnd_restart`).
@@ -331,15 +339,25 @@ impl Sender {
         if !self.board.is_empty() || idle.is_zero() {
             return;
         }
-        self.window.on_resume(idle);
+        self.congestion.on_idle(idle);
         let rto = self.rtt.base_rto().max(Duration::from_millis(1));
         if !self.profile.idle_restart || idle <= rto {
             return;
         }
-        let least = f64::from(self.profile.initial_window).min(self.window.cwnd);
-        self.window.ssthresh = self.window.ssthresh.max(0.75 * self.window.cwnd);
+        let window = self.congestion.window_mut();
+        let least = f64::from(self.profile.initial_window).min(window.cwnd);
+        window.ssthresh = window.ssthresh.max(0.75 * window.cwnd);
         let halvings = (idle.as_nanos() / rto.as_nanos()).min(32) as i32;
-        self.window.cwnd = (self.window.cwnd / 2f64.powi(halvings)).floor().max(least);
+        window.cwnd = (window.cwnd / 2f64.powi(halvings)).floor().max(least);
+    }
+}
+
+/// Congestion control in segments.
+fn controller(profile: &Profile) -> Box<dyn Controller> {
+    let window = Window::new(1.0, profile.initial_window);
+    match profile.algorithm {
+        Algorithm::Reno => Box::new(Reno::new(window)),
+        Algorithm::Cubic => Box::new(Cubic::new(window)),
     }
 }
 

@@ -83,7 +83,7 @@ impl Sender {
     fn tail_probe_at(&self, now: Instant) -> Option<Instant> {
         let lone = self.board.len() == 1;
         let extra = if lone { self.rtt.min_rto() } else { TIMER_MARGIN };
-        Some(now + self.rtt.srtt()? * 2 + extra)
+        Some(now + self.rtt.smoothed().srtt()? * 2 + extra)
     }
 
     fn on_tail_timeout(&mut self, now: Instant) {
@@ -108,7 +108,7 @@ impl Sender {
         self.tail_probe = None;
         self.mark_lost_at_timeout(now);
         let in_flight = self.in_flight();
-        self.recovery.on_timeout(&mut self.window, self.una, self.next, in_flight);
+        self.recovery.on_timeout(&mut *self.congestion, self.una, self.next, in_flight);
         self.rtt.back_off();
         self.arm_rto(now);
         true

@@ -2,115 +2,97 @@
 
 use antiphon_core::Instant;
 
-/// An indexed binary heap. Setting a component's time costs the logarithm of their number and allocates nothing.
+/// A knock-out tournament of the components: each node holds the sooner of its two halves. Setting a component's time plays
+/// its matches again, as far up as their winners change; nothing is allocated.
 #[derive(Debug)]
 pub struct Agenda {
-    heap: Vec<Entry>,
-    /// Where each component's entry is in the heap; [`NONE`] if it has none.
-    place: Vec<u32>,
+    /// 1 is the root, the halves of node *n* are 2*n* and 2*n* + 1, and the second half of all are the components, filled up
+    /// to a power of two with some that want nothing.
+    nodes: Vec<Entry>,
     made: u64,
 }
 
+/// When a component wants to be called, above the number of that wish, above the component: one comparison orders them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Entry {
-    at: Instant,
-    /// Entries are numbered as they are made.
-    order: u64,
-    component: u32,
+struct Entry(u128);
+
+impl Entry {
+    fn new(at: Instant, order: u64, component: usize) -> Self {
+        let turn = order << COMPONENT_BITS | component as u64;
+        Entry(u128::from(at.as_nanos()) << 64 | u128::from(turn))
+    }
+
+    fn at(self) -> Instant {
+        Instant::from_nanos((self.0 >> 64) as u64)
+    }
+
+    fn component(self) -> usize {
+        self.0 as usize & (MOST_COMPONENTS - 1)
+    }
 }
 
-const NONE: u32 = u32::MAX;
+/// Room for a million components, and for as many wishes as a month of computing makes.
+const COMPONENT_BITS: u32 = 20;
+const MOST_COMPONENTS: usize = 1 << COMPONENT_BITS;
+
+/// Wants not to be called.
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 impl Agenda {
     /// An agenda for components `0..count`, none of which has anything to do.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than a million.
     pub fn new(count: usize) -> Self {
-        Agenda { heap: Vec::with_capacity(count), place: vec![NONE; count], made: 0 }
+        let leaves = count.next_power_of_two();
+        assert!(leaves <= MOST_COMPONENTS, "{count} components are more than an agenda tells apart");
+        let mut nodes: Vec<Entry> = (0..2 * leaves).map(|node| Entry::new(NEVER, 0, node % leaves)).collect();
+        for node in (1..leaves).rev() {
+            nodes[node] = nodes[2 * node].min(nodes[2 * node + 1]);
+        }
+        Agenda { nodes, made: 0 }
     }
 
     /// The component wants to be called at `at`, or not at all. One that asks for the time it has keeps its turn.
+    #[inline]
     pub fn set(&mut self, component: usize, at: Option<Instant>) {
-        let place = self.place[component];
-        match (at, place) {
-            (None, NONE) => {}
-            (None, _) => self.remove(place as usize),
-            (Some(at), NONE) => {
-                let entry = self.entry(component, at);
-                self.heap.push(entry);
-                self.rise(self.heap.len() - 1, entry);
-            }
-            (Some(at), _) if self.heap[place as usize].at == at => {}
-            (Some(at), _) => {
-                let entry = self.entry(component, at);
-                self.settle(place as usize, entry);
+        let (at, nodes) = (at.unwrap_or(NEVER), &mut self.nodes[..]);
+        let mut node = nodes.len() / 2 + component;
+        if nodes[node].at() == at {
+            return;
+        }
+        self.made += 1;
+        let mut sooner = Entry::new(at, self.made, component);
+        nodes[node] = sooner;
+        while node > 1 {
+            sooner = sooner.min(nodes[node ^ 1]);
+            node /= 2;
+            if std::mem::replace(&mut nodes[node], sooner) == sooner {
+                // Above, all is as it was.
+                break;
             }
         }
     }
 
     /// Who is next, and when.
+    #[inline]
     pub fn first(&self) -> Option<(Instant, usize)> {
-        self.heap.first().map(|entry| (entry.at, entry.component as usize))
+        let next = self.nodes[1];
+        Some((next.at(), next.component())).filter(|(at, _)| *at < NEVER)
     }
 
     /// When the one after the next is due.
+    #[inline]
     pub fn second(&self) -> Option<Instant> {
-        self.heap.iter().skip(1).take(2).map(|entry| entry.at).min()
-    }
-
-    fn entry(&mut self, component: usize, at: Instant) -> Entry {
-        self.made += 1;
-        Entry { at, order: self.made, component: component as u32 }
-    }
-
-    fn remove(&mut self, place: usize) {
-        let gone = self.heap[place].component;
-        self.place[gone as usize] = NONE;
-        if let Some(last) = self.heap.pop()
-            && place < self.heap.len()
-        {
-            self.settle(place, last);
+        // It has lost to nobody but the next.
+        let (nodes, mut soonest) = (&self.nodes[..], NEVER);
+        let mut node = nodes.len() / 2 + nodes[1].component();
+        while node > 1 {
+            soonest = soonest.min(nodes[node ^ 1].at());
+            node /= 2;
         }
-    }
-
-    fn settle(&mut self, place: usize, entry: Entry) {
-        if place > 0 && entry < self.heap[(place - 1) / 2] {
-            self.rise(place, entry);
-        } else {
-            self.sink(place, entry);
-        }
-    }
-
-    fn rise(&mut self, mut place: usize, entry: Entry) {
-        while place > 0 {
-            let parent = (place - 1) / 2;
-            if self.heap[parent] < entry {
-                break;
-            }
-            self.put(place, self.heap[parent]);
-            place = parent;
-        }
-        self.put(place, entry);
-    }
-
-    fn sink(&mut self, mut place: usize, entry: Entry) {
-        loop {
-            let left = 2 * place + 1;
-            let Some(&(mut child)) = self.heap.get(left) else { break };
-            let mut at = left;
-            if let Some(&right) = self.heap.get(left + 1).filter(|right| **right < child) {
-                (child, at) = (right, left + 1);
-            }
-            if entry < child {
-                break;
-            }
-            self.put(place, child);
-            place = at;
-        }
-        self.put(place, entry);
-    }
-
-    fn put(&mut self, place: usize, entry: Entry) {
-        self.heap[place] = entry;
-        self.place[entry.component as usize] = place as u32;
+        Some(soonest).filter(|at| *at < NEVER)
     }
 }
 
@@ -145,11 +127,17 @@ mod tests {
 
     #[test]
     fn it_agrees_with_a_sorted_list() {
+        for count in [1, 9, 40, 300] {
+            agrees_with_a_sorted_list(count);
+        }
+    }
+
+    fn agrees_with_a_sorted_list(count: u32) {
         let mut rng = Rng::new(3);
-        let mut agenda = Agenda::new(40);
+        let mut agenda = Agenda::new(count as usize);
         let mut list: Vec<(Instant, u64, usize)> = Vec::new();
         for made in 1..20_000 {
-            let component = rng.below(40) as usize;
+            let component = rng.below(count) as usize;
             let at = (rng.below(4) > 0).then(|| ms(u64::from(rng.below(50))));
             let same = list.iter().any(|entry| entry.2 == component && Some(entry.0) == at);
             agenda.set(component, at);

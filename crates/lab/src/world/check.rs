@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use antiphon_core::wire::MAX_UDP_PAYLOAD;
+
 use super::error::WorldError;
 use super::network::Flow;
 use crate::setup::{MediumKind, Setup, TrafficKind, TrafficSpec};
@@ -32,7 +34,7 @@ pub fn traffic(setup: &Setup, spec: &TrafficSpec, flow: &Flow) -> Result<usize, 
         TrafficKind::Ping { payload, .. } => *payload,
         TrafficKind::GreedyTcp { .. } => 1,
     };
-    if payload == 0 && !matches!(spec.kind, TrafficKind::Ping { .. }) || payload > MOST_PAYLOAD {
+    if payload == 0 && !matches!(spec.kind, TrafficKind::Ping { .. }) || payload > MAX_UDP_PAYLOAD {
         return refuse("a packet has a payload of 1 to 65507 bytes");
     }
     match &spec.kind {
@@ -101,7 +103,5 @@ const MOST_BUFFER: usize = 256 << 20;
 const LEAST_MSS: u32 = 48;
 /// An IP packet less its headers.
 const MOST_MSS: u32 = 65_495;
-/// The largest UDP payload over IPv4.
-const MOST_PAYLOAD: usize = 65_507;
 /// A hundred years: `Instant` counts nanoseconds up to 584.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);

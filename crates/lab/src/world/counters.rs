@@ -32,10 +32,9 @@ impl Medium {
             parts => {
                 let each: Vec<Counters> = parts.iter().map(Part::counters).collect();
                 let half = each.len() / 2;
-                let names =
-                    if self.shape == Shape::Star { [IN_NAMES, OUT_NAMES] } else { [UP_NAMES, DOWN_NAMES] };
-                let both = [&each[..half], &each[half..]].map(sum);
-                names.iter().zip(both).flat_map(|(names, counters)| named(names, &counters)).collect()
+                let (one, other) = (sum(&each[..half]), sum(&each[half..]));
+                let (this, that) = if self.shape == Shape::Star { ("in", "out") } else { ("up", "down") };
+                [named(this, &one), named(that, &other)].concat()
             }
         };
         MediumFigures { name: self.name.clone(), counters }
@@ -44,9 +43,7 @@ impl Medium {
 
 /// What a link counted, as figures; in the world and out of it.
 pub fn link_figures(name: &str, up: &Counters, down: &Counters) -> MediumFigures {
-    let both = [(&UP_NAMES, up), (&DOWN_NAMES, down)];
-    let counters = both.into_iter().flat_map(|(names, counters)| named(names, counters)).collect();
-    MediumFigures { name: name.into(), counters }
+    MediumFigures { name: name.into(), counters: [named("up", up), named("down", down)].concat() }
 }
 
 impl Part {
@@ -61,57 +58,18 @@ impl Part {
     }
 }
 
-type Names = [&'static str; 7];
-
-const UP_NAMES: Names = [
-    "up_offered",
-    "up_duplicated",
-    "up_delivered",
-    "up_lost",
-    "up_overflowed",
-    "up_waiting",
-    "up_delivered_bytes",
-];
-const DOWN_NAMES: Names = [
-    "down_offered",
-    "down_duplicated",
-    "down_delivered",
-    "down_lost",
-    "down_overflowed",
-    "down_waiting",
-    "down_delivered_bytes",
-];
-const IN_NAMES: Names = [
-    "in_offered",
-    "in_duplicated",
-    "in_delivered",
-    "in_lost",
-    "in_overflowed",
-    "in_waiting",
-    "in_delivered_bytes",
-];
-const OUT_NAMES: Names = [
-    "out_offered",
-    "out_duplicated",
-    "out_delivered",
-    "out_lost",
-    "out_overflowed",
-    "out_waiting",
-    "out_delivered_bytes",
-];
-
-fn named(names: &Names, counters: &Counters) -> Vec<(&'static str, f64)> {
-    let waiting = counters.queued + counters.in_flight;
-    let values = [
-        counters.offered,
-        counters.duplicated,
-        counters.delivered,
-        counters.lost,
-        counters.overflowed,
-        waiting,
-        counters.delivered_bytes,
+/// What went one way: `up_offered` and so on.
+fn named(way: &str, counters: &Counters) -> Vec<(String, f64)> {
+    let counts = [
+        ("offered", counters.offered),
+        ("duplicated", counters.duplicated),
+        ("delivered", counters.delivered),
+        ("lost", counters.lost),
+        ("overflowed", counters.overflowed),
+        ("waiting", counters.queued + counters.in_flight),
+        ("delivered_bytes", counters.delivered_bytes),
     ];
-    names.iter().copied().zip(values.map(|value| value as f64)).collect()
+    counts.map(|(name, count)| (format!("{way}_{name}"), count as f64)).into()
 }
 
 fn sum(all: &[Counters]) -> Counters {
@@ -128,7 +86,7 @@ fn sum(all: &[Counters]) -> Counters {
     })
 }
 
-fn cell_counters(cell: &Cell<Parcel>) -> Vec<(&'static str, f64)> {
+fn cell_counters(cell: &Cell<Parcel>) -> Vec<(String, f64)> {
     let total = cell.totals();
     let counts = [
         ("offered", total.offered),
@@ -146,16 +104,15 @@ fn cell_counters(cell: &Cell<Parcel>) -> Vec<(&'static str, f64)> {
         ("failures", total.failures),
         ("retries", total.retries),
     ];
-    let mut all: Vec<_> = counts.into_iter().map(|(name, count)| (name, count as f64)).collect();
-    all.push(("airtime_s", total.airtime.as_secs_f64()));
-    all
+    let counts = counts.into_iter().map(|(name, count)| (name.into(), count as f64));
+    counts.chain([("airtime_s".into(), total.airtime.as_secs_f64())]).collect()
 }
 
-fn ring_counters(ring: &RingPart, nodes: usize) -> Vec<(&'static str, f64)> {
+fn ring_counters(ring: &RingPart, nodes: usize) -> Vec<(String, f64)> {
     let each: Vec<Counters> = (0..nodes).filter_map(|n| ring.ring.counters(n)).collect();
     let (total, rotations) = (sum(&each), ring.ring.rotations());
     let seconds = |time: Duration| time.as_secs_f64();
-    vec![
+    let all = [
         ("offered", total.offered as f64),
         ("delivered", total.delivered as f64),
         ("overflowed", total.overflowed as f64),
@@ -165,5 +122,6 @@ fn ring_counters(ring: &RingPart, nodes: usize) -> Vec<(&'static str, f64)> {
         ("rotation_mean_s", seconds(rotations.mean())),
         ("rotation_max_s", seconds(rotations.longest)),
         ("claims", rotations.claims as f64),
-    ]
+    ];
+    all.map(|(name, value)| (name.into(), value)).into()
 }

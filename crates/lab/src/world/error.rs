@@ -58,9 +58,9 @@ pub enum WorldError {
     Unreachable {
         /// The stream or traffic.
         who: String,
-        /// Whence.
+        /// The sender's node.
         from: String,
-        /// Where to.
+        /// The receiver's node.
         to: String,
     },
     /// To itself.

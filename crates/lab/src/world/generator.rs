@@ -1,11 +1,12 @@
-//! Stations of the laboratory: a packet generator, and what measures at the other end.
+//! Loads of the laboratory: a packet generator, and what measures at the other end.
 
 use std::time::Duration;
 
-use antiphon_core::{CloseMode, Endpoint, Event, Frame, Input, Instant, Outcome, SendError, Transmit};
-use antiphon_session::{OnEndpoint, Station};
+use antiphon_core::{
+    CloseMode, Endpoint, Event, Input, Instant, Message, OnEndpoint, OneWire, Transmit, handle_due,
+};
 
-use super::meter::{Meter, SharedLog};
+use super::meter::{Arrival, Meter, SharedLog};
 
 /// Version 2, payload type 96, then number, time stamp and SSRC (RFC 3550 §5.1).
 pub const RTP_HEADER: usize = 12;
@@ -96,7 +97,7 @@ impl Generator {
         self.meter.as_ref()
     }
 
-    /// The endpoint beneath.
+    /// The endpoint below.
     pub fn endpoint(&self) -> &dyn Endpoint {
         &*self.endpoint
     }
@@ -127,19 +128,17 @@ impl Generator {
             self.frame[2..4].copy_from_slice(&sequence.to_be_bytes());
             self.frame[4..8].copy_from_slice(&(ticks as u32).to_be_bytes());
             let deadline = self.pace.patience.map(|patience| due + patience);
-            let sent = self.endpoint.send(now, Frame::new(&self.frame, deadline));
+            let tag = self.log.borrow().next_tag();
+            let sent = self.endpoint.send(now, Message::new(tag, &self.frame, deadline));
             self.waiting += u64::from(sent.is_ok());
             self.next += 1;
-            let mut log = self.log.borrow_mut();
-            log.on_sent(sequence, if self.pace.reflected { now } else { due });
-            // A queue full of frames that wait is as good as a deadline that has passed.
-            log.expired += u64::from(matches!(sent, Err(SendError::Blocked { .. })));
+            self.log.borrow_mut().on_sent(0, sequence, if self.pace.reflected { now } else { due }, sent);
         }
     }
 
     /// The transport has sent something: a frame for the first time, or one again.
     fn on_sending(&mut self, now: Instant) {
-        let counters = self.endpoint.path_stats().counters;
+        let counters = self.endpoint.stats().counters;
         let first = counters.datagrams_sent.saturating_sub(counters.retransmitted);
         if first > self.first_sent {
             self.first_sent = first;
@@ -153,12 +152,12 @@ impl Generator {
             match event {
                 Event::Connected => _ = self.begun.get_or_insert(now),
                 Event::Broken(_) => self.log.borrow_mut().broken |= !self.is_done(),
-                Event::Frame { outcome, .. } => {
+                Event::Outcome { tag, outcome } => {
                     self.waiting -= 1;
-                    self.log.borrow_mut().expired += u64::from(matches!(outcome, Outcome::Expired { .. }));
+                    self.log.borrow_mut().on_outcome(tag.0, outcome);
                 }
                 Event::Closed(_) => self.finished = true,
-                Event::Congestion(_) | Event::Writable => {}
+                _ => {}
             }
         }
     }
@@ -170,15 +169,15 @@ impl Generator {
     }
 }
 
-impl Station for Generator {
+impl OneWire for Generator {
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         self.endpoint.handle_input(now, input);
     }
 
     fn advance(&mut self, now: Instant) {
-        self.endpoint.handle_due(now);
+        handle_due(&mut *self.endpoint, now);
         if let Some(meter) = &mut self.meter {
-            while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
+            while let Some(received) = self.endpoint.poll_message(&mut self.buf) {
                 on_frame(meter, received.received_at, &self.buf[..received.len]);
             }
         }
@@ -195,17 +194,15 @@ impl Station for Generator {
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         let sent = self.endpoint.poll_transmit(now, buf);
-        if sent.is_none() {
-            // What was sent has its outcome now, and the next frame need not wait for the driver's next round.
-            self.events(now);
-        } else if self.pace.asked {
+        if sent.is_some() && self.pace.asked {
             self.on_sending(now);
         }
         sent
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let due = self.due().filter(|_| !self.is_blocked());
+        // Once the time is over, what is due is not sent any more.
+        let due = self.due().filter(|_| !self.is_blocked() && !self.over);
         let end = (!self.over && self.meter.is_none() && due.is_none()).then_some(self.pace.until);
         [due.or(end), self.endpoint.poll_timeout()].into_iter().flatten().min()
     }
@@ -254,7 +251,7 @@ impl OnEndpoint for Listener {
     }
 
     fn work(&mut self, _now: Instant) {
-        while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
+        while let Some(received) = self.endpoint.poll_message(&mut self.buf) {
             on_frame(&mut self.meter, received.received_at, &self.buf[..received.len]);
         }
         while self.endpoint.poll_event().is_some() {}
@@ -264,6 +261,6 @@ impl OnEndpoint for Listener {
 /// A received frame: its number is all that is read.
 pub fn on_frame(meter: &mut Meter, at: Instant, frame: &[u8]) {
     if let [_, _, high, low, ..] = frame {
-        meter.on_arrival(at, u16::from_be_bytes([*high, *low]));
+        meter.on_arrival(Arrival { at, group: 0, sequence: u16::from_be_bytes([*high, *low]) });
     }
 }

@@ -3,6 +3,7 @@
 //! Each part that keeps its own time (a direction of a link, a port of a switch) is a component of the agenda, so that
 //! a thousand ports cost no more than ten.
 
+use antiphon_core::wire::ETHERNET_MTU;
 use antiphon_core::{BitRate, Instant, Rng};
 use antiphon_link::wlan::{Cell, CellSpec, Destination, StationId};
 use antiphon_link::{
@@ -120,6 +121,7 @@ impl Medium {
     }
 
     /// Offers a packet of the node at place `own`; answers whether a queue refused it.
+    #[inline]
     pub fn offer(
         &self,
         parts: &mut [Part],
@@ -158,6 +160,7 @@ impl Medium {
 
     /// What `part` of this medium has let out by `limit`: when, at which place on the medium, what. A packet that goes
     /// on to another part of the medium is handed to it, for which that part's number is noted in `moved`.
+    #[inline]
     pub fn poll<'e>(
         &self,
         parts: &mut [Part],
@@ -284,7 +287,7 @@ pub fn nodes_of(kind: &MediumKind) -> &[NodeId] {
 
 /// The largest IP packet of a medium: RFC 1390's for FDDI, else Ethernet's, which 802.11 keeps to in practice.
 pub fn mtu(kind: &MediumKind) -> usize {
-    if matches!(kind, MediumKind::Ring { .. }) { 4352 } else { 1500 }
+    if matches!(kind, MediumKind::Ring { .. }) { 4352 } else { ETHERNET_MTU }
 }
 
 fn new_cell(spec: &MediumSpec, cell: &CellSpec, nodes: usize, seed: u64) -> Result<Cell<Parcel>, WorldError> {

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Endpoint, Event, Frame, Instant, Outcome, Rng, SendError, StreamId};
+use antiphon_core::{Endpoint, Event, Instant, Message, OnEndpoint, Rng, StreamId};
 use antiphon_media::FormatError;
-use antiphon_media::medusa::{BlockMaker, BlockMode, Header, JACK_BLOCK, JACK_RATE, MAX_DATA};
-use antiphon_session::{Framed, OnEndpoint};
+use antiphon_media::medusa::{BlockMaker, BlockMode, JACK_BLOCK, JACK_RATE, MAX_DATA};
 
-use super::meter::{Meter, SharedLog};
+use super::meter::{Arrival, Meter, SharedLog};
 
 /// From one block of JACK to the next.
 pub const BLOCK_TIME: Duration = Duration::from_nanos(JACK_BLOCK as u64 * 1_000_000_000 / JACK_RATE as u64);
@@ -25,19 +24,18 @@ pub struct Sending {
     pub until: Instant,
     /// Blocks on the network are given up when they could not be begun for so long.
     pub patience: Option<Duration>,
-    /// Begin at once, as the transport calls with the first frame.
-    pub calls_with_frame: bool,
     /// Number of the first packet in the log.
     pub first: u16,
     /// Of the sound.
     pub seed: u64,
 }
 
-/// Sends sound as the paper's program does, and measures what comes back.
+/// Sends sound as the paper's program does, on an endpoint with Medusa's framing, and measures what comes back.
 ///
-/// A packet that comes back with other bytes than it had, pieced together over a hole, counts as lost, as in the paper.
+/// A packet is known by its data, which is noise. One that comes back with other bytes than it had, pieced together over a
+/// hole, counts as lost, as in the paper.
 pub struct Medusa {
-    endpoint: Framed,
+    endpoint: Box<dyn Endpoint>,
     sending: Sending,
     maker: BlockMaker,
     sound: Rng,
@@ -55,7 +53,7 @@ pub struct Medusa {
 impl Medusa {
     /// A sender on `endpoint`; refused if the channels are too many.
     pub fn new(
-        endpoint: Framed,
+        endpoint: Box<dyn Endpoint>,
         sending: Sending,
         log: &SharedLog,
         meter: Meter,
@@ -82,9 +80,9 @@ impl Medusa {
         &self.meter
     }
 
-    /// The endpoint beneath.
+    /// The endpoint below.
     pub fn endpoint(&self) -> &dyn Endpoint {
-        &self.endpoint
+        &*self.endpoint
     }
 
     fn due(&self) -> Option<Instant> {
@@ -104,8 +102,6 @@ impl Medusa {
             for channel in 0..self.sending.channels {
                 self.send(now, channel);
             }
-            // Both channels are there: what is less than a block goes out, too.
-            self.endpoint.flush(now);
         }
     }
 
@@ -113,28 +109,28 @@ impl Medusa {
         let len = self.maker.write(usize::from(channel), &mut self.data);
         let data = &self.data[..len];
         let deadline = self.sending.patience.map(|patience| now + patience);
-        let frame = Frame { stream: StreamId(channel), ..Frame::new(data, deadline) };
+        let frame = Message {
+            stream: StreamId(channel),
+            ..Message::new(self.log.borrow().next_tag(), data, deadline)
+        };
         let sent = self.endpoint.send(now, frame);
-        let mut log = self.log.borrow_mut();
-        log.on_sent(self.sending.first.wrapping_add(self.sums.len() as u16), now);
-        log.expired += u64::from(matches!(sent, Err(SendError::Blocked { .. })));
+        let number = self.sending.first.wrapping_add(self.sums.len() as u16);
+        self.log.borrow_mut().on_sent(0, number, now, sent);
         self.sums.push(sum(data));
     }
 
     fn fetch(&mut self) {
-        while let Some((header, received)) = self.endpoint.poll_packet(&mut self.data) {
-            let Some(number) = self.number(header) else { continue };
-            if self.sums.get(number as usize) == Some(&sum(&self.data[..received.len])) {
-                self.meter.on_arrival(received.received_at, self.sending.first.wrapping_add(number as u16));
-            }
+        while let Some(received) = self.endpoint.poll_message(&mut self.data) {
+            let Some(place) = self.place(&self.data[..received.len]) else { continue };
+            let sequence = self.sending.first.wrapping_add(place as u16);
+            self.meter.on_arrival(Arrival { at: received.received_at, group: 0, sequence });
         }
     }
 
-    /// The place of a packet in the log: the channels take turns, and count from 1.
-    fn number(&self, header: Header) -> Option<u64> {
-        let (channel, channels) = (u64::from(header.channel), u64::from(self.sending.channels));
-        let round = u64::from(header.seq).checked_sub(1)?;
-        (channel < channels).then_some(round * channels + channel)
+    /// The place in the log of the packet with this data: one of those sent last.
+    fn place(&self, data: &[u8]) -> Option<usize> {
+        let (sum, oldest) = (sum(data), self.sums.len().saturating_sub(MOST_ON_THE_WAY));
+        Some(oldest + self.sums[oldest..].iter().rposition(|sent| *sent == sum)?)
     }
 
     fn events(&mut self, now: Instant) {
@@ -142,9 +138,9 @@ impl Medusa {
             match event {
                 Event::Connected => _ = self.begun.get_or_insert(now),
                 Event::Broken(_) => self.log.borrow_mut().broken |= self.due().is_some(),
-                Event::Frame { outcome: Outcome::Expired { .. }, .. } => self.log.borrow_mut().expired += 1,
+                Event::Outcome { tag, outcome } => self.log.borrow_mut().on_outcome(tag.0, outcome),
                 Event::Closed(_) => self.finished = true,
-                Event::Frame { .. } | Event::Congestion(_) | Event::Writable => {}
+                _ => {}
             }
         }
     }
@@ -152,17 +148,17 @@ impl Medusa {
 
 impl OnEndpoint for Medusa {
     fn endpoint(&self) -> &dyn Endpoint {
-        &self.endpoint
+        &*self.endpoint
     }
 
     fn endpoint_mut(&mut self) -> &mut dyn Endpoint {
-        &mut self.endpoint
+        &mut *self.endpoint
     }
 
     fn work(&mut self, now: Instant) {
         self.fetch();
         self.events(now);
-        if self.sending.calls_with_frame {
+        if self.endpoint.profile().calls_with_first_message {
             self.begun.get_or_insert(now);
         }
         self.send_due(now);
@@ -176,6 +172,9 @@ impl OnEndpoint for Medusa {
         self.finished
     }
 }
+
+/// Packets that may be on their way: 43 s of the most channels, where buffers and queues hold 2 s.
+const MOST_ON_THE_WAY: usize = 65_536;
 
 /// FNV-1a (draft-eastlake-fnv): enough to see that two packets were made one.
 fn sum(data: &[u8]) -> u64 {

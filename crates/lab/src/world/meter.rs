@@ -6,9 +6,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use antiphon_core::Instant;
+use antiphon_core::{Instant, Outcome, SendError, Tag};
 use antiphon_measure::{
-    BufferCheck, BufferRule, Gaps, interval_deviation_ms, mean_absolute_deviation, nearest_rank,
+    BufferCheck, BufferRule, Fate, Gaps, interval_deviation_ms, mean_absolute_deviation, nearest_rank,
+    percent,
 };
 
 use crate::figures::{Course, StreamFigures};
@@ -18,29 +19,67 @@ use crate::figures::{Course, StreamFigures};
 pub struct SentLog {
     /// The RTP number of frame 1.
     first: u16,
+    /// How the packets of each channel group are numbered; empty where there is one only, whose packets are all the frames.
+    groups: Vec<Numbering>,
     /// Of each frame: its due time, or where the way back counts, when it was handed over.
     at: Vec<Instant>,
-    /// Frames that the transport gave up, or would not take.
-    pub expired: u64,
+    /// Of each frame: whether the transport gave it up or would not take it; what else became of it is the receiver's to
+    /// know.
+    fates: Vec<Fate>,
     /// The connection broke before the stream's end.
     pub broken: bool,
+}
+
+/// The packets of a channel group.
+#[derive(Debug, Default)]
+struct Numbering {
+    /// The RTP number of its first.
+    first: Option<u16>,
+    /// Which frame each of them is.
+    frames: Vec<u32>,
 }
 
 /// A log that the sender writes and receivers read.
 pub type SharedLog = Rc<RefCell<SentLog>>;
 
 impl SentLog {
-    /// A log with room for so many frames.
-    pub fn shared(frames: usize) -> SharedLog {
-        Rc::new(RefCell::new(SentLog { at: Vec::with_capacity(frames), ..SentLog::default() }))
+    /// A log with room for so many frames of a stream of so many channel groups.
+    pub fn shared(frames: usize, groups: usize) -> SharedLog {
+        let numbering = || Numbering { first: None, frames: Vec::with_capacity(frames) };
+        Rc::new(RefCell::new(SentLog {
+            first: 0,
+            groups: (0..groups).filter(|_| groups > 1).map(|_| numbering()).collect(),
+            at: Vec::with_capacity(frames),
+            fates: Vec::with_capacity(frames),
+            broken: false,
+        }))
     }
 
-    /// A frame with the RTP number `sequence` was handed over.
-    pub fn on_sent(&mut self, sequence: u16, at: Instant) {
+    /// The tag of the frame that is handed over next.
+    pub fn next_tag(&self) -> Tag {
+        Tag(self.sent())
+    }
+
+    /// The frame of [`Self::next_tag`], with the RTP number `sequence` in its channel group, was handed over, and taken as
+    /// `sent` says.
+    pub fn on_sent(&mut self, group: usize, sequence: u16, at: Instant, sent: Result<(), SendError>) {
         if self.at.is_empty() {
             self.first = sequence;
         }
+        if let Some(numbering) = self.groups.get_mut(group) {
+            numbering.first.get_or_insert(sequence);
+            numbering.frames.push(self.at.len() as u32);
+        }
         self.at.push(at);
+        self.fates.push(if sent.is_ok() { Fate::Pending } else { Fate::Refused });
+    }
+
+    /// The transport says what became of the message of that number, counted from 0, which may be none of the stream's.
+    pub fn on_outcome(&mut self, number: u64, outcome: Outcome) {
+        let fate = usize::try_from(number).ok().and_then(|index| self.fates.get_mut(index));
+        if let (Some(fate), Outcome::Expired { .. }) = (fate, outcome) {
+            *fate = Fate::Expired;
+        }
     }
 
     /// Frame `number` was sent for the first time: it is due now and not when it was handed over.
@@ -65,6 +104,8 @@ pub struct Meter {
     came: Vec<u64>,
     /// The highest number that came; 0 before the first.
     highest: u64,
+    /// The same within each channel group, whose packets are counted from 1, where there are several.
+    highest_of: Vec<u64>,
     received: u64,
     reordered: u64,
     /// With a number that was never sent.
@@ -83,17 +124,28 @@ pub struct Meter {
 /// Arrivals as they came, for a meter that has the sender's log later.
 #[derive(Debug, Default)]
 pub struct Arrivals {
-    /// When, and the RTP number.
-    pub came: Vec<(Instant, u16)>,
+    /// In their order.
+    pub came: Vec<Arrival>,
     /// Those that found no room.
     pub missed: u64,
+}
+
+/// A packet that came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrival {
+    /// When.
+    pub at: Instant,
+    /// Its channel group.
+    pub group: u8,
+    /// Its RTP number in that.
+    pub sequence: u16,
 }
 
 impl Meter {
     /// A meter that only notes arrivals, with room for so many: nothing is allocated on the way.
     pub fn noting(arrivals: usize, rule: BufferRule) -> Self {
         let notes = Some(Arrivals { came: Vec::with_capacity(arrivals), missed: 0 });
-        Meter { notes, ..Meter::new(&SharedLog::default(), 0, rule) }
+        Meter { notes, ..Meter::new(&SentLog::shared(0, 1), 0, rule) }
     }
 
     /// What was noted so far.
@@ -112,6 +164,7 @@ impl Meter {
             log: Rc::clone(log),
             came: vec![0; frames / 64 + 1],
             highest: 0,
+            highest_of: vec![0; log.borrow().groups.len()],
             received: 0,
             reordered: 0,
             unknown: 0,
@@ -124,25 +177,40 @@ impl Meter {
         }
     }
 
-    /// The frame with the RTP number `sequence` came.
-    pub fn on_arrival(&mut self, at: Instant, sequence: u16) {
+    /// A packet came.
+    pub fn on_arrival(&mut self, arrival: Arrival) {
         if let Some(notes) = &mut self.notes {
             if notes.came.len() < notes.came.capacity() {
-                notes.came.push((at, sequence));
+                notes.came.push(arrival);
             } else {
                 notes.missed += 1;
             }
             return;
         }
-        let log = self.log.borrow();
-        // The number nearest to the highest one: 32 768 frames lost in a row would be taken for none.
-        let place = log.first.wrapping_add(self.highest.wrapping_sub(1) as u16);
-        let step = sequence.wrapping_sub(place) as i16;
-        let number = self.highest.saturating_add_signed(i64::from(step));
-        let Some(index) = number.checked_sub(1).filter(|index| *index < log.sent()) else {
+        let Some(index) = self.frame_of(arrival) else {
             self.unknown += 1;
             return;
         };
+        self.note(arrival.at, index);
+    }
+
+    /// Which frame, counted from 0, an arrival is; `None` for one that was never sent.
+    fn frame_of(&mut self, arrival: Arrival) -> Option<u64> {
+        let (log, group) = (self.log.borrow(), usize::from(arrival.group));
+        if log.groups.is_empty() {
+            let number = nearest(self.highest, log.first, arrival.sequence);
+            return number.checked_sub(1).filter(|index| *index < log.sent());
+        }
+        let (numbering, highest) = (log.groups.get(group)?, self.highest_of.get_mut(group)?);
+        let number = nearest(*highest, numbering.first?, arrival.sequence);
+        let place = usize::try_from(number.checked_sub(1)?).ok()?;
+        let frame = *numbering.frames.get(place)?;
+        *highest = number.max(*highest);
+        Some(frame.into())
+    }
+
+    fn note(&mut self, at: Instant, index: u64) {
+        let number = index + 1;
         self.arrivals += 1;
         let bytes = self.by_bytes.rule().packet_bytes;
         // The published calculation looks at its deadlines when a duplicate comes, too.
@@ -151,7 +219,7 @@ impl Meter {
         if word >= self.came.len() {
             self.came.resize(word + 1, 0);
         }
-        if self.came[word] & bit != 0 {
+        if self.has(number) {
             // Nothing that a listener would notice.
             return;
         }
@@ -164,10 +232,19 @@ impl Meter {
         self.first.push((index as u32, at));
     }
 
+    /// Whether the frame of that number came.
+    fn has(&self, number: u64) -> bool {
+        self.came.get((number / 64) as usize).is_some_and(|word| word >> (number % 64) & 1 == 1)
+    }
+
     /// The figures that arrivals and sendings give. `returns`: delays are round trips.
     pub fn figures(&self, returns: bool) -> StreamFigures {
         let log = self.log.borrow();
         let sent = log.sent();
+        let never_came = |fate| {
+            (0..).zip(&log.fates).filter(|(index, of)| **of == fate && !self.has(index + 1)).count() as u64
+        };
+        let (expired, refused) = (never_came(Fate::Expired), never_came(Fate::Refused));
         let missing = sent - self.received;
         let (bytes, number) = (self.by_bytes.result(), self.by_number.result());
         let over = self.gaps.over_limit() as f64;
@@ -180,13 +257,15 @@ impl Meter {
         StreamFigures {
             sent: Some(sent as f64),
             received: Some(self.received as f64),
-            lost_percent: (sent > 0).then(|| 100.0 * missing as f64 / sent as f64),
-            expired: Some(log.expired as f64),
+            missing_percent: percent(missing, sent),
+            lost_percent: percent(missing - expired - refused, sent),
+            expired: Some(expired as f64),
+            refused: Some(refused as f64),
             duplicate: Some((self.arrivals - self.received) as f64),
             reordered: Some(self.reordered as f64),
-            gap_mean_s: self.gaps.mean_ms().map(|ms| ms / 1e3),
+            gap_mean_ms: self.gaps.mean_ms(),
             gap_mad_ms: interval_deviation_ms(&arrivals),
-            gap_max_s: self.gaps.max_ms().map(|ms| ms / 1e3),
+            gap_max_ms: self.gaps.max_ms(),
             gaps_above_80ms: (self.received > 1).then_some(over),
             gaps_above_80ms_per_1000: per_1000(over).filter(|_| self.received > 1),
             delay_mean_ms: one_way(delays.mean()),
@@ -194,7 +273,9 @@ impl Meter {
             delay_p99_ms: one_way(delays.quantile(0.99)),
             delay_max_ms: one_way(delays.quantile(1.0)),
             rtt_mean_ms: round_trip(delays.mean()),
+            rtt_p50_ms: round_trip(delays.quantile(0.5)),
             rtt_p99_ms: round_trip(delays.quantile(0.99)),
+            rtt_max_ms: round_trip(delays.quantile(1.0)),
             jitter_sd_ms: delays.deviation(),
             jitter_mad_ms: mean_absolute_deviation(&delays.sorted),
             buffer_empty_per_1000: bytes.empty_per_1000(),
@@ -209,8 +290,16 @@ impl Meter {
     /// What became of each frame.
     pub fn course(&self) -> Course {
         let came = self.first.iter().map(|(index, at)| (*index as usize, *at)).collect();
-        Course { sent: self.log.borrow().at.clone(), came }
+        let log = self.log.borrow();
+        Course { sent: log.at.clone(), fates: log.fates.clone(), came }
     }
+}
+
+/// The number nearest to `highest` that RTP calls `sequence`, where it calls number 1 `first`: 32 768 packets lost in a row
+/// would be taken for none.
+fn nearest(highest: u64, first: u16, sequence: u16) -> u64 {
+    let place = first.wrapping_add(highest.wrapping_sub(1) as u16);
+    highest.saturating_add_signed(i64::from(sequence.wrapping_sub(place) as i16))
 }
 
 /// Delays in ms, sorted.
@@ -255,46 +344,4 @@ pub fn frames_between(from: Instant, until: Instant, interval: Duration) -> u64 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn meter(first: u16, frames: u64) -> Meter {
-        let log = SentLog::shared(8);
-        for n in 0..frames {
-            log.borrow_mut().on_sent(first.wrapping_add(n as u16), Instant::from_millis(n));
-        }
-        Meter::new(&log, 8, BufferRule::PUBLISHED)
-    }
-
-    #[test]
-    fn numbers_go_on_beyond_sixteen_bits() {
-        let mut meter = meter(65_000, 70_000);
-        for n in (0..70_000).filter(|n| n % 10 != 3) {
-            meter.on_arrival(Instant::from_millis(n + 5), 65_000u16.wrapping_add(n as u16));
-        }
-        let figures = meter.figures(false);
-        assert_eq!((figures.sent, figures.received), (Some(70_000.0), Some(63_000.0)));
-        assert_eq!((figures.delay_max_ms, figures.lost_percent), (Some(5.0), Some(10.0)));
-        assert_eq!((figures.duplicate, figures.reordered, meter.unknown), (Some(0.0), Some(0.0), 0));
-    }
-
-    #[test]
-    fn duplicates_and_overtaken_frames_are_told_apart() {
-        let mut meter = meter(7, 5);
-        for (at, n) in [(10, 1), (20, 0), (30, 1), (120, 4), (121, 5)] {
-            meter.on_arrival(Instant::from_millis(at), 7 + n);
-        }
-        let figures = meter.figures(true);
-        assert_eq!((figures.received, figures.lost_percent), (Some(3.0), Some(40.0)));
-        assert_eq!((figures.duplicate, figures.reordered, meter.unknown), (Some(1.0), Some(1.0), 1));
-        // The duplicate at 30 ms is no arrival: 10 and 100 ms between the three, 45 ms from their mean.
-        assert_eq!((figures.gap_max_s, figures.gaps_above_80ms), (Some(0.1), Some(1.0)));
-        assert_eq!((figures.gap_mean_s, figures.gap_mad_ms), (Some(0.055), Some(45.0)));
-        assert_eq!((figures.gaps_above_80ms_per_1000, figures.delay_mean_ms), (Some(1000.0 / 3.0), None));
-        // 9, 20 and 116 ms.
-        assert!((figures.rtt_mean_ms.unwrap() - 145.0 / 3.0).abs() < 1e-9);
-        assert_eq!(figures.rtt_p99_ms, Some(116.0));
-        let came = [(1, 10), (0, 20), (4, 120)].map(|(index, ms)| (index, Instant::from_millis(ms)));
-        assert_eq!((meter.course().came, meter.course().sent.len()), (came.to_vec(), 5));
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! The virtual world: runs a [`Setup`] and says what came of it.
 //!
-//! **Time** jumps from event to event. Components (parts of media, nodes' processors, stations with their sockets,
+//! **Time** jumps from event to event. Components (parts of media, nodes' processors, participants with their sockets,
 //! generators of traffic) name the instant at which they have something to do; the earliest goes next, ties in the order
 //! in which they were asked for. Nothing else decides, and all that is random is forked by name from one seed, so equal
 //! setups and seeds give equal runs, whatever else the process does. A cell may go on by itself up to the next event
@@ -10,13 +10,12 @@
 //! the start. A multicast packet is offered once to each medium of the group's tree: in a cell one transmission reaches
 //! all, a switch copies it to the ports that lead to members, and every other link carries one.
 //!
-//! **Stations** are those of `antiphon-session` (streams of sound, and reflectors) or the laboratory's packet generator
-//! and listener, on endpoints that `antiphon-proto` opens. They are driven as `net` drives them: input, advance, drain,
-//! time-out. Transports on datagrams send UDP; those on a byte stream have a connection of [`crate::tcp`] beneath, which
-//! opens when the stream starts and, once broken, stays so. A stream without patience (a packet generator) writes until
-//! the send buffer is full and then waits, as a program does whose write blocks: it falls behind its schedule and catches
-//! up; with patience, or with sound, little is left unsent in the TCP (`TCP_NOTSENT_LOWAT`), so that frames expire where
-//! they wait.
+//! **Participants** are the sessions and reflectors of `antiphon-session`, or the laboratory's packet generator and listener,
+//! on what `antiphon-proto` opens. They are driven as `net` drives them, by `core`'s one pump. Transports on datagrams send
+//! UDP; those on a byte stream have a connection of [`crate::tcp`] below, which opens when the stream starts and, once broken,
+//! stays so. A stream without patience (a packet generator) writes until the send buffer is full and then waits, as a program
+//! does whose write blocks: it falls behind its schedule and catches up; with patience, or with sound, little is left unsent
+//! in the TCP (`TCP_NOTSENT_LOWAT`), so that frames expire where they wait.
 //!
 //! **Traffic** of a regular kind begins at a random part of its first interval, lest generators of equal rate and runs
 //! of different seeds stay in step; streams begin when they are told to.
@@ -59,11 +58,13 @@ mod check;
 pub(crate) mod counters;
 mod error;
 pub(crate) mod generator;
+mod loopback;
 pub(crate) mod medium;
 mod medusa;
 pub(crate) mod meter;
 mod network;
 pub(crate) mod packet;
+pub(crate) mod participant;
 mod ring;
 pub(crate) mod routes;
 pub(crate) mod socket;
@@ -75,8 +76,9 @@ pub(crate) mod traffic;
 
 use std::io;
 
+use antiphon_core::wire::{ETHERNET_MTU, IPV4_HEADER, TCP_HEADER, UDP_IPV4_HEADERS};
 use antiphon_core::{Instant, nearest};
-use antiphon_proto::Beneath;
+use antiphon_proto::Substrate;
 
 pub use error::{TapError, WorldError};
 pub use network::HOST_QUEUE;
@@ -88,7 +90,7 @@ use crate::tcp::Profile;
 use network::{Arrival, Flow, FlowKind, Network};
 use routes::Map;
 use socket::Socket;
-use streams::Maker;
+use streams::StreamBuilder;
 use tap::Tap;
 use traffic::Traffic;
 
@@ -99,7 +101,7 @@ pub fn run(setup: &Setup, seed: u64) -> Result<RunFigures, WorldError> {
     Ok(world.figures())
 }
 
-/// A network with its stations, in virtual time.
+/// A network and its participants, in virtual time.
 pub struct World {
     net: Network,
     apps: Vec<App>,
@@ -138,9 +140,8 @@ impl World {
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for spec in &setup.streams {
             let flow = stream_flow(&map, spec)?;
-            let mtu = flow.ways.iter().map(|way| map.mtu(way)).min().unwrap_or(1500);
-            let maker = Maker::new(spec, flows.len() as u32, mtu, until, seed)?;
-            let (_, sockets) = maker.sockets()?;
+            let mtu = flow.ways.iter().map(|way| map.mtu(way)).min().unwrap_or(ETHERNET_MTU);
+            let sockets = StreamBuilder::new(spec, flows.len() as u32, mtu, until, seed)?.sockets()?;
             let receivers = spec.to.iter().map(|node| setup.nodes[node.0].name.clone()).collect();
             streams.push(Stream { name: spec.name.clone(), flow: flows.len() as u32, receivers });
             senders.push(apps.len());
@@ -165,6 +166,8 @@ impl World {
         }
         let net = Network::new(setup, flows, apps.len(), seed)?;
         net.pool.stock((connections(setup) * SEGMENTS_READY).min(MOST_SEGMENTS_READY), FULL_SEGMENT);
+        let datagrams = (setup.streams.len() * DATAGRAMS_READY).min(MOST_DATAGRAMS_READY);
+        net.pool.stock_datagrams(datagrams, ETHERNET_MTU - UDP_IPV4_HEADERS);
         let end = until + setup.drain;
         let now = Instant::ZERO;
         let names = setup.nodes.iter().map(|node| node.name.clone()).collect();
@@ -203,9 +206,7 @@ impl World {
         self.events += 1;
         self.now = self.now.max(at);
         let Some(app) = id.checked_sub(self.net.components()) else {
-            // A medium may go on by itself as long as nobody else has anything to do.
-            let others = self.net.agenda.second().map_or(until, |second| second.offset_nanos(-1).min(until));
-            if let Some(arrival) = self.net.poll(id, at, others) {
+            if let Some(arrival) = self.net.poll(id, at, until) {
                 self.now = self.now.max(arrival.at);
                 self.deliver(arrival);
             }
@@ -227,7 +228,13 @@ impl World {
         };
         match &mut self.apps[app] {
             App::Socket(socket) => socket.on_arrival(arrival, &mut self.net),
-            App::Traffic(traffic) => traffic.on_arrival(arrival, &mut self.net),
+            App::Traffic(traffic) => {
+                traffic.on_arrival(arrival, &mut self.net);
+                if !traffic.depends_on_arrivals() {
+                    // What is due next does not depend on what comes.
+                    return;
+                }
+            }
         }
         self.reschedule(app);
     }
@@ -289,7 +296,9 @@ impl World {
         let flow = self.streams.iter().find(|one| one.name == stream)?.flow;
         let first = self.senders[flow as usize];
         match (&self.apps[first], &self.apps[first + 1]) {
-            (App::Socket(near), App::Socket(far)) => streams::course(near, far),
+            (App::Socket(near), App::Socket(far)) => {
+                far.participant().course().or_else(|| near.participant().course())
+            }
             _ => None,
         }
     }
@@ -348,7 +357,7 @@ impl World {
 }
 
 fn is_tcp(scheme: &str) -> bool {
-    antiphon_proto::find(scheme).is_ok_and(|found| found.beneath == Beneath::Tcp)
+    antiphon_proto::find(scheme).is_ok_and(|found| found.substrate == Substrate::Tcp)
 }
 
 fn tcp_flow(profile: &Profile) -> FlowKind {
@@ -388,7 +397,11 @@ fn traffic_flow(map: &Map<'_>, spec: &TrafficSpec) -> Result<Flow, WorldError> {
 const SEGMENTS_READY: usize = 128;
 /// And for all of them together: 6 MB.
 const MOST_SEGMENTS_READY: usize = 4096;
+/// Datagrams laid in for each stream: sound of 128 sample frames and its repairs on a way of 40 ms.
+const DATAGRAMS_READY: usize = 32;
+/// And for all of them together: 6 MB.
+const MOST_DATAGRAMS_READY: usize = 4096;
 /// Payload of a full segment on Ethernet.
-const FULL_SEGMENT: usize = 1460;
+const FULL_SEGMENT: usize = ETHERNET_MTU - IPV4_HEADER - TCP_HEADER;
 #[cfg(test)]
 mod tests;

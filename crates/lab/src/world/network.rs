@@ -18,7 +18,7 @@ use crate::setup::{HostCost, NodeSpec, Setup, Treatment};
 
 /// All that is between senders and receivers.
 ///
-/// Components of the agenda: the parts of the media, then the nodes, then whatever the world adds.
+/// Components of the agenda: the parts of the media, then the nodes if any takes time, then whatever the world adds.
 pub struct Network {
     /// What happens next.
     pub agenda: Agenda,
@@ -29,6 +29,8 @@ pub struct Network {
     /// The medium of each part.
     medium_of: Vec<u32>,
     hosts: Vec<Host>,
+    /// How many of them are components.
+    scheduled_hosts: usize,
     flows: Vec<Flow>,
     taps: Vec<Tap>,
 }
@@ -105,13 +107,16 @@ impl Network {
         for node in &setup.nodes {
             check_cost(&node.name, &node.cost)?;
         }
+        // Those who take no time never have anything to do, and each entry costs all others.
+        let scheduled_hosts = if hosts.iter().all(|host| host.is_free) { 0 } else { hosts.len() };
         Ok(Network {
-            agenda: Agenda::new(parts.len() + hosts.len() + others),
+            agenda: Agenda::new(parts.len() + scheduled_hosts + others),
             pool: Pool::new(flows.len()),
             media,
             parts,
             medium_of,
             hosts,
+            scheduled_hosts,
             flows,
             taps: Vec::new(),
         })
@@ -119,7 +124,7 @@ impl Network {
 
     /// Components that are the network's own; those of the world follow.
     pub fn components(&self) -> usize {
-        self.parts.len() + self.hosts.len()
+        self.parts.len() + self.scheduled_hosts
     }
 
     /// A flow.
@@ -149,15 +154,16 @@ impl Network {
         }
     }
 
-    /// Does what component `id` has to do: `at` is its time, `limit` how far it may go without anybody else.
-    pub fn poll(&mut self, id: usize, at: Instant, limit: Instant) -> Option<Arrival> {
+    /// Does what component `id` has to do: `at` is its time, `until` how far the run goes.
+    #[inline]
+    pub fn poll(&mut self, id: usize, at: Instant, until: Instant) -> Option<Arrival> {
         if id >= self.parts.len() {
             return self.poll_host(id - self.parts.len(), at);
         }
-        let medium = &self.media[self.medium_of[id] as usize];
-        let limit = if self.parts[id].can_run_ahead() { limit.max(at) } else { at };
-        let (flows, agenda) = (&self.flows, &mut self.agenda);
         let m = self.medium_of[id] as usize;
+        let medium = &self.media[m];
+        let limit = if self.parts[id].can_run_ahead() { self.alone_until(until).max(at) } else { at };
+        let (flows, agenda) = (&self.flows, &mut self.agenda);
         let exits = |parcel: &Parcel| flows[parcel.flow as usize].exits(m);
         let out = medium.poll(&mut self.parts, id, limit, exits, |part, due| agenda.set(part, due));
         self.agenda.set(id, self.parts[id].poll_timeout());
@@ -168,6 +174,11 @@ impl Network {
             tap.on_packet(at, m, node, Way::Inbound, flow, &parcel);
         }
         self.arrive(at, node, parcel)
+    }
+
+    /// Until when whoever is next may go on by itself: nobody else has anything to do.
+    fn alone_until(&self, until: Instant) -> Instant {
+        self.agenda.second().map_or(until, |second| second.offset_nanos(-1).min(until))
     }
 
     fn poll_host(&mut self, node: usize, now: Instant) -> Option<Arrival> {
@@ -213,6 +224,7 @@ impl Network {
         self.agenda.set(self.parts.len() + node, first);
     }
 
+    #[inline]
     fn receive(&mut self, now: Instant, node: usize, mut parcel: Parcel) -> Option<Arrival> {
         let flow = &self.flows[parcel.flow as usize];
         if parcel.way == GROUP {
@@ -236,6 +248,7 @@ impl Network {
     }
 
     /// Puts a packet on the next medium, or media.
+    #[inline]
     fn leave(&mut self, now: Instant, node: usize, parcel: Parcel) {
         let flow = parcel.flow as usize;
         if parcel.way != GROUP {
@@ -253,6 +266,7 @@ impl Network {
         }
     }
 
+    #[inline]
     fn offer(
         &mut self,
         now: Instant,

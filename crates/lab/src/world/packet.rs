@@ -7,14 +7,15 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use antiphon_core::Instant;
+use antiphon_core::wire::{ICMP_ECHO_HEADER, IPV4_HEADER};
 use antiphon_link::{Discard, Packet};
 
 use crate::tcp::Segment;
 
-/// IPv4 and UDP headers (RFC 791 §3.1, RFC 768).
-pub const UDP_HEADERS: usize = 20 + 8;
-/// IPv4 and ICMP echo headers (RFC 791 §3.1, RFC 792).
-pub const PING_HEADERS: usize = 20 + 8;
+pub use antiphon_core::wire::UDP_IPV4_HEADERS as UDP_HEADERS;
+
+/// IPv4 and ICMP echo headers.
+pub const PING_HEADERS: usize = IPV4_HEADER + ICMP_ECHO_HEADER;
 
 /// An IP packet.
 #[derive(Debug)]
@@ -118,6 +119,12 @@ impl Pool {
         self.payloads.borrow_mut().extend((0..segments).map(|_| Vec::with_capacity(bytes)));
     }
 
+    /// Lays in datagrams of at most `bytes` bytes: what is on its way at once is rarely as much as it can be.
+    pub fn stock_datagrams(&self, datagrams: usize, bytes: usize) {
+        let datagram = || Box::new(Datagram { bytes: vec![0; bytes], len: 0 });
+        self.datagrams.borrow_mut().extend((0..datagrams).map(|_| datagram()));
+    }
+
     /// What became of a flow's packets.
     pub fn tally(&self, flow: u32) -> &Tally {
         &self.tallies[flow as usize]
@@ -211,6 +218,11 @@ impl Datagram {
     /// The payload.
     pub fn payload(&self) -> &[u8] {
         &self.bytes[..self.len]
+    }
+
+    /// The same, to be changed in place.
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.len]
     }
 
     /// The whole buffer, of at least `room` bytes.

@@ -1,5 +1,7 @@
 //! Who is joined to whom, and the one way from each to each.
 
+use antiphon_core::wire::ETHERNET_MTU;
+
 use super::error::WorldError;
 use super::medium::nodes_of;
 use crate::setup::{MediumKind, NodeId, Setup};
@@ -147,7 +149,10 @@ impl<'a> Map<'a> {
 
     /// The largest IP packet that fits all media of a way.
     pub fn mtu(&self, way: &[Hop]) -> usize {
-        way.iter().map(|hop| super::medium::mtu(&self.setup.media[hop.medium].kind)).min().unwrap_or(1500)
+        way.iter()
+            .map(|hop| super::medium::mtu(&self.setup.media[hop.medium].kind))
+            .min()
+            .unwrap_or(ETHERNET_MTU)
     }
 }
 

@@ -1,42 +1,30 @@
-//! A port with its station: the driver of the real world, in virtual time.
-//!
-//! As `antiphon_net::drive` does: hand in what arrived, advance, drain what is to be sent, ask for the next time.
+//! A port with its participant: the driver of the virtual world. As `antiphon_net::drive` does, it hands in what arrived,
+//! pumps, and asks for the next time.
 
-use antiphon_core::{Ecn, Input, Instant, PathId};
-use antiphon_session::{ReceiveStation, Reflector, SendStation, Station};
+use antiphon_core::{Input, Instant, Participant, PathId, Pumped, WireId, WireView, Wires, pump};
 
-use super::generator::{Generator, Listener};
-use super::medusa::Medusa;
-use super::meter::Meter;
 use super::network::{Arrival, Network};
 use super::packet::{Body, Datagram, GROUP, Parcel, UDP_HEADERS, count};
+use super::participant::StreamParticipant;
 use super::stream_end::StreamEnd;
 
-/// A station on a node.
+/// A participant on a node.
 pub struct Socket {
-    pub party: Party,
+    participant: StreamParticipant,
+    port: Port,
+    /// Nothing is done before.
+    starts: Instant,
+}
+
+/// What is below a participant: the port of its one wire.
+struct Port {
     wire: Wire,
     flow: u32,
     way: u16,
-    /// Nothing is done before.
-    starts: Instant,
     buf: Vec<u8>,
 }
 
-/// Who it is.
-pub enum Party {
-    Generator(Box<Generator>),
-    Medusa(Box<Medusa>),
-    Listener(Box<Listener>),
-    Reflector(Box<Reflector>),
-    Send(Box<SendStation>),
-    Receive(Box<ReceiveStation>, SharedMeter),
-}
-
-/// A meter that an endpoint in the hands of a station writes.
-pub type SharedMeter = std::rc::Rc<std::cell::RefCell<Meter>>;
-
-/// What is beneath.
+/// What is below.
 pub enum Wire {
     /// UDP, with payloads of at most so many bytes.
     Datagrams {
@@ -49,9 +37,14 @@ pub enum Wire {
 
 impl Socket {
     /// A socket whose packets go by `way` of `flow`.
-    pub fn new(party: Party, wire: Wire, flow: u32, way: u16, starts: Instant) -> Self {
+    pub fn new(participant: StreamParticipant, wire: Wire, flow: u32, way: u16, starts: Instant) -> Self {
         let buf = vec![0; if matches!(wire, Wire::Stream(..)) { READ_ROOM } else { 0 }];
-        Socket { party, wire, flow, way, starts, buf }
+        Socket { participant, port: Port { wire, flow, way, buf }, starts }
+    }
+
+    /// Who it is.
+    pub fn participant(&self) -> &StreamParticipant {
+        &self.participant
     }
 
     /// A packet has come to this port.
@@ -60,18 +53,13 @@ impl Socket {
         if now < self.starts {
             return;
         }
-        match (parcel.body, &mut self.wire) {
+        match (parcel.body, &mut self.port.wire) {
             // The kernel drops what has a wrong checksum.
-            (Body::Datagram(_), _) if parcel.damaged => count(&net.pool.tally(self.flow).damaged),
-            (Body::Datagram(datagram), Wire::Datagrams { .. }) => {
-                let path = self.party.path();
-                let input = Input::Datagram {
-                    path,
-                    bytes: datagram.payload(),
-                    ecn: Ecn::NotCapable,
-                    received_at: now,
-                };
-                self.party.station().handle_input(now, input);
+            (Body::Datagram(_), _) if parcel.damaged => count(&net.pool.tally(self.port.flow).damaged),
+            (Body::Datagram(mut datagram), Wire::Datagrams { .. }) => {
+                let bytes = datagram.payload_mut();
+                let input = Input::Datagram { path: PathId::default(), bytes, received_at: now };
+                self.participant.get_mut().handle_input(now, WIRE, input);
             }
             (Body::Segment(segment), Wire::Stream(end, _)) => end.on_segment(now, segment, net),
             _ => {}
@@ -84,27 +72,16 @@ impl Socket {
         if now < self.starts {
             return;
         }
-        let station = self.party.station();
-        // Twice, since what was sent has an outcome that the station may be waiting for.
-        let mut rounds = 0;
-        loop {
-            rounds += 1;
-            let sent = match &mut self.wire {
-                Wire::Datagrams { most } => {
-                    station.advance(now);
-                    send_datagrams(now, station, *most, self.flow, self.way, net)
-                }
-                Wire::Stream(end, low_water) => {
-                    end.tick(now);
-                    end.tell(now, station, &mut self.buf);
-                    station.advance(now);
-                    end.fill(now, station, &mut self.buf, *low_water, net)
-                }
-            };
-            if !sent || rounds == MOST_ROUNDS {
-                return;
-            }
+        let Socket { participant, port, .. } = self;
+        port.tell(now, participant);
+        let participant = participant.get_mut();
+        port.resume(now, participant, net);
+        let mut busy = 0;
+        while pump(participant, now, &mut PortWires { port: &mut *port, net: &mut *net }) == Pumped::Busy {
+            busy += 1;
+            assert!(busy < MOST_BUSY_HERE, "a participant of flow {} is never quiet at {now:?}", port.flow);
         }
+        port.finish(now, participant, net);
     }
 
     /// When it is opened.
@@ -114,72 +91,84 @@ impl Socket {
 
     /// When to pump next.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let station = self.party.station_ref();
-        let own = if station.is_finished() { None } else { station.poll_timeout() };
-        let tcp = match &self.wire {
-            Wire::Datagrams { .. } => None,
-            Wire::Stream(end, _) => end.tcp.poll_timeout(),
-        };
+        let participant = self.participant.get();
+        let own = if participant.is_finished() { None } else { participant.poll_timeout() };
+        let tcp = self.stream_end().and_then(|end| end.tcp.poll_timeout());
         [own, tcp].into_iter().flatten().min().map(|at| at.max(self.starts))
     }
 
-    /// The connection beneath, if there is one.
+    /// The connection below, if there is one.
     pub fn stream_end(&self) -> Option<&StreamEnd> {
-        match &self.wire {
+        match &self.port.wire {
             Wire::Datagrams { .. } => None,
             Wire::Stream(end, _) => Some(end),
         }
     }
 }
 
-fn send_datagrams(
-    now: Instant,
-    station: &mut dyn Station,
-    most: usize,
-    flow: u32,
-    way: u16,
-    net: &mut Network,
-) -> bool {
-    let mut any = false;
-    loop {
-        let mut datagram = net.pool.take::<Datagram>();
-        let Some(sent) = station.poll_transmit(now, datagram.buffer(most)) else { return any };
-        datagram.len = sent.len;
-        any = true;
-        let len = (sent.len + UDP_HEADERS) as u32;
-        let body = Body::Datagram(datagram);
-        net.send(now, Parcel { len, flow, way, hop: 0, exit: 0, damaged: false, body });
+impl Port {
+    /// Lets the connection below do what is due, and hands in what came by it.
+    fn tell(&mut self, now: Instant, participant: &mut StreamParticipant) {
+        if let Wire::Stream(end, _) = &mut self.wire {
+            end.tick(now);
+            let accepts = participant.accepts();
+            end.tell(now, participant.get_mut(), accepts, &mut self.buf);
+        }
+    }
+
+    /// A connection that was full takes more by itself: a participant names a wire once.
+    fn resume(&mut self, now: Instant, participant: &mut dyn Participant, net: &mut Network) {
+        if let Wire::Stream(end, _) = &mut self.wire
+            && let Some(wire) = end.take_waiting()
+        {
+            self.flush(now, WireView::new(participant, wire), net);
+        }
+    }
+
+    /// Sends what the participant has.
+    fn flush(&mut self, now: Instant, mut participant: WireView<'_>, net: &mut Network) {
+        match &mut self.wire {
+            Wire::Stream(end, low_water) => {
+                end.fill(now, &mut participant, &mut self.buf, *low_water, net);
+            }
+            Wire::Datagrams { most } => {
+                let (flow, way) = (self.flow, self.way);
+                loop {
+                    let mut datagram = net.pool.take::<Datagram>();
+                    let Some(sent) = participant.poll_transmit(now, datagram.buffer(*most)) else { return };
+                    datagram.len = sent.len;
+                    let len = (sent.len + UDP_HEADERS) as u32;
+                    let body = Body::Datagram(datagram);
+                    net.send(now, Parcel { len, flow, way, hop: 0, exit: 0, damaged: false, body });
+                }
+            }
+        }
+    }
+
+    /// Sends what is the connection's own, and ends it with its participant.
+    fn finish(&mut self, now: Instant, participant: &dyn Participant, net: &mut Network) {
+        if let Wire::Stream(end, _) = &mut self.wire {
+            end.finish(now, participant.is_finished(), net);
+        }
     }
 }
 
-impl Party {
-    /// As a driver sees it.
-    pub fn station(&mut self) -> &mut dyn Station {
-        match self {
-            Party::Generator(station) => &mut **station,
-            Party::Medusa(station) => &mut **station,
-            Party::Listener(station) => &mut **station,
-            Party::Reflector(station) => &mut **station,
-            Party::Send(station) => &mut **station,
-            Party::Receive(station, _) => &mut **station,
-        }
+/// The port, and the network behind it.
+struct PortWires<'a> {
+    port: &'a mut Port,
+    net: &'a mut Network,
+}
+
+impl Wires for PortWires<'_> {
+    fn flush(&mut self, now: Instant, wire: WireId, participant: &mut dyn Participant) {
+        self.port.flush(now, WireView::new(participant, wire), self.net);
     }
 
-    /// The same, to be asked.
-    pub fn station_ref(&self) -> &dyn Station {
-        match self {
-            Party::Generator(station) => &**station,
-            Party::Medusa(station) => &**station,
-            Party::Listener(station) => &**station,
-            Party::Reflector(station) => &**station,
-            Party::Send(station) => &**station,
-            Party::Receive(station, _) => &**station,
+    fn close(&mut self, now: Instant, _wire: WireId) {
+        // Of datagrams there is nothing to close.
+        if let Wire::Stream(end, _) = &mut self.port.wire {
+            end.tcp.close(now);
         }
-    }
-
-    /// What the station knows its peer by: a listener for many hears a number, one with a single peer none.
-    fn path(&self) -> PathId {
-        if matches!(self, Party::Receive(..)) { PathId(1) } else { PathId::default() }
     }
 }
 
@@ -188,8 +177,10 @@ pub fn forward(receivers: usize) -> u16 {
     if receivers > 1 { GROUP } else { 0 }
 }
 
-/// Bytes read at a time: few frames, so that a station's inbox stays small however much comes behind a hole.
+/// Bytes read at a time: few frames, so that a participant's inbox stays small however much comes behind a hole.
 const READ_ROOM: usize = 4_096;
-/// Rounds at one instant: an outcome makes at most one more frame ready, and a burst at the end of a blockade is
-/// bounded by what fits the socket.
-const MOST_ROUNDS: u32 = 4096;
+/// Calls of `pump` at one instant: with its rounds 4096 messages, one after the outcome of the other. A burst at the end of a
+/// blockade is bounded by what fits the socket.
+const MOST_BUSY_HERE: u32 = 64;
+/// The one wire that participants call or listen on.
+pub const WIRE: WireId = WireId(0);

@@ -1,10 +1,11 @@
 //! One end of a TCP connection in the world: the part of a kernel's socket.
 
-use antiphon_core::{BrokenReason, ByteCount, Input, Instant, KernelReport};
-use antiphon_session::Station;
+use antiphon_core::wire::TCP_SEGMENT;
+use antiphon_core::{BrokenReason, ByteCount, Input, Instant, KernelReport, Participant, WireId, WireView};
 
 use super::network::Network;
 use super::packet::{Body, Carried, Parcel};
+use super::socket::WIRE;
 use crate::tcp::{Closed, Segment, State, Tcp};
 
 /// A TCP with what its user has been told of it.
@@ -12,16 +13,21 @@ pub struct StreamEnd {
     pub tcp: Tcp,
     flow: u32,
     way: u16,
+    /// The participant's number of the connection: one that comes in has none before it was accepted.
+    wire: Option<WireId>,
     told_connected: bool,
     told_gone: bool,
+    /// The participant may have more than there was room for.
+    is_waiting: bool,
     next_report: Instant,
 }
 
 impl StreamEnd {
     /// An end whose packets go by `way` of `flow`.
     pub fn new(tcp: Tcp, flow: u32, way: u16) -> Self {
-        let (told_connected, told_gone, next_report) = (false, false, Instant::ZERO);
-        StreamEnd { tcp, flow, way, told_connected, told_gone, next_report }
+        let (told_connected, told_gone, is_waiting) = (false, false, false);
+        let next_report = Instant::ZERO;
+        StreamEnd { tcp, flow, way, wire: None, told_connected, told_gone, is_waiting, next_report }
     }
 
     /// A segment has come.
@@ -55,26 +61,35 @@ impl StreamEnd {
         }
     }
 
-    /// Tells the station what happened to the connection, and hands it what arrived.
-    pub fn tell(&mut self, now: Instant, station: &mut dyn Station, buf: &mut [u8]) {
+    /// Tells the participant what happened to the connection, and hands it what arrived, a little at a time, so that its
+    /// inbox stays small however much comes behind a hole. `accepts`: it is offered the connection.
+    pub fn tell(&mut self, now: Instant, participant: &mut dyn Participant, accepts: bool, buf: &mut [u8]) {
+        if !accepts {
+            self.wire = Some(WIRE);
+        }
         if self.tcp.is_established() && !self.told_connected {
             self.told_connected = true;
-            station.handle_input(now, Input::Connected);
+            self.wire = self.wire.or_else(|| participant.accept(now, WIRE));
+            match self.wire {
+                Some(wire) => participant.handle_input(now, wire, Input::Connected),
+                None => self.tcp.close(now),
+            }
         }
+        let Some(wire) = self.wire else { return };
         while self.tcp.readable() > 0 {
             let n = self.tcp.read(now, buf);
-            station.handle_input(now, Input::Stream { bytes: &buf[..n], received_at: now });
-            station.advance(now);
+            participant.handle_input(now, wire, Input::Stream { bytes: &mut buf[..n], received_at: now });
+            participant.advance(now);
         }
         if let Some(reason) = self.gone()
             && !self.told_gone
         {
             self.told_gone = true;
-            station.handle_input(now, Input::Broken(reason));
+            participant.handle_input(now, wire, Input::Broken(reason));
         }
         if self.told_connected && now >= self.next_report {
             self.next_report = now + REPORT_EVERY;
-            station.handle_input(now, Input::Report(self.report()));
+            participant.handle_input(now, wire, Input::Report(self.report()));
         }
     }
 
@@ -86,34 +101,41 @@ impl StreamEnd {
         }
     }
 
-    /// Takes what the station wants to write, as long as there is room; `low_water`: only while fewer bytes than that
-    /// are unsent. Answers whether anything was taken.
+    /// The wire of a participant that may have had more than there was room for, once.
+    pub fn take_waiting(&mut self) -> Option<WireId> {
+        self.wire.filter(|_| std::mem::take(&mut self.is_waiting))
+    }
+
+    /// Takes what the participant wants to write, as long as there is room; `low_water`: only while fewer bytes than that
+    /// are unsent.
     pub fn fill(
         &mut self,
         now: Instant,
-        station: &mut dyn Station,
+        participant: &mut WireView<'_>,
         buf: &mut [u8],
         low_water: Option<usize>,
         net: &mut Network,
-    ) -> bool {
-        let mut any = false;
+    ) {
         while self.told_connected && !self.told_gone {
             let room = self.tcp.writable().min(WRITE_ROOM);
             if room == 0 || low_water.is_some_and(|low| self.tcp.unsent() >= low) {
+                self.is_waiting = true;
                 break;
             }
-            let Some(written) = station.poll_transmit(now, &mut buf[..room]).filter(|t| t.len > 0) else {
+            let Some(written) = participant.poll_transmit(now, &mut buf[..room]).filter(|t| t.len > 0) else {
                 break;
             };
             self.tcp.write(now, &buf[..written.len]);
-            any = true;
             self.transmit(now, net);
         }
-        if station.is_finished() && self.told_connected {
+    }
+
+    /// Sends what is its own (acknowledgements, repetitions), and ends the connection once its user has.
+    pub fn finish(&mut self, now: Instant, user_finished: bool, net: &mut Network) {
+        if user_finished && self.told_connected {
             self.tcp.close(now);
         }
         self.transmit(now, net);
-        any
     }
 
     fn report(&self) -> KernelReport {
@@ -132,9 +154,7 @@ impl StreamEnd {
     }
 }
 
-/// Bytes asked of a station at a time, as `net` does: one full segment, so that choosing stays late.
-const WRITE_ROOM: usize = 1_448;
-/// Unsent bytes that a TCP may hold for a sender whose frames can expire, as `net` sets `TCP_NOTSENT_LOWAT`.
-pub const LOW_WATER: usize = 2_048;
-/// How often a station is told the TCP's figures, as `net` does.
+/// Bytes asked of a participant at a time, as `net` does: one full segment, so that choosing stays late.
+const WRITE_ROOM: usize = TCP_SEGMENT;
+/// How often a participant is told the TCP's figures, as `net` does.
 const REPORT_EVERY: std::time::Duration = std::time::Duration::from_millis(100);

@@ -7,10 +7,11 @@ use antiphon_link::wlan::{CellSpec, StationSpec};
 
 use super::*;
 use crate::figures::StreamFigures;
-use crate::setup::{Content, HostCost, MediumKind, MediumSpec, NodeSpec, Treatment};
+use crate::setup::{Content, HostCost, MediumKind, MediumSpec, NodeSpec, SoundSpec, Treatment};
 use crate::tcp::Profile;
 
 mod any;
+mod fates;
 mod media;
 mod medusa;
 mod setups;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use antiphon_core::{Instant, Rng};
+use antiphon_measure::percent;
 
 use super::meter::Delays;
 use super::network::{Arrival, Network};
@@ -46,13 +47,16 @@ pub struct Udp {
     next: Option<Instant>,
     /// Of the law's own steps.
     number: u64,
+    /// From the first to the next, where steps are regular: in ns, and what is left over in parts of one.
+    since: u64,
+    over: u64,
     rng: Rng,
 }
 
 #[derive(Clone, Copy)]
 enum Law {
-    /// Step *n* after so many bits of payload at so many bits a second.
-    Regular { bits: u64, rate: u64 },
+    /// Each so many nanoseconds, and this share of one, after the one before.
+    Regular { nanos: u64, share: u64, of: u64 },
     /// Exponential steps of this mean.
     Poisson { mean: f64 },
     /// So many at once at each step.
@@ -177,6 +181,11 @@ impl Traffic {
         }
     }
 
+    /// Whether what arrives changes what it does next.
+    pub fn depends_on_arrivals(&self) -> bool {
+        matches!(self.kind, Kind::Tcp(_))
+    }
+
     /// Whether it has begun to send, and not ended.
     pub fn is_started(&self, now: Instant) -> bool {
         match &self.kind {
@@ -205,12 +214,16 @@ impl Traffic {
 /// The figures of a ping: how many requests went out, and the round trips, in nanoseconds, of those that came back.
 pub fn echo_figures(sent: u64, round_trips: &[u64]) -> StreamFigures {
     let (trips, came) = (Delays::new(round_trips), (round_trips.len() as u64).min(sent));
+    let lost_percent = percent(sent - came, sent);
     StreamFigures {
         sent: Some(sent as f64),
         received: Some(came as f64),
-        lost_percent: (sent > 0).then(|| 100.0 * (sent - came) as f64 / sent as f64),
+        missing_percent: lost_percent,
+        lost_percent,
         rtt_mean_ms: trips.mean(),
+        rtt_p50_ms: trips.quantile(0.5),
         rtt_p99_ms: trips.quantile(0.99),
+        rtt_max_ms: trips.quantile(1.0),
         jitter_sd_ms: trips.deviation(),
         jitter_mad_ms: trips.mean_deviation(),
         ..StreamFigures::default()
@@ -224,7 +237,7 @@ impl Udp {
         let len = |payload: usize| (payload + UDP_HEADERS) as u32;
         match spec.kind {
             TrafficKind::Constant { rate, payload } => {
-                let law = Law::Regular { bits: payload as u64 * 8, rate: rate.0 };
+                let law = Law::regular(payload as u64 * 8, rate.0);
                 let phase = Udp::period(law).mul_f64(rng.unit());
                 Udp::new(law, len(payload), (rate.0 > 0).then(|| start + phase), rng)
             }
@@ -245,7 +258,7 @@ impl Udp {
     /// Packets of `payload` so that they take `rate` on a medium that counts their headers.
     pub fn filling(rate: u64, payload: usize, start: Instant, seed: u64) -> Self {
         let len = (payload + UDP_HEADERS) as u32;
-        let law = Law::Regular { bits: u64::from(len) * 8, rate };
+        let law = Law::regular(u64::from(len) * 8, rate);
         Udp::new(law, len, Some(start), Rng::fork(seed, "filling"))
     }
 
@@ -255,26 +268,31 @@ impl Udp {
     }
 
     fn new(law: Law, len: u32, first: Option<Instant>, rng: Rng) -> Self {
-        Udp { law, len, first: first.unwrap_or_default(), next: first, number: 0, rng }
+        Udp { law, len, first: first.unwrap_or_default(), next: first, number: 0, since: 0, over: 0, rng }
     }
 
     /// From one step of the law to the next, on average.
     fn period(law: Law) -> Duration {
         match law {
-            Law::Regular { bits, rate } => Duration::from_nanos(nanos(1, bits, rate)),
+            Law::Regular { nanos, .. } => Duration::from_nanos(nanos),
             Law::Poisson { mean } => Duration::from_secs_f64(mean),
             Law::Bursts { period, .. } => period,
         }
     }
 
-    /// One step of the law is done: packets to send now. Regular steps are counted from the first, so that no rounding
+    /// One step of the law is done: packets to send now. Of regular steps what is left over is kept, so that no rounding
     /// adds up.
     pub fn step(&mut self) -> u32 {
         self.number += 1;
         let at = |since: u64| Some(self.first + Duration::from_nanos(since));
         match self.law {
-            Law::Regular { bits, rate } => {
-                self.next = at(nanos(self.number, bits, rate));
+            Law::Regular { nanos, share, of } => {
+                self.over += share;
+                // Less than a whole one is added each time.
+                let whole = u64::from(self.over >= of);
+                self.over -= whole * of;
+                self.since = self.since.saturating_add(nanos + whole);
+                self.next = at(self.since);
                 1
             }
             Law::Poisson { mean } => {
@@ -291,10 +309,12 @@ impl Udp {
     }
 }
 
-/// How long `n` times `bits` take.
-fn nanos(n: u64, bits: u64, rate: u64) -> u64 {
-    let nanos = u128::from(n) * u128::from(bits) * 1_000_000_000 / u128::from(rate.max(1));
-    u64::try_from(nanos).unwrap_or(u64::MAX)
+impl Law {
+    /// A step each `bits` of payload at `rate` bits a second.
+    fn regular(bits: u64, rate: u64) -> Self {
+        let (nanos, rate) = (bits * 1_000_000_000, rate.max(1));
+        Law::Regular { nanos: nanos / rate, share: nanos % rate, of: rate }
+    }
 }
 
 impl Ping {

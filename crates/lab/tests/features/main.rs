@@ -3,6 +3,8 @@
 //! Nothing is read of profiles or of the registry: each feature is a trial on a wire that makes the difference. Where ours
 //! is otherwise than the table says, the reason stands below, and the test fails as well when it is no longer so.
 
+#[path = "../common/pair.rs"]
+mod pair;
 mod wire;
 
 use std::time::Duration;
@@ -52,8 +54,8 @@ const OTHERWISE: [(&str, &str, &str); 4] = [
     ("Checksum", "DCCP", "inside UDP, whose checksum stands for its own (RFC 6773 §3.5); over IP it has one"),
 ];
 
-/// What is not ours to try: what the kernel does beneath our transports.
-const BENEATH: [(&str, &str, &str); 3] = [
+/// What is not ours to try: what the kernel does below our transports.
+const BELOW: [(&str, &str, &str); 3] = [
     ("Checksum", "UDP", "the kernel drops damaged datagrams before we see them"),
     ("Checksum", "TCP", "the kernel's TCP has it; a damaged segment never becomes bytes"),
     ("Path MTU discover", "TCP", "the kernel's TCP does it; ours only sees bytes"),
@@ -68,7 +70,7 @@ fn our_transports_offer_what_table_1_says_or_we_say_why_not() {
         for (protocol, uri) in PROTOCOLS {
             let among =
                 |list: &[(&str, &str, &str)]| list.iter().any(|(f, p, _)| (*f, *p) == (feature, protocol));
-            if among(&BENEATH) {
+            if among(&BELOW) {
                 continue;
             }
             let row = table.row(&[("feature", feature), ("protocol", protocol)]).expect(feature);
@@ -220,7 +222,7 @@ fn needs_no_answer(uri: &str) -> bool {
 /// Datagrams above 1200 bytes don't pass; the largest frames get through all the same.
 fn finds_a_size_that_passes(uri: &str) -> bool {
     let mut trial = connected(uri, Weather { longest: Some(1200), ..Weather::default() });
-    let len = trial.near.endpoint.profile().max_frame.min(MAX_DATAGRAM);
+    let len = trial.near.endpoint.profile().max_message.min(MAX_DATAGRAM);
     let now = trial.now;
     let sent = trial.near.send(now, &vec![0x80; len]);
     trial.run(ms(30_000));

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use antiphon_core::{
-    Ecn, Endpoint, Event, Frame, Input, Instant, PathId, Rng, SendError, StreamId, Wire as WireKind,
+    Endpoint, Event, Input, Instant, Message, PathId, Rng, Role, SendError, StreamId, Tag, Wire as WireKind,
+    handle_due,
 };
-use antiphon_lab::tcp::{Pair, Profile};
-use antiphon_proto::{OpenArgs, Role, open};
+use antiphon_lab::tcp::Profile;
+use antiphon_proto::{StackArgs, stack};
+
+use super::pair::Pair;
 
 /// The datagram size of an Ethernet path over IPv4 and UDP.
 pub const MAX_DATAGRAM: usize = 1472;
@@ -62,15 +65,15 @@ impl Side {
     fn new(uri: &str, role: Role, seed: u64) -> Side {
         let (scheme, query) = uri.split_once('?').unwrap_or((uri, ""));
         let query = query.parse().expect("a query");
-        let (now, latency) = (Instant::ZERO, Duration::from_millis(80));
-        let args = OpenArgs { role, query: &query, seed, now, max_datagram: MAX_DATAGRAM, latency };
-        let endpoint = open(scheme, &args).expect("the transport opens");
+        let playout_delay = Duration::from_millis(80);
+        let args = StackArgs::new(&query, seed, MAX_DATAGRAM, playout_delay);
+        let endpoint = stack(scheme, &args).expect("the transport opens").open(Instant::ZERO, role);
         Side { endpoint, frames: Vec::new(), connected: None }
     }
 
     fn drain(&mut self, now: Instant, asleep: bool) {
         let mut buf = vec![0; self.endpoint.profile().max_receive];
-        while !asleep && let Some(received) = self.endpoint.poll_frame(&mut buf) {
+        while !asleep && let Some(received) = self.endpoint.poll_message(&mut buf) {
             self.frames.push(buf[..received.len].to_vec());
         }
         while let Some(event) = self.endpoint.poll_event() {
@@ -81,7 +84,9 @@ impl Side {
     }
 
     pub fn send(&mut self, now: Instant, bytes: &[u8]) -> Result<(), SendError> {
-        self.endpoint.send(now, Frame { stream: StreamId(0), ..Frame::new(bytes, None) }).map(|_| ())
+        self.endpoint
+            .send(now, Message { stream: StreamId(0), ..Message::new(Tag::NONE, bytes, None) })
+            .map(|_| ())
     }
 }
 
@@ -152,13 +157,13 @@ impl Trial {
         let now = self.now;
         self.air.sort_by_key(|(at, ..)| *at);
         while self.air.first().is_some_and(|(at, ..)| *at <= now) {
-            let (_, to, bytes) = self.air.remove(0);
+            let (_, to, mut bytes) = self.air.remove(0);
             let side = match to {
                 None => &mut self.near,
                 Some(receiver) => &mut self.far[receiver],
             };
-            let (path, ecn) = (PathId::default(), Ecn::NotCapable);
-            side.endpoint.handle_input(now, Input::Datagram { path, bytes: &bytes, ecn, received_at: now });
+            let path = PathId::default();
+            side.endpoint.handle_input(now, Input::Datagram { path, bytes: &mut bytes, received_at: now });
         }
         let asleep = self.is_asleep();
         for n in 0..=self.far.len() {
@@ -167,7 +172,7 @@ impl Trial {
                 None => &mut self.near,
                 Some(receiver) => &mut self.far[receiver],
             };
-            side.endpoint.handle_due(now);
+            handle_due(&mut *side.endpoint, now);
             side.drain(now, asleep && from.is_some());
             let mut buf = vec![0; MAX_DATAGRAM];
             let mut sent = Vec::new();
@@ -186,7 +191,7 @@ impl Trial {
         let out = from.is_none();
         self.bytes_sent += if out { bytes.len() as u64 } else { 0 };
         // A probe for the size of the path carries no frame.
-        let carries = self.near.endpoint.path_stats().counters.frames_accepted > 0;
+        let carries = self.near.endpoint.stats().counters.messages_accepted > 0;
         let first =
             out && carries && !self.lost_first && lose_first_of.is_some_and(|least| bytes.len() >= least);
         self.lost_first |= first;
@@ -232,7 +237,7 @@ impl Trial {
             let mut buf = [0; 4096];
             while tcp.readable() > 0 {
                 let n = tcp.read(now, &mut buf);
-                side.endpoint.handle_input(now, Input::Stream { bytes: &buf[..n], received_at: now });
+                side.endpoint.handle_input(now, Input::Stream { bytes: &mut buf[..n], received_at: now });
             }
             side.drain(now, asleep);
             while tcp.writable() > 0

@@ -139,7 +139,7 @@ fn a_switch_that_is_polled_late_keeps_its_own_time() {
 }
 
 #[test]
-fn two_poisson_inputs_wait_at_one_output_as_pollaczek_and_khinchine_say() {
+fn two_poisson_inputs_wait_as_pollaczek_khinchine_say() {
     // M/D/1 at ρ = 0.8 at the output: S = 123.04 µs from frame to frame, mean wait S ρ/(2 (1-ρ)) = 2 S.
     let service = 123_040.0;
     let mut switch =

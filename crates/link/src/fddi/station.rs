@@ -54,7 +54,7 @@ impl<P: Packet> Station<P> {
 
     /// The timers as the token comes: asynchronous time, and whether the token had been claimed.
     ///
-    /// Early (Late_Ct = 0): what is left of the rotation timer goes into the holding timer, and it starts anew. Late: it
+    /// Early (Late_Ct = 0): what is left of the rotation timer goes into the holding timer, and it restarts. Late: it
     /// runs on, so that what is lost now is made good at the next rotation, and there is no asynchronous time.
     pub(super) fn timers(&mut self, now: Instant, ttrt: Duration) -> (Duration, bool) {
         while self.expires <= now {

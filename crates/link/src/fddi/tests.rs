@@ -57,7 +57,7 @@ fn saturated_stations_get_the_capacity_that_the_timers_leave() {
 }
 
 #[test]
-fn one_station_alone_sends_for_the_target_less_the_latency_every_other_rotation() {
+fn a_lone_station_sends_ttrt_less_latency_every_second_rotation() {
     // Rotations of D (then T - D is left to send), T (nothing is), D, T, ..: in T + D it sends for T - D. In the study's
     // ring of 10.1 ms and 6 µs with frames of 360 µs, by hand: of 9.73 ms 28 frames (the last overruns), that rotation
     // takes 10.08688 ms, leaves 13 µs and so one frame more; that one takes 366.88 µs, leaves 9.73 ms .. So 29 frames in
@@ -77,7 +77,7 @@ fn a_late_token_is_made_good_at_the_next_rotation() {
     //   1 at 13, runs out at 20: just under 7, 28 frames · 0 at 21, ran out at 20: late
     //   1 at 22, set at 13: just under 1, 4 frames · 0 at 24, runs out at 30: just under 6, 24 frames
     //   1 at 31, set at 22: 4 frames · 0 at 33, set at 24: 4 frames · 1 at 35, set at 31: 24 frames
-    // A timer that a late token starts anew would give 0 another 32 frames at 21.
+    // A timer that a late token restarts would give 0 another 32 frames at 21.
     let mut ring = ring(10 * MS, even(2, 2 * MS, StationSpec { queue: 200, ..StationSpec::default() }));
     for station in [0, 1] {
         for _ in 0..200 {
@@ -119,7 +119,7 @@ fn rotations_are_bounded_whatever_the_load() {
         }
         let rotations = ring.rotations();
         assert!(rotations.longest <= 16 * MS && rotations.mean() <= 8 * MS, "seed {seed}: {rotations:?}");
-        // The weather happened: tokens were late, and of the time more than half was sent.
+        // The impairments happened: tokens were late, and of the time more than half was sent.
         assert!(rotations.longest > 8 * MS && rotations.claims == 0, "seed {seed}: {rotations:?}");
         for station in 0..n as usize {
             assert!(ring.counters(station).expect("a station").balances());

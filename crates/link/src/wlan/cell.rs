@@ -1,12 +1,13 @@
-//! The cell: who sends when, what arrives, what the senders make of it.
+//! The cell: which station sends when, what arrives, and how the senders react.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
 use antiphon_core::{Instant, Rng};
 
 use super::channel::Channel;
-use super::contender::{Contender, Held, Route};
+use super::contender::{Contender, Held, NEVER, Route};
 use super::counters::StationCounters;
 use super::phy::{MAC_OVERHEAD, Phy, QOS_CONTROL, Rate, SIFS};
 use super::spec::{AccessMode, Category, CellError, CellSpec, Destination, StationId, StationSpec};
@@ -25,18 +26,27 @@ pub struct Cell<P> {
     phy: Phy,
     slot: Duration,
     access_point: Option<usize>,
-    stations: Vec<Station<P>>,
+    stations: Vec<Station>,
+    /// Of all stations, one after the other: what contends for the channel lies together.
+    queues: Vec<Contender<P>>,
     medium: Medium,
     flights: Vec<Flight>,
+    /// The queues that access the channel at once, and when; kept for its memory.
+    starting: Vec<(usize, Instant)>,
     /// The next event of the medium.
     next: Option<Instant>,
     arrived: VecDeque<(Instant, StationId, P)>,
 }
 
-struct Station<P> {
+struct Station {
     rate: Rate,
+    /// From the end of its frame to that of the acknowledgement.
+    answer: Duration,
+    /// The bytes of its last frame to one station, and how long that took.
+    last_frame: (usize, Duration),
     overhead: usize,
-    queues: Vec<Contender<P>>,
+    /// Its queues in the cell's list.
+    queues: Range<usize>,
     channel: Channel,
     counters: StationCounters,
 }
@@ -64,6 +74,7 @@ enum Medium {
 #[derive(Clone, Copy)]
 struct Flight {
     station: usize,
+    /// In the cell's list.
     queue: usize,
     start: Instant,
     frame_end: Instant,
@@ -79,14 +90,20 @@ impl<P: Packet> Cell<P> {
     /// A cell after `spec`; `seed` is forked for every queue and station by its number.
     pub fn new(spec: &CellSpec, seed: u64) -> Result<Self, CellError> {
         spec.validate()?;
+        let mut queues = Vec::new();
         let stations = spec.stations.iter().enumerate();
+        let stations = stations.map(|(n, station)| Station::new(station, &spec.phy, seed, n, &mut queues));
+        let stations: Vec<Station> = stations.collect();
+        let room = queues.len();
         Ok(Cell {
             phy: spec.phy,
             slot: spec.phy.slot,
             access_point: spec.access_point.map(|id| usize::from(id.0)),
-            stations: stations.map(|(n, station)| Station::new(station, &spec.phy, seed, n)).collect(),
+            stations,
+            queues,
             medium: Medium::Idle { since: Instant::ZERO },
             flights: Vec::with_capacity(spec.stations.len()),
+            starting: Vec::with_capacity(room),
             next: None,
             arrived: VecDeque::with_capacity(spec.stations.len()),
         })
@@ -99,6 +116,7 @@ impl<P: Packet> Cell<P> {
     /// # Panics
     ///
     /// If a station is not of this cell.
+    #[inline]
     pub fn offer(
         &mut self,
         now: Instant,
@@ -128,6 +146,7 @@ impl<P: Packet> Cell<P> {
     }
 
     /// The next packet that has arrived by `now`: when, where, which.
+    #[inline]
     pub fn poll_at(&mut self, now: Instant) -> Option<(Instant, StationId, P)> {
         loop {
             if self.arrived.front().is_some_and(|(at, ..)| *at <= now) {
@@ -143,9 +162,13 @@ impl<P: Packet> Cell<P> {
     }
 
     /// When to poll next; `None` when nothing is to be sent or fetched. It may be that nothing comes out then.
+    #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let arrived = self.arrived.front().map(|(at, ..)| *at);
-        [arrived, self.next].into_iter().flatten().min()
+        match (self.arrived.front(), self.next) {
+            (Some((arrived, ..)), Some(next)) => Some(next.min(*arrived)),
+            (Some((arrived, ..)), None) => Some(*arrived),
+            (None, next) => next,
+        }
     }
 
     /// What a station has done.
@@ -155,7 +178,7 @@ impl<P: Packet> Cell<P> {
     /// If it is not of this cell.
     pub fn counters(&self, station: StationId) -> StationCounters {
         let station = &self.stations[usize::from(station.0)];
-        let queued = station.queues.iter().map(|queue| queue.len() as u64).sum();
+        let queued = self.queues[station.queues.clone()].iter().map(|queue| queue.len() as u64).sum();
         StationCounters { queued, ..station.counters }
     }
 
@@ -179,20 +202,20 @@ impl<P: Packet> Cell<P> {
     /// If the station is not of this cell.
     pub fn queue_len(&self, station: StationId, category: Category) -> usize {
         let station = &self.stations[usize::from(station.0)];
-        station.queues[station.queue_for(category)].len()
+        self.queues[station.queue_for(category)].len()
     }
 
+    #[inline]
     fn enqueue(&mut self, now: Instant, n: usize, route: Route, packet: P) -> Option<P> {
         let station = &mut self.stations[n];
         let bytes = packet.wire_len() + station.overhead;
-        let queue = station.queue_for(route.category);
-        let queue = &mut station.queues[queue];
+        let queue = &mut self.queues[station.queue_for(route.category)];
         let busy = !matches!(self.medium, Medium::Idle { .. });
         let refused = queue.push(now, packet, bytes, route, busy);
         station.counters.overflowed += u64::from(refused.is_some());
         if let Medium::Idle { since } = self.medium {
             let access = queue.access_at(since);
-            self.next = [self.next, access].into_iter().flatten().min();
+            self.next = Some(self.next.map_or(access, |next| next.min(access))).filter(|at| *at < NEVER);
         }
         refused
     }
@@ -207,21 +230,36 @@ impl<P: Packet> Cell<P> {
         }
         self.next = match self.medium {
             Medium::Idle { since } => {
-                self.stations.iter().filter_map(|station| station.access_at(since)).min()
+                let access = self.queues.iter().map(|queue| queue.access_at(since));
+                Some(access.fold(NEVER, Instant::min)).filter(|at| *at < NEVER)
             }
             Medium::Frame { end } | Medium::Exchange { end } => Some(end),
             Medium::Burst { until } => Some(until),
         };
     }
 
-    /// The idle time that began at `since` is over: whoever accesses the channel within a slot sends.
+    /// The idle time that began at `since` is over: every station that accesses the channel within a slot sends, of its queues
+    /// the first; the others stop counting, or give way to it.
     fn begin(&mut self, since: Instant, at: Instant) {
+        let limit = at + self.slot;
+        self.starting.clear();
+        for (k, queue) in self.queues.iter_mut().enumerate() {
+            let access = queue.access_at(since);
+            if access < limit {
+                self.starting.push((k, access));
+            } else {
+                queue.freeze(since, at);
+            }
+        }
         self.flights.clear();
-        for n in 0..self.stations.len() {
-            let station = &mut self.stations[n];
-            if let Some((queue, start)) = station.contend(since, at, at + self.slot) {
-                let txop_end = start + station.queues[queue].txop();
-                self.launch(n, queue, start, txop_end);
+        for started in 0..self.starting.len() {
+            let (k, access) = self.starting[started];
+            let n = self.queues[k].station();
+            if self.flights.last().is_some_and(|flight| flight.station == n) {
+                self.stations[n].counters.virtual_collisions += 1;
+                self.give_way(n, k);
+            } else {
+                self.launch(n, k, access, access + self.queues[k].txop());
             }
         }
         self.medium = match self.flights[..] {
@@ -230,10 +268,11 @@ impl<P: Packet> Cell<P> {
         };
     }
 
+    #[inline]
     fn launch(&mut self, n: usize, queue: usize, start: Instant, txop_end: Instant) {
-        let Some(head) = self.stations[n].queues[queue].head() else { return };
-        let to = self.next_hop(n, head.route.to);
-        let (frame, exchange) = self.durations(n, to, head.bytes);
+        let Some(head) = self.queues[queue].head() else { return };
+        let (to, bytes) = (self.next_hop(n, head.route.to), head.bytes);
+        let (frame, exchange) = self.durations(n, to, bytes);
         let counters = &mut self.stations[n].counters;
         counters.attempts += 1;
         counters.airtime += exchange;
@@ -243,11 +282,17 @@ impl<P: Packet> Cell<P> {
 
     /// Time of a frame alone and with its acknowledgement. The wait for one that does not come is taken to be as long,
     /// for the sender as for those who could not read the frame (EIFS).
-    fn durations(&self, n: usize, to: Option<usize>, bytes: usize) -> (Duration, Duration) {
-        let rate = if to.is_some() { self.stations[n].rate } else { self.phy.multicast_rate };
-        let frame = self.phy.airtime(rate, bytes);
-        let answer = if to.is_some() { SIFS + self.phy.acknowledgement(rate) } else { Duration::ZERO };
-        (frame, frame + answer)
+    #[inline]
+    fn durations(&mut self, n: usize, to: Option<usize>, bytes: usize) -> (Duration, Duration) {
+        if to.is_none() {
+            let frame = self.phy.airtime(self.phy.multicast_rate, bytes);
+            return (frame, frame);
+        }
+        let Station { rate, answer, last_frame, .. } = &mut self.stations[n];
+        if last_frame.0 != bytes {
+            *last_frame = (bytes, self.phy.airtime(*rate, bytes));
+        }
+        (last_frame.1, last_frame.1 + *answer)
     }
 
     /// The station that is to acknowledge what `n` sends to `to`; `None`: all are meant.
@@ -259,7 +304,7 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// The only frame on the air has ended: whoever was to hear it has, or has not.
+    /// The only frame on the air has ended: its receivers have heard it, or have not.
     fn end_frame(&mut self, at: Instant) {
         let mut flight = self.flights[0];
         let sender_fails = self.stations[flight.station].channel.fails(flight.start);
@@ -269,7 +314,7 @@ impl<P: Packet> Cell<P> {
                 flight.failed = self.stations[to].channel.fails(flight.start) | sender_fails;
                 self.flights[0].failed = flight.failed;
                 if !flight.failed
-                    && let Some(held) = self.stations[flight.station].queues[flight.queue].pop()
+                    && let Some(held) = self.queues[flight.queue].pop()
                 {
                     self.stations[flight.station].counters.acknowledged += 1;
                     self.arrive(at, to, held);
@@ -296,6 +341,7 @@ impl<P: Packet> Cell<P> {
         self.hand_out(at, n, held.packet);
     }
 
+    #[inline]
     fn hand_out(&mut self, at: Instant, n: usize, packet: P) {
         let counters = &mut self.stations[n].counters;
         if self.arrived.len() < MAX_PACKETS {
@@ -306,10 +352,10 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// A frame to all is over; `lost`: for everybody.
+    /// A frame to all is over; `lost`: for all stations.
     fn multicast(&mut self, at: Instant, flight: Flight, lost: bool) {
         let sender = flight.station;
-        let Some(held) = self.stations[sender].queues[flight.queue].pop() else { return };
+        let Some(held) = self.queues[flight.queue].pop() else { return };
         self.stations[sender].counters.multicast += 1;
         let origin = usize::from(held.route.origin.0);
         for n in (0..self.stations.len()).filter(|n| *n != sender && *n != origin) {
@@ -332,26 +378,39 @@ impl<P: Packet> Cell<P> {
             self.stations[flight.station].counters.collisions += u64::from(collided);
             match (flight.to, collided || flight.failed) {
                 (Some(_), true) => {
-                    let station = &mut self.stations[flight.station];
-                    station.counters.failures += 1;
-                    station.give_way(flight.queue);
+                    self.stations[flight.station].counters.failures += 1;
+                    self.give_way(flight.station, flight.queue);
                 }
                 (None, true) => {
                     self.multicast(at, flight, true);
-                    self.stations[flight.station].queues[flight.queue].start_over();
+                    self.queues[flight.queue].start_over();
                 }
                 (_, false) if self.may_go_on(at, flight) => self.medium = Medium::Burst { until: at + SIFS },
-                (_, false) => self.stations[flight.station].queues[flight.queue].start_over(),
+                (_, false) => self.queues[flight.queue].start_over(),
             }
         }
     }
 
     /// Whether the next frame of the queue that has just sent fits in what is left of its transmit opportunity.
-    fn may_go_on(&self, at: Instant, flight: Flight) -> bool {
-        self.stations[flight.station].queues[flight.queue].head().is_some_and(|head| {
-            let to = self.next_hop(flight.station, head.route.to);
-            at + SIFS + self.durations(flight.station, to, head.bytes).1 <= flight.txop_end
-        })
+    fn may_go_on(&mut self, at: Instant, flight: Flight) -> bool {
+        if flight.txop_end <= at {
+            return false;
+        }
+        let Some(head) = self.queues[flight.queue].head() else { return false };
+        let (to, bytes) = (self.next_hop(flight.station, head.route.to), head.bytes);
+        at + SIFS + self.durations(flight.station, to, bytes).1 <= flight.txop_end
+    }
+
+    /// A failure: another attempt after a longer back-off, or the end of the packet.
+    fn give_way(&mut self, n: usize, queue: usize) {
+        let counters = &mut self.stations[n].counters;
+        match self.queues[queue].failed() {
+            Some(held) => {
+                counters.exhausted += 1;
+                held.packet.discard(Discard::Exhausted);
+            }
+            None => counters.retries += 1,
+        }
     }
 
     fn launch_burst(&mut self, at: Instant) {
@@ -362,55 +421,28 @@ impl<P: Packet> Cell<P> {
     }
 }
 
-impl<P: Packet> Station<P> {
-    fn new(spec: &StationSpec, phy: &Phy, seed: u64, n: usize) -> Self {
+impl Station {
+    /// Station `n`, whose queues are added to those of the cell.
+    fn new<P>(spec: &StationSpec, phy: &Phy, seed: u64, n: usize, all: &mut Vec<Contender<P>>) -> Self {
         let seed = Rng::fork(seed, &format!("station {n}")).next_u64();
         let edca = matches!(spec.access, AccessMode::Edca(_));
-        let queues = spec.accesses().iter().enumerate().map(|(k, access)| {
+        let first = all.len();
+        for (k, access) in spec.accesses().iter().enumerate() {
             let rng = Rng::fork(seed, &format!("back-off {k}"));
-            Contender::new(*access, phy, edca, spec.queue, spec.retry_limit, rng)
-        });
+            all.push(Contender::new(n, *access, phy, edca, spec.queue, spec.retry_limit, rng));
+        }
         Station {
             rate: spec.rate,
+            answer: SIFS + phy.acknowledgement(spec.rate),
+            last_frame: (0, phy.airtime(spec.rate, 0)),
             overhead: MAC_OVERHEAD + if edca { QOS_CONTROL } else { 0 },
-            queues: queues.collect(),
+            queues: first..all.len(),
             channel: Channel::new(spec, seed),
             counters: StationCounters::default(),
         }
     }
 
     fn queue_for(&self, category: Category) -> usize {
-        (category as usize).min(self.queues.len() - 1)
-    }
-
-    fn access_at(&self, since: Instant) -> Option<Instant> {
-        self.queues.iter().filter_map(|queue| queue.access_at(since)).min()
-    }
-
-    /// The queue that sends before `limit`, and when; the others stop counting, or give way to it.
-    fn contend(&mut self, since: Instant, at: Instant, limit: Instant) -> Option<(usize, Instant)> {
-        let mut winner = None;
-        for k in 0..self.queues.len() {
-            match self.queues[k].access_at(since).filter(|access| *access < limit) {
-                Some(access) if winner.is_none() => winner = Some((k, access)),
-                Some(_) => {
-                    self.counters.virtual_collisions += 1;
-                    self.give_way(k);
-                }
-                None => self.queues[k].freeze(since, at),
-            }
-        }
-        winner
-    }
-
-    /// A failure: another attempt after a longer back-off, or the end of the packet.
-    fn give_way(&mut self, queue: usize) {
-        match self.queues[queue].failed() {
-            Some(held) => {
-                self.counters.exhausted += 1;
-                held.packet.discard(Discard::Exhausted);
-            }
-            None => self.counters.retries += 1,
-        }
+        self.queues.start + (category as usize).min(self.queues.len() - 1)
     }
 }

@@ -1,4 +1,4 @@
-//! What befalls a frame on the air besides collisions: errors, and outages of a station.
+//! What happens to a frame on the air besides collisions: errors, and outages of a station.
 
 use std::time::Duration;
 
@@ -32,9 +32,11 @@ impl Channel {
         }
     }
 
-    /// Whether a frame sent at `start` fails. Called with instants that never go back; draws one number each time.
+    /// Whether a frame sent at `start` fails. Called with instants that never go back. A clean channel draws nothing: its
+    /// generator is for errors alone.
+    #[inline]
     pub(super) fn fails(&mut self, start: Instant) -> bool {
-        let error = self.rng.chance(self.error);
+        let error = self.error > 0.0 && self.rng.chance(self.error);
         let out = self.fade.as_mut().is_some_and(|fade| fade.is_on(start));
         error || out
     }

@@ -17,7 +17,7 @@ pub(super) struct Held<P> {
     arrived: Instant,
 }
 
-/// Whence, where to, and how urgently.
+/// Source, destination and access category of a packet.
 #[derive(Clone, Copy)]
 pub(super) struct Route {
     pub(super) origin: StationId,
@@ -27,6 +27,8 @@ pub(super) struct Route {
 
 /// A queue that contends for the channel.
 pub(super) struct Contender<P> {
+    /// Whose it is.
+    station: usize,
     access: Access,
     aifs: u64,
     slot: u64,
@@ -38,6 +40,10 @@ pub(super) struct Contender<P> {
     limit: usize,
     retry_limit: u8,
     cw: u32,
+    /// For how long the channel must be idle before it sends: AIFS and the slots that are left.
+    wait: u64,
+    /// When the head came; [`NEVER`] while nothing waits.
+    head_came: Instant,
     /// Slots left at the beginning of the present idle time; `None`: back-off and post-backoff are over.
     backoff: Option<u32>,
     failed: u8,
@@ -45,24 +51,44 @@ pub(super) struct Contender<P> {
     rng: Rng,
 }
 
+/// When a queue without packets sends.
+pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
+
 /// Packets for which a queue has room from the beginning; the usual queues never grow.
 const ROOM: usize = 128;
 
 impl<P> Contender<P> {
-    pub(super) fn new(access: Access, phy: &Phy, edca: bool, limit: u32, retry_limit: u8, rng: Rng) -> Self {
+    /// A queue of `station` for at most `limit` packets.
+    pub(super) fn new(
+        station: usize,
+        access: Access,
+        phy: &Phy,
+        edca: bool,
+        limit: u32,
+        retry_limit: u8,
+        rng: Rng,
+    ) -> Self {
+        let aifs = phy.aifs(access.aifsn).as_nanos() as u64;
         Contender {
+            station,
             access,
-            aifs: phy.aifs(access.aifsn).as_nanos() as u64,
+            aifs,
             slot: phy.slot.as_nanos() as u64,
             counts_busy_slot: edca,
             limit: limit as usize,
             retry_limit,
             cw: access.cw_min,
+            wait: aifs,
+            head_came: NEVER,
             backoff: None,
             failed: 0,
             held: VecDeque::with_capacity((limit as usize).min(ROOM)),
             rng,
         }
+    }
+
+    pub(super) fn station(&self) -> usize {
+        self.station
     }
 
     pub(super) fn len(&self) -> usize {
@@ -78,6 +104,7 @@ impl<P> Contender<P> {
     }
 
     /// Takes a packet, or gives it back if the queue is full. One that finds the channel busy has to back off.
+    #[inline]
     pub(super) fn push(
         &mut self,
         now: Instant,
@@ -89,36 +116,38 @@ impl<P> Contender<P> {
         if self.held.len() >= self.limit {
             return Some(packet);
         }
-        if busy && self.held.is_empty() && self.backoff.is_none() {
-            self.back_off();
+        if self.held.is_empty() {
+            self.head_came = now;
+            if busy && self.backoff.is_none() {
+                self.back_off();
+            }
         }
         self.held.push_back(Held { packet, bytes, route, arrived: now });
         None
     }
 
-    /// When it will send if nobody does before: AIFS and its slots after the channel became idle at `since`, or at once
-    /// if they are over.
-    pub(super) fn access_at(&self, since: Instant) -> Option<Instant> {
-        let head = self.held.front()?;
-        let slots = u64::from(self.backoff.unwrap_or(0));
-        let earliest = since.as_nanos().saturating_add(self.aifs + slots * self.slot);
-        Some(head.arrived.max(Instant::from_nanos(earliest)))
+    /// When it will send if no other station does before: AIFS and its slots after the channel became idle at `since`, or at once
+    /// if they are over; [`NEVER`] while nothing waits.
+    #[inline]
+    pub(super) fn access_at(&self, since: Instant) -> Instant {
+        self.head_came.max(Instant::from_nanos(since.as_nanos().saturating_add(self.wait)))
     }
 
     /// Another station begins to send at `at`, after an idle time since `since`: the count stops.
+    #[inline]
     pub(super) fn freeze(&mut self, since: Instant, at: Instant) {
         let idle = at.as_nanos() - since.as_nanos();
         if let Some(slots) = self.backoff.filter(|_| idle >= self.aifs) {
             let counted = (idle - self.aifs) / self.slot + u64::from(self.counts_busy_slot);
             let over = counted > u64::from(slots) || (counted == u64::from(slots) && self.held.is_empty());
-            self.backoff = if over { None } else { Some(slots - counted as u32) };
+            self.leave_slots(if over { None } else { Some(slots - counted as u32) });
         }
         if self.backoff.is_none() && !self.held.is_empty() {
             self.back_off();
         }
     }
 
-    /// A packet is done with: contention begins anew, with a post-backoff even if nothing waits.
+    /// A packet is done with: contention starts again, with a post-backoff even if nothing waits.
     pub(super) fn start_over(&mut self) {
         self.cw = self.access.cw_min;
         self.failed = 0;
@@ -129,7 +158,7 @@ impl<P> Contender<P> {
     pub(super) fn failed(&mut self) -> Option<Held<P>> {
         if self.failed >= self.retry_limit {
             self.start_over();
-            return self.held.pop_front();
+            return self.take_head();
         }
         self.failed += 1;
         self.cw = (2 * self.cw + 1).min(self.access.cw_max);
@@ -138,13 +167,29 @@ impl<P> Contender<P> {
     }
 
     /// Takes the head out, sent.
+    #[inline]
     pub(super) fn pop(&mut self) -> Option<Held<P>> {
         (self.cw, self.failed) = (self.access.cw_min, 0);
-        self.held.pop_front()
+        self.take_head()
     }
 
+    #[inline]
+    fn take_head(&mut self) -> Option<Held<P>> {
+        let head = self.held.pop_front();
+        self.head_came = self.held.front().map_or(NEVER, |next| next.arrived);
+        head
+    }
+
+    #[inline]
     fn back_off(&mut self) {
-        self.backoff = Some(self.rng.below(self.cw + 1));
+        let slots = self.rng.below(self.cw + 1);
+        self.leave_slots(Some(slots));
+    }
+
+    #[inline]
+    fn leave_slots(&mut self, slots: Option<u32>) {
+        self.backoff = slots;
+        self.wait = self.aifs + u64::from(slots.unwrap_or(0)) * self.slot;
     }
 }
 
@@ -156,7 +201,7 @@ mod tests {
         Route { origin: StationId(0), to: Destination::Multicast, category: Category::BestEffort };
 
     fn contender(edca: bool, retry_limit: u8) -> Contender<u8> {
-        Contender::new(Access::DCF, &Phy::COMPATIBLE, edca, 3, retry_limit, Rng::new(1))
+        Contender::new(0, Access::DCF, &Phy::COMPATIBLE, edca, 3, retry_limit, Rng::new(1))
     }
 
     fn micros(micros: u64) -> Instant {
@@ -166,10 +211,10 @@ mod tests {
     #[test]
     fn what_finds_the_channel_idle_goes_after_difs_or_at_once() {
         let mut fresh = contender(false, 7);
-        assert_eq!(fresh.access_at(micros(0)), None);
+        assert_eq!(fresh.access_at(micros(0)), NEVER);
         assert!(fresh.push(micros(70), 1, 100, ROUTE, false).is_none());
-        assert_eq!(fresh.access_at(micros(0)), Some(micros(70)));
-        assert_eq!(fresh.access_at(micros(60)), Some(micros(110)));
+        assert_eq!(fresh.access_at(micros(0)), micros(70));
+        assert_eq!(fresh.access_at(micros(60)), micros(110));
     }
 
     #[test]
@@ -178,8 +223,8 @@ mod tests {
         for (edca, left) in [(false, 3), (true, 2)] {
             let mut one = contender(edca, 7);
             one.push(micros(0), 1, 100, ROUTE, true);
-            one.backoff = Some(5);
-            assert_eq!(one.access_at(micros(1000)), Some(micros(1150)));
+            one.leave_slots(Some(5));
+            assert_eq!(one.access_at(micros(1000)), micros(1150));
             one.freeze(micros(1000), micros(1049));
             assert_eq!(one.backoff, Some(5), "not a slot before DIFS is over");
             one.freeze(micros(1000), micros(1090));
@@ -196,7 +241,7 @@ mod tests {
         assert_eq!(one.backoff, Some(1));
         one.freeze(micros(1000), micros(1000 + 70));
         assert_eq!(one.backoff, None);
-        // What arrives then, with the channel busy, draws anew.
+        // What arrives then, with the channel busy, draws again.
         one.push(micros(1080), 1, 100, ROUTE, true);
         assert!(one.backoff.is_some());
     }

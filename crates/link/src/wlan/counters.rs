@@ -11,7 +11,7 @@ pub struct StationCounters {
     pub relayed: u64,
     /// Packets that the next station acknowledged.
     pub acknowledged: u64,
-    /// Packets sent to all, whoever heard them.
+    /// Packets sent to all, whether or not they were heard.
     pub multicast: u64,
     /// Packets dropped since the queue was full.
     pub overflowed: u64,
@@ -26,7 +26,7 @@ pub struct StationCounters {
     pub copies: u64,
     /// Of those copies, how many it did not hear.
     pub missed: u64,
-    /// Packets dropped since nobody took them out of the cell.
+    /// Packets dropped since they were not taken out of the cell.
     pub unclaimed: u64,
     /// Packets that have arrived but were not taken out yet.
     pub waiting: u64,

@@ -152,7 +152,7 @@ const SHORTEST_FADE: Duration = Duration::from_micros(100);
 /// What is wrong with a cell's description.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CellError {
-    /// Nobody to talk to, or too many.
+    /// No station to talk to, or too many.
     #[error("a cell has 2 to {MAX_STATIONS} stations, not {0}")]
     Stations(usize),
     /// The access point is no station of the cell.

@@ -8,7 +8,7 @@ use antiphon_link::wlan::{
     Access, AccessMode, Category, Cell, CellSpec, Destination, Phy, StationCounters, StationId, StationSpec,
 };
 
-/// An IP packet: whose it is, when it was sent, and its UDP payload.
+/// An IP packet: its sender, when it was sent, and its UDP payload.
 #[derive(Clone, Copy)]
 pub struct Udp {
     pub audio: bool,

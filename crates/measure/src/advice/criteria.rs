@@ -27,7 +27,7 @@ pub(super) struct Score {
     pub lacking: Option<String>,
 }
 
-/// Share of frames that players let be missing: voice criteria say 1 to 2 % (recovery-and-metrics §1), music takes the
+/// Share of packets that players let be missing: voice criteria say 1 to 2 % (recovery-and-metrics §1), music takes the
 /// lower end.
 const PLAY_SHARE: f64 = 0.01;
 /// Mouth to ear between players: 25 to 30 ms is where ensembles lose their tempo (Schuett 2002, Chafe 2004).
@@ -36,8 +36,8 @@ const PLAY_MS: f64 = 30.0;
 const SILENCE_SHARE: f64 = 0.018;
 /// 80 ms of lip-sync less 10 ms before the buffer: what the TV report leaves for it.
 const TV_TARGET_MS: f64 = 70.0;
-/// A recording is taken for complete when less than one frame in a thousand can be missing unseen; a run of 3000
-/// frames can show no less.
+/// A recording is taken for complete when less than one packet in a thousand can be missing unseen; a run of 3000
+/// packets can show no less.
 const RECORD_SHARE: f64 = 0.001;
 /// G.114: up to here a conversation is not disturbed.
 const TALK_MS: f64 = 150.0;
@@ -69,7 +69,7 @@ impl Purpose {
     }
 }
 
-/// Cost: mouth to ear (packetising and playout target) in milliseconds.
+/// Cost: mouth to ear (packetising and playout delay) in milliseconds.
 fn play_together(f: &TransportFigures) -> Score {
     let share = |t: &&PlayoutTarget| (t.missing_percent - PLAY_SHARE * 100.0).abs() < 1e-9;
     let target = f.playout.targets.iter().find(share);
@@ -88,8 +88,8 @@ fn play_together(f: &TransportFigures) -> Score {
         };
     };
     let delay = f.packet_ms + at;
-    // With few frames the percentile may lie beyond the longest delay seen: 1 − (1 − share)ⁿ that it does not.
-    let reached = 1.0 - (1.0 - PLAY_SHARE).powf(f.independent_frames());
+    // With few packets the percentile may lie beyond the longest delay seen: 1 − (1 − share)ⁿ that it does not.
+    let reached = 1.0 - (1.0 - PLAY_SHARE).powf(f.independent_packets());
     Score {
         cost: delay,
         error,
@@ -102,7 +102,7 @@ fn play_together(f: &TransportFigures) -> Score {
     }
 }
 
-/// Standard error of a playout target, from its 95 % interval. Where the samples do not bound it above, the longest
+/// Standard error of a playout delay, from its 95 % interval. Where the samples do not bound it above, the longest
 /// delay seen has to.
 fn target_error(f: &TransportFigures, target: &PlayoutTarget) -> f64 {
     let longest = match f.one_way_ms {
@@ -139,16 +139,16 @@ fn tv_sound(f: &TransportFigures) -> Score {
     }
 }
 
-/// Cost: percent that never came. Late frames are no loss to a recording, nor are frames that a reliable transport
+/// Cost: percent that never came. Late packets are no loss to a recording, nor are packets that a reliable transport
 /// let expire: a recording sets no deadline, so they would have been sent.
 fn record(candidate: &Candidate<'_>) -> Score {
     let f = candidate.figures;
-    let reliable = candidate.abilities.reliable;
+    let reliable = candidate.reliable;
     let excused = if reliable { f.expired } else { 0 };
     let gone = f.never_came() - excused;
     let missing = Missing::of(f, gone);
-    let met = gone == 0 && f.frames_received > 0;
-    let mut figure = format!("{gone} of {} frames missing", f.frames_sent);
+    let met = gone == 0 && f.packets_received > 0;
+    let mut figure = format!("{gone} of {} packets missing", f.packets_sent);
     if reliable {
         figure.push_str(", and what is lost is sent again");
     }
@@ -163,11 +163,11 @@ fn record(candidate: &Candidate<'_>) -> Score {
         promised: reliable,
         figure,
         bound: "nothing missing",
-        lacking: (!met).then(|| format!("{gone} frames are not in the recording")),
+        lacking: (!met).then(|| format!("{gone} packets are not in the recording")),
     }
 }
 
-/// Cost: the E-model's rating R below zero, with the playout target that makes it best.
+/// Cost: the E-model's rating R below zero, with the playout delay that makes it best.
 fn talk(f: &TransportFigures) -> Score {
     let rated = |point: &PlayoutPoint| {
         let delay = f.packet_ms + point.target_ms;
@@ -177,12 +177,12 @@ fn talk(f: &TransportFigures) -> Score {
         let within = f.playout.curve.iter().map(rated).filter(|(delay, ..)| *delay <= limit);
         within.max_by(|a, b| a.2.total_cmp(&b.2).then(b.0.total_cmp(&a.0)))
     };
-    // Where no target within the limit will do, the best beyond it tells which is least bad.
+    // Where no playout delay within the limit is enough, the best beyond it tells which is least bad.
     let good = |found: &(f64, f64, f64)| found.2 >= TALK_R;
     let found = best(TALK_MS).filter(good).or_else(|| best(f64::INFINITY));
     let (delay, percent, r) = found.unwrap_or((f64::INFINITY, 100.0, 0.0));
     let met = delay <= TALK_MS && r >= TALK_R;
-    let n = f.independent_frames();
+    let n = f.independent_packets();
     let (low, high) = wilson(percent / 100.0 * n, n).unwrap_or((0.0, 1.0));
     let error = (talk_rating(f, delay, low * 100.0) - talk_rating(f, delay, high * 100.0)) / (2.0 * Z95);
     let error = if error.is_finite() { error } else { 0.0 };
@@ -214,7 +214,7 @@ fn talk_rating(f: &TransportFigures, delay_ms: f64, missing_percent: f64) -> f64
 fn send_to_many(candidate: &Candidate<'_>) -> Score {
     let f = candidate.figures;
     let missing = Missing::of(f, f.never_came());
-    let many = candidate.abilities.multicast;
+    let many = candidate.multicast;
     let few_missing = missing.percent <= SILENCE_SHARE * 100.0;
     let lacking = match (many, few_missing) {
         (true, true) => None,
@@ -237,7 +237,7 @@ fn send_to_many(candidate: &Candidate<'_>) -> Score {
     }
 }
 
-/// A share of the frames sent, with its standard error in percent.
+/// A share of the packets sent, with its standard error in percent.
 struct Missing {
     percent: f64,
     error: f64,
@@ -245,24 +245,24 @@ struct Missing {
 }
 
 impl Missing {
-    fn of(f: &TransportFigures, frames: u64) -> Missing {
-        let percent = crate::rate::percent(frames, f.frames_sent).unwrap_or(100.0);
+    fn of(f: &TransportFigures, packets: u64) -> Missing {
+        let percent = crate::rate::percent(packets, f.packets_sent).unwrap_or(100.0);
         Missing::from_percent(f, percent)
     }
 
     fn from_percent(f: &TransportFigures, percent: f64) -> Missing {
-        let n = f.independent_frames();
+        let n = f.independent_packets();
         let (low, high) = wilson(percent / 100.0 * n, n).unwrap_or((0.0, 1.0));
-        Missing { percent, error: (high - low) * 100.0 / (2.0 * Z95), sent: f.frames_sent }
+        Missing { percent, error: (high - low) * 100.0 / (2.0 * Z95), sent: f.packets_sent }
     }
 
     /// Probability that the true share is at most `bound`.
     fn at_most(&self, f: &TransportFigures, bound: f64) -> f64 {
-        let n = f.independent_frames();
+        let n = f.independent_packets();
         share_at_most(self.percent / 100.0 * n, n, bound)
     }
 
     fn text(&self) -> String {
-        format!("{:.2} % of {} frames", self.percent, self.sent)
+        format!("{:.2} % of {} packets", self.percent, self.sent)
     }
 }

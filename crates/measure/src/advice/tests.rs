@@ -1,24 +1,24 @@
 use super::*;
 use crate::figures::RunFacts;
-use crate::frame_log::{FrameArrival, FrameLog, FrameLogConfig};
+use crate::packet_log::{PacketArrival, PacketLog, PacketLogConfig};
 use antiphon_core::{Instant, Rng};
 use std::time::Duration;
 
-/// Figures of `frames` frames of 5 ms, lost with probability `loss`, back after `rtt_ms` and an exponential tail.
-fn measured(name: &str, frames: u64, loss: f64, rtt_ms: f64, tail_ms: f64) -> TransportFigures {
-    let mut log = FrameLog::new(FrameLogConfig {
-        capacity: frames as usize,
+/// Figures of `packets` packets of 5 ms, lost with probability `loss`, back after `rtt_ms` and an exponential tail.
+fn measured(name: &str, packets: u64, loss: f64, rtt_ms: f64, tail_ms: f64) -> TransportFigures {
+    let mut log = PacketLog::new(PacketLogConfig {
+        capacity: packets as usize,
         clock_rate: 48_000,
         packet: Duration::from_millis(5),
         packet_bytes: 960,
     });
     let mut rng = Rng::fork(3, name);
-    for seq in 1..=frames {
+    for seq in 1..=packets {
         let sent = Instant::from_millis(5 * seq);
         log.on_sent(seq, sent);
         let delay = (rtt_ms + tail_ms * rng.exponential()) / 1e3;
         if !rng.chance(loss) {
-            log.on_received(FrameArrival {
+            log.on_received(PacketArrival {
                 seq,
                 at: sent + Duration::from_secs_f64(delay),
                 timestamp: (seq * 240) as u32,
@@ -33,17 +33,21 @@ fn measured(name: &str, frames: u64, loss: f64, rtt_ms: f64, tail_ms: f64) -> Tr
     TransportFigures::new(&log, &facts)
 }
 
-const UDP: Abilities = Abilities { reliable: false, ordered: false, multicast: true };
-const TCP: Abilities = Abilities { reliable: true, ordered: true, multicast: false };
+fn multicast(figures: &TransportFigures) -> Candidate<'_> {
+    Candidate { figures, reliable: false, multicast: true }
+}
+
+fn reliable(figures: &TransportFigures) -> Candidate<'_> {
+    Candidate { figures, reliable: true, multicast: false }
+}
 
 fn advice(purpose: Purpose, rtp: &TransportFigures, tcp: &TransportFigures) -> Advice {
-    let candidates = [Candidate { figures: tcp, abilities: TCP }, Candidate { figures: rtp, abilities: UDP }];
-    advise_for(purpose, &candidates).unwrap()
+    advise_for(purpose, &[reliable(tcp), multicast(rtp)]).unwrap()
 }
 
 #[test]
 fn a_lossy_wlan_divides_the_purposes() {
-    // UDP: 0.5 % lost, little delay. TCP: nothing lost, but one frame in 25 later than 70 ms one way.
+    // UDP: 0.5 % lost, little delay. TCP: nothing lost, but one packet in 25 later than 70 ms one way.
     let rtp = measured("rtp", 3000, 0.005, 10.0, 1.0);
     let tcp = measured("tcp", 3000, 0.0, 12.0, 40.0);
     for (purpose, transport) in [
@@ -60,11 +64,11 @@ fn a_lossy_wlan_divides_the_purposes() {
     assert!(play.because.contains("tcp:") && play.because.contains("30 ms"), "{}", play.because);
     let json = serde_json::to_value(advice(Purpose::Record, &rtp, &tcp)).unwrap();
     assert_eq!((&json["record"], &json["purpose"]), (&"advice".into(), &"record".into()));
-    assert!(json["because"].as_str().unwrap().contains("0 of 3000 frames missing"));
+    assert!(json["because"].as_str().unwrap().contains("0 of 3000 packets missing"));
 }
 
 #[test]
-fn when_nothing_is_fit_the_least_bad_is_named_with_what_is_missing() {
+fn when_nothing_fits_the_least_bad_is_named_with_its_faults() {
     let rtp = measured("rtp", 3000, 0.05, 500.0, 5.0);
     let tcp = measured("tcp", 3000, 0.002, 700.0, 300.0);
     for (purpose, transport, lacking) in [
@@ -82,11 +86,11 @@ fn when_nothing_is_fit_the_least_bad_is_named_with_what_is_missing() {
 }
 
 #[test]
-fn few_frames_give_little_confidence() {
+fn few_packets_give_little_confidence() {
     for purpose in [Purpose::PlayTogether, Purpose::TvSound, Purpose::Record] {
-        let of = |frames| {
-            let rtp = measured("rtp", frames, 0.0, 10.0, 1.0);
-            let tcp = measured("tcp", frames, 0.0, 40.0, 5.0);
+        let of = |packets| {
+            let rtp = measured("rtp", packets, 0.0, 10.0, 1.0);
+            let tcp = measured("tcp", packets, 0.0, 40.0, 5.0);
             advice(purpose, &rtp, &tcp).confidence
         };
         let (few, many) = (of(20), of(5000));
@@ -142,11 +146,11 @@ fn talking_needs_rating_and_delay() {
 }
 
 #[test]
-fn nothing_measured_is_said_and_nobody_is_nothing() {
+fn nothing_measured_and_no_candidates_are_said() {
     assert!(advise(&[]).is_empty());
     let dead = measured("rtp", 100, 1.0, 10.0, 1.0);
     let none = measured("tcp", 0, 0.0, 10.0, 1.0);
-    let candidates = [&dead, &none].map(|figures| Candidate { figures, abilities: UDP });
+    let candidates = [&dead, &none].map(multicast);
     let all = advise(&candidates);
     assert_eq!(all.len(), Purpose::ALL.len());
     for advice in all {

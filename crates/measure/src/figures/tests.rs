@@ -1,10 +1,10 @@
 use super::*;
-use crate::frame_log::{FrameArrival, FrameLogConfig};
+use crate::packet_log::{PacketArrival, PacketLogConfig};
 use antiphon_core::{Instant, Rng};
 
-/// 3000 frames of 5 ms; every 100th lost, each back after 20 ms and an exponential 2 ms.
-fn log() -> FrameLog {
-    let mut log = FrameLog::new(FrameLogConfig {
+/// 3000 packets of 5 ms; every 100th lost, each back after 20 ms and an exponential 2 ms.
+fn log() -> PacketLog {
+    let mut log = PacketLog::new(PacketLogConfig {
         capacity: 4000,
         clock_rate: 48_000,
         packet: Duration::from_millis(5),
@@ -16,7 +16,7 @@ fn log() -> FrameLog {
         log.on_sent(seq, sent);
         if seq % 100 != 0 {
             let back = sent + Duration::from_millis(20).mul_f64(1.0 + 0.1 * rng.exponential());
-            log.on_received(FrameArrival {
+            log.on_received(PacketArrival {
                 seq,
                 at: back,
                 timestamp: (seq * 240) as u32,
@@ -55,8 +55,8 @@ fn the_names_of_the_record() {
     for key in [
         "transport",
         "link",
-        "frames_sent",
-        "frames_received",
+        "packets_sent",
+        "packets_received",
         "lost",
         "late",
         "expired",
@@ -78,13 +78,13 @@ fn the_names_of_the_record() {
     }
     assert!(json.get("one_way_ms").is_none());
     let back: TransportFigures = serde_json::from_str(&text).unwrap();
-    assert_eq!((back.frames_sent, back.lost), (3000, 30));
+    assert_eq!((back.packets_sent, back.lost), (3000, 30));
 }
 
 #[test]
 fn figures_of_a_known_run() {
     let figures = TransportFigures::new(&log(), &facts());
-    assert_eq!((figures.frames_sent, figures.frames_received, figures.lost), (3000, 2970, 30));
+    assert_eq!((figures.packets_sent, figures.packets_received, figures.lost), (3000, 2970, 30));
     assert_eq!(figures.lost_percent, Some(1.0));
     assert_eq!((figures.longest_loss_burst, figures.loss_burst_lengths.as_slice()), (1, &[30][..]));
     let (low, high) = figures.lost_percent_interval.unwrap();
@@ -106,7 +106,7 @@ fn figures_of_a_known_run() {
 }
 
 #[test]
-fn late_frames_are_missing_and_pending_ones_are_not() {
+fn late_packets_are_missing_and_pending_ones_are_not() {
     let mut log = log();
     (1..=60).for_each(|seq| log.on_fate(seq, Fate::Late));
     let figures = TransportFigures::new(&log, &facts());
@@ -123,15 +123,19 @@ fn late_frames_are_missing_and_pending_ones_are_not() {
 
 #[test]
 fn nothing_received_is_nulls_not_nan() {
-    let mut log =
-        FrameLog::new(FrameLogConfig { capacity: 0, clock_rate: 0, packet: Duration::ZERO, packet_bytes: 0 });
+    let mut log = PacketLog::new(PacketLogConfig {
+        capacity: 0,
+        clock_rate: 0,
+        packet: Duration::ZERO,
+        packet_bytes: 0,
+    });
     for finished in [false, true] {
         let figures = TransportFigures::new(&log, &RunFacts::default());
         let json = serde_json::to_string(&figures).unwrap();
         assert_eq!(serde_json::from_str::<TransportFigures>(&json).unwrap(), figures);
         assert_eq!(figures.jitter_mad_ms, None);
         assert!(!figures.lip_sync.pass);
-        assert_eq!(figures.frames_sent, u64::from(finished));
+        assert_eq!(figures.packets_sent, u64::from(finished));
         log.on_sent(7, Instant::ZERO);
         log.finish();
     }

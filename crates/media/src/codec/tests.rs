@@ -130,3 +130,18 @@ proptest! {
         prop_assert_eq!(there_and_back(SampleFormat::F32, &bytes), bytes);
     }
 }
+
+#[test]
+fn sixteen_bits_are_what_a_saturating_cast_gives() {
+    let by_cast = |x: f32| (((x * SCALE_16).clamp(-32_768.0, 32_767.0) + ROUND_F32) - ROUND_F32) as i16;
+    // Every exponent and sign, infinities and what is no number, with many mantissas: the step is a prime.
+    for bits in (0..=u32::MAX).step_by(65_537) {
+        let x = f32::from_bits(bits);
+        assert_eq!(to_i16(x), by_cast(x), "{x}");
+    }
+    // Halves go to the even neighbour.
+    for n in -70_000..70_000 {
+        let x = n as f32 / 2.0 / SCALE_16;
+        assert_eq!(to_i16(x), by_cast(x), "{x}");
+    }
+}

@@ -77,3 +77,15 @@ fn a_passing_queue_does_not_move_the_schedule() {
         assert!(after.signed_nanos_since(before).abs() < 100_000, "{seconds} s");
     }
 }
+
+#[test]
+fn spans_are_exact_however_far_media_times_are_apart() {
+    let clock = MediaClock::new(48_000);
+    let most = (i64::MAX / 1_000_000_000) as u64;
+    for apart in [0, 1, 255, most - 1, most, most + 1, 1 << 40] {
+        let exact = i128::from(apart) * 1_000_000_000 / 48_000;
+        let cut = exact.min(MAX_SPAN) as i64;
+        assert_eq!((clock.span(7, 7 + apart), clock.span(7 + apart, 7)), (cut, -cut), "{apart}");
+    }
+    assert_eq!(clock.span(0, u64::MAX), MAX_SPAN as i64);
+}

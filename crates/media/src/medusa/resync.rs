@@ -43,8 +43,8 @@ struct Channel {
     highest: Option<u32>,
     /// Which of the 64 numbers up to `highest` have come, the lowest bit for itself.
     came: u64,
-    /// A number out of the window; its successor would be a sender that began anew.
-    stranger: Option<u32>,
+    /// A number out of the window; its successor would be a sender that restarted.
+    unknown_source: Option<u32>,
 }
 
 impl Resynchroniser {
@@ -136,11 +136,11 @@ impl Resynchroniser {
         if channel.is_near(header.seq) {
             return true;
         }
-        if channel.stranger.is_some_and(|stranger| stranger.wrapping_add(1) == header.seq) {
+        if channel.unknown_source.is_some_and(|unknown_source| unknown_source.wrapping_add(1) == header.seq) {
             *channel = Channel::default();
             return true;
         }
-        channel.stranger = Some(header.seq);
+        channel.unknown_source = Some(header.seq);
         false
     }
 
@@ -173,7 +173,7 @@ impl Resynchroniser {
     fn count(&mut self, header: Header) {
         self.counters.packets += 1;
         let channel = &mut self.channels[usize::from(header.channel)];
-        channel.stranger = None;
+        channel.unknown_source = None;
         let Some(highest) = channel.highest else {
             (channel.highest, channel.came) = (Some(header.seq), 1);
             return;

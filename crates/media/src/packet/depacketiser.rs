@@ -198,13 +198,13 @@ impl Depacketiser {
         })
     }
 
-    /// Forgets the numbers, for a sender that started anew.
+    /// Forgets the numbers, for a sender that restarted.
     pub fn restart(&mut self) {
         (0..self.groups.len()).for_each(|group| self.restart_group(group));
         self.timestamp = Unwrapper::default();
     }
 
-    /// Forgets the sequence numbers of one group, for one that started anew on the clock of the others.
+    /// Forgets the sequence numbers of one group, for one that restarted on the clock of the others.
     pub fn restart_group(&mut self, group: usize) {
         self.groups[group].sequence = Unwrapper::default();
     }

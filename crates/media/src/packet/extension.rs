@@ -24,7 +24,7 @@
 //!
 //! The third is ours, too, and stands beside the second in streams that are divided into channel groups: which group this is,
 //! of how many channels in all, how they are divided, and under which SSRC the first group goes, which names the sender of all
-//! of them. Whoever hears one such packet knows the whole stream.
+//! of them. One such packet tells the whole stream.
 
 use antiphon_core::NtpTime;
 
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_skipped_and_the_reserved_identifier_ends_the_list() {
+    fn padding_is_skipped_and_the_reserved_id_ends_the_list() {
         let clock = [0x17, 0, 0, 0, 5, 0, 0, 0, 0];
         let body = |before: &[u8]| [before, &clock].concat();
         let ids = ExtensionIds::default();

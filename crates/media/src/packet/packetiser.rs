@@ -1,7 +1,9 @@
 //! Blocks of sound into RTP packets (RFC 3550 §5.1, RFC 3551 §4).
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use antiphon_core::wire::ETHERNET_MTU;
 use antiphon_core::{MediaTime, NtpTime, Rng};
 use rtp_types::RtpPacketBuilder;
 
@@ -39,7 +41,7 @@ impl PacketConfig {
             sample,
             block_frames,
             payload_type: static_payload_type(sample, format).unwrap_or(DYNAMIC_PAYLOAD_TYPE),
-            max_packet: super::max_packet_for_mtu(1500, true),
+            max_packet: super::max_packet_for_mtu(ETHERNET_MTU, true),
             ptime: None,
             extensions: ExtensionIds::UNDIVIDED,
         }
@@ -52,22 +54,55 @@ impl PacketConfig {
 
     /// Sample frames in a full packet: a block is split evenly into as few packets as the limits allow.
     pub fn packet_frames(&self) -> Result<usize, PacketError> {
+        let block = self.block_frames as usize;
+        Ok(block.div_ceil(block.div_ceil(self.most_frames()?)))
+    }
+
+    /// The block to pull, in sample frames and no longer than [`Self::block_frames`], so that each block is one packet of
+    /// every one of `groups`.
+    ///
+    /// Packets of one block leave together, though only the last of them is due: split blocks make bursts, wait a block's
+    /// time for a packet's, and make receivers with a few milliseconds of buffer run dry. The answer is a block in place of
+    /// the one asked for. Sixteen sample frames are the shortest block: where not even those fit into one packet, blocks of
+    /// them are split.
+    pub fn one_packet_block(&self, groups: ChannelGroups) -> Result<u32, PacketError> {
+        self.check()?;
+        let mut block = self.block_frames;
+        for range in groups.ranges() {
+            let most = self.of_group(range.len(), groups)?.most_frames()?;
+            block = block.min(u32::try_from(most).unwrap_or(block));
+        }
+        Ok(block.max(*BLOCKS.start()))
+    }
+
+    /// Sample frames that a packet may have, whatever the block.
+    fn most_frames(&self) -> Result<usize, PacketError> {
         let frame = self.sample.bytes() * self.format.channels();
         let header = self.max_header();
         let fit = self.max_packet.saturating_sub(header) / frame;
         let timed = self.ptime.map_or(usize::MAX, |t| {
             (t.as_nanos() * u128::from(self.format.rate()) / 1_000_000_000).max(1) as usize
         });
-        let limit = fit.min(timed);
-        if limit == 0 {
-            return Err(PacketError::Narrow { needed: header + frame, max_packet: self.max_packet });
+        match fit.min(timed) {
+            0 => Err(PacketError::Narrow { needed: header + frame, max_packet: self.max_packet }),
+            most => Ok(most),
         }
-        let block = self.block_frames as usize;
-        Ok(block.div_ceil(block.div_ceil(limit)))
+    }
+
+    /// What a group of so many channels has of a stream that is divided into `groups`.
+    fn of_group(&self, channels: usize, groups: ChannelGroups) -> Result<PacketConfig, PacketError> {
+        if groups.count() == 1 {
+            return Ok(*self);
+        }
+        Ok(PacketConfig {
+            format: StreamFormat::new(self.format.rate(), channels as u32)?,
+            extensions: ExtensionIds { group: Some(GROUP_ID), ..self.extensions },
+            ..*self
+        })
     }
 
     fn check(&self) -> Result<(), PacketError> {
-        if !(16..=4096).contains(&self.block_frames) {
+        if !BLOCKS.contains(&self.block_frames) {
             return Err(FormatError::Block { frames: self.block_frames }.into());
         }
         // 64 to 95 with the marker would be taken for RTCP (RFC 5761 §4).
@@ -162,7 +197,7 @@ impl Packetiser {
     /// One packetiser for each channel group of a stream that `config` describes as a whole: SSRC and first sequence number
     /// of each its own, time stamps the same in all. Undivided, it is [`Self::new`] alone.
     ///
-    /// Divided streams bear dynamic payload types, one for each number of channels from `config.payload_type` on (RFC 3551
+    /// Divided streams have dynamic payload types, one for each number of channels from `config.payload_type` on (RFC 3551
     /// §3: a payload type means one format): a static one would pass a part of the stream for all of it.
     pub fn for_groups(
         config: PacketConfig,
@@ -180,10 +215,8 @@ impl Packetiser {
             let highest = made.iter().map(|other| other.config.payload_type + 1).max();
             let base = config.payload_type.max(DYNAMIC_PAYLOAD_TYPE);
             let own = PacketConfig {
-                format: StreamFormat::new(config.format.rate(), range.len() as u32)?,
                 payload_type: same.map_or(highest.unwrap_or(base), |other| other.config.payload_type),
-                extensions: ExtensionIds { group: Some(GROUP_ID), ..config.extensions },
-                ..config
+                ..config.of_group(range.len(), groups)?
             };
             let mut packetiser = Self { timestamp_offset: first.timestamp_offset, ..Self::new(own, seed)? };
             if index > 0 {
@@ -238,14 +271,6 @@ impl Packetiser {
         self.marker = true;
     }
 
-    /// Follows a change of the path MTU, in bytes of RTP.
-    pub fn set_max_packet(&mut self, max_packet: usize) -> Result<(), PacketError> {
-        let config = PacketConfig { max_packet, ..self.config };
-        self.packet_frames = config.packet_frames()?;
-        self.config = config;
-        Ok(())
-    }
-
     /// How the stream is cut.
     pub fn config(&self) -> &PacketConfig {
         &self.config
@@ -277,7 +302,7 @@ impl Packetiser {
         self.timestamp_offset.wrapping_add(frames as u32)
     }
 
-    /// The sequence number that the next packet will bear.
+    /// The sequence number that the next packet will have.
     pub fn next_sequence(&self) -> u16 {
         self.sequence
     }
@@ -319,6 +344,8 @@ impl Packetiser {
     }
 }
 
+/// Sample frames of a block. Fewer make more header than sound; 4096 are 85 ms at 48 kHz.
+const BLOCKS: RangeInclusive<u32> = 16..=4096;
 /// The third of [`ExtensionIds::default`].
 const GROUP_ID: u8 = 3;
 /// The fixed header (RFC 3550 §5.1).

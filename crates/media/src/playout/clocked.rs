@@ -118,9 +118,18 @@ impl ClockedPlayout {
     }
 
     /// Moves the deadlines; the sound follows as slowly as the resampler may.
-    pub fn set_target(&mut self, target: Duration) {
-        self.playout.set_target(target);
+    pub fn set_playout_delay(&mut self, playout_delay: Duration) {
+        self.playout.set_playout_delay(playout_delay);
     }
+}
+
+/// How many sample frames to pull for a device at a time: those of a packet, or of the device's period where that is shorter
+/// ([`crate::Sink::period`]), both at the stream's rate.
+///
+/// All that is pulled at once has to be there when its first sample frame is due: more than a packet means waiting for the
+/// next ones, 4 ms for 256 sample frames of packets of 64 at 48 kHz.
+pub fn pull_frames(packet: usize, period: Option<usize>) -> usize {
+    packet.min(period.unwrap_or(packet)).clamp(LEAST_PULL, MOST_PULL)
 }
 
 fn add(a: Pulled, b: Pulled) -> Pulled {
@@ -169,6 +178,10 @@ impl Control {
     }
 }
 
+/// As few as the shortest block has; fewer cost more than they give.
+const LEAST_PULL: usize = 16;
+/// As many as the longest block has.
+const MOST_PULL: usize = 4096;
 /// Time constant of the lag's smoothing: pulls come in bursts of a device's period.
 const SMOOTHING_S: f64 = 1.0;
 /// Critically damped with a natural period of 15 s, between the 10 and 30 s usual for such loops: 2/15 s and 1/(15 s)²,

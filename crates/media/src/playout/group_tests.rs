@@ -1,4 +1,4 @@
-//! Several channel groups in one buffer: aligned to the sample, and none the worse for what another lost.
+//! Several channel groups in one buffer: aligned to the sample, and unaffected by what another lost.
 
 use super::tests::{Sent, at, balanced, micros};
 use super::*;
@@ -71,20 +71,20 @@ fn play(playout: &mut Playout, mut arrivals: Vec<(u64, usize, Sent)>) -> Vec<f32
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Jitter below the target, each group with delays of its own and packets of its own size: every sample in its place.
+    /// Jitter below the playout delay, each group with delays of its own and packets of its own size: every sample in its place.
     #[test]
-    fn jitter_of_each_group_is_not_heard(seed in any::<u64>(), target in 20u64..100, size in 16usize..600) {
+    fn jitter_of_each_group_is_not_heard(seed in any::<u64>(), playout_delay in 20u64..100, size in 16usize..600) {
         let mut rng = Rng::new(seed);
         let total = 600 * 256;
         let mut arrivals = Vec::new();
         for (group, frames) in [(0, FRAMES), (1, size)] {
             for n in 0..(total / frames) as u64 {
-                let time = 10_000 + micros(n * frames as u64) + u64::from(rng.below(target as u32 * 1000 - 500));
+                let time = 10_000 + micros(n * frames as u64) + u64::from(rng.below(playout_delay as u32 * 1000 - 500));
                 arrivals.push((time, group, packet(group, n, frames)));
             }
         }
         let whole = total / size * size;
-        let mut playout = Playout::new(config(Clocking::Sender, target)).unwrap();
+        let mut playout = Playout::new(config(Clocking::Sender, playout_delay)).unwrap();
         let out = play(&mut playout, arrivals);
         prop_assert_eq!(channels(&out, 0), expected(0, 0, total));
         prop_assert_eq!(&channels(&out, 1)[..whole * 2], &expected(1, 0, whole)[..]);
@@ -92,7 +92,7 @@ proptest! {
         prop_assert_eq!((c.late, c.lost, balanced(&c)), (0, 0, true));
     }
 
-    /// Nobody in a hurry: one group may run far ahead of the other.
+    /// Without deadlines one group may run far ahead of the other.
     #[test]
     fn a_recording_waits_for_the_slower_group(behind in 1_000u64..300_000, seed in any::<u64>()) {
         let mut rng = Rng::new(seed);
@@ -161,12 +161,12 @@ fn a_group_that_ends_does_not_hold_up_the_other() {
 }
 
 #[test]
-fn a_group_that_is_elsewhere_takes_nobody_along() {
+fn a_group_with_other_time_stamps_moves_no_other() {
     let mut arrivals = Vec::new();
     for n in 0..500u64 {
         arrivals.push((micros(n * 256), 0, packet(0, n, FRAMES)));
         let mut stray = packet(1, n, FRAMES);
-        // Somebody gives its time stamps another beginning, hours away.
+        // Its time stamps jump to another beginning, hours away.
         stray.start += 1_000_000_000;
         arrivals.push((micros(n * 256), 1, stray));
     }
@@ -177,7 +177,7 @@ fn a_group_that_is_elsewhere_takes_nobody_along() {
     assert_eq!((playout.counters().resyncs, groups[0].late, groups[1].early), (0, 0, 500));
 }
 
-/// A device's clock, drift and targets that change: whatever moves, moves for all groups at once.
+/// A device's clock, drift and playout delays that change: whatever moves, moves for all groups at once.
 #[test]
 fn drift_and_targets_move_all_groups_alike() {
     let mut playout = ClockedPlayout::new(config(Clocking::Sink, 30), 44_100, 441).unwrap();
@@ -199,7 +199,7 @@ fn drift_and_targets_move_all_groups_alike() {
             next += 1;
         }
         if step % 500 == 499 {
-            playout.set_target(Duration::from_millis(if step % 1000 == 999 { 30 } else { 180 }));
+            playout.set_playout_delay(Duration::from_millis(if step % 1000 == 999 { 30 } else { 180 }));
         }
         let pulled = playout.pull(now, &mut out);
         speeds = speeds.max(pulled.speed.0.abs());

@@ -29,7 +29,7 @@ pub(super) struct Lane {
 /// What a lane has to give at a place in media time, and for how many sample frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Next {
-    /// Nothing now: what is missing may still come, and nobody is in a hurry.
+    /// Nothing now: what is missing may still come, and no clock presses.
     Wait,
     /// Nothing of its own: it has ended, or is not waited for. What the others give decides.
     Idle,
@@ -182,6 +182,13 @@ impl Lane {
         Gave::Silence
     }
 
+    /// Sound is left out here: what goes out next is joined to what went out last, as behind a gap of no length.
+    pub fn join(&mut self) {
+        if self.begun && !self.in_gap {
+            self.conceal.lost(Gap { remaining: Some(0), ahead: &[] }, &mut []);
+        }
+    }
+
     /// Throws away what is waiting.
     pub fn flush(&mut self) {
         self.discard_until(u64::MAX);
@@ -200,13 +207,13 @@ impl Lane {
         }
     }
 
-    /// Another stream: what waits is dropped, numbers begin anew; the totals go on.
+    /// Another stream: what waits is dropped, numbers restart; the totals go on.
     pub fn restart(&mut self) {
         self.flush();
         self.renumber();
     }
 
-    /// Numbers begin anew; what waits is played all the same, and counted now.
+    /// Numbers restart; what waits is played all the same, and counted now.
     pub fn renumber(&mut self) {
         for record in self.store.iter_mut().filter(|record| !record.late) {
             record.late = true;

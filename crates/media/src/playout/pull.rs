@@ -121,21 +121,28 @@ impl Playout {
     }
 
     /// A sink that stood still for long goes on where the sound is now, not where it left off; one that is far ahead, as
-    /// after a longer target was set, waits.
+    /// after a longer playout delay was set, waits. While the schedule still settles, what resampling would take long to make up
+    /// is left out, too.
     fn catch_up(&mut self, now: Instant) {
+        let last_pull = self.last_pull.replace(now);
         let (Some(lag), Some(position)) = (self.lag(now), self.position) else {
             return;
         };
-        let limit = CATCH_UP.as_secs_f64() * f64::from(self.config.format.rate());
-        if !self.playing || lag.abs() <= limit {
-            return;
-        }
-        if lag < 0.0 {
-            self.playing = false;
+        let frames = |d: Duration| d.as_secs_f64() * f64::from(self.config.format.rate());
+        let most = frames(if self.clock.is_settling(now) { SETTLING_LAG } else { CATCH_UP });
+        if !self.playing || lag <= most {
+            self.playing &= lag >= -frames(CATCH_UP);
             return;
         }
         let wanted = position + lag as u64;
-        self.lanes.iter_mut().for_each(|lane| lane.discard_until(wanted));
+        let stood_still = last_pull.is_none_or(|last| now.since(last) > CATCH_UP);
+        for lane in &mut self.lanes {
+            // Behind a standstill there is nothing to join to.
+            if !stood_still {
+                lane.join();
+            }
+            lane.discard_until(wanted);
+        }
         self.skipped_frames += wanted - position;
         self.position = Some(wanted);
     }
@@ -154,3 +161,6 @@ impl Pulled {
 
 /// A lag that resampling would take minutes to make up.
 const CATCH_UP: Duration = Duration::from_millis(100);
+/// The same while the schedule settles: 5 ms take ten seconds of resampling, and a short join at the beginning of a stream
+/// is heard less than its delay for the rest of it.
+const SETTLING_LAG: Duration = Duration::from_millis(5);

@@ -12,7 +12,7 @@ pub(super) struct Record {
     /// Sample frames.
     pub frames: usize,
     pub sequence: u64,
-    /// Whether it was counted already: it came late, or numbers began anew since.
+    /// Whether it was counted already: it came late, or numbers restarted since.
     pub late: bool,
 }
 

@@ -115,19 +115,19 @@ pub(super) fn micros(frames: u64) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Any jitter below the target, even one that reorders, leaves every sample as it was.
+    /// Any jitter below the playout delay, even one that reorders, leaves every sample as it was.
     #[test]
-    fn jitter_below_the_target_is_not_heard(seed in any::<u64>(), target in 5u64..120, channels in 1usize..3, block in 16usize..2000) {
+    fn jitter_below_the_playout_delay_is_not_heard(seed in any::<u64>(), playout_delay in 5u64..120, channels in 1usize..3, block in 16usize..2000) {
         let packets = stream(seed, 150, channels);
         let mut rng = Rng::new(seed ^ 1);
         // Half a millisecond is for rounding: packets go out when begun, not when ended, at 1 µs resolution.
-        let jitter = target * 1000 - 500;
+        let jitter = playout_delay * 1000 - 500;
         let mut arrivals: Vec<(u64, &Sent)> = packets
             .iter()
             .map(|p| (10_000 + micros(p.start) + u64::from(rng.below(jitter as u32)), p))
             .collect();
         arrivals.sort_by_key(|(time, _)| *time);
-        let mut playout = playout(Clocking::Sender, target, channels as u32);
+        let mut playout = playout(Clocking::Sender, playout_delay, channels as u32);
         let out = play(&mut playout, &arrivals, block);
         let total = packets.last().map_or(0, |p| p.start as usize + p.frames);
         prop_assert_eq!(out, sound(0, total, channels));
@@ -159,7 +159,7 @@ proptest! {
     /// Under everything a network can do, each packet ends in one count, time keeps its length, and memory its size.
     #[test]
     fn every_packet_ends_in_one_count(
-        seed in any::<u64>(), target in 1u64..60, loss in 0.0f64..0.5, doubled in 0.0f64..0.3, jitter in 1u32..200_000, mode in 0usize..3,
+        seed in any::<u64>(), playout_delay in 1u64..60, loss in 0.0f64..0.5, doubled in 0.0f64..0.3, jitter in 1u32..200_000, mode in 0usize..3,
     ) {
         let packets = stream(seed, 200, 1);
         let (mut rng, mut arrivals) = (Rng::new(seed ^ 2), Vec::new());
@@ -172,7 +172,7 @@ proptest! {
         arrivals.sort_by_key(|(time, _)| *time);
         let distinct = packets.iter().filter(|p| arrivals.iter().any(|(_, a)| a.sequence == p.sequence)).count() as u64;
         let clocking = [Clocking::Sender, Clocking::Unhurried { patience: 4 }, Clocking::Sink][mode];
-        let mut playout = playout(clocking, target, 1);
+        let mut playout = playout(clocking, playout_delay, 1);
         if clocking == Clocking::Sink {
             let mut block = vec![0.0; 480];
             let mut rest = arrivals.iter().peekable();
@@ -208,7 +208,7 @@ proptest! {
     }
 }
 
-/// 20 packets of 480 sample frames every 10 ms; target 30 ms.
+/// 20 packets of 480 sample frames every 10 ms; playout delay 30 ms.
 fn steady() -> Vec<Sent> {
     (0..20).map(|n| Sent::new(n, n * 480, 480, 1)).collect()
 }
@@ -304,7 +304,7 @@ fn jumps_and_longer_paths_end_in_a_new_start() {
     assert_eq!((c.resyncs, c.early, c.played, c.lost), (1, 2, 37, 0), "{c:?}");
     assert!(balanced(&c) && c.discarded == 1, "{c:?}");
     assert_eq!(out[out.len() - 480..], sound(2_880_000 + 39 * 480, 480, 1));
-    // The path becomes longer by ten times the target.
+    // The path becomes longer by ten times the playout delay.
     let mut buffer = playout(Clocking::Sender, 30, 1);
     let long: Vec<Sent> = (0..200).map(|n| Sent::new(n, n * 480, 480, 1)).collect();
     let arrivals: Vec<(u64, &Sent)> =
@@ -368,7 +368,7 @@ fn a_device_that_is_far_ahead_waits() {
     for p in &packets {
         playout.insert(at(p.sequence * 10_000), &p.packet());
         if p.sequence == 20 {
-            playout.set_target(Duration::from_millis(230));
+            playout.set_playout_delay(Duration::from_millis(230));
         }
         playout.pull(at(p.sequence * 10_000), &mut block);
     }
@@ -408,7 +408,7 @@ fn concealers_see_what_follows_the_gap() {
 }
 
 #[test]
-fn what_waits_is_not_lost_though_something_far_ahead_was_dropped() {
+fn what_waits_survives_a_drop_far_ahead() {
     let packets = steady();
     let mut playout = playout(Clocking::Sender, 30, 1);
     for p in &packets[..3] {
@@ -474,9 +474,9 @@ fn losses_of_a_former_stream_stay_counted() {
     assert_eq!((c.lost, c.discarded, c.buffered), (4, 16, 1));
 }
 
-/// A hundred packets that nobody would let pass without their turn may be more sound than there is room for.
+/// A hundred packets that wait for a missing one may be more sound than there is room for.
 #[test]
-fn a_recording_that_finds_no_room_stops_waiting_instead_of_losing_what_waits() {
+fn a_full_recording_stops_waiting_and_loses_nothing() {
     let mut playout = playout(Clocking::Unhurried { patience: 100 }, 0, 1);
     let (mut got, mut block) = (Vec::new(), vec![0.0; 256]);
     // Four times the room, the 50th packet missing: it is given up when the room is used up, and not before.
@@ -510,4 +510,75 @@ fn a_recording_that_finds_no_room_stops_waiting_instead_of_losing_what_waits() {
     assert_eq!(got.len(), wanted.len());
     // Behind a gap sound is faded in, well within one packet.
     assert!(got[..50 * FRAMES] == wanted[..50 * FRAMES] && got[52 * FRAMES..] == wanted[52 * FRAMES..]);
+}
+
+/// Packets of 480 sample frames over a path of 20 ms, in order, those sent in the first `held_ms` held up by 100 ms and those
+/// after `better_s` faster by 10 ms. How far behind its undelayed arrival sound goes out, for each pull of 5 ms: when, and
+/// milliseconds.
+fn latencies(clocking: Clocking, held_ms: u64, better_s: u64) -> (Vec<(f64, f64)>, PlayoutCounters) {
+    let mut playout = playout(clocking, 80, 1);
+    let (mut out, mut block) = (Vec::new(), [0.0; 240]);
+    let (mut sequence, mut last) = (0u64, 0);
+    for pull in 0..30_000u64 {
+        let now = pull * 1_000;
+        loop {
+            let sent = sequence * 10_000;
+            let held = if sent < held_ms * 1_000 { 100_000 } else { 0 };
+            let path = if sent < better_s * 1_000_000 { 20_000 } else { 10_000 };
+            let arrival = (sent + path + held).max(last);
+            if arrival > now {
+                break;
+            }
+            playout.insert(at(arrival), &Sent::new(sequence, sequence * 480, 480, 1).packet());
+            (sequence, last) = (sequence + 1, arrival);
+        }
+        if clocking == Clocking::Sink && !pull.is_multiple_of(5) {
+            continue;
+        }
+        loop {
+            let pulled = playout.pull(at(now), &mut block);
+            if let (Some(media), true) = (pulled.media, pulled.played > 0) {
+                let path = if now < better_s * 1_000_000 { 20.0 } else { 10.0 };
+                let undelayed = (media - ORIGIN) as f64 / 48.0 + path;
+                out.push((now as f64 / 1e6, now as f64 / 1e3 - undelayed));
+            }
+            if pulled.frames == 0 || clocking == Clocking::Sink {
+                break;
+            }
+        }
+    }
+    (out, playout.counters())
+}
+
+/// A playout delay of 80 ms, and not the 180 ms of a first packet that was held up, wherever the hold ends.
+#[test]
+fn what_holds_up_the_first_packets_is_not_kept() {
+    for clocking in [Clocking::Sender, Clocking::Sink] {
+        for held_ms in [1, 50, 300, 1_000, 2_000] {
+            let (latencies, counters) = latencies(clocking, held_ms, 60);
+            for (at, latency) in latencies.iter().filter(|(at, _)| *at >= 5.0) {
+                assert!((latency - 80.0).abs() <= 1.0, "{clocking:?} {held_ms}: {latency} ms at {at} s");
+            }
+            assert_eq!((counters.lost, counters.late, counters.resyncs), (0, 0, 0), "{counters:?}");
+            // A sink's clock plays on, and so it is left out by what the sound is late when the hold ends, 100 ms at most; a
+            // file gets all of it.
+            let ends = (held_ms - 1) / 10 * 10 + 120;
+            let late_ms = if clocking == Clocking::Sink { (ends - 100).min(100) } else { 0 };
+            assert!(counters.skipped_frames.abs_diff(late_ms * 48) <= 48, "{held_ms}: {counters:?}");
+        }
+    }
+}
+
+/// Ten milliseconds that the path becomes faster by are followed at 5 ms/s, once the smallest transit times of the last
+/// seconds are those of the new path; a device gets its schedule no faster than a resampler follows.
+#[test]
+fn a_faster_path_is_followed_and_nothing_is_left_out() {
+    let (latencies, counters) = latencies(Clocking::Sender, 1, 10);
+    let late = |from: f64| latencies.iter().filter(|(at, _)| *at >= from).map(|l| l.1).fold(0.0, f64::max);
+    assert!(late(10.5) > 87.0 && late(12.2) < 81.0, "{} {}", late(10.5), late(12.2));
+    assert_eq!((counters.skipped_frames, counters.lost, counters.concealed_frames), (0, 0, 0));
+    let settled = latencies.iter().filter(|(at, _)| *at > 5.0).map(|(_, latency)| *latency);
+    let falls =
+        settled.clone().zip(settled.skip(1)).map(|(before, after)| before - after).fold(0.0, f64::max);
+    assert!(falls < 1.1, "pulled every millisecond: {falls}");
 }

@@ -1,18 +1,18 @@
-//! What a playout buffer is told and what it tells.
+//! Configuration, results and counters of a playout buffer.
 
 use std::time::Duration;
 
 use crate::conceal::Concealment;
 use crate::{ChannelGroups, StreamFormat};
 
-/// Who decides when sound goes out.
+/// What decides when sound goes out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Clocking {
     /// The sender's media clock: for sinks without a clock, such as files. Samples come out unchanged.
     Sender,
     /// The sink, which takes a full block with every pull.
     Sink,
-    /// Nobody: what is there in order goes out, nothing is late. A missing packet is waited for until so many later
+    /// No clock: what is there in order goes out, nothing is late. A missing packet is waited for until so many later
     /// ones are there, or the stream ends.
     Unhurried {
         /// Later packets; 0 for a transport that keeps the order.
@@ -28,22 +28,22 @@ pub struct PlayoutConfig {
     /// How the channels are divided among RTP streams.
     pub groups: ChannelGroups,
     /// From the arrival of an undelayed packet to its deadline.
-    pub target: Duration,
-    /// Who keeps time.
+    pub playout_delay: Duration,
+    /// What keeps time.
     pub clocking: Clocking,
     /// What to do about missing sound.
     pub conceal: Concealment,
-    /// Room beyond the target, for senders ahead of their time and sinks that stall.
+    /// Room beyond the playout delay, for senders ahead of their time and sinks that stall.
     pub headroom: Duration,
 }
 
 impl PlayoutConfig {
     /// One channel group, repetition, and half a second of headroom.
-    pub fn new(format: StreamFormat, target: Duration, clocking: Clocking) -> Self {
+    pub fn new(format: StreamFormat, playout_delay: Duration, clocking: Clocking) -> Self {
         PlayoutConfig {
             format,
             groups: ChannelGroups::whole(format.channels()),
-            target,
+            playout_delay,
             clocking,
             conceal: Concealment::default(),
             headroom: Duration::from_millis(500),
@@ -54,11 +54,11 @@ impl PlayoutConfig {
 /// Why no such buffer can be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlayoutError {
-    /// The target asks for more memory than a buffer may have.
-    #[error("a playout delay of {target:?} at {format} needs too much memory: use at most {max:?}")]
+    /// The playout delay asks for more memory than a buffer may have.
+    #[error("a playout delay of {playout_delay:?} at {format} needs too much memory: use at most {max:?}")]
     TooLong {
         /// What was asked.
-        target: Duration,
+        playout_delay: Duration,
         /// For which stream.
         format: StreamFormat,
         /// What is possible.
@@ -90,7 +90,7 @@ pub enum Inserted {
     Early,
     /// Too old to tell whether it was here, or on top of another packet's sound.
     Discarded,
-    /// The stream had moved elsewhere for good: the buffer starts anew with this packet.
+    /// The stream had moved elsewhere for good: the buffer starts again with this packet.
     Resynced,
     /// No room, in [`Clocking::Unhurried`]: pull, then insert it again. Not counted.
     Full,
@@ -104,7 +104,7 @@ pub enum Cause {
     Missing,
     /// Nothing at all has come: the network or the sender stalled.
     Starved,
-    /// The stream had to be taken up anew, and its time has not come yet.
+    /// The stream had to be taken up again, and its time has not come yet.
     Resync,
 }
 
@@ -160,7 +160,7 @@ pub struct PlayoutCounters {
     pub paused_frames: u64,
     /// Sample frames jumped over to catch up.
     pub skipped_frames: u64,
-    /// Times the stream was taken up anew.
+    /// Times the stream was taken up again.
     pub resyncs: u64,
 }
 

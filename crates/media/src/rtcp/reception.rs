@@ -47,7 +47,7 @@ impl Reception {
         if self.is_repetition(extended) {
             return;
         }
-        let arrival = (u128::from(now.as_nanos()) * u128::from(self.clock_rate) / 1_000_000_000) as u32;
+        let arrival = ticks(now, self.clock_rate);
         let transit = arrival.wrapping_sub(timestamp);
         if let Some(last) = self.transit.replace(transit) {
             let d = (transit.wrapping_sub(last) as i32).unsigned_abs();
@@ -109,6 +109,14 @@ impl Reception {
     }
 }
 
+/// `now` in ticks of `rate` a second, which wrap. The first four days at 48 kHz need no division of 128 bits.
+fn ticks(now: Instant, rate: u32) -> u32 {
+    match now.as_nanos().checked_mul(u64::from(rate)) {
+        Some(product) => (product / 1_000_000_000) as u32,
+        None => (u128::from(now.as_nanos()) * u128::from(rate) / 1_000_000_000) as u32,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,6 +136,15 @@ mod tests {
                 "step {i}: {}",
                 reception.jitter16
             );
+        }
+    }
+
+    #[test]
+    fn ticks_are_exact_on_both_sides_of_64_bits() {
+        let most = u64::MAX / 48_000;
+        for nanos in [1, most - 1, most, most + 1, u64::MAX] {
+            let exact = u128::from(nanos) * 48_000 / 1_000_000_000;
+            assert_eq!(ticks(Instant::from_nanos(nanos), 48_000), exact as u32, "{nanos}");
         }
     }
 

@@ -1,10 +1,11 @@
-//! One party of an RTP session: when to report, and what the others' reports mean. `compound` writes what to report.
+//! One participant of an RTP session: when to report, and what the others' reports mean. `compound` writes what to report.
 
 mod compound;
 mod types;
 
 use std::time::Duration;
 
+use antiphon_core::wire::UDP_IPV4_HEADERS;
 use antiphon_core::{Instant, Rng};
 
 pub use compound::MAX_REPORT;
@@ -29,6 +30,10 @@ pub struct RtcpSession {
     /// The sources we receive.
     heard: Vec<Heard>,
     next_heard: usize,
+    /// Rate of their media clocks in Hz.
+    heard_rate: u32,
+    /// What we tell them of our playout.
+    playout: Option<Option<Duration>>,
     counters: RtcpCounters,
 }
 
@@ -60,6 +65,8 @@ struct Heard {
     ssrc: u32,
     reception: Reception,
     clock: Option<(SenderClock, Instant)>,
+    /// LSR, and when that report came: the last one that came at its first transmission.
+    last_sr: Option<(u32, Instant)>,
     since_report: bool,
 }
 
@@ -78,6 +85,8 @@ impl RtcpSession {
             next_own: 0,
             heard: Vec::with_capacity(1),
             next_heard: 0,
+            heard_rate: config.clock_rate,
+            playout: None,
             counters: RtcpCounters::default(),
             config,
         };
@@ -114,8 +123,8 @@ impl RtcpSession {
 
     /// A place for a new source: one more, or that of one that fell silent.
     fn place_for(&mut self, ssrc: u32) -> Option<usize> {
-        let reception = Reception::new(self.config.clock_rate);
-        let fresh = Heard { ssrc, reception, clock: None, since_report: false };
+        let reception = Reception::new(self.heard_rate);
+        let fresh = Heard { ssrc, reception, clock: None, last_sr: None, since_report: false };
         if self.heard.len() < MAX_SOURCES {
             self.heard.push(fresh);
             return Some(self.heard.len() - 1);
@@ -125,19 +134,30 @@ impl RtcpSession {
         Some(at)
     }
 
-    /// Another sender, or the one we listened to started anew: counting begins again.
-    pub fn on_restart(&mut self) {
+    /// A stream begins that we listen to, of another sender or of the same one restarted: counting begins again. `rate`: of
+    /// its media clock, in Hz.
+    pub fn begin_receiving(&mut self, rate: u32) {
         self.heard.clear();
+        self.heard_rate = rate.max(1);
+    }
+
+    /// Tells senders how long we buffer their packets (RFC 7005): `Some(None)` for without bound; `None` tells nothing.
+    pub fn tell_playout(&mut self, delay: Option<Option<Duration>>) {
+        self.playout = delay;
     }
 
     /// A compound packet came in; what it means goes to `each`. A broken one is counted and answered with its error.
+    ///
+    /// `repaired`: it got lost, and the transport sent it again. Then it measures no round trip, neither here nor, as LSR,
+    /// at its sender (RFC 3550 §6.4.1): the time until the repair would count as the path's.
     pub fn handle(
         &mut self,
         now: Instant,
         bytes: &[u8],
+        repaired: bool,
         mut each: impl FnMut(RtcpEvent),
     ) -> Result<(), RtcpError> {
-        let (mut foreign, mut reports) = (true, 0);
+        let (mut foreign, mut collided, mut reports) = (true, false, 0);
         let result = visit_compound(bytes, |item| match item {
             RtcpItem::Sender { ssrc, .. } | RtcpItem::Receiver { ssrc, .. } if self.is_own(ssrc) => {
                 foreign = false;
@@ -146,20 +166,25 @@ impl RtcpSession {
                 reports += 1;
                 self.meet(now, ssrc);
                 let clock = SenderClock { ssrc, ntp: info.ntp, rtp_timestamp: info.rtp_timestamp };
-                if let Some(heard) = self.heard.iter_mut().find(|heard| heard.ssrc == ssrc) {
+                let heard = self.heard.iter_mut().find(|heard| heard.ssrc == ssrc);
+                if let Some(heard) = heard {
                     heard.clock = Some((clock, now));
+                    if !repaired {
+                        heard.last_sr = Some((clock.ntp.middle_bits(), now));
+                    }
                 }
                 each(RtcpEvent::Clock(clock));
-                self.read_blocks(now, ssrc, blocks, &mut each);
+                self.read_blocks(now, ssrc, blocks, repaired, &mut each);
             }
             RtcpItem::Receiver { ssrc, blocks } => {
                 reports += 1;
                 self.meet(now, ssrc);
-                self.read_blocks(now, ssrc, blocks, &mut each);
+                self.read_blocks(now, ssrc, blocks, repaired, &mut each);
             }
             RtcpItem::Cname { ssrc, name } if self.is_own(ssrc) => {
                 foreign = false;
                 if name != self.config.cname.as_bytes() {
+                    collided = true;
                     each(RtcpEvent::Collision);
                 }
             }
@@ -167,7 +192,17 @@ impl RtcpSession {
                 self.members.retain(|member| member.ssrc != ssrc);
                 each(RtcpEvent::Bye { ssrc });
             }
-            RtcpItem::Cname { .. } | RtcpItem::Bye { .. } | RtcpItem::Other { .. } => {}
+            RtcpItem::Bye { ssrc } => {
+                foreign = false;
+                // With another's name it is another's.
+                if !collided {
+                    each(RtcpEvent::OwnBye { ssrc });
+                }
+            }
+            RtcpItem::Buffered { ssrc, told } if !self.is_own(ssrc) && self.is_own(told.source) => {
+                each(RtcpEvent::Playout { delay: told.delay });
+            }
+            RtcpItem::Cname { .. } | RtcpItem::Buffered { .. } | RtcpItem::Other { .. } => {}
         });
         match result {
             Ok(()) if foreign => {
@@ -192,7 +227,7 @@ impl RtcpSession {
         }
         let patience = self.config.minimum_interval.max(Duration::from_secs(5)) * 5;
         self.members.retain(|member| now.since(member.last_heard) <= patience);
-        // Timer reconsideration (§6.3.6): parties who came meanwhile push us back.
+        // Timer reconsideration (§6.3.6): members that joined meanwhile delay us.
         let due = self.last + self.interval();
         if due > now && self.reported {
             self.next = Some(due);
@@ -224,26 +259,15 @@ impl RtcpSession {
         self.counters.sent += self.own.len() as u64;
     }
 
-    /// How the sources we listen to are received here, for whoever shows figures, in the order in which they were first
+    /// How the sources we listen to are received here, to be shown, in the order in which they were first
     /// heard.
     pub fn receptions(&self) -> impl Iterator<Item = (u32, &Reception)> {
         self.heard.iter().map(|heard| (heard.ssrc, &heard.reception))
     }
 
-    /// How the first source we listen to is received.
-    pub fn reception(&self) -> Option<&Reception> {
-        self.heard.first().map(|heard| &heard.reception)
-    }
-
     /// The last clocks told by the first source we listen to that told any, and when they came.
     pub fn sender_clock(&self) -> Option<(SenderClock, Instant)> {
         self.heard.iter().find_map(|heard| heard.clock)
-    }
-
-    /// Takes another SSRC for our first source after a collision.
-    pub fn set_ssrc(&mut self, ssrc: u32) {
-        self.config.ssrc = ssrc;
-        self.own[0].ssrc = ssrc;
     }
 
     /// The SSRC of our first source.
@@ -265,10 +289,11 @@ impl RtcpSession {
         now: Instant,
         from: u32,
         blocks: super::ReportBlocks<'_>,
+        repaired: bool,
         each: &mut impl FnMut(RtcpEvent),
     ) {
         for block in blocks.filter(|block| self.is_own(block.ssrc)) {
-            let round_trip = (block.last_sr != 0).then(|| {
+            let round_trip = (block.last_sr != 0 && !repaired).then(|| {
                 let arrived = self.config.epoch.ntp(now).middle_bits();
                 let ticks = arrived.wrapping_sub(block.last_sr).wrapping_sub(block.delay_since_last_sr);
                 // Clock steps and lies make it negative or absurd; a day is neither.
@@ -305,7 +330,7 @@ impl RtcpSession {
     /// Average size of compound packets with UDP and IPv4 (§6.3.3); of one with several sources' reports, a report's share
     /// (RFC 8108 §5.3.1).
     fn weigh(&mut self, len: usize, reports: usize) {
-        let share = (len + 28) as f64 / reports.max(1) as f64;
+        let share = (len + UDP_IPV4_HEADERS) as f64 / reports.max(1) as f64;
         self.average_size += (share - self.average_size) / 16.0;
     }
 }
@@ -319,8 +344,7 @@ impl Own {
 impl Heard {
     fn block(&mut self, now: Instant) -> ReportBlock {
         self.since_report = false;
-        let (last_sr, since) =
-            self.clock.map_or((0, Duration::ZERO), |(clock, at)| (clock.ntp.middle_bits(), now.since(at)));
+        let (last_sr, since) = self.last_sr.map_or((0, Duration::ZERO), |(sr, at)| (sr, now.since(at)));
         ReportBlock {
             ssrc: self.ssrc,
             fraction_lost: self.reception.take_fraction_lost(),
@@ -335,7 +359,7 @@ impl Heard {
 
 /// Sources of one sender that are counted: a channel group for each of the channels that a stream may have.
 const MAX_SOURCES: usize = 64;
-/// Parties beyond so many are counted, not remembered: strangers cost no memory.
+/// Parties beyond so many are counted, not remembered: unknown sources cost no memory.
 const MAX_MEMBERS: usize = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! RTCP packets as they stand on the wire: written into lent buffers, read from strangers, nothing allocated.
+//! RTCP packets as they stand on the wire: written into lent buffers, read from unknown sources, nothing allocated.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -6,11 +6,13 @@
 //! +---+-+---------+---------------+-------------------------------+
 //! |V=2|P|  count  |  packet type  |  length in words less one     |
 //! +---+-+---------+---------------+-------------------------------+
-//! |                     SSRC of who sends this                    |
+//! |                     SSRC of packet sender                     |
 //! +---------------------------------------------------------------+
 //! ```
 
 use antiphon_core::NtpTime;
+
+use super::extended::{self, NominalDelay};
 
 /// The part of a sender report that speaks of its sender (RFC 3550 §6.4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -75,7 +77,14 @@ pub enum RtcpItem<'a> {
         /// The source.
         ssrc: u32,
     },
-    /// Anything else, such as feedback or extended reports.
+    /// How long a receiver buffers packets (XR, RFC 7005).
+    Buffered {
+        /// Who says so.
+        ssrc: u32,
+        /// What it says.
+        told: NominalDelay,
+    },
+    /// Anything else, such as feedback or other extended reports.
     Other {
         /// 192 to 223.
         packet_type: u8,
@@ -222,6 +231,10 @@ fn visit_packet<'a>(
             need(count * 4)?;
             body.chunks_exact(4).take(count).for_each(|ssrc| each(RtcpItem::Bye { ssrc: u32_at(ssrc, 0) }));
         }
+        EXTENDED_REPORT if body.len() >= 4 => {
+            let ssrc = u32_at(body, 0);
+            extended::read(body).for_each(|told| each(RtcpItem::Buffered { ssrc, told }));
+        }
         packet_type => each(RtcpItem::Other { packet_type, bytes: packet }),
     }
     Ok(())
@@ -311,6 +324,13 @@ pub fn write_bye(ssrc: u32, buf: &mut [u8]) -> Option<usize> {
     Some(HEADER + 4)
 }
 
+/// Writes an extended report that tells how long packets of a source are buffered (RFC 7005).
+pub fn write_nominal_delay(ssrc: u32, told: NominalDelay, buf: &mut [u8]) -> Option<usize> {
+    let out = begin(buf, EXTENDED_REPORT, 0, extended::LEN)?;
+    extended::write(ssrc, told, out);
+    Some(extended::LEN)
+}
+
 /// Writes the header of a packet of `len` bytes and returns the room behind it.
 fn begin(buf: &mut [u8], packet_type: u8, count: usize, len: usize) -> Option<&mut [u8]> {
     let (header, body) = buf.get_mut(..len)?.split_at_mut(HEADER);
@@ -338,6 +358,8 @@ const SENDER_REPORT: u8 = 200;
 const RECEIVER_REPORT: u8 = 201;
 const SOURCE_DESCRIPTION: u8 = 202;
 const GOODBYE: u8 = 203;
+// RFC 3611 §2.
+const EXTENDED_REPORT: u8 = 207;
 const CNAME: u8 = 1;
 
 #[cfg(test)]

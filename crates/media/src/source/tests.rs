@@ -12,18 +12,18 @@ fn at(ms: u64) -> Instant {
 }
 
 #[test]
-fn the_first_packet_counts_and_strangers_stay_out() {
+fn the_first_packet_counts_and_other_senders_stay_out() {
     let mut t = tracker();
     assert_eq!(t.on_packet(at(0), 1, HERE, 65_535), Verdict::NewStream);
     for n in 0..50u64 {
         assert_eq!(t.on_packet(at(n * 10), 1, HERE, n as u16), Verdict::Accepted);
         let first = n == 0;
-        assert_eq!(t.on_packet(at(n * 10), 2, HERE, n as u16), Verdict::Stranger { first });
+        assert_eq!(t.on_packet(at(n * 10), 2, HERE, n as u16), Verdict::UnknownSource { first });
     }
     // The same SSRC from elsewhere, and our own.
-    assert!(matches!(t.on_packet(at(500), 1, PathId(1), 50), Verdict::Stranger { first: true }));
+    assert!(matches!(t.on_packet(at(500), 1, PathId(1), 50), Verdict::UnknownSource { first: true }));
     assert_eq!(t.on_packet(at(500), 99, HERE, 50), Verdict::Own);
-    let expected = SourceCounters { accepted: 51, streams: 1, jumps: 0, strangers: 51, own: 1 };
+    let expected = SourceCounters { accepted: 51, streams: 1, jumps: 0, unknown_sources: 51, own: 1 };
     assert_eq!(t.counters(), expected);
 }
 
@@ -31,7 +31,7 @@ fn the_first_packet_counts_and_strangers_stay_out() {
 fn a_stray_datagram_does_not_lock_the_sender_out() {
     let mut t = tracker();
     assert_eq!(t.on_packet(at(0), 7, HERE, 1234), Verdict::NewStream);
-    assert_eq!(t.on_packet(at(1), 1, HERE, 10), Verdict::Stranger { first: true });
+    assert_eq!(t.on_packet(at(1), 1, HERE, 10), Verdict::UnknownSource { first: true });
     assert_eq!(t.on_packet(at(2), 1, HERE, 11), Verdict::NewStream);
     assert_eq!(t.ssrc(), Some(1));
 }
@@ -41,8 +41,8 @@ fn a_silent_sender_gives_way_and_one_that_left_does_so_at_once() {
     let mut t = tracker();
     t.on_packet(at(0), 1, HERE, 1);
     t.on_packet(at(10), 1, HERE, 2);
-    assert!(matches!(t.on_packet(at(100), 2, HERE, 1), Verdict::Stranger { .. }));
-    assert!(matches!(t.on_packet(at(110), 2, HERE, 2), Verdict::Stranger { .. }));
+    assert!(matches!(t.on_packet(at(100), 2, HERE, 1), Verdict::UnknownSource { .. }));
+    assert!(matches!(t.on_packet(at(110), 2, HERE, 2), Verdict::UnknownSource { .. }));
     assert_eq!(t.on_packet(at(600), 2, HERE, 3), Verdict::NewStream);
     t.on_packet(at(610), 2, HERE, 4);
     t.on_bye(2);
@@ -79,12 +79,12 @@ fn each_group_has_a_place_of_its_own() {
         assert_eq!(t.on_packet_of(at(n.into()), of(0, 1), HERE, 60_000 + n), Verdict::Accepted);
         // A rival for the second group, with numbers in a row.
         let verdict = t.on_packet_of(at(n.into()), of(1, 30), HERE, n);
-        assert_eq!(verdict, Verdict::Stranger { first: n == 1 });
+        assert_eq!(verdict, Verdict::UnknownSource { first: n == 1 });
     }
-    // Beyond its groups, or with another number of them, it is somebody else.
-    assert!(matches!(t.on_packet_of(at(20), of(2, 40), HERE, 1), Verdict::Stranger { .. }));
+    // Beyond its groups, or with another number of them, it is another sender.
+    assert!(matches!(t.on_packet_of(at(20), of(2, 40), HERE, 1), Verdict::UnknownSource { .. }));
     let three = Origin { groups: 3, ..of(0, 1) };
-    assert!(matches!(t.on_packet_of(at(20), three, HERE, 60_020), Verdict::Stranger { .. }));
+    assert!(matches!(t.on_packet_of(at(20), three, HERE, 60_020), Verdict::UnknownSource { .. }));
 }
 
 #[test]
@@ -99,20 +99,20 @@ fn one_group_goes_on_with_other_numbers_or_under_another_ssrc() {
     assert_eq!(t.on_packet_of(at(11), of(0, 1), HERE, 10), Verdict::Accepted, "the other goes on");
     // After a goodbye of its own, two packets in a row of another SSRC take its place; the sender stays.
     t.on_bye(20);
-    assert!(matches!(t.on_packet_of(at(12), of(1, 30), HERE, 7), Verdict::Stranger { .. }));
+    assert!(matches!(t.on_packet_of(at(12), of(1, 30), HERE, 7), Verdict::UnknownSource { .. }));
     assert_eq!(t.on_packet_of(at(13), of(1, 30), HERE, 8), Verdict::Resumed);
     assert_eq!((t.ssrc(), t.group_of(30), t.group_of(20)), (Some(1), Some(1), None));
     // And so they do after silence.
     for n in 0..100u16 {
         t.on_packet_of(at(20 + 10 * u64::from(n)), of(0, 1), HERE, 11 + n);
     }
-    assert!(matches!(t.on_packet_of(at(1_020), of(1, 40), HERE, 1), Verdict::Stranger { .. }));
+    assert!(matches!(t.on_packet_of(at(1_020), of(1, 40), HERE, 1), Verdict::UnknownSource { .. }));
     assert_eq!(t.on_packet_of(at(1_021), of(1, 40), HERE, 2), Verdict::Resumed);
     assert_eq!(t.counters().streams, 1);
 }
 
 #[test]
-fn another_divided_sender_takes_over_though_its_groups_take_turns() {
+fn another_divided_sender_takes_over() {
     let mut t = tracker();
     t.on_packet(at(0), 7, HERE, 1);
     t.on_packet(at(1), 7, HERE, 2);
@@ -137,6 +137,6 @@ proptest! {
             t.on_packet(at(now), *ssrc, PathId(*path), *sequence);
         }
         let c = t.counters();
-        prop_assert_eq!(c.accepted + c.jumps + c.strangers + c.own, packets.len() as u64);
+        prop_assert_eq!(c.accepted + c.jumps + c.unknown_sources + c.own, packets.len() as u64);
     }
 }

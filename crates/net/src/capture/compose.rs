@@ -93,7 +93,7 @@ impl<E, F: FnMut(Direction, &[u8]) -> Result<(), E>> Stream<'_, F> {
         (self.each)(direction, self.packet)
     }
 
-    /// Segments of data, and at times the other side's acknowledgement, lest the window look full.
+    /// Segments of data, and at times the other side's acknowledgement, so that the window does not look full.
     fn carry(&mut self, direction: Direction, bytes: &[u8], acked: &mut Positions) -> Result<(), E> {
         let back = direction.back();
         *acked.of(back) = *self.at.of(back);

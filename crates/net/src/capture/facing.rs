@@ -14,7 +14,7 @@ pub(super) struct Facing {
 
 impl Facing {
     /// `ends` with a local address that may stand in a packet: of the peer's family, and no wildcard where the routing
-    /// table knows better. Nobody sends from a group's address, so there it is replaced too.
+    /// table knows better. No packet has a group's address as its source, so there it is replaced too.
     pub fn complete(&mut self, direction: Direction, ends: Ends) -> Ends {
         let Ends { local, peer } = ends;
         let sent_from_group = direction == Direction::Sent && local.ip().is_multicast();
@@ -71,7 +71,7 @@ mod tests {
                 5
             );
         }
-        // A group is where datagrams go, never whence they come.
+        // A group's address is a destination, never a source.
         assert_eq!(completed(Received, "239.1.2.3:5", "127.0.0.1:9"), "239.1.2.3:5");
         assert_eq!(completed(Sent, "239.1.2.3:5", "127.0.0.1:9"), "127.0.0.1:5");
     }

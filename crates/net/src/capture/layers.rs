@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use antiphon_core::{Bare, Inside, Look, Unwrap};
+use antiphon_core::{Dissected, Dissector, OverIpPacket};
 use antiphon_trace::headers;
 use antiphon_trace::inside::{Cutter, Joiner};
 use antiphon_trace::pcapng::{Medium, Packet, PcapngFile, Totals, Way};
@@ -13,7 +13,7 @@ use super::record::{Direction, Ends, Head, Kind};
 
 /// Takes apart what one tap saw. On the writer's thread.
 pub(super) struct Layers {
-    unwrap: Unwrap,
+    dissector: Box<dyn Dissector>,
     joiner: Joiner<Flow>,
     /// Of the present connection: what is sent, what is received.
     cutters: [Cutter; 2],
@@ -28,7 +28,7 @@ struct Pages {
     name: String,
     bare: Page,
     frames: Page,
-    /// Frames that no UDP packet holds.
+    /// Messages that no UDP packet holds.
     unfit: u64,
     packet: Vec<u8>,
     copy: Vec<u8>,
@@ -51,9 +51,9 @@ struct Place<'a, M> {
 
 impl Layers {
     /// For a tap called `name`.
-    pub fn new(name: &str, unwrap: Unwrap) -> Self {
+    pub fn new(name: &str, dissector: Box<dyn Dissector>) -> Self {
         Layers {
-            unwrap,
+            dissector,
             joiner: Joiner::default(),
             cutters: Default::default(),
             pages: Pages {
@@ -83,14 +83,10 @@ impl Layers {
             return Ok(());
         };
         let mut place = Place { file, summary, nanos, ends, direction };
-        match (self.unwrap, head.kind) {
-            (Unwrap::Datagram(look), Kind::Datagram { protocol, .. }) => {
-                self.datagram(look, &mut place, protocol, body)
-            }
-            (Unwrap::Stream { header, frame_len }, Kind::Stream(_)) => {
-                self.stream(header, frame_len, &mut place, head, body)
-            }
-            (Unwrap::Stream { .. }, Kind::Opened(_)) => {
+        match (head.kind, self.dissector.stream_header()) {
+            (Kind::Datagram { protocol, .. }, _) => self.datagram(&mut place, protocol, body),
+            (Kind::Stream(_), Some(header)) => self.stream(header, &mut place, head, body),
+            (Kind::Opened(_), Some(_)) => {
                 self.cutters.iter_mut().for_each(Cutter::open);
                 Ok(())
             }
@@ -98,23 +94,17 @@ impl Layers {
         }
     }
 
-    fn datagram<M: Medium>(
-        &mut self,
-        look: Look,
-        place: &mut Place<'_, M>,
-        protocol: u8,
-        body: &[u8],
-    ) -> io::Result<()> {
-        let Layers { joiner, pages, .. } = self;
+    fn datagram<M: Medium>(&mut self, place: &mut Place<'_, M>, protocol: u8, body: &[u8]) -> io::Result<()> {
+        let Layers { dissector, joiner, pages, .. } = self;
         let flow = (place.direction == Direction::Sent, place.ends.peer);
         let mut done = Ok(());
-        look(body, &mut |inside| {
+        dissector.dissect(body, &mut |inside| {
             if done.is_ok() {
                 done = match inside {
                     // What crossed the wire bare stands there already.
-                    Inside::Packet(bare) if bare.protocol == protocol => Ok(()),
-                    Inside::Packet(bare) => pages.bare(place, &bare),
-                    Inside::Piece(piece) => {
+                    Dissected::Packet(bare) if bare.over_ip.protocol() == protocol => Ok(()),
+                    Dissected::Packet(bare) => pages.bare(place, &bare),
+                    Dissected::Fragment(piece) => {
                         joiner.take(flow, &piece).map_or(Ok(()), |frame| pages.frame(place, frame))
                     }
                 };
@@ -126,7 +116,6 @@ impl Layers {
     fn stream<M: Medium>(
         &mut self,
         header: usize,
-        frame_len: fn(&[u8]) -> usize,
         place: &mut Place<'_, M>,
         head: &Head,
         body: &[u8],
@@ -136,11 +125,18 @@ impl Layers {
             Direction::Received => (&mut self.cutters[1], head.received),
         };
         let mut done = Ok(());
-        cutter.push(position, body, header, frame_len, |frame| {
-            if done.is_ok() {
-                done = self.pages.frame(place, frame);
-            }
-        });
+        let Layers { dissector, pages, .. } = self;
+        cutter.push(
+            position,
+            body,
+            header,
+            |header| dissector.message_len(header),
+            |frame| {
+                if done.is_ok() {
+                    done = pages.frame(place, frame);
+                }
+            },
+        );
         done
     }
 
@@ -158,15 +154,15 @@ impl Layers {
 }
 
 impl Pages {
-    fn bare<M: Medium>(&mut self, place: &mut Place<'_, M>, bare: &Bare<'_>) -> io::Result<()> {
+    fn bare<M: Medium>(&mut self, place: &mut Place<'_, M>, bare: &OverIpPacket<'_>) -> io::Result<()> {
         let (from, to) = place.way();
         self.copy.clear();
         self.copy.extend_from_slice(bare.bytes);
-        (bare.seal)(&mut self.copy, from, to);
-        headers::plain(&mut self.packet, from, to, bare.protocol, &self.copy).expect(FITS);
+        bare.over_ip.seal(&mut self.copy, from, to);
+        let protocol = bare.over_ip.protocol();
+        headers::plain(&mut self.packet, from, to, protocol, &self.copy).expect(FITS);
         let interface = *self.bare.interface.get_or_insert_with(|| {
-            let what =
-                format!("the same packets directly over IP (protocol {}), taken out of UDP", bare.protocol);
+            let what = format!("the same packets directly over IP (protocol {protocol}), taken out of UDP");
             place.file.interface(&format!("{}-ip", self.name), &what)
         });
         self.bare.packets += 1;
@@ -209,12 +205,12 @@ impl<M: Medium> Place<'_, M> {
     }
 }
 
-/// Our port in the packets that show frames. A dynamic one (RFC 6335 §6), even as RTP's are (RFC 3550 §11), and none
+/// Our port in the packets that show messages. A dynamic one (RFC 6335 §6), even as RTP's are (RFC 3550 §11), and none
 /// that a transport runs on, so that an analyser can be told what it means without harm to the other interfaces.
 pub const FRAME_PORT: u16 = 50_004;
 /// The peer's: another one, so that directions differ where both ends have one address.
 pub const PEER_FRAME_PORT: u16 = 50_006;
-/// What the interface of the frames says of itself.
+/// What the interface of the messages says of itself.
 const FRAMES: &str = "the frames (RTP, RTCP) in these packets, each once, when it first was whole; UDP headers made up, \
     our port 50004, the peer's 50006";
 /// The invariant by which a header never refuses.

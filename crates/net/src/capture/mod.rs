@@ -22,17 +22,17 @@
 //! # What is inside
 //!
 //! Analysers don't know every transport, nor look into those that they know for RTP. So a tap's interface has others
-//! beside it, as its transport's [`Unwrap`] finds something:
+//! beside it, as its transport's [`Dissector`] finds something:
 //!
 //! | interface | shows |
 //! | --- | --- |
 //! | `NAME` | what crossed the socket |
 //! | `NAME-ip` | SCTP and DCCP out of UDP, as they are directly over IP: their own ports, DCCP's checksum for the addresses |
-//! | `NAME-rtp` | the frames (RTP, RTCP) in the packets or in the stream, in UDP between ports [`FRAME_PORT`] (ours) and [`PEER_FRAME_PORT`] |
+//! | `NAME-rtp` | the messages (RTP, RTCP) in the packets or in the stream, in UDP between ports [`FRAME_PORT`] (ours) and [`PEER_FRAME_PORT`] |
 //!
-//! A frame is shown once, when it first crossed whole, so that the analyser's figures are those of the stream; repairs
+//! A message is shown once, when it first crossed whole, so that the analyser's figures are those of the stream; repairs
 //! are to be seen on the other interfaces. Fragments are joined in bounded memory
-//! ([`MAX_HELD_BYTES`](antiphon_trace::inside::MAX_HELD_BYTES)); those whose frame did not become whole are counted
+//! ([`MAX_HELD_BYTES`](antiphon_trace::inside::MAX_HELD_BYTES)); those whose message did not become whole are counted
 //! ([`CaptureSummary::incomplete`], and `isb_ifdrop` of the interface).
 //!
 //! What finds no room between the media thread and the disk is counted per interface (`isb_ifdrop`). The file grows
@@ -42,7 +42,7 @@
 //!
 //! A socket that hears many peers is one interface, and so is each of those beside it: peers are told apart by their
 //! addresses, which stand in every packet. Those that share one (behind a router that translates addresses) differ by port
-//! on `NAME`, and by SSRC inside the frames on `NAME-rtp`. A TCP connection has a tap of its own while it lasts, which
+//! on `NAME`, and by SSRC inside the messages on `NAME-rtp`. A TCP connection has a tap of its own while it lasts, which
 //! the next one after it may have ([`Tap::hang_up`]): a server for many needs as many interfaces as it has connections at
 //! once, and no more for a day of them.
 //!
@@ -79,11 +79,11 @@ pub use record::{Direction, Ending, Ends};
 pub use tap::Tap;
 
 use crate::clock::OsClock;
-use antiphon_core::Unwrap;
+use antiphon_core::{Dissector, Plain};
 use antiphon_trace::pcapng::{Medium, PcapngFile};
 use writer::{Failure, Order, Writer};
 
-/// A capture file under way. Dropped, it is finished too, though nobody hears of errors then.
+/// A capture file under way. Dropped, it is finished too, but errors are not reported then.
 pub struct Capture {
     path: PathBuf,
     taps: Taps,
@@ -102,14 +102,14 @@ pub struct Taps {
 pub struct CaptureSummary {
     /// IP packets in the file, made-up ones of TCP included.
     pub packets: u64,
-    /// How many of these show anew what is inside others.
+    /// How many of these show again what is inside others.
     pub inside: u64,
     /// Bytes in them, headers included.
     pub bytes: u64,
     /// Datagrams, and stretches of stream, that the file lacks since the writer did not keep up.
     pub dropped: u64,
-    /// Fragments of frames, and stretches of stream, that are not shown as frames: what belongs to them did not cross, or
-    /// not in time; and frames too long for a UDP packet. The packets that carried them are there.
+    /// Fragments of messages, and stretches of stream, that are not shown as messages: what belongs to them did not cross, or
+    /// not in time; and messages too long for a UDP packet. The packets that carried them are there.
     pub incomplete: u64,
 }
 
@@ -165,12 +165,12 @@ impl Capture {
     /// A further interface of the file, called `name`, for one line or one layer. Allocates its ring (1 MiB), so ask
     /// before the media thread runs.
     pub fn tap(&self, name: &str) -> Tap {
-        self.tap_inside(name, Unwrap::Plain)
+        self.tap_inside(name, Box::new(Plain))
     }
 
-    /// The same, with what `unwrap` finds inside the packets on interfaces of its own, called `NAME-ip` and `NAME-rtp`.
-    pub fn tap_inside(&self, name: &str, unwrap: Unwrap) -> Tap {
-        self.taps.tap_inside(name, unwrap)
+    /// The same, with what `dissector` finds inside the packets on interfaces of its own, called `NAME-ip` and `NAME-rtp`.
+    pub fn tap_inside(&self, name: &str, dissector: Box<dyn Dissector>) -> Tap {
+        self.taps.tap_inside(name, dissector)
     }
 
     /// Writes what the taps hold, and the totals, and closes the file. What a tap is told afterwards is lost, so drop
@@ -190,10 +190,10 @@ impl Capture {
 
 impl Taps {
     /// As [`Capture::tap_inside`]. After the capture's end what the tap is told is lost.
-    pub fn tap_inside(&self, name: &str, unwrap: Unwrap) -> Tap {
+    pub fn tap_inside(&self, name: &str, dissector: Box<dyn Dissector>) -> Tap {
         let (tap, drain) = Tap::new(self.clock);
         // A writer that has failed is gone; the tap then fills its ring and counts, and `finish` says why.
-        let _gone = self.orders.send(Order::Tap { name: name.into(), unwrap, drain });
+        let _gone = self.orders.send(Order::Tap { name: name.into(), dissector, drain });
         tap
     }
 }

@@ -12,7 +12,7 @@ use crate::clock::OsClock;
 
 /// One interface of a capture, held by the line whose traffic it shows.
 ///
-/// Every call copies into a ring made beforehand and returns: it does not allocate, lock, wait or enter the kernel.
+/// Every call copies into a ring made in advance and returns: it does not allocate, lock, wait or enter the kernel.
 /// What finds no room is dropped and counted; the file's interface statistics and the summary say how much.
 pub struct Tap {
     ring: Producer<u8>,
@@ -150,7 +150,7 @@ fn largest_payload(peer: SocketAddr) -> usize {
     if peer.ip().to_canonical().is_ipv4() { 65_535 - 20 - 8 } else { 65_535 - 8 }
 }
 
-/// Bytes between a tap and the writer, who comes by a hundred times a second: five seconds of 48 kHz stereo with 16
+/// Bytes between a tap and the writer, which reads a hundred times a second: five seconds of 48 kHz stereo with 16
 /// bits, or a tenth of a second of 64 channels with 24 bits, should the disk or the scheduler stall.
 pub(super) const RING: usize = 1 << 20;
 /// Stream bytes in one record at most, so that a record always fits into the ring.
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_packet_holds_and_streams_without_connection_are_dropped() {
+    fn too_long_packets_and_unconnected_streams_are_dropped() {
         let (mut tap, mut drain) = Tap::new(OsClock::new());
         tap.datagram(Direction::Sent, Instant::ZERO, ends(), &vec![0; 65_508]);
         tap.stream(Direction::Sent, Instant::ZERO, &[1]);

@@ -1,4 +1,4 @@
-//! The file read back by a library that is not ours, and every packet checked by the rules of its protocol.
+//! The file read back by an independent library, and every packet checked by the rules of its protocol.
 
 mod inside;
 mod reader;
@@ -43,16 +43,16 @@ fn ends(local: &str, peer: &str) -> Ends {
 
 /// Runs `work` on a tap of a file in memory, and reads what came of it.
 fn captured(work: impl FnOnce(&mut Tap)) -> Read {
-    captured_with(Unwrap::Plain, work).0
+    captured_with(Box::new(Plain), work).0
 }
 
 /// The same with what is inside.
-fn captured_with(unwrap: Unwrap, work: impl FnOnce(&mut Tap)) -> (Read, CaptureSummary) {
+fn captured_with(dissector: Box<dyn Dissector>, work: impl FnOnce(&mut Tap)) -> (Read, CaptureSummary) {
     let clock = OsClock::new();
     let file = PcapngFile::begin(Disk { bytes: Vec::new(), room: usize::MAX }, COMMENT).unwrap();
     let (sender, orders) = mpsc::channel();
     let (mut tap, drain) = Tap::new(clock);
-    sender.send(Order::Tap { name: "one".into(), unwrap, drain }).unwrap();
+    sender.send(Order::Tap { name: "one".into(), dissector, drain }).unwrap();
     work(&mut tap);
     drop(tap);
     sender.send(Order::Finish).unwrap();
@@ -196,7 +196,7 @@ fn a_full_disk_leaves_whole_blocks_and_a_clear_error() {
         let mut writer =
             Writer::new(PcapngFile::begin(Disk { bytes: Vec::new(), room }, COMMENT).unwrap(), clock);
         let (mut tap, drain) = Tap::new(clock);
-        writer.add("one", Unwrap::Plain, drain);
+        writer.add("one", Box::new(Plain), drain);
         let mut failed = None;
         for n in 0..40u64 {
             tap.datagram(Direction::Sent, Instant::from_nanos(n), to, &[n as u8; 100]);

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use antiphon_core::{Epoch, Instant, NtpTime, Unwrap};
+use antiphon_core::{Dissector, Epoch, Instant, NtpTime};
 use antiphon_trace::pcapng::{Medium, Packet, PcapngFile, Totals, Way};
 
 use super::CaptureSummary;
@@ -19,7 +19,7 @@ use crate::clock::OsClock;
 /// What the writer is told.
 pub(super) enum Order {
     /// A new interface.
-    Tap { name: String, unwrap: Unwrap, drain: Drain },
+    Tap { name: String, dissector: Box<dyn Dissector>, drain: Drain },
     /// Write what there is and end.
     Finish,
 }
@@ -72,8 +72,8 @@ impl<M: Medium> Writer<M> {
     pub fn run(&mut self, orders: &Receiver<Order>) -> Result<CaptureSummary, Failure> {
         loop {
             let finish = match orders.recv_timeout(ROUND) {
-                Ok(Order::Tap { name, unwrap, drain }) => {
-                    self.add(&name, unwrap, drain);
+                Ok(Order::Tap { name, dissector, drain }) => {
+                    self.add(&name, dissector, drain);
                     false
                 }
                 Ok(Order::Finish) | Err(RecvTimeoutError::Disconnected) => true,
@@ -89,9 +89,9 @@ impl<M: Medium> Writer<M> {
     }
 
     /// A further interface.
-    pub fn add(&mut self, name: &str, unwrap: Unwrap, drain: Drain) {
+    pub fn add(&mut self, name: &str, dissector: Box<dyn Dissector>, drain: Drain) {
         let number = self.file.interface(name, DESCRIPTION);
-        let (composer, layers) = (Composer::default(), Layers::new(name, unwrap));
+        let (composer, layers) = (Composer::default(), Layers::new(name, dissector));
         self.interfaces.push(Interface { number, drain, composer, layers, packets: 0, budget: 0 });
     }
 

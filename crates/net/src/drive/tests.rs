@@ -1,10 +1,12 @@
 use std::cell::RefCell;
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
-use antiphon_core::{Input, Instant, Transmit};
+use antiphon_core::{Input, Instant, Lent, OneWire, Single, Transmit, Wire, WireId, WireView};
 
 use super::*;
-use crate::line::Fittings;
+use crate::line::{Line, LineCommon};
+use crate::poll::Readiness;
 
 type Log = Rc<RefCell<Vec<&'static str>>>;
 
@@ -16,7 +18,8 @@ struct FakeLine {
     unflushed: u32,
     flush_asked: std::cell::Cell<u32>,
     timeout: Option<Instant>,
-    fittings: Fittings,
+    last_reports: u32,
+    common: LineCommon,
 }
 
 impl FakeLine {
@@ -28,13 +31,19 @@ impl FakeLine {
             unflushed: 0,
             flush_asked: std::cell::Cell::new(0),
             timeout: None,
-            fittings: Fittings::new(([127, 0, 0, 1], 1).into(), Vec::new()),
+            last_reports: 0,
+            common: LineCommon::new(([127, 0, 0, 1], 1).into(), Vec::new()),
         }
     }
 }
 
 impl Line for FakeLine {
-    fn receive(&mut self, clock: &OsClock, _station: &mut dyn Station, wait: Wait) -> Result<(), LineError> {
+    fn receive(
+        &mut self,
+        clock: &OsClock,
+        _participant: &mut WireView<'_>,
+        wait: Wait,
+    ) -> Result<Instant, LineError> {
         self.log.borrow_mut().push("receive");
         self.waits.push(wait);
         if self.fails_at == Some(self.waits.len()) {
@@ -51,16 +60,34 @@ impl Line for FakeLine {
         while clock.now().since(start) < time {
             std::hint::spin_loop();
         }
-        Ok(())
+        Ok(clock.now())
     }
 
-    fn transmit(&mut self, _now: Instant, _station: &mut dyn Station) -> Result<(), LineError> {
+    fn transmit(&mut self, _now: Instant, _participant: &mut WireView<'_>) -> Result<(), LineError> {
         self.log.borrow_mut().push("transmit");
         Ok(())
     }
 
+    fn report(&mut self, _now: Instant, _participant: &mut WireView<'_>, last: bool) {
+        self.last_reports += u32::from(last);
+    }
+
+    fn wire(&self) -> Wire {
+        Wire::Datagram
+    }
+
+    fn watch(&self, _each: &mut dyn FnMut(BorrowedFd<'_>, Readiness)) {}
+
     fn poll_timeout(&self) -> Option<Instant> {
         self.timeout
+    }
+
+    fn is_over(&self) -> bool {
+        false
+    }
+
+    fn facts(&self) -> Vec<String> {
+        Vec::new()
     }
 
     fn is_flushed(&self) -> bool {
@@ -68,40 +95,55 @@ impl Line for FakeLine {
         self.flush_asked.get() > self.unflushed
     }
 
-    fn fittings(&self) -> &Fittings {
-        &self.fittings
+    fn common(&self) -> &LineCommon {
+        &self.common
     }
 
-    fn fittings_mut(&mut self) -> &mut Fittings {
-        &mut self.fittings
+    fn common_mut(&mut self) -> &mut LineCommon {
+        &mut self.common
     }
 }
 
-struct FakeStation {
+struct FakeParticipant {
     log: Log,
     timeout: Option<Instant>,
     /// Rounds until it is finished.
     left: u32,
     stops: Vec<Instant>,
-    /// How much of the processor an advance takes.
+    /// How much of the processor an advance takes; the second of them three times as much.
     slow: Duration,
+    /// It is due again so long after each advance began.
+    again: Option<Duration>,
+    advances: u32,
     clock: OsClock,
 }
 
-impl FakeStation {
+impl FakeParticipant {
     fn new(log: &Log, clock: OsClock, left: u32) -> Self {
-        FakeStation { log: log.clone(), timeout: None, left, stops: Vec::new(), slow: Duration::ZERO, clock }
+        FakeParticipant {
+            log: log.clone(),
+            timeout: None,
+            left,
+            stops: Vec::new(),
+            slow: Duration::ZERO,
+            again: None,
+            advances: 0,
+            clock,
+        }
     }
 }
 
-impl Station for FakeStation {
+impl OneWire for FakeParticipant {
     fn handle_input(&mut self, _now: Instant, _input: Input<'_>) {}
 
-    fn advance(&mut self, _now: Instant) {
+    fn advance(&mut self, now: Instant) {
         self.log.borrow_mut().push("advance");
         self.left = self.left.saturating_sub(1);
+        self.advances += 1;
+        let slow = if self.advances == 2 { 3 * self.slow } else { self.slow };
+        self.timeout = self.again.map_or(self.timeout, |again| Some(now + again));
         let start = thread_cpu_time();
-        while thread_cpu_time() - start < self.slow {
+        while thread_cpu_time() - start < slow {
             std::hint::spin_loop();
         }
     }
@@ -124,16 +166,28 @@ impl Station for FakeStation {
     }
 }
 
-fn run(line: &mut FakeLine, station: &mut FakeStation, stop: &Stop, wait: WaitStyle) -> DriveReport {
-    let clock = station.clock;
-    drive(line, station, &clock, stop, DriveOptions { wait }).expect("nothing fails")
+fn drive_one(
+    line: &mut FakeLine,
+    participant: &mut FakeParticipant,
+    clock: &OsClock,
+    stop: &Stop,
+    options: DriveOptions,
+) -> Result<DriveReport, LineError> {
+    let mut lines = Lines::new();
+    lines.add(WireId(0), Box::new(line)).expect("it is the first");
+    drive(&mut lines, &mut Single::new(Lent(participant)), clock, stop, options)
+}
+
+fn run(line: &mut FakeLine, participant: &mut FakeParticipant, stop: &Stop, wait: WaitStyle) -> DriveReport {
+    let clock = participant.clock;
+    drive_one(line, participant, &clock, stop, DriveOptions { wait }).expect("nothing fails")
 }
 
 #[test]
-fn a_round_receives_advances_and_transmits_in_this_order_and_the_first_does_not_wait() {
+fn a_round_receives_advances_then_transmits() {
     let log = Log::default();
-    let (mut line, mut station) = (FakeLine::new(&log), FakeStation::new(&log, OsClock::new(), 3));
-    let report = run(&mut line, &mut station, &Stop::new(), WaitStyle::BusyPoll);
+    let (mut line, mut participant) = (FakeLine::new(&log), FakeParticipant::new(&log, OsClock::new(), 3));
+    let report = run(&mut line, &mut participant, &Stop::new(), WaitStyle::BusyPoll);
     assert_eq!(*log.borrow(), ["receive", "advance", "transmit"].repeat(3));
     assert_eq!(report.rounds, 3);
     assert_eq!(line.waits, [Wait::No; 3]);
@@ -144,11 +198,11 @@ fn the_wait_follows_the_sooner_time_out_of_station_and_line() {
     let log = Log::default();
     let clock = OsClock::new();
     let hour = Some(clock.now() + Duration::from_secs(3600));
-    for (of_station, of_line) in [(0, 3), (3, 0)] {
+    for (of_participant, of_line) in [(0, 3), (3, 0)] {
         let near = |ms| if ms == 0 { hour } else { Some(clock.now() + Duration::from_millis(ms)) };
-        let (mut line, mut station) = (FakeLine::new(&log), FakeStation::new(&log, clock, 2));
-        (station.timeout, line.timeout) = (near(of_station), near(of_line));
-        run(&mut line, &mut station, &Stop::new(), WaitStyle::Block);
+        let (mut line, mut participant) = (FakeLine::new(&log), FakeParticipant::new(&log, clock, 2));
+        (participant.timeout, line.timeout) = (near(of_participant), near(of_line));
+        run(&mut line, &mut participant, &Stop::new(), WaitStyle::Block);
         assert!(
             matches!(line.waits[1], Wait::For(time) if time <= Duration::from_millis(3)),
             "{:?}",
@@ -156,9 +210,9 @@ fn the_wait_follows_the_sooner_time_out_of_station_and_line() {
         );
     }
     for (timeout, expected) in [(None, Wait::Idle), (hour, Wait::Idle), (Some(Instant::ZERO), Wait::No)] {
-        let (mut line, mut station) = (FakeLine::new(&log), FakeStation::new(&log, clock, 2));
-        station.timeout = timeout;
-        run(&mut line, &mut station, &Stop::new(), WaitStyle::Block);
+        let (mut line, mut participant) = (FakeLine::new(&log), FakeParticipant::new(&log, clock, 2));
+        line.timeout = timeout;
+        run(&mut line, &mut participant, &Stop::new(), WaitStyle::Block);
         assert_eq!(line.waits, [Wait::No, expected]);
     }
 }
@@ -167,26 +221,27 @@ fn the_wait_follows_the_sooner_time_out_of_station_and_line() {
 fn the_longest_oversleep_is_recorded() {
     let log = Log::default();
     let clock = OsClock::new();
-    let (mut line, mut station) = (FakeLine::new(&log), FakeStation::new(&log, clock, 3));
-    // Due already when each wait begins, since every advance takes 5 ms.
-    station.timeout = Some(clock.now());
-    station.slow = Duration::from_millis(5);
-    let report = run(&mut line, &mut station, &Stop::new(), WaitStyle::Block);
+    let (mut line, mut participant) = (FakeLine::new(&log), FakeParticipant::new(&log, clock, 3));
+    // Due a millisecond after each round began, and looked at after the advance, which takes 5 ms and then 15 ms.
+    participant.again = Some(Duration::from_millis(1));
+    participant.slow = Duration::from_millis(5);
+    let report = run(&mut line, &mut participant, &Stop::new(), WaitStyle::Block);
     let worst = report.worst_oversleep;
-    // Two advances lie between the due time and the last look at it; the first alone would be 5 ms.
-    assert!(worst >= Duration::from_millis(10) && worst <= report.elapsed, "{report:?}");
-    assert!(report.cpu >= Duration::from_millis(15) && report.cpu <= report.elapsed * 2, "{report:?}");
+    // The second advance is the longest; the others alone would be 4 ms.
+    assert!(worst >= Duration::from_millis(14) && worst <= report.elapsed, "{report:?}");
+    assert!(report.cpu >= Duration::from_millis(25) && report.cpu <= report.elapsed * 2, "{report:?}");
 }
 
 #[test]
-fn a_station_that_does_not_end_is_left_after_its_patience_and_asked_once() {
+fn a_participant_that_does_not_end_is_asked_once_and_left() {
     let log = Log::default();
-    let (mut line, mut station) = (FakeLine::new(&log), FakeStation::new(&log, OsClock::new(), u32::MAX));
+    let (mut line, mut participant) =
+        (FakeLine::new(&log), FakeParticipant::new(&log, OsClock::new(), u32::MAX));
     let stop = Stop::new();
     stop.ask();
-    let report = run(&mut line, &mut station, &stop, WaitStyle::Block);
-    assert_eq!(station.stops.len(), 1);
-    // Left at the first look after the patience. A patience begun anew would take twice as long.
+    let report = run(&mut line, &mut participant, &stop, WaitStyle::Block);
+    assert_eq!(participant.stops.len(), 1);
+    // Left at the first look after the patience. A patience that started again would take twice as long.
     assert!(report.elapsed > STOP_PATIENCE && report.elapsed < STOP_PATIENCE * 3 / 2, "{report:?}");
     let order = log.borrow();
     assert_eq!(order[..4], ["receive", "stop", "advance", "transmit"]);
@@ -195,14 +250,15 @@ fn a_station_that_does_not_end_is_left_after_its_patience_and_asked_once() {
 #[test]
 fn the_end_waits_for_the_line_to_be_flushed_and_looks_often() {
     let log = Log::default();
-    let (mut line, mut station) = (FakeLine::new(&log), FakeStation::new(&log, OsClock::new(), 1));
+    let (mut line, mut participant) = (FakeLine::new(&log), FakeParticipant::new(&log, OsClock::new(), 1));
     line.unflushed = 4;
-    let report = run(&mut line, &mut station, &Stop::new(), WaitStyle::Block);
+    let report = run(&mut line, &mut participant, &Stop::new(), WaitStyle::Block);
     assert_eq!(report.rounds, 5);
     assert!(line.waits[1..].iter().all(|wait| matches!(wait, Wait::For(time) if *time <= FLUSH_LOOK)));
+    assert_eq!(line.last_reports, 1, "the kernel's last figures are asked for once");
     line.flush_asked.set(0);
     line.unflushed = u32::MAX;
-    let report = run(&mut line, &mut station, &Stop::new(), WaitStyle::Block);
+    let report = run(&mut line, &mut participant, &Stop::new(), WaitStyle::Block);
     assert!(report.elapsed < STOP_PATIENCE * 3 / 2, "a peer that never confirms is left: {report:?}");
 }
 
@@ -210,9 +266,22 @@ fn the_end_waits_for_the_line_to_be_flushed_and_looks_often() {
 fn an_error_of_the_line_ends_the_run() {
     let log = Log::default();
     let clock = OsClock::new();
-    let (mut line, mut station) = (FakeLine::new(&log), FakeStation::new(&log, clock, u32::MAX));
+    let (mut line, mut participant) = (FakeLine::new(&log), FakeParticipant::new(&log, clock, u32::MAX));
     line.fails_at = Some(2);
-    let result = drive(&mut line, &mut station, &clock, &Stop::new(), DriveOptions::default());
+    let result = drive_one(&mut line, &mut participant, &clock, &Stop::new(), DriveOptions::default());
     assert_eq!(result.map(drop).expect_err("it failed").to_string(), "receiving: unplugged");
     assert_eq!(*log.borrow(), ["receive", "advance", "transmit", "receive"]);
+}
+
+#[test]
+fn a_participant_that_is_never_quiet_is_given_up_and_named() {
+    let log = Log::default();
+    let clock = OsClock::new();
+    let (mut line, mut participant) = (FakeLine::new(&log), FakeParticipant::new(&log, clock, u32::MAX));
+    participant.again = Some(Duration::ZERO);
+    let result = drive_one(&mut line, &mut participant, &clock, &Stop::new(), DriveOptions::default());
+    let told = result.expect_err("it never ends by itself").to_string();
+    // The test's thread has the test's name.
+    assert!(told.contains("never_quiet") && told.contains("without end"), "{told}");
+    assert_eq!(participant.advances, MOST_BUSY * antiphon_core::MOST_ROUNDS as u32);
 }

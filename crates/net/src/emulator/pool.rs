@@ -1,4 +1,4 @@
-//! Packet buffers that go round, within a budget: strangers can't cost more memory than that.
+//! Packet buffers that go round, within a budget: unknown sources can't cost more memory than that.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -79,7 +79,7 @@ impl Drop for Pooled {
     fn drop(&mut self) {
         let mut shared = self.pool.shared.borrow_mut();
         shared.used -= self.buffer.len();
-        // A buffer that carried a giant is let go, lest 4096 of them stay.
+        // A buffer that carried a giant is freed, so that 4096 of them do not stay.
         if shared.free.len() < KEPT && self.buffer.capacity() <= 4096 {
             shared.free.push(std::mem::take(&mut self.buffer));
         }

@@ -205,7 +205,7 @@ fn run<W: Worker>(
         for event in &events[..count] {
             match event.data() {
                 TIMER => {
-                    // Read, or it would go on telling; and to be set anew above.
+                    // Read, or it would stay readable; it is set again above.
                     let _ = poller.timer.wait();
                     armed = None;
                 }
@@ -220,7 +220,7 @@ fn run<W: Worker>(
         loop {
             match inbox.try_recv() {
                 Ok(Request::Report(answer)) => {
-                    // Whoever asked may have gone.
+                    // The thread that asked may have gone.
                     let _ = answer.try_send(worker.report(scheduling.clone()));
                 }
                 Ok(Request::Stop) | Err(mpsc::TryRecvError::Disconnected) => return,

@@ -112,8 +112,8 @@ fn reliable(link: LinkSpec) -> LinkSpec {
     LinkSpec { loss: LossModel::None, reorder: None, duplicate: Ratio(0.0), corrupt: Ratio(0.0), ..link }
 }
 
-/// The payload of a TCP segment with time stamps in 1500 bytes (RFC 9293, RFC 7323).
-const CHUNK: usize = 1448;
+/// The payload of a TCP segment.
+const CHUNK: usize = antiphon_core::wire::TCP_SEGMENT;
 /// TCP and IPv4 headers without options.
 const HEADERS: usize = 40;
 /// Chunks read from one socket before the others have their turn.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
+use antiphon_core::wire::{UDP_IPV4_HEADERS, UDP_IPV6_HEADERS};
 use antiphon_core::{Instant, Rng};
 use antiphon_link::{Counters, Direction, Duplex, DuplexSpec};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -205,7 +206,7 @@ impl Forwarder {
             match flow.socket.recv(&mut self.buffer[..]) {
                 Ok(len) => self.offer(number, clock.now(), Direction::Down, len),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
-                // Port unreachable: nobody listens at the target yet.
+                // Port unreachable: nothing listens at the target yet.
                 Err(_) => {}
             }
         }
@@ -291,7 +292,7 @@ impl Worker for Forwarder {
                     Direction::Up => flow.socket.send(packet.bytes()),
                     Direction::Down => self.listen.send_to(packet.bytes(), flow.client),
                 };
-                // Refused since nobody listened a moment ago: the kernel reports it once and did not send.
+                // Refused since nothing listened a moment ago: the kernel reports it once and did not send.
                 let sent = match (sent, direction) {
                     (Err(error), Direction::Up) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
                         flow.socket.send(packet.bytes())
@@ -320,7 +321,7 @@ impl Worker for Forwarder {
 
 /// Bytes of the UDP and IP headers, which the link carries too.
 fn headers(client: &SocketAddr) -> usize {
-    if client.is_ipv4() { 28 } else { 48 }
+    if client.is_ipv4() { UDP_IPV4_HEADERS } else { UDP_IPV6_HEADERS }
 }
 
 /// A non-blocking socket with as much room as the kernel gives, so that a burst waits and is not lost uncounted.

@@ -12,7 +12,7 @@ fn refused(fd: RawFd, peer: SocketAddr) -> Option<i32> {
 }
 
 #[test]
-fn what_is_no_udp_socket_of_the_peers_kind_is_refused_by_number() {
+fn sockets_of_other_kinds_are_refused_with_errno() {
     let (socket, peer) = (udp(), udp().local_addr().expect("bound"));
     let fd = socket.as_raw_fd();
     assert_eq!(refused(-1, peer), Some(libc::EBADF));
@@ -27,16 +27,16 @@ fn what_is_no_udp_socket_of_the_peers_kind_is_refused_by_number() {
 }
 
 #[test]
-fn datagrams_pass_and_strangers_are_told_apart() {
-    let (program, peer, stranger) = (udp(), udp(), udp());
+fn datagrams_pass_and_other_sources_are_told_apart() {
+    let (program, peer, unknown_source) = (udp(), udp(), udp());
     let (clock, mut buf) = (OsClock::new(), [0; 100]);
     let lent = LentSocket::lend(program.as_raw_fd(), peer.local_addr().unwrap()).expect("a UDP socket");
     assert_eq!(lent.receive(&clock, &mut buf).unwrap(), Arrival::Nothing);
     let here = program.local_addr().unwrap();
-    stranger.send_to(b"psst", here).unwrap();
+    unknown_source.send_to(b"psst", here).unwrap();
     peer.send_to(b"hello", here).unwrap();
     // Loopback delivers within the call that sends.
-    assert_eq!(lent.receive(&clock, &mut buf).unwrap(), Arrival::Stranger);
+    assert_eq!(lent.receive(&clock, &mut buf).unwrap(), Arrival::UnknownSource);
     let arrival = lent.receive(&clock, &mut buf).unwrap();
     assert!(matches!(arrival, Arrival::Datagram { len: 5, received_at } if received_at <= clock.now()));
     assert_eq!(&buf[..5], b"hello");
@@ -57,7 +57,7 @@ fn the_program_has_its_socket_back_as_it_was() {
 }
 
 #[test]
-fn a_closed_descriptor_is_noticed_even_when_its_number_is_another_sockets() {
+fn a_closed_descriptor_is_noticed_when_its_number_is_reused() {
     let (program, peer) = (udp(), udp());
     let fd = program.into_raw_fd();
     let lent = LentSocket::lend(fd, peer.local_addr().unwrap()).unwrap();
@@ -67,7 +67,7 @@ fn a_closed_descriptor_is_noticed_even_when_its_number_is_another_sockets() {
     assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), fd) }, fd);
     assert!(!lent.is_lent());
     assert_eq!(lent.wait(Duration::ZERO).unwrap_err().raw_os_error(), Some(libc::EBADF));
-    // SAFETY: made just above, and nobody else's.
+    // SAFETY: made just above, and owned by nothing else.
     drop(unsafe { OwnedFd::from_raw_fd(fd) });
 }
 

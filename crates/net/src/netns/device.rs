@@ -83,7 +83,7 @@ pub(crate) fn veth_port(name: &str, peer: [u8; 6]) -> Result<Port, NetnsError> {
     // Protocol 0: nothing is received before the socket is bound to its device.
     // SAFETY: socket() takes no pointers.
     let fd = Errno::result(unsafe { libc::socket(libc::AF_PACKET, kind, 0) }).map_err(failed)?;
-    // SAFETY: the kernel has just given us this descriptor, nobody else owns it.
+    // SAFETY: the kernel has just given us this descriptor, nothing else owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     set(&fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1).map_err(failed)?;
     // This end was set up before its peer, so the kernel gives it a working transmit queue only when its link watch comes
@@ -117,7 +117,7 @@ pub(crate) fn disable_offloads(name: &str) -> Result<(), NetnsError> {
     // SAFETY: socket() takes no pointers.
     let fd = Errno::result(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })
         .map_err(failed)?;
-    // SAFETY: the kernel has just given us this descriptor, nobody else owns it.
+    // SAFETY: the kernel has just given us this descriptor, nothing else owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     for command in [ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO] {
         let mut value = EthtoolValue { command, data: 0 };

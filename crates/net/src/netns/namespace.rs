@@ -100,7 +100,7 @@ impl Namespace {
     }
 }
 
-/// Namespaces belong to threads; whoever calls keeps its own.
+/// Namespaces belong to threads; the calling thread keeps its own.
 fn in_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, NetnsError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("netns".into()).spawn_scoped(scope, work);

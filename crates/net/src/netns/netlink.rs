@@ -102,7 +102,7 @@ impl Netlink {
                     v6.attribute(IFLA_INET6_ADDR_GEN_MODE, &[IN6_ADDR_GEN_MODE_NONE])
                 })
             });
-        // Without IPv6 in the kernel this is refused, and nothing is amiss.
+        // Without IPv6 in the kernel this is refused, and that is no error.
         let has_v6 = self.request(quiet).is_ok();
         let mut shape = Message::new(libc::RTM_NEWLINK, 0)
             .link(index, no_arp, no_arp)

@@ -1,7 +1,8 @@
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use super::*;
+use crate::poll::{self, Readiness};
 use crate::{Line, TcpLine, TcpListening, UdpLine};
 
 /// What the kernel says of an option of the socket.
@@ -28,7 +29,7 @@ fn check_common(socket: BorrowedFd<'_>, v6: bool) {
     assert!(timeout >= IDLE && timeout <= IDLE + Duration::from_millis(10), "{timeout:?}");
 }
 
-/// The kernel doubles what is asked for its own book-keeping, and has a limit for who is not root (socket(7)).
+/// The kernel doubles what is asked for its own book-keeping, and has a limit for users other than root (socket(7)).
 fn check_buffer(got: usize, asked: usize, limit: &str) {
     let limit = std::fs::read_to_string(format!("/proc/sys/net/core/{limit}")).expect("Linux");
     let limit: usize = limit.trim().parse().expect("a number");
@@ -77,7 +78,9 @@ fn tcp_sockets_are_set_as_asked_called_and_accepted_alike() {
         let host =
             if address.ip().is_unspecified() { "127.0.0.1".parse().expect("v4") } else { address.ip() };
         let caller = TcpLine::call(SocketAddr::new(host, port), &options).expect("it listens");
-        let (accepted, _) = listening.accept(Duration::from_secs(5)).expect("the call");
+        poll::wait(listening.as_fd().as_raw_fd(), Readiness::READABLE, Duration::from_secs(5));
+        let (stream, peer) = listening.next_caller().expect("a descriptor").expect("the call");
+        let accepted = listening.line(stream, peer).expect("it is there still");
         for (line, v6) in [(&caller, host.is_ipv6()), (&accepted, address.is_ipv6())] {
             let socket = line.socket().expect("connected");
             check_common(socket, v6);
@@ -114,8 +117,8 @@ fn a_group_is_sent_to_with_its_ttl_through_its_interface() {
 #[test]
 fn what_is_refused_is_noted_and_stops_nothing() {
     let options = SocketOptions { congestion: Some("nosuch".into()), ..SocketOptions::default() };
-    let line = TcpLine::listen(parse("127.0.0.1:0"), &options).expect("a free port");
-    assert!(line.notes().iter().any(|note| note.contains("'nosuch'")), "{:?}", line.notes());
+    let listening = TcpListening::bind(parse("127.0.0.1:0"), &options).expect("a free port");
+    assert!(listening.notes().iter().any(|note| note.contains("'nosuch'")), "{:?}", listening.notes());
 }
 
 #[test]

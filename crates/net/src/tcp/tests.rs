@@ -3,29 +3,31 @@ use std::net::{TcpListener, TcpStream};
 use socket2::{Domain, Type};
 
 use super::*;
-use crate::bystander::Bystander;
+use antiphon_core::Single;
 
-/// A caller whose peer has just gone, at the instant zero, and nobody listens there any more.
-fn deserted(station: &mut Bystander) -> TcpLine {
+use crate::bystander::{Bystander, on};
+
+/// A caller whose peer has just gone, at the instant zero, and nothing listens there any more.
+fn deserted(participant: &mut Single<Bystander>) -> TcpLine {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let to = listener.local_addr().expect("bound");
     let mut line = TcpLine::call(to, &SocketOptions::default()).expect("it listens");
-    line.tend(Instant::ZERO, station);
+    line.tend(Instant::ZERO, &mut on(participant));
     drop((listener.accept().expect("the call"), listener));
-    line.lose(Instant::ZERO, BrokenReason::EndOfStream, station);
+    line.lose(Instant::ZERO, BrokenReason::EndOfStream, &mut on(participant));
     line
 }
 
 #[test]
-fn calls_that_fail_are_repeated_at_growing_distances_with_a_limit() {
-    let mut station = Bystander::default();
-    let mut line = deserted(&mut station);
+fn failed_calls_are_repeated_with_back_off_and_a_limit() {
+    let mut participant = Single::new(Bystander::default());
+    let mut line = deserted(&mut participant);
     let mut calls = Vec::new();
     let mut now = Instant::ZERO;
     // Time is given: a minute of it passes at once, while the refusals of loopback are real.
     while now < Instant::from_millis(60_000) {
         let before = line.stream.is_some();
-        line.tend(now, &mut station);
+        line.tend(now, &mut on(&mut participant));
         if line.stream.is_some() && !before {
             calls.push(now);
         }
@@ -41,14 +43,14 @@ fn calls_that_fail_are_repeated_at_growing_distances_with_a_limit() {
         assert!((wanted..=wanted + 2).contains(pause), "pause {i} is {pause} ms: {pauses:?}");
     }
     assert!(pauses.len() > 10, "{pauses:?}");
-    assert_eq!((station.connected, station.broken), (1, 1));
+    assert_eq!((participant.get().connected, participant.get().broken), (1, 1));
 }
 
 #[test]
 fn a_call_into_a_black_hole_is_given_up_and_repeated() {
-    let mut station = Bystander::default();
-    let mut line = deserted(&mut station);
-    // A listener that takes nobody: its queue of one is full, and the kernel drops what knocks.
+    let mut participant = Single::new(Bystander::default());
+    let mut line = deserted(&mut participant);
+    // A listener that accepts nothing: its queue of one is full, and the kernel drops further calls.
     let full = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     full.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a free port");
     full.listen(0).expect("a socket");
@@ -58,16 +60,16 @@ fn a_call_into_a_black_hole_is_given_up_and_repeated() {
         *peer = to;
     }
     let start = Instant::from_millis(100);
-    line.tend(start, &mut station);
+    line.tend(start, &mut on(&mut participant));
     assert!(line.stream.is_some(), "a call is under way");
     let until = line.poll_timeout().expect("it will be given up");
     assert_eq!(until, start + CONNECT_PATIENCE);
-    line.tend(until - Duration::from_millis(1), &mut station);
+    line.tend(until - Duration::from_millis(1), &mut on(&mut participant));
     assert!(line.stream.is_some());
-    line.tend(until, &mut station);
-    assert!(line.stream.is_none(), "nobody answered");
+    line.tend(until, &mut on(&mut participant));
+    assert!(line.stream.is_none(), "no answer");
     assert_eq!(line.poll_timeout(), Some(until + 2 * FIRST_BACKOFF));
-    assert_eq!(station.connected, 1);
+    assert_eq!(participant.get().connected, 1);
 }
 
 #[test]

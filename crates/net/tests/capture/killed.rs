@@ -1,4 +1,4 @@
-//! A process that is killed in the midst of a capture leaves a file that opens.
+//! A process that is killed during a capture leaves a file that opens.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ fn capture_until_killed() {
     loop {
         tap.datagram(Direction::Sent, Instant::from_nanos(n), ends, &[n as u8; 500]);
         n += 1;
-        // All that the file holds it got without anybody's finishing it: the packets of 572 bytes so far, but one.
+        // The file holds this though it was never finished: the packets of 572 bytes so far, but one.
         while n % 10 == 0 && std::fs::metadata(&path).is_ok_and(|file| file.len() < 572 * n) {
             std::thread::yield_now();
         }

@@ -2,12 +2,14 @@
 
 mod exchange;
 mod killed;
+#[path = "../common/party.rs"]
+mod party;
 mod tshark;
 
 use std::net::SocketAddr;
 
 use antiphon_net::{Capture, OsClock};
-use exchange::{Exchange, frames, read};
+use exchange::{Exchange, messages, read};
 
 /// Runs an exchange with a capture of its own at either end and returns what both files hold.
 fn both_ends(scheme: &str, listen: &str) -> (Exchange, [Vec<exchange::Packet>; 2]) {
@@ -16,7 +18,7 @@ fn both_ends(scheme: &str, listen: &str) -> (Exchange, [Vec<exchange::Packet>; 2
     let clock = OsClock::new();
     let captures = paths.clone().map(|path| Capture::create(path, clock).expect("a file"));
     let taps = captures.each_ref().map(|capture| capture.tap(scheme));
-    let done = exchange::run(scheme, listen, frames(40), taps, clock);
+    let done = exchange::run(scheme, listen, messages(40), taps, clock);
     for capture in captures {
         assert_eq!(capture.finish().expect("room on the disk").dropped, 0);
     }
@@ -28,8 +30,8 @@ fn both_ends_of_a_udp_exchange_show_the_same_datagrams() {
     for (listen, ip) in [("127.0.0.1:0", "127.0.0.1"), ("[::1]:0", "::1"), ("0.0.0.0:0", "127.0.0.1")] {
         let (done, [near, far]) = both_ends("rtp", listen);
         let sent: Vec<&[u8]> = near.iter().filter(|p| p.outgoing).map(|p| &p.payload[..]).collect();
-        assert_eq!(sent, done.frames, "{listen}");
-        assert_eq!(near.len(), 2 * done.frames.len());
+        assert_eq!(sent, done.messages, "{listen}");
+        assert_eq!(near.len(), 2 * done.messages.len());
         // The reflector's socket, bound to the wildcard in the last case, shows the address that the sender called.
         let server = SocketAddr::new(ip.parse().expect("an address"), done.port);
         for (near, far) in near.iter().zip(&far) {
@@ -50,9 +52,11 @@ fn both_ends_of_a_tcp_exchange_show_the_same_stream() {
     for listen in ["127.0.0.1:0", "[::1]:0"] {
         let (done, files) = both_ends("tcp", listen);
         let framed: Vec<u8> = done
-            .frames
+            .messages
             .iter()
-            .flat_map(|frame| (frame.len() as u16).to_be_bytes().into_iter().chain(frame.iter().copied()))
+            .flat_map(|message| {
+                (message.len() as u16).to_be_bytes().into_iter().chain(message.iter().copied())
+            })
             .collect();
         let mut opened = Vec::new();
         for (packets, caller) in files.iter().zip([true, false]) {

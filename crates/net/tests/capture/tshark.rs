@@ -5,7 +5,7 @@ use std::process::Command;
 
 use antiphon_net::{Capture, OsClock, capture::decode_as_hint};
 
-use crate::exchange::{self, SSRC, frames};
+use crate::exchange::{self, SSRC, messages};
 
 /// RTP packets each way: two seconds of sound. Both ways and the sender reports among them fit into a tap's ring
 /// (1 MiB), so that nothing is dropped however late the writer comes by.
@@ -43,16 +43,16 @@ fn tshark_reads_our_capture() {
         let clock = OsClock::new();
         let captures = files.clone().map(|file| Capture::create(file, clock).expect("a file"));
         let taps = captures.each_ref().map(|capture| capture.tap(scheme));
-        let done = exchange::run(scheme, listen, frames(PACKETS), taps, clock);
+        let done = exchange::run(scheme, listen, messages(PACKETS), taps, clock);
         for (capture, file) in captures.into_iter().zip(&files) {
             let summary = capture.finish().expect("room on the disk");
             assert_eq!(summary.dropped, 0);
-            check(scheme, file, done.port, summary.packets as usize, &done.frames);
+            check(scheme, file, done.port, summary.packets as usize, &done.messages);
         }
     }
 }
 
-fn check(scheme: &str, file: &Path, port: u16, packets: usize, frames: &[Vec<u8>]) {
+fn check(scheme: &str, file: &Path, port: u16, packets: usize, messages: &[Vec<u8>]) {
     assert_eq!(tshark(file, port, "frame", &["frame.number"]).len(), packets);
     let complaints = tshark(file, port, "_ws.malformed || _ws.expert.severity >= 6291456", &["_ws.expert"]);
     assert_eq!(complaints, Vec::<Vec<String>>::new(), "warnings or errors");
@@ -67,7 +67,7 @@ fn check(scheme: &str, file: &Path, port: u16, packets: usize, frames: &[Vec<u8>
     assert_eq!(ssrcs, vec![format!("0x{SSRC:08x}"); 2 * PACKETS]);
     let mut sequences: Vec<u16> =
         values(file, port, "rtp", "rtp.seq").iter().map(|seq| seq.parse().expect("a number")).collect();
-    let first = u16::from_be_bytes([frames[0][2], frames[0][3]]);
+    let first = u16::from_be_bytes([messages[0][2], messages[0][3]]);
     sequences.iter_mut().for_each(|seq| *seq = seq.wrapping_sub(first));
     sequences.sort_unstable();
     let twice: Vec<u16> = (0..PACKETS as u16).flat_map(|n| [n, n]).collect();
@@ -75,18 +75,18 @@ fn check(scheme: &str, file: &Path, port: u16, packets: usize, frames: &[Vec<u8>
     let reports = values(file, port, "rtcp.pt == 200", "rtcp.senderssrc");
     assert_eq!(
         reports.iter().filter(|ssrc| **ssrc == format!("0x{SSRC:08x}")).count(),
-        2 * (frames.len() - PACKETS)
+        2 * (messages.len() - PACKETS)
     );
     let mut framed = 0;
     if scheme == "tcp" {
         let lengths = values(file, port, "rtp.rfc4571.len", "rtp.rfc4571.len");
         let mut lengths: Vec<usize> = lengths.iter().map(|len| len.parse().expect("a number")).collect();
-        let mut expected: Vec<usize> = frames.iter().flat_map(|frame| [frame.len(); 2]).collect();
+        let mut expected: Vec<usize> = messages.iter().flat_map(|message| [message.len(); 2]).collect();
         lengths.sort_unstable();
         expected.sort_unstable();
-        assert_eq!(lengths, expected, "every frame of RFC 4571 is found");
+        assert_eq!(lengths, expected, "every message of RFC 4571 is found");
         framed = tshark(file, port, "tcp.reassembled.length", &["frame.number"]).len();
-        assert!(framed > PACKETS / 4, "frames span segments: {framed}");
+        assert!(framed > PACKETS / 4, "messages span segments: {framed}");
     }
     println!(
         "{scheme}: {packets} packets, {} RTP, {} sender reports, {framed} reassembled, none malformed",

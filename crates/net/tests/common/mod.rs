@@ -98,7 +98,7 @@ pub fn udp_agrees(router: &Router, index: usize) {
             assert_eq!(after.offered - before.offered, 600, "nothing but the flow is counted");
             assert_eq!(after.delivered - before.delivered, arrived.len() as u64);
             assert_eq!(after.lost - before.lost, 600 - arrived.len() as u64);
-            // 5 % of 600: beyond 7 σ there is no weather.
+            // 5 % of 600: beyond 7 σ there were no losses.
             assert!((1..=68).contains(&(after.lost - before.lost)), "{after:?}");
             assert!(arrived.is_sorted(), "order is kept");
             assert!(after.balances());

@@ -5,28 +5,28 @@ use std::time::Duration;
 use antiphon_core::{CloseMode, CloseReason, Outcome};
 
 use crate::guest::{GUEST, Guest, HOST, bracketed, figure, guest};
-use crate::party::{Node, Party, Served, Server, call, frames, intact};
+use crate::party::{Node, Party, Served, Server, call, intact, messages};
 use crate::wire::watched;
 
-const FRAMES: usize = 100;
+const MESSAGES: usize = 100;
 const LEN: usize = 200;
 const INTERVAL: Duration = Duration::from_millis(5);
 /// What a few packets take on a busy machine, handshake and repetitions included.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Streams frames to the kernel's echo and closes; answers how many came back.
+/// Streams messages to the kernel's echo and closes; answers how many came back.
 fn echoed(node: &mut Node) -> usize {
     node.until("a connection", SOON, |party| party.connected == 1);
-    let sent = frames(FRAMES, LEN);
+    let sent = messages(MESSAGES, LEN);
     node.pace(&sent, INTERVAL, None);
-    let all = |party: &Party| party.frames.len() == FRAMES && party.outcomes.len() == FRAMES;
+    let all = |party: &Party| party.messages.len() == MESSAGES && party.outcomes.len() == MESSAGES;
     node.runs_until(Duration::from_secs(2), all);
-    assert_eq!(node.party.count(|outcome| *outcome == Outcome::Released), FRAMES, "{}", node.state());
+    assert_eq!(node.party.count(|outcome| *outcome == Outcome::Released), MESSAGES, "{}", node.state());
     node.close();
     node.until("the end", SOON, |party| party.closed.is_some());
     assert_eq!(node.party.closed, Some(CloseReason::Local));
-    assert_eq!((node.line.stats().damaged, node.party.endpoint.path_stats().counters.malformed), (0, 0));
-    intact(&sent, &node.party.frames)
+    assert_eq!((node.line.stats().damaged, node.party.endpoint.stats().counters.malformed), (0, 0));
+    intact(&sent, &node.party.messages)
 }
 
 #[test]
@@ -44,13 +44,13 @@ fn dccp_calls_the_kernel() {
     watched(&guest, || {
         for (version, port, query) in calls {
             let uri = format!("dccp://{}:{port}?over=ip&{query}", bracketed(GUEST[version]));
-            assert_eq!(call(&guest, &uri, echoed), FRAMES, "{uri}");
+            assert_eq!(call(&guest, &uri, echoed), MESSAGES, "{uri}");
         }
     });
 }
 
 /// A second after the beginning a Sync of full size asks whether that passes; the kernel's SyncAck ends the matter, and what
-/// stood behind the Sync's header concerns nobody.
+/// stood behind the Sync's header is ignored.
 #[test]
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
 fn the_kernel_answers_a_sync_of_full_size() {
@@ -60,27 +60,27 @@ fn the_kernel_answers_a_sync_of_full_size() {
             let uri = format!("dccp://{}:{port}?over=ip&{query}", bracketed(GUEST[version]));
             let came = call(&guest, &uri, |node| {
                 node.until("a connection", SOON, |party| party.connected == 1);
-                let sent = frames(FRAMES, LEN);
+                let sent = messages(MESSAGES, LEN);
                 node.pace(&sent[..10], INTERVAL, None);
                 node.runs_until(Duration::from_millis(300), |_| false);
-                let before = node.party.endpoint.path_stats().counters;
+                let before = node.party.endpoint.stats().counters;
                 node.runs_until(Duration::from_secs(4), |_| false);
-                let after = node.party.endpoint.path_stats().counters;
+                let after = node.party.endpoint.stats().counters;
                 let (bytes, full) =
-                    (after.bytes_sent - before.bytes_sent, node.party.endpoint.profile().max_frame as u64);
+                    (after.bytes_sent - before.bytes_sent, node.party.endpoint.profile().max_message as u64);
                 // Once: a second try would go out within the 4 s.
                 assert!((full..2 * full).contains(&bytes), "{uri}: {bytes} bytes; {}", node.state());
                 assert!(after.datagrams_received > before.datagrams_received, "{uri}: {}", node.state());
                 node.pace(&sent[10..], INTERVAL, None);
-                node.runs_until(Duration::from_secs(2), |party: &Party| party.frames.len() == FRAMES);
-                let malformed = node.party.endpoint.path_stats().counters.malformed;
+                node.runs_until(Duration::from_secs(2), |party: &Party| party.messages.len() == MESSAGES);
+                let malformed = node.party.endpoint.stats().counters.malformed;
                 assert_eq!((node.line.stats().damaged, malformed), (0, 0), "{uri}: {}", node.state());
                 node.close();
                 node.until("the end", SOON, |party| party.closed.is_some());
-                intact(&sent, &node.party.frames)
+                intact(&sent, &node.party.messages)
             });
             // After the pause the kernel's CCID 3 drops one now and then, as it does where nothing was probed.
-            assert!(came + 2 >= FRAMES, "{uri}: {came}");
+            assert!(came + 2 >= MESSAGES, "{uri}: {came}");
         }
     });
 }
@@ -89,7 +89,7 @@ fn the_kernel_answers_a_sync_of_full_size() {
 fn kernel_calls(guest: &Guest, version: usize, options: &str) -> (String, Served) {
     let server = Server::start(guest, &format!("dccp://:{PORT}?over=ip"));
     let host = HOST[version];
-    let command = format!("dccp-client -s SC:RTPA -n {FRAMES} -i 5 -l {LEN} {options} {host} {PORT}");
+    let command = format!("dccp-client -s SC:RTPA -n {MESSAGES} -i 5 -l {LEN} {options} {host} {PORT}");
     let (printed, _) = guest.try_exec(&command);
     (printed, server.end())
 }
@@ -104,7 +104,7 @@ fn the_kernel_calls_dccp() {
         for (version, options) in [(0, "-c 2"), (0, "-c 3"), (1, "-c 2"), (1, "-c 3"), (0, "")] {
             let what = format!("dccp-client {options} {}", HOST[version]);
             let (printed, ours) = kernel_calls(&guest, version, options);
-            assert_eq!(figure(&printed, "recv"), FRAMES as u64, "{what}: {printed}\n{}", ours.state);
+            assert_eq!(figure(&printed, "recv"), MESSAGES as u64, "{what}: {printed}\n{}", ours.state);
             assert_eq!(figure(&printed, "bad"), 0, "{what}: {printed}");
             assert_eq!(ours.closed, Some(CloseReason::Peer), "{what}: {}", ours.state);
             assert_eq!((ours.damaged, ours.malformed), (0, 0), "{what}: {}", ours.state);
@@ -112,44 +112,51 @@ fn the_kernel_calls_dccp() {
     });
 }
 
-/// 5 % each way: of a hundred frames 95 arrive, and there and back 90. The bounds are five standard deviations below
+/// 5 % each way: of a hundred messages 95 arrive, and there and back 90. The bounds are five standard deviations below
 /// that; a sender that its congestion control stops in between shows.
 #[test]
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
 fn dccp_goes_on_through_loss() {
     let guest = guest();
-    guest.weather("loss 5%");
+    guest.impair("loss 5%");
     for ccid in [2, 3] {
         guest.start("echo", &format!("dccp-server -p 5012 -c {ccid} -s SC:RTPA"));
         let uri = format!("dccp://{}:5012?over=ip&ccid={ccid}", GUEST[0]);
         let (came, state) = call(&guest, &uri, |node| {
             node.until("a connection", SOON, |party| party.connected == 1);
-            let sent = frames(3 * FRAMES, LEN);
+            let sent = messages(3 * MESSAGES, LEN);
             node.pace(&sent, 2 * INTERVAL, None);
-            node.runs_until(SOON, |party| party.outcomes.len() == 3 * FRAMES);
+            node.runs_until(SOON, |party| party.outcomes.len() == 3 * MESSAGES);
             node.runs_until(Duration::from_secs(1), |_| false);
-            assert_eq!(node.party.outcomes.len(), 3 * FRAMES, "{}", node.state());
+            assert_eq!(node.party.outcomes.len(), 3 * MESSAGES, "{}", node.state());
             node.close();
             node.until("the end", SOON, |party| party.closed.is_some());
-            (intact(&sent, &node.party.frames), node.state())
+            (intact(&sent, &node.party.messages), node.state())
         });
         let log = guest.exec(
             "for i in $(seq 50); do grep END /tmp/echo.log && break; sleep 0.1; done; cat /tmp/echo.log",
         );
         let there = figure(&log, "packets") as usize;
-        assert!((3 * FRAMES * 17 / 20..3 * FRAMES).contains(&there), "{uri}: {log}\n{state}");
-        assert!((3 * FRAMES * 4 / 5..3 * FRAMES).contains(&came), "{uri}: {came} came back: {log}\n{state}");
+        assert!((3 * MESSAGES * 17 / 20..3 * MESSAGES).contains(&there), "{uri}: {log}\n{state}");
+        assert!(
+            (3 * MESSAGES * 4 / 5..3 * MESSAGES).contains(&came),
+            "{uri}: {came} came back: {log}\n{state}"
+        );
         guest.exec("kp-stop echo");
     }
     for ccid in [2, 3] {
         let (printed, ours) = kernel_calls(&guest, 0, &format!("-c {ccid} -w 3000"));
         let came = figure(&printed, "recv") as usize;
-        assert!((FRAMES * 3 / 4..FRAMES).contains(&came), "CCID {ccid}: {printed}\n{}", ours.state);
-        assert!((FRAMES * 17 / 20..=FRAMES).contains(&ours.frames.len()), "CCID {ccid}: {}", ours.state);
+        assert!((MESSAGES * 3 / 4..MESSAGES).contains(&came), "CCID {ccid}: {printed}\n{}", ours.state);
+        assert!(
+            (MESSAGES * 17 / 20..=MESSAGES).contains(&ours.messages.len()),
+            "CCID {ccid}: {}",
+            ours.state
+        );
         assert_eq!(figure(&printed, "bad"), 0);
         assert_eq!(ours.closed, Some(CloseReason::Peer), "CCID {ccid}: {}", ours.state);
     }
-    assert!(guest.lost() > 40, "the weather happened");
+    assert!(guest.lost() > 40, "the losses happened");
 }
 
 /// Our server asks for a Close; the kernel's server, at its end, does.
@@ -163,7 +170,7 @@ fn either_side_closes_a_dccp_connection() {
             guest.try_exec(&format!("dccp-client -s SC:RTPA -c {ccid} -n 1000 -i 10 {} {PORT}", HOST[0]));
         let ours = server.end();
         assert_eq!(ours.closed, Some(CloseReason::Local), "CCID {ccid}: {}", ours.state);
-        assert!((20..40).contains(&ours.frames.len()), "{}", ours.state);
+        assert!((20..40).contains(&ours.messages.len()), "{}", ours.state);
         assert!(printed.contains("closed by peer"), "CCID {ccid}: {printed}");
 
         guest.start("source", &format!("dccp-server -p 5010 -c {ccid} -s SC:RTPA -m source -l 500 -d 1"));
@@ -172,7 +179,7 @@ fn either_side_closes_a_dccp_connection() {
             node.until("the kernel's leave", SOON, |party| party.closed.is_some());
             assert_eq!(node.party.closed, Some(CloseReason::Peer), "{}", node.state());
             // A second of a loopback's rate from slow start on: hundreds of packets.
-            assert!(node.party.frames.len() > 100, "{}", node.state());
+            assert!(node.party.messages.len() > 100, "{}", node.state());
         });
         guest.exec("kp-stop source");
     }
@@ -192,7 +199,7 @@ fn wrong_services_and_ports_are_refused_at_once() {
     let server = Server::start(&guest, &format!("dccp://:{PORT}?over=ip"));
     let (printed, _) = guest.try_exec(&format!("dccp-client -s SC:GAME -n 1 {} {PORT}", HOST[0]));
     assert!(printed.contains("Invalid request code"), "{printed}");
-    // Whoever was refused kept nobody from calling.
+    // A refused caller keeps no other from calling.
     let (printed, _) = guest.try_exec(&format!("dccp-client -s SC:RTPA -n 5 {} {PORT}", HOST[0]));
     assert_eq!(figure(&printed, "recv"), 5, "{printed}");
     server.end();
@@ -205,7 +212,7 @@ fn wrong_services_and_ports_are_refused_at_once() {
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
 fn floods_get_through_both_ways() {
     let guest = guest();
-    guest.weather("delay 20ms loss 1%");
+    guest.impair("delay 20ms loss 1%");
     for ccid in [2, 3] {
         guest.start("sink", &format!("dccp-server -p 5011 -c {ccid} -s SC:RTPA -m discard"));
         let uri = format!("dccp://{}:5011?over=ip&ccid={ccid}", GUEST[0]);
@@ -228,7 +235,7 @@ fn floods_get_through_both_ways() {
         let flood = FLOOD.as_secs();
         let (printed, _) = guest
             .try_exec(&format!("dccp-client -s SC:RTPA -c {ccid} -F {flood} -l 1000 {} {PORT}", HOST[0]));
-        let came = server.end().frames.len();
+        let came = server.end().messages.len();
         println!("CCID {ccid}: {sent} packets from us, {came} to us in {FLOOD:?}");
         assert!(sent > 300 && came > 200, "CCID {ccid}: {sent} from us, {came} to us; {printed}");
     }

@@ -13,12 +13,12 @@ pub struct Guest {
     name: String,
 }
 
-/// Boots the machine at the first call. Whoever has it, has it alone, in fair weather.
+/// Boots the machine at the first call. Only one test at a time has it, without impairments.
 pub fn guest() -> MutexGuard<'static, Guest> {
     static GUEST: LazyLock<Mutex<Guest>> = LazyLock::new(|| Mutex::new(Guest::boot()));
     // A test that failed leaves the machine as good as it was.
     let guest = GUEST.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    guest.fair();
+    guest.unimpaired();
     guest
 }
 
@@ -74,11 +74,11 @@ impl Guest {
     }
 
     /// Does this to all packets, each way, in netem's words.
-    pub fn weather(&self, netem: &str) {
+    pub fn impair(&self, netem: &str) {
         self.exec(&format!("kp-netem out eth0 {netem}; kp-netem in eth0 {netem}"));
     }
 
-    /// Packets lost by the weather so far.
+    /// Packets lost by the impairment so far.
     pub fn lost(&self) -> u64 {
         let text = self.exec("tc -s qdisc show");
         let dropped = |line: &str| {
@@ -88,8 +88,8 @@ impl Guest {
         text.lines().filter_map(dropped).sum()
     }
 
-    /// No weather.
-    pub fn fair(&self) {
+    /// Removes all impairments.
+    pub fn unimpaired(&self) {
         self.exec("kp-netem off eth0");
     }
 

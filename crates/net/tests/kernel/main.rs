@@ -1,9 +1,9 @@
-//! Our SCTP and DCCP beside implementations that are not ours: a Linux 6.1 kernel in a virtual machine, usrsctp, and
+//! Our SCTP and DCCP beside independent implementations: a Linux 6.1 kernel in a virtual machine, usrsctp, and
 //! tshark as the judge of every packet that crosses between them.
 //!
 //! Needs root; `scripts/install-peers` brings the rest. The machine boots once for all tests, in a network namespace
-//! named after this process, and goes with it, however it ends. One test at a time (`--test-threads=1`), as the weather
-//! that some of them make is everybody's:
+//! named after this process, and goes with it, however it ends. One test at a time (`--test-threads=1`), as the impairments
+//! that some of them make is shared by all:
 //!
 //! ```text
 //! cargo test -p antiphon-net --test kernel -- --ignored --test-threads=1
@@ -13,5 +13,7 @@ mod dccp;
 mod guest;
 mod party;
 mod sctp;
+#[path = "../common/party.rs"]
+mod transports;
 mod usrsctp;
 mod wire;

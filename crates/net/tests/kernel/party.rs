@@ -1,28 +1,32 @@
 //! Our side: an endpoint on the line that its URI asks for, with next to nothing above it.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use antiphon_core::uri::Uri;
-use antiphon_core::{CloseMode, CloseReason, Endpoint, Event, Frame, Instant, Outcome, StreamId};
+use antiphon_core::{
+    CloseMode, CloseReason, Endpoint, Event, Instant, Message, OnEndpoint, OneWire, Outcome, Role, Stack,
+    StreamId, Tag,
+};
 use antiphon_net::{Line, OsClock, RawLine, SocketOptions, Target, UdpLine, Wait};
-use antiphon_proto::{OpenArgs, Role, find};
-use antiphon_session::{OnEndpoint, Station};
+use antiphon_proto::{StackArgs, find};
 
 use crate::guest::Guest;
+use crate::transports::round_one;
 
-/// A station that sends what it is given and keeps what comes, or returns it.
+/// A participant that sends what it is given and keeps what comes, or returns it.
 pub struct Party {
     pub endpoint: Box<dyn Endpoint>,
     pub outbox: VecDeque<(Vec<u8>, StreamId, Option<Instant>)>,
-    pub frames: Vec<Vec<u8>>,
+    pub messages: Vec<Vec<u8>>,
     pub outcomes: Vec<Outcome>,
     pub connected: u32,
     pub broken: u32,
     pub closed: Option<CloseReason>,
-    /// Whether frames go back as they came, and how long they may take to get out again.
+    /// Whether messages go back as they came, and how long they may take to get out again.
     returns: bool,
     buf: Vec<u8>,
 }
@@ -33,7 +37,7 @@ impl Party {
         Party {
             endpoint,
             outbox: VecDeque::new(),
-            frames: Vec::new(),
+            messages: Vec::new(),
             outcomes: Vec::new(),
             connected: 0,
             broken: 0,
@@ -58,16 +62,16 @@ impl OnEndpoint for Party {
     }
 
     fn work(&mut self, now: Instant) {
-        while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
-            let frame = self.buf[..received.len].to_vec();
+        while let Some(received) = self.endpoint.poll_message(&mut self.buf) {
+            let message = self.buf[..received.len].to_vec();
             if self.returns {
-                self.outbox.push_back((frame.clone(), received.stream, None));
+                self.outbox.push_back((message.clone(), received.stream, None));
             }
-            self.frames.push(frame);
+            self.messages.push(message);
         }
         while let Some((bytes, stream, deadline)) = self.outbox.front() {
-            let frame = Frame { bytes, deadline: *deadline, priority: 0, stream: *stream };
-            if self.endpoint.send(now, frame).is_err() {
+            let message = Message { stream: *stream, ..Message::new(Tag::NONE, bytes, *deadline) };
+            if self.endpoint.send(now, message).is_err() {
                 break;
             }
             self.outbox.pop_front();
@@ -76,9 +80,9 @@ impl OnEndpoint for Party {
             match event {
                 Event::Connected => self.connected += 1,
                 Event::Broken(_) => self.broken += 1,
-                Event::Frame { outcome, .. } => self.outcomes.push(outcome),
+                Event::Outcome { outcome, .. } => self.outcomes.push(outcome),
                 Event::Closed(reason) => self.closed = Some(reason),
-                Event::Congestion(_) | Event::Writable => {}
+                _ => {}
             }
         }
     }
@@ -100,14 +104,14 @@ impl Node {
     /// What `uri` asks for, as `antiphon send` and `receive` would read it. In the namespace of the calling thread.
     pub fn open(uri: &str, returns: bool) -> Self {
         let clock = OsClock::new();
-        let (line, endpoint) = open_line(uri);
-        Node { party: Party::new(endpoint(clock.now()), returns), line, clock, what: uri.into() }
+        let (line, stack, role) = open_line(uri);
+        Node { party: Party::new(stack.open(clock.now(), role), returns), line, clock, what: uri.into() }
     }
 
-    /// Sends a frame that is of no use after so much time.
-    pub fn send_by(&mut self, frame: Vec<u8>, lifetime: Option<Duration>) {
+    /// Sends a message that is of no use after so much time.
+    pub fn send_by(&mut self, message: Vec<u8>, lifetime: Option<Duration>) {
         let deadline = lifetime.map(|lifetime| self.clock.now() + lifetime);
-        self.party.outbox.push_back((frame, StreamId(0), deadline));
+        self.party.outbox.push_back((message, StreamId(0), deadline));
     }
 
     pub fn close(&mut self) {
@@ -117,10 +121,7 @@ impl Node {
     pub fn turn(&mut self) {
         let due = self.party.poll_timeout().map_or(TICK, |at| at.since(self.clock.now()).min(TICK));
         let wait = if due.is_zero() { Wait::No } else { Wait::For(due) };
-        self.line.receive(&self.clock, &mut self.party, wait).expect("the line lives");
-        self.party.advance(self.clock.now());
-        self.line.transmit(self.clock.now(), &mut self.party).expect("the line lives");
-        self.party.advance(self.clock.now());
+        round_one(&mut *self.line, &mut self.party, &self.clock, wait).expect("the line lives");
     }
 
     /// Runs until `done`, or fails naming what was waited for.
@@ -140,41 +141,40 @@ impl Node {
         true
     }
 
-    /// Sends frames in time, one an interval.
-    pub fn pace(&mut self, frames: &[Vec<u8>], interval: Duration, lifetime: Option<Duration>) {
-        for frame in frames {
-            self.send_by(frame.clone(), lifetime);
+    /// Sends messages in time, one an interval.
+    pub fn pace(&mut self, messages: &[Vec<u8>], interval: Duration, lifetime: Option<Duration>) {
+        for message in messages {
+            self.send_by(message.clone(), lifetime);
             self.runs_until(interval, |_| false);
         }
     }
 
     pub fn state(&self) -> String {
-        let Party { frames, outcomes, outbox, connected, broken, closed, endpoint, .. } = &self.party;
+        let Party { messages, outcomes, outbox, connected, broken, closed, endpoint, .. } = &self.party;
         format!(
-            "connected {connected}, {} frames in, {} outcomes, {} not taken yet, broken {broken}, closed {closed:?}; \
+            "connected {connected}, {} messages in, {} outcomes, {} not taken yet, broken {broken}, closed {closed:?}; \
              {:?}; {:?}",
-            frames.len(),
+            messages.len(),
             outcomes.len(),
             outbox.len(),
             self.line.stats(),
-            endpoint.path_stats(),
+            endpoint.stats(),
         )
     }
 }
 
-/// Opens the line that `uri` asks for, calling or listening, and answers how its endpoints are opened.
-pub fn open_line(uri: &str) -> (Box<dyn Line>, impl Fn(Instant) -> Box<dyn Endpoint> + 'static) {
+/// Opens the line that `uri` asks for, calling or listening, and the stack of its endpoints, which are of that role.
+pub fn open_line(uri: &str) -> (Box<dyn Line>, Rc<dyn Stack>, Role) {
     let parsed: Uri = uri.parse().expect("a URI");
     let (transport, mut options) = (find(&parsed.scheme).expect("known"), SocketOptions::default());
     let target = Target::resolve(&parsed, 0).expect("an address");
     let mut query = parsed.query;
-    let others = query.value("peers").into_iter().flat_map(|peers| peers.split(','));
-    options.other_peers = others.map(|peer| peer.parse().expect("an address")).collect();
+    options.other_peers = (transport.other_peers)(&query).expect("addresses");
     let (line, max_datagram): (Box<dyn Line>, usize) = match query.value("over") {
         Some("ip") => {
             let over = transport.over_ip.expect("has a number");
-            query.set(over.port_key, &target.address().port().to_string());
-            let line = RawLine::open(target, over, &options).expect("root");
+            query.set(over.port_key(), &target.address().port().to_string());
+            let line = RawLine::open(target, Box::new(over), &options).expect("root");
             let max = line.max_datagram();
             (Box::new(line), max)
         }
@@ -185,15 +185,12 @@ pub fn open_line(uri: &str) -> (Box<dyn Line>, impl Fn(Instant) -> Box<dyn Endpo
         }
     };
     let role = if matches!(target, Target::Call(_)) { Role::Caller } else { Role::Listener };
-    // As in the program, nothing that strangers could guess repeats: a peer must not take a call for a former one.
+    // As in the program, nothing that unknown sources could guess repeats: a peer must not take a call for a former one.
     static OPENED: AtomicU64 = AtomicU64::new(0);
     let seed = u64::from(std::process::id()) << 32 | OPENED.fetch_add(1, Ordering::Relaxed);
-    let latency = Duration::from_millis(80);
-    let open = move |now: Instant| {
-        let args = OpenArgs { role, query: &query, seed, now, max_datagram, latency };
-        (transport.open)(&args).unwrap_or_else(|error| panic!("{error}"))
-    };
-    (line, open)
+    let args = StackArgs::new(&query, seed, max_datagram, Duration::from_millis(80));
+    let stack = (transport.stack)(&args).unwrap_or_else(|error| panic!("{error}"));
+    (line, stack, role)
 }
 
 /// A server of ours in the machine's namespace, on a thread of its own.
@@ -203,7 +200,7 @@ pub struct Server {
 
 /// What a server of ours has seen.
 pub struct Served {
-    pub frames: Vec<Vec<u8>>,
+    pub messages: Vec<Vec<u8>>,
     pub closed: Option<CloseReason>,
     pub damaged: u64,
     pub malformed: u64,
@@ -212,17 +209,17 @@ pub struct Served {
 }
 
 impl Server {
-    /// Listens as `uri` says and returns every frame until the association has ended.
+    /// Listens as `uri` says and returns every message until the association has ended.
     pub fn start(guest: &Guest, uri: &str) -> Self {
         Self::start_closing(guest, uri, usize::MAX)
     }
 
-    /// The same, and closes once so many frames have come.
+    /// The same, and closes once so many messages have come.
     pub fn start_closing(guest: &Guest, uri: &str, after: usize) -> Self {
         Self::start_with(guest, uri, after, true)
     }
 
-    /// Listens and keeps every frame to itself.
+    /// Listens and keeps every message to itself.
     pub fn start_silent(guest: &Guest, uri: &str) -> Self {
         Self::start_with(guest, uri, usize::MAX, false)
     }
@@ -234,16 +231,16 @@ impl Server {
             namespace.enter().expect("root");
             let mut node = Node::open(&uri, returns);
             ready.send(()).expect("the test waits");
-            if node.runs_until(LIMIT, |party| party.closed.is_some() || party.frames.len() >= after) {
+            if node.runs_until(LIMIT, |party| party.closed.is_some() || party.messages.len() >= after) {
                 node.close();
                 node.runs_until(LIMIT, |party| party.closed.is_some());
             }
             Served {
                 closed: node.party.closed,
                 damaged: node.line.stats().damaged,
-                malformed: node.party.endpoint.path_stats().counters.malformed,
+                malformed: node.party.endpoint.stats().counters.malformed,
                 state: node.state(),
-                frames: node.party.frames,
+                messages: node.party.messages,
             }
         });
         open.recv_timeout(LIMIT).expect("the server opens");
@@ -262,29 +259,29 @@ pub fn call<T: Send>(guest: &Guest, uri: &str, work: impl FnOnce(&mut Node) -> T
     guest.namespace.run(run).unwrap_or_else(|error| panic!("{uri}: {error}"))
 }
 
-/// Frames that carry their number and are filled so that a cut or a mixture shows.
-pub fn frames(count: usize, len: usize) -> Vec<Vec<u8>> {
-    let frame = |number: usize| {
+/// Messages that carry their number and are filled so that a cut or a mixture shows.
+pub fn messages(count: usize, len: usize) -> Vec<Vec<u8>> {
+    let message = |number: usize| {
         let mut bytes: Vec<u8> = (0..len).map(|i| (number * 31 + i * 7 + i / 251) as u8).collect();
         bytes[..4].copy_from_slice(&(number as u32).to_be_bytes());
         bytes
     };
-    (0..count).map(frame).collect()
+    (0..count).map(message).collect()
 }
 
 /// How many of `sent` came back as they were, once each; anything else is a failure.
 pub fn intact(sent: &[Vec<u8>], came: &[Vec<u8>]) -> usize {
     let mut numbers: Vec<usize> = came
         .iter()
-        .map(|frame| {
-            let number = u32::from_be_bytes(frame[..4].try_into().expect("four bytes")) as usize;
-            assert!(sent.get(number) == Some(frame), "frame {number} is not as it was sent");
+        .map(|message| {
+            let number = u32::from_be_bytes(message[..4].try_into().expect("four bytes")) as usize;
+            assert!(sent.get(number) == Some(message), "message {number} is not as it was sent");
             number
         })
         .collect();
     numbers.sort_unstable();
     numbers.dedup();
-    assert_eq!(numbers.len(), came.len(), "a frame came twice");
+    assert_eq!(numbers.len(), came.len(), "a message came twice");
     came.len()
 }
 

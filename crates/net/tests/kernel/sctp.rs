@@ -4,15 +4,14 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use antiphon_core::{CloseReason, Outcome};
-use antiphon_net::{DriveOptions, OsClock, Stop, drive};
-use antiphon_proto::find;
-use antiphon_session::{Hub, HubConfig, Reflector, ReflectorConfig};
+use antiphon_net::{DriveOptions, Lines, OsClock, Stop, drive};
 
 use crate::guest::{GUEST, Guest, HOST, SECOND_GUEST, SECOND_HOST, bracketed, figure, guest};
-use crate::party::{Node, Served, Server, call, frames, intact, open_line};
+use crate::party::{Node, Served, Server, call, intact, messages, open_line};
+use crate::transports::{WIRE, reflector};
 use crate::wire::watched;
 
-const FRAMES: usize = 60;
+const MESSAGES: usize = 60;
 const LEN: usize = 200;
 const INTERVAL: Duration = Duration::from_millis(5);
 /// What a few packets take on a busy machine, handshake and repetitions included.
@@ -28,15 +27,15 @@ fn uris(version: usize, port: u16, query: &str) -> [String; 2] {
     [format!("sctp://{host}:{port}?over=ip&{query}"), format!("sctp://{host}:{UDP}?sctp-port={port}&{query}")]
 }
 
-/// Sends frames to an echo, waits for all of them, and closes.
+/// Sends messages to an echo, waits for all of them, and closes.
 pub fn echoed(node: &mut Node, count: usize, len: usize, interval: Duration) {
-    let sent = frames(count, len);
+    let sent = messages(count, len);
     node.pace(&sent, interval, None);
-    node.until("all frames and their outcomes", 3 * SOON, |party| {
-        party.frames.len() == count && party.outcomes.len() == count
+    node.until("all messages and their outcomes", 3 * SOON, |party| {
+        party.messages.len() == count && party.outcomes.len() == count
     });
     assert_eq!(node.party.count(|outcome| *outcome == Outcome::Acked), count, "{}", node.state());
-    assert_eq!(intact(&sent, &node.party.frames), count);
+    assert_eq!(intact(&sent, &node.party.messages), count);
     node.close();
     node.until("the end", SOON, |party| party.closed.is_some());
     assert_eq!(node.party.closed, Some(CloseReason::Local));
@@ -55,8 +54,8 @@ fn sctp_calls_the_kernel() {
         ] {
             for uri in uris(version, port, query) {
                 call(&guest, &uri, |node| {
-                    echoed(node, FRAMES, LEN, INTERVAL);
-                    let counters = node.party.endpoint.path_stats().counters;
+                    echoed(node, MESSAGES, LEN, INTERVAL);
+                    let counters = node.party.endpoint.stats().counters;
                     assert_eq!((counters.malformed, counters.retransmitted), (0, 0), "{uri}");
                 });
             }
@@ -65,7 +64,7 @@ fn sctp_calls_the_kernel() {
 }
 
 /// A server of ours, raw or in UDP, and the options with which the kernel's client calls it.
-fn doors(query: &str) -> [(String, String); 2] {
+fn both_uris(query: &str) -> [(String, String); 2] {
     [
         (format!("sctp://:{PORT}?over=ip&{query}"), String::new()),
         (format!("sctp://:{UDP}?sctp-port={PORT}&{query}"), format!("-e {UDP}")),
@@ -90,11 +89,11 @@ fn the_kernel_calls_sctp() {
             (1, "reliability=full&order=ordered", "-m"),
             (1, "reliability=full", "-u"),
         ] {
-            for (uri, way) in doors(query) {
-                let options = format!("{way} {options} -n {FRAMES} -i 5 -l {LEN}");
+            for (uri, way) in both_uris(query) {
+                let options = format!("{way} {options} -n {MESSAGES} -i 5 -l {LEN}");
                 let (printed, code, ours) = kernel_calls(&guest, &uri, version, &options);
                 let what = format!("{uri}, sctp-client {options}: {printed}\n{}", ours.state);
-                assert_eq!((code, figure(&printed, "recv")), (Some(0), FRAMES as u64), "{what}");
+                assert_eq!((code, figure(&printed, "recv")), (Some(0), MESSAGES as u64), "{what}");
                 assert_eq!((figure(&printed, "bad"), figure(&printed, "dup")), (0, 0), "{what}");
                 assert_eq!((ours.closed, ours.malformed), (Some(CloseReason::Peer), 0), "{what}");
             }
@@ -107,12 +106,12 @@ fn the_kernel_calls_sctp() {
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
 fn an_abort_ends_an_association_at_once() {
     let guest = guest();
-    for (uri, way) in doors("reliability=full&order=ordered") {
+    for (uri, way) in both_uris("reliability=full&order=ordered") {
         let (printed, _, ours) = kernel_calls(&guest, &uri, 0, &format!("{way} -A -n 5"));
         assert_eq!(figure(&printed, "recv"), 5, "{uri}: {printed}\n{}", ours.state);
         assert_eq!(ours.closed, Some(CloseReason::Peer), "{uri}: {}", ours.state);
     }
-    // Nobody listens: the kernel answers with an ABORT.
+    // Nothing listens: the kernel answers with an ABORT.
     for uri in uris(0, 6666, "") {
         call(&guest, &uri, |node| {
             node.until("a refusal", Duration::from_secs(3), |party| party.closed.is_some());
@@ -126,7 +125,7 @@ fn an_abort_ends_an_association_at_once() {
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
 fn our_server_closes_an_association() {
     let guest = guest();
-    for (uri, way) in doors("reliability=full&order=ordered") {
+    for (uri, way) in both_uris("reliability=full&order=ordered") {
         let server = Server::start_closing(&guest, &uri, 20);
         let (printed, _) = guest.try_exec(&format!("sctp-client {way} -n 500 -i 10 {} {PORT}", HOST[0]));
         let ours = server.end();
@@ -141,26 +140,26 @@ fn our_server_closes_an_association() {
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
 fn large_messages_cross_through_loss_whole() {
     let guest = guest();
-    guest.weather("loss 5%");
+    guest.impair("loss 5%");
     for uri in uris(0, 6001, "reliability=full&order=ordered") {
         call(&guest, &uri, |node| echoed(node, 3, 200_000, Duration::ZERO));
     }
-    for (uri, way) in doors("reliability=full&order=ordered") {
+    for (uri, way) in both_uris("reliability=full&order=ordered") {
         let options = format!("{way} -n 3 -l 200000 -w 30000");
         let (printed, code, ours) = kernel_calls(&guest, &uri, 0, &options);
         let what = format!("{uri}: {printed}\n{}", ours.state);
         assert_eq!((code, figure(&printed, "recv")), (Some(0), 3), "{what}");
-        assert_eq!(ours.frames.len(), 3, "{what}");
+        assert_eq!(ours.messages.len(), 3, "{what}");
     }
     // 5 % of some 4000 packets.
-    assert!(guest.lost() > 50, "the weather happened: {}", guest.lost());
+    assert!(guest.lost() > 50, "the losses happened: {}", guest.lost());
 }
 
-/// A repair takes a round trip more than the first try: 45 ms there, and a frame's lifetime is 40 ms. Of 120 frames, 24
+/// A repair takes a round trip more than the first try: 45 ms there, and a message's lifetime is 40 ms. Of 120 messages, 24
 /// are lost on the way and a few more wait for the window.
-const WEATHER: &str = "delay 15ms loss 20%";
+const IMPAIRMENT: &str = "delay 15ms loss 20%";
 
-/// Frames that can't arrive in time are given up, and the kernel is told to wait for them no longer: it goes on with the
+/// Messages that can't arrive in time are given up, and the kernel is told to wait for them no longer: it goes on with the
 /// next one. The other way round as well.
 #[test]
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
@@ -171,37 +170,37 @@ fn partially_reliable_frames_expire_on_both_sides() {
         let uri = &uris(0, 6001, query)[n % 2];
         call(&guest, uri, |node| {
             node.until("an association", SOON, |party| party.connected == 1);
-            guest.weather(WEATHER);
-            let sent = frames(3 * FRAMES, LEN);
-            node.pace(&sent[..2 * FRAMES], INTERVAL, Some(Duration::from_millis(40)));
+            guest.impair(IMPAIRMENT);
+            let sent = messages(3 * MESSAGES, LEN);
+            node.pace(&sent[..2 * MESSAGES], INTERVAL, Some(Duration::from_millis(40)));
             let given_up =
                 |outcome: &Outcome| matches!(outcome, Outcome::Expired { .. } | Outcome::RetriesExhausted);
-            node.until("every outcome", SOON, |party| party.outcomes.len() == 2 * FRAMES);
+            node.until("every outcome", SOON, |party| party.outcomes.len() == 2 * MESSAGES);
             let lost = node.party.count(given_up);
             assert!((5..=100).contains(&lost), "{uri}: {lost} given up; {}", node.state());
-            // What was given up holds up nothing: in fair weather all is as it was.
-            guest.fair();
+            // What was given up holds up nothing: without losses all is as it was.
+            guest.unimpaired();
             node.runs_until(Duration::from_secs(1), |_| false);
-            let before = node.party.frames.len();
-            assert!(before < 2 * FRAMES, "{uri}: {}", node.state());
-            node.pace(&sent[2 * FRAMES..], INTERVAL, Some(Duration::from_secs(2)));
-            node.until("frames in fair weather", SOON, |party| party.frames.len() >= before + FRAMES);
-            intact(&sent, &node.party.frames);
+            let before = node.party.messages.len();
+            assert!(before < 2 * MESSAGES, "{uri}: {}", node.state());
+            node.pace(&sent[2 * MESSAGES..], INTERVAL, Some(Duration::from_secs(2)));
+            node.until("messages without losses", SOON, |party| party.messages.len() >= before + MESSAGES);
+            intact(&sent, &node.party.messages);
             node.close();
             node.until("the end", SOON, |party| party.closed.is_some());
         });
     }
-    // The weather changes once the association stands: the kernel's first time-out is 3 s.
-    let (uri, _) = &doors("order=ordered")[0];
+    // The losses begin once the association stands: the kernel's first time-out is 3 s.
+    let (uri, _) = &both_uris("order=ordered")[0];
     let server = Server::start(&guest, uri);
-    let weather = format!("sleep 1; kp-netem out eth0 {WEATHER}; kp-netem in eth0 {WEATHER}");
-    let client = format!("sctp-client -T 60 -n {} -i 20 -w 500 {} {PORT}", 3 * FRAMES, HOST[0]);
-    let printed = guest.exec(&format!("({weather}) >/tmp/weather.log & {client}"));
-    guest.fair();
+    let impair = format!("sleep 1; kp-netem out eth0 {IMPAIRMENT}; kp-netem in eth0 {IMPAIRMENT}");
+    let client = format!("sctp-client -T 60 -n {} -i 20 -w 500 {} {PORT}", 3 * MESSAGES, HOST[0]);
+    let printed = guest.exec(&format!("({impair}) >/tmp/impair.log & {client}"));
+    guest.unimpaired();
     let ours = server.end();
-    let came = ours.frames.len();
+    let came = ours.messages.len();
     let what = format!("{uri}: {came} came; {printed}\n{}", ours.state);
-    assert!((FRAMES..3 * FRAMES).contains(&came), "{what}");
+    assert!((MESSAGES..3 * MESSAGES).contains(&came), "{what}");
     assert_eq!(figure(&printed, "bad"), 0, "{what}");
 }
 
@@ -215,22 +214,22 @@ fn an_association_goes_on_by_the_kernels_other_address() {
         let ours = format!("reliability=full&order=ordered&addresses={},{SECOND_HOST}", HOST[0]);
         for (uri, port) in uris(0, 6001, &ours).into_iter().zip([6001, UDP]) {
             call(&guest, &format!("{uri}&peers={SECOND_GUEST}:{port}"), |node| {
-                let sent = frames(3 * FRAMES, LEN);
-                node.pace(&sent[..FRAMES], INTERVAL, None);
-                node.until("frames by the first address", SOON, |party| party.frames.len() == FRAMES);
+                let sent = messages(3 * MESSAGES, LEN);
+                node.pace(&sent[..MESSAGES], INTERVAL, None);
+                node.until("messages by the first address", SOON, |party| party.messages.len() == MESSAGES);
                 // Heartbeats on a path in reserve are a second apart.
                 node.runs_until(Duration::from_secs(2), |_| false);
                 guest.cut_off(GUEST[0], || {
-                    node.pace(&sent[FRAMES..2 * FRAMES], INTERVAL, None);
+                    node.pace(&sent[MESSAGES..2 * MESSAGES], INTERVAL, None);
                     // The kernel's least time-out is a second.
-                    node.until("frames by the second", SOON, |party| party.outcomes.len() == 2 * FRAMES);
-                    node.until("their return", SOON, |party| party.frames.len() == 2 * FRAMES);
+                    node.until("messages by the second", SOON, |party| party.outcomes.len() == 2 * MESSAGES);
+                    node.until("their return", SOON, |party| party.messages.len() == 2 * MESSAGES);
                 });
-                node.pace(&sent[2 * FRAMES..], INTERVAL, None);
-                node.until("all of them", SOON, |party| party.frames.len() == 3 * FRAMES);
-                assert_eq!(intact(&sent, &node.party.frames), 3 * FRAMES);
+                node.pace(&sent[2 * MESSAGES..], INTERVAL, None);
+                node.until("all of them", SOON, |party| party.messages.len() == 3 * MESSAGES);
+                assert_eq!(intact(&sent, &node.party.messages), 3 * MESSAGES);
                 assert_eq!(node.party.closed, None, "{uri}: {}", node.state());
-                assert_eq!(node.party.endpoint.path_stats().counters.malformed, 0, "{uri}: {}", node.state());
+                assert_eq!(node.party.endpoint.stats().counters.malformed, 0, "{uri}: {}", node.state());
                 node.close();
                 node.until("the end", SOON, |party| party.closed.is_some());
             });
@@ -246,52 +245,50 @@ fn an_association_goes_on_by_the_kernels_other_address() {
         call(&guest, &format!("{uri}&peers={SECOND_GUEST}:6001"), |node| {
             node.runs_until(Duration::from_secs(2), |_| false);
             assert!(out_of_the_blue() > before, "heartbeats that it answers with ABORTs: {}", node.state());
-            echoed(node, FRAMES, LEN, INTERVAL);
-            assert_eq!(node.party.endpoint.path_stats().counters.malformed, 0, "{}", node.state());
+            echoed(node, MESSAGES, LEN, INTERVAL);
+            assert_eq!(node.party.endpoint.stats().counters.malformed, 0, "{}", node.state());
         });
     });
 }
 
-/// A hub of ours, as `reflect` runs it, serves several associations at once on one socket, of callers that share an
+/// A reflector of ours, as `reflect` runs it, serves several associations at once on one socket, of callers that share an
 /// address, and in UDP a port as well, as Linux puts all of them behind one.
 #[test]
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
 fn one_socket_of_ours_serves_many_of_the_kernels() {
     let guest = guest();
-    for (uri, way) in doors("reliability=full&order=ordered&style=many") {
+    for (uri, way) in both_uris("reliability=full&order=ordered&style=many") {
         let (stop, (tell, told)) = (Stop::new(), mpsc::channel());
         let printed = std::thread::scope(|scope| {
             let (guest, asked) = (&guest, stop.clone());
-            let hub = scope.spawn(move || {
+            let served = scope.spawn(move || {
                 guest.namespace.enter().expect("root");
                 serve_many(&uri, &asked, tell);
             });
-            told.recv_timeout(SOON).expect("the hub opens");
-            let client = format!("sctp-client {way} -n {FRAMES} -i 5 -l {LEN} {} {PORT}", HOST[0]);
+            told.recv_timeout(SOON).expect("the reflector opens");
+            let client = format!("sctp-client {way} -n {MESSAGES} -i 5 -l {LEN} {} {PORT}", HOST[0]);
             let several = format!("for n in 1 2 3 4; do {client} & done; {client} -m; wait");
             let printed = guest.exec(&several);
             stop.ask();
-            hub.join().expect("no panic");
+            served.join().expect("no panic");
             printed
         });
         let results = printed.lines().filter(|line| line.starts_with("RESULT")).collect::<Vec<_>>();
         assert_eq!(results.len(), 5, "{printed}");
         for result in results {
-            assert_eq!((figure(result, "recv"), figure(result, "bad")), (FRAMES as u64, 0), "{printed}");
+            assert_eq!((figure(result, "recv"), figure(result, "bad")), (MESSAGES as u64, 0), "{printed}");
         }
     }
 }
 
 fn serve_many(uri: &str, stop: &Stop, tell: mpsc::Sender<()>) {
     let clock = OsClock::new();
-    let (mut line, open) = open_line(uri);
-    let keeper = open(clock.now()).doorkeeper(clock.now());
-    let admits = find("sctp").expect("known").admits;
-    let config = HubConfig { max_peers: 16, idle: SOON, admits };
-    let make = move |now, _path| Reflector::new(open(now), ReflectorConfig::default());
-    let mut hub = Hub::new(config, Box::new(make)).with_doorkeeper(keeper);
+    let (line, stack, _) = open_line(uri);
+    let mut reflector = reflector(stack, 16, clock.now());
+    let mut lines = Lines::new();
+    lines.add(WIRE, line).expect("it is the first");
     tell.send(()).expect("the test waits");
-    drive(&mut *line, &mut hub, &clock, stop, DriveOptions::default()).expect("the line lives");
+    drive(&mut lines, &mut reflector, &clock, stop, DriveOptions::default()).expect("the line lives");
 }
 
 /// Both sides would interleave (RFC 8260), but Linux numbers fragments in a way of its own: large messages cross
@@ -306,7 +303,7 @@ fn nothing_interleaves_with_a_kernel_that_numbers_otherwise() {
         for uri in uris(0, 6004, "reliability=full&interleaving=on&streams=2&order=ordered") {
             call(&guest, &uri, |node| echoed(node, 20, 20_000, INTERVAL));
         }
-        let (uri, way) = &doors("reliability=full&interleaving=on&streams=4&order=ordered")[0];
+        let (uri, way) = &both_uris("reliability=full&interleaving=on&streams=4&order=ordered")[0];
         let (printed, _, ours) = kernel_calls(&guest, uri, 0, &format!("{way} -I -S 4 -n 20 -l 20000"));
         assert_eq!(figure(&printed, "recv"), 20, "{printed}\n{}", ours.state);
     });

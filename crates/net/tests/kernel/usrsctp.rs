@@ -1,4 +1,4 @@
-//! usrsctp, SCTP in user space by others, over UDP on this machine.
+//! usrsctp, SCTP in user space by another project, over UDP on this machine.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -47,7 +47,7 @@ impl Theirs {
 
 fn sound(node: &mut Node, count: usize, len: usize) {
     echoed(node, count, len, Duration::from_millis(2));
-    assert_eq!(node.party.endpoint.path_stats().counters.malformed, 0);
+    assert_eq!(node.party.endpoint.stats().counters.malformed, 0);
 }
 
 #[test]

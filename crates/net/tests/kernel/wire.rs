@@ -8,12 +8,12 @@ use std::time::Duration;
 use antiphon_net::Capture;
 
 use crate::guest::{GUEST, Guest, Running, guest};
-use crate::party::{call, frames};
+use crate::party::{call, messages};
 
 /// Runs `work` while the tap is captured; then every packet of SCTP and DCCP must be well-formed, with a right checksum.
 pub fn watched<T>(guest: &Guest, work: impl FnOnce() -> T) -> T {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    // Kept for whoever wants to look, if told where.
+    // Kept, if told where.
     let file = match std::env::var_os("ANTIPHON_TEST_WIRE") {
         Some(kept) => kept.into(),
         None => directory.path().join("wire.pcapng"),
@@ -80,12 +80,12 @@ fn our_own_captures_are_right_as_well() {
         call(&guest, &uri, |node| {
             let capture = Capture::create(&file, node.clock).expect("a file");
             node.line.set_tap(capture.tap("ours"));
-            node.pace(&frames(20, 500), Duration::from_millis(5), None);
-            node.until("all frames", Duration::from_secs(10), |party| party.frames.len() == 20);
+            node.pace(&messages(20, 500), Duration::from_millis(5), None);
+            node.until("all messages", Duration::from_secs(10), |party| party.messages.len() == 20);
             node.close();
             node.until("the end", Duration::from_secs(10), |party| party.closed.is_some());
             let summary = capture.finish().expect("room on the disk");
-            // Each frame there and back, and the handshake.
+            // Each message there and back, and the handshake.
             let seen = check(&file) as u64;
             assert!(seen == summary.packets && seen > 40, "{uri}: {seen} of {}", summary.packets);
         });

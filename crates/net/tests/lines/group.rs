@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use antiphon_net::emulator::Side;
 use antiphon_net::{Line, Multicast, OsClock, SocketOptions, UdpLine};
 
-use crate::world::{Node, frame, lane, local, private};
+use crate::world::{Node, lane, local, message, private};
 
 fn options(interface: Option<String>, ttl: u8) -> SocketOptions {
     let multicast = Multicast { ttl: Some(ttl), interface };
@@ -17,7 +17,7 @@ fn address(side: &Side, v6: bool) -> IpAddr {
 }
 
 #[test]
-fn a_group_is_joined_and_sent_to_by_name_and_by_address_of_the_interface() {
+fn a_group_is_joined_by_interface_name_or_address() {
     let Some((_router, lane)) = lane("delay=0ms", 1) else { return };
     let clock = OsClock::new();
     // Organisation-local, and one of the link, which has no meaning without an interface.
@@ -36,17 +36,17 @@ fn a_group_is_joined_and_sent_to_by_name_and_by_address_of_the_interface() {
             let caller = caller.unwrap_or_else(|error| panic!("{group}, by name: {by_name}: {error}"));
             let (mut near, mut far) = (Node::udp(caller, &clock), Node::udp(joined, &clock));
             for n in 0..20 {
-                near.send(frame(n, 300));
+                near.send(message(n, 300));
                 near.until(&clock, "its sending", |node| node.party.outcomes.len() == n as usize + 1);
-                far.until(&clock, "the group's frame", |node| node.party.frames.len() == n as usize + 1);
-                assert_eq!(far.party.frames[n as usize], frame(n, 300));
+                far.until(&clock, "the group's message", |node| node.party.messages.len() == n as usize + 1);
+                assert_eq!(far.party.messages[n as usize], message(n, 300));
             }
             assert_eq!((near.line.stats().sent, near.line.stats().send_failed), (20, 0));
             // A member answers the sender, whose socket is not connected to the group.
-            far.send(frame(99, 100));
+            far.send(message(99, 100));
             far.until(&clock, "its answer's sending", |node| node.party.outcomes.len() == 1);
-            near.until(&clock, "the answer", |node| !node.party.frames.is_empty());
-            assert_eq!(near.party.frames, [frame(99, 100)]);
+            near.until(&clock, "the answer", |node| !node.party.messages.is_empty());
+            assert_eq!(near.party.messages, [message(99, 100)]);
         }
     }
 }
@@ -78,11 +78,11 @@ fn two_receivers_on_one_machine_hear_the_same_group() {
     let second = namespace.run(|| join(to.port())).expect("a namespace").expect("joined beside it");
     let caller = namespace.run(|| UdpLine::call(to, &options(interface(), 0))).expect("a namespace");
     let mut near = Node::udp(caller.expect("a group"), &clock);
-    near.send(frame(1, 200));
+    near.send(message(1, 200));
     near.until(&clock, "its sending", |node| node.party.outcomes.len() == 1);
     for line in [first, second] {
         let mut node = Node::udp(line, &clock);
-        node.until(&clock, "the group's frame", |node| node.party.frames == [frame(1, 200)]);
+        node.until(&clock, "the group's message", |node| node.party.messages == [message(1, 200)]);
     }
 }
 
@@ -98,11 +98,11 @@ fn a_broadcast_address_reaches_the_network() {
     let to = SocketAddr::from(([127, 255, 255, 255], port));
     let caller = namespace.run(|| UdpLine::call(to, &options)).expect("a namespace").expect("broadcast");
     let (mut near, mut far) = (Node::udp(caller, &clock), Node::udp(listener, &clock));
-    near.send(frame(1, 200));
+    near.send(message(1, 200));
     near.until(&clock, "its sending", |node| node.party.outcomes.len() == 1);
-    far.until(&clock, "the broadcast", |node| node.party.frames == [frame(1, 200)]);
+    far.until(&clock, "the broadcast", |node| node.party.messages == [message(1, 200)]);
     // The answer comes from an address of its own.
-    far.send(frame(2, 200));
+    far.send(message(2, 200));
     far.until(&clock, "its sending", |node| node.party.outcomes.len() == 1);
-    near.until(&clock, "the answer", |node| node.party.frames == [frame(2, 200)]);
+    near.until(&clock, "the answer", |node| node.party.messages == [message(2, 200)]);
 }

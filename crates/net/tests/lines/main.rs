@@ -2,7 +2,10 @@
 //!
 //! Ports are the kernel's choice, and waiting is always for an event with a bound, never for a time to pass.
 
+mod conformance;
 mod group;
+#[path = "../common/party.rs"]
+mod party;
 mod raw;
 mod several;
 mod stop;

@@ -1,69 +1,56 @@
 //! Lines directly over IP, in a namespace of the test's own: without root it says why it did not run.
 
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use antiphon_core::{CloseMode, Endpoint, Input, Instant, PathId, Transmit, over_ip};
+use antiphon_core::{CloseMode, Input, Instant, OneWire, OverIp, PathId, Role, Stack, Transmit};
 use antiphon_net::{
-    Capture, DriveOptions, Line, LineError, LineStats, OsClock, RawLine, SocketOptions, Stop, Wait,
+    Capture, DriveOptions, Line, LineError, LineStats, Lines, OsClock, RawLine, SocketOptions, Stop, Target,
+    Wait, drive,
 };
-use antiphon_net::{Target, drive};
-use antiphon_proto::{OpenArgs, Role, Transport, find};
-use antiphon_session::{Hub, HubConfig, Reflector, ReflectorConfig, Station};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::world::{LIMIT, Node, Party, frame, local, private};
+use crate::party::{WIRE, reflector, round_one, stack};
+use crate::world::{LIMIT, Node, Party, local, message, private};
 
-fn transport(scheme: &str) -> &'static Transport {
-    find(scheme).expect("known")
+/// How the transport runs directly over IP.
+fn over(scheme: &str) -> &'static (dyn OverIp + Sync) {
+    antiphon_proto::find(scheme).expect("known").over_ip.expect("it has a number")
 }
 
-fn endpoint(scheme: &str, role: Role, seed: u64, now: Instant, line: &RawLine) -> Box<dyn Endpoint> {
-    let port = transport(scheme).over_ip.expect("has a number").port_key;
-    let query = format!("{port}={PORT}").parse().expect("a query");
-    let max_datagram = line.max_datagram();
-    let args = OpenArgs { role, query: &query, seed, now, max_datagram, latency: Duration::from_millis(80) };
-    (transport(scheme).open)(&args).expect("defaults open")
+fn stack_on(line: &RawLine, scheme: &str, seed: u64) -> Rc<dyn Stack> {
+    stack(&format!("{scheme}?{}={PORT}", over(scheme).port_key()), seed, line.max_datagram())
 }
 
 fn open(scheme: &str, target: Target) -> Result<RawLine, LineError> {
-    RawLine::open(target, transport(scheme).over_ip.expect("has a number"), &SocketOptions::default())
+    RawLine::open(target, Box::new(over(scheme)), &SocketOptions::default())
 }
 
 fn caller(scheme: &str, peer: &str, seed: u64, clock: &OsClock) -> Node {
     let line = open(scheme, Target::Call(local(peer))).expect("a namespace of our own");
-    let party = Party::new(endpoint(scheme, Role::Caller, seed, clock.now(), &line));
+    let party = Party::new(stack_on(&line, scheme, seed).open(clock.now(), Role::Caller));
     Node { line: Box::new(line), party }
 }
 
-/// Lets the listener know that nobody is there any more, so that it need not wait.
+/// Lets the listener know that the caller has gone, so that it need not wait.
 fn leave(mut node: Node, clock: &OsClock) {
     node.party.endpoint.close(clock.now(), CloseMode::Abort);
     node.turn(clock);
 }
 
-/// Reflectors behind a hub, until the answer is given that they may go.
+/// A reflector for many, until the answer is given that it may go.
 fn echo(scheme: &'static str, at: SocketAddr, tell: mpsc::Sender<()>, stop: &Stop) -> LineStats {
     let clock = OsClock::new();
-    let mut line = open(scheme, Target::Listen(at)).expect("a namespace of our own");
+    let line = open(scheme, Target::Listen(at)).expect("a namespace of our own");
     assert_eq!(line.local_address().port(), at.port());
-    let max_datagram = line.max_datagram();
-    let mut door = endpoint(scheme, Role::Listener, 9, clock.now(), &line);
-    let keeper = door.doorkeeper(clock.now());
-    let hub = HubConfig { max_peers: 8, idle: LIMIT, admits: transport(scheme).admits };
-    let port = transport(scheme).over_ip.expect("has a number").port_key;
-    let make = move |now, _path| {
-        let query = format!("{port}={PORT}").parse().expect("a query");
-        let latency = Duration::from_millis(80);
-        let args = OpenArgs { role: Role::Listener, query: &query, seed: 9, now, max_datagram, latency };
-        let endpoint = (transport(scheme).open)(&args).expect("defaults open");
-        Reflector::new(endpoint, ReflectorConfig::default())
-    };
-    let mut hub = Hub::new(hub, Box::new(make)).with_doorkeeper(keeper);
+    let mut reflector = reflector(stack_on(&line, scheme, 9), 8, clock.now());
+    let mut lines = Lines::new();
+    lines.add(WIRE, Box::new(line)).expect("it is the first");
     tell.send(()).expect("the test waits");
-    drive(&mut line, &mut hub, &clock, stop, DriveOptions::default()).expect("the line lives");
-    line.stats()
+    drive(&mut lines, &mut reflector, &clock, stop, DriveOptions::default()).expect("the line lives");
+    lines.stats(WIRE).expect("it is there")
 }
 
 /// Runs `test` beside an echo that listens on every address of both IP versions.
@@ -80,7 +67,7 @@ fn beside_echo(scheme: &'static str, test: impl FnOnce(&OsClock) + Send) -> Opti
         });
         told.recv_timeout(LIMIT).expect("the echo opens");
         let done = namespace.run(|| test(&OsClock::new()));
-        // Also when the test failed: nobody else ends the echo.
+        // Also when the test failed: nothing else ends the echo.
         stop.ask();
         done.expect("ours");
         Some(echo.join().expect("no panic"))
@@ -97,19 +84,19 @@ fn callers_share_a_listener_and_hear_their_own_frames_alone() {
                 (0..3).map(|n| caller(scheme, &peers[n], n as u64 + 1, clock)).collect();
             let len = |n: usize| 300 + 400 * n;
             for (n, node) in nodes.iter_mut().enumerate() {
-                (0..20).for_each(|k| node.send(frame(k, len(n))));
+                (0..20).for_each(|k| node.send(message(k, len(n))));
             }
             let start = clock.now();
-            while nodes.iter().any(|node| node.party.frames.len() < 20) {
+            while nodes.iter().any(|node| node.party.messages.len() < 20) {
                 nodes.iter_mut().for_each(|node| node.turn(clock));
-                let seen: Vec<_> = nodes.iter().map(|node| node.party.frames.len()).collect();
+                let seen: Vec<_> = nodes.iter().map(|node| node.party.messages.len()).collect();
                 assert!(clock.now().since(start) < LIMIT, "{scheme}: {seen:?}");
             }
             for (n, node) in nodes.iter_mut().enumerate() {
-                node.party.frames.sort();
-                let mut expected: Vec<_> = (0..20).map(|k| frame(k, len(n))).collect();
+                node.party.messages.sort();
+                let mut expected: Vec<_> = (0..20).map(|k| message(k, len(n))).collect();
                 expected.sort();
-                assert!(node.party.frames == expected, "{scheme}: frames of others, or not all, at {n}");
+                assert!(node.party.messages == expected, "{scheme}: messages of others, or not all, at {n}");
                 assert_eq!(node.line.stats().damaged, 0);
                 assert_ne!(node.line.local_address().port(), 0, "learned from what went out");
             }
@@ -121,7 +108,7 @@ fn callers_share_a_listener_and_hear_their_own_frames_alone() {
 /// A party some of whose paths are cut, both ways.
 struct Cut<'a>(&'a mut Party, &'a [u32]);
 
-impl Station for Cut<'_> {
+impl OneWire for Cut<'_> {
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         match input {
             Input::Datagram { path, .. } if self.1.contains(&path.0) => {}
@@ -155,37 +142,32 @@ impl Station for Cut<'_> {
 }
 
 #[test]
-fn an_association_goes_by_whichever_of_the_peers_addresses_works() {
+fn an_association_uses_whichever_address_works() {
     beside_echo("sctp", |clock| {
         let others = [format!("127.0.0.3:{PORT}"), format!("[::1]:{PORT}")];
         let options = SocketOptions {
             other_peers: others.iter().map(|other| local(other)).collect(),
             ..SocketOptions::default()
         };
-        let over = transport("sctp").over_ip.expect("has a number");
-        let mut line = RawLine::call(local(&format!("127.0.0.1:{PORT}")), over, &options).expect("ours");
-        let query = format!("sctp-port={PORT}&peers={}", others.join(",")).parse().expect("a query");
-        let (now, latency) = (clock.now(), Duration::from_millis(80));
-        let args = OpenArgs { role: Role::Caller, query: &query, seed: 1, now, max_datagram: 1400, latency };
-        let mut party = Party::new((transport("sctp").open)(&args).expect("opens"));
+        let peer = local(&format!("127.0.0.1:{PORT}"));
+        let mut line = RawLine::call(peer, Box::new(over("sctp")), &options).expect("ours");
+        let uri = format!("sctp?sctp-port={PORT}&peers={}", others.join(","));
+        let mut party = Party::new(stack(&uri, 1, 1400).open(clock.now(), Role::Caller));
         let mut sent = 0;
         for cut in [&[][..], &[0], &[0, 1], &[1, 2]] {
             party.paths.clear();
             let (start, until) = (clock.now(), sent + 20);
             // Heartbeats tell of every path that is left.
-            while party.frames.len() < until
+            while party.messages.len() < until
                 || (0..3).any(|n| !cut.contains(&n) && !party.paths.contains(&PathId(n)))
             {
-                assert!(clock.now().since(start) < LIMIT, "{cut:?}: {} frames", party.frames.len());
-                if sent < until && party.frames.len() == sent {
-                    party.outbox.push_back((frame(sent as u32, 400), None));
+                assert!(clock.now().since(start) < LIMIT, "{cut:?}: {} messages", party.messages.len());
+                if sent < until && party.messages.len() == sent {
+                    party.outbox.push_back((message(sent as u32, 400), None));
                     sent += 1;
                 }
-                let mut station = Cut(&mut party, cut);
-                line.receive(clock, &mut station, Wait::For(Duration::from_millis(1)))
-                    .expect("the line lives");
-                station.advance(clock.now());
-                line.transmit(clock.now(), &mut station).expect("the line lives");
+                let wait = Wait::For(Duration::from_millis(1));
+                round_one(&mut line, &mut Cut(&mut party, cut), clock, wait).expect("the line lives");
             }
         }
         leave(Node { line: Box::new(line), party }, clock);
@@ -193,8 +175,7 @@ fn an_association_goes_by_whichever_of_the_peers_addresses_works() {
 }
 
 #[test]
-fn what_can_be_no_address_of_one_peer_is_refused_before_anything_is_opened() {
-    let over = transport("sctp").over_ip.expect("has a number");
+fn impossible_peer_addresses_are_refused_before_opening() {
     let cases: [(Vec<&str>, &str); 3] = [
         (vec!["127.0.0.2:5005"], "one port"),
         (vec!["127.0.0.2:5004", "127.0.0.1:5004"], "twice"),
@@ -203,7 +184,7 @@ fn what_can_be_no_address_of_one_peer_is_refused_before_anything_is_opened() {
     for (others, wanted) in cases {
         let other_peers = others.into_iter().map(local).collect();
         let options = SocketOptions { other_peers, ..SocketOptions::default() };
-        let refused = RawLine::call(local("127.0.0.1:5004"), over, &options).map(drop);
+        let refused = RawLine::call(local("127.0.0.1:5004"), Box::new(over("sctp")), &options).map(drop);
         assert!(
             matches!(&refused, Err(LineError::Unreachable { why, .. }) if why.contains(wanted)),
             "{wanted}: {refused:?}"
@@ -214,7 +195,7 @@ fn what_can_be_no_address_of_one_peer_is_refused_before_anything_is_opened() {
 /// A wrong checksum is counted and nothing more: the listener's endpoint never sees the packet.
 #[test]
 fn a_checksum_over_other_addresses_is_damage() {
-    let over = transport("dccp").over_ip.expect("has a number");
+    let over = over("dccp");
     let stats = beside_echo("dccp", |clock| {
         let raw = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(33))).expect("root here");
         let mut node = caller("dccp", &format!("127.0.0.1:{PORT}"), 3, clock);
@@ -222,8 +203,8 @@ fn a_checksum_over_other_addresses_is_damage() {
         let sent = node.party.endpoint.poll_transmit(clock.now(), &mut request).expect("a Request");
         request.truncate(sent.len);
         let [here, there] = ["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse().expect("an address"));
-        (over.seal)(&mut request, here, there);
-        assert!((over.is_sound)(&request, here, there) && !(over.is_sound)(&request, here, here));
+        over.seal(&mut request, here, there);
+        assert!(over.is_sound(&request, here, there) && !over.is_sound(&request, here, here));
         for _ in 0..3 {
             raw.send_to(&request, &local("127.0.0.1:0").into()).expect("loopback");
         }
@@ -247,15 +228,15 @@ fn a_second_listener_on_a_port_is_told() {
 /// What a capture shows is a packet of the protocol behind an IP header, with a checksum for the addresses there.
 #[test]
 fn a_capture_shows_whole_packets() {
-    let over = transport("dccp").over_ip.expect("has a number");
+    let over = over("dccp");
     beside_echo("dccp", |clock| {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("raw.pcapng");
         let capture = Capture::create(&path, *clock).expect("a file");
         let mut node = caller("dccp", &format!("127.0.0.1:{PORT}"), 5, clock);
         node.line.set_tap(capture.tap("dccp"));
-        node.send(frame(1, 200));
-        node.until(clock, "the echo", |node| node.party.frames.len() == 1);
+        node.send(message(1, 200));
+        node.until(clock, "the echo", |node| node.party.messages.len() == 1);
         let ours = node.line.local_address().port();
         leave(node, clock);
         let summary = capture.finish().expect("room on the disk");
@@ -266,8 +247,8 @@ fn a_capture_shows_whole_packets() {
             let ip = |at: usize| {
                 std::net::IpAddr::from([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]])
             };
-            assert!((over.is_sound)(&packet[20..], ip(12), ip(16)));
-            let (source, destination) = over_ip::ports(&packet[20..]).expect("ports");
+            assert!(over.is_sound(&packet[20..], ip(12), ip(16)));
+            let (source, destination) = over.ports(&packet[20..]).expect("ports");
             assert!([(ours, PORT), (PORT, ours)].contains(&(source, destination)));
         }
     });

@@ -1,16 +1,14 @@
 //! One peer by several addresses, on real sockets.
 
-use std::time::Duration;
-
-use antiphon_core::uri::Query;
+use antiphon_core::Role;
 use antiphon_net::emulator::{UdpProxy, UdpProxyConfig};
 use antiphon_net::{DriveOptions, LineError, OsClock, SocketOptions, UdpLine};
-use antiphon_proto::{OpenArgs, Role, find};
 
-use crate::world::{Echo, Node, Party, frame, local};
+use crate::party::stack;
+use crate::world::{Echo, Node, Party, local, message};
 
 #[test]
-fn an_association_goes_on_by_the_second_address_when_the_first_is_gone() {
+fn an_association_fails_over_to_the_second_address() {
     let clock = OsClock::new();
     let echo = Echo::start("sctp", local("127.0.0.1:0"), DriveOptions::default());
     // Two ways to it, each of which can be closed.
@@ -22,23 +20,21 @@ fn an_association_goes_on_by_the_second_address_when_the_first_is_gone() {
     let (first, second) = (way(1), way(2));
     let options = SocketOptions { other_peers: vec![second.local_addr()], ..SocketOptions::default() };
     let line = UdpLine::call(first.local_addr(), &options).expect("loopback");
-    let query: Query = format!("peers={}", second.local_addr()).parse().expect("a query");
-    let (now, latency) = (clock.now(), Duration::from_millis(80));
-    let args = OpenArgs { role: Role::Caller, query: &query, seed: 1, now, max_datagram: 1452, latency };
-    let endpoint = (find("sctp").expect("known").open)(&args).expect("opens");
+    let uri = format!("sctp?peers={}", second.local_addr());
+    let endpoint = stack(&uri, 1, 1452).open(clock.now(), Role::Caller);
     let mut node = Node { line: Box::new(line), party: Party::new(endpoint) };
     for n in 0..20 {
-        node.send(frame(n, 400));
-        node.until(&clock, "a frame's return", |node| node.party.frames.len() as u32 > n);
+        node.send(message(n, 400));
+        node.until(&clock, "a message's return", |node| node.party.messages.len() as u32 > n);
     }
     let by = second.report().expect("it runs").flows;
     assert!(by.len() == 1 && by[0].up.offered > 0, "the second address was asked whether it works: {by:?}");
-    assert!(by[0].up.offered < 10, "and no frame went there: {by:?}");
+    assert!(by[0].up.offered < 10, "and no message went there: {by:?}");
     first.stop();
     for n in 20..60 {
-        node.send(frame(n, 400));
-        node.until(&clock, "a frame's return by the other address", |node| {
-            node.party.frames.len() as u32 > n
+        node.send(message(n, 400));
+        node.until(&clock, "a message's return by the other address", |node| {
+            node.party.messages.len() as u32 > n
         });
     }
     assert!(second.report().expect("it runs").flows[0].up.offered >= 40, "now they go there");

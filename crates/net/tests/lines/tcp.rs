@@ -1,38 +1,43 @@
-//! TCP lines: framing, stalls, who is served and who is not.
+//! TCP lines: framing, stalls, which callers are served and which are not.
 
+use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::rc::Rc;
 use std::time::Duration;
 
-use antiphon_core::Rng;
-use antiphon_net::{DriveOptions, Line, LineError, OsClock, SocketOptions, Stop, TcpLine, Wait, drive};
+use antiphon_core::{Rng, WireId};
+use antiphon_net::{
+    DriveOptions, Line, LineError, LineObserver, OsClock, SocketOptions, Stop, TcpLine, TcpListening, Wait,
+};
 
-use crate::world::{Echo, LIMIT, Node, Party, endpoint, frame, lane, local, number};
+use crate::party::{drive_one, round_one};
+use crate::world::{Echo, Host, LIMIT, Node, Party, endpoint, lane, local, message, number};
 
-/// The frame as RFC 4571 has it on the wire.
-fn framed(frame: &[u8]) -> Vec<u8> {
-    [&(frame.len() as u16).to_be_bytes()[..], frame].concat()
+/// The message as RFC 4571 has it on the wire.
+fn framed(message: &[u8]) -> Vec<u8> {
+    [&(message.len() as u16).to_be_bytes()[..], message].concat()
 }
 
-/// Cuts what a peer has read back into frames; the last must be whole.
+/// Cuts what a peer has read back into messages; the last must be whole.
 pub fn cut(mut bytes: &[u8]) -> Vec<Vec<u8>> {
-    let mut frames = Vec::new();
+    let mut messages = Vec::new();
     while !bytes.is_empty() {
         let len = usize::from(u16::from_be_bytes([bytes[0], bytes[1]]));
-        assert!(bytes.len() >= 2 + len, "{} bytes of a frame of {len} are left", bytes.len() - 2);
-        frames.push(bytes[2..2 + len].to_vec());
+        assert!(bytes.len() >= 2 + len, "{} bytes of a message of {len} are left", bytes.len() - 2);
+        messages.push(bytes[2..2 + len].to_vec());
         bytes = &bytes[2 + len..];
     }
-    frames
+    messages
 }
 
-pub fn listening(clock: &OsClock) -> Node {
-    let line = TcpLine::listen(local("127.0.0.1:0"), &SocketOptions::default()).expect("a free port");
-    Node::tcp(line, clock)
+pub fn listening(clock: &OsClock) -> Host {
+    let options = SocketOptions::default();
+    Host::new(TcpListening::bind(local("127.0.0.1:0"), &options).expect("a free port"), clock)
 }
 
-pub fn raw(to: &Node) -> TcpStream {
-    let stream = TcpStream::connect(to.line.local_address()).expect("it listens");
+pub fn raw(to: &Host) -> TcpStream {
+    let stream = TcpStream::connect(to.address()).expect("it listens");
     stream.set_read_timeout(Some(LIMIT)).expect("a socket");
     stream.set_write_timeout(Some(LIMIT)).expect("a socket");
     stream.set_nodelay(true).expect("a socket");
@@ -40,7 +45,7 @@ pub fn raw(to: &Node) -> TcpStream {
 }
 
 #[test]
-fn frames_go_there_and_back() {
+fn messages_go_there_and_back() {
     for address in ["127.0.0.1:0", "[::1]:0", "[::]:0"] {
         let clock = OsClock::new();
         let echo = Echo::start("tcp", local(address), DriveOptions::default());
@@ -51,9 +56,9 @@ fn frames_go_there_and_back() {
         ));
         let mut node = Node::tcp(TcpLine::call(to, &SocketOptions::default()).expect("it listens"), &clock);
         for n in 0..50u32 {
-            node.send(frame(n, 200 + 7 * n as usize));
-            node.until(&clock, "a frame's return", |node| node.party.frames.len() == n as usize + 1);
-            assert_eq!(node.party.frames[n as usize], frame(n, 200 + 7 * n as usize));
+            node.send(message(n, 200 + 7 * n as usize));
+            node.until(&clock, "a message's return", |node| node.party.messages.len() == n as usize + 1);
+            assert_eq!(node.party.messages[n as usize], message(n, 200 + 7 * n as usize));
         }
         assert!(node.line.stats().kernel_stamps);
         echo.stop();
@@ -63,20 +68,20 @@ fn frames_go_there_and_back() {
 #[test]
 fn frames_survive_writes_of_odd_sizes() {
     let clock = OsClock::new();
-    let mut node = listening(&clock);
-    let mut peer = raw(&node);
+    let mut host = listening(&clock);
+    let mut peer = raw(&host);
     let mut rng = Rng::fork(5, "cuts");
-    let frames: Vec<Vec<u8>> = (0..60).map(|n| frame(n, 8 + rng.below(2000) as usize)).collect();
-    let stream: Vec<u8> = frames.iter().flat_map(|frame| framed(frame)).collect();
+    let messages: Vec<Vec<u8>> = (0..60).map(|n| message(n, 8 + rng.below(2000) as usize)).collect();
+    let stream: Vec<u8> = messages.iter().flat_map(|message| framed(message)).collect();
     let mut rest = &stream[..];
     while !rest.is_empty() {
         let (piece, later) = rest.split_at((1 + rng.below(700) as usize).min(rest.len()));
         peer.write_all(piece).expect("it is read");
         rest = later;
-        node.turn(&clock);
+        host.turn(&clock);
     }
-    node.until(&clock, "the last frame", |node| node.party.frames.len() == frames.len());
-    assert!(node.party.frames == frames);
+    host.until(&clock, "the last message", |host| host.party().messages.len() == messages.len());
+    assert!(host.party().messages == messages);
 }
 
 #[test]
@@ -89,16 +94,16 @@ fn a_peer_that_stops_reading_cuts_no_frame() {
     let (peer, _) = listener.accept().expect("the call");
     socket2::SockRef::from(&peer).set_recv_buffer_size(8_192).expect("a socket");
     let mut node = Node::tcp(line, &clock);
-    // A frame every 0.2 ms, each good for 20 ms; nobody reads until so many are given up that the stall is proved.
+    // A message every 0.2 ms, each good for 20 ms; the peer does not read until so many are given up that the stall is proved.
     let mut n = 0;
     while node.party.expired() < 300 {
         let deadline = clock.now() + Duration::from_millis(20);
-        node.party.outbox.push_back((frame(n, 700 + n as usize % 900), Some(deadline)));
+        node.party.outbox.push_back((message(n, 700 + n as usize % 900), Some(deadline)));
         n += 1;
         node.turn(&clock);
-        assert!(n < 50_000, "frames expire while the peer does not read");
+        assert!(n < 50_000, "messages expire while the peer does not read");
     }
-    node.party.outbox.push_back((frame(n, 500), None));
+    node.party.outbox.push_back((message(n, 500), None));
     let reader = std::thread::spawn(move || {
         let mut peer = peer;
         peer.set_read_timeout(Some(LIMIT)).expect("a socket");
@@ -112,21 +117,25 @@ fn a_peer_that_stops_reading_cuts_no_frame() {
         }
     });
     let all = n as usize + 1;
-    node.until(&clock, "the last frame's outcome", |node| node.party.outcomes.len() == all);
+    node.until(&clock, "the last message's outcome", |node| node.party.outcomes.len() == all);
     node.until(&clock, "the last bytes", |node| node.line.is_flushed());
     let expired = node.party.expired();
     drop(node);
     let got = cut(&reader.join().expect("no panic"));
-    assert_eq!(got.len() + expired, all, "every frame arrived or expired");
-    for frame_got in &got {
-        assert_eq!(*frame_got, frame(number(frame_got), frame_got.len()), "no frame is cut or mixed");
+    assert_eq!(got.len() + expired, all, "every message arrived or expired");
+    for message_got in &got {
+        assert_eq!(
+            *message_got,
+            message(number(message_got), message_got.len()),
+            "no message is cut or mixed"
+        );
     }
     assert!(got.windows(2).all(|pair| number(&pair[0]) < number(&pair[1])));
-    assert_eq!(got.last().map(|last| number(last)), Some(n), "the frame after the stall arrives");
+    assert_eq!(got.last().map(|last| number(last)), Some(n), "the message after the stall arrives");
 }
 
 /// Closing a TCP socket resets the connection, and with it drops what was not sent yet, when the peer has sent something
-/// that nobody read: so the end has to wait until the peer's machine has everything.
+/// that was not read: so the end has to wait until the peer's machine has everything.
 #[test]
 fn an_orderly_end_leaves_no_frame_behind() {
     let clock = OsClock::new();
@@ -136,11 +145,13 @@ fn an_orderly_end_leaves_no_frame_behind() {
     let mut line =
         TcpLine::call(listener.local_addr().expect("bound"), &SocketOptions::default()).expect("it listens");
     let (mut peer, _) = listener.accept().expect("the call");
-    let mut party = Party::new(endpoint("tcp", antiphon_proto::Role::Caller, clock.now(), 1_452));
+    let mut party = Party::new(endpoint("tcp", antiphon_core::Role::Caller, clock.now(), 1_452));
     party.endpoint.handle_input(clock.now(), antiphon_core::Input::Connected);
     for n in 0..400 {
-        let bytes = frame(n, 1_000);
-        let accepted = party.endpoint.send(clock.now(), antiphon_core::Frame::new(&bytes, None));
+        let bytes = message(n, 1_000);
+        let accepted = party
+            .endpoint
+            .send(clock.now(), antiphon_core::Message::new(antiphon_core::Tag::NONE, &bytes, None));
         accepted.expect("400 kB find room");
     }
     let reader = std::thread::spawn(move || {
@@ -149,73 +160,111 @@ fn an_orderly_end_leaves_no_frame_behind() {
         // Reads and talks back at the same time, to the end and beyond it.
         while let Ok(len @ 1..) = peer.read(&mut piece) {
             bytes.extend_from_slice(&piece[..len]);
-            let _refused_after_the_end = peer.write_all(&framed(&frame(0, 40)));
+            let _refused_after_the_end = peer.write_all(&framed(&message(0, 40)));
         }
         bytes
     });
     let stop = Stop::new();
     stop.ask();
-    drive(&mut line, &mut party, &clock, &stop, DriveOptions::default()).expect("the line lives");
+    drive_one(&mut line, &mut party, &clock, &stop, DriveOptions::default()).expect("the line lives");
     drop(line);
     let got = cut(&reader.join().expect("no panic"));
     assert_eq!(got.len(), 400, "everything accepted before the end arrives");
-    assert!(got.iter().enumerate().all(|(n, got)| *got == frame(n as u32, 1_000)));
+    assert!(got.iter().enumerate().all(|(n, got)| *got == message(n as u32, 1_000)));
 }
 
 #[test]
-fn a_second_caller_is_refused_while_the_first_is_there_and_served_afterwards() {
+fn a_second_caller_is_served_only_after_the_first() {
     let clock = OsClock::new();
-    let mut node = listening(&clock);
-    let mut first = raw(&node);
-    first.write_all(&framed(&frame(1, 100))).expect("a connection");
-    node.until(&clock, "the first caller", |node| node.party.frames.len() == 1);
-    let mut second = raw(&node);
-    node.until(&clock, "the second caller", |node| node.line.stats().strangers == 1);
+    let mut host = listening(&clock);
+    let mut first = raw(&host);
+    first.write_all(&framed(&message(1, 100))).expect("a connection");
+    host.until(&clock, "the first caller", |host| host.party().messages.len() == 1);
+    let mut second = raw(&host);
+    host.until(&clock, "the second caller", |host| host.stats().unknown_sources == 1);
     assert_eq!(second.read(&mut [0; 8]).expect("an end"), 0, "the second is turned away");
-    first.write_all(&framed(&frame(2, 100))).expect("a connection");
-    node.until(&clock, "the first caller's next", |node| node.party.frames.len() == 2);
+    first.write_all(&framed(&message(2, 100))).expect("a connection");
+    host.until(&clock, "the first caller's next", |host| host.party().messages.len() == 2);
     drop(first);
-    node.until(&clock, "the first to be gone", |node| node.party.broken.len() == 1);
-    let mut third = raw(&node);
-    third.write_all(&framed(&frame(3, 100))).expect("a connection");
-    node.until(&clock, "the third caller", |node| node.party.frames.len() == 3);
-    let stats = node.line.stats();
-    assert_eq!((stats.strangers, stats.reconnected, node.party.connected), (1, 1, 2), "{stats:?}");
+    host.until(&clock, "the first to be gone", |host| host.party().broken.len() == 1);
+    let mut third = raw(&host);
+    third.write_all(&framed(&message(3, 100))).expect("a connection");
+    host.until(&clock, "the third caller", |host| host.party().messages.len() == 3);
+    let stats = host.stats();
+    assert_eq!((stats.unknown_sources, stats.reconnected, host.party().connected), (1, 1, 2), "{stats:?}");
+}
+
+/// One message in each of so many connections, one after the other.
+fn one_after_the_other(host: &mut Host, clock: &OsClock, connections: usize) {
+    for n in 1..=connections {
+        let mut peer = raw(host);
+        peer.write_all(&framed(&message(n as u32, 100))).expect("a connection");
+        host.until(clock, "the message", |host| host.party().messages.len() == n);
+        drop(peer);
+        host.until(clock, "its end", |host| host.party().broken.len() == n);
+    }
+}
+
+/// Keeps what lines have to say when they go.
+struct Facts(Rc<RefCell<Vec<String>>>);
+
+impl LineObserver for Facts {
+    fn on_open(&mut self, _wire: WireId, _line: &mut dyn Line) {}
+
+    fn on_close(&mut self, _wire: WireId, line: &mut dyn Line) {
+        self.0.borrow_mut().extend(line.facts());
+    }
 }
 
 #[test]
-fn noise_on_the_port_harms_nobody() {
+fn a_listening_wire_counts_for_its_connections() {
     let clock = OsClock::new();
-    let mut node = listening(&clock);
+    let options = SocketOptions { congestion: Some("reno".into()), ..SocketOptions::default() };
+    let listening = TcpListening::bind(local("127.0.0.1:0"), &options).expect("a free port");
+    let mut host = Host::new(listening, &clock);
+    let facts = Rc::new(RefCell::new(Vec::new()));
+    host.lines.set_observer(Box::new(Facts(Rc::clone(&facts))));
+    one_after_the_other(&mut host, &clock, 2);
+    let _third = raw(&host);
+    host.until(&clock, "a third", |host| host.party().connected == 3);
+    let stats = host.stats();
+    assert_eq!((stats.received, stats.reconnected, stats.unknown_sources), (2, 2, 0), "{stats:?}");
+    assert_eq!(*facts.borrow(), ["kernel TCP with congestion control reno"; 2], "told behind its end");
+}
+
+#[test]
+fn noise_on_the_port_does_no_harm() {
+    let clock = OsClock::new();
+    let mut host = listening(&clock);
     let mut rng = Rng::fork(9, "noise");
     for round in 0..20u32 {
-        let mut stranger = raw(&node);
+        let mut unknown_source = raw(&host);
         let mut bytes = vec![0; 1 + rng.below(40_000) as usize];
         rng.fill(&mut bytes);
-        stranger.write_all(&bytes).expect("buffers take it");
-        drop(stranger);
-        node.until(&clock, "its end", |node| node.party.broken.len() == round as usize + 1);
+        unknown_source.write_all(&bytes).expect("buffers take it");
+        drop(unknown_source);
+        host.until(&clock, "its end", |host| host.party().broken.len() == round as usize + 1);
     }
-    node.party.frames.clear();
-    let mut honest = raw(&node);
-    honest.write_all(&framed(&frame(1, 100))).expect("a connection");
-    node.until(&clock, "the honest peer", |node| !node.party.frames.is_empty());
-    assert_eq!(node.party.frames, [frame(1, 100)], "no noise of an old connection is mixed in");
+    host.party().messages.clear();
+    let mut honest = raw(&host);
+    honest.write_all(&framed(&message(1, 100))).expect("a connection");
+    host.until(&clock, "the honest peer", |host| !host.party().messages.is_empty());
+    assert_eq!(host.party().messages, [message(1, 100)], "no noise of an old connection is mixed in");
 }
 
 #[test]
 fn a_port_that_is_taken_is_named() {
     let options = SocketOptions::default();
-    let first = TcpLine::listen(local("127.0.0.1:0"), &options).expect("a free port");
-    let error = TcpLine::listen(first.local_address(), &options).map(drop).expect_err("it is taken");
+    let first = TcpListening::bind(local("127.0.0.1:0"), &options).expect("a free port");
+    let error = TcpListening::bind(first.local_address(), &options).map(drop).expect_err("it is taken");
     assert!(matches!(error, LineError::PortInUse { port } if port == first.local_address().port()));
 }
 
 #[test]
-fn nobody_there_and_a_black_hole_are_told_within_two_seconds() {
+fn closed_ports_and_black_holes_are_told_within_two_seconds() {
     let clock = OsClock::new();
     let closed = TcpListener::bind("127.0.0.1:0").expect("loopback").local_addr().expect("bound");
-    let error = TcpLine::call(closed, &SocketOptions::default()).map(drop).expect_err("nobody listens");
+    let error = TcpLine::call(closed, &SocketOptions::default()).map(drop).expect_err("nothing listens");
     assert!(error.is_unreachable() && error.to_string().contains(&closed.to_string()), "{error}");
     assert!(clock.now().as_nanos() < 500_000_000, "a refusal is told at once");
     let Some((_router, lane)) = lane("loss=100%", 1) else { return };
@@ -231,12 +280,12 @@ fn a_call_whose_first_packet_is_lost_still_gets_through() {
     // With this seed the first packet of the lane is lost and the next ones are not.
     let Some((router, lane)) = lane("loss=30%", FIRST_LOST) else { return };
     let options = SocketOptions::default();
-    let far = || TcpLine::listen((lane.far.v4, 0).into(), &options);
+    let far = || TcpListening::bind((lane.far.v4, 0).into(), &options);
     let far = lane.far.namespace.run(far).expect("a namespace").expect("a free port");
     let address = far.local_address();
     let call = || TcpLine::call(address, &options).map(drop);
     lane.near.namespace.run(call).expect("a namespace").expect("the second try of the kernel");
-    assert!(router.report().expect("it runs").lanes[0].up.lost >= 1, "the weather happened");
+    assert!(router.report().expect("it runs").lanes[0].up.lost >= 1, "the losses happened");
 }
 
 /// Found by trying seeds in turn.
@@ -255,7 +304,7 @@ fn an_idle_line_sleeps() {
 /// Waiting idly takes its time: a socket that does not block would turn the media thread's loop into a busy one.
 pub fn sleeps(node: &mut Node, clock: &OsClock) {
     let start = clock.now();
-    node.line.receive(clock, &mut node.party, Wait::Idle).expect("the line lives");
+    round_one(&mut *node.line, &mut node.party, clock, Wait::Idle).expect("the line lives");
     // IDLE is 50 ms; a call that does not block takes microseconds.
     assert!(clock.now().since(start) > Duration::from_millis(30), "{:?}", clock.now().since(start));
 }

@@ -5,10 +5,10 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use antiphon_core::BrokenReason;
-use antiphon_net::{Line, OsClock, SocketOptions, TcpLine};
+use antiphon_net::{OsClock, SocketOptions, TcpLine, TcpListening};
 
 use crate::tcp::{cut, listening, raw, sleeps};
-use crate::world::{LIMIT, Node, frame, lane};
+use crate::world::{Host, LIMIT, Node, lane, message};
 
 fn caller(listener: &TcpListener, clock: &OsClock) -> Node {
     let to = listener.local_addr().expect("bound");
@@ -29,17 +29,17 @@ fn accept(node: &mut Node, listener: &TcpListener, clock: &OsClock) -> TcpStream
     stream
 }
 
-/// A frame from the caller arrives whole.
+/// A message from the caller arrives whole.
 fn proves_alive(node: &mut Node, peer: &mut TcpStream, clock: &OsClock, n: u32) {
-    node.send(frame(n, 300));
+    node.send(message(n, 300));
     node.until(clock, "its sending", |node| node.party.outbox.is_empty() && node.line.is_flushed());
     let mut bytes = [0; 302];
-    peer.read_exact(&mut bytes).expect("the frame");
-    assert_eq!(cut(&bytes), [frame(n, 300)]);
+    peer.read_exact(&mut bytes).expect("the message");
+    assert_eq!(cut(&bytes), [message(n, 300)]);
 }
 
 #[test]
-fn a_caller_comes_back_after_an_end_a_reset_and_a_restart_of_the_listener() {
+fn a_caller_reconnects_after_end_reset_and_restart() {
     let clock = OsClock::new();
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let address = listener.local_addr().expect("bound");
@@ -64,7 +64,7 @@ fn a_caller_comes_back_after_an_end_a_reset_and_a_restart_of_the_listener() {
     drop((peer, listener));
     node.until(&clock, "the break", |node| node.party.broken.len() == 3);
     node.run_for(&clock, Duration::from_millis(500));
-    assert_eq!(node.party.connected, 3, "nobody to connect to");
+    assert_eq!(node.party.connected, 3, "nothing to connect to");
     let listener = TcpListener::bind(address).expect("the port is free");
     listener.set_nonblocking(true).expect("a socket");
     let mut peer = accept(&mut node, &listener, &clock);
@@ -74,7 +74,7 @@ fn a_caller_comes_back_after_an_end_a_reset_and_a_restart_of_the_listener() {
 }
 
 #[test]
-fn frames_wait_for_the_connection_as_long_as_their_deadlines_allow() {
+fn messages_wait_for_the_connection_until_their_deadlines() {
     let clock = OsClock::new();
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let mut node = caller(&listener, &clock);
@@ -82,7 +82,7 @@ fn frames_wait_for_the_connection_as_long_as_their_deadlines_allow() {
     drop(peer);
     node.until(&clock, "the break", |node| node.party.broken.len() == 1);
     // The first back-off is 100 ms: this one is too old by then.
-    node.party.outbox.push_back((frame(1, 300), Some(clock.now() + Duration::from_millis(5))));
+    node.party.outbox.push_back((message(1, 300), Some(clock.now() + Duration::from_millis(5))));
     let mut peer = accept(&mut node, &listener, &clock);
     proves_alive(&mut node, &mut peer, &clock, 2);
     assert_eq!(node.party.expired(), 1);
@@ -94,30 +94,30 @@ fn a_peer_that_fell_silent_for_good_makes_room_for_the_next() {
     let clock = OsClock::new();
     // The least that the kernel's timers, which count in seconds, can do.
     let options = SocketOptions { peer_patience: Duration::from_secs(1), ..SocketOptions::default() };
-    let listen = || TcpLine::listen((lane.far.v4, 0).into(), &options);
+    let listen = || TcpListening::bind((lane.far.v4, 0).into(), &options);
     let listener = lane.far.namespace.run(listen).expect("a namespace").expect("a free port");
     let to = listener.local_address();
     let call = || TcpStream::connect(to).expect("a lane");
     let mut peer = lane.near.namespace.run(call).expect("a namespace");
-    let mut node = Node::tcp(listener, &clock);
+    let mut host = Host::new(listener, &clock);
     peer.write_all(&[0, 1, 7]).expect("a connection");
-    node.until(&clock, "the peer's frame", |node| node.party.frames.len() == 1);
+    host.until(&clock, "the peer's message", |host| host.party().messages.len() == 1);
     // Its machine loses power: nothing comes any more, no end, no reset.
     router.stop();
-    node.until(&clock, "its loss", |node| !node.party.broken.is_empty());
-    assert_eq!(node.party.broken[0].1, BrokenReason::Unreachable);
-    assert_eq!(node.line.stats().refused, 1);
+    host.until(&clock, "its loss", |host| !host.party().broken.is_empty());
+    assert_eq!(host.party().broken[0].1, BrokenReason::Unreachable);
+    assert_eq!(host.stats().refused, 1);
 }
 
 #[test]
 fn half_closed_and_half_sent_is_an_end() {
     let clock = OsClock::new();
-    let mut node = listening(&clock);
-    let mut peer = raw(&node);
+    let mut host = listening(&clock);
+    let mut peer = raw(&host);
     peer.write_all(&[0, 9, 1, 2]).expect("a connection");
     peer.shutdown(std::net::Shutdown::Write).expect("a connection");
-    node.until(&clock, "the end", |node| node.party.broken.len() == 1);
-    assert_eq!(node.party.broken[0].1, BrokenReason::EndOfStream);
-    assert!(node.party.frames.is_empty());
+    host.until(&clock, "the end", |host| host.party().broken.len() == 1);
+    assert_eq!(host.party().broken[0].1, BrokenReason::EndOfStream);
+    assert!(host.party().messages.is_empty());
     assert_eq!(peer.read(&mut [0; 8]).expect("our end"), 0);
 }

@@ -6,25 +6,25 @@ use std::time::Duration;
 use antiphon_core::BrokenReason;
 use antiphon_net::{DriveOptions, Line, LineError, OsClock, SocketOptions, UdpLine, WaitStyle};
 
-use crate::world::{Echo, LIMIT, Node, frame, lane, local, number};
+use crate::world::{Echo, LIMIT, Node, lane, local, message, number};
 
 fn call(to: SocketAddr, clock: &OsClock) -> Node {
     Node::udp(UdpLine::call(to, &SocketOptions::default()).expect("loopback"), clock)
 }
 
-/// Sends 50 frames, one after the other came back.
+/// Sends 50 messages, one after the other came back.
 fn round_trips(node: &mut Node, clock: &OsClock) {
-    let before = node.party.frames.len();
+    let before = node.party.messages.len();
     for n in 0..50u32 {
-        node.send(frame(n, 400 + n as usize));
+        node.send(message(n, 400 + n as usize));
         let want = before + n as usize + 1;
-        node.until(clock, "a frame's return", |node| node.party.frames.len() >= want);
-        assert_eq!(node.party.frames[want - 1], frame(n, 400 + n as usize));
+        node.until(clock, "a message's return", |node| node.party.messages.len() >= want);
+        assert_eq!(node.party.messages[want - 1], message(n, 400 + n as usize));
     }
 }
 
 #[test]
-fn frames_go_there_and_back_over_both_ip_versions_and_in_both_wait_styles() {
+fn messages_return_over_both_ip_versions_and_wait_styles() {
     for wait in [WaitStyle::Block, WaitStyle::BusyPoll] {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let clock = OsClock::new();
@@ -47,7 +47,7 @@ fn one_listener_serves_both_ip_versions() {
     for host in ["127.0.0.1", "[::1]"] {
         round_trips(&mut call(local(&format!("{host}:{port}")), &clock), &clock);
     }
-    assert_eq!(echo.stop().1.strangers, 0);
+    assert_eq!(echo.stop().1.unknown_sources, 0);
 }
 
 #[test]
@@ -55,12 +55,12 @@ fn the_kernel_stamps_arrivals_before_they_are_read() {
     let clock = OsClock::new();
     let listener = UdpLine::listen(local("127.0.0.1:0"), &SocketOptions::default()).expect("a free port");
     let peer = UdpSocket::bind("127.0.0.1:0").expect("loopback");
-    peer.send_to(&frame(0, 100), listener.local_address()).expect("loopback");
+    peer.send_to(&message(0, 100), listener.local_address()).expect("loopback");
     // The datagram lies in the kernel while 5 ms pass on another socket's receive time-out.
     peer.set_read_timeout(Some(Duration::from_millis(5))).expect("a socket");
     assert!(peer.recv(&mut [0; 8]).is_err());
     let mut node = Node::udp(listener, &clock);
-    node.until(&clock, "the datagram", |node| !node.party.frames.is_empty());
+    node.until(&clock, "the datagram", |node| !node.party.messages.is_empty());
     assert!(node.line.stats().kernel_stamps);
     // Read at once it would be microseconds old; the party itself asserts that no stamp is after now.
     let age = node.party.oldest;
@@ -68,12 +68,12 @@ fn the_kernel_stamps_arrivals_before_they_are_read() {
 }
 
 #[test]
-fn a_refused_peer_is_told_within_milliseconds_and_found_again_when_it_comes_back() {
+fn a_refused_peer_is_told_at_once_and_found_again() {
     for host in ["127.0.0.1:0", "[::1]:0"] {
         let clock = OsClock::new();
         let address = UdpSocket::bind(host).expect("loopback").local_addr().expect("bound");
         let mut node = call(address, &clock);
-        node.send(frame(0, 100));
+        node.send(message(0, 100));
         let start = clock.now();
         node.until(&clock, "the refusal", |node| !node.party.broken.is_empty());
         let (at, reason) = node.party.broken[0];
@@ -82,19 +82,19 @@ fn a_refused_peer_is_told_within_milliseconds_and_found_again_when_it_comes_back
         assert!(at.since(start) < Duration::from_millis(50), "{:?}", at.since(start));
         // Each of these is answered by a refusal of its own, reported before or with the next; none blocks the next.
         for n in 1..4 {
-            node.send(frame(n, 100));
+            node.send(message(n, 100));
             node.turn(&clock);
         }
         let back = UdpSocket::bind(address).expect("the port is free again");
         back.set_read_timeout(Some(LIMIT)).expect("a socket");
-        node.send(frame(9, 100));
+        node.send(message(9, 100));
         node.until(&clock, "its sending", |node| node.party.outbox.is_empty());
         node.turn(&clock);
         let mut buf = [0; 200];
         let (len, from) = back.recv_from(&mut buf).expect("the first datagram after it came back");
         assert_eq!(number(&buf[..len]), 9, "a pending refusal costs no datagram");
-        back.send_to(&frame(10, 100), from).expect("loopback");
-        node.until(&clock, "its answer", |node| !node.party.frames.is_empty());
+        back.send_to(&message(10, 100), from).expect("loopback");
+        node.until(&clock, "its answer", |node| !node.party.messages.is_empty());
         let stats = node.line.stats();
         assert_eq!((stats.sent, stats.send_failed), (5, 0), "{stats:?}");
         assert!(stats.refused >= 1, "{stats:?}");
@@ -102,7 +102,7 @@ fn a_refused_peer_is_told_within_milliseconds_and_found_again_when_it_comes_back
 }
 
 #[test]
-fn a_datagram_over_the_mtu_is_refused_and_counted_unless_fragments_are_allowed() {
+fn datagrams_over_the_mtu_are_refused_without_fragments() {
     let Some((_router, lane)) = lane("delay=0ms", 1) else { return };
     let clock = OsClock::new();
     for v6 in [false, true] {
@@ -122,7 +122,7 @@ fn a_datagram_over_the_mtu_is_refused_and_counted_unless_fragments_are_allowed()
             assert_eq!(line.max_datagram() > largest, fragment);
             let mut node = Node::udp(line, &clock);
             for (n, len) in [(0, largest), (1, largest + 1), (2, 4000), (3, 200)] {
-                node.send(frame(n, len));
+                node.send(message(n, len));
             }
             node.until(&clock, "their sending", |node| node.party.outcomes.len() == 4);
             node.turn(&clock);
@@ -131,7 +131,7 @@ fn a_datagram_over_the_mtu_is_refused_and_counted_unless_fragments_are_allowed()
             let mut buf = [0; 8192];
             for n in if fragment { vec![0, 1, 2, 3] } else { vec![0, 3] } {
                 let len = far.recv(&mut buf).expect("what was sent arrives");
-                assert_eq!(buf[..len], frame(n, len)[..]);
+                assert_eq!(buf[..len], message(n, len)[..]);
             }
         }
     }

@@ -1,20 +1,21 @@
-//! What strangers may do to an open UDP port.
+//! What unknown sources may do to an open UDP port.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use antiphon_core::OneWire;
 use antiphon_core::{Input, Instant, Rng, Transmit};
-use antiphon_net::{DriveOptions, Line, OsClock, SocketOptions, Stop, UdpLine, drive};
-use antiphon_session::Station;
+use antiphon_net::{DriveOptions, Line, OsClock, SocketOptions, Stop, UdpLine};
 
-use crate::world::{Echo, LIMIT, Node, frame, local};
+use crate::party::drive_one;
+use crate::world::{Echo, LIMIT, Node, local, message};
 
 #[test]
-fn noise_on_the_port_harms_nobody() {
+fn noise_on_the_port_does_no_harm() {
     let clock = OsClock::new();
     let echo = Echo::start("rtp", local("127.0.0.1:0"), DriveOptions::default());
-    let stranger = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    let unknown_source = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     let mut rng = Rng::fork(3, "noise");
     let mut node =
         Node::udp(UdpLine::call(echo.address, &SocketOptions::default()).expect("loopback"), &clock);
@@ -22,15 +23,15 @@ fn noise_on_the_port_harms_nobody() {
         let mut bytes = vec![0; rng.below(1500) as usize];
         rng.fill(&mut bytes);
         if n % 3 == 0 {
-            bytes = frame(n, 60);
+            bytes = message(n, 60);
             bytes.truncate(rng.below(61) as usize);
         }
-        stranger.send_to(&bytes, echo.address).expect("loopback");
+        unknown_source.send_to(&bytes, echo.address).expect("loopback");
         if n % 50 == 0 {
-            node.send(frame(n, 300));
+            node.send(message(n, 300));
             let want = n as usize / 50 + 1;
-            node.until(&clock, "the honest peer's frame", |node| node.party.frames.len() == want);
-            assert_eq!(node.party.frames[want - 1], frame(n, 300));
+            node.until(&clock, "the honest peer's message", |node| node.party.messages.len() == want);
+            assert_eq!(node.party.messages[want - 1], message(n, 300));
         }
     }
     echo.stop();
@@ -45,7 +46,7 @@ struct Ticker {
     longest_run: u64,
 }
 
-impl Station for Ticker {
+impl OneWire for Ticker {
     fn handle_input(&mut self, _now: Instant, _input: Input<'_>) {
         self.inputs += 1;
         self.run += 1;
@@ -90,7 +91,7 @@ fn a_flood_does_not_keep_the_station_from_its_timers() {
                 let _full_queues_are_the_point = socket.send_to(&[0x80; 60], to);
             }
         });
-        let report = drive(&mut line, &mut ticker, &clock, &Stop::new(), DriveOptions::default());
+        let report = drive_one(&mut line, &mut ticker, &clock, &Stop::new(), DriveOptions::default());
         over.store(true, Ordering::Relaxed);
         report.expect("the line lives")
     });

@@ -1,4 +1,4 @@
-//! What the tests of lines share: a station that records, lines run by hand, an echo on a thread, private namespaces.
+//! What the tests of lines share: a participant that records, lines run by hand, an echo on a thread, private namespaces.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -6,45 +6,45 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use antiphon_core::uri::Query;
 use antiphon_core::{
-    BrokenReason, CloseMode, Endpoint, Event, Frame, Input, Instant, Outcome, PathId, Transmit,
+    BrokenReason, CloseMode, Endpoint, Event, Input, Instant, Message, OneWire, Outcome, PathId, Role, Tag,
+    Transmit, WireId,
 };
 use antiphon_net::emulator::{Lane, LaneConfig, Router, RouterConfig};
 use antiphon_net::netns::{Means, Namespace, probe};
 use antiphon_net::{
-    DriveOptions, DriveReport, Line, LineStats, OsClock, SocketOptions, Stop, TcpLine, UdpLine, Wait, drive,
+    DriveOptions, DriveReport, Line, LineStats, Lines, OsClock, SocketOptions, Stop, TcpLine, TcpListening,
+    UdpLine, Wait, drive, round,
 };
-use antiphon_proto::{OpenArgs, Role, find};
-use antiphon_session::{Hub, HubConfig, Reflector, ReflectorConfig, Station};
+use antiphon_testkit::Served;
+
+use crate::party::{WIRE, reflector, round_one, stack};
 
 /// No test here waits for anything longer than this.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
-/// An endpoint of that transport which takes frames up to `max_datagram`.
+/// An endpoint of that transport which takes messages up to `max_datagram`.
 pub fn endpoint(scheme: &str, role: Role, now: Instant, max_datagram: usize) -> Box<dyn Endpoint> {
-    let (query, latency) = (Query::default(), Duration::from_millis(80));
-    let args = OpenArgs { role, query: &query, seed: 1, now, max_datagram, latency };
-    (find(scheme).expect("known").open)(&args).expect("defaults open")
+    stack(scheme, 1, max_datagram).open(now, role)
 }
 
-/// A frame that looks like RTP, carries its number and is filled so that a cut or a mixture shows.
-pub fn frame(number: u32, len: usize) -> Vec<u8> {
+/// A message that looks like RTP, carries its number and is filled so that a cut or a mixture shows.
+pub fn message(number: u32, len: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..len).map(|i| (number as usize * 31 + i) as u8).collect();
     bytes[0] = 0x80;
     bytes[4..8].copy_from_slice(&number.to_be_bytes());
     bytes
 }
 
-pub fn number(frame: &[u8]) -> u32 {
-    u32::from_be_bytes(frame[4..8].try_into().expect("four bytes"))
+pub fn number(message: &[u8]) -> u32 {
+    u32::from_be_bytes(message[4..8].try_into().expect("four bytes"))
 }
 
-/// A station with nothing above its endpoint: sends what it is given, keeps all that comes.
+/// A participant with nothing above its endpoint: sends what it is given, keeps all that comes.
 pub struct Party {
     pub endpoint: Box<dyn Endpoint>,
     pub outbox: VecDeque<(Vec<u8>, Option<Instant>)>,
-    pub frames: Vec<Vec<u8>>,
+    pub messages: Vec<Vec<u8>>,
     pub paths: Vec<PathId>,
     pub outcomes: Vec<Outcome>,
     pub broken: Vec<(Instant, BrokenReason)>,
@@ -61,7 +61,7 @@ impl Party {
         Party {
             endpoint,
             outbox: VecDeque::new(),
-            frames: Vec::new(),
+            messages: Vec::new(),
             paths: Vec::new(),
             outcomes: Vec::new(),
             broken: Vec::new(),
@@ -77,7 +77,7 @@ impl Party {
     }
 }
 
-impl Station for Party {
+impl OneWire for Party {
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         if let Input::Datagram { received_at, .. } | Input::Stream { received_at, .. } = input {
             assert!(received_at <= now, "received at {received_at:?}, after {now:?}");
@@ -94,21 +94,21 @@ impl Station for Party {
             self.endpoint.handle_timeout(now);
         }
         while let Some((bytes, deadline)) = self.outbox.front() {
-            if self.endpoint.send(now, Frame::new(bytes, *deadline)).is_err() {
+            if self.endpoint.send(now, Message::new(Tag::NONE, bytes, *deadline)).is_err() {
                 break;
             }
             self.outbox.pop_front();
         }
-        while let Some(received) = self.endpoint.poll_frame(&mut self.buf) {
-            self.frames.push(self.buf[..received.len].to_vec());
+        while let Some(received) = self.endpoint.poll_message(&mut self.buf) {
+            self.messages.push(self.buf[..received.len].to_vec());
         }
         while let Some(event) = self.endpoint.poll_event() {
             match event {
                 Event::Connected => self.connected += 1,
                 Event::Broken(reason) => self.broken.push((now, reason)),
-                Event::Frame { outcome, .. } => self.outcomes.push(outcome),
+                Event::Outcome { outcome, .. } => self.outcomes.push(outcome),
                 Event::Closed(_) => self.finished = true,
-                Event::Congestion(_) | Event::Writable => {}
+                _ => {}
             }
         }
     }
@@ -149,16 +149,13 @@ impl Node {
         Node { line: Box::new(line), party: Party::new(endpoint("tcp", Role::Caller, clock.now(), 1_452)) }
     }
 
-    pub fn send(&mut self, frame: Vec<u8>) {
-        self.party.outbox.push_back((frame, None));
+    pub fn send(&mut self, message: Vec<u8>) {
+        self.party.outbox.push_back((message, None));
     }
 
     pub fn turn(&mut self, clock: &OsClock) {
         let wait = Wait::For(Duration::from_micros(200));
-        self.line.receive(clock, &mut self.party, wait).expect("the line lives");
-        self.party.advance(clock.now());
-        self.line.transmit(clock.now(), &mut self.party).expect("the line lives");
-        self.party.advance(clock.now());
+        round_one(&mut *self.line, &mut self.party, clock, wait).expect("the line lives");
     }
 
     /// Runs until `done`, or fails naming what was waited for.
@@ -179,7 +176,51 @@ impl Node {
     }
 }
 
-/// Reflectors behind a hub (UDP), or one (TCP), driven on a thread of their own.
+/// The wire of a [`Host`]'s connection.
+pub const ACCEPTED: WireId = Served::<Party>::WIRE;
+
+/// A party that is called over TCP, one connection at a time, run by hand.
+pub struct Host {
+    pub lines: Lines<'static>,
+    served: Served<Party>,
+}
+
+impl Host {
+    pub fn new(listening: TcpListening, clock: &OsClock) -> Self {
+        let mut lines = Lines::new();
+        lines.listen(WIRE, listening).expect("it is the first");
+        let party = Party::new(endpoint("tcp", Role::Listener, clock.now(), 1_452));
+        Host { lines, served: Served::new(party) }
+    }
+
+    pub fn party(&mut self) -> &mut Party {
+        self.served.get_mut()
+    }
+
+    pub fn stats(&self) -> LineStats {
+        self.lines.stats(WIRE).expect("it listens")
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.lines.local_address(WIRE).expect("it listens")
+    }
+
+    pub fn turn(&mut self, clock: &OsClock) {
+        let wait = Wait::For(Duration::from_micros(200));
+        round(&mut self.lines, &mut self.served, clock, wait).expect("the lines live");
+    }
+
+    /// Runs until `done`, or fails naming what was waited for.
+    pub fn until(&mut self, clock: &OsClock, what: &str, mut done: impl FnMut(&mut Host) -> bool) {
+        let start = clock.now();
+        while !done(self) {
+            self.turn(clock);
+            assert!(clock.now().since(start) < LIMIT, "waiting for {what}: {:?}", self.stats());
+        }
+    }
+}
+
+/// A reflector, driven on a thread of its own.
 pub struct Echo {
     pub address: SocketAddr,
     stop: Stop,
@@ -193,10 +234,11 @@ impl Echo {
         let (tell, told) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let clock = OsClock::new();
-            let (mut line, mut station) = reflecting(scheme, local, clock.now());
-            tell.send(line.local_address()).expect("the test waits");
-            let report = drive(&mut *line, &mut *station, &clock, &asked, options).expect("the line lives");
-            (report, line.stats())
+            let mut lines = listening(scheme, local);
+            let mut reflector = reflector(stack(scheme, 1, 1_452), 4, clock.now());
+            tell.send(lines.local_address(WIRE).expect("it is there")).expect("the test waits");
+            let report = drive(&mut lines, &mut reflector, &clock, &asked, options).expect("the line lives");
+            (report, lines.stats(WIRE).expect("it is there"))
         });
         let address = told.recv().expect("the echo opens");
         Echo { address, stop, thread: Some(thread) }
@@ -215,20 +257,16 @@ impl Drop for Echo {
     }
 }
 
-fn reflecting(scheme: &'static str, local: SocketAddr, now: Instant) -> (Box<dyn Line>, Box<dyn Station>) {
-    let (options, config) = (SocketOptions::default(), ReflectorConfig::default());
-    let reflector =
-        move |now: Instant| Reflector::new(endpoint(scheme, Role::Listener, now, 1_452), config.clone());
+fn listening(scheme: &str, local: SocketAddr) -> Lines<'static> {
+    let (options, mut lines) = (SocketOptions::default(), Lines::new());
     if scheme == "tcp" {
-        let line = TcpLine::listen(local, &options).expect("a free port");
-        return (Box::new(line), Box::new(reflector(now)));
+        let listening = TcpListening::bind(local, &options).expect("a free port");
+        lines.listen(WIRE, listening).expect("it is the first");
+    } else {
+        let line = UdpLine::listen(local, &options).expect("a free port");
+        lines.add(WIRE, Box::new(line)).expect("it is the first");
     }
-    let admits = find(scheme).expect("known").admits;
-    let hub = HubConfig { max_peers: 4, idle: Duration::from_secs(10), admits };
-    let line = UdpLine::listen(local, &options).expect("a free port");
-    let keeper = endpoint(scheme, Role::Listener, now, 1_452).doorkeeper(now);
-    let hub = Hub::new(hub, Box::new(move |now, _| reflector(now))).with_doorkeeper(keeper);
-    (Box::new(line), Box::new(hub))
+    lines
 }
 
 pub fn local(address: &str) -> SocketAddr {

@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use antiphon_core::{Instant, Outcome};
 
-use super::aimd::Aimd;
 use super::improved::Settings;
 use super::ring::Ring;
 use super::rtt::{MAX_RTO, Rtt};
 use super::wire::{self, AGE_UNIT_NANOS, Ack};
+use crate::cc::{Controller, Reno, Window};
+use crate::deadline::last_chance;
 use crate::queue::{LEAN_PLACES, MAX_FRAMES, Queued, SendQueue};
+use crate::rtt::backed_off;
 
-/// Frames on their way.
+/// Messages on their way.
 #[derive(Debug)]
 pub(super) struct Flight {
     epoch: u32,
@@ -27,16 +29,19 @@ pub(super) struct Flight {
     /// The latest sending of which an arrival is known.
     arrived_sending: u64,
     rtt: Rtt,
-    aimd: Option<Aimd>,
+    /// The optional window, in bytes.
+    reno: Option<Reno>,
+    /// Losses of packets before this number belong to the loss that the window has answered.
+    recovered_at: u64,
     repeated: u64,
-    /// The window has closed by half, and nobody was told yet.
+    /// The window has halved, and the event is still to be reported.
     halved: bool,
 }
 
-/// A frame on its way.
+/// A message on its way.
 #[derive(Debug)]
 struct Entry {
-    frame: Queued,
+    message: Queued,
     first_sent: Instant,
     last_sent: Instant,
     sending: u64,
@@ -80,16 +85,17 @@ impl Flight {
             sendings: 0,
             arrived_sending: 0,
             rtt: Rtt::new(settings.rto_floor, settings.ack_delay),
-            aimd: settings.aimd.then(|| Aimd::new(max_datagram)),
+            reno: settings.aimd.then(|| Reno::new(Window::new(max_datagram.max(1) as f64, INITIAL_PACKETS))),
+            recovered_at: 0,
             repeated: 0,
             halved: false,
         }
     }
 
-    /// Makes room for `frames` on their way, all to be sent again.
-    pub fn reserve(&mut self, frames: usize) {
-        self.ring.reserve(frames);
-        self.repeats.reserve_exact(frames.min(MAX_FRAMES).saturating_sub(self.repeats.len()));
+    /// Makes room for `messages` on their way, all to be sent again.
+    pub fn reserve(&mut self, messages: usize) {
+        self.ring.reserve(messages);
+        self.repeats.reserve_exact(messages.min(MAX_FRAMES).saturating_sub(self.repeats.len()));
     }
 
     /// Whether nothing is on its way.
@@ -97,7 +103,7 @@ impl Flight {
         self.ring.is_empty()
     }
 
-    /// Bytes of frames on their way.
+    /// Bytes of messages on their way.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -114,7 +120,7 @@ impl Flight {
 
     /// The congestion window in bytes, if there is one.
     pub fn cwnd(&self) -> Option<u64> {
-        self.aimd.map(|aimd| aimd.cwnd())
+        self.reno.as_ref().map(|reno| reno.window().cwnd as u64)
     }
 
     /// Whether the window has closed by half since the last call.
@@ -178,29 +184,35 @@ impl Flight {
         let on_their_way = self.bytes;
         let Some(entry) = self.take(number) else { return };
         // An answer sooner than any round trip was to an earlier sending, and says nothing of when the last arrived.
-        let to_last = entry.tries == 1 || Some(received_at.since(entry.last_sent)) >= self.rtt.min();
+        let to_last =
+            entry.tries == 1 || Some(received_at.since(entry.last_sent)) >= self.rtt.smoothed().min();
         if to_last {
             self.arrived_sending = self.arrived_sending.max(entry.sending);
         }
-        if let Some(aimd) = &mut self.aimd {
-            aimd.on_acked(entry.frame.bytes.len() as u64, on_their_way);
+        // A stream that does not fill its window learns nothing of the path (RFC 7661 §1).
+        if let Some(reno) = &mut self.reno
+            && on_their_way as f64 * 2.0 >= reno.window().cwnd
+        {
+            reno.on_ack(received_at, entry.message.bytes.len() as f64, Duration::ZERO);
         }
-        queue.finish(entry.frame, Outcome::Acked);
+        queue.finish(entry.message, Outcome::Acked);
     }
 
     fn take(&mut self, number: u64) -> Option<Entry> {
         let entry = self.ring.take(number)?;
-        self.bytes -= entry.frame.bytes.len() as u64;
+        self.bytes -= entry.message.bytes.len() as u64;
         Some(entry)
     }
 
-    /// What was sent before a packet that has arrived is lost once the path's reordering has had its time.
+    /// What was sent before a packet that has arrived is lost once the path's reordering has had its time, or when its
+    /// deadline grants no more of it.
     fn see_what_was_overtaken(&mut self) {
-        let wait = self.rtt.srtt().unwrap_or_default() + self.rtt.reordering();
+        let wait = self.rtt.smoothed().srtt().unwrap_or_default() + self.rtt.reordering();
         self.next_due = None;
         for (_, entry) in self.ring.iter_mut().filter(|(_, entry)| entry.fate != Fate::Repeats) {
             if entry.fate == Fate::Sent && entry.sending < self.arrived_sending {
                 entry.due = entry.due.min(entry.last_sent + wait);
+                entry.leave_last_chance();
             }
             self.next_due = sooner(self.next_due, entry.due);
         }
@@ -218,70 +230,86 @@ impl Flight {
                 Fate::Repeats => {}
                 _ if entry.due > now => self.next_due = sooner(self.next_due, entry.due),
                 Fate::Sent => {
-                    let next = self.ring.next();
-                    self.halved |= self.aimd.as_mut().is_some_and(|aimd| aimd.on_lost(number, next));
-                    self.repeat_or_give_up(now, number);
+                    self.close_window(number);
+                    match self.repeat_or_give_up(now, number) {
+                        Some(until) if until <= now => self.end(now, number, queue),
+                        Some(until) => self.next_due = sooner(self.next_due, until),
+                        None => {}
+                    }
                 }
                 Fate::GivenUp => self.end(now, number, queue),
             }
         }
     }
 
+    /// Packet `number` was lost: one answer for each window.
+    fn close_window(&mut self, number: u64) {
+        let Some(reno) = self.reno.as_mut().filter(|_| number >= self.recovered_at) else { return };
+        self.recovered_at = self.ring.next();
+        reno.on_congestion_event();
+        let window = reno.window_mut();
+        window.cwnd = window.ssthresh;
+        self.halved = true;
+    }
+
     fn end(&mut self, now: Instant, number: u64, queue: &mut SendQueue) {
-        let Some(Entry { frame, .. }) = self.take(number) else { return };
-        let outcome = if frame.deadline.is_some_and(|deadline| deadline < now) {
+        let Some(Entry { message, .. }) = self.take(number) else { return };
+        let outcome = if message.deadline.is_some_and(|deadline| deadline < now) {
             Outcome::Expired { maybe_received: true }
         } else {
             Outcome::RetriesExhausted
         };
-        queue.finish(frame, outcome);
+        queue.finish(message, outcome);
     }
 
-    /// What becomes of a frame taken for lost.
-    fn repeat_or_give_up(&mut self, now: Instant, number: u64) {
-        let (half, rto) = (self.half_trip(), self.rtt.rto());
-        let Some(entry) = self.ring.entry_mut(number) else { return };
-        if entry.is_in_time(now, half) && entry.tries < MAX_TRIES {
+    /// What becomes of a message taken for lost. If it is given up: until when an answer to it may still come.
+    fn repeat_or_give_up(&mut self, now: Instant, number: u64) -> Option<Instant> {
+        let rto = self.rtt.rto();
+        let entry = self.ring.entry_mut(number)?;
+        if entry.is_in_time(now) && entry.tries < MAX_TRIES {
             entry.fate = Fate::Repeats;
             self.repeats.push_back(number);
-            return;
+            return None;
         }
         entry.fate = Fate::GivenUp;
         // Until an answer to the last sending can't come any more; just after the deadline, which itself is in time.
-        let after = entry.frame.deadline.unwrap_or_default() + Duration::from_nanos(1);
+        let after = entry.message.deadline.unwrap_or_default() + Duration::from_nanos(1);
         entry.due = after.max(entry.last_sent + rto);
-        self.next_due = sooner(self.next_due, entry.due);
+        Some(entry.due)
     }
 
-    fn half_trip(&self) -> Duration {
-        self.rtt.srtt().unwrap_or_default() / 2
-    }
-
-    /// The next packet to send at `now`: repetitions first, then a frame of `queue`, as far as the window allows.
+    /// The next packet to send at `now`: repetitions first, then a message of `queue`, as far as the window allows.
     pub fn next(&mut self, now: Instant, queue: &mut SendQueue) -> Option<Outgoing<'_>> {
         let number = self.next_repeat(now).or_else(|| self.next_first(now, queue))?;
         let back = (number - self.ring.first()) as u16;
         let entry = self.ring.entry(number)?;
-        Some(Outgoing { number, back, repeated: entry.tries > 1, payload: &entry.frame.bytes })
+        Some(Outgoing { number, back, repeated: entry.tries > 1, payload: &entry.message.bytes })
     }
 
     fn next_repeat(&mut self, now: Instant) -> Option<u64> {
         while let Some(number) = self.repeats.pop_front() {
-            let (half, rto) = (self.half_trip(), self.rtt.rto());
+            let rto = self.rtt.rto();
             let Some(entry) = self.ring.entry_mut(number) else { continue };
-            if !entry.is_in_time(now, half) {
+            if !entry.is_in_time(now) {
                 // The wire stood still for too long.
-                self.repeat_or_give_up(now, number);
+                if let Some(until) = self.repeat_or_give_up(now, number) {
+                    self.next_due = sooner(self.next_due, until);
+                }
                 continue;
             }
             self.sendings += 1;
             self.repeated += 1;
             entry.tries += 1;
             // A deadline bounds the tries by itself; without one they must get rarer.
-            let doublings = if entry.frame.deadline.is_some() { 0 } else { entry.tries - 1 };
-            let wait = (rto * (1 << doublings)).min(MAX_RTO.max(rto));
+            let doublings = if entry.message.deadline.is_some() { 0 } else { entry.tries - 1 };
+            let wait = backed_off(rto, doublings, MAX_RTO);
+            // Of a path that brings nothing, a copy would only be one more.
+            let overtaken = entry.sending < self.arrived_sending;
             (entry.last_sent, entry.sending, entry.fate) = (now, self.sendings, Fate::Sent);
             entry.due = now + wait;
+            if overtaken {
+                entry.leave_last_chance();
+            }
             self.next_due = sooner(self.next_due, entry.due);
             return Some(number);
         }
@@ -289,19 +317,19 @@ impl Flight {
     }
 
     fn next_first(&mut self, now: Instant, queue: &mut SendQueue) -> Option<u64> {
-        let allowed = self.aimd.is_none_or(|aimd| aimd.allows(self.bytes));
+        let allowed = self.reno.as_ref().is_none_or(|reno| (self.bytes as f64) < reno.window().cwnd);
         if !allowed || !self.ring.has_room() {
             return None;
         }
-        let frame = queue.pop(now)?;
+        let message = queue.pop(now)?;
         self.rtt.on_packet(now);
         self.sendings += 1;
-        self.bytes += frame.bytes.len() as u64;
+        self.bytes += message.bytes.len() as u64;
         let due = now + self.rtt.rto();
         self.next_due = sooner(self.next_due, due);
         let (number, sending) = (self.ring.next(), self.sendings);
         let fate = Fate::Sent;
-        self.ring.push(Entry { frame, first_sent: now, last_sent: now, sending, tries: 1, due, fate });
+        self.ring.push(Entry { message, first_sent: now, last_sent: now, sending, tries: 1, due, fate });
         Some(number)
     }
 
@@ -309,7 +337,7 @@ impl Flight {
     pub fn finish_all(&mut self, outcome: Outcome, queue: &mut SendQueue) {
         for number in self.ring.first()..self.ring.next() {
             if let Some(entry) = self.take(number) {
-                queue.finish(entry.frame, outcome);
+                queue.finish(entry.message, outcome);
             }
         }
         self.repeats.clear();
@@ -318,9 +346,16 @@ impl Flight {
 }
 
 impl Entry {
-    /// Whether what is sent now can still be played: half a round trip lies before it.
-    fn is_in_time(&self, now: Instant, half_trip: Duration) -> bool {
-        self.frame.deadline.is_none_or(|deadline| now + half_trip <= deadline)
+    /// Whether what is sent now can still be played.
+    fn is_in_time(&self, now: Instant) -> bool {
+        self.message.deadline.is_none_or(|deadline| now <= deadline)
+    }
+
+    /// It is due just before its deadline at the latest, unless it has been sent since then.
+    fn leave_last_chance(&mut self) {
+        if let Some(last) = self.message.deadline.map(last_chance).filter(|last| self.last_sent < *last) {
+            self.due = self.due.min(last);
+        }
     }
 }
 
@@ -334,5 +369,7 @@ fn sooner(soonest: Option<Instant>, due: Instant) -> Option<Instant> {
     Some(soonest.map_or(due, |s| s.min(due)))
 }
 
-/// Sendings of one frame at most: bounds what a peer that never answers costs, some 10 s without a deadline.
+/// RFC 6928 §2.
+const INITIAL_PACKETS: u32 = 10;
+/// Sendings of one message at most: bounds what a peer that never answers costs, some 10 s without a deadline.
 pub(super) const MAX_TRIES: u32 = 16;

@@ -1,18 +1,18 @@
 //! `mode=improved`: what the report's chapter on future work lists, as an endpoint.
 //!
-//! * A frame is sent again when a packet sent *later* has been acknowledged and the path's reordering has had its time
-//!   (RFC 8985), or after SRTT + 4 RTTVAR; never when it would come too late: its age and half a round trip must fit
-//!   into its deadline.
-//! * One acknowledgement tells of many packets, rides on frames of the way back, waits a bounded time at most, and goes
+//! * A message is sent again when a packet sent *later* has been acknowledged and the path's reordering has had its time
+//!   (RFC 8985), or after SRTT + 4 RTTVAR; never after its deadline, and once more just before it where no answer can come
+//!   in time.
+//! * One acknowledgement tells of many packets, rides on messages of the way back, waits a bounded time at most, and goes
 //!   at once when a gap shows.
-//! * The receiver hands on every frame once, as soon as it has it: order is the playout buffer's business.
-//! * Numbers start anywhere and belong to an *epoch* drawn at opening, so that neither a restarted peer nor a forger
-//!   who does not see the packets confuses them.
+//! * The receiver hands on every message once, as soon as it has it: order is the playout buffer's business.
+//! * Numbers start anywhere and belong to an *epoch* drawn at opening, so that neither a restarted peer nor a blind
+//!   forger confuses them.
 
 use std::time::Duration;
 
 use antiphon_core::{
-    ByteCount, CloseMode, CloseReason, Counters, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome,
+    ByteCount, CloseMode, CloseReason, Counters, Endpoint, Event, Input, Instant, Message, Outcome, PathId,
     PathStats, Profile, Received, Rng, SendError, Transmit, Wire,
 };
 
@@ -57,7 +57,7 @@ impl Improved {
 
     pub fn starting_at(settings: Settings, max_datagram: usize, epoch: u32, first: u64) -> Self {
         let mut queue = SendQueue::new(Room::LEAN_UNTIL_ACKED, max_datagram);
-        // There is no greeting: frames flow from the first moment.
+        // There is no handshake: messages flow from the first moment.
         queue.report(Event::Connected);
         Improved {
             queue,
@@ -71,7 +71,7 @@ impl Improved {
         }
     }
 
-    fn max_frame(&self) -> usize {
+    fn max_message(&self) -> usize {
         self.max_datagram.saturating_sub(DATA_HEADER)
     }
 
@@ -124,19 +124,24 @@ impl Endpoint for Improved {
     fn profile(&self) -> Profile {
         Profile {
             wire: Wire::Datagram,
-            max_frame: self.max_frame(),
+            max_message: self.max_message(),
             max_receive: MAX_UDP_PAYLOAD,
-            frame_overhead: DATA_HEADER,
+            message_overhead: DATA_HEADER,
+            bare: false,
             acknowledged: true,
             ordered: false,
             retransmits: true,
+            // Tries are bounded.
+            reliable: false,
             streams: 1,
+            calls_with_first_message: false,
+            paces_itself: false,
         }
     }
 
-    fn send(&mut self, _now: Instant, frame: Frame<'_>) -> Result<FrameId, SendError> {
+    fn send(&mut self, _now: Instant, message: Message<'_>) -> Result<(), SendError> {
         match self.state {
-            State::Open => self.queue.push(frame, self.max_frame()),
+            State::Open => self.queue.push(message, self.max_message()),
             State::Closing | State::Closed => Err(SendError::Closed),
         }
     }
@@ -180,7 +185,7 @@ impl Endpoint for Improved {
         self.queue.expire(now);
         self.flight.handle_due(now, &mut self.queue);
         if self.flight.take_halved() {
-            self.queue.report(Event::Congestion(self.path_stats()));
+            self.queue.report(Event::Congestion(self.stats()));
         }
         self.window.handle_timeout(now);
         self.finish_closing();
@@ -195,7 +200,7 @@ impl Endpoint for Improved {
         Some(self.tally.transmit(written?))
     }
 
-    fn poll_frame(&mut self, buf: &mut [u8]) -> Option<Received> {
+    fn poll_message(&mut self, buf: &mut [u8]) -> Option<Received> {
         self.inbox.pop(buf)
     }
 
@@ -211,16 +216,16 @@ impl Endpoint for Improved {
         due.into_iter().flatten().min()
     }
 
-    fn reserve(&mut self, frames: usize) {
-        self.queue.make_room(Room::of(frames), self.max_datagram);
-        self.inbox.make_room(Room::of(frames), self.max_datagram);
-        self.flight.reserve(frames);
+    fn reserve(&mut self, messages: usize) {
+        self.queue.make_room(Room::of(messages), self.max_datagram);
+        self.inbox.make_room(Room::of(messages), self.max_datagram);
+        self.flight.reserve(messages);
     }
 
-    fn path_stats(&self) -> PathStats {
+    fn stats(&self) -> PathStats {
         let counters = self.tally.counters(&self.queue, &self.inbox);
         let counters = Counters { retransmitted: self.flight.repeated(), ..counters };
-        let rtt = self.flight.rtt();
+        let rtt = self.flight.rtt().smoothed();
         PathStats {
             srtt: rtt.srtt(),
             rttvar: rtt.rttvar(),
@@ -230,6 +235,10 @@ impl Endpoint for Improved {
             pacing_rate: None,
             counters,
         }
+    }
+
+    fn path_stats(&self, _path: PathId) -> Option<PathStats> {
+        None
     }
 }
 

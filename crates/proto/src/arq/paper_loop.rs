@@ -16,8 +16,8 @@ use crate::queue::{LEAN_PLACES, MAX_FRAMES};
 pub(super) struct LoopSettings {
     /// Longest wait for an acknowledgement: 1 ms as published.
     pub tick: Duration,
-    /// Least time between new packets: 7.4 ms as published; zero sends one a turn.
-    pub pace: Duration,
+    /// Least time between new packets: 7.4 ms as published; `None` sends one a turn, and whoever sends keeps the pace.
+    pub pace: Option<Duration>,
     /// What the work of a turn takes: not published; zero by default.
     pub turn: Duration,
 }
@@ -97,7 +97,8 @@ impl PaperLoop {
 
     /// Steps 1 and 3 of a turn that begins at `now`.
     pub fn turn(&mut self, now: Instant, something_waits: bool) {
-        let elapsed = self.last_new.is_none_or(|last| now.since(last) >= self.settings.pace);
+        let elapsed =
+            self.settings.pace.zip(self.last_new).is_none_or(|(pace, last)| now.since(last) >= pace);
         if elapsed && something_waits && !self.may_send {
             self.may_send = true;
             self.last_new = Some(now);

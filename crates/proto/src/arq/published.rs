@@ -2,17 +2,17 @@
 //!
 //! A packet goes out at 0 and, unacknowledged, at 20, 40 and 60 ms; then it is forgotten. Every data packet that
 //! arrives is acknowledged at once, a repeated one too, and handed on as it came: order, gaps and duplicates are the
-//! application's business, as they are above UDP (the receivers here match frames by their RTP numbers).
+//! application's business, as they are above UDP (the receivers here match messages by their RTP numbers).
 //!
-//! What the endpoint adds to the published program: a frame waits for one more time-out after its last repetition, so
-//! that its outcome tells whether the peer has it (nothing on the wire changes); a frame is not *first* sent after its
+//! What the endpoint adds to the published program: a message waits for one more time-out after its last repetition, so
+//! that its outcome tells whether the peer has it (nothing on the wire changes); a message is not *first* sent after its
 //! deadline. Repetitions know no deadline, as published: they end after 60 ms.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use antiphon_core::{
-    CloseMode, CloseReason, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome, PathStats, Profile,
+    CloseMode, CloseReason, Endpoint, Event, Input, Instant, Message, Outcome, PathId, PathStats, Profile,
     Received, SendError, Transmit, Wire,
 };
 
@@ -56,7 +56,7 @@ pub(super) struct Published {
 /// A line of the report's retransmission list.
 #[derive(Debug)]
 struct Entry {
-    frame: Queued,
+    message: Queued,
     due: Instant,
     repetitions_left: u32,
     /// It stands in `repeats`, and its time-out rests.
@@ -67,7 +67,7 @@ impl Published {
     /// `first` is the number of the first packet: 1 as published.
     pub fn new(settings: Settings, max_datagram: usize, first: u64) -> Self {
         let mut queue = SendQueue::new(Room::LEAN_UNTIL_ACKED, max_datagram);
-        // There is no greeting: frames flow from the first moment.
+        // There is no handshake: messages flow from the first moment.
         queue.report(Event::Connected);
         Published {
             settings,
@@ -84,7 +84,7 @@ impl Published {
         }
     }
 
-    fn max_frame(&self) -> usize {
+    fn max_message(&self) -> usize {
         self.max_datagram.saturating_sub(text::MAX_HEADER)
     }
 
@@ -112,7 +112,7 @@ impl Published {
 
     fn settle(&mut self, number: u64) {
         if let Some(entry) = self.flight.take(number) {
-            self.queue.finish(entry.frame, Outcome::Acked);
+            self.queue.finish(entry.message, Outcome::Acked);
         }
         if self.flight.is_empty() {
             self.next_due = None;
@@ -133,7 +133,7 @@ impl Published {
             if entry.due <= now {
                 if entry.repetitions_left == 0 {
                     if let Some(entry) = self.flight.take(number) {
-                        self.queue.finish(entry.frame, Outcome::RetriesExhausted);
+                        self.queue.finish(entry.message, Outcome::RetriesExhausted);
                     }
                     continue;
                 }
@@ -167,12 +167,12 @@ impl Published {
         while let Some(number) = self.repeats.pop_front() {
             let Some(entry) = self.flight.entry_mut(number) else { continue };
             entry.waits = false;
-            // The published list counts from the time-out, not from the sending; a wire that stood still starts anew.
+            // The published list counts from the time-out, not from the sending; a wire that was blocked starts the count again.
             let next = entry.due + self.settings.timeout;
             entry.due = if next > now { next } else { now + self.settings.timeout };
             self.next_due = Some(self.next_due.map_or(entry.due, |due| due.min(entry.due)));
             self.tally.on_repeat();
-            return Some(text::emit_data(number, &entry.frame.bytes, buf));
+            return Some(text::emit_data(number, &entry.message.bytes, buf));
         }
         None
     }
@@ -181,22 +181,22 @@ impl Published {
         if !self.flight.has_room() || self.paper_loop.as_ref().is_some_and(|l| !l.may_send()) {
             return None;
         }
-        let frame = self.queue.pop(now)?;
+        let message = self.queue.pop(now)?;
         if let Some(paper_loop) = &mut self.paper_loop {
             paper_loop.on_sent();
         }
         let due = now + self.settings.timeout;
         self.next_due = Some(self.next_due.map_or(due, |next| next.min(due)));
         let number = self.flight.next();
-        let len = text::emit_data(number, &frame.bytes, buf);
-        self.flight.push(Entry { frame, due, repetitions_left: self.settings.repetitions, waits: false });
+        let len = text::emit_data(number, &message.bytes, buf);
+        self.flight.push(Entry { message, due, repetitions_left: self.settings.repetitions, waits: false });
         Some(len)
     }
 
     fn finish(&mut self) {
         for number in numbers(self.flight.first(), self.flight.next()) {
             if let Some(entry) = self.flight.take(number) {
-                self.queue.finish(entry.frame, Outcome::Aborted);
+                self.queue.finish(entry.message, Outcome::Aborted);
             }
         }
         self.queue.finish_all(Outcome::Aborted);
@@ -219,26 +219,30 @@ impl Endpoint for Published {
     fn profile(&self) -> Profile {
         Profile {
             wire: Wire::Datagram,
-            max_frame: self.max_frame(),
+            max_message: self.max_message(),
             max_receive: MAX_UDP_PAYLOAD,
-            frame_overhead: TYPICAL_HEADER,
+            message_overhead: TYPICAL_HEADER,
+            bare: false,
             acknowledged: true,
             ordered: false,
-            retransmits: true,
+            retransmits: self.settings.repetitions > 0,
+            reliable: false,
             streams: 1,
+            calls_with_first_message: false,
+            paces_itself: self.settings.paper_loop.is_some_and(|settings| settings.pace.is_some()),
         }
     }
 
-    fn send(&mut self, now: Instant, frame: Frame<'_>) -> Result<FrameId, SendError> {
+    fn send(&mut self, now: Instant, message: Message<'_>) -> Result<(), SendError> {
         if self.state != State::Open {
             return Err(SendError::Closed);
         }
-        let id = self.queue.push(frame, self.max_frame())?;
+        self.queue.push(message, self.max_message())?;
         if let Some(paper_loop) = &mut self.paper_loop {
             paper_loop.wake(now);
             self.run_loop(now);
         }
-        Ok(id)
+        Ok(())
     }
 
     fn close(&mut self, _now: Instant, mode: CloseMode) {
@@ -285,7 +289,7 @@ impl Endpoint for Published {
         Some(self.tally.transmit(written?))
     }
 
-    fn poll_frame(&mut self, buf: &mut [u8]) -> Option<Received> {
+    fn poll_message(&mut self, buf: &mut [u8]) -> Option<Received> {
         self.inbox.pop(buf)
     }
 
@@ -304,22 +308,26 @@ impl Endpoint for Published {
         [due, self.queue.next_expiry()].into_iter().flatten().min()
     }
 
-    fn reserve(&mut self, frames: usize) {
-        // A peer that stood still has had every frame sent to it again.
+    fn reserve(&mut self, messages: usize) {
+        // A peer that stood still has had every message sent to it again.
         let sendings = 1 + self.settings.repetitions as usize;
-        let arrivals = frames.saturating_mul(sendings).min(MAX_FRAMES);
-        self.queue.make_room(Room::of(frames), self.max_datagram);
+        let arrivals = messages.saturating_mul(sendings).min(MAX_FRAMES);
+        self.queue.make_room(Room::of(messages), self.max_datagram);
         self.inbox.make_room(Room::of(arrivals), self.max_datagram);
-        self.flight.reserve(frames);
-        self.repeats.reserve_exact(frames.min(MAX_FRAMES).saturating_sub(self.repeats.len()));
+        self.flight.reserve(messages);
+        self.repeats.reserve_exact(messages.min(MAX_FRAMES).saturating_sub(self.repeats.len()));
         self.acks.reserve_exact(arrivals.saturating_sub(self.acks.len()));
         if let Some(paper_loop) = &mut self.paper_loop {
             paper_loop.reserve(arrivals);
         }
     }
 
-    fn path_stats(&self) -> PathStats {
+    fn stats(&self) -> PathStats {
         PathStats { counters: self.tally.counters(&self.queue, &self.inbox), ..PathStats::default() }
+    }
+
+    fn path_stats(&self, _path: PathId) -> Option<PathStats> {
+        None
     }
 }
 

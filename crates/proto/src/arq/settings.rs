@@ -66,11 +66,7 @@ fn read_published(query: &Query) -> Result<published::Settings, UriError> {
     if tick.is_none() {
         refuse(query, &["pace", "turn"], "belongs to the report's sender loop: add tick=1ms")?;
     }
-    let paper_loop = tick.map(|tick| LoopSettings {
-        tick,
-        pace: pace.unwrap_or(Duration::ZERO),
-        turn: turn.unwrap_or(Duration::ZERO),
-    });
+    let paper_loop = tick.map(|tick| LoopSettings { tick, pace, turn: turn.unwrap_or(Duration::ZERO) });
     Ok(published::Settings { timeout, repetitions, paper_loop })
 }
 
@@ -111,7 +107,7 @@ const MAX_ACK_DELAY: Duration = Duration::from_millis(500);
 /// Below it a time-out is a busy loop.
 const SHORTEST: Duration = Duration::from_micros(100);
 const LONGEST: Duration = Duration::from_secs(60);
-/// Bounds what one frame may cost.
+/// Bounds what one message may cost.
 const MAX_REPETITIONS: u32 = 16;
 
 #[cfg(test)]
@@ -134,7 +130,7 @@ mod tests {
             panic!("refused");
         };
         assert_eq!((whole.timeout, whole.repetitions), (Duration::from_millis(25), 2));
-        assert_eq!(whole.paper_loop.unwrap().pace, Duration::from_micros(7400));
+        assert_eq!(whole.paper_loop.unwrap().pace, Some(Duration::from_micros(7400)));
     }
 
     #[test]

@@ -35,7 +35,7 @@ struct Numbering {
 #[derive(Clone, Copy, Default, Debug)]
 struct Owed {
     packets: u32,
-    /// Bytes that arrived since the last acknowledgement: it will not be longer, so that nobody is flooded through us.
+    /// Bytes that arrived since the last acknowledgement: it will not be longer, so that no address can be flooded through us.
     bytes: usize,
     due: Option<Instant>,
     now: bool,
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_numbering_replaces_the_old_one_and_stragglers_do_not_bring_it_back() {
+    fn late_packets_do_not_bring_an_old_numbering_back() {
         let mut window = Window::new(Duration::ZERO);
         receive(&mut window, 5, 0);
         let restarted = Data { epoch: 8, ..data(1_000_000, 0) };

@@ -18,14 +18,14 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! |                             number                            |
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
-//! |  number less oldest unsettled |            frame              ...
+//! |  number less oldest unsettled |            message              ...
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! D: a frame is in it. A: an acknowledgement is in it. R: the frame is sent again. O: the latest arrival that the
+//! D: a message is in it. A: an acknowledgement is in it. R: the message is sent again. O: the latest arrival that the
 //! acknowledgement names was one sent again. The first byte is none that RTP, STUN, DTLS or TURN begins with (RFC 7983).
 
-/// What a datagram holds: an acknowledgement, a frame, or both.
+/// What a datagram holds: an acknowledgement, a message, or both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Packet<'a> {
     pub ack: Option<Ack<'a>>,
@@ -49,7 +49,7 @@ pub(super) struct Ack<'a> {
     pub map: &'a [u8],
 }
 
-/// A frame with its number.
+/// A message with its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Data<'a> {
     /// Which numbering: drawn when the sender opened.
@@ -60,7 +60,7 @@ pub(super) struct Data<'a> {
     pub back: u16,
     /// Whether it was sent before.
     pub repeated: bool,
-    /// The frame; never empty.
+    /// The message; never empty.
     pub payload: &'a [u8],
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Data<'a> {
 pub(super) const SPAN: u64 = 1024;
 /// A map over all of them.
 pub(super) const MAX_MAP: usize = SPAN as usize / 8;
-/// Bytes before the frame when no acknowledgement rides along.
+/// Bytes before the message when no acknowledgement rides along.
 pub(super) const DATA_HEADER: usize = 2 + 10;
 /// Bytes of an acknowledgement without its map, inside a packet.
 pub(super) const ACK_PART: usize = 13;
@@ -196,7 +196,7 @@ mod tests {
         let mut buf = [0; 64];
         let len = emit(&Packet { ack: None, data: Some(data) }, &mut buf);
         assert!(parse(&buf[..len]).is_some());
-        assert_eq!(parse(&buf[..len - 1]), None, "an empty frame");
+        assert_eq!(parse(&buf[..len - 1]), None, "an empty message");
         for (at, value) in [(0, 0x80), (1, 0), (1, 16 | DATA), (1, DATA | LATEST_REPEATED), (10, 4)] {
             let mut bad = buf;
             bad[at] = value;

@@ -2,7 +2,7 @@
 //! cookie, that it receives what is sent to its address.
 //!
 //! ```text
-//! | baked, ns: 8 | path: 4 | ISR: 6 | ISS: 6 | flags: 1 | Changes of the Request: 0..=128 | mark: 16 |
+//! | sealed, ns: 8 | path: 4 | ISR: 6 | ISS: 6 | flags: 1 | Changes of the Request: 0..=128 | mark: 16 |
 //! ```
 //!
 //! The mark covers all that stands before it, both DCCP ports and the service code. What both ends agreed on is not in the
@@ -16,16 +16,16 @@ use super::seq::Seq48;
 use super::wire::{Header, Packet};
 use crate::cookie::{COOKIE_LIFE, MARK, Seal};
 
-/// Bakes and opens cookies; those of one seed and service open each other's.
+/// Seals and opens cookies; those of one seed and service open each other's.
 #[derive(Clone, Debug)]
-pub(super) struct CookieJar {
+pub(super) struct CookieKeys {
     seal: Seal,
     service: u32,
 }
 
 /// What a connection is made of, besides what the server's settings say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Recipe {
+pub(super) struct Tcb {
     /// Number of the Request.
     pub isr: Seq48,
     /// Number of the Response to it.
@@ -45,27 +45,27 @@ pub(super) struct Asked {
 /// An opened cookie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Opened {
-    pub recipe: Recipe,
+    pub tcb: Tcb,
     /// The path that the cookie was sent to.
     pub path: PathId,
     /// How long ago.
     pub age: Duration,
 }
 
-impl CookieJar {
+impl CookieKeys {
     pub fn new(seed: u64, service: u32) -> Self {
-        CookieJar { seal: Seal::new(seed, "dccp cookie"), service }
+        CookieKeys { seal: Seal::new(seed, "dccp cookie"), service }
     }
 
-    /// Bakes a cookie at `now` for `path` into `out`; `ports`: ours and the caller's.
-    pub fn bake(&self, now: Instant, path: PathId, ports: (u16, u16), recipe: &Recipe, out: &mut Vec<u8>) {
+    /// Seals a cookie at `now` for `path` into `out`; `ports`: ours and the caller's.
+    pub fn seal(&self, now: Instant, path: PathId, ports: (u16, u16), tcb: &Tcb, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(&now.as_nanos().to_be_bytes());
         out.extend_from_slice(&path.0.to_be_bytes());
-        out.extend_from_slice(&recipe.isr.value().to_be_bytes()[2..]);
-        out.extend_from_slice(&recipe.iss.value().to_be_bytes()[2..]);
-        out.push(u8::from(recipe.told_all));
-        out.extend_from_slice(recipe.asked.bytes());
+        out.extend_from_slice(&tcb.isr.value().to_be_bytes()[2..]);
+        out.extend_from_slice(&tcb.iss.value().to_be_bytes()[2..]);
+        out.push(u8::from(tcb.told_all));
+        out.extend_from_slice(tcb.asked.bytes());
         let mark = self.seal.mark(&[out, &self.context(ports)]);
         out.extend_from_slice(&mark);
     }
@@ -81,16 +81,16 @@ impl CookieJar {
         let (fixed, asked) = signed.split_first_chunk::<FIXED>()?;
         let number = |from: usize, to: usize| fixed[from..to].iter().fold(0, |n, b| (n << 8) | u64::from(*b));
         let age = now.since(Instant::from_nanos(number(0, 8)));
-        let recipe = Recipe {
+        let tcb = Tcb {
             isr: Seq48::new(number(12, 18)),
             iss: Seq48::new(number(18, 24)),
             told_all: fixed[24] == 1,
             asked: Asked::default().with(asked)?,
         };
-        (age <= COOKIE_LIFE).then_some(Opened { recipe, path: PathId(number(8, 12) as u32), age })
+        (age <= COOKIE_LIFE).then_some(Opened { tcb, path: PathId(number(8, 12) as u32), age })
     }
 
-    /// First number of an answer to whoever asks from `path` with number 0: nobody elsewhere can guess it, and answers to
+    /// First number of an answer to a caller on `path` whose number is 0: others can't guess it, and answers to
     /// the same caller's next Requests have the numbers that follow (RFC 4340 §7.2: as RFC 6528 does it).
     pub fn base(&self, path: PathId, ports: (u16, u16)) -> Seq48 {
         let mark = self.seal.mark(&[b"first number", &path.0.to_be_bytes(), &self.context(ports)]);
@@ -102,7 +102,7 @@ impl CookieJar {
     }
 }
 
-impl Recipe {
+impl Tcb {
     /// How many numbers after the Request's a packet has that may complete the handshake: it follows the Request within
     /// the caller's window (RFC 4340 §7.5.1), and acknowledges an answer to one of at most so many Requests.
     pub fn completed_by(&self, header: &Header, window: u64) -> Option<u64> {
@@ -165,69 +165,69 @@ mod tests {
         seq: Seq48::new(8),
     };
     const PORTS: (u16, u16) = (5004, 50_000);
-    const BAKED: Instant = Instant::from_millis(5);
+    const SEALED_AT: Instant = Instant::from_millis(5);
 
-    fn recipe() -> Recipe {
+    fn tcb() -> Tcb {
         let asked = Asked::default().with(&[32, 5, 1, 3, 2]).unwrap();
-        Recipe { isr: Seq48::new((1 << 48) - 1), iss: Seq48::new(77 << 40), told_all: true, asked }
+        Tcb { isr: Seq48::new((1 << 48) - 1), iss: Seq48::new(77 << 40), told_all: true, asked }
     }
 
-    fn baked() -> Vec<u8> {
+    fn sealed_cookie() -> Vec<u8> {
         let mut cookie = vec![9; 3];
-        CookieJar::new(1, 2).bake(BAKED, PathId(4), PORTS, &recipe(), &mut cookie);
+        CookieKeys::new(1, 2).seal(SEALED_AT, PathId(4), PORTS, &tcb(), &mut cookie);
         cookie
     }
 
     #[test]
     fn a_cookie_opens_within_its_life_and_tells_all() {
-        let jar = CookieJar::new(1, 2);
-        let later = BAKED + COOKIE_LIFE;
-        let opened = Opened { recipe: recipe(), path: PathId(4), age: COOKIE_LIFE };
-        assert_eq!(jar.open(later, &HEADER, &baked()), Some(opened));
-        assert_eq!(jar.open(later + Duration::from_nanos(1), &HEADER, &baked()), None);
-        assert_eq!(baked().len(), COOKIE_ALONE + 5);
+        let keys = CookieKeys::new(1, 2);
+        let later = SEALED_AT + COOKIE_LIFE;
+        let opened = Opened { tcb: tcb(), path: PathId(4), age: COOKIE_LIFE };
+        assert_eq!(keys.open(later, &HEADER, &sealed_cookie()), Some(opened));
+        assert_eq!(keys.open(later + Duration::from_nanos(1), &HEADER, &sealed_cookie()), None);
+        assert_eq!(sealed_cookie().len(), COOKIE_ALONE + 5);
     }
 
     #[test]
     fn no_byte_no_port_no_service_and_no_key_may_differ() {
-        let jar = CookieJar::new(1, 2);
-        for at in 0..baked().len() {
-            let mut changed = baked();
+        let keys = CookieKeys::new(1, 2);
+        for at in 0..sealed_cookie().len() {
+            let mut changed = sealed_cookie();
             changed[at] ^= 1;
-            assert_eq!(jar.open(BAKED, &HEADER, &changed), None, "byte {at}");
-            assert_eq!(jar.open(BAKED, &HEADER, &baked()[..at]), None, "{at} bytes");
+            assert_eq!(keys.open(SEALED_AT, &HEADER, &changed), None, "byte {at}");
+            assert_eq!(keys.open(SEALED_AT, &HEADER, &sealed_cookie()[..at]), None, "{at} bytes");
         }
         for header in [Header { source: 50_001, ..HEADER }, Header { destination: 5005, ..HEADER }] {
-            assert_eq!(jar.open(BAKED, &header, &baked()), None);
+            assert_eq!(keys.open(SEALED_AT, &header, &sealed_cookie()), None);
         }
-        assert_eq!(CookieJar::new(2, 2).open(BAKED, &HEADER, &baked()), None);
-        assert_eq!(CookieJar::new(1, 3).open(BAKED, &HEADER, &baked()), None);
+        assert_eq!(CookieKeys::new(2, 2).open(SEALED_AT, &HEADER, &sealed_cookie()), None);
+        assert_eq!(CookieKeys::new(1, 3).open(SEALED_AT, &HEADER, &sealed_cookie()), None);
     }
 
     #[test]
-    fn nobody_elsewhere_knows_the_first_number() {
-        let first = CookieJar::new(1, 2).base(PathId(4), PORTS);
-        assert_eq!(first, CookieJar::new(1, 2).base(PathId(4), PORTS));
+    fn the_first_number_differs_for_each_path_and_key() {
+        let first = CookieKeys::new(1, 2).base(PathId(4), PORTS);
+        assert_eq!(first, CookieKeys::new(1, 2).base(PathId(4), PORTS));
         for (seed, path, ports) in
             [(2, 4, PORTS), (1, 5, PORTS), (1, 4, (5004, 50_001)), (1, 4, (5005, 50_000))]
         {
-            let other = CookieJar::new(seed, 2).base(PathId(path), ports);
+            let other = CookieKeys::new(seed, 2).base(PathId(path), ports);
             // Near is a window: by chance less than once in 10^11.
             assert!(first.distance(other).abs() > 1024, "{seed} {path} {ports:?}");
         }
     }
 
     #[test]
-    fn a_handshake_is_completed_by_what_follows_the_request_and_names_an_answer() {
-        let recipe = recipe();
+    fn a_handshake_needs_a_later_number_and_an_acknowledgement() {
+        let tcb = tcb();
         let by = |ahead: i64, answer: i64| {
-            let kind = Kind::Ack { ack: recipe.iss.plus(answer) };
-            recipe.completed_by(&Header { kind, seq: recipe.isr.plus(ahead), ..HEADER }, 100)
+            let kind = Kind::Ack { ack: tcb.iss.plus(answer) };
+            tcb.completed_by(&Header { kind, seq: tcb.isr.plus(ahead), ..HEADER }, 100)
         };
         // The Request repeated twice, and the answer to any of the three.
         assert_eq!([by(1, 0), by(3, 0), by(3, 2), by(75, 0)], [Some(1), Some(3), Some(3), Some(75)]);
         assert_eq!([by(0, 0), by(-1, 0), by(1, 1), by(1, -1), by(76, 0)], [None; 5]);
-        assert_eq!(recipe.completed_by(&HEADER, 100), None, "names none");
+        assert_eq!(tcb.completed_by(&HEADER, 100), None, "names none");
     }
 
     #[test]

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use antiphon_core::{
-    BitRate, ByteCount, CloseMode, CloseReason, Doorkeeper, Endpoint, Event, Frame, FrameId, Input, Instant,
-    Outcome, PathStats, Profile, Received, Rng, SendError, Transmit, Wire,
+    BitRate, ByteCount, CloseMode, CloseReason, Endpoint, Event, Input, Instant, Message, Outcome, PathId,
+    PathStats, Profile, Received, Rng, Role, SendError, Transmit, Wire,
 };
 
 use super::ccid::{Receiver, Sender};
-use super::door::Door;
 use super::features::{self, Features, Location};
 use super::logs::{ReceiveLog, SentLog};
 use super::rtt::Rtt;
@@ -16,18 +15,18 @@ use super::seq::Seq48;
 use super::sequence::Sequence;
 use super::settings::Settings;
 use super::timers::Timers;
+use super::validator::DccpValidator;
 use super::wire::checksum::Checksum;
 use super::wire::{DATA_HEADER, Header};
-use crate::Role;
 use crate::inbox::Inbox;
 use crate::mtu::Mtu;
 use crate::queue::{Room, SendQueue};
-use crate::tally::Tally;
+use crate::tally::{Datagram, Tally};
 
 /// One connection, client or server.
 ///
 /// A client calls as soon as it is opened; a server waits for one Request. Outcomes are `Released` or `Expired`: what
-/// acknowledgements tell is used for congestion control, and says nothing of single frames under CCID 3.
+/// acknowledgements tell is used for congestion control, and says nothing of single messages under CCID 3.
 pub struct DccpEndpoint {
     pub(super) settings: Settings,
     pub(super) role: Role,
@@ -42,13 +41,13 @@ pub struct DccpEndpoint {
     pub(super) sequence: Sequence,
     pub(super) features: Features,
     pub(super) rtt: Rtt,
-    /// What only an open connection needs; strangers who never answer don't get that far.
+    /// What only an open connection needs; unknown sources that never answer don't get that far.
     pub(super) flow: Option<Flow>,
     pub(super) due: Due,
     pub(super) timers: Timers,
     /// Where a server meets callers before there is a connection.
-    pub(super) door: Door,
-    /// What the door says to the latest of them.
+    pub(super) validator: DccpValidator,
+    /// The validator's reply to the latest of them.
     pub(super) reply: Vec<u8>,
     /// The cookie that let the client in; at the client the options that hold the server's, to be returned until it is
     /// heard.
@@ -80,7 +79,7 @@ pub(super) struct Flow {
 /// Where the connection stands (RFC 4340 §4.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// RFC 4340's RESPOND is here, too: the door keeps nothing of who was answered.
+    /// RFC 4340's RESPOND is here, too: the validator keeps nothing of a caller that it answered.
     Listen,
     Request,
     PartOpen,
@@ -121,6 +120,18 @@ impl DccpEndpoint {
         seed: u64,
         now: Instant,
     ) -> Self {
+        Self::opened(DccpValidator::new(settings, checksum, seed), role, max_datagram, seed, now)
+    }
+
+    /// Opens one whose cookies are those of `validator`, and whose numbers are drawn from `seed`.
+    pub(super) fn opened(
+        validator: DccpValidator,
+        role: Role,
+        max_datagram: usize,
+        seed: u64,
+        now: Instant,
+    ) -> Self {
+        let (settings, checksum) = (validator.settings, validator.checksum);
         let mut rng = Rng::fork(seed, "dccp");
         let iss = Seq48::random(&mut rng);
         let (state, ports) = match role {
@@ -146,7 +157,7 @@ impl DccpEndpoint {
             flow: None,
             due: Due { step: role == Role::Caller, ..Due::default() },
             timers: Timers::default(),
-            door: Door::new(settings, checksum, seed),
+            validator,
             reply: Vec::new(),
             cookie: Vec::new(),
             ndp: 0,
@@ -231,7 +242,7 @@ impl DccpEndpoint {
             _ => self.due.reset = Some((super::wire::ResetCode::ABORTED, [0; 3])),
         }
         self.end(now, CloseReason::Local);
-        // Nobody waits for it: the Reset goes if the driver comes for it before the time-out, which is now.
+        // Nothing waits for it: the Reset goes out if the driver asks before the time-out, which is now.
         self.timers.finish_at = Some(now);
     }
 }
@@ -240,23 +251,27 @@ impl Endpoint for DccpEndpoint {
     fn profile(&self) -> Profile {
         Profile {
             wire: Wire::Datagram,
-            max_frame: self.frame_size(),
+            max_message: self.message_size(),
             max_receive: MAX_PAYLOAD,
-            frame_overhead: DATA_HEADER,
+            message_overhead: DATA_HEADER,
+            bare: false,
             acknowledged: false,
             ordered: false,
             retransmits: false,
+            reliable: false,
             streams: 1,
+            calls_with_first_message: false,
+            paces_itself: false,
         }
     }
 
-    fn send(&mut self, now: Instant, frame: Frame<'_>) -> Result<FrameId, SendError> {
+    fn send(&mut self, now: Instant, message: Message<'_>) -> Result<(), SendError> {
         self.clock = self.clock.max(now);
         let takes = matches!(self.state, State::Listen | State::Request | State::PartOpen | State::Open);
         if !takes || self.timers.flush_since.is_some() {
             return Err(SendError::Closed);
         }
-        self.queue.push(frame, self.frame_size())
+        self.queue.push(message, self.message_size())
     }
 
     fn close(&mut self, now: Instant, mode: CloseMode) {
@@ -269,9 +284,17 @@ impl Endpoint for DccpEndpoint {
 
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         self.clock = self.clock.max(now);
-        if self.state != State::Closed
-            && let Some(datagram) = self.tally.take(input, &mut self.queue)
-        {
+        if self.state == State::Closed {
+            return;
+        }
+        let datagram = match input {
+            // The packet that the validator was sent, with the cookie that its sender could not bring.
+            Input::Accepted { path, block } => {
+                Some(self.tally.on_datagram(Datagram { path, bytes: block, received_at: now }))
+            }
+            other => self.tally.take(other, &mut self.queue),
+        };
+        if let Some(datagram) = datagram {
             self.handle_datagram(now, &datagram);
         }
     }
@@ -287,13 +310,13 @@ impl Endpoint for DccpEndpoint {
         Some(self.tally.transmit(len))
     }
 
-    fn poll_frame(&mut self, buf: &mut [u8]) -> Option<Received> {
+    fn poll_message(&mut self, buf: &mut [u8]) -> Option<Received> {
         self.inbox.pop(buf)
     }
 
     fn poll_event(&mut self) -> Option<Event> {
         if std::mem::take(&mut self.congestion_changed) {
-            return Some(Event::Congestion(self.path_stats()));
+            return Some(Event::Congestion(self.stats()));
         }
         self.queue.poll_event()
     }
@@ -302,16 +325,12 @@ impl Endpoint for DccpEndpoint {
         self.next_timeout()
     }
 
-    fn reserve(&mut self, frames: usize) {
-        self.queue.make_room(Room::of(frames), self.max_datagram);
-        self.inbox.make_room(Room::of(frames), self.max_datagram);
+    fn reserve(&mut self, messages: usize) {
+        self.queue.make_room(Room::of(messages), self.max_datagram);
+        self.inbox.make_room(Room::of(messages), self.max_datagram);
     }
 
-    fn doorkeeper(&mut self, _now: Instant) -> Option<Box<dyn Doorkeeper>> {
-        (self.role == Role::Listener).then(|| Box::new(self.door.outer()) as Box<dyn Doorkeeper>)
-    }
-
-    fn path_stats(&self) -> PathStats {
+    fn stats(&self) -> PathStats {
         let mut stats = PathStats {
             srtt: self.rtt.srtt(),
             rttvar: self.rtt.rttvar(),
@@ -332,9 +351,13 @@ impl Endpoint for DccpEndpoint {
         }
         stats
     }
+
+    fn path_stats(&self, _path: PathId) -> Option<PathStats> {
+        None
+    }
 }
 
-/// The largest DCCP packet over UDP and IPv4, less its header: 65 507 - 16.
-const MAX_PAYLOAD: usize = 65_507 - DATA_HEADER;
+/// The largest DCCP packet over UDP and IPv4, less its header.
+const MAX_PAYLOAD: usize = antiphon_core::wire::MAX_UDP_PAYLOAD - DATA_HEADER;
 /// How long the last Reset may wait for a driver to fetch it.
 const RESET_PATIENCE: Duration = Duration::from_secs(1);

@@ -7,14 +7,13 @@ mod entry;
 
 use std::time::Duration;
 
-use antiphon_core::Instant;
+use antiphon_core::{Instant, Role};
 
 use super::logs::REACH;
 use super::seq::Seq48;
 use super::settings::Settings;
 use super::wire::options::FeatureVerb;
 use super::wire::{OptionWriter, ResetCode};
-use crate::Role;
 use entry::{Change, Entry, MAX_PREFERENCES};
 
 /// Which congestion control a half-connection has.
@@ -45,7 +44,7 @@ pub enum Location {
 #[derive(Clone, Debug)]
 pub struct Features {
     entries: [Entry; KNOWN.len() * 2],
-    /// Empty Confirms owed for features that nobody knows.
+    /// Empty Confirms owed for unknown features.
     refused: [Option<(FeatureVerb, u8)>; 4],
     /// Greatest number received with a feature option, and sent with a new Change.
     received: Seq48,
@@ -279,7 +278,7 @@ impl Features {
     }
 }
 
-/// Whence an option comes.
+/// The packet that an option arrived in.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     /// The packet's number.

@@ -30,7 +30,7 @@ pub enum Arrived {
         /// It is the greatest now.
         newest: bool,
     },
-    /// Again, or so late that nobody knows.
+    /// A duplicate, or too late to tell.
     Again,
 }
 
@@ -120,7 +120,7 @@ pub struct Sent {
     pub at: Instant,
     /// Bytes of the packet, header and all.
     pub len: u16,
-    /// Whether it carried a frame.
+    /// Whether it carried a message.
     pub data: bool,
     /// Its CCVal.
     pub ccval: u8,
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_are_known_and_what_is_acknowledged_is_told_no_more() {
+    fn duplicates_are_known_and_acknowledged_numbers_forgotten() {
         let mut log = ReceiveLog::new(Seq48::new((1 << 48) - 40));
         let first = Seq48::new((1 << 48) - 40);
         for n in 1..100 {

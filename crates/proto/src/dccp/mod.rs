@@ -1,6 +1,6 @@
-//! `dccp://`: the Datagram Congestion Control Protocol (RFC 4340), which sends frames once, at a rate the path bears.
+//! `dccp://`: the Datagram Congestion Control Protocol (RFC 4340), which sends messages once, at a rate that the path carries.
 //!
-//! Frames that the congestion control holds back wait in the send queue until their deadline and expire there; nothing
+//! Messages that the congestion control holds back wait in the send queue until their deadline and expire there; nothing
 //! is ever sent again. Each direction has a congestion control of its own: CCID 2 (RFC 4341), with a window like TCP's,
 //! or CCID 3 (RFC 4342, TFRC: RFC 5348), with an even rate.
 //!
@@ -10,24 +10,24 @@
 //!              receive ◀───────────── wire         logs: what was sent, what arrived
 //!                 │                                sizes: how large packets may be
 //!                 └─ ccid: two, three (loss, tfrc)
-//!        door (cookie): who may begin a connection
+//!        validator (cookie): who may begin a connection
 //! ```
 //!
 //! A listener keeps nothing of a caller that has not shown that it receives what is sent to its address, and sends no
 //! address more than came from there before it has. Its Response holds an Init Cookie in which everything that the
 //! connection is made of stands under a keyed hash; our callers pad their Requests to the length of that Response.
-//! Other stacks' shorter Requests, such as Linux's, are answered without a cookie from a few places that a flood takes
-//! from nobody else. (Linux's Request of 48 bytes does not pay for an echo of its time stamp, too: without that its
+//! Other stacks' shorter Requests, such as Linux's, are answered without a cookie and remembered in a short list, which a flood
+//! can fill without harm to callers with cookies. (Linux's Request of 48 bytes does not pay for an echo of its time stamp, too: without that its
 //! CCID 3 begins with a packet a second.) A cookie is good once and for a minute; one that is not is answered by Reset
-//! 10, Bad Init Cookie, and one that has let somebody in, who has gone since, by Reset 3, No Connection.
+//! 10, Bad Init Cookie, and one that was used for a connection which has ended, by Reset 3, No Connection.
 //!
 //! How large packets may be is found by Syncs padded to the size that is tried (RFC 4340 §14, with the search of RFC 8899
 //! that SCTP has, too). A second after the beginning one asks whether what the driver says passes; where it is answered,
-//! that is all. Frames go meanwhile. Where that and two more are not answered while small ones are, or, later, where large
+//! that is all. Messages go meanwhile. Where that and two more are not answered while small ones are, or, later, where large
 //! packets vanish one after the other, packets shrink to 1200 bytes and are searched from there upwards; larger ones are
-//! tried again after ten minutes. `Profile::max_frame` follows; frames that are too large by then are refused, and those
+//! tried again after ten minutes. `Profile::max_message` follows; messages that are too large by then are refused, and those
 //! that wait already are aborted. Acknowledgements of CCID 2 tell of each packet, CCID 3's reports of little more than
-//! whether losses have become more, which costs a stream of large and small frames a probe now and then. Of a peer that
+//! whether losses have become more, which costs a stream of large and small messages a probe now and then. Of a peer that
 //! answers no Sync nothing is learnt.
 //!
 //! Packets travel inside UDP (RFC 6773), which needs no privileges, or directly over IP as protocol 33: the same bytes
@@ -36,14 +36,15 @@
 //! looks at nothing, as in UDP.
 //!
 //! Where this departs from the RFCs: neither CCID waits longer than a second between packets when nothing comes back, so
-//! that live sound is there again soon after an outage; ECN is never asked for (congestion marks that do come are
-//! honoured); 24-bit sequence numbers are refused; who ends a connection forgets it when the other side has answered,
-//! since what beneath keeps the address apart is not this module's: there is no TIMEWAIT. CCID 2's Ack Ratio stays at 2,
-//! the least that asks nothing of the other end; CCID 3's history discounting (RFC 5348 §5.5, optional) is left out.
+//! that live sound is there again soon after an outage; ECN is never asked for (marks that the peer reports are honoured;
+//! no socket here tells of marks that come); 24-bit sequence numbers are refused; the side that ends a connection forgets it
+//! when the other side has answered: the socket below keeps the address apart, so there is no TIMEWAIT.
+//! CCID 2's Ack Ratio stays at 2, the least that asks nothing of the other end; CCID 3's history discounting (RFC 5348
+//! §5.5, optional) is left out.
 
 mod ccid;
 mod cookie;
-mod door;
+mod dissector;
 mod endpoint;
 mod features;
 mod logs;
@@ -54,12 +55,11 @@ mod seq;
 mod sequence;
 mod settings;
 mod sizes;
+mod stack;
 mod timers;
 mod transmit;
-mod unwrap;
+mod validator;
 pub mod wire;
-
-use antiphon_core::{Endpoint, OverIp, Unwrap};
 
 pub use ccid::tfrc;
 pub use endpoint::DccpEndpoint;
@@ -67,39 +67,23 @@ pub use seq::Seq48;
 pub use settings::{RTP_AUDIO, Settings};
 pub use wire::checksum::Checksum;
 
-use crate::{Beneath, OpenArgs, OpenError, Strengths, Transport};
+use crate::dissect::EachDatagram;
+use crate::registry::one_address;
+use crate::{Substrate, Transport};
 
-/// DCCP as the rest of the house sees it.
+/// DCCP as the other crates see it.
 pub(crate) static TRANSPORT: Transport = Transport {
     scheme: "dccp",
     title: "DCCP",
-    summary: "sends once, at the rate the path bears; frames that can't go in time expire before they are sent",
-    beneath: Beneath::Udp,
-    over_ip: Some(OverIp {
-        protocol: wire::checksum::PROTOCOL as u8,
-        port_key: "dccp-port",
-        seal: wire::checksum::seal,
-        is_sound: wire::checksum::is_sound,
-    }),
+    summary: "sends once, at the rate the path bears; messages that can't go in time expire before they are sent",
+    substrate: Substrate::Udp,
+    over_ip: Some(&stack::DccpOverIp),
     // DCCP in UDP (RFC 6773).
     default_port: 6511,
     reflect_offset: 5,
-    strengths: Strengths { reliable: false, ordered: false, multicast: false },
+    multicast: false,
     keys: settings::KEYS,
-    open,
-    admits: asks_for_a_connection,
-    unwrap: Unwrap::Datagram(unwrap::unwrap),
+    other_peers: one_address,
+    stack: stack::stack,
+    dissector: || Box::new(EachDatagram(dissector::dissect)),
 };
-
-fn open(args: &OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError> {
-    let settings = Settings::read(args.query)?;
-    let endpoint =
-        DccpEndpoint::new(settings, args.role, Checksum::Udp, args.max_datagram, args.seed, args.now);
-    Ok(Box::new(endpoint))
-}
-
-/// A Request, and nothing else, begins an association.
-fn asks_for_a_connection(datagram: &[u8]) -> bool {
-    wire::Packet::parse(datagram, Checksum::Udp)
-        .is_ok_and(|packet| matches!(packet.header.kind, wire::Kind::Request { .. }))
-}

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use antiphon_core::Role;
+
 use super::features::{self, Features};
 use super::receive::NO_ROOM;
 use super::wire::{DccpOption, Kind, Packet, ResetCode};
-use crate::Role;
 
 /// What the options of a packet said, beyond feature negotiation.
 #[derive(Clone, Copy, Debug, Default)]

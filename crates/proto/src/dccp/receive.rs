@@ -1,10 +1,9 @@
 //! What an arriving packet does: the steps of RFC 4340 §8.5, in their order.
 
-use antiphon_core::{CloseReason, Ecn, Event, Instant, Meeting, Outcome, PathId};
+use antiphon_core::{CloseReason, Event, Instant, Outcome, PathId, Role, Verdict as Validated};
 
 use super::ccid::{Feedback, Incoming};
-use super::cookie::Recipe;
-use super::door::{GREETING, cookie_of, refusal};
+use super::cookie::Tcb;
 use super::endpoint::{DccpEndpoint, Due, State};
 use super::features::{self, Location};
 use super::logs::Arrived;
@@ -12,9 +11,9 @@ use super::read::{Fault, Seen};
 use super::seq::Seq48;
 use super::sequence::{Sequence, Verdict};
 use super::timers;
+use super::validator::{LONGEST_RESPONSE, cookie_of, refusal};
 use super::wire::checksum::crc32c;
 use super::wire::{Header, Kind, OptionWriter, Packet, ResetCode};
-use crate::Role;
 use crate::tally::Datagram;
 
 impl DccpEndpoint {
@@ -28,7 +27,7 @@ impl DccpEndpoint {
         };
         let header = &packet.header;
         match self.state {
-            State::Listen => self.on_stranger(now, &packet, datagram),
+            State::Listen => self.on_unknown_source(now, &packet, datagram),
             _ if (header.destination, header.source) != self.ports => self.on_foreign(now, header),
             State::Request => self.on_answer(now, &packet),
             _ => self.on_packet(now, &packet, datagram),
@@ -36,26 +35,26 @@ impl DccpEndpoint {
     }
 
     /// Steps 2 and 3: no connection yet.
-    fn on_stranger(&mut self, now: Instant, packet: &Packet<'_>, datagram: &Datagram<'_>) {
+    fn on_unknown_source(&mut self, now: Instant, packet: &Packet<'_>, datagram: &Datagram<'_>) {
         let mut reply = std::mem::take(&mut self.reply);
-        reply.resize(self.max_datagram.max(GREETING), 0);
+        reply.resize(self.max_datagram.max(LONGEST_RESPONSE), 0);
         let len = datagram.bytes.len();
-        match self.door.meet_packet(now, PathId::default(), packet, len, &mut reply) {
-            Meeting::Admitted => self.admit(now, packet, datagram),
-            Meeting::Vouched { len } => {
-                let vouched = Packet::parse(&reply[..len], self.checksum).expect("what was emitted parses");
-                self.admit(now, &vouched, datagram);
+        match self.validator.validate_packet(now, PathId::default(), packet, len, &mut reply) {
+            Validated::Accept => self.admit(now, packet, datagram),
+            Validated::AcceptWith { len } => {
+                let completed = Packet::parse(&reply[..len], self.checksum).expect("what was emitted parses");
+                self.admit(now, &completed, datagram);
             }
-            Meeting::Answered { len } => {
+            Validated::Reply { len } => {
                 reply.truncate(len);
                 self.reply = reply;
-                self.count_stranger(&packet.header);
+                self.count_unknown_source(&packet.header);
             }
-            Meeting::Ignored => self.count_stranger(&packet.header),
+            Validated::Ignore => self.count_unknown_source(&packet.header),
         }
     }
 
-    fn count_stranger(&mut self, header: &Header) {
+    fn count_unknown_source(&mut self, header: &Header) {
         if !matches!(header.kind, Kind::Request { .. } | Kind::Listen { .. }) {
             self.tally.on_malformed();
         }
@@ -65,20 +64,20 @@ impl DccpEndpoint {
     fn admit(&mut self, now: Instant, packet: &Packet<'_>, datagram: &Datagram<'_>) {
         let header = &packet.header;
         let Some(cookie) = cookie_of(packet) else { return self.tally.on_malformed() };
-        let Some((opened, ahead)) = self.door.open(now, PathId::default(), header, cookie) else {
+        let Some((opened, ahead)) = self.validator.open(now, PathId::default(), header, cookie) else {
             return self.tally.on_malformed();
         };
-        let Recipe { isr, iss, told_all, .. } = opened.recipe;
+        let Tcb { isr, iss, told_all, .. } = opened.tcb;
         self.ports = (header.destination, header.source);
         self.sequence = Sequence::new(iss);
         self.sequence.start_receiving(isr);
         // Each Request until now may have had its Response. As packets without data, they are no loss to the client.
         (self.sequence.gss, self.ndp) = (iss.plus(ahead as i64 - 1), ahead);
         self.sequence.osr = header.seq;
-        self.features = self.door.agreed(now, &opened.recipe);
+        self.features = self.validator.agreed(now, &opened.tcb);
         if told_all {
             self.cookie.extend_from_slice(cookie);
-            // Not where the door has put the cookie in: its client does not wait for the answer that this asks for.
+            // Not where the validator has put the cookie in: that client does not wait for the answer that this asks for.
             self.due.ack = matches!(header.kind, Kind::Ack { .. });
         }
         if ahead == 1 {
@@ -173,9 +172,8 @@ impl DccpEndpoint {
             return;
         }
         self.timers.heard = now;
-        let marked = datagram.ecn == Ecn::Congested;
         let received_at = datagram.received_at.min(now);
-        let arrived = self.flow.as_mut().map(|flow| flow.received.on_packet(header.seq, marked));
+        let arrived = self.flow.as_mut().map(|flow| flow.received.on_packet(header.seq, IS_MARKED));
         if arrived == Some(Arrived::Again) {
             if header.kind.carries_data() {
                 self.tally.on_duplicate();
@@ -205,7 +203,7 @@ impl DccpEndpoint {
                 ndp: seen.ndp,
                 beyond_gap,
                 newest,
-                marked,
+                marked: IS_MARKED,
                 received_at,
             };
             self.tell_receiver(&incoming);
@@ -365,6 +363,8 @@ impl DccpEndpoint {
     }
 }
 
+/// Congestion marks (RFC 3168), which no socket here tells of; the congestion controls would honour them.
+const IS_MARKED: bool = false;
 /// Drop Codes (RFC 4340 §11.7.1).
 pub(super) const NO_ROOM: u8 = 2;
 const CORRUPT: u8 = 3;

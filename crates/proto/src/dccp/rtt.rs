@@ -1,28 +1,20 @@
-//! Round-trip time and the time-out drawn from it (RFC 6298 §2, as RFC 4341 §5 asks for).
+//! Round-trip time within DCCP's bounds, and the time-out drawn from it (RFC 6298 §2, as RFC 4341 §5 asks for).
 
 use std::time::Duration;
 
-/// Smoothed round-trip time, its deviation, the smallest seen.
+/// Smoothed round-trip time, its variation, the shortest.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Rtt {
-    smoothed: Option<(Duration, Duration)>,
-    min: Duration,
-}
+pub struct Rtt(crate::rtt::Rtt);
 
 impl Rtt {
     /// Folds in one round trip, the peer's delay taken off. Numbers are never used twice, so every sample is good.
     pub fn on_sample(&mut self, sample: Duration) {
-        let sample = sample.clamp(SHORTEST, LONGEST);
-        self.min = if self.smoothed.is_none() { sample } else { self.min.min(sample) };
-        self.smoothed = Some(match self.smoothed {
-            None => (sample, sample / 2),
-            Some((srtt, rttvar)) => ((7 * srtt + sample) / 8, (3 * rttvar + srtt.abs_diff(sample)) / 4),
-        });
+        self.0.on_sample(sample.clamp(SHORTEST, LONGEST));
     }
 
     /// SRTT, once something was measured.
     pub fn srtt(&self) -> Option<Duration> {
-        self.smoothed.map(|(srtt, _)| srtt)
+        self.0.srtt()
     }
 
     /// SRTT, or RFC 4340's stand-in before the first measurement.
@@ -32,17 +24,17 @@ impl Rtt {
 
     /// RTTVAR, once something was measured.
     pub fn rttvar(&self) -> Option<Duration> {
-        self.smoothed.map(|(_, rttvar)| rttvar)
+        self.0.rttvar()
     }
 
-    /// The smallest round trip, once something was measured.
+    /// The shortest round trip, once something was measured.
     pub fn min(&self) -> Option<Duration> {
-        self.smoothed.map(|_| self.min)
+        self.0.min()
     }
 
     /// SRTT + 4 RTTVAR; before the first measurement a second (RFC 6298 §2.1).
     pub fn timeout(&self) -> Duration {
-        self.smoothed.map_or(UNMEASURED_TIMEOUT, |(srtt, rttvar)| srtt + 4 * rttvar)
+        self.0.timeout().unwrap_or(UNMEASURED_TIMEOUT)
     }
 }
 

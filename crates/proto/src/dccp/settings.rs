@@ -14,7 +14,7 @@ pub struct Settings {
     pub service: u32,
     /// DCCP port: the server's own, the one that a client calls. UDP ports are another matter (RFC 6773).
     pub port: u16,
-    /// Whether the newest frame goes first when the congestion control holds frames back.
+    /// Whether the newest message goes first when the congestion control holds messages back.
     pub newest_first: bool,
     /// Checksum coverage of data packets, 0 to 15 (RFC 4340 §9.2), where the peer agrees.
     pub coverage: u8,
@@ -74,7 +74,7 @@ pub(super) const KEYS: &[Key] = &[
     Key { name: "ccid", help: "congestion control: 2 (TCP-like) or 3 (TFRC, an even rate; default): ccid=2" },
     Key {
         name: "order",
-        help: "which frame goes first when there is no room for all: sent (default), newest: order=newest",
+        help: "which message goes first when there is no room for all: sent (default), newest: order=newest",
     },
     Key { name: "service", help: "DCCP service code, the same at both ends: service=RTPA (default)" },
     Key {
@@ -83,7 +83,7 @@ pub(super) const KEYS: &[Key] = &[
     },
     Key {
         name: "coverage",
-        help: "how much of a frame the checksum must protect, 0 (all, default) to 15: coverage=1",
+        help: "how much of a message the checksum must protect, 0 (all, default) to 15: coverage=1",
     },
 ];
 

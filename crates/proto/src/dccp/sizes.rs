@@ -19,9 +19,9 @@ impl DccpEndpoint {
         self.flow.as_ref().map_or(self.max_datagram, |flow| flow.mtu.size())
     }
 
-    /// Bytes of a frame at most: what every data packet may need besides is an NDP Count; acknowledgements go apart if
+    /// Bytes of a message at most: what every data packet may need besides is an NDP Count; acknowledgements go apart if
     /// need be.
-    pub(super) fn frame_size(&self) -> usize {
+    pub(super) fn message_size(&self) -> usize {
         self.packet_size().saturating_sub(DATA_HEADER + LONGEST_NDP_COUNT).max(1)
     }
 
@@ -43,7 +43,7 @@ impl DccpEndpoint {
         }
         if is_open && flow.mtu.run(now, patience(&self.rtt)) {
             // None of them would arrive, and each would cost congestion control a loss.
-            let most = self.frame_size();
+            let most = self.message_size();
             self.queue.finish_larger(most, Outcome::Aborted);
             self.congestion_changed = true;
         }

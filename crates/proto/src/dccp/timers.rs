@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{CloseReason, Instant, Outcome};
-
-use crate::Role;
+use antiphon_core::{CloseReason, Instant, Outcome, Role};
 
 use super::endpoint::{DccpEndpoint, State};
 use super::wire::ResetCode;
@@ -56,15 +54,18 @@ impl Timers {
 
 impl DccpEndpoint {
     pub(super) fn run_timers(&mut self, now: Instant) {
-        if let State::Finishing(_) = self.state {
-            if self.timers.finish_at.is_none_or(|at| at <= now) {
-                self.finish();
-            }
-            return;
+        if !matches!(self.state, State::Finishing(_) | State::Closed) {
+            self.run_timers_of_state(now);
         }
-        if self.state == State::Closed {
-            return;
+        // One that has just been given up, without telling the peer, ends at once.
+        if let State::Finishing(_) = self.state
+            && self.timers.finish_at.is_none_or(|at| at <= now)
+        {
+            self.finish();
         }
+    }
+
+    fn run_timers_of_state(&mut self, now: Instant) {
         self.queue.expire(now);
         if self.timers.again.is_some_and(|at| at <= now) {
             self.timers.again = None;

@@ -2,11 +2,11 @@
 
 use antiphon_core::{Instant, Outcome};
 
-use super::door::GREETING;
 use super::endpoint::{DccpEndpoint, State};
 use super::features::{self, Location};
 use super::logs::{Fate, Sent};
 use super::seq::Seq48;
+use super::validator::LONGEST_RESPONSE;
 use super::wire::{self, Header, Kind, OptionWriter};
 
 impl DccpEndpoint {
@@ -26,7 +26,7 @@ impl DccpEndpoint {
         wire::emit(&header, &OptionWriter::default(), &[], self.checksum, buf)
     }
 
-    /// What the door has to say.
+    /// The validator's reply.
     fn write_reply(&mut self, buf: &mut [u8]) -> Option<usize> {
         let reply = std::mem::take(&mut self.reply);
         let place = buf.get_mut(..reply.len()).filter(|place| !place.is_empty())?;
@@ -54,7 +54,7 @@ impl DccpEndpoint {
         self.features.write(now, seq, self.rtt.estimate(), true, &mut options);
         let kind = Kind::Request { service: self.settings.service };
         // So long that the server's answer is no longer: it may send no more than it received.
-        options.pad_to(GREETING - kind.header_len());
+        options.pad_to(LONGEST_RESPONSE - kind.header_len());
         self.timers.on_step(now);
         self.write(now, kind, &options, buf)
     }
@@ -88,7 +88,7 @@ impl DccpEndpoint {
         len
     }
 
-    /// The next frame, if the congestion control lets it go; with an acknowledgement where one is wanted.
+    /// The next message, if the congestion control lets it go; with an acknowledgement where one is wanted.
     fn write_data(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
         if !self.is_open() {
             return None;
@@ -108,7 +108,7 @@ impl DccpEndpoint {
             let kind = Kind::DataAck { ack };
             let room = kind.header_len() + len;
             if self.state == State::PartOpen && room + self.least_ack_options() > buf.len() {
-                // The cookie and the frame don't fit together: the frame waits until the server has answered.
+                // The cookie and the message don't fit together: the message waits until the server has answered.
                 return None;
             }
             let options = self.ack_options(now, buf.len().saturating_sub(room));
@@ -121,8 +121,8 @@ impl DccpEndpoint {
             self.write_ndp(&mut options);
             (Kind::Data, options)
         };
-        let frame = if newest { self.queue.pop_newest(now) } else { self.queue.pop(now) }?;
-        let written = self.write_packet(now, kind, &options, &frame.bytes, buf);
+        let message = if newest { self.queue.pop_newest(now) } else { self.queue.pop(now) }?;
+        let written = self.write_packet(now, kind, &options, &message.bytes, buf);
         if let Some(flow) = self.flow.as_mut().filter(|_| written.is_some()) {
             flow.sender.on_sent(now, len, &self.rtt);
             if acknowledges {
@@ -130,8 +130,8 @@ impl DccpEndpoint {
                 self.due.ack = false;
             }
         }
-        // A buffer too short for what `max_frame` promises is the driver's mistake; the frame is gone either way.
-        self.queue.finish(frame, if written.is_some() { Outcome::Released } else { Outcome::Aborted });
+        // A buffer too short for what `max_message` promises is the driver's mistake; the message is gone either way.
+        self.queue.finish(message, if written.is_some() { Outcome::Released } else { Outcome::Aborted });
         written
     }
 
@@ -255,7 +255,7 @@ impl DccpEndpoint {
         Header { source, destination, ccval, coverage, kind, seq: self.sequence.gss.next() }
     }
 
-    /// The connection's next packet is written, of `len` bytes, with a frame or without.
+    /// The connection's next packet is written, of `len` bytes, with a message or without.
     fn log_sent(&mut self, now: Instant, header: &Header, len: usize, data: bool) {
         self.sequence.gss = header.seq;
         self.ndp = if data { 0 } else { self.ndp + 1 };

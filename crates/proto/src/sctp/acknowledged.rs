@@ -35,7 +35,7 @@ impl Sctp {
     ) {
         let Some(association) = &mut self.association else { return };
         if let Some((path, rtt)) = acked.round_trip() {
-            association.paths[path].rtt.sample(rtt);
+            association.paths[path].rtt.on_sample(rtt);
         }
         let has_others = association.paths.iter().filter(|path| path.is_good()).count() > 1;
         association.note_answers(now, acked, &self.settings);
@@ -48,7 +48,7 @@ impl Sctp {
         }
         if lost {
             // A smaller window is what congestion control tells of a loss.
-            let stats = self.path_stats();
+            let stats = self.stats();
             self.queue.report(Event::Congestion(stats));
         }
     }
@@ -105,7 +105,7 @@ impl Association {
     fn tell_again_of_giving_up(&mut self, now: Instant) {
         if self.out.has_given_up() {
             // Nothing was measured yet: at once.
-            let patience = self.paths[self.best_path()].rtt.srtt().unwrap_or_default();
+            let patience = self.paths[self.best_path()].rtt.smoothed().srtt().unwrap_or_default();
             self.due.forward |= self.forwarded_at.is_none_or(|at| now.since(at) >= patience);
         }
     }

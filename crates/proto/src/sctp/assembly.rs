@@ -60,11 +60,11 @@ impl Assembly {
         Assembly { held, spare, charged: 0, next, interleaved, joined: Vec::new() }
     }
 
-    /// Makes room for what waits for its turn: `frames` of `typical` bytes, and no fewer than in any stream.
-    pub fn make_ready(&mut self, frames: usize, typical: usize) {
-        let frames = frames.clamp(READY, MOST_SPARE);
-        self.held.reserve_exact(frames.saturating_sub(self.held.len()));
-        self.spare.fill(frames, frames, typical);
+    /// Makes room for what waits for its turn: `messages` of `typical` bytes, and no fewer than in any stream.
+    pub fn make_ready(&mut self, messages: usize, typical: usize) {
+        let messages = messages.clamp(READY, MOST_SPARE);
+        self.held.reserve_exact(messages.saturating_sub(self.held.len()));
+        self.spare.fill(messages, messages, typical);
     }
 
     /// Bytes that count against the receiver window: payload, and something for each fragment.

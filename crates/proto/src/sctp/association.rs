@@ -3,7 +3,7 @@
 use antiphon_core::{Instant, PathId, Seq32};
 
 use super::assembly::Assembly;
-use super::cookie::Recipe;
+use super::cookie::Tcb;
 use super::outgoing::{Outgoing, Rules};
 use super::path::Path;
 use super::received::TsnLog;
@@ -27,8 +27,8 @@ pub(super) struct Association {
     pub out: Outgoing,
     pub log: TsnLog,
     pub assembly: Assembly,
-    /// The path by which the peer greeted us.
-    pub greeted_by: usize,
+    /// Path on which the peer's INIT arrived.
+    pub init_path: usize,
     /// What the caller is to give back, and what it is to report with it.
     pub cookie: Vec<u8>,
     pub due: Due,
@@ -96,13 +96,9 @@ impl Association {
         packet: usize,
         now: Instant,
     ) -> Self {
-        let recipe = Recipe {
-            local_tag: tag,
-            local_tsn: first_tsn,
-            out_streams: settings.streams,
-            ..Recipe::default()
-        };
-        let mut association = Association::answering(settings, remote_port, &recipe, PathId(0), packet, now);
+        let tcb =
+            Tcb { local_tag: tag, local_tsn: first_tsn, out_streams: settings.streams, ..Tcb::default() };
+        let mut association = Association::answering(settings, remote_port, &tcb, PathId(0), packet, now);
         association.phase = Phase::CookieWait;
         association.paths[0].confirmed = false;
         for n in 1..=settings.other_paths {
@@ -115,30 +111,32 @@ impl Association {
     pub fn answering(
         settings: &Settings,
         remote_port: u16,
-        recipe: &Recipe,
+        tcb: &Tcb,
         path: PathId,
         packet: usize,
         now: Instant,
     ) -> Self {
-        let mut first = Path::new(path, packet, recipe.interleaving, settings, now);
+        let mut first = Path::new(path, packet, tcb.interleaving, settings, now);
         first.confirmed = true;
+        // Where the association begins, the driver knows already.
+        first.told = true;
         first.heartbeat_at = now + settings.heartbeat;
         let mut paths = Vec::with_capacity(MAX_PATHS);
         paths.push(first);
         Association {
             phase: Phase::Established,
             remote_port,
-            local_tag: recipe.local_tag,
-            peer_tag: recipe.peer_tag,
-            first_tsn: recipe.local_tsn,
-            in_streams: recipe.in_streams,
-            interleaved: recipe.interleaving,
-            forward_tsn: recipe.forward_tsn,
+            local_tag: tcb.local_tag,
+            peer_tag: tcb.peer_tag,
+            first_tsn: tcb.local_tsn,
+            in_streams: tcb.in_streams,
+            interleaved: tcb.interleaving,
+            forward_tsn: tcb.forward_tsn,
             paths,
-            out: Outgoing::new(rules(settings, recipe), recipe.local_tsn, recipe.peer_window),
-            log: TsnLog::new(recipe.peer_tsn),
-            assembly: Assembly::new(recipe.interleaving),
-            greeted_by: 0,
+            out: Outgoing::new(rules(settings, tcb), tcb.local_tsn, tcb.peer_window),
+            log: TsnLog::new(tcb.peer_tsn),
+            assembly: Assembly::new(tcb.interleaving),
+            init_path: 0,
             cookie: Vec::new(),
             due: Due::default(),
             sack: Acknowledgement { window: usize::MAX, ..Acknowledgement::default() },
@@ -151,18 +149,18 @@ impl Association {
     }
 
     /// Takes what both sides have agreed on; nothing has been sent or received yet, or all of it is over.
-    pub fn begin(&mut self, settings: &Settings, recipe: &Recipe, packet: usize, now: Instant) {
-        (self.local_tag, self.peer_tag) = (recipe.local_tag, recipe.peer_tag);
-        (self.in_streams, self.first_tsn) = (recipe.in_streams, recipe.local_tsn);
-        (self.interleaved, self.forward_tsn) = (recipe.interleaving, recipe.forward_tsn);
-        self.out = Outgoing::new(rules(settings, recipe), recipe.local_tsn, recipe.peer_window);
-        self.log = TsnLog::new(recipe.peer_tsn);
-        self.assembly = Assembly::new(recipe.interleaving);
+    pub fn begin(&mut self, settings: &Settings, tcb: &Tcb, packet: usize, now: Instant) {
+        (self.local_tag, self.peer_tag) = (tcb.local_tag, tcb.peer_tag);
+        (self.in_streams, self.first_tsn) = (tcb.in_streams, tcb.local_tsn);
+        (self.interleaved, self.forward_tsn) = (tcb.interleaving, tcb.forward_tsn);
+        self.out = Outgoing::new(rules(settings, tcb), tcb.local_tsn, tcb.peer_window);
+        self.log = TsnLog::new(tcb.peer_tsn);
+        self.assembly = Assembly::new(tcb.interleaving);
         self.sack = Acknowledgement { window: usize::MAX, ..Acknowledgement::default() };
         self.due = Due::default();
         (self.silent_since, self.forwarded_at, self.burst) = (None, None, false);
         self.paths.iter_mut().for_each(|path| {
-            path.restart(packet, recipe.interleaving, settings, now);
+            path.restart(packet, tcb.interleaving, settings, now);
             path.heartbeat_at = now + settings.heartbeat;
         });
     }
@@ -171,7 +169,7 @@ impl Association {
     pub fn establish(&mut self, now: Instant) {
         self.phase = Phase::Established;
         (self.t1, self.tries, self.due.step) = (None, 0, false);
-        self.paths[self.greeted_by].confirmed = true;
+        self.paths[self.init_path].confirmed = true;
         // Other paths are tried as soon as there is a tag to try them with.
         self.paths.iter_mut().filter(|path| !path.confirmed).for_each(|path| path.heartbeat_at = now);
     }
@@ -217,12 +215,12 @@ impl Association {
     }
 }
 
-fn rules(settings: &Settings, recipe: &Recipe) -> Rules {
+fn rules(settings: &Settings, tcb: &Tcb) -> Rules {
     Rules {
         ordered: settings.ordered,
         reliability: settings.reliability,
-        streams: recipe.out_streams.max(1),
-        interleaved: recipe.interleaving,
-        may_give_up: recipe.forward_tsn,
+        streams: tcb.out_streams.max(1),
+        interleaved: tcb.interleaving,
+        may_give_up: tcb.forward_tsn,
     }
 }

@@ -1,6 +1,6 @@
 //! State cookies (RFC 9260 §5.1.3): a listener keeps nothing of a caller until the caller has shown, by returning the
 //! cookie, that it receives what is sent to its address. What the listener would have kept is in the cookie, with when
-//! and for which path it was baked, under a keyed hash over all of it and the ports.
+//! and for which path it was sealed, under a keyed hash over all of it and the ports.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use antiphon_core::{Instant, PathId, Seq32};
 use super::wire::Header;
 use crate::cookie::{COOKIE_LIFE, MARK, Seal};
 
-/// Bakes and opens cookies; clones share the key.
+/// Seals and opens cookies; clones share the key.
 #[derive(Clone, Debug)]
-pub(super) struct CookieJar {
+pub(super) struct CookieKeys {
     seal: Seal,
 }
 
 /// What an association is made of: the essentials of INIT and INIT ACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Recipe {
+pub(super) struct Tcb {
     pub local_tag: u32,
     pub peer_tag: u32,
     pub local_tsn: Seq32,
@@ -37,7 +37,7 @@ pub(super) struct Recipe {
 /// An opened cookie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Opened {
-    pub recipe: Recipe,
+    pub tcb: Tcb,
     /// The path that the cookie was sent to.
     pub path: PathId,
 }
@@ -51,25 +51,25 @@ pub(super) enum Refused {
     Stale { by: Duration, peer_tag: u32 },
 }
 
-impl CookieJar {
-    /// A jar whose key comes from `seed`: endpoints of one server are opened with one seed, and open each other's.
+impl CookieKeys {
+    /// Keys that come from `seed`: endpoints of one server are opened with one seed, and open each other's.
     pub fn new(seed: u64) -> Self {
-        CookieJar { seal: Seal::new(seed, "sctp cookie") }
+        CookieKeys { seal: Seal::new(seed, "sctp cookie") }
     }
 
-    /// Bakes a cookie at `now` for `path`; `answer` is the header of the packet that will carry it.
-    pub fn bake(&self, now: Instant, path: PathId, answer: Header, recipe: &Recipe) -> [u8; SEALED] {
+    /// Seals a cookie at `now` for `path`; `answer` is the header of the packet that will carry it.
+    pub fn seal(&self, now: Instant, path: PathId, answer: Header, tcb: &Tcb) -> [u8; SEALED] {
         let mut sealed = [0; SEALED];
         let words = [
-            recipe.local_tag,
-            recipe.peer_tag,
-            recipe.local_tsn.0,
-            recipe.peer_tsn.0,
-            recipe.peer_window,
-            u32::from(recipe.out_streams) << 16 | u32::from(recipe.in_streams),
-            u32::from(recipe.forward_tsn) << 1 | u32::from(recipe.interleaving),
-            recipe.ties[0],
-            recipe.ties[1],
+            tcb.local_tag,
+            tcb.peer_tag,
+            tcb.local_tsn.0,
+            tcb.peer_tsn.0,
+            tcb.peer_window,
+            u32::from(tcb.out_streams) << 16 | u32::from(tcb.in_streams),
+            u32::from(tcb.forward_tsn) << 1 | u32::from(tcb.interleaving),
+            tcb.ties[0],
+            tcb.ties[1],
             millis(now),
             path.0,
         ];
@@ -93,7 +93,7 @@ impl CookieJar {
             let at = 4 * n;
             u32::from_be_bytes([sealed[at], sealed[at + 1], sealed[at + 2], sealed[at + 3]])
         };
-        let recipe = Recipe {
+        let tcb = Tcb {
             local_tag: word(0),
             peer_tag: word(1),
             local_tsn: Seq32(word(2)),
@@ -107,9 +107,9 @@ impl CookieJar {
         };
         let age = Duration::from_millis(u64::from(millis(now).wrapping_sub(word(9))));
         if age > COOKIE_LIFE {
-            return Err(Refused::Stale { by: age - COOKIE_LIFE, peer_tag: recipe.peer_tag });
+            return Err(Refused::Stale { by: age - COOKIE_LIFE, peer_tag: tcb.peer_tag });
         }
-        Ok(Opened { recipe, path: PathId(word(10)) })
+        Ok(Opened { tcb, path: PathId(word(10)) })
     }
 }
 
@@ -133,8 +133,8 @@ mod tests {
 
     const ANSWER: Header = Header { source: 5004, destination: 50_000, tag: 9 };
     const HEADER: Header = Header { source: 50_000, destination: 5004, tag: 7 };
-    const BAKED: Instant = Instant::from_millis(u32::MAX as u64 - 10);
-    const RECIPE: Recipe = Recipe {
+    const SEALED_AT: Instant = Instant::from_millis(u32::MAX as u64 - 10);
+    const TCB: Tcb = Tcb {
         local_tag: 7,
         peer_tag: 9,
         local_tsn: Seq32(0xffff_ffff),
@@ -147,36 +147,36 @@ mod tests {
         ties: [3, 4],
     };
 
-    fn sealed() -> [u8; SEALED] {
-        CookieJar::new(1).bake(BAKED, PathId(4), ANSWER, &RECIPE)
+    fn sealed_cookie() -> [u8; SEALED] {
+        CookieKeys::new(1).seal(SEALED_AT, PathId(4), ANSWER, &TCB)
     }
 
     #[test]
     fn a_cookie_opens_within_its_life_and_tells_all() {
         // The clock in the cookie wraps on the way.
-        let later = BAKED + COOKIE_LIFE;
-        let opened = CookieJar::new(1).open(later, HEADER, &sealed()).unwrap();
-        assert_eq!(opened, Opened { recipe: RECIPE, path: PathId(4) });
-        let other = Recipe { forward_tsn: false, interleaving: true, ..RECIPE };
-        let baked = CookieJar::new(1).bake(BAKED, PathId(4), ANSWER, &other);
-        assert_eq!(CookieJar::new(1).open(BAKED, HEADER, &baked).map(|opened| opened.recipe), Ok(other));
+        let later = SEALED_AT + COOKIE_LIFE;
+        let opened = CookieKeys::new(1).open(later, HEADER, &sealed_cookie()).unwrap();
+        assert_eq!(opened, Opened { tcb: TCB, path: PathId(4) });
+        let other = Tcb { forward_tsn: false, interleaving: true, ..TCB };
+        let sealed = CookieKeys::new(1).seal(SEALED_AT, PathId(4), ANSWER, &other);
+        assert_eq!(CookieKeys::new(1).open(SEALED_AT, HEADER, &sealed).map(|opened| opened.tcb), Ok(other));
         let by = Duration::from_millis(1);
-        let stale = CookieJar::new(1).open(later + by, HEADER, &sealed());
+        let stale = CookieKeys::new(1).open(later + by, HEADER, &sealed_cookie());
         assert_eq!(stale, Err(Refused::Stale { by, peer_tag: 9 }));
     }
 
     #[test]
     fn no_byte_no_port_and_no_key_may_differ() {
-        let jar = CookieJar::new(1);
+        let keys = CookieKeys::new(1);
         for at in 0..SEALED {
-            let mut changed = sealed();
+            let mut changed = sealed_cookie();
             changed[at] ^= 1;
-            assert_eq!(jar.open(BAKED, HEADER, &changed), Err(Refused::Forged), "byte {at}");
+            assert_eq!(keys.open(SEALED_AT, HEADER, &changed), Err(Refused::Forged), "byte {at}");
         }
         for header in [Header { source: 50_001, ..HEADER }, Header { destination: 5005, ..HEADER }] {
-            assert_eq!(jar.open(BAKED, header, &sealed()), Err(Refused::Forged));
+            assert_eq!(keys.open(SEALED_AT, header, &sealed_cookie()), Err(Refused::Forged));
         }
-        assert_eq!(CookieJar::new(2).open(BAKED, HEADER, &sealed()), Err(Refused::Forged));
-        assert_eq!(jar.open(BAKED, HEADER, &sealed()[1..]), Err(Refused::Forged));
+        assert_eq!(CookieKeys::new(2).open(SEALED_AT, HEADER, &sealed_cookie()), Err(Refused::Forged));
+        assert_eq!(keys.open(SEALED_AT, HEADER, &sealed_cookie()[1..]), Err(Refused::Forged));
     }
 }

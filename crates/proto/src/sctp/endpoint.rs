@@ -4,31 +4,34 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use antiphon_core::{
-    ByteCount, CloseMode, CloseReason, Counters, Doorkeeper, Ecn, Endpoint, Event, Frame, FrameId, Input,
-    Instant, Outcome, PathId, PathStats, Profile, Received, Rng, SendError, Transmit, Wire,
+    ByteCount, CloseMode, CloseReason, ConnectionId, Counters, Endpoint, Event, Input, Instant, Message,
+    Outcome, PathId, PathStats, Profile, Received, Rng, Role, SendError, Transmit, Wire,
 };
 
 use super::association::{Association, Phase};
-use super::door::{Door, Terms};
 use super::outgoing::MOST_SKIPPED;
-use super::settings::{MAX_MESSAGE, MAX_PACKET, MAX_PATHS, MIN_PACKET, Reliability, Settings, WINDOW};
+use super::path::Path;
+use super::settings::{MAX_MESSAGE, MAX_PATHS, Reliability, Settings, WINDOW};
+use super::validator::{SctpValidator, Terms};
 use super::wire::chunks::Skipped;
 use crate::inbox::Inbox;
 use crate::queue::{Room, SendQueue};
-use crate::{OpenArgs, Role};
+use crate::seeds::Seeds;
 
 /// One association, called or to be called.
 pub(super) struct Sctp {
     pub(super) settings: Settings,
     /// Bytes of a packet at most.
     pub(super) packet: usize,
-    pub(super) door: Door,
+    pub(super) validator: SctpValidator,
     pub(super) association: Option<Box<Association>>,
-    /// The path that the peer's cookie was baked for, as the doorkeeper saw it.
+    /// The id by which the driver was told to know the peer's packets.
+    pub(super) told_id: Option<ConnectionId>,
+    /// The path that the peer's cookie was sealed for, as the validator saw it.
     pub(super) cookie_path: Option<PathId>,
     pub(super) queue: SendQueue,
     pub(super) inbox: Inbox,
-    /// Answers to who has no association.
+    /// Answers to sources without an association.
     pub(super) answers: VecDeque<(PathId, Vec<u8>)>,
     /// The packet that goes by all paths, and those that it has yet to go by.
     pub(super) copy: (Vec<u8>, Vec<PathId>),
@@ -36,7 +39,7 @@ pub(super) struct Sctp {
     pub(super) counters: Counters,
     /// Of associations that a restart ended.
     retransmitted: u64,
-    /// Frames that may wait at once, of which an association to come must know.
+    /// Messages that may wait at once, of which an association to come must know.
     reserved: usize,
     pub(super) stage: Stage,
     /// We asked for the end; what was accepted still goes out, until nothing has moved for a while.
@@ -45,10 +48,10 @@ pub(super) struct Sctp {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// No association yet; frames wait.
+    /// No association yet; messages wait.
     Waiting,
     Open,
-    /// The association is over; its last packets and frames may still be fetched, for a while.
+    /// The association is over; its last packets and messages may still be fetched, for a while.
     Ending {
         reason: CloseReason,
         patience_ends: Instant,
@@ -57,20 +60,21 @@ pub(super) enum Stage {
 }
 
 impl Sctp {
-    pub fn new(settings: Settings, args: &OpenArgs<'_>) -> Self {
-        let mut rng = Rng::fork(args.seed, "sctp port");
-        let local_port = match args.role {
+    /// `packet`: bytes of a packet at most.
+    pub fn new(settings: Settings, packet: usize, role: Role, seeds: &Seeds, now: Instant) -> Self {
+        let seed = seeds.next();
+        let mut rng = Rng::fork(seed, "sctp port");
+        let local_port = match role {
             Role::Caller => FIRST_PRIVATE_PORT + rng.below(u32::from(u16::MAX - FIRST_PRIVATE_PORT)) as u16,
             Role::Listener => settings.sctp_port,
         };
-        // Packets are built in words of 4 bytes.
-        let packet = args.max_datagram.clamp(MIN_PACKET, MAX_PACKET) & !3;
         let terms = Terms::new(&settings, local_port, packet);
         let mut sctp = Sctp {
             settings,
             packet,
-            door: Door::new(terms, args.seed, args.role, args.now),
+            validator: SctpValidator::new(terms, (seeds.shared(), seed), role, now),
             association: None,
+            told_id: None,
             cookie_path: None,
             queue: SendQueue::new(Room::LEAN, packet),
             inbox: Inbox::new(Room::LEAN, packet),
@@ -83,12 +87,12 @@ impl Sctp {
             stage: Stage::Waiting,
             closing: None,
         };
-        if args.role == Role::Caller {
-            let drawn = sctp.door.draw();
-            let association = Association::calling(&settings, settings.sctp_port, drawn, packet, args.now);
+        if role == Role::Caller {
+            let drawn = sctp.validator.draw();
+            let association = Association::calling(&settings, settings.sctp_port, drawn, packet, now);
             sctp.association = Some(Box::new(association));
             if !settings.implicit {
-                sctp.call(args.now);
+                sctp.call(now);
             }
         }
         sctp
@@ -98,7 +102,7 @@ impl Sctp {
     pub(super) fn open(&mut self) {
         if self.stage == Stage::Waiting {
             self.stage = Stage::Open;
-            // What a stranger did not cost before he was known.
+            // Allocated only now, as unknown sources must cost nothing.
             self.queue.make_room(Room::PROVED, self.packet);
             self.inbox.make_room(Room::PROVED, self.packet);
         }
@@ -118,7 +122,7 @@ impl Sctp {
         }
     }
 
-    /// The peer began anew: what was on its way is gone.
+    /// The peer restarted: what was under way is gone.
     pub(super) fn forget_sent(&mut self) {
         if let Some(association) = &mut self.association {
             association.out.abort_all(&mut self.queue);
@@ -130,21 +134,21 @@ impl Sctp {
         if self.closing.is_some() { CloseReason::Local } else { otherwise }
     }
 
-    /// The association is over. Its last packets and, unless we ended it, its last frames are still to be fetched.
+    /// The association is over. Its last packets and, unless we ended it, its last messages are still to be fetched.
     pub(super) fn end(&mut self, now: Instant, reason: CloseReason) {
         if matches!(self.stage, Stage::Ending { .. } | Stage::Closed) {
             return;
         }
-        self.abort_frames();
+        self.abort_messages();
         self.stage = Stage::Ending { reason, patience_ends: now + CLOSE_PATIENCE };
     }
 
-    fn abort_frames(&mut self) {
+    fn abort_messages(&mut self) {
         self.forget_sent();
         self.queue.finish_all(Outcome::Aborted);
     }
 
-    /// Ends it with an ABORT that says why, if anybody is there to hear it.
+    /// Ends it with an ABORT that says why, if the peer is there to receive it.
     pub(super) fn abort(&mut self, now: Instant, causes: Vec<u8>, reason: CloseReason) {
         self.end(now, reason);
         match &mut self.association {
@@ -155,6 +159,11 @@ impl Sctp {
 
     /// Goes on with the end as far as it has come.
     pub(super) fn move_on(&mut self, now: Instant) {
+        self.end_if_due(now);
+        self.tell_routes();
+    }
+
+    fn end_if_due(&mut self, now: Instant) {
         if let Some(patience_ends) = self.closing
             && matches!(self.stage, Stage::Waiting | Stage::Open)
         {
@@ -162,7 +171,7 @@ impl Sctp {
             match self.association.as_ref().map(|a| a.phase) {
                 _ if now >= patience_ends => self.abort_by_user(now),
                 Some(Phase::Established) if drained => self.shut_down(Phase::ShutdownSent),
-                // Nothing was promised to anybody yet.
+                // Nothing was promised to a peer yet.
                 Some(Phase::CookieWait | Phase::CookieEchoed) | None if drained => self.abort_by_user(now),
                 _ => {}
             }
@@ -206,6 +215,7 @@ impl Sctp {
         self.answers.clear();
         self.copy.1.clear();
         self.inbox.clear();
+        self.tell_routes();
         self.queue.report(Event::Closed(reason));
     }
 
@@ -220,25 +230,30 @@ impl Endpoint for Sctp {
     fn profile(&self) -> Profile {
         Profile {
             wire: Wire::Datagram,
-            max_frame: MAX_MESSAGE,
+            max_message: MAX_MESSAGE,
             max_receive: MAX_MESSAGE,
-            frame_overhead: FRAME_OVERHEAD,
+            message_overhead: FRAME_OVERHEAD,
+            bare: false,
             acknowledged: true,
             ordered: self.settings.ordered && self.settings.streams == 1,
             retransmits: self.settings.reliability != Reliability::Retransmissions(0),
+            // But for what was cut for a path that takes only smaller packets since (see the module's comment).
+            reliable: matches!(self.settings.reliability, Reliability::Deadline | Reliability::Full),
             streams: self.settings.streams,
+            calls_with_first_message: self.settings.implicit,
+            paces_itself: false,
         }
     }
 
-    fn send(&mut self, now: Instant, frame: Frame<'_>) -> Result<FrameId, SendError> {
+    fn send(&mut self, now: Instant, message: Message<'_>) -> Result<(), SendError> {
         if !matches!(self.stage, Stage::Waiting | Stage::Open) || self.closing.is_some() {
             return Err(SendError::Closed);
         }
-        let id = self.queue.push(frame, MAX_MESSAGE)?;
-        if self.settings.implicit && self.stage == Stage::Waiting && id == FrameId(0) {
+        self.queue.push(message, MAX_MESSAGE)?;
+        if self.settings.implicit && self.stage == Stage::Waiting && self.queue.accepted() == 1 {
             self.call(now);
         }
-        Ok(id)
+        Ok(())
     }
 
     fn close(&mut self, now: Instant, mode: CloseMode) {
@@ -265,7 +280,8 @@ impl Endpoint for Sctp {
             }
             Input::Broken(reason) => self.queue.report(Event::Broken(reason)),
             Input::Stream { .. } => self.counters.malformed += 1,
-            Input::Connected | Input::Report(_) => {}
+            // Our validator accepts the cookie as it came.
+            Input::Accepted { .. } | Input::Connected | Input::Report(_) => {}
         }
     }
 
@@ -282,10 +298,10 @@ impl Endpoint for Sctp {
         let (path, len) = sent.or_else(|| self.next_packet(now, buf))?;
         self.counters.datagrams_sent += 1;
         self.counters.bytes_sent += len as u64;
-        Some(Transmit { path, len, ecn: Ecn::NotCapable })
+        Some(Transmit { path, len })
     }
 
-    fn poll_frame(&mut self, buf: &mut [u8]) -> Option<Received> {
+    fn poll_message(&mut self, buf: &mut [u8]) -> Option<Received> {
         let received = self.inbox.pop(buf)?;
         let window = self.window();
         if let Some(association) = &mut self.association {
@@ -309,42 +325,34 @@ impl Endpoint for Sctp {
         self.next_timeout()
     }
 
-    fn reserve(&mut self, frames: usize) {
-        self.reserved = frames;
-        self.queue.make_room(Room::of(frames), self.packet);
-        self.inbox.make_room(Room::of(frames), self.packet);
+    fn reserve(&mut self, messages: usize) {
+        self.reserved = messages;
+        self.queue.make_room(Room::of(messages), self.packet);
+        self.inbox.make_room(Room::of(messages), self.packet);
         self.prepare_association();
     }
 
-    fn path_stats(&self) -> PathStats {
+    fn stats(&self) -> PathStats {
         let association = self.association.as_ref().filter(|a| a.phase != Phase::CookieWait);
         let path = association.map(|association| &association.paths[association.best_path()]);
         let retransmitted = association.map_or(0, |association| association.out.retransmitted());
         PathStats {
-            srtt: path.and_then(|path| path.rtt.srtt()),
-            rttvar: path.and_then(|path| path.rtt.rttvar()),
-            min_rtt: path.and_then(|path| path.rtt.min()),
-            cwnd: path.map(|path| ByteCount(path.window.cwnd as u64)),
             in_flight: Some(ByteCount(association.map_or(0, |association| association.out.flight()) as u64)),
-            pacing_rate: None,
             counters: Counters {
-                frames_accepted: self.queue.accepted(),
-                frames_expired: self.queue.expired(),
-                frames_delivered: self.inbox.delivered(),
-                frames_dropped: self.counters.frames_dropped + self.inbox.dropped(),
+                messages_accepted: self.queue.accepted(),
+                messages_expired: self.queue.expired(),
+                messages_delivered: self.inbox.delivered(),
+                messages_dropped: self.counters.messages_dropped + self.inbox.dropped(),
                 retransmitted: self.retransmitted + retransmitted,
                 ..self.counters
             },
+            ..path.map_or_else(PathStats::default, Path::stats)
         }
     }
 
-    fn association(&self) -> Option<u64> {
-        let association = self.association.as_ref().filter(|association| association.peer_tag != 0);
-        association.map(|association| u64::from(association.local_tag))
-    }
-
-    fn doorkeeper(&mut self, now: Instant) -> Option<Box<dyn Doorkeeper>> {
-        Some(Box::new(self.door.sibling(now)))
+    fn path_stats(&self, path: PathId) -> Option<PathStats> {
+        let association = self.association.as_ref()?;
+        association.paths.iter().find(|own| own.id == path).map(Path::stats)
     }
 }
 

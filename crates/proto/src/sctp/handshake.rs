@@ -1,12 +1,12 @@
 //! How an association begins (RFC 9260 §5.1), and what becomes of the beginning of another (§5.2).
 
-use antiphon_core::{CloseReason, Instant, Meeting, PathId, Seq32};
+use antiphon_core::{CloseReason, Instant, PathId, Seq32, Verdict};
 
 use super::association::{Association, Phase};
-use super::cookie::{Opened, Recipe};
-use super::door::{Call, GREETING, Standing};
+use super::cookie::{Opened, Tcb};
 use super::endpoint::Sctp;
-use super::wire::init::{Greeting, Offer, parameter};
+use super::validator::{Call, INIT_ACK_LEN, Standing};
+use super::wire::init::{InitFields, Offer, parameter};
 use super::wire::writer::push_tlv;
 use super::wire::{Chunk, HEADER, Header, TLV, cause};
 
@@ -23,11 +23,11 @@ impl Sctp {
 
     /// The value of our INIT.
     pub(super) fn init_value(&self, association: &Association) -> Vec<u8> {
-        let most = self.door.terms.greeting_len();
+        let most = self.validator.terms.init_ack_len();
         let mut value = Vec::with_capacity(most);
-        let greeting = self.door.terms.greeting(association.local_tag, association.first_tsn);
-        value.extend_from_slice(&greeting.emit());
-        self.door.terms.put_offer(self.settings.interleaving, &mut value);
+        let fields = self.validator.terms.init_fields(association.local_tag, association.first_tsn);
+        value.extend_from_slice(&fields.emit());
+        self.validator.terms.put_offer(self.settings.interleaving, &mut value);
         if let Some(longer) = association.due.preservative {
             push_tlv(&mut value, parameter::COOKIE_PRESERVATIVE, &[&longer.to_be_bytes()]);
         }
@@ -35,23 +35,23 @@ impl Sctp {
         // ones to a bound.
         let missing = most.saturating_sub(HEADER + TLV + value.len());
         if missing >= TLV {
-            push_tlv(&mut value, parameter::PADDING, &[&[0; GREETING][..missing - TLV]]);
+            push_tlv(&mut value, parameter::PADDING, &[&[0; INIT_ACK_LEN][..missing - TLV]]);
         }
         value
     }
 
-    /// Somebody who has no association with us: nothing is kept of it.
-    pub(super) fn meet(&mut self, now: Instant, path: PathId, packet: &[u8]) {
-        match self.door.meet_packet(now, path, packet) {
-            Meeting::Answered { .. } => self.answer(path),
-            Meeting::Admitted | Meeting::Vouched { .. } => {}
-            Meeting::Ignored => self.counters.malformed += 1,
+    /// A packet of an unknown source: nothing is kept of it.
+    pub(super) fn validate(&mut self, now: Instant, path: PathId, packet: &[u8]) {
+        match self.validator.validate_packet(now, path, packet) {
+            Verdict::Reply { .. } => self.answer(path),
+            Verdict::Accept | Verdict::AcceptWith { .. } => {}
+            Verdict::Ignore => self.counters.malformed += 1,
         }
     }
 
     fn answer(&mut self, path: PathId) {
         if self.answers.len() < MOST_ANSWERS {
-            self.answers.push_back((path, self.door.answer().to_vec()));
+            self.answers.push_back((path, self.validator.answer().to_vec()));
         }
     }
 
@@ -69,10 +69,10 @@ impl Sctp {
             }
             _ => Standing { own: None, ties },
         };
-        // As the doorkeeper saw the path, where it did: here all are 0.
-        let baked_for = Call { path: self.cookie_path.unwrap_or(call.path), ..call };
-        match self.door.greet(now, baked_for, standing) {
-            Meeting::Answered { .. } => self.answer(call.path),
+        // As the validator saw the path, where it did: here all are 0.
+        let sealed_for = Call { path: self.cookie_path.unwrap_or(call.path), ..call };
+        match self.validator.on_init(now, sealed_for, standing) {
+            Verdict::Reply { .. } => self.answer(call.path),
             _ => self.counters.malformed += 1,
         }
     }
@@ -81,7 +81,8 @@ impl Sctp {
         let Some(association) = self.association.as_mut().filter(|a| a.phase == Phase::CookieWait) else {
             return;
         };
-        let Some((peer, parameters)) = Greeting::parse(chunk.value).filter(|(peer, _)| peer.tag != 0) else {
+        let Some((peer, parameters)) = InitFields::parse(chunk.value).filter(|(peer, _)| peer.tag != 0)
+        else {
             self.counters.malformed += 1;
             return;
         };
@@ -105,7 +106,7 @@ impl Sctp {
             push_tlv(&mut causes, cause::INVALID_PARAMETER, &[]);
             return self.abort(now, causes, CloseReason::Protocol);
         };
-        let recipe = Recipe {
+        let tcb = Tcb {
             local_tag: association.local_tag,
             peer_tag: peer.tag,
             local_tsn: association.first_tsn,
@@ -117,7 +118,7 @@ impl Sctp {
             interleaving: self.settings.interleaving && offer.interleaving,
             ties: [0; 2],
         };
-        association.begin(&self.settings, &recipe, self.packet, now);
+        association.begin(&self.settings, &tcb, self.packet, now);
         association.phase = Phase::CookieEchoed;
         association.cookie.clear();
         association.cookie.extend_from_slice(cookie);
@@ -125,7 +126,7 @@ impl Sctp {
             push_tlv(&mut association.due.errors, cause::UNRECOGNISED_PARAMETERS, &[&reports]);
         }
         // The cookie goes where it came from (§5.1, C).
-        (association.due.step, association.tries, association.greeted_by) = (true, 0, path);
+        (association.due.step, association.tries, association.init_path) = (true, 0, path);
         association.t1 = Some(now + self.settings.rto.initial);
     }
 
@@ -138,33 +139,33 @@ impl Sctp {
         packet: &[u8],
         (header, chunk): (Header, &Chunk<'_>),
     ) -> bool {
-        // Why it is refused is told below, where it is met as a stranger's.
-        let opened = self.door.open(now, header, chunk.value).ok();
-        // Behind a doorkeeper every path is 0 and was compared by it; a peer keeps the one it had.
+        // Why it is refused is told below, where it is met as an unknown source's.
+        let opened = self.validator.open(now, header, chunk.value).ok();
+        // Behind a validator every path is 0 and was compared by it; a peer keeps the one it had.
         let is_ours = |claimed| {
             (path == PathId::default() || claimed == path)
                 && self.cookie_path.is_none_or(|kept| kept == claimed)
         };
-        let opened = opened.filter(|o| is_ours(o.path) && o.recipe.local_tag == header.tag);
-        let Some(Opened { recipe, path: baked_for }) = opened else {
+        let opened = opened.filter(|o| is_ours(o.path) && o.tcb.local_tag == header.tag);
+        let Some(Opened { tcb, path: sealed_for }) = opened else {
             // Tells a peer whose cookie is stale.
-            self.meet(now, path, packet);
+            self.validate(now, path, packet);
             return false;
         };
         let taken = match &self.association {
-            None => self.take_in(now, path, header, &recipe),
-            Some(_) => self.compare_tags(now, path, header, &recipe),
+            None => self.take_in(now, path, header, &tcb),
+            Some(_) => self.compare_tags(now, path, header, &tcb),
         };
         if taken {
-            self.cookie_path = Some(baked_for);
+            self.cookie_path = Some(sealed_for);
         }
         taken
     }
 
-    fn take_in(&mut self, now: Instant, path: PathId, header: Header, recipe: &Recipe) -> bool {
-        self.door.stir(recipe);
+    fn take_in(&mut self, now: Instant, path: PathId, header: Header, tcb: &Tcb) -> bool {
+        self.validator.stir(tcb);
         let mut association =
-            Association::answering(&self.settings, header.source, recipe, path, self.packet, now);
+            Association::answering(&self.settings, header.source, tcb, path, self.packet, now);
         association.due.cookie_ack = Some(0);
         self.association = Some(Box::new(association));
         self.open();
@@ -172,24 +173,23 @@ impl Sctp {
     }
 
     /// §5.2.4, table 12.
-    fn compare_tags(&mut self, now: Instant, path: PathId, header: Header, recipe: &Recipe) -> bool {
+    fn compare_tags(&mut self, now: Instant, path: PathId, header: Header, tcb: &Tcb) -> bool {
         let Some(association) = &mut self.association else { return false };
         if header.source != association.remote_port {
             self.counters.malformed += 1;
             return false;
         }
-        let (local, peer) =
-            (recipe.local_tag == association.local_tag, recipe.peer_tag == association.peer_tag);
-        let both_ties = recipe.ties == [association.local_tag, association.peer_tag] && recipe.ties[0] != 0;
+        let (local, peer) = (tcb.local_tag == association.local_tag, tcb.peer_tag == association.peer_tag);
+        let both_ties = tcb.ties == [association.local_tag, association.peer_tag] && tcb.ties[0] != 0;
         match (local, peer) {
-            // A: the peer has begun anew.
-            (false, false) if both_ties => self.restart(now, path, recipe),
+            // A: the peer has restarted.
+            (false, false) if both_ties => self.restart(now, path, tcb),
             // B: both called at once.
-            (true, false) => self.collide(now, path, recipe),
+            (true, false) => self.collide(now, path, tcb),
             // D: a duplicate; the acknowledgement of the first one may be lost.
             (true, true) => {
                 if matches!(association.phase, Phase::CookieWait | Phase::CookieEchoed) {
-                    return self.collide(now, path, recipe);
+                    return self.collide(now, path, tcb);
                 }
                 let at = association.path_of(&self.settings, path, self.packet, now);
                 // Where there is no room for another path, the first one is as good.
@@ -204,7 +204,7 @@ impl Sctp {
         }
     }
 
-    fn restart(&mut self, now: Instant, path: PathId, recipe: &Recipe) -> bool {
+    fn restart(&mut self, now: Instant, path: PathId, tcb: &Tcb) -> bool {
         let Some(association) = &mut self.association else { return false };
         if association.phase == Phase::ShutdownAckSent {
             association.due.step = true;
@@ -212,31 +212,31 @@ impl Sctp {
             return false;
         }
         self.forget_sent();
-        self.begin_again(now, path, recipe);
+        self.begin_again(now, path, tcb);
         true
     }
 
-    fn collide(&mut self, now: Instant, path: PathId, recipe: &Recipe) -> bool {
+    fn collide(&mut self, now: Instant, path: PathId, tcb: &Tcb) -> bool {
         let waiting = self
             .association
             .as_ref()
             .is_some_and(|a| matches!(a.phase, Phase::CookieWait | Phase::CookieEchoed));
         if waiting {
-            self.begin_again(now, path, recipe);
+            self.begin_again(now, path, tcb);
         } else if let Some(association) = &mut self.association {
             // The association stands: only the peer's tag is another.
-            association.peer_tag = recipe.peer_tag;
+            association.peer_tag = tcb.peer_tag;
             association.due.cookie_ack = Some(0);
         }
         true
     }
 
-    fn begin_again(&mut self, now: Instant, path: PathId, recipe: &Recipe) {
+    fn begin_again(&mut self, now: Instant, path: PathId, tcb: &Tcb) {
         let Some(association) = &mut self.association else { return };
-        association.begin(&self.settings, recipe, self.packet, now);
+        association.begin(&self.settings, tcb, self.packet, now);
         // Where there is no room for another path, the first one is as good.
         let at = association.path_of(&self.settings, path, self.packet, now).unwrap_or(0);
-        association.greeted_by = at;
+        association.init_path = at;
         association.establish(now);
         association.due.cookie_ack = Some(at);
         self.open();
@@ -257,7 +257,7 @@ impl Sctp {
         let Some(association) = self.association.as_mut().filter(|a| a.phase == Phase::CookieEchoed) else {
             return;
         };
-        let drawn: (u32, Seq32) = self.door.draw();
+        let drawn: (u32, Seq32) = self.validator.draw();
         (association.local_tag, association.first_tsn) = drawn;
         association.peer_tag = 0;
         (association.phase, association.due.step) = (Phase::CookieWait, true);
@@ -266,7 +266,7 @@ impl Sctp {
     }
 }
 
-/// Answers to strangers that wait for the driver at most.
+/// Answers to unknown sources that wait for the driver at most.
 const MOST_ANSWERS: usize = 16;
 /// Bytes of unknown parameters that are reported at most.
 const MOST_REPORTED: usize = 256;

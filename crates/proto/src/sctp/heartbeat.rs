@@ -36,7 +36,7 @@ impl Sctp {
         let interval = association.heartbeat_interval(&self.settings, at);
         let path = &mut association.paths[at];
         if let Some((_, sent_at)) = path.heartbeat.take() {
-            path.rtt.sample(now.since(sent_at));
+            path.rtt.on_sample(now.since(sent_at));
         }
         path.answered();
         path.heartbeat_at = now + interval;
@@ -50,7 +50,7 @@ impl Sctp {
         match answered {
             Some((rtt, path)) => {
                 path.answered();
-                rtt.into_iter().for_each(|rtt| path.rtt.sample(rtt));
+                rtt.into_iter().for_each(|rtt| path.rtt.on_sample(rtt));
             }
             None => self.counters.malformed += 1,
         }

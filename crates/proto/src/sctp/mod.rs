@@ -3,19 +3,19 @@
 //!
 //! It is our own. The library that lay here before, `dcsctp` 0.1.16, wrote every packet out in hexadecimal for a log
 //! before it asked whether there was one, so that a round trip over loopback took 3.5 times a bare socket's (1.34 with
-//! that mended, where 1.25 is asked); it allocated 8.5 times for each message, cut frames to fit small windows, and knew
-//! one path only. What a transport costs is what this house measures: it must not be a library's accident.
+//! that mended, where 1.25 is asked); it allocated 8.5 times for each message, cut messages to fit small windows, and knew
+//! one path only. This project measures what transports cost: that must not be a library's accident.
 //!
 //! A module each: the packets (`wire`); what this side sends (`outgoing`) and what it has received (`received`,
 //! `assembly`); paths with their round trips and windows (`path`), and how large packets may be there (`mtu`); all of
-//! that together (`association`); cookies that only the baker can bake, and a listener without state before they come
-//! back (`cookie`, `door`); what begins an association (`handshake`), what a packet does to it (`receive`,
+//! that together (`association`); cookies sealed with a key that never leaves this process, and a listener without state
+//! before they come back (`cookie`, `validator`); what begins an association (`handshake`), what a packet does to it (`receive`,
 //! `acknowledged`, `heartbeat`), what time does (`timers`), and what goes out (`transmit`); what the driver sees (`endpoint`).
 //!
 //! What differs from RFC 9260, towards every peer:
 //!
 //! * Time-outs for budgets under 200 ms: the first is 250 ms, others are the round trip and four times its variation, at
-//!   least 20 ms more than the acknowledgement delay, doubled up to 1 s only, so that an outage is outlived;
+//!   least 20 ms more than the acknowledgement delay, doubled up to 1 s only, so that an association survives an outage;
 //!   acknowledgements wait 10 ms at most (`ack-delay`, to be raised for a peer that takes its time: a kernel's 200 ms);
 //!   a minute of silence since the first time-out ends an association. `rto-initial=1s&rto-min=1s&rto-max=60s` are those
 //!   of RFC 9260 §16; the minute stays.
@@ -28,10 +28,10 @@
 //!   the association.
 //! * Already the first time-out sends by another path, if there is one (RFC 7829 with PotentiallyFailed.Max.Retrans 0;
 //!   `path-max-retrans` forgives more); it counts then from when the first packet on its way set out (RFC 7765). The path
-//!   is probed at every time-out until it answers; then it is used again. So a failure costs a frame a round trip, 60 ms and the other path's delay at most.
+//!   is probed at every time-out until it answers; then it is used again. So a failure costs a message a round trip, 60 ms and the other path's delay at most.
 //!   With `paths=both` every packet goes by all paths, and what comes again is dropped in silence; congestion is judged
 //!   by the first path's window. Four paths at most.
-//! * A frame past its deadline is given up: one on its way when its answer is overdue as well, one that was lost at once.
+//! * A message past its deadline is given up: one on its way when its answer is overdue as well, one that was lost at once.
 //! * No interleaving with Linux: 6.1 gives the second fragment of a message FSN 0 and the third 1 (seen on the wire: of 14
 //!   fragments the first has its PPID, the others 0 to 12), where RFC 8260 §2.1 counts the first, so that the second is 1.
 //!   Ours, 1 to 13, it acknowledges and never delivers. It lists I-DATA without I-FORWARD-TSN, by which it is known: such
@@ -41,14 +41,14 @@
 //!   can't wait for a search. When large packets are lost in a row, and then three probes of that size, an overdue round
 //!   trip apart, while heartbeats beside them are answered, packets of 1200 bytes go out at once and larger ones are
 //!   searched for. Paths of fewer than 1200 bytes are the driver's to know. What was cut for larger packets is given up, even
-//!   with `reliability=full` (`RetriesExhausted`): what has a TSN is not cut again, and nobody fragments it for us. To a
+//!   with `reliability=full` (`RetriesExhausted`): what has a TSN is not cut again, and IP does not fragment it for us. To a
 //!   peer without RFC 3758 it is sent as it is until the path takes it, or the association is closed.
 
 mod acknowledged;
 mod assembly;
 mod association;
 mod cookie;
-mod door;
+mod dissector;
 mod endpoint;
 mod handshake;
 mod heartbeat;
@@ -57,46 +57,30 @@ mod outgoing;
 mod path;
 mod receive;
 mod received;
+mod routes;
 mod settings;
+mod stack;
 mod timers;
 mod transmit;
-mod unwrap;
+mod validator;
 mod wire;
 
-use antiphon_core::{Endpoint, OverIp, Unwrap};
+use crate::dissect::EachDatagram;
+use crate::{Substrate, Transport};
 
-use crate::{Beneath, OpenArgs, OpenError, Strengths, Transport};
-
-/// SCTP as the rest of the house sees it.
+/// SCTP as the other crates see it.
 pub(crate) static TRANSPORT: Transport = Transport {
     scheme: "sctp",
     title: "SCTP",
     summary: "SCTP over UDP: acknowledged, congestion-controlled, sends again what can still be played",
-    beneath: Beneath::Udp,
-    // The packet's CRC covers no addresses.
-    over_ip: Some(OverIp {
-        protocol: 132,
-        port_key: "sctp-port",
-        seal: |_, _, _| {},
-        is_sound: |_, _, _| true,
-    }),
+    substrate: Substrate::Udp,
+    over_ip: Some(&stack::SctpOverIp),
     // SCTP in UDP (RFC 6951).
     default_port: 9899,
     reflect_offset: 6,
-    strengths: Strengths { reliable: false, ordered: false, multicast: false },
+    multicast: false,
     keys: settings::KEYS,
-    open,
-    admits,
-    unwrap: Unwrap::Datagram(unwrap::unwrap),
+    other_peers: settings::other_peers,
+    stack: stack::stack,
+    dissector: || Box::new(EachDatagram(dissector::dissect)),
 };
-
-fn open(args: &OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError> {
-    Ok(Box::new(endpoint::Sctp::new(settings::read(args.query)?, args)))
-}
-
-/// Whether a datagram is an INIT or a COOKIE ECHO. Where there is a doorkeeper, it is asked instead, and only a cookie
-/// that it baked makes an association.
-fn admits(datagram: &[u8]) -> bool {
-    let first = wire::parse(datagram).and_then(|(_, mut chunks)| chunks.next());
-    first.is_some_and(|first| matches!(first.kind, wire::chunk::INIT | wire::chunk::COOKIE_ECHO))
-}

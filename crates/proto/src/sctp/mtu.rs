@@ -8,7 +8,7 @@ use antiphon_core::Instant;
 #[cfg(test)]
 pub(super) use crate::mtu::{BASE, GRAIN};
 
-/// What a path takes. A probe's mark is a number that nobody can guess; 0 before it is drawn.
+/// What a path takes. A probe's mark is a number that can't be guessed; 0 before it is drawn.
 pub(super) type Mtu = crate::mtu::Mtu<u64>;
 
 impl Mtu {
@@ -33,7 +33,7 @@ impl Mtu {
     }
 }
 
-/// Bytes that a probe carries: a number that nobody can guess, and the size.
+/// Bytes that a probe carries: a number that can't be guessed, and the size.
 pub(super) const INFO: usize = 12;
 
 #[cfg(test)]

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Instant, PathId, Seq32};
+use antiphon_core::{ByteCount, Instant, PathId, PathStats, Seq32};
 
 use super::mtu::Mtu;
-use super::settings::{Rto, Settings};
+use super::settings::Settings;
 use super::wire::HEADER;
 use super::wire::chunks::DataHeader;
+use crate::rtt::RttEstimator;
 
 /// A way to the peer.
 #[derive(Debug)]
@@ -15,11 +16,14 @@ pub(super) struct Path {
     pub id: PathId,
     /// Whether the peer has answered on it: nothing but heartbeats goes to an address that has not (RFC 9260 §5.4).
     pub confirmed: bool,
+    /// Whether the driver knows that the peer is there.
+    pub told: bool,
     /// Time-outs and unanswered heartbeats since the last answer.
     pub errors: u32,
     /// So many of them change nothing yet (Path.Max.Retrans, or PotentiallyFailed.Max.Retrans of RFC 7829).
     forgiven: u32,
-    pub rtt: Rtt,
+    /// RFC 9260 §6.3.1; measured with the peer's wait with the acknowledgement in it.
+    pub rtt: RttEstimator,
     pub window: Window,
     pub mtu: Mtu,
     /// Whether payload goes as I-DATA, whose headers are longer.
@@ -44,8 +48,9 @@ impl Path {
         Path {
             id,
             confirmed: false,
+            told: false,
             errors: 0,
-            rtt: Rtt::new(settings.rto),
+            rtt: RttEstimator::new(settings.rto),
             forgiven: settings.path_max_retrans,
             window: Window::new(payload_of(packet, interleaved)),
             mtu: Mtu::new(packet, now),
@@ -59,22 +64,34 @@ impl Path {
         }
     }
 
-    /// Begins anew, for a peer that has (RFC 9260 §5.2.4, action A).
+    /// Starts again, for a peer that has restarted (RFC 9260 §5.2.4, action A).
     pub fn restart(&mut self, packet: usize, interleaved: bool, settings: &Settings, now: Instant) {
-        let (confirmed, echo) = (self.confirmed, std::mem::take(&mut self.echo));
-        *self = Path { confirmed, echo, ..Path::new(self.id, packet, interleaved, settings, now) };
+        let (confirmed, told, echo) = (self.confirmed, self.told, std::mem::take(&mut self.echo));
+        *self = Path { confirmed, told, echo, ..Path::new(self.id, packet, interleaved, settings, now) };
     }
 
-    /// Whether frames may go here as far as is known.
+    /// Whether messages may go here as far as is known.
     pub fn is_good(&self) -> bool {
         self.confirmed && self.errors <= self.forgiven
+    }
+
+    /// What is known of this path alone.
+    pub fn stats(&self) -> PathStats {
+        PathStats {
+            srtt: self.rtt.smoothed().srtt(),
+            rttvar: self.rtt.smoothed().rttvar(),
+            min_rtt: self.rtt.smoothed().min(),
+            cwnd: Some(ByteCount(self.window.cwnd as u64)),
+            in_flight: Some(ByteCount(self.flight as u64)),
+            ..PathStats::default()
+        }
     }
 
     /// The peer has answered something that went this way.
     pub fn answered(&mut self) {
         self.confirmed = true;
         self.errors = 0;
-        self.rtt.backoff = 0;
+        self.rtt.reset_backoff();
     }
 
     /// The window counts in packets of the size that passes.
@@ -82,75 +99,15 @@ impl Path {
         self.window.full = payload_of(self.mtu.size(), self.interleaved);
     }
 
-    /// T3-rtx (RFC 9260 §6.3.2 and §6.3.3) begins, or begins anew, for what set out at `since`.
+    /// T3-rtx (RFC 9260 §6.3.2 and §6.3.3) starts or restarts, for what was sent at `since`.
     pub fn start_t3(&mut self, since: Instant) {
-        self.t3 = Some(since + self.rtt.timeout());
+        self.t3 = Some(since + self.rtt.rto());
     }
 }
 
 /// Payload bytes of a packet with one chunk.
 fn payload_of(packet: usize, interleaved: bool) -> usize {
     packet - HEADER - DataHeader::len(interleaved)
-}
-
-/// Round-trip time and retransmission time-out (RFC 9260 §6.3.1).
-#[derive(Clone, Debug)]
-pub(super) struct Rtt {
-    srtt: Option<Duration>,
-    rttvar: Duration,
-    min: Duration,
-    rto: Rto,
-    /// Time-outs since the last answer: each doubles the next.
-    pub backoff: u32,
-}
-
-impl Rtt {
-    fn new(rto: Rto) -> Self {
-        Rtt { srtt: None, rttvar: Duration::ZERO, min: Duration::MAX, rto, backoff: 0 }
-    }
-
-    /// Takes a measurement of something that was sent once; the peer's wait with the acknowledgement is in it.
-    pub fn sample(&mut self, rtt: Duration) {
-        self.min = self.min.min(rtt);
-        let Some(srtt) = self.srtt else {
-            (self.srtt, self.rttvar) = (Some(rtt), rtt / 2);
-            return;
-        };
-        // RTO.Alpha 1/8, RTO.Beta 1/4 (§16).
-        self.rttvar = (self.rttvar * 3 + srtt.abs_diff(rtt)) / 4;
-        self.srtt = Some((srtt * 7 + rtt) / 8);
-    }
-
-    /// The time-out without backing off.
-    pub fn patience(&self) -> Duration {
-        let Rto { initial, min, longest, margin, .. } = self.rto;
-        match self.srtt {
-            Some(srtt) => (srtt + (self.rttvar * 4).max(margin)).clamp(min, longest),
-            None => initial.max(margin),
-        }
-    }
-
-    /// The time-out now.
-    pub fn timeout(&self) -> Duration {
-        self.rto.backed_off(self.patience(), self.backoff)
-    }
-
-    /// Doubles the time-out until the next answer.
-    pub fn back_off(&mut self) {
-        self.backoff += 1;
-    }
-
-    pub fn srtt(&self) -> Option<Duration> {
-        self.srtt
-    }
-
-    pub fn rttvar(&self) -> Option<Duration> {
-        self.srtt.map(|_| self.rttvar)
-    }
-
-    pub fn min(&self) -> Option<Duration> {
-        self.srtt.map(|_| self.min)
-    }
 }
 
 /// Congestion control (RFC 9260 §7.2), in bytes of payload.
@@ -175,7 +132,7 @@ impl Window {
         Window { cwnd, ssthresh: usize::MAX, partial_bytes_acked: 0, full, recovery: None, last_sent: None }
     }
 
-    /// Payload went out at `now`. After a silence the window is an old story: it halves for each time-out of silence.
+    /// Payload went out at `now`. After a silence the window may no longer fit the path: it halves for each time-out of silence.
     pub fn on_send(&mut self, now: Instant, patience: Duration) {
         if let Some(last) = self.last_sent {
             let silent = now.since(last).as_nanos() / patience.as_nanos().max(1);
@@ -249,53 +206,55 @@ const USUAL_HEARTBEAT: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use super::super::settings::live_rto;
     use super::*;
+    use crate::rtt::RtoSettings;
 
     const FULL: usize = 1424;
     const MS: Duration = Duration::from_millis(1);
     const SECOND: Duration = Duration::from_secs(1);
-    const LIVE: Rto = Rto::live(Duration::from_millis(10));
+    const LIVE: RtoSettings = live_rto(Duration::from_millis(10));
 
     #[test]
     fn the_time_out_follows_the_round_trip_and_backs_off() {
-        let mut rtt = Rtt::new(LIVE);
-        assert_eq!(rtt.timeout(), 250 * MS);
-        rtt.sample(40 * MS);
+        let mut rtt = RttEstimator::new(LIVE);
+        assert_eq!(rtt.rto(), 250 * MS);
+        rtt.on_sample(40 * MS);
         // 40 + 4 · 20.
-        assert_eq!((rtt.timeout(), rtt.min()), (120 * MS, Some(40 * MS)));
-        (0..100).for_each(|_| rtt.sample(40 * MS));
-        assert_eq!(rtt.patience(), 70 * MS, "the margin is what is left of the variation");
+        assert_eq!((rtt.rto(), rtt.smoothed().min()), (120 * MS, Some(40 * MS)));
+        (0..100).for_each(|_| rtt.on_sample(40 * MS));
+        assert_eq!(rtt.base_rto(), 70 * MS, "the margin is what is left of the variation");
         (0..3).for_each(|_| rtt.back_off());
-        assert_eq!((rtt.timeout(), rtt.patience()), (560 * MS, 70 * MS));
+        assert_eq!((rtt.rto(), rtt.base_rto()), (560 * MS, 70 * MS));
         rtt.back_off();
-        assert_eq!(rtt.timeout(), SECOND);
-        (0..400).for_each(|_| rtt.sample(1500 * MS));
+        assert_eq!(rtt.rto(), SECOND);
+        (0..400).for_each(|_| rtt.on_sample(1500 * MS));
         // Averages of nanoseconds are rounded down.
-        let long = rtt.timeout();
+        let long = rtt.rto();
         assert!(
             long.abs_diff(1530 * MS) < MS / 1000,
             "a long path is not asked faster than it answers: {long:?}"
         );
-        (0..100).for_each(|_| rtt.sample(5000 * MS));
-        assert_eq!(rtt.timeout(), 2 * SECOND, "up to a bound");
+        (0..100).for_each(|_| rtt.on_sample(5000 * MS));
+        assert_eq!(rtt.rto(), 2 * SECOND, "up to a bound");
     }
 
     #[test]
-    fn with_the_time_outs_of_rfc_9260_it_waits_a_second_at_least_and_doubles_to_a_minute() {
-        let mut rtt = Rtt::new(Rto {
+    fn rfc_9260_time_outs_range_from_a_second_to_a_minute() {
+        let mut rtt = RttEstimator::new(RtoSettings {
             initial: 3 * SECOND,
             min: SECOND,
             max: 60 * SECOND,
             longest: 60 * SECOND,
             ..LIVE
         });
-        assert_eq!(rtt.timeout(), 3 * SECOND);
-        (0..100).for_each(|_| rtt.sample(40 * MS));
-        assert_eq!(rtt.timeout(), SECOND);
+        assert_eq!(rtt.rto(), 3 * SECOND);
+        (0..100).for_each(|_| rtt.on_sample(40 * MS));
+        assert_eq!(rtt.rto(), SECOND);
         (0..5).for_each(|_| rtt.back_off());
-        assert_eq!(rtt.timeout(), 32 * SECOND);
+        assert_eq!(rtt.rto(), 32 * SECOND);
         rtt.back_off();
-        assert_eq!(rtt.timeout(), 60 * SECOND);
+        assert_eq!(rtt.rto(), 60 * SECOND);
     }
 
     #[test]
@@ -303,7 +262,7 @@ mod tests {
         let mut window = Window::new(FULL);
         assert_eq!(window.cwnd, 4404);
         window.on_ack(2 * FULL, 0, Seq32(1));
-        assert_eq!(window.cwnd, 4404, "nobody used it");
+        assert_eq!(window.cwnd, 4404, "the window was not used");
         window.on_ack(2 * FULL, 4404, Seq32(3));
         assert_eq!(window.cwnd, 4404 + FULL, "slow start, one packet for each acknowledgement");
         while window.cwnd < 20 * FULL {

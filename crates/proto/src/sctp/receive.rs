@@ -3,17 +3,17 @@
 use antiphon_core::{CloseReason, Instant, PathId, Received, Seq32, StreamId};
 
 use super::association::Phase;
-use super::door::Call;
 use super::endpoint::{Sctp, Stage};
 use super::outgoing::Violation;
 use super::received::Heard;
 use super::settings::{MAX_MESSAGE, MAX_PATHS, WINDOW};
 use super::timers::MOST_PROBES;
+use super::validator::Call;
 use super::wire::chunks::{DataHeader, ForwardTsn, Sack, Unknown};
 use super::wire::writer::push_tlv;
 use super::wire::{self, Chunk, Chunks, HEADER, Header, REFLECTED, TLV, Tlvs, cause, chunk};
 
-/// Whence and when a packet came.
+/// Path and time of arrival of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     id: PathId,
@@ -28,7 +28,7 @@ impl Sctp {
             self.counters.malformed += 1;
             return;
         };
-        let to_us = header.destination == self.door.terms.local_port;
+        let to_us = header.destination == self.validator.terms.local_port;
         let Some(first) = chunks.clone().next().filter(|_| to_us) else {
             self.counters.malformed += 1;
             return;
@@ -39,7 +39,7 @@ impl Sctp {
             }
             chunks.next();
         }
-        let Some(association) = &mut self.association else { return self.meet(now, id, packet) };
+        let Some(association) = &mut self.association else { return self.validate(now, id, packet) };
         if header.source != association.remote_port {
             self.counters.malformed += 1;
             return;
@@ -128,7 +128,7 @@ impl Sctp {
             chunk::SHUTDOWN => self.handle_shutdown(now, chunk),
             chunk::SHUTDOWN_ACK => self.handle_shutdown_ack(now),
             chunk::SHUTDOWN_COMPLETE => self.handle_shutdown_complete(now),
-            // An INIT travels alone; a second COOKIE ECHO says nothing; nobody marks congestion here.
+            // An INIT travels alone; a second COOKIE ECHO says nothing; no socket here reports congestion marks.
             chunk::INIT | chunk::COOKIE_ECHO | chunk::ECNE | chunk::CWR | chunk::PAD => {}
             other => return self.handle_unknown(other, chunk),
         }
@@ -219,8 +219,10 @@ impl Sctp {
         if header.stream >= association.in_streams {
             return self.report_stream(header.stream);
         }
-        let (inbox, counters) = (&mut self.inbox, &mut self.counters);
-        association.assembly.take(header, payload, deliver(inbox, &mut counters.frames_dropped, arrival));
+        // By several paths numbers come out of order anyway.
+        let repaired = fills_gap && association.paths.len() == 1;
+        let (inbox, dropped) = (&mut self.inbox, &mut self.counters.messages_dropped);
+        association.assembly.take(header, payload, deliver(inbox, dropped, arrival, repaired));
     }
 
     fn handle_forward(&mut self, now: Instant, chunk: &Chunk<'_>, arrival: Arrival) {
@@ -247,7 +249,7 @@ impl Sctp {
             stray = stray.or((!exists).then_some(skip.stream));
             exists
         });
-        let give = deliver(&mut self.inbox, &mut self.counters.frames_dropped, arrival);
+        let give = deliver(&mut self.inbox, &mut self.counters.messages_dropped, arrival, false);
         association.assembly.forward(forward.cumulative, there_are, give);
         stray.into_iter().for_each(|stream| self.report_stream(stream));
     }
@@ -296,7 +298,7 @@ impl Sctp {
         let Some(association) = &mut self.association else { return };
         match association.phase {
             Phase::Established => association.phase = Phase::ShutdownReceived,
-            // Both took leave at once (§9.2).
+            // Both sides shut down at once (§9.2).
             Phase::ShutdownSent => {
                 (association.phase, association.due.step) = (Phase::ShutdownAckSent, true);
             }
@@ -321,11 +323,12 @@ impl Sctp {
     }
 }
 
-/// Puts whole messages into the inbox.
+/// Puts whole messages into the inbox. `repaired`: of the first, a part came after later ones; others only waited for it.
 fn deliver<'a>(
     inbox: &'a mut crate::inbox::Inbox,
     dropped: &'a mut u64,
     arrival: Arrival,
+    mut repaired: bool,
 ) -> impl FnMut(u16, &[u8]) + 'a {
     move |stream, bytes| {
         if bytes.len() > MAX_MESSAGE {
@@ -337,7 +340,7 @@ fn deliver<'a>(
             path: arrival.id,
             stream: StreamId(stream),
             received_at: arrival.received_at,
-            repaired: false,
+            repaired: std::mem::take(&mut repaired),
         };
         inbox.push_received(bytes, received);
     }

@@ -30,9 +30,9 @@ impl TsnLog {
         TsnLog { cumulative: Seq32(first.0.wrapping_sub(1)), runs, duplicates }
     }
 
-    /// Makes room for the runs that `frames` can make: every other one lost.
-    pub fn reserve(&mut self, frames: usize) {
-        self.runs.reserve_exact((frames / 2).min(MOST_RUNS).saturating_sub(self.runs.len()));
+    /// Makes room for the runs that `messages` can make: every other one lost.
+    pub fn reserve(&mut self, messages: usize) {
+        self.runs.reserve_exact((messages / 2).min(MOST_RUNS).saturating_sub(self.runs.len()));
     }
 
     /// What `tsn` would be.

@@ -7,6 +7,7 @@ use antiphon_core::uri::{Query, UriError};
 
 use crate::Key;
 use crate::query::{bad, time, unknown};
+use crate::rtt::{RtoFloor, RtoSettings};
 
 /// What a URI asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,11 +17,12 @@ pub(super) struct Settings {
     /// Streams each way.
     pub streams: u16,
     pub interleaving: bool,
-    /// Whether the association is set up by the first frame instead of at once.
+    /// Whether the association is set up by the first message instead of at once.
     pub implicit: bool,
     /// Longest wait of an acknowledgement, here and at the peer.
     pub ack_delay: Duration,
-    pub rto: Rto,
+    /// Of its granularity, what a time-out must outlast: the peer's wait with an acknowledgement, and a scheduler's slice.
+    pub rto: RtoSettings,
     /// Time-outs in a row that a path may have and still carry payload.
     pub path_max_retrans: u32,
     pub heartbeat: Duration,
@@ -34,23 +36,7 @@ pub(super) struct Settings {
     pub addresses: [Option<IpAddr>; MAX_PATHS],
 }
 
-/// Bounds of retransmission time-outs (RFC 9260 §6.3.1).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Rto {
-    /// RTO.Initial: before a round trip is known.
-    pub initial: Duration,
-    /// RTO.Min.
-    pub min: Duration,
-    /// RTO.Max: to which it doubles.
-    pub max: Duration,
-    /// To which it follows a round trip that is longer than `max`.
-    pub longest: Duration,
-    /// The least that it is above the round trip: it must outlast the peer's wait with an acknowledgement, and a
-    /// scheduler's slice.
-    pub margin: Duration,
-}
-
-/// How long a frame is sent again (RFC 3758, RFC 7496).
+/// How long a message is sent again (RFC 3758, RFC 7496).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reliability {
     /// Until its deadline.
@@ -65,7 +51,7 @@ pub(super) const KEYS: &[Key] = &[
     Key { name: "order", help: "unordered (default) or ordered within a stream: order=ordered" },
     Key {
         name: "reliability",
-        help: "how long a frame is sent again: deadline (default), retransmissions or full: reliability=full",
+        help: "how long a message is sent again: deadline (default), retransmissions or full: reliability=full",
     },
     Key {
         name: "retransmissions",
@@ -77,11 +63,11 @@ pub(super) const KEYS: &[Key] = &[
     },
     Key {
         name: "interleaving",
-        help: "on or off (default): large frames of one stream do not hold up another (RFC 8260): interleaving=on",
+        help: "on or off (default): large messages of one stream do not hold up another (RFC 8260): interleaving=on",
     },
     Key {
         name: "style",
-        help: "one (default) calls at once, many with the first frame (RFC 6458): style=many",
+        help: "one (default) calls at once, many with the first message (RFC 6458): style=many",
     },
     Key {
         name: "ack-delay",
@@ -117,29 +103,31 @@ pub(super) const KEYS: &[Key] = &[
     },
 ];
 
-/// Reads the keys.
-pub(super) fn read(query: &Query) -> Result<Settings, UriError> {
+/// Reads the keys; so many `streams` where they do not say.
+pub(super) fn read(query: &Query, streams: Option<u16>) -> Result<Settings, UriError> {
     let ack_delay = time(query, "ack-delay", Duration::ZERO, MAX_ACK_DELAY)?.unwrap_or(ACK_DELAY);
     Ok(Settings {
         ordered: choice(query, "order", ["unordered", "ordered"])?,
         reliability: read_reliability(query)?,
-        streams: number(query, "streams", 1, MAX_STREAMS)?.unwrap_or(1),
+        streams: number(query, "streams", 1, MAX_STREAMS)?
+            .or(streams)
+            .map_or(1, |most| most.clamp(1, MAX_STREAMS)),
         interleaving: choice(query, "interleaving", ["off", "on"])?,
         implicit: choice(query, "style", ["one", "many"])?,
         ack_delay,
-        rto: read_rto(query, Rto::live(ack_delay))?,
+        rto: read_rto(query, live_rto(ack_delay))?,
         path_max_retrans: number(query, "path-max-retrans", 0, MAX_PATH_RETRANS)?.unwrap_or(0).into(),
         heartbeat: time(query, "heartbeat", MIN_HEARTBEAT, MAX_HEARTBEAT)?.unwrap_or(HEARTBEAT),
         sctp_port: number(query, "sctp-port", 1, u16::MAX)?.unwrap_or(SCTP_PORT),
         all_paths: choice(query, "paths", ["one", "both"])?,
-        other_paths: read_peers(query)?,
+        other_paths: other_peers(query)?.len() as u32,
         addresses: read_addresses(query)?,
     })
 }
 
-fn read_rto(query: &Query, live: Rto) -> Result<Rto, UriError> {
+fn read_rto(query: &Query, live: RtoSettings) -> Result<RtoSettings, UriError> {
     let max = time(query, "rto-max", LEAST_RTO, RFC_RTO_MAX)?;
-    let rto = Rto {
+    let rto = RtoSettings {
         initial: time(query, "rto-initial", LEAST_RTO, RFC_RTO_MAX)?.unwrap_or(live.initial),
         min: time(query, "rto-min", Duration::ZERO, RFC_RTO_MAX)?.unwrap_or(live.min),
         max: max.unwrap_or(live.max),
@@ -154,19 +142,19 @@ fn read_rto(query: &Query, live: Rto) -> Result<Rto, UriError> {
     Err(bad(query, key, format!("rto-max={:?} is below {time:?}: say rto-max={time:?} or more", rto.max)))
 }
 
-/// How many other addresses there are: whoever opens the socket calls them, and gives them their path numbers.
-fn read_peers(query: &Query) -> Result<u32, UriError> {
-    let read = query.read("peers", |text| {
+/// The peer's other addresses: the opener of the socket calls them, and gives them their path numbers.
+pub(super) fn other_peers(query: &Query) -> Result<Vec<SocketAddr>, UriError> {
+    let peers = query.read("peers", |text| {
         let each = text.split(',').map(|one| one.parse::<SocketAddr>().map_err(|_| one));
         each.collect::<Result<Vec<_>, _>>().map_err(|one| {
             format!("'{one}' is not an address and port: use 192.0.2.7:9906 or [2001:db8::7]:9906")
         })
     })?;
-    let count = read.map_or(0, |peers| peers.len());
-    if count >= MAX_PATHS {
+    let peers = peers.unwrap_or_default();
+    if peers.len() >= MAX_PATHS {
         return Err(bad(query, "peers", format!("too many: name {} at most", MAX_PATHS - 1)));
     }
-    Ok(count as u32)
+    Ok(peers)
 }
 
 fn read_addresses(query: &Query) -> Result<[Option<IpAddr>; MAX_PATHS], UriError> {
@@ -208,17 +196,11 @@ fn read_reliability(query: &Query) -> Result<Reliability, UriError> {
     }
 }
 
-impl Rto {
-    /// For playout budgets under 200 ms; RFC 9260 §16 has 1 s, 1 s and 60 s.
-    pub const fn live(ack_delay: Duration) -> Rto {
-        let margin = Duration::from_nanos((ack_delay.as_nanos() + RTO_SLACK.as_nanos()) as u64);
-        Rto { initial: RTO_INITIAL, min: Duration::ZERO, max: RTO_MAX, longest: RTO_LONGEST, margin }
-    }
-
-    /// A time-out after so many others.
-    pub fn backed_off(&self, timeout: Duration, times: u32) -> Duration {
-        (timeout * 2u32.saturating_pow(times.min(16))).min(self.max.max(timeout))
-    }
+/// For playout budgets under 200 ms; RFC 9260 §16 has 1 s, 1 s and 60 s.
+pub(super) const fn live_rto(ack_delay: Duration) -> RtoSettings {
+    let granularity = Duration::from_nanos((ack_delay.as_nanos() + RTO_SLACK.as_nanos()) as u64);
+    let (min, floor) = (Duration::ZERO, RtoFloor::Total);
+    RtoSettings { initial: RTO_INITIAL, min, max: RTO_MAX, longest: RTO_LONGEST, floor, granularity }
 }
 
 fn choice(query: &Query, key: &str, [no, yes]: [&'static str; 2]) -> Result<bool, UriError> {
@@ -250,7 +232,7 @@ const RTO_SLACK: Duration = Duration::from_millis(20);
 /// RFC 9260 §16 says 1 s; live sound can't wait for it.
 const RTO_INITIAL: Duration = Duration::from_millis(250);
 /// RFC 9260 doubles up to 60 s: after an outage of 30 s the next try could be half a minute away. One packet a second
-/// burdens nobody.
+/// does no harm.
 const RTO_MAX: Duration = Duration::from_secs(1);
 /// A path that takes longer than that carries no conversation.
 const RTO_LONGEST: Duration = Duration::from_secs(2);
@@ -261,7 +243,7 @@ const LEAST_RTO: Duration = Duration::from_millis(10);
 /// Association.Max.Retrans of RFC 9260 §16, which Path.Max.Retrans must not exceed to mean anything (§8.2).
 const MAX_PATH_RETRANS: u16 = 10;
 /// How long nothing may come back before an association ends, in place of Association.Max.Retrans, 10 in RFC 9260 §16:
-/// an association outlives an outage of almost a minute, by however many paths it asks.
+/// an association survives an outage of almost a minute, by however many paths it asks.
 pub(super) const SILENCE: Duration = Duration::from_secs(60);
 /// Keeps bindings of address translators (RFC 6951 §5.6 asks for more often than they expire).
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -274,12 +256,12 @@ pub(super) const MAX_PATHS: usize = 4;
 /// More than there are channel groups; each costs memory on both sides.
 pub(super) const MAX_STREAMS: u16 = 256;
 const MAX_RETRANSMISSIONS: u16 = 1000;
-/// Packets are of these sizes: the least holds a greeting (`door`), chunk lengths have 16 bits.
+/// Packets are of these sizes: the least holds an INIT ACK (`validator`), chunk lengths have 16 bits.
 pub(super) const MIN_PACKET: usize = 128;
 pub(super) const MAX_PACKET: usize = 65_504;
-/// The largest frame: a key picture of a video; sound is far below.
+/// The largest message: a key picture of a video; sound is far below.
 pub(super) const MAX_MESSAGE: usize = 256 * 1024;
-/// What a peer may have us keep: four of the largest frames.
+/// What a peer may have us keep: four of the largest messages.
 pub(super) const WINDOW: usize = 4 * MAX_MESSAGE;
 
 #[cfg(test)]
@@ -287,7 +269,7 @@ mod tests {
     use super::*;
 
     fn settings(text: &str) -> Result<Settings, String> {
-        read(&text.parse().unwrap()).map_err(|e| e.to_string())
+        read(&text.parse().unwrap(), None).map_err(|e| e.to_string())
     }
 
     #[test]
@@ -297,7 +279,7 @@ mod tests {
         let read = read.unwrap();
         assert_eq!(read.reliability, Reliability::Retransmissions(2));
         assert!(read.ordered && read.interleaving && read.implicit);
-        assert_eq!(read.rto.margin, Duration::from_millis(220));
+        assert_eq!(read.rto.granularity, Duration::from_millis(220));
         assert_eq!(settings("").unwrap().reliability, Reliability::Deadline);
         assert_eq!(settings("reliability=full").unwrap().reliability, Reliability::Full);
     }
@@ -305,13 +287,16 @@ mod tests {
     #[test]
     fn time_outs_are_those_of_live_sound_unless_told_otherwise() {
         let ms = Duration::from_millis;
-        let live = Rto { initial: ms(250), min: ms(0), max: ms(1000), longest: ms(2000), margin: ms(30) };
+        let live = live_rto(ms(10));
+        let bounds = (live.initial, live.min, live.max, live.longest, live.granularity);
+        assert_eq!(bounds, (ms(250), ms(0), ms(1000), ms(2000), ms(30)));
         assert_eq!(settings("").unwrap().rto, live);
         let rfc = settings("rto-initial=1s&rto-min=1s&rto-max=60s&path-max-retrans=5").unwrap();
-        let expected = Rto { initial: ms(1000), min: ms(1000), max: ms(60_000), longest: ms(60_000), ..live };
+        let expected =
+            RtoSettings { initial: ms(1000), min: ms(1000), max: ms(60_000), longest: ms(60_000), ..live };
         assert_eq!((rfc.rto, rfc.path_max_retrans), (expected, 5));
         let eager = settings("rto-max=500ms").unwrap().rto;
-        assert_eq!(eager, Rto { max: ms(500), ..live }, "a longer round trip is waited for");
+        assert_eq!(eager, RtoSettings { max: ms(500), ..live }, "a longer round trip is waited for");
     }
 
     #[test]

@@ -5,7 +5,8 @@ use antiphon_core::{CloseReason, Event, Instant};
 use super::association::{Association, Phase};
 use super::endpoint::{Sctp, Stage};
 use super::path::Path;
-use super::settings::{Rto, SILENCE, Settings};
+use super::settings::{SILENCE, Settings};
+use crate::rtt::{RtoSettings, backed_off};
 
 impl Sctp {
     pub(super) fn run_timers(&mut self, now: Instant) {
@@ -13,7 +14,8 @@ impl Sctp {
             return;
         }
         let Some(association) = &mut self.association else { return };
-        association.out.expire(now, &mut association.paths, &mut self.queue);
+        let closed = association.out.expire(now, &mut association.paths, &mut self.queue);
+        association.burst |= closed;
         association.due.forward |= association.out.takes_news_of_giving_up();
         if association.sack.at.is_some_and(|at| at <= now) {
             (association.sack.now, association.sack.at) = (true, None);
@@ -26,8 +28,8 @@ impl Sctp {
         }
         let gone = association.silent_since.is_some_and(|since| now.since(since) >= SILENCE);
         let has_left = association.phase == Phase::ShutdownAckSent && association.tries > MOST_LEAVES;
-        if timed_out {
-            let stats = antiphon_core::Endpoint::path_stats(self);
+        if timed_out || closed {
+            let stats = antiphon_core::Endpoint::stats(self);
             self.queue.report(Event::Congestion(stats));
         }
         if gone {
@@ -53,14 +55,14 @@ impl Sctp {
 
 impl Association {
     /// T1 and T2: the step that was not answered is taken again.
-    fn run_t1(&mut self, now: Instant, rto: &Rto) {
+    fn run_t1(&mut self, now: Instant, rto: &RtoSettings) {
         if self.t1.is_none_or(|at| now < at) {
             return;
         }
         self.tries += 1;
         self.due.step = true;
         let patience = match self.phase {
-            Phase::CookieWait | Phase::CookieEchoed => rto.backed_off(rto.initial, self.tries),
+            Phase::CookieWait | Phase::CookieEchoed => backed_off(rto.initial, self.tries, rto.max),
             _ => {
                 self.silent_since.get_or_insert(now);
                 rto.max
@@ -98,7 +100,7 @@ impl Association {
             self.silent_since.get_or_insert(now);
             let path = &mut self.paths[at];
             if has_others {
-                path.heartbeat_at = path.heartbeat_at.min(now + path.rtt.timeout());
+                path.heartbeat_at = path.heartbeat_at.min(now + path.rtt.rto());
             }
         }
         any
@@ -121,9 +123,9 @@ impl Association {
             }
         }
         path.probe = true;
-        // One that never answers is left alone for longer: whoever claimed it may not have it.
+        // One that never answers is left alone for longer: the peer that named it may not own it.
         let given_up = !path.confirmed && path.errors >= MOST_PROBES;
-        path.heartbeat_at = now + if given_up { settings.heartbeat } else { path.rtt.timeout() };
+        path.heartbeat_at = now + if given_up { settings.heartbeat } else { path.rtt.rto() };
     }
 
     /// Path MTU discovery on paths that answer.
@@ -136,11 +138,11 @@ impl Association {
             if !path.confirmed {
                 continue;
             }
-            let fell = path.mtu.run(now, path.rtt.patience());
+            let fell = path.mtu.run(now, path.rtt.base_rto());
             path.fit_window();
             if fell {
                 // It was not congestion that they waited for.
-                path.rtt.backoff = 0;
+                path.rtt.reset_backoff();
                 self.out.on_smaller_path(at, &mut self.paths);
             }
         }

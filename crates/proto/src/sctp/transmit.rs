@@ -42,7 +42,7 @@ impl Sctp {
         if causes.is_none() && !association.due.shutdown_complete {
             return None;
         }
-        let mut writer = Writer::new(buf, association.header(self.door.terms.local_port));
+        let mut writer = Writer::new(buf, association.header(self.validator.terms.local_port));
         match causes {
             Some(causes) => writer.chunk(chunk::ABORT, 0, &[causes]),
             None => writer.chunk(chunk::SHUTDOWN_COMPLETE, 0, &[]),
@@ -55,16 +55,16 @@ impl Sctp {
     fn handshake_packet(&mut self, buf: &mut [u8]) -> Option<(PathId, usize)> {
         let association = self.association.as_ref().filter(|association| association.due.step)?;
         // Another address may answer where the first does not.
-        let at = association.greeted_by + association.tries as usize;
+        let at = association.init_path + association.tries as usize;
         let path = association.paths[at % association.paths.len()].id;
         let len = if association.phase == Phase::CookieWait {
             let value = self.init_value(association);
             let mut writer =
-                Writer::new(buf, Header { tag: 0, ..association.header(self.door.terms.local_port) });
+                Writer::new(buf, Header { tag: 0, ..association.header(self.validator.terms.local_port) });
             writer.chunk(chunk::INIT, 0, &[&value]);
             writer.finish()
         } else {
-            let mut writer = Writer::new(buf, association.header(self.door.terms.local_port));
+            let mut writer = Writer::new(buf, association.header(self.validator.terms.local_port));
             writer.chunk(chunk::COOKIE_ECHO, 0, &[&association.cookie]);
             writer.finish()
         };
@@ -77,7 +77,7 @@ impl Sctp {
     /// Heartbeats and their answers, which belong to a path.
     fn path_packet(&mut self, now: Instant, buf: &mut [u8]) -> Option<(PathId, usize)> {
         let association = self.association.as_mut()?;
-        let header = association.header(self.door.terms.local_port);
+        let header = association.header(self.validator.terms.local_port);
         for path in &mut association.paths {
             if !path.echo.is_empty() {
                 let mut writer = Writer::new(buf, header);
@@ -87,13 +87,13 @@ impl Sctp {
             }
             if path.probe {
                 path.probe = false;
-                let nonce = self.door.nonce();
+                let nonce = self.validator.nonce();
                 path.heartbeat = Some((nonce, now));
                 let mut writer = Writer::new(buf, header);
                 put_heartbeat(&mut writer, &nonce.to_be_bytes());
                 return Some((path.id, writer.finish()));
             }
-            if let Some((info, size)) = path.mtu.next_probe(now, || self.door.nonce())
+            if let Some((info, size)) = path.mtu.next_probe(now, || self.validator.nonce())
                 && size <= buf.len()
             {
                 let mut writer = Writer::new(buf, header);
@@ -108,7 +108,7 @@ impl Sctp {
     /// Control, acknowledgement and payload, in this order.
     fn main_packet(&mut self, now: Instant, buf: &mut [u8]) -> Option<(PathId, usize)> {
         let association = self.association.as_mut()?;
-        let header = association.header(self.door.terms.local_port);
+        let header = association.header(self.validator.terms.local_port);
         let carries = association.will_carry(now, &mut self.queue);
         let by = association.path_for(carries);
         let most = association.most_by(by, self.settings.all_paths).min(buf.len());
@@ -228,7 +228,7 @@ impl Association {
         };
         self.due.step = false;
         if written {
-            let patience = self.paths[self.best_path()].rtt.timeout();
+            let patience = self.paths[self.best_path()].rtt.rto();
             self.t1 = Some(now + patience);
         }
     }

@@ -41,9 +41,9 @@ pub struct Situation {
     pub current_loss: f64,
     /// Average latency of messages.
     pub current_latency: Duration,
-    /// The share that the application can bear, above 0.
+    /// The share that the application tolerates, above 0.
     pub desired_loss: f64,
-    /// The latency that it can bear, above 0.
+    /// The latency that it tolerates, above 0.
     pub desired_latency: Duration,
     /// What one more message leaves of the loss average (b in the formulas).
     pub keep_loss: f64,
@@ -176,7 +176,7 @@ impl Decide for InTime {
 /// Asks where the mean quality then comes nearer the origin, as the report measures it.
 ///
 /// What sets it apart from [`OptimumQuality`]: latency, the message's and the current one alike, is put down as
-/// [`LatencyEstimate::Spread`], which is the message's own and grows while it is asked for in vain; both ratios are
+/// [`LatencyEstimate::Spread`], which is the message's own and grows while requests for it stay unanswered; both ratios are
 /// capped, so that however bad a time it was, neither term outweighs the other for ever; and a [`Receiver`](super::Receiver)
 /// averages over some hundred messages, as it is the mean of many that is judged. It belongs to a receiver that does not hold other messages back for
 /// the missing one: there an answer's latency is its own affair.
@@ -250,7 +250,7 @@ mod tests {
 
     /// Without loss and with short latency, ELL prefers a loss to keep the ratios equal: the report's own observation.
     #[test]
-    fn equal_loss_latency_prefers_a_loss_where_optimum_quality_asks() {
+    fn equal_loss_latency_accepts_losses_optimum_quality_repairs() {
         assert_eq!(EqualLossLatency::default().decide(&calm()), Choice::GiveUp);
         assert_eq!(OptimumQuality::default().decide(&calm()), Choice::Retransmit);
         let lossy = Situation { current_loss: 0.2, ..calm() };
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn nearest_gives_up_what_has_been_asked_for_long_enough_and_never_locks_up() {
+    fn nearest_gives_up_old_requests_and_never_locks_up() {
         assert_eq!(Nearest.decide(&calm()), Choice::Retransmit);
         // A loss would add 0.2² by the average's step; latency adds as much at 0.98 · 0.1 + 0.02 · 6.28 = 0.2236, which is
         // 25 ms and twice (722 + 50) ms of 250.

@@ -1,38 +1,39 @@
-//! `srp://` as an [`Endpoint`]: a sending and a receiving half of one mode, so that frames go both ways.
+//! `srp://` as an [`Endpoint`]: a sending and a receiving half of one mode, so that messages go both ways.
 
 use antiphon_core::{
-    BitRate, CloseMode, CloseReason, Counters, Endpoint, Event, Frame, FrameId, Input, Instant, Outcome,
-    PathId, PathStats, Profile, Received, SendError, StreamId, Transmit, Wire,
+    BitRate, CloseMode, CloseReason, Counters, Endpoint, Event, Input, Instant, Message, Outcome, PathId,
+    PathStats, Profile, Received, Role, SendError, StreamId, Transmit, Wire,
 };
 
 use super::halves::Halves;
 use super::improved::Admission;
-use super::settings::Settings;
+use super::settings::{Decision, Settings};
 use super::streams::Streams;
-use crate::Role;
 use crate::inbox::Inbox;
 use crate::queue::{Queued, Room, SendQueue};
 use crate::tally::{Datagram, Tally};
 
 /// One association of SRP, in either mode.
 ///
-/// It needs no handshake and none to end: after a graceful close the improved mode stays for as long as a frame can be
+/// It needs no handshake and none to end: after a graceful close the improved mode stays for as long as a message can be
 /// played, to repair the last ones. What is not used costs nothing: an association over which no data comes sends
 /// nothing and asks for no time-out.
 ///
-/// In the improved mode a frame may expire before its deadline: where the peer does not want its stream, and where the
+/// In the improved mode a message may expire before its deadline: where the peer does not want its stream, and where the
 /// peer's reports tell that the path can't carry it in time. Streams beyond [`LAST_STREAM`](super::LAST_STREAM) share
 /// that one.
 pub struct SrpEndpoint {
     queue: SendQueue,
     inbox: Inbox,
     halves: Halves,
-    /// The frame under way, and which of its parts is next.
+    /// The message under way, and which of its parts is next.
     current: Option<(Queued, usize)>,
-    max_frame: usize,
-    /// Bytes of a frame for which memory is held ready.
+    max_message: usize,
+    /// Whether anything is asked for again.
+    retransmits: bool,
+    /// Bytes of a message for which memory is held ready.
     typical: usize,
-    /// A frame without a deadline waits until then for the path to carry it.
+    /// A message without a deadline waits until then for the path to carry it.
     waits_until: Option<Instant>,
     tally: Tally,
     congestion_changed: bool,
@@ -57,13 +58,14 @@ impl SrpEndpoint {
         let halves = Halves::new(settings, role, max_datagram, seed, now);
         let typical = max_datagram.min(ETHERNET);
         let mut queue = SendQueue::new(Room::LEAN, typical);
-        // SRP leaves handshakes to the application: frames flow from the first moment.
+        // SRP leaves handshakes to the application: messages flow from the first moment.
         queue.report(Event::Connected);
         SrpEndpoint {
             queue,
             inbox: Inbox::new(Room::LEAN, typical),
             typical,
-            max_frame: halves.max_frame(),
+            max_message: halves.max_message(),
+            retransmits: settings.decide != Decision::Never,
             halves,
             current: None,
             waits_until: None,
@@ -88,36 +90,36 @@ impl SrpEndpoint {
         }
     }
 
-    /// Writes the next part of the frame under way, or of the next frame.
+    /// Writes the next part of the message under way, or of the next message.
     fn write_data(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
         self.expire_current(now);
         if self.current.is_none() {
-            self.current = self.next_frame(now).map(|frame| (frame, 0));
+            self.current = self.next_message(now).map(|message| (message, 0));
         }
-        let (frame, index) = self.current.as_mut()?;
-        let len = self.halves.send_part(now, frame, *index, buf);
+        let (message, index) = self.current.as_mut()?;
+        let len = self.halves.send_part(now, message, *index, buf);
         *index += 1;
-        let is_last = *index >= self.halves.parts(frame.bytes.len());
+        let is_last = *index >= self.halves.parts(message.bytes.len());
         if (is_last || len.is_none())
-            && let Some((frame, _)) = self.current.take()
+            && let Some((message, _)) = self.current.take()
         {
-            // A buffer too short for what `max_frame` promises is the driver's mistake; the frame is gone either way.
+            // A buffer too short for what `max_message` promises is the driver's mistake; the message is gone either way.
             let outcome = if len.is_some() { Outcome::Released } else { Outcome::Aborted };
-            self.queue.finish(frame, outcome);
+            self.queue.finish(message, outcome);
         }
         len
     }
 
-    /// The next frame that the peer wants and the path can carry; those before it expire.
-    fn next_frame(&mut self, now: Instant) -> Option<Queued> {
+    /// The next message that the peer wants and the path can carry; those before it expire.
+    fn next_message(&mut self, now: Instant) -> Option<Queued> {
         self.waits_until = None;
         loop {
             let admission = self.halves.admit(now, self.queue.peek(now)?);
             match admission {
                 Admission::Send => return self.queue.pop(now),
                 Admission::Drop => {
-                    let frame = self.queue.pop(now)?;
-                    self.queue.finish(frame, Outcome::Expired { maybe_received: false });
+                    let message = self.queue.pop(now)?;
+                    self.queue.finish(message, Outcome::Expired { maybe_received: false });
                 }
                 Admission::Wait(until) => {
                     self.waits_until = Some(until);
@@ -127,11 +129,11 @@ impl SrpEndpoint {
         }
     }
 
-    /// The rest of a frame whose deadline came while it was being sent is of no use.
+    /// The rest of a message whose deadline came while it was being sent is of no use.
     fn expire_current(&mut self, now: Instant) {
-        let is_late = |frame: &Queued| frame.deadline.is_some_and(|deadline| now > deadline);
-        if let Some((frame, sent)) = self.current.take_if(|(frame, _)| is_late(frame)) {
-            self.queue.finish(frame, Outcome::Expired { maybe_received: sent > 0 });
+        let is_late = |message: &Queued| message.deadline.is_some_and(|deadline| now > deadline);
+        if let Some((message, sent)) = self.current.take_if(|(message, _)| is_late(message)) {
+            self.queue.finish(message, Outcome::Expired { maybe_received: sent > 0 });
         }
     }
 
@@ -147,8 +149,8 @@ impl SrpEndpoint {
     }
 
     fn finish(&mut self) {
-        if let Some((frame, _)) = self.current.take() {
-            self.queue.finish(frame, Outcome::Aborted);
+        if let Some((message, _)) = self.current.take() {
+            self.queue.finish(message, Outcome::Aborted);
         }
         self.queue.finish_all(Outcome::Aborted);
         self.inbox.clear();
@@ -159,7 +161,7 @@ impl SrpEndpoint {
 }
 
 fn push(inbox: &mut Inbox, path: PathId, delivery: &super::Delivery<'_>) {
-    // A frame that is given up is simply not there: receivers of sound number frames themselves.
+    // A message that is given up is simply not there: receivers of sound number messages themselves.
     if let super::Delivery::Message { bytes, received_at, repaired, stream, .. } = *delivery {
         let stream = StreamId(stream.into());
         inbox.push_received(bytes, Received { len: bytes.len(), path, stream, received_at, repaired });
@@ -170,19 +172,24 @@ impl Endpoint for SrpEndpoint {
     fn profile(&self) -> Profile {
         Profile {
             wire: Wire::Datagram,
-            max_frame: self.max_frame,
+            max_message: self.max_message,
             max_receive: self.halves.max_receive(),
-            frame_overhead: super::wire::HEADER,
+            message_overhead: super::wire::HEADER,
+            bare: false,
             acknowledged: false,
             ordered: self.halves.is_ordered(),
-            retransmits: true,
+            retransmits: self.retransmits,
+            // A sender keeps what it sent for a while only, and the receiver decides what it asks for.
+            reliable: false,
             streams: 1,
+            calls_with_first_message: false,
+            paces_itself: false,
         }
     }
 
-    fn send(&mut self, _now: Instant, frame: Frame<'_>) -> Result<FrameId, SendError> {
+    fn send(&mut self, _now: Instant, message: Message<'_>) -> Result<(), SendError> {
         match self.state {
-            State::Open => self.queue.push(frame, self.max_frame),
+            State::Open => self.queue.push(message, self.max_message),
             State::Flushing | State::Lingering(_) | State::Closed => Err(SendError::Closed),
         }
     }
@@ -228,13 +235,13 @@ impl Endpoint for SrpEndpoint {
         Some(self.tally.transmit(len?))
     }
 
-    fn poll_frame(&mut self, buf: &mut [u8]) -> Option<Received> {
+    fn poll_message(&mut self, buf: &mut [u8]) -> Option<Received> {
         self.inbox.pop(buf)
     }
 
     fn poll_event(&mut self) -> Option<Event> {
         if std::mem::take(&mut self.congestion_changed) {
-            return Some(Event::Congestion(self.path_stats()));
+            return Some(Event::Congestion(self.stats()));
         }
         self.queue.poll_event()
     }
@@ -245,19 +252,19 @@ impl Endpoint for SrpEndpoint {
             State::Lingering(until) => Some(until),
             State::Open | State::Flushing => None,
         };
-        let current = self.current.as_ref().and_then(|(frame, _)| frame.deadline);
+        let current = self.current.as_ref().and_then(|(message, _)| message.deadline);
         let current = current.map(|deadline| Instant::from_nanos(deadline.as_nanos().saturating_add(1)));
         let waits = [linger, current, self.waits_until, self.queue.next_expiry(), self.halves.poll_timeout()];
         waits.into_iter().flatten().min()
     }
 
-    fn reserve(&mut self, frames: usize) {
-        self.queue.make_room(Room::of(frames), self.typical);
-        self.inbox.make_room(Room::of(frames), self.typical);
-        self.halves.reserve(frames, self.typical);
+    fn reserve(&mut self, messages: usize) {
+        self.queue.make_room(Room::of(messages), self.typical);
+        self.inbox.make_room(Room::of(messages), self.typical);
+        self.halves.reserve(messages, self.typical);
     }
 
-    fn path_stats(&self) -> PathStats {
+    fn stats(&self) -> PathStats {
         let counters = Counters {
             retransmitted: self.halves.retransmitted(),
             duplicates: self.halves.duplicates(),
@@ -273,7 +280,11 @@ impl Endpoint for SrpEndpoint {
             ..PathStats::default()
         }
     }
+
+    fn path_stats(&self, _path: PathId) -> Option<PathStats> {
+        None
+    }
 }
 
-/// Bytes held ready for a frame: one that fills an Ethernet packet. Longer ones grow a buffer once.
+/// Bytes held ready for a message: one that fills an Ethernet packet. Longer ones grow a buffer once.
 const ETHERNET: usize = 1472;

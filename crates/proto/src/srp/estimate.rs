@@ -17,13 +17,16 @@ pub(super) const LONGEST_ROUND_TRIP: Duration = Duration::from_secs(10);
 pub struct Smoothed {
     mean: f64,
     deviation: f64,
+    /// What is left in the deviation of the first sample's share.
+    assumed: f64,
 }
 
 impl Smoothed {
     /// Starts from a first sample and what share of it stands for the deviation until there are more.
     pub fn new(first: Duration, deviation_share: f64) -> Self {
         let mean = first.as_nanos() as f64;
-        Smoothed { mean, deviation: mean * deviation_share }
+        let assumed = mean * deviation_share;
+        Smoothed { mean, deviation: assumed, assumed }
     }
 
     /// Folds a sample in.
@@ -31,6 +34,7 @@ impl Smoothed {
         let sample = sample.as_nanos() as f64;
         self.mean = ALPHA * self.mean + (1.0 - ALPHA) * sample;
         self.deviation = ALPHA * self.deviation + (1.0 - ALPHA) * (sample - self.mean).abs();
+        self.assumed *= ALPHA;
     }
 
     /// The average.
@@ -41,6 +45,12 @@ impl Smoothed {
     /// The average distance from it.
     pub fn deviation(&self) -> Duration {
         Duration::from_nanos(self.deviation as u64)
+    }
+
+    /// The same without what was assumed at the first sample. Waiting for an answer needs the assumption; the
+    /// question whether an answer can come in time does not, as it would give up messages without a first attempt.
+    pub fn measured_deviation(&self) -> Duration {
+        Duration::from_nanos((self.deviation - self.assumed).max(0.0) as u64)
     }
 }
 
@@ -136,6 +146,8 @@ mod tests {
         // deviation would be 57.5.
         assert_eq!(rtt.mean(), Duration::from_millis(115));
         assert_eq!(rtt.deviation(), Duration::from_micros(55_250));
+        // 0.15 · 85.
+        assert_eq!(rtt.measured_deviation(), Duration::from_micros(12_750));
     }
 
     #[test]
@@ -149,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn averages_that_begin_as_means_are_means_until_they_reach_back_far_enough() {
+    fn averages_begin_as_plain_means() {
         let mut quality = QualityAverages::from_means(0.75, 0.5);
         quality.on_lost();
         assert_eq!((quality.loss, quality.next_keeps_of_loss()), (1.0, 0.5));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::Instant;
+use antiphon_core::{Instant, Role};
 
 use super::estimate::Smoothed;
 use super::improved::{Admission, Message, Receiver, ReceiverConfig, Sender, SenderConfig};
@@ -11,7 +11,6 @@ use super::settings::{Mode, Settings};
 use super::wire::extended::Extended;
 use super::wire::{HEADER, MAX_PACKET, Packet, WireError};
 use super::{Deliver, LAST_STREAM, Streams};
-use crate::Role;
 use crate::queue::Queued;
 
 /// Both halves of an association.
@@ -67,21 +66,21 @@ impl Halves {
         }))
     }
 
-    /// Makes room for `frames` of `typical` bytes that wait at once.
-    pub fn reserve(&mut self, frames: usize, typical: usize) {
+    /// Makes room for `messages` of `typical` bytes that wait at once.
+    pub fn reserve(&mut self, messages: usize, typical: usize) {
         match self {
             Halves::AsPublished(halves) => {
                 halves.client.reserve(typical);
                 halves.server.reserve(typical);
             }
             Halves::Improved(halves) => {
-                halves.receiver.reserve(frames);
-                halves.sender.reserve(frames, typical);
+                halves.receiver.reserve(messages);
+                halves.sender.reserve(messages, typical);
             }
         }
     }
 
-    pub fn max_frame(&self) -> usize {
+    pub fn max_message(&self) -> usize {
         match self {
             Halves::AsPublished(halves) => halves.max_message,
             Halves::Improved(halves) => halves.sender.max_message(),
@@ -166,7 +165,7 @@ impl Halves {
         }
     }
 
-    /// How many packets a frame takes.
+    /// How many packets a message takes.
     pub fn parts(&self, len: usize) -> usize {
         match self {
             Halves::AsPublished(_) => 1,
@@ -174,24 +173,30 @@ impl Halves {
         }
     }
 
-    pub fn send_part(&mut self, now: Instant, frame: &Queued, index: usize, buf: &mut [u8]) -> Option<usize> {
+    pub fn send_part(
+        &mut self,
+        now: Instant,
+        message: &Queued,
+        index: usize,
+        buf: &mut [u8],
+    ) -> Option<usize> {
         match self {
             Halves::AsPublished(halves) => {
                 halves.has_sent = true;
-                halves.server.send(now, &frame.bytes, buf)
+                halves.server.send(now, &message.bytes, buf)
             }
             Halves::Improved(halves) => {
                 halves.has_sent = true;
-                halves.sender.send_part(now, &message(frame), index, buf)
+                halves.sender.send_part(now, &message_of(message), index, buf)
             }
         }
     }
 
-    /// Whether a frame is to be sent.
-    pub fn admit(&mut self, now: Instant, frame: &Queued) -> Admission {
+    /// Whether a message is to be sent.
+    pub fn admit(&mut self, now: Instant, message: &Queued) -> Admission {
         match self {
             Halves::AsPublished(_) => Admission::Send,
-            Halves::Improved(halves) => halves.sender.admit(now, &message(frame)),
+            Halves::Improved(halves) => halves.sender.admit(now, &message_of(message)),
         }
     }
 
@@ -242,7 +247,7 @@ impl Halves {
 impl Published {
     /// A probe is either the peer's or our own come back, and looks the same. The report has a client on one side and a
     /// server on the other; with both on both sides, the mark in the time tells. No packet is ever returned for ever:
-    /// who only receives returns none, and the server's limit holds besides.
+    /// a peer that only receives returns none, and the server's limit holds besides.
     fn handle(&mut self, now: Instant, received_at: Instant, packet: &Packet<'_>, deliver: &mut Deliver<'_>) {
         match *packet {
             Packet::Data { .. } | Packet::Answer { .. } => {
@@ -262,13 +267,13 @@ impl Published {
     }
 }
 
-fn message(frame: &Queued) -> Message<'_> {
-    let stream = frame.stream.0.min(LAST_STREAM.into()) as u8;
-    Message { bytes: &frame.bytes, priority: frame.priority, deadline: frame.deadline, stream }
+fn message_of(message: &Queued) -> Message<'_> {
+    let stream = message.stream.0.min(LAST_STREAM.into()) as u8;
+    Message { bytes: &message.bytes, priority: message.priority, deadline: message.deadline, stream }
 }
 
 /// Messages that the published server keeps. *Reading*: the report gives no number; this is as many as its client can
 /// hold back.
 const KEPT_MESSAGES: usize = 256;
-/// Nobody waits longer than this for the last repairs.
+/// Longest wait for the last repairs.
 const MAX_LINGER: Duration = Duration::from_secs(1);

@@ -11,7 +11,7 @@
 //! | missing when | overdue, or a later one came | a later one came, or, in slow streams, overdue |
 //! | requests | one id each | up to 257 ids each |
 //! | messages | one packet, 1480 bytes | up to 64 packets, each repaired alone |
-//! | after an outage | everything is too late or too early | starts anew at the newest message |
+//! | after an outage | everything is too late or too early | restarts at the newest message |
 //! | streams | one | up to 16; the receiver says which it wants |
 //! | flow control | none | repairs in proportion to what is sent, less in congestion; new data as the receiver's reports allow |
 //!
@@ -20,17 +20,18 @@
 //! URI names none takes its caller's.
 
 mod decide;
+mod dissector;
 mod endpoint;
 mod estimate;
 mod halves;
 mod improved;
 mod published;
 mod settings;
+mod stack;
 mod streams;
-mod unwrap;
 pub mod wire;
 
-use antiphon_core::{Endpoint, Instant, Unwrap};
+use antiphon_core::Instant;
 
 pub use decide::{
     Choice, Decide, EqualLossLatency, InTime, LatencyEstimate, Nearest, Never, OptimumQuality, Quality,
@@ -46,19 +47,20 @@ pub use published::{Client, ClientConfig, Counts, MAX_ANSWERS, MIN_WAIT, Server}
 pub use settings::{Decision, Mode, Settings};
 pub use streams::{LAST_STREAM, Streams};
 
-use crate::adapt::{Adaptive, Other};
-use crate::{Beneath, HOUSE_PORT, Key, OpenArgs, OpenError, Role, Strengths, Transport};
+use crate::dissect::EachDatagram;
+use crate::registry::one_address;
+use crate::{DEFAULT_PORT, Key, Substrate, Transport};
 
-/// SRP as the rest of the house sees it.
+/// SRP as the other crates see it.
 pub(crate) static TRANSPORT: Transport = Transport {
     scheme: "srp",
     title: "SRP",
     summary: "asks again only for what can still be played or is worth its delay (selective retransmission)",
-    beneath: Beneath::Udp,
+    substrate: Substrate::Udp,
     over_ip: None,
-    default_port: HOUSE_PORT,
+    default_port: DEFAULT_PORT,
     reflect_offset: 3,
-    strengths: Strengths { reliable: false, ordered: false, multicast: false },
+    multicast: false,
     keys: &[
         Key {
             name: "mode",
@@ -70,33 +72,17 @@ pub(crate) static TRANSPORT: Transport = Transport {
         },
         Key {
             name: "loss",
-            help: "share of loss that can be borne, for nearest, ell and oq; '%' is written %25 in a URI: loss=10%25",
+            help: "share of loss that is tolerated, for nearest, ell and oq; '%' is written %25 in a URI: loss=10%25",
         },
         Key {
             name: "streams",
             help: "which of the peer's streams are wanted, 0 to 15 (default: all); not as published: streams=0.2",
         },
     ],
-    open,
-    admits: begins_an_association,
-    unwrap: Unwrap::Datagram(unwrap::unwrap),
+    other_peers: one_address,
+    stack: stack::stack,
+    dissector: || Box::new(EachDatagram(dissector::dissect)),
 };
-
-fn open(args: &OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError> {
-    let settings = Settings::read(args.query, args.latency)?;
-    let (role, max_datagram, seed) = (args.role, args.max_datagram, args.seed);
-    let endpoint = Box::new(SrpEndpoint::new(&settings, role, max_datagram, seed, args.now));
-    if role == Role::Caller || args.query.value("mode").is_some() {
-        return Ok(endpoint);
-    }
-    let published = Settings::read(&crate::query::with(args.query, "mode", "as-published"), args.latency);
-    // What belongs to the improved mode alone binds a listener to it.
-    let Ok(published) = published else { return Ok(endpoint) };
-    let open = move |now| -> Box<dyn Endpoint> {
-        Box::new(SrpEndpoint::new(&published, role, max_datagram, seed, now))
-    };
-    Ok(Box::new(Adaptive::new(endpoint, Other { speaks: speaks_as_published, open: Box::new(open) })))
-}
 
 fn speaks_as_published(datagram: &[u8]) -> Option<bool> {
     use wire::{Packet, extended::Extended};
@@ -104,7 +90,7 @@ fn speaks_as_published(datagram: &[u8]) -> Option<bool> {
     (published || Extended::parse(datagram).is_ok()).then_some(published)
 }
 
-/// Data of either mode, and the probe of one who asks for streams before anything came; other probes and requests begin
+/// Data of either mode, and the probe of a client that asks for streams before any data came; other probes and requests begin
 /// nothing.
 fn begins_an_association(datagram: &[u8]) -> bool {
     use wire::{Packet, extended::Extended};

@@ -63,9 +63,10 @@ pub struct Settings {
     pub mode: Mode,
     /// Which decision algorithm.
     pub decide: Decision,
-    /// Loss that can be borne, above 0 and below 1.
+    /// Loss that is tolerated, above 0 and below 1.
     pub desired_loss: f64,
-    /// Latency that can be borne, above 0: what a frame may be old when it is played.
+    /// Latency that is tolerated, above 0. Improved: the playout delay, from the arrival of an undelayed message to its
+    /// playout. As published: the age of a message when it is played.
     pub desired_latency: Duration,
     /// Which of the peer's streams are wanted; [`Streams::ALL`] as published.
     pub streams: Streams,

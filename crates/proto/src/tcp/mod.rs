@@ -1,59 +1,102 @@
-//! `tcp://`: frames on a TCP connection with RFC 4571 framing.
+//! `tcp://`: messages on a TCP connection with RFC 4571 framing.
 //!
-//! The kernel retransmits; what is ours is to keep its send buffer short and to choose late: a frame whose deadline
+//! The kernel retransmits; what is ours is to keep its send buffer short and to choose late: a message whose deadline
 //! has passed is never begun, and one that was begun is always completed, since a byte stream can't take a byte back.
-//! The connection may break and come back (the driver reconnects); frames wait meanwhile, as long as their deadlines
+//! The connection may break and come back (the driver reconnects); messages wait meanwhile, as long as their deadlines
 //! allow.
 
 mod wire;
 
+use std::rc::Rc;
+
 use antiphon_core::{
-    BrokenReason, CloseMode, CloseReason, Counters, Ecn, Endpoint, Event, Frame, FrameId, Input, Instant,
-    KernelReport, Outcome, PathId, PathStats, Profile, Received, SendError, Transmit, Unwrap, Wire,
+    BrokenReason, CloseMode, CloseReason, Counters, Dissected, Dissector, Endpoint, Event, Input, Instant,
+    KernelReport, Message, Outcome, OverIp, PathId, PathStats, Plain, Profile, Received, Role, SendError,
+    Stack, Transmit, Validator, Wire,
 };
 
 use crate::inbox::Inbox;
+use crate::looks::ByLooks;
 use crate::queue::{Queued, Room, SendQueue};
-use crate::{Beneath, HOUSE_PORT, OpenArgs, OpenError, Strengths, Transport};
+use crate::registry::one_address;
+use crate::{DEFAULT_PORT, StackArgs, Substrate, Transport};
 use wire::Deframer;
 
-/// TCP as the rest of the house sees it.
+/// TCP as the other crates see it.
 pub(crate) static TRANSPORT: Transport = Transport {
     scheme: "tcp",
     title: "TCP",
     summary: "RTP over TCP (RFC 4571): loses nothing while it lives, waits for what was lost, passes firewalls",
-    beneath: Beneath::Tcp,
+    substrate: Substrate::Tcp,
     over_ip: None,
-    default_port: HOUSE_PORT,
+    default_port: DEFAULT_PORT,
     reflect_offset: 0,
-    strengths: Strengths { reliable: true, ordered: true, multicast: false },
+    multicast: false,
     keys: &[],
-    open,
-    // A stream is admitted by the kernel's handshake, never by a datagram.
-    admits: |_| false,
-    unwrap: Unwrap::Stream { header: wire::HEADER, frame_len: wire::frame_len },
+    other_peers: one_address,
+    stack: |args| Ok(Rc::new(TcpStack::new(args))),
+    dissector: || Box::new(Lengths),
 };
 
-fn open(args: &OpenArgs<'_>) -> Result<Box<dyn Endpoint>, OpenError> {
-    let bare = args.query.value(WITHOUT_LENGTHS.0) == Some(WITHOUT_LENGTHS.1);
-    Ok(Box::new(Tcp { bare, ..Tcp::new(args.max_datagram) }))
+#[derive(Debug)]
+struct TcpStack {
+    /// See [`StackArgs::undelimited`].
+    undelimited: bool,
+    /// Bytes of a message for which endpoints hold memory ready.
+    typical: usize,
 }
 
-/// Key and value of a query with which TCP carries frames without RFC 4571's lengths, for framings that find their packets
-/// in a stream of bytes by themselves: where frames end is not kept. Both sides need it. For programs: it is no key that
-/// users may write, as frames that are bare RTP would be lost.
-pub const WITHOUT_LENGTHS: (&str, &str) = ("lengths", "no");
+impl TcpStack {
+    fn new(args: &StackArgs<'_>) -> Self {
+        TcpStack { undelimited: args.undelimited, typical: args.max_datagram }
+    }
+}
+
+impl Stack for TcpStack {
+    fn open(&self, _now: Instant, _role: Role) -> Box<dyn Endpoint> {
+        Box::new(Tcp { undelimited: self.undelimited, ..Tcp::new(self.typical) })
+    }
+
+    fn validator(&self, _now: Instant) -> Box<dyn Validator> {
+        // A stream is admitted by the kernel's handshake, never by a datagram.
+        Box::new(ByLooks(|_| false))
+    }
+
+    fn dissector(&self) -> Box<dyn Dissector> {
+        if self.undelimited { Box::new(Plain) } else { Box::new(Lengths) }
+    }
+
+    fn over_ip(&self) -> Option<&dyn OverIp> {
+        None
+    }
+}
+
+/// Messages behind the lengths of RFC 4571.
+#[derive(Clone, Copy, Debug)]
+struct Lengths;
+
+impl Dissector for Lengths {
+    fn dissect(&mut self, _datagram: &[u8], _each: &mut dyn FnMut(Dissected<'_>)) {}
+
+    fn stream_header(&self) -> Option<usize> {
+        Some(wire::HEADER)
+    }
+
+    fn message_len(&self, header: &[u8]) -> usize {
+        wire::message_len(header)
+    }
+}
 
 #[derive(Debug)]
 struct Tcp {
-    /// Bytes of a frame for which memory is held ready.
+    /// Bytes of a message for which memory is held ready.
     typical: usize,
     queue: SendQueue,
     inbox: Inbox,
     deframer: Deframer,
-    /// See [`WITHOUT_LENGTHS`].
-    bare: bool,
-    /// The frame under way and how many bytes of it, header included, have been written.
+    /// See [`StackArgs::undelimited`].
+    undelimited: bool,
+    /// The message under way and how many bytes of it, header included, have been written.
     current: Option<(Queued, usize)>,
     kernel: Option<KernelReport>,
     counters: Counters,
@@ -76,7 +119,7 @@ impl Tcp {
             queue: SendQueue::new(Room::FULL, typical),
             inbox: Inbox::new(Room::FULL, typical),
             deframer: Deframer::new(typical),
-            bare: false,
+            undelimited: false,
             current: None,
             kernel: None,
             counters: Counters::default(),
@@ -84,14 +127,14 @@ impl Tcp {
         }
     }
 
-    /// Writes as much of the frame under way as fits; answers the bytes written.
+    /// Writes as much of the message under way as fits; answers the bytes written.
     fn write_current(&mut self, buf: &mut [u8]) -> usize {
-        let Some((frame, written)) = &mut self.current else {
+        let Some((message, written)) = &mut self.current else {
             return 0;
         };
-        let lengths = wire::header(frame.bytes.len());
-        let header = if self.bare { &[] } else { &lengths[..] };
-        let parts = [header, &frame.bytes[..]];
+        let lengths = wire::header(message.bytes.len());
+        let header = if self.undelimited { &[] } else { &lengths[..] };
+        let parts = [header, &message.bytes[..]];
         let mut filled = 0;
         let mut skip = *written;
         for part in parts {
@@ -102,17 +145,17 @@ impl Tcp {
             filled += n;
         }
         *written += filled;
-        if *written == header.len() + frame.bytes.len()
-            && let Some((frame, _)) = self.current.take()
+        if *written == header.len() + message.bytes.len()
+            && let Some((message, _)) = self.current.take()
         {
-            self.queue.finish(frame, Outcome::Released);
+            self.queue.finish(message, Outcome::Released);
         }
         filled
     }
 
     fn handle_broken(&mut self, reason: BrokenReason) {
-        if let Some((frame, _)) = self.current.take() {
-            self.queue.finish(frame, Outcome::Aborted);
+        if let Some((message, _)) = self.current.take() {
+            self.queue.finish(message, Outcome::Aborted);
         }
         self.counters.malformed += u64::from(self.deframer.is_amid_packet());
         self.deframer.reset();
@@ -127,8 +170,8 @@ impl Tcp {
     }
 
     fn finish(&mut self, reason: CloseReason) {
-        if let Some((frame, _)) = self.current.take() {
-            self.queue.finish(frame, Outcome::Aborted);
+        if let Some((message, _)) = self.current.take() {
+            self.queue.finish(message, Outcome::Aborted);
         }
         self.queue.finish_all(Outcome::Aborted);
         self.inbox.clear();
@@ -147,19 +190,23 @@ impl Endpoint for Tcp {
     fn profile(&self) -> Profile {
         Profile {
             wire: Wire::ByteStream,
-            max_frame: wire::MAX_PACKET,
+            max_message: wire::MAX_PACKET,
             max_receive: wire::MAX_PACKET,
-            frame_overhead: if self.bare { 0 } else { wire::HEADER },
+            message_overhead: if self.undelimited { 0 } else { wire::HEADER },
+            bare: false,
             acknowledged: false,
             ordered: true,
             retransmits: true,
+            reliable: true,
             streams: 1,
+            calls_with_first_message: false,
+            paces_itself: false,
         }
     }
 
-    fn send(&mut self, _now: Instant, frame: Frame<'_>) -> Result<FrameId, SendError> {
+    fn send(&mut self, _now: Instant, message: Message<'_>) -> Result<(), SendError> {
         match self.state {
-            State::Waiting | State::Connected => self.queue.push(frame, wire::MAX_PACKET),
+            State::Waiting | State::Connected => self.queue.push(message, wire::MAX_PACKET),
             State::Closing | State::Closed => Err(SendError::Closed),
         }
     }
@@ -185,8 +232,10 @@ impl Endpoint for Tcp {
                 let inbox = &mut self.inbox;
                 let mut take =
                     |head: &[u8], tail: &[u8]| inbox.push(head, tail, PathId::default(), received_at);
-                if self.bare {
-                    bytes.chunks(wire::MAX_PACKET).for_each(|piece| take(piece, &[]));
+                if self.undelimited {
+                    // Where messages end is not kept; pieces fit the buffers that are held ready.
+                    let most = self.typical.clamp(1, wire::MAX_PACKET);
+                    bytes.chunks(most).for_each(|piece| take(piece, &[]));
                 } else {
                     self.deframer.push(bytes, take);
                 }
@@ -200,6 +249,8 @@ impl Endpoint for Tcp {
             Input::Broken(reason) => self.handle_broken(reason),
             Input::Report(report) => self.kernel = Some(report),
             Input::Datagram { .. } => self.counters.malformed += 1,
+            // No validator accepts callers here.
+            Input::Accepted { .. } => {}
         }
     }
 
@@ -215,7 +266,7 @@ impl Endpoint for Tcp {
         let mut len = 0;
         while len < buf.len() {
             if self.current.is_none() {
-                self.current = self.queue.pop(now).map(|frame| (frame, 0));
+                self.current = self.queue.pop(now).map(|message| (message, 0));
             }
             if self.current.is_none() {
                 break;
@@ -228,10 +279,10 @@ impl Endpoint for Tcp {
         }
         self.counters.datagrams_sent += 1;
         self.counters.bytes_sent += len as u64;
-        Some(Transmit { path: PathId::default(), len, ecn: Ecn::NotCapable })
+        Some(Transmit { path: PathId::default(), len })
     }
 
-    fn poll_frame(&mut self, buf: &mut [u8]) -> Option<Received> {
+    fn poll_message(&mut self, buf: &mut [u8]) -> Option<Received> {
         self.inbox.pop(buf)
     }
 
@@ -243,17 +294,17 @@ impl Endpoint for Tcp {
         self.queue.next_expiry()
     }
 
-    fn reserve(&mut self, frames: usize) {
-        self.queue.make_room(Room::of(frames), self.typical);
-        self.inbox.make_room(Room::of(frames), self.typical);
+    fn reserve(&mut self, messages: usize) {
+        self.queue.make_room(Room::of(messages), self.typical);
+        self.inbox.make_room(Room::of(messages), self.typical);
     }
 
-    fn path_stats(&self) -> PathStats {
+    fn stats(&self) -> PathStats {
         let mut counters = Counters {
-            frames_accepted: self.queue.accepted(),
-            frames_expired: self.queue.expired(),
-            frames_delivered: self.inbox.delivered(),
-            frames_dropped: self.inbox.dropped(),
+            messages_accepted: self.queue.accepted(),
+            messages_expired: self.queue.expired(),
+            messages_delivered: self.inbox.delivered(),
+            messages_dropped: self.inbox.dropped(),
             ..self.counters
         };
         let Some(kernel) = self.kernel else {
@@ -273,10 +324,16 @@ impl Endpoint for Tcp {
             counters,
         }
     }
+
+    fn path_stats(&self, _path: PathId) -> Option<PathStats> {
+        None
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use antiphon_core::Tag;
+
     use super::*;
 
     fn connected() -> Tcp {
@@ -288,46 +345,51 @@ mod tests {
 
     /// Paper 000's trap: a send time-out in the middle of a packet. What has begun must end, whatever the clock says.
     #[test]
-    fn a_frame_begun_is_completed_after_its_deadline_and_the_next_one_is_not_begun() {
+    fn a_begun_message_is_completed_after_its_deadline() {
         let mut tcp = connected();
         let deadline = Some(Instant::from_millis(10));
-        tcp.send(Instant::ZERO, Frame::new(&[1; 50], deadline)).unwrap();
-        tcp.send(Instant::ZERO, Frame::new(&[2; 50], deadline)).unwrap();
+        tcp.send(Instant::ZERO, Message::new(Tag(10), &[1; 50], deadline)).unwrap();
+        tcp.send(Instant::ZERO, Message::new(Tag(5), &[2; 50], deadline)).unwrap();
         let mut buf = [0; 20];
         assert_eq!(tcp.poll_transmit(Instant::from_millis(9), &mut buf).map(|t| t.len), Some(20));
         let late = Instant::from_millis(11);
         let mut rest = [0; 100];
         assert_eq!(tcp.poll_transmit(late, &mut rest).map(|t| t.len), Some(32));
         assert!(rest[..32].iter().all(|b| *b == 1));
-        assert_eq!(tcp.poll_event(), Some(Event::Frame { id: FrameId(0), outcome: Outcome::Released }));
+        assert_eq!(tcp.poll_event(), Some(Event::Outcome { tag: Tag(10), outcome: Outcome::Released }));
         let expired = Outcome::Expired { maybe_received: false };
-        assert_eq!(tcp.poll_event(), Some(Event::Frame { id: FrameId(1), outcome: expired }));
+        assert_eq!(tcp.poll_event(), Some(Event::Outcome { tag: Tag(5), outcome: expired }));
     }
 
     #[test]
-    fn without_lengths_the_stream_is_the_frames_bytes_and_no_more() {
-        let mut tcp = Tcp { bare: true, ..connected() };
-        for frame in [&[1; 3][..], &[2; 2]] {
-            tcp.send(Instant::ZERO, Frame::new(frame, None)).unwrap();
+    fn without_lengths_the_stream_is_the_messages_bytes_alone() {
+        let mut tcp = Tcp { undelimited: true, ..connected() };
+        for message in [&[1; 3][..], &[2; 2]] {
+            tcp.send(Instant::ZERO, Message::new(Tag::NONE, message, None)).unwrap();
         }
         let mut buf = [0; 20];
         assert_eq!(tcp.poll_transmit(Instant::ZERO, &mut buf).map(|t| t.len), Some(5));
-        assert_eq!((buf[..5].to_vec(), tcp.profile().frame_overhead), (vec![1, 1, 1, 2, 2], 0));
-        tcp.handle_input(Instant::ZERO, Input::Stream { bytes: &[7; 65_536], received_at: Instant::ZERO });
-        let mut frame = vec![0; wire::MAX_PACKET];
-        let lengths = [(); 3].map(|()| tcp.poll_frame(&mut frame).map(|r| r.len));
-        assert_eq!(lengths, [Some(65_535), Some(1), None]);
+        assert_eq!((buf[..5].to_vec(), tcp.profile().message_overhead), (vec![1, 1, 1, 2, 2], 0));
+        tcp.handle_input(
+            Instant::ZERO,
+            Input::Stream { bytes: &mut [7; 65_536], received_at: Instant::ZERO },
+        );
+        let mut message = vec![0; wire::MAX_PACKET];
+        let lengths: Vec<usize> =
+            std::iter::from_fn(|| tcp.poll_message(&mut message).map(|received| received.len)).collect();
+        // Pieces as long as the buffers that are held ready, 100 bytes here: a long read makes none grow.
+        assert_eq!((lengths.iter().sum::<usize>(), lengths.iter().max()), (65_536, Some(&100)));
     }
 
     #[test]
-    fn a_broken_stream_aborts_the_frame_under_way_and_keeps_the_others() {
+    fn a_broken_stream_aborts_only_the_message_under_way() {
         let mut tcp = connected();
-        tcp.send(Instant::ZERO, Frame::new(&[1; 50], None)).unwrap();
-        tcp.send(Instant::ZERO, Frame::new(&[2; 3], None)).unwrap();
+        tcp.send(Instant::ZERO, Message::new(Tag(10), &[1; 50], None)).unwrap();
+        tcp.send(Instant::ZERO, Message::new(Tag::NONE, &[2; 3], None)).unwrap();
         tcp.poll_transmit(Instant::ZERO, &mut [0; 20]).unwrap();
-        tcp.handle_input(Instant::ZERO, Input::Stream { bytes: &[0, 9, 1], received_at: Instant::ZERO });
+        tcp.handle_input(Instant::ZERO, Input::Stream { bytes: &mut [0, 9, 1], received_at: Instant::ZERO });
         tcp.handle_input(Instant::ZERO, Input::Broken(BrokenReason::Refused));
-        assert_eq!(tcp.poll_event(), Some(Event::Frame { id: FrameId(0), outcome: Outcome::Aborted }));
+        assert_eq!(tcp.poll_event(), Some(Event::Outcome { tag: Tag(10), outcome: Outcome::Aborted }));
         assert_eq!(tcp.poll_event(), Some(Event::Broken(BrokenReason::Refused)));
         assert!(tcp.poll_transmit(Instant::ZERO, &mut [0; 20]).is_none());
         tcp.handle_input(Instant::ZERO, Input::Connected);
@@ -335,9 +397,9 @@ mod tests {
         assert_eq!(tcp.poll_transmit(Instant::ZERO, &mut buf).map(|t| t.len), Some(5));
         assert_eq!(buf[..5], [0, 3, 2, 2, 2]);
         // The half packet of the old connection does not leak into the new one.
-        tcp.handle_input(Instant::ZERO, Input::Stream { bytes: &[0, 1, 7], received_at: Instant::ZERO });
-        let mut frame = vec![0; wire::MAX_PACKET];
-        assert_eq!(tcp.poll_frame(&mut frame).map(|r| r.len), Some(1));
-        assert_eq!((frame[0], tcp.path_stats().counters.malformed), (7, 1));
+        tcp.handle_input(Instant::ZERO, Input::Stream { bytes: &mut [0, 1, 7], received_at: Instant::ZERO });
+        let mut message = vec![0; wire::MAX_PACKET];
+        assert_eq!(tcp.poll_message(&mut message).map(|r| r.len), Some(1));
+        assert_eq!((message[0], tcp.stats().counters.malformed), (7, 1));
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn header(len: usize) -> [u8; HEADER] {
 }
 
 /// The length that a header names; zero is a null packet.
-pub(crate) fn frame_len(header: &[u8]) -> usize {
+pub(crate) fn message_len(header: &[u8]) -> usize {
     header.first_chunk().map_or(0, |length| usize::from(u16::from_be_bytes(*length)))
 }
 
@@ -64,7 +64,7 @@ impl Deframer {
         }
     }
 
-    /// Forgets the packet under way: the stream begins anew.
+    /// Forgets the packet under way: the stream starts again.
     pub fn reset(&mut self) {
         self.partial.clear();
     }

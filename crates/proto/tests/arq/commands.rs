@@ -1,10 +1,9 @@
-//! Any list of commands, in every mode: one outcome per frame, nothing after `Closed`, counters that add up.
+//! Any list of commands, in every mode: one outcome per message, nothing after `Closed`, counters that add up.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use antiphon_core::{BrokenReason, CloseMode, Endpoint, Event, Frame, Input, Instant};
-use antiphon_proto::Role;
+use antiphon_core::{BrokenReason, CloseMode, Endpoint, Event, Input, Instant, Message, Role, Tag};
 use proptest::prelude::*;
 
 use crate::world::{datagram, endpoint};
@@ -46,6 +45,9 @@ fn command() -> impl Strategy<Value = Command> {
 
 struct Side {
     endpoint: Box<dyn Endpoint>,
+    /// The next message's tag.
+    next: u64,
+    /// Tags without an outcome.
     open: BTreeSet<u64>,
     closed: bool,
     /// Datagrams that it has sent.
@@ -54,18 +56,21 @@ struct Side {
 
 impl Side {
     fn new(query: &str, role: Role, seed: u64) -> Self {
-        Side { endpoint: endpoint(query, role, seed), open: BTreeSet::new(), closed: false, sent: Vec::new() }
+        let endpoint = endpoint(query, role, seed);
+        Side { endpoint, next: 0, open: BTreeSet::new(), closed: false, sent: Vec::new() }
     }
 
     fn drain(&mut self) {
         let mut buf = vec![0; self.endpoint.profile().max_receive];
-        while self.endpoint.poll_frame(&mut buf).is_some() {
-            assert!(!self.closed, "a frame after Closed");
+        while self.endpoint.poll_message(&mut buf).is_some() {
+            assert!(!self.closed, "a message after Closed");
         }
         while let Some(event) = self.endpoint.poll_event() {
             assert!(!self.closed, "{event:?} after Closed");
             match event {
-                Event::Frame { id, .. } => assert!(self.open.remove(&id.0), "a second outcome for {id:?}"),
+                Event::Outcome { tag, .. } => {
+                    assert!(self.open.remove(&tag.0), "a second outcome for {tag:?}")
+                }
                 Event::Closed(_) => self.closed = true,
                 _ => {}
             }
@@ -80,8 +85,9 @@ fn obey(sides: &mut [Side; 2], now: &mut Instant, command: &Command) {
         Command::Send { side, len, deadline_ms } => {
             let side = &mut sides[usize::from(*side)];
             let deadline = deadline_ms.map(|ms| *now + Duration::from_millis(ms.into()));
-            if let Ok(id) = side.endpoint.send(*now, Frame::new(&buf[..*len], deadline)) {
-                side.open.insert(id.0);
+            if side.endpoint.send(*now, Message::new(Tag(side.next), &buf[..*len], deadline)).is_ok() {
+                side.open.insert(side.next);
+                side.next += 1;
             }
         }
         Command::Transmit { side, arrives, flip } => {
@@ -95,17 +101,17 @@ fn obey(sides: &mut [Side; 2], now: &mut Instant, command: &Command) {
                 *byte ^= bits;
             }
             if *arrives {
-                sides[1 - from].endpoint.handle_input(*now, datagram(&buf, *now));
+                sides[1 - from].endpoint.handle_input(*now, datagram(&mut buf, *now));
             }
         }
         Command::Again { side, back } => {
             let from = usize::from(*side);
-            if let Some(bytes) = sides[from].sent.iter().rev().nth(*back).cloned() {
-                sides[1 - from].endpoint.handle_input(*now, datagram(&bytes, *now));
+            if let Some(bytes) = sides[from].sent.iter().rev().nth(*back) {
+                sides[1 - from].endpoint.handle_input(*now, datagram(&mut bytes.to_vec(), *now));
             }
         }
         Command::Noise { side, bytes } => {
-            sides[usize::from(*side)].endpoint.handle_input(*now, datagram(bytes, *now));
+            sides[usize::from(*side)].endpoint.handle_input(*now, datagram(&mut bytes.to_vec(), *now));
         }
         Command::Advance(ms) => *now += Duration::from_millis(u64::from(*ms) / 4),
         Command::TimeOut => sides.iter_mut().for_each(|side| side.endpoint.handle_timeout(*now)),
@@ -133,7 +139,7 @@ proptest! {
         }
         for side in &mut sides {
             side.drain();
-            let counters = side.endpoint.path_stats().counters;
+            let counters = side.endpoint.stats().counters;
             prop_assert!(counters.retransmitted <= counters.datagrams_sent);
             prop_assert!(counters.malformed + counters.duplicates <= 2 * counters.datagrams_received);
             side.endpoint.close(now, CloseMode::Abort);

@@ -1,11 +1,11 @@
-//! Acknowledgements for numbers never sent, floods, and what strangers can cost.
+//! Acknowledgements for numbers never sent, floods, and what unknown sources can cost.
 
 use std::time::Duration;
 
-use antiphon_core::{Endpoint, Event, Frame, Instant, Rng};
-use antiphon_proto::Role;
+use antiphon_core::{Endpoint, Event, Instant, Message, Rng, Role, Tag};
 
-use crate::world::{datagram, endpoint};
+use crate::common::hear;
+use crate::world::endpoint;
 
 /// Transmits all that is due and answers datagrams and bytes.
 fn flush(endpoint: &mut dyn Endpoint, now: Instant) -> (u64, u64) {
@@ -20,7 +20,7 @@ fn flush(endpoint: &mut dyn Endpoint, now: Instant) -> (u64, u64) {
 }
 
 fn outcomes(endpoint: &mut dyn Endpoint) -> usize {
-    std::iter::from_fn(|| endpoint.poll_event()).filter(|e| matches!(e, Event::Frame { .. })).count()
+    std::iter::from_fn(|| endpoint.poll_event()).filter(|e| matches!(e, Event::Outcome { .. })).count()
 }
 
 #[test]
@@ -29,24 +29,24 @@ fn forged_acknowledgements_settle_nothing_and_send_nothing() {
         let mut sender = endpoint(query, Role::Caller, 1);
         let now = Instant::from_millis(1);
         for n in 0..20u8 {
-            sender.send(now, Frame::new(&[n; 200], None)).unwrap();
+            sender.send(now, Message::new(Tag::NONE, &[n; 200], None)).unwrap();
         }
         flush(&mut *sender, now);
-        let before = sender.path_stats().counters;
+        let before = sender.stats().counters;
         let mut rng = Rng::fork(3, "forger");
         for n in 0..50_000u64 {
             let text = format!("ack:{}", if n % 2 == 0 { 1_000 + n } else { rng.next_u64() / 2 });
-            sender.handle_input(now, datagram(text.as_bytes(), now));
+            hear(&mut *sender, now, text.as_bytes());
             // A blind forger's binary packets: right shape, any numbers.
             let mut forged = [0; 2 + 13 + 4];
             rng.fill(&mut forged[2..]);
             (forged[0], forged[1], forged[14]) = (0xD1, 2, 4);
-            sender.handle_input(now, datagram(&forged, now));
+            hear(&mut *sender, now, &forged);
         }
         // The report's loop sends one packet a turn.
         let sent = flush(&mut *sender, now).0;
         assert_eq!((sent, outcomes(&mut *sender)), (0, 0), "{query}");
-        assert_eq!(sender.path_stats().counters.malformed - before.malformed, 100_000, "{query}");
+        assert_eq!(sender.stats().counters.malformed - before.malformed, 100_000, "{query}");
     }
 }
 
@@ -67,14 +67,14 @@ fn a_flood_of_data_is_not_amplified() {
             } else {
                 bytes[..13].copy_from_slice(format!("seq:{:08} ", 10_000_000 + n).as_bytes());
             }
-            receiver.handle_input(now, datagram(&bytes, now));
+            hear(&mut *receiver, now, &bytes);
             received += bytes.len() as u64;
             if n % 7 == 0 {
                 now += Duration::from_millis(1);
                 let more = flush(&mut *receiver, now);
                 sent = (sent.0 + more.0, sent.1 + more.1);
             }
-            while receiver.poll_frame(&mut [0; 65_536]).is_some() {}
+            while receiver.poll_message(&mut [0; 65_536]).is_some() {}
         }
         assert!(
             sent.0 > 0 && sent.0 <= 20_000 && sent.1 <= received,
@@ -83,7 +83,7 @@ fn a_flood_of_data_is_not_amplified() {
     }
 }
 
-/// A sender that starts anew (new seed, new numbering) is heard at once.
+/// A sender that restarts (new seed, new numbering) is heard at once.
 #[test]
 fn a_restarted_sender_is_heard() {
     for query in ["mode=as-published", ""] {
@@ -93,15 +93,15 @@ fn a_restarted_sender_is_heard() {
         for seed in 10..15 {
             let mut sender = endpoint(query, Role::Caller, seed);
             for n in 0..10 {
-                sender.send(now, Frame::new(&[n; 100], None)).unwrap();
+                sender.send(now, Message::new(Tag::NONE, &[n; 100], None)).unwrap();
             }
             while let Some(transmit) = sender.poll_transmit(now, &mut buf) {
-                receiver.handle_input(now, datagram(&buf[..transmit.len], now));
+                hear(&mut *receiver, now, &buf[..transmit.len]);
             }
             while let Some(transmit) = receiver.poll_transmit(now, &mut buf) {
-                sender.handle_input(now, datagram(&buf[..transmit.len], now));
+                hear(&mut *sender, now, &buf[..transmit.len]);
             }
-            while receiver.poll_frame(&mut buf).is_some() {
+            while receiver.poll_message(&mut buf).is_some() {
                 got += 1;
             }
             assert!(outcomes(&mut *sender) >= 8, "{query}: acknowledged");

@@ -1,6 +1,8 @@
 //! The simple retransmission protocol over modelled links, in virtual time, against closed forms.
 
 mod commands;
+#[path = "../common/mod.rs"]
+mod common;
 mod hostile;
 mod repairs;
 mod world;

@@ -11,7 +11,7 @@ fn plan<'a>(query: &'a str, link: &'a str) -> Plan<'a> {
     Plan {
         query,
         link,
-        frames: 20_000,
+        messages: 20_000,
         interval: Duration::from_micros(7_370),
         budget: Duration::from_millis(80),
         len: 1200,
@@ -41,12 +41,12 @@ fn as_published_loses_and_doubles_what_the_closed_form_says() {
     let doubled = (1.0 - p) * sendings - (1.0 - lost);
     // As many as sendings vary, less the losses; without acknowledgements of duplicates it would be 0.45 more.
     assert!((run.doubled() - doubled).abs() < 0.03, "{} doubled for {doubled}", run.doubled());
-    assert!(run.lost_on_link > 9_000, "the weather happened: {}", run.lost_on_link);
+    assert!(run.lost_on_link > 9_000, "the losses happened: {}", run.lost_on_link);
 }
 
 #[test]
 fn as_published_repeats_at_20_40_and_60_ms_and_then_forgets() {
-    let run = run(&Plan { frames: 1, ..plan("mode=as-published", "delay=5ms,loss=100%") });
+    let run = run(&Plan { messages: 1, ..plan("mode=as-published", "delay=5ms,loss=100%") });
     let at: Vec<u64> = run.sent_at.iter().map(|t| t.as_nanos() / 1_000_000 - 1).collect();
     assert_eq!(at, [0, 20, 40, 60]);
     assert_eq!(run.outcomes.into_values().collect::<Vec<_>>(), [Outcome::RetriesExhausted]);
@@ -55,8 +55,8 @@ fn as_published_repeats_at_20_40_and_60_ms_and_then_forgets() {
 /// The report's finding at 12 Mbit/s: acknowledgements that take 40 ms mean every packet is sent three times (two
 /// repetitions go out before the first answer can come).
 #[test]
-fn as_published_repeats_for_nothing_when_the_round_trip_is_longer_than_the_time_out() {
-    let run = run(&Plan { frames: 1_000, ..plan("mode=as-published", "delay=21ms") });
+fn as_published_repeats_needlessly_on_long_round_trips() {
+    let run = run(&Plan { messages: 1_000, ..plan("mode=as-published", "delay=21ms") });
     assert_eq!((run.sent_at.len(), run.residual()), (3_000, 0.0));
     assert_eq!(run.doubled(), 2.0);
 }
@@ -66,13 +66,13 @@ fn improved_repairs_within_the_deadline_and_wastes_little() {
     let (p, link) = (0.1f64, "delay=10ms,loss=10%");
     let run_improved = run(&plan("", link));
     let published = run(&plan("mode=as-published", "delay=9ms,loss=10%"));
-    // A sending, its discovery by the next packet's acknowledgement or by the time-out, and a repair take under 40 ms:
-    // three sendings fit into 70 ms, which is the budget less half a round trip. 4 standard errors on p³ of 20 000
-    // frames; one repair fewer would lose 1 %.
+    // A sending and its discovery by the next packet's acknowledgement or by the time-out take under 40 ms: three sendings
+    // fit into the budget of 80 ms. 4 standard errors on p³ of 20 000 messages; one repair fewer would lose 1 %.
     let bound = p.powi(3) + 4.0 * (p.powi(3) / 20_000.0).sqrt();
     assert!(run_improved.residual() < bound, "{}", run_improved.residual());
-    assert!(run_improved.worst_age() <= Duration::from_millis(80), "{:?}", run_improved.worst_age());
-    assert_eq!(run_improved.doubled(), 0.0, "every frame is handed on once");
+    // Sent at the deadline at the latest, and 10 ms on the way.
+    assert!(run_improved.worst_age() <= Duration::from_millis(90), "{:?}", run_improved.worst_age());
+    assert_eq!(run_improved.doubled(), 0.0, "every message is handed on once");
     let (ours, theirs) = (run_improved.wasted(), published.wasted());
     assert!(theirs > 0.1 && ours < theirs / 4.0, "wasted {ours} and {theirs}");
     assert!(run_improved.repaired > 1_500 && run_improved.lost_on_link > 1_500);
@@ -93,11 +93,11 @@ fn a_burst_of_packets_is_acknowledged_by_few() {
 
 #[test]
 fn nothing_is_sent_again_that_would_come_too_late() {
-    let run = run(&Plan { frames: 2_000, ..plan("", "delay=50ms,loss=10%") });
-    assert_eq!(run.stats.counters.retransmitted, 0, "half a round trip and the discovery are 150 ms");
+    let run = run(&Plan { messages: 2_000, ..plan("", "delay=50ms,loss=10%") });
+    assert_eq!(run.stats.counters.retransmitted, 0, "the discovery takes 100 ms");
     assert!(run.worst_age() == Duration::from_millis(50) && run.residual() > 0.05);
     // What did arrive is told so, although the answer came behind the deadline.
-    let arrived = run.outcomes.iter().filter(|(id, _)| run.arrivals.contains_key(&(id.0 as u32)));
+    let arrived = run.outcomes.iter().filter(|(number, _)| run.arrivals.contains_key(number));
     let told = arrived.filter(|(_, outcome)| **outcome == Outcome::Acked).count();
     assert!(told as f64 > 0.97 * run.arrivals.len() as f64, "{told} of {}", run.arrivals.len());
     assert!(expired(&run) > 100);
@@ -108,7 +108,7 @@ fn nothing_is_sent_again_that_would_come_too_late() {
 fn the_window_answers_congestion() {
     let overload = |query| {
         run(&Plan {
-            frames: 2_000,
+            messages: 2_000,
             interval: Duration::from_millis(5),
             budget: Duration::from_millis(300),
             ..plan(query, "delay=10ms,rate=1Mbit/s,queue=8kB")
@@ -130,18 +130,18 @@ fn the_window_answers_congestion() {
 /// the first at or after 7.4 ms sends.
 #[test]
 fn the_papers_loop_runs_slow() {
-    let frames = 100;
+    let messages = 100;
     let slow = plan("mode=as-published&tick=1ms&pace=7.4ms", "delay=150us");
-    let run = run(&Plan { frames, interval: Duration::ZERO, budget: Duration::from_secs(2), ..slow });
+    let run = run(&Plan { messages, interval: Duration::ZERO, budget: Duration::from_secs(2), ..slow });
     let spacing: Vec<Duration> = run.sent_at.windows(2).map(|w| w[1].since(w[0])).collect();
-    assert_eq!(spacing, vec![Duration::from_micros(8_300); frames as usize - 1]);
+    assert_eq!(spacing, vec![Duration::from_micros(8_300); messages as usize - 1]);
 }
 
 #[test]
 fn acknowledgements_read_one_a_turn_come_too_late() {
-    // 20 frames at once, answered after 2 ms; a turn of 4 ms reads the sixth answer only after more than 20 ms.
+    // 20 messages at once, answered after 2 ms; a turn of 4 ms reads the sixth answer only after more than 20 ms.
     let burst = plan("mode=as-published&tick=1ms&turn=4ms", "delay=1ms");
-    let run = run(&Plan { frames: 20, interval: Duration::ZERO, ..burst });
+    let run = run(&Plan { messages: 20, interval: Duration::ZERO, ..burst });
     assert_eq!(run.residual(), 0.0);
     let spacing: Vec<Duration> = run.sent_at.windows(2).map(|w| w[1].since(w[0])).collect();
     assert!(spacing[..4].iter().all(|s| *s == Duration::from_millis(4)), "one a turn: {spacing:?}");

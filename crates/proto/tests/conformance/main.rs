@@ -1,7 +1,9 @@
-//! The conformance suite: what every transport must keep. A new transport runs it by one line at the foot, and by one
+//! The conformance suite: what every transport must keep. A new transport runs it by one line at the end, and by one
 //! more for every mode of its own.
 
 mod breaks;
+#[path = "../common/mod.rs"]
+mod common;
 mod suite;
 mod world;
 
@@ -20,25 +22,29 @@ macro_rules! conformance {
     ($($case:ident = $transport:literal)*) => {
         const TESTED: &[&str] = &[$($transport),*];
         $(suite!($case = $transport:
-            clean_wire_delivers_every_frame_unchanged
+            clean_wire_delivers_every_message_unchanged
             every_stream_that_it_speaks_of_reaches_the_peer
             every_size_up_to_the_largest_is_carried_and_no_larger
-            bad_weather_keeps_one_outcome_per_frame
-            no_frame_is_begun_after_its_deadline
+            impairments_keep_one_outcome_per_message
+            a_tag_given_twice_comes_back_twice
+            no_message_is_begun_after_its_deadline
             nothing_comes_without_a_cause
+            a_handled_time_out_is_spent
             nothing_comes_after_closed
             hostile_input_is_counted_and_never_a_panic
-            memory_is_bounded_when_nobody_fetches_or_sends
+            memory_is_bounded_without_fetching_or_sending
             a_full_queue_says_when_there_is_room_again
             serial_numbers_wrap_unnoticed
             the_same_seed_repeats_exactly
-            expiry_is_told_in_time_and_behind_frames_without_deadline
-            a_frame_begun_on_a_stream_is_completed_after_its_deadline
+            expiry_is_told_in_time_and_behind_messages_without_deadline
+            a_message_begun_on_a_stream_is_completed_after_its_deadline
             a_broken_path_is_told_and_outlived
             closing_ends_on_a_broken_path
             a_graceful_close_sends_what_was_accepted_and_takes_no_more
-            what_nobody_fetched_is_gone_after_closed
-            an_empty_datagram_is_no_frame
+            unfetched_messages_are_gone_after_closed
+            an_empty_datagram_is_no_message
+            every_end_tells_the_fate_of_every_message
+            a_repair_that_comes_in_time_is_sent_and_no_other
         );)*
     };
 }

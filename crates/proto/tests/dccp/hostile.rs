@@ -1,13 +1,13 @@
-//! Strangers: forged packets, floods, and packets that were damaged on their way.
+//! Unknown sources: forged packets, floods, and packets that were damaged on their way.
 
 use std::time::Duration;
 
-use antiphon_core::{CloseMode, Endpoint, Event, Frame, Instant, Rng};
-use antiphon_proto::Role;
+use antiphon_core::{CloseMode, Endpoint, Event, Instant, Message, Rng, Role, Tag};
 use antiphon_proto::dccp::wire::{Header, Kind, OptionWriter, Packet, ResetCode, emit};
 use antiphon_proto::dccp::{Checksum, Seq48};
 
-use crate::world::{Load, Pair, World, datagram, endpoint};
+use crate::common::hear;
+use crate::world::{World, datagram, endpoint, paced};
 
 pub type Datagrams = Vec<Vec<u8>>;
 
@@ -57,8 +57,8 @@ impl Connected {
         // For more than a second: each end has asked whether the path takes what the driver says, and says no more.
         (0..60).for_each(|_| connected.exchange());
         connected.send(4);
-        assert_eq!(connected.server.poll_frame(&mut [0; 65_536]).map(|frame| frame.len), Some(100));
-        while connected.server.poll_frame(&mut [0; 65_536]).is_some() {}
+        assert_eq!(connected.server.poll_message(&mut [0; 65_536]).map(|message| message.len), Some(100));
+        while connected.server.poll_message(&mut [0; 65_536]).is_some() {}
         connected
     }
 
@@ -67,17 +67,17 @@ impl Connected {
         self.now += Duration::from_millis(20);
         for packet in flush(&mut *self.client, self.now) {
             self.last = header(&packet);
-            self.server.handle_input(self.now, datagram(&packet, self.now));
+            hear(&mut *self.server, self.now, &packet);
         }
         for packet in flush(&mut *self.server, self.now) {
             self.answer = header(&packet);
-            self.client.handle_input(self.now, datagram(&packet, self.now));
+            hear(&mut *self.client, self.now, &packet);
         }
     }
 
-    fn send(&mut self, frames: u32) {
-        for _ in 0..frames {
-            self.client.send(self.now, Frame::new(&[7; 100], None)).expect("room");
+    fn send(&mut self, messages: u32) {
+        for _ in 0..messages {
+            self.client.send(self.now, Message::new(Tag::NONE, &[7; 100], None)).expect("room");
             self.exchange();
         }
         (0..5).for_each(|_| self.exchange());
@@ -107,31 +107,31 @@ fn kinds(ack: Seq48) -> [Kind; 8] {
 }
 
 #[test]
-fn a_blind_forger_ends_nothing_and_is_answered_eight_times_a_second() {
+fn blind_forgeries_end_nothing_and_get_eight_answers_a_second() {
     for query in ["ccid=2", "ccid=3"] {
         let mut pair = Connected::new(query);
         let mut rng = Rng::fork(3, "forger");
-        let (before, mut answers) = (pair.server.path_stats().counters, 0);
+        let (before, mut answers) = (pair.server.stats().counters, 0);
         let (start, count) = (pair.now, 40_000);
         for n in 0..count {
             pair.now = start + Duration::from_micros(50) * n;
             let kind = kinds(Seq48::random(&mut rng))[rng.below(8) as usize];
             let far = Seq48::random(&mut rng).distance(Seq48::default());
             let forged = pair.forged(kind, far);
-            pair.server.handle_input(pair.now, datagram(&forged, pair.now));
+            hear(&mut *pair.server, pair.now, &forged);
             answers += flush(&mut *pair.server, pair.now).len();
         }
-        let after = pair.server.path_stats().counters;
+        let after = pair.server.stats().counters;
         assert_eq!(after.malformed - before.malformed, u64::from(count), "{query}: all are noticed");
         assert!((15..=17).contains(&answers), "{query}: {answers} answers in two seconds");
-        assert!(pair.server.poll_frame(&mut [0; 65_536]).is_none(), "{query}: nothing is taken for data");
+        assert!(pair.server.poll_message(&mut [0; 65_536]).is_none(), "{query}: nothing is taken for data");
         // And the two go on as if nothing had been: the Syncs, which the client never saw, cost numbers only.
         pair.send(50);
-        let mut frames = 0;
-        while pair.server.poll_frame(&mut [0; 65_536]).is_some() {
-            frames += 1;
+        let mut messages = 0;
+        while pair.server.poll_message(&mut [0; 65_536]).is_some() {
+            messages += 1;
         }
-        assert_eq!(frames, 50, "{query}");
+        assert_eq!(messages, 50, "{query}");
     }
 }
 
@@ -139,19 +139,19 @@ fn a_blind_forger_ends_nothing_and_is_answered_eight_times_a_second() {
 fn acknowledgements_of_packets_never_sent_open_no_window() {
     for query in ["ccid=2", "ccid=3"] {
         let mut pair = Connected::new(query);
-        // The server sends, too: two frames are on their way to a client that never says so.
+        // The server sends, too: two messages are on their way to a client that never says so.
         for _ in 0..8 {
-            pair.server.send(pair.now, Frame::new(&[5; 1000], None)).expect("room");
+            pair.server.send(pair.now, Message::new(Tag::NONE, &[5; 1000], None)).expect("room");
         }
         let sent = flush(&mut *pair.server, pair.now).len();
         let newest = pair.answer.seq.plus(sent as i64);
-        let before = pair.server.path_stats();
+        let before = pair.server.stats();
         let never = [newest.plus(1), newest.plus(5), newest.plus(1 << 40), pair.answer.seq.plus(-3000)];
         for (n, ack) in never.into_iter().enumerate() {
             let forged = pair.forged(Kind::Ack { ack }, 1 + n as i64);
-            pair.server.handle_input(pair.now, datagram(&forged, pair.now));
+            hear(&mut *pair.server, pair.now, &forged);
         }
-        let after = pair.server.path_stats();
+        let after = pair.server.stats();
         assert_eq!((before.cwnd, before.in_flight, before.srtt), (after.cwnd, after.in_flight, after.srtt));
         assert_eq!(before.pacing_rate, after.pacing_rate);
         assert_eq!(after.counters.malformed - before.counters.malformed, 4);
@@ -161,7 +161,7 @@ fn acknowledgements_of_packets_never_sent_open_no_window() {
 }
 
 #[test]
-fn resets_in_the_wrong_place_are_asked_about_and_the_right_one_ends_it() {
+fn only_a_reset_with_the_right_number_ends_a_connection() {
     let mut pair = Connected::new("");
     let reset = |ack| Kind::Reset { ack, code: ResetCode::ABORTED, data: [0; 3] };
     let known = pair.answer.seq;
@@ -170,14 +170,14 @@ fn resets_in_the_wrong_place_are_asked_about_and_the_right_one_ends_it() {
     {
         let forged = pair.forged(reset(ack), ahead);
         pair.now += Duration::from_secs(1);
-        pair.server.handle_input(pair.now, datagram(&forged, pair.now));
+        hear(&mut *pair.server, pair.now, &forged);
         let kinds: Vec<Kind> = flush(&mut *pair.server, pair.now).iter().map(|p| header(p).kind).collect();
         // RFC 4340 §7.5.4: for a Reset the Sync names what was last received, not what the forger wrote.
         assert_eq!(kinds, [Kind::Sync { ack: pair.last.seq }], "{ahead}");
     }
-    let sent = pair.server.path_stats().counters;
+    let sent = pair.server.stats().counters;
     let right = pair.forged(reset(pair.answer.seq), 1);
-    pair.server.handle_input(pair.now, datagram(&right, pair.now));
+    hear(&mut *pair.server, pair.now, &right);
     assert!(flush(&mut *pair.server, pair.now).is_empty(), "a Reset is never answered");
     let events: Vec<Event> = std::iter::from_fn(|| pair.server.poll_event()).collect();
     assert!(matches!(events.last(), Some(Event::Closed(_))), "{events:?}");
@@ -186,14 +186,14 @@ fn resets_in_the_wrong_place_are_asked_about_and_the_right_one_ends_it() {
 
 /// RFC 4340 §5.8.2 and §8.1.4. What is in place may end a connection; what may be ignored is.
 #[test]
-fn options_that_must_be_understood_and_are_not_end_it_with_the_right_code() {
+fn unknown_mandatory_options_end_it_with_the_right_code() {
     let not_understood = Some((ResetCode::MANDATORY_ERROR, [55, 7, 0]));
     for (options, expected) in [
         ([1, 55, 3, 7], not_understood),
         ([0, 55, 3, 7], None),
         // Mandatory with nothing behind it.
         ([0, 0, 0, 1], Some((ResetCode::MANDATORY_ERROR, [1, 0, 0]))),
-        // An Init Cookie that this server never baked.
+        // An Init Cookie that this server never sealed.
         ([36, 4, 1, 2], Some((ResetCode::BAD_INIT_COOKIE, [0; 3]))),
     ] {
         let mut pair = Connected::new("");
@@ -204,7 +204,7 @@ fn options_that_must_be_understood_and_are_not_end_it_with_the_right_code() {
         writer.put(60, &[&[0, 0]]);
         let len = emit(&head, &writer, &[], Checksum::Udp, &mut buf).expect("room");
         buf[head.kind.header_len()..len].copy_from_slice(&options);
-        pair.server.handle_input(pair.now, datagram(&buf[..len], pair.now));
+        pair.server.handle_input(pair.now, datagram(&mut buf[..len], pair.now));
         let resets = flush(&mut *pair.server, pair.now).iter().find_map(|packet| match header(packet).kind {
             Kind::Reset { code, data, .. } => Some((code, data)),
             _ => None,
@@ -216,7 +216,7 @@ fn options_that_must_be_understood_and_are_not_end_it_with_the_right_code() {
 }
 
 #[test]
-fn nobody_is_sent_more_than_came_from_there_before_he_has_answered() {
+fn unproved_addresses_are_sent_no_more_than_came() {
     for seed in 0..20 {
         let mut rng = Rng::fork(seed, "spoofer");
         let mut server = endpoint("", Role::Listener, seed);
@@ -249,14 +249,14 @@ fn nobody_is_sent_more_than_came_from_there_before_he_has_answered() {
                 buf[head.kind.header_len()] = 1;
             }
             came += len;
-            server.handle_input(now, datagram(&buf[..len], now));
+            server.handle_input(now, datagram(&mut buf[..len], now));
             went += flush(&mut *server, now).iter().map(Vec::len).sum::<usize>();
             assert!(went <= came, "{went} bytes went where {came} came from");
             now += Duration::from_millis(u64::from(rng.below(40)));
         }
         assert!(went > 0, "it did answer");
         while let Some(event) = server.poll_event() {
-            assert_ne!(event, Event::Connected, "nobody proved anything");
+            assert_ne!(event, Event::Connected, "no source proved anything");
         }
     }
 }
@@ -273,7 +273,7 @@ fn a_request_to_the_wrong_service_or_port_is_refused() {
         // Padding pays for the answer.
         request[4] += 10;
         request.extend([0; 40]);
-        server.handle_input(now, datagram(&request, now));
+        hear(&mut *server, now, &request);
         flush(&mut *server, now).iter().map(|packet| header(packet)).collect::<Vec<_>>()
     };
     let answer = hear(b"RTPV", 5004);
@@ -303,7 +303,9 @@ fn damaged_repeated_and_overtaken_packets_break_no_promise() {
             now += Duration::from_millis(u64::from(rng.below(8)));
             for (i, end) in ends.iter_mut().enumerate() {
                 if rng.chance(0.3)
-                    && end.send(now, Frame::new(&[3; 200], Some(now + Duration::from_millis(60)))).is_ok()
+                    && end
+                        .send(now, Message::new(Tag::NONE, &[3; 200], Some(now + Duration::from_millis(60))))
+                        .is_ok()
                 {
                     accepted[i] += 1;
                     open[i] += 1;
@@ -312,14 +314,14 @@ fn damaged_repeated_and_overtaken_packets_break_no_promise() {
                 if n == 1_400 {
                     end.close(now, if seed % 2 == 0 { CloseMode::Graceful } else { CloseMode::Abort });
                 }
-                while let Some(received) = end.poll_frame(&mut [0; 65_536]) {
+                while let Some(received) = end.poll_message(&mut [0; 65_536]) {
                     assert!(!closed[i] && received.len > 0);
                 }
                 while let Some(event) = end.poll_event() {
                     assert!(!closed[i], "{event:?} after Closed");
-                    open[i] -= u64::from(matches!(event, Event::Frame { .. }));
+                    open[i] -= u64::from(matches!(event, Event::Outcome { .. }));
                     closed[i] |= matches!(event, Event::Closed(_));
-                    assert!(!closed[i] || open[i] == 0, "an outcome for every frame before Closed");
+                    assert!(!closed[i] || open[i] == 0, "an outcome for every message before Closed");
                 }
             }
             while !wire.is_empty() && rng.chance(0.7) {
@@ -334,48 +336,45 @@ fn damaged_repeated_and_overtaken_packets_break_no_promise() {
                 if rng.chance(0.02) {
                     packet.truncate(rng.below(60) as usize);
                 }
-                ends[to].handle_input(now, datagram(&packet, now));
+                ends[to].handle_input(now, datagram(&mut packet.to_vec(), now));
             }
         }
         total += accepted[0] + accepted[1];
     }
-    // Damage that passes for a Reset ends some early; of some 800 frames each most go well.
-    assert!(total > 60 * 300, "{total} frames");
+    // Damage that passes for a Reset ends some early; of some 800 messages each most go well.
+    assert!(total > 60 * 300, "{total} messages");
 }
 
 #[test]
 fn a_stream_that_ran_out_of_the_window_is_synchronised_again() {
-    // A frame in half a second, and most of an hour in which none gets through: more than three quarters of the window of
+    // A message in half a second, and most of an hour in which none gets through: more than three quarters of the window of
     // 2048 numbers are used up by probes, and the next packet is out of place.
     let (every, budget) = (Duration::from_millis(500), Duration::from_millis(400));
-    let pair = Pair::new("", Load::Paced { len: 100, every, budget }, Instant::from_millis(500), 5);
-    let mut world = World::new(("delay=20ms", "delay=20ms"), 5, vec![pair]);
+    let mut world = World::new("delay=20ms", "", paced(Instant::from_millis(500), 100, every, budget), 5);
     let (begins, ends) = (Instant::from_millis(10_000), Instant::from_millis(2_500_000));
-    world.outage = Some((begins, ends));
+    world.outage(begins..ends);
     world.run_until(ends);
-    let probes = world.pairs[0].near.path_stats().counters.datagrams_sent;
+    let probes = world.near[0].counters().datagrams_sent;
     assert!(probes > 3 * 2048 / 4 + 20, "{probes} packets were sent");
     let until = ends + Duration::from_secs(20);
     world.run_until(until);
-    let pair = &world.pairs[0];
-    assert!(pair.far.path_stats().counters.malformed > 0, "a packet was out of place");
-    let arrived = pair.arrived(ends, until);
-    // 40 frames; the first is what asks for the Sync, and the second may find the window of one packet closed.
-    assert!(arrived >= 36, "{arrived} frames arrive afterwards");
+    assert!(world.far[0].counters().malformed > 0, "a packet was out of place");
+    let arrived = world.arrived(0, ends, until);
+    // 40 messages; the first is what asks for the Sync, and the second may find the window of one packet closed.
+    assert!(arrived >= 36, "{arrived} messages arrive afterwards");
 }
 
 #[test]
 fn what_the_network_doubles_is_handed_on_once() {
     for query in ["ccid=2", "ccid=3"] {
         let (every, budget) = (Duration::from_millis(5), Duration::from_millis(80));
-        let load = Load::Paced { len: 100, every, budget };
-        let pair = Pair::new(query, load, Instant::from_millis(500), 5);
-        let mut world = World::new(("delay=20ms,duplicate=20%", "delay=20ms,duplicate=20%"), 5, vec![pair]);
+        let talk = paced(Instant::from_millis(500), 100, every, budget);
+        let mut world = World::new("delay=20ms,duplicate=20%", query, talk, 5);
         world.run_until(Instant::from_millis(5_490));
-        let pair = &world.pairs[0];
-        let doubled = pair.far.path_stats().counters.duplicates;
+        let doubled = world.far[0].counters().duplicates;
         assert!(doubled > 100, "{query}: {doubled} packets came twice");
-        // 998 frames, the last four of them still on their way.
-        assert!((985..=998).contains(&pair.arrivals.len()), "{query}: {} frames", pair.arrivals.len());
+        // 998 messages, the last four of them still on their way.
+        let arrived = world.arrivals().len();
+        assert!((985..=998).contains(&arrived), "{query}: {arrived} messages");
     }
 }

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Endpoint, Instant};
-use antiphon_proto::Role;
+use antiphon_core::{Endpoint, Instant, Role};
 use antiphon_proto::dccp::wire::{DccpOption, Header, Kind, OptionWriter, Packet, emit};
 use antiphon_proto::dccp::{Checksum, Seq48};
 
@@ -30,7 +29,7 @@ fn echo(bytes: &[u8]) -> Option<(u32, u32)> {
 /// A server knows its round trip from the echo in the first packet that reaches it. One that knows none begins with a
 /// packet a second (RFC 5348 §4.2), and Linux holds to that whatever it learns in this second.
 #[test]
-fn all_packets_to_a_server_not_heard_of_yet_echo_its_time_stamp() {
+fn packets_echo_the_time_stamp_until_the_server_is_heard() {
     let mut now = Instant::from_millis(1);
     let mut client = endpoint("ccid=3", Role::Caller, 1);
     let request = next(&mut *client, now).expect("a Request");
@@ -50,7 +49,7 @@ fn all_packets_to_a_server_not_heard_of_yet_echo_its_time_stamp() {
     let response = answer(Kind::Response { ack: seq, service: u32::from_be_bytes(*b"RTPA") }, 500);
     let mut buf = [0; 1452];
     let len = emit(&response, &options, &[], Checksum::Udp, &mut buf).expect("room");
-    client.handle_input(now, datagram(&buf[..len], now));
+    client.handle_input(now, datagram(&mut buf[..len], now));
 
     let mut echoes = Vec::new();
     let mut last = seq;
@@ -66,8 +65,8 @@ fn all_packets_to_a_server_not_heard_of_yet_echo_its_time_stamp() {
     // Once the server is heard, that is over.
     let heard = answer(Kind::DataAck { ack: last }, 501);
     let len = emit(&heard, &OptionWriter::default(), &[7; 200], Checksum::Udp, &mut buf).expect("room");
-    client.handle_input(now, datagram(&buf[..len], now));
-    client.send(now, antiphon_core::Frame::new(&[7; 200], None)).expect("room");
+    client.handle_input(now, datagram(&mut buf[..len], now));
+    client.send(now, antiphon_core::Message::new(antiphon_core::Tag::NONE, &[7; 200], None)).expect("room");
     let mut later = 0;
     for _ in 0..20 {
         now += Duration::from_millis(50);

@@ -1,10 +1,12 @@
-//! `dccp://` in virtual time: its congestion control against theory, outages, and strangers who wish it ill.
+//! `dccp://` in virtual time: its congestion control against theory, outages, and hostile unknown sources.
 
-mod door;
+#[path = "../common/mod.rs"]
+mod common;
 mod hostile;
 mod linux;
 mod mtu;
 mod outages;
 mod rates;
 mod raw_ip;
+mod validator;
 mod world;

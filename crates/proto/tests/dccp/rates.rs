@@ -4,24 +4,24 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 use antiphon_proto::dccp::tfrc;
+use antiphon_testkit::Talk;
 
-use crate::world::{IP_UDP, Load, Pair, World};
+use crate::world::{IP_UDP, World};
 
 const RTT: Duration = Duration::from_millis(100);
 
 /// Packets a second of a greedy sender on a path of [`RTT`] that loses a share at random.
 fn greedy_rate(query: &str, loss: f64, seconds: u64, seed: u64) -> f64 {
-    let up = format!("delay=50ms,loss={}%", loss * 100.0);
-    let pair = Pair::new(query, Load::Greedy(1000), Instant::ZERO, seed);
-    let mut world = World::new((&up, "delay=50ms"), seed, vec![pair]);
+    let link = format!("delay=50ms,up.loss={}%", loss * 100.0);
+    let mut world = World::new(&link, query, Talk::eager(Instant::ZERO, 1000), seed);
     let warm = Instant::from_millis(20_000);
     let end = warm + Duration::from_secs(seconds);
     world.run_until(end);
-    let (counters, sent) = (world.link.up.counters(), world.link.up.counters().offered as f64);
-    // Prove the weather happened: within five standard deviations.
+    let (counters, sent) = (world.link().up.counters(), world.link().up.counters().offered as f64);
+    // Prove that the losses happened: within five standard deviations.
     let tolerance = 5.0 * (loss / sent).sqrt();
     assert!((counters.lost as f64 / sent - loss).abs() < tolerance && counters.balances(), "{counters:?}");
-    world.pairs[0].arrived(warm, end) as f64 / (1.0 - loss) / seconds as f64
+    world.arrived(0, warm, end) as f64 / (1.0 - loss) / seconds as f64
 }
 
 /// The equation wants the loss *event* rate p. With losses at random, rate q, the next event begins 1/q packets after the
@@ -76,34 +76,36 @@ fn flows_share_a_bottleneck() {
         [(["ccid=2"; 2], tail), (["ccid=3"; 2], tail), (["ccid=2"; 2], red), (["ccid=2", "ccid=3"], red)]
     {
         let late = [Instant::ZERO, Instant::from_millis(10_000)];
-        let pairs = (0..2).map(|i| Pair::new(queries[i], Load::Greedy(1000), late[i], i as u64)).collect();
+        let flows = (0..2).map(|i| (queries[i], Talk::eager(late[i], 1000), i as u64));
         // 5 Mbit/s and 40 ms: a bandwidth-delay product of 25 packets, and as much queue again.
-        let up = format!("rate=5Mbit/s,queue={queue},delay=20ms");
-        let mut world = World::new((&up, "delay=20ms"), 3, pairs);
+        let link = format!("up.rate=5Mbit/s,up.queue={queue},delay=20ms");
+        let mut world = World::shared(&link, flows, 3);
         let (from, until) = (Instant::from_millis(40_000), Instant::from_millis(120_000));
         world.run_until(until);
-        let rates: Vec<f64> = world.pairs.iter().map(|p| p.arrived(from, until) as f64 / 80.0).collect();
+        let rates: Vec<f64> = (0..2).map(|n| world.arrived(n, from, until) as f64 / 80.0).collect();
         let used = rates.iter().sum::<f64>() * 8.0 * (1000 + 16 + IP_UDP) as f64 / 5e6;
         println!("{queries:?}, {queue}: {rates:.0?} packets/s, Jain {:.3}, use {used:.3}", jain(&rates));
         assert!(jain(&rates) > 0.95, "{queries:?}: {rates:?}");
         // A window that fell to one packet at every loss would leave a third of the link idle.
         assert!((0.9..=1.001).contains(&used), "the bottleneck is used: {used}");
-        assert!(world.pairs.iter().all(|pair| pair.congestions.len() > 5), "there was congestion");
+        assert!(world.near.iter().all(|caller| caller.congested > 5), "there was congestion");
     }
 }
 
 #[test]
 fn a_window_is_halved_once_for_the_losses_of_a_round_trip() {
     // An outage of a few milliseconds takes a burst out of one window.
-    let pair = Pair::new("ccid=2", Load::Greedy(1000), Instant::ZERO, 1);
-    let mut world = World::new(("rate=5Mbit/s,queue=1000packets,delay=50ms", "delay=50ms"), 3, vec![pair]);
+    let flow = ("ccid=2", Talk::eager(Instant::ZERO, 1000), 1);
+    let mut world = World::shared("up.rate=5Mbit/s,up.queue=1000packets,delay=50ms", [flow], 3);
     world.run_until(Instant::from_millis(1_500));
-    let cwnd = |world: &World| world.pairs[0].near.path_stats().cwnd.expect("CCID 2 has a window").0;
-    world.outage = Some((world.now, world.now + Duration::from_millis(10)));
+    let cwnd = |world: &World| world.near[0].endpoint.stats().cwnd.expect("CCID 2 has a window").0;
+    let begins = world.now;
+    world.outage(begins..begins + Duration::from_millis(10));
     let (mut peak, mut after) = (0, u64::MAX);
     for _ in 0..4_000 {
-        world.run_until(world.now + Duration::from_micros(500));
-        let told = world.pairs[0].congestions.len();
+        let until = world.now + Duration::from_micros(500);
+        world.run_until(until);
+        let told = world.near[0].congested;
         assert!(told <= 1, "one event for all of them");
         if told == 0 { peak = cwnd(&world).max(peak) } else { after = cwnd(&world).min(after) }
     }

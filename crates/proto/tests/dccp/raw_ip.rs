@@ -1,26 +1,20 @@
 //! The same endpoint directly over IP, as protocol 33.
 
+use std::cell::RefCell;
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 use antiphon_core::uri::Query;
-use antiphon_core::{CloseMode, CloseReason, Endpoint, Event, Frame, Instant};
-use antiphon_proto::Role;
-use antiphon_proto::dccp::wire::{Kind, Packet, ResetCode};
+use antiphon_core::{CloseMode, CloseReason, Endpoint, Event, Instant, Role};
+use antiphon_proto::dccp::wire::{Header, Kind, Packet, ResetCode};
 use antiphon_proto::dccp::{Checksum, DccpEndpoint, RTP_AUDIO, Settings};
+use antiphon_testkit::{Parties, Party, Shape, Talk, World};
 
-use crate::world::datagram;
-
-/// What went over the wire: whether from the client, and the packet.
-type Log = Vec<(bool, Vec<u8>)>;
-
+/// A client and a server, and the packets that went over the wire.
 struct Wire {
-    client: DccpEndpoint,
-    server: DccpEndpoint,
-    now: Instant,
-    log: Log,
-    received: usize,
-    events: [Vec<Event>; 2],
+    world: World<Parties, Parties>,
+    log: Rc<RefCell<Vec<Vec<u8>>>>,
 }
 
 fn checksum(addresses: [&str; 2]) -> Checksum {
@@ -29,60 +23,35 @@ fn checksum(addresses: [&str; 2]) -> Checksum {
 }
 
 impl Wire {
+    /// Each end has a hundred messages to send.
     fn new(query: &str, checksums: [Checksum; 2]) -> Self {
         let settings = Settings::read(&query.parse::<Query>().expect("a query")).expect("settings");
-        let end =
-            |role, checksum, seed| DccpEndpoint::new(settings, role, checksum, 1480, seed, Instant::ZERO);
-        Wire {
-            client: end(Role::Caller, checksums[0], 1),
-            server: end(Role::Listener, checksums[1], 2),
-            now: Instant::ZERO,
-            log: Vec::new(),
-            received: 0,
-            events: [Vec::new(), Vec::new()],
-        }
+        let end = |role, checksum, seed| {
+            let endpoint = DccpEndpoint::new(settings, role, checksum, MOST, seed, Instant::ZERO);
+            let (begins, every) = (Instant::from_millis(100), Duration::from_millis(5));
+            let talk = Talk::paced(begins, every, 100, |_, _| Shape::new(300, None));
+            let endpoint: Box<dyn Endpoint> = Box::new(endpoint);
+            [Party::new(endpoint).talking(talk)]
+        };
+        let (near, far) = (end(Role::Caller, checksums[0], 1), end(Role::Listener, checksums[1], 2));
+        let mut world = World::side_by_side(near, far, &["delay=2ms"], 1);
+        world.most = MOST;
+        let log = world.log(|leaving| leaving.bytes.to_vec());
+        Wire { world, log }
     }
 
-    /// 5 ms, each way as much.
-    fn step(&mut self) {
-        self.now += Duration::from_millis(5);
-        let (now, mut buf) = (self.now, vec![0; 65_536]);
-        for from_client in [true, false] {
-            let (from, to) = match from_client {
-                true => (&mut self.client, &mut self.server),
-                false => (&mut self.server, &mut self.client),
-            };
-            if from.poll_timeout().is_some_and(|at| at <= now) {
-                from.handle_timeout(now);
-            }
-            while let Some(sent) = from.poll_transmit(now, &mut buf) {
-                self.log.push((from_client, buf[..sent.len].to_vec()));
-                to.handle_input(now, datagram(&buf[..sent.len], now));
-            }
-            while to.poll_frame(&mut buf).is_some() {
-                self.received += 1;
-            }
-            while let Some(event) = from.poll_event() {
-                self.events[usize::from(!from_client)].push(event);
-            }
-        }
-    }
-
-    /// A hundred frames each way, then the end that `closes` says.
+    /// A hundred messages each way, then the end that `closes` says.
     fn conversation(&mut self, client_closes: bool) {
-        for n in 0..140 {
-            if (20..120).contains(&n) {
-                for end in [&mut self.client, &mut self.server] {
-                    end.send(self.now, Frame::new(&[0x80; 300], None)).expect("room");
-                }
-            }
-            self.step();
-        }
-        let end = if client_closes { &mut self.client } else { &mut self.server };
-        end.close(self.now, CloseMode::Graceful);
-        (0..40).for_each(|_| self.step());
+        let ends = Instant::from_millis(700);
+        self.world.run_until(ends);
+        let end = if client_closes { &mut self.world.near[0] } else { &mut self.world.far[0] };
+        end.endpoint.close(ends, CloseMode::Graceful);
+        self.world.run_until(ends + Duration::from_millis(200));
     }
 }
+
+/// What a packet may have, for an Ethernet path over IPv4.
+const MOST: usize = 1480;
 
 #[test]
 fn a_conversation_over_ip_has_right_checksums_and_a_right_end() {
@@ -93,12 +62,12 @@ fn a_conversation_over_ip_has_right_checksums_and_a_right_end() {
         {
             let mut wire = Wire::new(query, [sum; 2]);
             wire.conversation(client_closes);
-            assert_eq!(wire.received, 200, "{query}");
-            let kinds: Vec<Kind> = wire
-                .log
-                .iter()
-                .map(|(_, bytes)| Packet::parse(bytes, sum).expect("a right checksum").header.kind)
-                .collect();
+            let (near, far) = (&wire.world.near[0], &wire.world.far[0]);
+            assert_eq!(near.messages.len() + far.messages.len(), 200, "{query}");
+            let log = wire.log.borrow();
+            let headers = log.iter().map(|bytes| Packet::parse(bytes, sum).expect("a right checksum").header);
+            let headers: Vec<Header> = headers.collect();
+            let kinds: Vec<Kind> = headers.iter().map(|header| header.kind).collect();
             assert!(matches!(kinds[0], Kind::Request { service: RTP_AUDIO }), "{:?}", kinds[0]);
             assert!(matches!(kinds[1], Kind::Response { service: RTP_AUDIO, .. }), "{:?}", kinds[1]);
             let count = |wanted: fn(&Kind) -> bool| kinds.iter().filter(|kind| wanted(kind)).count();
@@ -107,10 +76,9 @@ fn a_conversation_over_ip_has_right_checksums_and_a_right_end() {
             assert_eq!(count(|kind| matches!(kind, Kind::Close { .. })), 1);
             let last = kinds[kinds.len() - 1];
             assert!(matches!(last, Kind::Reset { code: ResetCode::CLOSED, .. }), "{last:?}");
-            let covered =
-                wire.log.iter().filter(|(_, b)| Packet::parse(b, sum).expect("parsed").header.coverage > 0);
+            let covered = headers.iter().filter(|header| header.coverage > 0);
             assert_eq!(covered.count() > 190, query.contains("coverage"), "coverage was agreed on");
-            let ends = wire.events.each_ref().map(|events| *events.last().expect("events"));
+            let ends = [near, far].map(|end| end.events.last().expect("events").1);
             let (ours, theirs) = (Event::Closed(CloseReason::Local), Event::Closed(CloseReason::Peer));
             assert_eq!(ends, if client_closes { [ours, theirs] } else { [theirs, ours] }, "{query}");
         }
@@ -121,6 +89,6 @@ fn a_conversation_over_ip_has_right_checksums_and_a_right_end() {
 fn a_wrong_pseudo_header_is_another_connection() {
     let sums = [checksum(["192.0.2.1", "192.0.2.2"]), checksum(["192.0.2.1", "192.0.2.3"])];
     let mut wire = Wire::new("", sums);
-    (0..10).for_each(|_| wire.step());
-    assert!(wire.server.path_stats().counters.malformed > 0 && wire.events[0].is_empty());
+    wire.world.run_until(Instant::from_millis(50));
+    assert!(wire.world.far[0].counters().malformed > 0 && wire.world.near[0].events.is_empty());
 }

@@ -1,12 +1,13 @@
-//! What strangers and broken peers may try.
+//! What unknown sources and broken peers may try.
 
 use std::time::Duration;
 
-use antiphon_core::{Doorkeeper, Endpoint, Instant, Meeting, PathId, Rng};
-use antiphon_proto::Role;
+use antiphon_core::{Endpoint, Instant, PathId, Rng, Role, Validator, Verdict};
+use antiphon_testkit::datagram;
 use proptest::prelude::*;
 
-use crate::world::{datagram, endpoint};
+use crate::common::{hear, stack};
+use crate::world::endpoint;
 
 pub const NOW: Instant = Instant::from_millis(1000);
 
@@ -33,18 +34,20 @@ pub fn repaired(mut packet: Vec<u8>) -> Vec<u8> {
     packet
 }
 
-pub fn door(seed: u64) -> Box<dyn Doorkeeper> {
-    endpoint("", Role::Listener, seed).doorkeeper(NOW).expect("SCTP has one")
+pub fn validator(seed: u64) -> Box<dyn Validator> {
+    stack("sctp", seed).validator(NOW)
 }
 
-/// A caller, its INIT and the COOKIE ECHO that a door's answer draws from it.
-pub fn knock(door: &mut dyn Doorkeeper, path: PathId) -> (Box<dyn Endpoint>, Vec<u8>) {
+/// A caller, its INIT and the COOKIE ECHO with which it returns the validator's cookie.
+pub fn cookie_echo(validator: &mut dyn Validator, path: PathId) -> (Box<dyn Endpoint>, Vec<u8>) {
     let mut caller = endpoint("", Role::Caller, 20);
     let init = packets(&mut *caller, NOW).remove(0);
     let mut answer = [0; 2048];
-    let Meeting::Answered { len } = door.meet(NOW, path, &init, &mut answer) else { panic!("no answer") };
+    let Verdict::Reply { len } = validator.validate(NOW, path, &init, &mut answer) else {
+        panic!("no answer")
+    };
     assert!(len <= init.len(), "{len} bytes of answer to {} of question", init.len());
-    caller.handle_input(NOW, datagram(&answer[..len], PathId::default(), NOW));
+    caller.handle_input(NOW, datagram(&mut answer[..len], PathId::default(), NOW));
     // Behind an INIT that the wait made it repeat.
     let echo = packets(&mut *caller, NOW).pop().unwrap();
     (caller, echo)
@@ -60,26 +63,26 @@ pub fn connected() -> (Box<dyn Endpoint>, Box<dyn Endpoint>) {
 fn connect(caller: &mut dyn Endpoint, listener: &mut dyn Endpoint) {
     for _ in 0..3 {
         for packet in packets(caller, NOW) {
-            listener.handle_input(NOW, datagram(&packet, PathId::default(), NOW));
+            hear(&mut *listener, NOW, &packet);
         }
         for packet in packets(listener, NOW) {
-            caller.handle_input(NOW, datagram(&packet, PathId::default(), NOW));
+            hear(&mut *caller, NOW, &packet);
         }
     }
 }
 
-pub fn carries_a_frame(caller: &mut dyn Endpoint, listener: &mut dyn Endpoint) -> bool {
-    caller.send(NOW, antiphon_core::Frame::new(b"frame", None)).unwrap();
+pub fn carries_a_message(caller: &mut dyn Endpoint, listener: &mut dyn Endpoint) -> bool {
+    caller.send(NOW, antiphon_core::Message::new(antiphon_core::Tag::NONE, b"hello", None)).unwrap();
     for packet in packets(caller, NOW) {
-        listener.handle_input(NOW, datagram(&packet, PathId::default(), NOW));
+        hear(&mut *listener, NOW, &packet);
     }
     let mut buf = vec![0; listener.profile().max_receive];
-    std::iter::from_fn(|| listener.poll_frame(&mut buf).map(|received| received.len)).any(|len| len == 5)
+    std::iter::from_fn(|| listener.poll_message(&mut buf).map(|received| received.len)).any(|len| len == 5)
 }
 
 #[test]
-fn a_flood_of_calls_leaves_nothing_and_is_worth_nothing_to_its_sender() {
-    let mut door = door(1);
+fn a_flood_of_inits_leaves_no_state_and_amplifies_nothing() {
+    let mut validator = validator(1);
     let init = packets(&mut *endpoint("", Role::Caller, 20), NOW).remove(0);
     // As another stack would write it: the same without its padding.
     let mut bare = init.clone();
@@ -89,21 +92,22 @@ fn a_flood_of_calls_leaves_nothing_and_is_worth_nothing_to_its_sender() {
     let (mut asked, mut answered, mut bare_answers) = (0, 0, 0);
     let mut answer = [0; 2048];
     for n in 0..10_000u32 {
-        if let Meeting::Answered { len } = door.meet(NOW, PathId(n), &init, &mut answer) {
+        if let Verdict::Reply { len } = validator.validate(NOW, PathId(n), &init, &mut answer) {
             (asked, answered) = (asked + init.len(), answered + len);
         }
-        bare_answers += u32::from(door.meet(NOW, PathId(n), &bare, &mut answer) != Meeting::Ignored);
+        bare_answers += u32::from(validator.validate(NOW, PathId(n), &bare, &mut answer) != Verdict::Ignore);
     }
     assert!(answered > 0 && answered <= asked, "{answered} bytes sent for {asked}");
     assert_eq!(bare_answers, 100, "short calls are answered to a bound");
     let later = NOW + Duration::from_millis(100);
-    let again =
-        (0..1000).filter(|n| door.meet(later, PathId(*n), &bare, &mut answer) != Meeting::Ignored).count();
+    let again = (0..1000)
+        .filter(|n| validator.validate(later, PathId(*n), &bare, &mut answer) != Verdict::Ignore)
+        .count();
     assert_eq!(again, 10, "a hundred per second");
 }
 
 #[test]
-fn the_answer_to_a_call_of_many_unknown_parameters_is_one_packet() {
+fn many_unknown_parameters_are_answered_in_one_packet() {
     let init = packets(&mut *endpoint("", Role::Caller, 20), NOW).remove(0);
     let mut long = init[..32].to_vec();
     // To be skipped and reported (0xc000), 1500 times.
@@ -112,11 +116,11 @@ fn the_answer_to_a_call_of_many_unknown_parameters_is_one_packet() {
     long[14..16].copy_from_slice(&len.to_be_bytes());
     let long = repaired(long);
     let mut answer = [0; 2048];
-    let meeting = door(1).meet(NOW, PathId(1), &long, &mut answer);
-    let Meeting::Answered { len } = meeting else { panic!("{meeting:?}") };
+    let meeting = validator(1).validate(NOW, PathId(1), &long, &mut answer);
+    let Verdict::Reply { len } = meeting else { panic!("{meeting:?}") };
     assert!((1400..=1452).contains(&len), "as much as there is room for: {len}");
     let mut listener = endpoint("", Role::Listener, 21);
-    listener.handle_input(NOW, datagram(&long, PathId::default(), NOW));
+    hear(&mut *listener, NOW, &long);
     assert_eq!(packets(&mut *listener, NOW).iter().map(Vec::len).collect::<Vec<_>>(), [len]);
 }
 
@@ -134,7 +138,7 @@ fn listed(packet: &[u8]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn addresses_are_listed_where_they_are_named_and_cost_no_more_than_was_paid() {
+fn listed_addresses_do_not_amplify_short_inits() {
     let ours = "addresses=192.0.2.1,2001:db8::1";
     let mut v6 = [0; 16];
     (v6[0], v6[1], v6[2], v6[3], v6[15]) = (0x20, 0x01, 0x0d, 0xb8, 1);
@@ -142,25 +146,25 @@ fn addresses_are_listed_where_they_are_named_and_cost_no_more_than_was_paid() {
     let init = |query: &str| packets(&mut *endpoint(query, Role::Caller, 20), NOW).remove(0);
     assert_eq!(listed(&init(ours)), expected);
     assert_eq!(listed(&init("")), [[0; 0]; 0], "nothing that was not named");
-    let mut door = endpoint(ours, Role::Listener, 1).doorkeeper(NOW).expect("SCTP has one");
+    let mut validator = stack(&format!("sctp?{ours}"), 1).validator(NOW);
     let mut answer = [0; 2048];
-    let Meeting::Answered { len } = door.meet(NOW, PathId(1), &init(""), &mut answer) else {
+    let Verdict::Reply { len } = validator.validate(NOW, PathId(1), &init(""), &mut answer) else {
         panic!("no answer")
     };
     assert_eq!(listed(&answer[..len]), expected);
     // The answer is longer than such a call: it is one of those that are counted.
     let answered =
-        (0..1000).filter(|n| door.meet(NOW, PathId(*n), &init(""), &mut answer) != Meeting::Ignored);
+        (0..1000).filter(|n| validator.validate(NOW, PathId(*n), &init(""), &mut answer) != Verdict::Ignore);
     assert_eq!(answered.count(), 99);
     // Who lists as much is answered always.
     let long = init("addresses=192.0.2.1,192.0.2.2,192.0.2.3,2001:db8::1");
-    assert!((0..1000).all(|n| door.meet(NOW, PathId(n), &long, &mut answer) != Meeting::Ignored));
+    assert!((0..1000).all(|n| validator.validate(NOW, PathId(n), &long, &mut answer) != Verdict::Ignore));
 }
 
 #[test]
-fn an_abort_from_an_address_that_has_proved_nothing_ends_no_association() {
+fn an_abort_from_an_unproved_address_ends_no_association() {
     let (mut caller, mut listener) = connected();
-    caller.send(NOW, antiphon_core::Frame::new(b"frame", None)).unwrap();
+    caller.send(NOW, antiphon_core::Message::new(antiphon_core::Tag::NONE, b"hello", None)).unwrap();
     let theirs = packets(&mut *caller, NOW).remove(0);
     // Out of the blue to the peer: with the tag that it was sent.
     let mut abort = listener_packet(&mut *listener)[..12].to_vec();
@@ -169,10 +173,10 @@ fn an_abort_from_an_address_that_has_proved_nothing_ends_no_association() {
     abort[2..4].copy_from_slice(&destination);
     abort.extend_from_slice(&[6, 1, 0, 4]);
     let abort = repaired(abort);
-    listener.handle_input(NOW, datagram(&abort, PathId(7), NOW));
-    assert!(carries_a_frame(&mut *caller, &mut *listener), "from elsewhere it says nothing");
-    assert_eq!(listener.path_stats().counters.malformed, 0, "a peer that does not know us there may say so");
-    listener.handle_input(NOW, datagram(&abort, PathId::default(), NOW));
+    listener.handle_input(NOW, datagram(&mut abort.to_vec(), PathId(7), NOW));
+    assert!(carries_a_message(&mut *caller, &mut *listener), "from elsewhere it says nothing");
+    assert_eq!(listener.stats().counters.malformed, 0, "a peer that does not know us there may say so");
+    hear(&mut *listener, NOW, &abort);
     let ended =
         std::iter::from_fn(|| listener.poll_event()).any(|e| matches!(e, antiphon_core::Event::Closed(_)));
     assert!(ended, "on the path that both know it is the end");
@@ -180,25 +184,25 @@ fn an_abort_from_an_address_that_has_proved_nothing_ends_no_association() {
 
 /// A packet of the listener's, with the tag that it sends to.
 fn listener_packet(listener: &mut dyn Endpoint) -> Vec<u8> {
-    listener.send(NOW, antiphon_core::Frame::new(b"other", None)).unwrap();
+    listener.send(NOW, antiphon_core::Message::new(antiphon_core::Tag::NONE, b"other", None)).unwrap();
     packets(listener, NOW).remove(0)
 }
 
 #[test]
-fn a_cookie_admits_only_whom_it_was_sent_to_and_only_for_a_minute() {
-    let mut door = door(1);
-    let (_caller, echo) = knock(&mut *door, PathId(3));
+fn a_cookie_is_valid_for_its_address_and_a_minute() {
+    let mut validator = validator(1);
+    let (_caller, echo) = cookie_echo(&mut *validator, PathId(3));
     let mut answer = [0; 2048];
-    let mut meet = |now, path, packet: &[u8]| (door.meet(now, path, packet, &mut answer), answer);
-    assert_eq!(meet(NOW, PathId(3), &echo).0, Meeting::Admitted);
-    assert_eq!(meet(NOW, PathId(4), &echo).0, Meeting::Ignored, "from elsewhere");
+    let mut meet = |now, path, packet: &[u8]| (validator.validate(now, path, packet, &mut answer), answer);
+    assert_eq!(meet(NOW, PathId(3), &echo).0, Verdict::Accept);
+    assert_eq!(meet(NOW, PathId(4), &echo).0, Verdict::Ignore, "from elsewhere");
     for at in 16..16 + 64 {
         let mut forged = echo.clone();
         forged[at] ^= 0x10;
-        assert_eq!(meet(NOW, PathId(3), &repaired(forged)).0, Meeting::Ignored, "byte {at}");
+        assert_eq!(meet(NOW, PathId(3), &repaired(forged)).0, Verdict::Ignore, "byte {at}");
     }
     let (stale, error) = meet(NOW + Duration::from_millis(60_500), PathId(3), &echo);
-    let Meeting::Answered { len } = stale else { panic!("{stale:?}") };
+    let Verdict::Reply { len } = stale else { panic!("{stale:?}") };
     assert_eq!((error[12], &error[16..20]), (9, &[0, 3, 0, 8][..]), "ERROR, stale cookie");
     assert_eq!(u32::from_be_bytes(error[20..24].try_into().unwrap()), 500_000, "by so many microseconds");
     assert!(len <= echo.len());
@@ -206,20 +210,20 @@ fn a_cookie_admits_only_whom_it_was_sent_to_and_only_for_a_minute() {
 
 #[test]
 fn an_endpoint_behind_the_door_takes_in_whom_it_admitted() {
-    let mut door = door(1);
-    let (mut caller, echo) = knock(&mut *door, PathId(3));
+    let mut validator = validator(1);
+    let (mut caller, echo) = cookie_echo(&mut *validator, PathId(3));
     for (seed, taken) in [(1, true), (2, false)] {
-        let mut station = endpoint("", Role::Listener, seed);
-        station.handle_input(NOW, datagram(&echo, PathId::default(), NOW));
-        let answers = packets(&mut *station, NOW);
-        assert_eq!(answers.len(), usize::from(taken), "seed {seed}: only of the same house");
+        let mut listener = endpoint("", Role::Listener, seed);
+        hear(&mut *listener, NOW, &echo);
+        let answers = packets(&mut *listener, NOW);
+        assert_eq!(answers.len(), usize::from(taken), "seed {seed}: only of the same seed");
         if taken {
             // The acknowledgement got lost, and the caller asks again.
-            station.handle_input(NOW, datagram(&echo, PathId::default(), NOW));
-            let again = packets(&mut *station, NOW);
+            hear(&mut *listener, NOW, &echo);
+            let again = packets(&mut *listener, NOW);
             assert_eq!(again, answers);
-            caller.handle_input(NOW, datagram(&again[0], PathId::default(), NOW));
-            assert!(carries_a_frame(&mut *caller, &mut *station));
+            caller.handle_input(NOW, datagram(&mut again[0].to_vec(), PathId::default(), NOW));
+            assert!(carries_a_message(&mut *caller, &mut *listener));
         }
     }
 }
@@ -228,10 +232,10 @@ fn an_endpoint_behind_the_door_takes_in_whom_it_admitted() {
 fn wrong_tags_and_blind_resets_are_counted_and_change_nothing() {
     let (mut caller, mut listener) = connected();
     let good = {
-        caller.send(NOW, antiphon_core::Frame::new(b"other", None)).unwrap();
+        caller.send(NOW, antiphon_core::Message::new(antiphon_core::Tag::NONE, b"other", None)).unwrap();
         packets(&mut *caller, NOW).remove(0)
     };
-    let before = listener.path_stats().counters.malformed;
+    let before = listener.stats().counters.malformed;
     let mut tried = 0;
     // ABORT with and without the reflected tag, SHUTDOWN, SHUTDOWN ACK, SHUTDOWN COMPLETE, DATA, by a blind guesser.
     for (kind, flags) in [(6, 0), (6, 1), (7, 0), (8, 0), (14, 0), (14, 1), (0, 3)] {
@@ -247,7 +251,7 @@ fn wrong_tags_and_blind_resets_are_counted_and_change_nothing() {
             };
             packet.extend_from_slice(&[kind, flags, 0, 4 + value]);
             packet.resize(packet.len() + usize::from(value).next_multiple_of(4), 0);
-            listener.handle_input(NOW, datagram(&repaired(packet), PathId::default(), NOW));
+            hear(&mut *listener, NOW, &repaired(packet));
             tried += 1;
         }
     }
@@ -256,34 +260,34 @@ fn wrong_tags_and_blind_resets_are_counted_and_change_nothing() {
         let mut packet = good.clone();
         packet[at] ^= 1;
         let packet = if at == 8 { packet } else { repaired(packet) };
-        listener.handle_input(NOW, datagram(&packet, PathId::default(), NOW));
+        hear(&mut *listener, NOW, &packet);
         tried += 1;
     }
-    assert_eq!(listener.path_stats().counters.malformed - before, tried);
-    assert!(carries_a_frame(&mut *caller, &mut *listener));
+    assert_eq!(listener.stats().counters.malformed - before, tried);
+    assert!(carries_a_message(&mut *caller, &mut *listener));
 }
 
 #[test]
-fn unknown_chunks_are_skipped_stopped_at_and_reported_by_their_highest_bits() {
+fn high_bits_of_unknown_chunks_decide_skip_stop_report() {
     let (mut caller, mut listener) = connected();
     for (kind, reported, goes_on) in
         [(0x3f, false, false), (0x7f, true, false), (0xbf, false, true), (0xff, true, true)]
     {
-        caller.send(NOW, antiphon_core::Frame::new(b"frame", None)).unwrap();
+        caller.send(NOW, antiphon_core::Message::new(antiphon_core::Tag::NONE, b"hello", None)).unwrap();
         let data = packets(&mut *caller, NOW).remove(0);
         let mut packet = data[..12].to_vec();
         packet.extend_from_slice(&[kind, 0, 0, 8, 1, 2, 3, 4]);
         packet.extend_from_slice(&data[12..]);
-        listener.handle_input(NOW, datagram(&repaired(packet), PathId::default(), NOW));
+        hear(&mut *listener, NOW, &repaired(packet));
         let mut buf = vec![0; listener.profile().max_receive];
-        assert_eq!(listener.poll_frame(&mut buf).is_some(), goes_on, "{kind:#x}");
+        assert_eq!(listener.poll_message(&mut buf).is_some(), goes_on, "{kind:#x}");
         let answers = packets(&mut *listener, NOW);
         // ERROR (9) with the cause "unrecognised chunk type" (6) and the chunk.
         let errors = answers.iter().filter(|p| p[12] == 9 && p[16..22] == [0, 6, 0, 12, kind, 0]).count();
         assert_eq!(errors, usize::from(reported), "{kind:#x}: {answers:?}");
-        // What was not read comes again, or the test's next frame would wait for it.
-        listener.handle_input(NOW, datagram(&data, PathId::default(), NOW));
-        while listener.poll_frame(&mut buf).is_some() {}
+        // What was not read comes again, or the test's next message would wait for it.
+        hear(&mut *listener, NOW, &data);
+        while listener.poll_message(&mut buf).is_some() {}
         packets(&mut *listener, NOW);
     }
 }
@@ -291,12 +295,12 @@ fn unknown_chunks_are_skipped_stopped_at_and_reported_by_their_highest_bits() {
 /// A FORWARD TSN that skips messages of a stream never agreed on would have the receiver keep a number for each stream
 /// below it: 256 KiB for the highest.
 #[test]
-fn what_is_skipped_in_a_stream_that_does_not_exist_is_reported_and_kept_nowhere() {
+fn skips_in_unknown_streams_are_reported_and_not_kept() {
     for (stream, reported) in [(0u16, false), (255, false), (256, true), (u16::MAX, true)] {
         let mut caller = endpoint("streams=256", Role::Caller, 20);
         let mut listener = endpoint("", Role::Listener, 21);
         connect(&mut *caller, &mut *listener);
-        caller.send(NOW, antiphon_core::Frame::new(b"frame", None)).unwrap();
+        caller.send(NOW, antiphon_core::Message::new(antiphon_core::Tag::NONE, b"hello", None)).unwrap();
         let data = packets(&mut *caller, NOW).remove(0);
         assert_eq!(data[12], 0, "DATA");
         let mut forward = data[..12].to_vec();
@@ -306,49 +310,49 @@ fn what_is_skipped_in_a_stream_that_does_not_exist_is_reported_and_kept_nowhere(
         forward.extend_from_slice(&[0, 0, 0, 0]);
         forward.extend_from_slice(&stream.to_be_bytes());
         forward.extend_from_slice(&[0, 0]);
-        listener.handle_input(NOW, datagram(&repaired(forward), PathId::default(), NOW));
+        hear(&mut *listener, NOW, &repaired(forward));
         let [high, low] = stream.to_be_bytes();
         let told = [9, 0, 0, 12, 0, 1, 0, 8, high, low, 0, 0];
         let answers = packets(&mut *listener, NOW);
         let errors = answers.iter().filter(|packet| packet[12..].starts_with(&told)).count();
         assert_eq!(errors, usize::from(reported), "{stream}: {answers:?}");
         // What was sent is given up, and the next goes on.
-        assert!(carries_a_frame(&mut *caller, &mut *listener), "{stream}");
+        assert!(carries_a_message(&mut *caller, &mut *listener), "{stream}");
     }
 }
 
 #[test]
 fn a_packet_out_of_the_blue_is_answered_by_an_abort_no_larger() {
-    let mut door = door(1);
+    let mut validator = validator(1);
     let (mut caller, _listener) = connected();
-    caller.send(NOW, antiphon_core::Frame::new(b"frame", None)).unwrap();
+    caller.send(NOW, antiphon_core::Message::new(antiphon_core::Tag::NONE, b"hello", None)).unwrap();
     let data = packets(&mut *caller, NOW).remove(0);
     let mut answer = [0; 2048];
-    let Meeting::Answered { len } = door.meet(NOW, PathId(1), &data, &mut answer) else {
+    let Verdict::Reply { len } = validator.validate(NOW, PathId(1), &data, &mut answer) else {
         panic!("no answer")
     };
     assert_eq!((len, answer[12], answer[13]), (16, 6, 1));
-    caller.handle_input(NOW, datagram(&answer[..len], PathId::default(), NOW));
+    caller.handle_input(NOW, datagram(&mut answer[..len], PathId::default(), NOW));
     let ended =
         std::iter::from_fn(|| caller.poll_event()).any(|e| matches!(e, antiphon_core::Event::Closed(_)));
-    assert!(ended, "the caller learns that nobody knows it");
+    assert!(ended, "the caller learns that its association is unknown");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Changed, cut and foreign packets, with right checksums, to a door and to both ends of an association.
+    /// Changed, cut and foreign packets, with right checksums, to a validator and to both ends of an association.
     #[test]
     fn nothing_that_arrives_makes_it_panic(seed in any::<u64>()) {
-        let (mut rng, mut door) = (Rng::new(seed), door(1));
+        let (mut rng, mut validator) = (Rng::new(seed), validator(1));
         let (mut caller, mut listener) = connected();
         let mut seen = vec![packets(&mut *endpoint("", Role::Caller, 20), NOW).remove(0)];
-        seen.push(knock(&mut *door, PathId(1)).1);
+        seen.push(cookie_echo(&mut *validator, PathId(1)).1);
         let mut now = NOW;
         let mut answer = [0; 2048];
         for n in 0..60u32 {
             now += Duration::from_millis(u64::from(rng.below(30)));
-            let _full_or_closed = caller.send(now, antiphon_core::Frame::new(&n.to_be_bytes(), None));
+            let _full_or_closed = caller.send(now, antiphon_core::Message::new(antiphon_core::Tag::NONE, &n.to_be_bytes(), None));
             for side in [&mut caller, &mut listener] {
                 side.handle_timeout(now);
                 seen.extend(packets(&mut **side, now));
@@ -362,12 +366,12 @@ proptest! {
                 packet.truncate(16 + rng.below(packet.len() as u32 - 15) as usize);
             }
             let packet = if rng.chance(0.9) { repaired(packet) } else { packet };
-            let meeting = door.meet(now, PathId(rng.below(2)), &packet, &mut answer);
-            if let Meeting::Answered { len } = meeting {
+            let meeting = validator.validate(now, PathId(rng.below(2)), &packet, &mut answer);
+            if let Verdict::Reply { len } = meeting {
                 prop_assert!(len <= packet.len() || packet[12] == 1, "{} for {}", len, packet.len());
             }
             let side = if rng.chance(0.5) { &mut caller } else { &mut listener };
-            side.handle_input(now, datagram(&packet, PathId::default(), now));
+            hear(&mut **side, now, &packet);
             while side.poll_event().is_some() {}
         }
     }

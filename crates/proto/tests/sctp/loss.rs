@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use antiphon_core::Outcome;
+use antiphon_testkit::Crossing;
 
 use crate::world::{Flow, Plan, is_large, run};
 
@@ -33,7 +34,7 @@ fn count(flow: &Flow, wanted: impl Fn(&Outcome) -> bool) -> usize {
 }
 
 #[test]
-fn reliable_frames_all_arrive_and_are_told_so() {
+fn reliable_messages_all_arrive_and_are_told_so() {
     let (flow, mean, p99, max) = figures("reliability=full");
     assert_eq!((flow.arrivals.len(), count(&flow, |o| *o == Outcome::Acked)), (2000, 2000));
     assert!((22.0..25.0).contains(&mean) && p99 <= 85.0 && max <= 170.0, "{mean} {p99} {max}");
@@ -59,7 +60,7 @@ fn tries_are_limited_and_their_end_is_told() {
 }
 
 #[test]
-fn no_frame_comes_after_its_deadline_by_more_than_the_path() {
+fn no_message_comes_after_its_deadline_by_more_than_the_path() {
     // Below 80 ms there is no time for a repetition on this path: a loss shows after 55 ms (a round trip, three later
     // packets), and the repetition takes 20.
     let budget = Some(Duration::from_millis(100));
@@ -74,33 +75,33 @@ fn no_frame_comes_after_its_deadline_by_more_than_the_path() {
     assert_eq!(given_up + count(&flow, |o| *o == Outcome::Acked), 2000);
     // Some arrived, when it was their acknowledgement that got lost.
     assert!(given_up >= 2000 - flow.arrivals.len() && given_up < 200, "{given_up}");
-    for (id, outcome) in &flow.outcomes {
-        let came = flow.arrivals.iter().any(|(number, ..)| *number == id.0);
+    for (number, outcome) in &flow.outcomes {
+        let came = flow.arrivals.iter().any(|crossing| crossing.number == *number);
         match outcome {
-            Outcome::Acked => assert!(came, "{id:?} acknowledged and never arrived"),
-            Outcome::Expired { maybe_received } => assert!(*maybe_received || !came, "{id:?}"),
-            other => panic!("{id:?}: {other:?}"),
+            Outcome::Acked => assert!(came, "message {number} acknowledged and never arrived"),
+            Outcome::Expired { maybe_received } => assert!(*maybe_received || !came, "message {number}"),
+            other => panic!("message {number}: {other:?}"),
         }
     }
 }
 
 #[test]
-fn large_frames_cross_a_lossy_link() {
+fn large_messages_cross_a_lossy_link() {
     let plan = Plan { query: "reliability=full&streams=2", large: Some(200_000), len: 1000, ..LOSSY };
-    let flow = run(&Plan { link: "delay=20ms,loss=2%", frames: 600, ..plan }).pop().unwrap();
+    let flow = run(&Plan { link: "delay=20ms,loss=2%", messages: 600, ..plan }).pop().unwrap();
     assert_eq!(flow.arrivals.len(), 600);
-    assert_eq!(flow.arrivals.iter().filter(|(number, ..)| is_large(*number)).count(), 3);
+    assert_eq!(flow.arrivals.iter().filter(|crossing| is_large(crossing.number)).count(), 3);
     assert!(flow.outcomes.values().all(|o| *o == Outcome::Acked));
 }
 
 #[test]
-fn interleaving_keeps_sound_from_waiting_behind_large_frames() {
+fn interleaving_keeps_sound_from_waiting_behind_large_messages() {
     let worst = |query| {
         let link = "rate=20Mbit/s,delay=20ms";
         let flow = run(&Plan { query, link, large: Some(200_000), ..LOSSY }).pop().unwrap();
         assert_eq!(flow.arrivals.len(), 2000);
-        let small = flow.arrivals.iter().filter(|(number, ..)| !is_large(*number));
-        small.map(|(_, sent, came)| came.since(*sent)).max().unwrap()
+        let small = flow.arrivals.iter().filter(|crossing| !is_large(crossing.number));
+        small.map(Crossing::age).max().unwrap()
     };
     let on = worst("reliability=full&streams=2&interleaving=on");
     let off = worst("reliability=full&streams=2");
@@ -113,7 +114,7 @@ fn interleaving_keeps_sound_from_waiting_behind_large_frames() {
 fn a_run_repeats_from_its_seed() {
     let once = |seed| {
         let flow = run(&Plan { seed, budget: Some(Duration::from_millis(80)), ..LOSSY }).pop().unwrap();
-        (flow.arrivals, flow.outcomes, flow.caller.path_stats().counters, flow.listener.path_stats().counters)
+        (flow.arrivals, flow.outcomes, flow.counters)
     };
     assert_eq!(once(3), once(3));
     assert_ne!(once(3).0, once(4).0);

@@ -1,5 +1,7 @@
-//! SCTP in virtual time over modelled links, and before a hostile public.
+//! SCTP in virtual time over modelled links, and against hostile peers.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod hostile;
 mod loss;
 mod mtu;

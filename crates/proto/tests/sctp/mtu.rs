@@ -3,10 +3,12 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use antiphon_core::{Endpoint, Frame, Instant, PathId};
+use antiphon_core::{Endpoint, Instant, Message, Tag};
+use antiphon_testkit::Crossing;
 
+use crate::common::hear;
 use crate::hostile::{NOW, connected, packets, repaired};
-use crate::world::{Flow, Plan, datagram, run};
+use crate::world::{Flow, Plan, run};
 
 /// What passes: IPv6's least, as a tunnel may have it.
 const TUNNEL: usize = 1280;
@@ -18,11 +20,11 @@ fn at(millis: u64) -> Instant {
     Instant::from_millis(millis)
 }
 
-/// Frames of 1400 bytes, one every 5 ms.
+/// Messages of 1400 bytes, one every 5 ms.
 fn stream(query: &str, tunnel: Range<Instant>, budget: Option<u64>, ends: u64) -> Flow {
     let plan = Plan {
         query,
-        frames: (ends - 1000) / 5,
+        messages: (ends - 1000) / 5,
         budget: budget.map(Duration::from_millis),
         len: 1400,
         ends: at(ends),
@@ -43,26 +45,27 @@ fn shortest(flow: &Flow) -> usize {
     (4..19).map(|second| longest(flow, at(second * 1000)..at(second * 1000 + 1000))).min().expect("seconds")
 }
 
-/// How many of the frames handed in during this time came.
+/// How many of the messages handed in during this time came.
 fn came(flow: &Flow, when: Range<Instant>) -> (usize, Duration) {
-    let arrivals = flow.arrivals.iter().filter(|(_, sent, _)| when.contains(sent));
-    let ages = arrivals.map(|(_, sent, came)| came.since(*sent));
+    let arrivals = flow.arrivals.iter().filter(|crossing| when.contains(&crossing.sent));
+    let ages = arrivals.map(Crossing::age);
     ages.fold((0, Duration::ZERO), |(count, oldest), age| (count + 1, oldest.max(age)))
 }
 
 #[test]
-fn frames_go_on_within_a_second_of_a_path_becoming_smaller() {
+fn messages_go_on_within_a_second_of_a_path_becoming_smaller() {
     for (query, budget) in
         [("", Some(80)), ("", Some(200)), ("reliability=full", None), ("retransmissions=1", None)]
     {
         for change in [0, 3000] {
             let flow = stream(query, at(change)..EVER, budget, 20_000);
-            // Frames begin at half a second.
+            // Messages begin at half a second.
             let begins = at(change.max(500));
-            let first = flow.arrivals.iter().map(|(_, _, came)| *came).find(|came| *came > begins + MOMENT);
+            let first =
+                flow.arrivals.iter().map(|crossing| crossing.came).find(|came| *came > begins + MOMENT);
             let silence = first.expect("goes on").since(begins);
             println!(
-                "{query} {budget:?} from {change} ms: silence of {silence:?}, {} frames of {}, {} bytes",
+                "{query} {budget:?} from {change} ms: silence of {silence:?}, {} messages of {}, {} bytes",
                 flow.arrivals.len(),
                 flow.outcomes.len(),
                 longest(&flow, at(17_000)..EVER)
@@ -77,11 +80,11 @@ fn frames_go_on_within_a_second_of_a_path_becoming_smaller() {
     }
 }
 
-/// Frames that were on their way before a change come after it.
+/// Messages that were on their way before a change come after it.
 const MOMENT: Duration = Duration::from_millis(45);
 
 #[test]
-fn what_is_on_its_way_and_too_large_is_not_waited_for_once_the_path_is_known_to_be_smaller() {
+fn too_large_packets_under_way_are_not_waited_for() {
     let change = at(3000);
     let flow = stream("reliability=full", change..EVER, None, 6000);
     let after = |wanted: bool| {
@@ -93,7 +96,7 @@ fn what_is_on_its_way_and_too_large_is_not_waited_for_once_the_path_is_known_to_
     // The first probe of a smaller size says when the path became one. Without news of it, full packets on their way
     // would hold the window until their time-out, 70 ms later at the least.
     assert_eq!(after(false), after(true), "smaller packets with payload set out with the search");
-    let first = flow.arrivals.iter().map(|(_, _, came)| *came).find(|came| *came > change + MOMENT);
+    let first = flow.arrivals.iter().map(|crossing| crossing.came).find(|came| *came > change + MOMENT);
     let silence = first.expect("goes on").since(change);
     // Three probes of 70 ms each, after three losses: 335 ms here, 445 ms with a time-out.
     assert!(silence <= Duration::from_millis(350), "{silence:?}");
@@ -103,18 +106,18 @@ fn what_is_on_its_way_and_too_large_is_not_waited_for_once_the_path_is_known_to_
 fn a_path_that_is_whole_again_is_used_as_far_as_it_takes() {
     let flow = stream("", at(0)..at(20_000), Some(80), 640_000);
     assert!(NEAR.contains(&longest(&flow, at(17_000)..at(600_000))));
-    // The raise timer is ten minutes; frames of 1400 bytes make packets of 1428.
+    // The raise timer is ten minutes; messages of 1400 bytes make packets of 1428.
     assert_eq!(longest(&flow, at(620_000)..at(640_000)), 1428);
 }
 
 #[test]
-fn a_path_that_takes_all_is_probed_once_and_not_in_outages_losses_or_congestion() {
+fn a_good_path_is_probed_once_whatever_is_lost() {
     let probes = |plan: &Plan<'_>| {
         let flow = run(plan).pop().unwrap();
         let probes = flow.packets.iter().filter(|(_, len, probe)| *probe && *len > 1000);
         (probes.count(), shortest(&flow))
     };
-    let plan = Plan { len: 1400, frames: 3800, budget: Some(Duration::from_millis(80)), ..Plan::PLAIN };
+    let plan = Plan { len: 1400, messages: 3800, budget: Some(Duration::from_millis(80)), ..Plan::PLAIN };
     assert_eq!(probes(&plan), (1, 1428));
     let (count, len) = probes(&Plan { outage: at(5000)..at(12_000), ..plan.clone() });
     assert!(count < 20 && len >= 1428, "an outage: {count}, {len}");
@@ -123,21 +126,21 @@ fn a_path_that_takes_all_is_probed_once_and_not_in_outages_losses_or_congestion(
         println!("10 % loss: {count} probes, {len} bytes");
         assert!(count < 30 && len >= 1428, "losses: {count}, {len}");
     }
-    let greedy = Plan { query: "reliability=full", interval: None, budget: None, frames: u64::MAX, ..plan };
+    let greedy = Plan { query: "reliability=full", interval: None, budget: None, messages: u64::MAX, ..plan };
     let (count, len) = probes(&Plan { link: "rate=10Mbit/s,queue=64packets,delay=20ms", ..greedy });
     println!("congestion: {count} probes");
     assert!(count < 20 && len >= 1428, "congestion: {count}, {len}");
 }
 
 #[test]
-fn answers_that_belong_to_no_probe_are_counted_and_change_nothing() {
+fn answers_to_no_probe_are_counted_and_change_nothing() {
     let (mut caller, mut listener) = connected();
     let silent = |endpoint: &mut dyn Endpoint, millis: u64| {
         let now = NOW + Duration::from_millis(millis);
         endpoint.handle_timeout(now);
         packets(endpoint, now)
     };
-    caller.send(NOW, Frame::new(&[0x80; 100], None)).unwrap();
+    caller.send(NOW, Message::new(Tag::NONE, &[0x80; 100], None)).unwrap();
     packets(&mut *caller, NOW);
     // The listener's answers stop at the size of heartbeats: the caller falls to 1200 bytes.
     let (mut last, mut probe) = (Vec::new(), Vec::new());
@@ -145,7 +148,7 @@ fn answers_that_belong_to_no_probe_are_counted_and_change_nothing() {
         let now = NOW + Duration::from_millis(5 * step);
         for packet in silent(&mut *caller, 5 * step) {
             if packet.len() <= 1200 {
-                listener.handle_input(now, datagram(&packet, PathId::default(), now));
+                hear(&mut *listener, now, &packet);
             } else {
                 probe = packet;
             }
@@ -154,23 +157,23 @@ fn answers_that_belong_to_no_probe_are_counted_and_change_nothing() {
             if packet[12] == HEARTBEAT_ACK {
                 last = packet.clone();
             }
-            caller.handle_input(now, datagram(&packet, PathId::default(), now));
+            hear(&mut *caller, now, &packet);
         }
     }
     assert_eq!((probe[12], last[12]), (4, HEARTBEAT_ACK), "a probe is under way");
     let now = NOW + Duration::from_millis(2001);
-    let before = caller.path_stats().counters.malformed;
+    let before = caller.stats().counters.malformed;
     // The right size with a number of another's.
     let mut forged = last.clone();
     forged[28..32].copy_from_slice(&1452u32.to_be_bytes());
-    caller.handle_input(now, datagram(&repaired(forged), PathId::default(), now));
+    hear(&mut *caller, now, &repaired(forged));
     // Another size with the right number.
     let mut forged = last;
     forged[20..28].copy_from_slice(&probe[20..28]);
     forged[28..32].copy_from_slice(&1452u32.to_be_bytes());
-    caller.handle_input(now, datagram(&repaired(forged), PathId::default(), now));
-    assert_eq!(caller.path_stats().counters.malformed, before + 2);
-    caller.send(now, Frame::new(&[0x80; 1400], None)).unwrap();
+    hear(&mut *caller, now, &repaired(forged));
+    assert_eq!(caller.stats().counters.malformed, before + 2);
+    caller.send(now, Message::new(Tag::NONE, &[0x80; 1400], None)).unwrap();
     let sizes: Vec<usize> = packets(&mut *caller, now).iter().map(Vec::len).collect();
     assert!(sizes.len() >= 2 && sizes.iter().all(|len| *len <= 1200), "{sizes:?}");
 }

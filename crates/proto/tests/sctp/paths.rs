@@ -1,156 +1,89 @@
 //! Two ways to one peer: fail-over within a playout budget, fail-back, both at once.
 
+use std::ops::Index;
 use std::time::Duration;
 
-use antiphon_core::uri::Query;
-use antiphon_core::{Endpoint, Event, Frame, Instant, Outcome, PathId};
-use antiphon_proto::{OpenArgs, Role, open};
+use antiphon_core::{Instant, Message, Outcome, PathId, Role, Tag};
+use antiphon_testkit::{Crossing, Parties, Party, Shape, Talk, World, datagram};
 
-use crate::world::datagram;
+use crate::world::endpoint;
 
 const PLAYOUT: Duration = Duration::from_millis(80);
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// An end with what came out of it.
-struct End {
-    endpoint: Box<dyn Endpoint>,
-    sent: u64,
-    /// Number, path and age of each frame that came.
-    arrivals: Vec<(u64, PathId, Duration)>,
-    outcomes: u64,
-    acked: u64,
-    closed: bool,
-}
-
-/// Two paths of fixed delay, each of which works or does not.
+/// Two paths of fixed delay, each of which works or does not; both ends send a message every 5 ms, from half a second on.
 struct TwoPaths {
-    ends: [End; 2],
+    world: World<Parties, Parties>,
     delay: [Duration; 2],
-    works: [bool; 2],
-    /// Arrival, to whom, by which path.
-    wire: Vec<(Instant, usize, usize, Vec<u8>)>,
-    now: Instant,
-    start: Instant,
-    budget: Option<Duration>,
-}
-
-impl End {
-    fn new(query: &str, role: Role, seed: u64) -> Self {
-        let query: Query = query.parse().expect("a query");
-        let args =
-            OpenArgs { role, query: &query, seed, now: Instant::ZERO, max_datagram: 1452, latency: PLAYOUT };
-        let endpoint = open("sctp", &args).expect("opens");
-        End { endpoint, sent: 0, arrivals: Vec::new(), outcomes: 0, acked: 0, closed: false }
-    }
-
-    fn drain(&mut self, now: Instant, start: Instant) {
-        let mut buf = vec![0; 1 << 18];
-        while let Some(received) = self.endpoint.poll_frame(&mut buf) {
-            let number = u64::from_be_bytes(buf[..8].try_into().unwrap());
-            let handed_in = start + INTERVAL * number as u32;
-            self.arrivals.push((number, received.path, now.since(handed_in)));
-        }
-        while let Some(event) = self.endpoint.poll_event() {
-            match event {
-                Event::Frame { outcome, .. } => {
-                    self.outcomes += 1;
-                    self.acked += u64::from(outcome == Outcome::Acked);
-                }
-                Event::Closed(_) => self.closed = true,
-                _ => {}
-            }
-        }
-    }
 }
 
 impl TwoPaths {
     fn new(query: &str, delay: [u64; 2]) -> Self {
-        // Where the addresses lead is the driver's business.
-        let caller = format!("{query}&peers=192.0.2.1:9906");
-        TwoPaths {
-            ends: [End::new(caller.trim_matches('&'), Role::Caller, 1), End::new(query, Role::Listener, 2)],
-            delay: delay.map(Duration::from_millis),
-            works: [true; 2],
-            wire: Vec::new(),
-            now: Instant::ZERO,
-            start: Instant::from_millis(500),
-            budget: Some(PLAYOUT),
-        }
+        TwoPaths::with_budget(query, delay, Some(PLAYOUT))
     }
 
-    /// Both ends send a frame every 5 ms, from half a second on.
-    fn run_until(&mut self, millis: u64) {
-        let ends = Instant::from_millis(millis);
-        while self.now < ends {
-            self.wire.sort_by_key(|(at, ..)| *at);
-            while self.wire.first().is_some_and(|(at, ..)| *at <= self.now) {
-                let (_, to, path, bytes) = self.wire.remove(0);
-                self.ends[to]
-                    .endpoint
-                    .handle_input(self.now, datagram(&bytes, PathId(path as u32), self.now));
-            }
-            for from in 0..2 {
-                self.settle(from);
-            }
-            let timeouts = self.ends.iter().filter_map(|end| end.endpoint.poll_timeout());
-            let frames = self.ends.iter().map(|end| self.start + INTERVAL * end.sent as u32);
-            let arrivals = self.wire.iter().map(|(at, ..)| *at);
-            let next = timeouts.chain(frames).chain(arrivals).min().unwrap_or(ends);
-            self.now = next.max(self.now).min(ends);
-        }
+    fn with_budget(query: &str, delay: [u64; 2], budget: Option<Duration>) -> Self {
+        // Where the addresses lead is the driver's business.
+        let caller = format!("{query}&peers=192.0.2.1:9906");
+        let end = |query: &str, role, seed| {
+            let talk = Talk::paced(Instant::from_millis(500), INTERVAL, u64::MAX, move |_, _| {
+                Shape::new(960, budget)
+            });
+            [Party::new(endpoint(query, role, seed)).talking(talk)]
+        };
+        let (near, far) = (end(caller.trim_matches('&'), Role::Caller, 1), end(query, Role::Listener, 2));
+        let links = delay.map(|ms| format!("delay={ms}ms"));
+        let world = World::side_by_side(near, far, &links.each_ref().map(String::as_str), 1);
+        TwoPaths { world, delay: delay.map(Duration::from_millis) }
     }
 
     /// Goes on until each of these times, in milliseconds, with those paths that work until then.
     fn live(&mut self, until: &[(u64, [bool; 2])]) {
+        let mut from = self.world.now;
         for (millis, works) in until {
-            self.works = *works;
-            self.run_until(*millis);
+            let time = from..Instant::from_millis(*millis);
+            let dead: Vec<u32> = (0..2).filter(|path| !works[*path as usize]).collect();
+            self.world.up.outages.push((time.clone(), dead.clone()));
+            self.world.down.outages.push((time.clone(), dead));
+            from = time.end;
         }
+        self.world.run_until(from);
     }
 
-    fn settle(&mut self, from: usize) {
-        let (now, end) = (self.now, &mut self.ends[from]);
-        if end.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            end.endpoint.handle_timeout(now);
-        }
-        while self.start + INTERVAL * end.sent as u32 <= now && !end.closed {
-            let mut bytes = [0x80; 960];
-            bytes[..8].copy_from_slice(&end.sent.to_be_bytes());
-            end.endpoint.send(now, Frame::new(&bytes, self.budget.map(|b| now + b))).expect("room");
-            end.sent += 1;
-        }
-        let mut buf = [0; 1500];
-        while let Some(transmit) = end.endpoint.poll_transmit(now, &mut buf) {
-            let path = transmit.path.0 as usize;
-            if self.works[path] {
-                self.wire.push((now + self.delay[path], 1 - from, path, buf[..transmit.len].to_vec()));
-            }
-        }
-        end.drain(now, self.start);
+    /// The caller, the listener.
+    fn end(&self, at: usize) -> &Party {
+        [&self.world.near, &self.world.far][at].index(0)
     }
 
-    /// Frames handed in from `from` to `to` that came, by path, and the age of the oldest.
+    /// The messages that came to an end, and by which path.
+    fn arrivals(&self, at: usize) -> impl Iterator<Item = (PathId, Crossing)> {
+        let paths = self.end(at).messages.iter().map(|came| came.received.path);
+        let crossings = self.end(at).crossings(self.end(1 - at));
+        paths.zip(crossings)
+    }
+
+    /// Messages handed in from `from` to `to` that came, by path, and the age of the oldest.
     fn arrived(&self, at: usize, from: u64, to: u64) -> ([usize; 2], Duration) {
         let number = |millis: u64| (millis - 500) / 5;
         let (mut by, mut oldest) = ([0; 2], Duration::ZERO);
-        for (n, path, age) in &self.ends[at].arrivals {
-            if (number(from)..number(to)).contains(n) {
+        for (path, crossing) in self.arrivals(at) {
+            if (number(from)..number(to)).contains(&crossing.number) {
                 by[path.0 as usize] += 1;
-                oldest = oldest.max(*age);
+                oldest = oldest.max(crossing.age());
             }
         }
         (by, oldest)
     }
 
-    /// The first path, and faster, brought each frame of that time, none later than its delay.
+    /// The first path, and faster, brought each message of that time, none later than its delay.
     fn assert_first_brought_all(&self, at: usize, from: u64, to: u64) {
-        let frames = ((to - from) / 5) as usize;
-        assert_eq!(self.arrived(at, from, to), ([frames, 0], self.delay[0]), "from {from} to {to} ms");
+        let messages = ((to - from) / 5) as usize;
+        assert_eq!(self.arrived(at, from, to), ([messages, 0], self.delay[0]), "from {from} to {to} ms");
     }
 }
 
 #[test]
-fn a_dead_path_costs_no_frame_its_playout_time_and_is_used_again() {
+fn a_dead_path_delays_no_message_and_is_used_again() {
     let mut world = TwoPaths::new("", [10, 12]);
     world.live(&[(2_000, [true, true]), (5_000, [false, true]), (9_000, [true, true])]);
     for end in [0, 1] {
@@ -164,8 +97,32 @@ fn a_dead_path_costs_no_frame_its_playout_time_and_is_used_again() {
         let (by, oldest) = world.arrived(end, 5_000, 6_200);
         assert!(by[0] > 20 && by[0] + by[1] == 240 && oldest <= PLAYOUT, "{by:?} {oldest:?}");
         world.assert_first_brought_all(end, 6_200, 8_900);
-        assert_eq!(world.ends[end].arrivals.len() as u64, world.ends[end].sent - 2, "none twice, none lost");
+        assert_eq!(
+            world.arrivals(end).count() as u64,
+            world.end(1 - end).next() - 2,
+            "none twice, none lost"
+        );
     }
+}
+
+#[test]
+fn each_path_has_figures_of_its_own() {
+    let mut world = TwoPaths::new("", [10, 30]);
+    world.live(&[(4_000, [true, true])]);
+    let caller = &world.end(0).endpoint;
+    let srtt = |path: u32| {
+        let stats = caller.path_stats(PathId(path)).expect("a path of its own");
+        stats.srtt.expect("measured").as_millis()
+    };
+    // Twice the way, and on the first path, which carries messages, up to 10 ms of a delayed acknowledgement.
+    assert!((20..=30).contains(&srtt(0)), "{} ms", srtt(0));
+    assert_eq!(srtt(1), 60, "heartbeats alone");
+    let [first, other] = [0, 1].map(|path| caller.path_stats(PathId(path)).expect("known"));
+    assert!(first.in_flight > other.in_flight && first.cwnd > other.cwnd, "{first:?} {other:?}");
+    assert_eq!(caller.path_stats(PathId(2)), None);
+    let whole = caller.stats();
+    assert_eq!((whole.srtt, whole.cwnd, whole.in_flight), (first.srtt, first.cwnd, first.in_flight));
+    assert!(whole.counters.messages_accepted > 600);
 }
 
 #[test]
@@ -174,8 +131,7 @@ fn a_path_may_be_forgiven_time_outs_before_it_is_left() {
     for (query, least, most) in [("", 55, 70), ("path-max-retrans=2", 145, 180)] {
         let mut world = TwoPaths::new(query, [10, 12]);
         world.live(&[(2_000, [true, true]), (4_000, [false, true])]);
-        let by_other = world.ends[1].arrivals.iter().filter(|(_, path, _)| path.0 == 1);
-        let came = by_other.map(|(number, _, age)| world.start + INTERVAL * *number as u32 + *age);
+        let came = world.arrivals(1).filter(|(path, _)| path.0 == 1).map(|(_, crossing)| crossing.came);
         let first = came.min().expect("some").since(Instant::from_millis(2_000));
         println!("{query:?}: by the other path after {first:?}");
         assert!((least..most).contains(&first.as_millis()), "{query:?}: {first:?}");
@@ -195,35 +151,35 @@ fn by_both_paths_a_dead_one_is_not_noticed() {
             Duration::from_millis(14),
             "none waited for a repetition"
         );
-        let counters = world.ends[end].endpoint.path_stats().counters;
+        let counters = world.end(end).counters();
         assert!(counters.duplicates > 400 && counters.retransmitted == 0, "{counters:?}");
-        assert_eq!(world.ends[end].outcomes, world.ends[end].acked);
+        let end = world.end(end);
+        assert_eq!(end.outcomes.len(), end.count_outcomes(|outcome| *outcome == Outcome::Acked));
     }
 }
 
 #[test]
 fn one_path_is_enough_to_begin_and_to_live() {
     // The first path never worked: the INIT goes by the other after its time-out.
-    let mut world = TwoPaths::new("", [10, 10]);
-    world.works[0] = false;
-    world.budget = None;
-    world.run_until(100_000);
-    let came = world.ends[1].arrivals.len() as u64;
-    assert!(came + 10 > world.ends[0].sent && !world.ends[0].closed, "{came} of {}", world.ends[0].sent);
+    let mut world = TwoPaths::with_budget("", [10, 10], None);
+    world.live(&[(100_000, [false, true])]);
+    let (came, caller) = (world.arrivals(1).count() as u64, world.end(0));
+    assert!(came + 10 > caller.next() && caller.closed == 0, "{came} of {}", caller.next());
 }
 
 #[test]
-fn an_address_that_only_claims_to_be_the_peers_gets_heartbeats_and_no_more() {
+fn an_unproved_address_gets_heartbeats_only() {
     let mut world = TwoPaths::new("", [10, 10]);
-    world.run_until(1_000);
+    world.live(&[(1_000, [true, true])]);
     // A packet that was overheard, and comes once more from elsewhere.
     let mut buf = [0; 1500];
+    let TwoPaths { mut world, .. } = world;
     let now = world.now;
-    let end = &mut world.ends[0];
-    end.endpoint.send(now, Frame::new(&[0; 900], None)).unwrap();
+    let end = &mut world.near[0];
+    end.endpoint.send(now, Message::new(Tag::NONE, &[0; 900], None)).unwrap();
     let len = end.endpoint.poll_transmit(now, &mut buf).unwrap().len;
-    let listener = &mut world.ends[1].endpoint;
-    listener.handle_input(now, datagram(&buf[..len], PathId(7), now));
+    let listener = &mut world.far[0].endpoint;
+    listener.handle_input(now, datagram(&mut buf[..len], PathId(7), now));
     let (mut packets, mut bytes) = (0, 0);
     for ms in 0..60_000 {
         let now = now + Duration::from_millis(ms);

@@ -1,16 +1,12 @@
-//! Peers that begin anew, call at the same time, repeat themselves, take nothing, or break the rules.
+//! Peers that restart, call at the same time, repeat themselves, take nothing, or break the rules.
 
 use std::time::Duration;
 
-use antiphon_core::{CloseReason, Endpoint, Event, Frame, Instant, Meeting, Outcome, PathId};
-use antiphon_proto::Role;
+use antiphon_core::{CloseReason, Endpoint, Event, Instant, Message, Outcome, PathId, Role, Tag, Verdict};
 
-use crate::hostile::{NOW, carries_a_frame, connected, door, knock, packets, repaired};
-use crate::world::{datagram, endpoint};
-
-fn hear(endpoint: &mut dyn Endpoint, now: Instant, packet: &[u8]) {
-    endpoint.handle_input(now, datagram(packet, PathId::default(), now));
-}
+use crate::common::hear;
+use crate::hostile::{NOW, carries_a_message, connected, cookie_echo, packets, repaired, validator};
+use crate::world::endpoint;
 
 fn events(endpoint: &mut dyn Endpoint) -> Vec<Event> {
     std::iter::from_fn(|| endpoint.poll_event()).collect()
@@ -28,7 +24,7 @@ fn source(packet: &[u8]) -> u16 {
     u16::from_be_bytes([packet[0], packet[1]])
 }
 
-/// Carries all that two ends have to say, to and fro, the first as from port `ports[0]`, the second as from `ports[1]`;
+/// Carries all that two ends have to send, both ways, the first as from port `ports[0]`, the second as from `ports[1]`;
 /// `heard_as`: what each of them knows the other as.
 fn converse([one, other]: [&mut dyn Endpoint; 2], own: [u16; 2], heard_as: [u16; 2], rounds: usize) {
     for _ in 0..rounds {
@@ -42,11 +38,11 @@ fn converse([one, other]: [&mut dyn Endpoint; 2], own: [u16; 2], heard_as: [u16;
 }
 
 #[test]
-fn a_peer_that_begins_anew_is_taken_in_and_what_was_on_its_way_is_told() {
+fn a_restarted_peer_is_accepted_and_outcomes_are_told() {
     let (mut old, mut listener) = connected();
-    old.send(NOW, Frame::new(b"x", None)).unwrap();
+    old.send(NOW, Message::new(Tag::NONE, b"x", None)).unwrap();
     let port = source(&packets(&mut *old, NOW)[0]);
-    listener.send(NOW, Frame::new(b"never acknowledged", None)).unwrap();
+    listener.send(NOW, Message::new(Tag::NONE, b"never acknowledged", None)).unwrap();
     packets(&mut *listener, NOW);
     events(&mut *listener);
 
@@ -62,24 +58,28 @@ fn a_peer_that_begins_anew_is_taken_in_and_what_was_on_its_way_is_told() {
         hear(&mut *listener, NOW, &between(&packet, port, 5004));
     }
     let told = events(&mut *listener);
-    assert!(matches!(told[0], Event::Frame { outcome: Outcome::Aborted, .. }), "{told:?}");
-    assert_eq!(told[1..], [Event::Connected]);
-    // The new association carries frames both ways; the old one's tag is worth nothing.
+    assert!(matches!(told[0], Event::Outcome { outcome: Outcome::Aborted, .. }), "{told:?}");
+    // Its tag is another one from now on.
+    assert!(
+        matches!(told[1..], [Event::Connected, Event::IdRetired(old), Event::IdAdded(new)] if old != new),
+        "{told:?}"
+    );
+    // The new association carries messages both ways; the old one's tag is worth nothing.
     for packet in packets(&mut *listener, NOW) {
         hear(&mut *new, NOW, &between(&packet, 5004, new_port));
     }
-    new.send(NOW, Frame::new(b"anew", None)).unwrap();
+    new.send(NOW, Message::new(Tag::NONE, b"new!", None)).unwrap();
     for packet in packets(&mut *new, NOW) {
         hear(&mut *listener, NOW, &between(&packet, port, 5004));
     }
     let mut buf = vec![0; 1 << 18];
-    assert_eq!(listener.poll_frame(&mut buf).map(|r| buf[..r.len].to_vec()), Some(b"anew".to_vec()));
-    let before = listener.path_stats().counters.malformed;
-    old.send(NOW, Frame::new(b"old", None)).unwrap();
+    assert_eq!(listener.poll_message(&mut buf).map(|r| buf[..r.len].to_vec()), Some(b"new!".to_vec()));
+    let before = listener.stats().counters.malformed;
+    old.send(NOW, Message::new(Tag::NONE, b"old", None)).unwrap();
     for packet in packets(&mut *old, NOW) {
         hear(&mut *listener, NOW, &packet);
     }
-    assert!(listener.path_stats().counters.malformed > before && listener.poll_frame(&mut buf).is_none());
+    assert!(listener.stats().counters.malformed > before && listener.poll_message(&mut buf).is_none());
 }
 
 #[test]
@@ -93,19 +93,22 @@ fn two_that_call_each_other_at_once_get_one_association() {
     converse([&mut *one, &mut *other], own, [5004, 5004], 4);
     for end in [&mut one, &mut other] {
         let told = events(&mut **end);
+        let (ids, told): (Vec<Event>, Vec<Event>) =
+            told.into_iter().partition(|event| matches!(event, Event::IdAdded(_)));
+        assert_eq!(ids.len(), 1, "{ids:?}");
         assert!(!told.is_empty() && told.iter().all(|event| *event == Event::Connected), "{told:?}");
-        end.send(NOW, Frame::new(b"both", None)).unwrap();
+        end.send(NOW, Message::new(Tag::NONE, b"both", None)).unwrap();
     }
     converse([&mut *one, &mut *other], own, [5004, 5004], 2);
     let mut buf = vec![0; 1 << 18];
     for end in [&mut one, &mut other] {
-        assert_eq!(end.poll_frame(&mut buf).map(|received| received.len), Some(4));
-        assert_eq!(end.path_stats().counters.malformed, 0);
+        assert_eq!(end.poll_message(&mut buf).map(|received| received.len), Some(4));
+        assert_eq!(end.stats().counters.malformed, 0);
     }
 }
 
 #[test]
-fn greetings_that_come_again_change_nothing() {
+fn repeated_inits_change_nothing() {
     let (mut caller, mut listener) = (endpoint("", Role::Caller, 20), endpoint("", Role::Listener, 21));
     let mut said: [Vec<Vec<u8>>; 2] = Default::default();
     for _ in 0..3 {
@@ -129,30 +132,30 @@ fn greetings_that_come_again_change_nothing() {
         // The cookie is acknowledged again, the INIT answered with another cookie.
         let kinds: Vec<u8> = packets(&mut *listener, NOW).iter().map(|packet| packet[12]).collect();
         assert_eq!(kinds, [2, 11]);
-        assert!(carries_a_frame(&mut *caller, &mut *listener));
+        assert!(carries_a_message(&mut *caller, &mut *listener));
     }
 }
 
 #[test]
-fn a_stale_cookie_is_asked_for_anew() {
-    let mut door = door(1);
-    let (mut caller, echo) = knock(&mut *door, PathId(0));
+fn a_stale_cookie_is_replaced_by_a_new_one() {
+    let mut validator = validator(1);
+    let (mut caller, echo) = cookie_echo(&mut *validator, PathId(0));
     let late = NOW + Duration::from_secs(61);
     let mut answer = [0; 2048];
-    let Meeting::Answered { len } = door.meet(late, PathId(0), &echo, &mut answer) else { panic!() };
+    let Verdict::Reply { len } = validator.validate(late, PathId(0), &echo, &mut answer) else { panic!() };
     hear(&mut *caller, late, &answer[..len]);
     let init = packets(&mut *caller, late).remove(0);
     assert_eq!(init[12], 1, "INIT");
     let preservative = init.windows(4).any(|bytes| bytes == [0, 9, 0, 8]);
     assert!(preservative, "with the wish for a longer life");
-    let Meeting::Answered { len } = door.meet(late, PathId(0), &init, &mut answer) else { panic!() };
+    let Verdict::Reply { len } = validator.validate(late, PathId(0), &init, &mut answer) else { panic!() };
     hear(&mut *caller, late, &answer[..len]);
     let echo = packets(&mut *caller, late).remove(0);
-    assert_eq!(door.meet(late, PathId(0), &echo, &mut answer), Meeting::Admitted);
+    assert_eq!(validator.validate(late, PathId(0), &echo, &mut answer), Verdict::Accept);
 }
 
 #[test]
-fn a_peer_that_fetches_nothing_is_not_overrun_and_loses_nothing() {
+fn a_peer_that_fetches_nothing_is_not_overrun() {
     let query = "reliability=full&order=ordered";
     let (mut caller, mut listener) = (endpoint(query, Role::Caller, 20), endpoint(query, Role::Listener, 21));
     let (mut now, mut sent) = (NOW, 0u32);
@@ -160,9 +163,9 @@ fn a_peer_that_fetches_nothing_is_not_overrun_and_loses_nothing() {
     let mut step = |now: &mut Instant, send: bool, fetch: bool| {
         let mut fetched = Vec::new();
         *now += Duration::from_millis(5);
-        let mut frame = vec![0; 3000];
-        frame[..4].copy_from_slice(&sent.to_be_bytes());
-        if send && caller.send(*now, Frame::new(&frame, None)).is_ok() {
+        let mut message = vec![0; 3000];
+        message[..4].copy_from_slice(&sent.to_be_bytes());
+        if send && caller.send(*now, Message::new(Tag::NONE, &message, None)).is_ok() {
             sent += 1;
         }
         for side in [&mut caller, &mut listener] {
@@ -172,7 +175,7 @@ fn a_peer_that_fetches_nothing_is_not_overrun_and_loses_nothing() {
         for packet in packets(&mut *caller, *now) {
             hear(&mut *listener, *now, &packet);
         }
-        while fetch && listener.poll_frame(&mut buf).is_some() {
+        while fetch && listener.poll_message(&mut buf).is_some() {
             fetched.push(u32::from_be_bytes(buf[..4].try_into().unwrap()));
         }
         for packet in packets(&mut *listener, *now) {
@@ -185,7 +188,7 @@ fn a_peer_that_fetches_nothing_is_not_overrun_and_loses_nothing() {
         before = step(&mut now, true, false).0;
     }
     // 1 MiB here, 1 MiB there, and what is between.
-    assert!((600..800).contains(&before), "{before} frames of 3000 bytes are accepted");
+    assert!((600..800).contains(&before), "{before} messages of 3000 bytes are accepted");
     let mut came = Vec::new();
     for n in 0..2000 {
         came.extend(step(&mut now, n < 1000, true).1);
@@ -218,9 +221,9 @@ fn who_breaks_the_rules_is_told_so_and_left() {
     ];
     for (what, kind, flags, rest, cause) in cases {
         let (mut caller, mut listener) = connected();
-        caller.send(NOW, Frame::new(b"like", None)).unwrap();
+        caller.send(NOW, Message::new(Tag::NONE, b"like", None)).unwrap();
         let like = packets(&mut *caller, NOW).remove(0);
-        listener.send(NOW, Frame::new(b"its fate is told", None)).unwrap();
+        listener.send(NOW, Message::new(Tag::NONE, b"its fate is told", None)).unwrap();
         let data = packets(&mut *listener, NOW).remove(0);
         let tsn: [u8; 4] = match kind {
             // Half the circle less one beyond what was sent.
@@ -238,7 +241,12 @@ fn who_breaks_the_rules_is_told_so_and_left() {
         assert!(
             matches!(
                 told[..],
-                [.., Event::Frame { outcome: Outcome::Aborted, .. }, Event::Closed(CloseReason::Protocol)]
+                [
+                    ..,
+                    Event::Outcome { outcome: Outcome::Aborted, .. },
+                    Event::IdRetired(_),
+                    Event::Closed(CloseReason::Protocol)
+                ]
             ),
             "{what}: {told:?}"
         );
@@ -250,7 +258,7 @@ fn who_breaks_the_rules_is_told_so_and_left() {
 #[test]
 fn a_message_without_end_does_not_fill_memory_for_ever() {
     let (mut caller, mut listener) = connected();
-    caller.send(NOW, Frame::new(b"like", None)).unwrap();
+    caller.send(NOW, Message::new(Tag::NONE, b"like", None)).unwrap();
     let like = packets(&mut *caller, NOW).remove(0);
     let first = u32::from_be_bytes(like[16..20].try_into().unwrap());
     let mut ended = 0;
@@ -269,11 +277,11 @@ fn a_message_without_end_does_not_fill_memory_for_ever() {
 }
 
 #[test]
-fn no_frame_is_cut_that_fits_a_packet_however_small_the_window() {
+fn messages_that_fit_a_packet_are_never_fragmented() {
     let (mut caller, mut listener) = connected();
     // 1452 bytes less common and DATA headers are 1424: more than one of them does not fit a first window whole.
     for len in [1424, 1000, 1423, 700, 1424, 1424, 1424, 1424].iter().cycle().take(80) {
-        caller.send(NOW, Frame::new(&vec![7; *len], None)).unwrap();
+        caller.send(NOW, Message::new(Tag::NONE, &vec![7; *len], None)).unwrap();
     }
     let (mut rounds, mut chunks) = (0, 0);
     while chunks < 80 {
@@ -295,11 +303,11 @@ fn no_frame_is_cut_that_fits_a_packet_however_small_the_window() {
             hear(&mut *caller, NOW, &packet);
         }
         let mut buf = vec![0; 1 << 18];
-        while listener.poll_frame(&mut buf).is_some() {}
+        while listener.poll_message(&mut buf).is_some() {}
     }
     assert!(rounds > 5, "the window was what limited it: {rounds} rounds");
     // A larger one is cut into full packets.
-    caller.send(NOW, Frame::new(&vec![7; 10 * 1424], None)).unwrap();
+    caller.send(NOW, Message::new(Tag::NONE, &vec![7; 10 * 1424], None)).unwrap();
     let sizes: Vec<usize> = packets(&mut *caller, NOW).iter().map(Vec::len).collect();
     assert!(sizes.len() > 3 && sizes.iter().all(|size| *size == 1452), "{sizes:?}");
 }

@@ -1,4 +1,4 @@
-//! Two associations on one bottleneck, and outages outlived.
+//! Two associations on one bottleneck, and outages survived.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn two_associations_share_a_bottleneck() {
         query: "reliability=full",
         link: "rate=10Mbit/s,queue=64packets,delay=20ms",
         flows: 2,
-        frames: u64::MAX,
+        messages: u64::MAX,
         interval: None,
         len: 1400,
         ends: Instant::from_millis(20_000),
@@ -34,7 +34,7 @@ fn outages_are_outlived_and_not_for_long_after() {
     for seconds in [1, 5, 30] {
         let (begins, ends) = (Instant::from_millis(3000), Instant::from_millis(3000 + 1000 * seconds));
         let plan = Plan {
-            frames: 200 * (seconds + 8),
+            messages: 200 * (seconds + 8),
             budget: Some(Duration::from_millis(80)),
             ends: ends + Duration::from_secs(8),
             outage: begins..ends,
@@ -42,22 +42,23 @@ fn outages_are_outlived_and_not_for_long_after() {
         };
         let flow = run(&plan).pop().unwrap();
         assert!(!flow.closed, "{seconds} s");
-        let first = flow.arrivals.iter().map(|(.., came)| *came).find(|came| *came >= ends).expect("goes on");
-        println!("outage of {seconds} s: the first frame {:?} after its end", first.since(ends));
+        let first =
+            flow.arrivals.iter().map(|crossing| crossing.came).find(|came| *came >= ends).expect("goes on");
+        println!("outage of {seconds} s: the first message {:?} after its end", first.since(ends));
         // The next try is at most a second away (settings: the cap on backed-off time-outs), then half a round trip
-        // for it, a round trip for the answer, and half for the first fresh frame.
+        // for it, a round trip for the answer, and half for the first fresh message.
         assert!(first.since(ends) <= Duration::from_millis(1100), "{seconds} s: {:?}", first.since(ends));
-        let after = flow.arrivals.iter().filter(|(_, sent, _)| *sent >= first).count();
+        let after = flow.arrivals.iter().filter(|crossing| crossing.sent >= first).count();
         let handed_in = (plan.ends.since(first).as_millis() / 5) as usize;
         assert!(after + 60 > handed_in.min(200 * 5), "all of it flows again: {after} of {handed_in}");
     }
 }
 
 #[test]
-fn two_hundred_associations_of_a_hundred_packets_a_second_run_side_by_side() {
+fn two_hundred_associations_run_side_by_side() {
     let plan = Plan {
         flows: 200,
-        frames: 100,
+        messages: 100,
         interval: Some(Duration::from_millis(10)),
         ends: Instant::from_millis(2000),
         ..Plan::PLAIN

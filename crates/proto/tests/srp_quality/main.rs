@@ -5,8 +5,6 @@
 //! same both ways, so that requests and probes are lost, too. Quality is `antiphon_measure`'s `DesiredQuality`, as in the
 //! laboratory, and latency in both its readings: by the intervals between deliveries, and by the ages of what was delivered.
 
-#[path = "../srp_ends/mod.rs"]
-mod srp_ends;
 mod world;
 
 use antiphon_proto::srp::{Decision, Mode};
@@ -53,7 +51,7 @@ const DEADLINE: Contestant =
     Contestant { name: "deadline", mode: Mode::Improved, decide: Decision::Deadline };
 
 #[test]
-fn nearest_is_inside_the_desired_quality_and_nearer_than_the_others_in_all_three_conditions() {
+fn nearest_meets_the_quality_best_in_all_three_conditions() {
     for condition in &CONDITIONS {
         let others = [ELL, OQ, NEVER].map(|contestant| mean(condition, contestant, SEEDS));
         let ours = mean(condition, NEAREST, SEEDS);

@@ -1,14 +1,12 @@
 //! One stream over a modelled link, from the first message to the last repair, and what came of it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use antiphon_core::{Endpoint, Frame, Instant};
-use antiphon_link::{Direction, Duplex, DuplexSpec};
+use antiphon_core::{Instant, Role};
 use antiphon_measure::{DesiredQuality, interval_deviation_ms, mean_absolute_deviation};
-use antiphon_proto::Role;
 use antiphon_proto::srp::{Decision, Mode, Settings, SrpEndpoint};
-
-use crate::srp_ends::Ends;
+use antiphon_testkit::{Crossing, Party, Shape, Talk, World};
 
 pub const MESSAGES: u32 = 2000;
 pub const MESSAGE_BYTES: usize = 1280;
@@ -84,101 +82,45 @@ pub struct Outcome {
     pub wire_bytes_per_message: f64,
 }
 
-struct Run {
-    ends: Ends,
-    /// Number and time of each delivery.
-    delivered: Vec<(u32, Instant)>,
-    wire_bytes: usize,
-    buf: Vec<u8>,
-}
-
 pub fn run(condition: &Condition, contestant: Contestant, seed: u64) -> Outcome {
-    let mut run = Run::new(condition, contestant, seed);
+    let settings = Settings {
+        decide: contestant.decide,
+        desired_loss: DESIRED.loss_percent / 100.0,
+        ..Settings::new(contestant.mode, Duration::from_secs_f64(DESIRED.latency_ms / 1e3))
+    };
+    let end = |role| Party::new(Box::new(SrpEndpoint::new(&settings, role, 1472, seed, Instant::ZERO)));
     let start = Instant::from_millis(10);
-    for n in 0..MESSAGES {
-        run.until(start + INTERVAL * n);
-        let mut message = [0x5a; MESSAGE_BYTES];
-        message[..4].copy_from_slice(&n.to_be_bytes());
-        run.ends.server.send(run.ends.now, Frame::new(&message, None)).expect("an idle queue accepts");
-    }
-    run.until(run.ends.now + Duration::from_secs(10));
-    assert!(run.ends.link.up.counters().lost > 0 && run.ends.link.up.counters().balances());
-    run.outcome(condition, start)
+    let talk = Talk::paced(start, INTERVAL, MESSAGES.into(), |_, _| Shape::new(MESSAGE_BYTES, None));
+    let (near, far) = (end(Role::Caller).talking(talk), end(Role::Listener).keeping(8));
+    let mut world = World::side_by_side([near], [far], &[condition.link], seed);
+    (world.now, world.most) = (Instant::ZERO, 1472);
+    world.run_until(start + INTERVAL * (MESSAGES - 1) + Duration::from_secs(10));
+    assert_eq!(world.near[0].refused, [], "an idle queue accepts");
+    let up = world.link().up.counters();
+    assert!(up.lost > 0 && up.balances());
+    assert!(world.far[0].messages.iter().all(|came| came.received.len == MESSAGE_BYTES));
+    outcome(condition, &world.far[0].crossings(&world.near[0]), world.up.bytes + world.down.bytes)
 }
 
-impl Run {
-    fn new(condition: &Condition, contestant: Contestant, seed: u64) -> Self {
-        let spec: DuplexSpec = condition.link.parse().expect("a link");
-        let settings = Settings {
-            decide: contestant.decide,
-            desired_loss: DESIRED.loss_percent / 100.0,
-            ..Settings::new(contestant.mode, Duration::from_secs_f64(DESIRED.latency_ms / 1e3))
-        };
-        let open = |role| SrpEndpoint::new(&settings, role, 1472, seed, Instant::ZERO);
-        Run {
-            ends: Ends {
-                now: Instant::ZERO,
-                server: open(Role::Caller),
-                client: open(Role::Listener),
-                link: Duplex::new(&spec, seed).expect("a link"),
-                down: Direction::Up,
-            },
-            delivered: Vec::with_capacity(MESSAGES as usize),
-            wire_bytes: 0,
-            buf: vec![0; 65_535],
-        }
-    }
-
-    /// Moves to `until`, event by event.
-    fn until(&mut self, until: Instant) {
-        self.settle();
-        while self.ends.step(until) {
-            self.settle();
-        }
-        self.ends.now = self.ends.now.max(until);
-        self.settle();
-    }
-
-    fn settle(&mut self) {
-        let buf = &mut self.buf;
-        while let Some(received) = self.ends.client.poll_frame(buf) {
-            assert_eq!(received.len, MESSAGE_BYTES);
-            self.delivered.push((u32::from_be_bytes([buf[0], buf[1], buf[2], buf[3]]), self.ends.now));
-        }
-        for (side, direction) in
-            [(&mut self.ends.server, Direction::Up), (&mut self.ends.client, Direction::Down)]
-        {
-            while let Some(sent) = side.poll_transmit(self.ends.now, buf) {
-                self.wire_bytes += sent.len;
-                self.ends.link.offer(self.ends.now, direction, buf[..sent.len].to_vec());
-            }
-            while side.poll_event().is_some() {}
-        }
-    }
-
-    fn outcome(mut self, condition: &Condition, start: Instant) -> Outcome {
-        let millis = |d: Duration| d.as_secs_f64() * 1e3;
-        let mut ids: Vec<u32> = self.delivered.iter().map(|(n, _)| *n).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        assert_eq!(ids.len(), self.delivered.len(), "nothing is delivered twice");
-        let arrivals: Vec<Instant> = self.delivered.iter().map(|(_, at)| *at).collect();
-        let by_intervals = interval_deviation_ms(&arrivals).expect("two deliveries");
-        let lost_percent = 100.0 * (1.0 - ids.len() as f64 / f64::from(MESSAGES));
-        let ages: Vec<f64> =
-            self.delivered.drain(..).map(|(n, at)| millis(at.since(start + INTERVAL * n))).collect();
-        let age_ms = ages.iter().sum::<f64>() / ages.len() as f64;
-        let by_ages = mean_absolute_deviation(&ages).expect("deliveries");
-        let round_trip = millis(condition.round_trip);
-        let reported = DESIRED.ratios(lost_percent, round_trip, by_intervals);
-        Outcome {
-            loss_ratio: reported.loss,
-            latency_ratio: reported.latency,
-            distance: reported.distance(),
-            age_ms,
-            distance_by_age: reported.loss.hypot(age_ms / DESIRED.latency_ms),
-            distance_by_spread: DESIRED.ratios(lost_percent, round_trip, by_ages).distance(),
-            wire_bytes_per_message: self.wire_bytes as f64 / f64::from(MESSAGES),
-        }
+fn outcome(condition: &Condition, delivered: &[Crossing], wire_bytes: u64) -> Outcome {
+    let millis = |d: Duration| d.as_secs_f64() * 1e3;
+    let numbers: BTreeSet<u64> = delivered.iter().map(|crossing| crossing.number).collect();
+    assert_eq!(numbers.len(), delivered.len(), "nothing is delivered twice");
+    let arrivals: Vec<Instant> = delivered.iter().map(|crossing| crossing.came).collect();
+    let by_intervals = interval_deviation_ms(&arrivals).expect("two deliveries");
+    let lost_percent = 100.0 * (1.0 - delivered.len() as f64 / f64::from(MESSAGES));
+    let ages: Vec<f64> = delivered.iter().map(|crossing| millis(crossing.age())).collect();
+    let age_ms = ages.iter().sum::<f64>() / ages.len() as f64;
+    let by_ages = mean_absolute_deviation(&ages).expect("deliveries");
+    let round_trip = millis(condition.round_trip);
+    let reported = DESIRED.ratios(lost_percent, round_trip, by_intervals);
+    Outcome {
+        loss_ratio: reported.loss,
+        latency_ratio: reported.latency,
+        distance: reported.distance(),
+        age_ms,
+        distance_by_age: reported.loss.hypot(age_ms / DESIRED.latency_ms),
+        distance_by_spread: DESIRED.ratios(lost_percent, round_trip, by_ages).distance(),
+        wire_bytes_per_message: wire_bytes as f64 / f64::from(MESSAGES),
     }
 }

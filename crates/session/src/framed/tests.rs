@@ -1,21 +1,25 @@
 use super::*;
 use antiphon_core::uri::Query;
-use antiphon_core::{Ecn, PathId};
-use antiphon_proto::{OpenArgs, Role, open};
+use antiphon_core::{Input, PathId, Role, Tag};
+use antiphon_proto::{StackArgs, find};
 
 fn endpoint(scheme: &str, role: Role) -> Box<dyn Endpoint> {
     let query = Query::default();
-    let (now, latency) = (Instant::ZERO, Duration::from_millis(80));
-    let args = OpenArgs { role, query: &query, seed: 7, now, max_datagram: 1472, latency };
-    open(scheme, &args).unwrap()
+    let playout_delay = Duration::from_millis(80);
+    let args = StackArgs::new(&query, 7, 1472, playout_delay);
+    (find(scheme).unwrap().stack)(&args).unwrap().open(Instant::ZERO, role)
 }
 
 fn framed(scheme: &str, role: Role, send_timeout: Option<Duration>) -> Framed {
     Framed::new(endpoint(scheme, role), Framing { send_timeout, ..Framing::default() })
 }
 
-fn frame(channel: u16, bytes: &[u8]) -> Frame<'_> {
-    Frame { stream: StreamId(channel), ..Frame::new(bytes, None) }
+fn frame(channel: u16, bytes: &[u8]) -> Message<'_> {
+    Message { stream: StreamId(channel), ..Message::new(Tag::NONE, bytes, None) }
+}
+
+fn tagged(tag: u64, message: Message<'_>) -> Message<'_> {
+    Message { tag: Tag(tag), ..message }
 }
 
 fn ms(ms: u64) -> Instant {
@@ -33,15 +37,15 @@ fn datagrams(from: &mut dyn Endpoint, now: Instant) -> Vec<Vec<u8>> {
 }
 
 fn deliver(to: &mut dyn Endpoint, now: Instant, bytes: &[u8]) {
-    let (path, ecn) = (PathId::default(), Ecn::NotCapable);
-    to.handle_input(now, Input::Datagram { path, bytes, ecn, received_at: now });
+    let (path, bytes) = (PathId::default(), &mut bytes.to_vec());
+    to.handle_input(now, Input::Datagram { path, bytes, received_at: now });
 }
 
 fn outcomes(of: &mut dyn Endpoint) -> Vec<(u64, Outcome)> {
     let events = std::iter::from_fn(|| of.poll_event());
     events
         .filter_map(|event| match event {
-            Event::Frame { id, outcome } => Some((id.0, outcome)),
+            Event::Outcome { tag, outcome } => Some((tag.0, outcome)),
             _ => None,
         })
         .collect()
@@ -62,8 +66,8 @@ fn what_is_left_of_two_channels_comes_back_whole() {
         for block in sent.iter().filter(|_| (blocks, blocks += 1).0 % 3 != 1) {
             deliver(&mut *far, now, block);
         }
-        while let Some(received) = far.poll_frame(&mut buf) {
-            far.send(now, Frame::new(&buf[..received.len], None)).unwrap();
+        while let Some(received) = far.poll_message(&mut buf) {
+            far.send(now, Message::new(Tag::NONE, &buf[..received.len], None)).unwrap();
         }
         for block in datagrams(&mut *far, now) {
             deliver(&mut near, now + Duration::from_millis(3), &block);
@@ -94,11 +98,11 @@ fn a_blocked_stream_gives_up_one_block_at_a_time() {
     let mut near = framed("tcp", Role::Caller, Some(wait));
     near.handle_input(ms(0), Input::Connected);
     let mut buf = vec![0; 1448];
-    near.send(ms(0), frame(0, &[1; 940])).unwrap();
+    near.send(ms(0), tagged(0, frame(0, &[1; 940]))).unwrap();
     // 100 bytes go into the socket: a block once begun is completed.
     assert_eq!(near.poll_transmit(ms(0), &mut buf[..100]).unwrap().len, 100);
     for n in 1..4 {
-        near.send(ms(n * 10), frame(0, &[1; 940])).unwrap();
+        near.send(ms(n * 10), tagged(n, frame(0, &[1; 940]))).unwrap();
         near.flush(ms(n * 10));
         assert_eq!(outcomes(&mut near), []);
     }
@@ -126,7 +130,8 @@ fn each_frame_has_one_outcome_whatever_ends_it() {
         let mut near = framed("tcp", Role::Caller, None);
         near.handle_input(ms(0), Input::Connected);
         for n in 0..50u16 {
-            near.send(ms(n.into()), frame(n % 16, &vec![0; 1 + usize::from(n) * 40])).unwrap();
+            let bytes = vec![0; 1 + usize::from(n) * 40];
+            near.send(ms(n.into()), tagged(n.into(), frame(n % 16, &bytes))).unwrap();
         }
         near.close(ms(60), mode);
         let mut buf = vec![0; 700];
@@ -136,11 +141,11 @@ fn each_frame_has_one_outcome_whatever_ends_it() {
         let frames: Vec<u64> = events
             .iter()
             .filter_map(|event| match event {
-                Event::Frame { id, outcome } => {
+                Event::Outcome { tag, outcome } => {
                     let expected =
                         if mode == CloseMode::Abort { Outcome::Aborted } else { Outcome::Released };
                     assert_eq!(*outcome, expected);
-                    Some(id.0)
+                    Some(tag.0)
                 }
                 _ => None,
             })

@@ -1,92 +1,159 @@
-//! Endpoints and stations as the tests have them.
+//! Stacks and sessions as the tests have them.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use antiphon_core::uri::Query;
-use antiphon_core::{Endpoint, Epoch, Instant};
+use antiphon_core::{Epoch, Instant, PathId, Role, Stack, WireId};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::PacketConfig;
 use antiphon_media::{ChannelGroups, SampleFormat, Source, StreamFormat};
-use antiphon_proto::{OpenArgs, Role, open};
+use antiphon_proto::{StackArgs, find};
 use antiphon_session::{
-    CallConfig, MakeEndpoint, OpenSink, ReceiveConfig, ReceiveStation, ReceiverConfig, SendStation,
-    SenderConfig, SoundReceiver, StreamFraming,
+    OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Reflected, Repetition, SendTrack,
+    SendTrackConfig, Session, SessionConfig, StreamFraming,
 };
 
 /// The datagram size of the tests: an Ethernet path over IPv6.
 pub const MAX_DATAGRAM: usize = 1452;
 /// Silence after which another sender may take over.
 pub const SILENCE: Duration = Duration::from_secs(2);
+/// The wire of every session here.
+pub const WIRE: WireId = WireId(0);
 
 pub fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
 /// `name`: a scheme, and behind a question mark a query.
-pub fn endpoint(name: &str, role: Role, now: Instant) -> Box<dyn Endpoint> {
-    let (scheme, query) = name.split_once('?').unwrap_or((name, ""));
-    let query: Query = query.parse().expect("a query");
-    let args = OpenArgs { role, query: &query, seed: 1, now, max_datagram: MAX_DATAGRAM, latency: ms(80) };
-    open(scheme, &args).expect("the transport opens")
+pub fn stack(name: &str) -> Rc<dyn Stack> {
+    stack_of(name, 1)
 }
 
-/// A sender in L16 with blocks of 256.
-pub fn sender_config(format: StreamFormat, patience: Option<Duration>, seed: u64) -> SenderConfig {
+/// The same, of another seed.
+pub fn stack_of(name: &str, seed: u64) -> Rc<dyn Stack> {
+    bare_stack(name, seed, false)
+}
+
+/// The same with `framing` around its messages, as the facade opens it: over TCP, Medusa's has no lengths.
+pub fn framed_stack(name: &str, framing: StreamFraming) -> Rc<dyn Stack> {
+    framing.around(bare_stack(name, 1, framing == StreamFraming::Medusa))
+}
+
+fn bare_stack(name: &str, seed: u64, undelimited: bool) -> Rc<dyn Stack> {
+    let (scheme, query) = name.split_once('?').unwrap_or((name, ""));
+    let query: Query = query.parse().expect("a query");
+    let args = StackArgs { undelimited, ..StackArgs::new(&query, seed, MAX_DATAGRAM, ms(80)) };
+    (find(scheme).expect("a transport").stack)(&args).expect("good settings")
+}
+
+/// A track in L16 with blocks of 256.
+pub fn track_config(format: StreamFormat, seed: u64) -> SendTrackConfig {
     let mut packet = PacketConfig::new(format, SampleFormat::L16, 256);
     packet.max_packet = MAX_DATAGRAM;
-    SenderConfig {
+    SendTrackConfig {
         packet,
         groups: ChannelGroups::whole(format.channels()),
-        patience,
+        protect: Repetition::default(),
         epoch: Epoch::default(),
         seed,
+        woken: false,
     }
 }
 
-pub fn send_station_in(
-    endpoint: Box<dyn Endpoint>,
-    source: Box<dyn Source>,
-    config: SenderConfig,
-) -> SendStation {
-    SendStation::new(endpoint, source, config, "near", Instant::ZERO).unwrap()
+/// A session that wants everything it sends to arrive.
+pub fn session_config(cname: &str, seed: u64) -> SessionConfig {
+    SessionConfig {
+        cname: cname.into(),
+        epoch: Epoch::default(),
+        seed,
+        playout_delay: PlayoutDelay::Unbounded,
+        tells: None,
+        reflected: None,
+        ends_with_stream: true,
+        framing: StreamFraming::Rtp,
+    }
 }
 
-pub fn receive_station_in(
-    scheme: &'static str,
+/// A session that calls and sends.
+pub fn sending(
+    stack: &dyn Stack,
+    source: Box<dyn Source>,
+    track: SendTrackConfig,
+    delay: PlayoutDelay,
+) -> Session {
+    let config = SessionConfig { playout_delay: delay, ..session_config("near", track.seed) };
+    let mut session = Session::new(config, Instant::ZERO);
+    session.set_send_track(SendTrack::new(source, track).expect("a track"));
+    session.call(Instant::ZERO, WIRE, &[PathId(0)], stack);
+    session
+}
+
+/// A session that listens and receives; without `latency` it records everything.
+pub fn receiving(
+    name: &str,
     framing: StreamFraming,
     latency: Option<Duration>,
     open_sink: OpenSink,
     ends_with_stream: bool,
     now: Instant,
-) -> ReceiveStation {
-    let config = ReceiverConfig {
+) -> Session {
+    let stack = framed_stack(name, framing);
+    let track = receive_config(latency, stack.open(now, Role::Listener).profile().ordered);
+    let tells = Some(latency.map_or(PlayoutDelay::Unbounded, PlayoutDelay::Of));
+    let config = SessionConfig { tells, ends_with_stream, framing, ..session_config("far", 99) };
+    let mut session = Session::new(config, now);
+    session.set_receive_track(ReceiveTrack::new(track, open_sink, None));
+    session.listen(now, WIRE, stack, SILENCE);
+    session
+}
+
+pub fn receive_config(latency: Option<Duration>, ordered: bool) -> ReceiveTrackConfig {
+    ReceiveTrackConfig {
         latency,
         conceal: Concealment::default(),
         description: None,
         any_payload_type: false,
         silence: SILENCE,
-        ordered: endpoint(scheme, Role::Listener, now).profile().ordered,
-        cname: "far".into(),
-        epoch: Epoch::default(),
-        seed: 99,
-    };
-    let receiver = SoundReceiver::new(config, open_sink, now);
-    let make: MakeEndpoint = Box::new(move |now| framing.around(endpoint(scheme, Role::Listener, now)));
-    let (name, _) = scheme.split_once('?').unwrap_or((scheme, ""));
-    let admits = antiphon_proto::find(name).unwrap().admits;
-    let config = ReceiveConfig { endpoint: make, admits, silence: SILENCE, ends_with_stream, framing };
-    ReceiveStation::new(config, receiver, now)
+        ordered,
+    }
 }
 
-pub fn call_config(format: StreamFormat, latency: Duration) -> CallConfig {
-    CallConfig {
-        sender: sender_config(format, None, 5),
-        latency,
-        conceal: Concealment::default(),
-        board: None,
-        log_frames: 10_000,
-        live: Default::default(),
-        answer_patience: Duration::from_secs(5),
-        drain: Duration::from_secs(3),
+/// How a comparison is run.
+pub struct Comparison {
+    pub track: SendTrackConfig,
+    /// Our playout delay.
+    pub latency: Duration,
+    /// How long what is sent is of use.
+    pub delay: PlayoutDelay,
+    pub reflected: Reflected,
+}
+
+impl Comparison {
+    pub fn new(format: StreamFormat, latency: Duration) -> Self {
+        let answer = Duration::from_secs(5);
+        Comparison {
+            track: track_config(format, 5),
+            latency,
+            delay: PlayoutDelay::Unbounded,
+            reflected: Reflected { connect: ms(3500), answer, drain: Duration::from_secs(3) },
+        }
     }
+}
+
+/// A session that sends to a reflector and receives what comes back.
+pub fn comparing(name: &str, source: Box<dyn Source>, open_sink: OpenSink, setting: Comparison) -> Session {
+    let stack = stack(name);
+    let config = SessionConfig {
+        reflected: Some(setting.reflected),
+        playout_delay: setting.delay,
+        ..session_config("near", setting.track.seed)
+    };
+    let mut session = Session::new(config, Instant::ZERO);
+    session.set_send_track(SendTrack::new(source, setting.track).expect("a track"));
+    let ordered = stack.open(Instant::ZERO, Role::Caller).profile().ordered;
+    let track = receive_config(Some(setting.latency), ordered);
+    session.set_receive_track(ReceiveTrack::new(track, open_sink, None));
+    session.call(Instant::ZERO, WIRE, &[PathId(0)], &*stack);
+    session
 }

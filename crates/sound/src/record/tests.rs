@@ -48,7 +48,7 @@ fn stalled(notes: &Notes) -> (RecordSink, mpsc::Sender<()>, Arc<Mutex<Vec<f32>>>
 }
 
 #[test]
-fn a_stalled_disk_costs_what_the_ring_cannot_hold_and_shifts_nothing() {
+fn a_stalled_disk_costs_what_the_ring_cannot_hold() {
     let notes = Notes::default();
     let (mut sink, open, stored) = stalled(&notes);
     let mut frame = 0usize;
@@ -168,4 +168,30 @@ fn a_pipe_carries_samples_in_their_byte_order() {
     sink.push(&[0.5, -1.0, 1.0 / 32_768.0]).unwrap();
     sink.finish().unwrap();
     assert_eq!(*pipe.0.lock().unwrap(), [0x40, 0, 0x80, 0, 0, 1]);
+}
+
+/// Blocks of 5 ms, each read before the next is pushed. A writer that looks every 50 ms leaves nearly all of them waiting.
+#[test]
+#[cfg(target_os = "linux")]
+fn each_block_leaves_a_prompt_sink_at_once() {
+    use nix::poll::{PollFd, PollFlags, poll};
+    use std::io::Read;
+    use std::os::fd::AsFd;
+    let (mut reader, writer) = io::pipe().unwrap();
+    let stream = StreamFormat::new(48_000, 2).unwrap();
+    let deposit = Box::new(PipeDeposit::new(writer, "s16le".parse().unwrap(), stream));
+    let mut sink = RecordSink::start(deposit, stream, "standard output", &Notes::default()).unwrap().prompt();
+    let (mut bytes, mut at_once) = ([0; 4 * 240], 0);
+    for n in 0..100 {
+        let readable_within =
+            |millis: u8| poll(&mut [PollFd::new(reader.as_fd(), PollFlags::POLLIN)], millis).unwrap();
+        assert_eq!(readable_within(5), 0, "the block's time, in which nothing comes");
+        sink.push(&[n as f32 / 128.0; 480]).unwrap();
+        at_once += readable_within(10);
+        reader.read_exact(&mut bytes).unwrap();
+        assert!(bytes.chunks(2).all(|sample| sample == (n * 256i16).to_le_bytes()));
+    }
+    // A loaded machine may hold up a few.
+    assert!(at_once >= 80, "{at_once} of 100 within 10 ms");
+    sink.finish().unwrap();
 }

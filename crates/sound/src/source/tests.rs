@@ -31,6 +31,8 @@ fn refusals_name_the_remedy() {
         ("-?format=s16le&rate=48kHz".into(), "missing: channels"),
         ("-?format=s16le&rate=48000&channels=2".into(), "48000"),
         ("-?format=s16le&rate=4kHz&channels=2".into(), "8kHz to 192kHz"),
+        ("-?live=perhaps".into(), "write yes or no"),
+        ("-?live=yes&rate=48kHz".into(), "missing: format, channels"),
         ("tone:440".into(), "tone:440Hz"),
         ("tone:30kHz".into(), "at most 24000Hz"),
         ("tone:swep".into(), "did you mean 'sweep'"),
@@ -67,10 +69,23 @@ fn odd_file_names_are_files() {
     assert!(matches!(plain, SourceSpec::File { repeat: true, start, .. } if start.as_secs() == 5));
 }
 
+#[test]
+fn standard_input_may_be_said_to_be_live_or_not() {
+    for (text, expected) in [
+        ("-", None),
+        ("-?live=yes", Some(true)),
+        ("-?live", Some(true)),
+        ("-?format=s16le&rate=48kHz&channels=2&live=no", Some(false)),
+    ] {
+        let spec: SourceSpec = text.parse().unwrap();
+        assert!(matches!(spec, SourceSpec::Stdin { live, .. } if live == expected), "{text}");
+    }
+}
+
 /// Everything that `bytes` give on standard input, or why they give nothing.
 fn piped(bytes: &[u8], layout: Option<&str>) -> Result<(StreamFormat, Vec<f32>, Vec<String>), OpenError> {
     let layout = layout.map(|text| match text.parse().unwrap() {
-        SourceSpec::Stdin(Some(layout)) => layout,
+        SourceSpec::Stdin { layout: Some(layout), .. } => layout,
         other => panic!("{other:?}"),
     });
     let notes = Notes::default();
@@ -106,7 +121,8 @@ fn a_live_source_starves_until_a_block_is_whole() {
     let (raw, stream) = ("s16le".parse().unwrap(), StreamFormat::new(8_000, 1).unwrap());
     let notes = Notes::default();
     let decoder = Box::new(WavDecoder::raw(reader, stream, raw, notes.clone()));
-    let mut source = StreamSource::start_live(decoder, &notes).unwrap();
+    let piped = Piped { decoder, pipe: None, live: None, clock: os::clock() };
+    let mut source = PipeSource::start(piped, &notes).unwrap();
     let mut block = [0.0; 16];
     assert_eq!(source.pull(&mut block), Pull::Starved);
     io::Write::write_all(&mut writer, &[0; 2 * 24]).unwrap();

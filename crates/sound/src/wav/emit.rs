@@ -1,4 +1,4 @@
-//! The header that our recordings begin with: of one length whatever is recorded, so that it can be written anew in
+//! The header that our recordings begin with: of one length whatever is recorded, so that it can be rewritten in
 //! place.
 
 use antiphon_media::{SampleFormat, StreamFormat};

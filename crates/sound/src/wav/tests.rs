@@ -31,7 +31,7 @@ fn play(path: &Path) -> Result<(Vec<f32>, Vec<String>), OpenError> {
 }
 
 #[test]
-fn a_file_cut_at_any_byte_plays_and_is_mended_to_its_whole_frames() {
+fn a_file_cut_at_any_byte_plays_and_is_repaired() {
     let dir = tempfile::tempdir().unwrap();
     for (sample, channels) in [
         (SampleFormat::L16, 2),

@@ -1,4 +1,4 @@
-//! Files read back by a library that is not ours, checksums summed the slow way.
+//! Files read back by an independent library, checksums summed the slow way.
 
 use std::io::Write;
 

@@ -1,9 +1,9 @@
-//! Frames from a byte stream.
+//! Messages from a byte stream.
 
-/// Cuts one direction of a connection into frames, each behind a header that names its length.
+/// Cuts one direction of a connection into messages, each behind a header that names its length.
 #[derive(Debug, Default)]
 pub struct Cutter {
-    /// The frame under way with its header.
+    /// The message under way with its header.
     partial: Vec<u8>,
     /// Bytes of the stream seen.
     position: u64,
@@ -17,16 +17,16 @@ impl Cutter {
         *self = Cutter { lacking: self.lacking, ..Cutter::default() };
     }
 
-    /// Takes the stretch of stream that begins at `position`, and hands over each frame that it completes. `frame_len`
-    /// tells the length of a frame by its header of `header` bytes.
+    /// Takes the stretch of stream that begins at `position`, and hands over each message that it completes. `message_len`
+    /// tells the length of a message by its header of `header` bytes.
     ///
-    /// After a gap nothing tells where a frame begins: all that follows on this connection is counted, not shown.
+    /// After a gap nothing tells where a message begins: all that follows on this connection is counted, not shown.
     pub fn push(
         &mut self,
         position: u64,
         mut bytes: &[u8],
         header: usize,
-        frame_len: fn(&[u8]) -> usize,
+        message_len: impl Fn(&[u8]) -> usize,
         mut each: impl FnMut(&[u8]),
     ) {
         self.lost |= position != self.position;
@@ -36,7 +36,7 @@ impl Cutter {
             if self.partial.len() < header {
                 return;
             }
-            let len = frame_len(&self.partial[..header]);
+            let len = message_len(&self.partial[..header]);
             if len > LONGEST {
                 self.lost = true;
                 break;
@@ -58,7 +58,7 @@ impl Cutter {
         self.lacking
     }
 
-    /// Fills the frame under way up to `want` bytes; answers what is left over.
+    /// Fills the message under way up to `want` bytes; answers what is left over.
     fn fill<'a>(&mut self, bytes: &'a [u8], want: usize) -> &'a [u8] {
         let (now, later) = bytes.split_at(want.saturating_sub(self.partial.len()).min(bytes.len()));
         self.partial.extend_from_slice(now);
@@ -66,7 +66,7 @@ impl Cutter {
     }
 }
 
-/// The longest frame that can be shown: RFC 4571 names 65 535 bytes.
+/// The longest message that can be shown: RFC 4571 names 65 535 bytes.
 const LONGEST: usize = 65_535;
 
 #[cfg(test)]
@@ -75,9 +75,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn cut(cutter: &mut Cutter, position: u64, bytes: &[u8]) -> Vec<Vec<u8>> {
-        let mut frames = Vec::new();
-        cutter.push(position, bytes, 1, |header| header[0].into(), |frame| frames.push(frame.to_vec()));
-        frames
+        let mut messages = Vec::new();
+        cutter.push(position, bytes, 1, |header| header[0].into(), |message| messages.push(message.to_vec()));
+        messages
     }
 
     #[test]
@@ -96,7 +96,7 @@ mod tests {
     fn a_header_that_names_too_much_costs_no_memory() {
         let mut cutter = Cutter::default();
         for n in 0..100 {
-            cutter.push(1_000 * n, &[0; 1_000], 4, |_| usize::MAX, |_| panic!("no frame"));
+            cutter.push(1_000 * n, &[0; 1_000], 4, |_| usize::MAX, |_| panic!("no message"));
         }
         assert!(cutter.partial.len() <= 4);
         assert_eq!(cutter.lacking(), 100);
@@ -105,10 +105,10 @@ mod tests {
     proptest! {
         #[test]
         fn frames_survive_any_cutting(
-            frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..200), 0..20),
+            messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..200), 0..20),
             cuts in prop::collection::vec(1usize..100, 1..40),
         ) {
-            let stream: Vec<u8> = frames.iter().flat_map(|f| [&[f.len() as u8][..], f].concat()).collect();
+            let stream: Vec<u8> = messages.iter().flat_map(|f| [&[f.len() as u8][..], f].concat()).collect();
             let (mut cutter, mut got, mut at) = (Cutter::default(), Vec::new(), 0);
             for n in (0..).map(|i| cuts[i % cuts.len()]) {
                 let end = (at + n).min(stream.len());
@@ -116,7 +116,7 @@ mod tests {
                 at = end;
                 if at == stream.len() { break }
             }
-            prop_assert_eq!(got, frames);
+            prop_assert_eq!(got, messages);
             prop_assert_eq!(cutter.lacking(), 0);
         }
     }

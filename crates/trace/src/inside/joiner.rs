@@ -1,13 +1,13 @@
-//! Frames from numbered pieces.
+//! Messages from numbered pieces.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use antiphon_core::Piece;
+use antiphon_core::Fragment;
 
-/// Joins the pieces of frames by their numbers, and leaves out what came before.
+/// Joins the pieces of messages by their numbers, and leaves out what came before.
 ///
 /// `F` tells flows apart: direction and peer. Of the last [`MAX_HELD`] pieces the joiner knows the numbers, and of those
-/// whose frames are not whole yet also the bytes, [`MAX_HELD_BYTES`] at most; then the oldest go.
+/// whose messages are not whole yet also the bytes, [`MAX_HELD_BYTES`] at most; then the oldest go.
 #[derive(Debug)]
 pub struct Joiner<F> {
     held: BTreeMap<Name<F>, Held>,
@@ -15,7 +15,7 @@ pub struct Joiner<F> {
     order: VecDeque<(Name<F>, u64)>,
     taken: u64,
     bytes: usize,
-    frame: Vec<u8>,
+    message: Vec<u8>,
     lacking: u64,
 }
 
@@ -32,7 +32,7 @@ struct Held {
     first: bool,
     last: bool,
     print: u64,
-    /// `None` once the frame has been shown.
+    /// `None` once the message has been shown.
     bytes: Option<Vec<u8>>,
 }
 
@@ -43,21 +43,21 @@ impl<F: Copy + Ord> Default for Joiner<F> {
             order: VecDeque::new(),
             taken: 0,
             bytes: 0,
-            frame: Vec::new(),
+            message: Vec::new(),
             lacking: 0,
         }
     }
 }
 
 impl<F: Copy + Ord> Joiner<F> {
-    /// Takes a piece; answers the frame that it makes whole. A piece that was here lately counts for nothing.
-    pub fn take(&mut self, flow: F, piece: &Piece<'_>) -> Option<&[u8]> {
+    /// Takes a piece; answers the message that it makes whole. A piece that was here lately counts for nothing.
+    pub fn take(&mut self, flow: F, piece: &Fragment<'_>) -> Option<&[u8]> {
         let name = Name { flow, line: piece.line, number: piece.number };
         let print = fingerprint(piece);
         if self.held.get(&name).is_some_and(|held| held.print == print) {
             return None;
         }
-        // The same number with another content: a sender that began anew.
+        // The same number with another content: a sender that restarted.
         self.forget(&name);
         let alone = piece.first && piece.last;
         let len = if alone { 0 } else { piece.bytes.len() };
@@ -69,35 +69,31 @@ impl<F: Copy + Ord> Joiner<F> {
         self.held.insert(name, held);
         self.order.push_back((name, self.taken));
         if alone {
-            self.frame.clear();
-            self.frame.extend_from_slice(piece.bytes);
-            return Some(&self.frame);
+            self.message.clear();
+            self.message.extend_from_slice(piece.bytes);
+            return Some(&self.message);
         }
         let (start, pieces) = self.run(name)?;
         self.join(start, pieces);
-        Some(&self.frame)
+        Some(&self.message)
     }
 
-    /// Pieces that could not be shown so far, since the rest of their frame did not come in time.
-    pub fn lacking(&self) -> u64 {
-        self.lacking
-    }
-
-    /// Gives up what is not whole, and answers [`Self::lacking`].
+    /// Gives up what is not whole; answers how many pieces could not be shown, since the rest of their message did not come
+    /// in time.
     pub fn finish(&mut self) -> u64 {
         self.lacking += self.held.values().filter(|held| held.bytes.is_some()).count() as u64;
         (self.bytes, self.held, self.order) = (0, BTreeMap::new(), VecDeque::new());
         self.lacking
     }
 
-    /// The first piece of the frame that `name` is in, and how many it has, if all are here.
+    /// The first piece of the message that `name` is in, and how many it has, if all are here.
     fn run(&self, name: Name<F>) -> Option<(Name<F>, usize)> {
         let waiting = |name: &Name<F>| self.held.get(name).filter(|held| held.bytes.is_some());
         let (mut start, mut pieces) = (name, 1);
         while !waiting(&start)?.first {
             start.number = start.number.wrapping_sub(1);
             pieces += 1;
-            // A piece that ends a frame can't stand before another of the same one.
+            // A piece that ends a message can't stand before another of the same one.
             if pieces > MAX_PIECES || waiting(&start)?.last {
                 return None;
             }
@@ -114,12 +110,12 @@ impl<F: Copy + Ord> Joiner<F> {
     }
 
     fn join(&mut self, mut name: Name<F>, pieces: usize) {
-        self.frame.clear();
+        self.message.clear();
         for _ in 0..pieces {
             let held = self.held.get_mut(&name).expect("the run is of pieces that are here");
             let bytes = held.bytes.take().expect("and wait for the others");
             self.bytes -= bytes.len();
-            self.frame.extend_from_slice(&bytes);
+            self.message.extend_from_slice(&bytes);
             name.number = name.number.wrapping_add(1);
         }
     }
@@ -142,7 +138,7 @@ impl<F: Copy + Ord> Joiner<F> {
 }
 
 /// Tells a piece that came again from another with its number (FNV-1a with 64 bits).
-fn fingerprint(piece: &Piece<'_>) -> u64 {
+fn fingerprint(piece: &Fragment<'_>) -> u64 {
     let feed = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let place = u8::from(piece.first) | u8::from(piece.last) << 1;
     piece.bytes.iter().fold(feed(0xcbf2_9ce4_8422_2325, place), |hash, byte| feed(hash, *byte))
@@ -150,9 +146,9 @@ fn fingerprint(piece: &Piece<'_>) -> u64 {
 
 /// Pieces known at most: what a thousand packets a second send in four seconds, within which repairs come.
 pub const MAX_HELD: usize = 4_096;
-/// Bytes of unfinished frames at most.
+/// Bytes of unfinished messages at most.
 pub const MAX_HELD_BYTES: usize = 1 << 20;
-/// Pieces of a frame at most: more than what fits into a UDP packet (65 507 bytes) has at 260 bytes a piece.
+/// Pieces of a message at most: more than what fits into a UDP packet (65 507 bytes) has at 260 bytes a piece.
 pub const MAX_PIECES: usize = 256;
 
 #[cfg(test)]
@@ -160,8 +156,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn piece(number: u32, at: &str, bytes: &'static [u8]) -> Piece<'static> {
-        Piece { line: 1, number, first: at.contains('<'), last: at.contains('>'), bytes }
+    fn piece(number: u32, at: &str, bytes: &'static [u8]) -> Fragment<'static> {
+        Fragment { line: 1, number, first: at.contains('<'), last: at.contains('>'), bytes }
     }
 
     #[test]
@@ -181,10 +177,10 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_is_not_shown_again_and_what_has_its_number_only_is() {
+    fn repeated_pieces_are_not_shown_again() {
         let mut joiner = Joiner::default();
-        assert!(joiner.take((), &piece(7, "<>", b"frame")).is_some());
-        assert_eq!(joiner.take((), &piece(7, "<>", b"frame")), None);
+        assert!(joiner.take((), &piece(7, "<>", b"message")).is_some());
+        assert_eq!(joiner.take((), &piece(7, "<>", b"message")), None);
         assert_eq!(joiner.take((), &piece(7, "<>", b"other")), Some(&b"other"[..]));
         for _ in 0..2 {
             assert_eq!(joiner.take((), &piece(8, "<", b"a")), None);
@@ -200,14 +196,14 @@ mod tests {
         let mut joiner = Joiner::default();
         for number in 0..1_000 {
             assert_eq!(
-                joiner.take((), &Piece { line: 1, number, first: number == 0, last: false, bytes: big }),
+                joiner.take((), &Fragment { line: 1, number, first: number == 0, last: false, bytes: big }),
                 None
             );
         }
         assert!(joiner.bytes <= MAX_HELD_BYTES);
-        assert_eq!(joiner.lacking(), 1_000 - MAX_HELD_BYTES as u64 / 10_000);
+        assert_eq!(joiner.lacking, 1_000 - MAX_HELD_BYTES as u64 / 10_000);
         for number in 0..2 * MAX_HELD as u32 {
-            joiner.take((), &Piece { line: 2, number, first: false, last: false, bytes: &[1] });
+            joiner.take((), &Fragment { line: 2, number, first: false, last: false, bytes: &[1] });
         }
         assert_eq!((joiner.held.len(), joiner.order.len()), (MAX_HELD, MAX_HELD));
         assert_eq!(joiner.finish(), 1_000 + 2 * MAX_HELD as u64);
@@ -223,31 +219,31 @@ mod tests {
     }
 
     proptest! {
-        /// Any order, with repetitions: each frame once, whole.
+        /// Any order, with repetitions: each message once, whole.
         #[test]
         fn each_frame_comes_out_once(
             sizes in prop::collection::vec(1usize..6, 1..20), start: u32,
             order in prop::collection::vec(any::<prop::sample::Index>(), 0..300),
         ) {
             let mut pieces = Vec::new();
-            for (frame, size) in sizes.iter().enumerate() {
+            for (message, size) in sizes.iter().enumerate() {
                 for index in 0..*size {
-                    let bytes = [frame as u8, index as u8];
+                    let bytes = [message as u8, index as u8];
                     pieces.push((index == 0, index + 1 == *size, bytes));
                 }
             }
             let order = order.iter().map(|index| index.index(pieces.len())).chain(0..pieces.len());
-            let (mut joiner, mut frames) = (Joiner::default(), Vec::new());
+            let (mut joiner, mut messages) = (Joiner::default(), Vec::new());
             for n in order {
                 let (first, last, bytes) = &pieces[n];
                 let number = start.wrapping_add(n as u32);
-                let piece = Piece { line: 0, number, first: *first, last: *last, bytes };
-                frames.extend(joiner.take((), &piece).map(<[u8]>::to_vec));
+                let piece = Fragment { line: 0, number, first: *first, last: *last, bytes };
+                messages.extend(joiner.take((), &piece).map(<[u8]>::to_vec));
             }
-            frames.sort();
-            let whole = |(frame, size): (usize, &usize)| (0..*size).flat_map(|index| [frame as u8, index as u8]).collect();
+            messages.sort();
+            let whole = |(message, size): (usize, &usize)| (0..*size).flat_map(|index| [message as u8, index as u8]).collect();
             let expected: Vec<Vec<u8>> = sizes.iter().enumerate().map(whole).collect();
-            prop_assert_eq!(frames, expected);
+            prop_assert_eq!(messages, expected);
             prop_assert_eq!(joiner.finish(), 0);
         }
     }

@@ -14,7 +14,7 @@ pub type PathSample = (Instant, Option<Duration>);
 pub struct Paths {
     /// Scheme of the transport whose packets tell it.
     pub transport: String,
-    /// Bytes of its frames without any headers beneath: of the largest, or of the first.
+    /// Bytes of its messages without any headers of the transport: of the largest, or of the first.
     pub frame_bytes: u32,
     /// Mean time between its packets, if known.
     pub interval: Option<Duration>,

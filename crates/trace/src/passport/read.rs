@@ -1,4 +1,4 @@
-//! Reading a passport, which may be anybody's.
+//! Reading a passport, which may come from any source.
 
 use std::io::{self, BufRead, Read};
 
@@ -49,11 +49,6 @@ impl<R: BufRead> PassportReader<R> {
             Err(error) => return Err(reader.wrong(error)),
         }
         Ok(reader)
-    }
-
-    /// What the passport says of itself.
-    pub fn header(&self) -> &Header {
-        &self.header
     }
 
     /// The last line, once [`Self::next`] has come to it.
@@ -181,5 +176,5 @@ impl Passport {
 pub const MAX_LINE: usize = 1 << 17;
 /// The most sections: every transport in both directions, or a receiver's streams of one evening.
 pub const MAX_SECTIONS: usize = 1_024;
-/// The most packets: two transports both ways for an hour and a half of 5.3 ms frames; 280 MB.
+/// The most packets: two transports both ways for an hour and a half of 5.3 ms packets; 280 MB.
 pub const MAX_PACKETS: usize = 4_000_000;

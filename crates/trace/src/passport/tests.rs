@@ -91,7 +91,7 @@ fn what_is_wrong_is_said_with_its_line() {
 }
 
 #[test]
-fn a_recording_cut_off_anywhere_is_read_up_to_its_last_whole_line() {
+fn a_cut_recording_is_read_to_its_last_whole_line() {
     let whole = passport(vec![(
         section("rtp", Direction::Up, Delays::OneWay),
         (0..5).map(|n| row(n, n as i64, n as i64 + 3)).collect(),
@@ -156,7 +156,7 @@ fn round_trips_are_halved_and_losses_put_on_the_way_there() {
 }
 
 #[test]
-fn two_clocks_lose_their_offset_and_times_unknown_are_filled_in() {
+fn clock_offsets_are_removed_and_unknown_times_filled_in() {
     let rows = vec![
         row(4, None, None),
         row(5, 1_000, 1_000),

@@ -24,7 +24,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Numbers held: 5 s of 5 ms frames. What is overtaken by more than that is no use to a listener.
+    /// Numbers held: 5 s of 5 ms packets. What is overtaken by more than that is no use to a listener.
     pub const LEN: usize = 1024;
 
     /// The most holes that one step makes: half the circle of RTP's numbers. Behind a larger one, the stream goes on as
@@ -73,6 +73,7 @@ impl Window {
     }
 
     /// The rows held, in order.
+    #[cfg(test)]
     pub fn rows(&self) -> impl Iterator<Item = &PacketRow> {
         self.rows.iter().flatten()
     }

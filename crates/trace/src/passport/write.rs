@@ -53,7 +53,7 @@ impl<W: Write> PassportWriter<W> {
         self.packets
     }
 
-    /// Hands on what waits in the writer beneath, up to a whole line.
+    /// Hands on what waits in the writer below, up to a whole line.
     pub fn flush(&mut self) -> io::Result<()> {
         self.to.flush()
     }

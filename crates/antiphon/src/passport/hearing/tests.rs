@@ -5,9 +5,9 @@ use antiphon_core::Instant;
 use super::*;
 use crate::passport::live::written;
 
-fn arrived(sequence: u16, ntp_ms: Option<u64>, at_ms: u64) -> Passing {
+fn arrived(sequence: u16, ntp_ms: Option<u64>, at_ms: u64) -> PacketEvent {
     let epoch = NtpTime::from_unix(Duration::from_secs(1_700_000_000));
-    Passing::Arrived {
+    PacketEvent::Arrived {
         sequence,
         timestamp: u32::from(sequence).wrapping_mul(240),
         ntp: ntp_ms.map(|ms| epoch.plus(Duration::from_millis(ms))),
@@ -29,7 +29,7 @@ fn rows(packets: &[PacketRow]) -> Vec<(u64, Option<i64>, Option<i64>, u32)> {
 #[test]
 fn arrivals_losses_copies_and_overtaking_by_the_senders_clock() {
     let passing = [
-        Passing::Began { rate: 48_000 },
+        PacketEvent::Began { rate: 48_000 },
         arrived(65_534, Some(0), 1_000),
         arrived(65_535, Some(5), 1_004),
         arrived(2, Some(20), 1_030),
@@ -61,7 +61,7 @@ fn arrivals_losses_copies_and_overtaking_by_the_senders_clock() {
 
 #[test]
 fn another_programs_stream_is_timed_by_its_rtp_time_stamps() {
-    let began = Passing::Began { rate: 48_000 };
+    let began = PacketEvent::Began { rate: 48_000 };
     let passing = [began, arrived(7, None, 50), arrived(8, None, 57), began, arrived(900, None, 90)];
     let passport = written(Hearing::new("rtp", false, Hole::Lost, 28), &passing);
     // 240 sample frames at 48 kHz are 5 ms.
@@ -77,8 +77,8 @@ fn the_section_goes_out_ahead_of_the_first_row_however_long_the_stream() {
     let stream = (0..3 * Window::LEN as u16).map(|n| arrived(n, Some(5 * u64::from(n)), 5 * u64::from(n)));
     // One jump over more numbers than are held.
     let far = arrived(9_000, Some(45_000), 45_000);
-    let passing: Vec<Passing> =
-        std::iter::once(Passing::Began { rate: 48_000 }).chain(stream).chain([far]).collect();
+    let passing: Vec<PacketEvent> =
+        std::iter::once(PacketEvent::Began { rate: 48_000 }).chain(stream).chain([far]).collect();
     let lossy = written(Hearing::new("rtp", false, Hole::Lost, 28), &passing);
     assert_eq!((lossy.sections.len(), lossy.sections[0].packets.len()), (1, 9_001));
     let tcp = written(Hearing::new("tcp", true, Hole::NotSent, 54), &passing);

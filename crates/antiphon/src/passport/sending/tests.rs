@@ -4,12 +4,12 @@ use antiphon_trace::PassportError;
 use super::*;
 use crate::passport::live::written;
 
-fn sent(number: u64) -> Passing {
-    Passing::Sent { number, at: Instant::from_nanos(100 * number), len: 50 }
+fn sent(number: u64) -> PacketEvent {
+    PacketEvent::Sent { number, at: Instant::from_nanos(100 * number), len: 50 }
 }
 
-fn became(number: u64, at: u64, outcome: Outcome) -> Passing {
-    Passing::Outcome { number, at: Instant::from_nanos(at), outcome }
+fn became(number: u64, at: u64, outcome: Outcome) -> PacketEvent {
+    PacketEvent::Outcome { number, at: Instant::from_nanos(at), outcome }
 }
 
 const INTERVAL: Duration = Duration::from_millis(5);
@@ -51,7 +51,7 @@ fn without_acknowledgements_only_times_of_sending_are_known_and_replay_says_so()
 
 #[test]
 fn an_acknowledgement_too_late_to_be_told_is_counted() {
-    let mut passing: Vec<Passing> = (0..=Window::LEN as u64).map(sent).collect();
+    let mut passing: Vec<PacketEvent> = (0..=Window::LEN as u64).map(sent).collect();
     passing.extend([became(0, 1_000, Outcome::Acked), became(1, 1_000, Outcome::Acked)]);
     let passport = written(Sending::new("srp", true, true, 44, INTERVAL), &passing);
     assert_eq!(passport.unrecorded, 1);

@@ -1,15 +1,14 @@
 //! A check for each conclusion of the report.
 //!
 //! Latency is the report's formula as printed: half a round trip, of the ping that runs beside the stream, and the mean
-//! absolute deviation of the intervals between arrivals. Where the ages of messages tell something else, `departures` says
+//! absolute deviation of the intervals between arrivals. Where the ages of messages tell something else, `departures.toml` says
 //! so.
 
 use antiphon_measure::DesiredQuality;
 
 use super::super::compare::Statistic;
 use super::super::judge::{Case, Check, NotRun};
-use super::own::{DISTANCE_BY_AGES, DISTANCE_BY_INTERVALS, LATENCY_BY_INTERVALS, LOSS};
-use super::{AUDIO, at};
+use super::{AUDIO, DISTANCE_BY_AGES, DISTANCE_BY_INTERVALS, LATENCY_BY_INTERVALS, LOSS, at};
 use super::{ELL, HIGH_HIGH, LOW_HIGH, LOW_LOW, NEAREST, OQ, TCP, UDP};
 
 type Outcome = Result<bool, NotRun>;
@@ -71,10 +70,9 @@ const DESIRED_LOSS_PERCENT: f64 = DesiredQuality::SRP_REPORT.loss_percent;
 const DESIRED_LATENCY_MS: f64 = DesiredQuality::SRP_REPORT.latency_ms;
 
 fn only_inside(case: &mut Case<'_>, experiment: &str, inside: &[&str], outside: &[&str]) -> Outcome {
-    let mut within = |transport: &&str| Ok(case.distance(experiment, transport)? < 1.0);
-    let inside = inside.iter().map(&mut within).collect::<Result<Vec<_>, _>>()?;
-    let outside = outside.iter().map(&mut within).collect::<Result<Vec<_>, _>>()?;
-    Ok(inside.iter().all(|within| *within) && !outside.contains(&true))
+    let inside = case.every(inside, |case, transport| Ok(case.distance(experiment, transport)? < 1.0))?;
+    let outside = case.every(outside, |case, transport| Ok(case.distance(experiment, transport)? >= 1.0))?;
+    Ok(inside && outside)
 }
 
 /// By distance, the nearest first.
@@ -95,17 +93,14 @@ fn ell_adds_losses(case: &mut Case<'_>) -> Outcome {
 }
 
 fn loss_beside_udp(case: &mut Case<'_>, experiments: &[&str], wanted: fn(f64, f64) -> bool) -> Outcome {
-    let mut all = true;
-    for experiment in experiments {
+    case.every(experiments, |case, experiment| {
         let udp = case.loss(experiment, UDP)?;
-        all &= wanted(case.loss(experiment, ELL)?, udp) & wanted(case.loss(experiment, OQ)?, udp);
-    }
-    Ok(all)
+        case.every([ELL, OQ], |case, srp| Ok(wanted(case.loss(experiment, srp)?, udp)))
+    })
 }
 
 fn tcp_loses_nothing(case: &mut Case<'_>) -> Outcome {
-    let losses = ALL.iter().map(|experiment| case.loss(experiment, TCP));
-    Ok(losses.collect::<Result<Vec<_>, _>>()?.iter().all(|loss| *loss == 0.0))
+    case.every(ALL, |case, experiment| Ok(case.loss(experiment, TCP)? == 0.0))
 }
 
 fn tcp_is_unusable(case: &mut Case<'_>) -> Outcome {
@@ -115,12 +110,10 @@ fn tcp_is_unusable(case: &mut Case<'_>) -> Outcome {
 type Measure<'a> = fn(&mut Case<'a>, &str, &str) -> Result<f64, NotRun>;
 
 fn srp_beside_tcp<'a>(case: &mut Case<'a>, measure: Measure<'a>) -> Outcome {
-    let mut all = true;
-    for experiment in ALL {
+    case.every(ALL, |case, experiment| {
         let tcp = measure(case, experiment, TCP)?;
-        all &= measure(case, experiment, ELL)? < tcp && measure(case, experiment, OQ)? < tcp;
-    }
-    Ok(all)
+        case.every([ELL, OQ], |case, srp| Ok(measure(case, experiment, srp)? < tcp))
+    })
 }
 
 /// In each test.
@@ -133,29 +126,23 @@ fn nearer_than_udp(case: &mut Case<'_>, transport: &str) -> Result<[bool; 3], No
 }
 
 fn oq_beside_ell(case: &mut Case<'_>) -> Outcome {
-    let mut all = true;
-    for experiment in ALL {
-        all &= case.loss(experiment, OQ)? < case.loss(experiment, ELL)?;
-        all &= case.distance(experiment, OQ)? < case.distance(experiment, ELL)?;
-    }
-    Ok(all)
+    case.every(ALL, |case, experiment| {
+        let less = case.loss(experiment, OQ)? < case.loss(experiment, ELL)?;
+        Ok((case.distance(experiment, OQ)? < case.distance(experiment, ELL)?) & less)
+    })
 }
 
 fn udp_takes_half_a_round_trip(case: &mut Case<'_>) -> Outcome {
-    let mut all = true;
-    for (experiment, rtt) in ALL.into_iter().zip([50.0, 400.0, 275.0]) {
+    case.every(ALL.into_iter().zip([50.0, 400.0, 275.0]), |case, (experiment, rtt)| {
         let above = case.latency(experiment, UDP)? * DESIRED_LATENCY_MS - rtt / 2.0;
-        all &= (0.0..20.0).contains(&above);
-    }
-    Ok(all)
+        Ok((0.0..20.0).contains(&above))
+    })
 }
 
 fn udp_loses_what_the_network_loses(case: &mut Case<'_>) -> Outcome {
-    let mut all = true;
-    for (experiment, loss) in ALL.into_iter().zip([3.0, 3.0, 15.0]) {
-        all &= (case.loss(experiment, UDP)? * DESIRED_LOSS_PERCENT - loss).abs() <= 2.5;
-    }
-    Ok(all)
+    case.every(ALL.into_iter().zip([3.0, 3.0, 15.0]), |case, (experiment, loss)| {
+        Ok((case.loss(experiment, UDP)? * DESIRED_LOSS_PERCENT - loss).abs() <= 2.5)
+    })
 }
 
 /// "About 0.4" of what UDP gets: within a quarter of it. Bound chosen here.
@@ -165,22 +152,14 @@ fn tcp_gets_fewer(case: &mut Case<'_>) -> Outcome {
 }
 
 fn nearest_is_inside(case: &mut Case<'_>) -> Outcome {
-    let mut all = true;
-    for figure in [DISTANCE_BY_INTERVALS, DISTANCE_BY_AGES] {
-        for experiment in ALL {
-            all &= case.audio(experiment, NEAREST, figure)? < 1.0;
-        }
-    }
-    Ok(all)
+    case.every([DISTANCE_BY_INTERVALS, DISTANCE_BY_AGES], |case, figure| {
+        case.every(ALL, |case, experiment| Ok(case.audio(experiment, NEAREST, figure)? < 1.0))
+    })
 }
 
 fn nearest_is_nearest(case: &mut Case<'_>, figure: &'static str) -> Outcome {
-    let mut all = true;
-    for experiment in ALL {
+    case.every(ALL, |case, experiment| {
         let ours = case.audio(experiment, NEAREST, figure)?;
-        for other in [ELL, OQ, UDP] {
-            all &= ours < case.audio(experiment, other, figure)?;
-        }
-    }
-    Ok(all)
+        case.every([ELL, OQ, UDP], |case, other| Ok(ours < case.audio(experiment, other, figure)?))
+    })
 }

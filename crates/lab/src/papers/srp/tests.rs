@@ -1,7 +1,8 @@
-use super::super::judge::{Evidence, Verdict};
+use super::super::judge::Verdict;
 use super::*;
 use crate::figures::StreamFigures;
 use crate::results::{Record, Results};
+use crate::scenario::Scenario;
 
 /// Loss in percent and latency in ms of ELL, OQ, UDP, TCP and ours; the ping takes `rtt` ms, and TCP gets 40 %.
 fn results(rtt: f64, figures: [(f64, f64); 5]) -> Results {
@@ -10,7 +11,7 @@ fn results(rtt: f64, figures: [(f64, f64); 5]) -> Results {
         [ELL, OQ, UDP, TCP, NEAREST].into_iter().zip(figures).enumerate()
     {
         let audio = StreamFigures {
-            lost_percent: Some(loss),
+            missing_percent: Some(loss),
             gap_mad_ms: Some(latency - rtt / 2.0),
             jitter_mad_ms: Some(latency - rtt / 2.0),
             received: Some(if transport == TCP { 800.0 } else { 2000.0 }),
@@ -42,12 +43,25 @@ fn printed() -> [Results; 3] {
 }
 
 fn verdicts(results: &[Results; 3]) -> Vec<(String, bool, Verdict)> {
-    let evidence = [LOW_LOW, LOW_HIGH, HIGH_HIGH]
-        .into_iter()
-        .zip(results)
-        .fold(Evidence::new(), |evidence, (key, results)| evidence.with(key, results));
+    let evidence: Vec<_> = [LOW_LOW, LOW_HIGH, HIGH_HIGH].into_iter().zip(results).collect();
     let paper = super::super::find("srp").unwrap();
     paper.judge(&evidence).into_iter().map(|j| (j.id, j.required, j.verdict)).collect()
+}
+
+#[test]
+fn each_compared_transport_is_run_and_the_reports_are_printed() {
+    let paper = super::super::find("srp").unwrap();
+    for experiment in paper.experiments {
+        let scenario = Scenario::parse(experiment.key, experiment.scenario.unwrap()).unwrap();
+        let plan = scenario.plan();
+        for transport in COMPARED {
+            let point = (TRANSPORT.to_string(), transport.to_string());
+            assert!(plan.iter().any(|run| run.point.contains(&point)), "{transport} of {}", experiment.key);
+            let table = paper.table(experiment.tables[0].file).unwrap();
+            let printed = table.row(&[("protocol", paper.short(transport))]);
+            assert_eq!(printed.is_none(), [NEAREST, DEADLINE].contains(&transport), "{transport}");
+        }
+    }
 }
 
 #[test]

@@ -57,7 +57,7 @@ impl Case<'_> {
     }
 
     fn lost(&mut self, experiment: &str, transport: &str, channels: u32) -> Result<f64, NotRun> {
-        self.mean(experiment, transport, channels, "lost_percent")
+        self.mean(experiment, transport, channels, "missing_percent")
     }
 
     /// The transports by their latency, the lowest first.
@@ -78,13 +78,11 @@ impl Case<'_> {
     }
 
     /// The greatest loss of these.
-    fn most_lost(&mut self, experiments: &[&str], transports: &[&str]) -> Result<f64, NotRun> {
+    fn most_lost(&mut self, experiments: &[&str], transports: &[&'static str]) -> Result<f64, NotRun> {
         let mut most = 0.0;
         for experiment in experiments {
-            for transport in transports {
-                for channels in ONE_AND_TWO {
-                    most = self.lost(experiment, transport, channels)?.max(most);
-                }
+            for (transport, channels) in transports.iter().flat_map(|one| ONE_AND_TWO.map(|n| (one, n))) {
+                most = self.lost(experiment, transport, channels)?.max(most);
             }
         }
         Ok(most)
@@ -100,20 +98,13 @@ fn udp_is_lowest(case: &mut Case<'_>) -> Outcome {
 }
 
 fn dccp_is_lowest(case: &mut Case<'_>, channels: u32) -> Outcome {
-    let mut all = true;
-    for experiment in WIRELESS {
-        all &= case.order(experiment, channels)?[0] == DCCP;
-    }
-    Ok(all)
+    case.every(WIRELESS, |case, experiment| Ok(case.order(experiment, channels)?[0] == DCCP))
 }
 
 /// In the four that are named; on direct wireless it is the other claim's matter.
 fn sctp_is_highest(case: &mut Case<'_>) -> Outcome {
-    let mut all = true;
-    for experiment in [LOCALHOST, CROSSOVER, SWITCH, ACCESS_POINT] {
-        all &= SCTP.contains(&case.order(experiment, 2)?[4]);
-    }
-    Ok(all)
+    let named = [LOCALHOST, CROSSOVER, SWITCH, ACCESS_POINT];
+    case.every(named, |case, experiment| Ok(SCTP.contains(&case.order(experiment, 2)?[4])))
 }
 
 fn sctp_loses_nothing(case: &mut Case<'_>) -> Outcome {
@@ -125,97 +116,73 @@ fn wires_lose_nothing(case: &mut Case<'_>) -> Outcome {
 }
 
 fn dccp_loses_where_it_is_fast(case: &mut Case<'_>) -> Outcome {
-    let mut all = true;
-    for experiment in WIRELESS {
-        for channels in ONE_AND_TWO {
-            if case.order(experiment, channels)?[0] != DCCP {
-                continue;
-            }
-            let dccp = case.lost(experiment, DCCP, channels)?;
-            for other in ALL.into_iter().filter(|other| *other != DCCP) {
-                all &= case.lost(experiment, other, channels)? < dccp;
-            }
+    case.every(settings(WIRELESS), |case, (experiment, channels)| {
+        if case.order(experiment, channels)?[0] != DCCP {
+            return Ok(true);
         }
-    }
-    Ok(all)
+        let dccp = case.lost(experiment, DCCP, channels)?;
+        let others = ALL.into_iter().filter(|other| *other != DCCP);
+        case.every(others, |case, other| Ok(case.lost(experiment, other, channels)? < dccp))
+    })
 }
 
 /// "Far below": less than a quarter, bound chosen here; the paper has 0 to a tenth.
 fn tcp_loses_a_few(case: &mut Case<'_>) -> Outcome {
-    let mut far_below = case.most_lost(&WIRED, &[TCP])? == 0.0;
+    let no_wire = case.most_lost(&WIRED, &[TCP])? == 0.0;
     let mut any = false;
-    for experiment in WIRELESS {
-        for channels in ONE_AND_TWO {
-            let tcp = case.lost(experiment, TCP, channels)?;
-            far_below &= tcp < case.lost(experiment, UDP, channels)? / 4.0;
-            any |= tcp > 0.0;
-        }
-    }
-    Ok(far_below && any)
+    let far_below = case.every(settings(WIRELESS), |case, (experiment, channels)| {
+        let tcp = case.lost(experiment, TCP, channels)?;
+        any |= tcp > 0.0;
+        Ok(tcp < case.lost(experiment, UDP, channels)? / 4.0)
+    })?;
+    Ok(no_wire && far_below && any)
 }
 
 fn the_switch_adds_a_packet_each_way(case: &mut Case<'_>) -> Outcome {
-    let mut all = true;
-    for channels in ONE_AND_TWO {
+    case.every(ONE_AND_TWO, |case, channels| {
         let mut added = 0.0;
         for transport in ALL {
             added += case.rtt(SWITCH, transport, channels)? - case.rtt(CROSSOVER, transport, channels)?;
         }
-        all &= (added / ALL.len() as f64 - 0.16).abs() <= 0.05;
-    }
-    Ok(all)
+        Ok((added / ALL.len() as f64 - 0.16).abs() <= 0.05)
+    })
 }
 
 fn the_air_is_slow(case: &mut Case<'_>) -> Outcome {
-    let mut all = true;
-    for transport in ALL {
-        for channels in ONE_AND_TWO {
-            let cable = case.rtt(CROSSOVER, transport, channels)?;
-            all &= case.rtt(ACCESS_POINT, transport, channels)? >= 20.0 * cable;
-        }
-    }
-    Ok(all)
+    case.every(settings(ALL), |case, (transport, channels)| {
+        let cable = case.rtt(CROSSOVER, transport, channels)?;
+        Ok(case.rtt(ACCESS_POINT, transport, channels)? >= 20.0 * cable)
+    })
 }
 
 fn localhost_is_lowest(case: &mut Case<'_>) -> Outcome {
-    let mut all = true;
-    for transport in ALL {
-        for channels in ONE_AND_TWO {
-            let localhost = case.rtt(LOCALHOST, transport, channels)?;
-            for experiment in [CROSSOVER, SWITCH, DIRECT, ACCESS_POINT] {
-                all &= case.rtt(experiment, transport, channels)? >= localhost;
-            }
-        }
-    }
-    Ok(all)
+    case.every(settings(ALL), |case, (transport, channels)| {
+        let localhost = case.rtt(LOCALHOST, transport, channels)?;
+        let others = [CROSSOVER, SWITCH, DIRECT, ACCESS_POINT];
+        case.every(others, |case, other| Ok(case.rtt(other, transport, channels)? >= localhost))
+    })
 }
 
 fn groups_by_speed(case: &mut Case<'_>) -> Outcome {
-    let mut all = true;
-    for experiment in WIRED {
-        let [udp, tcp, dccp, one, many] =
-            case.of_all(|case, transport| case.rtt(experiment, transport, 2))?;
-        all &= udp.max(dccp) < tcp && tcp < one.min(many);
-    }
-    Ok(all)
+    case.every(WIRED, |case, experiment| {
+        let rtt = |case: &mut Case<'_>, transport: &str| case.rtt(experiment, transport, 2);
+        let [udp, tcp, dccp, one, many] = case.of_all(rtt)?;
+        Ok(udp.max(dccp) < tcp && tcp < one.min(many))
+    })
 }
 
 fn groups_by_loss(case: &mut Case<'_>) -> Outcome {
-    let mut all = true;
-    for experiment in WIRELESS {
-        let [udp, tcp, dccp, one, many] =
-            case.of_all(|case, transport| case.lost(experiment, transport, 2))?;
-        all &= udp.min(dccp) > tcp && tcp > one.max(many) && one.max(many) == 0.0;
-    }
-    Ok(all)
+    case.every(WIRELESS, |case, experiment| {
+        let lost = |case: &mut Case<'_>, transport: &str| case.lost(experiment, transport, 2);
+        let [udp, tcp, dccp, one, many] = case.of_all(lost)?;
+        Ok(udp.min(dccp) > tcp && tcp > one.max(many) && one.max(many) == 0.0)
+    })
 }
 
 fn dccp_is_faster_than_udp(case: &mut Case<'_>) -> Outcome {
-    let mut all = true;
-    for channels in ONE_AND_TWO {
-        all &= case.rtt(DIRECT, UDP, channels)? > case.rtt(DIRECT, DCCP, channels)?;
-    }
-    Ok(all)
+    case.every(ONE_AND_TWO, |case, channels| {
+        Ok(case.rtt(DIRECT, UDP, channels)? > case.rtt(DIRECT, DCCP, channels)?)
+    })
 }
 
 /// Of what went over the cable: UDP adds nothing to a block but its headers.
@@ -228,33 +195,30 @@ fn a_channel_has_the_size_of_the_paper(case: &mut Case<'_>) -> Outcome {
 }
 
 fn losses_are_of_10000(case: &mut Case<'_>) -> Outcome {
-    let mut all = true;
-    for experiment in [CROSSOVER, SWITCH, DIRECT, ACCESS_POINT] {
-        for transport in ALL {
-            for channels in ONE_AND_TWO {
-                let sent = case.mean(experiment, transport, channels, "sent")?;
-                let lost = sent - case.mean(experiment, transport, channels, "received")?;
-                let percent = case.lost(experiment, transport, channels)?;
-                all &= sent == f64::from(channels) * 10_000.0 && (percent - 100.0 * lost / sent).abs() < 1e-9;
-            }
-        }
-    }
-    Ok(all)
+    case.every([CROSSOVER, SWITCH, DIRECT, ACCESS_POINT], |case, experiment| {
+        case.every(settings(ALL), |case, (transport, channels)| {
+            let sent = case.mean(experiment, transport, channels, "sent")?;
+            let missing = sent - case.mean(experiment, transport, channels, "received")?;
+            let percent = case.lost(experiment, transport, channels)?;
+            Ok(sent == f64::from(channels) * 10_000.0 && (percent - 100.0 * missing / sent).abs() < 1e-9)
+        })
+    })
 }
 
 fn speed_or_integrity(case: &mut Case<'_>) -> Outcome {
-    let mut all = true;
-    for experiment in WIRELESS {
-        for channels in ONE_AND_TWO {
-            let fast = case.rtt(experiment, UDP, channels)?;
-            let fast = case.rtt(experiment, DCCP, channels)?.max(fast);
-            for transport in SCTP {
-                all &= case.lost(experiment, transport, channels)? == 0.0;
-                all &= case.rtt(experiment, transport, channels)? > fast;
-            }
-        }
-    }
-    Ok(all)
+    case.every(settings(WIRELESS), |case, (experiment, channels)| {
+        let fast = case.rtt(experiment, UDP, channels)?;
+        let fast = case.rtt(experiment, DCCP, channels)?.max(fast);
+        case.every(SCTP, |case, sctp| {
+            let whole = case.lost(experiment, sctp, channels)? == 0.0;
+            Ok((case.rtt(experiment, sctp, channels)? > fast) & whole)
+        })
+    })
+}
+
+/// Each of `all` with one channel and with two.
+fn settings<const N: usize>(all: [&'static str; N]) -> impl Iterator<Item = (&'static str, u32)> {
+    all.into_iter().flat_map(|one| ONE_AND_TWO.map(|channels| (one, channels)))
 }
 
 /// Medusa's 20 bytes, UDP's 8 and IPv4's 20.

@@ -1,4 +1,4 @@
-use super::super::judge::{Evidence, Verdict};
+use super::super::judge::Verdict;
 use super::super::{Paper, find};
 use super::*;
 use crate::figures::StreamFigures;
@@ -25,14 +25,14 @@ fn results(file: &str, change: &Change<'_>) -> Results {
     let rows = (0..table.rows.len()).filter(|row| table.text(*row, "computer") != Some("A"));
     let records = rows.enumerate().map(|(run, row)| {
         let (latency, loss) =
-            (table.number(row, "latency_ms").unwrap(), table.number(row, "loss_percent").unwrap());
+            (table.number(row, "latency [ms]").unwrap(), table.number(row, "loss [%]").unwrap());
         let channels: u32 = table.text(row, "channels").unwrap().parse().unwrap();
         let place = by_protocol(table, row).unwrap();
         let (latency, loss) = change(&place.point[0].1, channels, latency, loss);
         let sent = 10_000.0 * f64::from(channels);
         let figures = StreamFigures {
             rtt_mean_ms: Some(latency),
-            lost_percent: Some(loss),
+            missing_percent: Some(loss),
             sent: Some(sent),
             received: Some(sent * (1.0 - loss / 100.0)),
             wire_bytes: Some(sent * 988.0),
@@ -49,7 +49,7 @@ fn verdicts(change: impl Fn(&str, &str, u32, f64, f64) -> (f64, f64)) -> Vec<(St
         .into_iter()
         .map(|(key, file)| (key, results(file, &|t, c, latency, loss| change(key, t, c, latency, loss))))
         .collect();
-    let evidence = all.iter().fold(Evidence::new(), |evidence, (key, results)| evidence.with(key, results));
+    let evidence: Vec<_> = all.iter().map(|(key, results)| (*key, results)).collect();
     paper().judge(&evidence).into_iter().map(|j| (j.id, j.required, j.verdict)).collect()
 }
 
@@ -110,7 +110,7 @@ fn each_check_sees_what_breaks_it() {
 fn sizes_are_read_of_what_went_over_the_cable() {
     let mut crossover = results("table03-crossover.csv", &|_, _, latency, loss| (latency, loss));
     let verdict = |crossover: &Results, id: &str| {
-        let judged = paper().judge(&Evidence::new().with(CROSSOVER, crossover));
+        let judged = paper().judge(&[(CROSSOVER, crossover)]);
         judged.into_iter().find(|judgement| judgement.id == id).unwrap().verdict
     };
     assert_eq!(verdict(&crossover, "ta-18"), Verdict::Holds);

@@ -1,60 +1,37 @@
 //! Højgaard-Hansen, Lundgreen: retransmission for the sound of a TV set on an 802.11g network.
 
 mod checks;
-mod departures;
 #[cfg(test)]
 mod tests;
 
+use super::Module;
 use super::compare::{ColumnMap, Drawing, Place, Statistic, TableMap};
-use super::csv::Table;
-use super::{Experiment, Module};
+use super::embedded::files;
+use super::experiment::experiments;
+use super::table::Table;
 
 pub(super) const MODULE: Module = Module {
-    key: "tv-audio-wlan",
-    experiments: &[
-        Experiment {
-            key: "initial",
-            title: "RTP to a multicast group, by cable and by radio",
-            section: "2.4",
-            transports: &["rtp"],
-            scenario: Some(include_str!("../../../scenarios/tv-audio-wlan/initial.toml")),
-            tables: &[NETWORK_DELAY],
-        },
-        Experiment {
-            key: "mac_retransmission",
-            title: "UDP between two laptops, with and without MAC retransmission",
-            section: "5",
-            transports: &["rtp"],
-            scenario: Some(include_str!("../../../scenarios/tv-audio-wlan/mac_retransmission.toml")),
-            tables: &[MAC_RETRANSMISSION],
-        },
-        Experiment {
-            key: "udp",
-            title: "UDP through an access point that a disturbance loads",
-            section: "6.1",
-            transports: &["rtp"],
-            scenario: Some(include_str!("../../../scenarios/tv-audio-wlan/udp.toml")),
-            tables: UDP_TABLES,
-        },
-        Experiment {
-            key: "tcp",
-            title: "the same with TCP",
-            section: "6.2",
-            transports: &["tcp"],
-            scenario: Some(include_str!("../../../scenarios/tv-audio-wlan/tcp.toml")),
-            tables: TCP_TABLES,
-        },
-        Experiment {
-            key: "simple_retransmission",
-            title: "the same with a simple retransmission protocol over UDP",
-            section: "7",
-            transports: &["arq"],
-            scenario: Some(include_str!("../../../scenarios/tv-audio-wlan/simple_retransmission.toml")),
-            tables: SIMPLE_TABLES,
-        },
-    ],
+    files: files!("tv-audio-wlan":
+        "table2-1-loss-perception.csv" "table2-2-network-delay.csv" "table2-3-recovery-techniques.csv"
+        "table6-1-udp-mean-delay.csv" "table6-2-udp-max-delay.csv" "table6-3-udp-loss.csv"
+        "table6-4-udp-above-threshold.csv" "table6-5-tcp-mean-delay.csv" "table6-6-tcp-max-delay.csv"
+        "table6-7-tcp-above-threshold.csv" "table6-8-tcp-buffer.csv" "table7-1-simple-mean-delay.csv"
+        "table7-2-simple-max-delay.csv" "table7-3-simple-above-threshold.csv" "table7-4-simple-buffer.csv"
+        "table7-5-simple-duplicates.csv" "table7-6-simple-loss.csv" "text05-mac-retransmission.csv"
+    ),
+    experiments: experiments! {
+        "tv-audio-wlan";
+        "initial" "RTP to a multicast group, by cable and by radio", "2.4", &["rtp"], &[NETWORK_DELAY];
+        "mac_retransmission" "UDP between two laptops, with and without MAC retransmission", "5", &["rtp"],
+            &[MAC_RETRANSMISSION];
+        "udp" "UDP through an access point that a disturbance loads", "6.1", &["rtp"], UDP_TABLES;
+        "tcp" "the same with TCP", "6.2", &["tcp"], TCP_TABLES;
+        "simple_retransmission" "the same with a simple retransmission protocol over UDP", "7", &["arq"],
+            SIMPLE_TABLES;
+    },
     checks: checks::CHECKS,
-    departures: departures::DEPARTURES,
+    names: &[],
+    derived: &[],
 };
 
 /// The stream under test in every scenario.
@@ -79,7 +56,7 @@ fn by_disturbance(table: &Table, row: usize) -> Option<Place> {
 }
 
 /// The printed column with the disturbance.
-const X: &str = "disturbance_mbit_s";
+const X: &str = "disturbance [Mbit/s]";
 
 const fn mean(printed: &'static str, confidence: &'static str, figure: &'static str) -> ColumnMap {
     ColumnMap { confidence: Some(confidence), ..ColumnMap::mean(printed, figure) }
@@ -101,7 +78,16 @@ const fn over_disturbance(
 
 /// Half a round trip, in ms as measured.
 const HALF: f64 = 0.5;
-const MS_PER_S: f64 = 1000.0;
+
+/// A column that is printed in seconds.
+const fn seconds(column: ColumnMap) -> ColumnMap {
+    ColumnMap { scale: 0.001, ..column }
+}
+
+const LONGEST_GAP: &[ColumnMap] = &[
+    seconds(mean("mean max delay [s]", "confidence [s]", "gap_max_ms")),
+    seconds(greatest("max delay [s]", "gap_max_ms")),
+];
 
 const NETWORK_DELAY: TableMap = TableMap {
     file: "table2-2-network-delay.csv",
@@ -112,24 +98,24 @@ const NETWORK_DELAY: TableMap = TableMap {
         Some(Place { stream: stream.into(), point: vec![at_rate(table.text(row, X)?)] })
     },
     columns: &[
-        ColumnMap { scale: HALF, ..mean("delay_mean_ms", "confidence_ms", "rtt_mean_ms") },
-        ColumnMap { scale: HALF, confidence: None, ..mean("std_ms", "confidence_ms", "jitter_sd_ms") },
+        ColumnMap { scale: HALF, ..mean("delay mean [ms]", "confidence [ms]", "rtt_mean_ms") },
+        ColumnMap { scale: HALF, ..ColumnMap::mean("std [ms]", "jitter_sd_ms") },
     ],
     drawing: None,
 };
 
 const MAC_RETRANSMISSION: TableMap = TableMap {
     file: "text05-mac-retransmission.csv",
-    labels: &["max_mac_retransmissions"],
+    labels: &["max mac retransmissions"],
     place: |table, row| {
-        let retries = table.text(row, "max_mac_retransmissions")?;
+        let retries = table.text(row, "max mac retransmissions")?;
         Some(Place { stream: AUDIO.into(), point: vec![(RETRIES, retries.into())] })
     },
     columns: &[
-        ColumnMap { scale: MS_PER_S, confidence: None, ..mean("mean_delay_ms", "", "gap_mean_s") },
-        ColumnMap { scale: MS_PER_S, ..greatest("max_delay_ms", "gap_max_s") },
-        ColumnMap { confidence: None, ..mean("mean_loss_percent", "", "lost_percent") },
-        greatest("max_loss_percent", "lost_percent"),
+        ColumnMap::mean("mean delay [ms]", "gap_mean_ms"),
+        greatest("max delay [ms]", "gap_max_ms"),
+        ColumnMap::mean("mean loss [%]", "missing_percent"),
+        greatest("max loss [%]", "missing_percent"),
     ],
     drawing: None,
 };
@@ -137,25 +123,25 @@ const MAC_RETRANSMISSION: TableMap = TableMap {
 const UDP_TABLES: &[TableMap] = &[
     over_disturbance(
         "table6-1-udp-mean-delay.csv",
-        &[mean("mean_delay_s", "confidence_s", "gap_mean_s")],
+        &[seconds(mean("mean delay [s]", "confidence [s]", "gap_mean_ms"))],
         "Figure 6.2: mean inter-packet delay, UDP",
         false,
     ),
     over_disturbance(
         "table6-2-udp-max-delay.csv",
-        &[mean("mean_max_delay_s", "confidence_s", "gap_max_s"), greatest("max_delay_s", "gap_max_s")],
+        LONGEST_GAP,
         "Figure 6.3: longest inter-packet delay, UDP",
         true,
     ),
     over_disturbance(
         "table6-3-udp-loss.csv",
-        &[mean("mean_loss_percent", "confidence_percent", "lost_percent")],
+        &[mean("mean loss [%]", "confidence [%]", "missing_percent")],
         "Figure 6.4: packet loss, UDP",
         false,
     ),
     over_disturbance(
         "table6-4-udp-above-threshold.csv",
-        &[mean("above_80ms_packets", "confidence_packets", "gaps_above_80ms")],
+        &[mean("above 80 ms [packets]", "confidence [packets]", "gaps_above_80ms")],
         "Figure 6.5: inter-packet delays above 80 ms in a run, UDP",
         true,
     ),
@@ -164,29 +150,29 @@ const UDP_TABLES: &[TableMap] = &[
 const TCP_TABLES: &[TableMap] = &[
     over_disturbance(
         "table6-5-tcp-mean-delay.csv",
-        &[mean("mean_delay_s", "confidence_s", "gap_mean_s")],
+        &[seconds(mean("mean delay [s]", "confidence [s]", "gap_mean_ms"))],
         "Figure 6.8: mean inter-packet delay, TCP",
         false,
     ),
     over_disturbance(
         "table6-6-tcp-max-delay.csv",
-        &[mean("mean_max_delay_s", "confidence_s", "gap_max_s"), greatest("max_delay_s", "gap_max_s")],
+        LONGEST_GAP,
         "Figure 6.9: longest inter-packet delay, TCP",
         true,
     ),
     over_disturbance(
         "table6-7-tcp-above-threshold.csv",
-        &[mean("above_80ms_per_1000", "confidence_per_1000", "gaps_above_80ms_per_1000")],
+        &[mean("above 80 ms [per 1000]", "confidence [per 1000]", "gaps_above_80ms_per_1000")],
         "Figure 6.10: inter-packet delays above 80 ms, TCP",
         true,
     ),
     over_disturbance(
         "table6-8-tcp-buffer.csv",
         &[
-            mean("buffer_empty_per_1000", "buffer_empty_confidence_per_1000", "buffer_empty_per_1000"),
+            mean("buffer empty [per 1000]", "buffer empty confidence [per 1000]", "buffer_empty_per_1000"),
             mean(
-                "buffer_not_full_per_1000",
-                "buffer_not_full_confidence_per_1000",
+                "buffer not full [per 1000]",
+                "buffer not full confidence [per 1000]",
                 "buffer_not_full_per_1000",
             ),
         ],
@@ -198,19 +184,19 @@ const TCP_TABLES: &[TableMap] = &[
 const SIMPLE_TABLES: &[TableMap] = &[
     over_disturbance(
         "table7-1-simple-mean-delay.csv",
-        &[mean("mean_delay_s", "confidence_s", "gap_mean_s")],
+        &[seconds(mean("mean delay [s]", "confidence [s]", "gap_mean_ms"))],
         "Figure 7.3: mean inter-packet delay, simple retransmission",
         true,
     ),
     over_disturbance(
         "table7-2-simple-max-delay.csv",
-        &[mean("mean_max_delay_s", "confidence_s", "gap_max_s"), greatest("max_delay_s", "gap_max_s")],
+        LONGEST_GAP,
         "Figure 7.4: longest inter-packet delay, simple retransmission",
         true,
     ),
     over_disturbance(
         "table7-3-simple-above-threshold.csv",
-        &[mean("above_80ms_per_1000", "confidence_per_1000", "gaps_above_80ms_per_1000")],
+        &[mean("above 80 ms [per 1000]", "confidence [per 1000]", "gaps_above_80ms_per_1000")],
         "Figure 7.5: inter-packet delays above 80 ms, simple retransmission",
         true,
     ),
@@ -218,13 +204,13 @@ const SIMPLE_TABLES: &[TableMap] = &[
         "table7-4-simple-buffer.csv",
         &[
             mean(
-                "buffer_empty_per_1000",
-                "buffer_empty_confidence_per_1000",
+                "buffer empty [per 1000]",
+                "buffer empty confidence [per 1000]",
                 "buffer_empty_numbered_per_1000",
             ),
             mean(
-                "buffer_not_full_per_1000",
-                "buffer_not_full_confidence_per_1000",
+                "buffer not full [per 1000]",
+                "buffer not full confidence [per 1000]",
                 "buffer_not_full_numbered_per_1000",
             ),
         ],
@@ -234,15 +220,15 @@ const SIMPLE_TABLES: &[TableMap] = &[
     over_disturbance(
         "table7-5-simple-duplicates.csv",
         &[
-            mean("duplicate_packets", "duplicate_confidence_packets", "duplicate"),
-            mean("reordered_packets", "reordered_confidence_packets", "reordered"),
+            mean("duplicate [packets]", "duplicate confidence [packets]", "duplicate"),
+            mean("reordered [packets]", "reordered confidence [packets]", "reordered"),
         ],
         "Figure 7.8: duplicate and reordered packets of a run, simple retransmission",
         false,
     ),
     over_disturbance(
         "table7-6-simple-loss.csv",
-        &[mean("lost_percent", "confidence_percent", "lost_percent")],
+        &[mean("lost [%]", "confidence [%]", "missing_percent")],
         "Figure 7.9: packet loss, simple retransmission",
         false,
     ),

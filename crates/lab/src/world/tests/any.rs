@@ -9,6 +9,7 @@ use proptest::test_runner::TestRunner;
 
 use super::*;
 use antiphon_media::ChannelGroups;
+use antiphon_session::Repetition;
 
 /// A medium that joins `usual` nodes, or now and then any that make no sense.
 fn medium(n: usize, usual: &'static [usize]) -> impl Strategy<Value = MediumSpec> {
@@ -85,11 +86,9 @@ fn any_stream() -> impl Strategy<Value = StreamSpec> {
         |((from, to, tcp, reflected, sound), frame, micros, small)| {
             let interval = if micros < 500 { Duration::ZERO } else { Duration::from_micros(micros) };
             let content = if sound {
-                Content::Sound {
-                    sample_rate: 8_000,
-                    groups: ChannelGroups::parse(3, ["3", "1", "1,2"][small as usize % 3]).unwrap(),
-                    block: 8 * small,
-                }
+                let groups = ChannelGroups::parse(3, ["3", "1", "1,2"][small as usize % 3]).unwrap();
+                let protect = Repetition { times: 1 + small as u8 % 2, spacing: ms(10) };
+                Content::Sound(SoundSpec { sample_rate: 8_000, groups, block: 8 * small, protect })
             } else {
                 Content::Packets {
                     frame,

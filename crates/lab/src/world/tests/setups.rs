@@ -1,7 +1,6 @@
 //! Setups that cannot be, each with the message that says what would be right.
 
 use super::*;
-use antiphon_media::ChannelGroups;
 
 fn refused(setup: &Setup) -> String {
     match World::new(setup, 1) {
@@ -89,7 +88,7 @@ fn quantities_are_above_zero_where_they_must_be() {
     assert!(error.contains("1473") && error.contains("1472"), "{error}");
     let error = with(|setup| setup.streams[0].content = content(100, Duration::from_nanos(1)));
     assert!(error.contains("1000000000 frames"), "{error}");
-    let sound = Content::Sound { sample_rate: 48_000, groups: ChannelGroups::whole(2), block: 3 };
+    let sound = Content::Sound(SoundSpec { block: 3, ..SoundSpec::default() });
     assert!(with(|setup| setup.streams[0].content = sound).contains("'audio'"));
     let blaster = TrafficKind::Blaster { payload: 1000 };
     let error = with(|setup| setup.traffic.push(traffic("load", 0, 1, blaster)));

@@ -97,7 +97,7 @@ fn a_ping_measures_the_round_trip() {
     // Twice 84 bytes at 1 Mbit/s and 10 ms.
     near(ping.rtt_mean_ms, 2.0 * 10.672, 1e-6);
     near(ping.rtt_p99_ms, 2.0 * 10.672, 1e-6);
-    assert_eq!(ping.gap_mean_s, None);
+    assert_eq!(ping.gap_mean_ms, None);
 }
 
 #[test]

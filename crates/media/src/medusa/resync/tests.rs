@@ -74,7 +74,7 @@ fn keys_in_the_sound_are_passed_over() {
 }
 
 #[test]
-fn a_sender_that_begins_anew_is_believed_at_its_second_packet() {
+fn a_restarted_sender_is_followed_from_its_second_packet() {
     let packet = |seq| [&Header { channel: 3, seq, timestamp: 0, size: 4 }.to_bytes()[..], &[0; 4]].concat();
     let (found, _) = packets(&[&packet(4_000_000), &packet(1), &packet(2), &packet(3)]);
     assert_eq!(found.iter().map(|(header, _)| header.seq).collect::<Vec<_>>(), [4_000_000, 2, 3]);
@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn strangers_bytes_cost_no_memory_and_no_panic(
+    fn foreign_bytes_cost_no_memory_and_no_panic(
         pieces in prop::collection::vec(prop::collection::vec(prop::sample::select(b"MDSAB\0\x01".to_vec()), 0..300), 0..40),
     ) {
         let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();

@@ -38,6 +38,61 @@ fn blocks_split_evenly_and_ptime_limits() {
 }
 
 #[test]
+fn a_block_becomes_one_packet_of_every_group() {
+    let whole = |config: PacketConfig| {
+        config.one_packet_block(ChannelGroups::whole(config.format.channels())).unwrap()
+    };
+    let ptime = |rate, micros, block| PacketConfig {
+        ptime: Some(Duration::from_micros(micros)),
+        ..config(rate, 2, SampleFormat::L24, block)
+    };
+    // AES67's usual packet of 1 ms: 48 sample frames of 48 kHz. What does not fill a sample frame is left out.
+    assert_eq!(whole(ptime(48_000, 1_000, 256)), 48);
+    assert_eq!(whole(ptime(44_100, 1_000, 256)), 44);
+    assert_eq!(whole(ptime(44_100, 5_000, 256)), 220);
+    assert_eq!(whole(ptime(96_000, 333, 256)), 31);
+    assert_eq!(whole(ptime(11_025, 1_000, 256)), 16, "the shortest block is longer");
+    assert_eq!(whole(ptime(48_000, 20_000, 64)), 64, "no longer than asked");
+    // 1452 bytes less a header of 32 are 236 sample frames of 24-bit stereo, not two packets of 128.
+    assert_eq!(whole(config(48_000, 2, SampleFormat::L24, 256)), 236);
+    assert_eq!(whole(config(48_000, 64, SampleFormat::L16, 256)), 16, "11 fit");
+    // The widest group decides, with the longer header of a divided stream: 1404 bytes for five channels of 24 bits.
+    let divided = config(48_000, 8, SampleFormat::L24, 256);
+    let groups = |text| ChannelGroups::parse(8, text).unwrap();
+    assert_eq!(divided.one_packet_block(groups("2,5,1")), Ok(93));
+    assert_eq!(divided.one_packet_block(groups("1")), Ok(256));
+    let narrow = PacketConfig { max_packet: 60, ..config(48_000, 64, SampleFormat::F32, 256) };
+    assert!(matches!(narrow.one_packet_block(ChannelGroups::whole(64)), Err(PacketError::Narrow { .. })));
+}
+
+proptest! {
+    /// One packet of each group, and one sample frame more would be a longer block or a second packet.
+    #[test]
+    fn blocks_are_as_long_as_one_packet_takes(
+        channels in 1usize..=64, starts in any::<u64>(), block in 16u32..=4096, max_packet in 400usize..3000,
+        ptime in prop::option::of(200u64..20_000), coding in 0usize..3,
+    ) {
+        let groups = ChannelGroups::from_starts(channels, starts).unwrap_or(ChannelGroups::whole(channels));
+        let ptime = ptime.map(Duration::from_micros);
+        let asked = PacketConfig { max_packet, ptime, ..config(48_000, channels as u32, SampleFormat::ALL[coding], block) };
+        let packets = |frames: u32| {
+            let mut made = Packetiser::for_groups(PacketConfig { block_frames: frames, ..asked }, groups, 1).unwrap();
+            let (mut buf, mut most) = (vec![0; max_packet], 0);
+            for (packetiser, range) in made.iter_mut().zip(groups.ranges()) {
+                let mut packets = 0;
+                packetiser.packetise(&vec![0.0; frames as usize * range.len()], NtpTime::default(), &mut buf, |_, _| packets += 1);
+                most = most.max(packets);
+            }
+            most
+        };
+        let one = asked.one_packet_block(groups).unwrap();
+        prop_assert!(one <= block);
+        prop_assert!(packets(one) == 1 || one == 16);
+        prop_assert!(one == block || packets(one + 1) > 1);
+    }
+}
+
+#[test]
 fn marker_numbers_and_announcements() {
     let mut packetiser = Packetiser::new(config(48_000, 1, SampleFormat::L16, 64), 7).unwrap();
     let (mut buf, mut seen) = ([0; 1500], Vec::new());

@@ -3,7 +3,7 @@ use crate::SampleFormat;
 use antiphon_core::Rng;
 
 /// A mono sender `sender_ppm` fast with exponential queueing of 1 ms mean and `delay` by time, a device `sink_ppm` fast
-/// that pulls 40 sample frames of 8 kHz; target 30 ms. Returns (time, lag in ms, speed) twice a second, and the
+/// that pulls 40 sample frames of 8 kHz; playout delay 30 ms. Returns (time, lag in ms, speed) twice a second, and the
 /// playout.
 fn run(
     sender_ppm: f64,
@@ -72,7 +72,7 @@ fn clocks_that_differ_are_followed() {
     }
 }
 
-/// A click goes out at its deadline: the delay of the resampler (4 ms at this rate) is part of the target.
+/// A click goes out at its deadline: the delay of the resampler (4 ms at this rate) is part of the playout delay.
 #[test]
 fn sound_goes_out_when_it_should() {
     let format = StreamFormat::new(8_000, 1).unwrap();
@@ -117,4 +117,67 @@ fn a_change_of_route_ends_in_rest() {
         &seen[480..]
     );
     assert_eq!(clocked.playout().counters().concealed_frames, 0);
+}
+
+/// A path that is 100 ms longer in the first second leaves no delay behind: what the schedule comes down by is left out but
+/// for a few milliseconds, which are the resampler's.
+#[test]
+fn what_holds_up_the_first_packets_is_left_out_at_once() {
+    let (seen, clocked) = run(0.0, 0.0, 60.0, |t| if t < 1.0 { 0.12 } else { 0.02 });
+    for (t, lag, speed) in seen.iter().filter(|(t, ..)| *t > 2.0) {
+        // Three periods of the control loop.
+        let most = if *t < 47.0 { 5.0 } else { 0.5 };
+        assert!(lag.abs() < most && speed.abs() < 300.0, "{lag} ms, {speed} ppm at {t} s");
+    }
+    let counters = clocked.playout().counters();
+    assert!((740..=840).contains(&counters.skipped_frames), "{counters:?}");
+    assert_eq!((counters.lost, counters.late, counters.concealed_frames), (0, 0, 0));
+}
+
+/// Whether a device that pulls `pull` sample frames of 48 kHz at a time hears packets of `packet` whole that come without
+/// jitter, wherever its pulls lie between them.
+fn is_whole(packet: usize, pull: usize, playout_delay: Duration) -> bool {
+    let format = StreamFormat::new(48_000, 1).unwrap();
+    let (payload, mut out) = (vec![0x10u8; 2 * packet], vec![0.0f32; pull]);
+    let at = |frames: u64| Instant::ZERO + MediaTime::new(frames, 48_000).duration();
+    (0..8).map(|n| n * packet as u64 / 8).all(|phase| {
+        let config = PlayoutConfig::new(format, playout_delay, Clocking::Sink);
+        let mut clocked = ClockedPlayout::new(config, 48_000, pull).unwrap();
+        let mut sent = 0;
+        for now in (0..9_600).step_by(pull).map(|frames| at(frames + phase)) {
+            while at(sent * packet as u64) <= now {
+                let packet = MediaPacket {
+                    sequence: sent,
+                    timestamp: sent * packet as u64,
+                    frames: packet,
+                    sample: SampleFormat::L16,
+                    channels: 1,
+                    marker: false,
+                    recovered: false,
+                    ntp: None,
+                    payload: &payload,
+                };
+                clocked.insert(at(packet.timestamp), &packet);
+                sent += 1;
+            }
+            clocked.pull(now, &mut out);
+        }
+        clocked.playout().counters().concealed_frames == 0
+    })
+}
+
+/// The least playout delay is what the resampler holds and one packet. With pulls of 256 whatever the packet it was 4 ms more for
+/// packets of 64, and 2.67 ms more for 128.
+#[test]
+fn a_clocked_sink_adds_no_more_than_resampler_and_packet() {
+    let resampler = Resampler::pulling(48_000, 48_000, 1, 256).unwrap().delay();
+    for packet in [64, 128, 256] {
+        let least = MediaTime::new((resampler + packet) as u64, 48_000).duration();
+        for period in [None, Some(64), Some(100), Some(1024)] {
+            assert!(is_whole(packet, pull_frames(packet, period), least), "{packet} {period:?}: {least:?}");
+        }
+        let more = MediaTime::new((256 - packet) as u64, 48_000).duration();
+        assert!(is_whole(packet, 256, least + more) && (packet == 256 || !is_whole(packet, 256, least)));
+    }
+    assert_eq!((pull_frames(5, None), pull_frames(48, Some(8)), pull_frames(9_000, None)), (16, 16, 4096));
 }

@@ -1,11 +1,13 @@
-//! What a party reports: compound packets of all its sources, and of one that leaves.
+//! What a participant reports: compound packets of all its sources, and of one that leaves.
 
 use std::time::Duration;
 
 use antiphon_core::Instant;
 
 use super::{Own, RtcpSession};
-use crate::rtcp::{ReportBlock, SenderInfo, write_bye, write_cname, write_report};
+use crate::rtcp::{
+    NominalDelay, ReportBlock, SenderInfo, write_bye, write_cname, write_nominal_delay, write_report,
+};
 
 impl RtcpSession {
     /// Reports of our sources, the first always, the others in turn as they fit; then their names; at the end goodbyes.
@@ -35,6 +37,10 @@ impl RtcpSession {
         for step in 0..others {
             len += write_cname(self.own[turn(step)].ssrc, &self.config.cname, &mut buf[len..])?;
         }
+        if let (Some(delay), Some(heard), false) = (self.playout, self.heard.first(), bye) {
+            let told = NominalDelay { source: heard.ssrc, delay };
+            len += write_nominal_delay(first.ssrc, told, &mut buf[len..])?;
+        }
         for own in self.own.iter().filter(|_| bye) {
             len += write_bye(own.ssrc, &mut buf[len..])?;
         }
@@ -57,7 +63,7 @@ impl RtcpSession {
         (room / (SENDER_REPORT_BYTES + name)).min(self.own.len() - 1)
     }
 
-    /// A sender report while we send; who fell silent for two intervals only receives (§6.4).
+    /// A sender report while we send; a source that was silent for two intervals only receives (§6.4).
     fn sender_info(&self, now: Instant, own: Own) -> Option<SenderInfo> {
         let sent = own.sent?;
         let silence = now.since(sent.at);

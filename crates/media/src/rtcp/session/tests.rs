@@ -13,7 +13,7 @@ fn session(ssrc: u32, randomised: bool) -> RtcpSession {
 
 fn events(session: &mut RtcpSession, now: Instant, bytes: &[u8]) -> Vec<RtcpEvent> {
     let mut events = Vec::new();
-    session.handle(now, bytes, |event| events.push(event)).unwrap();
+    session.handle(now, bytes, false, |event| events.push(event)).unwrap();
     events
 }
 
@@ -45,6 +45,32 @@ fn round_trip_and_loss_reach_the_sender() {
     // Two roundings of 1/65536 s: a forgotten DLSR would be 120 ms off.
     let error = report.round_trip.unwrap().as_secs_f64() - 0.060;
     assert!(error.abs() < 35e-6, "{error}");
+}
+
+#[test]
+fn a_repaired_report_measures_nothing_and_tells_the_rest() {
+    let (mut sender, mut receiver) = (session(1, false), session(2, false));
+    let (path, repair) = (Duration::from_millis(30), Duration::from_millis(80));
+    let mut buf = [0; 1500];
+    let mut round_trips = Vec::new();
+    // The sender's second report is repaired, and the receiver's third.
+    for (n, sr_takes, rr_takes) in [(0, path, path), (1, repair, path), (2, path, repair)] {
+        let at = Instant::from_millis(1000 * n + 250);
+        sender.on_sent(at, 1, n as u32, 960);
+        receiver.on_received(at, 1, n as u16, n as u32);
+        let len = sender.poll_report(at, &mut buf).unwrap();
+        receiver.handle(at + sr_takes, &buf[..len], sr_takes == repair, |_| ()).unwrap();
+        assert_eq!(receiver.sender_clock().unwrap().1, at + sr_takes, "clocks are clocks");
+        let back = at + Duration::from_millis(400);
+        let len = receiver.poll_report(back, &mut buf).unwrap();
+        let each = |event| match event {
+            RtcpEvent::Report(report) => round_trips.push(report.round_trip.map(|time| time.as_millis())),
+            other => panic!("{other:?}"),
+        };
+        sender.handle(back + rr_takes, &buf[..len], rr_takes == repair, each).unwrap();
+    }
+    // The second answers the first sender report, as LSR says. Of 60 ms, 59 are whole: times are rounded to 1/65536 s.
+    assert_eq!(round_trips, [Some(59), Some(59), None]);
 }
 
 #[test]
@@ -89,7 +115,7 @@ fn own_packets_and_collisions_are_told_apart() {
     let (mut ours, mut buf) = (session(1, true), [0; 1500]);
     let mut same = session(1, true);
     let len = same.close(Instant::ZERO, &mut buf).unwrap();
-    assert_eq!(events(&mut ours, Instant::ZERO, &buf[..len]), []);
+    assert_eq!(events(&mut ours, Instant::ZERO, &buf[..len]), [RtcpEvent::OwnBye { ssrc: 1 }]);
     assert_eq!(ours.counters().looped, 1);
     let config = RtcpConfig::new(1, "other@host", 48_000, epoch());
     let mut other = RtcpSession::new(config, 1, Instant::ZERO);
@@ -98,7 +124,7 @@ fn own_packets_and_collisions_are_told_apart() {
 }
 
 #[test]
-fn strangers_cost_no_memory_and_garbage_is_counted() {
+fn unknown_sources_cost_no_memory_and_garbage_is_counted() {
     let (mut session, mut buf) = (session(1, true), [0; 100]);
     for ssrc in 2..1000 {
         let len = write_report(ssrc, None, &[], &mut buf).unwrap();
@@ -106,7 +132,7 @@ fn strangers_cost_no_memory_and_garbage_is_counted() {
     }
     assert_eq!((session.members.len(), session.members.capacity()), (MAX_MEMBERS, MAX_MEMBERS));
     assert_eq!(session.counters().overlooked, 998 - 64);
-    assert!(session.handle(Instant::ZERO, &[0x80, 200, 0, 9], |_| ()).is_err());
+    assert!(session.handle(Instant::ZERO, &[0x80, 200, 0, 9], false, |_| ()).is_err());
     assert_eq!(session.counters().malformed, 1);
 }
 
@@ -214,10 +240,10 @@ fn sixty_four_sources_take_turns() {
             reports[report.block.ssrc as usize] += 1;
         }
     }
-    // Nobody is left out: 8 rounds of 31 blocks for 64 sources, and of 25 and more reports.
+    // No source is left out: 8 rounds of 31 blocks for 64 sources, and of 25 and more reports.
     assert!(clocks[1..].iter().all(|n| *n >= 2), "{clocks:?}");
     assert!(reports[1..].iter().all(|n| *n >= 3), "{reports:?}");
-    // Strangers' sources cost no memory.
+    // Sources of unknown senders cost no memory.
     for ssrc in 100..1000 {
         receiver.on_received(Instant::ZERO, ssrc, 0, 0);
     }
@@ -226,4 +252,32 @@ fn sixty_four_sources_take_turns() {
     let len = sender.close(Instant::from_millis(90_000), &mut buf).unwrap();
     let left = events(&mut receiver, Instant::ZERO, &buf[..len]);
     assert_eq!(left.iter().filter(|event| matches!(event, RtcpEvent::Bye { .. })).count(), 64);
+}
+
+#[test]
+fn a_receiver_tells_its_sender_how_long_it_buffers() {
+    for delay in [Some(Duration::from_millis(80)), None] {
+        let (mut sender, mut receiver) = (session(1, false), session(2, false));
+        let mut buf = [0; 1500];
+        receiver.tell_playout(Some(delay));
+        let len = receiver.poll_report(Instant::from_millis(250), &mut buf).unwrap();
+        assert_eq!(
+            events(&mut sender, Instant::from_millis(250), &buf[..len]),
+            [],
+            "nothing is buffered yet"
+        );
+        receiver.on_received(Instant::from_millis(300), 1, 7, 1000);
+        let len = receiver.poll_report(Instant::from_millis(750), &mut buf).unwrap();
+        let told = events(&mut sender, Instant::from_millis(760), &buf[..len]);
+        assert_eq!(told.last(), Some(&RtcpEvent::Playout { delay }), "{told:?}");
+    }
+}
+
+#[test]
+fn our_own_goodbye_is_known_when_it_comes_back() {
+    let mut session = session(1, false);
+    let (mut buf, mut goodbye) = ([0; 1500], Vec::new());
+    session.close_each(Instant::from_millis(10), &mut buf, |_, bytes| goodbye = bytes.to_vec());
+    assert_eq!(events(&mut session, Instant::from_millis(20), &goodbye), [RtcpEvent::OwnBye { ssrc: 1 }]);
+    assert_eq!(session.counters().looped, 1);
 }

@@ -1,4 +1,4 @@
-//! What a party is told, and what it makes of the others' reports.
+//! Configuration and events of an RTCP session.
 
 use std::time::Duration;
 
@@ -49,7 +49,8 @@ pub struct RemoteReport {
     pub at: Instant,
     /// The report.
     pub block: ReportBlock,
-    /// Round trip by LSR and DLSR (RFC 3550 §6.4.1), once the peer has had a report of ours. Resolution 15 µs.
+    /// Round trip by LSR and DLSR (RFC 3550 §6.4.1), once the peer has had a report of ours; `None` also where this report
+    /// was repaired. Resolution 15 µs.
     pub round_trip: Option<Duration>,
 }
 
@@ -76,16 +77,26 @@ impl SenderClock {
 /// What came out of a compound packet.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum RtcpEvent {
-    /// Somebody reports on our stream.
+    /// A receiver reports on our stream.
     Report(RemoteReport),
     /// A sender tells its clocks.
     Clock(SenderClock),
-    /// A source takes leave.
+    /// A receiver of ours tells how long it buffers our packets; `None` for without bound (a recording).
+    Playout {
+        /// From the arrival of an undelayed packet to its playout.
+        delay: Option<Duration>,
+    },
+    /// A source says BYE.
     Bye {
         /// Which.
         ssrc: u32,
     },
-    /// Somebody else uses our SSRC (RFC 3550 §8.2): take another.
+    /// Our own goodbye has come back, from a reflector.
+    OwnBye {
+        /// Of which of our sources.
+        ssrc: u32,
+    },
+    /// Another source uses our SSRC (RFC 3550 §8.2): take another.
     Collision,
 }
 

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use super::reader::Seen;
 use super::*;
 
-fn unwrap_of(scheme: &str) -> Unwrap {
-    find(scheme).unwrap().unwrap
+fn dissector_of(scheme: &str) -> Box<dyn Dissector> {
+    (find(scheme).unwrap().dissector)()
 }
 
 fn on(read: &Read, interface: u32) -> Vec<&Seen> {
@@ -30,7 +30,7 @@ fn sctp_stands_beside_itself_out_of_udp_and_its_messages_once() {
         (Direction::Sent, sctp(7, 2, b"half")),
         (Direction::Sent, sctp(9, 2, b"left")),
     ];
-    let (read, summary) = captured_with(unwrap_of("sctp"), |tap| {
+    let (read, summary) = captured_with(dissector_of("sctp"), |tap| {
         for (n, (direction, bytes)) in steps.iter().enumerate() {
             tap.datagram(*direction, Instant::from_micros(n as u64), calls, bytes);
         }
@@ -63,7 +63,7 @@ fn dccp_gets_the_checksum_of_its_addresses() {
         &[0x13, 0x89, 0x13, 0x8c, 4, 0x30, 0, 0, 5, 0, 0x12, 0x34, 0x56, 0x78, 0x9a, 0xbd, b'h', b'i'];
     for calls in [ends("192.0.2.1:5", "192.0.2.2:6511"), ends("[2001:db8::1]:5", "[2001:db8::2]:6511")] {
         // The reader checks the sum.
-        let read = captured_with(unwrap_of("dccp"), |tap| {
+        let read = captured_with(dissector_of("dccp"), |tap| {
             tap.datagram(Direction::Received, Instant::ZERO, calls, data);
             tap.datagram(Direction::Received, Instant::ZERO, calls, b"not DCCP");
         });
@@ -79,7 +79,7 @@ fn a_streams_frames_each_in_a_packet() {
     let frames = [vec![1; 300], vec![2; 5], vec![3; 2_000]];
     let stream: Vec<u8> =
         frames.iter().flat_map(|f| [&(f.len() as u16).to_be_bytes()[..], f].concat()).collect();
-    let (read, summary) = captured_with(unwrap_of("tcp"), |tap| {
+    let (read, summary) = captured_with(dissector_of("tcp"), |tap| {
         tap.opened(Direction::Sent, Instant::ZERO, ends("127.0.0.1:4", "127.0.0.1:5"));
         for part in stream.chunks(700) {
             tap.stream(Direction::Sent, Instant::ZERO, part);
@@ -97,7 +97,7 @@ fn a_streams_frames_each_in_a_packet() {
 
 #[test]
 fn plain_rtp_has_nothing_inside() {
-    let (read, summary) = captured_with(unwrap_of("rtp"), |tap| {
+    let (read, summary) = captured_with(dissector_of("rtp"), |tap| {
         tap.datagram(Direction::Sent, Instant::ZERO, ends("127.0.0.1:4", "127.0.0.1:5"), &[0x80; 50]);
     });
     assert_eq!((read.names.len(), read.packets.len(), summary.inside), (1, 1, 0));
@@ -106,14 +106,14 @@ fn plain_rtp_has_nothing_inside() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever strangers send: what crossed the socket is in the file, and the file is whole.
+    /// Whatever unknown sources send: what crossed the socket is in the file, and the file is whole.
     #[test]
     fn hostile_packets_spoil_nothing(
         datagrams in prop::collection::vec(
             prop::collection::vec(prop_oneof![any::<u8>(), 0u8..8, Just(0xd1), Just(64)], 0..400), 1..20),
     ) {
         for transport in TRANSPORTS {
-            let (read, summary) = captured_with(transport.unwrap, |tap| {
+            let (read, summary) = captured_with((transport.dissector)(), |tap| {
                 let calls = ends("192.0.2.1:1", "192.0.2.2:2");
                 tap.opened(Direction::Received, Instant::ZERO, calls);
                 for bytes in &datagrams {

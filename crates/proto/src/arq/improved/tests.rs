@@ -1,5 +1,5 @@
 use super::super::flight::MAX_TRIES;
-use antiphon_core::{Ecn, PathId};
+use antiphon_core::{PathId, Tag};
 
 use super::*;
 
@@ -13,21 +13,24 @@ fn ms(n: u64) -> Instant {
     Instant::from_millis(n)
 }
 
-/// A sender with its first frames on the wire.
+/// A sender with its first messages on the wire.
 struct Sender {
     arq: Improved,
     first: u64,
+    /// Messages sent, which are their tags.
+    sent: u64,
 }
 
 impl Sender {
     fn new(first: u64) -> Self {
         let mut arq = Improved::starting_at(settings(), MAX_DATAGRAM, EPOCH, first);
         assert_eq!(arq.poll_event(), Some(Event::Connected));
-        Sender { arq, first }
+        Sender { arq, first, sent: 0 }
     }
 
     fn send(&mut self, at: u64, deadline: Option<u64>) {
-        self.arq.send(ms(at), Frame::new(&[1; 300], deadline.map(ms))).unwrap();
+        self.arq.send(ms(at), Message::new(Tag(self.sent), &[1; 300], deadline.map(ms))).unwrap();
+        self.sent += 1;
         assert_eq!(self.transmit(at).len(), 1);
     }
 
@@ -60,14 +63,14 @@ impl Sender {
     fn hear(&mut self, at: u64, packet: &Packet<'_>) {
         let mut buf = [0; MAX_DATAGRAM];
         let len = wire::emit(packet, &mut buf);
-        let (path, ecn) = (PathId::default(), Ecn::NotCapable);
-        self.arq.handle_input(ms(at), Input::Datagram { path, bytes: &buf[..len], ecn, received_at: ms(at) });
+        let path = PathId::default();
+        self.arq.handle_input(ms(at), Input::Datagram { path, bytes: &mut buf[..len], received_at: ms(at) });
     }
 
     fn outcomes(&mut self) -> Vec<(u64, Outcome)> {
         std::iter::from_fn(|| self.arq.poll_event())
             .filter_map(|event| match event {
-                Event::Frame { id: FrameId(id), outcome } => Some((id, outcome)),
+                Event::Outcome { tag, outcome } => Some((tag.0, outcome)),
                 _ => None,
             })
             .collect()
@@ -95,20 +98,51 @@ fn a_later_arrival_reveals_a_loss_once_reordering_had_its_time() {
 }
 
 #[test]
-fn the_time_out_repeats_what_nothing_followed_and_the_deadline_ends_it() {
+fn the_time_out_repeats_the_last_message_until_its_deadline() {
     let mut sender = Sender::new(FIRST);
     sender.send(0, Some(200));
     sender.ack(20, 1, 0, &[]);
-    sender.send(20, Some(100));
+    sender.send(20, Some(93));
     sender.outcomes();
     // SRTT 20, RTTVAR 10, twice the peer's 5, an eighth of the interval of 20: 72.5 ms.
     let due = Instant::from_micros(92_500);
     assert_eq!(sender.arq.poll_timeout(), Some(due));
-    // Repeated at 92.5 ms it would come at 102.5: too late.
-    assert_eq!(sender.transmit(93), []);
+    assert_eq!(sender.transmit(93), [(1, true)], "a deadline is in time itself");
     assert_eq!(sender.outcomes(), []);
-    assert_eq!(sender.transmit(101), []);
+    // The next time-out lies behind it.
+    assert_eq!(sender.transmit(166), []);
+    assert_eq!(sender.transmit(167), []);
     assert_eq!(sender.outcomes(), [(1, Outcome::Expired { maybe_received: true })]);
+}
+
+#[test]
+fn a_lost_message_goes_out_once_more_just_before_its_deadline() {
+    let mut sender = Sender::new(FIRST);
+    sender.send(0, None);
+    sender.ack(20, 1, 0, &[]);
+    sender.send(20, Some(60));
+    sender.send(22, None);
+    sender.ack(42, 1, 2, &[1]);
+    assert_eq!(sender.transmit(45), [(1, true)]);
+    // An answer can come at 65 ms at the earliest.
+    assert_eq!(sender.arq.poll_timeout(), Some(ms(58)));
+    assert_eq!(sender.transmit(58), [(1, true)]);
+    assert_eq!(sender.transmit(60), [], "one copy is enough");
+    assert_eq!(sender.transmit(150), []);
+    assert_eq!(sender.transmit(200), []);
+    assert_eq!(sender.outcomes()[2..], [(1, Outcome::Expired { maybe_received: true })]);
+}
+
+#[test]
+fn reordering_gets_no_time_that_the_deadline_has_not() {
+    let mut sender = Sender::new(FIRST);
+    sender.send(0, None);
+    sender.ack(20, 1, 0, &[]);
+    sender.send(20, Some(45));
+    sender.send(22, None);
+    // 1 would be lost at 45 ms: it was sent at 20, and a round trip and a quarter are 25.
+    sender.ack(42, 1, 2, &[1]);
+    assert_eq!(sender.transmit(43), [(1, true)]);
 }
 
 #[test]
@@ -120,14 +154,14 @@ fn a_wire_that_stood_still_sends_no_repetition_too_late() {
     sender.send(25, Some(200));
     sender.ack(44, 1, 2, &[1]);
     sender.arq.handle_timeout(ms(46));
-    // Marked at 46 ms, but the wire takes nothing before 91 ms: 10 ms more would be too late.
-    assert_eq!(sender.transmit(91), []);
+    // Marked at 46 ms, but the wire takes nothing before 101 ms.
+    assert_eq!(sender.transmit(101), []);
     sender.transmit(150);
     assert_eq!(sender.outcomes()[2..], [(1, Outcome::Expired { maybe_received: true })]);
 }
 
 #[test]
-fn a_frame_without_deadline_is_repeated_ever_more_rarely_and_given_up() {
+fn repeats_without_deadline_back_off_and_end() {
     let mut sender = Sender::new(FIRST);
     sender.send(0, None);
     let (mut tries, mut last, mut spacing) = (1, Instant::ZERO, Vec::new());
@@ -158,11 +192,11 @@ fn numbers_wrap_unnoticed() {
     assert_eq!(settled, [0, 1, 4, 5]);
     sender.ack(40, 6, 3, &[]);
     assert_eq!(sender.outcomes().len(), 2);
-    assert_eq!(sender.arq.path_stats().counters.malformed, 0);
+    assert_eq!(sender.arq.stats().counters.malformed, 0);
 }
 
 #[test]
-fn numbers_never_sent_settle_nothing_even_from_one_who_knows_the_epoch() {
+fn numbers_never_sent_settle_no_message() {
     let mut sender = Sender::new(FIRST);
     for n in 0..3 {
         sender.send(n, None);
@@ -171,14 +205,14 @@ fn numbers_never_sent_settle_nothing_even_from_one_who_knows_the_epoch() {
         [(4, 0, &[]), (1 << 30, 0, &[]), (3, 3, &[]), (0, 1, &[0b100]), (2, 0, &[1]), (0, 0, &[0; 128])];
     for (i, (floor, latest, map)) in forged.into_iter().enumerate() {
         sender.ack(5, floor, latest, map);
-        let malformed = sender.arq.path_stats().counters.malformed;
+        let malformed = sender.arq.stats().counters.malformed;
         assert_eq!(malformed, if i < 5 { i as u64 + 1 } else { 5 }, "{floor} {latest} {map:?}");
     }
     // The last names nothing wrong: it says that 0 was the last to arrive.
     assert_eq!(sender.outcomes(), [(0, Outcome::Acked)]);
     // Far past: old news.
     sender.ack(6, 0u64.wrapping_sub(1 << 20), 0u64.wrapping_sub(1 << 20), &[255]);
-    assert_eq!((sender.outcomes(), sender.arq.path_stats().counters.malformed), (vec![], 5));
+    assert_eq!((sender.outcomes(), sender.arq.stats().counters.malformed), (vec![], 5));
 }
 
 /// Karn's rule: of a packet sent three times, an answer to a repetition tells no round trip.
@@ -198,22 +232,22 @@ fn ambiguous_answers_are_not_measured() {
     };
     sender.hear(320, &Packet { ack: Some(ack), data: None });
     assert_eq!(sender.outcomes(), [(0, Outcome::Acked)]);
-    assert_eq!(sender.arq.path_stats().srtt, None);
+    assert_eq!(sender.arq.stats().srtt, None);
     // The first sending's answer is told apart, however often it was sent; a lie about its age is not believed.
     sender.send(400, None);
     assert_eq!(sender.transmit(500), [(1, true)]);
     let ack = wire::Ack { floor: ack.floor + 1, latest_repeated: false, age: u16::MAX, ..ack };
     sender.hear(550, &Packet { ack: Some(ack), data: None });
-    assert_eq!(sender.arq.path_stats().srtt, Some(Duration::from_millis(150)));
+    assert_eq!(sender.arq.stats().srtt, Some(Duration::from_millis(150)));
 }
 
 #[test]
-fn acknowledgements_ride_on_frames_and_go_alone_when_they_do_not_fit() {
+fn acknowledgements_go_alone_when_they_fit_no_message() {
     for (len, datagrams) in [(300, 1), (MAX_DATAGRAM - DATA_HEADER, 2)] {
         let mut sender = Sender::new(FIRST);
         let data = Data { epoch: 5, number: 7, back: 0, repeated: false, payload: &[1; 300] };
         sender.hear(0, &Packet { ack: None, data: Some(data) });
-        sender.arq.send(ms(1), Frame::new(&vec![2; len], None)).unwrap();
+        sender.arq.send(ms(1), Message::new(Tag::NONE, &vec![2; len], None)).unwrap();
         let (mut buf, mut sent, mut acks) = ([0; MAX_DATAGRAM], 0, 0);
         for at in [1, 5] {
             sender.arq.handle_timeout(ms(at));

@@ -1,4 +1,4 @@
-use antiphon_core::{Ecn, PathId};
+use antiphon_core::{PathId, Tag};
 
 use super::*;
 
@@ -9,8 +9,9 @@ fn ms(n: u64) -> Instant {
 }
 
 fn hear(endpoint: &mut Published, at: u64, bytes: &[u8]) {
-    let (path, ecn) = (PathId::default(), Ecn::NotCapable);
-    endpoint.handle_input(ms(at), Input::Datagram { path, bytes, ecn, received_at: ms(at) });
+    let path = PathId::default();
+    let bytes = &mut bytes.to_vec();
+    endpoint.handle_input(ms(at), Input::Datagram { path, bytes, received_at: ms(at) });
 }
 
 fn transmit(endpoint: &mut Published, at: u64) -> Vec<usize> {
@@ -24,14 +25,14 @@ fn transmit(endpoint: &mut Published, at: u64) -> Vec<usize> {
 fn outcomes(endpoint: &mut Published) -> Vec<Outcome> {
     std::iter::from_fn(|| endpoint.poll_event())
         .filter_map(|event| match event {
-            Event::Frame { outcome, .. } => Some(outcome),
+            Event::Outcome { outcome, .. } => Some(outcome),
             _ => None,
         })
         .collect()
 }
 
 #[test]
-fn every_data_packet_is_answered_at_once_and_handed_on_duplicates_too() {
+fn every_data_packet_is_answered_and_delivered_at_once() {
     let mut receiver = Published::new(SETTINGS, 1452, 1);
     for _ in 0..2 {
         hear(&mut receiver, 3, b"seq:468 PAYLOAD");
@@ -40,7 +41,7 @@ fn every_data_packet_is_answered_at_once_and_handed_on_duplicates_too() {
     for _ in 0..2 {
         let sent = receiver.poll_transmit(ms(3), &mut buf).unwrap();
         assert_eq!(&buf[..sent.len], b"ack:468");
-        assert_eq!(receiver.poll_frame(&mut buf).map(|r| r.len), Some(7));
+        assert_eq!(receiver.poll_message(&mut buf).map(|r| r.len), Some(7));
         assert_eq!(&buf[..7], b"PAYLOAD");
     }
     assert!(receiver.poll_transmit(ms(3), &mut buf).is_none() && receiver.poll_timeout().is_none());
@@ -49,7 +50,7 @@ fn every_data_packet_is_answered_at_once_and_handed_on_duplicates_too() {
 #[test]
 fn an_answer_to_the_last_repetition_still_counts() {
     let mut sender = Published::new(SETTINGS, 1452, 1);
-    sender.send(ms(0), Frame::new(b"sound", None)).unwrap();
+    sender.send(ms(0), Message::new(Tag::NONE, b"sound", None)).unwrap();
     for at in [0, 20, 40, 60] {
         // `seq:1 sound`
         assert_eq!(transmit(&mut sender, at), [11]);
@@ -57,21 +58,21 @@ fn an_answer_to_the_last_repetition_still_counts() {
     assert!(transmit(&mut sender, 79).is_empty());
     hear(&mut sender, 79, b"ack:1");
     assert_eq!(outcomes(&mut sender), [Outcome::Acked]);
-    assert_eq!((sender.poll_timeout(), sender.path_stats().counters.retransmitted), (None, 3));
+    assert_eq!((sender.poll_timeout(), sender.stats().counters.retransmitted), (None, 3));
     // Again, and never sent: the one is what a repetition brings, the other a fault.
     hear(&mut sender, 80, b"ack:1");
-    assert_eq!(sender.path_stats().counters.malformed, 0);
+    assert_eq!(sender.stats().counters.malformed, 0);
     for forged in ["ack:2", "ack:9223372036854775807"] {
         hear(&mut sender, 80, forged.as_bytes());
     }
-    assert_eq!(sender.path_stats().counters.malformed, 2);
+    assert_eq!(sender.stats().counters.malformed, 2);
 }
 
 #[test]
 fn numbers_wrap_after_the_largest() {
     let mut sender = Published::new(SETTINGS, 1452, u64::MAX - 1);
     for _ in 0..4 {
-        sender.send(ms(0), Frame::new(b"sound", None)).unwrap();
+        sender.send(ms(0), Message::new(Tag::NONE, b"sound", None)).unwrap();
     }
     assert_eq!(transmit(&mut sender, 0), [30, 30, 11, 11]);
     for number in [u64::MAX - 1, u64::MAX, 0, 1] {
@@ -81,7 +82,7 @@ fn numbers_wrap_after_the_largest() {
 }
 
 #[test]
-fn acknowledgements_that_nobody_takes_are_bounded() {
+fn unsent_acknowledgements_are_bounded() {
     let mut receiver = Published::new(SETTINGS, 1452, 1);
     for n in 1..10_000 {
         hear(&mut receiver, 3, format!("seq:{n} x").as_bytes());

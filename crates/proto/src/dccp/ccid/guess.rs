@@ -4,12 +4,12 @@ use crate::dccp::logs::{Fate, SentLog};
 use crate::dccp::seq::Seq48;
 
 /// Takes every packet before the one that a report names for lost if losses have become more, and else for arrived. That
-/// is wrong of single ones; but whoever looks for packets of one size that never arrive also hears of those named.
+/// is wrong of single ones; but a search for packets of one size that never arrive also finds those named.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Guess {
     /// Losses have become more since packets were last settled.
     is_worse: bool,
-    /// Reports in a row that named a packet without data, and so nothing that a frame's size could be the matter with.
+    /// Reports in a row that named a packet without data, and so nothing that a message's size could be the matter with.
     vague: u32,
 }
 
@@ -28,7 +28,7 @@ impl Guess {
     }
 }
 
-/// Where as many acknowledgements as frames go out, every other report is vague; five in a row then are one in 32.
+/// Where as many acknowledgements as messages go out, every other report is vague; five in a row then are one in 32.
 const MOST_VAGUE: u32 = 5;
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ impl LossHistory {
     /// `lost` packets are missing; the first packet after them has window counter `counter` (unwrapped). Answers whether
     /// that is a new loss event.
     ///
-    /// `first`: what the very first interval is to be, in data packets; it stands for the past that nobody saw.
+    /// `first`: what the very first interval is to be, in data packets; it stands for the time before.
     pub fn on_lost(&mut self, lost: u32, counter: u64, first: impl FnOnce(u32) -> u32) -> bool {
         // Losses within a round trip, four counts, are one event (RFC 4342 §10.2).
         if let Some(at) = self.event_at

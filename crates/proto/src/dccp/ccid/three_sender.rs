@@ -373,7 +373,7 @@ impl DataLimit {
     }
 }
 
-/// Stands in for a round trip that nobody measured (RFC 4340 §3.4).
+/// Used in place of a round trip that was not measured (RFC 4340 §3.4).
 const NO_RTT: Duration = Duration::from_millis(200);
 /// t_mbi, seconds: the longest time between packets (RFC 5348 §4.3).
 const SLOWEST: f64 = 64.0;
@@ -381,7 +381,7 @@ const SLOWEST: f64 = 64.0;
 const FASTEST: f64 = 1.25e10;
 /// t_gran: what a driver's timer can do.
 const GRANULARITY: Duration = Duration::from_millis(1);
-/// Credit for a round trip may be a burst of many packets; a frame's worth of time is enough for sound.
+/// Credit for a round trip may be a burst of many packets; a message's worth of time is enough for sound.
 const MOST_CREDIT: Duration = Duration::from_millis(20);
 /// On loopback 4 R would be a few microseconds, and a peer's thread may sleep longer.
 const SHORTEST_SILENCE: Duration = Duration::from_millis(20);

@@ -9,6 +9,7 @@ use crate::dccp::logs::{Fate, MARKED, REACH, RECEIVED, ReceiveLog, SentLog, runs
 use crate::dccp::rtt::Rtt;
 use crate::dccp::seq::Seq48;
 use crate::dccp::wire::OptionWriter;
+use crate::rtt::backed_off;
 
 /// Sends as many data packets as a window allows, and takes their losses for congestion.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +25,7 @@ pub(crate) struct SenderTwo {
     greatest_acked: Option<Seq48>,
     /// Losses up to this number belong to the last congestion event.
     recover: Seq48,
-    /// Whether anything was sent yet, so that the first frame's size says how large the window begins.
+    /// Whether anything was sent yet, so that the first message's size says how large the window begins.
     begun: bool,
     timeout_at: Option<Instant>,
     backoff: u32,
@@ -215,7 +216,7 @@ impl SenderTwo {
         // A peer that tells how long it keeps acknowledgements need not be granted the longest.
         let kept = self.longest_kept.map_or(MOST_KEPT, |kept| (2 * kept).min(MOST_KEPT));
         let base = rtt.timeout() + kept + SLACK;
-        (base * (1 << self.backoff)).min(LONGEST_TIMEOUT.max(base))
+        backed_off(base, self.backoff, LONGEST_TIMEOUT)
     }
 }
 
@@ -281,7 +282,7 @@ const MOST_KEPT: Duration = Duration::from_millis(200);
 pub(crate) const SLACK: Duration = Duration::from_millis(25);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: u32 = 3;
-/// Long enough that frames of 10 ms in one direction share an acknowledgement, well below RFC 4341's 0.2 s.
+/// Long enough that messages of 10 ms in one direction share an acknowledgement, well below RFC 4341's 0.2 s.
 const DELAYED_ACK: Duration = Duration::from_millis(25);
 /// What one option holds: 253 runs of up to 64 packets.
 const LONGEST_VECTOR: usize = 253;

@@ -167,7 +167,7 @@ impl ResetCode {
     pub const OPTION_ERROR: ResetCode = ResetCode(5);
     /// A mandatory option that is not understood; data as before.
     pub const MANDATORY_ERROR: ResetCode = ResetCode(6);
-    /// Nobody accepts here.
+    /// No server accepts connections here.
     pub const REFUSED: ResetCode = ResetCode(7);
     /// Not that service.
     pub const BAD_SERVICE: ResetCode = ResetCode(8);
@@ -229,7 +229,7 @@ pub enum WireError {
         /// The packet's length.
         len: usize,
     },
-    /// 24-bit sequence numbers where nobody allowed them.
+    /// 24-bit sequence numbers where they are not allowed.
     #[error("short sequence numbers were not agreed on")]
     ShortSequence,
     /// The checksum covers more data than there is.

@@ -191,7 +191,7 @@ fn options_end_where_their_length_makes_no_sense() {
 }
 
 #[test]
-fn every_option_is_read_as_written_and_refused_at_other_lengths() {
+fn options_read_as_written_and_refuse_other_lengths() {
     let mut writer = OptionWriter::default();
     assert!(writer.ndp_count(0x1234) && writer.timestamp_echo(7, 0x1_0000) && writer.elapsed_time(0xffff));
     assert!(writer.data_checksum(9) && writer.init_cookie(b"abc") && writer.data_dropped(&[0xa0]));

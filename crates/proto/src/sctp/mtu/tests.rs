@@ -45,7 +45,7 @@ fn it_grows_again_after_the_raise_timer_only() {
 }
 
 #[test]
-fn an_outage_and_losses_that_are_repaired_are_no_matter_of_sizes() {
+fn outages_and_repaired_losses_do_not_shrink_packets() {
     let mut mtu = Mtu::new(1452, Instant::ZERO);
     walk(&mut mtu, (0, 10_000), 1500);
     for lost in 0..100 {

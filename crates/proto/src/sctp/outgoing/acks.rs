@@ -138,7 +138,7 @@ impl Outgoing {
         message.unacked -= 1;
         if message.unacked == 0 && message.cut == message.bytes.len() && !message.told {
             message.told = true;
-            queue.settle(message.id, Outcome::Acked);
+            queue.settle(message.tag, Outcome::Acked);
         }
     }
 
@@ -172,22 +172,34 @@ impl Outgoing {
         let Some((newest, path)) = acked.newest else { return };
         let in_recovery = acked.moved && paths[usize::from(path)].window.in_recovery();
         let below = if in_recovery { seen_to } else { newest.distance(self.first_tsn()).max(0) as usize };
-        for sent in self.sent.iter_mut().take(below.min(seen_to)) {
+        for at in 0..below.min(seen_to) {
+            let sent = &mut self.sent[at];
             // What went another way has not been overtaken.
             if sent.state != ChunkState::Flying || sent.misses == super::NEVER_AGAIN || sent.path != path {
                 continue;
             }
             sent.misses += 1;
-            if sent.misses == MISSES {
-                let (len, path) = (usize::from(sent.len), usize::from(sent.path));
-                sent.state = ChunkState::Lost;
-                paths[path].flight -= len;
-                self.flight -= len;
-                self.lost += 1;
-                acked.lost_on[path] = true;
-                paths[path].mtu.on_loss(usize::from(sent.packet));
+            match sent.misses {
+                1 => self.check_in_time(at, paths),
+                MISSES => {
+                    let (path, packet) = (usize::from(sent.path), usize::from(sent.packet));
+                    self.take_for_lost(at, paths);
+                    acked.lost_on[path] = true;
+                    paths[path].mtu.on_loss(packet);
+                }
+                _ => {}
             }
         }
+    }
+
+    /// A chunk on its way is to be sent again.
+    pub(super) fn take_for_lost(&mut self, at: usize, paths: &mut [Path]) {
+        let sent = &mut self.sent[at];
+        let len = usize::from(sent.len);
+        sent.state = ChunkState::Lost;
+        paths[usize::from(sent.path)].flight -= len;
+        self.flight -= len;
+        self.lost += 1;
     }
 
     /// T3-rtx of a path has expired: all that went by it is to be sent again.
@@ -206,13 +218,11 @@ impl Outgoing {
     /// A path takes no packets as large as some that are on their way.
     pub fn on_smaller_path(&mut self, by: usize, paths: &mut [Path]) {
         let size = paths[by].mtu.size();
-        for sent in &mut self.sent {
+        for at in 0..self.sent.len() {
+            let sent = self.sent[at];
             let too_large = usize::from(sent.path) == by && usize::from(sent.packet) > size;
             if sent.state == ChunkState::Flying && too_large {
-                sent.state = ChunkState::Lost;
-                self.flight -= usize::from(sent.len);
-                paths[by].flight -= usize::from(sent.len);
-                self.lost += 1;
+                self.take_for_lost(at, paths);
             }
         }
     }

@@ -3,13 +3,12 @@
 use antiphon_core::Instant;
 
 use super::super::path::Path;
-use super::super::settings::Reliability;
 use super::super::wire::chunks::DataHeader;
 use super::super::wire::writer::Writer;
 use super::{ChunkState, Message, NEVER_AGAIN, Outgoing, Sent};
 use crate::queue::{MAX_BYTES, MAX_FRAMES, Queued, SendQueue};
 
-/// A packet in the making: when and by which of the paths it goes, and the frames that wait.
+/// A packet in the making: when and by which of the paths it goes, and the messages that wait.
 pub struct Departure<'a, 'buf> {
     pub now: Instant,
     pub writer: &'a mut Writer<'buf>,
@@ -36,8 +35,6 @@ impl Outgoing {
     /// `burst`: the first packet of a fast retransmission asks no window (RFC 9260 §7.2.4, step 4).
     pub fn resend(&mut self, packet: &mut Departure<'_, '_>, burst: bool) {
         let now = packet.now;
-        // Nothing is known of the path yet: what can still be in time is tried.
-        let half_way = packet.path().rtt.srtt().unwrap_or_default() / 2;
         let full = packet.writer.room_when_empty();
         let mut at = 0;
         while self.lost > 0 && at < self.sent.len() {
@@ -45,7 +42,7 @@ impl Outgoing {
                 at += 1;
                 continue;
             }
-            if let Some(outcome) = self.is_to_be_given_up(at, (now, half_way), full) {
+            if let Some(outcome) = self.is_to_be_given_up(at, now, full) {
                 self.give_up(now, (self.sent[at].message, outcome), packet.paths, packet.queue);
                 continue;
             }
@@ -60,11 +57,12 @@ impl Outgoing {
             let len = usize::from(sent.len);
             self.lost -= 1;
             self.retransmitted += 1;
+            self.check_in_time(at, packet.paths);
             self.take_off(now, packet.path(), len);
         }
     }
 
-    /// Writes new chunks: of messages begun, and of frames that wait.
+    /// Writes new chunks: of messages begun, and of messages that wait.
     pub fn send_new(&mut self, packet: &mut Departure<'_, '_>) {
         self.drop_late(packet.now, packet.paths, packet.queue);
         while self.lost == 0 && packet.has_window() && self.sent.len() < MOST_CHUNKS {
@@ -88,7 +86,7 @@ impl Outgoing {
         self.cutting.get(at).copied()
     }
 
-    /// Takes the next frame of the queue whose stream is free, if it may go into this packet.
+    /// Takes the next message of the queue whose stream is free, if it may go into this packet.
     fn begin(&mut self, packet: &mut Departure<'_, '_>) -> Option<u32> {
         let Departure { now, writer, queue, .. } = packet;
         let live = self.messages.len() - self.free.len();
@@ -104,17 +102,17 @@ impl Outgoing {
         {
             return None;
         }
-        let frame = queue.pop_ready(*now, |stream| is_free(stream.0))?;
-        Some(self.enter(frame))
+        let message = queue.pop_ready(*now, |stream| is_free(stream.0))?;
+        Some(self.enter(message))
     }
 
-    fn enter(&mut self, frame: Queued) -> u32 {
-        self.kept_bytes += frame.bytes.len();
+    fn enter(&mut self, message: Queued) -> u32 {
+        self.kept_bytes += message.bytes.len();
         let message = Message {
-            id: frame.id,
-            bytes: frame.bytes,
-            deadline: frame.deadline,
-            stream: frame.stream.0 % self.rules.streams,
+            tag: message.tag,
+            bytes: message.bytes,
+            deadline: message.deadline,
+            stream: message.stream.0 % self.rules.streams,
             number: 0,
             first: self.next_tsn,
             cut: 0,
@@ -161,7 +159,6 @@ impl Outgoing {
         message.fragments += 1;
         message.chunks += 1;
         message.unacked += 1;
-        let due = message.deadline.map(|deadline| deadline.max(now + packet.paths[packet.by].rtt.patience()));
         if message.cut == message.bytes.len() {
             self.cutting.retain(|other| *other != place);
         }
@@ -172,9 +169,7 @@ impl Outgoing {
         if let Some(sent) = self.sent.back_mut() {
             sent.packet = writer.len() as u16;
         }
-        if let Some(due) = due.filter(|_| self.rules.reliability == Reliability::Deadline) {
-            self.check_at = Some(self.check_at.map_or(due, |at| at.min(due)));
-        }
+        self.check_in_time(self.sent.len() - 1, packet.paths);
         self.take_off(now, packet.path(), len);
         true
     }
@@ -219,7 +214,7 @@ impl Outgoing {
 
     /// Accounts for a chunk that goes out.
     fn take_off(&mut self, now: Instant, path: &mut Path, len: usize) {
-        path.window.on_send(now, path.rtt.patience());
+        path.window.on_send(now, path.rtt.base_rto());
         path.flight += len;
         self.flight += len;
         self.peer_window = self.peer_window.saturating_sub(len);

@@ -1,33 +1,25 @@
 //! Messages that come too late or were tried too often (RFC 3758 §3.5, RFC 7496): given up whole, and told to the peer.
 
-use std::time::Duration;
-
 use antiphon_core::{Instant, Outcome, Seq32};
 
 use super::super::path::Path;
 use super::super::settings::Reliability;
 use super::super::wire::HEADER;
 use super::super::wire::chunks::{DataHeader, Skipped};
-use super::{ChunkState, Outgoing, Sent};
+use super::{ChunkState, NEVER_AGAIN, Outgoing, Sent};
+use crate::deadline::last_chance;
 use crate::queue::SendQueue;
 
 impl Outgoing {
-    /// How the message of a lost chunk ends, if it is not to be sent again. `half_way`: the time that a chunk needs;
-    /// `full`: bytes of chunks in a packet at most.
-    pub(super) fn is_to_be_given_up(
-        &self,
-        at: usize,
-        (now, half_way): (Instant, Duration),
-        full: usize,
-    ) -> Option<Outcome> {
+    /// How the message of a lost chunk ends, if it is not to be sent again. `full`: bytes of chunks in a packet at most.
+    pub(super) fn is_to_be_given_up(&self, at: usize, now: Instant, full: usize) -> Option<Outcome> {
         let sent = &self.sent[at];
         let message = &self.messages[sent.message as usize];
         if !self.rules.may_give_up {
             return None;
         }
         match self.rules.reliability {
-            // A repetition that arrives after the deadline helps nobody: it must set out half a round trip before.
-            Reliability::Deadline if message.deadline.is_some_and(|deadline| now + half_way > deadline) => {
+            Reliability::Deadline if message.deadline.is_some_and(|deadline| now > deadline) => {
                 return Some(Outcome::Expired { maybe_received: message.cut == message.bytes.len() });
             }
             Reliability::Retransmissions(most) if sent.tries > most => {
@@ -48,33 +40,77 @@ impl Outgoing {
     }
 
     /// Gives up what has come past its deadline: lost, only partly sent, or on its way for longer than an answer takes.
-    pub fn expire(&mut self, now: Instant, paths: &mut [Path], queue: &mut SendQueue) {
+    /// Just before it, what later chunks have overtaken is to be sent again. Whether a congestion window closed by that.
+    pub fn expire(&mut self, now: Instant, paths: &mut [Path], queue: &mut SendQueue) -> bool {
         if self.check_at.is_none_or(|at| now < at) {
-            return;
+            return false;
         }
         self.check_at = None;
-        let mut next: Option<Instant> = None;
+        let (mut next, mut closed) = (None::<Instant>, false);
         for at in 0..self.sent.len() {
-            let sent = self.sent[at];
-            let message = &self.messages[sent.message as usize];
-            let Some(deadline) = message.deadline.filter(|_| !message.given_up) else { continue };
-            let in_parts = message.cut < message.bytes.len();
-            let answered = sent.at + paths[usize::from(sent.path)].rtt.patience();
-            let due = match sent.state {
-                ChunkState::Flying if !in_parts => deadline.max(answered),
-                ChunkState::Flying | ChunkState::Lost => deadline,
-                ChunkState::Acked if in_parts => deadline,
-                ChunkState::Acked | ChunkState::GivenUp => continue,
-            };
-            if now > due && self.rules.may_give_up {
-                let outcome = Outcome::Expired { maybe_received: !in_parts };
-                self.give_up(now, (sent.message, outcome), paths, queue);
+            if self.last_chance(at, paths).is_some_and(|last| now > last) {
+                closed |= self.take_last_chance(at, paths);
+            }
+            let Some(due) = self.due(at, paths) else { continue };
+            if now > due {
+                let message = &self.messages[self.sent[at].message as usize];
+                let outcome = Outcome::Expired { maybe_received: message.cut == message.bytes.len() };
+                self.give_up(now, (self.sent[at].message, outcome), paths, queue);
             } else {
-                next = Some(next.map_or(due, |next| next.min(due)));
+                next = next.into_iter().chain(self.last_chance(at, paths)).chain([due]).min();
             }
         }
         // Just after, since a deadline is still in time.
         self.check_at = next.map(|next| Instant::from_nanos(next.max(now).as_nanos().saturating_add(1)));
+        closed
+    }
+
+    /// When the message of a chunk is to be given up, if nothing happens before; `None` where messages have no deadlines.
+    fn due(&self, at: usize, paths: &[Path]) -> Option<Instant> {
+        if !self.rules.may_give_up || self.rules.reliability != Reliability::Deadline {
+            return None;
+        }
+        let sent = &self.sent[at];
+        let message = &self.messages[sent.message as usize];
+        let deadline = message.deadline.filter(|_| !message.given_up)?;
+        let in_parts = message.cut < message.bytes.len();
+        // What the order keeps back at the peer waits for the deadline, not for an answer that is not to be expected.
+        let awaited = !in_parts && (sent.misses == 0 || !self.rules.ordered);
+        let answered = sent.at + paths[usize::from(sent.path)].rtt.base_rto();
+        match sent.state {
+            ChunkState::Flying if awaited => Some(deadline.max(answered)),
+            ChunkState::Flying | ChunkState::Lost => Some(deadline),
+            ChunkState::Acked if in_parts => Some(deadline),
+            ChunkState::Acked | ChunkState::GivenUp => None,
+        }
+    }
+
+    /// When a chunk that was overtaken, or sent again already, goes out for the last time.
+    fn last_chance(&self, at: usize, paths: &[Path]) -> Option<Instant> {
+        let sent = &self.sent[at];
+        let is_missed = sent.state == ChunkState::Flying && sent.misses > 0;
+        self.due(at, paths).filter(|_| is_missed)?;
+        let last = last_chance(self.messages[sent.message as usize].deadline?);
+        (sent.at < last).then_some(last)
+    }
+
+    /// Sees to it that [`Self::expire`] looks at a chunk in time.
+    pub(super) fn check_in_time(&mut self, at: usize, paths: &[Path]) {
+        let look = self.last_chance(at, paths).or_else(|| self.due(at, paths));
+        self.check_at = [self.check_at, look].into_iter().flatten().min();
+    }
+
+    /// Three misses would come too late: one is enough to take the chunk for lost. Of what was sent again, one more copy
+    /// goes out. Whether a congestion window closed.
+    fn take_last_chance(&mut self, at: usize, paths: &mut [Path]) -> bool {
+        let sent = self.sent[at];
+        self.take_for_lost(at, paths);
+        let path = &mut paths[usize::from(sent.path)];
+        if sent.misses == NEVER_AGAIN {
+            return false;
+        }
+        path.mtu.on_loss(usize::from(sent.packet));
+        path.window.on_loss(self.highest())
     }
 
     /// Gives up messages of which a part would go out after their deadlines.
@@ -104,7 +140,7 @@ impl Outgoing {
         message.given_up = true;
         self.gave_up = true;
         if !std::mem::replace(&mut message.told, true) {
-            queue.settle(message.id, outcome);
+            queue.settle(message.tag, outcome);
         }
         if message.cut < message.bytes.len() {
             // The peer may have all chunks so far, and must learn that no more of them come: a number that is never
@@ -130,7 +166,7 @@ impl Outgoing {
                 ChunkState::Flying => {
                     let path = &mut paths[usize::from(sent.path)];
                     path.flight -= usize::from(sent.len);
-                    if now >= sent.at + path.rtt.patience() {
+                    if now >= sent.at + path.rtt.base_rto() {
                         path.mtu.on_loss(usize::from(sent.packet));
                     }
                     self.flight -= usize::from(sent.len);
@@ -197,7 +233,7 @@ impl Outgoing {
     fn abort(&mut self, place: u32, queue: &mut SendQueue) {
         let message = &mut self.messages[place as usize];
         if !std::mem::replace(&mut message.told, true) {
-            queue.settle(message.id, Outcome::Aborted);
+            queue.settle(message.tag, Outcome::Aborted);
         }
     }
 }

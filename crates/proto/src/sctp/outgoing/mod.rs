@@ -1,6 +1,6 @@
 //! What this side sends: messages cut into chunks, each followed until the peer has it or it is given up.
 //!
-//! A frame becomes a message when its first byte is about to go out (late binding), and gets its numbers then. It is
+//! A message becomes a message when its first byte is about to go out (late binding), and gets its numbers then. It is
 //! never cut to fit a small window: what fits a packet of the path goes as one chunk. Messages and chunks live in places that are
 //! used again, so that a stream in order allocates nothing.
 
@@ -10,7 +10,7 @@ mod give_up;
 
 use std::collections::VecDeque;
 
-use antiphon_core::{FrameId, Instant, Seq32};
+use antiphon_core::{Instant, Seq32, Tag};
 
 use super::settings::Reliability;
 use crate::queue::MAX_FRAMES;
@@ -63,7 +63,7 @@ pub(super) struct Outgoing {
 
 #[derive(Debug)]
 struct Message {
-    id: FrameId,
+    tag: Tag,
     bytes: Vec<u8>,
     deadline: Option<Instant>,
     stream: u16,
@@ -198,7 +198,7 @@ impl Outgoing {
     }
 }
 
-/// Places made at the start: what a stream of frames every 5 ms has on its way over the longest path, in some 10 kB.
+/// Places made at the start: what a stream of messages every 5 ms has on its way over the longest path, in some 10 kB.
 const READY: usize = 64;
 /// More misses than are counted: a chunk that was sent again is found lost by its time-out only.
 const NEVER_AGAIN: u8 = u8::MAX;

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use antiphon_core::{Event, Frame, Outcome, PathId};
+use antiphon_core::{Event, Message, Outcome, PathId, Tag};
 
 use super::super::path::Path;
 use super::super::settings;
@@ -30,14 +30,15 @@ impl Sender {
             interleaved: false,
             may_give_up: true,
         };
-        let settings = settings::read(&"".parse().unwrap()).unwrap();
+        let settings = settings::read(&"".parse().unwrap(), None).unwrap();
         let mut path = Path::new(PathId(0), PACKET, false, &settings, NOW);
         path.confirmed = true;
         Sender { out: Outgoing::new(rules, FIRST, 1 << 20), paths: vec![path], queue: SendQueue::empty() }
     }
 
     fn send(&mut self, len: usize, deadline: Option<Instant>) {
-        self.queue.push(Frame::new(&vec![1; len], deadline), 1 << 18).unwrap();
+        let tag = Tag(self.queue.accepted());
+        self.queue.push(Message::new(tag, &vec![1; len], deadline), 1 << 18).unwrap();
     }
 
     /// The TSNs of the next packet.
@@ -77,7 +78,7 @@ impl Sender {
     fn outcomes(&mut self) -> Vec<(u64, Outcome)> {
         let events = std::iter::from_fn(|| self.queue.poll_event());
         let outcome = |event| match event {
-            Event::Frame { id, outcome } => Some((id.0, outcome)),
+            Event::Outcome { tag, outcome } => Some((tag.0, outcome)),
             _ => None,
         };
         events.filter_map(outcome).collect()
@@ -102,7 +103,7 @@ fn what_the_peer_drops_again_is_sent_again_and_told_once() {
 }
 
 #[test]
-fn a_message_given_up_in_parts_is_forwarded_past_what_was_never_sent() {
+fn a_partly_sent_expired_message_is_skipped_as_a_whole() {
     let mut sender = Sender::new();
     let deadline = NOW + Duration::from_millis(20);
     sender.send(100, None);
@@ -143,7 +144,7 @@ fn acknowledgements_are_old_or_of_what_was_sent() {
 }
 
 #[test]
-fn what_no_longer_fits_the_path_is_given_up_where_the_peer_can_be_told() {
+fn what_no_longer_fits_is_given_up_if_the_peer_can_be_told() {
     for may_give_up in [true, false] {
         let mut sender = Sender::new();
         sender.out.rules.may_give_up = may_give_up;
@@ -165,7 +166,7 @@ fn what_no_longer_fits_the_path_is_given_up_where_the_peer_can_be_told() {
 }
 
 #[test]
-fn of_a_path_that_got_smaller_only_what_is_too_large_counts_as_lost() {
+fn on_a_smaller_path_only_too_large_packets_count_as_lost() {
     let mut sender = Sender::new();
     [1400, 700, 700, 1000].into_iter().for_each(|len| sender.send(len, None));
     assert_eq!([sender.packet(NOW), sender.packet(NOW), sender.packet(NOW)], [vec![0], vec![1, 2], vec![3]]);
@@ -178,4 +179,86 @@ fn of_a_path_that_got_smaller_only_what_is_too_large_counts_as_lost() {
 /// A path that was found to take 1200 bytes only.
 fn small(now: Instant) -> super::super::mtu::Mtu {
     super::super::mtu::Mtu::new(super::super::mtu::BASE, now)
+}
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+impl Sender {
+    /// What time brings; then the TSNs of the next packet.
+    fn at(&mut self, now: Instant) -> Vec<u32> {
+        self.out.expire(now, &mut self.paths, &mut self.queue);
+        self.packet(now)
+    }
+
+    /// Four chunks, of which the second gets lost and has a deadline after 80 ms; the third has come after 60.
+    fn with_a_loss(ordered: bool) -> Self {
+        let mut sender = Sender::new();
+        sender.out.rules.ordered = ordered;
+        sender.paths[0].rtt.on_sample(ms(60));
+        let deadline = NOW + ms(80);
+        [None, Some(deadline), None, None].into_iter().for_each(|deadline| sender.send(300, deadline));
+        assert_eq!(sender.packet(NOW), [0, 1, 2, 3]);
+        sender.sack(NOW + ms(60), 1, &[(2, 2)]).unwrap();
+        sender
+    }
+}
+
+#[test]
+fn a_retransmission_leaves_until_its_deadline_and_not_after() {
+    for (after, expected) in [(80, vec![1]), (81, vec![])] {
+        let mut sender = Sender::with_a_loss(false);
+        sender.out.on_timeout(0, &mut sender.paths);
+        sender.sack(NOW + ms(61), 1, &[(2, 3)]).unwrap();
+        assert_eq!(sender.packet(NOW + ms(after)), expected);
+    }
+}
+
+#[test]
+fn one_miss_is_enough_just_before_the_deadline() {
+    let mut sender = Sender::with_a_loss(false);
+    let cwnd = sender.paths[0].window.cwnd;
+    assert_eq!(sender.out.next_check(), Some(NOW + ms(78)));
+    assert_eq!(sender.at(NOW + ms(78)), [0; 0]);
+    let last = sender.out.next_check().unwrap();
+    assert!(last <= NOW + ms(79), "{last:?}");
+    assert_eq!(sender.at(last), [1]);
+    assert!(sender.paths[0].window.cwnd < cwnd || sender.paths[0].window.in_recovery(), "it is a loss");
+    assert_eq!(sender.at(NOW + ms(80)), [0; 0], "once");
+    let first_answer = last + sender.paths[0].rtt.base_rto();
+    assert_eq!(sender.at(first_answer + ms(1)), [0; 0]);
+    let expired = Outcome::Expired { maybe_received: true };
+    assert_eq!(sender.outcomes(), [(0, Outcome::Acked), (2, Outcome::Acked), (1, expired)]);
+}
+
+#[test]
+fn a_repair_goes_out_once_more_just_before_the_deadline() {
+    let mut sender = Sender::with_a_loss(false);
+    sender.out.on_timeout(0, &mut sender.paths);
+    sender.sack(NOW + ms(62), 1, &[(2, 3)]).unwrap();
+    assert_eq!(sender.packet(NOW + ms(63)), [1]);
+    assert_eq!(sender.at(NOW + ms(78)), [0; 0]);
+    assert_eq!(sender.at(NOW + ms(79)), [1]);
+    assert_eq!(sender.at(NOW + ms(80)), [0; 0]);
+}
+
+#[test]
+fn in_order_what_is_missed_is_given_up_at_its_deadline() {
+    for ordered in [true, false] {
+        let mut sender = Sender::with_a_loss(ordered);
+        assert_eq!(sender.at(NOW + ms(79)), [1]);
+        sender.at(NOW + ms(81));
+        let forwarded = sender.out.forward_point(&mut Vec::new());
+        assert_eq!(forwarded, ordered.then_some(FIRST.plus(1)), "unordered, nothing waits for it");
+    }
+}
+
+#[test]
+fn deadlines_need_no_look_where_nothing_can_be_given_up() {
+    let mut sender = Sender::new();
+    sender.out.rules.may_give_up = false;
+    sender.send(300, Some(NOW + ms(80)));
+    assert_eq!(sender.packet(NOW), [0]);
+    assert_eq!(sender.out.next_check(), None);
 }

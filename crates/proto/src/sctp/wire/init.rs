@@ -37,7 +37,7 @@ pub mod parameter {
 
 /// The fixed part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Greeting {
+pub struct InitFields {
     pub tag: u32,
     pub window: u32,
     pub out_streams: u16,
@@ -62,20 +62,20 @@ pub struct Offer<'a> {
     pub stopped: bool,
 }
 
-impl Greeting {
+impl InitFields {
     /// The fixed part, and the parameters behind it.
-    pub fn parse(value: &[u8]) -> Option<(Greeting, Tlvs<'_>)> {
+    pub fn parse(value: &[u8]) -> Option<(InitFields, Tlvs<'_>)> {
         if value.len() < FIXED {
             return None;
         }
-        let greeting = Greeting {
+        let fields = InitFields {
             tag: word32(value, 0),
             window: word32(value, 4),
             out_streams: word16(value, 8),
             in_streams: word16(value, 10),
             tsn: Seq32(word32(value, 12)),
         };
-        Some((greeting, Tlvs::new(&value[FIXED..])))
+        Some((fields, Tlvs::new(&value[FIXED..])))
     }
 
     /// Whether an association may be made of it (RFC 9260 §3.3.2, §5.1.1).

@@ -2,7 +2,7 @@ use antiphon_core::Seq32;
 use proptest::prelude::*;
 
 use super::chunks::{DataHeader, ForwardTsn, Sack, Skipped, Unknown};
-use super::init::{Greeting, Offer, parameter};
+use super::init::{InitFields, Offer, parameter};
 use super::writer::{Writer, push_tlv};
 use super::*;
 
@@ -108,32 +108,33 @@ fn what_is_given_up_is_read_and_written_as_in_the_vectors() {
 }
 
 #[test]
-fn greetings_and_heartbeats_are_read_and_written_as_in_the_vectors() {
+fn init_and_heartbeat_read_and_write_as_in_the_vectors() {
     let packet = chunk_of("INIT").0;
     let chunk = parse(&packet).unwrap().1.next().unwrap();
-    let (greeting, parameters) = Greeting::parse(chunk.value).unwrap();
-    let expected = Greeting { tag: 0x1122_3344, window: 0x1a000, out_streams: 10, in_streams: 10, tsn: TSN };
-    assert_eq!((greeting, greeting.is_valid()), (expected, true));
+    let (fields, parameters) = InitFields::parse(chunk.value).unwrap();
+    let expected =
+        InitFields { tag: 0x1122_3344, window: 0x1a000, out_streams: 10, in_streams: 10, tsn: TSN };
+    assert_eq!((fields, fields.is_valid()), (expected, true));
     let offer = Offer::read(parameters, |_| panic!("all known"));
     assert_eq!(offer, Offer { forward_tsn: true, ..Offer::default() });
-    let mut value = greeting.emit().to_vec();
+    let mut value = fields.emit().to_vec();
     push_tlv(&mut value, parameter::FORWARD_TSN, &[]);
     assert_written("INIT", |writer| writer.chunk(chunk::INIT, 0, &[&value]));
     let mut info = Vec::new();
     push_tlv(&mut info, parameter::HEARTBEAT_INFO, &[&[0, 1, 2, 3, 4, 5, 6, 7]]);
     assert_written("HEARTBEAT", |writer| writer.chunk(chunk::HEARTBEAT, 0, &[&info]));
     for bad in [
-        Greeting { tag: 0, ..expected },
-        Greeting { out_streams: 0, ..expected },
-        Greeting { in_streams: 0, ..expected },
-        Greeting { window: 1499, ..expected },
+        InitFields { tag: 0, ..expected },
+        InitFields { out_streams: 0, ..expected },
+        InitFields { in_streams: 0, ..expected },
+        InitFields { window: 1499, ..expected },
     ] {
         assert!(!bad.is_valid());
     }
 }
 
 #[test]
-fn parameters_are_skipped_stopped_at_and_reported_by_their_highest_bits() {
+fn high_bits_of_unknown_parameters_decide_skip_stop_report() {
     for (kind, reported, goes_on) in
         [(0x3f00, false, false), (0x7f00, true, false), (0xbf00, false, true), (0xff00, true, true)]
     {
@@ -228,7 +229,7 @@ fn read_all(chunk: &Chunk<'_>) {
     if let Some(sack) = Sack::parse(chunk.value) {
         assert!(sack.gaps().count() + sack.duplicates().count() <= chunk.value.len() / 4);
     }
-    if let Some((_, parameters)) = Greeting::parse(chunk.value) {
+    if let Some((_, parameters)) = InitFields::parse(chunk.value) {
         Offer::read(parameters, drop);
     }
 }

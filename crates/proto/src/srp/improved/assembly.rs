@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_never_end_are_bounded_and_contradictions_refused() {
+    fn endless_messages_are_bounded_and_contradictions_refused() {
         let mut assemblies = Assemblies::new();
         for first in 0..1000 {
             assert_eq!(assemblies.take(100 * first, 0, 64, &[1; 1400], false), None);

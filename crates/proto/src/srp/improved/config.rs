@@ -7,9 +7,10 @@ use crate::srp::Streams;
 /// What a receiver is to aim at.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ReceiverConfig {
-    /// Loss that the application can bear, above 0 and below 1.
+    /// Loss that the application tolerates, above 0 and below 1.
     pub desired_loss: f64,
-    /// Latency that it can bear, above 0: also the age beyond which a message can't be played.
+    /// Latency that it tolerates, above 0: also the playout delay, from when a message is due here until it is played. A
+    /// message is asked for as long as the answer can come by then.
     pub desired_latency: Duration,
     /// What a packet leaves of the loss average.
     pub keep_loss: f64,
@@ -56,8 +57,8 @@ pub struct ReceiverCounts {
     /// Packets received twice.
     pub duplicates: u64,
     /// Packets too far from the others to belong to them.
-    pub strange: u64,
-    /// Times that the stream started anew: a restarted sender, an outage.
+    pub unknown: u64,
+    /// Times that the stream started again: a restarted sender, an outage.
     pub resets: u64,
     /// NACK packets sent.
     pub nacks: u64,

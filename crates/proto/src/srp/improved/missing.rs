@@ -66,7 +66,7 @@ impl Window {
 /// delivered twice.
 pub(super) const WINDOW: u64 = 2048;
 /// The longest gap that is repaired: over a second of 5 ms blocks. What is longer is an outage, after which the stream
-/// starts anew.
+/// restarts.
 pub(super) const MAX_GAP: u64 = 256;
 /// Packets that may be missing at once.
 pub(super) const MAX_MISSING: usize = 512;

@@ -3,7 +3,7 @@
 use super::missing::{MAX_GAP, WINDOW};
 use crate::srp::wire::extended::Part;
 
-/// The stream as far as it is known, and the stranger that may turn out to be its new beginning.
+/// The stream as far as it is known, and the unknown source that may turn out to be its new beginning.
 #[derive(Default)]
 pub(super) struct Numbering {
     pub stream: Option<Stream>,
@@ -28,36 +28,36 @@ pub(super) enum Place {
     /// In the stream, at this extended id.
     Known(u64),
     /// Nowhere near it, or of another epoch.
-    Strange,
+    Unknown,
     /// At the beginning of a new stream, after so many ids of the old one that never came.
-    Anew { id: u64, skipped: u64 },
+    Restarted { id: u64, skipped: u64 },
 }
 
 impl Numbering {
     /// Places a packet; a first one begins the stream, whatever its id.
     pub fn place(&mut self, part: &Part<'_>, answer: bool) -> Place {
         let Some(stream) = self.stream else {
-            return if answer { Place::Strange } else { Place::Known(self.begin(part)) };
+            return if answer { Place::Unknown } else { Place::Known(self.begin(part)) };
         };
         let ahead = i64::from(part.id.wrapping_sub(stream.horizon as u32) as i32);
         let near = ahead <= MAX_GAP as i64 && ahead >= -((WINDOW - MAX_GAP) as i64);
-        // Nobody asks for what is still to come: such an answer is forged.
+        // What is still to come was not asked for: such an answer is forged.
         if stream.epoch == part.epoch && near && !(answer && ahead >= 0) {
             return Place::Known(stream.horizon.wrapping_add_signed(ahead));
         }
-        // As RFC 3550 A.1: only two packets in a row prove that the other side began anew, and not a forger.
+        // As RFC 3550 A.1: only two packets in a row prove that the other side restarted; one may be forged.
         let follows = |(epoch, id): (u8, u32)| {
             epoch == part.epoch && (1..=PROOF_STEP).contains(&part.id.wrapping_sub(id))
         };
         if answer || !self.probation.replace((part.epoch, part.id)).is_some_and(follows) {
-            return Place::Strange;
+            return Place::Unknown;
         }
         self.probation = None;
         let skipped = if stream.epoch == part.epoch { u64::try_from(ahead).unwrap_or(0) } else { 0 };
-        Place::Anew { id: self.begin(part), skipped }
+        Place::Restarted { id: self.begin(part), skipped }
     }
 
-    /// Starts with this packet; what came before it is nobody's loss, but for the first few of a stream.
+    /// Starts with this packet; what came before it does not count as lost, but for the first few of a stream.
     fn begin(&mut self, part: &Part<'_>) -> u64 {
         // Far from 0, so that ids before the first stay positive.
         let id = (1 << 40) + u64::from(part.id);
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_stream_is_taken_up_anywhere_with_its_whole_message() {
         let mut numbering = Numbering::default();
-        assert_eq!(numbering.place(&part(1, 700, 2), true), Place::Strange);
+        assert_eq!(numbering.place(&part(1, 700, 2), true), Place::Unknown);
         assert!(matches!(numbering.place(&part(1, 700, 2), false), Place::Known(_)));
         assert_eq!(horizon(&numbering), 698);
         let mut early = Numbering::default();
@@ -98,17 +98,17 @@ mod tests {
     }
 
     #[test]
-    fn near_is_known_and_far_is_strange_on_both_sides_of_zero() {
+    fn near_numbers_are_known_and_far_ones_unknown_across_zero() {
         let mut numbering = Numbering::default();
         let Place::Known(start) = numbering.place(&part(1, u32::MAX, 0), false) else { panic!("begun") };
         let far = [(255, true), (256, true), (257, false), (-1792, true), (-1793, false), (1 << 31, false)];
         for (ahead, known) in far {
             let id = (i64::from(u32::MAX) + ahead) as u32;
             let expected =
-                if known { Place::Known(start.wrapping_add_signed(ahead)) } else { Place::Strange };
+                if known { Place::Known(start.wrapping_add_signed(ahead)) } else { Place::Unknown };
             assert_eq!(numbering.place(&part(1, id, 0), false), expected, "{ahead}");
         }
-        assert_eq!(numbering.place(&part(1, 4, 0), true), Place::Strange, "an answer ahead of everything");
+        assert_eq!(numbering.place(&part(1, 4, 0), true), Place::Unknown, "an answer ahead of everything");
     }
 
     #[test]
@@ -116,11 +116,11 @@ mod tests {
         let mut numbering = Numbering::default();
         numbering.place(&part(1, 100, 0), false);
         for (epoch, id) in [(2, 50), (3, 51), (2, 49), (2, 49)] {
-            assert_eq!(numbering.place(&part(epoch, id, 0), false), Place::Strange);
+            assert_eq!(numbering.place(&part(epoch, id, 0), false), Place::Unknown);
         }
-        assert!(matches!(numbering.place(&part(2, 51, 0), false), Place::Anew { skipped: 0, .. }));
+        assert!(matches!(numbering.place(&part(2, 51, 0), false), Place::Restarted { skipped: 0, .. }));
         numbering.place(&part(2, 5000, 0), false);
         let outage = numbering.place(&part(2, 5001, 0), false);
-        assert!(matches!(outage, Place::Anew { skipped: 4950, .. }), "{outage:?}");
+        assert!(matches!(outage, Place::Restarted { skipped: 4950, .. }), "{outage:?}");
     }
 }

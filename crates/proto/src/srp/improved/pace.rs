@@ -20,7 +20,7 @@ use antiphon_core::Instant;
 /// lost on a path that is full: what goes out is halved each second, down to the same sixteenth, until it is heard again.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// What can be borne of queueing.
+    /// Queueing delay that is tolerated.
     latency: Duration,
     offered: Meter,
     packet_bytes: f64,

@@ -63,9 +63,9 @@ impl Receiver {
         }
     }
 
-    /// Makes room for `frames` that are missing at once.
-    pub fn reserve(&mut self, frames: usize) {
-        self.missing.reserve_exact(frames.min(MAX_MISSING).saturating_sub(self.missing.len()));
+    /// Makes room for `messages` that are missing at once.
+    pub fn reserve(&mut self, messages: usize) {
+        self.missing.reserve_exact(messages.min(MAX_MISSING).saturating_sub(self.missing.len()));
     }
 
     /// Asks for these streams from now on, again and again until the sender has confirmed it.
@@ -104,12 +104,12 @@ impl Receiver {
     ) {
         let id = match self.numbering.place(part, answer) {
             Place::Known(id) => id,
-            Place::Strange => {
-                self.counts.strange += 1;
+            Place::Unknown => {
+                self.counts.unknown += 1;
                 return;
             }
-            Place::Anew { id, skipped } => {
-                self.start_anew(skipped, deliver);
+            Place::Restarted { id, skipped } => {
+                self.restart(skipped, deliver);
                 id
             }
         };
@@ -134,9 +134,9 @@ impl Receiver {
     }
 
     /// Forgets the stream as it was. Everything between it and the new beginning is lost in one stroke.
-    fn start_anew(&mut self, skipped: u64, deliver: &mut Deliver<'_>) {
+    fn restart(&mut self, skipped: u64, deliver: &mut Deliver<'_>) {
         self.counts.resets += 1;
-        self.counts.strange += 1;
+        self.counts.unknown += 1;
         self.counts.lost += skipped;
         for missing in self.missing.drain(..).filter(|missing| !missing.suspected) {
             self.counts.given_up += 1;
@@ -195,9 +195,14 @@ impl Receiver {
             return;
         }
         self.window.set(id, Fate::Missing);
-        let wait = if suspected { Duration::ZERO } else { self.reordering };
-        let state = Awaiting::Decision(now + wait);
+        let state = if suspected { Awaiting::Decision(now) } else { self.after_reordering(now, due) };
         self.missing.push(Missing { id, due, found_at: now, asked: 0, priority, state, suspected });
+    }
+
+    /// What was overtaken may still come: it is given the time that the path's reordering takes, as far as there is time.
+    fn after_reordering(&self, now: Instant, due: Instant) -> Awaiting {
+        let last = self.requests.last_request(due + self.config.desired_latency);
+        Awaiting::Decision((now + self.reordering).min(last).max(now))
     }
 
     /// A packet is here: answers how late.
@@ -248,12 +253,12 @@ impl Receiver {
 
     /// Answers come in the order of their requests: what was asked for before this one is lost again.
     fn overtaken(&mut self, now: Instant, asked_at: Instant, id: u64, deliver: &mut Deliver<'_>) {
-        let reordering = self.reordering;
-        for missing in &mut self.missing {
+        for at in 0..self.missing.len() {
+            let missing = self.missing[at];
             if let Awaiting::Answer { sent, .. } = missing.state
                 && (sent, missing.id) < (asked_at, id)
             {
-                missing.state = Awaiting::Decision(now + reordering);
+                self.missing[at].state = self.after_reordering(now, missing.due);
             }
         }
         self.decide_due(now, deliver);
@@ -274,8 +279,11 @@ impl Receiver {
             } else if self.choose(now, &missing) == Choice::Retransmit {
                 self.missing[at].state = Awaiting::Request;
                 at += 1;
+            } else if let Some(until) = self.still_under_way(now, &missing) {
+                self.missing[at].state = until;
+                at += 1;
             } else if missing.suspected {
-                // What was never sent is nobody's loss: the stream may have paused.
+                // What was never sent is not lost: the stream may have paused.
                 self.missing[at].state = Awaiting::Proof;
                 at += 1;
             } else {
@@ -288,11 +296,18 @@ impl Receiver {
         }
     }
 
+    /// The state of a packet that is not asked for again, while an answer may still be on its way.
+    fn still_under_way(&self, now: Instant, missing: &Missing) -> Option<Awaiting> {
+        let Awaiting::Answer { sent, .. } = missing.state else { return None };
+        let until = self.requests.overdue_at(sent);
+        (until > now).then_some(Awaiting::Answer { sent, until })
+    }
+
     fn choose(&mut self, now: Instant, missing: &Missing) -> Choice {
         if missing.asked >= chances(missing.priority) {
             return Choice::GiveUp;
         }
-        let deadline = missing.due + self.config.desired_latency.saturating_sub(self.one_way());
+        let deadline = missing.due + self.config.desired_latency;
         self.decide.decide(&Situation {
             current_loss: self.quality.loss,
             current_latency: self.quality.latency,
@@ -304,7 +319,7 @@ impl Receiver {
             round_trip_deviation: self
                 .requests
                 .measured()
-                .map_or(Duration::ZERO, |smoothed| smoothed.deviation()),
+                .map_or(Duration::ZERO, |smoothed| smoothed.measured_deviation()),
             overdue: now.since(missing.due),
             time_left: Some(deadline.since(now)),
             asked: missing.asked,
@@ -329,7 +344,8 @@ impl Receiver {
             let wanted = Wanted { streams, blind: true };
             return self.requests.write_probe(now, 0, Report::default(), wanted, buf);
         };
-        if let Some(len) = self.requests.write_nack(now, stream.epoch, &mut self.missing, buf) {
+        let latency = self.config.desired_latency;
+        if let Some(len) = self.requests.write_nack(now, stream.epoch, latency, &mut self.missing, buf) {
             return Some(len);
         }
         let report = self.report();
@@ -387,7 +403,7 @@ impl Receiver {
     }
 }
 
-/// A path that reorders by more is met by asking in vain.
+/// A path that reorders by more costs needless requests.
 const MAX_REORDERING: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

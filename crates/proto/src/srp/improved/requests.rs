@@ -19,7 +19,7 @@ pub(super) struct Requests {
     probe: Probe,
     /// The sender may not know yet which streams are wanted: when to tell it again, and how often it was told.
     untold: Option<(Instant, u32)>,
-    times: [Option<Instant>; 16],
+    times: [Option<Instant>; 32],
     next_time: usize,
     /// NACK packets sent.
     pub nacks: u64,
@@ -38,14 +38,15 @@ struct Probe {
 
 impl Requests {
     /// Asks for as many of those in state [`Awaiting::Request`] as one packet holds. They are in the order of their ids.
+    /// `latency`: how long after its due time a packet can still be played.
     pub fn write_nack(
         &mut self,
         now: Instant,
         epoch: u8,
+        latency: Duration,
         missing: &mut [Missing],
         buf: &mut [u8],
     ) -> Option<usize> {
-        let wait = self.answer_time().max(MIN_WAIT);
         let first = missing.iter().find(|missing| missing.state == Awaiting::Request)?.id;
         let mut words = [[0u8; 4]; MAX_NACK_WORDS];
         let mut used = 0;
@@ -57,7 +58,8 @@ impl Requests {
                 used = used.max(word + 1);
             }
             missing.asked += 1;
-            missing.state = Awaiting::Answer { sent: now, until: now + wait };
+            let until = self.look_again(now, missing, missing.due + latency);
+            missing.state = Awaiting::Answer { sent: now, until };
             self.asked += 1;
         }
         self.nacks += 1;
@@ -93,6 +95,36 @@ impl Requests {
         self.round_trip.map_or(BLIND_WAIT, |rtt| rtt.mean() + rtt.deviation() * 4)
     }
 
+    /// When the answer to a request of `sent` is overdue.
+    pub fn overdue_at(&self, sent: Instant) -> Instant {
+        sent + self.answer_time().max(MIN_WAIT)
+    }
+
+    /// When to decide again about a packet that is asked for now: when the answer is overdue, or, where it would then be
+    /// too late to ask again, as late as an answer can still come in time.
+    ///
+    /// The second request may go out before the answer to the first can have come: where the playout delay has room for
+    /// one round trip only, it makes up for a loss of the request or of its answer, and costs a copy where nothing got
+    /// lost. What may not have been sent yet is not asked for.
+    fn look_again(&self, now: Instant, missing: &Missing, deadline: Instant) -> Instant {
+        let overdue = self.overdue_at(now);
+        if missing.suspected {
+            return overdue;
+        }
+        let (last, answer) = match self.round_trip {
+            Some(rtt) => (self.last_request(deadline), rtt.mean() + rtt.measured_deviation()),
+            None => (now + deadline.since(now) / 2, BLIND_WAIT),
+        };
+        let least = if missing.asked == 1 { MIN_WAIT } else { answer.max(MIN_WAIT) };
+        if last >= now + least { overdue.min(last) } else { overdue }
+    }
+
+    /// The last instant at which an answer to a request can be expected by the deadline, if this machine wakes late.
+    pub fn last_request(&self, deadline: Instant) -> Instant {
+        let needed = self.round_trip.map_or(Duration::ZERO, |rtt| rtt.mean() + rtt.measured_deviation());
+        deadline - (needed + MIN_WAIT)
+    }
+
     /// The sender is to be told which streams are wanted, until a probe that says so has come back.
     pub fn tell(&mut self) {
         self.untold = Some((Instant::ZERO, 0));
@@ -119,7 +151,7 @@ impl Requests {
         self.probe.due |= self.probe.last.is_none_or(|last| now.since(last) >= after);
     }
 
-    /// A probe came back. If it is none of ours, somebody may have asked for other streams in our name: the sender is soon
+    /// A probe came back. If it is none of ours, another host may have asked for other streams in our name: the sender is soon
     /// told again what is wanted.
     pub fn on_echo(&mut self, now: Instant, received_at: Instant, time: u32) {
         if let Some(sent) = self.probe.sent.take_if(|sent| clock_us(*sent) == time) {
@@ -164,8 +196,8 @@ impl Requests {
 
 /// The shortest wait for anything: 1 to 2 ms is what a busy machine takes to schedule a process.
 pub(super) const MIN_WAIT: Duration = Duration::from_millis(2);
-/// The wait for an answer before a round trip is known: longer than most paths are, shorter than TCP's second (RFC 6298
-/// §2.1), which no playout buffer waits for.
+/// The longest wait for an answer before a round trip is known: longer than most paths are, shorter than TCP's second (RFC
+/// 6298 §2.1), which no playout buffer waits for. Where less time is left, each request takes half of it.
 const BLIND_WAIT: Duration = Duration::from_millis(250);
 /// A probe and report each second while data comes (report, section 3.2).
 const PROBE_AFTER: Duration = Duration::from_secs(1);

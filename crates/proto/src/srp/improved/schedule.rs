@@ -153,7 +153,7 @@ const LONGEST_INTERVAL: u64 = 60_000_000_000;
 const LONGEST_STEP: u32 = 8;
 /// And what is believed of any stream: one that began with a burst may be slow.
 const LONGEST_FIRST: Duration = Duration::from_millis(100);
-/// Ten seconds on the way are none: one of the clocks was set, or slept, and the schedule starts anew.
+/// A delay of ten seconds is none: one of the clocks was set, or the machine slept, and the schedule starts again.
 const LONGEST_TRANSIT: f64 = 10e9;
 /// Clocks 55 ppm apart drift by 0.55 ms in it.
 const PERIOD: Duration = Duration::from_secs(10);

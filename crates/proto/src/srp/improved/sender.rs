@@ -21,7 +21,7 @@ pub struct SenderConfig {
     pub max_datagram: usize,
     /// How long packets are kept for repairs.
     pub keep: Duration,
-    /// Age at which nothing can be played any more: a longer queue than this is of no use.
+    /// The receiver's playout delay: a longer queue than this is of no use.
     pub latency: Duration,
     /// Draws the epoch.
     pub seed: u64,
@@ -150,7 +150,7 @@ impl Sender {
     /// late and all together. Until then for those that show it, of `typical` bytes: few reports and no sound may go this way.
     pub fn reserve(&mut self, packets: usize, typical: usize) {
         self.late = packets;
-        self.spare.fill(FIRST_ROOM, FIRST_ROOM.saturating_sub(self.kept.len()), typical);
+        self.spare.fill(FIRST_ROOM, FIRST_ROOM, typical);
         self.due.reserve_exact(packets.min(MAX_KEPT).saturating_sub(self.due.len()));
     }
 
@@ -168,7 +168,7 @@ impl Sender {
         self.config.max_datagram.saturating_sub(HEADER).max(1)
     }
 
-    /// Whether a message is to be sent: asked before its first part, and binding for nobody who does without.
+    /// Whether a message is to be sent: asked before its first part, and not binding: a sender may do without it.
     pub fn admit(&mut self, now: Instant, message: &Message<'_>) -> Admission {
         if !self.wanted.contains(message.stream) {
             self.counts.unwanted += 1;
@@ -258,7 +258,7 @@ impl Sender {
         let more = if all < most as f64 { all as usize } else { most }.max(self.room + 1) - self.room;
         self.room += more;
         self.kept.reserve(more + 1);
-        self.spare.fill(self.room, more, len + HEADROOM);
+        self.spare.fill(self.room, self.room, len + HEADROOM);
     }
 
     /// Takes a request.
@@ -290,7 +290,7 @@ impl Sender {
 
     /// Takes a receiver's probe with its report; answers whether the phase (congested or not) changed.
     ///
-    /// Only who knows the epoch, or asks before anything of it came, changes which streams are sent.
+    /// Only a client that knows the epoch, or asks before any data came, changes which streams are sent.
     pub fn on_probe(&mut self, now: Instant, epoch: u8, time: u32, report: Report, wanted: Wanted) -> bool {
         self.echo = Some((epoch, time));
         let knows = epoch == self.epoch && !wanted.blind;

@@ -14,9 +14,9 @@ use crate::srp::{Deliver, Delivery};
 /// What a client is to aim at.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ClientConfig {
-    /// Loss that the application can bear, above 0 and below 1.
+    /// Loss that the application tolerates, above 0 and below 1.
     pub desired_loss: f64,
-    /// Latency that it can bear, above 0.
+    /// Latency that it tolerates, above 0.
     pub desired_latency: Duration,
     /// What a message leaves of the loss average.
     pub keep_loss: f64,
@@ -58,7 +58,7 @@ impl ClientConfig {
 /// * a round trip is measured only from times that this client sent itself not long ago: a forged answer is delivered
 ///   like any other, but changes no estimate, nor does one that came while the machine slept.
 ///
-/// Kept with its faults: after a gap longer than the buffer, or behind a server that began anew, everything is too early
+/// Kept with its faults: after a gap longer than the buffer, or behind a server that restarted, everything is too early
 /// or too late and nothing is delivered.
 pub struct Client {
     config: ClientConfig,

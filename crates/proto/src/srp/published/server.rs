@@ -62,7 +62,7 @@ impl Server {
     pub fn reserve(&mut self, typical: usize) {
         let left = self.capacity - self.kept.len();
         self.kept.reserve_exact(left);
-        self.spare.fill(self.capacity, left, typical);
+        self.spare.fill(self.capacity, self.capacity, typical);
     }
 
     /// Writes the data packet of a message and keeps a copy; answers the packet's length.

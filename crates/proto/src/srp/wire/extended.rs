@@ -14,7 +14,7 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! * The first bit tells the two formats apart. `epoch` is drawn anew by each sender, so that a restarted one is known
+//! * The first bit tells the two formats apart. `epoch` is drawn by each sender when it starts, so that a restarted one is known
 //!   by its first packets.
 //! * Every part of a message has a data id of its own, so that it is repaired alone; index and count put it in place.
 //! * `s` is the number of the stream, its upper and its lower two bits. Ids count over all streams that this receiver

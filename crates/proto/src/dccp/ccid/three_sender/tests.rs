@@ -119,7 +119,7 @@ fn losses_bring_it_to_the_equation() {
 }
 
 #[test]
-fn silence_halves_the_rate_down_to_a_packet_a_second_and_no_timer_runs_in_idleness() {
+fn silence_halves_the_rate_and_idle_runs_no_timer() {
     let mut bench = Bench::new();
     bench.slow_start(4);
     let mut before = bench.rate();
@@ -198,7 +198,7 @@ fn a_first_loss_is_not_taken_for_the_loss_of_everything() {
 /// Linux 6.1 measures what arrives since its report before, silence included: a packet a second was reported as 200 bytes
 /// a second at a round trip of 15 ms, and with the next loss the sender fell to that.
 #[test]
-fn a_rate_measured_over_silence_is_a_packet_a_round_trip_at_least() {
+fn rate_over_silence_is_at_least_a_packet_a_round_trip() {
     let mut bench = Bench::new();
     bench.round_trip();
     bench.report(NO_LOSS, 0.0);
@@ -214,7 +214,7 @@ fn a_rate_measured_over_silence_is_a_packet_a_round_trip_at_least() {
 /// A path that carries a packet in five round trips, and says so. At two packets a round trip it loses nine in ten, an
 /// event in each: what it may be sent then is what the equation allows.
 #[test]
-fn no_report_is_worth_more_than_the_equation_and_one_on_no_data_no_more_than_it_says() {
+fn reports_raise_the_rate_only_as_far_as_the_equation() {
     let equation = |p: f64| tfrc::throughput(SIZE as f64, RTT, p);
     for (inverse, data, expected) in [
         (2, true, equation(1.0 / 2.0)),

@@ -30,7 +30,7 @@ fn limit(pace: &Pace) -> Option<u64> {
 }
 
 #[test]
-fn a_queue_with_heavy_loss_or_beyond_what_can_be_played_limits_and_nothing_else_does() {
+fn only_heavy_loss_or_an_unplayable_queue_limits_the_rate() {
     // Four fifths of the 50 and of the 100 kB/s that arrived.
     for (lost, queueing, expected) in [
         (50, 60, Some(40_000)),

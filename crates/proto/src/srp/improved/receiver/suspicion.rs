@@ -25,7 +25,7 @@ impl Receiver {
         self.numbering.stream = Some(stream);
     }
 
-    /// When the next packet is overdue; `None` in fast streams, and after a few of them in vain.
+    /// When the next packet is overdue; `None` in fast streams, and after a few of them without an answer.
     pub(super) fn next_suspicion(&self) -> Option<Instant> {
         let (stream, last) = (self.numbering.stream?, self.schedule.last()?);
         let patience = self.schedule.patience().max(MIN_WAIT);

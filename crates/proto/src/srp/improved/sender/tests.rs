@@ -39,7 +39,7 @@ fn ask(sender: &mut Sender, now: Instant, time: u32, first: u32, more: &[u8]) ->
 }
 
 #[test]
-fn a_long_message_is_cut_and_the_loss_of_one_part_repaired_alone() {
+fn of_a_long_message_only_the_lost_part_is_repaired() {
     let mut sender = sender(u32::MAX);
     let bytes: Vec<u8> = (0..250).map(|i| i as u8).collect();
     let packets = send(&mut sender, NOW, &bytes, 1);
@@ -78,7 +78,7 @@ fn urgent_packets_get_more_chances_and_a_copied_request_none() {
 }
 
 #[test]
-fn a_copy_of_a_request_is_not_answered_twice_and_one_repeated_is() {
+fn a_repeated_request_is_answered_and_a_copied_one_is_not() {
     let mut sender = sender(1);
     send(&mut sender, NOW, &[1; 50], 0);
     let answered = [7, 7, 8, 8].map(|time| ask(&mut sender, NOW, time, 1, &[]).len());
@@ -93,7 +93,7 @@ fn a_copy_of_a_request_is_not_answered_twice_and_one_repeated_is() {
 }
 
 #[test]
-fn nothing_is_repaired_after_its_deadline_or_that_was_never_sent() {
+fn only_what_was_sent_and_is_in_time_is_repaired() {
     let mut sender = sender(1);
     send(&mut sender, NOW, &[1; 50], 0);
     let late = NOW + Duration::from_millis(201);
@@ -148,7 +148,7 @@ fn congestion_makes_repairs_yield_and_they_come_back() {
 }
 
 #[test]
-fn only_who_knows_the_epoch_or_asks_before_anything_came_chooses_streams() {
+fn streams_are_chosen_only_with_the_epoch_or_before_data() {
     let mut sender = sender(1);
     let epoch = sender.epoch;
     let wants = |sender: &mut Sender, epoch: u8, streams: u16, blind: bool| {

@@ -66,7 +66,7 @@ fn asks() -> Box<dyn Decide> {
 }
 
 #[test]
-fn a_missing_message_is_asked_for_when_overdue_and_again_when_the_answer_is() {
+fn an_overdue_message_is_asked_for_and_again_without_answer() {
     let mut bench = Bench::started(asks());
     // Due at 300 + 100 ms; the deviation, an eighth of 100 ms, has shrunk by 0.85: 10.625 ms, waited for four times.
     let due = bench.client.poll_timeout().unwrap();
@@ -94,7 +94,7 @@ fn a_missing_message_is_asked_for_when_overdue_and_again_when_the_answer_is() {
 }
 
 #[test]
-fn a_message_too_early_calls_the_decision_and_is_delivered_in_its_turn() {
+fn an_early_message_forces_the_decision_and_waits_its_turn() {
     let mut bench = Bench::started(asks());
     bench.at(390).data(5);
     assert_eq!(

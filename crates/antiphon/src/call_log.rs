@@ -1,0 +1,140 @@
+//! The log of a stream that comes back: when each packet was sent, arrived at the far end, and returned.
+
+use std::time::Duration;
+
+use antiphon_core::{Instant, MediaTime, Outcome};
+use antiphon_measure::{Fate, PacketArrival, PacketLog, PacketLogConfig};
+use antiphon_media::playout::Inserted;
+use antiphon_session::{ArrivalTable, Arrived, Seen, SendTrack, Sent};
+
+/// Notes what a session whose media comes back tells of its packets.
+pub(crate) struct CallLog {
+    log: PacketLog,
+    /// Where the far end notes arrivals, if it shares our clock.
+    arrivals: Option<ArrivalTable>,
+    /// Messages sent so far, refused ones included, and the number of the next one's packet.
+    sent: u64,
+    next_sequence: u16,
+    round_trip: Option<Duration>,
+}
+
+/// How far a stream is that comes back.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CallProgress {
+    /// Packets sent, refused ones included.
+    pub sent: u64,
+    /// Packets that came back.
+    pub received: u64,
+    /// Of them, late ones.
+    pub late: u64,
+    /// The last round trip.
+    pub round_trip: Option<Duration>,
+}
+
+impl CallLog {
+    /// A log of so many packets of `track`, which has one channel group.
+    pub fn new(track: &SendTrack, packets: usize, arrivals: Option<ArrivalTable>) -> Self {
+        let (packetiser, config) = (track.packetiser(), *track.packetiser().config());
+        let frames = packetiser.packet_frames();
+        let log = PacketLogConfig {
+            capacity: packets,
+            clock_rate: config.format.rate(),
+            packet: MediaTime::new(frames as u64, config.format.rate()).duration(),
+            packet_bytes: (frames * config.format.channels() * config.sample.bytes()) as u32,
+        };
+        let next_sequence = packetiser.next_sequence();
+        CallLog { log: PacketLog::new(log), arrivals, sent: 0, next_sequence, round_trip: None }
+    }
+
+    /// Takes note of what passes.
+    pub fn note(&mut self, now: Instant, seen: &Seen) {
+        match seen {
+            Seen::Sent(sent) => self.on_sent(now, sent),
+            Seen::Arrived(arrived) => self.on_arrived(arrived),
+            Seen::Outcome { number, outcome: Outcome::Expired { .. } } => {
+                self.log.on_fate(*number, Fate::Expired);
+            }
+            Seen::Began { .. } | Seen::Outcome { .. } | Seen::Broken { .. } => {}
+        }
+    }
+
+    fn on_sent(&mut self, now: Instant, sent: &Sent) {
+        let sequence = sent.info.sequence;
+        if let Some(arrivals) = &self.arrivals {
+            if let Some(settled) = sent.number.checked_sub(SETTLED) {
+                note_reached(&mut self.log, arrivals, settled, sequence.wrapping_sub(SETTLED as u16));
+            }
+            arrivals.clear(sequence);
+        }
+        match sent.result {
+            Ok(()) => self.log.on_sent(sent.number, now),
+            Err(_) => self.log.on_refused(sent.number, now),
+        }
+        self.log.on_size(sent.number, sent.len);
+        (self.sent, self.next_sequence) = (sent.number + 1, sequence.wrapping_add(1));
+    }
+
+    fn on_arrived(&mut self, arrived: &Arrived) {
+        // The latest packet with that number: fewer than 65 536 are on their way.
+        let back = u64::from(self.next_sequence.wrapping_sub(1).wrapping_sub(arrived.sequence));
+        let Some(seq) = self.sent.checked_sub(back + 1) else { return };
+        let there = self.arrivals.as_ref().and_then(|arrivals| arrivals.arrival(arrived.sequence));
+        let one_way = there.zip(self.log.sent_at(seq));
+        let arrival = PacketArrival {
+            seq,
+            at: arrived.at,
+            timestamp: arrived.timestamp,
+            len: arrived.payload as u32,
+            one_way: one_way.filter(|(there, sent)| there >= sent).map(|(there, sent)| there.since(sent)),
+            repaired: arrived.repaired,
+        };
+        let round_trip = self.log.on_received(arrival);
+        self.round_trip = round_trip.or(self.round_trip);
+        let missed =
+            matches!(arrived.inserted, Some(Inserted::Late { .. } | Inserted::Early | Inserted::Discarded));
+        // It came, but not at a time at which it could be heard. Copies of a packet do not change its fate.
+        if missed && round_trip.is_some() {
+            self.log.on_fate(seq, Fate::Late);
+        }
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> CallProgress {
+        let counts = self.log.counts();
+        CallProgress {
+            sent: counts.total(),
+            received: counts.arrived(),
+            late: counts.of(Fate::Late),
+            round_trip: self.round_trip,
+        }
+    }
+
+    /// The log, complete: nothing comes any more. `concealed`: sample frames that had to be made up, of packets of
+    /// `packet_frames`.
+    pub fn finish(mut self, concealed: u64, packet_frames: u64) -> PacketLog {
+        if let Some(arrivals) = &self.arrivals {
+            // Those sent too recently to have been asked for.
+            for back in 1..=self.sent.min(SETTLED) {
+                let sequence = self.next_sequence.wrapping_sub(back as u16);
+                note_reached(&mut self.log, arrivals, self.sent - back, sequence);
+            }
+        }
+        self.log.finish();
+        // The report counts holes in units of packets, as everything else there.
+        self.log.on_concealed(concealed.div_ceil(packet_frames.max(1)));
+        self.log
+    }
+}
+
+/// Takes from the table that a packet came to the far end, even if it never came back.
+fn note_reached(log: &mut PacketLog, arrivals: &ArrivalTable, number: u64, sequence: u16) {
+    if let (Some(there), Some(sent)) = (arrivals.arrival(sequence), log.sent_at(number))
+        && there >= sent
+    {
+        log.on_reached(number, there.since(sent));
+    }
+}
+
+/// So many packets later, what came to the far end of a packet is known: 5 s of 1.3 ms blocks, half of what the log
+/// remembers.
+const SETTLED: u64 = 4_096;

@@ -1,0 +1,399 @@
+//! Between the application's threads and the media thread: queues without a lock on the latter's side, and figures.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use antiphon_core::{Event, Instant, Message, Outcome, PathStats, Received, SendError, Tag};
+use antiphon_net::Waker;
+use antiphon_session::{LinkState, MessagePort};
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use super::{ArrivedMessage, QUEUED_MESSAGES};
+
+/// How an association is doing. Each figure is right; all of them need not be of the same instant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MessageStats {
+    /// How it stands.
+    pub state: LinkState,
+    /// Messages that the transport took.
+    pub messages_accepted: u64,
+    /// Messages that it refused though they were in the queue.
+    pub messages_refused: u64,
+    /// Messages on the wire of which no more will be known.
+    pub messages_released: u64,
+    /// Messages that the peer has confirmed.
+    pub messages_acked: u64,
+    /// Messages given up since their time was over.
+    pub messages_expired: u64,
+    /// Messages given up after the transport's last try.
+    pub messages_exhausted: u64,
+    /// Messages whose fate the end of the association has left open.
+    pub messages_aborted: u64,
+    /// Messages received and queued for the application.
+    pub messages_received: u64,
+    /// Messages received and dropped, since nobody fetched them in time.
+    pub messages_dropped: u64,
+    /// Datagrams sent, or the kernel's segments where known. This and the next six count anew with another peer.
+    pub datagrams_sent: u64,
+    /// Bytes in them, below UDP or TCP.
+    pub bytes_sent: u64,
+    /// Datagrams received.
+    pub datagrams_received: u64,
+    /// Bytes in them.
+    pub bytes_received: u64,
+    /// Packets sent again.
+    pub retransmitted: u64,
+    /// Packets or messages received twice.
+    pub duplicates: u64,
+    /// Datagrams or parts of the stream that broke the protocol.
+    pub malformed: u64,
+    /// Datagrams of others than the peer.
+    pub unknown_sources: u64,
+    /// Smoothed round trip, where the transport measures it.
+    pub srtt: Option<Duration>,
+    /// Its mean deviation.
+    pub rttvar: Option<Duration>,
+    /// The shortest round trip.
+    pub min_rtt: Option<Duration>,
+}
+
+/// Figures that the media thread writes and others read.
+#[derive(Debug)]
+pub(super) struct Board {
+    state: AtomicU8,
+    figures: [AtomicU64; FIGURES],
+    /// Threads that wait for news.
+    pub waiting: AtomicUsize,
+    /// The media thread found no room for what it has received.
+    full: AtomicBool,
+}
+
+/// Counters, and three durations in nanoseconds with [`UNKNOWN`].
+const FIGURES: usize = 20;
+const UNKNOWN: u64 = u64::MAX;
+
+impl Board {
+    fn new() -> Self {
+        Board {
+            state: AtomicU8::new(0),
+            figures: std::array::from_fn(|at| AtomicU64::new(if at < FIGURES - 3 { 0 } else { UNKNOWN })),
+            waiting: AtomicUsize::new(0),
+            full: AtomicBool::new(false),
+        }
+    }
+
+    pub fn state(&self) -> LinkState {
+        const STATES: [LinkState; 4] =
+            [LinkState::Waiting, LinkState::Connected, LinkState::Broken, LinkState::Closed];
+        STATES[usize::from(self.state.load(Ordering::SeqCst) & 3)]
+    }
+
+    /// Answers whether the state has changed.
+    fn set_state(&self, state: LinkState) -> bool {
+        let number = match state {
+            LinkState::Waiting => 0,
+            LinkState::Connected => 1,
+            LinkState::Broken => 2,
+            LinkState::Closed => 3,
+        };
+        self.state.swap(number, Ordering::SeqCst) != number
+    }
+
+    fn show(&self, stats: &MessageStats) {
+        let nanos = |time: Option<Duration>| time.map_or(UNKNOWN, |time| time.as_nanos() as u64);
+        let values = [
+            stats.messages_accepted,
+            stats.messages_refused,
+            stats.messages_released,
+            stats.messages_acked,
+            stats.messages_expired,
+            stats.messages_exhausted,
+            stats.messages_aborted,
+            stats.messages_received,
+            stats.messages_dropped,
+            stats.datagrams_sent,
+            stats.bytes_sent,
+            stats.datagrams_received,
+            stats.bytes_received,
+            stats.retransmitted,
+            stats.duplicates,
+            stats.malformed,
+            stats.unknown_sources,
+            nanos(stats.srtt),
+            nanos(stats.rttvar),
+            nanos(stats.min_rtt),
+        ];
+        for (place, value) in self.figures.iter().zip(values) {
+            place.store(value, Ordering::Relaxed);
+        }
+    }
+
+    pub fn stats(&self) -> MessageStats {
+        let v: [u64; FIGURES] = std::array::from_fn(|at| self.figures[at].load(Ordering::Relaxed));
+        let time = |nanos: u64| (nanos != UNKNOWN).then(|| Duration::from_nanos(nanos));
+        MessageStats {
+            state: self.state(),
+            messages_accepted: v[0],
+            messages_refused: v[1],
+            messages_released: v[2],
+            messages_acked: v[3],
+            messages_expired: v[4],
+            messages_exhausted: v[5],
+            messages_aborted: v[6],
+            messages_received: v[7],
+            messages_dropped: v[8],
+            datagrams_sent: v[9],
+            bytes_sent: v[10],
+            datagrams_received: v[11],
+            bytes_received: v[12],
+            retransmitted: v[13],
+            duplicates: v[14],
+            malformed: v[15],
+            unknown_sources: v[16],
+            srtt: time(v[17]),
+            rttvar: time(v[18]),
+            min_rtt: time(v[19]),
+        }
+    }
+}
+
+/// A message on its way to the media thread.
+struct Outgoing {
+    bytes: Vec<u8>,
+    deadline: Option<Instant>,
+}
+
+/// A message on its way to the application.
+struct Incoming {
+    bytes: Vec<u8>,
+    received: Received,
+}
+
+/// The application's ends.
+pub(super) struct AppSide {
+    pub outbox: Outbox,
+    pub arrivals: Arrivals,
+}
+
+pub(super) struct Outbox {
+    messages: Producer<Outgoing>,
+    spare: Consumer<Vec<u8>>,
+}
+
+impl Outbox {
+    /// Queues a copy of a message; answers whether there was room.
+    pub fn push(&mut self, bytes: &[u8], deadline: Option<Instant>) -> bool {
+        if self.messages.is_full() {
+            return false;
+        }
+        // On the program's thread. More messages wait than ever before: one more buffer, of which there are never more than
+        // places for messages and one beside them.
+        let mut copy = self.spare.pop().unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(bytes);
+        self.messages.push(Outgoing { bytes: copy, deadline }).is_ok()
+    }
+}
+
+pub(super) struct Arrivals {
+    messages: Consumer<Incoming>,
+    spare: Producer<Vec<u8>>,
+    board: Arc<Board>,
+}
+
+impl Arrivals {
+    /// Takes the next message into `buf`, as much of it as fits.
+    pub fn pop(&mut self, buf: &mut [u8]) -> Option<ArrivedMessage> {
+        let Incoming { bytes, received } = self.messages.pop().ok()?;
+        let len = bytes.len().min(buf.len());
+        buf[..len].copy_from_slice(&bytes[..len]);
+        let arrived = ArrivedMessage {
+            len,
+            full_len: bytes.len(),
+            received_at: received.received_at,
+            repaired: received.repaired,
+        };
+        // There is room for as many buffers as there ever are; one too many would only be freed here.
+        let _freed = self.spare.push(bytes);
+        Some(arrived)
+    }
+
+    /// Whether the media thread holds messages back for want of room that there is now.
+    pub fn frees_a_full_queue(&self) -> bool {
+        self.board.full.swap(false, Ordering::SeqCst)
+    }
+}
+
+/// The media thread's end.
+pub(super) struct MediaSide {
+    outgoing: Consumer<Outgoing>,
+    sent: Producer<Vec<u8>>,
+    incoming: Producer<Incoming>,
+    spare: Consumer<Vec<u8>>,
+    stats: MessageStats,
+    /// Messages for which there was no buffer or no place here.
+    dropped: u64,
+    pub board: Arc<Board>,
+    news: Waker,
+}
+
+/// Both ends of the queues. `news` is rung for the application.
+pub(super) fn queues(news: &Waker) -> (AppSide, MediaSide) {
+    let (messages, outgoing) = RingBuffer::new(QUEUED_MESSAGES);
+    let (sent, sent_back) = RingBuffer::new(QUEUED_MESSAGES + 1);
+    let (incoming, arrived) = RingBuffer::new(QUEUED_MESSAGES);
+    let (mut fetched, spare) = RingBuffer::new(QUEUED_MESSAGES + 1);
+    while fetched.push(Vec::with_capacity(TYPICAL_FRAME)).is_ok() {}
+    let board = Arc::new(Board::new());
+    let app = AppSide {
+        outbox: Outbox { messages, spare: sent_back },
+        arrivals: Arrivals { messages: arrived, spare: fetched, board: Arc::clone(&board) },
+    };
+    let (stats, news) = (MessageStats::default(), news.clone());
+    (app, MediaSide { outgoing, sent, incoming, spare, stats, dropped: 0, board, news })
+}
+
+impl MediaSide {
+    /// Whether there is a place for a message from the peer, and a buffer.
+    fn takes_one(&self) -> bool {
+        !self.incoming.is_full() && !self.spare.is_empty()
+    }
+
+    /// Rings for the application, if anybody there waits.
+    fn ring(&self) {
+        if self.board.waiting.load(Ordering::SeqCst) > 0 {
+            self.news.wake();
+        }
+    }
+
+    /// The association has ended, in order or not.
+    pub fn close(board: &Board, news: &Waker) {
+        board.set_state(LinkState::Closed);
+        news.wake();
+    }
+}
+
+impl MessagePort for MediaSide {
+    fn room(&self) -> usize {
+        QUEUED_MESSAGES
+    }
+
+    fn next(&mut self) -> Option<Message<'_>> {
+        self.outgoing.peek().ok().map(|message| Message::new(Tag::NONE, &message.bytes, message.deadline))
+    }
+
+    fn taken(&mut self, result: Result<(), SendError>) {
+        match result {
+            Ok(()) => self.stats.messages_accepted += 1,
+            Err(_) => self.stats.messages_refused += 1,
+        }
+        if let Ok(message) = self.outgoing.pop() {
+            // There is room for as many buffers as there ever are.
+            let _freed = self.sent.push(message.bytes);
+        }
+    }
+
+    fn has_room(&mut self) -> bool {
+        if self.takes_one() {
+            return true;
+        }
+        self.board.full.store(true, Ordering::SeqCst);
+        // Asked again, since it may have been emptied before the flag was there to be seen.
+        self.takes_one()
+    }
+
+    fn deliver(&mut self, bytes: &[u8], received: Received) {
+        // `has_room` said that there is a buffer and a place, and nobody else takes them. A message that found none would be
+        // dropped and counted: this thread makes no buffers.
+        let queued = self.spare.pop().is_ok_and(|mut copy| {
+            copy.clear();
+            // Messages longer than usual grow a buffer once.
+            copy.extend_from_slice(bytes);
+            self.incoming.push(Incoming { bytes: copy, received }).is_ok()
+        });
+        self.stats.messages_received += u64::from(queued);
+        self.dropped += u64::from(!queued);
+        self.ring();
+    }
+
+    fn on_event(&mut self, event: &Event) {
+        let Event::Outcome { outcome, .. } = event else { return };
+        let count = match outcome {
+            Outcome::Released => &mut self.stats.messages_released,
+            Outcome::Acked => &mut self.stats.messages_acked,
+            Outcome::Expired { .. } => &mut self.stats.messages_expired,
+            Outcome::RetriesExhausted => &mut self.stats.messages_exhausted,
+            Outcome::Aborted => &mut self.stats.messages_aborted,
+        };
+        *count += 1;
+    }
+
+    fn on_round(&mut self, path: &PathStats, state: LinkState, unknown_sources: u64) {
+        let counters = path.counters;
+        self.stats = MessageStats {
+            messages_dropped: counters.messages_dropped + self.dropped,
+            datagrams_sent: counters.datagrams_sent,
+            bytes_sent: counters.bytes_sent,
+            datagrams_received: counters.datagrams_received,
+            bytes_received: counters.bytes_received,
+            retransmitted: counters.retransmitted,
+            duplicates: counters.duplicates,
+            malformed: counters.malformed,
+            unknown_sources,
+            srtt: path.srtt,
+            rttvar: path.rttvar,
+            min_rtt: path.min_rtt,
+            ..self.stats
+        };
+        self.board.show(&self.stats);
+        // The end is told of by the thread's end, when the line has been let go.
+        if state != LinkState::Closed && self.board.set_state(state) {
+            self.ring();
+        }
+    }
+}
+
+/// Bytes held ready for a message: one that fills an Ethernet packet.
+const TYPICAL_FRAME: usize = 1500;
+
+#[cfg(test)]
+mod tests {
+    use antiphon_core::{PathId, StreamId};
+
+    use super::*;
+
+    const RECEIVED: Received = Received {
+        len: 1,
+        path: PathId(0),
+        stream: StreamId(0),
+        received_at: Instant::ZERO,
+        repaired: false,
+    };
+
+    #[test]
+    fn the_media_thread_makes_no_buffer_and_counts_what_finds_none() {
+        let (mut app, mut media) = queues(&Waker::new().unwrap());
+        // The application has one in its hands, and all other places are taken: still one is left.
+        let mut messages = 0;
+        while media.has_room() {
+            media.deliver(&[7], RECEIVED);
+            messages += 1;
+        }
+        assert_eq!(messages, QUEUED_MESSAGES);
+        let in_hand = app.arrivals.messages.pop().unwrap();
+        assert!(app.arrivals.frees_a_full_queue() && media.has_room());
+        media.deliver(&[8], RECEIVED);
+        assert!(!media.has_room(), "the place is taken again");
+        app.arrivals.messages.pop().unwrap();
+        assert!(!media.has_room(), "a place, and no buffer");
+        // Asked for nothing all the same, it takes nothing.
+        media.deliver(&[9], RECEIVED);
+        media.on_round(&PathStats::default(), LinkState::Connected, 0);
+        let stats = app.arrivals.board.stats();
+        assert_eq!((stats.messages_received, stats.messages_dropped), (QUEUED_MESSAGES as u64 + 1, 1));
+        // What comes back serves again.
+        app.arrivals.spare.push(in_hand.bytes).unwrap();
+        assert!(app.arrivals.frees_a_full_queue() && media.has_room());
+    }
+}

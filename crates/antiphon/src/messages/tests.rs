@@ -1,0 +1,87 @@
+use super::*;
+
+fn pair(scheme: &str) -> (MessageLink, MessageLink) {
+    let options = MessageOptions::default();
+    // Port 0 can't be written in a URI; a port that was free a moment ago is not handed out again soon.
+    let port = antiphon_net::UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default())
+        .map(|line| antiphon_net::Line::local_address(&line).port())
+        .expect("loopback");
+    let listener = MessageLink::open(&format!("{scheme}://@127.0.0.1:{port}"), &options).expect("listens");
+    let caller = MessageLink::open(&format!("{scheme}://127.0.0.1:{port}"), &options).expect("calls");
+    (caller, listener)
+}
+
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
+
+#[test]
+fn messages_go_both_ways_over_every_transport() {
+    for transport in antiphon_proto::TRANSPORTS {
+        let name = transport.scheme;
+        let (caller, listener) = pair(name);
+        caller.wait_connected(PATIENCE).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let mut buf = [0; 2000];
+        let mut took = Vec::new();
+        for n in 0..40u8 {
+            let offered = caller.now();
+            caller.send(&[n; 700], None).unwrap();
+            let arrived =
+                listener.receive(&mut buf, PATIENCE).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!((arrived.len, arrived.full_len, buf[699]), (700, 700, n), "{name}");
+            took.push(caller.now().since(offered));
+        }
+        took.sort_unstable();
+        // A bell that does not ring costs half of the 50 ms between two looks, in the middle of many; ringing it takes
+        // less than one, on a machine that is otherwise busy some.
+        assert!(took[20] < Duration::from_millis(15), "{name}: {took:?}");
+        assert_eq!(listener.state(), LinkState::Connected, "{name}");
+        listener.send(b"back", Some(Duration::from_secs(5))).unwrap();
+        let arrived = caller.receive(&mut buf[..2], PATIENCE).unwrap();
+        assert_eq!((arrived.len, arrived.full_len, &buf[..2]), (2, 4, &b"ba"[..]), "{name}");
+        caller.close().unwrap();
+        let stats = caller.stats();
+        assert_eq!(
+            (stats.state, stats.messages_accepted, stats.messages_received),
+            (LinkState::Closed, 40, 1)
+        );
+        assert_eq!(stats.messages_released + stats.messages_acked, 40, "{name}: {stats:?}");
+    }
+}
+
+#[test]
+fn patience_ends_and_closing_wakes_who_waits() {
+    let (caller, listener) = pair("rtp");
+    let mut buf = [0; 10];
+    assert_eq!(caller.receive(&mut buf, Some(Duration::ZERO)), Err(MessageError::TimedOut));
+    assert_eq!(listener.wait_connected(Some(Duration::from_millis(1))), Err(MessageError::TimedOut));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| listener.receive(&mut [0; 10], None));
+        listener.close().unwrap();
+        assert_eq!(waiting.join().unwrap(), Err(MessageError::Closed));
+    });
+    assert_eq!(listener.send(b"x", None), Err(MessageError::Closed));
+}
+
+#[test]
+fn what_cannot_be_sent_is_told_at_once() {
+    let (caller, listener) = pair("srp");
+    assert_eq!(caller.send(&[], None), Err(MessageError::Empty));
+    let max = caller.max_message();
+    assert_eq!(caller.send(&vec![0; max + 1], None), Err(MessageError::TooLarge { len: max + 1, max }));
+    // Nobody has called: the queue fills, and says so.
+    for _ in 0..QUEUED_MESSAGES {
+        listener.send(b"x", None).unwrap();
+    }
+    assert_eq!(listener.send(b"x", None), Err(MessageError::Full));
+}
+
+#[test]
+fn mistakes_in_a_uri_are_refused_with_the_remedy() {
+    let refuse =
+        |uri: &str| MessageLink::open(uri, &MessageOptions::default()).err().expect("refused").to_string();
+    assert!(refuse("spr://127.0.0.1:7000").contains("did you mean 'srp'"));
+    assert!(refuse("srp://127.0.0.1:7000?mod=improved").contains("did you mean 'mode'"));
+    assert!(refuse("srp://127.0.0.1:7000?mode=x").contains("as-published"));
+    assert!(refuse("nothing").contains("no scheme"));
+    assert!(refuse("srp://127.0.0.1:7000?framing=medusa").contains("leave 'framing' out"));
+    assert!(refuse("srp://127.0.0.1:7000?protect=repeat:2").contains("messages carry no number"));
+}

@@ -1,0 +1,218 @@
+//! What a driver runs: everything of one party above its wires, and the one rule by which it is drained.
+//!
+//! The real world (`net`), the laboratory and tests drive the same participants: they hand in what came, call [`pump`], and
+//! wait until [`Participant::poll_timeout`] or the next arrival.
+
+use crate::input::{Input, PathId, Transmit};
+use crate::time::Instant;
+
+/// A wire of a participant: a socket or a connection with its buffers, or a port of the laboratory. A wire outlives its
+/// sockets.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct WireId(pub u32);
+
+/// Everything of one party above its wires: associations, tracks, sound ("participant", RFC 3550 §3).
+///
+/// Work that is left undone shows as a time-out that has come: [`pump`] calls again until there is none.
+pub trait Participant {
+    /// Something happened on a wire. On a wire with many peers, a datagram's path says which peer sent it.
+    fn handle_input(&mut self, now: Instant, wire: WireId, input: Input<'_>);
+
+    /// A connection came in on the listening wire `listener`: the id of its own wire from now on, or `None` to refuse it.
+    fn accept(&mut self, now: Instant, listener: WireId) -> Option<WireId>;
+
+    /// Does what is due: time-outs, messages fetched and passed on, sound moved.
+    fn advance(&mut self, now: Instant);
+
+    /// A wire that may have something to send. Each is named once until something changes.
+    fn poll_ready(&mut self) -> Option<WireId>;
+
+    /// Writes the next datagram or stream bytes for `wire` into `buf`; see [`crate::Endpoint::poll_transmit`].
+    fn poll_transmit(&mut self, now: Instant, wire: WireId, buf: &mut [u8]) -> Option<Transmit>;
+
+    /// A wire that is no longer used and can be closed, once what was written is out.
+    fn poll_close(&mut self) -> Option<WireId>;
+
+    /// When [`Self::advance`] is to be called next; not later than the last call's `now` if work was left undone.
+    fn poll_timeout(&self) -> Option<Instant>;
+
+    /// Whether a datagram from `path` of `wire` belongs to an association that exists. Drivers ask before they forget an
+    /// address.
+    fn knows(&self, wire: WireId, path: PathId) -> bool;
+
+    /// Asks for an orderly end; the participant finishes soon after.
+    fn stop(&mut self, now: Instant);
+
+    /// Whether nothing is left to do.
+    fn is_finished(&self) -> bool;
+}
+
+/// The wires of one participant, as the driver has them.
+pub trait Wires {
+    /// Sends what the participant has for `wire`, as far as the wire takes it. A wire that was full flushes again by itself
+    /// when it has room.
+    fn flush(&mut self, now: Instant, wire: WireId, participant: &mut dyn Participant);
+
+    /// Closes `wire` once what was written to it is out.
+    fn close(&mut self, now: Instant, wire: WireId);
+}
+
+/// How a participant stands after [`pump`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pumped {
+    /// There is nothing to do before an input or the next time-out.
+    Quiet,
+    /// It still had work at this instant after [`MOST_ROUNDS`] rounds. The driver reads its sockets, then pumps again.
+    Busy,
+}
+
+/// Drains `participant` at one instant: lets it do what is due, sends what it has, and repeats while a time-out has come.
+///
+/// This is the only loop of its kind: what an outcome makes possible goes out at the same instant in every world.
+pub fn pump(participant: &mut dyn Participant, now: Instant, wires: &mut dyn Wires) -> Pumped {
+    for _ in 0..MOST_ROUNDS {
+        participant.advance(now);
+        while let Some(wire) = participant.poll_ready() {
+            wires.flush(now, wire, participant);
+        }
+        while let Some(wire) = participant.poll_close() {
+            wires.close(now, wire);
+        }
+        if participant.poll_timeout().is_none_or(|due| due > now) {
+            return Pumped::Quiet;
+        }
+    }
+    Pumped::Busy
+}
+
+/// Rounds of [`pump`] at one instant: an outcome makes at most one more message ready, so that a second round is usual and
+/// a third is rare.
+pub const MOST_ROUNDS: usize = 64;
+
+/// Calls of [`pump`] in a row, without an input, that may end in [`Pumped::Busy`] before a driver gives a participant up. At a
+/// microsecond a round they take about 60 ms, longer than any burst that a socket's buffer holds.
+pub const MOST_BUSY: u32 = 1_000;
+
+/// A participant, seen from one of its wires.
+pub struct WireView<'a> {
+    participant: &'a mut dyn Participant,
+    wire: WireId,
+}
+
+impl<'a> WireView<'a> {
+    /// `participant`, seen from `wire`.
+    pub fn new(participant: &'a mut dyn Participant, wire: WireId) -> Self {
+        WireView { participant, wire }
+    }
+
+    /// Something happened on this wire.
+    pub fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        self.participant.handle_input(now, self.wire, input);
+    }
+
+    /// Writes what goes out next on this wire into `buf`.
+    pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        self.participant.poll_transmit(now, self.wire, buf)
+    }
+
+    /// Whether a datagram from `path` belongs to an association that exists.
+    pub fn knows(&self, path: PathId) -> bool {
+        self.participant.knows(self.wire, path)
+    }
+
+    /// Whether the participant has nothing left to do.
+    pub fn is_finished(&self) -> bool {
+        self.participant.is_finished()
+    }
+}
+
+/// The sooner of two time-outs.
+pub fn sooner(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Has so many messages to send, one after the outcome of the other.
+    struct OneByOne {
+        left: u32,
+        sent: u32,
+        ready: bool,
+        touched: bool,
+    }
+
+    impl Participant for OneByOne {
+        fn handle_input(&mut self, _now: Instant, _wire: WireId, _input: Input<'_>) {}
+
+        fn accept(&mut self, _now: Instant, _listener: WireId) -> Option<WireId> {
+            None
+        }
+
+        fn advance(&mut self, _now: Instant) {
+            self.touched = false;
+            self.ready = self.left > 0;
+        }
+
+        fn poll_ready(&mut self) -> Option<WireId> {
+            std::mem::take(&mut self.ready).then_some(WireId(7))
+        }
+
+        fn poll_transmit(&mut self, _now: Instant, wire: WireId, _buf: &mut [u8]) -> Option<Transmit> {
+            assert_eq!(wire, WireId(7));
+            if self.touched || self.left == 0 {
+                return None;
+            }
+            self.left -= 1;
+            self.sent += 1;
+            self.touched = true;
+            Some(Transmit { path: PathId::default(), len: 1 })
+        }
+
+        fn poll_close(&mut self) -> Option<WireId> {
+            None
+        }
+
+        fn poll_timeout(&self) -> Option<Instant> {
+            self.touched.then_some(Instant::ZERO)
+        }
+
+        fn knows(&self, _wire: WireId, _path: PathId) -> bool {
+            true
+        }
+
+        fn stop(&mut self, _now: Instant) {}
+
+        fn is_finished(&self) -> bool {
+            self.left == 0
+        }
+    }
+
+    struct TakesAll;
+
+    impl Wires for TakesAll {
+        fn flush(&mut self, now: Instant, wire: WireId, participant: &mut dyn Participant) {
+            while participant.poll_transmit(now, wire, &mut [0]).is_some() {}
+        }
+
+        fn close(&mut self, _now: Instant, _wire: WireId) {}
+    }
+
+    #[test]
+    fn what_waits_for_an_outcome_goes_out_at_the_same_instant() {
+        let mut participant = OneByOne { left: 5, sent: 0, ready: false, touched: false };
+        assert_eq!(pump(&mut participant, Instant::ZERO, &mut TakesAll), Pumped::Quiet);
+        assert_eq!(participant.sent, 5);
+    }
+
+    #[test]
+    fn endless_work_is_stopped_after_a_bounded_number_of_rounds() {
+        let mut participant = OneByOne { left: u32::MAX, sent: 0, ready: false, touched: false };
+        assert_eq!(pump(&mut participant, Instant::ZERO, &mut TakesAll), Pumped::Busy);
+        assert_eq!(participant.sent as usize, MOST_ROUNDS);
+    }
+}

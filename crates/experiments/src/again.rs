@@ -1,0 +1,91 @@
+//! One run of an experiment again: its figures, a capture of a medium, or what became of each frame.
+
+use std::path::PathBuf;
+
+use antiphon_lab::experiment::{Finished, perform};
+use antiphon_lab::figures::Course;
+use antiphon_lab::setup::Setup;
+use antiphon_lab::world::World;
+
+use super::{Job, RealOptions, describe, guarded, on_sockets, to_end};
+use antiphon::{Error, Stop};
+
+/// What to capture in a run that is replayed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Capture {
+    /// A medium's name.
+    pub medium: String,
+    /// At one node only.
+    pub node: Option<String>,
+    /// Where to write it, as pcapng.
+    pub file: PathBuf,
+}
+
+/// Does one run of an experiment again; nothing is kept but captures.
+///
+/// On sockets it is another run with the same seed, and captures are refused.
+pub fn replay(
+    job: &Job,
+    index: u32,
+    captures: &[Capture],
+    real: Option<RealOptions>,
+    stop: &Stop,
+) -> Result<Finished, Error> {
+    let plan = job.scenario.plan();
+    let run = plan.get(index as usize).ok_or_else(|| {
+        Error::usage(format!("--run {index}: {} has runs 0 to {}", job.name, plan.len().saturating_sub(1)))
+    })?;
+    if let Some(real) = real.or(job.scenario.measured.then(RealOptions::default)) {
+        if !captures.is_empty() {
+            return Err(Error::usage(
+                "--capture is of the model's media: leave --real out, or capture with compare",
+            ));
+        }
+        describe(&job.setup(&run.point)?, &real)?;
+        let sockets = |setup: &Setup, seed: u64| on_sockets(job, setup, seed, &real, stop);
+        return guarded(|| perform(&job.scenario, run, sockets)).map_err(Error::failed);
+    }
+    let world = |setup: &Setup, seed: u64| {
+        let mut world = World::new(setup, seed).map_err(|error| error.to_string())?;
+        for capture in captures {
+            tap(&mut world, capture)?;
+        }
+        to_end(&mut world, setup, stop)?;
+        world
+            .finish_captures()
+            .map_err(|error| format!("a capture is not whole: {error}: make room there"))?;
+        Ok::<_, String>(world.figures())
+    };
+    guarded(|| perform(&job.scenario, run, world)).map_err(Error::failed)
+}
+
+/// What became of each frame of `stream` in one run, which is done again; and the run as it then ended.
+pub(crate) fn course(job: &Job, index: u32, stream: &str) -> Result<(Finished, Course), Error> {
+    let plan = job.scenario.plan();
+    let run = plan.get(index as usize).ok_or_else(|| Error::failed(format!("there is no run {index}")))?;
+    let mut course = None;
+    let world = |setup: &Setup, seed: u64| {
+        let mut world = World::new(setup, seed).map_err(|error| error.to_string())?;
+        to_end(&mut world, setup, &Stop::new())?;
+        course = world.course(stream);
+        Ok::<_, String>(world.figures())
+    };
+    let finished = guarded(|| perform(&job.scenario, run, world)).map_err(Error::failed)?;
+    course
+        .map(|course| (finished, course))
+        .ok_or_else(|| Error::failed(format!("'{stream}' measures no arrivals")))
+}
+
+fn tap(world: &mut World, capture: &Capture) -> Result<(), String> {
+    let shown = capture.file.display();
+    let file = std::fs::File::create(&capture.file)
+        .map_err(|error| format!("{shown}: {error}; name a file that may be written"))?;
+    let out = Box::new(std::io::BufWriter::new(file));
+    world.capture(&capture.medium, capture.node.as_deref(), out).map_err(|error| {
+        // Nothing is in it, and an empty file would look like a capture.
+        match std::fs::remove_file(&capture.file) {
+            Ok(()) => format!("{shown}: {error}"),
+            Err(kept) => format!("{shown}: {error}; the file is no capture, but can't be removed: {kept}"),
+        }
+    })
+}

@@ -1,0 +1,142 @@
+//! What there is to run, found by the words of a command line.
+
+use std::io::Read;
+use std::path::Path;
+
+use antiphon_lab::scenario::{Scenario, ScenarioError};
+use antiphon_lab::setup::Setup;
+
+use super::{RealOptions, USUAL_REPETITIONS, papers};
+use antiphon::Error;
+use antiphon::run::prepare_link;
+
+/// An experiment that can run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Job {
+    /// Its directory below that of the results: `example`, `tv-audio-wlan/udp`.
+    pub name: String,
+    /// What names it on a command line.
+    pub target: String,
+    /// What it does.
+    pub scenario: Scenario,
+}
+
+/// What is to be otherwise than a scenario has it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Changes {
+    /// Runs at each point.
+    pub repetitions: Option<u32>,
+    /// Of everything random.
+    pub seed: Option<u64>,
+    /// Values of variables of the sweep.
+    pub set: Vec<(String, Vec<String>)>,
+}
+
+/// The user's mistake.
+fn usage(error: ScenarioError) -> Error {
+    Error::usage(error.to_string())
+}
+
+impl Job {
+    /// From a scenario's text; `target` names it on a command line and in errors.
+    pub fn new(name: &str, target: &str, text: &str) -> Result<Job, Error> {
+        Ok(Job {
+            name: name.into(),
+            target: target.into(),
+            scenario: Scenario::parse(target, text).map_err(usage)?,
+        })
+    }
+
+    /// What is to be run at a point of its sweep.
+    pub fn setup(&self, point: &[(String, String)]) -> Result<Setup, Error> {
+        self.scenario.setup(point).map_err(usage)
+    }
+
+    /// A setting in few words, if the paper whose experiment it is has some for it.
+    pub fn short<'a>(&self, setting: &'a str) -> &'a str {
+        let paper = self.name.split_once('/').and_then(|(key, _)| antiphon_lab::papers::find(key));
+        paper.map_or(setting, |paper| paper.short(setting))
+    }
+
+    /// With changes; results of what stays the same are taken over.
+    pub fn with(mut self, changes: &Changes) -> Result<Job, Error> {
+        if let Some(repetitions) = changes.repetitions {
+            self.scenario = self.scenario.with_repetitions(repetitions).map_err(usage)?;
+        }
+        if let Some(seed) = changes.seed {
+            self.scenario.seed = seed;
+        }
+        for (name, values) in &changes.set {
+            self.scenario = self.scenario.with_values(name, values).map_err(usage)?;
+        }
+        Ok(self)
+    }
+
+    /// With no more repetitions than runs on sockets usually have; those of a `measured` scenario stay as they are.
+    fn for_sockets(mut self) -> Result<Job, Error> {
+        if !self.scenario.measured && self.scenario.repetitions > USUAL_REPETITIONS {
+            self.scenario = self.scenario.with_repetitions(USUAL_REPETITIONS).map_err(usage)?;
+        }
+        Ok(self)
+    }
+}
+
+/// The experiments that all `targets` name together, each once, with `changes`: scenarios' files, papers and their
+/// experiments. On sockets (`real`) each has no more repetitions than runs there usually have, unless `changes` say how many.
+pub fn find(
+    targets: &[impl AsRef<str>],
+    changes: &Changes,
+    real: Option<RealOptions>,
+) -> Result<Vec<Job>, Error> {
+    let mut jobs: Vec<Job> = Vec::new();
+    for job in targets.iter().map(|target| named(target.as_ref())).collect::<Result<Vec<_>, _>>()?.concat() {
+        match jobs.iter().find(|other| other.name == job.name) {
+            None => jobs.push(job),
+            Some(other) if other.target == job.target => {}
+            Some(other) => {
+                return Err(Error::usage(format!(
+                    "{} and {} would have the same directory, {}: run them with different --results",
+                    other.target, job.target, job.name
+                )));
+            }
+        }
+    }
+    let few = real.is_some() && changes.repetitions.is_none();
+    let changed = jobs.into_iter().map(|job| job.with(changes));
+    changed.map(|job| if few { job?.for_sockets() } else { job }).collect()
+}
+
+/// The experiments that a target names: a scenario's file, or a paper's.
+fn named(target: &str) -> Result<Vec<Job>, Error> {
+    let path = Path::new(target);
+    if target.ends_with(".toml") || path.is_file() {
+        return Ok(vec![from_file(path)?]);
+    }
+    papers::jobs(target)
+}
+
+/// Gets this process, which must have no other thread yet, what runs on sockets need; why it can't, if so: those runs then do
+/// without, and say what that changes. Jobs of the model need nothing.
+pub fn prepare(jobs: &[Job], real: Option<RealOptions>) -> Option<String> {
+    let needed = real.is_some() || jobs.iter().any(|job| job.scenario.measured);
+    needed.then(prepare_link).flatten()
+}
+
+/// More than a scenario may have, so that its own message tells.
+const MOST: u64 = 2 << 20;
+
+fn from_file(path: &Path) -> Result<Job, Error> {
+    let shown = path.display().to_string();
+    let unreadable = |why: String| Error::usage(format!("{shown}: {why}; name a scenario that can be read"));
+    let mut text = Vec::new();
+    let file = std::fs::File::open(path).map_err(|error| unreadable(error.to_string()))?;
+    file.take(MOST).read_to_end(&mut text).map_err(|error| unreadable(error.to_string()))?;
+    let text = String::from_utf8(text).map_err(|error| {
+        let line =
+            error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
+        unreadable(format!("line {} is not UTF-8", line + 1))
+    })?;
+    // A path that was read names a file; a name that is all extension is taken whole by `file_stem`.
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    Job::new(&stem, &shown, &text)
+}

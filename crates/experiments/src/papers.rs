@@ -1,0 +1,289 @@
+//! Papers with what there is of their results: what can run, and what came of the claims.
+
+use std::path::Path;
+
+use antiphon_lab::figures::Course;
+use antiphon_lab::papers::{self, Experiment, Judgement, Paper, Verdict};
+use antiphon_lab::results::{Record, Results};
+use serde::Serialize;
+
+use super::{Job, RealResults, Setting};
+use antiphon::Error;
+
+/// A paper and the results of its experiments.
+#[derive(Clone, Debug)]
+pub struct PaperResults {
+    /// The paper.
+    pub paper: &'static Paper,
+    /// By experiment, those that have any.
+    pub results: Vec<(&'static str, Results)>,
+    /// Of runs on sockets, by experiment, those that have any.
+    pub real: Vec<(&'static str, RealResults)>,
+}
+
+/// Answers the results of an experiment, if there are any.
+pub type Reader<'a> = dyn FnMut(&Paper, &Experiment) -> Result<Option<Results>, Error> + 'a;
+
+impl PaperResults {
+    /// The papers called `keys`, all if there are none, with what is there of them below `results`.
+    ///
+    /// Results that belong to another scenario are left out, and the second list says so.
+    pub fn kept(keys: &[String], results: &Path) -> Result<(Vec<PaperResults>, Vec<String>), Error> {
+        let mut notes = Vec::new();
+        let mut real = Vec::new();
+        let mut found = PaperResults::read(keys, &mut |paper, experiment| {
+            let Some(text) = experiment.scenario else { return Ok(None) };
+            let job = job(paper, experiment, text)?;
+            let mut on = |setting| match super::kept(&job, results, setting) {
+                Ok((kept, setting)) => (kept.runs() > 0).then_some((kept, setting)),
+                Err(error) => {
+                    notes.push(error.to_string());
+                    None
+                }
+            };
+            let (modelled, sockets) = (on(Setting::Model), on(Setting::Real));
+            let first = if job.scenario.measured { &sockets } else { &modelled };
+            let first = first.as_ref().map(|(kept, _)| kept.clone());
+            let machine = || super::store::machine(&job, results);
+            let sockets =
+                sockets.map(|(results, setting)| RealResults { results, setting, machine: machine() });
+            real.extend(sockets.map(|sockets| (paper.key, experiment.key, sockets)));
+            Ok(first)
+        })?;
+        for (paper, experiment, sockets) in real {
+            let whose = found.iter_mut().find(|found| found.paper.key == paper);
+            whose.into_iter().for_each(|found| found.real.push((experiment, sockets.clone())));
+        }
+        Ok((found, notes))
+    }
+
+    /// The papers called `keys`, all if there are none; `read` has the results of an experiment, if there are any.
+    pub fn read(keys: &[String], read: &mut Reader<'_>) -> Result<Vec<PaperResults>, Error> {
+        let mut found = Vec::new();
+        for paper in chosen(keys)? {
+            let mut results = Vec::new();
+            for experiment in paper.experiments {
+                results.extend(read(paper, experiment)?.map(|results| (experiment.key, results)));
+            }
+            found.push(PaperResults { paper, results, real: Vec::new() });
+        }
+        Ok(found)
+    }
+
+    /// The results of an experiment.
+    pub fn of(&self, experiment: &str) -> Option<&Results> {
+        self.results.iter().find(|(key, _)| *key == experiment).map(|(_, results)| results)
+    }
+
+    /// What runs of an experiment on sockets say.
+    pub fn real_of(&self, experiment: &str) -> Option<&RealResults> {
+        self.real.iter().find(|(key, _)| *key == experiment).map(|(_, real)| real)
+    }
+
+    /// Every claim with its verdict and the figures behind it.
+    pub fn claims(&self) -> Vec<Judgement> {
+        let evidence: Vec<_> = self.results.iter().map(|(key, results)| (*key, results)).collect();
+        self.paper.judge(&evidence)
+    }
+
+    /// A row for each experiment.
+    pub fn experiments(&self) -> Vec<ExperimentRow> {
+        let row = |experiment: &Experiment| {
+            let results = self.of(experiment.key);
+            ExperimentRow {
+                paper: self.paper.key,
+                experiment: experiment.key,
+                title: experiment.title,
+                section: experiment.section,
+                can_run: experiment.lacks().is_none(),
+                needs: experiment.needs(),
+                planned_runs: planned(self.paper, experiment),
+                finished_runs: results.map_or(0, Results::runs),
+            }
+        };
+        self.paper.experiments.iter().map(row).collect()
+    }
+}
+
+/// The experiments that `PAPER` or `PAPER/EXPERIMENT` names: of a whole paper those that can run.
+pub(super) fn jobs(target: &str) -> Result<Vec<Job>, Error> {
+    let (key, experiment) = target.split_once('/').map_or((target, None), |(key, rest)| (key, Some(rest)));
+    let paper = paper(key)?;
+    let Some(experiment) = experiment else {
+        let able = paper.experiments.iter().filter(|experiment| experiment.lacks().is_none());
+        let jobs = able.filter_map(|experiment| Some(job(paper, experiment, experiment.scenario?)));
+        let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
+        if jobs.is_empty() {
+            return Err(Error::usage(format!(
+                "no experiment of {key} can run yet: antiphon lab list says what each needs"
+            )));
+        }
+        return Ok(jobs);
+    };
+    let names = || paper.experiments.iter().map(|experiment| experiment.key);
+    let Some(found) = paper.experiment(experiment) else {
+        let shown: String = experiment.chars().take(60).collect();
+        let names: Vec<&str> = names().collect();
+        return Err(Error::usage(format!("{key} has no experiment '{shown}'; it has {}", names.join(", "))));
+    };
+    match (found.lacks(), found.scenario) {
+        (None, Some(text)) => Ok(vec![job(paper, found, text)?]),
+        (needs, _) => Err(Error::usage(format!(
+            "{target} can't run yet: it needs {}",
+            needs.unwrap_or_else(|| "a scenario".into())
+        ))),
+    }
+}
+
+/// An experiment of a paper as a job, if it has a scenario.
+pub(super) fn job_of(paper: &Paper, experiment: &Experiment) -> Option<Job> {
+    job(paper, experiment, experiment.scenario?).ok()
+}
+
+fn job(paper: &Paper, experiment: &Experiment, text: &str) -> Result<Job, Error> {
+    let name = format!("{}/{}", paper.key, experiment.key);
+    Job::new(&name, &name, text)
+}
+
+/// What became of each frame in the run of `record`, which is done again.
+///
+/// An error where that run then ends otherwise than it was kept: another build of the program did it.
+pub(super) fn course(paper: &Paper, experiment: &Experiment, record: &Record) -> Result<Course, Error> {
+    let text = experiment.scenario.ok_or_else(|| Error::failed("it has no scenario"))?;
+    let (finished, course) = super::course(&job(paper, experiment, text)?, record.run, &record.stream)?;
+    let same =
+        finished.records().any(|again| again.stream == record.stream && again.figures == record.figures);
+    if same {
+        return Ok(course);
+    }
+    Err(Error::failed(
+        "run again it ends otherwise, so another build did it; run the experiment with --fresh",
+    ))
+}
+
+/// The papers of these names, all if there are none.
+fn chosen(keys: &[String]) -> Result<Vec<&'static Paper>, Error> {
+    if keys.is_empty() {
+        return Ok(papers::all().iter().collect());
+    }
+    keys.iter().map(|key| paper(key)).collect()
+}
+
+/// The paper called `key`.
+pub fn paper(key: &str) -> Result<&'static Paper, Error> {
+    let names = || papers::all().iter().map(|paper| paper.key);
+    papers::find(key).ok_or_else(|| {
+        let near = antiphon_core::nearest(key, names()).map(|near| format!(", did you mean '{near}'?"));
+        let names: Vec<&str> = names().collect();
+        let shown: String = key.chars().take(60).collect();
+        Error::usage(format!(
+            "no paper is called '{shown}'{} papers: {} (a scenario's file ends in .toml)",
+            near.unwrap_or_else(|| ";".into()),
+            names.join(", ")
+        ))
+    })
+}
+
+/// Runs of an experiment's plan; none without a scenario.
+fn planned(paper: &Paper, experiment: &Experiment) -> Option<u32> {
+    let job = job(paper, experiment, experiment.scenario?).ok()?;
+    u32::try_from(job.scenario.plan().len()).ok()
+}
+
+/// What there is of an experiment: a line of `antiphon lab list`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ExperimentRow {
+    /// The paper's name.
+    pub paper: &'static str,
+    /// The experiment's name.
+    pub experiment: &'static str,
+    /// What it asks.
+    pub title: &'static str,
+    /// Where the paper tells of it.
+    pub section: &'static str,
+    /// Whether nothing is missing.
+    pub can_run: bool,
+    /// What is missing: transports, or a scenario.
+    pub needs: Vec<&'static str>,
+    /// Runs of its plan; `None` without a scenario.
+    pub planned_runs: Option<u32>,
+    /// Runs whose results are there.
+    pub finished_runs: u32,
+}
+
+/// How many of a paper's claims have a verdict, of those that are required.
+pub fn count(claims: &[Judgement], verdict: Verdict) -> usize {
+    claims.iter().filter(|claim| claim.required && !claim.own && claim.verdict == verdict).count()
+}
+
+/// How many claims of ours hold, and of how many.
+pub fn count_own(claims: &[Judgement]) -> (usize, usize) {
+    let own = || claims.iter().filter(|claim| claim.own);
+    (own().filter(|claim| claim.verdict == Verdict::Holds).count(), own().count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_paper_is_answered_with_the_known_ones() {
+        let error = PaperResults::read(&["tv-audio-lan".into()], &mut |_, _| Ok(None)).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.message.contains("did you mean 'tv-audio-wlan'?"), "{error}");
+        assert!(error.message.contains("two-stream"), "{error}");
+    }
+
+    #[test]
+    fn experiments_are_found_by_their_names() {
+        let names =
+            |target: &str| -> Vec<String> { jobs(target).unwrap().into_iter().map(|job| job.name).collect() };
+        assert_eq!(names("tv-audio-wlan/udp"), ["tv-audio-wlan/udp"]);
+        let whole = names("tv-audio-wlan");
+        assert!(
+            ["initial", "mac_retransmission", "udp", "tcp"]
+                .iter()
+                .all(|key| whole.contains(&format!("tv-audio-wlan/{key}")))
+        );
+        let complaint = |target: &str| jobs(target).unwrap_err().message;
+        assert!(complaint("tv-audio-wlan/upd").contains("it has initial, mac_retransmission, udp"));
+        assert!(complaint("x").contains("no paper is called 'x'"));
+        let waiting =
+            papers::all().iter().find(|paper| paper.experiments.iter().all(|e| e.scenario.is_none()));
+        if let Some(paper) = waiting {
+            assert!(complaint(paper.key).contains("antiphon lab list"));
+            let first = format!("{}/{}", paper.key, paper.experiments[0].key);
+            assert!(complaint(&first).contains("it needs "), "{}", complaint(&first));
+        }
+    }
+
+    #[test]
+    fn a_claim_is_a_line_of_json_with_its_verdict_in_front() {
+        let all = PaperResults::read(&[], &mut |_, _| Ok(None)).unwrap();
+        let claims: Vec<Judgement> = all.iter().flat_map(PaperResults::claims).collect();
+        let own = claims.iter().filter(|claim| claim.own).count();
+        assert_eq!((claims.len() - own, count_own(&claims)), (20 + 23 + 22 + 23 + 26, (0, 3)));
+        for claim in &claims {
+            let line = serde_json::to_string(claim).unwrap();
+            let head = format!(
+                "{{\"paper\":\"{}\",\"id\":\"{}\",\"required\":{},\"verdict\":\"not-run\",\"figures\":[],\"because\":",
+                claim.paper, claim.id, claim.required
+            );
+            assert!(line.starts_with(&head), "{line}");
+            assert!(!claim.because.is_empty());
+        }
+    }
+
+    #[test]
+    fn every_experiment_says_whether_it_can_run() {
+        let all = PaperResults::read(&[], &mut |_, _| Ok(None)).unwrap();
+        let rows: Vec<ExperimentRow> = all.iter().flat_map(PaperResults::experiments).collect();
+        assert_eq!(rows.len(), 5 + 5 + 4 + 3 + 5);
+        for row in &rows {
+            assert_eq!(row.can_run, row.needs.is_empty(), "{row:?}");
+            assert!(!row.can_run || row.planned_runs.is_some_and(|runs| runs > 0), "{row:?}");
+        }
+        let udp = rows.iter().find(|row| row.experiment == "udp").unwrap();
+        assert_eq!((udp.can_run, udp.planned_runs, udp.finished_runs), (true, Some(330), 0));
+    }
+}

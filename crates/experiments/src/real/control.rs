@@ -1,0 +1,244 @@
+//! Starts the threads of a run, sees when it is over, and gathers what they noted.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread::{Builder, Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+use antiphon_core::Instant;
+use antiphon_lab::figures::StreamFigures;
+use antiphon_lab::live::{FarRecord, NearRecord, figures};
+use antiphon_lab::setup::{Setup, TrafficKind, TrafficSpec};
+use antiphon_net::{OsClock, Stop};
+use antiphon_proto::{Substrate, Transport, find};
+
+use super::load::{self, Load};
+use super::stream::{Link, Seen};
+use super::testbed::Testbed;
+use super::{LOOK, wait_until};
+use antiphon::Error;
+
+/// One run.
+pub(super) struct Control<'a> {
+    pub setup: &'a Setup,
+    pub seed: u64,
+    pub clock: OsClock,
+    pub testbed: &'a Testbed,
+    /// Nothing more comes after so long without an arrival.
+    pub quiet: Duration,
+    /// The user's.
+    pub stop: &'a Stop,
+}
+
+/// The threads of one stream.
+struct StreamThreads<'s> {
+    transport: &'static Transport,
+    seen: &'s Seen,
+    stops: &'s [Stop; 2],
+    near: Thread<'s, Option<NearRecord>>,
+    far: Thread<'s, FarRecord>,
+    begin: [mpsc::Sender<Instant>; 2],
+}
+
+/// A thread that leaves something, and how often its loop went round.
+type Thread<'s, T> = ScopedJoinHandle<'s, Result<(T, u64), Error>>;
+/// Streams and pings with their figures, in the order of the setup; and rounds of all loops.
+pub(super) type Figures = (Vec<(String, StreamFigures)>, u64);
+
+impl Control<'_> {
+    /// Runs it to its end.
+    pub fn run(&self) -> Result<Figures, Error> {
+        let count = self.setup.streams.len();
+        let seen: Vec<Seen> = (0..count).map(|_| Seen::default()).collect();
+        let stops: Vec<[Stop; 2]> = (0..count).map(|_| [Stop::new(), Stop::new()]).collect();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let outcome = self.in_scope(scope, &seen, &stops, &over);
+            // However it ended, no thread may keep the scope open.
+            over.store(true, Ordering::Relaxed);
+            stops.iter().flatten().for_each(Stop::ask);
+            outcome
+        })
+    }
+
+    fn in_scope<'s>(
+        &'s self,
+        scope: &'s Scope<'s, '_>,
+        seen: &'s [Seen],
+        stops: &'s [[Stop; 2]],
+        over: &'s AtomicBool,
+    ) -> Result<Figures, Error> {
+        let mut streams = Vec::new();
+        for (number, (seen, stops)) in seen.iter().zip(stops).enumerate() {
+            streams.push(self.stream(scope, number, seen, stops)?);
+        }
+        let loads = load::start(scope, self.setup, self.testbed, self.clock, self.seed, over)?;
+        let begin = self.clock.now() + LEAD;
+        for thread in streams.iter().flat_map(|stream| &stream.begin).chain(loads.iter().map(Load::begin)) {
+            // One that has ended already tells why when it is joined.
+            let _ = thread.send(begin);
+        }
+        self.watch(&streams, begin, over);
+        over.store(true, Ordering::Relaxed);
+        stops.iter().flatten().for_each(Stop::ask);
+        let gathered = gather(self.setup, streams, loads)?;
+        if self.stop.is_asked() { Err(Error::failed("stopped")) } else { Ok(gathered) }
+    }
+
+    /// Starts the threads of a stream; both have their sockets when it returns.
+    fn stream<'s>(
+        &'s self,
+        scope: &'s Scope<'s, '_>,
+        number: usize,
+        seen: &'s Seen,
+        stops: &'s [Stop; 2],
+    ) -> Result<StreamThreads<'s>, Error> {
+        let spec = &self.setup.streams[number];
+        let transport = find(&spec.transport)?;
+        let link = || Link {
+            setup: self.setup,
+            testbed: self.testbed,
+            clock: self.clock,
+            seed: self.seed,
+            number,
+            transport,
+            seen,
+            stop_near: &stops[0],
+            stop_far: &stops[1],
+        };
+        let (tell, told) = mpsc::channel();
+        let (far_begin, begin) = mpsc::channel();
+        let far_link = link();
+        let far =
+            spawn(scope, format!("far-{}", spec.name), move || failing(&tell, far_link.far(&tell, &begin)))?;
+        let target = answer(&told)?;
+        let call = self.testbed.through(spec.from, transport.substrate, target)?;
+        let (tell, told) = mpsc::channel();
+        let (near_begin, begin) = mpsc::channel();
+        let near_link = link();
+        let near = spawn(scope, format!("near-{}", spec.name), move || {
+            failing(&tell, near_link.near(call, &tell, &begin))
+        })?;
+        answer(&told)?;
+        Ok(StreamThreads { transport, seen, stops, near, far, begin: [near_begin, far_begin] })
+    }
+
+    /// Waits until all streams are over, and ends each end that does not end by itself. Traffic that fails ends it, too.
+    fn watch(&self, streams: &[StreamThreads<'_>], begin: Instant, over: &AtomicBool) {
+        let until = begin + self.setup.duration;
+        let is_ping = |traffic: &TrafficSpec| matches!(traffic.kind, TrafficKind::Ping { .. });
+        // Echoes of the last requests are still on their way.
+        let echoes = if self.setup.traffic.iter().any(is_ping) { self.quiet } else { Duration::ZERO };
+        let loaded = if self.setup.traffic.is_empty() { begin } else { until + echoes };
+        let mut progress: Vec<Progress> = streams.iter().map(|_| Progress::default()).collect();
+        loop {
+            let now = self.clock.now();
+            wait_until(&self.clock, now + LOOK, || self.stop.is_asked());
+            if self.stop.is_asked() || over.load(Ordering::Relaxed) {
+                return;
+            }
+            let mut all = now >= loaded;
+            for (stream, progress) in streams.iter().zip(&mut progress) {
+                all &= self.tend(stream, progress, now, until);
+            }
+            if all {
+                return;
+            }
+        }
+    }
+
+    /// Ends what is over of a stream; answers whether all of it is.
+    fn tend(
+        &self,
+        stream: &StreamThreads<'_>,
+        progress: &mut Progress,
+        now: Instant,
+        until: Instant,
+    ) -> bool {
+        let Seen { sent, arrived, ended, near_done, far_done } = stream.seen;
+        let (sent, arrived) = (sent.load(Ordering::Relaxed), arrived.load(Ordering::Relaxed));
+        let (near_done, far_done) = (near_done.load(Ordering::Acquire), far_done.load(Ordering::Acquire));
+        if arrived != progress.arrived {
+            (progress.arrived, progress.heard) = (arrived, now);
+        }
+        if progress.sent.is_none() && (near_done || now >= until) {
+            progress.sent = Some(now);
+        }
+        let Some(sending_ended) = progress.sent else { return false };
+        // Nothing has come for long after that, or everything has.
+        let quiet = now > progress.heard.max(sending_ended) + self.quiet;
+        let over = match stream.transport.substrate {
+            Substrate::Udp => quiet,
+            Substrate::Tcp => ended.load(Ordering::Relaxed) || (arrived >= sent && quiet),
+        };
+        let too_long = now > sending_ended + self.setup.drain.max(self.quiet);
+        if over || too_long {
+            // A near end that waits for returns has no end of its own.
+            stream.stops[0].ask();
+            if near_done || too_long {
+                stream.stops[1].ask();
+            }
+        }
+        near_done && far_done
+    }
+}
+
+/// How far a stream was when it was last looked at.
+#[derive(Default)]
+struct Progress {
+    arrived: u64,
+    /// When that changed.
+    heard: Instant,
+    /// When nothing more was sent.
+    sent: Option<Instant>,
+}
+
+fn spawn<'s, T: Send + 's>(
+    scope: &'s Scope<'s, '_>,
+    name: String,
+    work: impl FnOnce() -> T + Send + 's,
+) -> Result<ScopedJoinHandle<'s, T>, Error> {
+    let started = Builder::new().name(name).spawn_scoped(scope, work);
+    started.map_err(|error| Error::failed(format!("cannot start a thread: {error}")))
+}
+
+/// Tells whoever waits for a thread to be ready that it never will be.
+fn failing<T>(
+    tell: &mpsc::Sender<Result<std::net::SocketAddr, Error>>,
+    outcome: Result<T, Error>,
+) -> Result<T, Error> {
+    if let Err(error) = &outcome {
+        // Nobody waits any more if it was ready before; the outcome below tells of the error then.
+        let _nobody_waits = tell.send(Err(error.clone()));
+    }
+    outcome
+}
+
+fn answer<T>(told: &mpsc::Receiver<Result<T, Error>>) -> Result<T, Error> {
+    told.recv().map_err(|_| Error::failed("a thread of the run ended at once"))?
+}
+
+fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, Error>>) -> Result<T, Error> {
+    thread
+        .join()
+        .map_err(|_| Error::failed("a thread of the run broke down; this is a fault of antiphon's"))?
+}
+
+fn gather(setup: &Setup, streams: Vec<StreamThreads<'_>>, loads: Vec<Load<'_>>) -> Result<Figures, Error> {
+    let (mut all, mut events) = (Vec::new(), 0);
+    for (stream, spec) in streams.into_iter().zip(&setup.streams) {
+        let (near, far) = (joined(stream.near), joined(stream.far));
+        let ((near, sends), (far, receives)) = (near?, far?);
+        events += sends + receives;
+        if let Some(near) = near {
+            all.push((spec.name.clone(), figures(near, &far, stream.transport.substrate)));
+        }
+    }
+    for load in loads {
+        all.extend(load.join()?);
+    }
+    Ok((all, events))
+}
+
+/// From the word to begin to the beginning: building the stations of a day takes less.
+const LEAD: Duration = Duration::from_millis(100);

@@ -1,0 +1,186 @@
+use std::path::Path;
+
+use antiphon_lab::figures::StreamFigures;
+use antiphon_net::netns::Means;
+
+use super::super::{Outcome, RunOptions, Setting as On, kept, run};
+use super::*;
+
+/// One sender of many frames over a link.
+fn job(link: &str, more: &str) -> Job {
+    let text = format!(
+        "title='Known'\nduration='1h'\ndrain='1s'\nnode.a={{}}\nnode.b={{}}\n[link.line]\nbetween=['a','b']\n{link}\n\
+         [stream.s]\nfrom='a'\nto='b'\nframe='200B'\ninterval='2ms'\nlatency='20ms'\n{more}"
+    );
+    Job::new("test", "test.toml", &text).unwrap()
+}
+
+fn options(results: &Path, duration: Duration) -> RunOptions {
+    let real = RealOptions { duration: Some(duration), link_method: None };
+    RunOptions { results: results.into(), real: Some(real), ..RunOptions::default() }
+}
+
+fn millis(time: u64) -> Duration {
+    Duration::from_millis(time)
+}
+
+fn on_sockets(job: &Job, duration: Duration) -> Outcome {
+    let results = tempfile::tempdir().unwrap();
+    run(job, &options(results.path(), duration), &Stop::new(), &mut |_| {}).unwrap()
+}
+
+fn first(outcome: &Outcome) -> StreamFigures {
+    outcome.finished[0].streams[0].1
+}
+
+fn counter(outcome: &Outcome, name: &str) -> f64 {
+    let media = &outcome.finished[0].media[0];
+    media.counters.iter().find(|(other, _)| other == name).unwrap().1
+}
+
+fn has_router() -> bool {
+    let means = antiphon_net::netns::probe();
+    if let Means::Forbidden(why) = &means {
+        eprintln!("no router here: {why}");
+    }
+    !matches!(means, Means::Forbidden(_))
+}
+
+/// The instrument, against theory and against the model: twice 600 frames over 20 ms and 5 % of loss.
+#[test]
+fn a_known_link_delays_and_loses_as_it_should_and_as_the_model_does() {
+    // By their number, so that a machine that falls behind sends the same packets.
+    let frames = "interval='1ms'\ncount=600";
+    let job = job("delay='20ms'\nloss='5%'", "transport='rtp'");
+    let text = job.scenario.text().replace("interval='2ms'", frames);
+    let twice = super::super::Changes { repetitions: Some(2), ..Default::default() };
+    let job = Job::new("test", "t", &text).and_then(|job| job.with(&twice)).unwrap();
+    let longest = millis(5000);
+    let outcome = on_sockets(&job, longest);
+    let mut received = 0.0;
+    for finished in &outcome.finished {
+        let figures = finished.streams[0].1;
+        assert_eq!(figures.sent, Some(600.0));
+        received += figures.received.unwrap();
+        // Nothing comes before its time. Half of all come within what a loaded machine takes to wake four threads; a
+        // second pass of the link, or a timer of whole ticks (4 ms), is beyond it.
+        let (least, half) = (20.0, figures.delay_p50_ms.unwrap());
+        assert!((least..least + 2.0).contains(&half), "{half} ms");
+        assert!(figures.delay_mean_ms.unwrap() >= least);
+        assert_eq!((figures.duplicate, figures.reordered, figures.broken), (Some(0.0), Some(0.0), Some(0.0)));
+        assert_eq!(figures.wire_bytes, Some(600.0 * 228.0));
+        // The same run in the model. Its link has the same seed, so that the same packets are lost; only a proxy draws
+        // by flow. That many both times happens to other seeds by chance once in 200 times.
+        let setup = Setup { duration: longest, ..job.scenario.setup(&[]).unwrap() };
+        let modelled = antiphon_lab::world::run(&setup, finished.run.seed).unwrap().streams[0].1;
+        assert_eq!((modelled.sent, modelled.delay_p50_ms), (figures.sent, Some(20.0)));
+        if has_router() {
+            assert_eq!(modelled.received, figures.received);
+            let lost = finished.media[0].counters.iter().find(|(name, _)| name == "up_lost").unwrap().1;
+            assert_eq!(lost, 600.0 - figures.received.unwrap());
+        }
+    }
+    // Binomial: 0.63 % standard deviation; 4 of them let through neither a link without losses nor one that draws twice
+    // (9.75 %).
+    let lost = 100.0 - received / 12.0;
+    assert!((2.5..=7.5).contains(&lost), "{lost} %");
+}
+
+/// A stream of 0.9 Mbit/s of IP packets and as much beside it do not fit a link of 1.2 Mbit/s.
+#[test]
+fn other_traffic_crosses_the_same_link() {
+    if !has_router() {
+        return;
+    }
+    let beside = "transport='rtp'\n[traffic.beside]\nkind='constant'\nfrom='a'\nto='b'\nrate='0.8Mbit/s'\npayload='200B'\n\
+                  [traffic.ping]\nkind='ping'\nfrom='b'\nto='a'\ninterval='20ms'\ncount=100\n\
+                  [traffic.bulk]\nkind='tcp'\nfrom='b'\nto='a'";
+    let link = "up.rate='1.2Mbit/s'\nup.queue='3000B'\ndown.rate='20Mbit/s'\ndelay='5ms'";
+    let outcome = on_sockets(&job(link, beside), millis(600));
+    let (offered, overflowed) = (counter(&outcome, "up_offered"), counter(&outcome, "up_overflowed"));
+    // 300 frames, 300 packets of the traffic (480 kbit), 30 echoes, and the acknowledgements of the TCP.
+    assert!(offered > 600.0, "{offered}");
+    assert!(overflowed > 60.0, "{overflowed}");
+    let figures = first(&outcome);
+    // 3000 bytes at 1.2 Mbit/s: 20 ms beside the 5; what waits behind it is sent, some packets more.
+    let longest = figures.delay_p99_ms.unwrap();
+    assert!((20.0..40.0).contains(&longest), "{longest} ms");
+    assert!(figures.lost_percent.unwrap() > 5.0);
+    let (name, ping) = &outcome.finished[0].streams[1];
+    assert_eq!((name.as_str(), ping.sent), ("ping", Some(30.0)));
+    assert!(ping.rtt_mean_ms.unwrap() > 10.0);
+    // A TCP alone on 20 Mbit/s carries more than 1 Mbit in half a second, however slowly it starts.
+    assert!(counter(&outcome, "down_delivered_bytes") > 125_000.0);
+}
+
+#[test]
+fn loopback_returns_frames_of_datagrams_and_of_byte_streams() {
+    for transport in ["rtp", "tcp", "sctp"] {
+        let reflected = format!("transport='{transport}'\nreflected=true");
+        // Four wake-ups take a tenth of a millisecond. A machine with much else to do may be late throughout a run, or two;
+        // a timer of whole ticks (4 ms), or a wait that nobody ends (50 ms), is too late in all.
+        let mut trips = Vec::new();
+        while trips.len() < 3 && trips.iter().all(|trip| *trip >= 2.0) {
+            let outcome = on_sockets(&job("link='ideal'", &reflected), millis(200));
+            let figures = first(&outcome);
+            // One that is due in the last moments may be late for the end.
+            assert!(
+                figures.sent > Some(90.0) && figures.lost_percent == Some(0.0),
+                "{transport}: {figures:?}"
+            );
+            assert!(outcome.finished[0].media.is_empty() && figures.delay_mean_ms.is_none());
+            trips.push(figures.rtt_mean_ms.unwrap());
+        }
+        assert!(trips.iter().any(|trip| *trip > 0.0 && *trip < 2.0), "{transport}: {trips:?} ms");
+    }
+    let sound = "transport='rtp'\nsound={rate='48kHz',channels=2,block=240}";
+    let text =
+        job("link='ideal'", "transport='rtp'").scenario.text().replace("frame='200B'\ninterval='2ms'\n", "");
+    let outcome =
+        on_sockets(&Job::new("test", "t", &text.replace("transport='rtp'", sound)).unwrap(), millis(300));
+    let figures = first(&outcome);
+    assert_eq!(figures.lost_percent, Some(0.0));
+    assert!(figures.sent >= Some(60.0) && figures.concealed_percent.is_some(), "{figures:?}");
+}
+
+#[test]
+fn what_is_only_modelled_is_refused_before_anything_is_written() {
+    let text = "title='x'\nduration='1s'\nnode.a={}\nnode.b={}\ncell.w={access-point='a',stations=['b']}\n\
+                [traffic.p]\nkind='ping'\nfrom='a'\nto='b'\ninterval='1s'\ncount=1";
+    let results = tempfile::tempdir().unwrap();
+    let job = Job::new("test", "test.toml", text).unwrap();
+    let error = run(&job, &options(results.path(), millis(100)), &Stop::new(), &mut |_| {}).unwrap_err();
+    assert!(error.message.contains("'w' is an 802.11 cell: that is only modelled"), "{error}");
+    assert_eq!((error.exit_code(), std::fs::read_dir(results.path()).unwrap().count()), (2, 0));
+}
+
+#[test]
+fn runs_on_sockets_are_kept_apart_and_go_on() {
+    let results = tempfile::tempdir().unwrap();
+    let job = job("link='ideal'", "transport='rtp'")
+        .with(&super::super::Changes { repetitions: Some(2), ..Default::default() });
+    let (job, options) = (job.unwrap(), options(results.path(), millis(60)));
+    // Stopped in its first run, it keeps nothing and ends soon.
+    let (stop, clock) = (Stop::new(), OsClock::new());
+    stop.ask();
+    let outcome = run(&job, &options, &stop, &mut |_| {}).unwrap();
+    assert!(outcome.interrupted && outcome.finished.is_empty());
+    assert!(clock.now().as_nanos() < 2_000_000_000);
+    let mut expected = Vec::new();
+    let outcome = run(&job, &options, &Stop::new(), &mut |p| expected.push(p.expected)).unwrap();
+    assert_eq!((outcome.before, outcome.finished.len()), (0, 2));
+    // Two runs of 60 ms, with what surrounds them.
+    assert!((millis(120)..millis(2000)).contains(&expected[0].unwrap()), "{:?}", expected[0]);
+    let table = std::fs::read_to_string(results.path().join("test/real/results.csv")).unwrap();
+    assert!(table.lines().nth(1).unwrap().contains(",real,s,"), "{table}");
+    assert_eq!(kept(&job, results.path(), On::Model).unwrap().0.runs(), 0);
+    assert_eq!(kept(&job, results.path(), On::Real).unwrap().0, outcome.results());
+    let again = run(&job, &options, &Stop::new(), &mut |_| {}).unwrap();
+    assert_eq!((again.before, &again.finished), (2, &outcome.finished));
+    let longer = run(&job, &super::tests::options(results.path(), millis(70)), &Stop::new(), &mut |_| {});
+    let told = longer.unwrap_err().message;
+    assert!(
+        told.contains("another length (real, 60ms, not real, 70ms)") && told.contains("--fresh"),
+        "{told}"
+    );
+}

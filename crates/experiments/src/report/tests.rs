@@ -1,0 +1,169 @@
+use antiphon_lab::figures::StreamFigures;
+use antiphon_lab::results::{Record, Results};
+
+use super::super::RealResults;
+use super::*;
+
+/// Two runs of the UDP experiment at two rates.
+fn some_results() -> PaperResults {
+    let record = |run: u32, rate: &str, lost: f64| Record {
+        run,
+        point: vec![("disturbance".into(), rate.into())],
+        repetition: run % 2,
+        seed: 1,
+        stream: "audio".into(),
+        figures: StreamFigures { missing_percent: Some(lost), ..StreamFigures::default() },
+    };
+    let records = vec![record(0, "0Mbit/s", 0.0), record(1, "0Mbit/s", 0.0164), record(2, "14Mbit/s", 40.0)];
+    let results = Results { records, planned_runs: 330 };
+    let read = |_: &Paper, experiment: &Experiment| Ok((experiment.key == "udp").then(|| results.clone()));
+    let read = &mut { read };
+    PaperResults::read(&["tv-audio-wlan".into()], read).unwrap().remove(0)
+}
+
+#[test]
+fn the_page_has_every_table_claim_and_labelled_number() {
+    let html = some_results().page("antiphon lab report").render();
+    let paper = some_results().paper;
+    for claim in &paper.claims {
+        assert!(html.contains(&claim.id), "{}", claim.id);
+    }
+    for table in paper.experiments.iter().flat_map(|experiment| experiment.tables) {
+        let title = &paper.table(table.file).unwrap().title;
+        let title = title.split_once(": ").map_or(&**title, |(_, title)| title);
+        assert!(html.contains(&antiphon_report::escape(title)), "{title}");
+    }
+    assert!(html.contains("cell.wlan.slot") && html.contains("802.11b stations may join"));
+    assert!(html.contains("41.369 ± 3.710") && html.contains("-1.369 (-3 %)"), "printed beside ours");
+    assert!(html.contains("3 of 330 runs are there"));
+    assert!(html.contains("Figure 6.4: packet loss, UDP"));
+}
+
+#[test]
+fn the_tables_for_spreadsheets_have_a_line_for_each_printed_value() {
+    let some = some_results();
+    let csv = some.tables_csv();
+    let cells = |paper: &Paper| -> usize {
+        let maps = paper.experiments.iter().flat_map(|experiment| experiment.tables);
+        maps.map(|map| map.columns.len() * paper.table(map.file).unwrap().rows.len()).sum()
+    };
+    assert_eq!(csv.lines().count(), 1 + cells(some.paper));
+    let line = csv.lines().find(|line| line.contains("table6-3") && line.contains(",0 Mbit/s,")).unwrap();
+    let fields: Vec<&str> = line.split(',').collect();
+    assert_eq!(fields[7..9], ["0.0082", "0.0018"]);
+    assert_eq!((fields[9], fields[11]), ("0.0082", "2"));
+    assert_eq!(csv.lines().next().unwrap().split(',').count(), fields.len());
+    let claims = some.claims_csv();
+    assert_eq!(claims.lines().count(), 1 + some.paper.claims.len());
+    assert!(claims.contains("tv-audio-wlan,tv-09,true,not-run,udp has no missing_percent"), "{claims}");
+}
+
+#[test]
+fn papers_that_can_not_run_have_a_page_too() {
+    let nothing = PaperResults::read(&["srp".into()], &mut |_, _| Ok(None)).unwrap().remove(0);
+    let html = nothing.page("antiphon lab report srp").render();
+    assert!(html.contains("srp-01") && html.contains("not run"));
+}
+
+#[test]
+fn files_are_written_and_replaced() {
+    let out = std::env::temp_dir().join(format!("antiphon-lab-report-{}", std::process::id()));
+    for _ in 0..2 {
+        let written = write_report(&[some_results()], &out, "antiphon lab report").unwrap();
+        assert_eq!(written.len(), 3);
+        assert!(written.iter().all(|path| std::fs::metadata(path).unwrap().len() > 200));
+    }
+    std::fs::remove_dir_all(&out).unwrap();
+    let nowhere = write_report(&[some_results()], Path::new("/dev/null/x"), "").unwrap_err();
+    assert!(nowhere.message.contains("/dev/null/x"), "{nowhere}");
+}
+
+/// SRP's UDP at one condition: 3 runs of the model, 2 on sockets.
+#[test]
+fn reality_stands_beside_model_and_print() {
+    let record = |run: u32, lost: f64, delay: f64| Record {
+        run,
+        point: vec![("transport".into(), "rtp".into())],
+        repetition: run,
+        seed: 1,
+        stream: "audio".into(),
+        figures: StreamFigures {
+            missing_percent: Some(lost),
+            delay_mean_ms: Some(delay),
+            expired: Some(0.0),
+            sent: Some(if delay > 30.0 { 200.0 } else { 1000.0 }),
+            retransmissions: Some(if delay > 30.0 { 11.0 } else { 50.0 }),
+            ..StreamFigures::default()
+        },
+    };
+    let model = vec![record(0, 2.0, 30.0), record(1, 4.0, 30.0), record(2, 3.0, 30.0)];
+    let real = vec![record(0, 2.5, 33.0), record(1, 4.5, 33.0)];
+    let read = |_: &Paper, experiment: &Experiment| {
+        let results = Results { records: model.clone(), planned_runs: 150 };
+        Ok((experiment.key == "low_loss_low_latency").then_some(results))
+    };
+    let mut found = PaperResults::read(&["srp".into()], &mut { read }).unwrap().remove(0);
+    assert!(!found.page("x").render().contains("Model and reality"));
+    let results = Results { records: real, planned_runs: 150 };
+    found
+        .real
+        .push(("low_loss_low_latency", RealResults { results, setting: "real, 60s".into(), machine: None }));
+    let html = found.page("antiphon lab report").render();
+    assert!(html.contains("Model and reality") && html.contains("2 runs of 60s"), "{html}");
+    assert!(html.contains("3 in virtual time, 2 on real sockets"));
+    assert!(
+        html.contains("TCP is this machine&#39;s kernel") || html.contains("TCP is this machine's kernel")
+    );
+    let experiment = found.paper.experiment("low_loss_low_latency").unwrap();
+    let rows = side_rows(found.paper, experiment, found.of(experiment.key), &found.real[0].1.results);
+    let of = |figure: &str| rows.iter().find(|row| row.figure == figure);
+    let lost = of("missing_percent").unwrap();
+    // Means 3 and 3.5; printed in table 1e.
+    assert_eq!(lost.ratio().map(|ratio| (ratio * 1e6).round()), Some(1_166_667.0));
+    assert!(rows.iter().any(|row| row.printed.is_some() && row.model.is_some() && row.real.is_some()));
+    assert_eq!(of("delay_mean_ms").unwrap().ratio().map(|ratio| (ratio * 10.0).round()), Some(11.0));
+    // 5 and 5.5 of each 100 frames, whatever their number.
+    let repeated = of("retransmissions").unwrap();
+    assert_eq!(repeated.ratio().map(|ratio| (ratio * 10.0).round()), Some(11.0));
+    assert_eq!(repeated.model.map(|mean| mean.value), Some(5.0));
+    // Nothing on both sides needs no line.
+    assert!(of("expired").is_none() && of("jitter_sd_ms").is_none());
+    let csv = found.sides_csv();
+    let line = csv.lines().find(|line| line.contains(",delay_mean_ms,ms,")).unwrap();
+    assert!(
+        line.starts_with("srp,low_loss_low_latency,transport=rtp,audio,") && line.contains(",33,"),
+        "{line}"
+    );
+    assert!(csv.lines().all(|line| line.split(',').count() == SIDES_HEAD.split(',').count()), "{csv}");
+}
+
+#[test]
+fn measured_results_name_their_machine() {
+    let record = Record {
+        run: 0,
+        point: vec![("transport".into(), "rtp".into()), ("channels".into(), "1".into())],
+        repetition: 0,
+        seed: 1,
+        stream: "audio".into(),
+        figures: StreamFigures { rtt_mean_ms: Some(0.0625), ..StreamFigures::default() },
+    };
+    let results = Results { records: vec![record], planned_runs: 1 };
+    let read =
+        |_: &Paper, experiment: &Experiment| Ok((experiment.key == "localhost").then(|| results.clone()));
+    let mut found = PaperResults::read(&["transport-alternatives".into()], &mut { read }).unwrap().remove(0);
+    let machine = Some("a PDP-11, 1 processor".into());
+    let real = RealResults { results: results.clone(), setting: "real".into(), machine };
+    found.real.push(("localhost", real));
+    let html = found.page("antiphon lab report").render();
+    assert!(html.contains("Measured, not modelled: real sockets on a PDP-11, 1 processor"));
+    assert!(html.contains("0 in virtual time, 1 on real sockets"));
+    // Both readings of the printed jitter, told apart.
+    assert!(html.contains("ours, jitter_mad_ms") && html.contains("ours, jitter_sd_ms"));
+    // No model to stand beside, two computers in print for the one here, and each figure beside its setting.
+    assert!(html.contains("Print and reality") && !html.contains("Real : model"));
+    assert!(html.contains("latency, computer A") && html.contains("latency, computer B"));
+    assert!(
+        html.contains("audio, UDP, 1 ch") && html.contains("UDP\u{a0}·\u{a0}1\u{a0}ch\u{a0}0.06250"),
+        "{html}"
+    );
+}

@@ -1,0 +1,229 @@
+//! What a setup's media are on a real machine.
+
+use std::time::Duration;
+
+use antiphon_core::{BitRate, Rng};
+use antiphon_link::{DuplexSpec, LinkSpec, QueueLimit};
+
+use super::LiveError;
+use crate::setup::{HostCost, MediumKind, MediumSpec, NodeId, Setup, TrafficKind};
+use crate::world::World;
+use crate::world::medium::nodes_of;
+
+/// What real packets of a setup cross.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RealMedium {
+    /// What is between the two sides.
+    pub wire: Wire,
+    /// Of each node: whether it is on the side where *up* begins. All of them, where there is no link.
+    pub near: Vec<bool>,
+    /// What is otherwise than in the model, in words.
+    pub notes: Vec<String>,
+}
+
+/// What is between the two sides.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Wire {
+    /// Nothing: this machine's loopback.
+    Loopback,
+    /// A link for an emulator.
+    Link {
+        /// The medium's name.
+        name: String,
+        /// What happens on the way.
+        spec: Box<DuplexSpec>,
+        /// A second link behind it, on the far side: a switch's other port.
+        behind: Option<Box<DuplexSpec>>,
+        /// Bytes that each packet takes beyond its own.
+        overhead: usize,
+        /// Of everything random in it: with the same one the world's link draws the same for its n-th packet.
+        seed: u64,
+    },
+}
+
+impl RealMedium {
+    /// Finds it, and refuses what a machine can't have. `seed` is the run's.
+    pub fn of(setup: &Setup, seed: u64) -> Result<Self, LiveError> {
+        // Whatever is wrong with it in the world is wrong here.
+        World::new(setup, seed)?;
+        for medium in &setup.media {
+            only_modelled(medium)?;
+        }
+        if let Some(stream) = setup.streams.iter().find(|stream| stream.to.len() > 1) {
+            return Err(refusal(&stream.name, "a stream to a group"));
+        }
+        let mut notes = host_notes(setup);
+        let links: Vec<&MediumSpec> = setup.media.iter().filter(|medium| is_link(&medium.kind)).collect();
+        if let [_, second, ..] = links[..] {
+            return Err(refusal(&second.name, "a second link"));
+        }
+        // Where there is no link, a single cable is one.
+        let cables = || setup.media.iter().filter(|medium| is_ethernet(&medium.kind));
+        let alone = cables().next().filter(|_| links.is_empty() && cables().count() == 1);
+        let chosen = links.first().copied().or(alone);
+        let others = cables().filter(|medium| chosen.is_none_or(|chosen| chosen.name != medium.name));
+        notes.extend(others.map(|medium| {
+            format!("'{}' is this machine's own memory: no Ethernet delays there, and no queue", medium.name)
+        }));
+        let Some(medium) = chosen else {
+            return Ok(RealMedium { wire: Wire::Loopback, near: vec![true; setup.nodes.len()], notes });
+        };
+        let ends = nodes_of(&medium.kind);
+        let (spec, behind, overhead) = spec_of(medium)?;
+        let (spec, behind) = (Box::new(spec), behind.map(Box::new));
+        let seed = Rng::fork(seed, &format!("medium {}", medium.name)).next_u64();
+        let near = side_of(setup, &medium.name, ends[0]);
+        Ok(RealMedium {
+            wire: Wire::Link { name: medium.name.clone(), spec, behind, overhead, seed },
+            near,
+            notes,
+        })
+    }
+}
+
+fn refusal(who: &str, what: &'static str) -> LiveError {
+    LiveError::OnlyModelled { who: who.into(), what }
+}
+
+fn only_modelled(medium: &MediumSpec) -> Result<(), LiveError> {
+    let what = match &medium.kind {
+        MediumKind::Cell { .. } => "an 802.11 cell",
+        MediumKind::Ring { .. } => "an FDDI ring",
+        MediumKind::Replay { .. } => "a recorded path",
+        MediumKind::Link { .. } | MediumKind::Cable { .. } | MediumKind::Switch { .. } => return Ok(()),
+    };
+    Err(refusal(&medium.name, what))
+}
+
+/// A link that does nothing is none: then packets stay on loopback.
+fn is_link(kind: &MediumKind) -> bool {
+    matches!(kind, MediumKind::Link { spec, .. } if **spec != DuplexSpec::default())
+}
+
+fn is_ethernet(kind: &MediumKind) -> bool {
+    matches!(kind, MediumKind::Cable { .. } | MediumKind::Switch { .. })
+}
+
+/// The link, one behind it, and what each packet takes beyond itself.
+type Links = (DuplexSpec, Option<DuplexSpec>, usize);
+
+fn spec_of(medium: &MediumSpec) -> Result<Links, LiveError> {
+    let port = |rate: BitRate, queue: QueueLimit, delay: Duration| LinkSpec {
+        rate: Some(rate),
+        queue,
+        delay,
+        ..LinkSpec::default()
+    };
+    let both = |way: LinkSpec| DuplexSpec { up: way, down: way };
+    match &medium.kind {
+        MediumKind::Link { spec, .. } => Ok((**spec, None, 0)),
+        MediumKind::Cable { rate, queue, .. } => {
+            Ok((both(port(*rate, *queue, Duration::ZERO)), None, ETHERNET_OVERHEAD))
+        }
+        // Between two nodes a switch is two ports in a row each way; what it takes to send a frame on is the second's.
+        MediumKind::Switch { nodes, rate, queue, latency } if nodes.len() == 2 => {
+            let (own, out) = (port(*rate, *queue, Duration::ZERO), port(*rate, *queue, *latency));
+            let behind = DuplexSpec { up: out, down: own };
+            Ok((DuplexSpec { up: own, down: out }, Some(behind), ETHERNET_OVERHEAD))
+        }
+        _ => Err(refusal(&medium.name, "a switch of more than two nodes with nothing slower behind it")),
+    }
+}
+
+/// Preamble, header, check sequence and gap (IEEE 802.3 §3.1.1, §4.4.2). Packets of less than 46 bytes, which would be
+/// filled up, are sent as they are.
+const ETHERNET_OVERHEAD: usize = 8 + 14 + 4 + 12;
+
+/// What hosts cost is the machine's own; traffic that asks for the state of a queue can't see the emulator's.
+fn host_notes(setup: &Setup) -> Vec<String> {
+    let mut notes = Vec::new();
+    if setup.nodes.iter().any(|node| node.cost != HostCost::default()) {
+        notes.push("the nodes' processor times are this machine's own, not the scenario's".into());
+    }
+    if setup.traffic.iter().any(|traffic| matches!(traffic.kind, TrafficKind::Blaster { .. })) {
+        notes.push(
+            "blasters send at the rate of their first medium: an emulator's queue can't be looked into"
+                .into(),
+        );
+    }
+    if setup.traffic.iter().any(|traffic| matches!(traffic.kind, TrafficKind::Ping { .. })) {
+        notes.push("pings are UDP datagrams of the same size, returned by a thread".into());
+    }
+    notes
+}
+
+/// Which nodes are joined to `start` without the medium `without`.
+fn side_of(setup: &Setup, without: &str, start: NodeId) -> Vec<bool> {
+    let mut near = vec![false; setup.nodes.len()];
+    near[start.0] = true;
+    let others = || setup.media.iter().filter(|medium| medium.name != without);
+    loop {
+        let before = near.iter().filter(|near| **near).count();
+        for medium in others() {
+            let nodes = nodes_of(&medium.kind);
+            if nodes.iter().any(|node| near[node.0]) {
+                nodes.iter().for_each(|node| near[node.0] = true);
+            }
+        }
+        if near.iter().filter(|near| **near).count() == before {
+            return near;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+
+    fn medium_of(media: &str) -> Result<RealMedium, LiveError> {
+        let text = format!(
+            "title='x'\nduration='1s'\nnode.a={{}}\nnode.b={{}}\nnode.c={{}}\n{media}\n\
+             [traffic.p]\nkind='ping'\nfrom='a'\nto='c'\ninterval='1s'\ncount=1"
+        );
+        let scenario = Scenario::parse("x", &text).unwrap();
+        RealMedium::of(&scenario.setup(&[]).unwrap(), 7)
+    }
+
+    #[test]
+    fn nodes_are_on_the_side_that_the_link_leaves_them() {
+        let lan = "switch.lan={nodes=['a','b'],rate='100Mbit/s'}\n";
+        let found = medium_of(&format!("{lan}link.line={{between=['c','b'],delay='5ms'}}")).unwrap();
+        assert_eq!(found.near, [false, false, true]);
+        let Wire::Link { name, spec, seed, .. } = found.wire else { panic!("{:?}", found.wire) };
+        assert_eq!((name.as_str(), spec.up.delay.as_millis()), ("line", 5));
+        // As `Medium::new` forks it, so that the n-th packet meets what it meets there.
+        assert_eq!(seed, Rng::fork(7, "medium line").next_u64());
+        assert!(found.notes.iter().any(|note| note.contains("'lan'")), "{:?}", found.notes);
+    }
+
+    #[test]
+    fn links_that_do_nothing_are_loopback_and_a_cable_alone_is_a_link() {
+        let two = |kind: &str, more: &str| {
+            medium_of(&format!(
+                "link.x={{between=['a','b'],link='ideal'}}\n{kind}.y={{between=['b','c']{more}}}"
+            ))
+        };
+        assert_eq!(two("link", ",link='ideal'").unwrap().wire, Wire::Loopback);
+        let Wire::Link { spec, .. } = two("cable", ",rate='10Mbit/s'").unwrap().wire else { panic!() };
+        assert_eq!(spec.up.rate.map(|rate| rate.0), Some(10_000_000));
+        let lan = "link.x={between=['a','b'],link='ideal'}\nswitch.y={nodes=['b','c'],latency='2us'}";
+        let Wire::Link { spec, behind, overhead, .. } = medium_of(lan).unwrap().wire else { panic!() };
+        let behind = behind.unwrap();
+        assert_eq!(
+            (spec.up.delay, behind.up.delay, overhead),
+            (Duration::ZERO, Duration::from_micros(2), 38)
+        );
+        assert_eq!((spec.down.delay, behind.down.delay), (Duration::from_micros(2), Duration::ZERO));
+        let three = medium_of("switch.y={nodes=['a','b','c']}").unwrap_err().to_string();
+        assert!(three.contains("'y' is a switch of more than two nodes"), "{three}");
+        let refused = |result: Result<RealMedium, LiveError>| result.unwrap_err().to_string();
+        let both = "link.x={between=['a','b'],delay='1ms'}\nlink.y={between=['b','c'],delay='1ms'}";
+        assert!(refused(medium_of(both)).contains("'y' is a second link"));
+        let cell = "cell.w={access-point='b',stations=['a','c']}";
+        let told = refused(medium_of(cell));
+        assert!(told.contains("'w' is an 802.11 cell: that is only modelled"), "{told}");
+        let ring = "ring.r={stations=['a','b','c'],ttrt='8ms'}";
+        assert!(refused(medium_of(ring)).contains("FDDI"));
+    }
+}

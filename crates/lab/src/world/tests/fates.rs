@@ -1,0 +1,80 @@
+//! What became of packets: lost by the network, given up by the sender, missing for either reason; and that `compare` counts
+//! the same.
+
+use antiphon_measure::{Fate, PacketArrival, PacketLog, PacketLogConfig, RunFacts, TransportFigures, figure};
+
+use super::*;
+use crate::figures::Course;
+
+/// 1.4 Mbit/s, returned, over a link of less than half of it that loses packets, by a transport that repairs nothing.
+fn narrow() -> (World, RunFigures) {
+    let mut setup = setup(2, 20);
+    setup.media.push(link("line", 0, 1, "rate=600kbit/s,delay=10ms,loss=2%,queue=20packets"));
+    let query = "ccid=2".parse().expect("a query");
+    let patience = Some(ms(40));
+    setup.streams.push(StreamSpec { query, patience, reflected: true, ..stream("audio", "dccp", 0, 1) });
+    finished(&setup, 1)
+}
+
+#[test]
+fn lost_and_missing_are_told_apart() {
+    let (_, figures) = narrow();
+    let audio = figures_of(&figures, "audio");
+    let of_sent = |percent: Option<f64>| percent.unwrap() * audio.sent.unwrap() / 100.0;
+    let given_up = audio.expired.unwrap() + audio.refused.unwrap();
+    assert!(given_up > 100.0 && audio.lost_percent > Some(1.0), "there was weather: {audio:?}");
+    let missing = audio.sent.unwrap() - audio.received.unwrap();
+    assert!((of_sent(audio.missing_percent) - missing).abs() < 1e-6, "{audio:?}");
+    assert!((of_sent(audio.lost_percent) - (missing - given_up)).abs() < 1e-6, "{audio:?}");
+}
+
+#[test]
+fn a_comparison_counts_the_same() {
+    let (world, figures) = narrow();
+    let audio = figures_of(&figures, "audio");
+    let compared = compared(&world.course("audio").unwrap());
+    let same = [
+        "sent",
+        "received",
+        "missing_percent",
+        "lost_percent",
+        "expired",
+        "refused",
+        "reordered",
+        "gap_mean_ms",
+        "gap_max_ms",
+        "gaps_above_80ms",
+        "rtt_mean_ms",
+        "rtt_p50_ms",
+        "rtt_p99_ms",
+        "rtt_max_ms",
+        "jitter_mad_ms",
+    ];
+    let values = crate::figures::FIGURES.iter().zip(audio.values());
+    for (def, value) in values.filter(|(def, _)| same.contains(&def.name)) {
+        let (lab, compare) = (value.unwrap(), (figure(def.name).unwrap().read)(&compared).unwrap());
+        // A histogram's percentiles are within 1 in 2048.
+        assert!((lab - compare).abs() <= lab / 2000.0, "{}: {lab} and {compare}", def.name);
+    }
+}
+
+/// The figures of a comparison in which the packets met these fates.
+fn compared(course: &Course) -> TransportFigures {
+    let packet = Duration::from_micros(7_400);
+    let capacity = course.sent.len();
+    let mut log =
+        PacketLog::new(PacketLogConfig { capacity, clock_rate: 90_000, packet, packet_bytes: 1300 });
+    for (index, (at, fate)) in course.sent.iter().zip(&course.fates).enumerate() {
+        log.on_sent(index as u64, *at);
+        if *fate != Fate::Pending {
+            log.on_fate(index as u64, *fate);
+        }
+    }
+    for (index, at) in &course.came {
+        let seq = *index as u64;
+        let arrival = PacketArrival { seq, at: *at, timestamp: 0, len: 1300, one_way: None, repaired: false };
+        log.on_received(arrival);
+    }
+    log.finish();
+    TransportFigures::new(&log, &RunFacts::default())
+}

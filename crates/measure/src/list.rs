@@ -1,0 +1,295 @@
+//! The one list of figures: what each is called, in what unit it is, what it says and which way is better.
+//!
+//! Tables, pages, gates and files of `compare` and of the laboratory read it. *Lost* is the network's doing, *expired* and
+//! *refused* the sender's, *late* the receiver's; *missing* is all of them together (`docs/glossary.md`).
+
+use crate::figures::TransportFigures;
+
+/// A figure's entry in [`FIGURES`].
+#[derive(Clone, Copy, Debug)]
+pub struct FigureDef {
+    /// In files: a word with its unit.
+    pub name: &'static str,
+    /// In tables for people.
+    pub title: &'static str,
+    /// Of its values.
+    pub unit: Unit,
+    /// Which way is good.
+    pub better: Better,
+    /// What is counted or measured, and how.
+    pub definition: &'static str,
+    /// By what name a [`Gate`](crate::Gate) knows it; `None` where none does.
+    pub gate: Option<&'static str>,
+    /// Its value in a comparison; `None` where nothing was measured, or where a comparison has no such figure.
+    pub read: fn(&TransportFigures) -> Option<f64>,
+}
+
+impl FigureDef {
+    /// A figure beyond the list: a ratio that is made of others, of which small is good.
+    pub const fn ratio(name: &'static str, title: &'static str, definition: &'static str) -> Self {
+        let (unit, better, gate) = (Unit::Count, Better::Lower, None);
+        FigureDef { name, title, unit, better, definition, gate, read: |_| None }
+    }
+}
+
+impl PartialEq for FigureDef {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+/// Which way is good.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Better {
+    /// Small is good, as with delay.
+    Lower,
+    /// Large is good.
+    Higher,
+    /// Neither, as with a count of what was sent.
+    Neither,
+}
+
+/// What a figure is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// A count, or a share of one.
+    Count,
+    /// Of the packets sent, unless the definition says otherwise.
+    Percent,
+    /// For each 1000 packets received.
+    Per1000,
+    /// Milliseconds.
+    Millis,
+    /// Bytes.
+    Bytes,
+    /// Thousands of bits a second.
+    KbitPerS,
+    /// Milliseconds of processor time a second.
+    MsPerS,
+}
+
+impl Unit {
+    /// As it is written behind a value; empty for counts.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Unit::Count => "",
+            Unit::Percent => "%",
+            Unit::Per1000 => "per 1000",
+            Unit::Millis => "ms",
+            Unit::Bytes => "bytes",
+            Unit::KbitPerS => "kbit/s",
+            Unit::MsPerS => "ms/s",
+        }
+    }
+
+    /// Decimal places that people read.
+    pub fn decimals(self) -> usize {
+        match self {
+            Unit::Count | Unit::Bytes | Unit::KbitPerS => 0,
+            Unit::Millis | Unit::MsPerS | Unit::Per1000 => 2,
+            Unit::Percent => 3,
+        }
+    }
+}
+
+/// The figure called `name`.
+pub fn figure(name: &str) -> Option<&'static FigureDef> {
+    FIGURES.iter().find(|def| def.name == name)
+}
+
+macro_rules! figures {
+    (
+        streams { $($name:ident $title:literal $unit:ident $better:ident $([$gate:literal])? $definition:literal $read:expr;)* }
+        comparisons { $($more:ident $t:literal $u:ident $b:ident $([$g:literal])? $d:literal $r:expr;)* }
+    ) => {
+        /// What was measured of one stream of the laboratory in one run; `None` where there is nothing to measure. Fields are
+        /// named as in files, with their units; [`STREAM_FIGURES`] defines them.
+        #[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize, serde::Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct StreamFigures {
+            $(#[doc = $definition] #[serde(skip_serializing_if = "Option::is_none")] pub $name: Option<f64>,)*
+        }
+
+        impl StreamFigures {
+            /// The values in the order of [`STREAM_FIGURES`].
+            pub fn values(&self) -> Vec<Option<f64>> {
+                vec![$(self.$name,)*]
+            }
+
+            /// From values in the order of [`STREAM_FIGURES`]; missing ones are `None`.
+            pub fn from_values(values: &[Option<f64>]) -> Self {
+                let mut values = values.iter().copied();
+                StreamFigures { $($name: values.next().flatten(),)* }
+            }
+        }
+
+        /// The figures of a stream of the laboratory, in the order of its tables' columns.
+        pub static STREAM_FIGURES: &[FigureDef] = FIGURES.split_at([$(stringify!($name)),*].len()).0;
+
+        /// All figures: those of a stream of the laboratory, then those that only a comparison has.
+        pub static FIGURES: &[FigureDef] = &[
+            $(FigureDef {
+                name: stringify!($name), title: $title, unit: Unit::$unit, better: Better::$better, definition: $definition,
+                gate: [$(Some($gate),)? None][0], read: $read,
+            },)*
+            $(FigureDef {
+                name: stringify!($more), title: $t, unit: Unit::$u, better: Better::$b, definition: $d,
+                gate: [$(Some($g),)? None][0], read: $r,
+            },)*
+        ];
+    };
+}
+
+figures! {
+    streams {
+        sent "packets sent" Count Neither
+            "Packets handed to the transport, refused ones included." |f| Some(f.packets_sent as f64);
+        received "packets received" Count Higher ["received"]
+            "Different packets that came, in time or not." |f| Some(f.packets_received as f64);
+        missing_percent "missing" Percent Lower ["missing"]
+            "Lost, expired, refused or late: packets sent that were not there to be played."
+            |f| f.lip_sync.missing_percent;
+        lost_percent "lost" Percent Lower ["loss"]
+            "Sent and never came: the network's doing, both ways together where packets return." |f| f.lost_percent;
+        late_percent "late" Percent Lower ["late"]
+            "Came after their moment to be played: the receiver's verdict." |f| f.late_percent;
+        expired "expired packets" Count Lower ["expired_packets"]
+            "Given up by the sender and not received: too old to be of use." |f| Some(f.expired as f64);
+        refused "refused packets" Count Lower ["refused_packets"]
+            "Not taken by the transport: its queue was full, or it was closed." |f| Some(f.refused as f64);
+        duplicate "duplicates" Count Lower ["duplicate_packets"]
+            "Arrivals of a packet that was there already; no gap between arrivals counts them."
+            |f| Some(f.duplicate as f64);
+        reordered "reordered packets" Count Lower ["reordered_packets"]
+            "Came after one with a higher number (RFC 4737)." |f| Some(f.reordered as f64);
+        gap_mean_ms "mean gap" Millis Lower
+            "Mean time between two successive arrivals of different packets." |f| f.gap_mean_ms;
+        gap_mad_ms "gaps, mean deviation" Millis Lower
+            "Mean absolute deviation of the times between two successive arrivals from their mean." |_| None;
+        gap_max_ms "longest gap" Millis Lower ["gap_max"]
+            "Longest time between two successive arrivals." |f| f.gap_max_ms;
+        gaps_above_80ms "gaps above 80 ms" Count Lower
+            "Times between successive arrivals of more than 80 ms, in the whole run." |f| Some(f.gaps_over_80ms as f64);
+        gaps_above_80ms_per_1000 "gaps above 80 ms" Per1000 Lower
+            "Times between successive arrivals of more than 80 ms, for each 1000 packets received." |_| None;
+        delay_mean_ms "one way, mean" Millis Lower
+            "From the packet's due time at the sender to its arrival at the receiver's application."
+            |f| f.one_way_ms?.mean_ms;
+        delay_p50_ms "one way, p50" Millis Lower ["one_way_p50"]
+            "Half of the packets were there sooner (nearest rank)." |f| f.one_way_ms?.p50_ms;
+        delay_p99_ms "one way, p99" Millis Lower ["one_way_p99"]
+            "99 in 100 were there sooner." |f| f.one_way_ms?.p99_ms;
+        delay_max_ms "one way, max" Millis Lower ["one_way_max"]
+            "The slowest packet." |f| f.one_way_ms?.max_ms;
+        rtt_mean_ms "round trip, mean" Millis Lower ["mean"]
+            "From sending a packet to having it back; of returned streams and pings." |f| f.rtt_ms.mean_ms;
+        rtt_p50_ms "round trip, p50" Millis Lower ["p50"]
+            "Half of the packets were back sooner (nearest rank)." |f| f.rtt_ms.p50_ms;
+        rtt_p99_ms "round trip, p99" Millis Lower ["p99"]
+            "99 in 100 were back sooner." |f| f.rtt_ms.p99_ms;
+        rtt_max_ms "round trip, max" Millis Lower ["max"]
+            "The slowest packet." |f| f.rtt_ms.max_ms;
+        jitter_sd_ms "jitter (SD)" Millis Lower
+            "Standard deviation of the round trips, or of the one-way delays where nothing returns." |_| None;
+        jitter_mad_ms "jitter (MAD)" Millis Lower ["jitter"]
+            "Mean absolute deviation of the round trips, or of the one-way delays, from their mean (paper 000, equation 2)." |f| f.jitter_mad_ms;
+        buffer_empty_per_1000 "buffer empty" Per1000 Lower
+            "Restarts of a 70 ms buffer that ran empty; what is missing is missing from it (bytes are counted)."
+            |f| f.buffer_bytes.empty_per_1000();
+        buffer_not_full_per_1000 "buffer not full" Per1000 Lower
+            "Restarts of the same buffer since it did not fill within 70 ms." |f| f.buffer_bytes.not_full_per_1000();
+        buffer_empty_numbered_per_1000 "buffer empty, numbered" Per1000 Lower
+            "As buffer_empty_per_1000 where gaps in the numbers are filled with silence, and late packets and duplicates add nothing."
+            |f| f.buffer_sequence.empty_per_1000();
+        buffer_not_full_numbered_per_1000 "buffer not full, numbered" Per1000 Lower
+            "As buffer_not_full_per_1000 where gaps in the numbers are filled with silence."
+            |f| f.buffer_sequence.not_full_per_1000();
+        concealed_percent "concealed" Percent Lower ["concealed"]
+            "Sound that the receiver had to make up." |f| f.concealed_percent;
+        wire_bytes "bytes on the wire" Bytes Lower
+            "IP packets that the stream's sender put on the wire, repairs included." |f| Some(f.wire_bytes as f64);
+        retransmissions "retransmissions" Count Lower
+            "Packets, segments or messages sent again by the transport." |_| None;
+        mac_exhausted "dropped after the last MAC retry" Count Lower
+            "Packets of the stream that an 802.11 station gave up after its retry limit." |_| None;
+        queue_dropped "dropped by queues" Count Lower
+            "Packets of the stream that found a queue full on their way, or were dropped before it was." |_| None;
+        broken "broken" Count Lower
+            "1 if the connection broke before the stream's end, else 0." |_| None;
+    }
+    comparisons {
+        expired_percent "expired" Percent Lower ["expired"]
+            "Given up by the sender: too old to be of use." |f| f.expired_percent;
+        refused_percent "refused" Percent Lower ["refused"]
+            "Not taken by the transport: its queue was full, or it was closed." |f| f.refused_percent;
+        duplicate_percent "duplicate" Percent Lower ["duplicate"]
+            "Came more than once." |f| f.duplicate_percent;
+        reordered_percent "reordered" Percent Lower ["reordered"]
+            "Came after a later one (RFC 4737)." |f| f.reordered_percent;
+        lost "lost packets" Count Lower ["lost"]
+            "Sent and never came: the network's doing." |f| Some(f.lost as f64);
+        late "late packets" Count Lower ["late_packets"]
+            "Came after their moment to be played." |f| Some(f.late as f64);
+        concealed "concealed packets" Count Lower ["concealed_packets"]
+            "Sound that had to be made up, in packets." |f| Some(f.concealed as f64);
+        longest_loss_burst "longest loss" Count Lower ["longest_loss_burst"]
+            "Packets lost in a row, at most." |f| Some(f.longest_loss_burst as f64);
+        rtt_p90_ms "round trip, p90" Millis Lower ["p90"]
+            "Nine in ten were back sooner." |f| f.rtt_ms.p90_ms;
+        rtt_p999_ms "round trip, p99.9" Millis Lower ["p999"]
+            "999 in 1000 were back sooner." |f| f.rtt_ms.p999_ms;
+        rtt_min_ms "round trip, min" Millis Lower ["min"]
+            "The fastest packet." |f| f.rtt_ms.min_ms;
+        jitter_rfc3550_ms "jitter (RFC 3550)" Millis Lower ["jitter_rfc3550"]
+            "Interarrival jitter at the end of the run (RFC 3550 §6.4.1)." |f| f.jitter_rfc3550_ms;
+        rolling_deviation_ms "deviation of gaps" Millis Lower ["rolling_deviation"]
+            "Standard deviation of the last 100 gaps." |f| f.rolling_deviation_ms;
+        rolling_deviation_max_ms "rolling deviation" Millis Lower
+            "Largest standard deviation of 100 gaps in a row." |f| f.rolling_deviation_max_ms;
+        pdv_ms "delay variation" Millis Lower ["pdv"]
+            "99.9th percentile of the round trips less the smallest (RFC 5481 §4.2)." |f| f.pdv_ms;
+        wire_kbit_per_s "wire rate" KbitPerS Lower
+            "On the wire in the direction of sending, headers of IP included." |f| f.wire_kbit_per_s;
+        overhead_percent "overhead" Percent Lower
+            "Bytes on the wire beyond the sound, in percent of the sound." |f| f.overhead_percent;
+        cpu_ms_per_s "CPU" MsPerS Lower ["cpu"]
+            "Processor time of the media thread per second of stream." |f| f.cpu_ms_per_s;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_go_out_and_come_back_in_the_order_of_the_list() {
+        let count = STREAM_FIGURES.len();
+        let values: Vec<_> = (0..count).map(|n| (n % 3 > 0).then_some(n as f64)).collect();
+        let figures = StreamFigures::from_values(&values);
+        assert_eq!(figures.values(), values);
+        assert_eq!((STREAM_FIGURES[1].name, figures.received), ("received", Some(1.0)));
+        assert_eq!((STREAM_FIGURES[count - 1].name, FIGURES[count].name), ("broken", "expired_percent"));
+        assert_eq!(StreamFigures::from_values(&[]), StreamFigures::default());
+    }
+
+    #[test]
+    fn names_and_gates_are_unique() {
+        for (n, def) in FIGURES.iter().enumerate() {
+            let others = || FIGURES[..n].iter();
+            assert!(others().all(|other| other.name != def.name), "{}", def.name);
+            assert!(others().all(|other| def.gate.is_none() || other.gate != def.gate), "{}", def.name);
+        }
+    }
+
+    #[test]
+    fn every_figure_of_a_comparison_is_read() {
+        let figures = crate::figures::tests::figures();
+        let unread =
+            ["retransmissions", "mac_exhausted", "queue_dropped", "broken", "jitter_sd_ms", "gap_mad_ms"];
+        for def in FIGURES {
+            let of_one_way = def.name.starts_with("delay_");
+            let unread = of_one_way || unread.contains(&def.name) || def.name == "gaps_above_80ms_per_1000";
+            assert_eq!((def.read)(&figures).is_none(), unread, "{}", def.name);
+        }
+    }
+}

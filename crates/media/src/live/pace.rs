@@ -1,0 +1,177 @@
+//! When the blocks of a live source are pulled.
+
+use std::time::Duration;
+
+use antiphon_core::{Instant, MediaTime};
+
+use crate::Source;
+
+/// Has a live source pace its sender.
+///
+/// A block is pulled when it is there, so that the source's clock is the stream's and nothing adds up. Three things make
+/// more than a block wait, and each is met in its own way:
+///
+/// * *Sending begins.* What came before is left out but for the newest block: it would stay the stream's delay.
+/// * *The source gives much at once*, as `arecord` does every 125 ms. Blocks of such a piece leave one after the other,
+///   by a fiftieth quicker than they last: as evenly as the receiver needs them, and all gone before the next piece comes.
+/// * *A stall* of the media thread or of the source. Blocks that are overdue leave at once, as each is late
+///   already; beyond 250 ms only the newest block is worth sending.
+///
+/// A piece is told from a standstill by what was usual in the last seconds. What is left out is not missing in media time:
+/// the sound goes on at the next time stamp, nearer to its capture than before.
+#[derive(Clone, Debug)]
+pub struct LivePace {
+    /// Sample frames.
+    block: usize,
+    rate: u32,
+    /// From one block of a piece to the next.
+    gap: Duration,
+    state: State,
+    /// Sample frames that were left of the last piece.
+    left: usize,
+    /// Most sample frames that waited of this one.
+    piece: usize,
+    usual: Usual,
+    skipped: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Nothing was pulled yet.
+    Beginning,
+    /// The source had no whole block: its next one is pulled when it comes.
+    Awaiting,
+    /// More blocks are there; the next is due then.
+    Following(Instant),
+}
+
+impl LivePace {
+    /// For blocks of `block` sample frames, at least 1, at `rate` per second. Made when sending begins, or when the source
+    /// turns out to be live.
+    pub fn new(block: usize, rate: u32) -> Self {
+        let lasts = MediaTime::new(block.max(1) as u64, rate).duration();
+        LivePace {
+            block: block.max(1),
+            rate,
+            gap: lasts - lasts / FASTER,
+            state: State::Beginning,
+            left: 0,
+            piece: 0,
+            usual: Usual::default(),
+            skipped: 0,
+        }
+    }
+
+    /// Whether a block is to be pulled now; to be asked again until it is not. Leaves out what is too old to be sent.
+    /// Asked when the source wakes the thread ([`Source::set_waker`]) and at [`Self::poll_timeout`].
+    pub fn poll(&mut self, now: Instant, source: &mut dyn Source) -> bool {
+        let ready = source.ready();
+        if ready.ended && ready.frames == 0 {
+            return true;
+        }
+        if let State::Beginning = self.state {
+            return self.leave_out(source);
+        }
+        if ready.frames < self.block && !ready.ended {
+            self.await_more(now, ready.frames);
+            return false;
+        }
+        let waiting = ready.frames.saturating_sub(self.left);
+        self.piece = self.piece.max(waiting);
+        let due = match self.state {
+            State::Following(due) => due,
+            State::Beginning | State::Awaiting => now - self.overdue(waiting),
+        };
+        self.state = State::Following(due);
+        if now.since(due) > MOST_BEHIND {
+            return self.leave_out(source);
+        }
+        if due > now {
+            return false;
+        }
+        match ready.frames < 2 * self.block && !ready.ended {
+            true => self.await_more(now, ready.frames - self.block),
+            false => self.state = State::Following(due + self.gap),
+        }
+        true
+    }
+
+    /// When [`Self::poll`] is to be asked though the source has not called; `None` when only the source can tell.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match self.state {
+            State::Following(due) => Some(due),
+            State::Beginning | State::Awaiting => None,
+        }
+    }
+
+    /// Sample frames left out so far.
+    pub fn skipped_frames(&self) -> u64 {
+        self.skipped
+    }
+
+    /// For how long the first of `waiting` sample frames has been due that came since none was there: what is more than the
+    /// source usually gives at once came during a stall.
+    fn overdue(&self, waiting: usize) -> Duration {
+        let usual = self.usual.frames();
+        // Pieces that are no whole number of blocks leave now one block more, now one less.
+        let at_once = if usual > self.block { usual + self.block } else { self.block };
+        MediaTime::new(waiting.saturating_sub(at_once) as u64, self.rate).duration()
+    }
+
+    fn await_more(&mut self, now: Instant, left: usize) {
+        if self.piece > 0 {
+            self.usual.add(now, self.piece);
+        }
+        self.state = State::Awaiting;
+        self.left = left;
+        self.piece = 0;
+    }
+
+    fn leave_out(&mut self, source: &mut dyn Source) -> bool {
+        self.skipped += source.keep_newest(self.block);
+        let kept = source.ready();
+        let is_whole = kept.frames >= self.block || kept.ended;
+        self.state = State::Awaiting;
+        self.left = if is_whole { 0 } else { kept.frames };
+        self.piece = 0;
+        is_whole
+    }
+}
+
+/// What a source usually gives at once: the largest piece of the last seconds that was not the only one of its size.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usual {
+    began: Option<Instant>,
+    /// The largest of this window, and the second.
+    current: [usize; 2],
+    /// The second largest of the windows before.
+    past: [usize; 2],
+}
+
+impl Usual {
+    fn add(&mut self, now: Instant, frames: usize) {
+        let began = *self.began.get_or_insert(now);
+        if now.since(began) >= WINDOW {
+            self.past = [self.current[1], self.past[0]];
+            self.current = [0; 2];
+            self.began = Some(now);
+        }
+        let [largest, second] = self.current;
+        self.current = [largest.max(frames), second.max(frames.min(largest))];
+    }
+
+    fn frames(&self) -> usize {
+        self.past.into_iter().fold(self.current[1], usize::max)
+    }
+}
+
+/// One part in so many: what waits of a piece of 125 ms is gone 2.5 ms before the next one comes, more than two clocks
+/// differ by; a receiver sees these 2.5 ms as jitter.
+const FASTER: u32 = 50;
+/// The longest standstill that is made up for by sending all that was missed, which the receiver may have room for.
+const MOST_BEHIND: Duration = Duration::from_millis(250);
+/// Twice as long as the longest piece that a live pipe may give ([`super::LiveMeter`]), so that each window sees two.
+const WINDOW: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests;

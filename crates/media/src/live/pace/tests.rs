@@ -1,0 +1,232 @@
+use super::*;
+use crate::{Pull, Ready, SampleFormat, StreamFormat, Wake};
+
+const RATE: u32 = 48_000;
+const BLOCK: usize = 256;
+
+/// A microphone behind a pipe, in virtual time: `per_second` sample frames by the run's clock, handed over `piece` at a
+/// time. Sample frame *n* of it was captured at *n* / `per_second`.
+struct Microphone {
+    per_second: f64,
+    piece: u64,
+    arrived: u64,
+    /// Sample frames pulled or left out.
+    used: u64,
+    /// Sample frames that its buffer holds; more is dropped, the newest first.
+    room: u64,
+    overflowed: bool,
+    stopped: bool,
+}
+
+impl Microphone {
+    fn new(per_second: f64, piece: u64) -> Self {
+        Microphone {
+            per_second,
+            piece,
+            arrived: 0,
+            used: 0,
+            room: 144_000,
+            overflowed: false,
+            stopped: false,
+        }
+    }
+
+    fn captured(&self, frame: u64) -> Instant {
+        Instant::from_nanos((frame as f64 / self.per_second * 1e9) as u64)
+    }
+
+    /// When its next piece comes.
+    fn next(&self) -> Instant {
+        self.captured((self.arrived / self.piece + 1) * self.piece)
+    }
+
+    fn give(&mut self) {
+        let gap = self.overflowed || self.arrived + self.piece - self.used > self.room;
+        self.overflowed = gap;
+        self.arrived += self.piece;
+    }
+}
+
+impl Source for Microphone {
+    fn format(&self) -> StreamFormat {
+        StreamFormat::new(RATE, 1).unwrap()
+    }
+
+    fn sample_format(&self) -> SampleFormat {
+        SampleFormat::L16
+    }
+
+    fn pull(&mut self, block: &mut [f32]) -> Pull {
+        let frames = (block.len() as u64).min(self.arrived - self.used);
+        self.used += frames;
+        if frames == 0 { Pull::End } else { Pull::Frames(frames as usize) }
+    }
+
+    fn length(&self) -> Option<u64> {
+        None
+    }
+
+    fn is_live(&self) -> bool {
+        true
+    }
+
+    fn ready(&self) -> Ready {
+        let frames = (self.arrived - self.used).min(self.room) as usize;
+        Ready { frames, ended: self.stopped }
+    }
+
+    fn keep_newest(&mut self, frames: usize) -> u64 {
+        // What a buffer that overflowed holds is older than what it had no room for.
+        let keep = if self.overflowed { 0 } else { frames as u64 };
+        self.overflowed = false;
+        let skipped = (self.arrived - self.used).saturating_sub(keep);
+        self.used += skipped;
+        skipped
+    }
+
+    fn set_waker(&mut self, _wake: Wake) {}
+}
+
+/// A pulled block: when, and how old its last sample frame was then.
+type Pulled = (Instant, Duration);
+
+/// Runs from `begin` to `end`, without polls before `begin` and while `asleep` says so.
+fn run(
+    microphone: &mut Microphone,
+    pace: &mut LivePace,
+    begin: Instant,
+    end: Instant,
+    asleep: impl Fn(Instant) -> Option<Instant>,
+) -> Vec<Pulled> {
+    let mut pulled = Vec::new();
+    let mut block = vec![0.0; BLOCK];
+    let mut woken = Some(begin);
+    loop {
+        let timeout = pace.poll_timeout().into_iter().chain(woken).min();
+        let piece = microphone.next();
+        if timeout.is_none_or(|timeout| piece <= timeout) {
+            if piece > end {
+                return pulled;
+            }
+            microphone.give();
+            woken = woken.or(Some(piece));
+            continue;
+        }
+        let mut now = timeout.expect("checked above");
+        if let Some(later) = asleep(now) {
+            now = later;
+            while microphone.next() <= now {
+                microphone.give();
+            }
+        }
+        woken = None;
+        while pace.poll(now, microphone) {
+            assert_eq!(microphone.pull(&mut block), Pull::Frames(BLOCK));
+            pulled.push((now, now.since(microphone.captured(microphone.used))));
+        }
+    }
+}
+
+fn awake(_: Instant) -> Option<Instant> {
+    None
+}
+
+fn oldest(pulled: &[Pulled]) -> Duration {
+    pulled.iter().map(|(_, age)| *age).max().unwrap()
+}
+
+fn secs(seconds: u64) -> Instant {
+    Instant::from_millis(seconds * 1_000)
+}
+
+/// A block of the run's clock lasts 5.33 ms; without following, 104 ppm are 375 ms in an hour.
+#[test]
+fn an_hour_of_a_fast_or_slow_clock_adds_no_delay() {
+    for (per_second, piece) in [(48_005.0, 256), (47_995.0, 256), (48_005.0, 100), (48_005.0, 64)] {
+        let (mut microphone, mut pace) = (Microphone::new(per_second, piece), LivePace::new(BLOCK, RATE));
+        let pulled = run(&mut microphone, &mut pace, Instant::ZERO, secs(3_600), awake);
+        let block = MediaTime::new(BLOCK as u64, RATE).duration();
+        assert!(oldest(&pulled) < block, "{per_second} {piece}: {:?}", oldest(&pulled));
+        assert_eq!(pulled.len() as u64, (per_second * 3_600.0) as u64 / 256);
+        assert_eq!(pace.skipped_frames(), 0);
+    }
+}
+
+#[test]
+fn nothing_stale_is_sent_after_waiting_for_a_connection() {
+    for (begin, piece) in [(2_000, 256), (2_003, 256), (60_000, 256), (60_000, 64)] {
+        let (mut microphone, mut pace) = (Microphone::new(48_005.0, piece), LivePace::new(BLOCK, RATE));
+        let begin = Instant::from_millis(begin);
+        let pulled = run(&mut microphone, &mut pace, begin, begin + Duration::from_secs(60), awake);
+        let two_blocks = MediaTime::new(2 * BLOCK as u64, RATE).duration();
+        assert!(oldest(&pulled) <= two_blocks, "{begin:?} {piece}: {:?}", oldest(&pulled));
+        assert!(pulled[0].0.since(begin) <= two_blocks);
+        assert!(pace.skipped_frames() > 48_000);
+    }
+}
+
+/// `arecord` without further words gives 125 ms at once: 23.4 blocks. The first piece is sent as it is; from the second on
+/// blocks leave 5.23 ms apart, and the first of a piece when it comes: 125 - 22 · 5.23 or 125 - 23 · 5.23 ms after the last.
+#[test]
+fn large_pieces_leave_evenly_and_add_nothing_up() {
+    let (mut microphone, mut pace) = (Microphone::new(48_005.0, 6_000), LivePace::new(BLOCK, RATE));
+    let pulled = run(&mut microphone, &mut pace, Instant::ZERO, secs(3_600), awake);
+    let settled = &pulled[100..];
+    let apart: Vec<u64> = settled.windows(2).map(|w| w[1].0.since(w[0].0).as_micros() as u64).collect();
+    assert!(apart.iter().all(|us| (4_760..10_100).contains(us)), "{:?}", apart.iter().min());
+    // Half of what lies between pieces, less the block: no block older than a piece lasts.
+    assert!(oldest(settled) < Duration::from_millis(128), "{:?}", oldest(settled));
+    assert_eq!(pace.skipped_frames(), 0);
+}
+
+#[test]
+fn a_standstill_is_made_up_for_at_once() {
+    for (stood_still, is_skipped) in [(9, false), (100, false), (240, false), (400, true)] {
+        let (mut microphone, mut pace) = (Microphone::new(48_000.0, 256), LivePace::new(BLOCK, RATE));
+        let (from, to) = (secs(10), secs(10) + Duration::from_millis(stood_still));
+        let asleep = |now: Instant| (now >= from && now < to).then_some(to);
+        let pulled = run(&mut microphone, &mut pace, Instant::ZERO, secs(20), asleep);
+        let late = pulled.iter().filter(|(at, age)| *at > to && *age > Duration::from_millis(6)).count();
+        assert_eq!(late, 0, "{stood_still}: what comes after it is as fresh as before");
+        assert_eq!(pace.skipped_frames() > 0, is_skipped, "{stood_still}");
+        let at_once = pulled.iter().filter(|(at, _)| *at == to).count();
+        assert_eq!(at_once as u64, if is_skipped { 1 } else { 1 + stood_still * 48 / 256 });
+    }
+}
+
+/// Pieces of 125 ms and a standstill of 200 ms: what was due in it leaves at once, the rest as evenly as ever. It begins amid
+/// a piece, and so 38 blocks were due; or when all have left, and of the two pieces that come one is more than usual. When
+/// the other came is not known: up to 75 ms remain, of which 2 % of the time are made up for.
+#[test]
+fn a_standstill_is_told_from_large_pieces() {
+    for (from, at_once) in [(40, 37..=38), (123, 22..=24)] {
+        let (mut microphone, mut pace) = (Microphone::new(48_000.0, 6_000), LivePace::new(BLOCK, RATE));
+        let from = secs(10) + Duration::from_millis(from);
+        let to = from + Duration::from_millis(200);
+        let asleep = |now: Instant| (now >= from && now < to).then_some(to);
+        let pulled = run(&mut microphone, &mut pace, Instant::ZERO, secs(20), asleep);
+        let left = pulled.iter().filter(|(at, _)| *at == to).count();
+        assert!(at_once.contains(&left), "{left}");
+        let after = to + 50 * Duration::from_millis(75);
+        let after: Vec<Pulled> = pulled.into_iter().filter(|(at, _)| *at > after).collect();
+        assert!(oldest(&after) < Duration::from_millis(135), "{:?}", oldest(&after));
+        assert_eq!(pace.skipped_frames(), 0);
+    }
+}
+
+#[test]
+fn an_ended_source_gives_its_rest_and_the_end() {
+    let (mut microphone, mut pace) = (Microphone::new(48_000.0, 300), LivePace::new(BLOCK, RATE));
+    microphone.give();
+    let now = microphone.captured(300);
+    assert!(pace.poll(now, &mut microphone));
+    microphone.used = 300 - 44;
+    assert!(!pace.poll(now, &mut microphone));
+    assert_eq!(pace.poll_timeout(), None);
+    microphone.stopped = true;
+    assert!(pace.poll(now, &mut microphone), "the rest of a block");
+    microphone.used = 300;
+    assert!(pace.poll(now, &mut microphone), "the end");
+    // A source that ended before sending began.
+    assert!(LivePace::new(BLOCK, RATE).poll(now, &mut microphone));
+}

@@ -1,0 +1,152 @@
+//! Buffers for receiving datagrams.
+#![allow(unsafe_code, reason = "recvmsg and recvmmsg over buffers that this module owns")]
+
+use std::io;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use super::{BATCH, socket_address, zeroed};
+use crate::control;
+
+/// Room per received datagram: the largest there is. Pages that no datagram touches cost no memory.
+const RECEIVE_ROOM: usize = 65_536;
+/// From one datagram's room to the next. A distance of 64 KiB would put the beginnings of all into the same few sets of the
+/// processor's caches, which then hold 8 of 16; these are 25 cache lines further on each, which is a packet of Ethernet.
+const STRIDE: usize = RECEIVE_ROOM + 1_600;
+/// Room for the control messages of one datagram: a time stamp (32 bytes) and IPv6's destination (40).
+const CONTROL_ROOM: usize = 72;
+
+/// Buffers for receiving.
+pub(crate) struct ReceiveBatch {
+    data: Vec<u8>,
+    control: Vec<[u64; CONTROL_ROOM / 8]>,
+    names: Vec<libc::sockaddr_storage>,
+    vectors: Vec<libc::iovec>,
+    headers: Vec<libc::mmsghdr>,
+    /// Datagrams that the last call asked for.
+    asked: usize,
+    /// Whether more than one datagram is likely to wait: one had to wait for us, or several were there.
+    behind: bool,
+}
+
+/// One received datagram.
+pub(crate) struct Datagram<'a> {
+    pub bytes: &'a mut [u8],
+    /// `None` where names were not asked for, or are none of IP.
+    pub from: Option<SocketAddr>,
+    /// Wall-clock time at which the kernel took it from the wire.
+    pub stamp: Option<Duration>,
+}
+
+/// Datagrams to ask the kernel for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ask {
+    /// Wait for the first as long as the socket's receive time-out. Who waits expects one, and asks for no more.
+    pub wait: bool,
+    /// Tell the addresses that they come from, which costs a copy each.
+    pub names: bool,
+}
+
+impl ReceiveBatch {
+    pub fn new() -> Self {
+        ReceiveBatch {
+            data: vec![0; BATCH * STRIDE],
+            control: vec![[0; CONTROL_ROOM / 8]; BATCH],
+            names: vec![zeroed(); BATCH],
+            vectors: vec![libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH],
+            headers: vec![zeroed(); BATCH],
+            asked: 0,
+            behind: false,
+        }
+    }
+
+    /// Reads what there is into the buffers: one datagram while that is the usual number, which a plain `recvmsg` does
+    /// for less, and up to [`BATCH`] once more were there. Answers how many; 0 when there is none.
+    pub fn receive(&mut self, fd: RawFd, ask: Ask) -> io::Result<usize> {
+        let count = if ask.wait || !self.behind { 1 } else { BATCH };
+        let flags = if ask.wait { 0 } else { libc::MSG_DONTWAIT };
+        for i in 0..count {
+            self.prepare(i, ask.names);
+        }
+        self.asked = count;
+        let n = match count {
+            1 => self.receive_one(fd, flags),
+            // SAFETY: every header points into buffers owned by self, of the lengths given, which outlive the call.
+            _ => unsafe {
+                let headers = self.headers.as_mut_ptr();
+                libc::recvmmsg(fd, headers, count as u32, flags as _, std::ptr::null_mut())
+            },
+        };
+        // A single datagram says by its stamp whether there are more, see `fall_behind`.
+        self.behind = n > 1;
+        if n >= 0 {
+            return Ok(n as usize);
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
+            _ => Err(error),
+        }
+    }
+
+    fn receive_one(&mut self, fd: RawFd, flags: i32) -> libc::c_int {
+        // SAFETY: the header points into buffers owned by self, of the lengths given, which outlive the call.
+        let len = unsafe { libc::recvmsg(fd, &raw mut self.headers[0].msg_hdr, flags) };
+        if len < 0 {
+            return -1;
+        }
+        self.headers[0].msg_len = len as libc::c_uint;
+        1
+    }
+
+    fn prepare(&mut self, i: usize, names: bool) {
+        self.vectors[i] =
+            libc::iovec { iov_base: self.data[i * STRIDE..].as_mut_ptr().cast(), iov_len: RECEIVE_ROOM };
+        let header = &mut self.headers[i].msg_hdr;
+        header.msg_name = if names { (&raw mut self.names[i]).cast() } else { std::ptr::null_mut() };
+        header.msg_namelen = if names { size_of::<libc::sockaddr_storage>() as libc::socklen_t } else { 0 };
+        header.msg_iov = &raw mut self.vectors[i];
+        header.msg_iovlen = 1;
+        header.msg_control = self.control[i].as_mut_ptr().cast();
+        header.msg_controllen = CONTROL_ROOM as _;
+        header.msg_flags = 0;
+    }
+
+    /// Whether more datagrams are likely to wait than have been read: a thread that is behind does not wait for them.
+    pub fn is_behind(&self) -> bool {
+        self.behind
+    }
+
+    /// Whether to ask again after the `n` datagrams of the last call: the kernel had as many as it was asked for.
+    pub fn has_more(&self, n: usize) -> bool {
+        self.behind && n == self.asked
+    }
+
+    /// Notes that a datagram waited in the kernel before it was read, or came without a stamp that would tell: more are
+    /// likely there.
+    pub fn fall_behind(&mut self) {
+        self.behind = true;
+    }
+
+    /// The `i`th datagram of the last [`Self::receive`].
+    pub fn datagram(&mut self, i: usize) -> Datagram<'_> {
+        let header = &self.headers[i];
+        let len = (header.msg_len as usize).min(RECEIVE_ROOM);
+        let named = !header.msg_hdr.msg_name.is_null();
+        Datagram {
+            bytes: &mut self.data[i * STRIDE..i * STRIDE + len],
+            from: if named { socket_address(&self.names[i]) } else { None },
+            stamp: control::kernel_stamp(&header.msg_hdr),
+        }
+    }
+
+    /// Our address that the `i`th datagram was sent to, where an IPv6 socket was told to say so.
+    pub fn destination_v6(&self, i: usize) -> Option<Ipv6Addr> {
+        control::destination_v6(&self.headers[i].msg_hdr)
+    }
+}
+
+// SAFETY: the raw pointers inside point into the same value's own buffers and are set again before every system call,
+// so a move to another thread leaves nothing dangling.
+unsafe impl Send for ReceiveBatch {}

@@ -1,0 +1,205 @@
+//! Buffers for sending datagrams.
+#![allow(unsafe_code, reason = "sendto, sendmsg and sendmmsg over buffers that this module owns")]
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::RawFd;
+
+use antiphon_core::BrokenReason;
+use socket2::SockAddr;
+
+use super::{BATCH, zeroed};
+use crate::control::{self, Control};
+use crate::datagrams::{Trouble, classify};
+
+/// One datagram to send.
+pub(crate) struct Outgoing<'a> {
+    pub bytes: &'a [u8],
+    /// `None`: the connected peer.
+    pub to: Option<SocketAddr>,
+}
+
+/// What became of the datagrams of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Batch {
+    pub len: usize,
+    pub taken: Taken,
+    /// What a peer's machine said, if it did.
+    pub refused: Option<BrokenReason>,
+}
+
+/// Which datagrams of a batch the kernel took, the first in the lowest bit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Taken(pub(super) u32);
+
+impl Taken {
+    /// How many.
+    pub fn count(self) -> u64 {
+        u64::from(self.0.count_ones())
+    }
+
+    /// Their places in the batch.
+    pub fn indices(self) -> impl Iterator<Item = usize> {
+        (0..BATCH).filter(move |i| self.0 & (1 << i) != 0)
+    }
+}
+
+/// Buffers for sending.
+pub(crate) struct SendBatch {
+    data: Vec<u8>,
+    room: usize,
+    names: Vec<SockAddr>,
+    named: Vec<bool>,
+    control: Vec<Control>,
+    control_len: Vec<usize>,
+    vectors: Vec<libc::iovec>,
+    headers: Vec<libc::mmsghdr>,
+    len: usize,
+}
+
+impl SendBatch {
+    /// For datagrams of at most `room` bytes.
+    pub fn new(room: usize) -> Self {
+        let nowhere: SocketAddr = ([0, 0, 0, 0], 0).into();
+        SendBatch {
+            data: vec![0; BATCH * room],
+            room,
+            names: vec![nowhere.into(); BATCH],
+            named: vec![false; BATCH],
+            control: vec![Control::default(); BATCH],
+            control_len: vec![0; BATCH],
+            vectors: vec![libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH],
+            headers: vec![zeroed(); BATCH],
+            len: 0,
+        }
+    }
+
+    /// The buffer for the next datagram; `None` when the batch is full.
+    pub fn next(&mut self) -> Option<&mut [u8]> {
+        let start = self.len * self.room;
+        (self.len < BATCH).then(|| &mut self.data[start..start + self.room])
+    }
+
+    /// Takes what was written into [`Self::next`]: `len` bytes for `to`, or for the connected peer.
+    pub fn commit(&mut self, len: usize, to: Option<SocketAddr>) {
+        self.commit_from(len, to, None);
+    }
+
+    /// As [`Self::commit`], sent from that address of this machine's; `None` leaves it to the kernel.
+    pub fn commit_from(&mut self, len: usize, to: Option<SocketAddr>, from: Option<IpAddr>) {
+        let i = self.len;
+        self.control_len[i] = from.map_or(0, |from| control::write_source(&mut self.control[i], from));
+        self.named[i] = to.is_some();
+        if let Some(to) = to {
+            self.names[i] = to.into();
+        }
+        self.vectors[i] =
+            libc::iovec { iov_base: self.data[i * self.room..].as_mut_ptr().cast(), iov_len: len };
+        self.len += 1;
+    }
+
+    /// Datagrams waiting.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The `i`th datagram handed to [`Self::commit`] since the last [`Self::send`], this one included.
+    pub fn datagram(&self, i: usize) -> Outgoing<'_> {
+        let start = i * self.room;
+        Outgoing {
+            bytes: &self.data[start..start + self.vectors[i].iov_len],
+            to: self.named[i].then(|| self.names[i].as_socket()).flatten(),
+        }
+    }
+
+    /// Sends everything, and says what became of it.
+    pub fn flush(&mut self, fd: RawFd) -> Batch {
+        let (len, mut refused) = (self.len, None);
+        let taken = self.send(fd, |error| match classify(&error) {
+            Trouble::Refused(reason) => refused = Some(reason),
+            // The datagram is gone, and is counted by not being taken. A socket of no use says so when it is read.
+            Trouble::PacketEvent | Trouble::Fatal => {}
+        });
+        Batch { len, taken, refused }
+    }
+
+    /// Sends everything; calls `failed` with each error of the socket. Answers which datagrams it took.
+    ///
+    /// The socket's send time-out is waited for once: a full queue must not cost it for each of a batch.
+    pub(super) fn send(&mut self, fd: RawFd, mut failed: impl FnMut(io::Error)) -> Taken {
+        let (mut sent, mut taken, mut tried_again, mut flags) = (0, 0, false, 0);
+        while sent < self.len {
+            let n = match self.len {
+                1 => self.send_one(fd, flags),
+                _ => self.send_from(fd, sent, flags),
+            };
+            if n > 0 {
+                taken |= ((1 << n) - 1) << sent;
+                sent += n as usize;
+                tried_again = false;
+                continue;
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() == io::ErrorKind::Interrupted {
+                continue;
+            }
+            // The error is of the first datagram not sent. A pending ICMP error of an earlier one is cleared by
+            // being reported, and did not cost this one its chance: try it once more.
+            let pending = matches!(classify(&error), Trouble::Refused(BrokenReason::Refused)) && !tried_again;
+            if error.kind() == io::ErrorKind::WouldBlock {
+                flags = libc::MSG_DONTWAIT;
+            }
+            failed(error);
+            tried_again = pending;
+            sent += usize::from(!pending);
+        }
+        self.len = 0;
+        Taken(taken)
+    }
+
+    /// Sends the only datagram of the batch; plain calls cost less than `sendmmsg` does. Answers 1, or less on an error.
+    fn send_one(&mut self, fd: RawFd, flags: i32) -> i32 {
+        let (vector, name) = (self.vectors[0], &self.names[0]);
+        let (name, name_len) =
+            if self.named[0] { (name.as_ptr().cast(), name.len()) } else { (std::ptr::null(), 0) };
+        let n = if self.control_len[0] == 0 {
+            // SAFETY: the vector and the name are of buffers owned by self.
+            unsafe { libc::sendto(fd, vector.iov_base, vector.iov_len, flags, name, name_len) }
+        } else {
+            self.prepare(0);
+            // SAFETY: the header points into buffers owned by self, set just above.
+            unsafe { libc::sendmsg(fd, &raw const self.headers[0].msg_hdr, flags) }
+        };
+        if n < 0 { -1 } else { 1 }
+    }
+
+    /// Sends the datagrams from `first` on with one call; answers how many went, or less than 1 on an error.
+    fn send_from(&mut self, fd: RawFd, first: usize, flags: i32) -> i32 {
+        for i in first..self.len {
+            self.prepare(i);
+        }
+        // SAFETY: headers[first..len] point into buffers owned by self, set just above.
+        unsafe {
+            let headers = self.headers[first..].as_mut_ptr();
+            libc::sendmmsg(fd, headers, (self.len - first) as u32, flags as _)
+        }
+    }
+
+    fn prepare(&mut self, i: usize) {
+        let header = &mut self.headers[i].msg_hdr;
+        let name = &self.names[i];
+        header.msg_name = if self.named[i] { name.as_ptr().cast_mut().cast() } else { std::ptr::null_mut() };
+        header.msg_namelen = if self.named[i] { name.len() } else { 0 };
+        header.msg_iov = &raw mut self.vectors[i];
+        header.msg_iovlen = 1;
+        header.msg_control = match self.control_len[i] {
+            0 => std::ptr::null_mut(),
+            _ => self.control[i].as_mut_ptr().cast(),
+        };
+        header.msg_controllen = self.control_len[i] as _;
+    }
+}
+
+// SAFETY: the raw pointers inside point into the same value's own buffers and are set again before every system call,
+// so a move to another thread leaves nothing dangling.
+unsafe impl Send for SendBatch {}

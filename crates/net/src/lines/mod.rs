@@ -1,0 +1,261 @@
+//! The wires of one participant on one media thread: lines, listening sockets, and the connections that come in there.
+//!
+//! A line that is alone waits by itself, in its receiving call where it can: that is the cheapest wait there is. Callers may
+//! wait a moment meanwhile. As soon as there is more to wait for, all descriptors wait in one `epoll`, level-triggered, so that
+//! nothing has to be read to its end: each line does a bounded amount of work in a round, and a flood on one starves none.
+
+mod accept;
+mod handover;
+mod poller;
+mod round;
+mod slots;
+mod wires;
+
+use std::net::SocketAddr;
+
+use antiphon_core::{Instant, WireId};
+use nix::sys::epoll::EpollEvent;
+
+use crate::line::{Line, LineError, LineStats};
+use crate::tcp_listening::TcpListening;
+use crate::wake::Waker;
+pub use handover::{Handover, Opened};
+use poller::Poller;
+use slots::{Held, Key, Kind, Listening, Slots};
+
+/// The wires of a participant, with what is behind each. [`crate::drive`] serves them.
+pub struct Lines<'a> {
+    slots: Slots<'a>,
+    /// The only line, while there is nothing else to wait for but callers, which are looked for now and then.
+    alone: Option<(WireId, Key)>,
+    /// When callers are looked for beside it.
+    next_look: Instant,
+    /// Made when it is first needed.
+    poller: Option<Poller>,
+    events: Vec<EpollEvent>,
+    wakers: Vec<Waker>,
+    handover: Option<rtrb::Consumer<(WireId, Opened)>>,
+    observer: Option<Box<dyn LineObserver + 'a>>,
+    /// To be served in the next round without an event: what is new.
+    fresh: Vec<Key>,
+    /// Lines that have sent since they were last asked for the kernel's figures.
+    flushed: Vec<Key>,
+    /// The soonest time-out of all, and whether it has to be looked for again.
+    soonest: Option<Instant>,
+    soonest_changed: bool,
+    /// Datagrams and reads while there were several lines.
+    received: u64,
+    /// What the only line can't go on with.
+    error: Option<LineError>,
+    failures: Vec<(WireId, LineError)>,
+}
+
+/// Told of lines that come and go while they are driven: to set a tap, and to take it back. It is called on the media thread.
+pub trait LineObserver {
+    /// `line` is about to be driven as `wire`.
+    fn on_open(&mut self, wire: WireId, line: &mut dyn Line);
+
+    /// `line` is driven no more, and is dropped after this.
+    fn on_close(&mut self, wire: WireId, line: &mut dyn Line);
+}
+
+impl<'a> Lines<'a> {
+    /// None yet.
+    pub fn new() -> Self {
+        Lines {
+            slots: Slots::default(),
+            alone: None,
+            next_look: Instant::ZERO,
+            poller: None,
+            events: vec![EpollEvent::empty(); MOST_EVENTS],
+            wakers: Vec::new(),
+            handover: None,
+            observer: None,
+            fresh: Vec::with_capacity(ROOM),
+            flushed: Vec::with_capacity(ROOM),
+            soonest: None,
+            soonest_changed: false,
+            received: 0,
+            error: None,
+            failures: Vec::new(),
+        }
+    }
+
+    /// Adds a line. An error if `wire` has one already.
+    pub fn add(&mut self, wire: WireId, line: Box<dyn Line + 'a>) -> Result<(), LineError> {
+        self.check_free(wire)?;
+        self.open(wire, line, None);
+        Ok(())
+    }
+
+    /// Adds a listening socket: the participant is asked for each connection that comes in there
+    /// ([`antiphon_core::Participant::accept`]), and names the wire that it becomes. An error if `wire` is used already.
+    pub fn listen(&mut self, wire: WireId, listening: TcpListening) -> Result<(), LineError> {
+        self.check_free(wire)?;
+        self.hold(wire, Kind::Listening(Box::new(Listening::new(listening))));
+        Ok(())
+    }
+
+    /// Lets another thread end the waits of [`crate::drive`] early. It costs a line that is alone one system call for each
+    /// wait.
+    pub fn set_waker(&mut self, waker: Waker) {
+        for line in self.slots.lines_mut().filter(|line| line.common().waker.is_none()) {
+            line.set_waker(waker.clone());
+        }
+        self.take_waker(waker);
+    }
+
+    /// Has `observer` told of every line that comes or goes from now on.
+    pub fn set_observer(&mut self, observer: Box<dyn LineObserver + 'a>) {
+        self.observer = Some(observer);
+    }
+
+    /// The line of that wire. A listening socket is none.
+    pub fn line(&self, wire: WireId) -> Option<&(dyn Line + 'a)> {
+        match &self.slots.get(self.slots.find(wire)?)?.kind {
+            Kind::Open { line, .. } | Kind::Closing { line, .. } => Some(&**line),
+            Kind::Listening(_) => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn line_mut(&mut self, wire: WireId) -> Option<&mut (dyn Line + 'a)> {
+        let key = self.slots.find(wire)?;
+        self.slots.get_mut(key)?.line_mut()
+    }
+
+    /// Takes a line out as it is; nothing is told to the participant.
+    pub fn take(&mut self, wire: WireId) -> Option<Box<dyn Line + 'a>> {
+        let key = self.slots.find(wire)?;
+        if matches!(self.slots.get(key)?.kind, Kind::Listening(_)) {
+            return None;
+        }
+        if let Some(poller) = &self.poller {
+            self.slots.get(key)?.line()?.watch(&mut |fd, _| poller.forget(fd));
+        }
+        let held = self.slots.remove(key)?;
+        self.regroup();
+        held.into_line()
+    }
+
+    /// The wires that there are, in their order.
+    pub fn wires(&self) -> impl Iterator<Item = WireId> {
+        self.slots.wires()
+    }
+
+    /// What a wire has counted. Of a listening socket: what its connections have, those that have ended included, and those
+    /// that the participant refused, as unknown sources.
+    pub fn stats(&self, wire: WireId) -> Option<LineStats> {
+        match &self.slots.get(self.slots.find(wire)?)?.kind {
+            Kind::Open { line, .. } | Kind::Closing { line, .. } => Some(line.stats()),
+            Kind::Listening(listening) => {
+                let mut stats = listening.stats;
+                let theirs = self.slots.held().filter(|held| held.listener() == Some(wire));
+                theirs.filter_map(Held::line).for_each(|line| stats.add(line.stats()));
+                Some(stats)
+            }
+        }
+    }
+
+    /// The address that others reach a wire at.
+    pub fn local_address(&self, wire: WireId) -> Option<SocketAddr> {
+        match &self.slots.get(self.slots.find(wire)?)?.kind {
+            Kind::Open { line, .. } | Kind::Closing { line, .. } => Some(line.local_address()),
+            Kind::Listening(listening) => Some(listening.socket.local_address()),
+        }
+    }
+
+    /// Wires that failed beside others, and why; the first few. Their participant was told that they broke.
+    pub fn failures(&self) -> &[(WireId, LineError)] {
+        &self.failures
+    }
+
+    fn check_free(&self, wire: WireId) -> Result<(), LineError> {
+        match self.slots.find(wire) {
+            Some(_) => Err(LineError::WireInUse { wire: wire.0 }),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins to drive a line; `listener`: it came in on that listening wire.
+    fn open(&mut self, wire: WireId, mut line: Box<dyn Line + 'a>, listener: Option<WireId>) {
+        match (line.common().waker.clone(), self.wakers.first()) {
+            (Some(waker), _) => self.take_waker(waker),
+            // It may be alone one day.
+            (None, Some(waker)) => line.set_waker(waker.clone()),
+            (None, None) => {}
+        }
+        if let Some(observer) = &mut self.observer {
+            observer.on_open(wire, &mut *line);
+        }
+        self.hold(wire, Kind::Open { line, listener });
+    }
+
+    fn hold(&mut self, wire: WireId, kind: Kind<'a>) {
+        let key = self.slots.insert(Held::new(wire, kind));
+        self.fresh.push(key);
+        self.soonest_changed = true;
+        self.regroup();
+    }
+
+    /// Ends a line or a listening socket; its descriptors close.
+    fn drop_held(&mut self, key: Key) {
+        let Some(held) = self.slots.remove(key) else { return };
+        let (wire, listener) = (held.wire, held.listener());
+        if let Some(mut line) = held.into_line() {
+            if let Some(observer) = &mut self.observer {
+                observer.on_close(wire, &mut *line);
+            }
+            if let Some(listening) = self.listening_mut(listener) {
+                listening.on_gone(&*line);
+            }
+        }
+        self.soonest_changed = true;
+        self.regroup();
+    }
+
+    fn listening_mut(&mut self, wire: Option<WireId>) -> Option<&mut Listening> {
+        let key = self.slots.find(wire?)?;
+        match &mut self.slots.get_mut(key)?.kind {
+            Kind::Listening(listening) => Some(listening),
+            Kind::Open { .. } | Kind::Closing { .. } => None,
+        }
+    }
+
+    fn take_waker(&mut self, waker: Waker) {
+        if self.wakers.iter().all(|known| known.fd() != waker.fd()) {
+            if let Some(poller) = &self.poller {
+                poller.watch_waker(self.wakers.len(), &waker);
+            }
+            self.wakers.push(waker);
+        }
+        self.regroup();
+    }
+
+    /// Finds out whether there is one line, and nothing else to wait for but callers.
+    fn regroup(&mut self) {
+        let only = self.slots.only_line().filter(|_| self.wakers.len() <= 1);
+        if let (None, Some((_, key))) = (only, self.alone) {
+            // From now on it is waited for together with others.
+            self.fresh.push(key);
+        }
+        self.alone = only;
+    }
+}
+
+impl Default for Lines<'_> {
+    fn default() -> Self {
+        Lines::new()
+    }
+}
+
+/// Descriptors served in one round at most. A line does at most 0.2 ms of work for each, so that timers are late by a few
+/// milliseconds at worst; the kernel names the others first in the next round.
+const MOST_EVENTS: usize = 32;
+/// Wires for which there is room from the start.
+const ROOM: usize = 16;
+/// Failures that are kept.
+const MOST_FAILURES: usize = 16;
+
+#[cfg(test)]
+mod tests;

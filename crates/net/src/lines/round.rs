@@ -1,0 +1,314 @@
+//! One round: waits, and serves what is ready, new or due.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use antiphon_core::{BrokenReason, Input, Instant, Participant, PathId, Transmit, WireId, WireView, sooner};
+
+use super::poller::{Came, Poller};
+use super::slots::{Held, Key, Kind};
+use super::{Lines, MOST_FAILURES};
+use crate::clock::OsClock;
+use crate::line::{IDLE, LineError, Wait};
+use crate::poll::Readiness;
+
+impl Lines<'_> {
+    /// Waits as told, then hands what has arrived to the participant; answers what time it was when it last looked. An error
+    /// if the only wire can't go on, or if the system has no room for waiting.
+    pub(crate) fn receive(
+        &mut self,
+        participant: &mut dyn Participant,
+        clock: &OsClock,
+        wait: Wait,
+    ) -> Result<Instant, LineError> {
+        self.take_handed_over(clock, participant);
+        match self.alone {
+            Some((wire, key)) => self.receive_alone(wire, key, participant, clock, wait),
+            None => self.receive_many(participant, clock, wait),
+        }
+    }
+
+    fn receive_alone(
+        &mut self,
+        wire: WireId,
+        key: Key,
+        participant: &mut dyn Participant,
+        clock: &OsClock,
+        wait: Wait,
+    ) -> Result<Instant, LineError> {
+        let Some(Held { kind: Kind::Open { line, listener }, .. }) = self.slots.get_mut(key) else {
+            unreachable!("what is alone is an open line");
+        };
+        let view = &mut WireView::new(participant, wire);
+        let now = match line.receive(clock, view, wait) {
+            Ok(now) => now,
+            Err(error) => {
+                let now = clock.now();
+                return self.fail(key, error, now, participant).map(|()| now);
+            }
+        };
+        line.report(now, view, false);
+        if listener.is_some() && line.is_over() {
+            self.drop_held(key);
+        }
+        if self.slots.listens() && now >= self.next_look {
+            self.look_for_callers(now, participant);
+        }
+        Ok(now)
+    }
+
+    fn receive_many(
+        &mut self,
+        participant: &mut dyn Participant,
+        clock: &OsClock,
+        wait: Wait,
+    ) -> Result<Instant, LineError> {
+        let count = self.wait(clock, wait)?;
+        let mut now = clock.now();
+        for at in 0..count {
+            let event = self.events[at];
+            match self.poller.as_mut().map(|poller| poller.read(event)) {
+                Some(Came::Held(key)) => now = self.serve(key, now, participant, clock)?,
+                Some(Came::Waker(at)) => {
+                    self.wakers[at].clear();
+                }
+                Some(Came::Timer) | None => {}
+            }
+        }
+        // Those that were accepted just now are among them.
+        let mut next = 0;
+        while let Some(key) = self.fresh.get(next).copied() {
+            next += 1;
+            now = self.serve(key, now, participant, clock)?;
+        }
+        self.fresh.clear();
+        if self.poll_timeout().is_some_and(|due| due <= now) {
+            now = self.serve_due(now, participant, clock)?;
+        }
+        self.report(now, participant, false);
+        Ok(now)
+    }
+
+    fn wait(&mut self, clock: &OsClock, wait: Wait) -> Result<usize, LineError> {
+        if self.poller.is_none() {
+            let poller = Poller::new(&self.wakers).map_err(LineError::system("cannot wait for sockets"))?;
+            self.poller = Some(poller);
+        }
+        let until = match wait {
+            _ if !self.fresh.is_empty() => None,
+            Wait::No => None,
+            Wait::For(time) => Some(clock.now() + time.min(IDLE)),
+            Wait::Idle => Some(clock.now() + IDLE),
+        };
+        let poller = self.poller.as_mut().expect("made above");
+        Ok(poller.wait(clock, until, &mut self.events))
+    }
+
+    /// Does what is to be done at one place, within its bounds; answers what time it was when it last looked.
+    fn serve(
+        &mut self,
+        key: Key,
+        now: Instant,
+        participant: &mut dyn Participant,
+        clock: &OsClock,
+    ) -> Result<Instant, LineError> {
+        let Some(Held { wire, kind, .. }) = self.slots.get_mut(key) else { return Ok(now) };
+        let wire = *wire;
+        let result = match kind {
+            Kind::Open { line, .. } => {
+                let before = line.stats().received;
+                let result = line.receive(clock, &mut WireView::new(participant, wire), Wait::No);
+                self.received = self.received.wrapping_add(line.stats().received.wrapping_sub(before));
+                result
+            }
+            Kind::Closing { line, .. } => {
+                line.receive(clock, &mut WireView::new(&mut Ignores, wire), Wait::No)
+            }
+            Kind::Listening(_) => {
+                self.accept_callers(key, now, participant);
+                Ok(now)
+            }
+        };
+        let looked = result.as_ref().map_or(now, |looked| *looked);
+        self.after(key, result.map(drop), looked, participant)?;
+        Ok(looked)
+    }
+
+    /// Serves all whose time-outs have come.
+    fn serve_due(
+        &mut self,
+        mut now: Instant,
+        participant: &mut dyn Participant,
+        clock: &OsClock,
+    ) -> Result<Instant, LineError> {
+        let start = now;
+        for slot in 0..self.slots.count() {
+            let Some(key) = self.slots.key_of(slot) else { continue };
+            if self.slots.get(key).and_then(|held| held.timeout).is_some_and(|due| due <= start) {
+                now = self.serve(key, now, participant, clock)?;
+            }
+        }
+        Ok(now)
+    }
+
+    /// Looks after what was served or has sent: drops what is over, and keeps what it waits for up to date. An error if it was
+    /// the only one, and can't go on.
+    pub(super) fn after(
+        &mut self,
+        key: Key,
+        result: Result<(), LineError>,
+        now: Instant,
+        participant: &mut dyn Participant,
+    ) -> Result<(), LineError> {
+        let result = result.and_then(|()| self.watch(key));
+        let Some(held) = self.slots.get_mut(key) else { return Ok(()) };
+        let over = match (&mut held.kind, result) {
+            (Kind::Closing { .. }, Err(_)) => true,
+            (Kind::Closing { line, until, pause, .. }, Ok(())) => {
+                *pause = (*pause * 2).min(super::wires::LONGEST_PAUSE);
+                held.timeout = Some((now + *pause).min(*until));
+                line.is_flushed() || now >= *until
+            }
+            (_, Err(error)) => return self.fail(key, error, now, participant),
+            (Kind::Open { line, listener }, Ok(())) => {
+                self.soonest_changed |= held.timeout != line.poll_timeout();
+                held.timeout = line.poll_timeout();
+                listener.is_some() && line.is_over()
+            }
+            (Kind::Listening(_), Ok(())) => false,
+        };
+        self.soonest_changed |= matches!(held.kind, Kind::Closing { .. });
+        if over {
+            self.drop_held(key);
+        }
+        Ok(())
+    }
+
+    /// Gives `epoll` the descriptors of a wire, where they or what they wait for have changed.
+    fn watch(&mut self, key: Key) -> Result<(), LineError> {
+        let (Some(poller), Some(held)) = (&self.poller, self.slots.get_mut(key)) else { return Ok(()) };
+        let changes = held.line().map_or(0, |line| line.common().watch_changes);
+        // A listening socket with a time-out pauses.
+        let pauses = matches!(held.kind, Kind::Listening(_)) && held.timeout.is_some();
+        if held.watched == Some(changes) || pauses {
+            return Ok(());
+        }
+        let mut result = Ok(());
+        let mut watch = |fd: BorrowedFd<'_>, want| {
+            if result.is_ok() {
+                result = poller.watch(fd, key, want);
+            }
+        };
+        match &held.kind {
+            Kind::Open { line, .. } | Kind::Closing { line, .. } => line.watch(&mut watch),
+            Kind::Listening(listening) => watch(listening.socket.as_fd(), Readiness::READABLE),
+        }
+        held.watched = Some(changes);
+        result.map_err(LineError::system("cannot wait for a socket"))
+    }
+
+    /// A wire can't go on: an error if it is the only one; else its participant is told, and the others go on.
+    pub(super) fn fail(
+        &mut self,
+        key: Key,
+        error: LineError,
+        now: Instant,
+        participant: &mut dyn Participant,
+    ) -> Result<(), LineError> {
+        let wires = self.slots.wires().count();
+        let Some(wire) = self.slots.get(key).map(|held| held.wire) else { return Ok(()) };
+        if wires == 1 {
+            return Err(error);
+        }
+        participant.handle_input(now, wire, Input::Broken(BrokenReason::Unreachable));
+        self.drop_held(key);
+        self.keep_failure(wire, error);
+        Ok(())
+    }
+
+    pub(super) fn keep_failure(&mut self, wire: WireId, error: LineError) {
+        if self.failures.len() < MOST_FAILURES {
+            self.failures.push((wire, error));
+        }
+    }
+
+    /// Tells the participant what the kernel knows of the connections that have sent, or of all, for the `last` time.
+    pub(crate) fn report(&mut self, now: Instant, participant: &mut dyn Participant, last: bool) {
+        if last {
+            self.flushed.clear();
+            self.flushed.extend((0..self.slots.count()).filter_map(|slot| self.slots.key_of(slot)));
+        }
+        while let Some(key) = self.flushed.pop() {
+            let Some(held) = self.slots.get_mut(key) else { continue };
+            held.flushed = false;
+            if let Kind::Open { line, .. } = &mut held.kind {
+                line.report(now, &mut WireView::new(participant, held.wire), last);
+            }
+        }
+    }
+
+    /// When a wire itself has something to do.
+    pub(crate) fn poll_timeout(&mut self) -> Option<Instant> {
+        if let Some((_, key)) = self.alone {
+            return self.slots.get(key)?.line()?.poll_timeout();
+        }
+        if std::mem::take(&mut self.soonest_changed) {
+            self.soonest = self.slots.held().fold(None, |soonest, held| sooner(soonest, held.timeout));
+        }
+        self.soonest
+    }
+
+    /// Whether everything that was transmitted is out of this machine's hands.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.slots.held().filter_map(Held::line).all(|line| line.is_flushed())
+    }
+
+    /// Datagrams and reads so far: whether it changes tells that something came.
+    pub(crate) fn received(&self) -> u64 {
+        let alone = self.alone.and_then(|(_, key)| self.slots.get(key)?.line());
+        alone.map_or(self.received, |line| line.stats().received)
+    }
+
+    /// What the only line can't go on with, found while it sent.
+    pub(crate) fn take_error(&mut self) -> Option<LineError> {
+        self.error.take()
+    }
+}
+
+/// In place of the participant of a line that is closing: takes everything and says nothing.
+struct Ignores;
+
+impl Participant for Ignores {
+    fn handle_input(&mut self, _now: Instant, _wire: WireId, _input: Input<'_>) {}
+
+    fn accept(&mut self, _now: Instant, _listener: WireId) -> Option<WireId> {
+        None
+    }
+
+    fn advance(&mut self, _now: Instant) {}
+
+    fn poll_ready(&mut self) -> Option<WireId> {
+        None
+    }
+
+    fn poll_transmit(&mut self, _now: Instant, _wire: WireId, _buf: &mut [u8]) -> Option<Transmit> {
+        None
+    }
+
+    fn poll_close(&mut self) -> Option<WireId> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn knows(&self, _wire: WireId, _path: PathId) -> bool {
+        false
+    }
+
+    fn stop(&mut self, _now: Instant) {}
+
+    fn is_finished(&self) -> bool {
+        true
+    }
+}

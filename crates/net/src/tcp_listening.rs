@@ -1,0 +1,61 @@
+//! A listening TCP socket: one line per connection.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use socket2::Socket;
+
+use crate::line::LineError;
+use crate::options::SocketOptions;
+use crate::tcp::TcpLine;
+use crate::tcp_setup::{accept, address_of, listening_socket, set_up_accepted};
+
+/// A listening socket, which [`crate::Lines::listen`] serves on one thread.
+pub struct TcpListening {
+    socket: Socket,
+    local: SocketAddr,
+    options: SocketOptions,
+    notes: Vec<String>,
+}
+
+impl TcpListening {
+    /// Listens on `local`.
+    pub fn bind(local: SocketAddr, options: &SocketOptions) -> Result<Self, LineError> {
+        let mut notes = Vec::new();
+        let socket = listening_socket(local, options, BACKLOG, &mut notes)?;
+        let local = address_of(&socket)?;
+        Ok(TcpListening { socket, local, options: options.clone(), notes })
+    }
+
+    /// The address listened on.
+    pub fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Options that the system refused, in words. Connections inherit them, and note what is refused them as well.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The next caller, if there is one. After an error there is none to be had for a while.
+    pub(crate) fn next_caller(&self) -> io::Result<Option<(Socket, SocketAddr)>> {
+        accept(&self.socket)
+    }
+
+    /// The line of a caller. An error says that it has gone already.
+    pub(crate) fn line(&self, stream: Socket, peer: SocketAddr) -> io::Result<TcpLine> {
+        let mut notes = Vec::new();
+        set_up_accepted(&stream, peer, &self.options, &mut notes)?;
+        Ok(TcpLine::accepted(stream, self.local, &self.options, notes))
+    }
+}
+
+impl AsFd for TcpListening {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Callers that the kernel keeps until they are accepted: a hundred that come at once find room in it.
+const BACKLOG: i32 = 128;

@@ -1,0 +1,264 @@
+//! A participant of many wires that sends back what it hears, driven on a thread of its own; and what talks to it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use antiphon_core::{BrokenReason, Input, Instant, Participant, PathId, Transmit, WireId};
+use antiphon_net::{
+    DriveOptions, DriveReport, Lines, OsClock, SocketOptions, Stop, TcpListening, UdpLine, drive,
+};
+
+/// No test here waits for anything longer than this.
+pub const LIMIT: Duration = Duration::from_secs(20);
+/// The listening socket's wire.
+pub const LISTENER: WireId = WireId(0);
+/// The first wire of a connection that is accepted.
+pub const FIRST: u32 = 100;
+
+/// What a connection says to have the first one's wire closed.
+pub const CLOSE_THE_FIRST: &[u8] = b"close the first";
+
+/// What waits to go out on a wire, and what was said of it.
+#[derive(Default)]
+pub struct Wire {
+    out: VecDeque<(PathId, Vec<u8>)>,
+    pub connected: u32,
+    pub reports: u32,
+    pub broken: Vec<BrokenReason>,
+}
+
+/// Sends back what it hears, on the wire that it came by.
+#[derive(Default)]
+pub struct Server {
+    pub wires: BTreeMap<WireId, Wire>,
+    /// How many connections it takes at most.
+    pub most: usize,
+    pub accepted: u32,
+    pub refused: u32,
+    /// Bytes for each that connects, after which its wire is closed; it sends nothing back then.
+    farewell: usize,
+    ready: VecDeque<WireId>,
+    closes: VecDeque<WireId>,
+    stopped: bool,
+}
+
+impl Server {
+    pub fn taking(most: usize) -> Self {
+        Server { most, ..Server::default() }
+    }
+
+    /// One that sends `farewell` bytes to each that connects, and closes its wire when it has no more to say.
+    pub fn saying_farewell(farewell: usize) -> Self {
+        Server { most: 2, farewell, ..Server::default() }
+    }
+
+    fn queue(&mut self, wire: WireId, path: PathId, bytes: Vec<u8>) {
+        self.wires.entry(wire).or_default().out.push_back((path, bytes));
+        self.ready.push_back(wire);
+    }
+
+    fn is_there(&self, wire: WireId) -> bool {
+        self.wires.get(&wire).is_some_and(|wire| wire.broken.is_empty())
+    }
+}
+
+impl Participant for Server {
+    fn handle_input(&mut self, now: Instant, wire: WireId, input: Input<'_>) {
+        let entry = self.wires.entry(wire).or_default();
+        match input {
+            Input::Datagram { path, bytes, received_at, .. } => {
+                assert!(received_at <= now);
+                let bytes = bytes.to_vec();
+                self.queue(wire, path, bytes);
+            }
+            Input::Stream { bytes, received_at } => {
+                assert!(received_at <= now);
+                if bytes == CLOSE_THE_FIRST {
+                    self.closes.push_back(WireId(FIRST));
+                }
+                if self.farewell == 0 {
+                    let bytes = bytes.to_vec();
+                    self.queue(wire, PathId::default(), bytes);
+                }
+            }
+            Input::Connected => {
+                entry.connected += 1;
+                if self.farewell > 0 {
+                    self.queue(wire, PathId::default(), pattern(self.farewell));
+                }
+            }
+            Input::Broken(reason) => {
+                entry.broken.push(reason);
+                // One that calls comes back.
+                if wire.0 >= FIRST {
+                    self.closes.push_back(wire);
+                }
+            }
+            Input::Report(_) => entry.reports += 1,
+            Input::Accepted { .. } => {}
+        }
+    }
+
+    fn accept(&mut self, _now: Instant, listener: WireId) -> Option<WireId> {
+        assert_eq!(listener, LISTENER);
+        let there = (FIRST..FIRST + self.accepted).filter(|wire| self.is_there(WireId(*wire))).count();
+        if there >= self.most {
+            self.refused += 1;
+            return None;
+        }
+        let wire = WireId(FIRST + self.accepted);
+        self.accepted += 1;
+        self.wires.insert(wire, Wire::default());
+        Some(wire)
+    }
+
+    fn advance(&mut self, _now: Instant) {}
+
+    fn poll_ready(&mut self) -> Option<WireId> {
+        self.ready.pop_front()
+    }
+
+    fn poll_transmit(&mut self, _now: Instant, wire: WireId, buf: &mut [u8]) -> Option<Transmit> {
+        let out = &mut self.wires.get_mut(&wire)?.out;
+        let (path, bytes) = out.front_mut()?;
+        let len = bytes.len().min(buf.len());
+        buf[..len].copy_from_slice(&bytes[..len]);
+        let path = *path;
+        bytes.drain(..len);
+        if bytes.is_empty() {
+            out.pop_front();
+            if self.farewell > 0 && out.is_empty() {
+                self.closes.push_back(wire);
+            }
+        }
+        Some(Transmit { path, len })
+    }
+
+    fn poll_close(&mut self) -> Option<WireId> {
+        self.closes.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn knows(&self, _wire: WireId, _path: PathId) -> bool {
+        true
+    }
+
+    fn stop(&mut self, _now: Instant) {
+        self.stopped = true;
+    }
+
+    fn is_finished(&self) -> bool {
+        self.stopped
+    }
+}
+
+/// What is left of a server.
+pub struct Left {
+    pub server: Server,
+    pub report: DriveReport,
+    pub wires: Vec<WireId>,
+    /// Connections turned away at the listening socket.
+    pub turned_away: u64,
+}
+
+/// A server with a listening socket and a UDP wire, on its thread.
+pub struct Running {
+    pub tcp: SocketAddr,
+    pub udp: SocketAddr,
+    stop: Stop,
+    thread: Option<JoinHandle<Left>>,
+}
+
+/// The wire of datagrams.
+pub const DATAGRAMS: WireId = WireId(1);
+
+impl Running {
+    pub fn start(server: Server) -> Self {
+        Self::start_with(server, SocketOptions::default(), |_| {})
+    }
+
+    /// `prepare` is called on the thread before it drives.
+    pub fn start_with(
+        mut server: Server,
+        options: SocketOptions,
+        prepare: impl FnOnce(&mut Lines<'static>) + Send + 'static,
+    ) -> Self {
+        let (tell, told) = mpsc::channel();
+        let stop = Stop::new();
+        let asked = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let local = ([127, 0, 0, 1], 0).into();
+            let mut lines = Lines::new();
+            let listening = TcpListening::bind(local, &options).expect("a free port");
+            let udp = UdpLine::listen(local, &options).expect("a free port");
+            lines.listen(LISTENER, listening).expect("the first");
+            lines.add(DATAGRAMS, Box::new(udp)).expect("the second");
+            prepare(&mut lines);
+            let address = |wire| lines.local_address(wire).expect("it is there");
+            tell.send((address(LISTENER), address(DATAGRAMS))).expect("the test waits");
+            let clock = OsClock::new();
+            let options = DriveOptions::default();
+            let report = drive(&mut lines, &mut server, &clock, &asked, options).expect("it goes on");
+            let turned_away = lines.stats(LISTENER).map_or(0, |stats| stats.unknown_sources);
+            assert!(lines.failures().is_empty(), "{:?}", lines.failures());
+            Left { server, report, wires: lines.wires().collect(), turned_away }
+        });
+        let (tcp, udp) = told.recv().expect("the server opens");
+        Running { tcp, udp, stop, thread: Some(thread) }
+    }
+
+    /// Ends it in order.
+    pub fn stop(mut self) -> Left {
+        self.stop.ask();
+        self.thread.take().expect("not yet joined").join().expect("no panic")
+    }
+
+    pub fn call(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.tcp).expect("it listens");
+        stream.set_read_timeout(Some(LIMIT)).expect("a socket");
+        stream.set_write_timeout(Some(LIMIT)).expect("a socket");
+        stream.set_nodelay(true).expect("a socket");
+        stream
+    }
+
+    pub fn datagrams(&self) -> UdpSocket {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        socket.connect(self.udp).expect("loopback");
+        socket.set_read_timeout(Some(LIMIT)).expect("a socket");
+        socket
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.ask();
+    }
+}
+
+/// Bytes of which every place shows in its value.
+pub fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 % 251) as u8).collect()
+}
+
+/// What is sent comes back.
+pub fn echoes(stream: &mut TcpStream, bytes: &[u8]) {
+    stream.write_all(bytes).expect("a connection");
+    let mut back = vec![0; bytes.len()];
+    stream.read_exact(&mut back).expect("it comes back");
+    assert!(back == bytes);
+}
+
+/// The connection ends with nothing more to read.
+pub fn has_ended(stream: &mut TcpStream) -> bool {
+    match stream.read(&mut [0; 8]) {
+        Ok(len) => len == 0,
+        Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+    }
+}

@@ -1,0 +1,73 @@
+//! Congestion control: how a window grows with acknowledgements and shrinks at a loss.
+//!
+//! The laboratory's TCP and ARQ use it. SCTP's window and CCID 2's stay with their protocols: their RFCs count whole packets
+//! that are credited when a window of them was acknowledged (RFC 9260 §7.2.2, RFC 4341 §5.1), from other initial and least
+//! windows, and share nothing with the growth here but its name.
+
+mod cubic;
+mod reno;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use antiphon_core::Instant;
+
+pub use cubic::Cubic;
+pub use reno::Reno;
+
+/// Decides about the window of one path: it is told what happened, in the shape of quinn's `congestion::Controller`.
+///
+/// The sender finds losses, says once a window that there was one, and brings the window down to the threshold in its own
+/// way: at once, or in proportion to what arrives (RFC 6937).
+pub trait Controller: Debug {
+    /// `acked` was acknowledged, in the window's unit, while the window was in use and nothing was being repaired.
+    fn on_ack(&mut self, now: Instant, acked: f64, srtt: Duration);
+    /// A loss begins a reduction: sets the threshold.
+    fn on_congestion_event(&mut self);
+    /// A time-out, or a reduction that proved spurious: growth starts afresh.
+    fn on_timeout(&mut self);
+    /// Sending resumes after `idle` without anything in flight: the time does not count for growth.
+    fn on_idle(&mut self, idle: Duration);
+    /// Window and threshold.
+    fn window(&self) -> &Window;
+    /// The same, for recovery and for what validates a window that was not in use.
+    fn window_mut(&mut self) -> &mut Window;
+}
+
+/// Congestion window and slow-start threshold, in the unit of the transport that uses them: segments or bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// Congestion window; never below a segment.
+    pub cwnd: f64,
+    /// Slow-start threshold; infinite until the first loss.
+    pub ssthresh: f64,
+    /// A full segment: 1, or its bytes.
+    mss: f64,
+}
+
+impl Window {
+    /// A window of `initial` segments, each of `mss` units.
+    pub fn new(mss: f64, initial: u32) -> Self {
+        Window { cwnd: mss * f64::from(initial.max(1)), ssthresh: f64::INFINITY, mss }
+    }
+
+    /// Below the threshold?
+    pub fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// Grows up to the threshold; answers what is left for congestion avoidance.
+    ///
+    /// Appropriate byte counting (RFC 3465): by what is acknowledged, not by acknowledgements.
+    fn slow_start(&mut self, acked: f64) -> f64 {
+        let step = acked.min((self.ssthresh - self.cwnd).max(0.0));
+        self.cwnd += step;
+        acked - step
+    }
+
+    /// Sets the threshold, but not below two segments (RFC 5681 §3.1, equation 4; RFC 9438 §4.6). Whole units, as Linux's
+    /// window is an integer and its fraction is progress towards the next one.
+    fn reduce_by(&mut self, factor: f64) {
+        self.ssthresh = (self.cwnd.floor() * factor).floor().max(2.0 * self.mss);
+    }
+}

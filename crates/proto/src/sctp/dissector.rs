@@ -1,0 +1,146 @@
+//! What an analyser is shown of SCTP inside UDP: the packet as it would be directly over IP, and the messages in it.
+//!
+//! ```text
+//!  DATA (RFC 9260 §3.3.1)                                   I-DATA (RFC 8260 §2.1)
+//! +---------+-----------+-----------------+                 +---------+-----------+-----------------+
+//! | type 0  |      UBE  |     length      |                 | type 64 |      UBE  |     length      |
+//! +---------+-----------+-----------------+                 +---------+-----------+-----------------+
+//! |                  TSN                  |                 |                  TSN                  |
+//! +---------------------+-----------------+                 +---------------------+-----------------+
+//! |       stream        | sequence number |                 |       stream        |        0        |
+//! +---------------------+-----------------+                 +---------------------+-----------------+
+//! |          payload protocol             |                 |        message identifier (MID)       |
+//! +---------------------------------------+                 +---------------------------------------+
+//! |  user data …                          |                 | payload protocol if B, else fragment  |
+//! +---------------------------------------+                 +---------------------------------------+
+//! ```
+
+use antiphon_core::{Dissected, Fragment, OverIpPacket};
+
+use super::stack::SctpOverIp;
+
+/// Looks into a datagram, without checking its CRC: that is the analyser's to judge.
+///
+/// SCTP in UDP is the packet of protocol 132 as it stands (RFC 6951 §5.2): ports and CRC are its own. Fragments of DATA
+/// are numbered by their TSNs, which follow one another within a message (RFC 9260 §6.9); those of I-DATA by their
+/// fragment sequence numbers.
+pub(super) fn dissect(datagram: &[u8], each: &mut dyn FnMut(Dissected<'_>)) {
+    let Some(header) = datagram.first_chunk::<HEADER>() else { return };
+    each(Dissected::Packet(OverIpPacket { over_ip: &SctpOverIp, bytes: datagram }));
+    // Tells one association between two addresses from the next.
+    let tag = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+    let mut rest = &datagram[HEADER..];
+    while let Some(chunk) = rest.first_chunk::<CHUNK>() {
+        let len = usize::from(u16::from_be_bytes([chunk[2], chunk[3]]));
+        if len < CHUNK || len > rest.len() {
+            return;
+        }
+        if let Some(piece) = piece(tag, &rest[..len]) {
+            each(Dissected::Fragment(piece));
+        }
+        // The last one's padding may be missing: then nothing is left.
+        rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+    }
+}
+
+/// The message, or the part of one, in a chunk that holds one.
+fn piece(tag: u32, chunk: &[u8]) -> Option<Fragment<'_>> {
+    let word = |n: usize| chunk.get(4 * n..4 * n + 4)?.first_chunk().map(|word| u32::from_be_bytes(*word));
+    let (kind, flags) = (chunk[0], chunk[1]);
+    let (first, last) = (flags & BEGINS != 0, flags & ENDS != 0);
+    let tag = u128::from(tag) << 96;
+    let (line, number, bytes) = match kind {
+        DATA => (tag, word(1)?, chunk.get(16..)?),
+        I_DATA => {
+            let stream = u128::from(word(2)? >> 16) << 80 | u128::from(flags & UNORDERED) << 64;
+            // The lowest bit keeps the two kinds' numbers apart.
+            let line = tag | stream | u128::from(word(3)?) << 1 | 1;
+            (line, if first { 0 } else { word(4)? }, chunk.get(20..)?)
+        }
+        _ => return None,
+    };
+    (!bytes.is_empty()).then_some(Fragment { line, number, first, last, bytes })
+}
+
+/// Bytes of the common header, and of a chunk's.
+const HEADER: usize = 12;
+const CHUNK: usize = 4;
+/// Chunk types and flags (RFC 9260 §3.2, RFC 8260 §2.1).
+const DATA: u8 = 0;
+const I_DATA: u8 = 64;
+const ENDS: u8 = 1;
+const BEGINS: u8 = 2;
+const UNORDERED: u8 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    type Shown = (u128, u32, bool, bool, Vec<u8>);
+
+    fn seen(datagram: &[u8]) -> (usize, Vec<Shown>) {
+        let (mut packets, mut pieces) = (0, Vec::new());
+        dissect(datagram, &mut |inside| match inside {
+            Dissected::Packet(bare) => {
+                assert_eq!((bare.over_ip.protocol(), bare.bytes), (132, datagram));
+                packets += 1;
+            }
+            Dissected::Fragment(p) => pieces.push((p.line, p.number, p.first, p.last, p.bytes.to_vec())),
+        });
+        (packets, pieces)
+    }
+
+    /// Ports 1 and 2, tag 3, and chunks behind them.
+    fn packet(chunks: &[&[u8]]) -> Vec<u8> {
+        let header: &[u8] = &[0, 1, 0, 2, 0, 0, 0, 3, 9, 9, 9, 9];
+        [header, &chunks.concat()].concat()
+    }
+
+    #[test]
+    fn messages_and_fragments_of_both_kinds() {
+        let sack: &[u8] = &[3, 0, 0, 16, 0, 0, 0, 1, 0, 0, 16, 0, 0, 0, 0, 0];
+        // TSN 7, stream 2, three bytes and one of padding.
+        let whole: &[u8] = &[0, 3, 0, 19, 0, 0, 0, 7, 0, 2, 0, 5, 0, 0, 0, 0, b'a', b'b', b'c', 0];
+        let begins: &[u8] = &[0, 2, 0, 18, 0, 0, 0, 8, 0, 2, 0, 6, 0, 0, 0, 0, b'd', b'e', 0, 0];
+        // TSN 9, stream 2, MID 4: the beginning has a payload protocol (51) where the end has fragment number 1. The
+        // last chunk's padding may be missing.
+        let i_begins: &[u8] = &[64, 2, 0, 21, 0, 0, 0, 9, 0, 2, 0, 0, 0, 0, 0, 4, 0, 0, 0, 51, b'f', 0, 0, 0];
+        let i_ends: &[u8] = &[64, 1, 0, 21, 0, 0, 0, 10, 0, 2, 0, 0, 0, 0, 0, 4, 0, 0, 0, 1, b'g'];
+        let tag = 3 << 96;
+        let interleaved = tag | 2 << 80 | 4 << 1 | 1;
+        let expected = vec![
+            (tag, 7, true, true, b"abc".to_vec()),
+            (tag, 8, true, false, b"de".to_vec()),
+            (interleaved, 0, true, false, b"f".to_vec()),
+            (interleaved, 1, false, true, b"g".to_vec()),
+        ];
+        assert_eq!(seen(&packet(&[sack, whole, begins, i_begins, i_ends])), (1, expected));
+        // Unordered messages have identifiers of their own.
+        let unordered = [&[64, 7][..], &i_begins[2..]].concat();
+        assert_eq!(seen(&packet(&[&unordered])).1[0].0, interleaved | 4 << 64);
+    }
+
+    #[test]
+    fn what_is_cut_off_or_lies_about_its_length_is_not_shown() {
+        let whole = packet(&[&[0, 3, 0, 18, 0, 0, 0, 7, 0, 2, 0, 5, 0, 0, 0, 0, b'a', b'b', 0, 0]]);
+        assert_eq!(seen(&whole).1.len(), 1);
+        for len in 0..HEADER + 18 {
+            assert_eq!(seen(&whole[..len]), (usize::from(len >= HEADER), vec![]), "{len} bytes");
+        }
+        for told in [0, 3, 16, 21, 255] {
+            let mut lies = whole.clone();
+            lies[HEADER + 3] = told;
+            assert_eq!(seen(&lies).1, vec![], "{told} bytes told");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in prop::collection::vec(prop_oneof![Just(0u8), Just(64), Just(20), any::<u8>()], 0..200)) {
+            let (packets, pieces) = seen(&bytes);
+            prop_assert_eq!(packets, usize::from(bytes.len() >= HEADER));
+            prop_assert!(pieces.iter().map(|piece| piece.4.len() + CHUNK).sum::<usize>() <= bytes.len());
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! What the driver learns for its routes: the id that is in the peer's packets, and where the peer was proved to be.
+
+use antiphon_core::{ConnectionId, Event};
+
+use super::endpoint::Sctp;
+
+impl Sctp {
+    /// Reports what has changed since this was last called.
+    pub(super) fn tell_routes(&mut self) {
+        // Our verification tag, which the peer puts into all packets (RFC 9260 §8.5) once both sides know each other's.
+        let association = self.association.as_ref().filter(|association| association.peer_tag != 0);
+        let id = association.map(|association| ConnectionId::from(association.local_tag));
+        if id != self.told_id {
+            let retired = std::mem::replace(&mut self.told_id, id).map(Event::IdRetired);
+            retired.into_iter().chain(id.map(Event::IdAdded)).for_each(|event| self.queue.report(event));
+        }
+        let paths = self.association.iter_mut().flat_map(|association| &mut association.paths);
+        for path in paths.filter(|path| path.confirmed && !path.told) {
+            path.told = true;
+            self.queue.report(Event::PathProved(path.id));
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What may befall a path, the same for every transport: an outage, a tunnel, packets that overtake one another, a path of
+//! several that dies.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod recovery;
+mod stream;
+
+use std::time::Duration;
+
+use antiphon_core::{Instant, Profile, Role};
+use antiphon_proto::TRANSPORTS;
+use antiphon_testkit::ms;
+
+use crate::common::{PLAYOUT_DELAY, endpoint};
+use crate::stream::{BEGINS, Stream};
+
+macro_rules! scenarios {
+    ($($case:ident = $uri:literal)*) => {
+        const TESTED: &[&str] = &[$($uri),*];
+        $(mod $case {
+            #[test]
+            fn outlives_an_outage() {
+                crate::outlives_an_outage($uri);
+            }
+
+            #[test]
+            fn sends_small_messages_through_a_tunnel() {
+                crate::sends_small_messages_through_a_tunnel($uri);
+            }
+
+            #[test]
+            fn bears_reordering() {
+                crate::bears_reordering($uri);
+            }
+
+            #[test]
+            fn goes_on_by_another_path() {
+                crate::goes_on_by_another_path($uri);
+            }
+        })*
+    };
+}
+
+scenarios! {
+    rtp = "rtp"
+    tcp = "tcp"
+    sctp = "sctp"
+    sctp_ordered = "sctp?order=ordered&reliability=full"
+    dccp_ccid_2 = "dccp?ccid=2"
+    dccp_ccid_3 = "dccp?ccid=3"
+    srp = "srp"
+    srp_as_published = "srp?mode=as-published"
+    arq = "arq"
+    arq_as_published = "arq?mode=as-published"
+}
+
+#[test]
+fn every_transport_is_tested() {
+    let known: Vec<&str> = TRANSPORTS.iter().map(|one| one.scheme).collect();
+    let mut tested: Vec<&str> = TESTED.iter().map(|uri| scheme(uri)).collect();
+    tested.dedup();
+    assert_eq!(tested, known, "add the transport above");
+}
+
+fn scheme(uri: &str) -> &str {
+    uri.split('?').next().unwrap_or(uri)
+}
+
+fn profile(uri: &str) -> Profile {
+    endpoint(uri, Role::Caller, 1).profile()
+}
+
+/// As published, a client of SRP takes everything behind a gap longer than its buffer for too early: a fault that is kept.
+fn is_left_behind(uri: &str) -> bool {
+    uri == "srp?mode=as-published"
+}
+
+/// Seconds of silence of the path: what was sent in time before and afterwards comes.
+fn outlives_an_outage(uri: &str) {
+    for seconds in [1, 8] {
+        let mut stream = Stream::new(uri, "delay=20ms", 400, 4000);
+        let (from, until) = (Instant::from_millis(5_003), Instant::from_millis(5_003 + 1000 * seconds));
+        stream.world.outage(from..until);
+        stream.run();
+        stream.assert_lived();
+        let missing = stream.missing();
+        assert!(missing.iter().all(|number| stream.due(*number) + PLAYOUT_DELAY >= from), "{missing:?}");
+        // A second to find that the path is there again, and one to start anew.
+        let late = missing.iter().find(|number| stream.due(**number) >= until + ms(2_100));
+        assert!(late.is_none() || is_left_behind(uri), "{uri}, {seconds} s: {late:?}");
+        if !profile(uri).reliable {
+            assert!(missing.len() as u64 > 150 * seconds, "the outage happened: {missing:?}");
+        }
+    }
+}
+
+/// From some time on the path drops longer datagrams and says nothing of it: what fits goes on, and where a transport cuts
+/// messages, or says how large they may be, so do they all.
+fn sends_small_messages_through_a_tunnel(uri: &str) {
+    if profile(uri).wire == antiphon_core::Wire::ByteStream {
+        return;
+    }
+    let begins = Instant::from_millis(3_000);
+    let mut stream = Stream::new(uri, "delay=20ms", 1_000, 2_000);
+    stream.enlarge(300..700, 1_400);
+    stream.world.up.tunnel = Some((begins..Instant::from_millis(60_000), 1_280));
+    stream.run();
+    stream.assert_lived();
+    assert!(stream.world.up.lost > 0, "the tunnel dropped something");
+    let missing = stream.missing();
+    // What has to be found out of the path takes until the large messages end and congestion control, which has seen nothing
+    // but losses, has started anew: a second and a tenth at most.
+    let small = missing.iter().filter(|number| !(300..700 + 220).contains(*number));
+    assert!(small.count() == 0 || is_left_behind(uri), "{uri}: {missing:?}");
+}
+
+/// Packets that are held back arrive behind later ones: everything comes, and in order where that is promised.
+fn bears_reordering(uri: &str) {
+    if profile(uri).wire == antiphon_core::Wire::ByteStream {
+        return;
+    }
+    let mut stream = Stream::new(uri, "delay=10ms,reorder=10%/12ms", 400, 2_000);
+    stream.run();
+    stream.assert_lived();
+    assert!(stream.world.link().up.counters().held_back > 100, "packets overtook one another");
+    assert_eq!(stream.missing(), [], "{uri}");
+    let numbers = stream.numbers();
+    if profile(uri).ordered {
+        assert!(numbers.is_sorted(), "{uri}: out of order");
+    }
+    // Only modes as published hand on what they sent twice.
+    if !uri.contains("as-published") {
+        assert_eq!(numbers.len(), 2_000, "{uri}: some came twice");
+    }
+}
+
+/// Of a transport that knows several paths: the first dies, and comes back.
+fn goes_on_by_another_path(uri: &str) {
+    let transport = antiphon_proto::find(scheme(uri)).expect("known");
+    if !transport.keys.iter().any(|key| key.name == "peers") {
+        return;
+    }
+    let separator = if uri.contains('?') { '&' } else { '?' };
+    let caller = format!("{uri}{separator}peers=192.0.2.1:9906");
+    let mut stream = Stream::over(&caller, uri, &["delay=10ms", "delay=12ms"], 400, 2_000);
+    let dead = Instant::from_millis(4_000)..Instant::from_millis(6_000);
+    stream.world.up.outages.push((dead.clone(), vec![0]));
+    stream.world.down.outages.push((dead.clone(), vec![0]));
+    stream.run();
+    stream.assert_lived();
+    assert_eq!(stream.missing(), [], "{uri}");
+    let oldest = stream.oldest();
+    assert!(oldest <= PLAYOUT_DELAY + ms(12), "{uri}: {oldest:?}");
+    let by_second = |from: Instant, until: Instant| {
+        let came = stream.world.far.get().messages.iter();
+        let came = came.filter(|came| (from..until).contains(&came.at));
+        let (all, second) = came
+            .fold((0, 0), |(all, second), came| (all + 1, second + usize::from(came.received.path.0 == 1)));
+        assert!(all > 0);
+        second as f64 / all as f64
+    };
+    assert_eq!(by_second(BEGINS, dead.start), 0.0, "{uri}: the first path while it works");
+    assert_eq!(by_second(dead.start + ms(300), dead.end), 1.0, "{uri}: the second while it does not");
+    assert_eq!(by_second(dead.end + ms(2_000), dead.end + ms(3_000)), 0.0, "{uri}: the first again");
+    assert_eq!(stream.world.far.get().connected, 1, "one association");
+}
+
+/// Nothing may wait for longer than all of a stream.
+const PATIENCE: Duration = Duration::from_secs(60);

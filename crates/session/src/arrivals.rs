@@ -1,0 +1,49 @@
+//! When each frame arrived at the far end, for one-way figures where both ends read the same clock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use antiphon_core::Instant;
+
+/// Arrivals by RTP sequence number, shared without locks between a reflector's thread and a caller's.
+///
+/// Only for two ends in one process (or one virtual world): two clocks are never subtracted as if they were one.
+#[derive(Clone, Debug)]
+pub struct ArrivalTable(Arc<[AtomicU64]>);
+
+impl ArrivalTable {
+    /// An empty board of 65 536 places, half a megabyte.
+    pub fn new() -> Self {
+        ArrivalTable((0..=u16::MAX).map(|_| AtomicU64::new(NEVER)).collect())
+    }
+
+    /// A frame of that number is about to be sent: what stood in its place belongs to the last cycle.
+    pub fn clear(&self, sequence: u16) {
+        self.0[usize::from(sequence)].store(NEVER, Ordering::Relaxed);
+    }
+
+    /// A frame arrived; the first arrival counts.
+    pub fn note(&self, frame: &[u8], at: Instant) {
+        // RTP: version 2, and a payload type that is none of RTCP's (RFC 5761 §4); the sequence number is at 2..4.
+        if frame.len() < 12 || frame[0] >> 6 != 2 || (64..=95).contains(&(frame[1] & 0x7f)) {
+            return;
+        }
+        let place = &self.0[usize::from(u16::from_be_bytes([frame[2], frame[3]]))];
+        let _was_there_before =
+            place.compare_exchange(NEVER, at.as_nanos(), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// When the frame of that number arrived, if it did.
+    pub fn arrival(&self, sequence: u16) -> Option<Instant> {
+        let nanos = self.0[usize::from(sequence)].load(Ordering::Relaxed);
+        (nanos != NEVER).then(|| Instant::from_nanos(nanos))
+    }
+}
+
+impl Default for ArrivalTable {
+    fn default() -> Self {
+        ArrivalTable::new()
+    }
+}
+
+const NEVER: u64 = u64::MAX;

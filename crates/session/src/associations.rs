@@ -1,0 +1,412 @@
+//! The table of associations of one participant: which of them a datagram is of, who may begin one, when each is to be called,
+//! and which wire has something to send.
+//!
+//! What a datagram costs hardly depends on how many associations there are: routes, ids and timers are trees, and only
+//! associations that heard something, sent something or are due are asked anything.
+
+mod admission;
+mod ending;
+mod replies;
+mod routing;
+mod timers;
+mod wires;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use antiphon_core::{
+    CloseMode, CloseReason, ConnectionId, Endpoint, Event, Instant, Message, PathId, PathStats, Received,
+    Role, SendError, Stack, Transmit, WireId, sooner,
+};
+
+pub use admission::{AdmissionCounters, Policy};
+pub(crate) use timers::Timers;
+
+use crate::marks::Marks;
+use admission::Admission;
+pub(crate) use ending::STOP_PATIENCE;
+use ending::Stopping;
+use wires::Wires;
+
+/// Names an association of a participant until its [`Event::Closed`] was fetched.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct AssociationId(pub u32);
+
+impl AssociationId {
+    /// Its place in a list: below the number of associations that there ever were at once.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Whether a datagram was of somebody.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Handled {
+    /// An association took it, or a validator answered it.
+    Taken,
+    /// It is of an unknown source and begins no association.
+    UnknownSource,
+}
+
+/// The associations of one participant.
+#[derive(Default)]
+pub struct Associations {
+    /// An association keeps its place until its end was told.
+    slots: Vec<Option<Association>>,
+    /// Places without an association.
+    free: Vec<u32>,
+    /// By wire, path and flow label: the association, and which of its paths it is.
+    routes: BTreeMap<(WireId, PathId, u16), (AssociationId, PathId)>,
+    ids: BTreeMap<(WireId, ConnectionId), AssociationId>,
+    admissions: BTreeMap<WireId, Admission>,
+    wires: Wires,
+    timers: Timers,
+    /// Taken from the timers, each to be called once.
+    due: Vec<AssociationId>,
+    /// May have messages.
+    to_fetch: Marks,
+    /// May have events.
+    to_hear: Marks,
+    /// Began and was not told of.
+    opened: VecDeque<AssociationId>,
+    /// What the association that ended last knew of its path.
+    last_stats: PathStats,
+    stopping: Option<Stopping>,
+}
+
+struct Association {
+    endpoint: Box<dyn Endpoint>,
+    /// `None` while a connection that came in is gone and the next has not come.
+    wire: Option<WireId>,
+    /// The listening wire by which it began.
+    listener: Option<WireId>,
+    /// Which of the parties behind its addresses it is.
+    flow: u16,
+    /// The wire's number of each of the endpoint's paths.
+    paths: Vec<PathId>,
+    /// By which its peer's packets name it.
+    names: Vec<ConnectionId>,
+    began: Instant,
+    last_heard: Instant,
+    /// Whether it is no stray datagram's: it came by its validator's reply or a connection, or was heard for a while.
+    proved: bool,
+    /// Whether it was heard more than once.
+    heard_twice: bool,
+    /// Whether another may take its place at once.
+    released: bool,
+    /// The first of its events, fetched to see whether there is one.
+    news: Option<Event>,
+    /// It was ended here: what its events say of its messages is told, and then this.
+    ending: Option<CloseReason>,
+}
+
+impl Association {
+    fn poll_event(&mut self) -> Option<Event> {
+        if self.news.is_some() {
+            return self.news.take();
+        }
+        match self.endpoint.poll_event() {
+            None => self.ending.map(Event::Closed),
+            event => event,
+        }
+    }
+}
+
+impl Associations {
+    /// An empty table.
+    pub fn new() -> Self {
+        Associations::default()
+    }
+
+    /// Holds memory ready for so many associations.
+    pub fn reserve(&mut self, associations: usize) {
+        self.slots.reserve(associations);
+        self.due.reserve(associations);
+        self.free.reserve(associations);
+        self.timers.reserve(associations);
+        self.to_fetch.reserve(associations);
+        self.to_hear.reserve(associations);
+    }
+
+    /// Calls a peer over `wire`, on which it has these paths: the endpoint's are numbered in the same order.
+    pub fn call(&mut self, now: Instant, wire: WireId, paths: &[PathId], stack: &dyn Stack) -> AssociationId {
+        let id = self.open(now, stack, Role::Caller, Some(wire), None, 0);
+        for path in paths {
+            self.add_path(id, *path, true);
+        }
+        id
+    }
+
+    /// Lets peers begin associations on `wire`, as `policy` says.
+    pub fn listen(&mut self, now: Instant, wire: WireId, stack: Rc<dyn Stack>, policy: Policy) {
+        self.admissions.insert(wire, Admission::new(now, stack, policy));
+    }
+
+    fn open(
+        &mut self,
+        now: Instant,
+        stack: &dyn Stack,
+        role: Role,
+        wire: Option<WireId>,
+        listener: Option<WireId>,
+        flow: u16,
+    ) -> AssociationId {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            // All may be due at once, and all may end.
+            self.due.reserve(self.slots.len());
+            self.free.reserve(self.slots.len());
+            self.slots.len() as u32 - 1
+        });
+        let id = AssociationId(at);
+        self.slots[id.index()] = Some(Association {
+            endpoint: stack.open(now, role),
+            wire,
+            listener,
+            flow,
+            paths: Vec::with_capacity(1),
+            names: Vec::new(),
+            began: now,
+            last_heard: now,
+            proved: false,
+            heard_twice: false,
+            released: false,
+            news: None,
+            ending: None,
+        });
+        self.opened.push_back(id);
+        self.touch(id);
+        id
+    }
+
+    fn add_path(&mut self, id: AssociationId, path: PathId, route: bool) -> PathId {
+        let association = self.slots[id.index()].as_mut().expect("it is there");
+        let local = PathId(association.paths.len() as u32);
+        association.paths.push(path);
+        if let (true, Some(wire)) = (route, association.wire) {
+            self.routes.insert((wire, path, association.flow), (id, local));
+        }
+        local
+    }
+
+    /// Does what is due, each association at most once.
+    pub fn advance(&mut self, now: Instant) {
+        let mut due = std::mem::take(&mut self.due);
+        while let Some(at) = self.timers.pop_due(now) {
+            due.push(AssociationId(at as u32));
+        }
+        for id in due.drain(..) {
+            if let Some(association) = &mut self.slots[id.index()] {
+                association.endpoint.handle_timeout(now);
+                self.touch(id);
+            }
+        }
+        self.due = due;
+        self.look_after_stopping(now);
+    }
+
+    /// The next message of any association, copied into `buf`.
+    #[inline]
+    pub fn poll_message(&mut self, buf: &mut [u8]) -> Option<(AssociationId, Received)> {
+        // Asked far more often than there is one.
+        if self.to_fetch.is_empty() { None } else { self.next_message(buf) }
+    }
+
+    fn next_message(&mut self, buf: &mut [u8]) -> Option<(AssociationId, Received)> {
+        while let Some(at) = self.to_fetch.next_from(0) {
+            let association = self.slots[at].as_mut();
+            if let Some(received) = association.and_then(|one| one.endpoint.poll_message(buf)) {
+                return Some((AssociationId(at as u32), received));
+            }
+            self.to_fetch.clear(at);
+        }
+        None
+    }
+
+    /// Nothing of `id` is to be fetched until it is [touched](Self::touch): its owner has no room.
+    pub fn pause(&mut self, id: AssociationId) {
+        self.to_fetch.clear(id.index());
+    }
+
+    /// The next event of any association. Fetch messages first: what came before the end is delivered.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<(AssociationId, Event)> {
+        // As above.
+        if self.to_hear.is_empty() { None } else { self.next_event() }
+    }
+
+    fn next_event(&mut self) -> Option<(AssociationId, Event)> {
+        while let Some(at) = self.to_hear.next_from(0) {
+            let id = AssociationId(at as u32);
+            let Some(event) = self.slots[at].as_mut().and_then(Association::poll_event) else {
+                self.to_hear.clear(at);
+                self.set_timer(id);
+                continue;
+            };
+            self.on_event(id, &event);
+            return Some((id, event));
+        }
+        None
+    }
+
+    fn on_event(&mut self, id: AssociationId, event: &Event) {
+        let Some(association) = &mut self.slots[id.index()] else { return };
+        match event {
+            Event::IdAdded(name) => {
+                if let Some(wire) = association.wire {
+                    self.ids.insert((wire, *name), id);
+                    association.names.push(*name);
+                }
+            }
+            Event::IdRetired(name) => {
+                association.names.retain(|known| known != name);
+                if let Some(wire) = association.wire {
+                    self.ids.remove(&(wire, *name));
+                }
+            }
+            Event::PathProved(local) => {
+                let path = association.paths.get(local.0 as usize).copied();
+                if let (Some(path), Some(wire)) = (path, association.wire) {
+                    self.routes.insert((wire, path, association.flow), (id, *local));
+                }
+                self.prove(id);
+            }
+            Event::Closed(_) => self.remove(id),
+            _ => {}
+        }
+    }
+
+    /// An association that began since this was last asked.
+    pub fn poll_opened(&mut self) -> Option<AssociationId> {
+        self.opened.pop_front()
+    }
+
+    /// Something may have changed for `id`: it is asked for messages, events and what to send.
+    pub fn touch(&mut self, id: AssociationId) {
+        let Some(association) = &self.slots[id.index()] else { return };
+        self.to_fetch.set(id.index());
+        self.to_hear.set(id.index());
+        if let Some(wire) = association.wire {
+            self.wires.mark_ready(wire, id);
+        }
+        self.set_timer(id);
+    }
+
+    fn set_timer(&mut self, id: AssociationId) {
+        let association = self.slots[id.index()].as_ref().filter(|one| one.ending.is_none());
+        let due = association.and_then(|one| one.endpoint.poll_timeout());
+        self.timers.set(id.index(), due);
+    }
+
+    /// Hands a message to an association.
+    pub fn send(&mut self, now: Instant, id: AssociationId, message: Message<'_>) -> Result<(), SendError> {
+        let association = self.slots.get_mut(id.index()).and_then(Option::as_mut).ok_or(SendError::Closed)?;
+        let sent = association.endpoint.send(now, message);
+        if let Some(wire) = association.wire {
+            self.wires.mark_ready(wire, id);
+        }
+        self.to_hear.set(id.index());
+        self.set_timer(id);
+        sent
+    }
+
+    /// Ends an association; [`Event::Closed`] follows.
+    pub fn close(&mut self, now: Instant, id: AssociationId, mode: CloseMode) {
+        if let Some(association) = &mut self.slots[id.index()] {
+            association.endpoint.close(now, mode);
+            self.touch(id);
+        }
+    }
+
+    /// See [`antiphon_core::Participant::poll_ready`].
+    pub fn poll_ready(&mut self) -> Option<WireId> {
+        self.wires.poll_ready()
+    }
+
+    /// See [`antiphon_core::Participant::poll_close`].
+    pub fn poll_close(&mut self) -> Option<WireId> {
+        self.wires.poll_close()
+    }
+
+    /// See [`antiphon_core::Participant::poll_transmit`]. Associations that share a wire take turns.
+    pub fn poll_transmit(&mut self, now: Instant, wire: WireId, buf: &mut [u8]) -> Option<Transmit> {
+        if let Some(reply) = self.admissions.get_mut(&wire).and_then(|one| one.poll_transmit(buf)) {
+            return Some(reply);
+        }
+        while let Some(id) = self.wires.next_ready(wire) {
+            let Some(association) = &mut self.slots[id.index()] else {
+                self.wires.not_ready(wire);
+                continue;
+            };
+            let transmit = association.endpoint.poll_transmit(now, buf);
+            let Some(transmit) = transmit else {
+                // It may have let something expire while it looked for what to send. If not, there is nothing to hear, and no
+                // round is run for that.
+                if !self.to_hear.contains(id.index()) {
+                    association.news = association.endpoint.poll_event();
+                    if association.news.is_some() {
+                        self.to_hear.set(id.index());
+                    }
+                }
+                self.wires.not_ready(wire);
+                self.set_timer(id);
+                continue;
+            };
+            // What sends has news of it.
+            self.to_hear.set(id.index());
+            let path = association.paths.get(transmit.path.0 as usize).copied();
+            self.wires.next_turn(wire);
+            self.set_timer(id);
+            return Some(Transmit { path: path.unwrap_or(transmit.path), ..transmit });
+        }
+        None
+    }
+
+    /// When [`Self::advance`] is to be called; work that is left undone is a time-out that has come.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let undone = !self.to_fetch.is_empty() || !self.to_hear.is_empty() || !self.opened.is_empty();
+        if undone { Some(Instant::ZERO) } else { sooner(self.timers.soonest(), self.next_look()) }
+    }
+
+    /// Whether `path` of `wire` is of somebody here.
+    pub fn knows(&self, wire: WireId, path: PathId) -> bool {
+        self.routes.range((wire, path, 0)..=(wire, path, u16::MAX)).next().is_some()
+    }
+
+    /// The endpoint of an association, to be asked.
+    pub fn endpoint(&self, id: AssociationId) -> Option<&dyn Endpoint> {
+        self.slots.get(id.index())?.as_ref().map(|one| &*one.endpoint)
+    }
+
+    /// What the association that ended last knew of its path.
+    pub fn last_stats(&self) -> PathStats {
+        self.last_stats
+    }
+
+    /// Has the endpoint hold memory ready for so many messages that wait at once (`Endpoint::reserve`).
+    pub fn reserve_messages(&mut self, id: AssociationId, messages: usize) {
+        if let Some(association) = &mut self.slots[id.index()] {
+            association.endpoint.reserve(messages);
+        }
+    }
+
+    /// The associations that there are.
+    pub fn iter(&self) -> impl Iterator<Item = AssociationId> {
+        let slots = self.slots.iter().enumerate();
+        slots.filter(|(_, slot)| slot.is_some()).map(|(at, _)| AssociationId(at as u32))
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.free.len() == self.slots.len()
+    }
+
+    /// What the admission of a listening wire has counted.
+    pub fn admission(&self, wire: WireId) -> AdmissionCounters {
+        self.admissions.get(&wire).map_or_else(AdmissionCounters::default, |admission| admission.counters())
+    }
+
+    fn admission_mut(&mut self, listener: WireId) -> &mut Admission {
+        self.admissions.get_mut(&listener).expect("it listens")
+    }
+}

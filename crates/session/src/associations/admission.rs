@@ -1,0 +1,230 @@
+//! Who may begin an association on a listening wire. It comes before associations and outlives them.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use antiphon_core::{ConnectionId, Instant, PathId, Stack, Transmit, Validator, Verdict};
+
+use super::AssociationId;
+use super::replies::Replies;
+
+/// How many peers a listening wire serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Policy {
+    /// One at a time. Another takes over when ours was silent for `silence`, was released (it took leave), or was heard only
+    /// once while the other was heard twice. A connection is refused while there is one; the next one after it goes on with
+    /// the same association.
+    Single {
+        /// Silence after which another may take over.
+        silence: Duration,
+    },
+    /// Many, each with an association of its own.
+    ///
+    /// One that has proved nothing, by its validator or by being heard for a while, is in a pool of its own. When that is full,
+    /// one that was heard only once makes room for a source that was turned away and came again: a flood from forged addresses
+    /// comes from each but once.
+    Many {
+        /// At most so many. Of them, those that proved nothing may have half (8 at least).
+        most: usize,
+        /// Silence after which one makes room for another; 4 s for one that proved nothing.
+        idle: Duration,
+    },
+}
+
+impl Policy {
+    pub(super) fn most(self) -> usize {
+        match self {
+            Policy::Single { .. } => 1,
+            Policy::Many { most, .. } => most,
+        }
+    }
+}
+
+/// What an admission has counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AdmissionCounters {
+    /// Associations begun.
+    pub admitted: u64,
+    /// Associations ended after silence, to make room.
+    pub idle: u64,
+    /// Datagrams of unknown sources that the validator replied to; nothing is kept of them.
+    pub answered: u64,
+    /// Datagrams of unknown sources that begin no association.
+    pub not_admitted: u64,
+    /// Datagrams and connections for which there was no room.
+    pub no_room: u64,
+}
+
+/// The admission of one listening wire.
+pub(super) struct Admission {
+    pub stack: Rc<dyn Stack>,
+    validator: Box<dyn Validator>,
+    pub policy: Policy,
+    /// The association of a single peer.
+    pub current: Option<AssociationId>,
+    /// Associations that began here and are still there.
+    here: usize,
+    /// Those of them that have proved nothing.
+    unproved: usize,
+    /// Those of the unproved that were heard only once, the oldest first.
+    once: BTreeSet<(Instant, AssociationId)>,
+    /// Paths that were turned away not long ago, each at its number modulo [`TURNED_AWAY`].
+    turned_away: Vec<Option<PathId>>,
+    replies: Replies,
+    /// What begins the association that was accepted last, where it is not the datagram.
+    block: Vec<u8>,
+    /// Before this, nobody has been silent for so long that there is room.
+    pub nobody_idle_before: Instant,
+    pub counters: AdmissionCounters,
+}
+
+/// What is made of a datagram from an unknown source.
+pub(super) enum Decision {
+    Ignore,
+    Answered,
+    /// It begins an association, by itself or by the block.
+    Accept {
+        with_block: bool,
+        /// It has shown that it receives what is sent to its address.
+        proved: bool,
+    },
+}
+
+impl Admission {
+    pub fn new(now: Instant, stack: Rc<dyn Stack>, policy: Policy) -> Self {
+        Admission {
+            validator: stack.validator(now),
+            stack,
+            policy,
+            current: None,
+            here: 0,
+            unproved: 0,
+            once: BTreeSet::new(),
+            turned_away: vec![None; TURNED_AWAY],
+            replies: Replies::default(),
+            block: Vec::new(),
+            nobody_idle_before: Instant::ZERO,
+            counters: AdmissionCounters::default(),
+        }
+    }
+
+    pub fn counters(&self) -> AdmissionCounters {
+        self.counters
+    }
+
+    pub fn flow_label(&self, datagram: &[u8]) -> u16 {
+        self.validator.flow_label(datagram)
+    }
+
+    pub fn id_of(&self, datagram: &[u8]) -> Option<ConnectionId> {
+        self.validator.id_of(datagram)
+    }
+
+    /// Has the validator look at a datagram. With no room for a reply, the question is lost, as on the wire; who asked asks
+    /// again.
+    pub fn decide(&mut self, now: Instant, path: PathId, datagram: &[u8]) -> Decision {
+        let Some(mut buffer) = self.replies.buffer() else { return Decision::Ignore };
+        match self.validator.validate(now, path, datagram, &mut buffer) {
+            Verdict::Reply { len } => {
+                self.counters.answered += 1;
+                self.replies.push(path, len, buffer);
+                Decision::Answered
+            }
+            Verdict::AcceptWith { len } => {
+                self.block.clear();
+                self.block.extend_from_slice(&buffer[..len]);
+                self.replies.give_back(buffer);
+                Decision::Accept { with_block: true, proved: true }
+            }
+            Verdict::Accept => {
+                self.replies.give_back(buffer);
+                // A validator that replies accepts nobody to whom it has not replied.
+                Decision::Accept { with_block: false, proved: self.counters.answered > 0 }
+            }
+            Verdict::Ignore => {
+                self.replies.give_back(buffer);
+                Decision::Ignore
+            }
+        }
+    }
+
+    /// There is no room for what [`Self::decide`] has just accepted.
+    pub fn release(&mut self) {
+        self.validator.release();
+    }
+
+    /// The block that was accepted last; to be given back by [`Self::keep_block`].
+    pub fn take_block(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.block)
+    }
+
+    pub fn keep_block(&mut self, block: Vec<u8>) {
+        self.block = block;
+    }
+
+    /// Whether `path` was turned away before, not long ago; if not, it is now.
+    pub fn came_again(&mut self, path: PathId) -> bool {
+        self.turned_away[path.0 as usize % TURNED_AWAY].replace(path) == Some(path)
+    }
+
+    /// Whether there is a place for one more of many, which has proved something or not.
+    pub fn has_place(&self, proved: bool) -> bool {
+        let most = self.policy.most();
+        self.here < most && (proved || self.unproved < most_unproved(most))
+    }
+
+    /// Of the unproved that were heard only once, the oldest.
+    pub fn oldest_heard_once(&self) -> Option<AssociationId> {
+        self.once.first().map(|(_, id)| *id)
+    }
+
+    /// An association has begun at `began`.
+    pub fn enter(&mut self, id: AssociationId, began: Instant, proved: bool) {
+        self.counters.admitted += 1;
+        self.here += 1;
+        if !proved {
+            self.unproved += 1;
+            self.once.insert((began, id));
+        }
+        if let Policy::Single { .. } = self.policy {
+            self.current = Some(id);
+        }
+    }
+
+    /// One that began at `began` was heard again.
+    pub fn heard_again(&mut self, id: AssociationId, began: Instant) {
+        self.once.remove(&(began, id));
+    }
+
+    /// One that began at `began`, and had proved nothing, has.
+    pub fn prove(&mut self, id: AssociationId, began: Instant) {
+        self.once.remove(&(began, id));
+        self.unproved -= 1;
+    }
+
+    /// An association is gone.
+    pub fn leave(&mut self, id: AssociationId, began: Instant, proved: bool) {
+        self.here -= 1;
+        if !proved {
+            self.prove(id, began);
+        }
+        if self.current == Some(id) {
+            self.current = None;
+            self.turned_away.fill(None);
+        }
+    }
+
+    pub fn poll_transmit(&mut self, buf: &mut [u8]) -> Option<Transmit> {
+        self.replies.poll_transmit(buf)
+    }
+}
+
+/// Places that associations may have which nothing has proved yet: half of them, and 8 at least.
+fn most_unproved(most: usize) -> usize {
+    (most / 2).max(8).min(most)
+}
+
+/// Paths that were turned away and are remembered: as many as a flood of 48 000 datagrams a second has between two packets of a
+/// stream of 5.3 ms, where a driver numbers addresses as they come.
+const TURNED_AWAY: usize = 256;

@@ -1,0 +1,104 @@
+//! How associations end: by themselves, in favour of others, and with their participant.
+
+use std::time::Duration;
+
+use antiphon_core::{CloseMode, CloseReason, Instant, Wire};
+
+use super::{Association, AssociationId, Associations};
+
+/// Since when those that are ending have got no further.
+#[derive(Clone, Copy)]
+pub(super) struct Stopping {
+    since: Instant,
+    /// What had passed then.
+    progress: u64,
+}
+
+impl Associations {
+    /// Ends an association here and now, without a word to its peer. Its outcomes and its end are told.
+    pub(super) fn end(&mut self, now: Instant, id: AssociationId, reason: CloseReason) {
+        self.detach(id);
+        if let Some(association) = &mut self.slots[id.index()] {
+            association.endpoint.close(now, CloseMode::Abort);
+            association.ending = Some(reason);
+            self.to_hear.set(id.index());
+        }
+    }
+
+    /// Nothing comes to it and goes out from it any more.
+    pub(super) fn detach(&mut self, id: AssociationId) {
+        let Some(association) = &mut self.slots[id.index()] else { return };
+        let (wire, listener) = (association.wire.take(), association.listener.take());
+        if let Some(wire) = wire {
+            for path in &association.paths {
+                self.routes.remove(&(wire, *path, association.flow));
+            }
+            if listener.is_some_and(|listener| listener != wire) {
+                self.wires.close(wire);
+            }
+        }
+        for name in association.names.drain(..) {
+            let key = (wire.unwrap_or_default(), name);
+            if self.ids.get(&key) == Some(&id) {
+                self.ids.remove(&key);
+            }
+        }
+        if let Some(admission) = listener.and_then(|listener| self.admissions.get_mut(&listener)) {
+            admission.leave(id, association.began, association.proved);
+        }
+        self.timers.set(id.index(), None);
+        self.to_fetch.clear(id.index());
+    }
+
+    pub(super) fn remove(&mut self, id: AssociationId) {
+        self.detach(id);
+        if let Some(association) = self.slots[id.index()].take() {
+            self.last_stats = association.endpoint.stats();
+        }
+        self.to_hear.clear(id.index());
+        self.opened.retain(|opened| *opened != id);
+        self.free.push(id.0);
+    }
+
+    /// Another peer may take the place of `id` at once: it took leave.
+    pub fn release(&mut self, id: AssociationId) {
+        if let Some(association) = &mut self.slots[id.index()] {
+            association.released = true;
+        }
+    }
+
+    /// Nobody begins any more; and those that are there end from now on, each as it was closed. One whose peer takes nothing
+    /// more ends all the same, 15 s after the last that passed.
+    pub fn stop(&mut self, now: Instant) {
+        self.stopping = Some(Stopping { since: now, progress: self.progress() });
+    }
+
+    /// Grows with what comes, and with what a byte stream takes: what is sent in datagrams may reach nobody.
+    pub(super) fn progress(&self) -> u64 {
+        let passed = |one: &Association| {
+            let counters = one.endpoint.stats().counters;
+            let taken = one.endpoint.profile().wire == Wire::ByteStream;
+            counters.bytes_received + if taken { counters.bytes_sent } else { 0 }
+        };
+        self.slots.iter().flatten().map(passed).sum()
+    }
+
+    /// Ends those that are in the way of the end for too long.
+    pub(super) fn look_after_stopping(&mut self, now: Instant) {
+        let late = |stopping: &Stopping| now.since(stopping.since) >= STOP_PATIENCE;
+        let Some(stopping) = self.stopping.filter(late) else { return };
+        let progress = self.progress();
+        if progress == stopping.progress {
+            (0..self.slots.len() as u32).for_each(|at| self.close(now, AssociationId(at), CloseMode::Abort));
+        }
+        self.stopping = Some(Stopping { since: now, progress });
+    }
+
+    pub(super) fn next_look(&self) -> Option<Instant> {
+        self.stopping.filter(|_| !self.is_empty()).map(|stopping| stopping.since + STOP_PATIENCE)
+    }
+}
+
+/// Silence after which one that is ending is given up: longer than any transport's own patience with a peer that is gone
+/// (10 s, SCTP).
+pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(15);

@@ -1,0 +1,263 @@
+//! Which association a datagram is of, and whether one of an unknown source begins another.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use antiphon_core::{CloseMode, CloseReason, Input, Instant, PathId, Role, WireId};
+
+use super::admission::{Admission, Decision, Policy};
+use super::{Association, AssociationId, Associations, Handled};
+
+impl Associations {
+    /// Something happened on a wire.
+    pub fn handle_input(&mut self, now: Instant, wire: WireId, input: Input<'_>) -> Handled {
+        match input {
+            Input::Datagram { path, bytes, received_at } => {
+                self.handle_datagram(now, wire, path, bytes, received_at)
+            }
+            other => {
+                // A socket shared by several peers has no errors of one of them.
+                let alone = self.routes.range((wire, PathId(0), 0)..=(wire, PathId(u32::MAX), u16::MAX));
+                let mut alone = alone.map(|(_, (id, _))| *id);
+                if let Some(id) = alone.next().filter(|id| alone.all(|other| other == *id)) {
+                    let broken = matches!(other, Input::Broken(_));
+                    self.give(now, id, other);
+                    if broken {
+                        self.on_broken(now, id, wire);
+                    }
+                }
+                Handled::Taken
+            }
+        }
+    }
+
+    fn handle_datagram(
+        &mut self,
+        now: Instant,
+        wire: WireId,
+        path: PathId,
+        bytes: &mut [u8],
+        received_at: Instant,
+    ) -> Handled {
+        let flow = self.admissions.get(&wire).map_or(0, |admission| admission.flow_label(bytes));
+        let known = self.routes.get(&(wire, path, flow)).copied();
+        if let Some((id, local)) = known.or_else(|| self.by_id(wire, path, flow, bytes)) {
+            self.heard(now, id);
+            self.give(now, id, Input::Datagram { path: local, bytes, received_at });
+            return Handled::Taken;
+        }
+        self.admit(now, wire, path, flow, bytes, received_at)
+    }
+
+    /// A known peer on a path of which it has not proved that it is there: not a route yet.
+    fn by_id(
+        &mut self,
+        wire: WireId,
+        path: PathId,
+        flow: u16,
+        bytes: &[u8],
+    ) -> Option<(AssociationId, PathId)> {
+        let name = self.admissions.get(&wire)?.id_of(bytes)?;
+        let id = *self.ids.get(&(wire, name))?;
+        let association = self.slots[id.index()].as_mut().filter(|association| association.flow == flow)?;
+        if let Some(local) = association.paths.iter().position(|known| *known == path) {
+            return Some((id, PathId(local as u32)));
+        }
+        (association.paths.len() < MOST_PATHS).then(|| (id, self.add_path(id, path, false)))
+    }
+
+    /// A datagram of an unknown source.
+    fn admit(
+        &mut self,
+        now: Instant,
+        wire: WireId,
+        path: PathId,
+        flow: u16,
+        bytes: &mut [u8],
+        received_at: Instant,
+    ) -> Handled {
+        let Some(admission) = self.admissions.get_mut(&wire) else { return Handled::UnknownSource };
+        let decision =
+            if self.stopping.is_some() { Decision::Ignore } else { admission.decide(now, path, bytes) };
+        let (with_block, proved) = match decision {
+            Decision::Ignore => {
+                admission.counters.not_admitted += 1;
+                return Handled::UnknownSource;
+            }
+            Decision::Answered => {
+                self.wires.mark_reply(wire);
+                return Handled::Taken;
+            }
+            Decision::Accept { with_block, proved } => (with_block, proved),
+        };
+        if !self.makes_room(now, wire, path, proved) {
+            let admission = self.admission_mut(wire);
+            admission.counters.no_room += 1;
+            admission.release();
+            return Handled::UnknownSource;
+        }
+        let stack = Rc::clone(&self.admissions[&wire].stack);
+        let id = self.open(now, &*stack, Role::Listener, Some(wire), Some(wire), flow);
+        let local = self.add_path(id, path, true);
+        self.admitted(wire, id, proved);
+        if with_block {
+            let block = self.admissions.get_mut(&wire).map(Admission::take_block).unwrap_or_default();
+            self.give(now, id, Input::Accepted { path: local, block: &block });
+            if let Some(admission) = self.admissions.get_mut(&wire) {
+                admission.keep_block(block);
+            }
+        } else {
+            self.give(now, id, Input::Datagram { path: local, bytes, received_at });
+        }
+        Handled::Taken
+    }
+
+    /// A connection came in on the listening wire `listener`: the wire that it has from now on, or `None` to refuse it.
+    pub fn accept(&mut self, now: Instant, listener: WireId) -> Option<WireId> {
+        if self.stopping.is_some() {
+            return None;
+        }
+        let admission = self.admissions.get_mut(&listener)?;
+        let wire = self.wires.fresh();
+        if let (Policy::Single { .. }, Some(current)) = (admission.policy, admission.current)
+            && let Some(association) = self.slots[current.index()].as_mut()
+        {
+            if association.wire.is_some() {
+                admission.counters.no_room += 1;
+                return None;
+            }
+            // The next connection of a stream that goes on: the same association.
+            association.wire = Some(wire);
+            self.routes.insert((wire, PathId::default(), 0), (current, PathId::default()));
+            return Some(wire);
+        }
+        if !admission.has_place(true) {
+            admission.counters.no_room += 1;
+            return None;
+        }
+        let stack = Rc::clone(&admission.stack);
+        let id = self.open(now, &*stack, Role::Listener, Some(wire), Some(listener), 0);
+        self.add_path(id, PathId::default(), true);
+        // A connection shows that its peer receives what is sent to its address.
+        self.admitted(listener, id, true);
+        Some(wire)
+    }
+
+    pub(super) fn admitted(&mut self, listener: WireId, id: AssociationId, proved: bool) {
+        let Some(association) = &mut self.slots[id.index()] else { return };
+        association.proved = proved;
+        let began = association.began;
+        self.admission_mut(listener).enter(id, began, proved);
+    }
+
+    /// It is no stray datagram's.
+    pub(super) fn prove(&mut self, id: AssociationId) {
+        let Some(association) = self.slots[id.index()].as_mut().filter(|one| !one.proved) else { return };
+        association.proved = true;
+        if let Some(admission) = association.listener.and_then(|one| self.admissions.get_mut(&one)) {
+            admission.prove(id, association.began);
+        }
+    }
+
+    /// Whether there is a place on `listener` for one more, which has proved something or not; perhaps that of another.
+    fn makes_room(&mut self, now: Instant, listener: WireId, path: PathId, proved: bool) -> bool {
+        let admission = &self.admissions[&listener];
+        match admission.policy {
+            Policy::Single { silence } => {
+                let Some(current) = admission.current else { return true };
+                let Some(association) = &self.slots[current.index()] else { return true };
+                let free = association.released || now.since(association.last_heard) >= silence;
+                let heard_twice = association.heard_twice;
+                let second = self.admission_mut(listener).came_again(path);
+                if !free && (heard_twice || !second) {
+                    return false;
+                }
+                self.end(now, current, CloseReason::TimedOut);
+                true
+            }
+            Policy::Many { idle, .. } => {
+                if !admission.has_place(proved) && now >= admission.nobody_idle_before {
+                    self.end_idle(now, listener, idle);
+                }
+                self.admissions[&listener].has_place(proved) || self.end_heard_once(now, listener, path)
+            }
+        }
+    }
+
+    /// Ends one that was heard only once, where what wants its place came again.
+    fn end_heard_once(&mut self, now: Instant, listener: WireId, path: PathId) -> bool {
+        let admission = self.admission_mut(listener);
+        let oldest = admission.came_again(path).then(|| admission.oldest_heard_once()).flatten();
+        oldest.into_iter().for_each(|id| self.end(now, id, CloseReason::TimedOut));
+        oldest.is_some()
+    }
+
+    /// Ends those that have been silent for too long. It looks at all of them, but no more often than one may have become idle:
+    /// unknown sources can't make it look for nothing.
+    fn end_idle(&mut self, now: Instant, listener: WireId, idle: Duration) {
+        let patience = |one: &Association| if one.proved { idle } else { idle.min(UNPROVED_IDLE) };
+        let (mut ended, mut next) = (Vec::new(), now + idle.min(UNPROVED_IDLE));
+        for (id, one) in self.of_listener(listener) {
+            if now.since(one.last_heard) >= patience(one) {
+                ended.push(id);
+            } else {
+                next = next.min(one.last_heard + patience(one));
+            }
+        }
+        for id in &ended {
+            self.end(now, *id, CloseReason::TimedOut);
+        }
+        let admission = self.admission_mut(listener);
+        admission.counters.idle += ended.len() as u64;
+        admission.nobody_idle_before = next;
+    }
+
+    fn of_listener(&self, listener: WireId) -> impl Iterator<Item = (AssociationId, &Association)> {
+        let slots = self.slots.iter().enumerate();
+        slots
+            .filter_map(|(at, slot)| Some((AssociationId(at as u32), slot.as_ref()?)))
+            .filter(move |(_, one)| one.listener == Some(listener))
+    }
+
+    fn heard(&mut self, now: Instant, id: AssociationId) {
+        let Some(association) = &mut self.slots[id.index()] else { return };
+        association.last_heard = now;
+        let (began, again) = (association.began, !std::mem::replace(&mut association.heard_twice, true));
+        let admission = association.listener.and_then(|listener| self.admissions.get_mut(&listener));
+        if let Some(admission) = admission.filter(|_| again) {
+            admission.heard_again(id, began);
+        }
+        if now.since(began) >= PROOF_TIME {
+            self.prove(id);
+        }
+    }
+
+    fn give(&mut self, now: Instant, id: AssociationId, input: Input<'_>) {
+        if let Some(association) = &mut self.slots[id.index()] {
+            association.endpoint.handle_input(now, input);
+            self.touch(id);
+        }
+    }
+
+    /// A connection that came in is gone: one that was one of many ends, a single one waits for the next.
+    fn on_broken(&mut self, now: Instant, id: AssociationId, wire: WireId) {
+        let Some(association) = &mut self.slots[id.index()] else { return };
+        let Some(listener) = association.listener.filter(|listener| *listener != wire) else { return };
+        association.wire = None;
+        self.routes.remove(&(wire, PathId::default(), 0));
+        self.wires.close(wire);
+        let single =
+            matches!(self.admissions.get(&listener).map(|one| one.policy), Some(Policy::Single { .. }));
+        if !single || self.stopping.is_some() {
+            association.endpoint.close(now, CloseMode::Abort);
+            self.touch(id);
+        }
+    }
+}
+
+/// Paths of one association at most, in line with what transports of several paths keep.
+pub(crate) const MOST_PATHS: usize = 4;
+/// A peer heard again after so long is there: a stray datagram, and a flood's from an address that it draws once, are not.
+const PROOF_TIME: Duration = Duration::from_millis(200);
+/// Silence after which one that proved nothing makes room: twice as long as a sender may be silent before another takes over.
+const UNPROVED_IDLE: Duration = Duration::from_secs(4);

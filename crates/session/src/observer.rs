@@ -1,0 +1,86 @@
+//! What a session tells of its packets as they pass, for those who log, meter or record them.
+
+use antiphon_core::{BrokenReason, Instant, NtpTime, Outcome, SendError};
+use antiphon_media::packet::PacketInfo;
+use antiphon_media::playout::Inserted;
+
+/// Hears of every packet. Called on the media thread, so it neither allocates nor locks nor waits: one that writes to a file
+/// copies what it is told into a bounded queue.
+pub trait Observer {
+    /// Something passed.
+    fn on(&mut self, now: Instant, seen: &Seen);
+}
+
+impl<F: FnMut(Instant, &Seen)> Observer for F {
+    fn on(&mut self, now: Instant, seen: &Seen) {
+        self(now, seen);
+    }
+}
+
+/// What passes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Seen {
+    /// The packets that follow are of another sender, or of the same one that started anew.
+    Began {
+        /// Of its time stamps, in Hz.
+        rate: u32,
+    },
+    /// A packet of our sender arrived.
+    Arrived(Arrived),
+    /// A message was made and handed to the associations of one peer.
+    Sent(Sent),
+    /// A transport said what became of a message, or of its last copy.
+    Outcome {
+        /// Of the message: counts those of the track.
+        number: u64,
+        /// What became of it.
+        outcome: Outcome,
+    },
+    /// The path to a peer is gone for now, while the session is not ending.
+    Broken {
+        /// Why.
+        reason: BrokenReason,
+    },
+}
+
+/// A packet of the sender that is followed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Arrived {
+    /// The channel group it is of.
+    pub group: usize,
+    /// RTP's sequence number.
+    pub sequence: u16,
+    /// RTP's time stamp.
+    pub timestamp: u32,
+    /// The sender's clock at sending, if it says so.
+    pub ntp: Option<NtpTime>,
+    /// When it arrived.
+    pub at: Instant,
+    /// Bytes of the RTP packet.
+    pub len: usize,
+    /// Bytes of sound in it.
+    pub payload: usize,
+    /// Whether it had to be sent more than once, as far as this side knows.
+    pub repaired: bool,
+    /// Whether it came before.
+    pub duplicate: bool,
+    /// What the playout made of it; `None` for one that came before, or of another format than the stream's.
+    pub inserted: Option<Inserted>,
+}
+
+/// A message of a track, on its way to one peer.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Sent {
+    /// Counts up from 0 with the messages of the track, those of all groups together.
+    pub number: u64,
+    /// The channel group it is of.
+    pub group: usize,
+    /// Its RTP header.
+    pub info: PacketInfo,
+    /// Its size in bytes.
+    pub len: usize,
+    /// When its last sample was captured.
+    pub due: Instant,
+    /// Whether the transport took it.
+    pub result: Result<(), SendError>,
+}

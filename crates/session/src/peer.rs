@@ -1,0 +1,193 @@
+//! The other party of a session, whatever association leads to it: what it is owed, what it reports, what became of what it was
+//! sent.
+
+use std::time::Duration;
+
+use antiphon_core::{BrokenReason, Instant, Outcome};
+use antiphon_media::rtcp::{RemoteReport, RtcpSession};
+
+use crate::associations::AssociationId;
+
+/// What a peer's associations did with what it was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PeerCounters {
+    /// Messages that its transport took, copies of one counted once.
+    pub accepted: u64,
+    /// Bytes in them.
+    pub accepted_bytes: u64,
+    /// Messages that its transport refused.
+    pub refused: u64,
+    /// Messages that the transport gave up since their deadline had passed.
+    pub expired: u64,
+}
+
+impl std::ops::AddAssign for PeerCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.accepted += other.accepted;
+        self.accepted_bytes += other.accepted_bytes;
+        self.refused += other.refused;
+        self.expired += other.expired;
+    }
+}
+
+/// How long a packet is of use to a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PlayoutDelay {
+    /// It plays each packet so long after an undelayed one arrived.
+    Of(Duration),
+    /// It waits for every packet, however late: a recording.
+    Unbounded,
+}
+
+impl PlayoutDelay {
+    /// The latest instant at which a message that was captured at `due` may leave (`Message::deadline`).
+    pub fn deadline(self, due: Instant) -> Option<Instant> {
+        match self {
+            PlayoutDelay::Of(delay) => Some(due + delay),
+            PlayoutDelay::Unbounded => None,
+        }
+    }
+}
+
+/// The other party, or a group.
+pub struct Peer {
+    /// `None` while nobody is there, at a session that waits for one.
+    pub(crate) association: Option<AssociationId>,
+    pub(crate) connected: bool,
+    pub(crate) broken: Option<BrokenReason>,
+    /// Whether anything ever came from it.
+    pub(crate) answered: bool,
+    pub(crate) rtcp: RtcpSession,
+    /// What it told.
+    pub(crate) playout_delay: Option<PlayoutDelay>,
+    /// Its last report on each channel group.
+    pub(crate) reports: Vec<Option<RemoteReport>>,
+    /// What is said to it at the end of each group.
+    pub(crate) goodbyes: Vec<Vec<u8>>,
+    pub(crate) outcomes: Outcomes,
+    pub(crate) counters: PeerCounters,
+}
+
+impl Peer {
+    pub(crate) fn new(rtcp: RtcpSession, groups: usize, outcomes: Outcomes) -> Self {
+        Peer {
+            association: None,
+            connected: false,
+            broken: None,
+            answered: false,
+            rtcp,
+            playout_delay: None,
+            reports: vec![None; groups],
+            goodbyes: Vec::new(),
+            outcomes,
+            counters: PeerCounters::default(),
+        }
+    }
+
+    /// Its last report on each channel group.
+    pub fn reports(&self) -> &[Option<RemoteReport>] {
+        &self.reports
+    }
+
+    /// What it told of its playout; `None` before it has.
+    pub fn playout_delay(&self) -> Option<PlayoutDelay> {
+        self.playout_delay
+    }
+
+    /// What became of what it was sent.
+    pub fn counters(&self) -> PeerCounters {
+        self.counters
+    }
+
+    /// Reports sent and received.
+    pub fn rtcp(&self) -> &RtcpSession {
+        &self.rtcp
+    }
+
+    /// Why it can't be reached now, if it can't.
+    pub fn broken(&self) -> Option<BrokenReason> {
+        self.broken
+    }
+}
+
+/// Merges the outcomes of the copies of each message: the message fared as the best of them.
+#[derive(Debug, Default)]
+pub(crate) struct Outcomes {
+    copies: u8,
+    /// By number, where there are several copies.
+    open: Vec<Open>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    number: u64,
+    left: u8,
+    best: Option<Outcome>,
+}
+
+impl Outcomes {
+    /// For messages of so many copies, of which so many are without an outcome at once.
+    pub fn new(copies: u32, open: usize) -> Self {
+        let room = if copies > 1 { open } else { 0 };
+        let none = Open { number: u64::MAX, left: 0, best: None };
+        Outcomes { copies: copies as u8, open: vec![none; room] }
+    }
+
+    /// The first copy of a message was handed over.
+    pub fn begin(&mut self, number: u64) {
+        if !self.open.is_empty() {
+            let at = (number % self.open.len() as u64) as usize;
+            self.open[at] = Open { number, left: self.copies, best: None };
+        }
+    }
+
+    /// A copy has an outcome, or (`None`) was refused: what became of the message, once all copies have.
+    pub fn settle(&mut self, number: u64, outcome: Option<Outcome>) -> Option<Outcome> {
+        if self.open.is_empty() {
+            return outcome;
+        }
+        let at = (number % self.open.len() as u64) as usize;
+        let open = Some(&mut self.open[at]).filter(|open| open.number == number && open.left > 0)?;
+        open.left -= 1;
+        if let Some(outcome) = outcome
+            && open.best.is_none_or(|best| rank(outcome) < rank(best))
+        {
+            open.best = Some(outcome);
+        }
+        open.best.filter(|_| open.left == 0)
+    }
+}
+
+/// The further on, the worse.
+pub(crate) fn rank(outcome: Outcome) -> u8 {
+    match outcome {
+        Outcome::Acked => 0,
+        Outcome::Released => 1,
+        Outcome::Expired { .. } => 2,
+        Outcome::RetriesExhausted => 3,
+        Outcome::Aborted => 4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_fares_as_its_best_copy() {
+        let mut outcomes = Outcomes::new(3, 8);
+        let expired = Outcome::Expired { maybe_received: true };
+        outcomes.begin(5);
+        assert_eq!(outcomes.settle(5, Some(expired)), None);
+        assert_eq!(outcomes.settle(5, Some(Outcome::Acked)), None);
+        assert_eq!(outcomes.settle(5, None), Some(Outcome::Acked), "the third was refused");
+        assert_eq!(outcomes.settle(5, Some(expired)), None, "no outcome twice");
+        // Forgotten for a later one.
+        outcomes.begin(6);
+        outcomes.begin(14);
+        assert_eq!(outcomes.settle(6, Some(expired)), None);
+        let mut single = Outcomes::new(1, 8);
+        single.begin(1);
+        assert_eq!(single.settle(1, Some(expired)), Some(expired));
+    }
+}

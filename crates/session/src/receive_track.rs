@@ -1,0 +1,388 @@
+//! One medium on its way in: packets told apart, one sender followed, what came before dropped, buffered, played out in time.
+
+mod figures;
+mod leave;
+mod types;
+
+use std::time::Duration;
+
+use antiphon_core::{Instant, MediaTime, PathId, Received, sooner};
+use antiphon_media::packet::{Depacketiser, ExtensionIds, MediaPacket, RtpView, parse_rtp};
+use antiphon_media::playout::{Inserted, PlayoutCounters, pull_frames};
+use antiphon_media::{Origin, Sink, SourceTracker, Verdict};
+
+pub use types::{GroupFigures, Notice, OpenSink, ReceiveError, ReceiveTrackConfig, ReceiveTrackCounters};
+
+use crate::framing::StreamFraming;
+use crate::observer::Arrived;
+use crate::part::{Formats, Part};
+use crate::player::{PULL_FRAMES, Player, Stream};
+use crate::recover::{Distinct, Got, Recoverer};
+
+/// One medium on its way in.
+pub struct ReceiveTrack {
+    config: ReceiveTrackConfig,
+    open_sink: OpenSink,
+    tracker: SourceTracker,
+    stream: Option<Stream>,
+    recoverer: Box<dyn Recoverer>,
+    notices: Vec<Notice>,
+    formats: Formats,
+    /// The first packet of a sender of whose format only the payload type tells, until a second one follows it.
+    held: Option<Held>,
+    /// Packets whose format was not known, since the last stream began.
+    unknown_run: u32,
+    /// When the sender we follow took leave, until its stragglers had their time.
+    leaving: Option<Instant>,
+    said_bye: bool,
+    /// Since when some of the channel groups have taken leave, and which: bit *n* for group *n*.
+    some_left: Option<(Instant, u64)>,
+    /// Whether nothing was heard on this connection yet, and it is not the first.
+    reconnected: bool,
+    /// A stream has begun, and no packet of it has shown its pace.
+    is_new: bool,
+    /// How long a packet of a stream that has begun lasts, until somebody asks.
+    pace: Option<Duration>,
+    /// Where the sound ends, once somebody knows.
+    end: Option<u32>,
+    error: Option<ReceiveError>,
+    counters: ReceiveTrackCounters,
+}
+
+/// What a track tells of a packet.
+pub(crate) enum Told<'a> {
+    /// A stream begins.
+    Began {
+        /// Of its time stamps, in Hz.
+        rate: u32,
+    },
+    /// A packet of the stream that is followed came.
+    Arrived {
+        /// Under which it came.
+        ssrc: u32,
+        arrived: &'a Arrived,
+        /// It came too late for RFC 3550's receiver statistics, which would take it for a new beginning.
+        behind: bool,
+    },
+}
+
+/// A packet that waits for the one after it.
+struct Held {
+    ssrc: u32,
+    next: u16,
+    received: Received,
+    bytes: Box<[u8]>,
+}
+
+impl ReceiveTrack {
+    /// A track that opens its sink with `open_sink` when the first packet tells the format. `own_ssrc`: of what we send, which is
+    /// not taken for another's unless it is to be heard.
+    pub fn new(config: ReceiveTrackConfig, open_sink: OpenSink, own_ssrc: Option<u32>) -> Self {
+        ReceiveTrack {
+            tracker: SourceTracker::new(own_ssrc, config.silence),
+            formats: Formats::new(config.description.as_ref(), config.any_payload_type),
+            config,
+            open_sink,
+            stream: None,
+            recoverer: Box::new(Distinct::new(1)),
+            notices: Vec::with_capacity(MOST_NOTICES),
+            held: None,
+            unknown_run: 0,
+            leaving: None,
+            said_bye: false,
+            some_left: None,
+            reconnected: false,
+            is_new: false,
+            pace: None,
+            end: None,
+            error: None,
+            counters: ReceiveTrackCounters::default(),
+        }
+    }
+
+    /// Takes an RTP packet; tells of it and of what it begins.
+    pub(crate) fn on_rtp(
+        &mut self,
+        now: Instant,
+        received: Received,
+        bytes: &[u8],
+        tell: &mut dyn FnMut(Told<'_>),
+    ) {
+        match parse_rtp(bytes, ExtensionIds::default()) {
+            Ok(view) => self.on_view(now, received, &view, bytes, tell),
+            Err(_) => self.on_malformed(),
+        }
+    }
+
+    /// A message that is neither RTP nor RTCP came, or a broken one.
+    pub fn on_malformed(&mut self) {
+        self.counters.malformed += 1;
+    }
+
+    /// The connection beneath is there, `again` if it had broken: then its first sender is ours, the one we knew or
+    /// another.
+    pub(crate) fn on_connected(&mut self, again: bool) {
+        self.reconnected = again;
+    }
+
+    /// How long the packets of a stream last that has begun since this was last asked.
+    pub(crate) fn takes_pace(&mut self) -> Option<Duration> {
+        self.pace.take()
+    }
+
+    /// Whether there has been sound.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// What comes is in another framing: an error that ends the stream, or else a notice.
+    pub(crate) fn on_foreign_framing(&mut self, ours: StreamFraming, ends: bool) {
+        if ends {
+            self.error = Some(ReceiveError::OtherFraming { ours });
+        } else {
+            self.notice(Notice::OtherFraming { ours });
+        }
+    }
+
+    fn on_view(
+        &mut self,
+        now: Instant,
+        received: Received,
+        view: &RtpView<'_>,
+        bytes: &[u8],
+        tell: &mut dyn FnMut(Told<'_>),
+    ) {
+        let part = self.formats.part_of(view, self.known_part(view.ssrc));
+        let sender = part.map_or(view.ssrc, |part| part.origin.sender);
+        if self.leaving.is_some() && self.tracker.ssrc() != Some(sender) {
+            self.finish_leaving();
+        }
+        let Some(part) = part else {
+            self.counters.unknown_format += 1;
+            self.unknown_run += 1;
+            if self.unknown_run == UNKNOWN_PATIENCE {
+                self.notice(Notice::UnknownFormat { payload_type: view.payload_type });
+            }
+            return;
+        };
+        if std::mem::take(&mut self.reconnected) && self.tracker.ssrc() != Some(sender) {
+            self.forget_source();
+        }
+        if self.stream.is_none() && self.formats.is_hearsay(view) {
+            let held = self.held.take().filter(|held| held.ssrc == view.ssrc && held.next == view.sequence);
+            let Some(held) = held else {
+                let (ssrc, next) = (view.ssrc, view.sequence.wrapping_add(1));
+                self.held = Some(Held { ssrc, next, received, bytes: bytes.into() });
+                return;
+            };
+            if let Ok(first) = parse_rtp(&held.bytes, ExtensionIds::default()) {
+                self.follow(now, held.received, &first, part, tell);
+            }
+        }
+        self.follow(now, received, view, part, tell);
+    }
+
+    fn follow(
+        &mut self,
+        now: Instant,
+        received: Received,
+        view: &RtpView<'_>,
+        part: Part,
+        tell: &mut dyn FnMut(Told<'_>),
+    ) {
+        let Part { origin, .. } = part;
+        // A copy may come later than RFC 3550 A.1 lets a packet come, and a sender that has begun anew may look like it.
+        let behind = self.is_behind(view, origin);
+        // One association is one path here; SSRCs tell senders behind it apart.
+        let verdict = match behind {
+            true => Verdict::Accepted,
+            false => self.tracker.on_packet_of(now, origin, PathId::default(), view.sequence),
+        };
+        match verdict {
+            Verdict::Accepted => {}
+            Verdict::Resumed => {
+                self.recoverer.restart(origin.group);
+                if let Some(stream) = self.stream.as_mut().filter(|stream| stream.groups == part.groups) {
+                    stream.restart_group(origin.group);
+                }
+            }
+            Verdict::NewStream => self.begin(now, part, view, tell),
+            // One that took leave and is far off now has begun anew.
+            Verdict::Jump if self.leaving.is_some() => {
+                self.finish_leaving();
+                self.tracker.on_packet_of(now, origin, PathId::default(), view.sequence);
+                self.begin(now, part, view, tell);
+            }
+            Verdict::UnknownSource { first: true } => {
+                return self.notice(Notice::UnknownSource { ssrc: origin.sender });
+            }
+            Verdict::UnknownSource { .. } | Verdict::Jump | Verdict::Own => return,
+        }
+        let mut arrived = Arrived {
+            group: origin.group,
+            sequence: view.sequence,
+            timestamp: view.timestamp,
+            ntp: view.ntp,
+            at: received.received_at,
+            len: received.len,
+            payload: view.payload.len(),
+            repaired: received.repaired,
+            duplicate: self.recoverer.on_packet(origin.group, view.sequence, view.timestamp)
+                == Got::Duplicate,
+            inserted: None,
+        };
+        if arrived.duplicate {
+            self.counters.duplicates += 1;
+            return tell(Told::Arrived { ssrc: view.ssrc, arrived: &arrived, behind });
+        }
+        self.counters.packets += 1;
+        self.counters.bytes += received.len as u64;
+        arrived.inserted = self.insert(now, received, view, part);
+        tell(Told::Arrived { ssrc: view.ssrc, arrived: &arrived, behind });
+    }
+
+    /// Whether a packet is one of the stream that is followed, further back than a packet usually comes late.
+    fn is_behind(&self, view: &RtpView<'_>, origin: Origin) -> bool {
+        let ours = self.tracker.group_of(view.ssrc) == Some(origin.group);
+        ours && self.leaving.is_none()
+            && self.recoverer.remembers(origin.group, view.sequence, view.timestamp)
+    }
+
+    /// Buffers a packet of the stream; answers what became of it.
+    fn insert(
+        &mut self,
+        now: Instant,
+        received: Received,
+        view: &RtpView<'_>,
+        part: Part,
+    ) -> Option<Inserted> {
+        let stream = self.stream.as_mut()?;
+        if stream.format() != (part.format, part.sample) || stream.groups != part.groups {
+            self.counters.other_format += 1;
+            return None;
+        }
+        let group = part.origin.group;
+        let Ok(packet) = stream.depacketiser.accept_in(group, view) else {
+            self.counters.malformed += 1;
+            return None;
+        };
+        if std::mem::take(&mut self.is_new) {
+            let time = MediaTime::new(packet.frames as u64, stream.format().0.rate());
+            self.pace = Some(time.duration() / stream.groups.count() as u32);
+        }
+        let packet = MediaPacket { recovered: received.repaired, ..packet };
+        let (inserted, dropped) = stream.insert(group, received.received_at, now, &packet, &mut self.error);
+        self.counters.overrun_frames += dropped;
+        Some(inserted)
+    }
+
+    /// The packet as one of the stream we follow, if its SSRC is known to be of that.
+    fn known_part(&self, ssrc: u32) -> Option<Part> {
+        let stream = self.stream.as_ref()?;
+        let (sender, group) = (self.tracker.ssrc()?, self.tracker.group_of(ssrc)?);
+        let (groups, (format, sample)) = (stream.groups, stream.format());
+        let origin = Origin { ssrc, sender, group, groups: groups.count() };
+        Some(Part { origin, groups, format, sample })
+    }
+
+    fn begin(&mut self, now: Instant, part: Part, first: &RtpView<'_>, tell: &mut dyn FnMut(Told<'_>)) {
+        let Part { origin, groups, format, sample } = part;
+        (self.said_bye, self.leaving, self.some_left, self.unknown_run) = (false, None, None, 0);
+        tell(Told::Began { rate: format.rate() });
+        self.recoverer = Box::new(Distinct::new(groups.count()));
+        self.finish_playout(now);
+        self.is_new = true;
+        let config = &self.config;
+        if let Some(stream) = &mut self.stream {
+            if stream.format() != (format, sample) {
+                return self.notice(Notice::OtherFormat(format, sample));
+            }
+            if stream.groups == groups {
+                stream.depacketiser.restart();
+                stream.playout.restart();
+            } else if let Err(error) = stream.divide(config, groups, now) {
+                self.error = Some(error);
+            }
+            return self.notice(Notice::NewStream { ssrc: origin.sender });
+        }
+        match self.open(now, part, first) {
+            Ok(stream) => {
+                self.stream = Some(stream);
+                self.notice(Notice::Began(format, sample));
+            }
+            Err(error) => self.error = Some(error),
+        }
+    }
+
+    fn open(&mut self, now: Instant, part: Part, first: &RtpView<'_>) -> Result<Stream, ReceiveError> {
+        let Part { groups, format, sample, origin } = part;
+        let sink = (self.open_sink)(format, sample).map_err(ReceiveError::Sink)?;
+        let in_packet = groups
+            .range(origin.group)
+            .map_or(0, |channels| first.payload.len() / (sample.bytes() * channels.len()).max(1));
+        let pull = pull_frames(in_packet, sink.period()).min(PULL_FRAMES);
+        let playout = Player::new(&self.config, format, groups, &*sink, pull, now)?;
+        let channels = format.channels();
+        let block = vec![0.0; PULL_FRAMES * channels];
+        let depacketiser = Depacketiser::grouped(format, sample, groups);
+        let past = PlayoutCounters::default();
+        let (end, played_to) = (self.end, None);
+        Ok(Stream { depacketiser, groups, past, playout, sink, block, ending: false, end, played_to })
+    }
+
+    /// Plays what is due.
+    pub fn advance(&mut self, now: Instant) {
+        if self.leaving.is_none() && self.linger_end().is_some_and(|end| end <= now) {
+            self.begin_leaving(now);
+        }
+        if self.leaving.is_some() && self.linger_end().is_some_and(|end| end <= now) {
+            self.finish_leaving();
+        }
+        if let Some(stream) = &mut self.stream {
+            stream.ending = self.leaving.is_some();
+            self.counters.overrun_frames += stream.play(now, &mut self.error);
+        }
+    }
+
+    /// Lets out what waits, whatever is missing: the stream is over.
+    pub fn finish_playout(&mut self, now: Instant) {
+        if let Some(stream) = &mut self.stream {
+            (stream.ending, self.leaving) = (false, None);
+            stream.playout.finish();
+            self.counters.overrun_frames += stream.play(now, &mut self.error);
+        }
+    }
+
+    /// When [`Self::advance`] has something to do.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let playing = self.stream.as_ref().filter(|stream| !stream.is_at_end());
+        let playout = playing.and_then(|stream| stream.playout.poll_timeout());
+        sooner(playout, self.linger_end())
+    }
+
+    /// What the user should hear of, oldest first.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        (!self.notices.is_empty()).then(|| self.notices.remove(0))
+    }
+
+    /// Why receiving can't go on, if it can't.
+    pub fn error(&self) -> Option<&ReceiveError> {
+        self.error.as_ref()
+    }
+
+    /// The sink, to be finished off the media thread.
+    pub fn take_sink(&mut self) -> Option<Box<dyn Sink>> {
+        self.stream.take().map(|stream| stream.sink)
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        if self.notices.len() < MOST_NOTICES {
+            self.notices.push(notice);
+        }
+    }
+}
+
+/// Packets of unknown format before the user hears of it: our own senders tell it in one of sixteen.
+const UNKNOWN_PATIENCE: u32 = 50;
+/// Notices kept until they are fetched.
+const MOST_NOTICES: usize = 32;

@@ -1,0 +1,325 @@
+//! One medium on its way out: blocks pulled from a source, cut into packets, kept in a store, and sent when and as often as the
+//! protector says.
+//!
+//! The channels may be divided into groups: then each block becomes a packet of every group, at the same media time, each
+//! group under an SSRC of its own and, where the transport has streams enough, on a stream of its own.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use antiphon_core::{Epoch, Instant, MediaTime, Tag, sooner};
+use antiphon_media::packet::{PacketConfig, PacketError, Packetiser};
+use antiphon_media::{ChannelGroups, LivePace, Pull, Source};
+
+use crate::protect::{Emit, Protector, Repeat, Repetition};
+use crate::store::Store;
+
+/// How a track is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct SendTrackConfig {
+    /// How blocks become packets, all channels together.
+    pub packet: PacketConfig,
+    /// How the channels are divided among RTP streams.
+    pub groups: ChannelGroups,
+    /// How messages are protected against loss.
+    pub protect: Repetition,
+    /// Where the run's clock stands on the wall, for the header extension.
+    pub epoch: Epoch,
+    /// Numbers, time stamps and SSRC begin at values drawn from it.
+    pub seed: u64,
+    /// Whether somebody wakes the participant when a live source has sound; else it is asked again every millisecond.
+    pub woken: bool,
+}
+
+/// What a track has counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SendTrackCounters {
+    /// Blocks pulled.
+    pub blocks: u64,
+    /// Messages made.
+    pub messages: u64,
+    /// Bytes of sound in them.
+    pub media_bytes: u64,
+    /// Times the source had nothing when a block was due (underruns), counted every millisecond.
+    pub starved: u64,
+    /// Times the thread came so late that the schedule was moved.
+    pub stalls: u64,
+    /// Sample frames of a live source that were dropped, since they had grown old before they could be sent.
+    pub skipped_frames: u64,
+}
+
+/// One medium on its way out.
+pub struct SendTrack {
+    source: Box<dyn Source>,
+    /// One for each channel group.
+    lanes: Vec<Lane>,
+    config: SendTrackConfig,
+    block: Vec<f32>,
+    buf: Vec<u8>,
+    store: Store,
+    protector: Box<dyn Protector>,
+    /// When the first sample of the track was captured; set when it starts.
+    start: Option<Instant>,
+    /// Of a live source.
+    live: Option<LivePace>,
+    /// When a live source that wakes nobody is asked next.
+    ask_again: Instant,
+    /// Sample frames due so far, pulled or not.
+    position: u64,
+    ended: bool,
+    counters: SendTrackCounters,
+}
+
+/// A channel group on its way out.
+struct Lane {
+    channels: Range<usize>,
+    packetiser: Packetiser,
+    /// Its part of a block; empty where it is all of it.
+    part: Vec<f32>,
+}
+
+impl Lane {
+    /// What it sends of a block of `channels` channels.
+    fn pick<'a>(&'a mut self, block: &'a [f32], channels: usize) -> (&'a mut Packetiser, &'a [f32]) {
+        let own = self.channels.len();
+        if own == channels {
+            return (&mut self.packetiser, block);
+        }
+        let frames = block.len() / channels;
+        for (to, from) in self.part.chunks_exact_mut(own).zip(block.chunks_exact(channels)) {
+            to.copy_from_slice(&from[self.channels.clone()]);
+        }
+        (&mut self.packetiser, &self.part[..frames * own])
+    }
+}
+
+impl SendTrack {
+    /// A track of `source`, whose format must be that of `config.packet`. A block is pulled for each packet: what is asked for
+    /// as longer blocks, cut by `ptime` or by the path, is pulled in as many shorter ones, each due at its own time.
+    pub fn new(source: Box<dyn Source>, mut config: SendTrackConfig) -> Result<Self, PacketError> {
+        config.packet.block_frames = config.packet.one_packet_block(config.groups)?;
+        let packetisers = Packetiser::for_groups(config.packet, config.groups, config.seed)?;
+        let frames = config.packet.block_frames as usize;
+        let samples = frames * config.packet.format.channels();
+        let lane = |(packetiser, channels): (Packetiser, Range<usize>)| Lane {
+            part: vec![0.0; if config.groups.count() > 1 { frames * channels.len() } else { 0 }],
+            channels,
+            packetiser,
+        };
+        let lanes: Vec<Lane> = packetisers.into_iter().zip(config.groups.ranges()).map(lane).collect();
+        let block_time = MediaTime::new(frames as u64, config.packet.format.rate()).duration();
+        let protector = Repeat::new(config.protect, block_time / lanes.len() as u32);
+        Ok(SendTrack {
+            source,
+            block: vec![0.0; samples],
+            buf: vec![0; config.packet.max_packet],
+            store: Store::new(protector.remembers().max(lanes.len()), config.packet.max_packet),
+            protector: Box::new(protector),
+            lanes,
+            config,
+            start: None,
+            live: None,
+            ask_again: Instant::ZERO,
+            position: 0,
+            ended: false,
+            counters: SendTrackCounters::default(),
+        })
+    }
+
+    /// Messages that wait of this track, copies included, when a machine stands still for as long as senders catch up with.
+    pub fn messages_of_a_stall(&self) -> usize {
+        self.lanes.len() * messages_of_a_stall(self.block_time()) * self.protector.copies() as usize
+    }
+
+    fn block_time(&self) -> Duration {
+        MediaTime::new(self.config.packet.block_frames.into(), self.config.packet.format.rate()).duration()
+    }
+
+    /// Begins: the first block is due one block from now. Of a live source, what it gathered before is left out.
+    pub fn begin(&mut self, now: Instant) {
+        self.start.get_or_insert(now);
+    }
+
+    /// Makes the messages of every block that is due, and hands them to the protector.
+    pub fn advance(&mut self, now: Instant) {
+        if self.start.is_none() {
+            return;
+        }
+        self.catch_up(now);
+        while let Some(due) = self.next_block(now) {
+            match self.source.pull(&mut self.block) {
+                Pull::Frames(frames) => self.make(now, due, frames),
+                Pull::Starved => {
+                    self.starve();
+                    break;
+                }
+                Pull::End => self.ended = true,
+            }
+        }
+        self.ask_again = now + TRY_AGAIN;
+    }
+
+    /// When the last sample of the next block was captured, if that has come. The clock of a live source is its own: a block is
+    /// due when it is there.
+    fn next_block(&mut self, now: Instant) -> Option<Instant> {
+        if self.ended {
+            return None;
+        }
+        let packet = &self.config.packet;
+        let (block, rate) = (packet.block_frames as usize, packet.format.rate());
+        if !self.source.is_live() {
+            if self.live.take().is_some() {
+                // What seemed live is a recording: from here on the run's clock paces it.
+                self.start = Some(now - MediaTime::new(self.position, rate).duration());
+            }
+            return self.due().filter(|due| *due <= now);
+        }
+        let pace = self.live.get_or_insert_with(|| LivePace::new(block, rate));
+        let is_due = pace.poll(now, &mut *self.source);
+        self.counters.skipped_frames = pace.skipped_frames();
+        is_due.then_some(now)
+    }
+
+    /// When the next block is due by the schedule.
+    fn due(&self) -> Option<Instant> {
+        let end_of_block = self.position + u64::from(self.config.packet.block_frames);
+        let start = self.start.filter(|_| !self.ended)?;
+        Some(start + MediaTime::new(end_of_block, self.config.packet.format.rate()).duration())
+    }
+
+    fn starve(&mut self) {
+        // What comes later follows what went before: the schedule waits, media time does not jump.
+        self.counters.starved += 1;
+        self.start = self.start.map(|start| start + TRY_AGAIN);
+    }
+
+    fn make(&mut self, now: Instant, due: Instant, frames: usize) {
+        let channels = self.config.packet.format.channels();
+        self.counters.blocks += 1;
+        self.position += frames as u64;
+        let ntp = self.config.epoch.ntp(now);
+        let (store, protector, counters) = (&mut self.store, &mut self.protector, &mut self.counters);
+        for (group, lane) in self.lanes.iter_mut().enumerate() {
+            let sample_frame = lane.channels.len() * self.config.packet.sample.bytes();
+            let (packetiser, sound) = lane.pick(&self.block[..frames * channels], channels);
+            packetiser.packetise(sound, ntp, &mut self.buf, |info, bytes| {
+                counters.messages += 1;
+                counters.media_bytes += (info.frames * sample_frame) as u64;
+                let number = store.push(group, info, due, bytes);
+                protector.on_message(now, number, store);
+            });
+        }
+    }
+
+    /// A thread that slept through many blocks does not send them all at once: the schedule moves instead.
+    fn catch_up(&mut self, now: Instant) {
+        let (Some(start), Some(due)) = (self.start, self.due()) else { return };
+        let behind = now.since(due);
+        if behind > MOST_BEHIND && !self.source.is_live() {
+            self.start = Some(start + behind);
+            self.counters.stalls += 1;
+        }
+    }
+
+    /// The next message to send.
+    pub fn poll(&mut self, now: Instant) -> Option<Emit> {
+        self.protector.poll(now)
+    }
+
+    /// The messages that are remembered.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// When [`Self::advance`] or [`Self::poll`] has something to do; `None` once the source has ended and all is sent, and before
+    /// it begins.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        sooner(self.next_advance(), self.protector.poll_timeout())
+    }
+
+    fn next_advance(&self) -> Option<Instant> {
+        if !self.source.is_live() {
+            return self.due();
+        }
+        self.start.filter(|_| !self.ended)?;
+        let paced = self.live.as_ref().and_then(LivePace::poll_timeout);
+        sooner(paced, (!self.config.woken).then_some(self.ask_again))
+    }
+
+    /// Whether a transmission of every message was due.
+    pub fn is_drained(&self) -> bool {
+        self.ended && self.protector.poll_timeout().is_none()
+    }
+
+    /// Ends the track before its source does.
+    pub fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// Whether the source has ended.
+    pub fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Whether the source gives sound as it is captured.
+    pub fn is_live(&self) -> bool {
+        self.source.is_live()
+    }
+
+    /// How often each message is sent.
+    pub fn copies(&self) -> u32 {
+        self.protector.copies()
+    }
+
+    /// The packetiser of the first channel group, for its numbers.
+    pub fn packetiser(&self) -> &Packetiser {
+        &self.lanes[0].packetiser
+    }
+
+    /// The SSRC of each channel group.
+    pub fn ssrcs(&self) -> impl Iterator<Item = u32> {
+        self.lanes.iter().map(|lane| lane.packetiser.ssrc())
+    }
+
+    /// The SSRC of a channel group.
+    pub fn ssrc_of(&self, group: usize) -> u32 {
+        self.lanes[group].packetiser.ssrc()
+    }
+
+    /// What SDP says of each channel group.
+    pub fn packets(&self) -> impl Iterator<Item = &PacketConfig> {
+        self.lanes.iter().map(|lane| lane.packetiser.config())
+    }
+
+    /// Totals.
+    pub fn counters(&self) -> SendTrackCounters {
+        self.counters
+    }
+}
+
+/// The tag of a copy of a message: the copy's number above 48 bits of the message's.
+pub(crate) fn tag(emit: Emit) -> Tag {
+    Tag(u64::from(emit.copy) << NUMBER_BITS | emit.number & NUMBER_MASK)
+}
+
+/// The number of the message that a tag is of; `None` for what is no message of a track.
+pub(crate) fn number_of(tag: Tag) -> Option<u64> {
+    (tag != Tag::NONE).then_some(tag.0 & NUMBER_MASK)
+}
+
+/// Messages, one each `interval`, for which an endpoint is to hold memory ready (`Endpoint::reserve`): what waits of a track
+/// when a machine stands still for as long as senders catch up with.
+pub fn messages_of_a_stall(interval: Duration) -> usize {
+    // Those of the stall; as many in the silence after it, since time-outs that have doubled meanwhile take as long again;
+    // and as many that wait behind them until a window has opened.
+    let time = 3 * MOST_BEHIND;
+    time.as_nanos().div_ceil(interval.as_nanos().max(1)) as usize
+}
+
+/// How soon a source that had nothing is asked again: well under the shortest usual block.
+const TRY_AGAIN: Duration = Duration::from_millis(1);
+/// How far behind its schedule a sender may fall before it gives up catching up.
+const MOST_BEHIND: Duration = Duration::from_millis(250);
+/// Bits of a tag that hold the message's number: enough for 8900 years of 1 ms packets.
+const NUMBER_BITS: u32 = 48;
+const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;

@@ -1,0 +1,381 @@
+//! A participant with tracks: what `send`, `receive`, `compare`, the laboratory's sound and the C interface run.
+//!
+//! A session has peers, each with the association that leads to it, at most one track on its way out, which goes to all of
+//! them, and at most one on its way in, or a track of an application's messages. It drives nothing: see
+//! [`antiphon_core::pump`].
+
+mod data;
+mod figures;
+mod foreign;
+mod leave;
+mod packets;
+mod peers;
+mod reports;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use antiphon_core::{
+    BrokenReason, Event, Input, Instant, Message, Outcome, Participant, PathId, Profile, Role, Stack,
+    StreamId, Tag, Transmit, WireId, sooner,
+};
+use antiphon_media::rtcp::RemoteReport;
+
+pub use figures::SenderCounters;
+
+use crate::associations::{AssociationId, Associations, Handled, Policy, Timers};
+use crate::framing::StreamFraming;
+use crate::looks::of_messages;
+use crate::observer::{Observer, Seen, Sent};
+use crate::peer::{Peer, PeerCounters, PlayoutDelay};
+use crate::receive_track::ReceiveTrack;
+use crate::send_track::{SendTrack, number_of, tag};
+use data::DataTrack;
+use leave::State;
+
+pub use data::{LinkState, MessagePort};
+
+/// How a session behaves.
+#[derive(Clone, Debug)]
+pub struct SessionConfig {
+    /// Our name in reports.
+    pub cname: String,
+    /// Where the run's clock stands on the wall.
+    pub epoch: antiphon_core::Epoch,
+    /// Draws the SSRC of a session that sends nothing, and the intervals of reports.
+    pub seed: u64,
+    /// How long what is sent is of use to a peer that has not told its playout delay.
+    pub playout_delay: PlayoutDelay,
+    /// What our own receive track tells peers of its playout.
+    pub tells: Option<PlayoutDelay>,
+    /// Our own media comes back from a reflector, and is received.
+    pub reflected: Option<Reflected>,
+    /// Whether the end of the stream that is received is the end of the session (recordings), or another may follow.
+    pub ends_with_stream: bool,
+    /// What stands around RTP packets within the associations' messages.
+    pub framing: StreamFraming,
+}
+
+/// How long a session waits for a reflector.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reflected {
+    /// For a connection.
+    pub connect: Duration,
+    /// For the first packet to come back, before nobody is taken to be there.
+    pub answer: Duration,
+    /// For stragglers after the last packet was sent.
+    pub drain: Duration,
+}
+
+/// A participant with tracks.
+pub struct Session {
+    config: SessionConfig,
+    associations: Associations,
+    /// A peer keeps its place for as long as it is here. Boxed, as a place without one has no bytes that a check could read.
+    peers: Vec<Option<Box<Peer>>>,
+    /// The peer of each association.
+    peer_of: Vec<Option<u32>>,
+    /// When a report to each peer is due.
+    report_timers: Timers,
+    /// The peer whose association is whichever a listening wire lets in.
+    single: Option<usize>,
+    /// The profile of what listens.
+    listening: Option<(WireId, Profile)>,
+    send: Option<SendTrack>,
+    receive: Option<ReceiveTrack>,
+    data: Option<DataTrack>,
+    observers: Vec<Box<dyn Observer>>,
+    ssrc: u32,
+    buf: Vec<u8>,
+    report: Vec<u8>,
+    state: State,
+    /// Since when something is sent, and until when it was.
+    sending: Option<(Instant, Option<Instant>)>,
+    /// Messages that the endpoint of a single peer is to hold ready: of what is sent, and of a stream that is received once it
+    /// has shown its pace.
+    room: usize,
+    unanswered: bool,
+    opened_at: Instant,
+    /// Of peers that are gone: what became of what they were sent, and the last one's reports.
+    past: PeerCounters,
+    past_reports: Vec<Option<RemoteReport>>,
+    unknown_sources: u64,
+    /// Messages that are not ours though ours alone were expected back.
+    foreign: u64,
+    /// Packets in the other framing, until there is sound or it was told.
+    other_framing: usize,
+    told_framing: bool,
+}
+
+impl Session {
+    /// A session without peers and tracks.
+    pub fn new(config: SessionConfig, now: Instant) -> Self {
+        Session {
+            ssrc: antiphon_core::Rng::fork(config.seed, "receiver").next_u32(),
+            config,
+            associations: Associations::new(),
+            peers: Vec::new(),
+            peer_of: Vec::new(),
+            report_timers: Timers::default(),
+            single: None,
+            listening: None,
+            send: None,
+            receive: None,
+            data: None,
+            observers: Vec::new(),
+            buf: Vec::new(),
+            report: vec![0; 1500],
+            state: State::Open,
+            sending: None,
+            room: 0,
+            unanswered: false,
+            opened_at: now,
+            past: PeerCounters::default(),
+            past_reports: Vec::new(),
+            unknown_sources: 0,
+            foreign: 0,
+            other_framing: 0,
+            told_framing: false,
+        }
+    }
+
+    /// Sends this track to all peers. To be called before there are any.
+    pub fn set_send_track(&mut self, track: SendTrack) {
+        self.ssrc = track.packetiser().ssrc();
+        self.send = Some(track);
+    }
+
+    /// Receives into this track.
+    pub fn set_receive_track(&mut self, track: ReceiveTrack) {
+        self.receive = Some(track);
+    }
+
+    /// Carries an application's messages both ways, with one peer, instead of tracks. To be called before there is a peer or a
+    /// listening wire.
+    pub fn set_port(&mut self, port: Box<dyn MessagePort>) {
+        self.data = Some(DataTrack::new(port));
+    }
+
+    /// Tells `observer` of everything that passes from now on.
+    pub fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.observers.push(observer);
+    }
+
+    /// Calls a peer over `wire`, on which it has these paths.
+    pub fn call(&mut self, now: Instant, wire: WireId, paths: &[PathId], stack: &dyn Stack) -> AssociationId {
+        let id = self.associations.call(now, wire, paths, stack);
+        let at = self.new_peer(now);
+        self.attach(id, at);
+        id
+    }
+
+    /// Waits for one peer on `wire`. Another may take its place when it has fallen silent for `silence` or took leave.
+    pub fn listen(&mut self, now: Instant, wire: WireId, stack: Rc<dyn Stack>, silence: Duration) {
+        self.single = Some(self.new_peer(now));
+        self.listen_for(now, wire, stack, Policy::Single { silence });
+    }
+
+    /// Serves many peers on `wire`, each of which is sent the track.
+    pub fn serve(&mut self, now: Instant, wire: WireId, stack: Rc<dyn Stack>, most: usize, idle: Duration) {
+        self.listen_for(now, wire, stack, Policy::Many { most, idle });
+    }
+
+    fn listen_for(&mut self, now: Instant, wire: WireId, stack: Rc<dyn Stack>, policy: Policy) {
+        let stack = if self.data.is_some() { of_messages(stack) } else { stack };
+        let profile = stack.open(now, Role::Listener).profile();
+        self.hold(profile.max_receive);
+        self.listening = Some((wire, profile));
+        self.associations.listen(now, wire, stack, policy);
+    }
+
+    /// A buffer for messages of so many bytes.
+    fn hold(&mut self, len: usize) {
+        if self.buf.len() < len {
+            self.buf.resize(len, 0);
+        }
+    }
+
+    fn hear(&mut self, now: Instant) {
+        while let Some((id, event)) = self.associations.poll_event() {
+            let Some(at) = self.peer_at(id) else { continue };
+            let current = self.peers[at].as_ref().is_some_and(|peer| peer.association == Some(id));
+            if let Some(data) =
+                self.data.as_mut().filter(|_| current || matches!(event, Event::Outcome { .. }))
+            {
+                data.on_event(&event);
+            }
+            match event {
+                Event::Outcome { tag, outcome } => self.on_outcome(now, at, tag, outcome),
+                Event::Closed(reason) => self.on_closed(now, id, at, current, reason),
+                _ if !current => {}
+                Event::Connected => self.on_connected(now, at),
+                Event::Broken(reason) => self.on_broken(now, at, reason),
+                _ => {}
+            }
+        }
+    }
+
+    fn on_connected(&mut self, now: Instant, at: usize) {
+        let Some(peer) = &mut self.peers[at] else { return };
+        let again = peer.broken.take().is_some();
+        peer.connected = true;
+        if let Some(track) = &mut self.receive {
+            track.on_connected(again);
+        }
+        if let (Some(track), State::Open) = (&mut self.send, self.state) {
+            track.begin(now);
+            self.sending.get_or_insert((now, None));
+        }
+    }
+
+    fn on_broken(&mut self, now: Instant, at: usize, reason: BrokenReason) {
+        if let Some(peer) = &mut self.peers[at] {
+            peer.broken = Some(reason);
+        }
+        if let Some(data) = &mut self.data {
+            data.broken_at = Some(now);
+        }
+        if self.state.receives() {
+            tell(&mut self.observers, now, &Seen::Broken { reason });
+        }
+    }
+
+    fn on_outcome(&mut self, now: Instant, at: usize, tag: Tag, outcome: Outcome) {
+        let (Some(number), Some(peer)) = (number_of(tag), &mut self.peers[at]) else { return };
+        if self.data.is_some() {
+            return;
+        }
+        let Some(outcome) = peer.outcomes.settle(number, Some(outcome)) else { return };
+        peer.counters.expired += u64::from(matches!(outcome, Outcome::Expired { .. }));
+        tell(&mut self.observers, now, &Seen::Outcome { number, outcome });
+    }
+
+    /// Makes what is due of the track, and sends it to every peer that is there.
+    fn run_track(&mut self, now: Instant) {
+        let Some(track) = &mut self.send else { return };
+        if self.state == State::Open {
+            track.advance(now);
+        }
+        while let Some(emit) = track.poll(now) {
+            let Some((stored, bytes)) = track.store().get(emit.number) else { continue };
+            let ssrc = track.ssrc_of(stored.group);
+            for peer in self.peers.iter_mut().flatten().filter(|peer| peer.connected) {
+                let Some(id) = peer.association else { continue };
+                let delay = peer.playout_delay.unwrap_or(self.config.playout_delay);
+                let profile = self.associations.endpoint(id).map(|endpoint| endpoint.profile());
+                let stream = profile.map_or_else(StreamId::default, |one| one.media_stream(stored.group));
+                let deadline = delay.deadline(stored.due);
+                let message = Message { stream, ..Message::new(tag(emit), bytes, deadline) };
+                let result = self.associations.send(now, id, message);
+                if emit.copy == 0 {
+                    peer.outcomes.begin(emit.number);
+                    peer.counters.accepted += u64::from(result.is_ok());
+                    peer.counters.accepted_bytes += if result.is_ok() { bytes.len() as u64 } else { 0 };
+                    peer.counters.refused += u64::from(result.is_err());
+                    peer.rtcp.on_sent(now, ssrc, stored.info.timestamp, bytes.len());
+                    let (number, group, info, len) = (emit.number, stored.group, stored.info, bytes.len());
+                    let sent = Sent { number, group, info, len, due: stored.due, result };
+                    tell(&mut self.observers, now, &Seen::Sent(sent));
+                }
+                if result.is_err() {
+                    peer.outcomes.settle(emit.number, None);
+                }
+            }
+        }
+    }
+
+    fn play(&mut self, now: Instant) {
+        if let Some(track) = self.receive.as_mut().filter(|_| self.state.receives()) {
+            track.advance(now);
+            if track.has_left()
+                && let Some(id) = self.single.and_then(|at| self.peers[at].as_ref()?.association)
+            {
+                self.associations.release(id);
+            }
+        }
+    }
+}
+
+impl Participant for Session {
+    fn handle_input(&mut self, now: Instant, wire: WireId, input: Input<'_>) {
+        match input {
+            Input::Datagram { path, bytes, received_at } => {
+                let datagram = Input::Datagram { path, bytes: &mut *bytes, received_at };
+                if self.associations.handle_input(now, wire, datagram) == Handled::UnknownSource {
+                    self.on_unknown(now, bytes);
+                }
+            }
+            other => {
+                self.associations.handle_input(now, wire, other);
+            }
+        }
+    }
+
+    fn accept(&mut self, now: Instant, listener: WireId) -> Option<WireId> {
+        let accepted = self.associations.accept(now, listener);
+        self.unknown_sources += u64::from(accepted.is_none());
+        accepted
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.associations.advance(now);
+        self.meet(now);
+        self.fetch(now);
+        self.hear(now);
+        self.send_messages(now);
+        self.play(now);
+        self.run_track(now);
+        self.send_reports(now);
+        self.step(now);
+        self.hear(now);
+        self.finish();
+        self.show_port(now);
+    }
+
+    fn poll_ready(&mut self) -> Option<WireId> {
+        self.associations.poll_ready()
+    }
+
+    fn poll_transmit(&mut self, now: Instant, wire: WireId, buf: &mut [u8]) -> Option<Transmit> {
+        self.associations.poll_transmit(now, wire, buf)
+    }
+
+    fn poll_close(&mut self) -> Option<WireId> {
+        self.associations.poll_close()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let due = self.associations.poll_timeout();
+        if due == Some(Instant::ZERO) {
+            // Nothing is due sooner.
+            return due;
+        }
+        let sending = self.send.as_ref().filter(|_| self.state == State::Open);
+        let due = sooner(due, sending.and_then(SendTrack::poll_timeout));
+        let receiving = self.receive.as_ref().filter(|_| self.state.receives());
+        let due = sooner(due, receiving.and_then(ReceiveTrack::poll_timeout));
+        let due = sooner(due, self.next_give_up());
+        sooner(due, sooner(self.next_report(), self.next_step()))
+    }
+
+    fn knows(&self, wire: WireId, path: PathId) -> bool {
+        self.associations.knows(wire, path)
+    }
+
+    fn stop(&mut self, now: Instant) {
+        // What came with the request is not left behind.
+        self.fetch(now);
+        self.begin_stopping(now);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.state == State::Finished
+    }
+}
+
+/// Tells all observers.
+fn tell(observers: &mut [Box<dyn Observer>], now: Instant, seen: &Seen) {
+    for observer in observers {
+        observer.on(now, seen);
+    }
+}

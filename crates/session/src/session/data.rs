@@ -1,0 +1,194 @@
+//! A track of an application's messages, both ways: no sound, no RTP, just what the transport does.
+
+use std::time::Duration;
+
+use antiphon_core::{CloseReason, Event, Instant, Message, PathStats, Received, SendError, Wire};
+
+use super::Session;
+use super::leave::State;
+use crate::associations::STOP_PATIENCE;
+
+/// Where an application's messages come from and go to: in practice, queues to other threads.
+pub trait MessagePort {
+    /// The next message to send; it stays until [`Self::taken`].
+    fn next(&mut self) -> Option<Message<'_>>;
+
+    /// What became of the message of [`Self::next`]: accepted by the transport, or refused for good. It is gone.
+    fn taken(&mut self, result: Result<(), SendError>);
+
+    /// Whether [`Self::deliver`] has room.
+    fn has_room(&mut self) -> bool;
+
+    /// A message from the peer; called only where there is room.
+    fn deliver(&mut self, bytes: &[u8], received: Received);
+
+    /// Something happened to the association or to a message.
+    fn on_event(&mut self, event: &Event);
+
+    /// Called at the end of each round.
+    fn on_round(&mut self, stats: &PathStats, state: LinkState, unknown_sources: u64);
+
+    /// Messages that may wait at once.
+    fn room(&self) -> usize;
+}
+
+/// How an association stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LinkState {
+    /// No peer yet.
+    #[default]
+    Waiting,
+    /// Messages flow.
+    Connected,
+    /// The peer can't be reached for now.
+    Broken,
+    /// It has ended.
+    Closed,
+}
+
+/// An application's messages in a session.
+pub(super) struct DataTrack {
+    port: Box<dyn MessagePort>,
+    blocked: bool,
+    /// The port was full, and endpoints may hold more.
+    paused: bool,
+    pub broken_at: Option<Instant>,
+    /// The session ends once the port is empty; since when nothing was taken out of it.
+    emptying: Option<Instant>,
+    /// The association of the one peer has ended.
+    pub ended: Option<CloseReason>,
+    told_closed: bool,
+}
+
+impl DataTrack {
+    pub fn new(port: Box<dyn MessagePort>) -> Self {
+        DataTrack {
+            port,
+            blocked: false,
+            paused: false,
+            broken_at: None,
+            emptying: None,
+            ended: None,
+            told_closed: false,
+        }
+    }
+
+    pub fn room(&self) -> usize {
+        self.port.room()
+    }
+
+    /// Another peer is there.
+    pub fn on_replaced(&mut self) {
+        (self.blocked, self.broken_at) = (false, None);
+    }
+
+    pub fn on_event(&mut self, event: &Event) {
+        match event {
+            Event::Connected => self.broken_at = None,
+            Event::Writable => self.blocked = false,
+            // Told once the session knows that it is the end, and not before other events.
+            Event::Closed(_) => return,
+            _ => {}
+        }
+        self.port.on_event(event);
+    }
+}
+
+impl Session {
+    /// Hands over what came, as far as the application has room; the rest waits in the transport.
+    pub(super) fn fetch_messages(&mut self) {
+        let Some(data) = &mut self.data else { return };
+        if data.paused && data.port.has_room() {
+            data.paused = false;
+            self.peers
+                .iter()
+                .flatten()
+                .filter_map(|peer| peer.association)
+                .for_each(|id| self.associations.touch(id));
+        }
+        while data.port.has_room() {
+            let Some((id, received)) = self.associations.poll_message(&mut self.buf) else { return };
+            let peer = self.peer_of.get(id.index()).copied().flatten();
+            if let Some(peer) = peer.and_then(|at| self.peers[at as usize].as_mut()) {
+                (peer.answered, peer.broken) = (true, None);
+            }
+            data.broken_at = None;
+            data.port.deliver(&self.buf[..received.len], received);
+        }
+        // Whoever takes a message out of a full queue wakes the session, and the endpoints are asked again.
+        data.paused = true;
+        for id in self.peers.iter().flatten().filter_map(|peer| peer.association) {
+            self.associations.pause(id);
+        }
+    }
+
+    /// Sends what the application has, as far as the transport takes it.
+    pub(super) fn send_messages(&mut self, now: Instant) {
+        let Some(data) = &mut self.data else { return };
+        if self.state != State::Open {
+            return;
+        }
+        let peer = self.peers.iter().flatten().find(|peer| peer.connected);
+        let id = peer.and_then(|peer| peer.association);
+        while let (Some(id), false) = (id, data.blocked) {
+            let Some(message) = data.port.next() else { break };
+            match self.associations.send(now, id, message) {
+                Err(SendError::Blocked { .. }) => data.blocked = true,
+                result => {
+                    data.port.taken(result);
+                    data.emptying = data.emptying.map(|_| now);
+                }
+            }
+        }
+        let Some(since) = data.emptying else { return };
+        // A peer that takes nothing more does not keep the session.
+        if id.is_none() || data.port.next().is_none() || now.since(since) >= STOP_PATIENCE {
+            self.close(now);
+        }
+    }
+
+    pub(super) fn empty_port(&mut self, now: Instant) {
+        if let Some(data) = &mut self.data {
+            data.emptying.get_or_insert(now);
+        }
+    }
+
+    /// When emptying the port is given up.
+    pub(super) fn next_give_up(&self) -> Option<Instant> {
+        let since = self.data.as_ref().filter(|_| self.state == State::Open)?.emptying?;
+        Some(since + STOP_PATIENCE)
+    }
+
+    /// Shows the application how its association stands.
+    pub(super) fn show_port(&mut self, now: Instant) {
+        if self.data.is_none() {
+            return;
+        }
+        let (state, stats) = (self.link_state(now), self.stats());
+        let Some(data) = &mut self.data else { return };
+        if state == LinkState::Closed && !data.told_closed {
+            data.told_closed = true;
+            data.port.on_event(&Event::Closed(data.ended.unwrap_or(CloseReason::Local)));
+        }
+        data.port.on_round(&stats, state, self.unknown_sources);
+    }
+
+    fn link_state(&self, now: Instant) -> LinkState {
+        let peer = self.peers.iter().flatten().find(|peer| peer.connected);
+        let endpoint = peer.and_then(|peer| self.associations.endpoint(peer.association?));
+        // A datagram that nobody refuses tells nothing: what was refused is forgotten after a while.
+        let forgives = endpoint.is_none_or(|endpoint| endpoint.profile().wire == Wire::Datagram);
+        let is_broken = |at: Instant| !forgives || now.since(at) < REFUSED_FOR;
+        match self.state {
+            State::Finished => LinkState::Closed,
+            _ if peer.is_none() => LinkState::Waiting,
+            _ if self.data.as_ref().and_then(|data| data.broken_at).is_some_and(is_broken) => {
+                LinkState::Broken
+            }
+            _ => LinkState::Connected,
+        }
+    }
+}
+
+/// How long a refused datagram speaks against its peer: a stream sends many more in that time, each refused anew.
+const REFUSED_FOR: Duration = Duration::from_secs(2);

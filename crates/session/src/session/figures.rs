@@ -1,0 +1,108 @@
+//! How a session fares.
+
+use std::time::Duration;
+
+use antiphon_core::{BrokenReason, PathStats};
+use antiphon_media::rtcp::RemoteReport;
+
+use super::Session;
+use crate::associations::AdmissionCounters;
+use crate::peer::{Peer, PeerCounters};
+use crate::receive_track::ReceiveTrack;
+use crate::send_track::{SendTrack, SendTrackCounters};
+
+/// What was sent, to all peers together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SenderCounters {
+    /// Of the track.
+    pub track: SendTrackCounters,
+    /// Of the peers.
+    pub peers: PeerCounters,
+}
+
+impl Session {
+    /// The track on its way out.
+    pub fn send_track(&self) -> Option<&SendTrack> {
+        self.send.as_ref()
+    }
+
+    /// The track on its way in.
+    pub fn receive_track(&self) -> Option<&ReceiveTrack> {
+        self.receive.as_ref()
+    }
+
+    /// The track on its way in, to fetch notices and the sink.
+    pub fn receive_track_mut(&mut self) -> Option<&mut ReceiveTrack> {
+        self.receive.as_mut()
+    }
+
+    /// The peers that are here.
+    pub fn peers(&self) -> impl Iterator<Item = &Peer> {
+        self.peers.iter().flatten().map(|peer| &**peer)
+    }
+
+    /// Totals of what was sent.
+    pub fn sent(&self) -> SenderCounters {
+        let mut peers = self.past;
+        self.peers().for_each(|peer| peers += peer.counters);
+        let track = self.send.as_ref().map_or_else(SendTrackCounters::default, SendTrack::counters);
+        SenderCounters { track, peers }
+    }
+
+    /// The first peer's last word on each channel group.
+    pub fn reports(&self) -> &[Option<RemoteReport>] {
+        self.peers().next().map_or(&self.past_reports, |peer| &peer.reports)
+    }
+
+    /// The last word of any peer on any channel group.
+    pub fn last_report(&self) -> Option<RemoteReport> {
+        let reports = self.peers().flat_map(|peer| &peer.reports).chain(&self.past_reports);
+        reports.flatten().copied().max_by_key(|report| report.at)
+    }
+
+    /// What the first peer's transport knows of its path; what it last knew, once it is gone.
+    pub fn stats(&self) -> PathStats {
+        let id = self.peers().find_map(|peer| peer.association);
+        let endpoint = id.and_then(|id| self.associations.endpoint(id));
+        endpoint.map_or_else(|| self.associations.last_stats(), |endpoint| endpoint.stats())
+    }
+
+    /// Why nobody seems to be there: the path is broken now, and no answer ever came.
+    pub fn nobody_there(&self) -> Option<BrokenReason> {
+        self.peers().find(|peer| !peer.answered).and_then(|peer| peer.broken)
+    }
+
+    /// Whether it was given up since nothing ever came back from the reflector.
+    pub fn is_unanswered(&self) -> bool {
+        self.unanswered
+    }
+
+    /// Whether anybody was ever there to send to.
+    pub fn has_connected(&self) -> bool {
+        self.sending.is_some()
+    }
+
+    /// From the first to the last message sent.
+    pub fn sending_time(&self) -> Duration {
+        match self.sending {
+            Some((began, Some(ended))) => ended.since(began),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Datagrams and connections of others than our peers.
+    pub fn unknown_sources(&self) -> u64 {
+        self.unknown_sources
+    }
+
+    /// Messages that came from a reflector and are not ours.
+    pub fn foreign(&self) -> u64 {
+        self.foreign
+    }
+
+    /// What the admission of the listening wire has counted.
+    pub fn admission(&self) -> AdmissionCounters {
+        let wire = self.listening.as_ref().map(|(wire, _)| *wire);
+        wire.map_or_else(AdmissionCounters::default, |wire| self.associations.admission(wire))
+    }
+}

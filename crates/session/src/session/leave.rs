@@ -1,0 +1,247 @@
+//! How a session ends.
+
+use std::time::Duration;
+
+use antiphon_core::{CloseMode, CloseReason, Instant};
+
+use super::Session;
+use crate::associations::AssociationId;
+use crate::receive_track::ReceiveTrack;
+use crate::send_track::SendTrack;
+
+/// How far a session is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// It sends and receives.
+    Open,
+    /// Everything was sent, and the goodbyes go out, several times, as a datagram may be lost.
+    Leaving {
+        byes: u32,
+        next: Instant,
+    },
+    /// What was sent to a reflector may still come back until then.
+    Draining {
+        until: Instant,
+    },
+    /// The associations are ending.
+    Closing,
+    Finished,
+}
+
+impl State {
+    /// Whether what comes is still played.
+    pub fn receives(self) -> bool {
+        !matches!(self, State::Closing | State::Finished)
+    }
+}
+
+impl Session {
+    /// Goes on to the next state when it is time.
+    pub(super) fn step(&mut self, now: Instant) {
+        match self.state {
+            State::Open => self.step_open(now),
+            State::Leaving { byes, next } => self.say_goodbye(now, byes, next),
+            State::Draining { until } => {
+                let over = self.receive.as_ref().is_none_or(ReceiveTrack::is_over);
+                if over || self.has_heard_all() || until <= now {
+                    self.close(now);
+                }
+            }
+            State::Closing | State::Finished => {}
+        }
+    }
+
+    /// It has finished once the last association has ended and that was heard.
+    pub(super) fn finish(&mut self) {
+        if self.state == State::Closing && self.associations.is_empty() {
+            self.state = State::Finished;
+        }
+    }
+
+    /// Whether everything that went out to a reflector has come back, or was given up here, and all has been played.
+    fn has_heard_all(&self) -> bool {
+        let (sent, track) = (self.sent().peers, self.receive.as_ref());
+        track.is_some_and(|track| {
+            track.is_at_end() && track.counters().packets + sent.expired >= sent.accepted
+        })
+    }
+
+    fn step_open(&mut self, now: Instant) {
+        if let Some(reflected) = self.config.reflected {
+            let connected = self.sending.map(|(began, _)| began);
+            let arrived = self.receive.as_ref().is_some_and(|track| track.counters().packets > 0);
+            self.unanswered = connected.is_some_and(|began| !arrived && now.since(began) > reflected.answer);
+            // A transport with a handshake would call for minutes; whoever compares wants to know sooner.
+            let given_up = connected.is_none() && now.since(self.opened_at) >= reflected.connect;
+            if given_up || self.unanswered {
+                return self.close(now);
+            }
+        }
+        if self.send.as_ref().is_some_and(SendTrack::is_drained) {
+            self.end_sending(now);
+            self.state = State::Leaving { byes: 0, next: now };
+            return self.say_goodbye(now, 0, now);
+        }
+        let Some(track) = &self.receive else { return };
+        let over = self.config.ends_with_stream && self.config.reflected.is_none() && track.is_over();
+        if over || track.error().is_some() {
+            self.close(now);
+        }
+    }
+
+    fn end_sending(&mut self, now: Instant) {
+        if let Some((_, end)) = &mut self.sending {
+            end.get_or_insert(now);
+        }
+        // Goodbyes may be lost on their way back.
+        if let (Some(_), Some(sent), Some(track)) = (self.config.reflected, &self.send, &mut self.receive) {
+            let packetiser = sent.packetiser();
+            track.set_end(packetiser.timestamp_at(packetiser.position().frames));
+        }
+    }
+
+    /// Says goodbye to every peer, behind the last of the sound of each group: a goodbye that overtook a repetition of it would
+    /// cut it off.
+    fn say_goodbye(&mut self, now: Instant, byes: u32, next: Instant) {
+        if next > now {
+            return;
+        }
+        if byes == 0 {
+            for peer in self.peers.iter_mut().flatten() {
+                let goodbyes = &mut peer.goodbyes;
+                peer.rtcp.close_each(now, &mut self.report, |_, bytes| goodbyes.push(bytes.to_vec()));
+            }
+        }
+        if byes < BYES {
+            for at in 0..self.peers.len() {
+                self.send_goodbyes(now, at);
+            }
+            self.state = State::Leaving { byes: byes + 1, next: now + BYE_GAP };
+        } else if let Some(reflected) = self.config.reflected {
+            self.state = State::Draining { until: now + reflected.drain };
+        } else {
+            self.close(now);
+        }
+    }
+
+    fn send_goodbyes(&mut self, now: Instant, at: usize) {
+        let goodbyes =
+            self.peers[at].as_ref().filter(|peer| peer.connected).map_or(0, |peer| peer.goodbyes.len());
+        for group in 0..goodbyes {
+            let Some(peer) = &self.peers[at] else { return };
+            let bytes = &peer.goodbyes[group];
+            let len = bytes.len();
+            self.report[..len].copy_from_slice(bytes);
+            self.send_report(now, at, len, Some(group));
+        }
+    }
+
+    /// Ends the associations, those that were never there at once.
+    pub(super) fn close(&mut self, now: Instant) {
+        self.end_sending(now);
+        if let Some(track) = &mut self.receive {
+            track.finish_playout(now);
+        }
+        if self.send.is_none() && self.data.is_none() {
+            self.take_leave(now);
+        }
+        self.associations.stop(now);
+        for at in 0..self.peers.len() {
+            let Some(peer) = &self.peers[at] else { continue };
+            let mode = if peer.connected { CloseMode::Graceful } else { CloseMode::Abort };
+            if let Some(id) = peer.association {
+                self.associations.close(now, id, mode);
+            }
+        }
+        self.state = State::Closing;
+    }
+
+    /// A session that only receives says goodbye to its senders once.
+    fn take_leave(&mut self, now: Instant) {
+        for at in 0..self.peers.len() {
+            let Some(peer) = &mut self.peers[at] else { continue };
+            if let Some(len) = peer.rtcp.close(now, &mut self.report) {
+                self.send_report(now, at, len, None);
+            }
+        }
+    }
+
+    /// The user, or the end of the program, wants it to end.
+    pub(super) fn begin_stopping(&mut self, now: Instant) {
+        if self.data.is_some() {
+            return self.empty_port(now);
+        }
+        match (&mut self.send, self.state) {
+            (Some(track), State::Open) => {
+                track.end();
+                let reflected = self.config.reflected.as_mut();
+                // What is on its way may still come: a moment is worth the truth about it.
+                reflected.into_iter().for_each(|reflected| reflected.drain = reflected.drain.min(STOP_DRAIN));
+                if self.sending.is_none() {
+                    return self.close(now);
+                }
+                self.end_sending(now);
+                self.state = State::Leaving { byes: 0, next: now };
+            }
+            (None, State::Open) => self.close(now),
+            _ => {}
+        }
+    }
+
+    pub(super) fn on_closed(
+        &mut self,
+        now: Instant,
+        id: AssociationId,
+        at: usize,
+        current: bool,
+        reason: CloseReason,
+    ) {
+        self.peer_of[id.index()] = None;
+        if !current {
+            return;
+        }
+        let Some(peer) = &mut self.peers[at] else { return };
+        (peer.association, peer.connected) = (None, false);
+        if self.single == Some(at) {
+            if let (Some(data), State::Open) = (&mut self.data, self.state) {
+                data.ended = Some(reason);
+            }
+        } else {
+            self.past += peer.counters;
+            self.past_reports = std::mem::take(&mut peer.reports);
+            self.peers[at] = None;
+            self.report_timers.set(at, None);
+        }
+        // One that called has nobody left; one that listens waits for the next.
+        let deserted = self.listening.is_none() && self.peers.iter().all(Option::is_none);
+        let data_ended = self.data.as_ref().is_some_and(|data| data.ended.is_some());
+        if self.state != State::Closing && (deserted || data_ended) {
+            self.close(now);
+            self.state = State::Closing;
+        }
+    }
+
+    pub(super) fn next_step(&self) -> Option<Instant> {
+        match self.state {
+            State::Leaving { next, .. } => Some(next),
+            State::Draining { until } => Some(until),
+            State::Open => {
+                let reflected = self.config.reflected?;
+                let patience = match self.sending {
+                    Some((began, _)) => began + reflected.answer + Duration::from_nanos(1),
+                    None => self.opened_at + reflected.connect,
+                };
+                let arrived = self.receive.as_ref().is_some_and(|track| track.counters().packets > 0);
+                (!arrived).then_some(patience)
+            }
+            State::Closing | State::Finished => None,
+        }
+    }
+}
+
+/// Goodbyes sent: all three are lost once in a thousand times at 10 % loss.
+const BYES: u32 = 3;
+/// Apart enough not to be lost in one burst, near enough not to keep the user.
+const BYE_GAP: Duration = Duration::from_millis(30);
+/// How long a comparison that was interrupted waits for stragglers.
+const STOP_DRAIN: Duration = Duration::from_millis(500);

@@ -1,0 +1,89 @@
+//! What comes to a session: sound, reports, and what is neither.
+
+use antiphon_core::{Instant, Profile, Received, Wire};
+use antiphon_media::packet::{PacketKind, classify};
+
+use super::{Session, tell};
+use crate::observer::Seen;
+use crate::receive_track::{ReceiveTrack, Told};
+
+impl Session {
+    /// Takes what came.
+    pub(super) fn fetch(&mut self, now: Instant) {
+        if self.data.is_some() {
+            return self.fetch_messages();
+        }
+        let mut buf = std::mem::take(&mut self.buf);
+        while let Some((id, received)) = self.associations.poll_message(&mut buf) {
+            let Some(at) = self.peer_at(id) else { continue };
+            let bytes = &buf[..received.len];
+            if let Some(peer) = &mut self.peers[at] {
+                (peer.answered, peer.broken) = (true, None);
+            }
+            match classify(bytes) {
+                Some(PacketKind::Rtcp) => self.on_rtcp(now, at, bytes, received.repaired),
+                Some(PacketKind::Rtp) => self.on_rtp(now, at, received, bytes),
+                None => self.on_malformed(),
+            }
+            self.look_for_framing(bytes);
+        }
+        self.buf = buf;
+        self.judge_framing();
+        self.hold_ready();
+    }
+
+    /// A message that is neither RTP nor RTCP came, or a broken one.
+    pub(super) fn on_malformed(&mut self) {
+        if let Some(track) = &mut self.receive {
+            track.on_malformed();
+        }
+        self.foreign += u64::from(self.config.reflected.is_some());
+    }
+
+    pub(super) fn on_rtp(&mut self, now: Instant, at: usize, received: Received, bytes: &[u8]) {
+        let Some(track) = &mut self.receive else { return };
+        let reflected = self.config.reflected.is_some();
+        // Only ours come back.
+        if reflected && bytes.get(8..12) != Some(&self.ssrc.to_be_bytes()) {
+            self.foreign += 1;
+            return;
+        }
+        let (peer, observers) = (&mut self.peers[at], &mut self.observers);
+        track.on_rtp(now, received, bytes, &mut |told| match told {
+            Told::Began { rate } => {
+                if let Some(peer) = peer {
+                    peer.rtcp.begin_receiving(rate);
+                }
+                tell(observers, now, &Seen::Began { rate });
+            }
+            Told::Arrived { ssrc, arrived, behind } => {
+                // Nobody reports on itself.
+                if let Some(peer) = peer.as_mut().filter(|_| !arrived.duplicate && !behind && !reflected) {
+                    peer.rtcp.on_received(arrived.at, ssrc, arrived.sequence, arrived.timestamp);
+                }
+                tell(observers, now, &Seen::Arrived(*arrived));
+            }
+        });
+    }
+
+    /// A datagram that is of nobody: RTCP of our sender's, perhaps, which over bare RTP may have a port of its own. It is the SSRC
+    /// that says whose it is (RFC 3550 §11, §5.1), and it may come before any sound.
+    pub(super) fn on_unknown(&mut self, now: Instant, bytes: &[u8]) {
+        let bare = |profile: &Profile| profile.wire == Wire::Datagram && profile.message_overhead == 0;
+        let of_our_sender = |ssrc: &[u8]| {
+            let followed = self.receive.as_ref().and_then(ReceiveTrack::followed);
+            followed.is_none_or(|followed| *ssrc == followed.to_be_bytes())
+        };
+        let is_rtcp = self.receive.is_some()
+            && self.listening.as_ref().is_some_and(|(_, profile)| bare(profile))
+            && classify(bytes) == Some(PacketKind::Rtcp)
+            && bytes.get(4..8).is_some_and(of_our_sender);
+        match self.single.filter(|_| is_rtcp) {
+            Some(at) => self.on_rtcp(now, at, bytes, false),
+            None => {
+                self.unknown_sources += 1;
+                self.look_for_framing(bytes);
+            }
+        }
+    }
+}

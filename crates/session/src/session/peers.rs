@@ -1,0 +1,99 @@
+//! The peers of a session, and the associations that lead to them.
+
+use antiphon_core::Instant;
+
+use super::Session;
+use super::data::DataTrack;
+use crate::associations::AssociationId;
+use crate::peer::{Outcomes, Peer};
+use crate::receive_track::ReceiveTrack;
+use crate::send_track::{SendTrack, messages_of_a_stall};
+
+impl Session {
+    pub(super) fn new_peer(&mut self, now: Instant) -> usize {
+        let rtcp = self.new_rtcp(now);
+        let groups = self.send.as_ref().map_or(0, |track| track.ssrcs().count());
+        let outcomes = self.send.as_ref().map_or_else(Outcomes::default, |track| {
+            Outcomes::new(track.copies(), track.messages_of_a_stall().max(MOST_OPEN))
+        });
+        let peer = Peer::new(rtcp, groups, outcomes);
+        let at = self.peers.iter().position(Option::is_none).unwrap_or(self.peers.len());
+        if at == self.peers.len() {
+            self.peers.push(None);
+        }
+        self.peers[at] = Some(Box::new(peer));
+        at
+    }
+
+    /// The peer at `at` is reached by the association `id`.
+    pub(super) fn attach(&mut self, id: AssociationId, at: usize) {
+        if self.peer_of.len() <= id.index() {
+            self.peer_of.resize(id.index() + 1, None);
+        }
+        self.peer_of[id.index()] = Some(at as u32);
+        if let Some(peer) = &mut self.peers[at] {
+            (peer.association, peer.connected) = (Some(id), false);
+            self.report_timers.set(at, peer.rtcp.poll_timeout());
+        }
+        let profile = self.associations.endpoint(id).map(|endpoint| endpoint.profile());
+        self.hold(profile.map_or(0, |profile| profile.max_receive));
+        let sent = self.send.as_ref().map_or(0, SendTrack::messages_of_a_stall);
+        self.room = self.room.max(sent).max(self.data.as_ref().map_or(0, DataTrack::room));
+        // One of many holds little.
+        if self.room > 0 && self.peers.iter().flatten().count() == 1 {
+            self.associations.reserve_messages(id, self.room);
+        }
+    }
+
+    pub(super) fn peer_at(&self, id: AssociationId) -> Option<usize> {
+        self.peer_of.get(id.index()).copied().flatten().map(|at| at as usize)
+    }
+
+    /// Peers for associations that a listening wire let in.
+    pub(super) fn meet(&mut self, now: Instant) {
+        while let Some(id) = self.associations.poll_opened() {
+            if self.peer_at(id).is_some() {
+                continue;
+            }
+            match self.single {
+                Some(at) => self.replace(id, at),
+                None => {
+                    let at = self.new_peer(now);
+                    self.attach(id, at);
+                }
+            }
+        }
+    }
+
+    /// Another association takes the place of a single peer's.
+    pub(super) fn replace(&mut self, id: AssociationId, at: usize) {
+        let before = self.peers[at].as_ref().and_then(|peer| peer.association);
+        self.attach(id, at);
+        if before.is_some() {
+            if let Some(data) = &mut self.data {
+                data.on_replaced();
+            }
+            if let Some(track) = &mut self.receive {
+                track.forget_source();
+            }
+        }
+    }
+
+    /// A stream that has begun shows how much is to be held ready for it.
+    pub(super) fn hold_ready(&mut self) {
+        let Some(interval) = self.receive.as_mut().and_then(ReceiveTrack::takes_pace) else { return };
+        let room = messages_of_a_stall(interval);
+        if room <= self.room {
+            return;
+        }
+        self.room = room;
+        let ids: Vec<AssociationId> =
+            self.peers.iter().flatten().filter_map(|peer| peer.association).collect();
+        if let [id] = ids[..] {
+            self.associations.reserve_messages(id, self.room);
+        }
+    }
+}
+
+/// Messages whose copies may be without an outcome at once, at least.
+const MOST_OPEN: usize = 1024;

@@ -1,0 +1,120 @@
+//! RTCP of a session's peers (RFC 3550 §6).
+
+use std::time::Duration;
+
+use antiphon_core::{Instant, Message, PathStats, Tag};
+use antiphon_media::rtcp::{RemoteReport, RtcpConfig, RtcpEvent, RtcpSession};
+
+use super::Session;
+use super::leave::State;
+use crate::peer::PlayoutDelay;
+use crate::send_track::SendTrack;
+
+impl Session {
+    /// The RTCP of a new peer.
+    pub(super) fn new_rtcp(&self, now: Instant) -> RtcpSession {
+        let rate = self.send.as_ref().map_or(48_000, |track| track.packetiser().config().format.rate());
+        let config = RtcpConfig::new(self.ssrc, &self.config.cname, rate, self.config.epoch);
+        let mut rtcp = RtcpSession::new(config, self.config.seed, now);
+        for ssrc in self.send.iter().flat_map(SendTrack::ssrcs).skip(1) {
+            rtcp.add_source(ssrc);
+        }
+        rtcp.tell_playout(self.config.tells.map(nominal));
+        rtcp
+    }
+
+    /// A compound packet of the peer at `at`.
+    pub(super) fn on_rtcp(&mut self, now: Instant, at: usize, bytes: &[u8], repaired: bool) {
+        let Some(peer) = &mut self.peers[at] else { return };
+        let (send, receive) = (&self.send, &mut self.receive);
+        let (reports, told) = (&mut peer.reports, &mut peer.playout_delay);
+        let reflected = self.config.reflected.is_some();
+        let endpoint = peer.association.and_then(|id| self.associations.endpoint(id));
+        let longest = endpoint.map_or(Duration::MAX, |endpoint| longest_round_trip(&endpoint.stats()));
+        // The session checks all of a compound before it tells of any, and counts broken ones: they change nothing.
+        let result = peer.rtcp.handle(now, bytes, repaired, |event| match event {
+            RtcpEvent::Report(report) => {
+                let group = |track: &SendTrack| track.ssrcs().position(|ssrc| ssrc == report.block.ssrc);
+                if let Some(group) = send.as_ref().and_then(group) {
+                    // A report that was repaired measured nothing: the round trip is as before.
+                    let before = reports[group].and_then(|report| report.round_trip);
+                    let round_trip = report.round_trip.filter(|time| *time <= longest).or(before);
+                    reports[group] = Some(RemoteReport { round_trip, ..report });
+                }
+            }
+            RtcpEvent::Playout { delay } => {
+                *told = Some(delay.map_or(PlayoutDelay::Unbounded, PlayoutDelay::Of));
+            }
+            RtcpEvent::Bye { ssrc } if !reflected => {
+                receive.iter_mut().for_each(|track| track.on_bye(now, ssrc));
+            }
+            RtcpEvent::OwnBye { ssrc } if reflected => {
+                receive.iter_mut().for_each(|track| track.on_bye(now, ssrc));
+            }
+            _ => {}
+        });
+        self.report_timers.set(at, peer.rtcp.poll_timeout());
+        if result.is_err() {
+            self.on_malformed();
+        }
+    }
+
+    /// Sends the reports that are due.
+    pub(super) fn send_reports(&mut self, now: Instant) {
+        if !self.tells_reports() {
+            return;
+        }
+        while let Some(at) = self.report_timers.pop_due(now) {
+            let Some(peer) = &mut self.peers[at] else { continue };
+            let len = peer.rtcp.poll_report(now, &mut self.report);
+            if let (Some(len), Some(_)) = (len, peer.association.filter(|_| peer.connected)) {
+                self.send_report(now, at, len, None);
+            }
+            let next = self.peers[at].as_ref().and_then(|peer| peer.rtcp.poll_timeout());
+            self.report_timers.set(at, next);
+        }
+    }
+
+    /// Sends the first `len` bytes of the report to the peer at `at`, on the stream of a channel group or on that for what goes
+    /// beside the sound: a report that is lost must not hold up sound where each stream has an order of its own.
+    pub(super) fn send_report(&mut self, now: Instant, at: usize, len: usize, group: Option<usize>) {
+        let Some(id) = self.peers[at].as_ref().and_then(|peer| peer.association) else { return };
+        let Some(profile) = self.associations.endpoint(id).map(|endpoint| endpoint.profile()) else { return };
+        let stream = group.map_or_else(|| profile.control_stream(), |group| profile.media_stream(group));
+        // It is no report any more when it has waited for a second, and none need arrive (RFC 3550 §6.4: reports repeat).
+        let deadline = Some(now + REPORT_LIFE);
+        let message = Message { stream, ..Message::new(Tag::NONE, &self.report[..len], deadline) };
+        let _a_report_may_be_lost = self.associations.send(now, id, message);
+    }
+
+    /// Whether there is somebody to report to: a reflector reads nothing.
+    fn tells_reports(&self) -> bool {
+        let state = matches!(self.state, State::Open | State::Draining { .. });
+        state && self.data.is_none() && self.config.reflected.is_none()
+    }
+
+    pub(super) fn next_report(&self) -> Option<Instant> {
+        self.report_timers.soonest().filter(|_| self.tells_reports())
+    }
+}
+
+/// The nominal delay as a report tells it; `None` for one without bound.
+fn nominal(delay: PlayoutDelay) -> Option<Duration> {
+    match delay {
+        PlayoutDelay::Of(delay) => Some(delay),
+        PlayoutDelay::Unbounded => None,
+    }
+}
+
+/// A report that waited for so long is none.
+const REPORT_LIFE: Duration = Duration::from_secs(1);
+
+/// What a report says of the round trip is believed up to here. What took longer than any answer does was sent again by a
+/// transport that can't tell its receiver: SCTP where nothing followed, the kernel's TCP.
+fn longest_round_trip(stats: &PathStats) -> Duration {
+    let answer = |srtt| srtt + 4 * stats.rttvar.unwrap_or_default() + SLACK;
+    stats.srtt.map_or(Duration::MAX, answer)
+}
+
+/// Below the margin that the transports' time-outs leave above their round trips, above what threads take to wake.
+const SLACK: Duration = Duration::from_millis(10);

@@ -1,0 +1,145 @@
+//! A device with a sampling clock of its own.
+
+use std::sync::{Arc, Mutex};
+
+use antiphon_core::{Instant, Participant};
+use antiphon_media::{Sink, SinkError, StreamFormat};
+use antiphon_session::OpenSink;
+
+use crate::world::{World, heard, ms, receive_session_with, send_session};
+use antiphon_testkit::stereo;
+
+/// A sound card: uses up `rate` sample frames a second, whatever it is given.
+struct Card {
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    format: StreamFormat,
+    rate: f64,
+    now: Instant,
+    started: Option<Instant>,
+    used: u64,
+    queued: usize,
+    underruns: u64,
+    overruns: u64,
+    lowest: usize,
+    highest: usize,
+}
+
+/// What it means to have in hand, and the most that it can have: two and four periods of 256.
+const WANTED: usize = 512;
+const MOST: usize = 1024;
+
+impl State {
+    fn new(format: StreamFormat, ppm: f64) -> Self {
+        let rate = f64::from(format.rate()) * (1.0 + ppm / 1e6);
+        let (started, now) = (None, Instant::ZERO);
+        State {
+            format,
+            rate,
+            now,
+            started,
+            used: 0,
+            queued: 0,
+            underruns: 0,
+            overruns: 0,
+            lowest: MOST,
+            highest: 0,
+        }
+    }
+
+    /// Plays up to `now`.
+    fn advance(&mut self, now: Instant) {
+        self.now = now;
+        let Some(started) = self.started else { return };
+        let due = (now.since(started).as_secs_f64() * self.rate) as u64;
+        let taken = (due - self.used) as usize;
+        self.used = due;
+        if taken > self.queued {
+            self.underruns += 1;
+        }
+        self.queued = self.queued.saturating_sub(taken);
+        // Its queue fills at the start.
+        if now.since(started) > ms(1000) {
+            self.lowest = self.lowest.min(self.queued);
+            self.highest = self.highest.max(self.queued);
+        }
+    }
+}
+
+impl Sink for Card {
+    fn format(&self) -> StreamFormat {
+        self.state.lock().unwrap().format
+    }
+
+    fn push(&mut self, block: &[f32]) -> Result<(), SinkError> {
+        let mut state = self.state.lock().unwrap();
+        let frames = block.len() / state.format.channels();
+        let dropped = (state.queued + frames).saturating_sub(MOST);
+        state.queued += frames - dropped;
+        state.overruns += u64::from(dropped > 0);
+        if state.queued >= WANTED && state.started.is_none() {
+            state.started = Some(state.now);
+        }
+        if dropped > 0 { Err(SinkError::Overrun { dropped }) } else { Ok(()) }
+    }
+
+    fn clocked(&self) -> bool {
+        true
+    }
+
+    fn wants(&self) -> Option<usize> {
+        Some(WANTED.saturating_sub(self.state.lock().unwrap().queued))
+    }
+
+    fn period(&self) -> Option<usize> {
+        None
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+/// Two minutes: a card whose clock was not followed would be 12 ms off, more than the sound it has in hand.
+#[test]
+fn a_card_with_its_own_clock_neither_under_nor_overruns() {
+    for ppm in [-100.0, 0.0, 100.0] {
+        let state = Arc::new(Mutex::new(State::new(stereo(), ppm)));
+        let card = state.clone();
+        let open_sink: OpenSink = Box::new(move |_, _| Ok(Box::new(Card { state: card.clone() })));
+        let far = receive_session_with("rtp", Some(ms(40)), open_sink, false, Instant::ZERO);
+        let near = send_session("rtp", stereo(), 48_000 * 120, 5);
+        let mut world = World::linked(near, far, "delay=5ms,jitter=2ms", 3);
+        let mut levels = Vec::new();
+        while !Participant::is_finished(&world.near) && world.now < Instant::from_millis(119_000) {
+            let next = world.now + ms(2);
+            world.run_until(next);
+            state.lock().unwrap().advance(world.now);
+            if world.now > Instant::from_millis(30_000) {
+                levels.push(heard(&world.far).playout_level());
+            }
+        }
+        let state = state.lock().unwrap();
+        let playout = heard(&world.far).playout().unwrap();
+        assert_eq!(
+            (state.underruns, state.overruns),
+            (0, 0),
+            "{ppm} ppm: {} {}",
+            state.lowest,
+            state.highest
+        );
+        assert_eq!((playout.concealed_frames, playout.late, playout.lost), (0, 0, 0), "{ppm} ppm");
+        assert_eq!((playout.skipped_frames, playout.resyncs, playout.discarded), (0, 0, 0), "{ppm} ppm");
+        assert!(
+            state.lowest >= WANTED / 4 && state.highest <= WANTED + 256,
+            "{} {}",
+            state.lowest,
+            state.highest
+        );
+        // The playout buffer keeps its target of 40 ms, less what the resampler and a period hold: within 10 ms.
+        let (least, most) = (levels.iter().min().unwrap(), levels.iter().max().unwrap());
+        assert!(*least > 48 * 20 && *most < 48 * 60, "{ppm} ppm: {least} to {most}");
+    }
+}

@@ -1,0 +1,149 @@
+//! Until when a message is of use: what the receiver tells of its playout, and what that is worth.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use antiphon_core::{
+    Dissector, Endpoint, Instant, Layer, Message, OverIp, Role, SendError, Stack, StreamId, Tag, Validator,
+};
+use antiphon_media::StreamFormat;
+use antiphon_session::{PlayoutDelay, Session};
+use antiphon_testkit::{Kept, Noise, expected, stereo};
+
+use crate::common::sending;
+use crate::world::{World, heard, ms, receive_session, stack, track_config};
+
+const END: Instant = Instant::from_millis(400_000);
+
+/// When each message of the track was handed over, and its deadline.
+type Noted = Rc<RefCell<Vec<(Instant, Option<Instant>)>>>;
+
+/// A stack whose endpoints note deadlines.
+struct Noting {
+    inner: Rc<dyn Stack>,
+    noted: Noted,
+}
+
+impl Stack for Noting {
+    fn open(&self, now: Instant, role: Role) -> Box<dyn Endpoint> {
+        Box::new(Notes { inner: self.inner.open(now, role), noted: self.noted.clone() })
+    }
+
+    fn validator(&self, now: Instant) -> Box<dyn Validator> {
+        self.inner.validator(now)
+    }
+
+    fn dissector(&self) -> Box<dyn Dissector> {
+        self.inner.dissector()
+    }
+
+    fn over_ip(&self) -> Option<&dyn OverIp> {
+        self.inner.over_ip()
+    }
+}
+
+struct Notes {
+    inner: Box<dyn Endpoint>,
+    noted: Noted,
+}
+
+impl Layer for Notes {
+    fn inner(&self) -> &dyn Endpoint {
+        &*self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn Endpoint {
+        &mut *self.inner
+    }
+
+    fn on_send(&mut self, now: Instant, message: Message<'_>) -> Result<(), SendError> {
+        // Reports have no tag.
+        if message.tag != Tag::NONE {
+            assert_eq!(message.stream, StreamId(0));
+            self.noted.borrow_mut().push((now, message.deadline));
+        }
+        self.inner.send(now, message)
+    }
+}
+
+/// How long each message of a sender that assumes `assumed` was of use when it was handed over.
+fn lives(assumed: PlayoutDelay, playout: Option<Duration>) -> (Vec<Option<Duration>>, Session) {
+    let noted = Noted::default();
+    let noting = Noting { inner: stack("rtp"), noted: noted.clone() };
+    let near = sending(&noting, Noise::new(stereo(), 480_000), track_config(stereo(), 5), assumed);
+    let far = receive_session("rtp", playout, &Kept::default());
+    let mut world = World::linked(near, far, "delay=20ms", 1);
+    world.run_until(Instant::from_millis(9_000));
+    let noted = noted.borrow();
+    let lives = noted.iter().map(|(at, deadline)| deadline.map(|deadline| deadline.since(*at)));
+    (lives.collect(), world.near)
+}
+
+#[test]
+fn a_receivers_playout_delay_becomes_the_senders_deadline() {
+    let told = |session: &Session| session.peers().find_map(|peer| peer.playout_delay());
+    let default = PlayoutDelay::Of(ms(80));
+    for playout in [ms(20), ms(250)] {
+        let (lives, near) = lives(default, Some(playout));
+        assert_eq!(told(&near), Some(PlayoutDelay::Of(playout)));
+        // The default until it is told, which the first report does (RFC 3550 §6.2: within 5 s), then what it says.
+        let first = lives.iter().position(|life| *life != Some(ms(80))).expect("it is told");
+        assert!((1..940).contains(&first), "{first}");
+        assert!(lives[first..].iter().all(|life| *life == Some(playout)));
+    }
+}
+
+#[test]
+fn a_recording_tells_that_it_wants_everything() {
+    let (lives, near) = lives(PlayoutDelay::Of(ms(80)), None);
+    let told = near.peers().find_map(|peer| peer.playout_delay());
+    assert_eq!(told, Some(PlayoutDelay::Unbounded));
+    assert_eq!((lives[0], *lives.last().unwrap()), (Some(ms(80)), None));
+}
+
+/// The share of packets that came in time, and of those that were repaired, for a playout delay of 80 ms, with a round trip of 60 ms and 1 % lost each way: of
+/// one channel, whose 0.8 Mbit/s congestion control lets pass (two channels are about what RFC 9260's window carries there).
+fn in_time(name: &str) -> (f64, f64) {
+    const PACKETS: u64 = 20_000;
+    let (kept, mono) = (Kept::default(), StreamFormat::new(48_000, 1).unwrap());
+    let source = Noise::new(mono, PACKETS * 256);
+    let near = sending(&*stack(name), source, track_config(mono, 5), PlayoutDelay::Of(ms(80)));
+    let far = receive_session(name, Some(ms(80)), &kept);
+    let mut world = World::linked(near, far, "delay=30ms,loss=1%", 11);
+    world.run(END);
+    let up = world.link().up.counters();
+    assert!(up.lost > 150, "{name}: {up:?}");
+    let playout = heard(&world.far).playout().unwrap();
+    let share = |packets: u64| packets as f64 / PACKETS as f64;
+    let (in_time, repaired) = (share(PACKETS - playout.lost - playout.late), share(playout.recovered));
+    println!("{name}: {:.3} % in time, {:.3} % repaired", in_time * 100.0, repaired * 100.0);
+    (in_time, repaired)
+}
+
+#[test]
+fn a_repair_that_can_arrive_in_time_is_sent() {
+    for name in ["srp", "sctp", "arq"] {
+        let (in_time, repaired) = in_time(name);
+        assert!(in_time >= 0.999 && repaired > 0.008, "{name}: {in_time} {repaired}");
+    }
+    // Which repairs nothing, and holds some back.
+    let (in_time, repaired) = in_time("dccp");
+    assert!((0.94..0.992).contains(&in_time) && repaired == 0.0, "dccp: {in_time} {repaired}");
+}
+
+#[test]
+fn full_reliability_and_recordings_lose_nothing() {
+    for name in ["sctp?reliability=full", "sctp"] {
+        assert!(stack(name).open(Instant::ZERO, Role::Caller).profile().reliable);
+        // Of 0.4 Mbit/s, which no congestion window holds back for long.
+        let (kept, format) = (Kept::default(), StreamFormat::new(24_000, 1).unwrap());
+        let source = Noise::new(format, 960_000);
+        let near = sending(&*stack(name), source, track_config(format, 5), PlayoutDelay::Unbounded);
+        let mut world = World::linked(near, receive_session(name, None, &kept), "delay=30ms,loss=3%", 5);
+        world.run(END);
+        assert!(world.link().up.counters().lost > 50);
+        assert!(kept.samples() == expected(format, 0, 960_000), "{name}: {}", kept.len());
+        assert_eq!(heard(&world.far).playout().unwrap().concealed_frames, 0, "{name}");
+    }
+}

@@ -1,0 +1,209 @@
+//! Sources that play as they are captured: what becomes of their delay.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use antiphon_core::{Instant, Participant};
+use antiphon_media::{Pull, Ready, SampleFormat, Source, StreamFormat, Wake};
+use antiphon_session::{PlayoutDelay, Seen, SendTrackConfig, Session};
+use antiphon_testkit::{Kept, Noise, expected, sample, stereo};
+
+use crate::common::sending;
+use crate::world::{World, heard, ms, receive_session, stack, track_config};
+
+/// Captures noise in periods by a clock that runs `ppm` faster than the world's, from the beginning of time; frame *n* of it is
+/// that of `expected`.
+struct Microphone {
+    format: StreamFormat,
+    /// The world's time, in nanoseconds.
+    now: Arc<AtomicU64>,
+    ppm: f64,
+    period: u64,
+    /// It gives nothing then, and what it captured meanwhile is there behind it.
+    stuck: Option<(Instant, Instant)>,
+    at: u64,
+    skipped: u64,
+}
+
+impl Microphone {
+    fn captured(&self) -> u64 {
+        let now = Instant::from_nanos(self.now.load(Ordering::Relaxed));
+        let now = match self.stuck {
+            Some((from, until)) if (from..until).contains(&now) => from,
+            _ => now,
+        };
+        let seconds = now.as_nanos() as f64 / 1e9;
+        let frames = (seconds * f64::from(self.format.rate()) * (1.0 + self.ppm / 1e6)) as u64;
+        frames / self.period * self.period
+    }
+}
+
+impl Source for Microphone {
+    fn format(&self) -> StreamFormat {
+        self.format
+    }
+
+    fn sample_format(&self) -> SampleFormat {
+        SampleFormat::L16
+    }
+
+    fn pull(&mut self, block: &mut [f32]) -> Pull {
+        let channels = self.format.channels();
+        let frames = ((block.len() / channels) as u64).min(self.captured() - self.at);
+        if frames == 0 {
+            return Pull::Starved;
+        }
+        block[..frames as usize * channels].copy_from_slice(&expected(self.format, self.at, frames));
+        self.at += frames;
+        Pull::Frames(frames as usize)
+    }
+
+    fn length(&self) -> Option<u64> {
+        None
+    }
+
+    fn is_live(&self) -> bool {
+        true
+    }
+
+    fn ready(&self) -> Ready {
+        Ready { frames: (self.captured() - self.at) as usize, ended: false }
+    }
+
+    fn keep_newest(&mut self, frames: usize) -> u64 {
+        let skipped = (self.captured() - self.at).saturating_sub(frames as u64);
+        self.at += skipped;
+        self.skipped += skipped;
+        std::mem::take(&mut self.skipped)
+    }
+
+    fn set_waker(&mut self, _wake: Wake) {}
+}
+
+/// A microphone, a sender and a player, and the clock that they share.
+struct Live {
+    world: World<Session, Session>,
+    kept: Kept,
+    clock: Arc<AtomicU64>,
+}
+
+impl Live {
+    fn new(name: &str, link: &str, ppm: f64, stuck: Option<(Instant, Instant)>) -> Self {
+        let (kept, clock) = (Kept::default(), Arc::new(AtomicU64::new(0)));
+        let format = stereo();
+        let source = Microphone { format, now: clock.clone(), ppm, period: 64, stuck, at: 0, skipped: 0 };
+        let track = track_config(format, 5);
+        let near = sending(&*stack(name), Box::new(source), track, PlayoutDelay::Of(ms(80)));
+        let world = World::linked(near, receive_session(name, Some(ms(40)), &kept), link, 3);
+        Live { world, kept, clock }
+    }
+
+    /// Millisecond by millisecond, as the source is asked.
+    fn run_until(&mut self, until: Instant) {
+        while self.world.now < until {
+            let next = self.world.now + ms(1);
+            self.clock.store(next.as_nanos(), Ordering::Relaxed);
+            self.world.run_until(next);
+        }
+    }
+
+    /// From the capture of the frame that was played last to now; what is looked for was captured in the last `back` seconds.
+    fn delay(&self, ppm: f64, back: u64) -> Duration {
+        let samples = self.kept.samples();
+        let last = &samples[samples.len() - 8..];
+        let rate = 48_000.0 * (1.0 + ppm / 1e6);
+        let newest = (self.world.now.as_nanos() as f64 / 1e9 * rate) as u64;
+        let is_last =
+            |end: &u64| (0..8).all(|n| last[n as usize] == sample(end - 4 + n / 2, (n % 2) as usize));
+        let end = (newest - 48_000 * back..=newest).rev().find(is_last).expect("it was captured lately");
+        Duration::from_secs_f64(self.world.now.as_nanos() as f64 / 1e9 - end as f64 / rate)
+    }
+}
+
+#[test]
+fn a_source_that_ran_before_the_connection_is_not_delayed() {
+    for name in ["rtp", "sctp", "dccp", "srp", "arq"] {
+        let mut live = Live::new(name, "delay=5ms", 0.0, None);
+        // Nobody answers for two seconds and a half; then handshakes are repeated, later by the second.
+        let out = Instant::ZERO..Instant::from_millis(2_500);
+        live.world.up.outages.push((out.clone(), vec![0]));
+        live.world.down.outages.push((out, vec![0]));
+        live.run_until(Instant::from_millis(12_000));
+        let delay = live.delay(0.0, 3);
+        // The playout delay of 40 ms, the path's 5 ms, a block of 5.3 ms, and what it takes to see that a block is there.
+        assert!(delay > ms(40) && delay < ms(65), "{name}: {delay:?}");
+    }
+}
+
+#[test]
+fn a_source_with_a_clock_of_its_own_drifts_from_nothing() {
+    for ppm in [-100.0, 100.0] {
+        let mut live = Live::new("rtp", "delay=5ms,jitter=2ms", ppm, None);
+        live.run_until(Instant::from_millis(10_000));
+        let before = live.delay(ppm, 1);
+        live.run_until(Instant::from_millis(310_000));
+        let after = live.delay(ppm, 1);
+        // Five minutes of 100 ppm are 30 ms.
+        assert!(before.abs_diff(after) < ms(8), "{ppm} ppm: {before:?}, then {after:?}");
+        assert!(after > ms(40) && after < ms(65), "{ppm} ppm: {after:?}");
+        let playout = heard(&live.world.far).playout().unwrap();
+        assert_eq!((playout.lost, playout.late, playout.concealed_frames), (0, 0, 0), "{ppm} ppm");
+        assert_eq!(live.world.near.sent().track.stalls, 0);
+        // What was captured before sending began, if that was a block, is all that was left out.
+        assert!(live.world.near.sent().track.skipped_frames < 512);
+    }
+}
+
+#[test]
+fn a_source_that_gets_stuck_costs_its_pause_and_no_delay() {
+    for pause in [100, 3_000] {
+        let stuck = (Instant::from_millis(5_000), Instant::from_millis(5_000 + pause));
+        let mut live = Live::new("rtp", "delay=5ms", 0.0, Some(stuck));
+        live.run_until(Instant::from_millis(4_900));
+        let before = live.delay(0.0, 1);
+        live.run_until(Instant::from_millis(20_000));
+        let after = live.delay(0.0, 1);
+        assert!(after < before + ms(15), "{pause} ms: {before:?}, then {after:?}");
+        let skipped = live.world.near.sent().track.skipped_frames;
+        // Up to 250 ms behind, all of it leaves at once; beyond that only the newest block is worth sending.
+        let all_but_a_block = 48 * pause - 1_024;
+        assert_eq!(skipped > 512, pause > 250, "{skipped}");
+        assert!(pause < 250 || skipped > all_but_a_block, "{skipped}");
+    }
+}
+
+#[test]
+fn short_packets_of_a_long_block_leave_one_by_one() {
+    for (ptime, per_instant, groups) in [(5u64, 1, "2"), (5, 2, "1"), (1, 1, "2")] {
+        let mut config = track_config(stereo(), 5);
+        config.packet.block_frames = 4096;
+        config.packet.ptime = Some(ms(ptime));
+        let groups = antiphon_media::ChannelGroups::parse(2, groups).unwrap();
+        let config = SendTrackConfig { groups, ..config };
+        let sent = Rc::new(RefCell::new(Vec::new()));
+        let noted = sent.clone();
+        let source = Noise::new(stereo(), 240_000);
+        let mut near = sending(&*stack("rtp"), source, config, PlayoutDelay::Unbounded);
+        near.observe(Box::new(move |now, seen: &Seen| {
+            if let Seen::Sent(_) = seen {
+                noted.borrow_mut().push(now);
+            }
+        }));
+        let kept = Kept::default();
+        let mut world = World::linked(near, receive_session("rtp", Some(ms(40)), &kept), "delay=5ms", 1);
+        world.run(Instant::from_millis(30_000));
+        assert!(world.near.is_finished() && kept.samples() == expected(stereo(), 0, 240_000));
+        let sent = sent.borrow();
+        let instants: Vec<Instant> = sent.iter().step_by(per_instant).copied().collect();
+        assert!(instants.windows(2).all(|two| {
+            let gap = two[1].since(two[0]);
+            // A whole number of sample frames, no longer than asked.
+            gap <= ms(ptime) && gap > ms(ptime).mul_f64(0.9)
+        }));
+        assert!(sent.chunks(per_instant).all(|of_a_block| of_a_block.iter().all(|at| *at == of_a_block[0])));
+        assert_eq!(instants.len() as u64, 5_000 / ptime, "{ptime} ms");
+    }
+}

@@ -1,0 +1,221 @@
+//! Over an ordered byte stream that stands still, breaks and comes back.
+
+use antiphon_core::{BrokenReason, Input, Instant, Participant, WireId};
+use antiphon_measure::Fate;
+use antiphon_session::{Peer, PlayoutDelay, Policy, Reflector, ReflectorConfig, Session};
+use antiphon_testkit::{Kept, Noise, expected, stereo};
+
+use crate::common::{Comparison, comparing};
+use crate::log::Log;
+use crate::world::{
+    SILENCE, WIRE, World, heard, ms, receive_session, send_session, send_session_within, stack, track_config,
+};
+
+const END: Instant = Instant::from_millis(60_000);
+/// Two segments, as a kernel whose send buffer is kept short.
+const ROOM: usize = 2896;
+
+/// A comparison; what has waited for `patience` is of no use.
+struct Call {
+    world: World<Session, Reflector>,
+    kept: Kept,
+    log: Log,
+}
+
+fn piped_call(patience: Option<u64>, frames: u64) -> Call {
+    let delay = patience.map_or(PlayoutDelay::Unbounded, |patience| PlayoutDelay::Of(ms(patience)));
+    let setting = Comparison { delay, ..Comparison::new(stereo(), ms(80)) };
+    let (kept, log) = (Kept::default(), Log::new(&setting.track.packet, 10_000, None));
+    let to = kept.clone();
+    let open_sink = Box::new(move |format, _| Ok(to.sink(format)));
+    let mut near = comparing("tcp", Noise::new(stereo(), frames), open_sink, setting);
+    near.observe(Box::new(log.clone()));
+    let (policy, config) = (Policy::Single { silence: SILENCE }, ReflectorConfig::default());
+    let far = Reflector::new(Instant::ZERO, WIRE, stack("tcp"), policy, config);
+    Call { world: World::piped(near, far, ms(1), ROOM), kept, log }
+}
+
+impl Call {
+    fn run(&mut self) {
+        self.world.run_while(END, |world| !world.near.is_finished());
+        self.log.finish(&self.world.near);
+    }
+}
+
+#[test]
+fn a_clean_pipe_is_sample_exact_for_players_and_recordings() {
+    for latency in [None, Some(ms(40))] {
+        let kept = Kept::default();
+        let near = send_session("tcp", stereo(), 240_017, 5);
+        let mut world = World::piped(near, receive_session("tcp", latency, &kept), ms(1), 1500);
+        world.run(END);
+        assert!(world.near.is_finished() && world.far.is_finished(), "{latency:?}");
+        assert!(kept.samples() == expected(stereo(), 0, 240_017), "{latency:?}: {} samples", kept.len());
+    }
+}
+
+#[test]
+fn a_recording_survives_a_stall_with_every_sample() {
+    let kept = Kept::default();
+    let near = send_session("tcp", stereo(), 240_000, 5);
+    let mut world = World::piped(near, receive_session("tcp", None, &kept), ms(1), ROOM);
+    world.pipe().stall = Some((Instant::from_millis(1000), Instant::from_millis(3500)));
+    world.run(END);
+    assert_eq!((world.near.sent().peers.refused, world.near.sent().peers.expired), (0, 0));
+    assert!(kept.samples() == expected(stereo(), 0, 240_000), "{} samples", kept.len());
+}
+
+#[test]
+fn in_a_stall_unbegun_messages_expire_and_begun_ones_are_late() {
+    let mut call = piped_call(Some(80), 480_000);
+    call.world.pipe().stall = Some((Instant::from_millis(2000), Instant::from_millis(2600)));
+    call.run();
+    let log = call.log.get();
+    let counts = log.counts();
+    counts.balance(log.packets_sent()).unwrap();
+    // Half a second of 5.3 ms frames; those of the last 80 ms were still wanted when the pipe moved again.
+    assert!((85..110).contains(&counts.of(Fate::Expired)), "{counts:?}");
+    assert_eq!(counts.of(Fate::Lost), 0, "a byte stream loses nothing that was begun: {counts:?}");
+    assert!((1..10).contains(&counts.of(Fate::Late)), "{counts:?}");
+    assert_eq!(log.packets_sent(), 1875);
+    for row in log.rows() {
+        match row.fate {
+            Fate::Expired => assert!(row.received.is_none(), "{row:?}"),
+            fate => assert!(fate.arrived() && row.received.is_some(), "{row:?}"),
+        }
+    }
+    assert_eq!(counts.of(Fate::Expired), call.world.near.sent().peers.expired);
+    assert_eq!(call.kept.len(), 2 * 480_000, "as long as what was sent");
+}
+
+#[test]
+fn without_patience_a_stall_makes_frames_late_and_none_is_lost() {
+    let mut call = piped_call(None, 480_000);
+    call.world.pipe().stall = Some((Instant::from_millis(2000), Instant::from_millis(2600)));
+    call.run();
+    let counts = call.log.get().counts();
+    assert_eq!(counts.of(Fate::Late) + counts.of(Fate::Played), 1875, "{counts:?}");
+    assert!((85..130).contains(&counts.of(Fate::Late)), "{counts:?}");
+    assert_eq!(
+        counts.of(Fate::Late),
+        heard(&call.world.near).playout().unwrap().late,
+        "the log and the buffer agree"
+    );
+    assert_eq!(call.kept.len(), 2 * 480_000);
+}
+
+/// Why the peer can't be reached.
+fn broken(session: &Session) -> Option<BrokenReason> {
+    session.peers().find_map(Peer::broken)
+}
+
+#[test]
+fn a_broken_connection_comes_back_and_the_stream_goes_on() {
+    let kept = Kept::default();
+    let near = send_session_within("tcp", Noise::new(stereo(), 480_000), track_config(stereo(), 5), ms(300));
+    let mut world = World::piped(near, receive_session("tcp", Some(ms(300)), &kept), ms(8), ROOM);
+    world.run_until(Instant::from_millis(3000));
+    world.break_pipe();
+    world.run_until(Instant::from_millis(3200));
+    assert!(broken(&world.far).is_some() && world.near.nobody_there().is_none());
+    world.connect();
+    world.run(END);
+    assert!(broken(&world.far).is_none() && world.far.is_finished());
+    let (sent, playout) = (world.near.sent().peers, heard(&world.far).playout().unwrap());
+    // 200 ms are within the playout delay: only what was in flight is gone, at most two segments and the frame
+    // under way.
+    assert_eq!((sent.expired, sent.refused), (0, 0));
+    assert!((1..=4).contains(&playout.lost), "{playout:?}");
+    assert_eq!(heard(&world.far).sources().streams, 1);
+    assert_eq!(heard(&world.far).counters().malformed, 0);
+    assert_eq!(heard(&world.far).counters().packets + playout.lost, 1875);
+}
+
+/// A stream's peer is whoever has the connection: nobody need wait for the silence of one whose connection is gone.
+#[test]
+fn a_new_connections_sender_is_heard_from_its_first_packet() {
+    let kept = Kept::default();
+    let first = send_session("tcp", stereo(), 480_000, 5);
+    let mut world = World::piped(first, receive_session("tcp", None, &kept), ms(1), ROOM);
+    world.run_until(Instant::from_millis(1000));
+    world.break_pipe();
+    let (before, sources) = (kept.len(), heard(&world.far).sources().streams);
+    world.near = send_session("tcp", stereo(), 96_000, 6);
+    world.connect();
+    world.run(END);
+    assert!(world.far.is_finished());
+    assert_eq!((sources, heard(&world.far).sources().streams), (1, 2));
+    assert_eq!(heard(&world.far).sources().unknown_sources, 0);
+    assert!(kept.samples()[..before] == expected(stereo(), 0, before as u64 / 2));
+    assert!(kept.samples()[before..] == expected(stereo(), 0, 96_000), "{} samples", kept.len() - before);
+}
+
+#[test]
+fn a_break_longer_than_the_playout_delay_expires_messages() {
+    let mut call = piped_call(Some(80), 480_000);
+    call.world.run_until(Instant::from_millis(3000));
+    call.world.break_pipe();
+    call.world.run_until(Instant::from_millis(4000));
+    call.world.connect();
+    call.run();
+    let counts = call.log.get().counts();
+    counts.balance(1875).unwrap();
+    // A second less the patience, in frames; what was in flight, there or back, is lost.
+    assert!((165..180).contains(&counts.of(Fate::Expired)), "{counts:?}");
+    assert!((1..=8).contains(&counts.of(Fate::Lost)), "{counts:?}");
+    assert_eq!(call.kept.len(), 2 * 480_000);
+}
+
+/// A listening wire serves one connection after the other with the same association, or each with one of its own.
+#[test]
+fn a_listener_of_one_keeps_its_association_and_of_many_does_not() {
+    let many = Policy::Many { most: 2, idle: ms(10_000) };
+    for (policy, associations) in [(Policy::Single { silence: SILENCE }, 1), (many, 3)] {
+        let near =
+            send_session_within("tcp", Noise::new(stereo(), 480_000), track_config(stereo(), 5), ms(300));
+        let far = Reflector::new(Instant::ZERO, WIRE, stack("tcp"), policy, ReflectorConfig::default());
+        let mut world = World::piped(near, far, ms(5), ROOM);
+        let mut wires = Vec::new();
+        for (second, back) in [(1, 110), (2, 250), (3, 370)] {
+            wires.push(world.far_wire());
+            assert_eq!(world.far.associations().iter().count(), 1, "{policy:?}");
+            world.run_until(Instant::from_millis(second * 1_000));
+            assert!(world.far.counters().returned > back, "{policy:?}: {:?}", world.far.counters());
+            if second < 3 {
+                world.break_pipe();
+                world.run_until(Instant::from_millis(second * 1_000 + 50));
+                world.connect();
+            }
+        }
+        // Each connection has a wire of its own.
+        wires.dedup();
+        assert_eq!((wires.len(), wires.contains(&WIRE)), (3, false), "{policy:?}");
+        let admission = world.far.admission();
+        assert_eq!((admission.admitted, admission.no_room), (associations, 0), "{policy:?}");
+    }
+}
+
+#[test]
+fn a_second_connection_is_refused_until_there_is_room() {
+    let many = Policy::Many { most: 2, idle: ms(10_000) };
+    for (policy, most) in [(Policy::Single { silence: SILENCE }, 1), (many, 2)] {
+        let mut far = Reflector::new(Instant::ZERO, WIRE, stack("tcp"), policy, ReflectorConfig::default());
+        let mut now = Instant::from_millis(1);
+        let wires: Vec<WireId> = (0..most).map(|_| far.accept(now, WIRE).expect("there is room")).collect();
+        assert_eq!((far.accept(now, WIRE), far.admission().no_room), (None, 1), "{policy:?}");
+        for wire in &wires {
+            far.handle_input(now, *wire, Input::Connected);
+        }
+        far.advance(now);
+        now += ms(60_000);
+        // However long they say nothing: a connection is there until it breaks.
+        assert_eq!(far.accept(now, WIRE), None, "{policy:?}");
+        far.handle_input(now, wires[0], Input::Broken(BrokenReason::EndOfStream));
+        far.advance(now);
+        assert_eq!(far.poll_close(), Some(wires[0]), "its wire can be closed");
+        let next = far.accept(now, WIRE).expect("there is room again");
+        assert!(!wires.contains(&next), "{policy:?}");
+        far.stop(now);
+        assert_eq!(far.accept(now, WIRE), None, "one that stops takes nobody in");
+    }
+}

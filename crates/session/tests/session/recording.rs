@@ -1,0 +1,131 @@
+//! Recordings: everything that comes, in order, to the goodbye.
+
+use antiphon_core::{Instant, Participant, PathId};
+use antiphon_session::Notice;
+
+use crate::stream::{notices, packets};
+use crate::world::{NEAR, WIRE, World, datagram, heard, ms, receive_session, send_session};
+use antiphon_testkit::{Kept, expected, stereo};
+
+const END: Instant = Instant::from_millis(60_000);
+
+fn is_rtcp(bytes: &[u8]) -> bool {
+    (200..=204).contains(&bytes[1])
+}
+
+#[test]
+fn a_goodbye_ends_a_recording_and_lost_ones_are_tolerated() {
+    for lost in 0..3 {
+        let kept = Kept::default();
+        let near = send_session("rtp", stereo(), 24_001, 5);
+        let mut world = World::linked(near, receive_session("rtp", None, &kept), "delay=5ms", 1);
+        let mut after = 0;
+        world.up.taken = Some(Box::new(move |n, bytes| {
+            // The reports after the 94th packet are the goodbyes.
+            after += u64::from(n >= 94 && is_rtcp(bytes) && after < u64::MAX);
+            n >= 94 && is_rtcp(bytes) && after <= lost
+        }));
+        world.run(END);
+        assert!(world.far.is_finished(), "{lost} lost goodbyes");
+        assert!(kept.samples() == expected(stereo(), 0, 24_001), "{lost} lost goodbyes: {}", kept.len());
+        assert!(notices(&mut world.far).contains(&Notice::Bye));
+    }
+}
+
+#[test]
+fn without_any_goodbye_stopping_writes_what_is_there() {
+    let kept = Kept::default();
+    let near = send_session("rtp", stereo(), 24_000, 5);
+    let mut world = World::linked(near, receive_session("rtp", None, &kept), "delay=5ms", 1);
+    world.up.taken = Some(Box::new(|_, bytes| is_rtcp(bytes)));
+    world.run(Instant::from_millis(10_000));
+    assert!(world.near.is_finished() && !world.far.is_finished());
+    world.far.stop(world.now);
+    world.run(END);
+    assert!(world.far.is_finished() && kept.samples() == expected(stereo(), 0, 24_000));
+}
+
+#[test]
+fn a_goodbye_that_overtakes_sound_costs_nothing() {
+    for latency in [None, Some(ms(40))] {
+        let kept = Kept::default();
+        let mut session = receive_session("rtp", latency, &kept);
+        let all = packets(5, 25_600);
+        // A receiver report of the sender's with BYE, as RFC 3550 §6.6 draws it.
+        let ssrc = &all[0][8..12];
+        let bye = [&[0x80, 201, 0, 1], ssrc, &[0x81, 203, 0, 1], ssrc].concat();
+        let mut now = Instant::from_millis(1);
+        for packet in &all[..90] {
+            now += std::time::Duration::from_nanos(5_333_333);
+            session.handle_input(now, WIRE, datagram(&mut packet.to_vec(), NEAR, now));
+            session.advance(now);
+        }
+        session.handle_input(now, WIRE, datagram(&mut bye.to_vec(), NEAR, now));
+        for packet in &all[90..] {
+            session.advance(now);
+            now += ms(2);
+            session.handle_input(now, WIRE, datagram(&mut packet.to_vec(), NEAR, now));
+        }
+        let mut rounds = 0;
+        while !session.is_finished() && rounds < 1000 {
+            session.advance(now);
+            while session.poll_transmit(now, WIRE, &mut [0; 1500]).is_some() {}
+            now = session.poll_timeout().unwrap_or(now).max(now);
+            rounds += 1;
+        }
+        assert!(session.is_finished() && rounds < 100, "ended by the one goodbye, {rounds} rounds");
+        assert!(kept.samples() == expected(stereo(), 0, 25_600), "{latency:?}: {}", kept.len());
+    }
+}
+
+#[test]
+fn reordering_and_duplicates_do_not_reach_a_recording() {
+    let kept = Kept::default();
+    let near = send_session("rtp", stereo(), 240_000, 5);
+    let link = "delay=5ms,duplicate=3%,reorder=3%/60ms";
+    let mut world = World::linked(near, receive_session("rtp", None, &kept), link, 2);
+    world.run(END);
+    let up = world.link().up.counters();
+    let playout = heard(&world.far).playout().unwrap();
+    assert!(up.held_back > 10 && up.duplicated > 10);
+    assert_eq!((playout.lost, playout.late, playout.concealed_frames), (0, 0, 0));
+    assert!(playout.reordered > 10 && heard(&world.far).counters().duplicates > 10);
+    assert!(kept.samples() == expected(stereo(), 0, 240_000), "{} samples", kept.len());
+}
+
+#[test]
+fn what_is_lost_to_a_recording_is_filled_in_its_place() {
+    let kept = Kept::default();
+    let near = send_session("rtp", stereo(), 240_000, 5);
+    let mut world = World::linked(near, receive_session("rtp", None, &kept), "delay=5ms", 2);
+    world.up.taken = Some(Box::new(|n, bytes| !is_rtcp(bytes) && n % 50 == 25));
+    world.run(END);
+    let playout = heard(&world.far).playout().unwrap();
+    assert!(playout.lost > 15);
+    assert_eq!((kept.len(), playout.concealed_frames), (480_000, playout.lost * 256));
+}
+
+/// RFC 3550 §11 gives RTCP a port of its own: the SSRC says whose it is, not where it comes from.
+#[test]
+fn reports_from_another_port_are_told_by_their_ssrc() {
+    let (kept, all, beside) = (Kept::default(), packets(5, 25_600), PathId(8));
+    let mut session = receive_session("rtp", None, &kept);
+    let ssrc = &all[0][8..12];
+    let report = |ssrc: &[u8]| [&[0x80, 201, 0, 1], ssrc, &[0x81, 203, 0, 1], ssrc].concat();
+    let mut now = Instant::from_millis(1);
+    // Before any sound: neither the port's owner nor an unknown source.
+    session.handle_input(now, WIRE, datagram(&mut report(ssrc)[..8].to_vec(), beside, now));
+    for packet in &all {
+        now += std::time::Duration::from_nanos(5_333_333);
+        session.handle_input(now, WIRE, datagram(&mut packet.to_vec(), NEAR, now));
+        session.advance(now);
+    }
+    assert_eq!(session.unknown_sources(), 0);
+    session.handle_input(now, WIRE, datagram(&mut report(b"else").to_vec(), beside, now));
+    session.advance(now);
+    assert_eq!((session.unknown_sources(), notices(&mut session).contains(&Notice::Bye)), (1, false));
+    session.handle_input(now, WIRE, datagram(&mut report(ssrc).to_vec(), beside, now));
+    session.advance(now);
+    assert!(notices(&mut session).contains(&Notice::Bye));
+    assert_eq!(session.unknown_sources(), 1);
+}

@@ -1,0 +1,93 @@
+//! What only the operating system knows: the time, what standard input and output are, and how much a pipe holds.
+//!
+//! A pipe holds 64 KiB, 0.34 s of 16-bit stereo at 48 kHz: sound that waits in it is delay. It is made to hold two blocks.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+
+use antiphon_core::Instant;
+use antiphon_media::StreamFormat;
+
+/// The time since now. Only the thread that reads a pipe asks for it, to tell a live source by its pace.
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "whether a pipe gives as much sound as time passes can't be counted in sample frames"
+)]
+pub(crate) fn clock() -> Box<dyn Fn() -> Instant + Send> {
+    let start = std::time::Instant::now();
+    Box::new(move || Instant::ZERO + start.elapsed())
+}
+
+/// Standard input as bytes, without the buffer of [`io::Stdin`].
+pub(crate) fn stdin() -> io::Result<File> {
+    io::stdin().as_fd().try_clone_to_owned().map(File::from)
+}
+
+/// Standard output as bytes, without the lines of [`io::Stdout`].
+pub(crate) fn stdout() -> io::Result<File> {
+    io::stdout().as_fd().try_clone_to_owned().map(File::from)
+}
+
+/// Whether what is behind it may have a clock or a listener waiting: pipes, sockets, devices. A regular file has neither.
+pub(crate) fn is_stream(file: &File) -> bool {
+    file.metadata().is_ok_and(|data| !data.is_file())
+}
+
+/// Bytes that a pipe of such sound is to hold, `sample` bytes for a sample: two blocks of the usual 256 sample frames, and
+/// no less than a page, which is the least that Linux gives (pipe(7)).
+pub(crate) fn pipe_bytes(stream: StreamFormat, sample: usize) -> usize {
+    (2 * 256 * sample * stream.channels()).max(4096)
+}
+
+/// Makes a pipe hold `bytes`, rounded up to pages, where it holds more; anything else stays as it is. Without effect while
+/// more than that is in it, and where the system can't.
+#[cfg(target_os = "linux")]
+pub(crate) fn shorten_pipe(pipe: &File, bytes: usize) {
+    use nix::fcntl::{FcntlArg, fcntl};
+    let Ok(holds) = fcntl(pipe, FcntlArg::F_GETPIPE_SZ) else {
+        return;
+    };
+    if let Ok(bytes) = i32::try_from(bytes)
+        && bytes < holds
+    {
+        // A pipe with more in it than that refuses; what waits there is delay for those who don't read, not a fault.
+        let _still_full = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(bytes));
+    }
+}
+
+/// Only Linux lets a program say how much a pipe holds.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn shorten_pipe(_pipe: &File, _bytes: usize) {}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::fd::OwnedFd;
+
+    use nix::fcntl::{FcntlArg, fcntl};
+
+    #[test]
+    fn an_empty_pipe_is_shortened_and_never_lengthened() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let file = File::from(OwnedFd::from(reader));
+        let holds = || fcntl(&file, FcntlArg::F_GETPIPE_SZ).unwrap();
+        writer.write_all(&[0; 10_000]).unwrap();
+        let before = holds();
+        shorten_pipe(&file, 4096);
+        assert_eq!(holds(), before, "more is in it");
+        shorten_pipe(&file, 16_384);
+        shorten_pipe(&file, 65_536);
+        assert_eq!(holds(), 16_384);
+        assert!(is_stream(&file) && !is_stream(&File::open("/proc/self/exe").unwrap()));
+        assert!(!is_stream(&tempfile::tempfile().unwrap()) && is_stream(&File::open("/dev/null").unwrap()));
+    }
+
+    #[test]
+    fn a_pipe_holds_two_blocks_or_a_page() {
+        let bytes = |channels, sample| pipe_bytes(StreamFormat::new(48_000, channels).unwrap(), sample);
+        assert_eq!((bytes(1, 1), bytes(2, 2), bytes(8, 4)), (4096, 4096, 16_384));
+    }
+}

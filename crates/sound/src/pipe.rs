@@ -1,0 +1,249 @@
+//! Sound that comes through a pipe, read on a thread of its own.
+//!
+//! Behind a pipe is a microphone or a file, and only its pace tells which ([`LiveMeter`]). A file is held up by a full ring
+//! until it is pulled: none of it may be left out. A microphone can't be held up, as its sound would grow old in the pipe
+//! and in the program before it: its thread reads on, and what finds no room is left out.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, Thread};
+
+use antiphon_core::{Instant, MediaTime};
+use antiphon_media::{LiveMeter, Liveness, Pull, Ready, SampleFormat, Source, Splice, StreamFormat, Wake};
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use crate::decode::Decode;
+use crate::os;
+use crate::stream::{REST, ring_samples};
+use crate::{Notes, OpenError};
+
+/// What is behind a pipe, and what is to be found out.
+pub(crate) struct Piped {
+    pub decoder: Box<dyn Decode>,
+    /// What it reads from, to be shortened when it is live, with the bytes that it is to hold then.
+    pub pipe: Option<(File, usize)>,
+    /// Whether it is live, where that is known without looking at its pace.
+    pub live: Option<bool>,
+    /// The time; passed in so that tests have one of their own.
+    pub clock: Box<dyn Fn() -> Instant + Send>,
+}
+
+/// What both threads see.
+#[derive(Default)]
+struct Shared {
+    live: AtomicBool,
+    /// Sample frames that found no room.
+    dropped: AtomicU64,
+    /// Set once, before sound is waited for: the reading thread never waits for this lock.
+    wake: Mutex<Option<Wake>>,
+}
+
+impl Shared {
+    fn wake(&self) {
+        if let Some(wake) = &*self.wake.lock().unwrap_or_else(PoisonError::into_inner) {
+            wake();
+        }
+    }
+}
+
+/// The media thread's end.
+pub(crate) struct PipeSource {
+    ring: Consumer<f32>,
+    stream: StreamFormat,
+    sample: SampleFormat,
+    length: Option<u64>,
+    shared: Arc<Shared>,
+    feeder: Thread,
+    splice: Splice,
+    /// Whether anything was pulled: before that there is nothing to join to.
+    begun: bool,
+    /// Of [`Shared::dropped`], told already.
+    told: u64,
+}
+
+impl PipeSource {
+    /// Starts reading. Nothing is read here, as a pipe's first bytes may be long in coming.
+    pub fn start(piped: Piped, notes: &Notes) -> Result<Self, OpenError> {
+        let decoder = piped.decoder;
+        let (stream, sample, length) = (decoder.format(), decoder.sample_format(), decoder.length());
+        let (producer, ring) = RingBuffer::new(ring_samples(stream));
+        let shared = Arc::new(Shared::default());
+        shared.live.store(piped.live == Some(true), Ordering::Relaxed);
+        let room = (ring_samples(stream) / stream.channels()) as u64;
+        let meter = LiveMeter::new(stream.rate(), MediaTime::new(room, stream.rate()).duration());
+        let feeder = Feeder {
+            decoder,
+            pipe: piped.pipe,
+            ring: producer,
+            pending: Vec::new(),
+            meter: piped.live.is_none().then_some(meter),
+            clock: piped.clock,
+            shared: shared.clone(),
+            notes: notes.clone(),
+        };
+        let thread = thread::Builder::new().name("sound-read".into()).spawn(move || feeder.run());
+        let thread = thread.map_err(|error| OpenError::no_thread(&error))?;
+        Ok(PipeSource {
+            ring,
+            stream,
+            sample,
+            length,
+            shared,
+            feeder: thread.thread().clone(),
+            splice: Splice::new(stream),
+            begun: false,
+            told: 0,
+        })
+    }
+}
+
+impl Source for PipeSource {
+    fn format(&self) -> StreamFormat {
+        self.stream
+    }
+
+    fn sample_format(&self) -> SampleFormat {
+        self.sample
+    }
+
+    fn pull(&mut self, block: &mut [f32]) -> Pull {
+        let channels = self.stream.channels();
+        let wanted = block.len() - block.len() % channels;
+        // Asked before the ring is: what was written before the feeder left is then surely seen.
+        let ended = self.ring.is_abandoned();
+        let there = self.ring.slots();
+        let full = there == self.ring.buffer().capacity();
+        if wanted == 0 || there < wanted && !ended && !full {
+            return Pull::Starved;
+        }
+        let (filled, _) = self.ring.pop_partial_slice(&mut block[..wanted]);
+        if filled.is_empty() {
+            return Pull::End;
+        }
+        self.begun = true;
+        self.splice.join(filled);
+        Pull::Frames(filled.len() / channels)
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    fn is_live(&self) -> bool {
+        self.shared.live.load(Ordering::Relaxed)
+    }
+
+    fn ready(&self) -> Ready {
+        let ended = self.ring.is_abandoned();
+        Ready { frames: self.ring.slots() / self.stream.channels(), ended }
+    }
+
+    fn keep_newest(&mut self, frames: usize) -> u64 {
+        if !self.is_live() {
+            return 0;
+        }
+        let channels = self.stream.channels();
+        let overflowed = self.shared.dropped.load(Ordering::Acquire) != self.told;
+        let there = self.ring.slots() / channels;
+        // What a full ring holds is older than what found no room in it.
+        let keep = if overflowed { 0 } else { frames.min(there) };
+        if let Ok(chunk) = self.ring.read_chunk((there - keep) * channels) {
+            if self.begun && !chunk.is_empty() {
+                self.splice.leave_out(chunk.as_slices());
+            }
+            chunk.commit_all();
+        }
+        let dropped = self.shared.dropped.load(Ordering::Acquire);
+        let untold = dropped - self.told;
+        self.told = dropped;
+        (there - keep) as u64 + untold
+    }
+
+    fn set_waker(&mut self, wake: Wake) {
+        *self.shared.wake.lock().unwrap_or_else(PoisonError::into_inner) = Some(wake);
+    }
+}
+
+impl Drop for PipeSource {
+    fn drop(&mut self) {
+        // It sees the abandoned ring and ends; waiting for it could mean waiting for the program that writes into the pipe.
+        self.feeder.unpark();
+    }
+}
+
+/// The reading thread's end.
+struct Feeder {
+    decoder: Box<dyn Decode>,
+    pipe: Option<(File, usize)>,
+    ring: Producer<f32>,
+    pending: Vec<f32>,
+    /// `None` where it is known whether the pipe is live.
+    meter: Option<LiveMeter>,
+    clock: Box<dyn Fn() -> Instant + Send>,
+    shared: Arc<Shared>,
+    notes: Notes,
+}
+
+impl Feeder {
+    fn run(mut self) {
+        while !self.ring.is_abandoned() && self.read() {
+            self.judge();
+            self.hand_over();
+        }
+        let Feeder { ring, shared, .. } = self;
+        // The thread that is woken must see the end.
+        drop(ring);
+        shared.wake();
+    }
+
+    /// Decodes the next samples; `false` when nothing will follow.
+    fn read(&mut self) -> bool {
+        self.pending.clear();
+        self.decoder.decode(&mut self.pending).unwrap_or_else(|why| {
+            self.notes.add(format!("reading stopped: {why}"));
+            false
+        })
+    }
+
+    fn judge(&mut self) {
+        if let Some(meter) = &mut self.meter {
+            let frames = self.pending.len() / self.decoder.format().channels();
+            let live = meter.on_frames((self.clock)(), frames) == Liveness::Live;
+            self.shared.live.store(live, Ordering::Relaxed);
+        }
+        if self.shared.live.load(Ordering::Relaxed)
+            && let Some((pipe, bytes)) = self.pipe.take()
+        {
+            os::shorten_pipe(&pipe, bytes);
+        }
+    }
+
+    /// Puts what was read into the ring. What finds no room is waited with, or left out of a live source.
+    fn hand_over(&mut self) {
+        let channels = self.decoder.format().channels();
+        let mut sent = 0;
+        while !self.ring.is_abandoned() {
+            let (_, rest) = self.ring.push_partial_slice(&self.pending[sent..]);
+            let left = rest.len();
+            if left < self.pending.len() - sent {
+                self.shared.wake();
+            }
+            sent = self.pending.len() - left;
+            if left == 0 {
+                return;
+            }
+            if self.shared.live.load(Ordering::Relaxed) {
+                self.shared.dropped.fetch_add((left / channels) as u64, Ordering::Release);
+                return;
+            }
+            thread::park_timeout(REST);
+            if let Some(meter) = &mut self.meter {
+                meter.on_blocked((self.clock)());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,26 @@
+//! What the tests of several crates share: a world of two participants in virtual time, over links and pipes that tests
+//! impair; a participant around a bare endpoint; sources and sinks whose samples tell their position; a counting allocator.
+//!
+//! For tests alone: nothing that ships depends on it.
+
+mod allocations;
+mod parties;
+mod party;
+mod served;
+mod sound;
+mod steps;
+mod talk;
+mod threads;
+mod wires;
+mod world;
+
+pub use allocations::Counting;
+pub use parties::Parties;
+pub use party::{Came, Crossing, Party};
+pub use served::Served;
+pub use sound::{Kept, Noise, expected, sample, stereo};
+pub use steps::Steps;
+pub use talk::{Shape, Talk, message, number_of, numbers_in};
+pub use threads::CountingThreads;
+pub use wires::{Datagram, Leaves, Leaving, Pipe, Shown, Taken, Trouble, Wire};
+pub use world::{NEAR, World, datagram, ms};
