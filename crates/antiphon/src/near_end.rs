@@ -195,11 +195,11 @@ fn finish_hearing(session: &mut Session, unopened: &Unopened, notes: &mut Vec<St
 
 fn unanswered(refused: bool, settings: Option<&str>) -> Error {
     let how = if refused { "nobody listens there" } else { "nothing comes back" };
-    let settings = settings
-        .map(|label| format!("; if its defaults differ, run there: antiphon reflect --transports '{label}'"));
+    let remedy = settings.map_or_else(String::new, |label| {
+        format!("; if its defaults differ, run there: antiphon reflect --transports '{label}'")
+    });
     Error::unreachable(format!(
-        "{how}: check the address and the firewall, and that 'antiphon reflect' is running there{}",
-        settings.unwrap_or_default()
+        "{how}: check the address and the firewall, and that 'antiphon reflect' is running there{remedy}"
     ))
 }
 

@@ -64,7 +64,7 @@ impl Requirement {
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let conditions: Vec<String> = self.gate.conditions().iter().map(ToString::to_string).collect();
-        let scope = self.transport.map(|name| format!("{name}:")).unwrap_or_default();
+        let scope = self.transport.map_or_else(String::new, |name| format!("{name}:"));
         write!(f, "{scope}{}", conditions.join(","))
     }
 }

@@ -216,7 +216,7 @@ impl Runner {
         Ok(drive_each(&mut self.lines, participant, &self.plan.clock, stop, options, each)?)
     }
 
-    /// What the wire has counted.
+    /// What the wire has counted; zeros after it has failed, as its counters went with it (the run ends with the error).
     pub fn wire_stats(&self) -> LineStats {
         self.lines.stats(WIRE).unwrap_or_default()
     }

@@ -84,7 +84,7 @@ impl Link<'_> {
         let spec = &self.setup.streams[self.number];
         let mut runner = self.socket(spec.to[0], Target::Listen)?;
         // Who waits has gone only if the run is given up, which `begin` tells.
-        let _ = ready.send(Ok(runner.local_address()));
+        let _given_up = ready.send(Ok(runner.local_address()));
         let Ok(begin) = begin.recv() else { return Ok((FarRecord::default(), 0)) };
         let mut end = FarEnd::new(self.setup, &self.frame(begin, &runner)).map_err(usage)?;
         let report = runner.drive(&mut end, self.stop_far, &mut |_, end| show_far(end, self.seen))?;
@@ -103,7 +103,7 @@ impl Link<'_> {
         let spec = &self.setup.streams[self.number];
         let mut runner = self.socket(spec.from, |_| Target::Call(call))?;
         // As in `far`: who waits has gone only if the run is given up, which `begin` tells.
-        let _ = ready.send(Ok(call));
+        let _given_up = ready.send(Ok(call));
         let Ok(begin) = begin.recv() else { return Ok((None, 0)) };
         let mut end = NearEnd::new(self.setup, &self.frame(begin, &runner)).map_err(usage)?;
         let show = if spec.reflected { show_near_reflected } else { show_near };

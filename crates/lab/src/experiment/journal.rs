@@ -197,7 +197,7 @@ impl<S: Storage> Journal<S> {
         if let Err(error) = written {
             // Half a line must not stand before the next; where even that fails it is passed over when read, and the
             // error that is told is the first one.
-            let _ = self.storage.set_len(self.end);
+            let _half_is_passed_over = self.storage.set_len(self.end);
             self.taken = self.end;
             return Err(error);
         }

@@ -273,7 +273,7 @@ impl Flight {
         }
         entry.fate = Fate::GivenUp;
         // Until an answer to the last sending can't come any more; just after the deadline, which itself is in time.
-        let after = entry.message.deadline.unwrap_or_default() + Duration::from_nanos(1);
+        let after = entry.message.deadline.map_or(now, |deadline| deadline + Duration::from_nanos(1));
         entry.due = after.max(entry.last_sent + rto);
         Some(entry.due)
     }

@@ -36,13 +36,14 @@ impl Associations {
             if listener.is_some_and(|listener| listener != wire) {
                 self.wires.close(wire);
             }
-        }
-        for name in association.names.drain(..) {
-            let key = (wire.unwrap_or_default(), name);
-            if self.ids.get(&key) == Some(&id) {
-                self.ids.remove(&key);
+            for name in &association.names {
+                let key = (wire, *name);
+                if self.ids.get(&key) == Some(&id) {
+                    self.ids.remove(&key);
+                }
             }
         }
+        association.names.clear();
         if let Some(admission) = listener.and_then(|listener| self.admissions.get_mut(&listener)) {
             admission.leave(id, association.began, association.proved);
         }

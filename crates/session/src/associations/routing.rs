@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use antiphon_core::{CloseMode, CloseReason, Input, Instant, PathId, Role, WireId};
 
-use super::admission::{Admission, Decision, Policy};
+use super::admission::{Decision, Policy};
 use super::{Association, AssociationId, Associations, Handled};
 
 impl Associations {
@@ -101,11 +101,9 @@ impl Associations {
         let local = self.add_path(id, path, true);
         self.admitted(wire, id, proved);
         if with_block {
-            let block = self.admissions.get_mut(&wire).map(Admission::take_block).unwrap_or_default();
+            let block = self.admission_mut(wire).take_block();
             self.give(now, id, Input::Accepted { path: local, block: &block });
-            if let Some(admission) = self.admissions.get_mut(&wire) {
-                admission.keep_block(block);
-            }
+            self.admission_mut(wire).keep_block(block);
         } else {
             self.give(now, id, Input::Datagram { path: local, bytes, received_at });
         }
