@@ -93,6 +93,11 @@ impl Guest {
         self.exec("kp-netem off eth0");
     }
 
+    /// The time after which the machine repeats the first packet of an SCTP association, until it has measured the round trip.
+    pub fn set_first_rto(&self, ms: u32) {
+        self.exec(&format!("echo {ms} > /proc/sys/net/sctp/rto_initial"));
+    }
+
     /// Runs `work` while both ends have an address in another network as well, of IPv4.
     pub fn with_second_addresses<T>(&self, work: impl FnOnce() -> T) -> T {
         let [ours, theirs] = [SECOND_HOST, SECOND_GUEST].map(|address| format!("{address}/24"));
