@@ -10,8 +10,8 @@ use antiphon_core::{Instant, Profile};
 use antiphon_measure::{Advice, Candidate, PacketLog, RunFacts, TransportFigures, advise};
 use antiphon_media::{NullSink, Sink};
 use antiphon_net::{Capture, OsClock, Stop, Target};
+use antiphon_session::CallProgress;
 
-use crate::call_log::CallProgress;
 use crate::embedded::{Embedded, Place};
 use crate::near_end::{NearEnd, NearPlan, NearResult};
 use crate::passport::PassportFile;

@@ -15,7 +15,6 @@
 //! program made; [`run`] starts the media thread of all of these. The command line and the C interface are thin skins over this
 //! crate; the laboratory is `antiphon-experiments`, which a program that streams need not link.
 
-mod call_log;
 mod compare;
 mod embedded;
 mod emulated;

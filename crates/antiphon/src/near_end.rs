@@ -11,11 +11,10 @@ use antiphon_media::packet::PacketConfig;
 use antiphon_media::{ChannelGroups, SampleFormat, Sink, Source, StreamFormat};
 use antiphon_net::{OsClock, Stop, Taps, Target};
 use antiphon_session::{
-    OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Reflected, SendTrack, SendTrackConfig, Session,
-    SessionConfig, StreamFraming,
+    CallLog, CallProgress, Observer, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Reflected,
+    SendTrack, SendTrackConfig, Session, SessionConfig, StreamFraming,
 };
 
-use crate::call_log::{CallLog, CallProgress};
 use crate::embedded::Place;
 use crate::run::{RunPlan, Runner};
 use crate::send::{CNAME, SILENCE};
@@ -98,7 +97,7 @@ impl NearEnd {
             woken: false,
         };
         let send = SendTrack::new(source, send)?;
-        let log = CallLog::new(&send, log_packets, place.board.clone());
+        let log = CallLog::new(send.packetiser(), log_packets, place.board.clone());
         let receive = ReceiveTrackConfig {
             latency: Some(options.latency),
             conceal: options.conceal,
@@ -131,12 +130,11 @@ impl NearEnd {
     /// Waits for the word, streams, and draws up what was measured.
     pub fn run(mut self, begin: &mpsc::Receiver<()>, stop: &Stop) -> Result<NearResult, Error> {
         let _main_thread_is_gone = begin.recv();
-        let packet_frames = self.send.packetiser().packet_frames() as u64;
         let mut session = Session::new(self.config, self.clock.now());
         session.set_send_track(self.send);
         session.set_receive_track(self.receive);
         let log = Rc::clone(&self.log);
-        session.observe(Box::new(move |now: Instant, seen: &_| log.borrow_mut().note(now, seen)));
+        session.observe(Box::new(move |now: Instant, seen: &_| log.borrow_mut().on(now, seen)));
         self.runner.join(&mut session, SILENCE);
         let (log, out) = (&self.log, &mut self.out);
         let report = self.runner.drive(&mut session, stop, &mut |now, _: &mut Session| {
@@ -163,9 +161,10 @@ impl NearEnd {
         let duration = session.sending_time();
         let concealed = finish_hearing(&mut session, &self.sink, &mut notes);
         drop(session);
-        let log = Rc::into_inner(self.log).expect("the session had the other").into_inner();
+        let mut log = Rc::into_inner(self.log).expect("the session had the other").into_inner();
+        log.finish(concealed);
         Ok(NearResult {
-            log: log.finish(concealed, packet_frames),
+            log: log.into_log(),
             wire_bytes: path.bytes_sent + path.datagrams_sent * below,
             media_bytes: sent.media_bytes,
             cpu: report.cpu,

@@ -176,7 +176,7 @@ pub struct ReflectOptions {
     pub listen: SocketAddr,
     /// The transports, each at most once: schemes, or schemes with keys of their own; empty for all.
     pub transports: Vec<String>,
-    /// Peers at once, per transport.
+    /// Peers at once, per transport; those that proved nothing yet have half of these places, 8 at least.
     pub max_peers: usize,
     /// Stop after so much time.
     pub length: Option<Duration>,

@@ -15,6 +15,7 @@
 
 mod arrivals;
 mod associations;
+mod call_log;
 mod convert;
 mod framed;
 mod framing;
@@ -34,6 +35,7 @@ mod store;
 
 pub use arrivals::ArrivalTable;
 pub use associations::{AdmissionCounters, AssociationId, Associations, Handled, Policy};
+pub use call_log::{CallLog, CallProgress};
 pub use convert::{ConvertError, converted, converted_sink, limited};
 pub use framed::Framing;
 pub use framing::{StreamFraming, UnknownFraming, framed};

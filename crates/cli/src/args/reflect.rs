@@ -20,7 +20,8 @@ pub struct ReflectArgs {
     /// Transports, separated by commas [default: all]
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = values::transport_with_keys())]
     pub transports: Vec<String>,
-    /// Peers at once, per transport
+    /// Peers at once, per transport; those that proved nothing yet have
+    /// half of these places, 8 at least
     #[arg(long, value_name = "N", value_parser = values::peers, default_value = "64")]
     pub max_peers: usize,
     /// Stop after this time [default: at Ctrl-C]

@@ -66,12 +66,12 @@ fn call_with(
     link: &str,
     seed: u64,
 ) -> Call {
-    let (kept, log) = (Kept::default(), Log::new(&setting.track.packet, rows, table.clone()));
+    let kept = Kept::default();
     let source = Noise::new(setting.track.packet.format, frames);
     let to = kept.clone();
     let open_sink = Box::new(move |format, _| Ok(to.sink(format)));
     let mut near = comparing("rtp", source, open_sink, setting);
-    near.observe(Box::new(log.clone()));
+    let log = Log::of(&mut near, rows, table.clone());
     let config = ReflectorConfig { arrivals: table, ..ReflectorConfig::default() };
     let policy = Policy::Many { most: 4, idle: ms(10_000) };
     let far = Reflector::new(Instant::ZERO, WIRE, stack("rtp"), policy, config);

@@ -83,10 +83,9 @@ fn a_sender_and_a_caller_take_no_harm_from_what_comes_back() {
     let (good, kept) = (packets(5, 25_600), Kept::default());
     let mut sender = send_session("rtp", stereo(), 48_000, 5);
     let (setting, to) = (Comparison::new(stereo(), ms(40)), kept.clone());
-    let log = Log::new(&setting.track.packet, 1_000, None);
     let open_sink = Box::new(move |format, _| Ok(to.sink(format)));
     let mut caller = comparing("rtp", Noise::new(stereo(), 48_000), open_sink, setting);
-    caller.observe(Box::new(log.clone()));
+    let log = Log::of(&mut caller, 1_000, None);
     let mut world = World::linked(caller, hub("rtp", 1), "delay=3ms", 1);
     let mut offered = 0;
     while !world.near.is_finished() && world.now < END {

@@ -25,11 +25,11 @@ struct Call {
 fn piped_call(patience: Option<u64>, frames: u64) -> Call {
     let delay = patience.map_or(PlayoutDelay::Unbounded, |patience| PlayoutDelay::Of(ms(patience)));
     let setting = Comparison { delay, ..Comparison::new(stereo(), ms(80)) };
-    let (kept, log) = (Kept::default(), Log::new(&setting.track.packet, 10_000, None));
+    let kept = Kept::default();
     let to = kept.clone();
     let open_sink = Box::new(move |format, _| Ok(to.sink(format)));
     let mut near = comparing("tcp", Noise::new(stereo(), frames), open_sink, setting);
-    near.observe(Box::new(log.clone()));
+    let log = Log::of(&mut near, 10_000, None);
     let (policy, config) = (Policy::Single { silence: SILENCE }, ReflectorConfig::default());
     let far = Reflector::new(Instant::ZERO, WIRE, stack("tcp"), policy, config);
     Call { world: World::piped(near, far, ms(1), ROOM), kept, log }

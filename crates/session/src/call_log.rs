@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use antiphon_core::{Instant, MediaTime, Outcome};
 use antiphon_measure::{Fate, PacketArrival, PacketLog, PacketLogConfig};
+use antiphon_media::packet::Packetiser;
 use antiphon_media::playout::Inserted;
-use antiphon_session::{ArrivalTable, Arrived, Seen, SendTrack, Sent};
+
+use crate::arrivals::ArrivalTable;
+use crate::observer::{Arrived, Observer, Seen, Sent};
 
 /// Notes what a session whose media comes back tells of its packets.
-pub(crate) struct CallLog {
+pub struct CallLog {
     log: PacketLog,
+    packet_frames: u64,
     /// Where the far end notes arrivals, if it shares our clock.
     arrivals: Option<ArrivalTable>,
     /// Messages sent so far, refused ones included, and the number of the next one's packet.
@@ -20,7 +24,7 @@ pub(crate) struct CallLog {
 
 /// How far a stream is that comes back.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct CallProgress {
+pub struct CallProgress {
     /// Packets sent, refused ones included.
     pub sent: u64,
     /// Packets that came back.
@@ -32,9 +36,10 @@ pub(crate) struct CallProgress {
 }
 
 impl CallLog {
-    /// A log of so many packets of `track`, which has one channel group.
-    pub fn new(track: &SendTrack, packets: usize, arrivals: Option<ArrivalTable>) -> Self {
-        let (packetiser, config) = (track.packetiser(), *track.packetiser().config());
+    /// A log of so many packets of a track with one channel group; `arrivals`: where the far end notes what came there, if
+    /// it shares our clock.
+    pub fn new(packetiser: &Packetiser, packets: usize, arrivals: Option<ArrivalTable>) -> Self {
+        let config = packetiser.config();
         let frames = packetiser.packet_frames();
         let log = PacketLogConfig {
             capacity: packets,
@@ -43,18 +48,14 @@ impl CallLog {
             packet_bytes: (frames * config.format.channels() * config.sample.bytes()) as u32,
         };
         let next_sequence = packetiser.next_sequence();
-        CallLog { log: PacketLog::new(log), arrivals, sent: 0, next_sequence, round_trip: None }
-    }
-
-    /// Takes note of what passes.
-    pub fn note(&mut self, now: Instant, seen: &Seen) {
-        match seen {
-            Seen::Sent(sent) => self.on_sent(now, sent),
-            Seen::Arrived(arrived) => self.on_arrived(arrived),
-            Seen::Outcome { number, outcome: Outcome::Expired { .. } } => {
-                self.log.on_fate(*number, Fate::Expired);
-            }
-            Seen::Began { .. } | Seen::Outcome { .. } | Seen::Broken { .. } => {}
+        let packet_frames = frames as u64;
+        CallLog {
+            log: PacketLog::new(log),
+            packet_frames,
+            arrivals,
+            sent: 0,
+            next_sequence,
+            round_trip: None,
         }
     }
 
@@ -109,9 +110,18 @@ impl CallLog {
         }
     }
 
-    /// The log, complete: nothing comes any more. `concealed`: sample frames that had to be made up, of packets of
-    /// `packet_frames`.
-    pub fn finish(mut self, concealed: u64, packet_frames: u64) -> PacketLog {
+    /// What is known of the packets so far.
+    pub fn log(&self) -> &PacketLog {
+        &self.log
+    }
+
+    /// The same, taken out.
+    pub fn into_log(self) -> PacketLog {
+        self.log
+    }
+
+    /// Completes the log: nothing comes any more, and so many sample frames were concealed.
+    pub fn finish(&mut self, concealed: u64) {
         if let Some(arrivals) = &self.arrivals {
             // Those sent too recently to have been asked for.
             for back in 1..=self.sent.min(SETTLED) {
@@ -121,8 +131,20 @@ impl CallLog {
         }
         self.log.finish();
         // The report counts holes in units of packets, as everything else there.
-        self.log.on_concealed(concealed.div_ceil(packet_frames.max(1)));
-        self.log
+        self.log.on_concealed(concealed.div_ceil(self.packet_frames.max(1)));
+    }
+}
+
+impl Observer for CallLog {
+    fn on(&mut self, now: Instant, seen: &Seen) {
+        match seen {
+            Seen::Sent(sent) => self.on_sent(now, sent),
+            Seen::Arrived(arrived) => self.on_arrived(arrived),
+            Seen::Outcome { number, outcome: Outcome::Expired { .. } } => {
+                self.log.on_fate(*number, Fate::Expired);
+            }
+            Seen::Began { .. } | Seen::Outcome { .. } | Seen::Broken { .. } => {}
+        }
     }
 }
 
