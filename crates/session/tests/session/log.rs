@@ -1,4 +1,4 @@
-//! A packet log that is filled by an observer, as whoever compares fills it.
+//! A packet log filled by an observer, as in a comparison.
 
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
@@ -41,7 +41,7 @@ impl Log {
         Ref::map(self.0.borrow(), |logged| &logged.log)
     }
 
-    /// The session has finished: what did not come is lost, and what was made up is counted.
+    /// The session has finished: what did not come is lost, and what was concealed is counted.
     pub fn finish(&self, session: &Session) {
         let mut logged = self.0.borrow_mut();
         (1..=logged.made.min(SETTLED)).for_each(|back| logged.settle(back));
@@ -81,7 +81,7 @@ impl Logged {
         self.log.on_size(sent.number, sent.len);
     }
 
-    /// Takes from the table that the message so many back came there, even if it never came back.
+    /// Takes from the table that the message sent `back` messages ago arrived there, even if it never came back.
     fn settle(&mut self, back: u64) {
         let (number, sequence) = (self.made - back, self.next_sequence.wrapping_sub(back as u16));
         let there = self.table.as_ref().and_then(|table| table.arrival(sequence));
@@ -93,7 +93,7 @@ impl Logged {
     }
 
     fn on_arrived(&mut self, arrived: &Arrived) {
-        // The latest one that bears this number.
+        // The latest one with this number.
         let back = u64::from(self.next_sequence.wrapping_sub(1).wrapping_sub(arrived.sequence));
         let Some(number) = self.made.checked_sub(back + 1) else { return };
         let there = self.table.as_ref().and_then(|table| table.arrival(arrived.sequence));
@@ -111,12 +111,13 @@ impl Logged {
         });
         let late = Some(Inserted::Early) == arrived.inserted
             || matches!(arrived.inserted, Some(Inserted::Late { .. } | Inserted::Discarded));
-        // It came, but not at a time at which it could be heard. Copies do not change its fate.
+        // It came, but too late to be heard. Copies do not change its fate.
         if late && rtt.is_some() {
             self.log.on_fate(number, Fate::Late);
         }
     }
 }
 
-/// So many messages later, what came there of one is known: 5 s of 1.3 ms blocks, half of what the log remembers.
+/// After so many later messages, the arrival of a message there is known: 5 s of 1.3 ms blocks, half of what the log
+/// remembers.
 const SETTLED: u64 = 4_096;
