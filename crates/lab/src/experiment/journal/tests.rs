@@ -91,7 +91,7 @@ impl Storage for Disk {
     }
 }
 
-/// The lines of a sketch in which a digit stands for a run.
+/// The lines of a sketch in which a digit represents a run.
 fn lines(sketch: &str) -> String {
     let line = |part: &str| match part.parse() {
         Ok(run) => finished(run, 1.5).to_line(""),
@@ -140,7 +140,7 @@ fn room_that_was_taken_holds_the_lines_that_follow() {
     let (mut journal, _) = open(&first, first.len() as u64 + 3 * FIRST_GUESS);
     journal.reserve(3).unwrap();
     assert!(journal.reserve(4).is_err());
-    // The disk is full now, and yet three lines find their place.
+    // The disk is full now, and yet three more lines fit.
     let padded = |length: usize| finished(2, 1.5).to_line(&"x".repeat(length));
     let long = padded(1 + FIRST_GUESS as usize - 1 - padded(1).len());
     for _ in 0..3 {
