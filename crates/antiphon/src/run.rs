@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use antiphon_core::wire::{IPV4_HEADER, TCP_IPV4_HEADERS, TCP_SEGMENT, UDP_IPV4_HEADERS};
 use antiphon_core::{Instant, Participant, PathId, Profile, Role, Stack, Wire, WireId};
-use antiphon_net::capture::FRAME_PORT;
+use antiphon_net::capture::MESSAGE_PORT;
 use antiphon_net::netns::Namespace;
 use antiphon_net::{
     Capture, CaptureSummary, DriveOptions, DriveReport, Line, LineError, LineObserver, LineStats, Lines,
@@ -340,7 +340,7 @@ fn captured(summary: &CaptureSummary) -> String {
     let CaptureSummary { packets, inside, dropped, incomplete, .. } = *summary;
     let mut text = format!("captured {} packets, {dropped} dropped", packets - inside);
     if inside > 0 {
-        text += &format!(", and {inside} of what is inside them (RTP: -d udp.port=={FRAME_PORT},rtp)");
+        text += &format!(", and {inside} of what is inside them (RTP: -d udp.port=={MESSAGE_PORT},rtp)");
     }
     if incomplete > 0 {
         text += &format!(", without {incomplete} fragments of packets that did not become whole");

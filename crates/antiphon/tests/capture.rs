@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use antiphon::net::capture::{FRAME_PORT, PEER_FRAME_PORT};
+use antiphon::net::capture::{MESSAGE_PORT, PEER_MESSAGE_PORT};
 use antiphon::net::netns::{Means, Namespace, probe};
 use antiphon::{CompareOptions, ReflectOptions, SendOptions, Stop, compare, reflect, send};
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
@@ -63,8 +63,8 @@ fn dropped(option: &InterfaceStatisticsOption<'_>) -> u64 {
 fn frame(name: &str, packet: &[u8]) -> Option<(bool, u32, u16)> {
     let word = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
     let (from, to) = (word(20), word(22));
-    let ours = if name.ends_with("-rtp") { FRAME_PORT } else { PORT };
-    let wanted = name == "rtp" || [from, to].contains(&PEER_FRAME_PORT);
+    let ours = if name.ends_with("-rtp") { MESSAGE_PORT } else { PORT };
+    let wanted = name == "rtp" || [from, to].contains(&PEER_MESSAGE_PORT);
     let rtp = wanted && packet[28] >> 6 == 2 && !(192..=223).contains(&packet[29]);
     rtp.then(|| (to == ours, u32::from(word(36)) << 16 | u32::from(word(38)), word(30)))
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use antiphon::net::capture::{FRAME_PORT, PEER_FRAME_PORT};
+use antiphon::net::capture::{MESSAGE_PORT, PEER_MESSAGE_PORT};
 
 use crate::analysed::{DEADLINE, stream, stream_with};
 use crate::child::{Child, antiphon, free_ports, program};
@@ -37,7 +37,7 @@ const FIELDS: [&str; 11] = [
 ];
 
 fn tshark(file: &Path, rest: &[&str]) -> String {
-    let mut command = program(&format!("tshark -d udp.port=={FRAME_PORT},rtp"));
+    let mut command = program(&format!("tshark -d udp.port=={MESSAGE_PORT},rtp"));
     let checks = ["ip.check_checksum", "udp.check_checksum", "dccp.check_checksum"];
     command.args(checks.map(|check| format!("-o{check}:TRUE"))).arg("-osctp.checksum:CRC 32c");
     command.arg("-r").arg(file).args(rest);
@@ -82,7 +82,7 @@ fn packet(line: &str) -> Shown {
 fn check_frames(packets: &[Shown], scheme: &str, frames: u64, sender: bool) {
     let name = format!("{scheme}-rtp");
     let inside: Vec<_> = packets.iter().filter(|packet| packet.interface == name).collect();
-    let (ours, theirs) = (FRAME_PORT, PEER_FRAME_PORT);
+    let (ours, theirs) = (MESSAGE_PORT, PEER_MESSAGE_PORT);
     let sound = if sender { (ours, theirs) } else { (theirs, ours) };
     let mut numbers = Vec::new();
     for packet in &inside {
@@ -189,7 +189,7 @@ fn a_comparison_shows_every_stream_once_whatever_was_repaired() {
         let numbers: Vec<u16> = packets
             .iter()
             .filter(|packet| packet.interface == format!("{scheme}-rtp"))
-            .filter(|packet| packet.ports == Some((FRAME_PORT, PEER_FRAME_PORT)))
+            .filter(|packet| packet.ports == Some((MESSAGE_PORT, PEER_MESSAGE_PORT)))
             .filter_map(|packet| packet.rtp)
             .collect();
         assert_eq!(Some(numbers.len() as u64), sent, "{scheme}");
@@ -210,7 +210,7 @@ fn sent_whole(packets: &[Shown], scheme: &str) -> (usize, usize) {
     let inside = format!("{scheme}-rtp");
     let sound = packets.iter().filter(|packet| {
         packet.interface == inside
-            && packet.ports == Some((FRAME_PORT, PEER_FRAME_PORT))
+            && packet.ports == Some((MESSAGE_PORT, PEER_MESSAGE_PORT))
             && packet.rtp.is_some()
     });
     let lengths: Vec<usize> = sound.map(|packet| packet.length).collect();
@@ -262,8 +262,8 @@ fn a_reflectors_capture_is_dissected() {
             assert_eq!(once.len(), numbers.len(), "{scheme}: shown once");
             numbers.len() as u64
         };
-        let [there, back] =
-            [(PEER_FRAME_PORT, FRAME_PORT), (FRAME_PORT, PEER_FRAME_PORT)].map(|ports| Some(count(ports)));
+        let [there, back] = [(PEER_MESSAGE_PORT, MESSAGE_PORT), (MESSAGE_PORT, PEER_MESSAGE_PORT)]
+            .map(|ports| Some(count(ports)));
         assert_eq!(
             (there, back),
             (figure["packets_sent"].as_u64(), figure["packets_sent"].as_u64()),

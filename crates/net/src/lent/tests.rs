@@ -82,6 +82,6 @@ fn waiting_ends_with_a_ring_and_with_a_shut_down() {
     socket2::SockRef::from(&program).shutdown(std::net::Shutdown::Both).unwrap();
     let error = lent.wait(Duration::from_secs(60)).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EBADF));
-    // Neither wait may have lasted: a minute each would show.
+    // Neither wait may have run to its end of a minute.
     assert!(clock.now() < Instant::from_millis(30_000));
 }
