@@ -96,7 +96,7 @@ fn datagrams_of_both_families_with_their_times_and_ways() {
 }
 
 #[test]
-fn a_connection_from_handshake_to_leave() {
+fn a_connection_from_handshake_to_fin() {
     let at = Instant::from_nanos;
     let read = captured(|tap| {
         tap.opened(Direction::Received, at(1), ends("[::1]:5004", "[::1]:40000"));
