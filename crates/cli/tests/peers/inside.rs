@@ -1,4 +1,4 @@
-//! What tshark makes of the interfaces that show what is inside a transport's packets.
+//! tshark's view of the interfaces that show the contents of a transport's packets.
 
 use std::path::Path;
 
@@ -45,8 +45,8 @@ fn tshark(file: &Path, rest: &[&str]) -> String {
 }
 
 fn shown(file: &Path) -> Vec<Shown> {
-    // What tshark does not know, SRP and the simple ARQ on the wire, it guesses at: now and then another protocol's packet
-    // begins with the same bytes.
+    // tshark guesses at protocols that it does not know, SRP and the simple ARQ: sometimes the packet of another
+    // protocol begins with the same bytes.
     let known = "!(frame.interface_name in {\"srp\", \"arq\"})";
     let wrong = "_ws.malformed||_ws.expert.severity==error||rtcp.length_check==0";
     let wrong = tshark(file, &["-Y", &format!("{known}&&({wrong})")]);
@@ -106,7 +106,7 @@ fn check_bare(packets: &[Shown], scheme: &str) {
     check_known(packets, &bare, scheme);
 }
 
-/// The packets of an interface are known for what they are, and sound.
+/// The packets of an interface are recognised, and correct.
 fn check_known(packets: &[Shown], interface: &str, scheme: &str) {
     for packet in packets.iter().filter(|packet| packet.interface == interface) {
         let layers = format!("raw:ip:{scheme}");
@@ -168,7 +168,7 @@ fn packets_directly_over_ip_are_dissected_and_shown_once() {
     });
 }
 
-/// Over a link that loses packets, transports send again; the RTP inside is there once all the same.
+/// Over a link that loses packets, transports retransmit; the RTP inside is shown only once.
 #[test]
 #[ignore = "needs tshark; scripts/install-peers brings it"]
 fn a_comparison_shows_every_stream_once_whatever_was_repaired() {
@@ -195,7 +195,7 @@ fn a_comparison_shows_every_stream_once_whatever_was_repaired() {
         assert_eq!(Some(numbers.len() as u64), sent, "{scheme}");
         assert!(numbers.windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1)), "{scheme}: {numbers:?}");
     }
-    // What is sent again is on the wire alone. A transport that repairs nothing shows that nothing else is counted here.
+    // Retransmissions are only on the wire. A transport without repairs shows that nothing else is counted here.
     for scheme in ["srp", "arq"] {
         let (whole, frames) = sent_whole(&packets, scheme);
         assert!(whole > frames, "{scheme}: {whole} packets for {frames} messages, and 3 % were lost");
