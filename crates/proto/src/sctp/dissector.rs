@@ -19,7 +19,7 @@ use antiphon_core::{Dissected, Fragment, OverIpPacket};
 
 use super::stack::SctpOverIp;
 
-/// Looks into a datagram, without checking its CRC: that is the analyser's to judge.
+/// Dissects a datagram, without checking its CRC: the analyser does that.
 ///
 /// SCTP in UDP is the packet of protocol 132 as it stands (RFC 6951 §5.2): ports and CRC are its own. Fragments of DATA
 /// are numbered by their TSNs, which follow one another within a message (RFC 9260 §6.9); those of I-DATA by their

@@ -124,7 +124,7 @@ fn who_falls_silent_gets_ever_less_and_all_again_once_heard() {
     }
     pace.on_heard();
     assert_eq!(second(&mut pace, 12), 100);
-    // Who never reported is no receiver of ours: plain sinks of a stream exist.
+    // A peer that never reported is no receiver of ours: a plain sink of a stream.
     let mut mute = Pace::new(LATENCY);
     assert_eq!((0..20).map(|n| second(&mut mute, n)).sum::<u32>(), 2000);
 }
