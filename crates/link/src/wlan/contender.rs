@@ -27,7 +27,7 @@ pub(super) struct Route {
 
 /// A queue that contends for the channel.
 pub(super) struct Contender<P> {
-    /// Whose it is.
+    /// Its station.
     station: usize,
     access: Access,
     aifs: u64,
@@ -103,7 +103,7 @@ impl<P> Contender<P> {
         self.access.txop
     }
 
-    /// Takes a packet, or gives it back if the queue is full. One that finds the channel busy has to back off.
+    /// Takes a packet, or returns it if the queue is full. A packet that finds the channel busy must back off.
     #[inline]
     pub(super) fn push(
         &mut self,

@@ -76,7 +76,7 @@ impl Source for Microphone {
     }
 
     fn keep_newest(&mut self, frames: usize) -> u64 {
-        // What a buffer that overflowed holds is older than what it had no room for.
+        // A buffer that overflowed holds older sound than what it had no room for.
         let keep = if self.overflowed { 0 } else { frames as u64 };
         self.overflowed = false;
         let skipped = (self.arrived - self.used).saturating_sub(keep);
