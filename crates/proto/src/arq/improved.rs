@@ -1,13 +1,10 @@
 //! `mode=improved`: the extensions in the report's chapter on future work, as an endpoint.
 //!
 //! * A message is retransmitted when a packet sent *later* has been acknowledged and the path's reordering time has
-//! passed
-//!   (RFC 8985), or after SRTT + 4 RTTVAR; never after its deadline, and once more just before it where no answer can
-//! come
-//!   in time.
+//!   passed (RFC 8985), or after SRTT + 4 RTTVAR; never after its deadline, and once more just before it where no
+//!   answer can come in time.
 //! * One acknowledgement covers many packets, is carried by messages in the other direction, waits a bounded time, and
-//! is
-//!   sent at once when a gap appears.
+//!   is sent at once when a gap appears.
 //! * The receiver delivers every message once, as soon as it has it: the playout buffer restores the order.
 //! * Numbers start anywhere and belong to an *epoch* drawn at opening, so that neither a restarted peer nor a blind
 //!   forger confuses them.

@@ -13,8 +13,7 @@ use antiphon_core::Instant;
 ///
 /// * the limit is never below a sixteenth of what is offered;
 /// * a queue that stays for [`TRIAL`] although the sender slows down is caused by others: slowing down would only help
-/// them,
-///   and the limit is lifted for [`REST`];
+///   them, and the limit is lifted for [`REST`];
 /// * a judgement needs [`ENOUGH`] packets.
 ///
 /// If a receiver that has reported before is silent for [`SILENCE`] while data is sent, it has gone, or its reports are
