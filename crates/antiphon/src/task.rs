@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_passes_in_the_background_and_mistakes_are_told_at_the_start() {
+    fn sound_passes_in_the_background_with_early_errors() {
         let directory = tempfile::tempdir().unwrap();
         let sink = directory.path().join("heard.wav").display().to_string();
         let uri = free_uri();

@@ -159,7 +159,7 @@ fn session(path: &Path) -> BTreeMap<String, u64> {
 
 /// An incomplete capture is reported, and the stream goes on: here into a pipe whose reader closes it.
 #[test]
-fn a_capture_that_breaks_off_is_told_of() {
+fn an_incomplete_capture_is_reported() {
     let directory = std::env::temp_dir().join(format!("antiphon-capture-breaks-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a temporary directory");
     let pipe = directory.join("pipe");

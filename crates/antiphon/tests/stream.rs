@@ -153,7 +153,7 @@ fn a_file_arrives_sample_for_sample_in_medusas_framing() {
 }
 
 #[test]
-fn a_sender_with_the_other_framing_is_told_of_with_the_remedy() {
+fn a_sender_with_the_other_framing_is_reported() {
     for (scheme, ours, theirs) in [("rtp", "", "?framing=medusa"), ("tcp", "?framing=medusa", "")] {
         let port = free_port();
         let receiving = ReceiveOptions {

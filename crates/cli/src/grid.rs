@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_the_cursor_stays_out() {
+    fn control_characters_are_kept_out() {
         assert_eq!(Cell::from("a\x1b[2Jb\nc").text, "a [2Jb c");
     }
 

@@ -52,7 +52,7 @@ fn results_are_the_same_on_one_and_on_many_threads() {
 }
 
 #[test]
-fn what_was_stopped_goes_on_and_ends_as_if_it_had_not_been() {
+fn a_stopped_experiment_continues_with_equal_results() {
     let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     run_in(&job(), &options(whole.path(), 2), &Stop::new(), &mut |_| {}, &figures).unwrap();
     let begun = AtomicU32::new(0);
@@ -149,7 +149,7 @@ fn two_at_once_are_one_too_many() {
 }
 
 #[test]
-fn a_run_that_breaks_is_told_with_the_command_that_replays_it() {
+fn a_failed_run_is_reported_with_its_replay_command() {
     let results = tempfile::tempdir().unwrap();
     for threads in [1, 3] {
         let world = |setup: &Setup, seed: u64| match seed == job().scenario.plan()[7].seed {

@@ -138,7 +138,7 @@ fn early_drops_are_drawn_apart_from_everything_else() {
 }
 
 #[test]
-fn what_has_room_is_taken_even_by_a_queue_that_drops_early() {
+fn granted_room_is_kept_by_queues_that_drop_early() {
     for text in
         ["rate=1Mbit/s,queue=red/5/15/100%", "rate=1Mbit/s,queue=drd/5/15", "rate=1Mbit/s/2kB,queue=drd/5/15"]
     {

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_receiver_has_the_last_word() {
+    fn an_arrival_overrides_the_senders_report() {
         assert_eq!(Fate::Expired.revised_by(Fate::Played), Fate::Played);
         assert_eq!(Fate::Played.revised_by(Fate::Expired), Fate::Played);
         assert_eq!(Fate::Played.revised_by(Fate::Late), Fate::Late);

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_to_be_obtained_is_what_the_kernel_has() {
+    fn reported_scheduling_equals_the_kernels() {
         // On a thread of its own, since the priority is the thread's.
         let checked = std::thread::spawn(|| {
             let obtained = become_media_thread();

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rings_are_heard_once_and_by_sleepers_in_other_threads() {
+    fn a_wake_up_counts_once_and_reaches_other_threads() {
         let waker = Waker::new().expect("an event descriptor");
         assert!(!waker.wait(Duration::ZERO));
         waker.wake();

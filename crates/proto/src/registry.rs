@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_says_who_calls_and_who_keeps_the_pace() {
+    fn profiles_tell_first_message_calls_and_own_pacing() {
         let profile = |uri: &str| {
             let (scheme, query) = uri.split_once('?').unwrap();
             let query = query.parse().unwrap();

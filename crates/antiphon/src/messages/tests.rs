@@ -48,7 +48,7 @@ fn messages_go_both_ways_over_every_transport() {
 }
 
 #[test]
-fn patience_ends_and_closing_wakes_who_waits() {
+fn time_out_and_closing_end_a_wait() {
     let (caller, listener) = pair("rtp");
     let mut buf = [0; 10];
     assert_eq!(caller.receive(&mut buf, Some(Duration::ZERO)), Err(MessageError::TimedOut));
@@ -62,7 +62,7 @@ fn patience_ends_and_closing_wakes_who_waits() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_told_at_once() {
+fn what_cannot_be_sent_is_refused_at_once() {
     let (caller, listener) = pair("srp");
     assert_eq!(caller.send(&[], None), Err(MessageError::Empty));
     let max = caller.max_message();

@@ -96,7 +96,7 @@ fn a_lost_message_is_asked_for_and_repaired() {
 }
 
 #[test]
-fn stopping_and_closing_wake_who_waits() {
+fn stopping_and_closing_end_a_wait() {
     for mode in [Mode::AsPublished, Mode::Improved] {
         let (here, there) = (udp(), udp());
         let client = client(&here, &there, mode);

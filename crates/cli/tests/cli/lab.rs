@@ -180,7 +180,7 @@ fn kill(signal: &str, process: u32) -> bool {
 }
 
 #[test]
-fn a_full_disk_is_told_and_loses_nothing() {
+fn a_full_disk_is_reported_and_loses_nothing() {
     let directory = directory(&scenario(1, "1s"));
     let dir = directory.path();
     assert_eq!(lab(dir, &["run", "test.toml", "--set", "transport=rtp"]).code, Some(0));
@@ -211,7 +211,7 @@ fn what_belongs_to_another_scenario_is_not_mixed_in() {
 }
 
 #[test]
-fn real_runs_are_told_from_the_model() {
+fn real_runs_are_distinguished_from_the_model() {
     let text = "title='Loopback'\nduration='1h'\nmeasured=true\nrepetitions=2\nnode.a={}\nnode.b={}\n\
                 link.l={between=['a','b'],link='ideal'}\n\
                 stream.s={transport='rtp',from='a',to='b',frame='200B',interval='5ms',latency='20ms'}";

@@ -105,7 +105,7 @@ fn standard_output_with_a_format_is_no_option() {
 }
 
 #[test]
-fn variables_that_set_nothing_are_told() {
+fn unknown_variables_are_reported() {
     let ran = finish(antiphon().args(["devices"]).env("ANTIPHON_LNIK", "dsl"));
     assert_eq!(ran.code, Some(0));
     assert!(ran.err.contains("'ANTIPHON_LINK'"), "{}", ran.err);

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_units_are_told_apart() {
+    fn names_and_units_are_separated() {
         assert_eq!(heading("mean max delay [s]"), ("mean max delay", "s"));
         assert_eq!(heading("buffer empty [per 1000]"), ("buffer empty", "per 1000"));
         assert_eq!((heading("scenario"), heading("x]")), (("scenario", ""), ("x]", "")));

@@ -329,7 +329,7 @@ fn refused(text: &str, line: usize, parts: &[&str]) {
 }
 
 #[test]
-fn each_mistake_is_told_with_its_line_and_what_would_be_right() {
+fn each_error_has_its_line_and_what_would_be_right() {
     read(SMALL);
     let cases: &[(&str, &str, usize, &[&str])] = &[
         ("frame =", "frmae =", 12, &["'frmae'", "'frame'", "^^^^^"]),

@@ -143,7 +143,7 @@ fn the_user_time_out_ends_it_earlier() {
 }
 
 #[test]
-fn a_call_nobody_answers_is_repeated_and_given_up() {
+fn an_unanswered_call_is_repeated_and_given_up() {
     let mut tcp = Tcp::connect(Profile { syn_retries: 2, ..Profile::linux() });
     let mut sent = Vec::new();
     let mut now = Instant::ZERO;

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_the_channel_idle_goes_after_difs_or_at_once() {
+    fn an_idle_channel_is_used_after_difs_or_at_once() {
         let mut fresh = contender(false, 7);
         assert_eq!(fresh.access_at(micros(0)), NEVER);
         assert!(fresh.push(micros(70), 1, 100, ROUTE, false).is_none());

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn rtcp_is_told_from_rtp() {
+    fn rtcp_is_distinguished_from_rtp() {
         assert_eq!(classify(&[0x80, 200]), Some(PacketKind::Rtcp));
         assert_eq!(classify(&[0x81, 205]), Some(PacketKind::Rtcp));
         assert_eq!(classify(&[0x80, 96]), Some(PacketKind::Rtp));

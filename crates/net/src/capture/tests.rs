@@ -165,7 +165,7 @@ fn long_silence_of_one_side_does_not_fill_the_window() {
 }
 
 #[test]
-fn interfaces_are_told_apart_and_their_times_interleave() {
+fn interfaces_are_separate_and_their_times_interleave() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("two.pcapng");
     let capture = Capture::create(&path, OsClock::new()).unwrap();

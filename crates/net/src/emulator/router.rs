@@ -401,7 +401,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chatter_is_told_from_traffic() {
+    fn housekeeping_packets_are_distinguished_from_traffic() {
         let v6 = |next: u8, rest: &[u8]| [&[0x60, 0, 0, 0, 0, 0, next][..], &[0; 33], rest].concat();
         let v4 = |protocol: u8| [&[0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol][..], &[0; 10]].concat();
         for traffic in [v4(17), v4(6), v4(1), v6(17, &[]), v6(6, &[1]), v6(58, &[128]), v6(0, &[17, 0])] {

@@ -230,7 +230,7 @@ fn a_line_is_asked_for_figures_after_it_has_sent() {
 }
 
 #[test]
-fn a_line_that_fails_beside_others_is_told_and_goes() {
+fn a_line_that_fails_beside_others_is_reported_and_dropped() {
     let (log, clock) = (Log::default(), OsClock::new());
     let (mut lines, mut listener) = (Lines::new(), Listener::default());
     let fails = FakeLine { fails: true, ..FakeLine::new(0, &log, true) };
@@ -304,7 +304,7 @@ fn a_wait_for_several_lines_keeps_to_its_time() {
 }
 
 #[test]
-fn what_is_told_of_a_slots_last_use_does_not_reach_the_next() {
+fn events_of_a_slots_last_use_do_not_reach_the_next() {
     let log = Log::default();
     let mut slots = Slots::default();
     let line = |name| Kind::Open { line: Box::new(FakeLine::new(name, &log, false)), listener: None };

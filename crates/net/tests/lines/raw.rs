@@ -218,7 +218,7 @@ fn a_checksum_over_other_addresses_is_damage() {
 }
 
 #[test]
-fn a_second_listener_on_a_port_is_told() {
+fn a_second_listener_on_a_port_gets_an_error() {
     beside_echo("sctp", |_| {
         let second = open("sctp", Target::Listen(local(&format!("[::]:{PORT}"))));
         assert!(matches!(second, Err(LineError::PortInUse { port: PORT })));

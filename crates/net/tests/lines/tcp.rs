@@ -138,7 +138,7 @@ fn a_peer_that_stops_reading_cuts_no_frame() {
 /// Closing a TCP socket resets the connection, and drops unsent data, if the peer has sent something that was not read:
 /// so the end must wait until the peer's machine has everything.
 #[test]
-fn an_orderly_end_leaves_no_frame_behind() {
+fn an_orderly_end_loses_no_frame() {
     let clock = OsClock::new();
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     // Inherited by the connection: the peer's machine holds little, ours the rest.
@@ -262,7 +262,7 @@ fn a_port_that_is_taken_is_named() {
 }
 
 #[test]
-fn closed_ports_and_black_holes_are_told_within_two_seconds() {
+fn closed_ports_and_black_holes_are_reported_within_2_s() {
     let clock = OsClock::new();
     let closed = TcpListener::bind("127.0.0.1:0").expect("loopback").local_addr().expect("bound");
     let error = TcpLine::call(closed, &SocketOptions::default()).map(drop).expect_err("nothing listens");

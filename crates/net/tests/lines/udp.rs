@@ -68,7 +68,7 @@ fn the_kernel_stamps_arrivals_before_they_are_read() {
 }
 
 #[test]
-fn a_refused_peer_is_told_at_once_and_found_again() {
+fn a_refused_peer_is_reported_at_once_and_found_again() {
     for host in ["127.0.0.1:0", "[::1]:0"] {
         let clock = OsClock::new();
         let address = UdpSocket::bind(host).expect("loopback").local_addr().expect("bound");

@@ -100,7 +100,7 @@ fn a_caller_beside_another_line_comes_back() {
 }
 
 #[test]
-fn a_wire_that_could_not_be_opened_is_told_as_broken() {
+fn a_wire_that_cannot_be_opened_is_reported_as_broken() {
     let server = handing_over(|mut handover| {
         give(&mut handover, 7, Opened::Failed(BrokenReason::Unreachable));
         // Everything before was taken when this answer comes.

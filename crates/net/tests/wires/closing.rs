@@ -40,7 +40,7 @@ fn a_full_line_goes_on_by_itself_and_a_closed_one_flushes() {
 }
 
 #[test]
-fn what_a_caller_says_while_its_line_closes_costs_no_byte() {
+fn input_during_a_close_loses_no_byte() {
     let server = Server::saying_farewell(300_000);
     let running = Running::start_with(server, small_options(), |_| {});
     let mut caller = running.call();

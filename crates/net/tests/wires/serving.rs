@@ -106,7 +106,7 @@ impl LineObserver for Notes {
 }
 
 #[test]
-fn an_observer_is_told_of_lines_that_come_and_go() {
+fn an_observer_is_told_of_opened_and_closed_lines() {
     let (tell, told) = mpsc::channel();
     let running = Running::start_with(Server::taking(5), SocketOptions::default(), |lines| {
         lines.set_observer(Box::new(Notes(tell)));

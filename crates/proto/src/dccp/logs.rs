@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn fates_are_told_once_and_in_order() {
+    fn fates_are_returned_once_and_in_order() {
         let start = Seq48::new((1 << 48) - 3);
         let mut log = SentLog::new(start);
         (0..6).for_each(|len| log.push(log.next(), Sent { len, ..Sent::default() }));

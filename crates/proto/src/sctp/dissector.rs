@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_lies_about_its_length_is_not_shown() {
+    fn truncated_or_wrong_lengths_are_not_shown() {
         let whole = packet(&[&[0, 3, 0, 18, 0, 0, 0, 7, 0, 2, 0, 5, 0, 0, 0, 0, b'a', b'b', 0, 0]]);
         assert_eq!(seen(&whole).1.len(), 1);
         for len in 0..HEADER + 18 {

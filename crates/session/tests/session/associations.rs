@@ -118,7 +118,7 @@ fn a_flood_makes_no_more_associations_than_allowed() {
 }
 
 #[test]
-fn what_is_no_beginning_is_not_admitted() {
+fn only_first_packets_are_admitted() {
     let (mut hub, made) = counted("rtp", 4);
     let now = Instant::from_millis(1);
     for bytes in [&[][..], &[0x80], &[0x40; 20], &[0xff; 5], &[0x80, 200, 0, 6, 1, 2, 3, 4, 0, 0, 0, 0]] {

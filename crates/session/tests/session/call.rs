@@ -204,7 +204,7 @@ fn arrivals_there_are_known_of_packets_that_never_came_back() {
 }
 
 #[test]
-fn what_is_heard_has_the_length_that_was_sent() {
+fn played_sound_has_the_length_that_was_sent() {
     // Half a second, not a whole number of blocks; then the very last, and the last five packets are lost.
     for lost_from in [u64::MAX, 93, 89] {
         for link in ["ideal", "delay=20ms", "delay=20ms,jitter=5ms"] {
@@ -223,7 +223,7 @@ fn what_is_heard_has_the_length_that_was_sent() {
 
 /// A driver that is woken late must not conceal anything after the end, nor lose any sound.
 #[test]
-fn a_sleepy_driver_changes_nothing_of_what_is_heard() {
+fn a_late_driver_changes_no_sample() {
     for seed in 0..4 {
         let mut run = call(24_001, Comparison::new(stereo(), ms(60)), "delay=5ms", seed);
         run.world.sleepy = Some((Rng::fork(seed, "sleep"), ms(20)));

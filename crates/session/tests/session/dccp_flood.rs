@@ -120,7 +120,7 @@ const RESPONSE: u8 = 3;
 const RESET: u8 = 15;
 
 #[test]
-fn a_flood_of_requests_keeps_no_state_and_nobody_out() {
+fn a_request_flood_keeps_no_state_and_blocks_no_caller() {
     let mut server = server(PLACES, ms(10_000));
     let now = server.now;
     let mut clients = vec![Client::new(0, now), Client { pads: false, ..Client::new(1, now) }];
@@ -151,7 +151,7 @@ fn a_flood_of_requests_keeps_no_state_and_nobody_out() {
 /// With cookies and without: a client that has answered, and finds all places taken, is admitted as soon as there is
 /// room.
 #[test]
-fn who_finds_no_room_is_let_in_when_there_is_some() {
+fn a_refused_caller_is_admitted_when_there_is_room() {
     for pads in [true, false] {
         let mut server = server(1, ms(60_000));
         let now = server.now;

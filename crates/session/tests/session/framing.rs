@@ -59,7 +59,7 @@ fn medusas_framing_passes_every_transport() {
 }
 
 #[test]
-fn the_other_framing_is_told_over_every_transport() {
+fn the_other_framing_is_reported_over_every_transport() {
     use StreamFraming::{Medusa, Rtp};
     for transport in TRANSPORTS {
         for [near, far] in [[Rtp, Medusa], [Medusa, Rtp]] {

@@ -109,7 +109,7 @@ fn one_group_is_the_stream_as_it_ever_was() {
 }
 
 #[test]
-fn what_one_group_loses_the_others_keep() {
+fn losses_of_a_group_do_not_affect_the_others() {
     let kept = Kept::default();
     let near = sending("rtp", 4, "2,2");
     let second = near.send_track().unwrap().ssrcs().nth(1);

@@ -31,7 +31,7 @@ fn rubbish(rng: &mut Rng, good: &[Vec<u8>]) -> Vec<u8> {
 }
 
 #[test]
-fn rubbish_between_the_packets_changes_nothing_that_is_heard() {
+fn garbage_between_packets_changes_no_sample() {
     let kept = Kept::default();
     let mut session = receive_session("rtp", Some(ms(40)), &kept);
     let all = packets(1, 256_000);

@@ -144,7 +144,7 @@ fn nothing_of_a_call_is_an_unknown_sources() {
 }
 
 #[test]
-fn messages_go_both_ways_and_closing_leaves_none_behind() {
+fn messages_go_both_ways_and_closing_loses_none() {
     for transport in datagram_transports() {
         let name = transport.scheme;
         let ((mut caller, near), (mut listener, far)) = (calling(name, &[PathId(0)]), waiting(name));

@@ -194,7 +194,7 @@ fn time_outs_are_spent_and_what_stops_ends() {
 
 /// The other side has gone without closing: SCTP and DCCP try to reach it for some seconds.
 #[test]
-fn what_stops_alone_ends_within_a_dozen_seconds() {
+fn a_lone_participant_stops_within_twelve_seconds() {
     for (transport, (kind, pair)) in TRANSPORTS.iter().flat_map(|one| KINDS.map(|kind| (*one, kind))) {
         for near_stops in [true, false] {
             println!("{} {kind}, the near end stops: {near_stops}", transport.scheme);
@@ -228,7 +228,7 @@ fn what_stops_alone_ends_within_a_dozen_seconds() {
 
 /// Connected, but nothing moves any more.
 #[test]
-fn what_stops_before_a_full_pipe_ends_all_the_same() {
+fn a_participant_with_a_full_pipe_still_stops() {
     for (kind, pair) in KINDS {
         for near_stops in [true, false] {
             println!("{kind}, the near end stops: {near_stops}");

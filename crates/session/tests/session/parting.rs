@@ -124,7 +124,7 @@ impl Validator for Anyone {
 }
 
 #[test]
-fn what_an_endpoint_learns_while_it_sends_is_heeded() {
+fn events_raised_while_sending_are_handled_at_once() {
     for expires in [false, true] {
         let stack = Partings { after: Cell::new(vec![3, 1, 2, 9]), expires };
         let policy = Policy::Many { most: 3, idle: ms(10_000) };

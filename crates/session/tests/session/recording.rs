@@ -94,7 +94,7 @@ fn reordering_and_duplicates_do_not_reach_a_recording() {
 }
 
 #[test]
-fn what_is_lost_to_a_recording_is_filled_in_its_place() {
+fn losses_in_a_recording_are_filled_in_place() {
     let kept = Kept::default();
     let near = send_session("rtp", stereo(), 240_000, 5);
     let mut world = World::linked(near, receive_session("rtp", None, &kept), "delay=5ms", 2);
@@ -107,7 +107,7 @@ fn what_is_lost_to_a_recording_is_filled_in_its_place() {
 
 /// RFC 3550 §11 gives RTCP a port of its own: the SSRC identifies its sender, not its address.
 #[test]
-fn reports_from_another_port_are_told_by_their_ssrc() {
+fn reports_from_another_port_are_known_by_their_ssrc() {
     let (kept, all, beside) = (Kept::default(), packets(5, 25_600), PathId(8));
     let mut session = receive_session("rtp", None, &kept);
     let ssrc = &all[0][8..12];

@@ -139,7 +139,7 @@ fn fill<M: Medium>(medium: M) -> io::ErrorKind {
 }
 
 #[test]
-fn a_full_disk_is_said_once_and_again_and_leaves_whole_packets() {
+fn a_full_disk_is_reported_and_leaves_whole_packets() {
     let mut disk = Disk(Vec::new(), 1_000_001);
     assert_eq!(fill(&mut disk), io::ErrorKind::StorageFull);
     let (_, packets, _) = read(&disk.0);

@@ -128,7 +128,7 @@ fn a_torn_last_line_is_cut_off() {
 }
 
 #[test]
-fn what_begins_otherwise_is_no_journal() {
+fn another_first_line_is_not_a_journal() {
     for (content, is_foreign) in [("??\n1\n", true), ("1\n??\n", false), ("??", false), ("\n??\n", false)] {
         assert_eq!(open(&lines(content), 1 << 20).1.is_foreign, is_foreign, "{content:?}");
     }

@@ -25,7 +25,7 @@ fn numbers_go_on_beyond_sixteen_bits() {
 }
 
 #[test]
-fn duplicates_and_overtaken_frames_are_told_apart() {
+fn duplicates_and_overtaken_frames_are_distinguished() {
     let mut meter = meter(7, 5);
     for (at, n) in [(10, 1), (20, 0), (30, 1), (120, 4), (121, 5)] {
         meter.on_arrival(arrival(at, 0, 7 + n));

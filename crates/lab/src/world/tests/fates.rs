@@ -17,7 +17,7 @@ fn narrow() -> (World, RunFigures) {
 }
 
 #[test]
-fn lost_and_missing_are_told_apart() {
+fn lost_and_missing_are_distinguished() {
     let (_, figures) = narrow();
     let audio = figures_of(&figures, "audio");
     let of_sent = |percent: Option<f64>| percent.unwrap() * audio.sent.unwrap() / 100.0;

@@ -43,7 +43,7 @@ fn the_report_s_buffer_misses_bytes_where_numbers_fill_gaps() {
 }
 
 #[test]
-fn what_is_lost_end_to_end_is_what_the_link_took() {
+fn end_to_end_losses_equal_the_links_drops() {
     let mut setup = setup(2, 60);
     setup.media.push(link("line", 0, 1, "rate=1.3Mbit/s,queue=5packets,delay=5ms,loss=3%"));
     setup.streams.push(stream("audio", "rtp", 0, 1));

@@ -39,7 +39,7 @@ mod tests {
     use crate::dccp::logs::Sent;
 
     #[test]
-    fn what_was_not_named_shares_the_fate_that_reports_tell_of() {
+    fn unnamed_packets_share_the_reported_fate() {
         let mut log = SentLog::new(Seq48::new(0));
         (0..40).for_each(|n| log.push(log.next(), Sent { data: n < 20, ..Sent::default() }));
         let mut guess = Guess::default();
