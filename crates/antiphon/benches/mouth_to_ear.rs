@@ -1,8 +1,8 @@
 //! Mouth to ear on an ideal link: a click track from source to sink through sender, sockets on loopback and playout.
 //!
 //! A click's mouth time is the instant at which its sample frame was taken on the sender's schedule, as a sound card
-//! would have; its ear time, the instant at which its block reached the sink, plus its place in the block. What devices
-//! themselves add is not in it. Prints one JSON object a line:
+//! would have; its ear time, the instant at which its block reached the sink, plus its place in the block. The delay of
+//! audio devices is not included. Prints one JSON object a line:
 //! `{"bench":"mouth_to_ear","transport":"rtp","block":64,"target_ms":1,"p50_ms":…,"p99_ms":…,"max_ms":…,"clicks":…,…}`.
 
 use std::net::SocketAddr;
@@ -26,14 +26,14 @@ use antiphon::session::{
 };
 
 const RATE: u32 = 48_000;
-/// Apart enough to be told, and prime, so that clicks fall on every place in a block.
+/// Far enough apart to be distinguished, and prime, so that clicks fall on every place in a block.
 const APART: u64 = 499;
 const CLICKS: u64 = 600;
-/// The first clicks are not judged: page faults, caches, the schedule of the playout.
+/// The first clicks are not counted: page faults, caches, start of the playout schedule.
 const WARM_UP: u64 = 50;
 
 fn main() {
-    // `cargo test --benches` only wants to know that it runs.
+    // `cargo test --benches` only checks that it runs.
     let clicks = if std::env::args().any(|arg| arg == "--bench") { CLICKS } else { 60 };
     for (transport, block, target_us) in [
         ("rtp", 64, 100),
@@ -60,7 +60,7 @@ fn run(scheme: &'static str, block: u32, target: Duration, clicks: u64) {
     let address = told.recv().expect("the receiver listens");
     let start = send(scheme, block, clock, address, frames);
     let playout = receiver.join().expect("the receiver ends with the stream");
-    let heard = heard.lock().expect("nobody panicked");
+    let heard = heard.lock().expect("no thread panicked");
     let mut delays = Vec::new();
     let mut not_heard = 0;
     for click in WARM_UP.min(clicks / 2)..clicks {
@@ -87,7 +87,7 @@ fn run(scheme: &'static str, block: u32, target: Duration, clicks: u64) {
     );
 }
 
-/// Sends the click track; answers when its first sample frame was taken.
+/// Sends the click track; returns when its first sample frame was taken.
 fn send(scheme: &str, block: u32, clock: OsClock, to: SocketAddr, frames: u64) -> Instant {
     let mut runner = open(scheme, Target::Call(to), clock);
     let format = StreamFormat::new(RATE, 2).expect("within bounds");
@@ -219,7 +219,7 @@ impl Source for Clicks {
 
 const FULL_SCALE: f32 = 32_767.0 / 32_768.0;
 
-/// Notes when each click is heard.
+/// Records when each click is heard.
 struct Ear {
     clock: OsClock,
     heard: Arc<Mutex<Vec<(u64, Instant)>>>,
@@ -235,7 +235,7 @@ impl Sink for Ear {
         for (n, frame) in block.chunks_exact(2).enumerate().filter(|(_, frame)| frame[0] >= FULL_SCALE) {
             let number = (frame[1] * 32_768.0).round() as u64;
             let ear = now + MediaTime::new(n as u64, RATE).duration();
-            self.heard.lock().expect("nobody panicked").push((number, ear));
+            self.heard.lock().expect("no thread panicked").push((number, ear));
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! `send` or `receive` alone in a process, which tells at its end how much memory it took: what the budget of 12 MB is
-//! held against.
+//! `send` or `receive` alone in a process, which prints its memory use at the end, for comparison with the budget of 12
+//! MB.
 //!
 //! ```text
 //! send_receive receive rtp://127.0.0.1:7710 out.wav &
@@ -46,9 +46,9 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Resident memory of this process in kB, as Linux tells it: the most, and its parts now.
+/// Resident memory of this process in kB, according to Linux: the peak, and its present parts.
 fn memory() -> String {
-    // Without the file nothing is known: each figure is null, not zero.
+    // Without the file the figures are unknown: null, not zero.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;

@@ -1,4 +1,4 @@
-//! The main job: one source over every transport at once, each over its own copy of a link, measured and explained.
+//! Streams one source over every transport at once, each over its own copy of a link, and measures each.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -26,11 +26,11 @@ use crate::{CompareOptions, DEFAULT_PORT, Error, render};
 pub struct Comparison {
     /// One record per transport, in the order of the registry.
     pub figures: Vec<TransportFigures>,
-    /// Which transport to take, one record per purpose.
+    /// The recommended transport, one record per purpose.
     pub advice: Vec<Advice>,
     /// The link, and how it was made.
     pub link: LinkSummary,
-    /// What crossed the embedded link, by its own count; empty with a peer.
+    /// What crossed the embedded link, by its own counters; empty with a peer.
     pub crossed: Vec<LinkCounts>,
     /// Transports that could not be measured, passport and capture if they could not be written, and why.
     pub failures: Vec<(String, String)>,
@@ -49,16 +49,16 @@ pub struct Comparison {
 pub struct LinkSummary {
     /// As it was asked for: a preset, a description, or the peer's name.
     pub name: String,
-    /// How it was put between the sockets, in a sentence.
+    /// How the link was made between the sockets, in a sentence.
     pub method: String,
-    /// What it can't model here.
+    /// What this way of making it cannot model.
     pub limits: Vec<String>,
 }
 
 /// What the embedded link itself counted for one transport.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct LinkCounts {
-    /// Its name, as it was asked for.
+    /// The transport's name, as it was asked for.
     pub transport: String,
     /// From the near end to the reflector.
     pub up: WayCounts,
@@ -75,9 +75,9 @@ pub struct WayCounts {
     pub duplicated: u64,
     /// Packets that came out.
     pub delivered: u64,
-    /// Packets that the loss model took.
+    /// Packets dropped by the loss model.
     pub lost: u64,
-    /// Packets dropped since a queue was full.
+    /// Packets dropped because a queue was full.
     pub overflowed: u64,
     /// Packets still queued or in propagation when the link was ended.
     pub under_way: u64,
@@ -99,7 +99,7 @@ impl From<antiphon_link::Counters> for WayCounts {
     }
 }
 
-/// How far a comparison is.
+/// Progress of a comparison.
 #[derive(Clone, Debug)]
 pub struct Progress {
     /// Since the streams began.
@@ -110,7 +110,7 @@ pub struct Progress {
     pub transports: Vec<TransportProgress>,
 }
 
-/// How far one transport is.
+/// Progress of one transport.
 #[derive(Clone, Debug)]
 pub struct TransportProgress {
     /// Its name, as it was asked for.
@@ -144,10 +144,10 @@ pub fn compare(
     let capture = create_capture(options.capture.as_deref(), clock)?;
     let running = start(options, &stream, places, clock, capture.as_ref(), stop)?;
     let (results, failures) = watch(running, &stream, clock, progress);
-    // A real path to a peer has no counters of ours.
+    // A real path to a peer has no such counters.
     let counted = embedded.map(Embedded::finish).unwrap_or_default();
     let mut comparison = finish(options, &stream, link, results, failures, counted, stop)?;
-    // The lines have gone with their threads.
+    // The lines are closed; their threads have ended.
     match finish_capture(capture) {
         Some(Ok(captured)) => comparison.0.notes.push(captured),
         Some(Err(why)) => comparison.0.failures.push(("capture".into(), why)),
@@ -161,7 +161,7 @@ pub fn compare(
 
 fn make_directory(out: &Path) -> Result<(), Error> {
     std::fs::create_dir_all(out).and_then(|()| {
-        // Found out now rather than after the run: may a file be made here?
+        // Checked now rather than after the run: can a file be created here?
         let probe = out.join(".antiphon-write-test");
         std::fs::write(&probe, b"")?;
         std::fs::remove_file(&probe)
@@ -174,7 +174,7 @@ fn make_directory(out: &Path) -> Result<(), Error> {
     })
 }
 
-/// Where each transport's two ends are: on both sides of the embedded link, or here and at a peer elsewhere.
+/// The two ends of each transport: on both sides of the embedded link, or here and at a peer elsewhere.
 fn places(
     options: &CompareOptions,
     stream: &StreamPlan,
@@ -192,7 +192,7 @@ fn places(
         let port =
             port.ok_or_else(|| Error::usage(format!("port {} leaves no room above it", address.port())))?;
         let target = SocketAddr::new(address.ip(), port);
-        Ok(Place { choice: choice.clone(), target, namespace: None, board: None })
+        Ok(Place { choice: choice.clone(), target, namespace: None, arrivals: None })
     };
     let places = transports.iter().map(place).collect::<Result<_, Error>>()?;
     let link = LinkSummary {
@@ -218,7 +218,7 @@ fn resolve_peer(peer: &str) -> Result<SocketAddr, Error> {
     Ok(Target::resolve(&uri, DEFAULT_PORT)?.address())
 }
 
-/// The near ends, all ready and told to begin together.
+/// The near ends, all opened and told to begin together.
 struct Running {
     choice: TransportChoice,
     looked: Looked<CallProgress>,
@@ -226,7 +226,7 @@ struct Running {
     thread: JoinHandle<Result<NearResult, Error>>,
 }
 
-/// A near end that measured something.
+/// A near end that has a measurement.
 type Ended = (TransportChoice, NearResult);
 
 fn start(
@@ -263,7 +263,7 @@ fn start(
         running.push((Running { choice, looked, progress: CallProgress::default(), thread }, go));
         ready.push(told);
     }
-    // Whether an end opened is known when it says so, or when its thread is gone.
+    // An end is known to be open when it reports so, and to have failed when its thread has ended.
     for told in ready {
         let _gone_threads_are_asked_later = told.recv();
     }
@@ -279,7 +279,7 @@ fn sink(
     render::wav_sink(&out.join(render::heard_name(&choice.label)), stream.format, stream.sample)
 }
 
-/// Lets all ends begin together, shows how far they are, and waits for them.
+/// Lets all ends begin together, reports their progress, and waits for them.
 fn watch(
     mut running: Vec<(Running, mpsc::Sender<()>)>,
     stream: &StreamPlan,
@@ -291,7 +291,7 @@ fn watch(
         let _gone_threads_are_asked_below = go.send(());
     }
     while running.iter().any(|(end, _)| !end.thread.is_finished()) {
-        // Nothing but a person waits for this thread.
+        // Only the display of progress waits for this thread.
         std::thread::park_timeout(PROGRESS_EVERY);
         progress(&snapshot(&mut running, stream, clock.now(), begun));
     }
@@ -402,7 +402,8 @@ impl Measured {
         let facts = RunFacts {
             transport: choice.label.clone(),
             link: link.into(),
-            // The link's own count where there is one: headers, acknowledgements and repairs of the kernel included.
+            // The link's own count where there is one: it includes headers, acknowledgements and the kernel's
+            // retransmissions.
             wire_bytes: crossed.map_or(result.wire_bytes, |crossed| crossed.up.offered_bytes),
             media_bytes: result.media_bytes,
             cpu: Some(result.cpu),
@@ -421,5 +422,5 @@ impl Measured {
     }
 }
 
-/// How often a person is shown how far it is.
+/// How often progress is displayed.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);

@@ -15,20 +15,21 @@ use crate::transport::TransportChoice;
 use crate::{CompareOptions, DEFAULT_PORT, Error, LinkMethod};
 
 impl CompareOptions {
-    /// Gets this process, which must have no other thread yet, what the embedded link needs; why it can't, if so: the comparison
-    /// then does without, and says what that changes. Nothing is needed towards a peer.
+    /// Gives this process, which must have no other thread yet, the rights that the embedded link needs. Returns the
+    /// reason if it cannot: the comparison then uses another way and reports what that changes. With a peer nothing is
+    /// needed.
     pub fn prepare(&self) -> Option<String> {
         let needed = self.peer.is_none() && self.link_method != Some(LinkMethod::Proxy);
         needed.then(prepare_link).flatten()
     }
 }
 
-/// Where a near end is to be opened, and whom it calls.
+/// Where a near end is opened, and its peer's address.
 pub(crate) struct Place {
     pub choice: TransportChoice,
     pub target: SocketAddr,
     pub namespace: Option<Namespace>,
-    pub board: Option<ArrivalTable>,
+    pub arrivals: Option<ArrivalTable>,
 }
 
 /// The running links with their reflectors.
@@ -38,8 +39,8 @@ pub(crate) struct Embedded {
 }
 
 impl Embedded {
-    /// Starts links and reflectors, the best way that is permitted or the one that was asked for; the near ends' places, in
-    /// the order of the transports. `interval`: from one packet to the next.
+    /// Starts links and reflectors, in the way asked for or else the best one permitted. Returns the near ends' places,
+    /// in the order of the transports. `interval`: from one packet to the next.
     pub fn start(
         options: &CompareOptions,
         transports: &[TransportChoice],
@@ -50,35 +51,35 @@ impl Embedded {
         if let Means::Forbidden(why) = &means {
             refuse_over_ip(transports, why)?;
         }
-        // Each transport's link has the same seed: the n-th packet of each meets the same fate.
+        // Each transport's link has the same seed: the n-th packet of each has the same fate.
         let (spec, seed) = (options.link.1, options.seed);
         let lanes = vec![LaneConfig::private(spec, seed); transports.len()];
         let links = EmulatedLinks::start(means, lanes, clock)?;
         let (mut far_ends, mut places) = (Vec::new(), Vec::new());
         for (n, choice) in transports.iter().enumerate() {
-            let (lane, board) = (links.lane(n), Some(ArrivalTable::new()));
+            let (lane, arrivals) = (links.lane(n), Some(ArrivalTable::new()));
             let far = FarEnd::start(FarPlan {
                 choice: choice.clone(),
                 bind: lane.map_or(LOOPBACK, |lane| SocketAddr::new(IpAddr::V4(lane.far.v4), DEFAULT_PORT)),
                 namespace: lane.map(|lane| lane.far.namespace.clone()),
-                board: board.clone(),
+                arrivals: arrivals.clone(),
                 clock,
                 socket: choice.socket(&options.socket),
                 max_peers: 4,
                 interval: Some(interval),
                 seed: seed ^ 1,
-                // The near ends are shown.
+                // The near ends' packets are captured.
                 taps: None,
             })?;
             let target = links.before(far.address, choice.transport.substrate, spec, seed)?;
             let namespace = lane.map(|lane| lane.near.namespace.clone());
-            places.push(Place { choice: choice.clone(), target, namespace, board });
+            places.push(Place { choice: choice.clone(), target, namespace, arrivals });
             far_ends.push(far);
         }
         Ok((Embedded { links, far_ends }, places))
     }
 
-    /// What to tell of it.
+    /// Description of the link.
     pub fn summary(&self, name: &str) -> LinkSummary {
         let router = |devices: &str| {
             format!(
@@ -96,7 +97,7 @@ impl Embedded {
         LinkSummary { name: name.into(), method, limits }
     }
 
-    /// Ends it and says what crossed it.
+    /// Stops the link and returns what crossed it.
     pub fn finish(self) -> Vec<LinkCounts> {
         let names: Vec<String> = self.far_ends.iter().map(|far| far.choice.label.clone()).collect();
         drop(self.far_ends);

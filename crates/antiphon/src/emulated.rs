@@ -1,7 +1,7 @@
 //! Links that are emulated on this machine, between two sockets each.
 //!
-//! A router between two network namespaces carries any IP traffic, so that kernel TCP feels every loss; where the system
-//! forbids namespaces, proxies on loopback stand in and say what they can't model.
+//! A router between two network namespaces carries any IP traffic, so that kernel TCP is exposed to every loss; where
+//! the system forbids namespaces, proxies on loopback are used instead and report what they cannot model.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
@@ -16,14 +16,14 @@ use antiphon_proto::Substrate;
 
 use crate::{Error, LinkMethod};
 
-/// Makes this process root of a user namespace of its own, in which it may make a router; only a process of one thread may. Why
-/// it can't, if so: another way is found then, and told of.
+/// Makes this process root of a user namespace of its own, in which it may create a router; only a single-threaded
+/// process may. Returns the reason if it cannot: another way is then used and reported.
 pub fn prepare_link() -> Option<String> {
     become_namespace_root().err().map(|error| error.to_string())
 }
 
-/// How links are emulated here: as `method` asks for, the best that is permitted if nothing is asked for; where a router is
-/// [`Means::Forbidden`], proxies stand in for it. An error if a router is asked for and there can be none.
+/// How links are emulated here: as `method` asks, otherwise the best way permitted; where a router is
+/// [`Means::Forbidden`], proxies replace it. An error if a router is asked for and cannot be made.
 pub fn link_means(method: Option<LinkMethod>) -> Result<Means, Error> {
     match method {
         None => Ok(probe()),
@@ -40,14 +40,14 @@ pub fn link_means(method: Option<LinkMethod>) -> Result<Means, Error> {
 /// Emulated links that run. Dropping them ends them.
 pub struct EmulatedLinks {
     means: Means,
-    /// `None` where it is forbidden.
+    /// `None` where a router is forbidden.
     router: Option<Router>,
     proxies: Mutex<Vec<Proxy>>,
     clock: OsClock,
 }
 
 impl EmulatedLinks {
-    /// Starts a router with these lanes; proxies are started as sockets are there to be called.
+    /// Starts a router with these lanes; a proxy is started for each socket later, when its address is known.
     pub fn start(means: Means, lanes: Vec<LaneConfig>, clock: OsClock) -> Result<Self, Error> {
         let config = RouterConfig { lanes, means: Some(means.clone()), real_time: true };
         let router = match means {
@@ -62,13 +62,13 @@ impl EmulatedLinks {
         &self.means
     }
 
-    /// Where the two ends of a link live; `None`, which is on loopback, where there are proxies.
+    /// The two ends of a link in their namespaces; `None` with proxies, whose ends are on loopback.
     pub fn lane(&self, link: usize) -> Option<&Lane> {
         self.router.as_ref()?.lanes().get(link)
     }
 
-    /// Whom to call to reach `target` over a link: itself over the lane of a router, else a new proxy with this `spec` and
-    /// `seed` before it. *Up* is from whoever calls.
+    /// The address to call to reach `target` over a link: `target` itself over a router's lane, else a new proxy with
+    /// this `spec` and `seed` in front of it. *Up* is the direction from the caller.
     pub fn before(
         &self,
         target: SocketAddr,
@@ -85,7 +85,7 @@ impl EmulatedLinks {
         Ok(address)
     }
 
-    /// Ends them; what each counted, up and down. Of a proxy nothing, if nothing crossed it.
+    /// Stops them; returns what each counted, up and down. `None` for a proxy that nothing crossed.
     pub fn stop(self) -> Vec<Option<(Counters, Counters)>> {
         let lanes = self.router.into_iter().flat_map(|router| router.stop().lanes);
         let proxies = self.proxies.into_inner().expect("no thread panics with it");
@@ -95,14 +95,14 @@ impl EmulatedLinks {
 
 /// A proxy for one transport.
 enum Proxy {
-    /// Of datagrams.
+    /// For datagrams.
     Udp(UdpProxy),
-    /// Of connections.
+    /// For connections.
     Stream(StreamProxy),
 }
 
 impl Proxy {
-    /// Between whoever calls it on loopback and `target`.
+    /// A proxy between its callers on loopback and `target`.
     fn start(
         on: Substrate,
         link: DuplexSpec,
@@ -124,7 +124,7 @@ impl Proxy {
         started.map_err(failed)
     }
 
-    /// Where to call it.
+    /// The address to call.
     fn address(&self) -> SocketAddr {
         match self {
             Proxy::Udp(proxy) => proxy.local_addr(),
@@ -132,7 +132,7 @@ impl Proxy {
         }
     }
 
-    /// Ends it; what its link counted, up and down, if anything crossed it.
+    /// Stops it; returns what its link counted, up and down, if anything crossed it.
     fn stop(self) -> Option<(Counters, Counters)> {
         match self {
             Proxy::Udp(proxy) => proxy.stop().flows.first().map(|flow| (flow.up, flow.down)),

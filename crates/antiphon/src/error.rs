@@ -1,23 +1,23 @@
-//! Why something could not be done, with the exit code that scripts are promised.
+//! Errors, with the exit codes that scripts rely on.
 
-/// What went wrong, in a sentence that names the remedy.
+/// What went wrong, in a sentence that says what to do.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    /// What sort of trouble it is.
+    /// Kind of error.
     pub kind: ErrorKind,
-    /// What to tell the user.
+    /// Message for the user.
     pub message: String,
 }
 
-/// What sort of trouble it is.
+/// Kind of error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
     /// Failed while running. Exit code 1.
     Failed,
     /// Asked for something impossible or unintelligible. Exit code 2.
     Usage,
-    /// The peer is not there or refuses. Exit code 4.
+    /// The peer is absent or refuses. Exit code 4.
     Unreachable,
 }
 
@@ -32,7 +32,7 @@ impl Error {
         Error { kind: ErrorKind::Usage, message: message.into() }
     }
 
-    /// The peer is not there.
+    /// The peer is absent.
     pub fn unreachable(message: impl Into<String>) -> Self {
         Error { kind: ErrorKind::Unreachable, message: message.into() }
     }

@@ -14,34 +14,34 @@ use crate::run::{RunPlan, WIRE, spawn};
 use crate::show::{Looked, Looks, looks, newest};
 use crate::transport::TransportChoice;
 
-/// How a far end is set up.
+/// Settings of a far end.
 #[derive(Clone)]
 pub(crate) struct FarPlan {
     pub choice: TransportChoice,
     pub bind: SocketAddr,
-    /// Where to live; `None`: where the process lives.
+    /// Network namespace to run in; `None`: the process's own.
     pub namespace: Option<Namespace>,
-    pub board: Option<ArrivalTable>,
+    pub arrivals: Option<ArrivalTable>,
     pub clock: OsClock,
     pub socket: SocketOptions,
     pub max_peers: usize,
-    /// Time from one message to the next, where it is known that one stream comes.
+    /// Time from one message to the next, if exactly one stream is expected.
     pub interval: Option<Duration>,
     pub seed: u64,
-    /// Shows what crosses its sockets.
+    /// Captures packets of its sockets.
     pub taps: Option<Taps>,
 }
 
-/// What a far end has done so far.
+/// Counters of a far end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FarProgress {
-    /// Peers met.
+    /// Peers served so far.
     pub peers: u64,
     /// Messages returned.
     pub returned: u64,
 }
 
-/// A running far end. Dropping it ends it in order, so that one that can't start leaves none of the others behind.
+/// A running far end. Dropping it stops it in order, so that when one cannot start the others are stopped, too.
 pub(crate) struct FarEnd {
     pub address: SocketAddr,
     pub choice: TransportChoice,
@@ -61,7 +61,8 @@ impl FarEnd {
         let name = format!("far-{}", choice.transport.scheme);
         let thread = spawn(name, move || {
             if let Err(error) = serve(&plan, &tell, &thread_stop, out) {
-                // Nobody waits once the socket was open: peers notice that a socket fails.
+                // Start-up errors only: once the socket is open the caller no longer waits, and peers notice that a
+                // socket fails.
                 let _caller_is_gone = tell.send(Err(error));
             }
         })?;
@@ -70,13 +71,13 @@ impl FarEnd {
         Ok(FarEnd { address, choice, looked, progress, stop, thread: Some(thread) })
     }
 
-    /// What it has done, a tenth of a second ago at most.
+    /// Its counters, at most a tenth of a second old.
     pub fn progress(&mut self) -> FarProgress {
         self.progress = newest(&mut self.looked).unwrap_or(self.progress);
         self.progress
     }
 
-    /// Ends it in order; what it did.
+    /// Stops it in order and returns its counters.
     pub fn finish(mut self) -> FarProgress {
         self.end();
         self.progress()
@@ -111,7 +112,7 @@ fn serve(
     let policy = Policy::Many { most: plan.max_peers, idle: PEER_IDLE };
     let config = ReflectorConfig {
         interval: plan.interval,
-        arrivals: plan.board.clone(),
+        arrivals: plan.arrivals.clone(),
         ..ReflectorConfig::default()
     };
     let stack = runner.stack().clone();
@@ -128,5 +129,5 @@ fn serve(
     driven.map(drop)
 }
 
-/// A peer silent for so long makes room for another.
+/// A peer silent for this long makes room for another.
 const PEER_IDLE: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Channel groups, as they are asked for and shown.
+//! Channel groups, as options and in status reports.
 
 use std::ops::Range;
 
@@ -7,27 +7,27 @@ use antiphon_media::{ChannelGroups, StreamFormat};
 
 use crate::{Error, SendOptions};
 
-/// How a channel group being sent is doing.
+/// Figures of a channel group being sent.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct SendGroup {
     /// Its first and last channel, counted from 1: `3-4`.
     pub channels: String,
-    /// Loss as the receiver's reports tell, in percent of the last interval.
+    /// Loss according to the receiver's reports, in percent of the last interval.
     pub remote_loss_percent: Option<f64>,
-    /// Packets lost since the beginning, as the receiver's reports tell.
+    /// Packets lost since the beginning, according to the receiver's reports.
     pub remote_lost: Option<i32>,
 }
 
-/// How a channel group being received is doing.
+/// Figures of a channel group being received.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct ReceiveGroup {
     /// Its first and last channel, counted from 1: `3-4`.
     pub channels: String,
-    /// Packets that never came though later ones were played.
+    /// Packets that never came although later ones were played.
     pub lost: u64,
     /// Packets after their deadline.
     pub late: u64,
-    /// Holes filled with made-up sound.
+    /// Holes filled by concealment.
     pub concealed: u64,
 }
 
@@ -62,5 +62,5 @@ pub(crate) fn channels_label(channels: &Range<usize>) -> String {
     }
 }
 
-/// As many channel groups as a stream has channels at most.
+/// The most channel groups: as many as a stream may have channels.
 pub(crate) const MOST_GROUPS: usize = 64;

@@ -11,9 +11,10 @@
 //! # Ok::<(), antiphon::Error>(())
 //! ```
 //!
-//! [`messages`] carries an application's own messages over any transport, [`srp`] the SRP report's interface on a socket that the
-//! program made; [`run`] starts the media thread of all of these. The command line and the C interface are thin skins over this
-//! crate; the laboratory is `antiphon-experiments`, which a program that streams need not link.
+//! [`messages`] carries an application's own messages over any transport, [`srp`] the SRP report's interface on a
+//! socket that the program made; [`run`] starts the media thread of all of these. The command line and the C interface
+//! are thin layers over this crate; the laboratory is `antiphon-experiments`, which a program that streams need not
+//! link.
 
 mod compare;
 mod embedded;

@@ -31,18 +31,19 @@ use crate::run::{RunPlan, spawn};
 use crate::send::CNAME;
 use crate::transport::StreamUri;
 use crate::{DEFAULT_LATENCY, Error};
-use port::{AppSide, Board, MediaSide, queues};
+use port::{AppSide, MediaSide, SharedState, queues};
 
 pub use port::MessageStats;
 
 /// How a [`MessageLink`] is opened.
 #[derive(Clone, Debug)]
 pub struct MessageOptions {
-    /// How old a message may be when it is used: protocols size their patience by it. `latency` in the URI wins.
+    /// How old a message may be when it is used: protocols derive their retransmission limits from it. `latency` in the
+    /// URI wins.
     pub latency: Duration,
     /// Socket options; those in the URI win.
     pub socket: SocketOptions,
-    /// Seeds the endpoint, together with a number of this process that nobody knows.
+    /// Seed of the endpoint, combined with a secret number of this process.
     pub seed: u64,
 }
 
@@ -58,10 +59,10 @@ impl Default for MessageOptions {
 pub struct MessageLink {
     send: Mutex<port::Outbox>,
     receive: Mutex<port::Arrivals>,
-    board: Arc<Board>,
+    shared: Arc<SharedState>,
     /// Wakes the media thread.
     media: Waker,
-    /// Rung when messages arrive or the state changes.
+    /// Signalled when messages arrive or the state changes.
     news: Waker,
     stop: Stop,
     thread: Mutex<Option<JoinHandle<Result<(), Error>>>>,
@@ -75,9 +76,9 @@ pub struct MessageLink {
 pub struct ArrivedMessage {
     /// Bytes copied into the buffer.
     pub len: usize,
-    /// Bytes that the message has; more than `len` when the buffer was too short for it, and the rest is gone.
+    /// Bytes of the whole message; more than `len` when the buffer was too short, and the rest is lost.
     pub full_len: usize,
-    /// When its last byte came off the wire, on the clock of [`MessageLink::now`].
+    /// When its last byte was received, on the clock of [`MessageLink::now`].
     pub received_at: Instant,
     /// Whether it had to be sent more than once, as far as this side knows.
     pub repaired: bool,
@@ -86,31 +87,31 @@ pub struct ArrivedMessage {
 /// Why a message could not be sent or received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MessageError {
-    /// The queue has no room: the transport takes messages more slowly than they are offered, or no peer is there yet.
+    /// The queue is full: the transport takes messages more slowly than they are offered, or no peer is connected yet.
     #[error("{QUEUED_MESSAGES} messages are waiting to be sent already: wait for the peer, or send less")]
     Full,
-    /// No bytes.
+    /// The message is empty.
     #[error("a message must have at least one byte")]
     Empty,
-    /// More than the transport carries.
+    /// The message is larger than the transport carries.
     #[error("a message of {len} bytes is larger than this transport carries ({max})")]
     TooLarge {
-        /// Its bytes.
+        /// Its size in bytes.
         len: usize,
         /// The limit.
         max: usize,
     },
-    /// Nothing came in time.
+    /// No message came in time.
     #[error("nothing came within the time given")]
     TimedOut,
-    /// The association has ended and everything that came was fetched.
+    /// The association has ended and all received messages were fetched.
     #[error("the association has ended: open another")]
     Closed,
 }
 
 impl MessageLink {
     /// Opens an association: `scheme://HOST:PORT` calls, `scheme://:PORT` or `scheme://@ADDRESS:PORT` waits for a
-    /// caller. Answers when the socket is there; [`Self::wait_connected`] tells when messages flow.
+    /// caller. Returns when the socket is open; [`Self::wait_connected`] waits until messages flow.
     pub fn open(uri: &str, options: &MessageOptions) -> Result<Self, Error> {
         let uri = StreamUri::read(uri, &options.socket)?;
         if uri.keys.framing.is_some() {
@@ -129,7 +130,7 @@ impl MessageLink {
         let bell = || Waker::new().map_err(no_descriptor);
         let (clock, stop, media, news) = (OsClock::new(), Stop::new(), bell()?, bell()?);
         let (AppSide { outbox, arrivals }, media_side) = queues(&news);
-        let board = Arc::clone(&media_side.board);
+        let shared = Arc::clone(&media_side.shared);
         let (ready, opened) = mpsc::channel();
         let plan = RunPlan {
             over_ip: uri.keys.over_ip,
@@ -138,9 +139,9 @@ impl MessageLink {
         };
         let (thread_stop, bell) = (stop.clone(), news.clone());
         let thread = spawn("messages", move || {
-            let board = Arc::clone(&media_side.board);
+            let shared = Arc::clone(&media_side.shared);
             let result = carry(plan, media_side, &thread_stop, &ready);
-            MediaSide::close(&board, &bell);
+            MediaSide::close(&shared, &bell);
             result
         })?;
         let Ok((local, max_message)) = opened.recv() else {
@@ -150,7 +151,7 @@ impl MessageLink {
         Ok(MessageLink {
             send: Mutex::new(outbox),
             receive: Mutex::new(arrivals),
-            board,
+            shared,
             media,
             news,
             stop,
@@ -161,12 +162,12 @@ impl MessageLink {
         })
     }
 
-    /// The address that others reach this link at.
+    /// The address at which others reach this link.
     pub fn local_address(&self) -> SocketAddr {
         self.local
     }
 
-    /// The largest message that goes out, in bytes.
+    /// The largest message that can be sent, in bytes.
     pub fn max_message(&self) -> usize {
         self.max_message
     }
@@ -176,13 +177,13 @@ impl MessageLink {
         self.clock.now()
     }
 
-    /// An instant of this link as time of `CLOCK_MONOTONIC`, for programs that keep that clock.
+    /// An instant of this link as time of `CLOCK_MONOTONIC`, for programs that use that clock.
     pub fn monotonic(&self, at: Instant) -> Duration {
         self.clock.monotonic(at)
     }
 
-    /// Hands a message to the media thread. `lifetime`: how long it is of use from now on; `None`: for ever. It is not
-    /// begun after that.
+    /// Hands a message to the media thread. `lifetime`: how long it is of use from now on; `None`: for ever. Its
+    /// transmission does not begin after that.
     pub fn send(&self, message: &[u8], lifetime: Option<Duration>) -> Result<(), MessageError> {
         if message.is_empty() {
             return Err(MessageError::Empty);
@@ -202,8 +203,8 @@ impl MessageLink {
         Ok(())
     }
 
-    /// Waits for the next message and copies it into `buf`. `patience`: how long to wait; `None` without limit, zero not
-    /// at all.
+    /// Waits for the next message and copies it into `buf`. `patience`: how long to wait; `None`: without limit; zero:
+    /// not at all.
     pub fn receive(
         &self,
         buf: &mut [u8],
@@ -211,7 +212,7 @@ impl MessageLink {
     ) -> Result<ArrivedMessage, MessageError> {
         let mut arrived = None;
         self.wait_for(patience, || {
-            // Looked at before the queue: what came before the end is handed out.
+            // Read before the queue, so that messages received before the end are still returned.
             let ended = self.state() == LinkState::Closed || self.stop.is_asked();
             let mut arrivals = self.receive.lock().unwrap_or_else(PoisonError::into_inner);
             arrived = arrivals.pop(buf);
@@ -239,33 +240,33 @@ impl MessageLink {
         }
     }
 
-    /// Asks `done` until it says so or patience is over, sleeping in between.
+    /// Calls `done` until it returns true or patience is over, and sleeps in between.
     fn wait_for(&self, patience: Option<Duration>, mut done: impl FnMut() -> bool) {
         let until = patience.map(|patience| self.clock.now() + patience);
-        self.board.waiting.fetch_add(1, Ordering::SeqCst);
+        self.shared.waiting.fetch_add(1, Ordering::SeqCst);
         while !done() {
             let left = until.map(|until| until.since(self.clock.now()));
             if left == Some(Duration::ZERO) {
                 break;
             }
-            // A ring that another waiting thread has heard is made up for by looking again.
+            // Another waiting thread may have taken the signal, so the state is also polled.
             self.news.wait(left.map_or(LOOK_EVERY, |left| left.min(LOOK_EVERY)));
         }
-        self.board.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.shared.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// How the association stands.
+    /// The association's state.
     pub fn state(&self) -> LinkState {
-        self.board.state()
+        self.shared.state()
     }
 
     /// Counters and path figures, each as of the media thread's last round.
     pub fn stats(&self) -> MessageStats {
-        self.board.stats()
+        self.shared.stats()
     }
 
-    /// Ends the association: sends what waits, as far as deadlines and two seconds allow, and takes leave. Waiting
-    /// calls in other threads end with [`MessageError::Closed`]. Answers the error that had ended it before, if one had.
+    /// Ends the association: sends what waits, as far as deadlines and two seconds allow, and closes. Waiting calls in
+    /// other threads return [`MessageError::Closed`]. Returns the error that had ended it before, if any.
     pub fn close(&self) -> Result<(), Error> {
         self.stop.ask();
         self.media.wake();
@@ -278,7 +279,7 @@ impl MessageLink {
 
 impl Drop for MessageLink {
     fn drop(&mut self) {
-        // Who wants to know calls `close`.
+        // Callers that need the error call `close`.
         let _unheard = self.close();
     }
 }
@@ -313,11 +314,11 @@ fn no_descriptor(error: io::Error) -> Error {
     Error::failed(format!("cannot make an event descriptor: {error}; raise the limit on open files"))
 }
 
-/// Messages that may wait each way: a second of 4 ms packets.
+/// The most messages that wait each way: a second of 4 ms packets.
 pub const QUEUED_MESSAGES: usize = 256;
-/// How soon a lost ring or a request to stop is noticed.
+/// How soon a missed signal or a request to stop is noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Silence after which a waiting side takes another caller: as long as a roaming station takes, and some.
+/// Silence after which a waiting side accepts another caller: longer than a roaming station takes.
 const SILENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

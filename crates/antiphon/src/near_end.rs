@@ -21,7 +21,7 @@ use crate::send::{CNAME, SILENCE};
 use crate::show::Looks;
 use crate::{CompareOptions, Error};
 
-/// All that a near end needs; made on the main thread, used on its own.
+/// All settings of a near end; made on the main thread, used on its own.
 pub(crate) struct NearPlan {
     pub place: Place,
     pub source: Box<dyn Source>,
@@ -45,12 +45,12 @@ pub(crate) struct NearEnd {
     sink: Unopened,
     out: Looks<CallProgress>,
     clock: OsClock,
-    /// Settings that a far end elsewhere may have to be told.
+    /// Settings that a remote far end may need as well.
     settings: Option<String>,
     latency: Duration,
 }
 
-/// The sink, until the first packet that comes back.
+/// The sink, until the first packet comes back.
 type Unopened = Rc<RefCell<Option<Box<dyn Sink>>>>;
 
 /// What a near end measured.
@@ -61,18 +61,18 @@ pub(crate) struct NearResult {
     pub cpu: Duration,
     pub duration: Duration,
     pub latency: Duration,
-    /// What its endpoint promised.
+    /// Its endpoint's profile.
     pub profile: Profile,
     /// Around each packet: the transport's, and those below it.
     pub header_bytes: u32,
-    /// Of this transport: what it says of itself.
+    /// About this transport, from the transport itself.
     pub facts: Vec<String>,
     /// Of the run: scheduling obtained, options refused.
     pub notes: Vec<String>,
 }
 
 impl NearEnd {
-    /// Opens everything in its namespace and tells that it is ready (by sending, or by ending in error).
+    /// Opens everything in its namespace and reports that it is ready (by sending, or by ending with an error).
     pub fn open(plan: NearPlan, ready: &mpsc::Sender<()>) -> Result<Self, Error> {
         let NearPlan { place, source, sink, format, sample, log_packets, out, taps, options, clock } = plan;
         let choice = &place.choice;
@@ -89,7 +89,7 @@ impl NearEnd {
         packet.max_packet = runner.max_packet();
         let send = SendTrackConfig {
             packet,
-            // The log has one row of numbers: what is compared is the transport, not how channels are divided.
+            // The log has one row of numbers: transports are compared, not divisions of channels.
             groups: ChannelGroups::whole(format.channels()),
             protect: options.protect,
             epoch: clock.epoch(),
@@ -97,7 +97,7 @@ impl NearEnd {
             woken: false,
         };
         let send = SendTrack::new(source, send)?;
-        let log = CallLog::new(send.packetiser(), log_packets, place.board.clone());
+        let log = CallLog::new(send.packetiser(), log_packets, place.arrivals.clone());
         let receive = ReceiveTrackConfig {
             latency: Some(options.latency),
             conceal: options.conceal,
@@ -122,12 +122,16 @@ impl NearEnd {
             sink,
             out,
             clock,
-            settings: place.board.is_none().then_some(place.choice.label).filter(|label| label.contains('?')),
+            settings: place
+                .arrivals
+                .is_none()
+                .then_some(place.choice.label)
+                .filter(|label| label.contains('?')),
             latency: options.latency,
         })
     }
 
-    /// Waits for the word, streams, and draws up what was measured.
+    /// Waits for the start signal, streams, and collects the measurement.
     pub fn run(mut self, begin: &mpsc::Receiver<()>, stop: &Stop) -> Result<NearResult, Error> {
         let _main_thread_is_gone = begin.recv();
         let mut session = Session::new(self.config, self.clock.now());
@@ -178,7 +182,7 @@ impl NearEnd {
     }
 }
 
-/// Keeps what was heard; answers the sample frames that were made up in it.
+/// Finishes the recording of what was heard; returns the number of concealed sample frames.
 fn finish_hearing(session: &mut Session, unopened: &Unopened, notes: &mut Vec<String>) -> u64 {
     let Some(track) = session.receive_track_mut() else { return 0 };
     let concealed = track.playout().map_or(0, |playout| playout.concealed_frames);
@@ -193,7 +197,7 @@ fn finish_hearing(session: &mut Session, unopened: &Unopened, notes: &mut Vec<St
 }
 
 fn unanswered(refused: bool, settings: Option<&str>) -> Error {
-    let how = if refused { "nobody listens there" } else { "nothing comes back" };
+    let how = if refused { "no program listens there" } else { "nothing comes back" };
     let remedy = settings.map_or_else(String::new, |label| {
         format!("; if its defaults differ, run there: antiphon reflect --transports '{label}'")
     });
@@ -216,10 +220,11 @@ fn session_config(options: &CompareOptions, clock: OsClock) -> SessionConfig {
     }
 }
 
-/// How long a connection may take: a Request or SYN that is lost is sent again after a second, and after two more.
+/// How long a connection may take: a lost Request or SYN is sent again after one second, and after two more.
 const CONNECT: Duration = Duration::from_millis(3_500);
-/// How long stragglers are waited for: a second is more than any path here queues, TCP's worst time-outs aside.
+/// How long packets in flight are waited for: a second is more than any path here queues, TCP's longest time-outs
+/// aside.
 const DRAIN: Duration = Duration::from_secs(3);
-/// A peer that nothing comes back from is told of within two seconds; three times the slowest path's round trip
-/// (satellite).
+/// A peer from which nothing comes back is reported within two seconds; this is three times the slowest path's round
+/// trip (satellite).
 const ANSWER_PATIENCE: Duration = Duration::from_millis(1_800);

@@ -1,4 +1,4 @@
-//! What can be asked for: plain values, checked before anything is opened.
+//! Options: plain values, checked before anything is opened.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ pub struct CompareOptions {
     pub transports: Vec<String>,
     /// URI of the source.
     pub source: String,
-    /// Seeds links and endpoints: the same seed makes the same losses.
+    /// Seed of links and endpoints: the same seed gives the same losses.
     pub seed: u64,
     /// Directory of the report; `None` for none.
     pub out: Option<PathBuf>,
@@ -44,7 +44,7 @@ pub struct CompareOptions {
     pub latency: Duration,
     /// What the listener does about missing sound.
     pub conceal: Concealment,
-    /// Whether the sender gives packets up that are older than the playout delay.
+    /// Whether the sender gives up packets that are older than the playout delay.
     pub expire: bool,
     /// How packets are protected against loss.
     pub protect: Repetition,
@@ -54,11 +54,11 @@ pub struct CompareOptions {
     pub socket: SocketOptions,
     /// Force one way of making the embedded link; `None` for the best one permitted.
     pub link_method: Option<LinkMethod>,
-    /// Where to write what crosses the near ends' sockets.
+    /// File for a capture of the near ends' sockets.
     pub capture: Option<PathBuf>,
-    /// Where to write when each packet was sent and came, or that it was lost; `None` for nowhere.
+    /// File for a path passport: when each packet was sent and arrived, or that it was lost.
     pub passport: Option<PathBuf>,
-    /// The command line, to stand in the report and the passport.
+    /// The command line, recorded in the report and the passport.
     pub command: String,
 }
 
@@ -84,41 +84,41 @@ pub struct SendOptions {
     pub sample: Option<SampleFormat>,
     /// Channels to stream; `None` for those of the source.
     pub channels: Option<u32>,
-    /// Which input channel goes where, such as `2,1`; `None` for the usual way.
+    /// Which input channel goes to which output, such as `2,1`; `None` for the usual mapping.
     pub channel_map: Option<String>,
     /// How many channels go together in an RTP stream of their own, such as `2,2,4`, or `2` for all alike; `None` for all in
     /// one.
     pub groups: Option<String>,
     /// Sampling rate to stream at; `None` for that of the source.
     pub rate: Option<u32>,
-    /// Longest packet in time.
+    /// Longest duration of a packet.
     pub ptime: Option<Duration>,
-    /// What stands around packets; the receiver needs the same.
+    /// Framing around packets; the receiver needs the same.
     pub framing: StreamFraming,
     /// RTP payload type; `None` for the static one that fits, or 96.
     pub payload_type: Option<u8>,
-    /// How old a packet may become before it is given up, until the receiver has told its playout delay. `None`:
+    /// How old a packet may become before it is given up, until the receiver has reported its playout delay. `None`:
     /// [`DEFAULT_LATENCY`] for live sources, any age for others.
     pub latency: Option<PlayoutDelay>,
     /// How packets are protected against loss.
     pub protect: Repetition,
     /// Stop after so much sound.
     pub length: Option<Duration>,
-    /// Where to write the SDP that other players read.
+    /// File for the SDP description for other players.
     pub sdp: Option<PathBuf>,
-    /// Keep calling a peer that is not there.
+    /// Keep calling a peer that is absent.
     pub wait_for_peer: bool,
-    /// Where to write what crosses the wire.
+    /// File for a capture of the socket.
     pub capture: Option<PathBuf>,
-    /// Where to write when each packet was sent and came, or that it was lost; `None` for nowhere.
+    /// File for a path passport: when each packet was sent and arrived, or that it was lost.
     pub passport: Option<PathBuf>,
-    /// The command line, to stand in the passport.
+    /// The command line, recorded in the passport.
     pub command: String,
     /// How the media thread waits.
     pub wait: WaitStyle,
     /// Socket options.
     pub socket: SocketOptions,
-    /// Seeds SSRC, numbers and endpoint.
+    /// Seed of SSRC, first numbers and endpoint.
     pub seed: u64,
 }
 
@@ -129,40 +129,40 @@ pub struct ReceiveOptions {
     pub source: String,
     /// URI of the sink.
     pub sink: String,
-    /// Playout target; `None`: files wait for everything (recordings), other sinks take [`DEFAULT_LATENCY`].
+    /// Playout delay; `None`: files wait for everything (recordings), other sinks take [`DEFAULT_LATENCY`].
     pub latency: Option<Duration>,
     /// What to do about missing sound.
     pub conceal: Concealment,
-    /// What stands around packets, as the sender has it.
+    /// Framing around packets; the same as the sender's.
     pub framing: StreamFraming,
-    /// Whose clock the sink is fed by.
+    /// The clock that paces the sink.
     pub clock: SinkClock,
     /// The stream's format, from `--sdp FILE` or `--format`.
     pub description: Option<StreamDescription>,
     /// Whether the description holds under every dynamic payload type, as when its number is only a default.
     pub any_payload_type: bool,
-    /// Go on listening after the sender took leave.
+    /// Continue to listen after the sender has ended the stream.
     pub forever: bool,
     /// Stop after so much time.
     pub length: Option<Duration>,
-    /// Where to write what crosses the wire.
+    /// File for a capture of the socket.
     pub capture: Option<PathBuf>,
-    /// Where to write when each packet was sent and came, or that it was lost; `None` for nowhere.
+    /// File for a path passport: when each packet was sent and arrived, or that it was lost.
     pub passport: Option<PathBuf>,
-    /// The command line, to stand in the passport.
+    /// The command line, recorded in the passport.
     pub command: String,
     /// How the media thread waits.
     pub wait: WaitStyle,
     /// Socket options.
     pub socket: SocketOptions,
-    /// Seeds SSRC and report intervals.
+    /// Seed of SSRC and report intervals.
     pub seed: u64,
 }
 
-/// Whose clock a sink is fed by.
+/// The clock that paces a sink.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SinkClock {
-    /// The sender's: sample for sample what was sent, as fast as the sender's sampling clock runs.
+    /// The sender's: the sink gets exactly the samples that were sent, as fast as the sender's sampling clock runs.
     #[default]
     Sender,
     /// This machine's: exactly the nominal rate here; the sender's drift is followed by resampling, up to ±500 ppm.
@@ -180,7 +180,7 @@ pub struct ReflectOptions {
     pub max_peers: usize,
     /// Stop after so much time.
     pub length: Option<Duration>,
-    /// Where to write what crosses the wire.
+    /// File for a capture of the sockets.
     pub capture: Option<PathBuf>,
     /// Socket options.
     pub socket: SocketOptions,
@@ -252,7 +252,7 @@ impl Default for SendOptions {
 }
 
 impl Default for ReceiveOptions {
-    /// From anybody on [`DEFAULT_PORT`]; a sink must be set.
+    /// From any sender on [`DEFAULT_PORT`]; a sink must be set.
     fn default() -> Self {
         ReceiveOptions {
             source: format!("rtp://:{DEFAULT_PORT}"),
@@ -276,7 +276,7 @@ impl Default for ReceiveOptions {
 }
 
 impl Default for ReflectOptions {
-    /// Everything, for anybody, on [`DEFAULT_PORT`].
+    /// All transports, for any peer, on [`DEFAULT_PORT`].
     fn default() -> Self {
         ReflectOptions {
             listen: SocketAddr::new(std::net::Ipv6Addr::UNSPECIFIED.into(), DEFAULT_PORT),

@@ -1,4 +1,4 @@
-//! Path passports of `compare`, drawn from its logs when the run is over; [`live`] has those of `send` and `receive`.
+//! Path passports of `compare`, made from its logs when the run is over; [`live`] makes those of `send` and `receive`.
 
 mod hearing;
 mod live;
@@ -28,7 +28,7 @@ pub(crate) struct PassportFile {
 type Writer = PassportWriter<BufWriter<File>>;
 
 impl PassportFile {
-    /// Makes the file, so that one that can't be written is known before the stream begins.
+    /// Creates the file, so that an error is known before the stream begins.
     pub fn create(path: &Path, command: &str, seed: u64) -> Result<Self, Error> {
         let header = Header::new(command, seed);
         let begun = File::create(path)
@@ -42,7 +42,7 @@ impl PassportFile {
         Ok(PassportFile { path: path.into(), writer })
     }
 
-    /// Writes what `measured` holds and notes in `comparison` where it is, or why it is not.
+    /// Writes what `measured` holds and records in `comparison` where the file is, or why it could not be written.
     pub fn fill(mut self, comparison: &mut Comparison, measured: &[Measured]) {
         let written = measured.iter().try_for_each(|one| write_log(&mut self.writer, one));
         match written.and_then(|()| self.writer.finish()) {
@@ -56,7 +56,7 @@ impl PassportFile {
     }
 }
 
-/// What a user is told of a passport that was cut short.
+/// The message about a passport that was cut short.
 fn incomplete(path: &Path, error: &io::Error) -> String {
     format!(
         "the passport '{}' is incomplete: {error}; its whole lines can be read, for more make room or choose \
@@ -65,7 +65,7 @@ fn incomplete(path: &Path, error: &io::Error) -> String {
     )
 }
 
-/// One transport: both ways where each arrival at the far end was seen, else there and back.
+/// One transport: both directions where arrivals at the far end are known, else the round trip.
 fn write_log(writer: &mut Writer, measured: &Measured) -> io::Result<()> {
     let rows = || measured.log.rows().filter(|row| on_the_path(row.fate));
     let section = |direction, delays, clock: &str| Section {
@@ -104,7 +104,7 @@ fn write_log(writer: &mut Writer, measured: &Measured) -> io::Result<()> {
         .try_for_each(|row| writer.packet(&packet(&row, there(&row), back(&row), row.duplicates)))
 }
 
-/// Whether the frame left the sender: what its transport refused or gave up says nothing of the path.
+/// Whether the frame was sent: one that its transport refused or gave up says nothing about the path.
 fn on_the_path(fate: Fate) -> bool {
     !matches!(fate, Fate::Expired | Fate::Refused)
 }
@@ -115,5 +115,5 @@ impl From<PassportError> for Error {
     }
 }
 
-/// Bytes that are worth a system call.
+/// Bytes gathered for one system call.
 const BUFFER: usize = 1 << 16;

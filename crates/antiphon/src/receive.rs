@@ -1,4 +1,4 @@
-//! From a peer to a sink.
+//! Receives a stream into a sink.
 
 mod snapshot;
 
@@ -26,14 +26,14 @@ use crate::transport::{StackPlan, StreamUri};
 use crate::{DEFAULT_LATENCY, Error, ReceiveOptions, SinkClock};
 use snapshot::{Snapshot, describe_notice};
 
-/// How a stream being received is doing; told about ten times a second.
+/// State of a stream being received; reported about ten times a second.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct ReceiveStatus {
     /// Sound played so far.
     pub played_s: f64,
     /// RTP packets received of the stream.
     pub packets_received: u64,
-    /// Packets that never came though later ones were played.
+    /// Packets that never came although later ones were played.
     pub lost: u64,
     /// Packets after their deadline.
     pub late: u64,
@@ -41,17 +41,17 @@ pub struct ReceiveStatus {
     pub duplicate: u64,
     /// Packets overtaken by later ones.
     pub reordered: u64,
-    /// Holes filled with made-up sound.
+    /// Holes filled by concealment.
     pub concealed: u64,
     /// Packets and datagrams of other senders, not mixed in.
     pub unknown_sources: u64,
-    /// Frames that are no RTP or RTCP.
+    /// Messages that are neither RTP nor RTCP.
     pub malformed: u64,
     /// RFC 3550 interarrival jitter, in milliseconds; of several channel groups the worst.
     pub jitter_rfc3550_ms: Option<f64>,
     /// How much faster the sender's sampling clock runs than ours.
     pub drift_ppm: Option<f64>,
-    /// Playout target in force, in milliseconds; none for a recording.
+    /// Playout delay in force, in milliseconds; none for a recording.
     pub latency_ms: Option<f64>,
     /// Of each channel group; empty if there is but one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -64,14 +64,14 @@ pub struct ReceiveSummary {
     /// The final state.
     #[serde(flatten)]
     pub status: ReceiveStatus,
-    /// Whether it was stopped before the sender took leave.
+    /// Whether it was stopped before the sender ended the stream.
     pub interrupted: bool,
-    /// What the user should know.
+    /// Messages for the user.
     pub notes: Vec<String>,
 }
 
-/// Receives a stream into a sink until the sender takes leave, or until stopped. `notice` gets sentences for the user
-/// as things happen.
+/// Receives a stream into a sink until the sender ends it, or until stopped. `notice` gets sentences for the user as
+/// things happen.
 pub fn receive(
     options: &ReceiveOptions,
     stop: &Stop,
@@ -89,7 +89,7 @@ pub fn receive(
     let (ready, opened) = mpsc::channel();
     let thread_stop = stop.clone();
     let thread = spawn("receive", move || run(plan, clock, &thread_stop, out, tell, ready))?;
-    // Said when it is true: whoever reads it may start the sender. A thread that failed says nothing.
+    // Printed only when it is true, since the reader may then start the sender. A thread that failed prints nothing.
     if opened.recv().is_ok() {
         notice(description);
     }
@@ -117,18 +117,18 @@ pub fn receive(
     Ok(ReceiveSummary { status: last, interrupted: stop.is_asked() && !timed_out, notes })
 }
 
-/// What the media thread leaves behind.
+/// What the media thread returns.
 struct Ended {
     /// Sentences for the user.
     notes: Vec<String>,
-    /// What was not told yet.
+    /// Notices not reported yet.
     notices: Vec<Notice>,
-    /// What became of the files that were asked for besides: passport, capture.
+    /// Results of the other files that were asked for: passport, capture.
     files: Vec<String>,
     last: Snapshot,
 }
 
-/// Everything that can be settled before the media thread starts.
+/// Everything that can be decided before the media thread starts.
 struct ReceivePlan {
     uri: StreamUri,
     stack: StackPlan,
@@ -150,7 +150,7 @@ impl ReceivePlan {
     fn new(options: &ReceiveOptions) -> Result<Self, Error> {
         let mut uri = StreamUri::read(&options.source, &options.socket)?;
         if uri.transport.substrate == Substrate::Udp {
-            // Datagrams are not fetched: an address names where to listen, a group what to join.
+            // There is no peer to call for datagrams: an address names where to listen, a group what to join.
             uri.target = Target::Listen(uri.address());
         }
         let sink: SinkSpec = options.sink.parse()?;
@@ -188,7 +188,7 @@ impl ReceivePlan {
         let latency = self.latency.map_or("recording: waits for what is late".into(), |latency| {
             format!("playout delay {}", antiphon_core::units::format_duration(latency))
         });
-        let last = if self.forever { "" } else { "; ends when the sender takes leave" };
+        let last = if self.forever { "" } else { "; stops when the sender ends the stream" };
         format!("{verb} {}://{}; {latency}{last}", self.uri.transport.scheme, self.uri.address())
     }
 }
@@ -257,14 +257,14 @@ fn session_config(plan: &ReceivePlan, clock: OsClock) -> SessionConfig {
     }
 }
 
-/// Has a passport written of what `session` hears.
+/// Starts a passport of what `session` receives.
 fn record(
     file: PassportFile,
     uri: &StreamUri,
     runner: &Runner,
     session: &mut Session,
 ) -> Result<Recorder, Error> {
-    // The kernel's TCP loses nothing: what is missing there was given up before it was sent.
+    // The kernel's TCP loses nothing: a missing packet was given up before it was sent.
     let hole = if uri.transport.substrate == Substrate::Tcp { Hole::NotSent } else { Hole::Lost };
     let repairs = runner.profile().retransmits;
     let scribe = Hearing::new(uri.transport.scheme, repairs, hole, runner.header_bytes());
@@ -273,7 +273,7 @@ fn record(
     Ok(recorder)
 }
 
-/// Opens the sink when the format is known, in the rate and channels that it asks for.
+/// Opens the sink when the format is known, in the rate and channels that the sink wants.
 fn open_sink(sink: SinkSpec, clock: SinkClock, tell: mpsc::Sender<Notes>) -> OpenSink {
     Box::new(move |format, sample| {
         let rate = sink.rate.unwrap_or(format.rate());
@@ -318,7 +318,7 @@ impl Sink for Paced {
     }
 }
 
-/// Finishes the sink; answers what was not told yet.
+/// Finishes the sink; returns the notices not reported yet.
 fn finish(session: &mut Session, notes: &mut Vec<String>) -> Result<Vec<Notice>, Error> {
     let Some(track) = session.receive_track_mut() else { return Ok(Vec::new()) };
     let (error, counters) = (track.error().cloned(), track.counters());

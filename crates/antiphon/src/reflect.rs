@@ -10,26 +10,26 @@ use crate::run::{create_capture, finish_capture};
 use crate::transport::chosen;
 use crate::{Error, ReflectOptions};
 
-/// What a reflector does.
+/// State of a reflector.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ReflectStatus {
     /// Since it began, in seconds.
     pub elapsed_s: f64,
     /// Each transport.
     pub transports: Vec<ReflectedTransport>,
-    /// At the end: what came of the capture.
+    /// At the end: the result of the capture.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// What a reflector does on one transport.
+/// State of a reflector on one transport.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ReflectedTransport {
     /// Its scheme.
     pub transport: &'static str,
     /// The address listened on.
     pub address: String,
-    /// Peers met so far.
+    /// Peers served so far.
     pub peers: u64,
     /// Frames returned so far.
     pub messages_returned: u64,
@@ -62,7 +62,7 @@ pub fn reflect(
             choice,
             bind: SocketAddr::new(options.listen.ip(), port),
             namespace: None,
-            board: None,
+            arrivals: None,
             clock,
             socket,
             max_peers: options.max_peers,
@@ -89,7 +89,7 @@ pub fn reflect(
     let elapsed = clock.now().since(antiphon_core::Instant::ZERO);
     let progress = far_ends.into_iter().map(FarEnd::finish).collect();
     let mut last = snapshot(elapsed, &names, progress);
-    // Their lines are gone, and have shown the ends of their connections.
+    // Their lines are closed, and the capture holds the ends of their connections.
     last.notes.extend(finish_capture(capture).map(|ended| ended.unwrap_or_else(|why| why)));
     Ok(last)
 }

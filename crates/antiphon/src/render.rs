@@ -1,4 +1,4 @@
-//! What `compare` leaves behind: `report.html`, `report.json`, `packets.csv`, `overview.svg`, and the sound.
+//! Files that `compare` writes: `report.html`, `report.json`, `packets.csv`, `overview.svg`, and the sound.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -14,7 +14,7 @@ use crate::stream_plan::StreamPlan;
 use crate::table::{figure_rows, report_fate};
 use crate::{CompareOptions, Comparison, Error};
 
-/// Name of the recording of what a listener would have heard over the transport of that name.
+/// File name of the recording of what a listener heard over that transport.
 pub(crate) fn heard_name(label: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
     format!("heard-{}.wav", label.chars().map(plain).collect::<String>())
@@ -22,7 +22,7 @@ pub(crate) fn heard_name(label: &str) -> String {
 
 const ORIGINAL: &str = "original.wav";
 
-/// A WAV file in the report's directory; an older report's is replaced.
+/// A WAV file in the report's directory; replaces that of an older report.
 pub(crate) fn wav_sink(
     path: &Path,
     format: StreamFormat,
@@ -139,7 +139,7 @@ fn panel(index: usize, measured: &Measured) -> TransportPanel {
     let first = rows.first().map_or(0, |row| row.sent.as_nanos());
     let millis = |nanos: u64| (nanos as f64 / 1e6) as f32;
     let label = &measured.choice.label;
-    // The buffer's target counts from an undelayed frame's arrival: on the scale of round trips, from the smallest.
+    // The playout delay counts from an undelayed frame's arrival: on the scale of round trips, from the smallest.
     let target =
         measured.figures.rtt_ms.min_ms.map(|min| (min + measured.latency.as_secs_f64() * 1e3) as f32);
     TransportPanel {
@@ -203,7 +203,7 @@ fn meta(options: &CompareOptions, stream: &StreamPlan, comparison: &Comparison) 
                 options.block_frames
             ),
         ),
-        ("playout target".into(), antiphon_core::units::format_duration(options.latency)),
+        ("playout delay".into(), antiphon_core::units::format_duration(options.latency)),
         ("seed".into(), options.seed.to_string()),
         ("version".into(), format!("antiphon {}", env!("CARGO_PKG_VERSION"))),
     ];

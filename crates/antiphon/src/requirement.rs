@@ -1,4 +1,4 @@
-//! What a script requires of a comparison, and whether it was met.
+//! Requirements of a script on a comparison, and whether they were met.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use antiphon_proto::find;
 
 use crate::Error;
 
-/// A gate, for one transport or for all.
+/// A requirement on one transport or on all.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Requirement {
     /// Scheme of the transport it is for; `None`: every one.
@@ -16,12 +16,12 @@ pub struct Requirement {
     gate: Gate,
 }
 
-/// One condition of a requirement, held against one transport.
+/// The result of one requirement for one transport.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Judgement {
     /// Scheme of the transport.
     pub transport: String,
-    /// What was missed, with what was measured; `None` if all held.
+    /// The condition that was not met, with the measured value; `None` if all were met.
     pub missed: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl FromStr for Requirement {
 }
 
 impl Requirement {
-    /// Holds it against a comparison. A transport that it names and that was not measured misses it.
+    /// Checks a comparison. A named transport that was not measured fails the requirement.
     pub fn judge(&self, figures: &[TransportFigures]) -> Vec<Judgement> {
         let scheme = |label: &str| label.split('?').next().map(ToString::to_string);
         let concerned = |f: &&TransportFigures| {

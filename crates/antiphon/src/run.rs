@@ -1,4 +1,4 @@
-//! One media thread on sockets: what it opens, drives and leaves behind. Everything that streams here runs through it.
+//! One media thread on sockets: opens its wire, drives a participant, and collects notes. Every stream runs through it.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use antiphon_core::wire::{IPV4_HEADER, TCP_IPV4_HEADERS, TCP_SEGMENT, UDP_IPV4_HEADERS};
 use antiphon_core::{Instant, Participant, PathId, Profile, Role, Stack, Wire, WireId};
-use antiphon_net::capture::FRAME_PORT;
+use antiphon_net::capture::MESSAGE_PORT;
 use antiphon_net::netns::Namespace;
 use antiphon_net::{
     Capture, CaptureSummary, DriveOptions, DriveReport, Line, LineError, LineObserver, LineStats, Lines,
@@ -25,33 +25,33 @@ pub use crate::emulated::{EmulatedLinks, link_means, prepare_link};
 use crate::transport::ByIp;
 pub use crate::transport::StackPlan;
 
-/// All that a run needs; made on any thread, opened on the one that is to drive it.
+/// All settings of a run; made on any thread, opened on the one that is to drive it.
 #[derive(Clone)]
 pub struct RunPlan {
-    /// What opens endpoints.
+    /// Opens endpoints.
     pub stack: StackPlan,
-    /// Whom to call, or where to wait.
+    /// The peer to call, or where to wait.
     pub target: Target,
-    /// How to go directly over IP, if that is asked for.
+    /// How to run directly over IP, if asked for.
     pub over_ip: Option<ByIp>,
     /// Socket options.
     pub socket: SocketOptions,
-    /// Where to live; `None`: where the process lives.
+    /// Network namespace to run in; `None`: the process's own.
     pub namespace: Option<Namespace>,
-    /// Shows what crosses the wire, on interfaces of that name.
+    /// Captures the packets of the wire, on interfaces of that name.
     pub taps: Option<(Taps, String)>,
     /// Ends waits early.
     pub waker: Option<Waker>,
     /// How the thread waits.
     pub wait: WaitStyle,
-    /// Of the run.
+    /// The run's clock.
     pub clock: OsClock,
 }
 
-/// An opened run: its wire, and what opens endpoints on it. It stays on its thread.
+/// An opened run: its wire, and the stack that opens endpoints on it. It stays on its thread.
 pub struct Runner {
     lines: Lines<'static>,
-    attendance: Rc<RefCell<Attendance>>,
+    line_notes: Rc<RefCell<LineNotes>>,
     stack: Rc<dyn Stack>,
     plan: RunPlan,
     profile: Profile,
@@ -59,7 +59,7 @@ pub struct Runner {
     scheduling: String,
 }
 
-/// The one wire that a run begins with.
+/// The first wire of a run.
 pub const WIRE: WireId = WireId(0);
 
 enum Opened {
@@ -68,7 +68,7 @@ enum Opened {
 }
 
 impl RunPlan {
-    /// With nothing but the necessary.
+    /// With default settings.
     pub fn new(stack: StackPlan, target: Target, socket: SocketOptions, clock: OsClock) -> Self {
         RunPlan {
             stack,
@@ -83,7 +83,7 @@ impl RunPlan {
         }
     }
 
-    /// Opens the socket, on the calling thread, in the namespace it is to live in.
+    /// Opens the socket, on the calling thread, in the plan's namespace.
     pub fn open(self) -> Result<Runner, Error> {
         if let Some(namespace) = &self.namespace {
             namespace.enter().map_err(|error| Error::failed(error.to_string()))?;
@@ -92,10 +92,10 @@ impl RunPlan {
         let stack = self.stack.open(max_datagram)?;
         let role = if matches!(self.target, Target::Call(_)) { Role::Caller } else { Role::Listener };
         let profile = stack.open(self.clock.now(), role).profile();
-        let attendance = Rc::new(RefCell::new(Attendance::default()));
+        let line_notes = Rc::new(RefCell::new(LineNotes::default()));
         let mut lines = Lines::new();
-        lines.set_observer(Box::new(Attendant {
-            attendance: Rc::clone(&attendance),
+        lines.set_observer(Box::new(TapAssigner {
+            line_notes: Rc::clone(&line_notes),
             taps: self.taps.clone(),
             idle: Vec::new(),
             made: 0,
@@ -107,14 +107,14 @@ impl RunPlan {
         match opened {
             Opened::Line(line) => lines.add(WIRE, line)?,
             Opened::Listening(listening) => {
-                attendance.borrow_mut().note(listening.notes());
+                line_notes.borrow_mut().note(listening.notes());
                 lines.listen(WIRE, listening)?;
             }
         }
-        Ok(Runner { lines, attendance, stack, profile, max_datagram, scheduling: String::new(), plan: self })
+        Ok(Runner { lines, line_notes, stack, profile, max_datagram, scheduling: String::new(), plan: self })
     }
 
-    /// The socket, and the largest datagram that goes out whole.
+    /// The socket, and the size of the largest datagram that is not fragmented.
     fn open_wire(&self) -> Result<(Opened, usize), LineError> {
         if let Some(over_ip) = self.over_ip {
             let line = RawLine::open(self.target, Box::new(over_ip), &self.socket)?;
@@ -127,7 +127,7 @@ impl RunPlan {
                 let most = line.max_datagram();
                 Ok((Opened::Line(Box::new(line)), most))
             }
-            // Messages are kept to a segment, as on the datagram transports beside it.
+            // Messages are limited to a segment, as on the datagram transports beside it.
             (Substrate::Tcp, Target::Call(peer)) => {
                 Ok((Opened::Line(Box::new(TcpLine::call(peer, &self.socket)?)), TCP_SEGMENT))
             }
@@ -139,32 +139,33 @@ impl RunPlan {
 }
 
 impl Runner {
-    /// The address that others reach it at.
+    /// The address at which others reach it.
     pub fn local_address(&self) -> SocketAddr {
         self.lines.local_address(WIRE).unwrap_or_else(|| self.plan.target.address())
     }
 
-    /// The largest datagram that goes out whole, in bytes of what UDP or IP carries.
+    /// The largest datagram that is not fragmented, in bytes of UDP's or IP's payload.
     pub fn max_datagram(&self) -> usize {
         self.max_datagram
     }
 
-    /// Options that the system refused so far, in words.
+    /// Options that the system has refused so far, in words.
     pub fn notes(&self) -> Vec<String> {
-        self.attendance.borrow().notes.clone()
+        self.line_notes.borrow().notes.clone()
     }
 
-    /// What opens its endpoints.
+    /// The stack that opens its endpoints.
     pub fn stack(&self) -> &Rc<dyn Stack> {
         &self.stack
     }
 
-    /// What its endpoints promise.
+    /// The profile of its endpoints.
     pub fn profile(&self) -> Profile {
         self.profile
     }
 
-    /// The largest packet that goes out in one piece, in bytes: transports that can cut longer ones should not have to.
+    /// The largest packet that is not fragmented, in bytes: transports that can split longer messages should not have
+    /// to.
     pub fn max_packet(&self) -> usize {
         let whole = match self.profile.wire {
             Wire::Datagram => self.max_datagram.saturating_sub(self.profile.message_overhead),
@@ -204,7 +205,7 @@ impl Runner {
         }
     }
 
-    /// Drives `participant` to its end, as a media thread; `each` has a look at it after every round.
+    /// Drives `participant` to its end, on this media thread; `each` is called after every round.
     pub fn drive<P: Participant>(
         &mut self,
         participant: &mut P,
@@ -221,40 +222,40 @@ impl Runner {
         self.lines.stats(WIRE).unwrap_or_default()
     }
 
-    /// Closes the sockets: captures see the ends of connections. What the user should know.
+    /// Closes the sockets, so that captures hold the ends of connections. Returns what the user should know.
     pub fn finish(mut self) -> Aftermath {
         let wires: Vec<WireId> = self.lines.wires().collect();
         for wire in wires {
             if let Some(mut line) = self.lines.take(wire) {
-                self.attendance.borrow_mut().leave(&mut *line);
+                self.line_notes.borrow_mut().add_facts(&mut *line);
             }
         }
-        let Attendance { notes, facts, .. } = self.attendance.take();
+        let LineNotes { notes, facts, .. } = self.line_notes.take();
         Aftermath { scheduling: self.scheduling, notes, facts }
     }
 }
 
-/// What is left of a run.
+/// Results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Aftermath {
-    /// What the system gave the media thread.
+    /// Scheduling that the system gave the media thread.
     pub scheduling: String,
     /// Options that the system refused, in words.
     pub notes: Vec<String>,
-    /// What is worth knowing of the lines, in words: the kernel's congestion control.
+    /// Facts about the lines, in words, such as the kernel's congestion control.
     pub facts: Vec<String>,
 }
 
-/// What the lines of a run had to say.
+/// Notes and facts of the lines of a run.
 #[derive(Default)]
-struct Attendance {
+struct LineNotes {
     notes: Vec<String>,
     facts: Vec<String>,
-    /// All of both: many connections say the same.
+    /// All notes and facts so far: many connections report the same.
     said: BTreeSet<String>,
 }
 
-impl Attendance {
+impl LineNotes {
     fn note(&mut self, notes: &[String]) {
         for note in notes {
             if self.said.len() < MOST_SAID && self.said.insert(note.clone()) {
@@ -263,8 +264,8 @@ impl Attendance {
         }
     }
 
-    /// A line ends.
-    fn leave(&mut self, line: &mut dyn Line) {
+    /// Adds the facts of a line that is closing.
+    fn add_facts(&mut self, line: &mut dyn Line) {
         for fact in line.facts() {
             if self.said.len() < MOST_SAID && self.said.insert(fact.clone()) {
                 self.facts.push(fact);
@@ -273,19 +274,19 @@ impl Attendance {
     }
 }
 
-/// Hears of lines that come and go. A capture has an interface for a socket of datagrams, and one for each connection that
-/// there is at once, which is the next one's when it ends.
-struct Attendant {
-    attendance: Rc<RefCell<Attendance>>,
+/// Collects the notes of lines and gives them taps. A capture has one interface for a datagram socket, and one for each
+/// simultaneous connection, which is reused when the connection ends.
+struct TapAssigner {
+    line_notes: Rc<RefCell<LineNotes>>,
     taps: Option<(Taps, String)>,
-    /// Taps that no connection has.
+    /// Taps without a connection.
     idle: Vec<Tap>,
     made: usize,
     stack: Rc<dyn Stack>,
 }
 
-impl Attendant {
-    /// A tap that nobody has.
+impl TapAssigner {
+    /// An unused tap.
     fn tap(&mut self) -> Option<Tap> {
         let (taps, name) = self.taps.as_ref()?;
         Some(self.idle.pop().unwrap_or_else(|| {
@@ -296,16 +297,16 @@ impl Attendant {
     }
 }
 
-impl LineObserver for Attendant {
+impl LineObserver for TapAssigner {
     fn on_open(&mut self, _wire: WireId, line: &mut dyn Line) {
-        self.attendance.borrow_mut().note(line.notes());
+        self.line_notes.borrow_mut().note(line.notes());
         if let Some(tap) = self.tap() {
             line.set_tap(tap);
         }
     }
 
     fn on_close(&mut self, _wire: WireId, line: &mut dyn Line) {
-        self.attendance.borrow_mut().leave(line);
+        self.line_notes.borrow_mut().add_facts(line);
         if let Some(mut tap) = line.take_tap() {
             tap.hang_up();
             self.idle.push(tap);
@@ -322,14 +323,14 @@ pub(crate) fn spawn<T: Send + 'static>(
     started.map_err(|error| Error::failed(format!("cannot start a thread: {error}")))
 }
 
-/// Begins a capture file, if one was asked for.
+/// Creates a capture file, if one was asked for.
 pub(crate) fn create_capture(path: Option<&Path>, clock: OsClock) -> Result<Option<Capture>, Error> {
     let create = |path| Capture::create(path, clock).map_err(|error| Error::failed(error.to_string()));
     path.map(create).transpose()
 }
 
-/// Closes a capture file, if one was asked for, and tells what is in it, or why not all is. A capture that failed does
-/// not undo the stream.
+/// Closes a capture file, if one was asked for. Returns what it holds, or why it is incomplete. A failed capture does
+/// not stop the stream.
 pub(crate) fn finish_capture(capture: Option<Capture>) -> Option<Result<String, String>> {
     let incomplete = |error| format!("the capture is incomplete: {error}");
     Some(capture?.finish().map(|summary| captured(&summary)).map_err(incomplete))
@@ -339,7 +340,7 @@ fn captured(summary: &CaptureSummary) -> String {
     let CaptureSummary { packets, inside, dropped, incomplete, .. } = *summary;
     let mut text = format!("captured {} packets, {dropped} dropped", packets - inside);
     if inside > 0 {
-        text += &format!(", and {inside} of what is inside them (RTP: -d udp.port=={FRAME_PORT},rtp)");
+        text += &format!(", and {inside} of what is inside them (RTP: -d udp.port=={MESSAGE_PORT},rtp)");
     }
     if incomplete > 0 {
         text += &format!(", without {incomplete} fragments of packets that did not become whole");
@@ -347,14 +348,14 @@ fn captured(summary: &CaptureSummary) -> String {
     text
 }
 
-/// Different sentences of lines that are kept: a server of many connections is told the same by each.
+/// The most different sentences that are kept: a server of many connections gets the same from each.
 const MOST_SAID: usize = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A server that is asked a thousand times by one peer after another does not hold a thousand rings.
+    /// A server that a thousand peers call one after another does not hold a thousand rings.
     #[test]
     fn a_tap_is_the_next_lines_when_one_gives_it_back() {
         let directory = tempfile::tempdir().unwrap();
@@ -362,18 +363,18 @@ mod tests {
         let choice = crate::transport::TransportChoice::read("tcp").unwrap();
         let stack = choice.stack(0, 1, crate::DEFAULT_LATENCY).open(TCP_SEGMENT).unwrap();
         let taps = Some((capture.taps(), "tcp".into()));
-        let attendance = Rc::default();
-        let mut attendant = Attendant { attendance, taps, idle: Vec::new(), made: 0, stack };
+        let line_notes = Rc::default();
+        let mut assigner = TapAssigner { line_notes, taps, idle: Vec::new(), made: 0, stack };
         let line = || UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).unwrap();
         let mut held = line();
-        attendant.on_open(WIRE, &mut held);
+        assigner.on_open(WIRE, &mut held);
         for _ in 0..1000 {
             let mut line = line();
-            attendant.on_open(WIRE, &mut line);
-            attendant.on_close(WIRE, &mut line);
+            assigner.on_open(WIRE, &mut line);
+            assigner.on_close(WIRE, &mut line);
         }
-        assert_eq!(attendant.made, 2);
-        attendant.on_close(WIRE, &mut held);
-        assert_eq!(attendant.idle.len(), 2);
+        assert_eq!(assigner.made, 2);
+        assigner.on_close(WIRE, &mut held);
+        assert_eq!(assigner.idle.len(), 2);
     }
 }

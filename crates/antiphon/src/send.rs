@@ -1,4 +1,4 @@
-//! From a source to a peer.
+//! Sends a source to a peer.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -26,12 +26,12 @@ use crate::show::{Looks, looks, watch};
 use crate::transport::{StackPlan, StreamUri};
 use crate::{DEFAULT_LATENCY, Error, SendOptions};
 
-/// How a stream being sent is doing; told about ten times a second.
+/// State of a stream being sent; reported about ten times a second.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct SendStatus {
-    /// Sound sent so far.
+    /// Duration of sound sent so far.
     pub sent_s: f64,
-    /// Sound in all, where known.
+    /// Duration of all sound, where known.
     pub total_s: Option<f64>,
     /// Frames handed to the transport.
     pub packets_sent: u64,
@@ -39,15 +39,15 @@ pub struct SendStatus {
     pub expired: u64,
     /// Frames that the transport refused.
     pub refused: u64,
-    /// Milliseconds for which the source had nothing in time.
+    /// Milliseconds during which the source had no block in time.
     pub starved: u64,
-    /// Round trip as the receiver's reports tell, in milliseconds.
+    /// Round trip according to the receiver's reports, in milliseconds.
     pub rtt_ms: Option<f64>,
-    /// Loss as the receiver's reports tell, in percent of the last interval; of several channel groups the mean.
+    /// Loss according to the receiver's reports, in percent of the last interval; of several channel groups the mean.
     pub remote_loss_percent: Option<f64>,
-    /// Jitter as the receiver's reports tell (RFC 3550), in milliseconds; of several channel groups the worst.
+    /// Jitter according to the receiver's reports (RFC 3550), in milliseconds; of several channel groups the worst.
     pub remote_jitter_ms: Option<f64>,
-    /// What the receiver's reports tell of each channel group; empty if there is but one.
+    /// The receiver's reports on each channel group; empty if there is only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<SendGroup>,
 }
@@ -60,7 +60,7 @@ pub struct SendSummary {
     pub status: SendStatus,
     /// Whether it was stopped before its end.
     pub interrupted: bool,
-    /// What the user should know (scheduling obtained, a truncated file …).
+    /// Messages for the user (scheduling obtained, a truncated file …).
     pub notes: Vec<String>,
 }
 
@@ -105,8 +105,11 @@ pub fn send(
     notes.extend(source_notes.list());
     told.try_iter().chain(files).for_each(notice);
     if gave_up {
-        let why =
-            if unanswered == Some(BrokenReason::Refused) { "nobody listens there" } else { "no route to it" };
+        let why = if unanswered == Some(BrokenReason::Refused) {
+            "no program listens there"
+        } else {
+            "no route to it"
+        };
         return Err(Error::unreachable(format!(
             "the peer cannot be reached: {why}; start 'antiphon receive' there first, or send with --wait-for-peer"
         )));
@@ -114,7 +117,7 @@ pub fn send(
     Ok(SendSummary { status: last, interrupted: stop.is_asked(), notes })
 }
 
-/// Everything that can be settled before the media thread starts.
+/// Everything that can be decided before the media thread starts.
 struct SendPlan {
     uri: StreamUri,
     stack: StackPlan,
@@ -123,7 +126,7 @@ struct SendPlan {
     format: StreamFormat,
     groups: ChannelGroups,
     sample: SampleFormat,
-    /// For a receiver that has not told its own.
+    /// For a receiver that has not reported its own.
     playout_delay: PlayoutDelay,
     protect: Repetition,
     clock: OsClock,
@@ -135,7 +138,7 @@ impl SendPlan {
         let (transport, keys) = (uri.transport, &uri.keys);
         if transport.substrate == Substrate::Udp && matches!(uri.target, Target::Listen(_)) {
             return Err(Error::usage(format!(
-                "'{}' says nobody to send to: write {}://HOST:{}",
+                "'{}' names no receiver: write {}://HOST:{}",
                 options.target,
                 transport.scheme,
                 keys.default_port(transport)
@@ -165,7 +168,7 @@ impl SendPlan {
         let sample = keys.sample.or(options.sample).unwrap_or(source.sample_format());
         let groups = read_groups(keys.groups.as_deref().or(options.groups.as_deref()), format, options)?;
         let playout_delay = keys.latency.map(PlayoutDelay::Of).or(options.latency).unwrap_or({
-            // What is played while it is captured is of no use when it is old; of a file, all is wanted.
+            // Live sound is of no use when it is old; of a file, all sound is wanted.
             if source.is_live() { PlayoutDelay::Of(DEFAULT_LATENCY) } else { PlayoutDelay::Unbounded }
         });
         let patience = match playout_delay {
@@ -180,7 +183,7 @@ impl SendPlan {
     }
 
     fn describe(&self, options: &SendOptions) -> String {
-        let verb = if matches!(self.uri.target, Target::Call(_)) { "to" } else { "to whoever calls" };
+        let verb = if matches!(self.uri.target, Target::Call(_)) { "to" } else { "to each caller" };
         let delay = match self.playout_delay {
             PlayoutDelay::Unbounded => "packets never expire".to_string(),
             PlayoutDelay::Of(delay) => {
@@ -214,11 +217,11 @@ impl SendPlan {
     }
 }
 
-/// What the media thread leaves behind.
+/// What the media thread returns.
 struct Ended {
     /// Sentences for the user.
     notes: Vec<String>,
-    /// What became of the files that were asked for besides: passport, capture.
+    /// Results of the other files that were asked for: passport, capture.
     files: Vec<String>,
     last: Snapshot,
 }
@@ -295,7 +298,7 @@ fn run(
     Ok(Ended { notes, files, last })
 }
 
-/// A session that sends what `options` say.
+/// Session settings according to `options`.
 fn session_config(options: &SendOptions, clock: OsClock) -> SessionConfig {
     SessionConfig {
         cname: CNAME.into(),
@@ -336,7 +339,7 @@ fn write_sdp(
         .map_err(|error| Error::failed(format!("cannot write '{}': {error}", path.display())))
 }
 
-/// A look at the sending session.
+/// Snapshot of the sending session.
 #[derive(Clone, Copy)]
 struct Snapshot {
     position: u64,
@@ -359,7 +362,7 @@ impl Snapshot {
             counters: session.sent(),
             report: session.last_report(),
             blocks,
-            unanswered: session.nobody_there(),
+            unanswered: session.never_answered(),
         }
     }
 
@@ -390,9 +393,9 @@ impl Snapshot {
     }
 }
 
-/// How long a peer may let us send into a void that says so: the user is told within two seconds.
+/// How long an absent peer is sent to before the user is told: within two seconds in all.
 const ANSWER_PATIENCE: Duration = Duration::from_millis(1_500);
-/// Silence after which another caller may take the place of ours, where we wait for one.
+/// Silence after which another caller may replace the current one, at a sender that waits for callers.
 pub(crate) const SILENCE: Duration = Duration::from_secs(2);
-/// Our name in reports (RFC 7022 §4.2 asks for one that tells nothing of the host).
+/// Our name in reports (RFC 7022 §4.2 asks for one that reveals nothing of the host).
 pub(crate) const CNAME: &str = "antiphon";

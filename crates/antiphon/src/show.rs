@@ -1,17 +1,17 @@
-//! A look at what a media thread does from another thread, without a lock on the former.
+//! Snapshots from a media thread for another thread, without a lock on the media thread.
 
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use antiphon_core::Instant;
 
-/// The media thread's side: hands out a snapshot ten times a second.
+/// The media thread's side: sends a snapshot ten times a second.
 pub(crate) struct Looks<T> {
     out: rtrb::Producer<T>,
     next: Instant,
 }
 
-/// The other side.
+/// The reading side.
 pub(crate) type Looked<T> = rtrb::Consumer<T>;
 
 /// Both sides.
@@ -26,18 +26,18 @@ impl<T> Looks<T> {
         if now >= self.next && !self.out.is_full() {
             self.next = now + SHOW_EVERY;
             // There is room: this thread is the only one that fills it.
-            let _nobody_looks = self.out.push(take());
+            let _if_full = self.out.push(take());
         }
     }
 
-    /// The snapshot that sums up.
+    /// Sends the final snapshot.
     pub fn last(&mut self, snapshot: T) {
-        // A full queue has one nearly as new.
-        let _nobody_looks = self.out.push(snapshot);
+        // If the queue is full, its newest snapshot is nearly as new.
+        let _if_full = self.out.push(snapshot);
     }
 }
 
-/// Hands every snapshot to `each` until `thread` ends; answers what it answered.
+/// Hands every snapshot to `each` until `thread` ends; returns the thread's result.
 pub(crate) fn watch<T, R>(
     thread: JoinHandle<R>,
     looked: &mut Looked<T>,
@@ -56,12 +56,12 @@ pub(crate) fn watch<T, R>(
     result
 }
 
-/// The newest snapshot, if there is one since the last time.
+/// The newest snapshot, if there is one since the last call.
 pub(crate) fn newest<T>(looked: &mut Looked<T>) -> Option<T> {
     std::iter::from_fn(|| looked.pop().ok()).last()
 }
 
-/// Snapshots that may wait to be looked at.
+/// Snapshots that may wait to be read.
 const SNAPSHOTS: usize = 16;
 const SHOW_EVERY: Duration = Duration::from_millis(100);
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -45,18 +45,18 @@ impl StreamPlan {
             )));
         }
         let sample = options.sample.unwrap_or(source.sample_format());
-        // What can't be cut into packets is refused before anything is opened.
+        // Settings that cannot make packets are refused before anything is opened.
         Packetiser::new(PacketConfig::new(format, sample, options.block_frames), options.seed)?;
         Ok(StreamPlan { spec, format, sample, frames, block_frames: options.block_frames })
     }
 
-    /// The source, as it goes out.
+    /// Opens the source, converted for sending.
     pub fn open(&self) -> Result<Box<dyn Source>, Error> {
         let source = converted(self.spec.open()?.source, self.format, None)?;
         Ok(limited(source, self.frames.unwrap_or(u64::MAX)))
     }
 
-    /// Packets that a block takes at most.
+    /// The most packets that a block takes.
     fn most_packets(&self) -> usize {
         let bytes = self.block_frames as usize * self.format.channels() * self.sample.bytes();
         bytes.div_ceil(SMALLEST_PAYLOAD)
@@ -68,7 +68,7 @@ impl StreamPlan {
         block / self.most_packets() as u32
     }
 
-    /// Rows of a log with one for each packet.
+    /// Rows of a log with one row for each packet.
     pub fn log_packets(&self) -> usize {
         let blocks = self.frames.unwrap_or(0).div_ceil(u64::from(self.block_frames));
         (blocks as usize + 1).saturating_mul(self.most_packets()).min(MOST_ROWS)
@@ -80,7 +80,7 @@ impl StreamPlan {
     }
 }
 
-/// Rows at most: an hour of 1.3 ms blocks.
+/// The most rows: an hour of 1.3 ms blocks.
 const MOST_ROWS: usize = 3_000_000;
-/// The least payload that a packet of a split block has: half of what an Ethernet packet carries.
+/// The smallest payload of a packet of a split block: half of what an Ethernet packet carries.
 const SMALLEST_PAYLOAD: usize = 700;

@@ -3,8 +3,8 @@
 use antiphon_measure::{self as measure, Fate, FigureDef, TransportFigures, Unit, figure};
 use antiphon_report::{Better, Cell, Row};
 
-/// Every figure that is shown to people, in order, with one value per transport. Rows with `key` set are the few that
-/// stand for the whole.
+/// Every figure that is displayed, in order, with one value per transport. Rows with `key` set are the few that
+/// summarise.
 pub fn figure_rows(figures: &[TransportFigures]) -> Vec<Row> {
     let gave_up = figures.iter().any(|f| f.expired + f.refused > 0);
     let one_clock = figures.iter().any(|f| f.one_way_ms.is_some());
@@ -66,7 +66,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Cost", &["wire_kbit_per_s", "overhead_percent", "cpu_ms_per_s"]),
 ];
 
-/// Those that stand for the whole.
+/// Figures that summarise.
 const KEYS: [&str; 4] = ["lost_percent", "late_percent", "rtt_p50_ms", "rtt_p99_ms"];
 
 fn row(def: &FigureDef, figures: &[TransportFigures]) -> Row {

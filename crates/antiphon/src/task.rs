@@ -1,5 +1,5 @@
-//! Sending or receiving sound beside the program's own work: [`send`](crate::send) and [`receive`](crate::receive) on a
-//! thread of their own.
+//! Sends or receives sound in the background: [`send`](crate::send) and [`receive`](crate::receive) on a thread of
+//! their own.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -10,14 +10,14 @@ use antiphon_net::{OsClock, Stop};
 
 use crate::{Error, ReceiveOptions, ReceiveStatus, SendOptions, SendStatus, receive, send};
 
-/// Sound under way in the background. Dropping it stops it.
+/// A stream in the background. Dropping it stops it.
 pub struct SoundTask {
     stop: Stop,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// How sound under way is doing.
+/// State of a background stream.
 #[derive(Clone, Debug)]
 pub enum SoundStatus {
     /// Of a stream being sent.
@@ -43,7 +43,7 @@ impl Shared {
 }
 
 impl SoundTask {
-    /// Begins to send, and answers when source and address were found to be good.
+    /// Begins to send; returns when source and address have been found valid.
     pub fn send(options: SendOptions) -> Result<Self, Error> {
         let status = SoundStatus::Sending(SendStatus::default());
         Self::start(status, move |stop, notice, show| {
@@ -51,7 +51,7 @@ impl SoundTask {
         })
     }
 
-    /// Begins to receive, and answers when the socket is there: whoever sends now is heard.
+    /// Begins to receive; returns when the socket is open, so that packets sent from then on are received.
     pub fn receive(options: ReceiveOptions) -> Result<Self, Error> {
         let status = SoundStatus::Receiving(ReceiveStatus::default());
         Self::start(status, move |stop, notice, show| {
@@ -75,7 +75,7 @@ impl SoundTask {
             let mut begun = Some(begun);
             let result = run(
                 &thread_stop,
-                // The first sentence says that it has begun.
+                // The first sentence reports that it has begun.
                 &mut |_sentence| {
                     let _starter_waits = begun.take().map(|begun| begun.send(()));
                 },
@@ -90,18 +90,18 @@ impl SoundTask {
             .map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
         let task = SoundTask { stop, shared, thread: Some(thread) };
         if has_begun.recv().is_err() {
-            // It ended without a word, or its thread is gone; without a limit, waiting tells how.
+            // It ended before it had begun; waiting without a limit gives the reason.
             task.wait(None).unwrap_or(Ok(()))?;
         }
         Ok(task)
     }
 
-    /// How it is doing, or how it stood at its end.
+    /// Its state, or its last state once it has ended.
     pub fn status(&self) -> SoundStatus {
         self.shared.lock().status.clone()
     }
 
-    /// Waits for its end: `None` when it did not come in time. `patience`: `None` for without limit.
+    /// Waits for its end: `None` when it did not come in time. `patience`: `None`: without limit.
     pub fn wait(&self, patience: Option<Duration>) -> Option<Result<(), Error>> {
         let clock = OsClock::new();
         let mut state = self.shared.lock();
@@ -122,7 +122,7 @@ impl SoundTask {
         }
     }
 
-    /// Asks it to end in order; [`Self::wait`] tells when it has.
+    /// Asks it to end in order; [`Self::wait`] returns when it has.
     pub fn stop(&self) {
         self.stop.ask();
     }
@@ -131,12 +131,12 @@ impl SoundTask {
 impl Drop for SoundTask {
     fn drop(&mut self) {
         self.stop.ask();
-        // How it ended was there to be asked for.
+        // Callers that need the result call `wait` before.
         let _ended = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// How soon the death of the thread is noticed.
+/// How soon the end of the thread is noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -144,14 +144,14 @@ mod tests {
     use super::*;
     use crate::ErrorKind;
 
-    /// With a port that was free a moment ago; it is not handed out again soon.
+    /// Uses a port that was free a moment ago; it is not assigned again soon.
     fn free_uri() -> String {
         let line = antiphon_net::UdpLine::listen(([127, 0, 0, 1], 0).into(), &Default::default());
         format!("rtp://{}", antiphon_net::Line::local_address(&line.expect("loopback")))
     }
 
     #[test]
-    fn sound_passes_in_the_background_and_mistakes_are_told_at_the_start() {
+    fn sound_passes_in_the_background_with_early_errors() {
         let directory = tempfile::tempdir().unwrap();
         let sink = directory.path().join("heard.wav").display().to_string();
         let uri = free_uri();

@@ -1,4 +1,4 @@
-//! From names and URIs to transports, their settings, and the stacks that open their endpoints.
+//! From names and URIs to transports, their settings, and stacks.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
@@ -20,19 +20,19 @@ use crate::Error;
 /// A transport directly over IP.
 pub(crate) type ByIp = &'static (dyn OverIp + Sync);
 
-/// A transport with settings of its own, under the name that it was asked for by.
+/// A transport with its own settings, and the name that it was asked for by.
 #[derive(Clone, Debug)]
 pub(crate) struct TransportChoice {
     pub transport: &'static Transport,
     pub query: Query,
-    /// How to go directly over IP, if that is asked for.
+    /// How to run directly over IP, if asked for.
     pub over_ip: Option<ByIp>,
     /// `srp`, or `srp?mode=as-published`.
     pub label: String,
 }
 
 impl TransportChoice {
-    /// Reads `SCHEME` or `SCHEME?KEY=VALUE&…`; only the transport's own keys, and those of its socket, make sense here.
+    /// Reads `SCHEME` or `SCHEME?KEY=VALUE&…`; only keys of the transport and of its socket are accepted here.
     pub fn read(label: &str) -> Result<Self, Error> {
         let (scheme, query) = label.split_once('?').unwrap_or((label, ""));
         let (transport, query) = (find(scheme)?, query.parse::<Query>()?);
@@ -40,18 +40,18 @@ impl TransportChoice {
         query.only(own.chain(SOCKET_KEYS.iter().copied()))?;
         let over_ip = StreamKeys::read(transport, &query, &SocketOptions::default())?.over_ip;
         let choice = TransportChoice { transport, query, over_ip, label: label.into() };
-        // Values that make no sense are refused before anything is opened.
+        // Invalid values are refused before anything is opened.
         choice.stack(crate::DEFAULT_PORT, 0, crate::DEFAULT_LATENCY).open(TCP_SEGMENT)?;
         Ok(choice)
     }
 
-    /// The options given, with what this choice says of its socket.
+    /// `options`, with this choice's own socket settings.
     pub fn socket(&self, options: &SocketOptions) -> SocketOptions {
         let keys = StreamKeys::read(self.transport, &self.query, options);
         keys.map_or_else(|_never_since_read| options.clone(), |keys| keys.socket)
     }
 
-    /// What opens its endpoints, whose associations have the listener's `port`.
+    /// Opens its endpoints, whose associations have the listener's `port`.
     pub fn stack(&self, port: u16, seed: u64, playout_delay: Duration) -> StackPlan {
         StackPlan {
             transport: self.transport,
@@ -63,7 +63,7 @@ impl TransportChoice {
         }
     }
 
-    /// What it is called in prose.
+    /// Its name in text.
     pub fn title(&self) -> String {
         match self.label.split_once('?') {
             Some((_, query)) => format!("{} ({query})", self.transport.title),
@@ -72,8 +72,8 @@ impl TransportChoice {
     }
 }
 
-/// The transports so named, in the order of the registry and, of one transport, in that of the names; all of them with
-/// their defaults if none is named.
+/// The named transports, in the order of the registry and, for one transport, of the names; all of them with their
+/// defaults if none is named.
 pub(crate) fn chosen(names: &[String]) -> Result<Vec<TransportChoice>, Error> {
     if names.is_empty() {
         return TRANSPORTS.iter().map(|transport| TransportChoice::read(transport.scheme)).collect();
@@ -89,24 +89,24 @@ pub fn check_transport(name: &str) -> Result<(), Error> {
     TransportChoice::read(name).map(drop)
 }
 
-/// Keys of the common ones that concern the socket of one transport alone; the others hold for all of a comparison.
+/// Common keys that concern the socket of one transport; the others apply to the whole comparison.
 const SOCKET_KEYS: &[&str] = &["congestion", "dscp", "over"];
 
-/// What all endpoints of a run are opened with.
+/// Settings of all endpoints of a run.
 #[derive(Clone, Debug)]
 pub struct StackPlan {
     /// The transport.
     pub transport: &'static Transport,
     /// Its settings.
     pub query: Query,
-    /// Seeds endpoints, together with a number of this process that nobody else knows.
+    /// Seed of endpoints, combined with a secret number of this process.
     pub seed: u64,
-    /// The receiver's playout delay: protocols size their patience by it.
+    /// The receiver's playout delay: protocols derive their retransmission limits from it.
     pub playout_delay: Duration,
-    /// What stands around RTP packets.
+    /// Framing around RTP packets.
     pub framing: StreamFraming,
-    /// Channel groups, which have a stream each, and reports one more, where the transport has streams and nobody said how
-    /// many.
+    /// Channel groups, which have a stream each, and reports one more, where the transport has streams and their number
+    /// is not set.
     pub groups: usize,
 }
 
@@ -116,7 +116,7 @@ impl StackPlan {
         let seed = self.seed ^ unguessable();
         let args = StackArgs {
             streams: (self.groups > 1).then_some(self.groups as u16 + 1),
-            // The bytes of the stream are the framing's own, so that it finds its packets again whatever comes between.
+            // The framing uses the whole stream of bytes, so that it finds its packets again after any inserted bytes.
             undelimited: self.framing == StreamFraming::Medusa,
             ..StackArgs::new(&self.query, seed, max_datagram, self.playout_delay)
         };
@@ -129,12 +129,12 @@ pub(crate) struct StreamUri {
     pub transport: &'static Transport,
     pub keys: StreamKeys,
     pub target: Target,
-    /// The settings, as an endpoint is to read them.
+    /// The settings for the endpoint.
     query: Query,
 }
 
 impl StreamUri {
-    /// Reads it and finds the address; what the URI says of its socket goes before `socket`.
+    /// Reads it and resolves the address; socket settings in the URI override `socket`.
     pub fn read(text: &str, socket: &SocketOptions) -> Result<Self, Error> {
         let uri: Uri = text.parse()?;
         let transport = find(&uri.scheme)?;
@@ -144,21 +144,20 @@ impl StreamUri {
         Ok(StreamUri { transport, keys, target, query })
     }
 
-    /// What opens its endpoints.
+    /// Opens its endpoints.
     pub fn stack(&self, seed: u64, playout_delay: Duration, framing: StreamFraming) -> StackPlan {
         let (transport, query) = (self.transport, self.query.clone());
         StackPlan { transport, query, seed, playout_delay, framing, groups: 1 }
     }
 
-    /// The address at which the other side is, or is awaited.
+    /// The address of the peer, or the one to listen on.
     pub fn address(&self) -> SocketAddr {
         self.target.address()
     }
 }
 
-/// A number of this process that unknown sources can't know: on a real network, tags, first numbers and the keys of cookies
-/// must not follow from a seed that is written in the manual. One per process, since the endpoints of one socket
-/// open each other's cookies.
+/// A secret number of this process: on a real network, tags, first numbers and the keys of cookies must not follow from
+/// a seed that is written in the manual. One per process, since the endpoints of one socket open each other's cookies.
 pub(crate) fn unguessable() -> u64 {
     static NUMBER: OnceLock<u64> = OnceLock::new();
     // The standard library draws the keys of its hash maps from the operating system.
@@ -213,14 +212,14 @@ pub(crate) struct StreamKeys {
     pub framing: Option<StreamFraming>,
     /// How messages are protected against loss.
     pub protect: Option<Repetition>,
-    /// How to go directly over IP, if the URI asks for it.
+    /// How to run directly over IP, if the URI asks for it.
     pub over_ip: Option<ByIp>,
-    /// The options given, with what the URI says of them.
+    /// `socket`, with the URI's own settings.
     pub socket: SocketOptions,
 }
 
 impl StreamKeys {
-    /// Reads the common keys and refuses those that neither they nor the transport know.
+    /// Reads the common keys; refuses keys that neither they nor the transport have.
     pub fn read(transport: &Transport, query: &Query, socket: &SocketOptions) -> Result<Self, UriError> {
         query.only(COMMON_KEYS.iter().chain(transport.keys).map(|key| key.name))?;
         let mut socket = socket.clone();
@@ -256,7 +255,7 @@ impl StreamKeys {
         })
     }
 
-    /// The port where the URI names none: inside UDP the registered one, over IP the one that RTP has (RFC 3551 §8).
+    /// The port where the URI names none: inside UDP the registered one, over IP that of RTP (RFC 3551 §8).
     pub fn default_port(&self, transport: &Transport) -> u16 {
         if self.over_ip.is_some() { RTP_PORT } else { transport.default_port }
     }

@@ -1,4 +1,4 @@
-//! What a reflector's capture holds: every peer's packets, and what is inside them.
+//! What a reflector's capture holds: every peer's packets, and the messages inside them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use antiphon::net::capture::{FRAME_PORT, PEER_FRAME_PORT};
+use antiphon::net::capture::{MESSAGE_PORT, PEER_MESSAGE_PORT};
 use antiphon::net::netns::{Means, Namespace, probe};
 use antiphon::{CompareOptions, ReflectOptions, SendOptions, Stop, compare, reflect, send};
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
@@ -59,12 +59,12 @@ fn dropped(option: &InterfaceStatisticsOption<'_>) -> u64 {
     if let InterfaceStatisticsOption::IsbIfDrop(dropped) = option { *dropped } else { 0 }
 }
 
-/// Of an RTP packet in UDP: whether it came from the peer, its source and its number. RTCP is none (RFC 5761 §4).
+/// Of an RTP packet in UDP: whether it came from the peer, its source and its number. `None` for RTCP (RFC 5761 §4).
 fn frame(name: &str, packet: &[u8]) -> Option<(bool, u32, u16)> {
     let word = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
     let (from, to) = (word(20), word(22));
-    let ours = if name.ends_with("-rtp") { FRAME_PORT } else { PORT };
-    let wanted = name == "rtp" || [from, to].contains(&PEER_FRAME_PORT);
+    let ours = if name.ends_with("-rtp") { MESSAGE_PORT } else { PORT };
+    let wanted = name == "rtp" || [from, to].contains(&PEER_MESSAGE_PORT);
     let rtp = wanted && packet[28] >> 6 == 2 && !(192..=223).contains(&packet[29]);
     rtp.then(|| (to == ours, u32::from(word(36)) << 16 | u32::from(word(38)), word(30)))
 }
@@ -77,7 +77,7 @@ fn a_reflectors_capture_shows_all_that_its_peers_sent_and_got_back() {
     }
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("peers.pcapng");
-    // Of its own, since raw sockets hear all of a machine's SCTP, and for the ports.
+    // A namespace of its own, since raw sockets receive all of a machine's SCTP, and for the ports.
     let namespace = Namespace::private().expect("probed");
     let sent = namespace.run(|| session(&path)).expect("ours");
     let read = read(&path);
@@ -92,7 +92,7 @@ fn a_reflectors_capture_shows_all_that_its_peers_sent_and_got_back() {
     assert_eq!(read.dropped, 0);
     let inside = |scheme: &str| match scheme {
         "rtp" => read.frames["rtp"].clone(),
-        // Whichever of them each connection had.
+        // Which of them each connection used is not fixed.
         "tcp" => {
             let inside = |name: &&String| name.starts_with("tcp") && name.ends_with("-rtp");
             let pages = read.names.iter().filter(inside).filter_map(|name| read.frames.get(name)).flatten();
@@ -104,7 +104,7 @@ fn a_reflectors_capture_shows_all_that_its_peers_sent_and_got_back() {
         let frames = inside(scheme);
         for inbound in [true, false] {
             let of: Vec<_> = frames.iter().filter(|((way, _), _)| *way == inbound).map(|(_, f)| f).collect();
-            // Two peers, each with a source of its own, which comes back as it went.
+            // Two peers, each with a source of its own, which is returned unchanged.
             assert_eq!(of.len(), 2, "{scheme}, inbound {inbound}");
             assert_eq!(of.iter().map(|frames| frames.len() as u64).sum::<u64>(), sent[scheme], "{scheme}");
             assert!(of.iter().all(|frames| frames.values().all(|times| *times == 1)), "{scheme}: shown once");
@@ -112,7 +112,7 @@ fn a_reflectors_capture_shows_all_that_its_peers_sent_and_got_back() {
     }
 }
 
-/// Two peers at a reflector, and a third that only holds a connection; answers how many frames they sent.
+/// Two peers at a reflector, and a third that only holds a connection; returns how many frames they sent.
 fn session(path: &Path) -> BTreeMap<String, u64> {
     let transports = ["rtp", "tcp", "sctp?over=ip", "dccp"].map(String::from).to_vec();
     let (stop, (tell, told)) = (Stop::new(), mpsc::channel());
@@ -125,7 +125,7 @@ fn session(path: &Path) -> BTreeMap<String, u64> {
     let reflecting = stop.clone();
     let reflector = std::thread::spawn(move || {
         reflect(&options, &reflecting, &mut |status| {
-            // The first says where it listens; by the last, the test may have gone on to its end.
+            // The first call reports the address; by the last, the test may have ended.
             let _only_the_first_is_waited_for = tell.send(status.transports.clone());
         })
     });
@@ -157,9 +157,9 @@ fn session(path: &Path) -> BTreeMap<String, u64> {
     sent
 }
 
-/// Whoever asked for a capture learns that it is not whole, and streams all the same: here into a pipe whose reader leaves.
+/// An incomplete capture is reported, and the stream goes on: here into a pipe whose reader closes it.
 #[test]
-fn a_capture_that_breaks_off_is_told_of() {
+fn an_incomplete_capture_is_reported() {
     let directory = std::env::temp_dir().join(format!("antiphon-capture-breaks-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a temporary directory");
     let pipe = directory.join("pipe");
@@ -183,5 +183,5 @@ fn a_capture_that_breaks_off_is_told_of() {
     std::fs::remove_dir_all(directory).expect("ours");
 }
 
-/// The house's own, in a namespace of our own.
+/// The test itself, in a network namespace of its own.
 const PORT: u16 = 7710;

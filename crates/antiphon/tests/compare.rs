@@ -1,4 +1,4 @@
-//! The main job, in small: real sockets over the embedded link, held against the link's own counters.
+//! `compare` on a small scale: real sockets over the embedded link, checked against the link's own counters.
 
 use std::net::UdpSocket;
 use std::sync::mpsc;
@@ -20,7 +20,7 @@ fn options(name: &str, link: &str) -> CompareOptions {
     }
 }
 
-/// Where a transport's rate falls with the losses, sound would queue for seconds: what is older than the playout delay is
+/// Where a transport's rate falls with losses, sound would queue for seconds: sound older than the playout delay is
 /// given up.
 #[test]
 fn live_sound_does_not_grow_old_in_a_queue() {
@@ -36,8 +36,8 @@ fn live_sound_does_not_grow_old_in_a_queue() {
     assert_eq!((&result.failures[..], result.figures.len()), (&[][..], 2));
     for figures in &result.figures {
         let longest = figures.rtt_ms.max_ms.expect("something came back");
-        // 40 ms of path, 80 ms in the near end's queue, and what the far end's takes for the way back: it returns whatever is
-        // younger than a second.
+        // 40 ms of path, 80 ms in the near end's queue, and the time that the far end's takes on the way back: it
+        // returns everything younger than a second.
         assert!(longest < 1_200.0, "{}: {longest} ms", figures.transport);
     }
 }
@@ -82,7 +82,7 @@ fn counted_loss_agrees_with_the_link_to_the_frame() {
     };
     assert_eq!(length("original.wav"), Some(72_000));
     assert_eq!(length("heard-rtp.wav"), Some(72_000));
-    // A listener to TCP hears pauses where it waits for repairs, and the sound after them.
+    // A listener to TCP hears pauses while it waits for repairs, and the sound after them.
     assert!(length("heard-tcp.wav") >= Some(72_000));
     let csv = std::fs::read_to_string(out.join("packets.csv")).expect("written");
     assert_eq!(csv.lines().filter(|line| line.starts_with("rtp,")).count(), 282);
@@ -121,7 +121,7 @@ fn proxies_stand_in_and_say_what_they_cannot_model() {
     let result = compare(&options, &Stop::new(), &mut |_| {}).expect("loopback");
     assert!(result.link.limits.iter().any(|limit| limit.starts_with("tcp:")), "{:?}", result.link);
     for figures in &result.figures {
-        // 5 ms each way is the least there is; a busy machine may add any amount.
+        // 5 ms each way is the minimum; a busy machine may add any amount.
         assert!(
             figures.rtt_ms.min_ms.is_some_and(|min| min >= 10.0),
             "{}: {:?}",
@@ -149,7 +149,7 @@ fn advice_trusts_sctp_of_full_reliability_with_recordings() {
 }
 
 #[test]
-fn nobody_at_the_other_end_is_told_within_two_seconds() {
+fn an_absent_peer_is_reported_within_two_seconds() {
     let options = CompareOptions { peer: Some("127.0.0.1:9".into()), out: None, ..CompareOptions::default() };
     let error = compare(&options, &Stop::new(), &mut |_| {}).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unreachable, "{error}");
@@ -176,8 +176,8 @@ fn stopped_in_the_middle_it_reports_what_it_has() {
     std::fs::remove_dir_all(out).expect("ours");
 }
 
-/// A reflector that listens already, and its port. The kernel offers one; where a port beside it that a transport needs is
-/// taken, another.
+/// A reflector that listens already, and its port. The kernel offers one; where another transport's port next to it is
+/// taken, another is tried.
 fn reflector(schemes: &[&str]) -> (u16, Stop, JoinHandle<Result<ReflectStatus, antiphon::Error>>) {
     for _ in 0..20 {
         let offered = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
@@ -192,7 +192,7 @@ fn reflector(schemes: &[&str]) -> (u16, Stop, JoinHandle<Result<ReflectStatus, a
                 let _heard_once = listening.send(());
             })
         });
-        // Told when all are open; a thread that found a port taken has ended and tells nothing.
+        // Reported when all are open; a thread that found a port taken has ended and reports nothing.
         if is_listening.recv().is_ok() {
             return (port, stop, thread);
         }
@@ -200,7 +200,7 @@ fn reflector(schemes: &[&str]) -> (u16, Stop, JoinHandle<Result<ReflectStatus, a
     panic!("no ports for {schemes:?}");
 }
 
-/// Modes of one transport beside each other, over the embedded link and with a reflector that knows nothing of them.
+/// Modes of one transport beside each other, over the embedded link and with a reflector that does not know of them.
 #[test]
 fn modes_of_one_transport_are_compared_under_their_names() {
     let names = ["srp?mode=as-published", "srp", "arq?mode=as-published&give-up=40ms", "arq?congestion=aimd"];
@@ -215,7 +215,7 @@ fn modes_of_one_transport_are_compared_under_their_names() {
     assert_eq!((measured, &result.failures[..]), (names.to_vec(), &[][..]));
     let counted: Vec<&str> = result.crossed.iter().map(|c| c.transport.as_str()).collect();
     assert_eq!(counted, names);
-    // Acknowledgements of each packet by itself make the published ARQ's datagrams more; the others differ, too.
+    // Separate acknowledgements of each packet give the published ARQ more datagrams; the others differ, too.
     let offered = |at: usize| result.crossed[at].up.offered;
     assert!(offered(2) > offered(3) && offered(0) != offered(1), "{:?}", result.crossed);
     let out = embedded.out.expect("asked for");
@@ -259,11 +259,11 @@ fn a_reflector_that_can_not_start_leaves_nothing_open() {
     let transports = ["srp", "arq"].map(String::from).to_vec();
     let options = ReflectOptions { listen, transports, ..ReflectOptions::default() };
     reflect(&options, &Stop::new(), &mut |_| {}).expect_err("a port is taken");
-    bind(port + offset("srp")).expect("nobody has it any more");
+    bind(port + offset("srp")).expect("the port is free again");
     drop(taken);
 }
 
-/// The same association inside UDP and directly over IP: the same weather, and 8 bytes less in each packet.
+/// The same association inside UDP and directly over IP: the same losses, and 8 bytes less in each packet.
 #[test]
 fn sctp_and_dccp_are_compared_directly_over_ip() {
     let transports = ["sctp", "sctp?over=ip", "dccp", "dccp?over=ip"].map(String::from).to_vec();
@@ -271,11 +271,11 @@ fn sctp_and_dccp_are_compared_directly_over_ip() {
     let by_proxy = CompareOptions { link_method: Some(LinkMethod::Proxy), ..over_ip.clone() };
     let refused = compare(&by_proxy, &Stop::new(), &mut |_| {}).expect_err("a proxy carries UDP").to_string();
     assert!(refused.contains("leave over=ip out"), "{refused}");
-    // A machine with much else to do sends some packets again, each of which is more than all the headers saved.
+    // A busy machine retransmits some packets, each of which is more than all the headers saved.
     for attempt in 1..=3 {
         let result = match compare(&over_ip, &Stop::new(), &mut |_| {}) {
             Ok(result) => result,
-            // A machine that permits no namespaces.
+            // On a machine that permits no namespaces.
             Err(error) => return assert!(error.to_string().contains("no router"), "{error}"),
         };
         assert_eq!(result.failures, []);

@@ -8,7 +8,7 @@ use antiphon::{ReceiveOptions, SendOptions, Stop, receive, send};
 
 /// The whole program is to stay under 12 MB.
 const MOST_KB: u64 = 12_000;
-/// Names the part that a child process plays.
+/// Names the role of a child process.
 const PART: &str = "ANTIPHON_MEMORY_PART";
 const ADDRESS: &str = "ANTIPHON_MEMORY_ADDRESS";
 

@@ -1,5 +1,5 @@
-//! Once a stream flows, the media threads neither allocate nor free: every thread of the process counts what it asks of
-//! the allocator, and the media threads, known by their names, must not count on.
+//! Once a stream flows, the media threads neither allocate nor free: the allocator counts the calls of every thread,
+//! and the counts of the media threads, known by their names, must not grow.
 //!
 //! No lock either: the crates on this path (`core`, `media`, `measure`, `proto`, `session`, `net`'s lines and `drive`)
 //! hold no `Mutex`, `RwLock` or `Condvar`, which the last test checks in their sources; threads talk through
@@ -22,13 +22,13 @@ static ALLOCATOR: CountingThreads = CountingThreads;
 /// One run at a time: threads are known by their names.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Looks at the threads of one name while they stream.
+/// Reads the counts of the threads of one name while they stream.
 struct Watch {
     name: String,
     first: BTreeMap<i32, u64>,
     last: BTreeMap<i32, u64>,
     clock: OsClock,
-    /// When the stream began to flow, as far as is known: what is told of it may be told late, never early.
+    /// When the stream began to flow, as far as is known: this may be reported late, never early.
     began: Option<Instant>,
     /// When the stream had been flowing at the first look and at the last.
     looked: (Duration, Duration),
@@ -46,13 +46,14 @@ impl Watch {
         }
     }
 
-    /// `flowing`: for how long the stream has been flowing. Start-up is over after half a second, the end is not judged.
+    /// `flowing`: for how long the stream has been flowing. Start-up is over after half a second; the end is not
+    /// checked.
     fn look(&mut self, flowing: Duration) {
         let began = Instant::ZERO + self.clock.now().since(Instant::ZERO + flowing);
         let began = self.began.map_or(began, |before| before.min(began));
         self.began = Some(began);
         let seen = CountingThreads::calls(&self.name);
-        // Asked afterwards: whoever looks may have been kept waiting until others have ended.
+        // Read afterwards: the observing thread may have been delayed until the others had ended.
         let flowing = self.clock.now().since(began);
         if flowing < Duration::from_millis(500) || flowing > Duration::from_millis(2_100) {
             return;
@@ -63,7 +64,7 @@ impl Watch {
         (self.last, self.looked.1) = (seen, flowing);
     }
 
-    /// Answers whether it was watched for long enough to mean anything.
+    /// Returns whether it was observed for long enough.
     fn verify(&self) -> bool {
         if self.looked.1.is_zero() {
             return false;
@@ -74,8 +75,8 @@ impl Watch {
     }
 }
 
-/// Streams until all threads were watched for a second while none stood still for longer than is provided for: on a
-/// machine with too much to do they may, and so may whoever looks. `stream` answers `None` for such a run.
+/// Streams until all threads were observed for a second while none stalled for longer than they reserve memory for. On
+/// a busy machine they may stall, and so may the observing thread: `stream` then returns `None`.
 fn verify(mut stream: impl FnMut() -> Option<Vec<Watch>>) {
     for _ in 0..10 {
         let Some(watches) = stream() else { continue };
@@ -84,12 +85,13 @@ fn verify(mut stream: impl FnMut() -> Option<Vec<Watch>>) {
             return;
         }
     }
-    panic!("the machine is too busy: nobody could look at threads that run");
+    panic!("the machine is too busy: no run without a longer stall");
 }
 
-/// Frames that have come back when both ends know the pace of the stream: a quarter of a second, and a third more.
+/// Frames that have come back when both ends know the stream's packet duration: a quarter of a second, and a third
+/// more.
 const SETTLED: u64 = 64;
-/// What stations of one stream provide for (`session::messages_of_a_stall`), in milliseconds.
+/// The stall for which participants of one stream reserve memory (`session::messages_of_a_stall`), in milliseconds.
 const STALL_MS: f64 = 250.0;
 
 fn free_port() -> u16 {
@@ -103,7 +105,7 @@ fn streams_without_allocating(scheme: &'static str, query: &str, groups: Option<
     verify(|| Some(stream(scheme, query, groups)));
 }
 
-/// What `send` and `receive` do.
+/// Settings of `send` and `receive`.
 fn stream(scheme: &'static str, query: &str, groups: Option<&str>) -> Vec<Watch> {
     let directory = std::env::temp_dir().join(format!("antiphon-no-alloc-{}-{scheme}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a temporary directory");
@@ -188,14 +190,14 @@ fn comparison() -> Option<Vec<Watch>> {
     let mut watches: Vec<Watch> = threads.map(|name| Watch::new(&name)).collect();
     let result = compare(&options, &Stop::new(), &mut |progress| {
         for (ends, transport) in watches.chunks_mut(2).zip(&progress.transports) {
-            // A handshake of which a packet was lost takes its time, and what follows it is start-up, too.
+            // A handshake with a lost packet takes longer, and what follows it is start-up, too.
             if transport.received >= SETTLED {
                 ends.iter_mut().for_each(|end| end.look(progress.elapsed));
             }
         }
     });
     let figures = result.unwrap().figures;
-    // A round trip of the link is 14 ms; what lost frames cost is less than a stall.
+    // A round trip of the link is 14 ms; repairs of lost frames take less than a stall.
     let longest = figures.iter().filter_map(|figures| figures.rtt_ms.max_ms).fold(0.0, f64::max);
     if longest > STALL_MS {
         println!("a thread stood still: {longest} ms there and back");
@@ -249,7 +251,7 @@ fn the_instrument_notices_a_single_allocation() {
     go.send(()).unwrap();
     thread.unwrap().join().unwrap();
     let (before, after) = (before.values().sum::<u64>(), after.values().sum::<u64>());
-    // One to take and one to give back; the channel may add its own.
+    // One to take and one to return a buffer; the channel may add its own.
     assert!(before > 0 && after >= before + 2, "{before} {after}");
 }
 

@@ -1,4 +1,4 @@
-//! Path passports of real streams, held against what the link and both ends counted.
+//! Path passports of real streams, checked against the counters of the link and of both ends.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ fn a_comparison_records_both_ways_as_the_link_counted_them() {
     let [up, down] = &passport.sections[..] else { panic!("{:?}", passport.sections.len()) };
     assert_eq!((up.section.direction, down.section.direction), (Direction::Up, Direction::Down));
     let lost = |way: &Recorded| way.packets.iter().filter(|row| row.arrived.is_none()).count() as u64;
-    // Three goodbyes follow the sound: what of them came there, and back, is what else the link delivered.
+    // Three goodbyes follow the sound: those that came there, and back, are all else that the link delivered.
     let (there, back) = (down.packets.len() as u64, down.packets.len() as u64 - lost(down));
     let goodbyes = [3, link.down.offered - there, link.down.delivered - back];
     assert!(goodbyes.is_sorted_by(|there, back| there >= back), "{goodbyes:?}");
@@ -55,12 +55,12 @@ fn a_comparison_records_both_ways_as_the_link_counted_them() {
     // A block of 256 stereo frames of 16 bits, RTP's header with its extension, UDP's and IPv4's.
     assert!((1_024 + 12 + 28..1_120).contains(&up.section.packet_bytes), "{:?}", up.section);
     let paths = passport.paths(None).expect("both ways are known");
-    // No packet is faster than the link's propagation. That would show clocks, or ends, mixed up.
+    // No packet is faster than the link's propagation. That would mean that clocks, or ends, were confused.
     let least = |way: &[(_, Option<Duration>)]| way.iter().filter_map(|(_, delay)| *delay).min().unwrap();
     let down = paths.down.expect("the way back");
     assert!(least(&paths.up) >= Duration::from_millis(10) && least(&down) >= Duration::from_millis(10));
-    // What was recorded replays as it was. A sender that was kept waiting sends several packets in one instant: they meet their
-    // fates in turn.
+    // What was recorded replays unchanged. A sender that was delayed sends several packets in one instant: their fates
+    // are in the same order.
     for way in [paths.up, down] {
         let replay = ReplayPath::new(way.iter().copied(), ReplayEnd::Hold).expect("in order of time");
         let (mut before, mut nth) = (None, 0);
@@ -106,8 +106,8 @@ fn both_ends_of_a_stream_record_what_they_know() {
     assert!(paths.up.iter().all(|(_, delay)| delay.is_some()) && paths.down.is_none());
     assert_eq!(sent.sections[0].packets.len() as u64, summary.status.packets_sent);
     assert!(matches!(sent.paths(None), Err(PassportError::NoArrivals)));
-    // Both name the same times of sending, but for where their clocks began. 1 ms is a fifth of a packet's time; the
-    // header's clock is read when the block is, as ours.
+    // Both record the same times of sending, except for the origin of their clocks. 1 ms is a fifth of a packet's time;
+    // the header's clock is read when the block is, as ours.
     let offset = sent.sections[0].packets[0].sent.unwrap() - heard.sections[0].packets[0].sent.unwrap();
     for (a, b) in sent.sections[0].packets.iter().zip(&heard.sections[0].packets) {
         assert!((a.sent.unwrap() - b.sent.unwrap() - offset).abs() < 1_000_000, "{a:?} {b:?}");
@@ -118,7 +118,7 @@ fn both_ends_of_a_stream_record_what_they_know() {
     }
 }
 
-/// Whether the transport's endpoint, with its defaults, says that it sends lost messages again.
+/// Whether the transport's default endpoint says that it retransmits lost messages.
 fn retransmits(transport: &Transport) -> bool {
     let query = Query::default();
     let playout_delay = Duration::from_millis(80);
@@ -208,7 +208,7 @@ fn a_file_that_cannot_be_written_is_said_before_anything_streams() {
     assert!(!started.get());
 }
 
-/// A pipe whose reader goes after the header stands for a disk that fills up.
+/// A pipe whose reader closes it after the header stands for a full disk.
 #[test]
 fn a_disk_that_fills_up_costs_the_passport_and_nothing_else() {
     let options = comparing("pipe");

@@ -1,4 +1,4 @@
-//! Real sockets on loopback, through the library's front door: what goes in comes out.
+//! Real sockets on loopback, through the library's public functions: the sink gets what the source gave.
 
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -10,7 +10,7 @@ use antiphon::session::StreamFraming;
 use antiphon::sound::{open_sink, open_source};
 use antiphon::{Error, ErrorKind, ReceiveOptions, ReceiveSummary, SendOptions, Stop, receive, send};
 
-/// A port that was free a moment ago. The kernel does not hand it out again soon.
+/// A port that was free a moment ago. The kernel does not assign it again soon.
 fn free_port() -> u16 {
     let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
     line.local_address().port()
@@ -22,7 +22,7 @@ fn scratch(name: &str) -> PathBuf {
     directory
 }
 
-/// A WAV file of noise: no two frames alike, so that a frame in the wrong place shows.
+/// A WAV file of noise: no two frames are alike, so that a frame in the wrong place is noticed.
 fn noise(path: &Path, sample: SampleFormat, channels: u32, frames: usize) {
     let format = StreamFormat::new(48_000, channels).unwrap();
     let mut source =
@@ -57,7 +57,7 @@ fn listen(options: ReceiveOptions) -> JoinHandle<Result<ReceiveSummary, Error>> 
     receiver
 }
 
-/// Sends `source` over `scheme` into a recording and answers both files' contents.
+/// Sends `source` over `scheme` into a recording and returns both files' contents.
 fn through(scheme: &str, sample: SampleFormat, channels: u32, block_frames: u32, groups: Option<&str>) {
     through_in(StreamFraming::Rtp, scheme, sample, channels, block_frames, groups);
 }
@@ -103,7 +103,7 @@ fn through_in(
     let received = receiver.join().unwrap().expect("receiving ends with the stream");
     assert_eq!((received.status.lost, received.status.late, received.status.concealed), (0, 0, 0));
     assert_eq!(received.status.packets_received, summary.status.packets_sent);
-    // As long as was sent, not as many times as there are groups.
+    // As long as was sent, not multiplied by the number of groups.
     assert!((received.status.played_s - 24_001.0 / 48_000.0).abs() < 1e-6);
     let shown: Vec<&str> = received.status.groups.iter().map(|group| group.channels.as_str()).collect();
     let there: Vec<&str> = summary.status.groups.iter().map(|group| group.channels.as_str()).collect();
@@ -153,7 +153,7 @@ fn a_file_arrives_sample_for_sample_in_medusas_framing() {
 }
 
 #[test]
-fn a_sender_with_the_other_framing_is_told_of_with_the_remedy() {
+fn a_sender_with_the_other_framing_is_reported() {
     for (scheme, ours, theirs) in [("rtp", "", "?framing=medusa"), ("tcp", "?framing=medusa", "")] {
         let port = free_port();
         let receiving = ReceiveOptions {
@@ -168,7 +168,7 @@ fn a_sender_with_the_other_framing_is_told_of_with_the_remedy() {
             target: format!("{scheme}://127.0.0.1:{port}{theirs}"),
             ..SendOptions::default()
         };
-        // What the sender says of a receiver that has gone is the transport's matter.
+        // The result of a sender whose receiver has gone depends on the transport.
         let _sent = send(&sending, &Stop::new(), &mut |_| {}, &mut |_| {});
         let error = receiver.join().unwrap().expect_err("no sound in this framing");
         assert!(error.to_string().contains("--framing medusa"), "{scheme}: {error}");
@@ -176,7 +176,7 @@ fn a_sender_with_the_other_framing_is_told_of_with_the_remedy() {
     }
 }
 
-/// A proxy on the way puts rubbish into the stream: the sound before and behind it is there, sample for sample.
+/// A proxy puts garbage into the stream: the sound before and after it is received, sample for sample.
 #[test]
 fn rubbish_in_a_tcp_stream_costs_what_it_hits_in_medusas_framing() {
     use std::io::{Read, Write};
@@ -205,7 +205,7 @@ fn rubbish_in_a_tcp_stream_costs_what_it_hits_in_medusas_framing() {
             to.write_all(&head).unwrap();
             to.write_all(&[0x5a; 3_333]).unwrap();
         }
-        // The receiver hangs up when the sender has taken leave, at whatever end of the copying.
+        // The receiver closes the connection when the sender has ended the stream, on either side of the proxy.
         let _either_has_left = std::io::copy(&mut from, &mut to);
         let _receiver_has_left = to.shutdown(std::net::Shutdown::Write);
     });
@@ -218,20 +218,20 @@ fn rubbish_in_a_tcp_stream_costs_what_it_hits_in_medusas_framing() {
     send(&sending, &Stop::new(), &mut |_| {}, &mut |_| {}).expect("sending to loopback");
     middle.join().unwrap();
     let received = receiver.join().unwrap().expect("the stream goes on behind the rubbish");
-    // A packet that rubbish stands in is played with it, since Medusa's header has no checksum, or is lost.
+    // A packet with garbage inside is played with it, since Medusa's header has no checksum, or is lost.
     assert!(received.status.lost <= 3, "{:?}", received.status);
     let (before, after) = (samples(&sent).2, samples(&got).2);
     assert_eq!(after.len(), before.len());
     let wrong = before.iter().zip(&after).filter(|(a, b)| a != b).count();
-    // Three packets of 256 samples, and as much behind each where sound that was made up fades out.
+    // Three packets of 256 samples, and as much after each where concealed sound fades out.
     assert!((1..=1_536).contains(&wrong), "{wrong} samples differ");
-    // 550 bytes each 256 samples: rubbish stands behind some 9 300, 14 400 and 18 000 samples.
+    // 550 bytes for each 256 samples: garbage is after some 9 300, 14 400 and 18 000 samples.
     assert!(before[..8_000] == after[..8_000] && before[20_000..] == after[20_000..]);
     std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
-fn nobody_there_is_told_within_two_seconds() {
+fn an_absent_peer_is_reported_within_two_seconds() {
     for scheme in ["rtp", "tcp"] {
         let options =
             SendOptions { target: format!("{scheme}://127.0.0.1:{}", free_port()), ..SendOptions::default() };

@@ -109,7 +109,7 @@ static int send_all(unsigned int count, long interval_ms)
             fail("srp_sendto");
         pause_ms(interval_ms);
     }
-    /* The last messages may have to be sent again, and only the user knows whether anybody still listens. */
+    /* The last messages may have to be sent again, and only the user knows whether a receiver still listens. */
     while (getchar() != EOF) {
     }
     srp_server_stop(server);

@@ -1,4 +1,4 @@
-//! What stands between Rust and C: panics, `errno`, the words of the last error, and what C hands in.
+//! The boundary between Rust and C: panics, `errno`, the message of the last error, and arguments from C.
 #![allow(unsafe_code, reason = "errno, and memory that the C program vouches for")]
 
 use std::cell::RefCell;
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// Runs `body`; a panic in it is told of on standard error, and answered by `panicked`.
+/// Runs `body`; a panic in it is printed to standard error, and `panicked` is returned.
 ///
 /// State that a panic left behind is not used again: its locks are poisoned, and later calls refuse.
 pub(crate) fn guarded<R>(panicked: R, body: impl FnOnce() -> R) -> R {
@@ -27,7 +27,7 @@ thread_local! {
 /// Keeps the words of an error for this thread.
 pub(crate) fn set_last_error(words: &str) {
     let words: String = words.chars().filter(|c| *c != '\0').collect();
-    // Without zero bytes there is nothing that C could not take.
+    // Without zero bytes C can take any text.
     LAST_ERROR.with_borrow_mut(|last| *last = CString::new(words).unwrap_or_default());
 }
 
@@ -58,7 +58,7 @@ pub(crate) unsafe fn room<'a>(buffer: *mut c_void, max: usize) -> Option<&'a mut
     sensible.then(|| unsafe { std::slice::from_raw_parts_mut(buffer.cast(), max) })
 }
 
-/// A text that C hands in; `None` for NULL or what is not UTF-8.
+/// A text from C; `None` for NULL or invalid UTF-8.
 ///
 /// # Safety
 ///
@@ -133,7 +133,7 @@ pub(crate) unsafe fn read_sized<T: Extensible>(from: *const T) -> Option<T> {
     }
 }
 
-/// Writes such a structure, as much of it as the program knows; its size stays. Answers whether its size can be true.
+/// Writes such a structure, as much of it as the program knows; its size stays. Returns whether its size is plausible.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! Numbers and words for what goes wrong in `antiphon.h`.
+//! Error numbers and messages of `antiphon.h`.
 #![allow(unsafe_code, reason = "functions that C calls by name")]
 
 use std::ffi::{CStr, c_char, c_int};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What is open, by handle.
+/// Open objects, by handle.
 pub(crate) struct Registry<T> {
     open: Mutex<BTreeMap<usize, Arc<T>>>,
 }
@@ -26,7 +26,7 @@ impl<T> Registry<T> {
         Some(std::ptr::without_provenance_mut(handle))
     }
 
-    /// What `handle` stands for. It lives while a call uses it, also when it is removed meanwhile.
+    /// The object of `handle`. It exists while a call uses it, even if it is removed meanwhile.
     pub fn find<H>(&self, handle: *mut H) -> Option<Arc<T>> {
         self.lock().get(&handle.addr()).cloned()
     }
@@ -42,7 +42,7 @@ impl<T> Registry<T> {
     }
 }
 
-/// The mark that a handle was given out with; `false` for what never was a handle, as far as can be told.
+/// The mark in a handle; `false` for a value that cannot have been a handle.
 pub(crate) fn mark<H>(handle: *mut H) -> bool {
     handle.addr() & (1 << MARK_BIT) != 0
 }

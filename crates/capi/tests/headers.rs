@@ -102,7 +102,7 @@ fn antiphon_h_is_what_the_source_says() {
 #[test]
 fn the_signatures_are_the_reports() {
     let header = std::fs::read_to_string(here().join("include/srp.h")).expect("checked in");
-    // What stands before a comment, and what stands behind its end.
+    // The text before a comment, and the text after its end.
     let code: String =
         header.split("/*").map(|part| part.split_once("*/").map_or(part, |(_, code)| code)).collect();
     let code = code.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -41,7 +41,7 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// Help is no wider than this, whatever the terminal.
+/// The width of help texts, whatever the terminal's.
 pub const WIDTH: usize = 80;
 
 /// What can be done.
@@ -59,7 +59,7 @@ pub enum Command {
     Link(Box<LinkArgs>),
     /// Run experiments in virtual time, over modelled networks
     Lab(LabArgs),
-    /// List what can be captured from and played to
+    /// List sources to capture from and sinks to play to
     #[command(after_help = DEVICES_EXAMPLES)]
     Devices,
     /// Write the manual pages

@@ -11,7 +11,7 @@ use crate::output::{Output, command_line, quoted};
 use crate::progress::CompareProgress;
 use crate::table;
 
-/// Runs it; the exit code.
+/// Runs the command; returns the exit code.
 pub fn run(args: &CompareArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
     let options = args.options(command_line())?;
     if let Some(why) = options.prepare() {
@@ -99,7 +99,7 @@ fn print_records(
         output.record("link_counts", serde_json::to_value(crossed).map_err(unwritable)?);
     }
     for figures in &comparison.figures {
-        // In the order of its fields, which its definition explains.
+        // In the order of the struct's fields, as its definition explains.
         output.result(&serde_json::to_string(figures).map_err(unwritable)?);
     }
     for advice in &comparison.advice {
@@ -132,7 +132,7 @@ fn print_text(comparison: &Comparison, output: &mut Output) {
 /// Lines of prose longer than this are hard to read.
 const PROSE: usize = 96;
 
-/// What is shown of a comparison.
+/// The text displayed for a comparison.
 fn text(comparison: &Comparison, width: usize, palette: Palette) -> String {
     let prose = width.min(PROSE);
     let mut text = paragraph(&format!("Link {}:", comparison.link.name), &comparison.link.method, 2, prose);
@@ -183,7 +183,7 @@ fn advised(advice: &Advice, width: usize, palette: Palette) -> String {
         "  {:<21} {} ({} % sure)\n",
         advice.purpose.title(),
         palette.paint(tone, transport),
-        // Nothing measured is certain.
+        // No measurement is certain.
         match (advice.confidence * 100.0).round() {
             100.0 => "over 99".into(),
             percent => percent.to_string(),

@@ -7,7 +7,7 @@ use crate::exit;
 use crate::grid::{Align, Cell, Grid, Tone, wrap};
 use crate::output::Output;
 
-/// Lists them; the exit code.
+/// Runs the command; returns the exit code.
 pub fn run(output: &mut Output) -> u8 {
     let devices = devices();
     if output.json {
@@ -42,7 +42,7 @@ fn text(devices: &[Device], output: &Output) -> String {
             if beside.chars().count() <= output.width {
                 grid.title(Cell::new(beside, Tone::Dim));
             } else {
-                // Never folded: a URI is there to be copied.
+                // Never folded, since URIs are copied from here.
                 grid.title(Cell::new(format!("  {what}"), Tone::Dim));
                 grid.title(Cell::new(format!("  {uri}"), Tone::Dim));
             }

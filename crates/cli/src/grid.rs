@@ -1,39 +1,39 @@
-//! Tables for terminals: columns as wide as their widest cell, numbers to the right, and a last column of prose that
-//! takes what is left of the line.
+//! Tables for terminals: columns as wide as their widest cell, numbers aligned to the right, and a last column of prose
+//! that uses the rest of the line.
 
 /// Whether and how to colour.
 #[derive(Clone, Copy, Debug)]
 pub struct Palette {
-    /// Off: nothing but the text.
+    /// Off: plain text.
     pub coloured: bool,
 }
 
 /// How a cell is shown where colour is allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Tone {
-    /// As the terminal has it.
+    /// The terminal's default.
     #[default]
     Plain,
     /// A heading.
     Head,
     /// The best of its kind.
     Best,
-    /// Does not do.
+    /// Failed.
     Bad,
-    /// Explains.
+    /// Explanation.
     Dim,
 }
 
 /// One cell.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Cell {
-    /// What it says, on one line.
+    /// Its text, on one line.
     pub text: String,
-    /// How.
+    /// Its style.
     pub tone: Tone,
 }
 
-/// Where a column puts its cells.
+/// Alignment of a column's cells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Align {
     /// Words.
@@ -53,7 +53,7 @@ pub struct Grid {
 
 /// Spaces between two columns.
 const GAP: usize = 2;
-/// Prose in less than this is unreadable; it then stands on lines of its own.
+/// Prose in a narrower column is unreadable; it is then put on lines of its own.
 const LEAST_PROSE: usize = 24;
 
 impl Palette {
@@ -76,7 +76,7 @@ impl Palette {
 impl Cell {
     /// With a tone.
     pub fn new(text: impl Into<String>, tone: Tone) -> Self {
-        // Names come from outside; what moves the cursor would break the table.
+        // Names come from outside; control characters would break the table.
         let text = text.into().replace(char::is_control, " ");
         Cell { text, tone }
     }
@@ -94,7 +94,7 @@ impl Grid {
         Grid { aligns: aligns.into(), rows: Vec::new() }
     }
 
-    /// Adds a line. What is missing at its end stays empty.
+    /// Adds a line. Missing cells at its end are empty.
     pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         let mut cells: Vec<Cell> = cells.into_iter().take(self.aligns.len()).collect();
         cells.resize(self.aligns.len(), Cell::default());
@@ -185,7 +185,7 @@ fn chars(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Breaks prose into lines of at most `width` characters; a word that is longer has a line of its own.
+/// Breaks prose into lines of at most `width` characters; a longer word has a line of its own.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in quantities(text) {
@@ -200,7 +200,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The words of a text, where a number and its unit are one word.
+/// The words of a text; a number and its unit count as one word.
 fn quantities(text: &str) -> Vec<String> {
     const UNITS: [&str; 7] = ["%", "ms", "s", "us", "ms/s", "kbit/s", "kHz"];
     let mut words: Vec<String> = Vec::new();
@@ -217,7 +217,7 @@ fn quantities(text: &str) -> Vec<String> {
     words
 }
 
-/// Prose behind `head`, its further lines indented by `indent`.
+/// Prose after `head`, its further lines indented by `indent`.
 pub fn paragraph(head: &str, text: &str, indent: usize, width: usize) -> String {
     let mut lines = wrap(&format!("{head} {text}"), width);
     let rest = lines.split_off(1.min(lines.len())).join(" ");
@@ -250,7 +250,7 @@ mod tests {
         );
         let narrow = sample().render(44, PLAIN);
         assert_eq!(narrow.lines().nth(1), Some("                   in percent of those sent"), "{narrow}");
-        // Too little room beside: below.
+        // Too little room beside the figures: prose below them.
         assert_eq!(
             sample().render(40, PLAIN).lines().nth(1),
             Some("    packets that never came, in percent")
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_the_cursor_stays_out() {
+    fn control_characters_are_kept_out() {
         assert_eq!(Cell::from("a\x1b[2Jb\nc").text, "a [2Jb c");
     }
 

@@ -21,7 +21,7 @@ mod traffic;
 
 use traffic::Traffic;
 
-/// Runs it; the exit code.
+/// Runs the command; returns the exit code.
 pub fn run(args: &LinkArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
     if args.list {
         list(output);
@@ -62,7 +62,7 @@ pub fn run(args: &LinkArgs, global: &Global, output: &mut Output) -> Result<u8, 
     Ok(watch.exit_code().unwrap_or(exit::DONE))
 }
 
-/// How often the counters are read: quick enough for the eye.
+/// How often the counters are read, for display.
 const TICK: Duration = Duration::from_millis(200);
 
 fn begin(args: &LinkArgs, spec: DuplexSpec, emulator: &Emulator, output: &mut Output) {
@@ -150,14 +150,14 @@ impl Emulator {
         Ok(Emulator::Router(Some(router), place))
     }
 
-    /// Where its ends are, in a sentence.
+    /// The addresses of its ends, in a sentence.
     fn place(&self) -> String {
         match self {
             Emulator::Udp(_, place) | Emulator::Tcp(_, place) | Emulator::Router(_, place) => place.clone(),
         }
     }
 
-    /// What was counted so far; `None` if it broke down.
+    /// The counts so far; `None` if it failed.
     fn report(&self) -> Option<Traffic> {
         match self {
             Emulator::Udp(proxy, _) => proxy.as_ref()?.report().map(Traffic::from),
@@ -166,7 +166,7 @@ impl Emulator {
         }
     }
 
-    /// Ends it.
+    /// Stops it; returns the final counts.
     fn stop(&mut self) -> Traffic {
         let stopped = match self {
             Emulator::Udp(proxy, _) => proxy.take().map(|proxy| proxy.stop().into()),

@@ -1,10 +1,10 @@
-//! `antiphon`, the command line: reads arguments, calls the facade crate, shows what comes back.
+//! `antiphon`, the command line: reads arguments, calls the facade crate, displays the results.
 //!
 //! ```text
 //! args (the table) ─ settings (flags, environment, file) ─ one module per command ─ antiphon ─ output
 //! ```
 //!
-//! No logic of streaming here. Results go to standard output, talk to standard error; exit codes are in [`exit`].
+//! No streaming logic here. Results go to standard output, messages to standard error; exit codes are in [`exit`].
 
 mod args;
 mod compare;
@@ -61,11 +61,11 @@ fn run(cli: &Cli, output: &mut Output) -> Result<u8, Error> {
     }
 }
 
-/// Prints why there is nothing to run; help and version are no failure.
+/// Prints why nothing runs; help and version are not failures.
 fn refuse(failure: &Failure) -> u8 {
     match failure {
         Failure::Clap { error, origin } => {
-            // With its stream closed nothing can be told.
+            // If standard error is closed, nothing can be printed.
             let _ = error.print();
             if let Some(origin) = origin {
                 eprintln!("\nThe value stands in {origin}.");

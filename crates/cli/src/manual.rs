@@ -13,7 +13,7 @@ use crate::exit;
 use crate::output::Output;
 use crate::settings;
 
-/// Prints the completions of a shell; the exit code.
+/// Prints the completions of a shell; returns the exit code.
 pub fn completions(shell: Shell, output: &mut Output) -> u8 {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut settings::command(), "antiphon", &mut text);
@@ -21,7 +21,7 @@ pub fn completions(shell: Shell, output: &mut Output) -> u8 {
     exit::DONE
 }
 
-/// Writes `antiphon.1` and a page for each command; the exit code.
+/// Writes `antiphon.1` and a page for each command; returns the exit code.
 pub fn write(directory: &Path, output: &mut Output) -> Result<u8, Error> {
     let failed = |error: std::io::Error| {
         Error::failed(format!(
@@ -63,7 +63,7 @@ fn page<'a>(
     command: clap::Command,
     others: impl Iterator<Item = &'a str>,
 ) -> std::io::Result<Vec<u8>> {
-    // "Examples" and the rest that follows the options in help; exit codes have a section of their own.
+    // "Examples" and the other text after the options in help; exit codes have a section of their own.
     let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let command = command.name(name.to_string()).bin_name(name.replace('-', " "));
     let has_commands = command.get_subcommands().next().is_some();
@@ -91,7 +91,7 @@ fn page<'a>(
     Ok(page)
 }
 
-/// Text as it stands, line by line.
+/// Unformatted text, line by line.
 fn section(title: &str, text: &str, page: &mut Vec<u8>) -> std::io::Result<()> {
     let text = text.trim_start_matches("Examples:\n").trim_end();
     if text.is_empty() {

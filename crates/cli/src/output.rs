@@ -1,4 +1,4 @@
-//! Results to standard output, messages to standard error; a closed one is no error.
+//! Results to standard output, messages to standard error; a closed stream is not an error.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::args::{Color, Global};
 use crate::grid::{Palette, wrap};
 use crate::signals::Watch;
 
-/// Where results and talk go.
+/// Destination of results and messages.
 pub struct Output {
     /// Results as JSON lines.
     pub json: bool,
@@ -19,22 +19,22 @@ pub struct Output {
     pub palette: Palette,
     /// Columns of standard output.
     pub width: usize,
-    /// Counted `-v`.
+    /// Number of `-v` flags.
     pub verbose: u8,
-    /// Whether moving progress may be drawn on standard error.
+    /// Whether progress may be drawn on standard error.
     pub draws: bool,
     quiet: bool,
     clock: OsClock,
-    /// Asked when standard output is closed by its reader.
+    /// Set when the reader of standard output closes it.
     stop: Option<Stop>,
     gone: bool,
 }
 
-/// Version of the JSON records: goes up when a name changes its meaning or goes away.
+/// Version of the JSON records: increased when a name is removed or changes its meaning.
 pub const SCHEMA: u32 = 1;
 
 impl Output {
-    /// As the options and the terminal have it.
+    /// According to the options and the terminal.
     pub fn new(global: &Global) -> Self {
         let terminal = std::io::stdout().is_terminal();
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -69,7 +69,7 @@ impl Output {
         self.clock
     }
 
-    /// Prints a result. A closed pipe is no error: its reader has seen enough.
+    /// Prints a result. A closed pipe is not an error: its reader needs no more.
     pub fn result(&mut self, text: &str) {
         if self.gone {
             return;
@@ -89,7 +89,7 @@ impl Output {
         self.result(&record_line(record, fields));
     }
 
-    /// Prints a JSON record that says when it was made, by both clocks.
+    /// Prints a JSON record with its time, by both clocks.
     pub fn timed(&mut self, record: &str, fields: Value) {
         let now = self.clock.now();
         let mut all = json!({
@@ -109,21 +109,21 @@ impl Output {
         seconds - antiphon::core::NtpTime::UNIX_OFFSET_SECONDS as f64
     }
 
-    /// Tells the user something.
+    /// Prints a message for the user.
     pub fn talk(&self, text: &str) {
         if !self.quiet {
             self.error(text);
         }
     }
 
-    /// Tells the user something that only matters when looking closely.
+    /// Prints a message that is only of interest with `--verbose`.
     pub fn detail(&self, text: &str) {
         if self.verbose > 0 {
             self.talk(text);
         }
     }
 
-    /// Tells the user something even when asked to be quiet. Folded for a terminal; whole lines for files and searches.
+    /// Prints a message for the user even with `--quiet`. Folded for a terminal; whole lines for files and searches.
     pub fn error(&self, text: &str) {
         let width = stderr_width().unwrap_or(usize::MAX);
         let folded = |line: &str| match line.chars().count() {
@@ -131,12 +131,12 @@ impl Output {
             _ => line.to_string(),
         };
         let text: Vec<String> = text.lines().map(folded).collect();
-        // With standard error closed nothing can be told.
+        // If standard error is closed, nothing can be printed.
         let _ = writeln!(std::io::stderr(), "{}", text.join("\n"));
     }
 }
 
-/// Columns of the terminal that standard error goes to, if it goes to one.
+/// Columns of the terminal on standard error, if there is one.
 pub fn stderr_width() -> Option<usize> {
     terminal_size::terminal_size_of(std::io::stderr()).map(|(width, _)| usize::from(width.0))
 }
@@ -152,25 +152,25 @@ fn record_line(record: &str, fields: Value) -> String {
     format!("{{\"record\":{},\"schema\":{SCHEMA}{comma}{rest}", Value::from(record))
 }
 
-/// Columns of the terminal that standard output goes to; else `COLUMNS`, else 80. Between 40 and 200.
+/// Columns of the terminal on standard output; else `COLUMNS`, else 80. Between 40 and 200.
 fn width() -> usize {
     let terminal = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
     let asked = || std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     terminal.or_else(asked).unwrap_or(80).clamp(40, 200)
 }
 
-/// Milliseconds are enough; more digits would only look exact.
+/// Rounded to milliseconds; more digits would suggest more precision than there is.
 pub fn thousandths(x: f64) -> f64 {
     (x * 1000.0).round() / 1000.0
 }
 
-/// The command line as it can be typed again.
+/// The command line in a form that can be entered again.
 pub fn command_line() -> String {
     let words: Vec<String> = std::env::args().skip(1).map(|word| quoted(&word)).collect();
     format!("antiphon {}", words.join(" "))
 }
 
-/// A word as a shell would have to read it.
+/// A word, quoted for a shell.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,%+@".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! How far long work is: moving lines where standard error is a terminal, a plain line now and then where it is not.
+//! Progress of long work: moving lines if standard error is a terminal, otherwise a plain line at intervals.
 
 use std::io::Write;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output::Output;
 
-/// How often a plain line is printed where nothing moves.
+/// How often a plain line is printed.
 pub const PLAIN_EVERY: Duration = Duration::from_secs(10);
 
-/// Says when something is due that comes at an even pace.
+/// Tells when something is due at regular intervals.
 pub struct Pace {
     clock: OsClock,
     every: Duration,
@@ -40,7 +40,7 @@ impl Pace {
     }
 }
 
-/// Shows a comparison under way.
+/// Displays the progress of a comparison.
 pub struct CompareProgress {
     bars: Option<MultiProgress>,
     total: Option<ProgressBar>,
@@ -58,7 +58,7 @@ impl CompareProgress {
         CompareProgress { bars, total: None, lines: Vec::new(), plain, stop: stop.clone() }
     }
 
-    /// Shows where it is now.
+    /// Displays the present progress.
     pub fn update(&mut self, progress: &Progress, output: &Output) {
         if self.stop.is_asked() {
             self.clear();
@@ -85,27 +85,27 @@ impl CompareProgress {
         }
     }
 
-    /// Takes it off the screen; what was interrupted stays.
+    /// Removes it from the screen, unless it was interrupted.
     pub fn clear(&mut self) {
         let Some(bars) = self.bars.take() else { return };
         if self.stop.is_asked() {
             bars.set_draw_target(ProgressDrawTarget::hidden());
             leave();
         } else {
-            // A terminal that has gone needs no clearing.
+            // A terminal that is gone need not be cleared.
             let _ = bars.clear();
         }
     }
 }
 
-/// Says that it is ending, below progress that stays. The terminal has written `^C` there and moved the cursor, so that
-/// nothing could be taken off the screen without taking too much or too little.
+/// Reports the end below the progress, which stays. The terminal has printed `^C` there and moved the cursor, so that
+/// clearing would remove too much or too little.
 pub fn leave() {
-    // With standard error closed nothing can be told.
+    // If standard error is closed, nothing can be printed.
     let _ = writeln!(std::io::stderr(), " stopping; once more to end at once");
 }
 
-/// Takes a bar off the screen; what was interrupted stays.
+/// Removes a bar from the screen, unless it was interrupted.
 pub fn take_off(bar: &ProgressBar, stop: &Stop) {
     if stop.is_asked() {
         bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -115,7 +115,7 @@ pub fn take_off(bar: &ProgressBar, stop: &Stop) {
     }
 }
 
-/// Shows one stream under way.
+/// Displays the progress of one stream.
 pub struct StreamProgress {
     bar: Option<ProgressBar>,
     plain: Pace,
@@ -133,7 +133,7 @@ impl StreamProgress {
         StreamProgress { bar, plain: Pace::new(output.clock(), PLAIN_EVERY), stop: stop.clone() }
     }
 
-    /// Shows a line, or prints it where that can't be and it is time.
+    /// Displays a line, or prints it at intervals if nothing can be drawn.
     pub fn update(&mut self, line: impl FnOnce() -> String, output: &Output) {
         if self.stop.is_asked() {
             self.clear();
@@ -146,7 +146,7 @@ impl StreamProgress {
         }
     }
 
-    /// Prints something without tearing the line.
+    /// Prints a message without breaking the progress line.
     pub fn talk(&self, text: &str, output: &Output) {
         match &self.bar {
             Some(bar) => bar.suspend(|| output.talk(text)),
@@ -154,7 +154,7 @@ impl StreamProgress {
         }
     }
 
-    /// Takes it off the screen as [`take_off`] does.
+    /// Removes it from the screen like [`take_off`].
     pub fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {
             take_off(&bar, &self.stop);
@@ -207,7 +207,7 @@ pub fn receive_line(status: &ReceiveStatus) -> String {
     line + &of_groups(status.groups.iter().map(|group| (&group.channels, missed(group))))
 }
 
-/// What is to be said of each channel group; nothing where there is one group, or all groups are complete.
+/// Text for each channel group; empty if there is one group, or if all groups are complete.
 fn of_groups<'a>(groups: impl Iterator<Item = (&'a String, Option<String>)>) -> String {
     let words = groups.filter_map(|(channels, word)| Some(format!("channels {channels}: {}", word?)));
     let words: Vec<String> = words.collect();
@@ -228,7 +228,7 @@ fn bar(total: Option<Duration>) -> ProgressBar {
 }
 
 fn line_style() -> ProgressStyle {
-    // Cut before the edge of the terminal: a line never takes two, and the `^C` that terminals echo has its place.
+    // Cut before the edge of the terminal: a line never takes two, and leaves room for the terminal's `^C`.
     let width = crate::output::stderr_width().unwrap_or(80).saturating_sub(3).max(1);
     ProgressStyle::with_template(&format!("{{msg:{width}!}}")).expect("a template but for its number")
 }

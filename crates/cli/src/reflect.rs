@@ -8,7 +8,7 @@ use crate::exit;
 use crate::output::Output;
 use crate::progress::StreamProgress;
 
-/// Runs it; the exit code.
+/// Runs the command; returns the exit code.
 pub fn run(args: &ReflectArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
     let options = args.options();
     let watch = output.watch(global.time_limit)?;

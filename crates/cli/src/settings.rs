@@ -1,5 +1,6 @@
-//! Flags, environment and configuration file become one set of arguments: flags win over `ANTIPHON_*` variables, these
-//! over the file. Keys of the file and names of the variables are made from the table of options, so none is forgotten.
+//! Merges flags, environment and configuration file into one set of arguments: flags win over `ANTIPHON_*` variables,
+//! these over the file. Keys of the file and names of the variables are derived from the table of options, so that none
+//! is missing.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,14 +18,14 @@ use crate::args::{Cli, Color};
 /// One setting of the file.
 #[derive(Debug)]
 struct Setting {
-    /// Command that it is for; `None`: all that have it.
+    /// Command that it applies to; `None`: all commands that have the option.
     command: Option<String>,
     key: String,
     value: String,
     line: usize,
 }
 
-/// Reads everything. Help and version come back as an error, too, as clap has it.
+/// Reads everything. Help and version are returned as errors, too, as in clap.
 pub fn parse(arguments: Vec<OsString>) -> Result<Cli, Failure> {
     let arguments: Vec<OsString> = arguments.into_iter().map(crate::values::shield).collect();
     let mut command = command();
@@ -44,9 +45,9 @@ pub fn parse(arguments: Vec<OsString>) -> Result<Cli, Failure> {
 /// Why there are no arguments.
 #[derive(Debug)]
 pub enum Failure {
-    /// Help, version, or what clap refuses; `origin` tells where the refused value stands, if not on the command line.
+    /// Help, version, or clap's refusal; `origin` is the place of the refused value, if not on the command line.
     Clap {
-        /// Clap's own.
+        /// Clap's error.
         error: clap::Error,
         /// File and line.
         origin: Option<String>,
@@ -76,12 +77,12 @@ pub fn command() -> clap::Command {
     everywhere(Cli::command(), &named)
 }
 
-/// A command with every option of it and of its subcommands changed.
+/// Applies `change` to every option of a command and of its subcommands.
 fn everywhere(command: clap::Command, change: &dyn Fn(clap::Arg) -> clap::Arg) -> clap::Command {
     command.mut_args(change).mut_subcommands(|sub| everywhere(sub, change))
 }
 
-/// What can't be a setting: it makes no sense twice.
+/// Options that cannot be settings.
 const NOT_SETTINGS: [&str; 5] = ["help", "version", "list", "run", "fresh"];
 
 /// `--link-method` is `ANTIPHON_LINK_METHOD`.
@@ -89,7 +90,7 @@ fn variable(long: &str) -> String {
     format!("ANTIPHON_{}", long.replace('-', "_").to_ascii_uppercase())
 }
 
-/// Variables that look like ours and set nothing, each with the nearest that would.
+/// Variables with our prefix that set nothing, each with the most similar valid name.
 pub fn unknown_variables() -> Vec<String> {
     let known: Vec<String> = keys(&command(), None).iter().map(|key| variable(key)).collect();
     let ours = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
@@ -104,12 +105,12 @@ pub fn unknown_variables() -> Vec<String> {
     told
 }
 
-/// Looks for what must be known before everything else can be read.
+/// Reads the options that must be known before everything else can be read.
 fn glance(command: &clap::Command, arguments: &[OsString]) -> (Option<PathBuf>, clap::ColorChoice) {
     let matches = command.clone().ignore_errors(true).try_get_matches_from(arguments);
     let (mut config, mut color) = (None, None);
     let mut level = matches.as_ref().ok();
-    // A global option stands at the level at which it was written.
+    // A global option appears at the level at which it was written.
     while let Some(matches) = level {
         let here = matches.try_get_one::<PathBuf>("config").ok().flatten();
         config = here.cloned().or(config);
@@ -125,7 +126,7 @@ fn glance(command: &clap::Command, arguments: &[OsString]) -> (Option<PathBuf>, 
     (config, color)
 }
 
-/// Every option of the command called `only`, or of all, as it stands in a file.
+/// Every option of the command called `only`, or of all, as a key of the file.
 fn keys(command: &clap::Command, only: Option<&str>) -> Vec<String> {
     let longs =
         |c: &clap::Command| c.get_arguments().filter_map(|arg| Some(arg.get_long()?.to_string())).collect();
@@ -156,19 +157,19 @@ fn read(path: &Path, command: &clap::Command) -> Result<Vec<Setting>, Error> {
     interpret(&text, command).map_err(|(line, why)| Error::usage(format!("{name}, line {line}: {why}")))
 }
 
-/// The settings in a text; what is wrong comes with its line.
+/// The settings in a text; errors have their line.
 fn interpret(text: &str, command: &clap::Command) -> Result<Vec<Setting>, (usize, String)> {
     let at = |offset: usize| text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
     let table = DeTable::parse(text)
         .map_err(|error| (error.span().map_or(1, |span| at(span.start)), error.message().to_string()))?;
     let mut settings = Vec::new();
     collect(table.get_ref(), None, command, &at, &mut settings)?;
-    // What is said for one command comes after, and so wins over, what is said for all.
+    // Settings for one command come after, and so override, those for all.
     settings.sort_by_key(|setting| setting.command.is_some());
     Ok(settings)
 }
 
-/// Takes the settings of one table; what is wrong comes with its line.
+/// Reads the settings of one table; errors have their line.
 fn collect(
     table: &DeTable<'_>,
     section: Option<&str>,
@@ -212,7 +213,7 @@ fn plain(value: &Spanned<DeValue<'_>>) -> Result<String, String> {
     }
 }
 
-/// Puts a setting where clap looks last: in the place of the option's default.
+/// Makes a setting the option's default, which clap reads last.
 fn apply(command: clap::Command, setting: &Setting) -> clap::Command {
     let set = |arg: clap::Arg| match arg.get_long() {
         Some(long) if long == setting.key => arg.default_value(setting.value.clone()),
@@ -223,7 +224,7 @@ fn apply(command: clap::Command, setting: &Setting) -> clap::Command {
     command.mut_subcommands(|sub| if concerned(sub.get_name()) { everywhere(sub, &set) } else { sub })
 }
 
-/// Where a refused value stands, if it came from the file.
+/// Place of a refused value, if it came from the file.
 fn origin(error: &clap::Error, settings: &[Setting], path: Option<&Path>) -> Option<String> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -368,7 +369,7 @@ mod tests {
         ];
         let unexpected: Vec<&String> =
             kept.iter().filter(|field| !of_links.iter().any(|name| field.contains(name))).collect();
-        // Other addresses of a peer stand in its URI (`peers=`), and `compare` has none.
+        // Other addresses of a peer are in its URI (`peers=`), and `compare` has none.
         let known = ["command", "other_peers"];
         assert!(
             unexpected.iter().all(|field| known.iter().any(|name| field.contains(name))),

@@ -13,23 +13,23 @@ use crate::exit;
 
 /// Waits for reasons to stop.
 pub struct Watch {
-    /// Asked as soon as there is a reason; handed to everything that runs long.
+    /// Set as soon as there is a reason to stop; passed to everything that runs long.
     pub stop: Stop,
     reason: Arc<AtomicU8>,
     wake: Receiver<()>,
-    /// Keeps the channel of `wake` open where signals can't be watched.
+    /// Keeps the channel of `wake` open if signals cannot be watched.
     _hold: Sender<()>,
 }
 
-/// A second signal within this time belongs to the first: no hand is as quick.
+/// A second signal within this time counts as part of the first: no person is that fast.
 const SAME_WISH: Duration = Duration::from_millis(50);
 const NONE: u8 = 0;
 const SIGNAL: u8 = 1;
 const TIME_LIMIT: u8 = 2;
 
 impl Watch {
-    /// Begins to watch. Starts threads, so whatever needs a process of one thread comes before. `says`: tell on standard
-    /// error of a signal; not while progress is drawn there, which it would tear.
+    /// Begins to watch. Starts threads, so anything that needs a single-threaded process comes before. `says`: report a
+    /// signal on standard error; not while progress is drawn there, which it would break.
     pub fn start(time_limit: Option<Duration>, says: bool) -> Result<Self, Error> {
         let (hold, wake) = channel();
         let (stop, reason) = (Stop::new(), Arc::new(AtomicU8::new(NONE)));
@@ -47,13 +47,13 @@ impl Watch {
             let now = clock.now();
             match first {
                 None => first = Some(now),
-                // timeout(1) and shells signal a process and then its group: one wish, told twice.
+                // timeout(1) and shells signal a process and then its group: this counts as one signal.
                 Some(first) if now.since(first) < SAME_WISH => return,
                 Some(_) => std::process::exit(exit::INTERRUPTED.into()),
             }
             give(SIGNAL, &signal_stop, &signal_reason, &signal_hold);
             if says {
-                // With standard error closed nothing can be told.
+                // If standard error is closed, nothing can be printed.
                 let _ = writeln!(std::io::stderr(), "stopping; once more to end at once");
             }
         })
@@ -61,7 +61,7 @@ impl Watch {
         if let Some(limit) = time_limit {
             let (never, expired) = channel::<()>();
             let wait = move || {
-                // Held here, so that nothing but time ends the wait.
+                // Held here, so that only time ends the wait.
                 let _never = never;
                 let _ = expired.recv_timeout(limit);
                 give(TIME_LIMIT, &stop, &reason, &hold);
@@ -72,7 +72,7 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Waits for `time`, or until there is a reason to stop; whether there is one.
+    /// Waits for `time`, or until there is a reason to stop; returns whether there is one.
     pub fn wait(&self, time: Duration) -> bool {
         match self.wake.recv_timeout(time) {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => true,

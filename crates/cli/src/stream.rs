@@ -11,7 +11,7 @@ use crate::output::{Output, command_line};
 use crate::progress::{Pace, StreamProgress, receive_line, send_line};
 use crate::signals::Watch;
 
-/// Runs `send`; the exit code.
+/// Runs `send`; returns the exit code.
 pub fn send_run(args: &SendArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
     let options = SendOptions { command: command_line(), ..args.options(fresh_seed(output))? };
     let run = json!({
@@ -30,7 +30,7 @@ pub fn send_run(args: &SendArgs, global: &Global, output: &mut Output) -> Result
     Ok(watch.exit_code().unwrap_or(exit::DONE))
 }
 
-/// Runs `receive`; the exit code.
+/// Runs `receive`; returns the exit code.
 pub fn receive_run(args: &ReceiveArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
     let options = ReceiveOptions { command: command_line(), ..args.options(fresh_seed(output))? };
     if options.sink.starts_with('-') && output.json {
@@ -50,7 +50,7 @@ pub fn receive_run(args: &ReceiveArgs, global: &Global, output: &mut Output) -> 
         });
     show.end();
     let summary = result?;
-    // Standard output belongs to the sound if that is where it goes.
+    // If the sound goes to standard output, nothing else may.
     finish(to_json(&summary), &receive_line(&summary.status), &summary.notes, output);
     Ok(watch.exit_code().unwrap_or(exit::DONE))
 }
@@ -65,13 +65,13 @@ fn begin(run: Value, global: &Global, output: &mut Output) -> Result<Watch, Erro
     Ok(watch)
 }
 
-/// A seed that no other run has: RFC 3550 §8.1 wants SSRCs that don't collide.
+/// A seed that differs in each run: RFC 3550 §8.1 requires SSRCs that do not collide.
 fn fresh_seed(output: &Output) -> u64 {
     let clock = output.clock();
     clock.epoch().ntp_at_zero.to_bits() ^ (u64::from(std::process::id()) << 32)
 }
 
-/// A stream under way.
+/// Display of a running stream.
 struct Show<'a> {
     output: &'a mut Output,
     progress: StreamProgress,

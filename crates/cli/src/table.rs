@@ -1,4 +1,4 @@
-//! Tables of transports: side by side while they fit, else one below the other.
+//! Tables of transports: side by side if they fit, else one below the other.
 
 use antiphon::report::{Better, Cell as Value, Row};
 
@@ -12,13 +12,13 @@ pub fn render(rows: &[Row], names: &[&str], width: usize, palette: Palette) -> S
     if fits { upright } else { transposed(rows, names, width) }.render(width, palette)
 }
 
-/// Figures below each other, a column for each transport. Where there is room, each figure is explained.
+/// Figures below each other, a column for each transport. If there is room, each figure is explained.
 fn upright(rows: &[Row], names: &[&str], width: usize) -> Grid {
     let plain = upright_with(rows, names, false);
     if plain.width() + EXPLAINED <= width { upright_with(rows, names, true) } else { plain }
 }
 
-/// Columns that an explanation needs to be worth its place.
+/// Columns that an explanation needs to be readable.
 const EXPLAINED: usize = 42;
 
 fn upright_with(rows: &[Row], names: &[&str], explained: bool) -> Grid {
@@ -41,7 +41,7 @@ fn upright_with(rows: &[Row], names: &[&str], explained: bool) -> Grid {
     grid
 }
 
-/// A line for each transport, and as many figures as fit: those that stand for the whole first.
+/// A line for each transport, and as many figures as fit: summarising ones first.
 fn transposed(rows: &[Row], names: &[&str], width: usize) -> Grid {
     let titled = titled(rows);
     let mut by_rank: Vec<usize> = (0..rows.len()).collect();
@@ -118,7 +118,7 @@ fn cells(row: &Row) -> Vec<Cell> {
     row.values.iter().map(cell).collect()
 }
 
-/// At most `decimals`, fewer where the number is large; what would round to nothing is said to be little.
+/// At most `decimals`, fewer if the number is large; a value that would round to zero is displayed as small.
 fn digits(value: f64, decimals: usize) -> String {
     let least = 0.1f64.powi(decimals as i32);
     match value.abs() {
@@ -144,7 +144,7 @@ pub(crate) mod tests {
         super::render(&figure_rows(figures), &names, width, palette)
     }
 
-    /// Figures of `count` transports, each worse than the one before, with values as wide as a long run gives them.
+    /// Figures of `count` transports, each worse than the one before, with values as wide as those of a long run.
     pub fn synthetic(count: usize) -> Vec<TransportFigures> {
         let names = ["rtp", "tcp", "sctp", "dccp", "xtp", "srp", "arq", "quic", "adaptive"];
         let log = antiphon::measure::PacketLog::new(antiphon::measure::PacketLogConfig {
@@ -216,7 +216,7 @@ pub(crate) mod tests {
         let coloured = render(&synthetic(2), 80, Palette { coloured: true });
         let line = |name: &str| coloured.lines().find(|line| line.contains(name)).unwrap().to_string();
         assert!(line("trip, p50").contains("\x1b[1;32m4.26\x1b[0m"), "{}", line("trip, p50"));
-        // Equal figures have no winner, and the number of packets sent is no merit.
+        // Equal figures have no best value, and the number of packets sent is not rated.
         assert!(!line("trip, p99").contains("1;32") && !line("packets sent").contains("1;32"));
     }
 

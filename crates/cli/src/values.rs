@@ -1,4 +1,4 @@
-//! From what is typed to plain values. Every refusal names what would be right.
+//! Parses arguments into plain values. Every refusal says what would be right.
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
@@ -21,7 +21,7 @@ use clap::{Arg, Command};
 /// Why a value is refused, in words.
 type Refusal = Box<dyn std::error::Error + Send + Sync>;
 
-/// A time in the order of seconds: a bare number is answered with seconds, not milliseconds.
+/// A time of some seconds: the error for a bare number suggests seconds, not milliseconds.
 pub fn seconds(text: &str) -> Result<Duration, UnitError> {
     match parse_duration(text) {
         Ok(Duration::ZERO) => Err(UnitError::OutOfRange { text: text.into(), range: "more than 0s" }),
@@ -36,15 +36,15 @@ pub fn seconds(text: &str) -> Result<Duration, UnitError> {
 /// 1 to 64 channels.
 pub fn channels(text: &str) -> Result<u32, Refusal> {
     let channels = whole(text, "channels, such as 2")?;
-    // The rate stands for any that is allowed: only the channels are judged.
+    // Any valid rate will do: only the channels are checked.
     StreamFormat::new(48_000, channels)?;
     Ok(channels)
 }
 
-/// Channel groups, as they are written; how many channels there are is known later.
+/// Channel groups as text; the number of channels is known later.
 pub fn groups(text: &str) -> Result<String, Refusal> {
     let channels: usize = text.split(',').filter_map(|word| word.trim().parse::<usize>().ok()).sum();
-    // Judged as if they added up: only what is wrong whatever the stream is refused here.
+    // Checked as if they added up: only errors that do not depend on the stream are refused here.
     ChannelGroups::parse(channels.clamp(1, 64), text)?;
     Ok(text.into())
 }
@@ -56,7 +56,7 @@ pub fn block(text: &str) -> Result<u32, Refusal> {
     if (16..=4096).contains(&frames) { Ok(frames) } else { Err(FormatError::Block { frames }.into()) }
 }
 
-/// 0 to 63 and 96 to 127: what can't be mistaken for RTCP (RFC 5761 §4).
+/// 0 to 63 and 96 to 127: values that cannot be confused with RTCP (RFC 5761 §4).
 pub fn payload_type(text: &str) -> Result<u8, Refusal> {
     let number = whole(text, "a payload type, such as 96")?;
     let any = StreamDescription::new(SampleFormat::L16, StreamFormat::new(48_000, 2)?);
@@ -100,7 +100,7 @@ pub fn setting(text: &str) -> Result<Setting, Refusal> {
     }
 }
 
-/// A media packet: from an RTP header to what UDP carries in one datagram on Ethernet.
+/// Size of a media packet: from an RTP header to UDP's payload in one datagram on Ethernet.
 pub fn packet(text: &str) -> Result<ByteCount, Refusal> {
     match text.parse::<ByteCount>()? {
         size @ ByteCount(12..=1472) => Ok(size),
@@ -143,12 +143,12 @@ pub fn dscp(text: &str) -> Result<u8, Refusal> {
     }
 }
 
-/// The names of all transports. Without their titles: those would turn every option's help into a paragraph.
+/// The names of all transports, without their titles, which would make every option's help a paragraph.
 pub fn transport() -> PossibleValuesParser {
     PossibleValuesParser::new(TRANSPORTS.iter().map(|transport| transport.scheme))
 }
 
-/// A transport with keys of its own, such as `srp?mode=as-published`. Shows the names of all like [`transport`].
+/// A transport with its own keys, such as `srp?mode=as-published`. Lists all names like [`transport`].
 pub fn transport_with_keys() -> impl TypedValueParser<Value = String> {
     #[derive(Clone)]
     struct Parser;
@@ -174,13 +174,13 @@ pub fn transport_with_keys() -> impl TypedValueParser<Value = String> {
     Parser
 }
 
-/// A source or sink, of which the facade makes sense.
+/// A source or sink, which the facade parses.
 pub fn uri(text: &str) -> Result<String, Infallible> {
     Ok(text.trim_start().into())
 }
 
-/// `-?format=s16le` is standard input or output, but for a parser of options it looks like one: behind a blank, which
-/// [`uri`] takes away again, it does not.
+/// `-?format=s16le` is standard input or output, but looks like an option to the parser: a blank in front, which
+/// [`uri`] removes again, prevents that.
 pub fn shield(argument: OsString) -> OsString {
     match argument.to_str() {
         Some(text) if text.starts_with("-?") => format!(" {text}").into(),
@@ -195,7 +195,7 @@ pub fn link(text: &str) -> Result<String, antiphon::link::SpecError> {
 
 /// An address to listen on: `:7710`, `HOST:PORT`, `[::1]:7710`; port 0 takes a free one.
 pub fn listen(text: &str) -> Result<SocketAddr, Refusal> {
-    // Port 0 is no port that a caller could use, so addresses in general don't have it.
+    // Port 0 cannot be called, so the general parser of addresses refuses it.
     let free = text.strip_suffix(":0").map(|host| format!("{host}:1"));
     let mut address = address(free.as_deref().unwrap_or(text))?.address();
     if free.is_some() {
@@ -275,7 +275,7 @@ impl FromStr for WireFormat {
             [name, rate, channels] => (name, Some(rate), Some(channels)),
             _ => return Err("write FORMAT/RATE/CHANNELS, such as l16/48000/2".into()),
         };
-        // Behind the slash a bare number is Hz, as in SDP.
+        // After the slash a bare number is in Hz, as in SDP.
         let hertz = |text: &str| text.parse().or_else(|_| parse_frequency(text));
         let format = WireFormat {
             sample: Some(name.parse()?),

@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId {
     len: u8,
-    /// Zero behind `len`, so that equal names are equal.
+    /// Zero after `len`, so that equal ids are equal.
     bytes: [u8; MAX_LEN],
 }
 

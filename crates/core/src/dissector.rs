@@ -1,11 +1,11 @@
-//! What is inside a transport's datagrams, for analysers that don't know the transport.
+//! Contents of a transport's datagrams, for analysers that do not know the transport.
 
 use crate::over_ip::OverIp;
 
 /// How to look into what a transport puts on the wire.
 ///
 /// Each transport brings one, from its wire format alone, so that a capture knows no transport.
-/// Its input may be hostile: it shows what it understands, and never panics. It works on the capture's thread.
+/// Its input may be hostile: it shows the parts that it understands, and never panics. It runs on the capture's thread.
 pub trait Dissector: Send {
     /// Hands what is in a datagram to `each`, in the order in which it stands there. Nothing, where a datagram is a message as
     /// the application made it.
@@ -18,7 +18,7 @@ pub trait Dissector: Send {
     fn message_len(&self, header: &[u8]) -> usize;
 }
 
-/// The dissector of transports whose datagrams are messages: there is nothing to take out.
+/// The dissector of transports whose datagrams are messages: nothing to dissect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Plain;
 
@@ -57,7 +57,7 @@ pub struct OverIpPacket<'a> {
 pub struct Fragment<'a> {
     /// Which numbering `number` belongs to, of those between the same two addresses in the same direction.
     pub line: u128,
-    /// Its number, wrapping. What has the same number and is the same is a repetition.
+    /// Its number, wrapping. An equal piece with the same number is a repetition.
     pub number: u32,
     /// Whether the message begins with it.
     pub first: bool,

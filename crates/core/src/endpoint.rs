@@ -21,7 +21,7 @@ use crate::time::Instant;
 
 /// One association with one peer or one multicast group.
 ///
-/// No method has a default: an endpoint around another one would forget to forward it. Those are made of a
+/// No method has a default: an endpoint around another one would forget to forward it. Such endpoints are made of a
 /// [`Layer`](crate::Layer), which forwards what it does not change.
 ///
 /// Not `Send`: an endpoint stays on the thread that opened it, since not every library that one uses can move.
@@ -40,7 +40,7 @@ pub trait Endpoint {
     /// a message past its deadline is never sent (late binding).
     fn send(&mut self, now: Instant, message: Message<'_>) -> Result<(), SendError>;
 
-    /// Ends the association, flushing what was accepted or dropping it. [`Event::Closed`] follows, at once or later.
+    /// Ends the association, sending or dropping accepted messages. [`Event::Closed`] follows, at once or later.
     fn close(&mut self, now: Instant, mode: CloseMode);
 
     /// Something happened on the wire.
@@ -65,7 +65,7 @@ pub trait Endpoint {
     /// later than that instant: what was due has been done, or has become something to transmit.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// What the endpoint knows of the whole association, and what it has counted.
+    /// What the endpoint knows of the whole association, and its counters.
     fn stats(&self) -> PathStats;
 
     /// What the endpoint knows of one path of the association; its counters are zero where the transport counts for the
@@ -95,7 +95,7 @@ pub struct Profile {
     /// Whether the transport adds nothing to a datagram: it holds a message, or what a layer makes of messages, and nothing
     /// else.
     pub bare: bool,
-    /// Whether outcomes tell that the peer has a message.
+    /// Whether outcomes show that the peer has a message.
     pub acknowledged: bool,
     /// Whether messages arrive in the order sent.
     pub ordered: bool,

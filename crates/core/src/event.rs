@@ -10,13 +10,13 @@ use crate::stats::PathStats;
 pub enum Event {
     /// Messages flow: the peer answered, or the transport needs no answer. Comes again after a reconnection.
     Connected,
-    /// The path is gone for now. What was accepted waits for its deadline; a driver may try to come back.
+    /// The path is broken for now. Accepted messages wait for their deadlines; a driver may reconnect.
     Broken(BrokenReason),
-    /// What became of an accepted message: exactly one each.
+    /// The outcome of an accepted message: exactly one each.
     Outcome {
         /// The message's tag.
         tag: Tag,
-        /// What became of it.
+        /// The outcome.
         outcome: Outcome,
     },
     /// Packets of the peer's name the association by this id from now on, whatever path they come by
@@ -36,7 +36,7 @@ pub enum Event {
     Closed(CloseReason),
 }
 
-/// What became of a message.
+/// The outcome of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// It is on the wire and this transport will never know more.
@@ -57,7 +57,7 @@ pub enum Outcome {
 /// How to end an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CloseMode {
-    /// Send what was accepted, as far as deadlines allow, then tell the peer.
+    /// Send accepted messages, as far as deadlines allow, then tell the peer.
     Graceful,
     /// Drop everything at once.
     Abort,

@@ -18,7 +18,7 @@ pub enum Wire {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct PathId(pub u32);
 
-/// What the driver tells an endpoint.
+/// Input of an endpoint from the driver.
 ///
 /// Bytes of the wire are lent to be changed: a layer that decrypts does it in place.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub enum Input<'a> {
         path: PathId,
         /// Its payload, from an unknown source until proved otherwise.
         bytes: &'a mut [u8],
-        /// When the kernel took it from the wire, where it says so; else when it was read. Never after `now`.
+        /// When the kernel received it, if known; else when it was read. Never after `now`.
         received_at: Instant,
     },
     /// Bytes of the stream came in, in order.
@@ -42,14 +42,14 @@ pub enum Input<'a> {
     /// The endpoint's own [`Validator`](crate::Validator) let `path` in, and says here what begins the association
     /// ([`Verdict::AcceptWith`](crate::Verdict::AcceptWith)). That was never on the wire: layers pass it on as it is.
     Accepted {
-        /// Path by which the peer was heard.
+        /// Path on which the packet arrived.
         path: PathId,
         /// What the validator wrote.
         block: &'a [u8],
     },
     /// The stream below is there (again): both directions start at a message boundary.
     Connected,
-    /// The stream or path below is gone. What was written and not confirmed may or may not have arrived.
+    /// The stream or path below is broken. Unconfirmed bytes may or may not have arrived.
     Broken(BrokenReason),
     /// What only the kernel knows.
     Report(KernelReport),

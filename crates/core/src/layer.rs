@@ -7,7 +7,7 @@ use crate::message::{Message, Received, SendError};
 use crate::stats::PathStats;
 use crate::time::Instant;
 
-/// An endpoint around an endpoint: it says what it changes, and forwards the rest.
+/// An endpoint around an endpoint: implements its changes, and forwards everything else.
 ///
 /// Each hook stands for one method of [`Endpoint`], which every layer is by the implementation below. What a hook does
 /// not override reaches the inner endpoint as it is. There is one hook for each method, so that nothing passes a layer

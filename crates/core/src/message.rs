@@ -1,4 +1,4 @@
-//! Messages: what is handed to a transport and what it hands over.
+//! Messages handed to a transport, and received ones.
 
 use crate::input::PathId;
 use crate::time::Instant;
@@ -6,7 +6,7 @@ use crate::time::Instant;
 /// One media packet (RTP or RTCP) on its way down.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// What its outcome is told by.
+    /// Identifies its outcome.
     pub tag: Tag,
     /// The packet.
     pub bytes: &'a [u8],
@@ -37,7 +37,7 @@ impl<'a> Message<'a> {
 pub struct Tag(pub u64);
 
 impl Tag {
-    /// The tag of all messages whose outcome is of no interest, such as RTCP. Senders of others use smaller numbers.
+    /// The tag of all messages whose outcome is not needed, such as RTCP. Senders of others use smaller numbers.
     pub const NONE: Tag = Tag(u64::MAX);
 }
 

@@ -87,7 +87,7 @@ impl<T: OnEndpoint> OneWire for T {
     }
 }
 
-/// One that is lent: a driver makes a [`Single`] of it for as long as it runs.
+/// A borrowed participant: a driver makes a [`Single`] of it for as long as it runs.
 pub struct Lent<'a>(pub &'a mut dyn OneWire);
 
 impl OneWire for Lent<'_> {

@@ -11,16 +11,16 @@ pub trait OverIp: Debug {
     /// Number of the protocol (IANA).
     fn protocol(&self) -> u8;
 
-    /// The query key that names the listener's port inside UDP. Over IP that port stands behind the address instead.
+    /// The query key for the listener's port inside UDP. Over IP that port is the one in the address instead.
     fn port_key(&self) -> &'static str;
 
     /// Ports of a packet: its source's and its destination's. `None` if it has none, as when it is too short.
     fn ports(&self, packet: &[u8]) -> Option<(u16, u16)>;
 
-    /// Completes a packet that goes from one address to another: writes the checksum that covers them, if there is one.
+    /// Completes a packet from one address to another: writes the checksum over them, if there is one.
     fn seal(&self, packet: &mut [u8], from: IpAddr, to: IpAddr);
 
-    /// Whether a packet arrived as it was sent between these addresses, as far as such a checksum tells.
+    /// Whether a packet arrived unchanged between these addresses, as far as such a checksum shows.
     fn is_sound(&self, packet: &[u8], from: IpAddr, to: IpAddr) -> bool;
 }
 

@@ -13,7 +13,7 @@ pub struct WireId(pub u32);
 
 /// Everything of one party above its wires: associations, tracks, sound ("participant", RFC 3550 §3).
 ///
-/// Work that is left undone shows as a time-out that has come: [`pump`] calls again until there is none.
+/// Unfinished work counts as a time-out that has come: [`pump`] calls again until there is none.
 pub trait Participant {
     /// Something happened on a wire. On a wire with many peers, a datagram's path says which peer sent it.
     fn handle_input(&mut self, now: Instant, wire: WireId, input: Input<'_>);
@@ -30,7 +30,7 @@ pub trait Participant {
     /// Writes the next datagram or stream bytes for `wire` into `buf`; see [`crate::Endpoint::poll_transmit`].
     fn poll_transmit(&mut self, now: Instant, wire: WireId, buf: &mut [u8]) -> Option<Transmit>;
 
-    /// A wire that is no longer used and can be closed, once what was written is out.
+    /// A wire that is no longer used and can be closed once everything written has been sent.
     fn poll_close(&mut self) -> Option<WireId>;
 
     /// When [`Self::advance`] is to be called next; not later than the last call's `now` if work was left undone.
@@ -53,11 +53,11 @@ pub trait Wires {
     /// when it has room.
     fn flush(&mut self, now: Instant, wire: WireId, participant: &mut dyn Participant);
 
-    /// Closes `wire` once what was written to it is out.
+    /// Closes `wire` once everything written to it has been sent.
     fn close(&mut self, now: Instant, wire: WireId);
 }
 
-/// How a participant stands after [`pump`].
+/// State of a participant after [`pump`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pumped {
     /// There is nothing to do before an input or the next time-out.
@@ -110,7 +110,7 @@ impl<'a> WireView<'a> {
         self.participant.handle_input(now, self.wire, input);
     }
 
-    /// Writes what goes out next on this wire into `buf`.
+    /// Writes the next packet for this wire into `buf`.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         self.participant.poll_transmit(now, self.wire, buf)
     }

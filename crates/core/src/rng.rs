@@ -21,7 +21,7 @@ impl Rng {
         rng
     }
 
-    /// A generator for the part called `label` of whatever `seed` stands for, independent of its other parts.
+    /// A generator for the part called `label` of whatever uses `seed`, independent of its other parts.
     pub fn fork(seed: u64, label: &str) -> Self {
         // FNV-1a over the label: stable, and far from the arithmetic that follows.
         let hash = label
@@ -78,7 +78,7 @@ impl Rng {
     }
 }
 
-/// One step of SplitMix64 (Steele, Lea, Flood 2014): spreads seeds that differ in a bit all over the word.
+/// One step of SplitMix64 (Steele, Lea, Flood 2014): spreads seeds that differ in one bit over the whole word.
 fn split_mix(seed: u64) -> u64 {
     let z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

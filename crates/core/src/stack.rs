@@ -6,7 +6,7 @@ use crate::over_ip::OverIp;
 use crate::time::Instant;
 use crate::validator::Validator;
 
-/// Which side speaks first.
+/// Which side sends first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// This side calls.

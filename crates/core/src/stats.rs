@@ -1,10 +1,10 @@
-//! What an endpoint knows of a path, and what it counts.
+//! Path statistics and counters of an endpoint.
 
 use std::time::Duration;
 
 use crate::units::{BitRate, ByteCount};
 
-/// What an endpoint knows of its path. `None` where a transport does not measure it.
+/// Path statistics of an endpoint. `None` where a transport does not measure it.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct PathStats {
     /// Smoothed round-trip time.

@@ -122,12 +122,12 @@ impl NtpTime {
     /// Seconds from the NTP epoch (1900) to the Unix epoch (1970): RFC 868's 2 208 988 800.
     pub const UNIX_OFFSET_SECONDS: u64 = 2_208_988_800;
 
-    /// The value as it stands on the wire: 32 bits of seconds, 32 of fraction.
+    /// The value on the wire: 32 bits of seconds, 32 of fraction.
     pub const fn from_bits(bits: u64) -> Self {
         NtpTime(bits)
     }
 
-    /// The value as it stands on the wire.
+    /// The value on the wire.
     pub const fn to_bits(self) -> u64 {
         self.0
     }
@@ -158,7 +158,7 @@ impl NtpTime {
     }
 }
 
-/// Where the run's clock stands on the wall: turns an [`Instant`] into an [`NtpTime`] without reading a clock.
+/// Wall-clock time of the run's zero: turns an [`Instant`] into an [`NtpTime`] without reading a clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Epoch {
     /// Wall time at [`Instant::ZERO`].

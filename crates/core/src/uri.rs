@@ -1,6 +1,6 @@
 //! `scheme://host:port/path?key=value` as similar tools write it.
 //!
-//! IPv6 stands in brackets. An empty host listens, a host calls (as SRT); `@host` listens on that address (as RIST).
+//! IPv6 is in brackets. An empty host listens, a host calls (as in SRT); `@host` listens on that address (as in RIST).
 //! Sources and sinks are URIs too: `file:take.wav`, `tone:440Hz`, `-`.
 
 use std::fmt;
@@ -24,7 +24,7 @@ pub struct Uri {
     pub query: Query,
 }
 
-/// Keys and values behind the `?`.
+/// Keys and values after the `?`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     pairs: Vec<(String, String)>,
@@ -47,7 +47,7 @@ pub enum UriError {
         /// What stood in its place.
         port: String,
     },
-    /// An IPv6 address whose bracket does not close, or an address without brackets, or what no host is called.
+    /// An IPv6 address whose bracket does not close, or an address without brackets, or an invalid host name.
     #[error("'{text}' is no host: write a name or an address; IPv6 stands in brackets, such as [::1]:7710")]
     BadHost {
         /// What was read.
@@ -250,7 +250,7 @@ impl Query {
         Ok(())
     }
 
-    /// Sets `key`, replacing what it had.
+    /// Sets `key`, replacing its earlier value.
     pub fn set(&mut self, key: &str, value: &str) {
         self.pairs.retain(|(known, _)| known != key);
         self.pairs.push((key.into(), value.into()));
@@ -328,7 +328,7 @@ mod tests {
         assert!(unknown.contains("did you mean 'latency'"), "{unknown}");
     }
 
-    /// Found by fuzzing: what is escaped must not become a separator when the URI is written back.
+    /// Found by fuzzing: an escaped character must not become a separator when the URI is written back.
     #[test]
     fn a_host_holds_no_separators_and_a_path_begins_no_host() {
         for text in

@@ -30,7 +30,7 @@ pub trait Validator {
     fn id_of(&self, datagram: &[u8]) -> Option<ConnectionId>;
 }
 
-/// What a [`Validator`] made of a datagram.
+/// Verdict of a [`Validator`] on a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Nothing.

@@ -1,4 +1,4 @@
-//! One run of an experiment again: its figures, a capture of a medium, or what became of each frame.
+//! Repeats one run of an experiment: for its figures, a capture of a medium, or the outcome of each frame.
 
 use std::path::PathBuf;
 
@@ -15,13 +15,13 @@ use antiphon::{Error, Stop};
 pub struct Capture {
     /// A medium's name.
     pub medium: String,
-    /// At one node only.
+    /// Only at this node.
     pub node: Option<String>,
-    /// Where to write it, as pcapng.
+    /// The pcapng file to write.
     pub file: PathBuf,
 }
 
-/// Does one run of an experiment again; nothing is kept but captures.
+/// Repeats one run of an experiment; nothing is kept but captures.
 ///
 /// On sockets it is another run with the same seed, and captures are refused.
 pub fn replay(
@@ -59,7 +59,7 @@ pub fn replay(
     guarded(|| perform(&job.scenario, run, world)).map_err(Error::failed)
 }
 
-/// What became of each frame of `stream` in one run, which is done again; and the run as it then ended.
+/// The outcome of each frame of `stream` in one run, which is repeated; and the run's figures from that.
 pub(crate) fn course(job: &Job, index: u32, stream: &str) -> Result<(Finished, Course), Error> {
     let plan = job.scenario.plan();
     let run = plan.get(index as usize).ok_or_else(|| Error::failed(format!("there is no run {index}")))?;
@@ -82,7 +82,7 @@ fn tap(world: &mut World, capture: &Capture) -> Result<(), String> {
         .map_err(|error| format!("{shown}: {error}; name a file that may be written"))?;
     let out = Box::new(std::io::BufWriter::new(file));
     world.capture(&capture.medium, capture.node.as_deref(), out).map_err(|error| {
-        // Nothing is in it, and an empty file would look like a capture.
+        // The capture failed, and an empty file would look like one.
         match std::fs::remove_file(&capture.file) {
             Ok(()) => format!("{shown}: {error}"),
             Err(kept) => format!("{shown}: {error}; the file is no capture, but can't be removed: {kept}"),

@@ -1,10 +1,10 @@
-//! Which build of the program this is.
+//! Identifies the build of this program.
 
 use std::io::Read;
 use std::sync::OnceLock;
 
-/// Sixteen hexadecimal digits of the program's own file: another build may compute other figures. `unknown` where the
-/// file can't be read.
+/// Sixteen hexadecimal digits, a hash of the program's own file: another build may compute other figures. `unknown` if
+/// the file cannot be read.
 pub(super) fn id() -> String {
     static ID: OnceLock<String> = OnceLock::new();
     ID.get_or_init(|| of_program().unwrap_or_else(|| "unknown".into())).clone()
@@ -18,7 +18,7 @@ fn of_program() -> Option<String> {
         if length == 0 {
             return Some(format!("{hash:016x}"));
         }
-        // FNV-1a by eight bytes at a time: a program has hundreds of megabytes while it is developed.
+        // FNV-1a over eight bytes at a time: a debug build has hundreds of megabytes.
         for chunk in block[..length].chunks(8) {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);

@@ -1,4 +1,4 @@
-//! Printed tables beside ours: as tables for people, as lines for spreadsheets, as charts.
+//! Printed tables beside ours: as tables for readers, as CSV lines, as charts.
 
 use antiphon_lab::papers::{ColumnMap, Compared, Paper, Table, TableMap, Value, heading};
 use antiphon_lab::results::Results;
@@ -21,11 +21,11 @@ impl<'a> Beside<'a> {
         Some(Beside { map, table, cells: (0..table.rows.len()).map(row).collect() })
     }
 
-    /// For people: printed, ours, deviation, for each column.
+    /// For readers: printed, ours, deviation, for each column.
     pub fn table(&self) -> antiphon_report::Table {
         let heads = self.map.columns.iter().enumerate().flat_map(|(n, column)| {
             let head = |title: String, note: String| Column { title, note, colour: None };
-            // Two readings of one printed column are told apart by the figure.
+            // Two readings of one printed column are distinguished by the figure's name.
             let twice = self.map.columns.iter().filter(|other| other.printed == column.printed).count() > 1;
             let which = if twice { column.figure } else { column.statistic.name() };
             let heads = [
@@ -51,7 +51,7 @@ impl<'a> Beside<'a> {
         }
     }
 
-    /// Cells that a column need not have: the printed one, where the column before has it.
+    /// Number of cells that need not be repeated: the printed one, if the column before has it.
     fn told(&self, column: usize) -> usize {
         let columns = self.map.columns;
         usize::from(column > 0 && columns[column - 1].printed == columns[column].printed)
@@ -69,7 +69,7 @@ impl<'a> Beside<'a> {
         }
     }
 
-    /// What a row is about: "12 Mbit/s".
+    /// Label of a row: "12 Mbit/s".
     fn label(&self, row: usize) -> String {
         let labels = self.map.labels.iter().filter_map(|column| {
             let (text, unit) = (self.table.text(row, column)?, heading(column).1);
@@ -78,7 +78,7 @@ impl<'a> Beside<'a> {
         labels.collect::<Vec<_>>().join(", ")
     }
 
-    /// Drawn with both, if the paper draws it.
+    /// A chart with both, if the paper has one.
     pub fn chart(&self) -> Option<Chart> {
         let drawing = self.map.drawing?;
         let (x_label, x_unit) = heading(drawing.x);
@@ -110,7 +110,7 @@ impl<'a> Beside<'a> {
             self.cells.iter().map(|row| if ours { row[column].ours } else { row[column].printed }).collect();
         Series {
             name: if name.is_empty() { whose.into() } else { format!("{name}, {whose}") },
-            // Ours of the first column and its printed counterpart must be told apart without the dashes too.
+            // Our first column and its printed counterpart must be distinguishable without the dashes, too.
             colour: 2 * column + usize::from(!ours),
             style: if ours { Style::Line } else { Style::Dashed },
             x: (0..values.len()).filter_map(|row| self.table.number(row, x)).collect(),
@@ -120,7 +120,7 @@ impl<'a> Beside<'a> {
         }
     }
 
-    /// For spreadsheets.
+    /// CSV lines.
     pub fn csv(&self, paper: &str, experiment: &str, sheet: &mut Spreadsheet) {
         for (row, cells) in self.cells.iter().enumerate() {
             let label = self.label(row);
@@ -145,7 +145,7 @@ impl<'a> Beside<'a> {
 pub(super) const TABLES_HEAD: &str = "paper,experiment,table,row,column,figure,statistic,printed,printed_half_width_95,\
                                       ours,ours_half_width_95,ours_runs,deviation,deviation_share";
 
-/// A value of ours, half the width of its interval, and the runs behind it.
+/// A value of ours, half the width of its interval, and its number of runs.
 pub(super) fn mean_fields(value: Option<Value>) -> [String; 3] {
     let runs = value.map_or(String::new(), |value| value.runs.to_string());
     [number(value.map(|value| value.value)), number(value.and_then(|value| value.half_width)), runs]
@@ -163,7 +163,7 @@ fn cells_of(compared: &Compared) -> [Cell; 3] {
     let deviation = compared.deviation().map(|deviation| {
         let shown = format!("{deviation:+.decimals$}");
         match compared.relative() {
-            // What rounds to nothing has no sign and no share.
+            // A value that rounds to zero has no sign and no share.
             _ if shown.chars().all(|c| "+-0.".contains(c)) => "0".into(),
             Some(share) if share.abs() < 10.0 => format!("{shown} ({:+.0} %)", 100.0 * share),
             _ => shown,
@@ -176,7 +176,7 @@ fn cells_of(compared: &Compared) -> [Cell; 3] {
     ]
 }
 
-/// A value of ours with its interval, with so many decimal places at most.
+/// A value of ours with its interval, with at most so many decimal places.
 pub(super) fn shown(value: Value, most: usize) -> String {
     let decimals = places(value, most);
     match value.half_width {
@@ -193,7 +193,7 @@ pub(super) fn shown(value: Value, most: usize) -> String {
     }
 }
 
-/// No more than leave two figures of the interval: the others say nothing.
+/// At most as many places as leave two figures of the interval: further ones carry no information.
 fn places(value: Value, most: usize) -> usize {
     match value.half_width {
         Some(half_width) if half_width > SAME * value.value.abs() => {
@@ -203,9 +203,9 @@ fn places(value: Value, most: usize) -> usize {
     }
 }
 
-/// A share of a mean that is rounding and nothing else.
+/// A share of a mean that is only rounding error.
 const SAME: f64 = 1e-9;
-/// What any paper prints.
+/// The most places that any paper prints.
 const MOST_PLACES: f64 = 6.0;
 
 /// A column's name with its unit, as a heading.
@@ -216,7 +216,7 @@ fn name_of(column: &str) -> String {
     }
 }
 
-/// What the figures of a table are, in the words of the list of figures.
+/// Definitions of the figures of a table, from the list of figures.
 pub(super) fn definitions(map: &TableMap) -> Vec<(String, String)> {
     let of = |column: &ColumnMap| {
         let factor = if column.scale == 1.0 { String::new() } else { format!(" Times {}.", column.scale) };

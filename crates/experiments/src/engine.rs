@@ -1,4 +1,4 @@
-//! Runs on several threads; their results on one.
+//! Runs on several threads; results are collected on one.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
@@ -9,12 +9,13 @@ use antiphon_lab::scenario::Run;
 
 use antiphon::{Error, Stop};
 
-/// How often whoever watches is told that time passes.
+/// How often the caller is told that time passes.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Does `runs` on so many threads and hands each to `keep` as it ends, `None` now and then; whether it was stopped.
+/// Does `runs` on so many threads and calls `keep` with each as it ends, and with `None` now and then; returns whether
+/// it was stopped.
 ///
-/// After an error no run is begun; those under way are still kept, and the first error is returned.
+/// After an error no run is begun; those in progress are still kept, and the first error is returned.
 pub(super) fn execute(
     runs: &[Run],
     threads: usize,
@@ -46,7 +47,7 @@ pub(super) fn execute(
                     done += 1;
                     keep(Some(run))
                 }
-                // A run that was told to stop has no result, and is no failure.
+                // A run that was told to stop has no result, and has not failed.
                 Ok(Err(_)) if stop.is_asked() => Ok(()),
                 Ok(Err(error)) => Err(error),
                 Err(RecvTimeoutError::Timeout) => keep(None),
@@ -73,7 +74,7 @@ fn worker(
         let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
         let result = work(run);
         let failed = result.is_err();
-        // Nobody listens any more only if this program is ending.
+        // The receiver is gone only if this program is ending.
         if results.send(result).is_err() || failed {
             return;
         }

@@ -1,4 +1,4 @@
-//! What there is to run, found by the words of a command line.
+//! Experiments to run, found by the arguments of a command line.
 
 use std::io::Read;
 use std::path::Path;
@@ -15,30 +15,30 @@ use antiphon::run::prepare_link;
 pub struct Job {
     /// Its directory below that of the results: `example`, `tv-audio-wlan/udp`.
     pub name: String,
-    /// What names it on a command line.
+    /// Its name on a command line.
     pub target: String,
-    /// What it does.
+    /// Its content.
     pub scenario: Scenario,
 }
 
-/// What is to be otherwise than a scenario has it.
+/// Settings that replace those of a scenario.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Changes {
     /// Runs at each point.
     pub repetitions: Option<u32>,
-    /// Of everything random.
+    /// Seed of everything random.
     pub seed: Option<u64>,
     /// Values of variables of the sweep.
     pub set: Vec<(String, Vec<String>)>,
 }
 
-/// The user's mistake.
+/// An error that the user can correct.
 fn usage(error: ScenarioError) -> Error {
     Error::usage(error.to_string())
 }
 
 impl Job {
-    /// From a scenario's text; `target` names it on a command line and in errors.
+    /// From a scenario's text; `target` is its name on a command line and in errors.
     pub fn new(name: &str, target: &str, text: &str) -> Result<Job, Error> {
         Ok(Job {
             name: name.into(),
@@ -47,18 +47,18 @@ impl Job {
         })
     }
 
-    /// What is to be run at a point of its sweep.
+    /// The setup of a point of its sweep.
     pub fn setup(&self, point: &[(String, String)]) -> Result<Setup, Error> {
         self.scenario.setup(point).map_err(usage)
     }
 
-    /// A setting in few words, if the paper whose experiment it is has some for it.
+    /// A setting's short form, if the experiment's paper defines one.
     pub fn short<'a>(&self, setting: &'a str) -> &'a str {
         let paper = self.name.split_once('/').and_then(|(key, _)| antiphon_lab::papers::find(key));
         paper.map_or(setting, |paper| paper.short(setting))
     }
 
-    /// With changes; results of what stays the same are taken over.
+    /// With changes; results of what stays the same remain valid.
     pub fn with(mut self, changes: &Changes) -> Result<Job, Error> {
         if let Some(repetitions) = changes.repetitions {
             self.scenario = self.scenario.with_repetitions(repetitions).map_err(usage)?;
@@ -72,7 +72,7 @@ impl Job {
         Ok(self)
     }
 
-    /// With no more repetitions than runs on sockets usually have; those of a `measured` scenario stay as they are.
+    /// With no more repetitions than runs on sockets usually have; a `measured` scenario keeps its own.
     fn for_sockets(mut self) -> Result<Job, Error> {
         if !self.scenario.measured && self.scenario.repetitions > USUAL_REPETITIONS {
             self.scenario = self.scenario.with_repetitions(USUAL_REPETITIONS).map_err(usage)?;
@@ -81,8 +81,8 @@ impl Job {
     }
 }
 
-/// The experiments that all `targets` name together, each once, with `changes`: scenarios' files, papers and their
-/// experiments. On sockets (`real`) each has no more repetitions than runs there usually have, unless `changes` say how many.
+/// The experiments named by all `targets`, each once, with `changes`: scenario files, papers and their experiments. On
+/// sockets (`real`) each has no more repetitions than runs there usually have, unless `changes` set them.
 pub fn find(
     targets: &[impl AsRef<str>],
     changes: &Changes,
@@ -106,7 +106,7 @@ pub fn find(
     changed.map(|job| if few { job?.for_sockets() } else { job }).collect()
 }
 
-/// The experiments that a target names: a scenario's file, or a paper's.
+/// The experiments that a target names: a scenario file's, or a paper's.
 fn named(target: &str) -> Result<Vec<Job>, Error> {
     let path = Path::new(target);
     if target.ends_with(".toml") || path.is_file() {
@@ -115,14 +115,14 @@ fn named(target: &str) -> Result<Vec<Job>, Error> {
     papers::jobs(target)
 }
 
-/// Gets this process, which must have no other thread yet, what runs on sockets need; why it can't, if so: those runs then do
-/// without, and say what that changes. Jobs of the model need nothing.
+/// Gives this process, which must have no other thread yet, the rights that runs on sockets need. Returns the reason if
+/// it cannot: the runs then use another way and report what that changes. Jobs of the model need nothing.
 pub fn prepare(jobs: &[Job], real: Option<RealOptions>) -> Option<String> {
     let needed = real.is_some() || jobs.iter().any(|job| job.scenario.measured);
     needed.then(prepare_link).flatten()
 }
 
-/// More than a scenario may have, so that its own message tells.
+/// More than a scenario may have, so that its own error message is shown.
 const MOST: u64 = 2 << 20;
 
 fn from_file(path: &Path) -> Result<Job, Error> {
@@ -136,7 +136,7 @@ fn from_file(path: &Path) -> Result<Job, Error> {
             error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
         unreadable(format!("line {} is not UTF-8", line + 1))
     })?;
-    // A path that was read names a file; a name that is all extension is taken whole by `file_stem`.
+    // A path that was read names a file; `file_stem` returns a name that is only an extension whole.
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     Job::new(&stem, &shown, &text)
 }

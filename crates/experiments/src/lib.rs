@@ -1,5 +1,5 @@
-//! The laboratory on a machine: threads for its runs, a directory for its results, reports of papers, and runs on real sockets.
-//! Programs that only stream don't link it.
+//! The laboratory on a machine: threads for its runs, a directory for its results, reports of papers, and runs on real
+//! sockets. Programs that only stream need not link it.
 //!
 //! ```no_run
 //! use antiphon::Stop;
@@ -12,8 +12,9 @@
 //! # Ok::<(), antiphon::Error>(())
 //! ```
 //!
-//! Each experiment has a directory of its own. `runs.jsonl` there takes every run as it ends; an interrupted experiment goes
-//! on from it. `results.csv`, `summary.csv` and `media.csv` are made from it at the end, whole or not at all.
+//! Each experiment has a directory of its own. `runs.jsonl` there gets a line for every run as it ends; an interrupted
+//! experiment continues from it. `results.csv`, `summary.csv` and `media.csv` are made from it at the end, whole or not
+//! at all.
 
 mod again;
 mod build;
@@ -59,19 +60,19 @@ pub use report::write_report;
 pub use sides::{RealResults, SideRow, side_rows};
 use store::Store;
 
-/// How experiments run.
+/// Options of a run of experiments.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// Where the directories of the experiments are.
+    /// Parent of the experiments' directories.
     pub results: PathBuf,
     /// Runs at once; `None`: as many as there are cores.
     pub threads: Option<usize>,
-    /// Don't go on with the runs that are there; they are set aside.
+    /// Do not continue with existing runs; they are set aside.
     pub fresh: bool,
-    /// The command that does the same again, without `--run`; recorded with every run.
+    /// The command that repeats this, without `--run`; recorded with every run.
     pub command: String,
     /// On sockets in real time, one run after the other, instead of the model; results go to `real` in the experiment's
-    /// directory. `None`: as the scenario says, which is the model unless it is `measured`.
+    /// directory. `None`: as the scenario says: the model, unless it is `measured`.
     pub real: Option<RealOptions>,
 }
 
@@ -88,49 +89,49 @@ impl Default for RunOptions {
     }
 }
 
-/// How far an experiment is.
+/// Progress of an experiment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
     /// Runs of the plan.
     pub planned: u32,
-    /// Runs that are there.
+    /// Runs that exist.
     pub done: u32,
-    /// Of them, those that were there before.
+    /// Those of them that existed before.
     pub before: u32,
-    /// Events that the others went through.
+    /// Events of the others.
     pub events: u64,
-    /// How long those that are missing take, where that is known beforehand: on sockets.
+    /// How long the missing runs take, where that is known beforehand: on sockets.
     pub expected: Option<Duration>,
 }
 
-/// What came of an experiment.
+/// Result of an experiment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
     /// Its directory.
     pub directory: PathBuf,
-    /// The runs that are there, by their numbers.
+    /// The runs that exist, by their numbers.
     pub finished: Vec<Finished>,
     /// Runs of the plan.
     pub planned: u32,
-    /// Runs that were there before.
+    /// Runs that existed before.
     pub before: u32,
     /// Stopped before its end.
     pub interrupted: bool,
-    /// What the user should hear of.
+    /// Messages for the user.
     pub notes: Vec<String>,
 }
 
 impl Outcome {
-    /// The records of all runs that are there.
+    /// The records of all runs that exist.
     pub fn results(&self) -> Results {
         experiment::results(&self.finished, self.planned)
     }
 }
 
-/// Does the runs of an experiment that are not there yet, and writes its tables.
+/// Does the missing runs of an experiment, and writes its tables.
 ///
-/// Asked to stop, it keeps the runs that have ended; the same call goes on from them. What can't be written is an error
-/// that names the remedy, and no run that has ended is lost by it.
+/// When stopped, it keeps the runs that have ended; the same call continues from them. A write error says what to do,
+/// and no run that has ended is lost by it.
 pub fn run(
     job: &Job,
     options: &RunOptions,
@@ -142,17 +143,17 @@ pub fn run(
         let world = |setup: &Setup, seed: u64| in_world(setup, seed, stop);
         return run_in(job, options, stop, progress, &world);
     };
-    // What can't be had is said before anything is written.
+    // An impossible request is refused before anything is written.
     real_length(job, &real)?;
     let sockets = |setup: &Setup, seed: u64| on_sockets(job, setup, seed, &real, stop);
     run_in(job, options, stop, progress, &sockets)
 }
 
 impl RunOptions {
-    /// With what the job asks for where nobody said otherwise.
+    /// With the job's own defaults for options that are not set.
     fn settled(&self, job: &Job) -> RunOptions {
         let real = self.real.or(job.scenario.measured.then(RealOptions::default));
-        // Two runs at once would measure each other.
+        // Two runs at once would influence each other's measurement.
         let threads = if real.is_some() { Some(1) } else { self.threads };
         RunOptions { real, threads, ..self.clone() }
     }
@@ -163,7 +164,7 @@ fn firsts(job: &Job) -> impl Iterator<Item = scenario::Run> {
     job.scenario.plan().into_iter().step_by(job.scenario.repetitions.max(1) as usize)
 }
 
-/// How long the runs of a job take on sockets; an error if any of them is only modelled.
+/// How long the runs of a job take on sockets; an error if any of them can only be modelled.
 pub fn real_length(job: &Job, real: &RealOptions) -> Result<Duration, Error> {
     let mut length = Duration::ZERO;
     for run in firsts(job) {
@@ -183,10 +184,10 @@ fn on_sockets(
     real::run(&real.shorten(job, setup), seed, real, stop).map_err(|error| error.message)
 }
 
-/// A world: figures, or why there are none.
+/// A world: returns figures, or why there are none.
 pub(crate) type WorldFn<'a> = dyn Fn(&Setup, u64) -> Result<RunFigures, String> + Sync + 'a;
 
-/// As [`run`], in any world.
+/// Like [`run`], in any world.
 pub(crate) fn run_in(
     job: &Job,
     options: &RunOptions,
@@ -222,7 +223,7 @@ pub(crate) fn run_in(
         Ok(())
     });
     finished.sort_by_key(|kept| kept.run.index);
-    // The tables of what is there are of use even if something went wrong; what went wrong comes first.
+    // The tables of the existing runs are useful even after an error; that error is returned first.
     let written = write(&store, job, options.real.is_some(), &finished, before as usize);
     let interrupted = ended?;
     written?;
@@ -236,7 +237,7 @@ pub(crate) fn run_in(
     })
 }
 
-/// Writes the tables of `finished` runs, and on what machine those on sockets were measured, where there are more of them than
+/// Writes the tables of `finished` runs, and on what machine those on sockets were measured if there are more than
 /// `before`.
 fn write(store: &Store, job: &Job, real: bool, finished: &[Finished], before: usize) -> Result<(), Error> {
     tables(store, job, if real { Setting::Real } else { Setting::Model }, finished)?;
@@ -246,7 +247,7 @@ fn write(store: &Store, job: &Job, real: bool, finished: &[Finished], before: us
     }
 }
 
-/// What comes of a run; a world that breaks down takes nothing else with it.
+/// The result of a run; a panic in a world does not affect other runs.
 fn guarded(work: impl FnOnce() -> Result<Finished, RunError>) -> Result<Finished, String> {
     let ended = catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -256,8 +257,8 @@ fn guarded(work: impl FnOnce() -> Result<Finished, RunError>) -> Result<Finished
     ended?.map_err(|error| error.to_string())
 }
 
-/// The results that an experiment has so far on a setting, and what their journal says of it. One that has never run has none;
-/// an error if they belong to another scenario.
+/// The results that an experiment has so far in a setting, and what their journal says of it. Empty if it has never
+/// run; an error if they belong to another scenario.
 fn kept(job: &Job, results: &std::path::Path, setting: Setting) -> Result<(Results, String), Error> {
     let plan = job.scenario.plan();
     let (mut finished, told) = store::read(job, results, setting)?;
@@ -265,7 +266,7 @@ fn kept(job: &Job, results: &std::path::Path, setting: Setting) -> Result<(Resul
     Ok((experiment::results(&finished, plan.len() as u32), told))
 }
 
-/// Builds the world of an experiment's first point, and says why there can be none.
+/// Builds the world of an experiment's first point; returns the reason if that fails.
 pub fn check(job: &Job) -> Result<(), Error> {
     let plan = job.scenario.plan();
     let Some(run) = plan.first() else { return Ok(()) };
@@ -273,12 +274,12 @@ pub fn check(job: &Job) -> Result<(), Error> {
     World::new(&setup, run.seed).map(|_| ()).map_err(|error| Error::usage(format!("{}: {error}", job.target)))
 }
 
-/// The command that does run number `index` again.
+/// The command that repeats run number `index`.
 pub fn replay_command(command: &str, index: u32) -> String {
     format!("{command} --run {index}")
 }
 
-/// Gives kept runs their numbers in the plan, in its order. Those that are not in it, or twice, go.
+/// Gives kept runs their numbers in the plan, in its order. Removes runs that are not in it, and duplicates.
 fn adopt(kept: &mut Vec<Finished>, plan: &[scenario::Run]) {
     let key = |run: &scenario::Run| (run.seed, run.repetition);
     let by_seed: BTreeMap<(u64, u32), &scenario::Run> = plan.iter().map(|run| (key(run), run)).collect();
@@ -317,7 +318,7 @@ fn threads(asked: Option<usize>) -> usize {
     asked.unwrap_or_else(cores).clamp(1, 256)
 }
 
-/// So much virtual time passes between two looks at whether to stop.
+/// Virtual time between two checks of whether to stop.
 const SLICE: Duration = Duration::from_secs(1);
 
 fn in_world(setup: &Setup, seed: u64, stop: &Stop) -> Result<RunFigures, String> {

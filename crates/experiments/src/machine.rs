@@ -1,13 +1,13 @@
-//! On what machine figures were measured.
+//! Describes the machine on which figures were measured.
 
 use antiphon_net::OsClock;
 
-/// The processor, how many of them, the kernel and today's date (UTC), as far as the machine tells: "AMD EPYC 7763,
-/// 2 processors, Linux 6.1.0, 2026-03-01".
+/// The processor, how many of them, the kernel and today's date (UTC), as far as they are known: "AMD EPYC 7763, 2
+/// processors, Linux 6.1.0, 2026-03-01".
 pub(super) fn describe() -> String {
     let processor = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| model_name(&text));
     let count = std::thread::available_parallelism().map_or(1, usize::from);
-    // A machine that does not tell has no release in the sentence.
+    // Without this file the sentence has no release.
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
     let release = release.map_or(String::new(), |release| format!(" {}", release.trim()));
     let system = match std::env::consts::OS {
@@ -22,7 +22,7 @@ pub(super) fn describe() -> String {
     format!("{processor}, {count} processor{plural}, {system}{release}, {year}-{month:02}-{day:02}")
 }
 
-/// Of `/proc/cpuinfo`, short enough for a sentence.
+/// The model name in `/proc/cpuinfo`, short enough for a sentence.
 fn model_name(text: &str) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with("model name"))?;
     let name: String = line.split_once(':')?.1.trim().chars().take(80).collect();

@@ -1,4 +1,4 @@
-//! Papers with what there is of their results: what can run, and what came of the claims.
+//! Papers with their results: which experiments can run, and the verdicts on the claims.
 
 use std::path::Path;
 
@@ -15,17 +15,17 @@ use antiphon::Error;
 pub struct PaperResults {
     /// The paper.
     pub paper: &'static Paper,
-    /// By experiment, those that have any.
+    /// By experiment, for those that have results.
     pub results: Vec<(&'static str, Results)>,
-    /// Of runs on sockets, by experiment, those that have any.
+    /// Results of runs on sockets, by experiment, for those that have any.
     pub real: Vec<(&'static str, RealResults)>,
 }
 
-/// Answers the results of an experiment, if there are any.
+/// Returns the results of an experiment, if there are any.
 pub type Reader<'a> = dyn FnMut(&Paper, &Experiment) -> Result<Option<Results>, Error> + 'a;
 
 impl PaperResults {
-    /// The papers called `keys`, all if there are none, with what is there of them below `results`.
+    /// The papers called `keys`, or all if there are none, with their results below `results`.
     ///
     /// Results that belong to another scenario are left out, and the second list says so.
     pub fn kept(keys: &[String], results: &Path) -> Result<(Vec<PaperResults>, Vec<String>), Error> {
@@ -57,7 +57,8 @@ impl PaperResults {
         Ok((found, notes))
     }
 
-    /// The papers called `keys`, all if there are none; `read` has the results of an experiment, if there are any.
+    /// The papers called `keys`, or all if there are none; `read` returns the results of an experiment, if there are
+    /// any.
     pub fn read(keys: &[String], read: &mut Reader<'_>) -> Result<Vec<PaperResults>, Error> {
         let mut found = Vec::new();
         for paper in chosen(keys)? {
@@ -75,7 +76,7 @@ impl PaperResults {
         self.results.iter().find(|(key, _)| *key == experiment).map(|(_, results)| results)
     }
 
-    /// What runs of an experiment on sockets say.
+    /// The results of an experiment's runs on sockets.
     pub fn real_of(&self, experiment: &str) -> Option<&RealResults> {
         self.real.iter().find(|(key, _)| *key == experiment).map(|(_, real)| real)
     }
@@ -105,7 +106,7 @@ impl PaperResults {
     }
 }
 
-/// The experiments that `PAPER` or `PAPER/EXPERIMENT` names: of a whole paper those that can run.
+/// The experiments that `PAPER` or `PAPER/EXPERIMENT` names; of a whole paper, those that can run.
 pub(super) fn jobs(target: &str) -> Result<Vec<Job>, Error> {
     let (key, experiment) = target.split_once('/').map_or((target, None), |(key, rest)| (key, Some(rest)));
     let paper = paper(key)?;
@@ -145,9 +146,9 @@ fn job(paper: &Paper, experiment: &Experiment, text: &str) -> Result<Job, Error>
     Job::new(&name, &name, text)
 }
 
-/// What became of each frame in the run of `record`, which is done again.
+/// The outcome of each frame in the run of `record`, which is repeated.
 ///
-/// An error where that run then ends otherwise than it was kept: another build of the program did it.
+/// An error if that run then gives other figures than the kept ones: another build of the program made those.
 pub(super) fn course(paper: &Paper, experiment: &Experiment, record: &Record) -> Result<Course, Error> {
     let text = experiment.scenario.ok_or_else(|| Error::failed("it has no scenario"))?;
     let (finished, course) = super::course(&job(paper, experiment, text)?, record.run, &record.stream)?;
@@ -161,7 +162,7 @@ pub(super) fn course(paper: &Paper, experiment: &Experiment, record: &Record) ->
     ))
 }
 
-/// The papers of these names, all if there are none.
+/// The papers of these names, or all if there are none.
 fn chosen(keys: &[String]) -> Result<Vec<&'static Paper>, Error> {
     if keys.is_empty() {
         return Ok(papers::all().iter().collect());
@@ -184,24 +185,24 @@ pub fn paper(key: &str) -> Result<&'static Paper, Error> {
     })
 }
 
-/// Runs of an experiment's plan; none without a scenario.
+/// Runs of an experiment's plan; `None` without a scenario.
 fn planned(paper: &Paper, experiment: &Experiment) -> Option<u32> {
     let job = job(paper, experiment, experiment.scenario?).ok()?;
     u32::try_from(job.scenario.plan().len()).ok()
 }
 
-/// What there is of an experiment: a line of `antiphon lab list`.
+/// Status of an experiment: a line of `antiphon lab list`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct ExperimentRow {
     /// The paper's name.
     pub paper: &'static str,
     /// The experiment's name.
     pub experiment: &'static str,
-    /// What it asks.
+    /// The question that it answers.
     pub title: &'static str,
-    /// Where the paper tells of it.
+    /// Section of the paper that describes it.
     pub section: &'static str,
-    /// Whether nothing is missing.
+    /// Whether nothing that it needs is missing.
     pub can_run: bool,
     /// What is missing: transports, or a scenario.
     pub needs: Vec<&'static str>,
@@ -211,12 +212,12 @@ pub struct ExperimentRow {
     pub finished_runs: u32,
 }
 
-/// How many of a paper's claims have a verdict, of those that are required.
+/// How many of a paper's required claims have this verdict.
 pub fn count(claims: &[Judgement], verdict: Verdict) -> usize {
     claims.iter().filter(|claim| claim.required && !claim.own && claim.verdict == verdict).count()
 }
 
-/// How many claims of ours hold, and of how many.
+/// How many of our own claims hold, and how many there are.
 pub fn count_own(claims: &[Judgement]) -> (usize, usize) {
     let own = || claims.iter().filter(|claim| claim.own);
     (own().filter(|claim| claim.verdict == Verdict::Holds).count(), own().count())

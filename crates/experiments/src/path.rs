@@ -7,8 +7,9 @@ use antiphon_trace::Passport;
 
 use antiphon::{Error, Stop};
 
-/// Runs each of `transports`, by scheme, over the path of the passport in `file`, as the packets of the transport `as_seen_by`
-/// met it; without a choice those of one that repairs nothing by itself. Stops between two transports.
+/// Runs each of `transports`, by scheme, over the path recorded in the passport `file`, with the delays and losses of
+/// the transport `as_seen_by`; without that, of one that repairs nothing by itself. Checks between two transports
+/// whether to stop.
 pub fn replay_path(
     file: &Path,
     as_seen_by: Option<&str>,

@@ -13,8 +13,8 @@ use super::papers::{PaperResults, count, count_own, job_of};
 use super::sides::{self, SIDES_HEAD, side_rows};
 use antiphon::Error;
 
-/// Writes `PAPER.html`, `PAPER-tables.csv` and `PAPER-claims.csv` for each paper, and `PAPER-real.csv` if any of it ran on
-/// sockets, into `out`, which is made if it is not there; older ones are replaced. `command` stands in the page.
+/// Writes `PAPER.html`, `PAPER-tables.csv` and `PAPER-claims.csv` for each paper, and `PAPER-real.csv` if any of it ran
+/// on sockets, into `out`, which is created if missing; older ones are replaced. `command` is printed on the page.
 pub fn write_report(papers: &[PaperResults], out: &Path, command: &str) -> Result<Vec<PathBuf>, Error> {
     let failed = |path: &Path, error| Error::failed(format!("cannot write '{}': {error}", path.display()));
     std::fs::create_dir_all(out).map_err(|error| failed(out, error))?;
@@ -81,7 +81,7 @@ impl PaperResults {
             section.parts.push(Part::Table(beside.table()));
             section.parts.extend(beside.chart().map(Part::Chart));
             let reasons: Vec<String> = self.paper.reasons(map.file).map(String::from).collect();
-            // Where a table stands twice, for two readings of it, what is said of it stands below both.
+            // Where a table appears twice, for two readings of it, remarks appear below the second.
             let again = experiment.tables[n + 1..].iter().any(|later| later.file == map.file);
             if !reasons.is_empty() && !again {
                 section.parts.push(Part::Notes(reasons));
@@ -104,7 +104,7 @@ impl PaperResults {
         sides::parts(self.paper, &job, &rows, model, real)
     }
 
-    /// Whether an experiment runs on sockets by itself, so that its results are no model's.
+    /// Whether an experiment runs only on sockets, so that its results are not a model's.
     fn is_measured(&self, experiment: &str) -> bool {
         let experiment = self.paper.experiment(experiment);
         experiment.and_then(|found| job_of(self.paper, found)).is_some_and(|job| job.scenario.measured)
@@ -132,7 +132,7 @@ impl PaperResults {
         let command = format!("`antiphon lab run {}/{}`", self.paper.key, experiment.key);
         let real = self.real_of(experiment.key).filter(|_| self.is_measured(experiment.key));
         let measured = real.map_or(String::new(), |real| {
-            let machine = real.machine.as_deref().unwrap_or("a machine that nobody noted");
+            let machine = real.machine.as_deref().unwrap_or("an unrecorded machine");
             format!(" Measured, not modelled: real sockets on {machine}.")
         });
         match (self.of(experiment.key), experiment.lacks()) {
@@ -254,8 +254,8 @@ fn evidence_text(paper: &Paper, claim: &Judgement) -> String {
     grouped(paper, &claim.figures).into_iter().chain(reasons).collect::<Vec<_>>().join("\n")
 }
 
-/// Figures of one kind together: "udp missing_percent at 12, 14 Mbit/s: 1.967, 41.63", "direct rtt_mean_ms: UDP 18.7, TCP
-/// 19.3". What is more than anybody reads stands in the CSV file.
+/// Figures of one kind together: "udp missing_percent at 12, 14 Mbit/s: 1.967, 41.63", "direct rtt_mean_ms: UDP 18.7,
+/// TCP 19.3". What is too long for readers is in the CSV file.
 fn grouped(paper: &Paper, figures: &[Reading]) -> Vec<String> {
     let mut groups: Vec<(String, Vec<&Reading>)> = Vec::new();
     // A check may read a figure more than once.
@@ -295,10 +295,10 @@ fn rates(figures: &[&Reading]) -> Option<String> {
     Some(format!("{} {UNIT}", rates.collect::<Option<Vec<_>>>()?.join(", ")))
 }
 
-/// The settings of a figure in few words; nothing where there are none.
+/// The short form of a figure's settings; empty if there are none.
 fn setting(paper: &Paper, figure: &Reading) -> String {
     let Some((_, at)) = figure.at.split_once('=') else { return String::new() };
-    // Settings that hold commas of their own are names as a whole.
+    // Settings that contain commas are names as a whole.
     match paper.short(at) {
         same if same == at => paper.short_settings(at),
         short => short.into(),
@@ -362,7 +362,7 @@ fn numbers(paper: &Paper, experiment: &Experiment) -> Vec<Part> {
     vec![Part::Heading("What was run".into()), Part::Table(table)]
 }
 
-/// Figures shown of a claim: the longest comparisons of the papers have 24 and still fit a dozen lines.
+/// The most figures shown for a claim: the longest comparisons of the papers have 24 and still fit a dozen lines.
 const MOST_FIGURES: usize = 24;
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use antiphon_report::{Cell, Column, Part, Row, Table};
 use super::compared::mean_fields;
 use super::{Job, RealOptions, describe};
 
-/// The figures that are compared, where anybody measured them; printed ones come first whatever they are.
+/// The figures that are compared, where they were measured; all printed ones come first.
 const COMPARED: [&str; 12] = [
     "missing_percent",
     "lost_percent",
@@ -27,7 +27,7 @@ const COMPARED: [&str; 12] = [
     "concealed_percent",
 ];
 
-/// One figure of one stream at one point, from everybody who has it.
+/// One figure of one stream at one point, from each source that has it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SideRow {
     /// What the sweep set.
@@ -49,28 +49,28 @@ pub struct SideRow {
 }
 
 impl SideRow {
-    /// The real mean divided by the model's; `None` where either is missing or the model's is nothing.
+    /// The real mean divided by the model's; `None` where either is missing or the model's is zero.
     pub fn ratio(&self) -> Option<f64> {
         let (model, real) = (self.model?.value, self.real?.value);
         (model != 0.0).then(|| real / model)
     }
 }
 
-/// Counts, which mean nothing beside those of longer runs: they are told for each 100 frames sent.
+/// Counts, which cannot be compared with those of longer runs: given for each 100 frames sent.
 const COUNTS: [&str; 3] = ["retransmissions", "expired", "refused"];
 
-/// What there is of an experiment on sockets.
+/// The results of an experiment on sockets.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct RealResults {
     /// Its records.
     pub results: Results,
-    /// What the runs are, as their journal says: `real, 60s`.
+    /// The setting of the runs, from their journal: `real, 60s`.
     pub setting: String,
-    /// On what machine, and when, as far as that was noted.
+    /// The machine, and the date, if they were recorded.
     pub machine: Option<String>,
 }
 
-/// Every figure that runs on sockets have, beside print and model: what the paper prints first.
+/// Every figure that runs on sockets have, beside print and model: printed ones first.
 pub fn side_rows(
     paper: &Paper,
     experiment: &Experiment,
@@ -91,7 +91,7 @@ pub fn side_rows(
 /// The settings of a point, and a stream's name.
 type Spot<'a> = (&'a [(String, String)], &'a str);
 
-/// A figure of which the paper says nothing; `None` if nobody on sockets measured it, or it is nothing everywhere.
+/// A figure that the paper does not print; `None` if it was not measured on sockets, or is zero everywhere.
 fn unprinted(
     figure: &'static str,
     (point, stream): Spot<'_>,
@@ -121,7 +121,7 @@ fn unprinted(
     })
 }
 
-/// What the paper prints of a stream at a point, in its own units.
+/// What the paper prints for a stream at a point, in its own units.
 fn printed(
     paper: &Paper,
     experiment: &Experiment,
@@ -145,7 +145,7 @@ fn printed(
                 let modelled = column.compare(map, table, row, model);
                 let (name, unit) = heading(column.printed);
                 let label = format!("{name}{}{whose}", reading(experiment, map, column));
-                // Two readings of a table have what is read in one way in common.
+                // Two readings of a table share the columns that are read in one way.
                 if found.iter().any(|row| row.label == label) {
                     continue;
                 }
@@ -166,7 +166,7 @@ fn printed(
     found
 }
 
-/// Which figure a printed column is read as, where it is read as several: " (jitter_sd_ms)".
+/// The figure as which a printed column is read, where it is read as several: " (jitter_sd_ms)".
 fn reading(experiment: &Experiment, map: &TableMap, column: &ColumnMap) -> String {
     let same_table = experiment.tables.iter().filter(|other| other.file == map.file);
     let mut same_column =
@@ -177,7 +177,7 @@ fn reading(experiment: &Experiment, map: &TableMap, column: &ColumnMap) -> Strin
     }
 }
 
-/// What tells a printed row from the `others` that stand for the same runs: ", computer A".
+/// Distinguishes a printed row from the `others` for the same runs: ", computer A".
 fn apart(map: &TableMap, table: &PrintedTable, row: usize, others: &[usize]) -> String {
     let differs =
         |column: &&&str| others.iter().any(|other| table.text(*other, column) != table.text(row, column));
@@ -188,7 +188,7 @@ fn apart(map: &TableMap, table: &PrintedTable, row: usize, others: &[usize]) -> 
 /// The mean over the runs of a count for each 100 frames sent.
 fn mean_per_100(of: &Selection<'_>, figure: &str) -> Option<MeanInterval> {
     let (counts, sent) = (of.values(figure), of.values("sent"));
-    // Both are there for each run, or the figure was not measured.
+    // Both exist for each run, or the figure was not measured.
     let shares =
         counts.iter().zip(&sent).filter(|(_, sent)| **sent > 0.0).map(|(count, sent)| 100.0 * count / sent);
     (counts.len() == sent.len()).then(|| MeanInterval::of(&shares.collect::<Vec<_>>())).flatten()
@@ -278,7 +278,7 @@ fn group_of(paper: &Paper, row: &SideRow) -> String {
     std::iter::once(row.stream.clone()).chain(settings).collect::<Vec<_>>().join(", ")
 }
 
-/// "3 runs of 60s": what the journal says after its first word.
+/// "3 runs of 60s": the journal's text after its first word.
 fn real_runs(real: &RealResults) -> String {
     let length = real.setting.split_once(", ").map(|(_, length)| format!(" of {length}"));
     format!("{} runs{}", real.results.runs(), length.unwrap_or_default())
@@ -319,9 +319,9 @@ fn decimals(values: [Option<f64>; 3]) -> usize {
     }
 }
 
-/// What is otherwise in reality, in sentences.
+/// Differences between model and reality, in sentences.
 fn differences(job: &Job) -> Vec<String> {
-    // What can't be built, or not on sockets, has no results there to explain: a run says why.
+    // A setup that cannot be built, or not on sockets, has no results to explain: a run reports why.
     let setup = first_setup(job);
     let notes = setup.and_then(|setup| describe(&setup, &RealOptions::default()).ok()).unwrap_or_default();
     let mut notes: Vec<String> = notes.iter().map(|note| format!("On sockets: {note}.")).collect();

@@ -1,5 +1,5 @@
-//! What the page of the SRP report has beyond those of other papers: its transports and two decisions of ours, side by side: a
-//! table, and for each experiment a plot of their quality and the course of a run each.
+//! The additional parts of the SRP report's page: its transports and two decisions of ours, side by side: a table, and
+//! for each experiment a plot of their quality and the course of one run each.
 
 use antiphon_lab::figures::{Course, FigureDef};
 use antiphon_lab::papers::{Experiment, Statistic, Value, definition, srp};
@@ -17,7 +17,7 @@ struct Ran {
     course: Course,
 }
 
-/// Where a value comes from: a column of the printed table, or a figure of ours.
+/// Source of a value: a column of the printed table, or a figure of ours.
 #[derive(Clone, Copy)]
 enum Whose {
     Printed(&'static str),
@@ -32,7 +32,7 @@ const INTRO: &str = "The report's two algorithms, UDP and TCP beside two decisio
      them, and in a second reading, of the ages of what arrived. Means of the runs with their 95 % confidence \
      intervals; each run has its own distance.";
 
-/// The figures of ours.
+/// Our figures.
 const FIGURES: [&str; 5] = [
     srp::DISTANCE_BY_INTERVALS,
     srp::DISTANCE_BY_AGES,
@@ -41,7 +41,7 @@ const FIGURES: [&str; 5] = [
     srp::LATENCY_BY_AGES,
 ];
 
-/// Two readings of latency: across in a plot, where the loss ratio is up.
+/// Two readings of latency: the horizontal axis of a plot whose vertical axis is the loss ratio.
 const READINGS: [(&str, &str); 2] =
     [("by intervals", srp::LATENCY_BY_INTERVALS), ("by ages", srp::LATENCY_BY_AGES)];
 
@@ -110,7 +110,7 @@ impl PaperResults {
         parts
     }
 
-    /// Where transports stand, printed and in one reading of ours, and the circle of what is desired.
+    /// Positions of the transports, printed and in one reading of ours, and the circle of the desired quality.
     fn quality(&self, experiment: &Experiment, (reading, latency): (&str, &'static str)) -> Chart {
         let mut series = vec![circle()];
         let mut beyond = Vec::new();
@@ -155,7 +155,7 @@ impl PaperResults {
         }
     }
 
-    /// The first run of each transport, done again to see every message; and what could not be done.
+    /// The first run of each transport, repeated to see every message; and the errors of that.
     fn again(&self, experiment: &Experiment, results: &Results) -> (Vec<Ran>, Vec<String>) {
         let (mut ran, mut notes) = (Vec::new(), Vec::new());
         for (colour, transport) in srp::COMPARED.into_iter().enumerate() {
@@ -191,9 +191,9 @@ fn defined() -> impl Iterator<Item = &'static FigureDef> {
     FIGURES.into_iter().filter_map(definition)
 }
 
-/// A quarter of the circle around the origin that the desired quality fills.
+/// A quarter circle around the origin: the desired quality.
 fn circle() -> Series {
-    // More points than get dots of their own.
+    // More points than are drawn as dots.
     let angles = (0..=90u32).map(|degrees| f64::from(degrees).to_radians());
     Series {
         name: "desired quality".into(),
@@ -204,7 +204,7 @@ fn circle() -> Series {
     }
 }
 
-/// What each message took; above, those that never came.
+/// The latency of each message; above, those that never came.
 fn latencies(ran: &[Ran]) -> Chart {
     let series = ran.iter().map(|ran| {
         let age = |&(index, at): &(usize, antiphon_core::Instant)| {
@@ -238,7 +238,7 @@ fn losses(ran: &[Ran]) -> Chart {
         let end = ran.course.sent.len().saturating_sub(1);
         let steps = missing(&ran.course).enumerate().map(|(n, index)| (number(index), n as f64 + 1.0));
         let last = (number(end), missing(&ran.course).count() as f64);
-        // A run that lost its last message ends with its step.
+        // The curve of a run that lost its last message ends with its step.
         let steps: Vec<(f64, f64)> = std::iter::once((0.0, 0.0)).chain(steps).collect();
         let tail = (steps.last().is_none_or(|step| step.0 < last.0)).then_some(last);
         let points = steps.into_iter().chain(tail);
@@ -260,18 +260,18 @@ fn number(index: usize) -> f64 {
     index as f64 + 1.0
 }
 
-/// The indices of what never came, rising.
+/// The indices of missing messages, rising.
 fn missing(course: &Course) -> impl Iterator<Item = usize> + use<> {
     let mut came = vec![false; course.sent.len()];
     course.came.iter().for_each(|(index, _)| came[*index] = true);
     came.into_iter().enumerate().filter(|(_, came)| !came).map(|(index, _)| index)
 }
 
-/// Beyond so many times what is desired nothing is drawn, or the circle would be a dot.
+/// Nothing beyond this multiple of the desired quality is drawn, or the circle would be a dot.
 const BEYOND: f64 = 2.5;
-/// The last of the page's colours: transports have the first.
+/// The last of the page's colours: transports use the first.
 const CIRCLE_COLOUR: usize = 7;
-/// More than any interval leaves.
+/// More places than any interval leaves.
 const PLACES: usize = 6;
 
 #[cfg(test)]

@@ -14,20 +14,20 @@ use antiphon::Error;
 pub(super) struct Store {
     directory: PathBuf,
     journal: Journal<File>,
-    /// Lines for which room is taken: those under way, and as many that wait to be written.
+    /// Lines for which space is reserved: those of runs in progress, and as many that wait to be written.
     ahead: u64,
     kept: usize,
     notes: Vec<String>,
-    /// Unlocked when it is closed, by whatever end.
+    /// Unlocked when it is closed, in whatever way.
     _lock: Option<File>,
 }
 
 const RUNS: &str = "runs.jsonl";
-/// On what machine runs were measured, beside them.
+/// File that records on what machine runs were measured.
 pub(super) const MACHINE: &str = "machine.txt";
 
 impl Store {
-    /// Opens the directory, and reads the runs that are there.
+    /// Opens the directory, and reads the existing runs.
     pub(super) fn open(
         job: &Job,
         header: &Header,
@@ -67,7 +67,7 @@ impl Store {
         &self.directory
     }
 
-    /// Keeps a run. An error if it could not be kept, or if there is no room for those that follow.
+    /// Keeps a run. An error if it could not be written, or if there is no space for those that follow.
     pub(super) fn keep(&mut self, run: &Finished, replay: &str) -> Result<(), Error> {
         let kept = self.journal.append(&run.to_line(replay));
         self.kept += usize::from(kept.is_ok());
@@ -80,22 +80,23 @@ impl Store {
         let (path, new) = (self.directory.join(name), self.directory.join(format!(".{name}.new")));
         let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path));
         written.map_err(|error| {
-            // What could not be written whole takes room that others need. Where it can't be removed either, or was
-            // never made, the error of writing is the one to tell, and the next write begins it anew.
+            // A partly written file takes space that others need. If it cannot be removed either, or was never made,
+            // the write error is the one to report, and the next write begins it anew.
             let _ = std::fs::remove_file(&new);
             failure(&path, &error, self.kept)
         })
     }
 
-    /// Ends it; what the user should hear of.
+    /// Closes it; returns messages for the user.
     pub(super) fn close(mut self) -> Vec<String> {
-        // Cuts off room that was taken and not needed. Where that fails only empty lines stay, which reading passes over.
+        // Cuts off space that was reserved and not needed. If that fails only empty lines remain, which the reader
+        // skips.
         let _ = self.journal.close();
         self.notes
     }
 }
 
-/// Where an experiment's runs are; those on sockets never lie among those of the model.
+/// Directory of an experiment's runs; those on sockets are never among those of the model.
 fn directory(job: &Job, results: &Path, setting: Setting) -> PathBuf {
     let directory = results.join(&job.name);
     match setting {
@@ -104,11 +105,11 @@ fn directory(job: &Job, results: &Path, setting: Setting) -> PathBuf {
     }
 }
 
-/// On what machine an experiment was measured, the last time; `None` if nobody wrote it down.
+/// On what machine an experiment was last measured; `None` if that was not recorded.
 pub(super) fn machine(job: &Job, results: &Path) -> Option<String> {
     let file = File::open(directory(job, results, Setting::Real).join(MACHINE)).ok()?;
     let mut text = String::new();
-    // A sentence.
+    // At most a sentence.
     file.take(1000).read_to_string(&mut text).ok()?;
     Some(text.trim().to_string()).filter(|text| !text.is_empty())
 }
@@ -133,7 +134,7 @@ pub(super) fn read(job: &Job, results: &Path, setting: Setting) -> Result<(Vec<F
 fn belongs(kept: &Kept, ours: &Header, path: &Path) -> Result<(), Error> {
     let shown = path.display();
     let Some(theirs) = &kept.header else {
-        // Killed before its first line was whole, or never begun.
+        // Killed before its first line was complete, or never begun.
         return match kept.is_foreign || !kept.finished.is_empty() {
             true => Err(Error::usage(format!("{shown} is no journal of antiphon's: name another --results"))),
             false => Ok(()),
@@ -168,14 +169,14 @@ fn other_scenario(theirs: &Header, path: &Path) -> Error {
     ))
 }
 
-/// Keeps others out of the directory for as long as the file is open. `None` on file systems without locks.
+/// Locks the directory for as long as the file is open. `None` on file systems without locks.
 fn lock(directory: &Path) -> Result<Option<File>, Error> {
     let path = directory.join("lock");
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
     let mut file = file.map_err(|error| failure(&path, &error, 0))?;
     match file.try_lock() {
         Ok(()) => {
-            // Only told to whoever finds it locked; the lock holds without it.
+            // The process number only serves the error message of another process; the lock holds without it.
             let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
             Ok(Some(file))
         }
@@ -192,7 +193,7 @@ fn lock(directory: &Path) -> Result<Option<File>, Error> {
     }
 }
 
-/// What can't be written, how many runs are safe, and what to do.
+/// What cannot be written, how many runs are safe, and what to do.
 fn failure(path: &Path, error: &io::Error, kept: usize) -> Error {
     let remedy = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room there",

@@ -21,7 +21,7 @@ fn options(results: &Path, threads: usize) -> RunOptions {
     }
 }
 
-/// Figures that depend on the run and nothing else.
+/// Figures that depend only on the run.
 fn figures(setup: &Setup, seed: u64) -> Result<RunFigures, String> {
     let delay_mean_ms = Some(seed as f64 / 3.0);
     let figures = StreamFigures { delay_mean_ms, ..StreamFigures::default() };
@@ -52,7 +52,7 @@ fn results_are_the_same_on_one_and_on_many_threads() {
 }
 
 #[test]
-fn what_was_stopped_goes_on_and_ends_as_if_it_had_not_been() {
+fn a_stopped_experiment_continues_with_equal_results() {
     let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     run_in(&job(), &options(whole.path(), 2), &Stop::new(), &mut |_| {}, &figures).unwrap();
     let begun = AtomicU32::new(0);
@@ -67,11 +67,11 @@ fn what_was_stopped_goes_on_and_ends_as_if_it_had_not_been() {
         };
         let outcome = run_in(&job(), &options(parts.path(), 1), &stop, &mut |_| {}, &world).unwrap();
         assert_eq!((outcome.interrupted, outcome.before), (part < 2, 5 * part), "{part}");
-        // What is there so far is written each time.
+        // The tables of the existing runs are written each time.
         assert_eq!(file(parts.path(), "results.csv").lines().count() as u32, 1 + 5 * (part + 1));
     }
     assert_eq!(file(parts.path(), "results.csv"), file(whole.path(), "results.csv"));
-    // A last time there is nothing to do.
+    // The last time there is nothing to do.
     let idle = |_: &Setup, _: u64| -> Result<RunFigures, String> { panic!("all runs are there") };
     let outcome = run_in(&job(), &options(parts.path(), 2), &Stop::new(), &mut |_| {}, &idle).unwrap();
     assert_eq!((outcome.before, outcome.finished.len()), (15, 15));
@@ -143,13 +143,13 @@ fn two_at_once_are_one_too_many() {
     let refused = run_in(&job(), &options, &Stop::new(), &mut |_| {}, &figures).unwrap_err();
     assert!(refused.message.contains(&format!("process {}", std::process::id())), "{refused}");
     drop(store);
-    // The file is still there, and says nothing any more.
+    // The lock file still exists, but is empty.
     assert!(results.path().join("test/lock").exists());
     run_in(&job(), &options, &Stop::new(), &mut |_| {}, &figures).unwrap();
 }
 
 #[test]
-fn a_run_that_breaks_is_told_with_the_command_that_replays_it() {
+fn a_failed_run_is_reported_with_its_replay_command() {
     let results = tempfile::tempdir().unwrap();
     for threads in [1, 3] {
         let world = |setup: &Setup, seed: u64| match seed == job().scenario.plan()[7].seed {
@@ -163,7 +163,7 @@ fn a_run_that_breaks_is_told_with_the_command_that_replays_it() {
             if threads == 1 { "a run broke down: index out of bounds" } else { "run 7: no such thing" };
         assert!(error.message.contains(told), "{error}");
         assert!(error.message.contains("test.toml --run 7"), "{error}");
-        // What had ended is kept, and in the table.
+        // The runs that had ended are kept, and in the table.
         assert!(file(results.path(), "results.csv").lines().count() >= 8);
     }
 }

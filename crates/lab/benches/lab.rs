@@ -1,4 +1,4 @@
-//! How fast the laboratory computes: events per second, and seconds of stream per second of computing, on one core.
+//! Speed of the laboratory: events per second, and seconds of stream per second of computing, on one core.
 //!
 //! Prints one JSON object a line:
 //! `{"bench":"lab","case":"rtp through the cell","events_per_s":…,"stream_s_per_s":…,"cpu_s":…,"elapsed_s":…,…}`.

@@ -1,4 +1,4 @@
-//! How fast the user-space TCP computes: segments per second of one core, greedy and with small frames.
+//! Speed of the user-space TCP: segments per second of one core, greedy and with small frames.
 //!
 //! `cargo run --release -p antiphon-lab --example tcp_speed`
 

@@ -1,21 +1,21 @@
-//! What came of a run: the figures of its streams, by the one list of `measure`, and what its media did.
+//! Results of a run: the figures of its streams, defined in `measure`, and the counters of its media.
 
 use antiphon_core::Instant;
 use antiphon_measure::Fate;
 pub use antiphon_measure::{FigureDef, STREAM_FIGURES as FIGURES, StreamFigures, figure};
 
-/// What became of each frame of a stream in one run, to be drawn.
+/// The outcome of each frame of a stream in one run, for charts.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Course {
     /// When each frame was due, or sent where that is what counts, in the order of their numbers.
     pub sent: Vec<Instant>,
-    /// Of each frame: whether its sender's transport gave it up or would not take it.
+    /// Outcome of each frame at its sender: whether the transport gave it up or refused it.
     pub fates: Vec<Fate>,
-    /// The index in `sent` of each frame that came, and when, in the order of arrival. Duplicates are left out.
+    /// The index in `sent` of each frame that arrived, and when, in the order of arrival. Duplicates are left out.
     pub came: Vec<(usize, Instant)>,
 }
 
-/// What a medium did in one run, for those who ask why.
+/// Counters of a medium in one run, to explain figures.
 #[derive(Clone, PartialEq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct MediumFigures {
     /// The medium's name in its setup.
@@ -24,7 +24,7 @@ pub struct MediumFigures {
     pub counters: Vec<(String, f64)>,
 }
 
-/// What came of a run.
+/// Results of a run.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct RunFigures {
     /// Each stream's and each ping's name and figures, in the order of the setup, streams first. A multicast stream's
@@ -32,6 +32,6 @@ pub struct RunFigures {
     pub streams: Vec<(String, StreamFigures)>,
     /// Each medium, in the order of the setup.
     pub media: Vec<MediumFigures>,
-    /// Events that the world went through.
+    /// Events that the world processed.
     pub events: u64,
 }

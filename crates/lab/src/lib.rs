@@ -1,13 +1,13 @@
 //! The laboratory: the same protocols as in the real world, in virtual time over modelled networks.
 //!
 //! [`scenario`] reads an experiment from text and plans its runs, [`setup`] describes one run as plain data, [`world`]
-//! runs it, [`figures`] are what is measured in it, [`results`] what many runs say together, and [`experiment`] does runs
-//! and keeps them. [`replay`] runs transports over a path that was recorded;
-//! [`papers`] holds published studies to run again. [`live`] has the ends of a setup's streams for a driver with
-//! sockets (the crate `antiphon-experiments`), so that model and reality run the same participants and count the same way.
+//! runs it, [`figures`] are its results, [`results`] summarises many runs, and [`experiment`] does runs and stores
+//! them. [`replay`] runs transports over a path that was recorded; [`papers`] contains published studies to run again.
+//! [`live`] has the ends of a setup's streams for a driver with sockets (the crate `antiphon-experiments`), so that
+//! model and reality run the same participants and count in the same way.
 //!
-//! [`tcp`] is a TCP in user space that stands for a kernel's where no kernel can be: its time is passed in, its losses
-//! come from a model, and its settings reach back to the kernels of 2000.
+//! [`tcp`] is a TCP in user space that replaces a kernel's in virtual time: its time is passed in, its losses come from
+//! a model, and its settings reach back to the kernels of 2000.
 
 pub mod experiment;
 pub mod figures;

@@ -1,8 +1,8 @@
-//! Any transport over a path that was recorded: what a passport tells becomes a medium of the world.
+//! Runs any transport over a recorded path: a passport becomes a medium of the world.
 //!
-//! Each transport has the path for itself, as in a comparison. Nothing of the path is drawn, so the seed only makes the
-//! endpoints' own choices; equal seeds give equal runs. What a recording can't tell is what the path would have done to
-//! another load: see [`antiphon_link::Replay`].
+//! Each transport has the path for itself, as in a comparison. Nothing random is drawn for the path, so the seed only
+//! affects the endpoints' own choices; equal seeds give equal runs. A recording cannot tell how the path would have
+//! treated another load: see [`antiphon_link::Replay`].
 
 use std::time::Duration;
 
@@ -20,15 +20,15 @@ use crate::world::{self, WorldError};
 pub struct ReplayOptions {
     /// Frame in bytes, RTP header included; `None`: as in the recording.
     pub frame: Option<usize>,
-    /// Between frames; `None`: as in the recording.
+    /// Time between frames; `None`: as in the recording.
     pub interval: Option<Duration>,
-    /// How long; `None`: as long as the recording. It begins anew for a longer run.
+    /// Duration; `None`: as long as the recording. For a longer run the recording is repeated.
     pub duration: Option<Duration>,
-    /// Added to every delay, each way: the propagation time where two clocks did not tell it.
+    /// Added to every delay, each way: the propagation time if two clocks did not measure it.
     pub propagation: Duration,
-    /// The receiver's playout target.
+    /// The receiver's playout delay.
     pub latency: Duration,
-    /// Age at which a frame that was not begun is given up; `None`: never.
+    /// Age at which a frame whose transmission has not begun is given up; `None`: never.
     pub patience: Option<Duration>,
     /// Whether the far end returns every frame and round trips are measured.
     pub reflected: bool,
@@ -37,7 +37,7 @@ pub struct ReplayOptions {
 }
 
 impl Default for ReplayOptions {
-    /// What was recorded, one way, with the playout target of `antiphon compare` and the TCP of a Linux of today.
+    /// The recorded frames, one way, with the playout delay of `antiphon compare` and the TCP of a current Linux.
     fn default() -> Self {
         ReplayOptions {
             frame: None,
@@ -52,10 +52,10 @@ impl Default for ReplayOptions {
     }
 }
 
-/// Why a path can't be replayed.
+/// Why a path cannot be replayed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ReplayError {
-    /// The recording does not say how often to send.
+    /// The recording does not tell how often to send.
     #[error("the recording is too short to tell the time between packets: say it, such as 5ms")]
     NoInterval,
     /// The path.
@@ -72,16 +72,16 @@ impl From<WorldError> for ReplayError {
     }
 }
 
-/// What came of the replays.
+/// Results of replays.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Replayed {
     /// Each transport's scheme and run, in the order asked for.
     pub runs: Vec<(String, RunFigures)>,
-    /// What had to be assumed of the path, in sentences.
+    /// Assumptions made about the path, in sentences.
     pub remarks: Vec<String>,
 }
 
-/// Runs each of `transports`, by scheme, over the path that `paths` tell.
+/// Runs each of `transports`, by scheme, over the recorded `paths`.
 pub fn replay(
     paths: &Paths,
     transports: &[&str],
@@ -180,8 +180,8 @@ mod tests {
         let replayed = replay(&paths(true), &["rtp", "tcp"], &options, 1).unwrap();
         let (rtp, tcp) = (of(&replayed, "rtp"), of(&replayed, "tcp"));
         assert_eq!((rtp.sent, rtp.received), (Some(400.0), Some(390.0)));
-        // Every frame is sent at a sample's time, so that the delays are the recording's to the microsecond: the frames
-        // behind the one that took 60 ms took 20.
+        // Every frame is sent at a sample's time, so that the delays equal the recording's to the microsecond: the
+        // frames after the one that took 60 ms took 20.
         assert_eq!((rtp.delay_p50_ms, rtp.delay_max_ms), (Some(20.0), Some(60.0)), "{rtp:?}");
         // Its handshake takes a round trip of 30 ms, in which six frames would have been sent.
         assert_eq!((tcp.sent, tcp.received), (Some(394.0), Some(394.0)));

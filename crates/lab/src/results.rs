@@ -1,10 +1,10 @@
-//! Results of an experiment: one record for each stream of each run, and what they say together.
+//! Results of an experiment: one record for each stream of each run, and statistics over them.
 
 use antiphon_measure::MeanInterval;
 
 use crate::figures::{FIGURES, StreamFigures};
 
-/// What one stream did in one run.
+/// The figures of one stream in one run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Record {
     /// The run's number in its experiment: points in the order of the sweep, repetitions within a point.
@@ -13,7 +13,7 @@ pub struct Record {
     pub point: Vec<(String, String)>,
     /// From 0.
     pub repetition: u32,
-    /// All that was random in the run came from this.
+    /// Seed of everything random in the run.
     pub seed: u64,
     /// The stream's name.
     pub stream: String,
@@ -38,12 +38,12 @@ pub struct Results {
 }
 
 impl Results {
-    /// All runs are there.
+    /// Whether all runs exist.
     pub fn is_complete(&self) -> bool {
         self.runs() == self.planned_runs
     }
 
-    /// Runs that are there.
+    /// Number of runs that exist.
     pub fn runs(&self) -> u32 {
         let mut runs: Vec<u32> = self.records.iter().map(|record| record.run).collect();
         runs.sort_unstable();

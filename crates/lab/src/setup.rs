@@ -1,7 +1,7 @@
-//! What one run is made of: plain data between a scenario's text and the world that runs it.
+//! The definition of one run: plain data between a scenario's text and the world that runs it.
 //!
-//! Nodes are numbered by their place in [`Setup::nodes`]. Media join them to a tree, so that there is one way from each
-//! to each; a node that lies between two media forwards.
+//! Nodes are numbered by their index in [`Setup::nodes`]. Media connect them as a tree, so that there is one path
+//! between any two; a node between two media forwards.
 
 use std::time::Duration;
 
@@ -21,15 +21,15 @@ use crate::tcp::Profile;
 pub struct Setup {
     /// How long traffic and streams without an end of their own send.
     pub duration: Duration,
-    /// How long after that what is on its way may still arrive.
+    /// How long after that packets in flight may still arrive.
     pub drain: Duration,
     /// The stations, routers and access points.
     pub nodes: Vec<NodeSpec>,
-    /// What joins them.
+    /// The media that connect them.
     pub media: Vec<MediumSpec>,
-    /// What loads the network.
+    /// Traffic that loads the network.
     pub traffic: Vec<TrafficSpec>,
-    /// What is measured.
+    /// Streams that are measured.
     pub streams: Vec<StreamSpec>,
 }
 
@@ -42,13 +42,13 @@ pub struct NodeId(pub usize);
 pub struct NodeSpec {
     /// Unique in its setup.
     pub name: String,
-    /// What a packet costs its processor.
+    /// The processor time of a packet.
     pub cost: HostCost,
 }
 
 /// Time that a node's one processor spends on packets, first come, first served, before they go out or come in.
 ///
-/// A packet that a node forwards costs it both.
+/// A packet that a node forwards takes both.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct HostCost {
     /// For each packet sent.
@@ -59,12 +59,12 @@ pub struct HostCost {
     pub receive_packet: Duration,
     /// For each byte received (IP packet), in seconds.
     pub receive_byte_s: f64,
-    /// What packets wait beyond that, in and out, until somebody is woken: exponential, of this mean. It keeps no processor,
-    /// so that others are worked on meanwhile, and packets stay in order.
+    /// Additional wait of packets, in and out, until a thread is woken: exponential, with this mean. It does not occupy
+    /// the processor, so that other packets are processed meanwhile, and packets stay in order.
     pub wake: Duration,
 }
 
-/// What joins nodes.
+/// A medium that connects nodes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MediumSpec {
     /// Unique in its setup.
@@ -80,10 +80,10 @@ pub enum MediumKind {
     Link {
         /// Its ends.
         between: [NodeId; 2],
-        /// What happens on the way.
+        /// Delays, losses and queues, both ways.
         spec: Box<DuplexSpec>,
     },
-    /// A path that was recorded, which does again what it did.
+    /// A recorded path, whose delays and losses are repeated.
     Replay {
         /// Its ends.
         between: [NodeId; 2],
@@ -103,7 +103,7 @@ pub enum MediumKind {
     },
     /// A store-and-forward switch, each node on a full-duplex cable of its own.
     Switch {
-        /// Who is joined.
+        /// Its nodes.
         nodes: Vec<NodeId>,
         /// Of all ports.
         rate: BitRate,
@@ -114,21 +114,21 @@ pub enum MediumKind {
     },
     /// An 802.11 cell; the n-th node is the n-th station of the cell's description.
     Cell {
-        /// Who is in it.
+        /// Its nodes.
         nodes: Vec<NodeId>,
-        /// The rest.
+        /// Its other settings.
         spec: CellSpec,
     },
     /// An FDDI ring; the n-th node is the n-th station of the ring's description.
     Ring {
-        /// Who is on it.
+        /// Its nodes.
         nodes: Vec<NodeId>,
-        /// The rest.
+        /// Its other settings.
         spec: RingSpec,
     },
 }
 
-/// How packets of one flow are treated by the media on their way.
+/// How the media treat packets of one flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Treatment {
     /// In a cell with EDCA.
@@ -143,20 +143,20 @@ impl Default for Treatment {
     }
 }
 
-/// Packets that are there to be in the way.
+/// Traffic that competes with the streams.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TrafficSpec {
     /// Unique among traffic and streams of its setup.
     pub name: String,
-    /// Who sends.
+    /// The sender.
     pub from: NodeId,
-    /// To whom.
+    /// The receiver.
     pub to: NodeId,
-    /// What.
+    /// Its kind.
     pub kind: TrafficKind,
     /// When it begins, after the beginning of the run. It ends with the run's duration.
     pub start: Duration,
-    /// On the way.
+    /// How the media treat its packets.
     pub treatment: Treatment,
 }
 
@@ -177,7 +177,7 @@ pub enum TrafficKind {
         /// Of each packet.
         payload: usize,
     },
-    /// So many UDP packets back to back, at regular intervals.
+    /// Groups of UDP packets back to back, at regular intervals.
     Bursts {
         /// In a burst.
         packets: u32,
@@ -216,9 +216,9 @@ pub struct StreamSpec {
     pub transport: String,
     /// The transport's own settings.
     pub query: Query,
-    /// Who sends.
+    /// The sender.
     pub from: NodeId,
-    /// Who receives: one node, or a multicast group of several.
+    /// The receiver, or a multicast group of several.
     pub to: Vec<NodeId>,
     /// What is sent.
     pub content: Content,
@@ -226,19 +226,19 @@ pub struct StreamSpec {
     pub reflected: bool,
     /// When it begins, after the beginning of the run.
     pub start: Duration,
-    /// A frame is given up when it could not be begun for so long; `None`: never.
+    /// A frame is given up if its transmission could not begin for this long; `None`: never.
     pub patience: Option<Duration>,
-    /// The receiver's playout target, and what transports that repair may spend.
+    /// The receiver's playout delay, and the time that transports may take for repairs.
     pub latency: Duration,
     /// The TCP below a transport on a byte stream; others ignore it.
     pub tcp: Profile,
-    /// On the way.
+    /// How the media treat its packets.
     pub treatment: Treatment,
 }
 
 impl StreamSpec {
-    /// A stream from the beginning to the end, not reflected, of a transport as it is without settings, over today's TCP
-    /// where it needs one, and played [`DEFAULT_LATENCY`] later.
+    /// A stream from the beginning to the end, not reflected, over a transport without settings, over today's TCP where
+    /// it needs one, and played [`DEFAULT_LATENCY`] later.
     pub fn new(name: &str, transport: &str, [from, to]: [NodeId; 2], content: Content) -> Self {
         StreamSpec {
             name: name.into(),
@@ -257,10 +257,10 @@ impl StreamSpec {
     }
 }
 
-/// What a stream is made of.
+/// Content of a stream.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Content {
-    /// Frames of one size at regular intervals, as a packet generator makes them: RTP headers before filling.
+    /// Frames of one size at regular intervals, as from a packet generator: RTP headers and filling.
     Packets {
         /// Whole frame in bytes, RTP header included: what the transport is handed.
         frame: usize,
@@ -276,10 +276,10 @@ pub enum Content {
         channels: u16,
         /// Of JACK, 512 sample frames each; fewer if the duration holds fewer.
         blocks: u64,
-        /// What becomes of a block.
+        /// How a block is sent.
         mode: BlockMode,
     },
-    /// Sound through the whole sending and receiving pipeline, playout and concealment included: what users send.
+    /// Sound through the whole sending and receiving pipeline, playout and concealment included, as users send it.
     Sound(SoundSpec),
 }
 
@@ -297,7 +297,7 @@ pub struct SoundSpec {
 }
 
 impl Default for SoundSpec {
-    /// As `antiphon compare` sends without settings.
+    /// The defaults of `antiphon compare`.
     fn default() -> Self {
         SoundSpec {
             sample_rate: 48_000,

@@ -23,9 +23,10 @@ impl Spreadsheet {
     }
 }
 
-/// A number as short as it can be read back exactly, so that equal results are equal files; nothing for `None`.
+/// A number with the fewest digits that can be read back exactly, so that equal results give equal files; empty for
+/// `None`.
 pub fn number(value: Option<f64>) -> String {
-    // Rust writes the shortest digits that are read back as the same number. Minus nothing is nothing.
+    // Rust writes the shortest digits that are read back as the same number. Minus zero becomes zero.
     value.map(|value| if value == 0.0 { "0".into() } else { format!("{value}") }).unwrap_or_default()
 }
 

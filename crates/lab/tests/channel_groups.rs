@@ -1,4 +1,4 @@
-//! What streams of their own do for channel groups, by the scenario that `docs/channel-groups.md` quotes.
+//! Effect of separate streams on channel groups, by the scenario that `docs/channel-groups.md` quotes.
 
 use antiphon_lab::figures::StreamFigures;
 use antiphon_lab::scenario::Scenario;
@@ -6,7 +6,7 @@ use antiphon_lab::world::run as run_world;
 
 const TEXT: &str = include_str!("../scenarios/channel-groups.toml");
 
-/// The figures at a loss, on one stream and on streams of their own.
+/// The figures at one loss rate, on one stream and on separate streams.
 fn figures(loss: &str) -> [StreamFigures; 2] {
     let scenario = Scenario::parse("channel-groups.toml", TEXT)
         .and_then(|scenario| scenario.with_values("loss", &[loss.to_string()]))
@@ -27,18 +27,19 @@ fn figures(loss: &str) -> [StreamFigures; 2] {
 fn a_group_on_a_stream_of_its_own_does_not_wait_for_another() {
     let [one, own] = figures("5%");
     let value = |figure: Option<f64>| figure.expect("frames arrived");
-    // Nothing is lost for good; the same losses, repaired alike.
+    // All losses are repaired; the same losses, repaired in the same way.
     assert_eq!((one.lost_percent, own.lost_percent), (Some(0.0), Some(0.0)));
     let repaired = value(one.retransmissions) / value(own.retransmissions);
     assert!((0.85..1.15).contains(&repaired), "{repaired}");
-    // On one stream each repair holds up both groups: twice the sound is late. Over runs: 42 and 32 ms, 3.2 and 1.7 %.
+    // On one stream each repair delays both groups: twice as much sound is late. Over runs: 42 and 32 ms, 3.2 and 1.7
+    // %.
     let (p99, made_up) = (
         value(own.delay_p99_ms) / value(one.delay_p99_ms),
         value(own.concealed_percent) / value(one.concealed_percent),
     );
     assert!(p99 < 0.9 && (0.4..0.7).contains(&made_up), "{p99} {made_up}");
     assert_eq!(one.reordered, Some(0.0));
-    // Without losses there is nothing to wait for.
+    // Without losses nothing waits.
     for figures in figures("0%") {
         assert_eq!((figures.delay_p99_ms, figures.concealed_percent), (Some(2.0), Some(0.0)));
     }

@@ -7,7 +7,7 @@ use antiphon_lab::world::World;
 
 const TEXT: &str = include_str!("../scenarios/fair-shares.toml");
 
-/// Frames that each stream got through in a while of a run, after its beginning.
+/// Frames of each stream that were delivered in a part of a run, after its beginning.
 fn frames(world: &mut World, from: Instant, until: Instant) -> Vec<f64> {
     let received = |world: &World| -> Vec<f64> {
         world.figures().streams.iter().map(|(_, figures)| figures.received.unwrap_or_default()).collect()
@@ -24,7 +24,7 @@ fn jain(shares: &[f64]) -> f64 {
     sum * sum / (shares.len() as f64 * squares)
 }
 
-/// A queue as the scenario writes it, and the seconds of a run that are looked at.
+/// A queue as the scenario writes it, and the seconds of a run that are evaluated.
 type Queue = (&'static str, std::ops::Range<u64>);
 
 const DROP_TAIL: Queue = ("50packets", 10..60);
@@ -48,9 +48,9 @@ fn assert_fair(transport: &str, (queue, seconds): Queue) {
         let rates: Vec<f64> = frames.iter().map(|frames| frames * 1400.0 * 8.0 / length / 1e6).collect();
         let (index, used) = (jain(&rates), rates.iter().sum::<f64>());
         println!("{:?}: {rates:.2?} Mbit/s, Jain's index {index:.3}", run.point);
-        // Two to one is 0.9, and what is asked for.
+        // Two to one is 0.9, the required minimum.
         assert!(index > 0.9, "{:?}: {rates:?} Mbit/s", run.point);
-        // Of 10 Mbit/s, headers off: 9.3 to 9.6. Two that both gave way would share fairly, too.
+        // Of 10 Mbit/s, without headers: 9.3 to 9.6. Two flows that both slowed down would share fairly, too.
         assert!(used > 8.0, "the bottleneck is used: {rates:?} Mbit/s");
         let dropped = |figures: &StreamFigures| figures.queue_dropped.unwrap_or_default();
         let figures = world.figures();

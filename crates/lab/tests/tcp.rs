@@ -1,4 +1,4 @@
-//! The user-space TCP against theory and against figures of a kernel's.
+//! The user-space TCP compared with theory and with measurements of a kernel's.
 
 #[path = "common/pair.rs"]
 mod pair;
@@ -93,7 +93,7 @@ fn small_frames_wait_as_long_as_with_a_kernel() {
 
 #[test]
 fn breaking_the_recovery_would_be_noticed() {
-    // The instrument tested: a TCP that knows losses by time-outs alone is far outside the bounds above.
+    // Test of the instrument: a TCP that detects losses by time-outs alone is far outside the bounds above.
     let broken = Profile {
         loss_detection: LossDetection::DupAcks,
         dup_threshold: u32::MAX,
@@ -194,7 +194,7 @@ fn exchange(
     let mut pair = connected(profile, profile, link, seed);
     let (mut sent, mut heard) = ([0, 0], [Vec::new(), Vec::new()]);
     let mut buf = [0; 4096];
-    // As for the handshake: repetitions back off to two minutes.
+    // As for the handshake: retransmissions back off to two minutes.
     let limit = pair.now() + Duration::from_secs(3600);
     loop {
         let now = pair.now();
@@ -251,7 +251,7 @@ fn equal_seeds_give_equal_runs() {
     let (first, second, other) = (run(5), run(5), run(6));
     assert!(first == second);
     assert!(first.4 != other.4, "another seed is another run");
-    // The weather happened.
+    // The impairments did occur.
     assert!(first.2.retransmitted_segments > 0 && first.3.retransmitted_segments > 0);
 }
 
@@ -315,7 +315,7 @@ fn shared_bottleneck(profile: Profile) -> [f64; 2] {
         let ends =
             flows.iter().flat_map(|(near, far)| near.poll_timeout().into_iter().chain(far.poll_timeout()));
         let due = ends.chain(queue.poll_timeout()).chain(wire.iter().map(|entry| entry.0)).min();
-        // The second flow's start is an event too.
+        // The second flow's start is an event, too.
         let due = due.expect("greedy").max(now + Duration::from_nanos(1));
         now = if now < Instant::from_millis(2000) {
             due.min(Instant::from_millis(2000).max(now + Duration::from_nanos(1)))

@@ -1,6 +1,6 @@
-//! In steady state no segment costs an allocation: buffers go round between the two ends.
+//! In steady state no segment causes an allocation: buffers are reused between the two ends.
 //!
-//! Without losses, that is: a lost segment takes its buffer with it, and another is made.
+//! This holds without losses: a lost segment takes its buffer with it, and another is made.
 
 #[path = "common/pair.rs"]
 mod pair;

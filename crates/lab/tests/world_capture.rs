@@ -1,4 +1,5 @@
-//! Captures of virtual media open in analysers: every packet is whole, its checksums are right, and it is there.
+//! Captures of virtual media can be opened in analysers: every packet is whole, its checksums are right, and none is
+//! missing.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -29,7 +30,7 @@ impl Write for Memory {
     }
 }
 
-/// A disk with so much room.
+/// A disk with limited space.
 struct Full(usize);
 
 impl Write for Full {
@@ -124,7 +125,7 @@ fn a_capture_holds_every_packet_with_right_checksums() {
             (packets, last) = (packets + 1, packet.timestamp);
         }
     }
-    // What came to the far node, and what it handed over.
+    // Packets received at the far node, and packets that it sent.
     let figures = world.figures();
     let seen = counter(&figures, "up_delivered") + counter(&figures, "down_offered");
     assert_eq!(f64::from(packets), seen);

@@ -1,5 +1,5 @@
-//! In steady state no packet of a world costs an allocation, whatever becomes of it: the second half of each run goes
-//! without one.
+//! In steady state no packet of a world causes an allocation, whatever becomes of it: the second half of each run makes
+//! none.
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use antiphon_core::{Ratio, Rng};
 
 use crate::packet::Counters;
 
-/// Sends a share of the packets twice, one right behind the other.
+/// Sends a share of the packets twice, directly one after the other.
 pub struct Duplication {
     share: Ratio,
     rng: Rng,

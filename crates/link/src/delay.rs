@@ -88,7 +88,7 @@ impl<P: Packet> Delay<P> {
         self.line.front().map(|(due, _)| *due)
     }
 
-    /// What went through.
+    /// Counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }

@@ -96,7 +96,7 @@ impl Drd {
 }
 
 impl DrdSpec {
-    /// The probability of being dropped behind so many packets.
+    /// The probability of a drop after so many packets.
     pub fn probability(self, waiting: usize) -> Ratio {
         let (q, min, max) = (waiting as f64, f64::from(self.min), f64::from(self.max));
         Ratio(if q < min {
@@ -126,7 +126,7 @@ mod tests {
     const PLAIN: RedSpec = RedSpec { min: 5, max: 15, share: Ratio(0.1), gentle: false };
     const PACKET: Duration = Duration::from_millis(1);
 
-    /// A RED whose average stands at `level`, since the queue does.
+    /// A RED whose average stays at `level`, since the queue does.
     fn settled(spec: RedSpec, level: usize) -> Red {
         Red { average: level as f64, ..Red::new(spec, 7) }
     }
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn drd_drops_by_the_level_of_the_queue() {
         let spec = DrdSpec { min: 10, max: 50 };
-        // The sheet's example; and just before and behind the corners.
+        // The sheet's example; and just before and after the corners.
         for (level, expected) in [
             (0, 0.0),
             (9, 0.0),

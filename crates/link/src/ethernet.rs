@@ -26,7 +26,7 @@ const HEADER: usize = 14;
 const FCS: usize = 4;
 /// A shorter frame is filled up to this, header and FCS included (IEEE 802.3 §4.4.2, minFrameSize 512 bits).
 const MIN_FRAME: usize = 64;
-/// Silence behind each frame (IEEE 802.3 §4.4.2, interPacketGap 96 bits).
+/// Gap after each frame (IEEE 802.3 §4.4.2, interPacketGap 96 bits).
 const GAP: usize = 12;
 
 /// Bytes on the wire of a frame with an IP packet of `ip_len` bytes, preamble included, gap not.
@@ -82,7 +82,7 @@ impl<P: Packet> Port<P> {
         self.queue.has_room(now, frame_len(ip_len))
     }
 
-    /// The next packet whose frame is through by `now`, with the instant at which it was.
+    /// The next packet whose frame has been sent by `now`, with the instant.
     pub fn poll_at(&mut self, now: Instant) -> Option<(Instant, P)> {
         self.queue.poll(now).map(|(at, Frame(packet))| (at, packet))
     }
@@ -92,7 +92,7 @@ impl<P: Packet> Port<P> {
         self.queue.poll_timeout()
     }
 
-    /// What went through, in frames.
+    /// Counters, in frames.
     pub fn counters(&self) -> Counters {
         self.queue.counters()
     }
@@ -187,7 +187,7 @@ impl<P: Packet> Switch<P> {
 }
 
 impl<P: Packet> OutputPort<P> {
-    /// Moves what is through the inside by `now` to the port.
+    /// Moves packets that have crossed the inside by `now` to the port.
     fn advance(&mut self, now: Instant) {
         while let Some((at, packet)) = self.fabric.poll(now) {
             if let Some(refused) = self.port.offer(at, packet) {

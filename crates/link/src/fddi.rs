@@ -73,7 +73,7 @@ pub enum RingError {
     Hop {
         /// Which, from 0.
         station: usize,
-        /// What was given.
+        /// The given value.
         hop: Duration,
     },
     /// A station that can send nothing.
@@ -91,7 +91,7 @@ pub enum RingError {
     /// A target outside of what the standard allows.
     #[error("a target rotation time of {ttrt:?}; 4 ms to 165 ms is possible")]
     Target {
-        /// What was given.
+        /// The given value.
         ttrt: Duration,
     },
     /// Allocations that can't be kept.
@@ -102,7 +102,7 @@ pub enum RingError {
     OverAllocated {
         /// The least target for them.
         needed: Duration,
-        /// What was given.
+        /// The given value.
         ttrt: Duration,
     },
 }
@@ -125,7 +125,7 @@ pub struct Sent<P> {
     pub from: usize,
     /// Its class.
     pub class: RingClass,
-    /// What it carries.
+    /// Its content.
     pub packet: P,
 }
 

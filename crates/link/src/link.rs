@@ -28,7 +28,7 @@ pub struct Link<P> {
     total: Counters,
 }
 
-/// What was drawn for a packet on its arrival; carried out behind the queue.
+/// Random numbers drawn for a packet on its arrival; applied after the queue.
 #[derive(Clone, Copy)]
 struct Fate {
     lost: bool,

@@ -1,6 +1,6 @@
 //! What a link carries, and what every element counts.
 
-/// What a link needs to know of a packet.
+/// Properties of a packet that a link needs.
 pub trait Packet {
     /// Bytes that this packet takes on the link, headers included as far as the link's rate counts them.
     fn wire_len(&self) -> usize;

@@ -14,17 +14,17 @@ use crate::spec::{
 /// Why a specification was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    /// A word without `=` that is no preset, or not the first word.
+    /// A word without `=` that is not a preset, or not the first word.
     #[error("no link is called '{word}'{}; presets: {known}", did_you_mean(*.nearest))]
     UnknownPreset {
-        /// What was written.
+        /// The text.
         word: String,
         /// The likeliest meant.
         nearest: Option<&'static str>,
         /// All presets.
         known: String,
     },
-    /// A preset behind something else.
+    /// A preset after something else.
     #[error("'{word}' must come first: what follows a preset changes it")]
     PresetNotFirst {
         /// The preset.
@@ -33,7 +33,7 @@ pub enum SpecError {
     /// A key that no link has.
     #[error("a link has no '{key}'{}; keys: {known}", did_you_mean(*.nearest))]
     UnknownKey {
-        /// What was written.
+        /// The text.
         key: String,
         /// The likeliest meant.
         nearest: Option<&'static str>,
@@ -51,7 +51,7 @@ pub enum SpecError {
     Quantity {
         /// The key.
         key: &'static str,
-        /// What is wrong with its value.
+        /// The error in its value.
         why: UnitError,
     },
     /// A value that can be read, but not be had.
@@ -67,7 +67,7 @@ pub enum SpecError {
     /// One direction was wanted, but these are two different ones.
     #[error("'{text}' differs by direction; one is wanted here")]
     TwoDirections {
-        /// What was read.
+        /// The text.
         text: String,
     },
     /// Longer than any sensible specification.

@@ -1,4 +1,4 @@
-//! Links named after real places. Every number stands beside its reason, and both are shown by `antiphon link --list`.
+//! Links named after real places. Every number has its reason beside it, and `antiphon link --list` prints both.
 
 use crate::spec::{DuplexSpec, LinkSpec};
 

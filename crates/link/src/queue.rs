@@ -20,7 +20,7 @@ use crate::spec::{DrdSpec, QueueLimit, RedSpec, Stall};
 /// tokens, and then takes no time. One longer than the bucket is deep never passes, and is dropped.
 pub struct Queue<P> {
     sender: Sender,
-    /// Silence behind each packet, in bytes.
+    /// Gap after each packet, in bytes.
     gap: usize,
     limit: QueueLimit,
     early: Option<Early>,
@@ -155,7 +155,7 @@ impl<P: Packet> Queue<P> {
         self.entries.front().map(|entry| entry.done)
     }
 
-    /// What went through.
+    /// Counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -204,7 +204,7 @@ impl<P: Packet> Queue<P> {
         self.entries.len() - self.started
     }
 
-    /// Moves the border between those that wait and those that are being sent up to `now`.
+    /// Moves the boundary between waiting packets and those being sent up to `now`.
     fn note_started(&mut self, now: Instant) {
         while let Some(entry) = self.entries.get(self.started).filter(|entry| entry.start <= now) {
             self.waiting_bytes -= entry.len as u64;
@@ -225,7 +225,7 @@ impl<P: Packet> Queue<P> {
 /// No queue of the link grows beyond this many packets, whatever its limit in bytes says: packets may be tiny.
 /// At 1 Gbit/s and 1500 bytes it is 390 ms of traffic.
 pub(crate) const MAX_PACKETS: usize = 32_768;
-/// Packets for which there is room from the beginning, so that usual queues never grow.
+/// Packets for which memory is reserved from the beginning, so that usual queues never grow.
 pub(crate) const ROOM: usize = 64;
 
 /// Times at which nothing is sent: exponential gaps between stalls of exponential length.
@@ -235,7 +235,7 @@ pub(crate) const ROOM: usize = 64;
 struct Stalls {
     spec: Stall,
     rng: Rng,
-    /// The next stall, or the one that is on.
+    /// The next stall, or the present one.
     from: Instant,
     until: Instant,
 }

@@ -70,7 +70,7 @@ impl<P: Packet> Reorder<P> {
         line.front().map(|(due, _)| *due)
     }
 
-    /// What went through.
+    /// Counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }

@@ -43,7 +43,7 @@ impl From<(Instant, Option<Duration>)> for ReplaySample {
     }
 }
 
-/// What comes after the last sample.
+/// What follows the last sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReplayEnd {
     /// The last sample's state holds for ever: after a loss, everything is lost.
@@ -57,7 +57,7 @@ pub enum ReplayEnd {
 /// Why a recording can't be replayed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// There is nothing to go by.
+    /// There are no samples.
     #[error("a recording without packets cannot be replayed: record longer")]
     Empty,
     /// Times go back.
@@ -68,7 +68,7 @@ pub enum ReplayError {
         /// Counted from 0.
         index: usize,
     },
-    /// It would begin anew before it began.
+    /// It would repeat before it began.
     #[error(
         "a recording cannot be repeated after no time: give the time from its first to behind its last packet"
     )]
@@ -82,7 +82,7 @@ pub struct ReplayPath {
     end: ReplayEnd,
 }
 
-/// A sample whose delay is known or made up.
+/// A sample with a known or estimated delay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct State {
     at: u64,
@@ -157,7 +157,7 @@ impl ReplayPath {
             return (!own.lost).then(|| own.arrival());
         }
         let next = self.states.get(behind).copied().filter(|next| again.is_none_or(|again| next.at < again));
-        // The next run's first state lies ahead of the last one of this run.
+        // The next run's first state is after the last one of this run.
         let first_again =
             |again: u64| State { at: again.saturating_add(self.states[0].at), ..self.states[0] };
         let next = next.or_else(|| again.map(first_again));
@@ -196,12 +196,12 @@ fn fill_delays(states: &mut [State]) {
     }
 }
 
-/// Arrival of what is offered at `t`, strictly between two states.
+/// Arrival time of a packet offered at `t`, strictly between two states.
 fn between(state: &State, next: &State, t: u64) -> u64 {
     if next.arrival() < state.arrival() { state.arrival() } else { part(*state, *next, t, State::arrival) }
 }
 
-/// What lies at `t` between two states on a straight line.
+/// The value at `t` on a straight line between two states.
 fn part(a: State, b: State, t: u64, of: impl Fn(&State) -> u64) -> u64 {
     let (from, to) = (i128::from(of(&a)), i128::from(of(&b)));
     let span = i128::from(b.at - a.at).max(1);
@@ -281,7 +281,7 @@ impl<P: Packet> Replay<P> {
         self.travelling.peek().map(|Reverse(first)| first.due)
     }
 
-    /// What went through.
+    /// Counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }

@@ -188,7 +188,7 @@ impl LossModel {
 pub struct ReorderSpec {
     /// Share of packets held back.
     pub share: Ratio,
-    /// How long. Those that follow within this time overtake.
+    /// How long. Packets that follow within this time overtake.
     pub hold: Duration,
 }
 

@@ -10,7 +10,7 @@ fn link(text: &str) -> Link<Vec<u8>> {
     Link::new(&spec, 1).expect("a possible link")
 }
 
-/// What came of a run.
+/// Results of a run.
 struct Seen {
     /// When each packet that came out was offered, and when it left.
     out: Vec<(Instant, Instant)>,
@@ -138,7 +138,7 @@ fn early_drops_are_drawn_apart_from_everything_else() {
 }
 
 #[test]
-fn what_has_room_is_taken_even_by_a_queue_that_drops_early() {
+fn granted_room_is_kept_by_queues_that_drop_early() {
     for text in
         ["rate=1Mbit/s,queue=red/5/15/100%", "rate=1Mbit/s,queue=drd/5/15", "rate=1Mbit/s/2kB,queue=drd/5/15"]
     {
@@ -189,7 +189,7 @@ fn a_shaper_with_stalls_keeps_to_both() {
     let Seen { out, link, .. } =
         run("rate=8Mbit/s/4500B,queue=20kB,stall=5ms/50ms", 100_000, 500, 400_000.0, true);
     assert!(out.windows(2).all(|pair| pair[0].1 <= pair[1].1));
-    // A stall of 5 ms on average holds what waits; nothing is gained by it.
+    // A stall of 5 ms on average delays waiting packets; nothing is gained by it.
     let waits = out.iter().filter(|(sent, left)| left.since(*sent) > Duration::from_millis(20)).count();
     assert!(waits > 100, "{waits}");
     let bound = out.last().expect("some").1.as_nanos() as f64 * 1e-3 + 4500.0;

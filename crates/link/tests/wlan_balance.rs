@@ -43,7 +43,7 @@ fn spec(access_point: bool, retry_limit: u8, edca: [bool; 4]) -> CellSpec {
     CellSpec { phy: Phy::ERP_ONLY, stations: edca.map(station).to_vec(), access_point }
 }
 
-/// What came out, station by station, and what was refused.
+/// Packets delivered, by station, and packets refused.
 #[derive(Default)]
 struct Seen {
     delivered: [u64; STATIONS as usize],
@@ -151,7 +151,7 @@ fn runs_repeat_and_do_not_depend_on_when_they_are_polled() {
 
 #[test]
 fn stations_do_not_change_each_others_draws() {
-    // A fifth station that says nothing changes nothing, whatever its channel draws.
+    // A fifth station that sends nothing changes nothing, whatever its channel draws.
     let run = |more: usize| {
         let mut spec = CellSpec::infrastructure(vec![StationSpec::default(); 3]);
         spec.stations[1].frame_error = Ratio(0.3);

@@ -48,7 +48,7 @@ impl Purpose {
 /// A transport to be judged.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
-    /// What was measured.
+    /// The measurements.
     pub figures: &'a TransportFigures,
     /// Whether it promises that every message without a deadline arrives (`core::Profile::reliable`).
     pub reliable: bool,

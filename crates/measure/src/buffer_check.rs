@@ -112,7 +112,7 @@ impl BufferCheck {
     /// The report knows no such case; without it one forged number would feed the buffer for ever.
     pub const MAX_GAP: u64 = 22_500;
 
-    /// The bytes variant: every packet adds what it holds, lost ones are missed.
+    /// The bytes variant: every packet adds its bytes, lost ones are missing.
     pub fn by_bytes(rule: BufferRule) -> Self {
         Self::with(rule, Variant::Bytes)
     }
@@ -205,7 +205,7 @@ impl BufferCheck {
         self.playing = false;
     }
 
-    /// What was found so far.
+    /// Results so far.
     pub fn result(&self) -> BufferResult {
         self.result
     }

@@ -1,4 +1,4 @@
-//! Losses that come together: run lengths (RFC 3357 speaks of loss periods) and RFC 3611's bursts and gaps.
+//! Consecutive losses: run lengths (RFC 3357: loss periods) and RFC 3611's bursts and gaps.
 
 use serde::{Deserialize, Serialize};
 

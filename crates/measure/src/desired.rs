@@ -35,7 +35,7 @@ impl DesiredQuality {
     }
 }
 
-/// A point of the report's quality plots: both as ratios to what is desired.
+/// A point of the report's quality plots: both as ratios to the desired values.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct QualityRatios {
     /// Loss.
@@ -45,7 +45,7 @@ pub struct QualityRatios {
 }
 
 impl QualityRatios {
-    /// From the origin; within 1 lies the desired quality.
+    /// From the origin; within 1 is the desired quality.
     pub fn distance(&self) -> f64 {
         self.loss.hypot(self.latency)
     }

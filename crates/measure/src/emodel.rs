@@ -1,6 +1,6 @@
 //! The E-model of ITU-T G.107 with default parameters: what a talker thinks of delay and loss.
 //!
-//! Made for narrowband speech; it says nothing of music. Echo is taken as perfectly cancelled.
+//! Made for narrowband speech; not valid for music. Echo is assumed to be perfectly cancelled.
 
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +58,7 @@ pub fn mos(r: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// G.711 with silence for what is missing (G.113: Ie 0, Bpl 4.3).
+    /// G.711 with silence for missing packets (G.113: Ie 0, Bpl 4.3).
     const G711: CodecImpairment = CodecImpairment { ie: 0.0, bpl: 4.3 };
 
     /// Half the last printed digit.

@@ -1,4 +1,4 @@
-//! What became of a packet: every packet handed over ends in exactly one fate, and the counts must add up.
+//! Fates of packets: every packet handed over has exactly one fate, and the counts must add up.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub enum Fate {
     Pending,
     /// Arrived in time.
     Played,
-    /// Arrived in time by retransmission or redundancy; counts as played where the two are not told apart.
+    /// Arrived in time by retransmission or redundancy; counts as played where the two are not distinguished.
     Recovered,
     /// Arrived after it should have been played.
     Late,
@@ -38,7 +38,7 @@ impl Fate {
         matches!(self, Fate::Played | Fate::Recovered | Fate::Late)
     }
 
-    /// In one word, as `packets.csv` writes it.
+    /// As a word of `packets.csv`.
     pub fn as_str(self) -> &'static str {
         match self {
             Fate::Pending => "pending",
@@ -114,7 +114,7 @@ impl FateCounts {
 pub struct Unbalanced {
     /// Packets handed over.
     pub sent: u64,
-    /// Packets whose end is known.
+    /// Packets whose fate is known.
     pub ended: u64,
 }
 
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_receiver_has_the_last_word() {
+    fn an_arrival_overrides_the_senders_report() {
         assert_eq!(Fate::Expired.revised_by(Fate::Played), Fate::Played);
         assert_eq!(Fate::Played.revised_by(Fate::Expired), Fate::Played);
         assert_eq!(Fate::Played.revised_by(Fate::Late), Fate::Late);

@@ -10,11 +10,11 @@ use crate::fate::Fate;
 use crate::histogram::{Distribution, millis};
 use crate::jitter::pdv;
 use crate::packet_log::PacketLog;
-use crate::playout::{PlayoutCurve, PlayoutPoint, PlayoutTarget};
+use crate::playout::{PlayoutCurve, PlayoutPoint, RequiredDelay};
 use crate::rate::{cpu_ms_per_s, kbit_per_s, overhead_percent, percent};
 use crate::statistics::wilson;
 
-/// What a run's figures need beside its [`PacketLog`].
+/// Inputs of a run's figures besides its [`PacketLog`].
 #[derive(Clone, Debug, Default)]
 pub struct RunFacts {
     /// Scheme of the transport: `rtp`, `tcp`.
@@ -160,7 +160,7 @@ pub struct PlayoutFigures {
     /// Playout delay against the share missing.
     pub curve: Vec<PlayoutPoint>,
     /// Smallest playout delay for 0.1, 1 and 1.8 % missing.
-    pub targets: Vec<PlayoutTarget>,
+    pub targets: Vec<RequiredDelay>,
 }
 
 /// Where a delay from sender to receiver comes from.
@@ -288,7 +288,7 @@ impl PlayoutFigures {
         PlayoutFigures {
             basis,
             curve: curve.points(CURVE_MS.map(Duration::from_millis)),
-            targets: TARGET_SHARES.map(|share| curve.target(share)).to_vec(),
+            targets: TARGET_SHARES.map(|share| curve.required_delay(share)).to_vec(),
         }
     }
 }

@@ -119,7 +119,7 @@ impl Histogram {
 
 /// Rank (from 1) of the percentile `q` (0.0 to 1.0) among `n` values: `ceil(q·n)`, at least 1. `None` if `n` is 0.
 pub fn nearest_rank(q: f64, n: u64) -> Option<u64> {
-    // 0.07 · 100 is 7.000000000000001 in binary: what is whole but for the last bits counts as whole.
+    // 0.07 · 100 is 7.000000000000001 in binary: a value that is whole except for the last bits counts as whole.
     let rank = (q.clamp(0.0, 1.0) * n as f64 * (1.0 - 1e-12)).ceil() as u64;
     (n > 0).then(|| rank.clamp(1, n))
 }

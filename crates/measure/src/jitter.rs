@@ -160,10 +160,10 @@ pub struct Gaps {
 }
 
 impl Gaps {
-    /// A gap longer than this is heard as a loss of step with the picture.
+    /// A longer gap is noticed as a loss of synchronisation with the picture.
     pub const LIMIT: Duration = Duration::from_millis(80);
 
-    /// A packet arrived; answers the gap before it. An arrival stamped before the last one makes a gap of zero.
+    /// A packet arrived; returns the gap before it. An arrival stamped before the last one makes a gap of zero.
     pub fn on_arrival(&mut self, at: Instant) -> Option<Duration> {
         let last = self.last.unwrap_or(at);
         let first = self.last.is_none();

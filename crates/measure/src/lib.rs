@@ -40,6 +40,6 @@ pub use jitter::{
 };
 pub use list::{Better, FIGURES, FigureDef, STREAM_FIGURES, StreamFigures, Unit, figure};
 pub use packet_log::{LoggedPacket, PacketArrival, PacketLog, PacketLogConfig, Tallies};
-pub use playout::{PlayoutCurve, PlayoutPoint, PlayoutTarget};
+pub use playout::{PlayoutCurve, PlayoutPoint, RequiredDelay};
 pub use rate::{cpu_ms_per_s, kbit_per_s, overhead_percent, percent};
 pub use statistics::{MeanInterval, Z95, is_below, share_at_most, student_t, wilson};

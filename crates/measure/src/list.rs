@@ -1,4 +1,4 @@
-//! The one list of figures: what each is called, in what unit it is, what it says and which way is better.
+//! The list of all figures: name, unit, definition, and which direction is better.
 //!
 //! Tables, pages, gates and files of `compare` and of the laboratory read it. *Lost* is the network's doing, *expired* and
 //! *refused* the sender's, *late* the receiver's; *missing* is all of them together (`docs/glossary.md`).
@@ -16,7 +16,7 @@ pub struct FigureDef {
     pub unit: Unit,
     /// Which way is good.
     pub better: Better,
-    /// What is counted or measured, and how.
+    /// Definition: what is counted or measured, and how.
     pub definition: &'static str,
     /// By what name a [`Gate`](crate::Gate) knows it; `None` where none does.
     pub gate: Option<&'static str>,
@@ -25,7 +25,7 @@ pub struct FigureDef {
 }
 
 impl FigureDef {
-    /// A figure beyond the list: a ratio that is made of others, of which small is good.
+    /// A figure beyond the list: a ratio of other figures, of which small values are good.
     pub const fn ratio(name: &'static str, title: &'static str, definition: &'static str) -> Self {
         let (unit, better, gate) = (Unit::Count, Better::Lower, None);
         FigureDef { name, title, unit, better, definition, gate, read: |_| None }
@@ -45,7 +45,7 @@ pub enum Better {
     Lower,
     /// Large is good.
     Higher,
-    /// Neither, as with a count of what was sent.
+    /// Neither, for example a count of packets sent.
     Neither,
 }
 
@@ -69,7 +69,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// As it is written behind a value; empty for counts.
+    /// The unit after a value; empty for counts.
     pub fn symbol(self) -> &'static str {
         match self {
             Unit::Count => "",

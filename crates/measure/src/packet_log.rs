@@ -67,7 +67,7 @@ pub struct PacketLog {
     pub(crate) live: Live,
 }
 
-/// What is counted beside the fates.
+/// Counters besides the fates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tallies {
     /// Arrivals beyond the first of a number.
@@ -213,7 +213,7 @@ impl PacketLog {
         self.tallies.concealed += n;
     }
 
-    /// Packets sent before `instant` and not seen since are lost. One that comes all the same is believed then.
+    /// Packets sent before `instant` and not seen since are lost. One that arrives nevertheless is counted as arrived.
     pub fn expect_by(&mut self, instant: Instant) {
         self.judged = self.judged.max(self.oldest());
         while self.judged < self.logged {
@@ -228,7 +228,7 @@ impl PacketLog {
         }
     }
 
-    /// The run is over: what is still on its way is lost.
+    /// The run is over: packets still in flight are lost.
     pub fn finish(&mut self) {
         self.expect_by(Instant::from_nanos(NONE));
     }
@@ -248,7 +248,7 @@ impl PacketLog {
         self.counts.total()
     }
 
-    /// What was counted beside the fates.
+    /// Counters besides the fates.
     pub fn tallies(&self) -> Tallies {
         self.tallies
     }
@@ -268,7 +268,7 @@ impl PacketLog {
         self.logged <= self.config.capacity as u64
     }
 
-    /// What it was made with.
+    /// Its settings.
     pub fn config(&self) -> PacketLogConfig {
         self.config
     }
@@ -324,7 +324,7 @@ impl PacketLog {
         &mut self.rows[place]
     }
 
-    /// Makes room for the next number, passing judgement on the packet that is no longer recent.
+    /// Makes room for the next number, deciding the fate of the packet that is no longer recent.
     fn open_row(&mut self) {
         if let Some(leaving) = self.logged.checked_sub(Self::RECENT as u64) {
             let row = *self.row(leaving);

@@ -29,7 +29,7 @@ pub struct PlayoutPoint {
 
 /// The smallest playout delay that leaves a given share missing.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct PlayoutTarget {
+pub struct RequiredDelay {
     /// The share allowed, in percent.
     pub missing_percent: f64,
     /// The playout delay in milliseconds; `None` if more never arrived at all.
@@ -57,7 +57,8 @@ impl PlayoutCurve {
         PlayoutCurve { steps, sent: sent.max(seen), mean_burst: 1.0 }
     }
 
-    /// Losses come in bursts of this mean length, so that they tell as little as one loss each. Widens the intervals.
+    /// Losses come in bursts of this mean length, so that each burst counts as a single observation. Widens the
+    /// intervals.
     #[must_use]
     pub fn with_mean_burst(mut self, mean_burst: f64) -> Self {
         self.mean_burst = mean_burst.max(1.0);
@@ -77,21 +78,21 @@ impl PlayoutCurve {
     }
 
     /// The smallest playout delay that leaves at most the share `missing` (0.0 to 1.0) not there; `None` if more never came.
-    pub fn target_for(&self, missing: f64) -> Option<Duration> {
+    pub fn delay_for(&self, missing: f64) -> Option<Duration> {
         self.at_rank(nearest_rank(1.0 - missing, self.sent)?)
     }
 
-    /// [`Self::target_for`] with its 95 % interval, from the binomial spread of the rank.
-    pub fn target(&self, missing: f64) -> PlayoutTarget {
+    /// [`Self::delay_for`] with its 95 % interval, from the binomial spread of the rank.
+    pub fn required_delay(&self, missing: f64) -> RequiredDelay {
         let q = (1.0 - missing).clamp(0.0, 1.0);
         let n = self.sent as f64;
         let spread = Z95 * (n * self.mean_burst * q * (1.0 - q)).sqrt();
         let low = (q * n - spread).floor().max(1.0) as u64;
         let high = (q * n + spread).ceil() as u64 + 1;
         let ms = |d: Option<Duration>| d.map(millis);
-        PlayoutTarget {
+        RequiredDelay {
             missing_percent: missing * 100.0,
-            target_ms: ms(self.target_for(missing)),
+            target_ms: ms(self.delay_for(missing)),
             low_ms: ms(self.at_rank(low)),
             high_ms: ms(self.at_rank(high)),
         }
@@ -135,12 +136,12 @@ mod tests {
         let delays: Vec<Duration> = (1..=98).map(ms).collect();
         let curve = exact(&delays, 100);
         assert_eq!(curve.missing_share(ms(98)), Some(0.02));
-        assert_eq!(curve.target_for(0.02), Some(ms(98)));
-        assert_eq!(curve.target_for(0.01), None);
-        assert_eq!(curve.target_for(0.5), Some(ms(50)));
-        assert_eq!(curve.target(0.02).high_ms, None);
+        assert_eq!(curve.delay_for(0.02), Some(ms(98)));
+        assert_eq!(curve.delay_for(0.01), None);
+        assert_eq!(curve.delay_for(0.5), Some(ms(50)));
+        assert_eq!(curve.required_delay(0.02).high_ms, None);
         assert_eq!(exact(&[], 0).missing_share(ms(1)), None);
-        assert_eq!(exact(&[], 0).target_for(0.5), None);
+        assert_eq!(exact(&[], 0).delay_for(0.5), None);
     }
 
     #[test]
@@ -149,8 +150,8 @@ mod tests {
         let single = exact(&delays, 2000);
         let burst = single.clone().with_mean_burst(4.0);
         // Rank 1800 ± 1.96·√(2000·0.1·0.9), and twice that where four losses are one event.
-        assert_eq!(single.target(0.1).low_ms, Some(1773.0));
-        assert_eq!(burst.target(0.1).low_ms, Some(1747.0));
+        assert_eq!(single.required_delay(0.1).low_ms, Some(1773.0));
+        assert_eq!(burst.required_delay(0.1).low_ms, Some(1747.0));
     }
 
     proptest! {
@@ -170,8 +171,8 @@ mod tests {
             // A hair of tolerance for the share that is whole but for the last bits.
             let allowed = share * sent as f64 + 1e-6;
             let tried = (0..500).find(|t| missing(*t) as f64 <= allowed && missing(*t) < sent);
-            prop_assert_eq!(curve.target_for(share), tried.map(ms));
-            let target = curve.target(share);
+            prop_assert_eq!(curve.delay_for(share), tried.map(ms));
+            let target = curve.required_delay(share);
             if let (Some(at), Some(low)) = (target.target_ms, target.low_ms) {
                 prop_assert!(low <= at && target.high_ms.is_none_or(|high| high >= at));
             }
@@ -183,8 +184,8 @@ mod tests {
             let times: Vec<Duration> = delays.iter().map(|d| Duration::from_nanos(*d)).collect();
             times.iter().for_each(|d| h.record(*d));
             let sent = times.len() as u64;
-            let exact = exact(&times, sent).target_for(0.1).unwrap().as_nanos() as f64;
-            let got = PlayoutCurve::from_histogram(&h, sent, 1).target_for(0.1).unwrap().as_nanos() as f64;
+            let exact = exact(&times, sent).delay_for(0.1).unwrap().as_nanos() as f64;
+            let got = PlayoutCurve::from_histogram(&h, sent, 1).delay_for(0.1).unwrap().as_nanos() as f64;
             prop_assert!((got - exact).abs() <= exact * Histogram::PRECISION + 1.0);
         }
     }

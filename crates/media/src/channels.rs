@@ -16,7 +16,7 @@ pub enum ChannelMapError {
     /// No or too many channels.
     #[error(transparent)]
     Format(#[from] FormatError),
-    /// Names a channel that there is not.
+    /// Names a channel that does not exist.
     #[error("there is no channel {channel}: the source has 1 to {inputs}")]
     NoSuchChannel {
         /// As written, counted from 1.
@@ -29,7 +29,7 @@ pub enum ChannelMapError {
         "'{text}' is not a list of channels: write numbers from 1 and '-' for silence, such as 2,1 or 1,-"
     )]
     Syntax {
-        /// What was written.
+        /// The text.
         text: String,
     },
     /// Gains that do not make a matrix of numbers.

@@ -103,7 +103,7 @@ fn to_i24(x: f32) -> i32 {
     ((scaled + ROUND_F64) - ROUND_F64) as i32
 }
 
-/// Floats keep their headroom beyond full scale; only what is no number at all goes.
+/// Floats keep their headroom beyond full scale; only values that are not numbers are replaced.
 fn finite(x: f32) -> f32 {
     if x.is_finite() { x } else { 0.0 }
 }

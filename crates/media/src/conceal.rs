@@ -1,4 +1,4 @@
-//! What is heard in place of sound that did not come.
+//! Sound that replaces missing sound.
 //!
 //! A concealer sees every block that goes out, in order, so that it has a history to draw on and can blend the return of
 //! the sound with its own invention. Good blocks pass unchanged, bit for bit, except for the blend after a gap.
@@ -7,18 +7,18 @@ use std::f32::consts::PI;
 
 use crate::StreamFormat;
 
-/// What is known of a gap while it is being filled.
+/// State of a gap that is being filled.
 #[derive(Clone, Copy, Debug)]
 pub struct Gap<'a> {
-    /// Sample frames still missing, this call's included; `None` while nothing behind the gap has come.
+    /// Sample frames still missing, including those of this call; `None` while nothing after the gap has come.
     pub remaining: Option<usize>,
-    /// The sound behind the gap as far as it is there and was asked for by [`Conceal::look_ahead`]; may be empty.
+    /// The sound after the gap as far as it has come and [`Conceal::look_ahead`] asks for it; may be empty.
     pub ahead: &'a [f32],
 }
 
 /// A kind of concealment. Blocks are `[sample_frame][channel]`, of any number of sample frames.
 pub trait Conceal: Send {
-    /// Sample frames behind the gap that it would like to see.
+    /// Sample frames after the gap that it needs.
     fn look_ahead(&self) -> usize {
         0
     }
@@ -114,7 +114,7 @@ impl Silence {
         }
     }
 
-    /// What is left of the last sample, `since` sample frames into the gap.
+    /// The faded last sample, `since` sample frames into the gap.
     fn fading(&self, channel: usize) -> f32 {
         self.from[channel] * (1.0 - rise(self.since, self.fade))
     }
@@ -230,7 +230,7 @@ impl Repetition {
         let seam = self.period - self.join;
         let mut x = at(self.join + phase);
         if phase >= seam {
-            // The end of the period glides into what came before its beginning.
+            // The end of the period is faded into the sound before its beginning.
             let weight = rise(phase - seam, self.join);
             x = x * (1.0 - weight) + at(phase - seam) * weight;
         }

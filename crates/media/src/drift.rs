@@ -22,7 +22,7 @@ pub struct MediaClock {
     origin: Option<u64>,
     /// When the first packet came.
     began: Instant,
-    /// Where media time `origin` stands on our clock, in nanoseconds.
+    /// Our clock's time at media time `origin`, in nanoseconds.
     base: i64,
     last: Instant,
     minima: Minima,
@@ -110,7 +110,7 @@ impl MediaClock {
         self.estimator.drift()
     }
 
-    /// Starts again with the next packet. What is known of the drift stays: it belongs to the sender's hardware.
+    /// Starts again with the next packet. The drift estimate is kept: it belongs to the sender's hardware.
     pub fn restart(&mut self) {
         self.origin = None;
         self.minima = Minima::default();
@@ -153,7 +153,7 @@ struct Minima {
 }
 
 impl Minima {
-    /// Adds one; answers the minimum of the window that it closes.
+    /// Adds one; returns the minimum of the window that it closes.
     fn add(&mut self, now: Instant, transit: i64) -> Option<i64> {
         let began = *self.began.get_or_insert(now);
         let mut closed = None;
@@ -190,7 +190,7 @@ pub struct DriftEstimator {
 }
 
 impl DriftEstimator {
-    /// Knows nothing yet.
+    /// Without measurements.
     pub fn new() -> Self {
         DriftEstimator {
             points: Vec::with_capacity(MAX_POINTS),
@@ -233,7 +233,7 @@ impl DriftEstimator {
         (self.origin, self.suspected) = (None, 0);
     }
 
-    /// Whether a point lies further from the line than noise explains.
+    /// Whether a point is further from the line than noise explains.
     fn is_off(&self, (x, y): (f64, f64)) -> bool {
         let Some((last_x, last_y)) = self.points.last() else {
             return false;
@@ -296,13 +296,13 @@ impl Default for DriftEstimator {
     }
 }
 
-/// Sound cards keep to ±100 ppm; five times that is what is promised.
+/// Sound cards keep to ±100 ppm; five times that is supported.
 pub const MAX_DRIFT_PPM: f64 = 500.0;
 /// The estimate moves no faster: an error of one measurement must not be heard as a change of pitch.
 const ESTIMATE_SLEW_PPM_PER_S: f64 = 10.0;
 /// Points of a second each. Standard error of the slope with residuals of 0.1 ms: s·√(12/N)/T = 0.8 ppm.
 const MAX_POINTS: usize = 60;
-/// Fewer say nothing: with ten the standard error is 11 ppm.
+/// Fewer are not sufficient: with ten the standard error is 11 ppm.
 const MIN_POINTS: usize = 10;
 /// Smaller jumps are noise.
 const MIN_STEP_S: f64 = 0.003;

@@ -15,25 +15,25 @@ pub enum FormatError {
     /// Outside 8 kHz to 192 kHz.
     #[error("a sampling rate of {rate} Hz is not supported: use 8kHz to 192kHz")]
     Rate {
-        /// What was asked, in Hz.
+        /// The requested value, in Hz.
         rate: u32,
     },
     /// Outside 1 to 64.
     #[error("{channels} channels are not supported: use 1 to 64")]
     Channels {
-        /// What was asked.
+        /// The requested value.
         channels: u32,
     },
     /// Outside 16 to 4096 sample frames.
     #[error("a block of {frames} sample frames is not supported: use 16 to 4096")]
     Block {
-        /// What was asked, in sample frames.
+        /// The requested value, in sample frames.
         frames: u32,
     },
     /// Not the name of a sample format.
     #[error("unknown sample format '{name}'{}; known: l16, l24, f32, mulaw, alaw", .nearest.map(|n| format!(", did you mean '{n}'?")).unwrap_or_default())]
     UnknownSample {
-        /// What was written.
+        /// The text.
         name: String,
         /// The likeliest meant.
         nearest: Option<&'static str>,

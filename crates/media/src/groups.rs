@@ -27,13 +27,13 @@ pub enum GroupsError {
         "'{text}' says no channel groups: write how many channels each has, such as 2,2,4, or one number for all, such as 2"
     )]
     Syntax {
-        /// What was written.
+        /// The text.
         text: String,
     },
     /// The list is of another stream.
     #[error("groups of {text} are {sum} channels, but the stream has {channels}: let the numbers add up")]
     Sum {
-        /// What was written.
+        /// The text.
         text: String,
         /// Channels that the list has.
         sum: usize,
@@ -51,7 +51,7 @@ pub enum GroupsError {
 }
 
 impl ChannelGroups {
-    /// One group of all `channels`, 1 to 64; what is beyond is cut.
+    /// One group of all `channels`, limited to 1 to 64.
     pub fn whole(channels: usize) -> Self {
         ChannelGroups { starts: 1, channels: channels.clamp(1, MOST) as u8 }
     }

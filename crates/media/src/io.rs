@@ -93,7 +93,7 @@ pub trait Sink: Send {
     fn finish(&mut self) -> Result<(), SinkError>;
 }
 
-/// Discards what it is given and counts it. Without a clock: it takes sound as fast as it comes.
+/// Discards samples and counts them. Without a clock: it takes sound as fast as it comes.
 #[derive(Debug)]
 pub struct NullSink {
     stream: StreamFormat,
@@ -148,7 +148,7 @@ pub enum SinkError {
         /// Sample frames dropped by this call.
         dropped: usize,
     },
-    /// The sink is gone (disk full, pipe closed). What it had taken stays readable; [`Sink::finish`] says why.
+    /// The sink failed (disk full, pipe closed). What it had taken stays readable; [`Sink::finish`] returns the reason.
     #[error("the sink failed")]
     Failed,
     /// The same with the cause; from [`Sink::finish`], off the media thread.

@@ -44,7 +44,7 @@ pub fn static_payload_type(sample: SampleFormat, format: StreamFormat) -> Option
     }
 }
 
-/// What a static payload type of RFC 3551 §6 stands for, if it is one that Antiphon decodes.
+/// The format of a static payload type of RFC 3551 §6, if Antiphon decodes it.
 pub fn static_format(payload_type: u8) -> Option<(SampleFormat, StreamFormat)> {
     let (sample, rate, channels) = match payload_type {
         0 => (SampleFormat::MuLaw, 8_000, 1),

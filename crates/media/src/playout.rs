@@ -65,7 +65,7 @@ impl Playout {
         Self::with_conceal(config, |format| config.conceal.open(format))
     }
 
-    /// The same with concealers of one's own, one for each channel group, instead of those that `config` names.
+    /// The same with given concealers, one for each channel group, instead of those that `config` names.
     pub fn with_conceal(
         config: PlayoutConfig,
         mut conceal: impl FnMut(StreamFormat) -> Box<dyn Conceal>,
@@ -180,7 +180,7 @@ impl Playout {
         }
         self.far_run = 0;
         if !packet.recovered {
-            // What is far off must not bend the schedule, and what was repaired says nothing of the path.
+            // An outlier must not change the schedule, and a repaired packet does not show the path's delay.
             self.clock.on_arrival(now, start);
         }
         if end <= position {
@@ -226,7 +226,7 @@ impl Playout {
         self.lanes.first().map_or(0, |lane| lane.store.capacity()) as u64
     }
 
-    /// Whether a packet lies before the end of what the ring can hold.
+    /// Whether a packet ends before the end of the ring.
     fn fits(&self, packet: &MediaPacket<'_>) -> bool {
         let end = packet.timestamp.saturating_add(packet.frames as u64);
         self.spans(self.position.unwrap_or(packet.timestamp), end)
@@ -245,14 +245,14 @@ impl Playout {
         (self.far_run, self.late_since) = (0, None);
     }
 
-    /// The sequence numbers of one channel group restart, on the clock of the others. What waits of it is played.
+    /// The sequence numbers of one channel group restart, on the clock of the others. Its waiting packets are played.
     ///
     /// Panics if the stream has no such group.
     pub fn restart_group(&mut self, group: usize) {
         self.lanes[group].renumber();
     }
 
-    /// The stream has ended: what waits goes out without waiting for what is missing.
+    /// The stream has ended: what is buffered is played without waiting for missing packets.
     pub fn finish(&mut self) {
         self.finished = true;
     }
@@ -262,7 +262,7 @@ impl Playout {
         self.finished && self.is_empty()
     }
 
-    /// How far the sound that goes out next is behind its schedule, in sample frames; negative when ahead.
+    /// How far the next sound is behind its schedule, in sample frames; negative when ahead.
     pub fn lag(&self, now: Instant) -> Option<f64> {
         let playout_delay = self.config.playout_delay.as_secs_f64() * f64::from(self.config.format.rate());
         Some(self.clock.media_at(now)? - playout_delay - self.position? as f64)
@@ -276,7 +276,7 @@ impl Playout {
         }
     }
 
-    /// When [`Self::pull`] has something to give; `None` when only a packet or the sink can tell.
+    /// When [`Self::pull`] has something to give; `None` when that depends on a packet or the sink.
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.config.clocking {
             Clocking::Sender if !self.is_drained() => self.due(self.position?),
@@ -302,7 +302,7 @@ impl Playout {
         &self.clock
     }
 
-    /// What it was made for.
+    /// Its settings.
     pub fn config(&self) -> &PlayoutConfig {
         &self.config
     }
@@ -314,7 +314,7 @@ impl Playout {
         self.lanes.iter().fold(own, |sum, lane| sum + lane.totals())
     }
 
-    /// Totals of each channel group, in order. What concerns all, new starts and what was jumped over, is in none of them.
+    /// Totals of each channel group, in order. Restarts and jumps, which concern all, are in none of them.
     pub fn group_counters(&self) -> impl Iterator<Item = PlayoutCounters> {
         self.lanes.iter().map(Lane::totals)
     }

@@ -135,7 +135,7 @@ mod tests {
         (from..from + frames).map(|n| x(n) as f32).collect()
     }
 
-    /// Power of what is not a sine of that frequency, in dB below the sine, by projection.
+    /// Power of everything but the sine of that frequency, in dB below the sine, by projection.
     fn noise_db(out: &[f32], frequency: f64, rate: f64) -> f64 {
         let w = std::f64::consts::TAU * frequency / rate;
         let (mut ss, mut cc, mut sc, mut xs, mut xc) = (0.0, 0.0, 0.0, 0.0, 0.0);

@@ -10,7 +10,7 @@ use crate::packet::{DYNAMIC_PAYLOAD_TYPE, ExtensionIds, PacketConfig, PacketErro
 use crate::packet::{static_format, static_payload_type};
 use crate::{FormatError, SampleFormat, StreamFormat};
 
-/// All that a receiver must know of a stream.
+/// Everything that a receiver must know about a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamDescription {
     /// Rate and channels.
@@ -78,7 +78,7 @@ pub enum SdpError {
         "none of the offered formats ({offered}) is supported: let the sender use L16, L24, PCMU or PCMA"
     )]
     Unsupported {
-        /// What is offered.
+        /// The offered protocol.
         offered: String,
     },
     /// Outside what Antiphon carries.
@@ -87,13 +87,13 @@ pub enum SdpError {
     /// Not of the short form.
     #[error("'{text}' is not a stream format: write SAMPLE/RATE/CHANNELS, such as l16/48000/2")]
     Short {
-        /// What was written.
+        /// The text.
         text: String,
     },
     /// Above 127, or mistaken for RTCP.
     #[error("payload type {payload_type} cannot be used: use 0 to 63 or 96 to 127")]
     PayloadType {
-        /// What was asked.
+        /// The requested value.
         payload_type: u32,
     },
 }
@@ -267,7 +267,7 @@ fn is_plain_rtp(proto: &str) -> bool {
     proto == "RTP/AVP" || proto == "RTP/AVPF"
 }
 
-/// The value of the `rtpmap` for a payload type, behind the type.
+/// The value of the `rtpmap` for a payload type, after the type.
 fn rtpmap<'a>(media: &'a Media, payload_type: &str) -> Option<&'a str> {
     media.get_attribute_values("rtpmap").flatten().find_map(|value| {
         let (name, rest) = value.trim().split_once(' ')?;
@@ -301,7 +301,7 @@ fn describe(session: &Session, media: &Media, coding: Coding) -> Result<StreamDe
         payload_type,
         ptime: value("ptime").and_then(|text| {
             let ms: f64 = text.trim().parse().ok()?;
-            // A packet of more than 10 s is no live sound; its author meant something else.
+            // A packet of more than 10 s is not live sound; the description is wrong.
             (ms > 0.0 && ms <= 10_000.0).then(|| Duration::from_secs_f64(ms / 1000.0))
         }),
         // "Any" is an address to write, not one to listen for.
@@ -372,7 +372,7 @@ fn encoding_name(sample: SampleFormat) -> &'static str {
     }
 }
 
-/// At most three decimals, and none that says nothing: `5.333`, `20`.
+/// At most three decimals, without trailing zeros: `5.333`, `20`.
 fn milliseconds(d: Duration) -> String {
     let text = format!("{:.3}", d.as_secs_f64() * 1000.0);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

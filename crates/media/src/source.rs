@@ -1,4 +1,5 @@
-//! Whose packets these are: holds on to one sender, keeps unknown sources out, and notices when a sender restarts.
+//! Determines whose packets these are: follows one sender, keeps unknown sources out, and notices when a sender
+//! restarts.
 //!
 //! RFC 3550 A.1 with two departures. The first source heard is taken at its first packet, not its second: a recording
 //! must not lack its beginning. Until it has shown two packets in a row its place is not safe, so that a stray datagram
@@ -26,7 +27,7 @@ pub enum Verdict {
     Jump,
     /// It is of another sender: dropped.
     UnknownSource {
-        /// Whether this one was not heard of before, as far as memory goes.
+        /// Whether this one is new, as far as remembered.
         first: bool,
     },
     /// It has our own SSRC: our own packet come back, or a collision.
@@ -48,12 +49,12 @@ pub struct SourceCounters {
     pub own: u64,
 }
 
-/// Whose packet it is, as its SSRC and what was told in band say.
+/// Whose packet it is, according to its SSRC and in-band data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// Its own SSRC.
     pub ssrc: u32,
-    /// That of the sender's first channel group; its own where there is but one.
+    /// That of the sender's first channel group; its own if there is only one.
     pub sender: u32,
     /// Which group it is of, below `groups`.
     pub group: usize,
@@ -106,7 +107,7 @@ struct Member {
     jump_next: Option<Seq16>,
 }
 
-/// A unknown source who may become the source, or one of its groups.
+/// An unknown source that may become the source, or one of its groups.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     key: Key,
@@ -123,7 +124,7 @@ impl SourceTracker {
             own_ssrc,
             silence,
             current: None,
-            // A stream that is not divided needs no more; one that is takes its memory when it begins.
+            // A stream that is not divided needs no more; a divided one allocates its memory when it begins.
             members: Vec::with_capacity(1),
             candidate: None,
             counters: SourceCounters::default(),
@@ -194,7 +195,7 @@ impl SourceTracker {
         if self.current.is_some() { heard.rev().fold(0, |groups, bit| groups << 1 | bit) } else { 0 }
     }
 
-    /// Since when nothing of it was heard.
+    /// Since when it has not been heard.
     pub fn last_heard(&self) -> Option<Instant> {
         self.current.map(|source| source.last_heard)
     }
@@ -265,7 +266,7 @@ impl SourceTracker {
         let (mut in_a_row, mut first) = (1, true);
         if let Some(candidate) = self.candidate.filter(|candidate| candidate.key == key) {
             first = false;
-            // The groups of one sender take turns: the first one stands for all while it lasts.
+            // The groups of one sender take turns: the first one counts for all while it lasts.
             if candidate.ssrc != ssrc && now.since(candidate.last_heard) < TURN {
                 return Contest::Unproved { first };
             }
@@ -285,7 +286,7 @@ impl Member {
     }
 }
 
-/// What is known of a sender that may take over.
+/// State of a sender that may take over.
 #[derive(Clone, Copy)]
 enum Contest {
     /// Two packets in a row.
@@ -307,7 +308,7 @@ const MIN_SEQUENTIAL: u32 = 2;
 const MAX_DROPOUT: i32 = 3000;
 /// Packets by which one may come late (A.1).
 const MAX_MISORDER: i32 = 100;
-/// Silence after which another group speaks for an unknown source: many packets of any stream.
+/// Silence after which another group represents an unknown source: many packets of any stream.
 const TURN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ pub struct Splice {
     channels: usize,
     /// Sample frames that a fade takes at most.
     most: usize,
-    /// The beginning of what is left out.
+    /// The beginning of the sound that is left out.
     old: Vec<f32>,
     /// Sample frames of it.
     len: usize,
@@ -59,7 +59,7 @@ impl Splice {
         }
     }
 
-    /// Nothing went out yet, or what went out is not to be joined to.
+    /// No sound was played yet, or the last sound is not to be joined to.
     pub fn forget(&mut self) {
         (self.len, self.at) = (0, 0);
     }

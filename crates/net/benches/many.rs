@@ -1,5 +1,5 @@
-//! What a reflector of many associations costs: its thread's share of a processor core, what gets lost, and the
-//! memory of each association. Real sockets on loopback, one for each client, all driven by one thread.
+//! Cost of a reflector of many associations: its thread's share of a processor core, losses, and the memory of each
+//! association. Real sockets on loopback, one for each client, all driven by one thread.
 //!
 //! Prints one JSON object a line. Without arguments: 1000 clients of 50 messages/s over SRP and over RTP, then 200 of 100
 //! over every datagram transport. With arguments, one run: `-- SCHEME CLIENTS FRAMES_PER_SECOND SECONDS`.
@@ -27,7 +27,7 @@ use crate::party::{WIRE, reflector, stack};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// A message: 20 ms of telephone speech (64 kbit/s, ITU-T G.711) in a packet that RTP takes for its own.
+/// A message: 20 ms of telephone speech (64 kbit/s, ITU-T G.711) in a packet that RTP accepts as its own.
 const MESSAGE: [u8; 172] = {
     let mut message = [0x55; 172];
     (message[0], message[1]) = (0x80, 96);
@@ -150,8 +150,8 @@ impl Crowd {
         Crowd { clients, rate, clock, buf, accepted: 0, returned: 0, datagrams: 0, worst_late }
     }
 
-    /// Each client sends in its group's millisecond and looks for answers a quarter of its interval later; the last
-    /// second and a half is for what is still under way.
+    /// Each client sends in its group's millisecond and reads answers a quarter of its interval later; the last second
+    /// and a half is for messages still in flight.
     fn run(&mut self, time: Duration) {
         let groups = (1000 / self.rate).max(1) as usize;
         let start = self.clock.now();
@@ -206,15 +206,15 @@ impl Crowd {
 
 /// Memory of an association, in bytes.
 struct Memory {
-    /// Asked of the allocator by an association that never had more than its first datagram.
+    /// Allocated by an association that received only its first datagram.
     allocated_when_new: i64,
     /// The same after two seconds of traffic, with the buffer from which it repairs.
     allocated: i64,
-    /// What the process grew by while the reflector worked.
+    /// Growth of the process while the reflector ran.
     resident: i64,
 }
 
-/// Without sockets: clients hand their datagrams to the reflector. Only what the reflector does counts.
+/// Without sockets: clients hand their datagrams to the reflector. Only the reflector is measured.
 fn memory(transport: &'static Transport, peers: usize, rate: u64) -> Memory {
     let mut now = Instant::from_millis(1);
     let client = |at| endpoint(transport, 1 + at, now);
@@ -258,8 +258,8 @@ fn memory(transport: &'static Transport, peers: usize, rate: u64) -> Memory {
 
 type Datagrams = Vec<(PathId, Vec<u8>)>;
 
-/// Hands datagrams to the reflector and adds to `allocated` what it keeps of them; answers those that come back, which do
-/// not count.
+/// Hands datagrams to the reflector and adds to `allocated` what it keeps of them; returns those that come back, which
+/// are not counted.
 fn answer(
     reflector: &mut Reflector,
     now: Instant,
@@ -268,7 +268,7 @@ fn answer(
 ) -> Datagrams {
     let (mut answers, mut room) = (Vec::new(), [0; 2048]);
     for (path, bytes) in questions {
-        // One by one: an admission answers so many unknown sources at once, and no more.
+        // One by one: an admission answers only so many unknown sources at once.
         let (kept, ()) = Counting::held(|| {
             reflector.handle_input(now, WIRE, datagram(*path, bytes, now));
             reflector.advance(now);

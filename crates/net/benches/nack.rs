@@ -2,11 +2,11 @@
 //! NACK is on the wire. Real sockets on loopback; a raw sender leaves every fourth number out.
 //!
 //! Prints one JSON object a line. `stamp`: from the kernel's receive time stamp to the return of the system call that
-//! sends the NACK, with the wake-up of the media thread. `received`: the same from the moment when the receiving system
-//! call has returned, which is our own share. `outside`: what the sender sees, from before its own `send` to the NACK in
-//! its hands; it polls, so no second wake-up is in it. `wait` says how the media thread waits: `block`, or `busy` as with
-//! `--busy-poll`. `raw` is what the machine alone takes: the same at the same pace with a thread that waits likewise,
-//! returns what it receives and knows nothing else; `p99_ratio` is to that.
+//! sends the NACK, including the wake-up of the media thread. `received`: the same from the moment when the receiving
+//! system call has returned, which is our own share. `outside`: what the sender measures, from before its own `send`
+//! until it has the NACK; it polls, so that no second wake-up is included. `wait` says how the media thread waits:
+//! `block`, or `busy` as with `--busy-poll`. `raw` is the machine's own share: the same at the same pace with a thread
+//! that waits likewise and only returns what it receives; `p99_ratio` is relative to that.
 
 #[path = "../tests/common/party.rs"]
 mod party;
@@ -27,7 +27,7 @@ use antiphon_proto::srp::{Message, Sender, SenderConfig};
 
 use crate::party::{WIRE, reflector, stack};
 
-/// Gaps in one run; the first tenth is thrown away (caches, page faults, the estimate of the round trip).
+/// Gaps in one run; the first tenth is discarded (caches, page faults, the estimate of the round trip).
 const GAPS: usize = 2_000;
 /// Between datagrams: a media thread that sleeps, as for blocks of 96 sample frames at 48 kHz.
 const PACE: Duration = Duration::from_millis(2);
@@ -50,7 +50,7 @@ fn main() {
     }
 }
 
-/// Answers the 99th percentile in microseconds.
+/// Returns the 99th percentile in microseconds.
 fn print(transport: &str, wait: &str, what: &str, mut times: Vec<u64>, raw: Option<f64>) -> f64 {
     let warm = times.len() / 10;
     times.drain(..warm);
@@ -78,7 +78,7 @@ struct Inside {
     received: Vec<u64>,
 }
 
-/// A reflector whose echoes are dropped, for many peers like those of servers. Answers how long its NACKs took.
+/// A reflector whose echoes are dropped, for many peers like servers have them. Returns how long its NACKs took.
 fn serve(tell: &mpsc::Sender<SocketAddr>, clock: OsClock, stop: &Stop, wait: WaitStyle) -> Inside {
     let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
     tell.send(line.local_address()).expect("the benchmark waits");
@@ -98,7 +98,7 @@ fn serve(tell: &mpsc::Sender<SocketAddr>, clock: OsClock, stop: &Stop, wait: Wai
 struct Timed {
     line: UdpLine,
     clock: OsClock,
-    /// When the kernel took in the first datagram of this round, and when we had it.
+    /// When the kernel received the first datagram of this round, and when it was read.
     arrived: Option<(Instant, Instant)>,
     times: Inside,
 }
@@ -119,7 +119,7 @@ impl Line for Timed {
     fn transmit(&mut self, now: Instant, participant: &mut WireView<'_>) -> Result<(), LineError> {
         let mut watched = Single::new(Watched { participant, arrived: self.arrived, asks: false });
         let result = self.line.transmit(now, &mut WireView::new(&mut watched, WireId(0)));
-        // A request repeated when its time-out came answers no arrival.
+        // A request repeated after its time-out does not answer an arrival.
         if let (true, Some((stamp, received))) = (watched.get().asks, self.arrived) {
             let now = self.clock.now();
             self.times.stamp.push(now.since(stamp).as_nanos() as u64);
@@ -165,7 +165,7 @@ impl Line for Timed {
     }
 }
 
-/// A participant, seen from its wire, with a note of when a datagram came and whether it asks for one.
+/// A participant's wire, with a record of when a datagram came and whether it causes a request.
 struct Watched<'a, 'b> {
     participant: &'a mut WireView<'b>,
     arrived: Option<(Instant, Instant)>,
@@ -203,7 +203,7 @@ impl OneWire for Watched<'_, '_> {
     }
 }
 
-/// Sends to a thread that waits, returns and knows nothing else; answers how long the returns took.
+/// Sends to a thread that waits and only returns; returns how long the returns took.
 fn raw(wait: WaitStyle) -> Vec<u64> {
     let bind = || UdpSocket::bind("127.0.0.1:0").expect("loopback");
     let (near, far, clock) = (bind(), bind(), OsClock::new());
@@ -239,7 +239,7 @@ fn raw(wait: WaitStyle) -> Vec<u64> {
     times
 }
 
-/// Sends to `far`, with gaps, and repairs them; answers how long the NACKs took.
+/// Sends to `far`, with gaps, and repairs them; returns how long the NACKs took.
 fn provoke(far: SocketAddr, clock: OsClock) -> Vec<u64> {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     socket.connect(far).expect("loopback");
@@ -255,7 +255,7 @@ fn provoke(far: SocketAddr, clock: OsClock) -> Vec<u64> {
     let mut unanswered = 0;
     for n in 0..4 * GAPS {
         std::thread::park_timeout(PACE);
-        // Echoes, probes' echoes.
+        // Echoes, and echoes of probes.
         while socket.recv(&mut buf).is_ok() {}
         let mut write = |buf: &mut [u8]| sender.send_part(clock.now(), &message, 0, buf).expect("it fits");
         if n % 4 == 3 {
@@ -283,7 +283,7 @@ fn provoke(far: SocketAddr, clock: OsClock) -> Vec<u64> {
     times
 }
 
-/// Polls for the NACK that answers what was sent at `start`; answers how long it took, in nanoseconds.
+/// Polls for the NACK that answers what was sent at `start`; returns how long it took, in nanoseconds.
 fn nack(socket: &UdpSocket, sender: &mut Sender, clock: OsClock, start: Instant) -> Option<u64> {
     let mut buf = [0; 2048];
     while clock.now().since(start) < PATIENCE {

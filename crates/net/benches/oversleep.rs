@@ -1,5 +1,5 @@
-//! How late the media thread is for what is due: a participant that is due every so often, on a UDP line that hears nothing,
-//! and on one that hears a datagram every 0.7 ms.
+//! How late the media thread handles time-outs: a participant that is due at regular times, on a UDP line that receives
+//! nothing, and on one that receives a datagram every 0.7 ms.
 //!
 //! Prints one JSON object a line: `{"bench":"oversleep","period_ms":1,"traffic":false,"p50_us":…,"p99_us":…,"worst_us":…}`.
 
@@ -17,7 +17,7 @@ use crate::party::drive_one;
 
 /// How long each row is measured.
 const RUN: Duration = Duration::from_secs(3);
-/// Nothing in the schedule falls together with the kernel's ticks for long.
+/// The schedule does not stay synchronous with the kernel's ticks for long.
 const PERIODS: [f64; 5] = [1.0, 5.3, 12.7, 21.3, 64.1];
 
 fn main() {
@@ -75,7 +75,7 @@ fn send_to(to: std::net::SocketAddr, over: &AtomicBool) {
     }
 }
 
-/// Due every so often, by a schedule.
+/// Due regularly, by a schedule.
 struct Ticker {
     due: Instant,
     period: Duration,

@@ -1,14 +1,14 @@
-//! What the whole stack of a transport costs over a bare socket: one 940-byte message (a block of paper 000: 470 samples
-//! of 16 bits) there and back over loopback, alternating in one run with a raw blocking UDP ping-pong.
+//! Cost of a transport's whole stack over a bare socket: one 940-byte message (a block of paper 000: 470 samples of 16
+//! bits) there and back over loopback, alternating in one run with a raw blocking UDP ping-pong.
 //!
-//! The near side runs on one processor and the far sides on another. Contestants take turns in an order that rotates, so
-//! that none profits from its predecessor, and each turn's median is divided by that of the raw ping-pong's turn in the
-//! same repetition, since these figures move with the machine's mood.
+//! The near side runs on one processor and the far sides on another. Contestants take turns in an order that rotates,
+//! so that none profits from its predecessor, and each turn's median is divided by that of the raw ping-pong's turn in
+//! the same repetition, since the speed of the machine varies over time.
 //!
-//! Prints one JSON object a line: `{"bench":"round_trip","transport":"rtp","p50_ratio":…,"p50_ratio_q1":…,…}`. `p50_ratio` is
-//! the median of the repetitions' ratios, `q1` and `q3` are their quartiles; the other figures are of all samples. Names of
-//! transports as arguments choose among them: `cargo bench --bench round_trip -- rtp sctp`. Beside the transports stand
-//! `udp line` and `tcp line`: line and loop with nothing above them, which is this crate's share.
+//! Prints one JSON object a line: `{"bench":"round_trip","transport":"rtp","p50_ratio":…,"p50_ratio_q1":…,…}`.
+//! `p50_ratio` is the median of the repetitions' ratios, `q1` and `q3` are their quartiles; the other figures are of
+//! all samples. Arguments select transports by name: `cargo bench --bench round_trip -- rtp sctp`. Beside the
+//! transports there are `udp line` and `tcp line`: line and loop with nothing above them, which is this crate's share.
 
 #[path = "../tests/common/party.rs"]
 mod party;
@@ -36,7 +36,7 @@ const TURN: usize = 250;
 const TURNS: usize = 60;
 /// Turns of each contestant before, which do not count (caches, page faults).
 const WARM_UP: usize = 2;
-/// Modes with a bound of their own, beside every transport's defaults.
+/// Modes with their own bounds, beside every transport's defaults.
 const MODES: &[(&str, &str)] = &[("sctp", "style=many")];
 
 fn main() {
@@ -71,7 +71,7 @@ fn main() {
     }
 }
 
-/// What one contestant took, in nanoseconds.
+/// Times of one contestant, in nanoseconds.
 #[derive(Clone, Default)]
 struct Record {
     times: Vec<f64>,
@@ -121,8 +121,8 @@ enum Side {
     Far,
 }
 
-/// Makes the calling thread a media thread of that side, on the first or the second processor that this process may use; on
-/// any where there is but one.
+/// Makes the calling thread a media thread of that side, on the first or the second processor that this process may
+/// use; on any if there is only one.
 fn run_on(side: Side) {
     let myself = Pid::from_raw(0);
     let allowed = sched_getaffinity(myself).expect("Linux tells");
@@ -211,7 +211,7 @@ impl Contestant for Stack {
     }
 }
 
-/// A line and the loop on both sides, and above them nothing but the message.
+/// A line and the loop on both sides, and above them only the message.
 struct Bare {
     name: &'static str,
     line: Box<dyn Line>,
@@ -301,13 +301,13 @@ impl OneWire for Echo {
     }
 }
 
-/// Starts the reflecting side and answers its address.
+/// Starts the reflecting side and returns its address.
 fn serve(substrate: Substrate, uri: String, clock: OsClock) -> SocketAddr {
     let local: SocketAddr = ([127, 0, 0, 1], 0).into();
     start(clock, move || (listen(substrate, local), reflector(stack(&uri, 1, 1452), 4, clock.now())))
 }
 
-/// Drives what `make` makes on a thread of the far side, and answers its address.
+/// Drives the result of `make` on a thread of the far side, and returns its address.
 fn start<P: Participant>(clock: OsClock, make: impl FnOnce() -> (Opened, P) + Send + 'static) -> SocketAddr {
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -382,7 +382,7 @@ impl OneWire for Pinger {
             }
         }
         while self.endpoint.poll_event().is_some() {}
-        // Some call with the first message; what a beginning costs falls into the turn that is thrown away.
+        // Some transports call with the first message; the cost of that is in the discarded turn.
         if self.sent.is_none() && self.left > 0 {
             self.sent = Some(now);
             self.endpoint

@@ -1,10 +1,11 @@
-//! What each receiver costs a session that serves many: one source to N unicast receivers on one thread, over bare RTP on
-//! loopback, with a socket for each receiver.
+//! Cost of each receiver for a session that serves many: one source to N unicast receivers on one thread, over bare RTP
+//! on loopback, with a socket for each receiver.
 //!
-//! Prints one JSON object a line: for N receivers, processor time of the media thread for each receiver's packet and its share
-//! of a core, and the memory that the session allocates for each. `next` says the same of the receivers beyond those of the
-//! line before: what a round costs whoever is there falls out of it. Then it checks that the last are no more than 20 % dearer
-//! than those before them. As arguments other numbers of receivers: `cargo bench --bench serve -- 50 500`.
+//! Prints one JSON object a line: for N receivers, processor time of the media thread for each receiver's packet and
+//! its share of a core, and the memory that the session allocates for each. `next` gives the same for the additional
+//! receivers of this line over the line before, without the fixed cost of a round. Then it checks that the last
+//! receivers cost at most 20 % more than those before them. Other numbers of receivers as arguments: `cargo bench
+//! --bench serve -- 50 500`.
 
 #[path = "../tests/common/party.rs"]
 mod party;
@@ -52,18 +53,18 @@ fn main() {
     }
 }
 
-/// What so many receivers cost.
+/// Cost of so many receivers.
 struct Row {
     receivers: f64,
     /// Processor time for one message to all of them, in nanoseconds.
     cpu_ns: f64,
     /// Memory for all of them.
     bytes: f64,
-    /// Share of the packets that were sent to them and came.
+    /// Share of the packets sent to them that arrived.
     came: f64,
 }
 
-/// What one receiver costs.
+/// Cost of one receiver.
 struct Each {
     cpu_ns: f64,
     bytes: f64,
@@ -80,7 +81,7 @@ impl Row {
         Each { cpu_ns: self.cpu_ns / self.receivers, bytes: self.bytes / self.receivers }
     }
 
-    /// Of the receivers beyond those of `other`.
+    /// Of the receivers in addition to those of `other`.
     fn beyond(&self, other: &Row) -> Each {
         let more = self.receivers - other.receivers;
         Each { cpu_ns: (self.cpu_ns - other.cpu_ns) / more, bytes: (self.bytes - other.bytes) / more }
@@ -103,8 +104,8 @@ impl Row {
     }
 }
 
-/// Serves so many receivers on real sockets. Answers the media thread's processor time for [`COUNTED`] messages to all, and the
-/// share of the packets that came.
+/// Serves so many receivers on real sockets. Returns the media thread's processor time for [`COUNTED`] messages to all,
+/// and the share of the packets that arrived.
 fn run(receivers: usize) -> (Duration, f64) {
     let (clock, stop, (tell, told)) = (OsClock::new(), Stop::new(), mpsc::channel());
     let cpu = Arc::new(AtomicU64::new(0));
@@ -124,7 +125,7 @@ fn run(receivers: usize) -> (Duration, f64) {
     let end = clock.now() + INTERVAL * (WARM_UP + COUNTED) as u32 + Duration::from_secs(1);
     let mut turn = 0;
     while clock.now() < end {
-        // Again and again, as a receiver that is alive does with its reports.
+        // Repeatedly, as a running receiver does with its reports.
         crowd.serve(turn % 50 == 0);
         turn += 1;
         std::thread::park_timeout(INTERVAL);
@@ -138,7 +139,7 @@ fn run(receivers: usize) -> (Duration, f64) {
     (Duration::from_nanos(cpu.load(Ordering::Relaxed)), came)
 }
 
-/// Notes the processor time from one message to another, both in the midst of the stream.
+/// Records the processor time from one message to another, both in the middle of the stream.
 fn counts_cpu(cpu: Arc<AtomicU64>) -> impl FnMut(Instant, &Seen) {
     let (mut last, mut began) = (0, Duration::ZERO);
     move |_, seen| {
@@ -201,12 +202,12 @@ fn session(receivers: usize, now: Instant, epoch: Epoch) -> Session {
         woken: false,
     };
     session.set_send_track(SendTrack::new(Box::new(Tone), track).expect("a packet holds it"));
-    // Those who have proved nothing yet have half of the room.
+    // Receivers that are not proved yet have half of the room.
     session.serve(now, WIRE, stack("rtp", 1, 1452), 2 * receivers.max(8), Duration::from_secs(10));
     session
 }
 
-/// Sockets of receivers, which ask for the stream and take it.
+/// Sockets of receivers, which request the stream and read it.
 struct Crowd {
     sockets: Vec<UdpSocket>,
     came: u64,
@@ -282,15 +283,15 @@ fn format() -> StreamFormat {
     StreamFormat::new(48_000, 1).expect("an ordinary format")
 }
 
-/// What a receiver says of itself: an RTP header, whatever comes behind it.
+/// First bytes of a receiver's packet: an RTP header, whatever follows it.
 const HELLO: [u8; 12] = [0x80, 96, 0, 1, 0, 0, 0, 1, 0, 0, 0, 7];
 /// Shorter than packets of sound, and longer than reports.
 const SOUND: usize = 900;
 /// Between messages: 480 sample frames.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// Messages until all receivers are there.
+/// Messages until all receivers have connected.
 const WARM_UP: u64 = 150;
-/// Messages that count.
+/// Messages that are counted.
 const COUNTED: u64 = 400;
-/// How much dearer the last receivers may be than those before them.
+/// How much more the last receivers may cost than those before them.
 const FLAT: f64 = 1.2;

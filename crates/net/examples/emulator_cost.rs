@@ -1,4 +1,4 @@
-//! What the emulator itself costs: round trips over an ideal link, by each way that is open here, beside plain loopback.
+//! Cost of the emulator itself: round trips over an ideal link, by each permitted way, beside plain loopback.
 //! `cargo run --release --example emulator_cost`
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};

@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Hands a message that carries its time to `send`, one each [`GAP`].
+/// Hands a message that contains its time to `send`, one each [`GAP`].
 fn pace(clock: OsClock, mut send: impl FnMut(&[u8]) -> std::io::Result<()>) -> std::io::Result<()> {
     let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::empty())?;
     timer.set(Expiration::Interval(GAP.into()), TimerSetTimeFlags::empty())?;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 use antiphon_core::uri::Uri;
 
-/// Where a line goes: an address to call or one to listen on.
+/// The target of a line: an address to call or one to listen on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
     /// Call this address.
@@ -13,7 +13,7 @@ pub enum Target {
     Listen(SocketAddr),
 }
 
-/// Why an address can't be used.
+/// Why an address cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AddressError {
     /// The name has no address.
@@ -21,7 +21,7 @@ pub enum AddressError {
     Unresolved {
         /// The name.
         host: String,
-        /// The resolver's words.
+        /// The resolver's message.
         why: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The one clock of a run.
+//! The single clock of a run.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ pub struct OsClock {
 }
 
 impl OsClock {
-    /// A clock that stands at [`Instant::ZERO`] now. Wall time is read here and never again, so that a step of the
-    /// wall clock does not tear the run.
+    /// A clock that is at [`Instant::ZERO`] now. Wall time is read only here, so that a step of the wall clock does not
+    /// disturb the run.
     pub fn new() -> Self {
         OsClock {
             zero_nanos: nanos(ClockId::CLOCK_MONOTONIC),
@@ -29,7 +29,7 @@ impl OsClock {
         Instant::from_nanos(nanos(ClockId::CLOCK_MONOTONIC).saturating_sub(self.zero_nanos))
     }
 
-    /// Where this clock stands on the wall.
+    /// Wall-clock time of this clock's zero.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
@@ -60,7 +60,7 @@ impl Reading {
     pub fn instant_of(&self, stamp: Option<Duration>) -> Instant {
         let Some(stamp) = stamp else { return self.now };
         let age = self.wall.saturating_sub(stamp);
-        // A stamp over a second old on a socket that was just polled is a clock that was set, not a delay.
+        // A stamp over a second old on a socket that was just polled means that the clock was set, not a delay.
         if age > Duration::from_secs(1) { self.now } else { self.now - age }
     }
 }
@@ -94,7 +94,7 @@ mod tests {
             assert!(now >= before);
             before = now;
         }
-        // A minute would mean that it counts from somewhere else.
+        // A minute would mean that it counts from another origin.
         assert!(before < Instant::from_millis(60_000));
         assert_eq!(clock.monotonic(Instant::ZERO), Duration::from_nanos(clock.zero_nanos));
     }

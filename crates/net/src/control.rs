@@ -1,4 +1,4 @@
-//! Control messages: when a packet came, and which of this machine's addresses it came to or is to go from.
+//! Control messages: when a packet arrived, and which of this machine's addresses it was sent to or is sent from.
 #![allow(unsafe_code, reason = "control messages are read and written in place, as the kernel lays them out")]
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -7,10 +7,10 @@ use std::time::Duration;
 /// Room for the control message of one packet to send, in 64-bit words, which is how the kernel aligns it.
 pub(crate) type Control = [u64; 5];
 
-/// When the kernel took a packet from the wire, by the clock on the wall (`SCM_TIMESTAMPNS`, socket(7)).
+/// When the kernel received a packet, by the wall clock (`SCM_TIMESTAMPNS`, socket(7)).
 pub(crate) fn kernel_stamp(header: &libc::msghdr) -> Option<Duration> {
     let time: libc::timespec = find(header, libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS)?;
-    // Before 1970 it is no time to reckon with.
+    // A time before 1970 is invalid.
     Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
 }
 
@@ -43,7 +43,7 @@ fn find<T: Plain>(header: &libc::msghdr, level: i32, kind: i32) -> Option<T> {
     }
 }
 
-/// Writes into `control` that a packet is to go out from `source`; answers how many bytes that takes.
+/// Writes into `control` that a packet is to be sent from `source`; returns how many bytes that takes.
 pub(crate) fn write_source(control: &mut Control, source: IpAddr) -> usize {
     match source {
         IpAddr::V4(v4) => {

@@ -1,4 +1,4 @@
-//! What lines of datagrams have in common: what errors mean, how much goes at once, how large a datagram may be.
+//! Common parts of datagram lines: meaning of errors, amounts per round, size of datagrams.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -10,7 +10,7 @@ use crate::line::{LineCommon, LineError};
 use crate::options;
 
 impl LineCommon {
-    /// Counts what came of a batch, and tells the participant if the peer's machine refused.
+    /// Counts the results of a batch, and tells the participant if the peer's machine refused.
     pub(crate) fn on_sent(&mut self, now: Instant, batch: Batch, participant: &mut WireView<'_>) {
         let sent = batch.taken.count();
         self.stats.sent += sent;
@@ -20,8 +20,7 @@ impl LineCommon {
         }
     }
 
-    /// What an error of the receiving call means, `now`, which it answers; an error again if the socket is of no use any
-    /// more.
+    /// Handles an error of the receiving call; returns `now`, or an error if the socket is unusable.
     pub(crate) fn on_error(
         &mut self,
         now: Instant,
@@ -42,19 +41,19 @@ impl LineCommon {
     }
 }
 
-/// What an error on a datagram socket means.
+/// Meaning of an error on a datagram socket.
 pub(crate) enum Trouble {
-    /// The peer's machine says that nothing listens there.
+    /// The peer's machine reports that no socket is bound to the port.
     Refused(BrokenReason),
-    /// This datagram is gone; the next may pass.
+    /// This datagram is lost; the next may pass.
     PacketEvent,
-    /// The socket itself is of no use any more.
+    /// The socket itself is unusable.
     Fatal,
 }
 
 pub(crate) fn classify(error: &io::Error) -> Trouble {
     match error.raw_os_error() {
-        // The last two: no such protocol there, as IPv4 and IPv6 say it.
+        // The last two: no such protocol there, in IPv4 and IPv6.
         Some(libc::ECONNREFUSED | libc::ENOPROTOOPT | libc::EPROTO) => {
             Trouble::Refused(BrokenReason::Refused)
         }
@@ -75,15 +74,15 @@ pub(crate) fn path_mtu(socket: &impl AsRawFd, v6: bool) -> usize {
     mtu.clamp(SMALLEST_MTU, ETHERNET_MTU)
 }
 
-/// Ethernet's MTU: what the neighbours' networks carry, even where ours (loopback) would carry more.
+/// Ethernet's MTU: what neighbouring networks carry, even where ours (loopback) would carry more.
 const ETHERNET_MTU: usize = antiphon_core::wire::ETHERNET_MTU;
 /// Every IPv4 host must accept datagrams of this size (RFC 791 §3.1).
 const SMALLEST_MTU: usize = 576;
-/// Room for one datagram to send, at least: other sides may have larger ones returned.
+/// The least room for one datagram to send: other sides may have larger ones returned.
 pub(crate) const ROOM_TO_SEND: usize = 9_216;
-/// A datagram that waited so long in the kernel was not what woke us: a wake-up takes a third of that here.
+/// A datagram that waited this long in the kernel did not wake the thread: a wake-up takes a third of that here.
 pub(crate) const BEHIND: std::time::Duration = std::time::Duration::from_micros(150);
-/// Batches read in one round at most.
+/// The most batches read in one round.
 pub(crate) const MOST_BATCHES: usize = 8;
 
 #[cfg(test)]

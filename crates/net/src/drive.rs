@@ -10,7 +10,7 @@ use crate::clock::{OsClock, thread_cpu_time};
 use crate::line::{IDLE, LineError, Wait};
 use crate::lines::Lines;
 
-/// Asks a running [`drive`] to end in order; noticed within [`IDLE`]. May be asked by a signal handler.
+/// Asks a running [`drive`] to end in order; noticed within [`IDLE`]. Signal handlers may use it.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -37,7 +37,7 @@ pub enum WaitStyle {
     /// Sleep in the kernel until input or time-out.
     #[default]
     Block,
-    /// Ask the socket again and again: microseconds less delay for a whole processor core.
+    /// Poll the socket continuously: microseconds less delay, at the cost of a whole processor core.
     BusyPoll,
 }
 
@@ -48,7 +48,7 @@ pub struct DriveOptions {
     pub wait: WaitStyle,
 }
 
-/// What the loop itself has seen.
+/// Measurements of the loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DriveReport {
     /// Rounds of the loop.
@@ -57,16 +57,17 @@ pub struct DriveReport {
     pub cpu: Duration,
     /// Time inside the loop.
     pub elapsed: Duration,
-    /// The longest that a due time-out was overslept.
+    /// The latest that a time-out was handled after it was due.
     pub worst_oversleep: Duration,
 }
 
-/// Runs `participant` on `lines` until it finishes, or, once `stop` asks, until it has ended in order; in both cases until
-/// the peer's machine has what was sent, but not much longer than two seconds.
+/// Runs `participant` on `lines` until it finishes, or, once `stop` asks, until it has ended in order; in both cases
+/// until the peer's machine has received everything, but not much longer than two seconds.
 ///
-/// Runs on the calling thread; see [`crate::become_media_thread`]. Errors end the run only where the only line can't go
-/// on; what comes and goes (a refused datagram, a broken connection, one line of several) is told to the participant. One
-/// that is never quiet is given up after [`MOST_BUSY`] rounds, and named after the thread.
+/// Runs on the calling thread; see [`crate::become_media_thread`]. Errors end the run only if the only line cannot
+/// continue; temporary ones (a refused datagram, a broken connection, one line of several) are reported to the
+/// participant. A participant that is never quiet is given up after [`MOST_BUSY`] rounds, with an error that names the
+/// thread.
 pub fn drive<P: Participant>(
     lines: &mut Lines<'_>,
     participant: &mut P,
@@ -77,7 +78,7 @@ pub fn drive<P: Participant>(
     drive_each(lines, participant, clock, stop, options, &mut |_, _| {})
 }
 
-/// As [`drive`]; `each` has a look at the participant after every round, on this thread.
+/// Like [`drive`]; calls `each` with the participant after every round, on this thread.
 pub fn drive_each<P: Participant>(
     lines: &mut Lines<'_>,
     participant: &mut P,
@@ -99,7 +100,7 @@ pub fn drive_each<P: Participant>(
         let pumped = drain(lines, participant, now)?;
         run.judge(pumped, lines.received() != before)?;
         if participant.is_finished() && run.finish(now) {
-            // Its figures are complete with the kernel's last.
+            // The kernel's last figures complete its own.
             lines.report(now, participant, true);
         }
         each(now, participant);
@@ -113,17 +114,17 @@ pub fn drive_each<P: Participant>(
     Ok(run.report)
 }
 
-/// How far a run is.
+/// State of a run.
 #[derive(Default)]
 struct Run {
     report: DriveReport,
-    /// What the last wait was for.
+    /// The time-out that the last wait was for.
     due: Option<Instant>,
     stopping: bool,
     finished: bool,
     /// When it began to end.
     ending: Option<Instant>,
-    /// Rounds in a row that ended with work left and brought no input.
+    /// Consecutive rounds that ended with work left and had no input.
     busy: u32,
 }
 
@@ -150,7 +151,7 @@ impl Run {
         if self.busy >= MOST_BUSY { Err(never_quiet()) } else { Ok(()) }
     }
 
-    /// The participant has finished; answers whether that is new.
+    /// The participant has finished; returns whether that is new.
     fn finish(&mut self, now: Instant) -> bool {
         self.ending.get_or_insert(now);
         !std::mem::replace(&mut self.finished, true)
@@ -169,14 +170,14 @@ impl Run {
         options: DriveOptions,
     ) -> Wait {
         self.due = due;
-        // `now` is as old as the round: good enough for what is far, and a look at the clock less.
+        // `now` is as old as the round: accurate enough for distant times, and saves reading the clock.
         let near = due.filter(|due| due.since(now) < FAR);
         let time = match (options.wait, near) {
             (WaitStyle::BusyPoll, _) => return Wait::No,
             (WaitStyle::Block, None) if !self.finished => return Wait::Idle,
             (WaitStyle::Block, near) => near.map_or(FAR, |due| due.since(clock.now())),
         };
-        // The peer's confirmation ends no wait.
+        // The peer's confirmation does not end a wait.
         match if self.finished { time.min(FLUSH_LOOK) } else { time } {
             Duration::ZERO => Wait::No,
             time => Wait::For(time),
@@ -209,7 +210,7 @@ fn never_quiet() -> LineError {
     LineError::NeverQuiet { participant: thread.name().unwrap_or("without a name").to_string() }
 }
 
-/// What is due later than this is not waited for precisely yet, but for [`IDLE`].
+/// A time-out later than this is not waited for precisely yet, but for [`IDLE`].
 const FAR: Duration = Duration::from_millis(2 * IDLE.as_millis() as u64);
 /// How often a line is asked whether the peer has everything: half a round trip of a good network.
 const FLUSH_LOOK: Duration = Duration::from_millis(2);

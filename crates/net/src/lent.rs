@@ -1,8 +1,8 @@
-//! A UDP socket that belongs to the application, which lets a protocol use it for a while.
+//! A UDP socket that belongs to the application, which lends it to a protocol.
 //!
-//! Here a duplicate of the descriptor is used, never the program's own number: when the program closes its descriptor,
-//! or the system gives the number to another file, nothing of ours reads or writes there. That the program has closed
-//! it is noticed by comparing what both descriptors refer to. No flag of the socket is changed: it may block or not.
+//! A duplicate of the descriptor is used here, never the program's own number: when the program closes its descriptor,
+//! or the system gives the number to another file, nothing here reads or writes there. The program's close is noticed
+//! by comparing what both descriptors refer to. No flag of the socket is changed: it may block or not.
 #![allow(unsafe_code, reason = "descriptors, recvmsg and sendto on a socket that no Rust value owns")]
 
 use std::io;
@@ -20,7 +20,7 @@ use crate::options::{is_multicast, read_int, set_int};
 use crate::poll::{self, Readiness};
 use crate::wake::Waker;
 
-/// A program's UDP socket, used to talk to one peer. Dropping it leaves the program's descriptor open and as it was.
+/// A program's UDP socket, used to talk to one peer. Dropping it leaves the program's descriptor open and unchanged.
 #[derive(Debug)]
 pub struct LentSocket {
     socket: OwnedFd,
@@ -35,28 +35,28 @@ pub struct LentSocket {
 /// What a descriptor refers to: device and inode number.
 type Identity = (libc::dev_t, libc::ino_t);
 
-/// What came of a look at the socket.
+/// Result of a read of the socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arrival {
     /// A datagram of the peer's.
     Datagram {
-        /// Its length in bytes, cut at the buffer's.
+        /// Its length in bytes, at most the buffer's.
         len: usize,
-        /// When the kernel took it from the wire.
+        /// When the kernel received it.
         received_at: Instant,
     },
     /// A datagram from another address than the peer's: taken off the queue and dropped.
     UnknownSource,
-    /// There is none.
+    /// No datagram waits.
     Nothing,
 }
 
 impl LentSocket {
     /// Borrows the UDP socket that is descriptor `lender` of this process, to talk to `peer`.
     ///
-    /// Errors carry the number that C programs know: `EBADF` (no open descriptor), `ENOTSOCK`, `EPROTOTYPE` (not a
-    /// datagram socket), `EPROTONOSUPPORT` (not UDP), `EAFNOSUPPORT` (of another IP version than `peer`), `EINVAL`
-    /// (`peer` is a group, has no port or no address).
+    /// Errors carry the number known in C: `EBADF` (no open descriptor), `ENOTSOCK`, `EPROTOTYPE` (not a datagram
+    /// socket), `EPROTONOSUPPORT` (not UDP), `EAFNOSUPPORT` (of another IP version than `peer`), `EINVAL` (`peer` is a
+    /// group, has no port or no address).
     pub fn lend(lender: RawFd, peer: SocketAddr) -> io::Result<Self> {
         let failed = |number: i32| Err(io::Error::from_raw_os_error(number));
         // SAFETY: takes a number; a bad one is answered with EBADF.
@@ -81,15 +81,15 @@ impl LentSocket {
         }
         let identity = identity(copy).ok_or_else(io::Error::last_os_error)?;
         let waker = Waker::new()?;
-        // Two kinds of stamp exclude each other: a program that has asked for either keeps what it has.
+        // The two kinds of time stamp exclude each other: a program that has enabled either keeps it.
         let has = |name| read_int(&socket, libc::SOL_SOCKET, name).is_ok_and(|value| value != 0);
         let free = !has(libc::SO_TIMESTAMPNS) && !has(libc::SO_TIMESTAMP);
-        // Without stamps, times of arrival are times of reading.
+        // Without time stamps, the time of arrival is the time of reading.
         let stamps_are_ours = free && set_int(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1).is_ok();
         Ok(LentSocket { socket, lender, identity, peer, peer_name: peer.into(), waker, stamps_are_ours })
     }
 
-    /// Rings when another thread wants [`Self::wait`] to end.
+    /// Ends [`Self::wait`] from another thread.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
@@ -99,8 +99,8 @@ impl LentSocket {
         identity(self.lender) == Some(self.identity)
     }
 
-    /// Sleeps until something arrives, the waker is used, or the time-out is over. Answers an error when a signal came
-    /// (`EINTR`), or when the socket was shut down or the program has closed it (`EBADF`), which is noticed before and
+    /// Sleeps until a datagram arrives, the waker is used, or the time-out is over. Returns an error when a signal came
+    /// (`EINTR`), or when the socket was shut down or the program has closed it (`EBADF`), which is checked before and
     /// after the wait.
     pub fn wait(&self, timeout: Duration) -> io::Result<()> {
         if !self.is_lent() {
@@ -117,7 +117,7 @@ impl LentSocket {
         Ok(())
     }
 
-    /// Takes the next datagram off the socket's queue, without waiting. Errors of datagrams sent before (ICMP) come out
+    /// Reads the next datagram of the socket's queue, without waiting. Errors of earlier datagrams (ICMP) are returned
     /// here, once each, where the socket is connected.
     pub fn receive(&self, clock: &OsClock, buf: &mut [u8]) -> io::Result<Arrival> {
         let mut vector = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
@@ -150,8 +150,8 @@ impl LentSocket {
         Ok(Arrival::Datagram { len: n as usize, received_at })
     }
 
-    /// Sends a datagram to the peer, waiting for room as the program's socket does. A pending ICMP error of an earlier
-    /// datagram does not cost this one its chance.
+    /// Sends a datagram to the peer, waiting for room as the program's socket does. If only an ICMP error of an earlier
+    /// datagram is pending, it is tried again.
     pub fn send(&self, bytes: &[u8]) -> io::Result<()> {
         match self.send_once(bytes) {
             Err(error) if error.raw_os_error() == Some(libc::ECONNREFUSED) => self.send_once(bytes),
@@ -178,7 +178,7 @@ impl LentSocket {
 impl Drop for LentSocket {
     fn drop(&mut self) {
         if self.stamps_are_ours {
-            // Whose the socket is need not know that we had asked for stamps.
+            // The program that owns the socket did not enable stamps.
             let _nothing_to_be_done = set_int(&self.socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0);
         }
     }

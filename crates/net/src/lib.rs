@@ -1,19 +1,19 @@
-//! The real world: sockets, the operating system's clock, media threads.
+//! Sockets, the operating system's clock, media threads.
 //!
-//! A [`Line`] is a socket with its addresses; [`Lines`] are the wires of one [`antiphon_core::Participant`], and [`drive`] runs
-//! it on them from the calling thread, its one media thread. After start-up that thread neither allocates nor locks nor logs;
-//! a wire that comes in or is handed over later allocates what it needs as it begins.
+//! A [`Line`] is a socket with its addresses; [`Lines`] are the wires of one [`antiphon_core::Participant`], and
+//! [`drive`] runs it on them from the calling thread, its only media thread. After start-up that thread does not
+//! allocate, lock or log; a wire that is accepted or handed over later allocates its memory when it begins.
 
 mod address;
 mod batch;
-#[cfg(test)]
-mod bystander;
 pub mod capture;
 mod clock;
 mod control;
 mod datagrams;
 mod drive;
 pub mod emulator;
+#[cfg(test)]
+mod inert;
 mod lent;
 mod line;
 mod lines;

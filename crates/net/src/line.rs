@@ -1,4 +1,4 @@
-//! A socket with its addresses, as the driver sees it.
+//! A socket with its addresses, for the driver.
 
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -11,10 +11,10 @@ use crate::clock::OsClock;
 use crate::poll::{self, NO_FD, Readiness};
 use crate::wake::Waker;
 
-/// A way to the wire: moves bytes between a socket and a participant.
+/// Moves bytes between a socket and a participant.
 pub trait Line {
-    /// Waits as told, then hands everything that has arrived to the participant; a line that was full goes on sending as
-    /// soon as it has room. Answers what time it was when it last looked, after the wait.
+    /// Waits as told, then hands everything that has arrived to the participant; a line that was full resumes sending
+    /// as soon as it has room. Returns the time when it last read the clock, after the wait.
     fn receive(
         &mut self,
         clock: &OsClock,
@@ -25,37 +25,37 @@ pub trait Line {
     /// Sends what the participant has to send, as far as the socket takes it.
     fn transmit(&mut self, now: Instant, participant: &mut WireView<'_>) -> Result<(), LineError>;
 
-    /// Tells the participant what only the kernel knows of the connection, if the last time was long enough ago, or if
-    /// this is the last.
+    /// Gives the participant the kernel's figures of the connection, if the last time was long enough ago, or if this
+    /// is the last.
     fn report(&mut self, now: Instant, participant: &mut WireView<'_>, last: bool);
 
     /// Datagrams or a byte stream.
     fn wire(&self) -> Wire;
 
-    /// Names each descriptor that the line has, and what it waits for there. It is asked again after
-    /// [`LineCommon::note_watch_changed`]; a descriptor that is named no more has been closed.
+    /// Reports each descriptor of the line, and what it waits for. It is called again after
+    /// [`LineCommon::note_watch_changed`]; a descriptor that is no longer reported has been closed.
     fn watch(&self, each: &mut dyn FnMut(BorrowedFd<'_>, Readiness));
 
     /// When the line itself has something to do, such as connecting again.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Whether everything that was transmitted is out of this machine's hands, so that the line may be dropped without
-    /// loss. Datagrams are at once.
+    /// Whether everything that was transmitted has left this machine, so that the line may be dropped without loss.
+    /// Datagrams have at once.
     fn is_flushed(&self) -> bool;
 
-    /// Whether nothing will ever come or go here again: an accepted connection that has ended.
+    /// Whether nothing can be received or sent any more: an accepted connection that has ended.
     fn is_over(&self) -> bool;
 
-    /// What is worth knowing of the line, in words: the kernel's congestion control.
+    /// Facts about the line, in words, such as the kernel's congestion control.
     fn facts(&self) -> Vec<String>;
 
-    /// What it has beside its socket.
+    /// Its state besides the socket.
     fn common(&self) -> &LineCommon;
 
-    /// The same, to be changed.
+    /// The same, mutable.
     fn common_mut(&mut self) -> &mut LineCommon;
 
-    /// The address that others reach this line at.
+    /// The address at which others reach this line.
     fn local_address(&self) -> SocketAddr {
         self.common().local
     }
@@ -70,25 +70,25 @@ pub trait Line {
         &self.common().notes
     }
 
-    /// Shows everything that crosses the socket from now on to `tap`. Set it before the line is driven: a connection
-    /// that already carries messages is not shown.
+    /// Captures everything that crosses the socket from now on with `tap`. Set it before the line is driven: a
+    /// connection that already carries messages is not captured.
     fn set_tap(&mut self, tap: Tap) {
         self.common_mut().tap = Some(tap);
     }
 
-    /// Takes the tap back, for a line that comes after this one; see [`Tap::hang_up`].
+    /// Takes the tap back, for a later line; see [`Tap::hang_up`].
     fn take_tap(&mut self) -> Option<Tap> {
         self.common_mut().tap.take()
     }
 
-    /// Lets another thread end the waits of [`Self::receive`] early, for one system call more in each: lines without it
-    /// sleep in the receiving call.
+    /// Lets another thread end the waits of [`Self::receive`] early, at the cost of one more system call in each: lines
+    /// without a waker sleep in the receiving call.
     fn set_waker(&mut self, waker: Waker) {
         self.common_mut().waker = Some(waker);
     }
 }
 
-/// A line that is lent.
+/// A borrowed line.
 impl<L: Line + ?Sized> Line for &mut L {
     fn receive(
         &mut self,
@@ -140,24 +140,24 @@ impl<L: Line + ?Sized> Line for &mut L {
     }
 }
 
-/// What every line has beside its socket: where it is reached, what it counted, and its tap.
+/// State of every line besides its socket: its address, its counters, and its tap.
 pub struct LineCommon {
     pub(crate) local: SocketAddr,
     pub(crate) stats: LineStats,
     pub(crate) notes: Vec<String>,
     pub(crate) tap: Option<Tap>,
     pub(crate) waker: Option<Waker>,
-    /// How often what the line waits for has changed.
+    /// How often the set of watched descriptors has changed.
     pub(crate) watch_changes: u32,
 }
 
 impl LineCommon {
-    /// Those of a line that is reached at `local`; `notes` are the options that the system refused, in words.
+    /// For a line that is reached at `local`; `notes` are the options that the system refused, in words.
     pub fn new(local: SocketAddr, notes: Vec<String>) -> Self {
         LineCommon { local, stats: LineStats::default(), notes, tap: None, waker: None, watch_changes: 0 }
     }
 
-    /// Sleeps until `fd` is ready as wanted, the waker was rung, or the time is over; answers whether `fd` is ready.
+    /// Sleeps until `fd` is ready as wanted, the waker was used, or the time is over; returns whether `fd` is ready.
     pub(crate) fn poll(&self, fd: RawFd, want: Readiness, time: Duration) -> bool {
         let waker = self.waker.as_ref().map_or(NO_FD, Waker::fd);
         // A signal ends the wait like a time-out.
@@ -168,7 +168,7 @@ impl LineCommon {
         waited.ready.readable || waited.ready.writable
     }
 
-    /// Notes that [`Line::watch`] has changed: other descriptors, or something else to wait for.
+    /// Records that [`Line::watch`] has changed: other descriptors, or other conditions to wait for.
     pub fn note_watch_changed(&mut self) {
         self.watch_changes = self.watch_changes.wrapping_add(1);
     }
@@ -179,38 +179,38 @@ impl LineCommon {
 pub enum Wait {
     /// Not at all.
     No,
-    /// Until something arrives, or so long at most, to the microsecond. It may end early, with nothing received.
+    /// Until something arrives, or at most this long, to the microsecond. It may end early, with nothing received.
     For(Duration),
     /// Until something arrives, or about [`IDLE`].
     Idle,
 }
 
-/// How long [`Wait::Idle`] lasts at most, so that a request to stop is noticed.
+/// The longest duration of [`Wait::Idle`], so that a request to stop is noticed.
 pub const IDLE: Duration = Duration::from_millis(50);
 
-/// What a line has counted.
+/// Counters of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LineStats {
     /// Datagrams or writes.
     pub sent: u64,
     /// Datagrams or reads.
     pub received: u64,
-    /// Datagrams that the socket refused: no room within the send time-out, or larger than the path takes.
+    /// Datagrams that the socket refused: no room within the send time-out, or larger than the path's MTU.
     pub send_failed: u64,
-    /// Times the peer was not there (ICMP port unreachable, connection reset).
+    /// Times the peer was absent (ICMP port unreachable, connection reset).
     pub refused: u64,
-    /// Datagrams from addresses for which there was no room in the table, or that are none of the several that the line
-    /// calls.
+    /// Datagrams from addresses for which there was no room in the table, or that are not among the several that the
+    /// line calls.
     pub unknown_sources: u64,
     /// Packets of IP protocols whose checksum was wrong.
     pub damaged: u64,
     /// Connections after the first.
     pub reconnected: u64,
-    /// Whether the kernel stamped what it received.
+    /// Whether received datagrams had the kernel's time stamps.
     pub kernel_stamps: bool,
 }
 
-/// Why a line can't be opened, or can't go on.
+/// Why a line cannot be opened, or cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
     /// Another socket has the port.
@@ -219,14 +219,14 @@ pub enum LineError {
         /// The port.
         port: u16,
     },
-    /// Nothing answers there.
+    /// No answer from the peer.
     #[error(
         "{address} cannot be reached: {why}; check the address, the firewall, and that the peer is running"
     )]
     Unreachable {
-        /// Where to.
+        /// The peer's address.
         address: SocketAddr,
-        /// What was tried, and what came of it.
+        /// The operation, and its result.
         why: String,
     },
     /// The user may not open the raw socket that a protocol directly over IP needs.
@@ -238,7 +238,7 @@ pub enum LineError {
         /// Number of the protocol.
         protocol: u8,
     },
-    /// The wire's number has a line already.
+    /// The wire's number is used already.
     #[error("wire {wire} is there already: each wire of a participant has a number of its own")]
     WireInUse {
         /// The number.
@@ -255,15 +255,15 @@ pub enum LineError {
     /// Anything else that the system says.
     #[error("{what}: {source}")]
     System {
-        /// What was being done.
+        /// The operation.
         what: String,
-        /// The system's words.
+        /// The system's message.
         source: std::io::Error,
     },
 }
 
 impl LineStats {
-    /// Adds what another line has counted.
+    /// Adds another line's counters.
     pub(crate) fn add(&mut self, other: LineStats) {
         self.sent += other.sent;
         self.received += other.received;
@@ -289,7 +289,7 @@ impl LineError {
         }
     }
 
-    /// Whether the peer is what is missing (exit code 4).
+    /// Whether the error is that the peer is unreachable (exit code 4).
     pub fn is_unreachable(&self) -> bool {
         matches!(self, LineError::Unreachable { .. })
     }

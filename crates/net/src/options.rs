@@ -10,7 +10,7 @@ use socket2::Socket;
 
 use crate::line::IDLE;
 
-/// What every media socket is set to.
+/// Options of every media socket.
 #[derive(Clone, Debug)]
 pub struct SocketOptions {
     /// Queue priority inside this machine, 0 to 6 (paper 000: 6, the highest without privilege).
@@ -19,7 +19,7 @@ pub struct SocketOptions {
     pub dscp: u8,
     /// How long a send may wait for room (paper 000: 40 ms).
     pub send_timeout: Duration,
-    /// Kernel buffers in bytes; large enough for a burst, far too small to hide a second.
+    /// Kernel buffers in bytes; large enough for a burst, far too small for a second of data.
     pub receive_buffer: usize,
     /// See `receive_buffer`.
     pub send_buffer: usize,
@@ -27,14 +27,14 @@ pub struct SocketOptions {
     pub busy_poll_us: u32,
     /// Name of the congestion control of a kernel TCP; `None` leaves the system's.
     pub congestion: Option<String>,
-    /// How long the peer of a kernel TCP may be silent though asked, or take nothing, before its connection is given
+    /// How long the peer of a kernel TCP may leave probes unanswered, or take nothing, before its connection is given
     /// up. The kernel's timers count in seconds and may take half as long again.
     pub peer_patience: Duration,
-    /// Let IP cut datagrams that are larger than the path's MTU, instead of refusing them.
+    /// Let IP fragment datagrams that are larger than the path's MTU, instead of refusing them.
     pub fragment: bool,
     /// How a multicast group is sent to or joined.
     pub multicast: Multicast,
-    /// More addresses of the peer that a calling UDP or raw line calls: the paths 1 and up, for transports that go by
+    /// Further addresses of the peer that a calling UDP or raw line calls: the paths 1 and up, for transports with
     /// several.
     pub other_peers: Vec<SocketAddr>,
 }
@@ -59,7 +59,7 @@ impl Default for SocketOptions {
             busy_poll_us: 0,
             congestion: None,
             // Longer than a roaming station or a stalled disk takes; far from the kernel's own 15 minutes (tcp(7),
-            // tcp_retries2), for which a caller that crashed would keep its successor out.
+            // tcp_retries2), during which a crashed caller would keep the next one out.
             peer_patience: Duration::from_secs(30),
             fragment: false,
             multicast: Multicast::default(),
@@ -68,7 +68,7 @@ impl Default for SocketOptions {
     }
 }
 
-/// What could not be set, for the user to know; nothing of it stops a stream.
+/// Options that could not be set, to be reported to the user; none of them stops a stream.
 pub(crate) fn apply(socket: &Socket, options: &SocketOptions, v6: bool, notes: &mut Vec<String>) {
     let mut note = |what: &str, result: io::Result<()>| {
         if let Err(error) = result {
@@ -83,7 +83,7 @@ pub(crate) fn apply(socket: &Socket, options: &SocketOptions, v6: bool, notes: &
     if v6 {
         note("DSCP", socket.set_tclass_v6(class));
     }
-    // On an IPv6 socket as well: IPv4 peers of a dual-stack socket are sent to by IPv4's options.
+    // On an IPv6 socket as well: IPv4's options apply to IPv4 peers of a dual-stack socket.
     note("DSCP for IPv4", set_int(socket, libc::IPPROTO_IP, libc::IP_TOS, class as i32));
     // After DSCP: setting the type of service sets the priority, too.
     note("socket priority", set_int(socket, libc::SOL_SOCKET, libc::SO_PRIORITY, options.priority as i32));
@@ -95,16 +95,16 @@ pub(crate) fn apply(socket: &Socket, options: &SocketOptions, v6: bool, notes: &
 }
 
 impl SocketOptions {
-    /// Gives a connection that is no line the congestion control of these options, if they have one.
+    /// Sets the congestion control of these options, if they have one, for a connection that is not a line.
     ///
-    /// An error where the kernel has none of that name, or keeps it for root.
+    /// An error if the kernel does not have it, or reserves it for root.
     pub fn set_congestion(&self, stream: &std::net::TcpStream) -> io::Result<()> {
         let socket = socket2::SockRef::from(stream);
         self.congestion.as_ref().map_or(Ok(()), |name| socket.set_tcp_congestion(name.as_bytes()))
     }
 }
 
-/// Forbids (or allows) IP fragmentation of what this socket sends.
+/// Forbids (or allows) IP fragmentation of this socket's datagrams.
 pub(crate) fn set_fragmentation(socket: &Socket, allowed: bool, v6: bool) -> io::Result<()> {
     let mode = if allowed { libc::IP_PMTUDISC_DONT } else { libc::IP_PMTUDISC_DO };
     if v6 {
@@ -122,7 +122,7 @@ pub(crate) fn set_int(socket: &impl AsRawFd, level: i32, name: i32, value: i32) 
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sends to IPv4 groups through that interface, from its address `source` where one is given.
+/// Sends to IPv4 groups through that interface, from its address `source` if given.
 pub(crate) fn set_multicast_interface_v4(socket: &Socket, index: u32, source: Ipv4Addr) -> io::Result<()> {
     let request = libc::ip_mreqn {
         imr_multiaddr: libc::in_addr { s_addr: 0 },

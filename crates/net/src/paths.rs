@@ -1,26 +1,26 @@
-//! Addresses that a listening line has heard from, as the numbers that participants know.
+//! Addresses from which a listening line has received, with the path numbers that participants know.
 //!
-//! A number means one address for ever: what a validator sent to one must not be good at the address that takes its place
-//! in the table.
+//! A number always means one address: a validator's reply to one address must not be valid for the address that
+//! replaces it in the table.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use antiphon_core::PathId;
 
-/// The addresses that a listening line has heard from.
+/// The addresses from which a listening line has received.
 #[derive(Default)]
 pub(crate) struct AddressTable {
     paths: BTreeMap<SocketAddr, PathId>,
-    /// By slot, with the number that this address has.
+    /// By slot, with the address's number.
     addresses: Vec<(PathId, SocketAddr)>,
-    /// Where to look next for an entry that may be forgotten.
+    /// Where the next search for an entry that may be forgotten begins.
     hand: usize,
 }
 
 impl AddressTable {
-    /// The number of `address`, given on first sight; when the table is full, one that is not known
-    /// (`knows`) is forgotten, and if all are, `None`.
+    /// The number of `address`, assigned when first seen; when the table is full, an address that the participant does
+    /// not know (`knows`) is forgotten, and if it knows all, `None`.
     pub fn path_of(&mut self, address: SocketAddr, knows: impl Fn(PathId) -> bool) -> Option<PathId> {
         if let Some(path) = self.paths.get(&address) {
             return Some(*path);
@@ -31,7 +31,7 @@ impl AddressTable {
             self.paths.insert(address, path);
             return Some(path);
         }
-        // A few steps per unknown source: a flood of addresses can't make this search long.
+        // A few steps per unknown source: a flood of addresses cannot make this search long.
         for _ in 0..64 {
             let at = self.hand;
             self.hand = (self.hand + 1) % self.addresses.len();
@@ -48,19 +48,19 @@ impl AddressTable {
         None
     }
 
-    /// Whose path that is, if it is not forgotten.
+    /// The address of a path, if it is not forgotten.
     pub fn address_of(&self, path: PathId) -> Option<SocketAddr> {
         let (known, address) = *self.addresses.get(slot(path))?;
         (known == path).then_some(address)
     }
 }
 
-/// Where what is known of a path can be kept, below [`MOST_ADDRESSES`].
+/// Index at which data of a path can be stored, below [`MOST_ADDRESSES`].
 pub(crate) fn slot(path: PathId) -> usize {
     path.0 as usize % MOST_ADDRESSES
 }
 
-/// Addresses remembered at most.
+/// The most addresses remembered.
 const MOST_ADDRESSES: usize = 4096;
 
 #[cfg(test)]

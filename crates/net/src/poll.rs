@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// What to wait for at a descriptor, and what came of it.
+/// What to wait for at a descriptor, and the result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Readiness {
     /// There is something to read, or an error to fetch.
@@ -27,7 +27,7 @@ pub(crate) struct Waited {
     pub ready: Readiness,
     /// The second descriptor is readable.
     pub woken: bool,
-    /// Nothing will come any more: shut down, or the other end is gone.
+    /// Nothing more can come: shut down, or the other end is gone.
     pub hung_up: bool,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn wait_for_any<const N: usize>(fds: [RawFd; N], timeout: Duration) -
     polls.map(|poll| ready > 0 && poll.revents != 0)
 }
 
-/// Waits as [`wait`] does, or until `waker` is readable. An error says that a signal came, or that there is no memory.
+/// Waits like [`wait`], or until `waker` is readable. An error means a signal, or that there is no memory.
 pub(crate) fn wait_or_woken(
     fd: RawFd,
     want: Readiness,
@@ -88,5 +88,5 @@ fn timespec(timeout: Duration) -> libc::timespec {
     }
 }
 
-/// In place of a descriptor that is never ready.
+/// A descriptor that is never ready.
 pub(crate) const NO_FD: RawFd = -1;

@@ -1,12 +1,11 @@
 //! A protocol directly over IP as a line: calling one peer, or listening for many.
 //!
-//! Raw sockets need a privilege and know no ports: every packet of the protocol that comes to this machine comes to each
-//! of them. The line picks out its own by the ports in the packet, which are the transport's (see [`OverIp`]). A
-//! listener's is the one behind the address in the URI; a caller draws one of its own, which the line learns from the
-//! first packet that goes out.
+//! Raw sockets need a privilege and have no ports: every packet of the protocol that reaches this machine is delivered
+//! to each of them. The line selects its own by the ports in the packet, which are the transport's (see [`OverIp`]). A
+//! listener's is the one in the URI; a caller draws its own, which the line learns from the first packet sent.
 //!
-//! A kernel that speaks the protocol itself answers packets for our ports too, as it knows nothing of them; the notes
-//! say so where that is the case. A kernel that does not is kept from saying "protocol unreachable" by the open socket.
+//! A kernel that implements the protocol itself also answers packets for our ports, which it does not know; a note
+//! reports that. The open socket keeps other kernels from sending "protocol unreachable".
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,10 +25,10 @@ use crate::raw_socket::{self, PortHeld, RawSocket};
 use crate::receive_timeout::{ReceiveTimeout, Sleep};
 use crate::wake::Waker;
 
-/// Raw sockets with their buffers and the table of the addresses they talk to.
+/// Raw sockets with their buffers and the table of their peers' addresses.
 pub struct RawLine {
     over_ip: Box<dyn OverIp + Send>,
-    /// One for each path of a calling line; listening for both IP versions, IPv6's and IPv4's.
+    /// One for each path of a calling line; when listening for both IP versions, IPv6's and IPv4's.
     outlets: Vec<Outlet>,
     /// The addresses of a calling line's one peer, by path; none where it listens.
     called: Vec<SocketAddr>,
@@ -37,26 +36,26 @@ pub struct RawLine {
     /// Our address on each path, by its number.
     ours: Vec<IpAddr>,
     receive: ReceiveBatch,
-    /// The packet that the participant has just made.
+    /// The packet that the participant has just written.
     packet: Vec<u8>,
     timeout: ReceiveTimeout,
     max_datagram: usize,
-    /// Our address among them, where it is one, and our port; 0: not known yet.
+    /// Its address is ours, where there is a single one, and our port; 0: not known yet.
     common: LineCommon,
-    /// Keeps others from listening on the same port.
+    /// Prevents others from listening on the same port.
     _port: Option<PortHeld>,
 }
 
-/// A socket, and what waits to go out on it.
+/// A socket, and its packets that wait to be sent.
 struct Outlet {
     socket: RawSocket,
     send: SendBatch,
-    /// Of the packets that wait: what the kernel is told has no ports.
+    /// Ends of the waiting packets: the kernel is given them without ports.
     ends: Vec<Ends>,
 }
 
 impl RawLine {
-    /// Opens the line that `target` asks for; its port is the transport's own.
+    /// Opens the line that `target` asks for; its port is that of the transport.
     pub fn open(
         target: Target,
         over_ip: Box<dyn OverIp + Send>,
@@ -68,7 +67,7 @@ impl RawLine {
         }
     }
 
-    /// A line to one peer, by all its addresses.
+    /// A line to one peer, on all its addresses.
     pub fn call(
         peer: SocketAddr,
         over_ip: Box<dyn OverIp + Send>,
@@ -138,13 +137,12 @@ impl RawLine {
         }
     }
 
-    /// The largest packet that goes out whole, in bytes.
+    /// The largest packet that is not fragmented, in bytes.
     pub fn max_datagram(&self) -> usize {
         self.max_datagram
     }
 
-    /// Passes on the packets of the last batch, which came in by that outlet, as far as they are ours; answers when that
-    /// was.
+    /// Passes on those packets of the last batch from that outlet that are ours; returns when that was.
     fn pass_on(
         &mut self,
         outlet: usize,
@@ -194,7 +192,7 @@ impl RawLine {
         }
     }
 
-    /// Address that a packet on `path` goes to; `None` if the peer was forgotten between hearing and answering it.
+    /// The address for packets on `path`; `None` if the peer was forgotten between receiving and answering.
     fn ends_of(&self, path: PathId) -> Option<Ends> {
         let called = |at: usize| Some((self.outlets.get(at)?.socket.local().ip(), *self.called.get(at)?));
         let (ours, peer) = match self.called.is_empty() {
@@ -204,7 +202,7 @@ impl RawLine {
         Some(Ends { local: SocketAddr::new(ours, self.common.local.port()), peer })
     }
 
-    /// Completes the packet that the participant made and puts it where it goes out; answers which outlet that is.
+    /// Completes the packet that the participant wrote and adds it to its outlet's batch; returns that outlet.
     fn commit(&mut self, len: usize, path: PathId) -> Option<usize> {
         let calls = !self.called.is_empty();
         if let Some((source, _)) = self.over_ip.ports(&self.packet[..len]).filter(|_| calls) {
@@ -220,7 +218,7 @@ impl RawLine {
         };
         let outlet = &mut self.outlets[at];
         outlet.send.next()?[..len].copy_from_slice(packet);
-        // A raw IPv6 socket takes a port for the number of the protocol.
+        // A raw IPv6 socket interprets a port as the protocol number.
         let mut to = ends.peer;
         to.set_port(0);
         match calls {
@@ -231,7 +229,7 @@ impl RawLine {
         Some(at)
     }
 
-    /// Sends what waits at an outlet.
+    /// Sends the packets that wait at an outlet.
     fn flush(&mut self, at: usize, now: Instant, participant: &mut WireView<'_>) {
         let Outlet { socket, send, ends } = &mut self.outlets[at];
         let batch = send.flush(socket.fd());
@@ -244,7 +242,8 @@ impl RawLine {
         self.common.on_sent(now, batch, participant);
     }
 
-    /// Reads what has come in by one outlet, waiting for it if told to; answers when it last looked, if something came.
+    /// Reads what one outlet has received, waiting for it if told to; returns when it last read the clock, if something
+    /// came.
     fn drain(
         &mut self,
         outlet: usize,
@@ -275,8 +274,8 @@ impl RawLine {
         Ok(looked)
     }
 
-    /// Waits as told, as far as the receiving call does not: answers whether that call is to wait, and `None` if nothing
-    /// came.
+    /// Waits as told, as far as the receiving call does not: returns whether that call is to wait, and `None` if
+    /// nothing came.
     fn sleep(&mut self, wait: Wait) -> Option<bool> {
         let sleep = match (&self.outlets[..], &self.common.waker) {
             ([_], None) if self.receive.is_behind() => Sleep::No,
@@ -367,18 +366,18 @@ impl Line for RawLine {
     }
 }
 
-/// Addresses of one peer at most, in line with what transports of several paths keep.
+/// The most addresses of one peer, in line with what transports of several paths keep.
 const MOST_CALLED: usize = 4;
 
-/// Whether a packet between these ends, which came in where `called` is called, belongs to the line at `local`, not to
-/// another one on this machine.
+/// Whether a packet between these ends, received where `called` is called, belongs to the line at `local`, not to
+/// another on this machine.
 fn is_ours(local: SocketAddr, called: Option<&SocketAddr>, ends: &Ends) -> bool {
     let same = |peer: &SocketAddr| peer.port() == ends.peer.port() && peer.ip() == ends.peer.ip();
-    // Port 0 belongs to no socket: a caller that has not sent anything yet hears nothing.
+    // Port 0 belongs to no socket: a caller that has not sent anything yet receives nothing.
     local.port() != 0 && ends.local.port() == local.port() && called.is_none_or(same)
 }
 
-/// Keeps that path's peers talk to us at this address.
+/// Remembers that peers on that path send to us at this address.
 fn remember(ours: &mut Vec<IpAddr>, path: PathId, address: IpAddr) {
     let at = slot(path);
     if ours.len() <= at {

@@ -1,4 +1,4 @@
-//! Raw sockets of one IP protocol: opening them, and what stands around a packet that comes out of one.
+//! Raw sockets of one IP protocol: opening them, and the headers around their packets.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -23,7 +23,7 @@ pub(crate) struct RawSocket {
 }
 
 impl RawSocket {
-    /// A socket that hears one peer alone.
+    /// A socket that receives from one peer only.
     pub fn call(
         peer: SocketAddr,
         protocol: u8,
@@ -73,7 +73,7 @@ impl RawSocket {
         Ok(RawSocket { socket, local: SocketAddr::new(nowhere, 0), is_v6 })
     }
 
-    /// With the address that it has by now: an IPv4 socket that was never bound has one of no family.
+    /// Adds its present address: an IPv4 socket that was never bound has an address of no family.
     fn with_address(mut self) -> Result<Self, LineError> {
         let local = self.socket.local_addr().map_err(LineError::system("socket address"))?;
         self.local = local.as_socket().unwrap_or(self.local);
@@ -92,13 +92,13 @@ impl RawSocket {
         self.is_v6
     }
 
-    /// Our address, or the wildcard; the port says nothing.
+    /// Our address, or the wildcard; the port has no meaning.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// The packet in what the socket gave, with its source and destination. IPv4's raw sockets give the IP header as well,
-    /// IPv6's never do and tell our address (`destination`) apart, if asked.
+    /// The packet in what the socket returned, with its source and destination. IPv4's raw sockets include the IP
+    /// header, IPv6's never do and report our address (`destination`) separately, if asked.
     pub fn read<'a>(
         &self,
         over_ip: &dyn OverIp,
@@ -117,8 +117,7 @@ impl RawSocket {
         Some((Ends { local: SocketAddr::new(local, destination), peer }, packet))
     }
 
-    /// What fits the path's MTU beside the IP header, as far as the kernel knows the path, at most what Ethernet
-    /// carries.
+    /// The size that fits the path's MTU with the IP header, as far as the kernel knows the path, at most Ethernet's.
     pub fn max_datagram(&self, options: &SocketOptions) -> usize {
         if options.fragment {
             return LARGEST_IP - IPV6_HEADER;
@@ -127,7 +126,7 @@ impl RawSocket {
     }
 }
 
-/// A raw socket takes a port for the number of the protocol.
+/// A raw socket interprets a port as the protocol number.
 fn without_port(mut address: SocketAddr) -> SockAddr {
     address.set_port(0);
     address.into()
@@ -153,7 +152,7 @@ fn prepare(
         notes.push(format!("control of IP fragmentation not obtained: {error}"));
     }
     if v6 {
-        // Answers must come from the address that was asked; checksums cover it as well.
+        // Answers must be sent from the address that received the request; checksums cover it as well.
         options::set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)
             .map_err(LineError::system("addresses of packets received"))?;
     }
@@ -169,9 +168,9 @@ fn payload_v4(packet: &mut [u8]) -> Option<(Ipv4Addr, &mut [u8])> {
     if fits { packet.get_mut(len..).map(|payload| (destination, payload)) } else { None }
 }
 
-/// A word to the user where this kernel speaks the protocol itself, in this namespace.
+/// A note for the user if this kernel implements the protocol itself, in this namespace.
 pub(crate) fn kernel_speaks(protocol: u8) -> Option<String> {
-    // Where the kernel does not tell, there is nothing to be said.
+    // Without the file nothing is known.
     let protocols = std::fs::read_to_string("/proc/net/protocols").unwrap_or_default();
     let name = match protocol {
         132 => "SCTP",
@@ -186,10 +185,10 @@ pub(crate) fn kernel_speaks(protocol: u8) -> Option<String> {
     })
 }
 
-/// A listener's port of a protocol, held against other listeners on this machine.
+/// Reserves a listener's port of a protocol against other listeners on this machine.
 ///
 /// Raw sockets share everything, and two listeners on one port would both answer. An abstract Unix address belongs to
-/// one socket in a network namespace, as a port does, and goes with it.
+/// one socket in a network namespace, as a port does, and is released with it.
 pub(crate) struct PortHeld {
     _socket: UnixDatagram,
 }

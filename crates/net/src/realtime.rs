@@ -1,10 +1,10 @@
-//! Making the calling thread fit for media: real-time scheduling where permitted, exact timers.
+//! Prepares the calling thread for media: real-time scheduling where permitted, exact timers.
 #![allow(unsafe_code, reason = "scheduling calls of Linux")]
 
 use std::fmt;
 use std::io;
 
-/// What a media thread obtained from the operating system.
+/// Scheduling that a media thread obtained from the operating system.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Scheduling {
     /// `SCHED_FIFO` at this priority.
@@ -25,9 +25,9 @@ impl fmt::Display for Scheduling {
     }
 }
 
-/// Raises the calling thread as far as permitted: `SCHED_FIFO`, else a lower nice value, else nothing.
+/// Raises the calling thread's priority as far as permitted: `SCHED_FIFO`, else a lower nice value, else none.
 ///
-/// Timer slack is set to its minimum in every case, so that waits end when they should.
+/// Timer slack is set to its minimum in every case, so that waits end on time.
 pub fn become_media_thread() -> Scheduling {
     // SAFETY: plain system calls on the calling thread.
     let nice = unsafe {
@@ -41,7 +41,7 @@ pub fn become_media_thread() -> Scheduling {
     }
 }
 
-/// `SCHED_FIFO` at `priority` for the calling thread, or why not.
+/// `SCHED_FIFO` at `priority` for the calling thread, or why it was refused.
 pub(crate) fn ask_for_fifo(priority: i32) -> Scheduling {
     let parameters = libc::sched_param { sched_priority: priority };
     // SAFETY: 0 is the calling thread; the structure lives through the call, which only reads it.
@@ -54,7 +54,7 @@ pub(crate) fn ask_for_fifo(priority: i32) -> Scheduling {
     ))
 }
 
-/// Below JACK's usual 70 to 80 for the sound server, above everything ordinary.
+/// Below JACK's usual 70 to 80 for the sound server, above all ordinary threads.
 const FIFO_PRIORITY: i32 = 60;
 /// Paper 000 ran its hosts at nice −19.
 const NICE: i32 = -19;
@@ -64,8 +64,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_to_be_obtained_is_what_the_kernel_has() {
-        // On a thread of its own: the priority goes with it.
+    fn reported_scheduling_equals_the_kernels() {
+        // On a thread of its own, since the priority is the thread's.
         let checked = std::thread::spawn(|| {
             let obtained = become_media_thread();
             // SAFETY: plain system calls on the calling thread.

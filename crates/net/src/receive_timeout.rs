@@ -1,10 +1,10 @@
 //! Sleeping in the receiving call itself until shortly before something is due, by the socket's receive time-out.
 //!
-//! A wait in `ppoll` costs a system call and a high-resolution timer for every arrival: 2.5 µs of a loopback round trip of
-//! 15 µs. A receive time-out costs neither, but the kernel counts it in ticks. So it is set to end well before the due time,
-//! and what is left is waited out precisely. Due times move with every packet (retransmission timers above all), so the
-//! time-out is changed only where it would end too late, or did end with nothing received: waking too early now and then is
-//! cheap, a system call for every packet is not.
+//! A wait in `ppoll` costs a system call and a high-resolution timer for every arrival: 2.5 µs of a loopback round trip
+//! of 15 µs. A receive time-out costs neither, but the kernel counts it in ticks. So it is set to end well before the
+//! due time, and the rest is waited for precisely. Due times change with every packet (retransmission timers above
+//! all), so the time-out is changed only where it would end too late, or did end with nothing received: an occasional
+//! early wake-up is cheap, a system call for every packet is not.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(crate) enum Sleep {
     No,
     /// In the receiving call.
     InCall,
-    /// In `ppoll`, so long at most.
+    /// In `ppoll`, at most this long.
     Poll(Duration),
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct ReceiveTimeout {
 }
 
 impl ReceiveTimeout {
-    /// That of a socket as [`crate::options::apply`] leaves it.
+    /// For a socket configured by [`crate::options::apply`].
     pub fn new() -> Self {
         // The resolution of the coarse clock is the kernel's tick (1/HZ).
         let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).map_or(LONGEST_TICK, Duration::from);
@@ -57,8 +57,8 @@ impl ReceiveTimeout {
         ReceiveTimeout { set: IDLE, tick: tick.clamp(SHORTEST_TICK, LONGEST_TICK), ended_empty: false }
     }
 
-    /// Whether the thread may sleep in a receiving call on `socket` and is awake again before `time` is over: if it is long
-    /// enough for that. Sets the socket's time-out where that is needed.
+    /// Whether the thread may sleep in a receiving call on `socket` and is awake again before `time` is over: only if
+    /// it is long enough. Sets the socket's time-out if needed.
     fn ends_within(&mut self, socket: &Socket, time: Duration) -> bool {
         let Some(next) = self.choose(time) else { return false };
         if next != self.set {
@@ -71,7 +71,7 @@ impl ReceiveTimeout {
         true
     }
 
-    /// How to wait on `socket` as told.
+    /// How to do a wait on `socket`.
     pub fn plan(&mut self, socket: &Socket, wait: Wait) -> Sleep {
         let longest = match wait {
             Wait::No => return Sleep::No,
@@ -86,7 +86,8 @@ impl ReceiveTimeout {
         self.ended_empty = true;
     }
 
-    /// The time-out for a wait of at most `time`: the present one while it will do; `None` if `time` is too short for any.
+    /// The time-out for a wait of at most `time`: the present one if it is suitable; `None` if `time` is too short for
+    /// any.
     fn choose(&self, time: Duration) -> Option<Duration> {
         let fits = |timeout: Duration| self.longest_sleep(timeout) <= time;
         if fits(self.set) && !self.ended_empty {
@@ -95,13 +96,13 @@ impl ReceiveTimeout {
         if fits(IDLE) {
             return Some(IDLE);
         }
-        // Doubling steps: a due time that comes nearer by and by changes the time-out a few times only.
+        // Doubling steps: an approaching due time changes the time-out only a few times.
         let steps = std::iter::successors(Some(self.tick), |step| Some(*step * 2));
         steps.take_while(|step| *step < IDLE && fits(*step)).last()
     }
 
-    /// How long a receiving call may take with that time-out: the kernel rounds it up to ticks, ends it with a tick, and may
-    /// be late with that.
+    /// How long a receiving call may take with that time-out: the kernel rounds it up to ticks, ends it with a tick,
+    /// and may be late.
     fn longest_sleep(&self, timeout: Duration) -> Duration {
         let ticks = timeout.as_nanos().div_ceil(self.tick.as_nanos()) as u32;
         self.tick * (ticks + 1) + LATE
@@ -112,7 +113,7 @@ impl ReceiveTimeout {
 const SHORTEST_TICK: Duration = Duration::from_millis(1);
 /// See [`SHORTEST_TICK`].
 const LONGEST_TICK: Duration = Duration::from_millis(10);
-/// How late the timers of a tick may be without a due time being overslept: they run in a soft interrupt, behind others.
+/// How late the timers of a tick may be without missing a due time: they run in a soft interrupt, behind others.
 const LATE: Duration = Duration::from_millis(2);
 
 #[cfg(test)]
@@ -149,7 +150,7 @@ mod tests {
         assert!(timeout.ends_within(&socket, ms(30)));
         let set = socket.read_timeout().expect("a socket").expect("it was set");
         assert!(set >= ms(16) && set <= ms(20), "16 ms, in ticks of this kernel: {set:?}");
-        // What another set shows whether it is set again.
+        // If it is set again, this other value changes.
         socket.set_read_timeout(Some(ms(100))).expect("a socket");
         for time in [30, 29, 25, 60, 200] {
             assert!(timeout.ends_within(&socket, ms(time)));

@@ -1,7 +1,8 @@
 //! A TCP connection as a line: called, with reconnection, or accepted (see [`crate::TcpListening`]).
 //!
-//! The kernel's send buffer is kept short (`TCP_NOTSENT_LOWAT`), so that messages wait in the endpoint, where a deadline
-//! can still drop them. What the kernel did not take of a write stays here until it does: a message is never cut.
+//! The kernel's send buffer is kept short (`TCP_NOTSENT_LOWAT`), so that messages wait in the endpoint, where a
+//! deadline can still drop them. The rest of a write that the kernel did not take stays here until it does: a message
+//! is never truncated.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -25,7 +26,7 @@ pub struct TcpLine {
     stream: Option<Socket>,
     source: Source,
     options: SocketOptions,
-    /// What the participant gave: of `given` bytes the kernel has taken the first `taken`.
+    /// Bytes from the participant: of `given` bytes the kernel has taken the first `taken`.
     pending: Vec<u8>,
     given: usize,
     taken: usize,
@@ -33,7 +34,7 @@ pub struct TcpLine {
     timeout: ReceiveTimeout,
     /// The kernel takes no more for now.
     blocked: bool,
-    /// `blocked`, as it was when [`Line::watch`] was last said to have changed.
+    /// Value of `blocked` when [`Line::watch`] was last reported as changed.
     watched_blocked: bool,
     connected_told: bool,
     /// The kernel's congestion control of the last connection.
@@ -42,19 +43,19 @@ pub struct TcpLine {
     common: LineCommon,
 }
 
-/// Where connections come from.
+/// Origin of connections.
 enum Source {
-    /// We call, and call again.
+    /// This side calls, and calls again after a break.
     ///
-    /// `connecting`: until when the call under way may take.
+    /// `connecting`: the time limit of the call in progress.
     Caller { peer: SocketAddr, retry_at: Option<Instant>, backoff: Duration, connecting: Option<Instant> },
-    /// One connection, no more.
+    /// A single accepted connection.
     Accepted,
 }
 
 impl TcpLine {
-    /// Calls `peer`. Later breaks of the connection are mended with back-off; the first call must succeed, within
-    /// [`CONNECT_PATIENCE`].
+    /// Calls `peer`. Later breaks of the connection are followed by new calls with back-off; the first call must
+    /// succeed, within [`CONNECT_PATIENCE`].
     pub fn call(peer: SocketAddr, options: &SocketOptions) -> Result<Self, LineError> {
         let unreachable = |error: io::Error| LineError::Unreachable { address: peer, why: error.to_string() };
         let mut notes = Vec::new();
@@ -109,7 +110,7 @@ impl TcpLine {
         self.stream.as_ref().map(AsRawFd::as_raw_fd)
     }
 
-    /// Looks after the connection: finishes connecting, calls again.
+    /// Maintains the connection: finishes connecting, calls again.
     fn tend(&mut self, now: Instant, participant: &mut WireView<'_>) {
         let settled = match self.source {
             Source::Caller { .. } => self.tend_call(now),
@@ -117,7 +118,7 @@ impl TcpLine {
         };
         if settled && self.stream.is_some() && !self.connected_told {
             self.connected_told = true;
-            // It was watched for being made, and is watched for what comes from now on.
+            // It was watched for the connection's completion; from now on for input.
             self.common.note_watch_changed();
             self.show_opened(now);
             self.congestion =
@@ -126,10 +127,10 @@ impl TcpLine {
         }
     }
 
-    /// Shows the connection that has just been made to the tap.
+    /// Reports the new connection to the tap.
     fn show_opened(&mut self, now: Instant) {
         let (Some(tap), Some(stream)) = (&mut self.common.tap, &self.stream) else { return };
-        // A connection that has lost its peer already has no ends to show, and carries nothing.
+        // A connection that has lost its peer already has no addresses, and carries nothing.
         let end = |address: io::Result<SockAddr>| address.ok().and_then(|address| address.as_socket());
         if let (Some(local), Some(peer)) = (end(stream.local_addr()), end(stream.peer_addr())) {
             let caller = match self.source {
@@ -140,7 +141,7 @@ impl TcpLine {
         }
     }
 
-    /// Finishes the call under way or begins the next; answers whether none is under way.
+    /// Finishes the call in progress or begins the next; returns whether none is in progress.
     fn tend_call(&mut self, now: Instant) -> bool {
         let Source::Caller { peer, retry_at, backoff, connecting } = &mut self.source else { return true };
         if let (Some(until), Some(stream)) = (*connecting, &self.stream) {
@@ -150,7 +151,7 @@ impl TcpLine {
                     (*connecting, *backoff, self.common.local) = (None, FIRST_BACKOFF, local);
                     self.common.stats.reconnected += 1;
                 }
-                // Refused; or unanswered for so long that the kernel's next try is further off than ours.
+                // Refused; or unanswered for so long that the kernel's next attempt is later than ours.
                 Some(Err(_)) | None => {
                     self.stream = None;
                     (*connecting, *retry_at) = (None, Some(now + *backoff));
@@ -186,10 +187,10 @@ impl TcpLine {
         participant.handle_input(now, Input::Broken(reason));
     }
 
-    /// Waits as told, as far as the receiving call does not: answers whether that call is to wait.
+    /// Waits as told, as far as the receiving call does not: returns whether that call is to wait.
     fn sleep(&mut self, wait: Wait) -> bool {
         let sleep = match &self.stream {
-            // Only a connection with nothing else to watch may sleep in the call that reads it.
+            // Only a connection with nothing else to watch may sleep in the receiving call.
             Some(stream) if self.connected_told && !self.blocked && self.common.waker.is_none() => {
                 self.timeout.plan(stream, wait)
             }
@@ -203,7 +204,7 @@ impl TcpLine {
         sleep == Sleep::InCall
     }
 
-    /// Hands on what a read brought; answers when that was.
+    /// Passes on received bytes; returns when that was.
     fn pass_on(
         &mut self,
         n: usize,
@@ -222,7 +223,7 @@ impl TcpLine {
         reading.now
     }
 
-    /// Writes what the participant gave; answers whether it may give more.
+    /// Writes what the participant gave; returns whether it may give more.
     fn write(&mut self, now: Instant, participant: &mut WireView<'_>) -> bool {
         let Some(fd) = self.fd() else { return false };
         match tcp_io::write(fd, &self.pending[self.taken..self.given]) {
@@ -396,11 +397,11 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 /// How often the kernel is asked for its figures.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
-/// Bytes asked of the participant at a time: one full segment, so that choosing stays late.
+/// Bytes asked of the participant at a time: one full segment, so that the choice is made late.
 const WRITE_ROOM: usize = 1_448;
 /// Bytes read at a time.
 const READ_ROOM: usize = 16_384;
-/// Reads in one round at most (128 KiB, 0.1 ms here), so that a fast peer can't keep the media thread from its other work.
+/// The most reads in one round (128 KiB, 0.1 ms here), so that a fast peer cannot delay the media thread's other work.
 const MOST_READS: usize = 8;
 
 #[cfg(test)]

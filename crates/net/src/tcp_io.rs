@@ -14,8 +14,8 @@ use socket2::Socket;
 use crate::control::kernel_stamp;
 use crate::poll::{self, Readiness};
 
-/// Reads what there is, waiting for it as long as the socket's receive time-out if told to: bytes read (0 at the end
-/// of the stream) and the time stamp of the last of them.
+/// Reads available bytes, waiting for them as long as the socket's receive time-out if told to: returns the number of
+/// bytes (0 at the end of the stream) and the time stamp of the last of them.
 pub(crate) fn read(fd: RawFd, buf: &mut [u8], wait: bool) -> io::Result<(usize, Option<Duration>)> {
     let mut vector = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
     // Room for the time stamp.
@@ -37,7 +37,7 @@ pub(crate) fn read(fd: RawFd, buf: &mut [u8], wait: bool) -> io::Result<(usize, 
     Ok((n as usize, kernel_stamp(&header)))
 }
 
-/// Writes without waiting and without a signal when the peer is gone.
+/// Writes without waiting, and without a signal if the peer is gone.
 pub(crate) fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: the pointer and length are of a live slice.
     let n = unsafe {
@@ -51,7 +51,7 @@ pub(crate) fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     Err(if interrupted { io::ErrorKind::WouldBlock.into() } else { error })
 }
 
-/// Bytes written that the peer's machine has not confirmed.
+/// Bytes written that the peer's machine has not acknowledged.
 pub(crate) fn unconfirmed(fd: RawFd) -> usize {
     let mut bytes: libc::c_int = 0;
     // SAFETY: TIOCOUTQ (SIOCOUTQ, tcp(7)) writes one int, which lives through the call.
@@ -59,7 +59,7 @@ pub(crate) fn unconfirmed(fd: RawFd) -> usize {
     if result == 0 { bytes.max(0) as usize } else { 0 }
 }
 
-/// Whether a connection that was begun is there (`Ok`), failed, or is still being made (`None`).
+/// Whether a connection in progress is established (`Ok`), failed, or still in progress (`None`).
 pub(crate) fn connection_state(socket: &Socket) -> Option<io::Result<()>> {
     let want = Readiness { readable: false, writable: true };
     let ready = poll::wait(socket.as_raw_fd(), want, Duration::ZERO);
@@ -89,7 +89,7 @@ pub(crate) fn kernel_report(socket: &Socket) -> Option<KernelReport> {
     if result != 0 {
         return None;
     }
-    // Older kernels write a shorter structure; what they don't know stays zero.
+    // Older kernels write a shorter structure; unknown fields stay zero.
     let word = |at: usize| u32::from_ne_bytes(info[at..at + 4].try_into().expect("four bytes"));
     let long = |at: usize| u64::from_ne_bytes(info[at..at + 8].try_into().expect("eight bytes"));
     let micros = |at: usize| Duration::from_micros(u64::from(word(at)));

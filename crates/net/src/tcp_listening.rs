@@ -28,22 +28,22 @@ impl TcpListening {
         Ok(TcpListening { socket, local, options: options.clone(), notes })
     }
 
-    /// The address listened on.
+    /// The address that it listens on.
     pub fn local_address(&self) -> SocketAddr {
         self.local
     }
 
-    /// Options that the system refused, in words. Connections inherit them, and note what is refused them as well.
+    /// Options that the system refused, in words. Connections inherit them, and note refused ones themselves as well.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// The next caller, if there is one. After an error there is none to be had for a while.
+    /// The next caller, if there is one. An error means that none can be accepted for a while.
     pub(crate) fn next_caller(&self) -> io::Result<Option<(Socket, SocketAddr)>> {
         accept(&self.socket)
     }
 
-    /// The line of a caller. An error says that it has gone already.
+    /// The line of a caller. An error means that it has gone already.
     pub(crate) fn line(&self, stream: Socket, peer: SocketAddr) -> io::Result<TcpLine> {
         let mut notes = Vec::new();
         set_up_accepted(&stream, peer, &self.options, &mut notes)?;
@@ -57,5 +57,5 @@ impl AsFd for TcpListening {
     }
 }
 
-/// Callers that the kernel keeps until they are accepted: a hundred that come at once find room in it.
+/// Callers that the kernel keeps until they are accepted: enough for a hundred at once.
 const BACKLOG: i32 = 128;

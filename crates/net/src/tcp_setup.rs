@@ -1,4 +1,4 @@
-//! Making the sockets of a TCP line: for calling, for listening, and accepted.
+//! Creates the sockets of a TCP line: for calling, for listening, and accepted ones.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ pub(crate) fn new_socket(
     Ok(socket)
 }
 
-/// What is TCP's own among the options.
+/// Sets the options that only TCP has.
 pub(crate) fn set_up_stream(
     socket: &Socket,
     options: &SocketOptions,
@@ -44,7 +44,7 @@ pub(crate) fn set_up_stream(
     Ok(())
 }
 
-/// A connection inherits much of the listening socket, but not all: its priority, for one, begins at 0.
+/// A connection inherits most options of the listening socket, but not all: its priority, for example, begins at 0.
 pub(crate) fn set_up_accepted(
     socket: &Socket,
     peer: SocketAddr,
@@ -55,27 +55,27 @@ pub(crate) fn set_up_accepted(
     set_up_stream(socket, options, notes)
 }
 
-/// Has the kernel ask a silent peer whether it is still there, and give up one that does not answer: a machine that lost
-/// its power or its network sends no end.
+/// Makes the kernel probe a silent peer, and give up one that does not answer: a machine that lost power or its network
+/// sends no FIN.
 fn set_patience(socket: &Socket, patience: Duration) -> io::Result<()> {
     let part = |n: u32| (patience / n).max(KERNEL_TICK);
     let keepalive = socket2::TcpKeepalive::new().with_time(part(2)).with_interval(part(4)).with_retries(2);
     socket.set_tcp_keepalive(&keepalive)?;
-    // For what is unconfirmed, where no such question is asked; it bounds the questions as well (tcp(7)).
+    // For unacknowledged data, when there are no probes; it limits the probes as well (tcp(7)).
     socket.set_tcp_user_timeout(Some(patience))
 }
 
-/// Makes a connection just made ready for use: it was begun without waiting, and is to wait from now on.
+/// Prepares an established connection for use: it was begun without waiting, and waits from now on.
 pub(crate) fn settle(stream: &Socket) -> io::Result<SocketAddr> {
     stream.set_nonblocking(false)?;
     let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
-    // Calling a free port of this machine again and again, the kernel may one day call from that very port, and TCP
-    // then connects the socket to itself.
+    // After many calls to a free port of this machine, the kernel may use that very port for the call, and TCP then
+    // connects the socket to itself.
     let local = local.as_socket().filter(|local| Some(*local) != peer.as_socket());
     local.ok_or_else(|| ErrorKind::ConnectionRefused.into())
 }
 
-/// A socket that listens on `local` without waiting, for IPv4 as well where that is the wildcard of IPv6. The kernel keeps
+/// A non-blocking socket that listens on `local`, for IPv4 as well if that is the wildcard of IPv6. The kernel keeps
 /// `backlog` callers until they are accepted.
 pub(crate) fn listening_socket(
     local: SocketAddr,
@@ -94,7 +94,7 @@ pub(crate) fn listening_socket(
     if any_v6 && local.is_ipv6() {
         socket.set_only_v6(false).map_err(LineError::system("IPv4 beside IPv6"))?;
     }
-    // A receiver that is started again must not wait for the old connection's last minute.
+    // A restarted receiver must not wait for the old connection's TIME-WAIT.
     socket.set_reuse_address(true).map_err(LineError::system("reuse of the address"))?;
     socket.bind(&local.into()).map_err(LineError::binding(local))?;
     socket.listen(backlog).map_err(LineError::binding(local))?;
@@ -117,8 +117,8 @@ pub(crate) fn begin_connecting(socket: Socket, peer: SocketAddr, stream: &mut Op
     begun
 }
 
-/// The next caller, if there is one. An error says that none can be had for now, as where this process has no descriptor
-/// left; another attempt at once has the same result.
+/// The next caller, if there is one. An error means that none can be accepted for now, for example because this process
+/// has no descriptor left; another attempt at once has the same result.
 pub(crate) fn accept(socket: &Socket) -> io::Result<Option<(Socket, SocketAddr)>> {
     match socket.accept() {
         Ok((stream, peer)) => Ok(peer.as_socket().map(|peer| (stream, peer))),
@@ -127,7 +127,7 @@ pub(crate) fn accept(socket: &Socket) -> io::Result<Option<(Socket, SocketAddr)>
     }
 }
 
-/// Whether an error of `accept` is of one caller, which is then off the queue, or of a signal (accept(2)).
+/// Whether an error of `accept` concerns one caller, which is then off the queue, or a signal (accept(2)).
 fn is_of_the_caller(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -147,7 +147,7 @@ fn is_of_the_caller(error: &io::Error) -> bool {
     )
 }
 
-/// Where a socket is bound.
+/// The address to which a socket is bound.
 pub(crate) fn address_of(socket: &Socket) -> Result<SocketAddr, LineError> {
     let local = socket.local_addr().map_err(LineError::system("socket address"))?;
     Ok(local.as_socket().expect("an IP socket has an IP address"))
@@ -155,5 +155,5 @@ pub(crate) fn address_of(socket: &Socket) -> Result<SocketAddr, LineError> {
 
 /// Unsent bytes that the kernel may hold.
 const NOT_SENT_LOW_WATER: i32 = antiphon_core::wire::TCP_NOT_SENT_LOW_WATER as i32;
-/// The unit in which the kernel counts when to ask a silent peer (tcp(7), TCP_KEEPIDLE).
+/// The unit of the kernel's keep-alive times (tcp(7), TCP_KEEPIDLE).
 const KERNEL_TICK: Duration = Duration::from_secs(1);

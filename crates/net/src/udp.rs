@@ -19,7 +19,7 @@ use crate::paths::AddressTable;
 use crate::poll::Readiness;
 use crate::receive_timeout::{ReceiveTimeout, Sleep};
 
-/// A UDP socket with its buffers and the table of the addresses it talks to.
+/// A UDP socket with its buffers and the table of its peers' addresses.
 pub struct UdpLine {
     socket: Socket,
     /// The one peer of a calling line.
@@ -29,7 +29,7 @@ pub struct UdpLine {
     peers: AddressTable,
     receive: ReceiveBatch,
     send: SendBatch,
-    /// Whether several datagrams were there when it last sent.
+    /// Whether several datagrams waited when it last sent.
     in_bursts: bool,
     timeout: ReceiveTimeout,
     max_datagram: usize,
@@ -39,12 +39,12 @@ pub struct UdpLine {
 #[derive(Clone, Copy)]
 struct Peer {
     address: SocketAddr,
-    /// A connected socket hears of ICMP errors, and receives from its peer only; a group can't be connected to.
+    /// A connected socket gets ICMP errors, and receives from its peer only; it cannot be connected to a group.
     connected: bool,
 }
 
 impl Peer {
-    /// Which of the peer's addresses that is.
+    /// The path of a source address.
     fn path_from(&self, others: &[SocketAddr], from: Option<SocketAddr>) -> Option<PathId> {
         let mut addresses = std::iter::once(&self.address).chain(others);
         addresses.position(|address| Some(*address) == from).map(|at| PathId(at as u32))
@@ -81,7 +81,7 @@ impl UdpLine {
                 format!("{peer} is of the other version of IP, and one socket calls both: use one version");
             return Err(LineError::Unreachable { address, why });
         }
-        // A connected socket hears one address only.
+        // A connected socket receives from one address only.
         let connected = !group && others.is_empty() && connect(&socket, peer)?;
         let mut line = Self::with(socket, options, peer.is_ipv6(), notes)?;
         (line.peer, line.others) = (Some(Peer { address: peer, connected }), others);
@@ -144,7 +144,7 @@ impl UdpLine {
         })
     }
 
-    /// The largest payload that goes out whole, in bytes.
+    /// The largest payload that is not fragmented, in bytes.
     pub fn max_datagram(&self) -> usize {
         self.max_datagram
     }
@@ -158,7 +158,7 @@ impl UdpLine {
         self.socket.as_fd()
     }
 
-    /// Passes the datagrams of the last batch on; answers when that was.
+    /// Passes on the datagrams of the last batch; returns when that was.
     fn pass_on(&mut self, n: usize, clock: &OsClock, participant: &mut WireView<'_>) -> Instant {
         let reading = clock.read();
         let now = reading.now;
@@ -193,8 +193,8 @@ impl UdpLine {
         now
     }
 
-    /// Waits as told, as far as the receiving call does not: answers whether that call is to wait, and `None` if nothing
-    /// came.
+    /// Waits as told, as far as the receiving call does not: returns whether that call is to wait, and `None` if
+    /// nothing came.
     fn sleep(&mut self, wait: Wait) -> Option<bool> {
         let sleep = match &self.common.waker {
             Some(_) => Sleep::polling(wait),
@@ -208,7 +208,7 @@ impl UdpLine {
         }
     }
 
-    /// Has the participant write its next datagram into the batch; answers whether it had one.
+    /// Lets the participant write its next datagram into the batch; returns whether it had one.
     fn fill(&mut self, now: Instant, participant: &mut WireView<'_>) -> bool {
         let Some(transmit) = self.send.next().and_then(|buf| participant.poll_transmit(now, buf)) else {
             return false;
@@ -217,7 +217,7 @@ impl UdpLine {
             Some(peer) => (!peer.connected).then(|| peer.address_of(&self.others, transmit.path)),
             None => match self.peers.address_of(transmit.path) {
                 Some(address) => Some(address),
-                // The peer was forgotten between hearing and answering it.
+                // The peer was forgotten between receiving and answering.
                 None => return true,
             },
         };
@@ -225,7 +225,7 @@ impl UdpLine {
         true
     }
 
-    /// Shows the datagrams of the last batch that the kernel took (bits of `taken`) to the tap.
+    /// Reports the datagrams of the last batch that the kernel took (bits of `taken`) to the tap.
     fn show_sent(&mut self, now: Instant, taken: Taken) {
         let LineCommon { local, tap: Some(tap), .. } = &mut self.common else { return };
         for i in taken.indices() {
@@ -249,7 +249,7 @@ impl Line for UdpLine {
         let names = !self.peer.is_some_and(|peer| peer.connected);
         let mut ask = Ask { wait, names };
         let mut looked = None;
-        // A flood may not keep the media thread from its other work.
+        // A flood must not delay the media thread's other work.
         for _ in 0..MOST_BATCHES {
             match self.receive.receive(self.fd(), ask) {
                 Ok(0) => {
@@ -274,7 +274,7 @@ impl Line for UdpLine {
     fn transmit(&mut self, now: Instant, participant: &mut WireView<'_>) -> Result<(), LineError> {
         let mut sent = 0;
         loop {
-            // What is usually alone leaves before it is asked whether there is more.
+            // A datagram that is usually single is sent before asking for more.
             let most = if sent == 0 && !self.in_bursts { 1 } else { BATCH };
             while self.send.len() < most && self.fill(now, participant) {}
             if self.send.len() == 0 {
@@ -350,8 +350,8 @@ fn set_up_sending(socket: &Socket, group: IpAddr, options: &SocketOptions) -> io
     Ok(())
 }
 
-/// Connects to a peer; answers whether there is one: to a broadcast address, a datagram goes to many, and answers come
-/// from others.
+/// Connects to a peer; returns false for a broadcast address: a datagram then goes to many, and answers come from
+/// others.
 fn connect(socket: &Socket, peer: SocketAddr) -> Result<bool, LineError> {
     match socket.connect(&peer.into()) {
         Ok(()) => Ok(true),
@@ -364,7 +364,7 @@ fn connect(socket: &Socket, peer: SocketAddr) -> Result<bool, LineError> {
     }
 }
 
-/// A group of the local link means nothing, and can't be bound to, without an interface.
+/// A link-local group has no meaning, and cannot be bound to, without an interface.
 fn with_scope(local: SocketAddr, options: &SocketOptions) -> Result<SocketAddr, LineError> {
     let (SocketAddr::V6(mut v6), Some(name)) = (local, &options.multicast.interface) else {
         return Ok(local);

@@ -1,4 +1,4 @@
-//! Waking a thread that sleeps in a wait for a socket, from another thread.
+//! Wakes a thread that waits for a socket, from another thread.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -9,9 +9,10 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::poll::{self, NO_FD, Readiness};
 
-/// Ends a wait early: a thread that waits for it, or for a line that has it, wakes. Copies wake the same threads.
+/// Ends a wait early: wakes a thread that waits for it, or for a line that has it. Clones wake the same threads.
 ///
-/// A call of [`Self::wake`] costs one system call, and neither allocates nor locks. Calls before the next wait count as one.
+/// A call of [`Self::wake`] costs one system call, and neither allocates nor locks. Calls before the next wait count as
+/// one.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<EventFd>);
 
@@ -22,20 +23,20 @@ impl Waker {
         Ok(Waker(Arc::new(EventFd::from_flags(flags)?)))
     }
 
-    /// Wakes the thread that waits, or ends its next wait at once.
+    /// Wakes the waiting thread, or ends its next wait at once.
     pub fn wake(&self) {
         // It fails only when the counter is full: then it is set already.
         let _is_set_already = self.0.write(1);
     }
 
-    /// Waits until it is used, or the time-out is over; answers whether it was. One use ends one wait.
+    /// Waits until it is used, or the time-out is over; returns whether it was. One use ends one wait.
     pub fn wait(&self, timeout: Duration) -> bool {
         let want = Readiness { readable: true, writable: false };
         let woken = poll::wait_or_woken(NO_FD, want, self.fd(), timeout).unwrap_or_default().woken;
         woken && self.clear()
     }
 
-    /// Forgets earlier uses; answers whether there were any.
+    /// Clears earlier uses; returns whether there were any.
     pub(crate) fn clear(&self) -> bool {
         self.0.read().is_ok()
     }
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rings_are_heard_once_and_by_sleepers_in_other_threads() {
+    fn a_wake_up_counts_once_and_reaches_other_threads() {
         let waker = Waker::new().expect("an event descriptor");
         assert!(!waker.wait(Duration::ZERO));
         waker.wake();
@@ -64,7 +65,7 @@ mod tests {
         let other = waker.clone();
         let sleeper = std::thread::spawn(move || other.wait(Duration::from_secs(60)));
         waker.wake();
-        // A ring that does not wake costs a minute here, and the answer is false.
+        // Without the wake-up this would take a minute and return false.
         assert!(sleeper.join().expect("no panic"));
     }
 }

@@ -1,4 +1,4 @@
-//! A tap neither allocates nor frees on the media thread: counted per thread by the allocator itself.
+//! A tap neither allocates nor frees on the media thread: the allocator counts per thread.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn a_tap_does_not_allocate_even_when_it_overflows() {
     let ends = Ends { local: address(1), peer: address(2) };
     let bytes = [0; 1_400];
     let allocated = Counting::calls(|| {
-        // As fast as the loop runs, and more than the ring holds between two looks of the writer.
+        // As fast as the loop runs, and more than the ring holds between two rounds of the writer.
         for n in 0..20_000 {
             let at = Instant::from_nanos(n);
             tap.datagram(Direction::Sent, at, ends, &bytes);
@@ -95,7 +95,7 @@ fn a_tapped_line_does_not_allocate() {
         let [near, far] = &mut ends;
         let mut talker = Single::new(Talker { to_send: count, to_come: 0 });
         round(near, &mut talker, &clock, Wait::No).expect("loopback");
-        // A kernel with much else to do delivers later, and in several lots.
+        // A busy kernel delivers later, and in several batches.
         let mut hearer = Single::new(Talker { to_send: 0, to_come: count });
         let patience = clock.now() + Duration::from_secs(10);
         while !hearer.get().is_finished() {
@@ -103,7 +103,7 @@ fn a_tapped_line_does_not_allocate() {
             round(far, &mut hearer, &clock, Wait::Idle).expect("loopback");
         }
     };
-    // The first datagram makes the far line remember an address.
+    // The first datagram makes the far line store an address.
     talk(1);
     assert_eq!(Counting::calls(|| talk(100)), 0);
     drop(ends);

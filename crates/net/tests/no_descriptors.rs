@@ -39,7 +39,7 @@ fn a_server_without_descriptors_goes_on_and_does_not_spin() {
     let connected = socket.connect(&running.tcp.into());
     let mut waits: TcpStream = socket.into();
     std::io::Write::write_all(&mut waits, b"is there room?").expect("the kernel takes it");
-    // Half a second passes, in which this one is not answered, and the other is served.
+    // Half a second passes, in which this caller is not answered, and the other is served.
     let mut buf = [0; 14];
     for _ in 0..5 {
         waits.set_read_timeout(Some(Duration::from_millis(100))).expect("a socket");
@@ -54,6 +54,7 @@ fn a_server_without_descriptors_goes_on_and_does_not_spin() {
     assert_eq!(&buf, b"is there room?");
     let left = running.stop();
     assert_eq!((left.server.accepted, left.server.refused), (2, 0));
-    // Ten pauses and twenty idle waits a second, and what the two said; a server that spins makes a hundred thousand.
+    // Ten pauses and twenty idle waits a second, and the messages of the two; a busy loop would make a hundred
+    // thousand.
     assert!(left.report.rounds < 200 + 60 * left.report.elapsed.as_secs(), "{:?}", left.report);
 }

@@ -38,7 +38,7 @@ fn wait(proxy: &UdpProxy, flow: usize, done: impl Fn(&FlowReport) -> bool) -> Fl
     }
 }
 
-/// Sends numbered datagrams up; which arrived, and from where the last one came.
+/// Sends numbered datagrams up; returns which arrived, and the source of the last one.
 fn send(
     proxy: &UdpProxy,
     flow: usize,
@@ -131,7 +131,7 @@ fn flows_of_unknown_sources_are_bounded_and_end() {
         assert!(clock.now() < Instant::from_millis(20_000));
     }
     assert_eq!(proxy.stop().flows.len(), 2);
-    // With hardly any patience the next client finds room again, and the figures of the first are kept.
+    // With a very short patience the next client finds room again, and the counters of the first are kept.
     let proxy = UdpProxy::start(config, OsClock::new()).expect("loopback");
     for n in 0..5 {
         socket(false).send_to(b"x", proxy.local_addr()).expect("loopback");

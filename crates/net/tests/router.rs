@@ -1,5 +1,5 @@
-//! The router between private namespaces, over each of its means. Needs root, or says why it did not run; without root
-//! see `unprivileged.rs`.
+//! The router between private namespaces, over each of its means. Needs root, or reports why it did not run; without
+//! root see `unprivileged.rs`.
 
 mod common;
 
@@ -12,7 +12,7 @@ use antiphon_net::emulator::{LaneConfig, LaneReport, Router, RouterConfig, Sides
 use antiphon_net::netns::{Means, Namespace, probe};
 use common::{Pick, router, send_numbered, tcp_completes, udp, udp_agrees};
 
-/// The means that are open here; none with a word why.
+/// The means that are permitted here; none, with a note why.
 fn means() -> Vec<Means> {
     match probe() {
         Means::Tun => vec![Means::Tun, Means::VethPacket],
@@ -33,7 +33,7 @@ fn datagrams_and_counters_agree_and_tcp_completes() {
     }
 }
 
-/// Joining a group makes the kernel send membership reports, which stay outside; what is sent to the group crosses.
+/// Joining a group makes the kernel send membership reports, which are not forwarded; packets to the group cross.
 #[test]
 fn multicast_crosses_and_the_kernels_own_reports_do_not() {
     for means in means() {
@@ -110,8 +110,8 @@ fn a_round_trip_takes_what_the_link_says() {
             times.push(clock.now().since(begin));
         }
         times.sort();
-        // Never early. Late only by what a busy machine takes: the median of 15 is let 30 ms; a direction without its
-        // delay, or with both, would be early or show in the next line on a quiet one.
+        // Never early. Late only because of a busy machine: the median of 15 may be 30 ms; a direction without its
+        // delay, or with both, would be early or be noticed in the next line on an idle one.
         assert!(times[0] >= Duration::from_millis(20), "{times:?}");
         assert!(times[7] < Duration::from_millis(50), "{times:?}");
     }
@@ -137,7 +137,7 @@ fn existing_namespaces_get_a_device_while_the_router_runs() {
             || near.run(|| std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default());
         assert!(devices().expect("a namespace").contains("antiphon0"));
         router.stop();
-        // Virtual pairs go with their namespace, which the kernel takes down in its own time.
+        // Virtual pairs are removed with their namespace, some time later.
         let clock = OsClock::new();
         while devices().expect("a namespace").contains("antiphon0") {
             assert!(clock.now().as_nanos() < 10_000_000_000, "the device stayed");
@@ -152,13 +152,13 @@ fn is_real_time(name: &str) -> bool {
     let stats = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
     let mut named = stats.filter(|stat| stat.contains(&format!("({name})")));
     named.any(|stat| {
-        // Counted behind the name, which may hold spaces: the state is the third field.
+        // Counted after the name, which may contain spaces: the state is the third field.
         let behind = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
         behind.split(' ').nth(41 - 3) == Some("1")
     })
 }
 
-/// Devices that are made quickly one after the other come up late in the kernel's own view; a packet must not care.
+/// Devices created in quick succession are reported as up late by the kernel; packets must not be affected.
 #[test]
 fn a_lane_carries_from_its_first_packet() {
     for means in means() {
@@ -199,7 +199,7 @@ fn what_cannot_be_had_is_said() {
     assert!(Router::start(looped, OsClock::new()).is_err());
 }
 
-/// Two links in a row, as in a switch: each takes its time, both count as one, and overhead makes packets longer.
+/// Two links in a row, as in a switch: each adds its delay, both count as one, and overhead makes packets longer.
 #[test]
 fn two_links_in_a_row_add_up() {
     for means in means() {
@@ -213,7 +213,7 @@ fn two_links_in_a_row_add_up() {
         let lane = &router.lanes()[0];
         let (near, far) = (udp(&lane.near, false), udp(&lane.far, false));
         let there = (lane.far.v4, far.local_addr().expect("bound").port());
-        // Lost ones never come.
+        // Lost ones never arrive.
         far.set_read_timeout(Some(Duration::from_millis(12))).expect("a socket");
         let (clock, mut soonest, mut came) = (OsClock::new(), u64::MAX, 0);
         for number in 0..100u8 {
@@ -224,7 +224,7 @@ fn two_links_in_a_row_add_up() {
                 came += 1;
             }
         }
-        // Never before both delays, and hardly ever a millisecond behind them.
+        // Never before both delays, and hardly ever a millisecond later.
         assert!((5_000_000..6_500_000).contains(&soonest), "{soonest} ns");
         let up = router.stop().lanes[0].up;
         assert!(up.balances(), "{up:?}");

@@ -1,7 +1,7 @@
 //! The router as an ordinary user runs it: in a user namespace of its own, over packet sockets where TUN is closed.
 //!
-//! A program of its own, since a user namespace can only be entered by a process of one thread. Run by root it starts
-//! itself again as the user `nobody`.
+//! A program of its own, since a user namespace can only be entered by a single-threaded process. Run by root, it
+//! starts itself again as the user `nobody`.
 
 mod common;
 

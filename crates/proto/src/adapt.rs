@@ -2,19 +2,20 @@
 
 use antiphon_core::{CloseMode, Endpoint, Event, Input, Instant, Layer, Message, Profile, SendError};
 
-/// An endpoint of a transport's default mode that turns into one of the other mode if that is what its caller speaks.
+/// An endpoint of a transport's default mode that changes to the other mode if its caller uses that.
 ///
-/// The first datagram that can be read in either mode decides, and so does a message that is sent before. For listeners
-/// whose URI names no mode: both ends need the same, and a caller can't ask for it in a protocol without a handshake.
+/// The first datagram that can be read in either mode decides, or a message that is sent before. For listeners whose
+/// URI names no mode: both ends need the same, and a protocol without a handshake cannot negotiate it.
 ///
-/// Its profile is the same for life: what both modes promise. Only `max_message` follows the mode, once there is one.
+/// Its profile never changes: it has the properties that both modes have. Only `max_message` follows the mode, once
+/// there is one.
 pub(crate) struct Adaptive {
     endpoint: Box<dyn Endpoint>,
     other: Option<Other>,
     profile: Profile,
-    /// The application has heard [`Event::Connected`].
+    /// The application was told [`Event::Connected`].
     connected: bool,
-    /// Messages that may wait at once, of which an endpoint of the other mode must know.
+    /// Messages that may wait at once, to be reserved in an endpoint of the other mode.
     reserved: usize,
 }
 
@@ -22,7 +23,7 @@ pub(crate) struct Adaptive {
 pub(crate) struct Other {
     /// Whether a datagram is of this mode, of the default one, or (`None`) of neither.
     pub speaks: fn(&[u8]) -> Option<bool>,
-    /// What endpoints of this mode promise.
+    /// The profile of endpoints of this mode.
     pub profile: Profile,
     /// Opens an endpoint of this mode.
     pub open: Box<dyn FnOnce(Instant) -> Box<dyn Endpoint>>,
@@ -44,15 +45,14 @@ impl Adaptive {
             self.endpoint = (other.open)(now);
             self.endpoint.reserve(self.reserved);
             if self.connected {
-                // It was told before that messages flow.
+                // The application was told before that messages flow.
                 let _connected_again = self.endpoint.poll_event();
             }
         }
     }
 }
 
-/// What an endpoint promises that may turn out to be of either mode: no more than either does, and room for what either
-/// may receive.
+/// The profile of an endpoint that may take either mode: the weaker of both, and room for the larger received messages.
 fn of_both(one: Profile, other: Profile) -> Profile {
     Profile {
         wire: one.wire,
@@ -90,7 +90,7 @@ impl Layer for Adaptive {
     }
 
     fn on_send(&mut self, now: Instant, message: Message<'_>) -> Result<(), SendError> {
-        // The limit that the profile tells; what is refused decides nothing.
+        // The limit of the profile; a refused message decides nothing.
         let (len, max) = (message.bytes.len(), self.profile().max_message);
         if len > max {
             return Err(SendError::TooLarge { len, max });

@@ -1,4 +1,4 @@
-//! The seal of cookies: what a listener sends to a caller without keeping state, and recognises when it comes back
+//! Seals cookies: a listener sends them to a caller instead of keeping state, and recognises them when they come back
 //! (SCTP's state cookie, RFC 9260 §5.1.3; DCCP's Init Cookie, RFC 4340 §8.1.4).
 
 use std::hash::Hasher;
@@ -14,22 +14,22 @@ pub(crate) struct Seal {
 }
 
 impl Seal {
-    /// A seal whose key comes from `seed`: endpoints of one server are opened with one seed, and know each other's.
-    /// `label` keeps different uses of a seed apart.
+    /// A seal whose key is derived from `seed`: endpoints of one server are opened with one seed, and accept each
+    /// other's. `label` separates different uses of a seed.
     pub fn new(seed: u64, label: &str) -> Self {
         let mut key = [0; 16];
         Rng::fork(seed, label).fill(&mut key);
         Seal { key }
     }
 
-    /// The mark of these bytes, one part after the other; where one part ends and the next begins does not count.
+    /// The mark of these bytes, in parts; the boundaries between parts do not count.
     pub fn mark(&self, parts: &[&[u8]]) -> [u8; MARK] {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         parts.iter().for_each(|part| hasher.write(part));
         hasher.finish128().as_bytes()
     }
 
-    /// Whether `mark` is that of these bytes. Takes as long whatever is wrong.
+    /// Whether `mark` is that of these bytes. Takes constant time.
     pub fn is_mark(&self, mark: &[u8], parts: &[&[u8]]) -> bool {
         let right = self.mark(parts);
         mark.len() == MARK && mark.iter().zip(right).fold(0, |wrong, (a, b)| wrong | (a ^ b)) == 0
@@ -38,7 +38,7 @@ impl Seal {
 
 /// Bytes of a mark.
 pub(crate) const MARK: usize = 16;
-/// How long a cookie is good: Valid.Cookie.Life (RFC 9260 §16); RFC 4340 leaves it to the server.
+/// How long a cookie is valid: Valid.Cookie.Life (RFC 9260 §16); RFC 4340 leaves it to the server.
 pub(crate) const COOKIE_LIFE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! The dissector of transports whose datagrams can be read one by one.
+//! The dissector of transports whose datagrams can be read independently.
 
 use antiphon_core::{Dissected, Dissector};
 
-/// Shows what a function finds in each datagram, without state.
+/// Shows the messages that a function finds in each datagram, without state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EachDatagram(pub Dissect);
 

@@ -1,11 +1,12 @@
-//! Events that wait for the application, in the order in which they came about.
+//! Events that wait for the application, in the order in which they occurred.
 
 use std::collections::VecDeque;
 
 use antiphon_core::{Event, Outcome, Tag};
 
-/// A queue of events in which a message's outcome, which nearly all are, takes 16 bytes. An [`Event`] is as large as its
-/// largest kind, with all figures of a path: eleven times as much, a third of a megabyte for the outcomes of a full queue.
+/// A queue of events in which a message's outcome, by far the most frequent event, takes 16 bytes. An [`Event`] is as
+/// large as its largest kind, with all figures of a path: eleven times as much, a third of a megabyte for the outcomes
+/// of a full queue.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     notes: VecDeque<Note>,
@@ -52,7 +53,7 @@ impl Events {
     }
 }
 
-/// Between two looks at the events there are a broken path, its return, a change of phase and room again.
+/// Between two reads of the events there are at most a broken path, its return, a change of phase and new room.
 const FEW_OTHERS: usize = 8;
 
 #[cfg(test)]

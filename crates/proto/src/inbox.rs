@@ -30,7 +30,7 @@ impl Inbox {
         Inbox { messages: VecDeque::new(), spare: Pool::new(MAX_FRAMES), bytes: 0, delivered: 0, dropped: 0 }
     }
 
-    /// Sees to it that there is `room` at least.
+    /// Reserves at least `room`.
     pub fn make_room(&mut self, room: Room, typical: usize) {
         self.messages.reserve_exact(room.places.saturating_sub(self.messages.len()));
         self.spare.fill(room.places, room.buffers, typical);

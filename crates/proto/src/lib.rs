@@ -1,9 +1,9 @@
 //! The transports, each a module with an [`antiphon_core::Endpoint`] and the [`antiphon_core::Stack`] that opens it, and the list
 //! that names them all.
 //!
-//! A transport brings a [`Transport`] description: its scheme, what it is good for, what carries it, its query
-//! keys and how to make its stack. `compare`, the laboratory, the reports and the help texts read [`TRANSPORTS`] and nothing
-//! else, so that a new transport is one module and one line here.
+//! A transport provides a [`Transport`] description: its scheme, its purpose, its substrate, its query keys and how to
+//! make its stack. `compare`, the laboratory, the reports and the help texts read only [`TRANSPORTS`], so that a new
+//! transport is one module and one line here.
 
 mod adapt;
 mod arq;

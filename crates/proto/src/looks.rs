@@ -1,8 +1,8 @@
-//! The validator of transports without a proof of address.
+//! The validator of transports without address validation.
 
 use antiphon_core::{ConnectionId, Instant, PathId, Validator, Verdict};
 
-/// Lets in the first datagram that looks as if it began an association.
+/// Accepts the first datagram that looks as if it began an association.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByLooks(pub fn(&[u8]) -> bool);
 

@@ -1,17 +1,17 @@
 //! How large packets may be on a path: the search of packetization layer path MTU discovery (RFC 8899), for transports
 //! that can send a packet of any size which the peer answers and which carries nothing (RFC 8899 §4.1).
 //!
-//! Live sound does not wait for a search: a path begins at the size that the driver says, which one probe confirms. Only
-//! when large packets are lost in a row while small ones pass does it fall to [`BASE`], and is searched from there.
+//! Live sound does not wait for a search: a path begins at the driver's size, which one probe confirms. Only when large
+//! packets are lost in a row while small ones pass is it reduced to [`BASE`], and searched from there.
 
 use std::time::Duration;
 
 use antiphon_core::Instant;
 
-/// What a path takes, as far as is known.
+/// The packet size of a path, as far as known.
 ///
-/// `M`: the mark by which a transport knows the answers to a probe, for as long as that size is tried; nothing where its
-/// packets' numbers say enough.
+/// `M`: the mark by which a transport recognises the answers to a probe, for as long as that size is tried; empty where
+/// its packets' numbers suffice.
 #[derive(Clone, Debug)]
 pub(crate) struct Mtu<M = ()> {
     /// What the driver says: no larger packet is ever tried.
@@ -22,7 +22,7 @@ pub(crate) struct Mtu<M = ()> {
     fails: usize,
     stage: Stage,
     probe: Probe<M>,
-    /// Whether the first try of a size goes without a small packet beside it.
+    /// Whether the first probe of a size is sent without a small packet beside it.
     is_sparing: bool,
     /// When the probe counts as lost, or the next is due.
     at: Option<Instant>,
@@ -36,13 +36,13 @@ pub(crate) struct Mtu<M = ()> {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    /// Does the size in use pass? Asked once at the start.
+    /// Does the size in use pass? Checked once at the start.
     Confirm,
     /// Does it still pass, now that large packets are lost?
     Doubt,
     /// Does a larger one?
     Search,
-    /// As large as it gets, until the raise timer.
+    /// At its maximum, until the raise timer.
     Settled,
 }
 
@@ -117,7 +117,7 @@ impl<M: Copy + Default> Mtu<M> {
             self.probe = Probe { size: self.size, ..Probe::default() };
         }
         if self.stage == Stage::Doubt && self.losses.0 == 0 {
-            // As large a packet as was missed has come.
+            // A packet as large as a missed one has arrived.
             self.tried_at = Some(now);
             self.search(now);
         }
@@ -141,7 +141,7 @@ impl<M: Copy + Default> Mtu<M> {
         }
         self.probe.tries += 1;
         (self.probe.due, self.probe.small_due) = (true, !self.is_sparing || self.probe.tries > 1);
-        // Sound is lost while a size in use is in doubt; that a larger one might pass can wait as long as is asked.
+        // Sound is lost while a size in use is in doubt; the test of a larger one may wait as long as required.
         self.at = Some(now + if self.is_in_use() { patience } else { patience.max(PROBE_TIMER) });
         false
     }
@@ -158,7 +158,7 @@ impl<M: Copy + Default> Mtu<M> {
             (self.losses, self.tried_at) = (NONE_LOST, Some(now));
         }
         if !self.probe.small_passed {
-            // Nothing passes: that is no matter of sizes.
+            // If nothing passes, the packet size is not the cause.
             match in_use {
                 true => self.settle(now),
                 false => (self.probe.tries, self.at) = (0, Some(now + PROBE_TIMER)),

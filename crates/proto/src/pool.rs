@@ -1,11 +1,11 @@
-//! Buffers that are used again.
+//! Reusable buffers.
 
 /// Spare buffers, and how many are kept at most.
 #[derive(Debug)]
 pub(crate) struct Pool {
     spare: Vec<Vec<u8>>,
     most: usize,
-    /// Buffers taken and not given back, which want their places here.
+    /// Buffers taken and not returned, for which places are reserved here.
     out: usize,
 }
 
@@ -15,9 +15,9 @@ impl Pool {
         Pool { spare: Vec::new(), most, out: 0 }
     }
 
-    /// Makes sure that there are `buffers` of `bytes` each, those included that are out, and that `places` find room here without
-    /// an allocation. Those of longer packets than Ethernet's grow once: a thousand of the largest would be 64 MB for what may
-    /// never come.
+    /// Makes sure that there are `buffers` of `bytes` each, including those in use, and that `places` fit here without
+    /// an allocation. Those of packets longer than Ethernet's grow once: a thousand of the largest would be 64 MB that
+    /// may never be needed.
     pub fn fill(&mut self, places: usize, buffers: usize, bytes: usize) {
         let places = places.max(buffers).max(self.spare.len() + self.out);
         self.spare.reserve_exact(places - self.spare.len());
@@ -29,8 +29,8 @@ impl Pool {
 
     /// An empty buffer.
     pub fn take(&mut self) -> Vec<u8> {
-        // More are out than ever before: one more is made, and comes back here. How many are out is bounded by those who
-        // takes them.
+        // More are in use than ever before: one more is made, and returned here later. The callers bound how many are
+        // in use.
         self.out += 1;
         self.spare.pop().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Messages that wait to be sent, and their outcomes; how much is held ready for them and for those that wait to be fetched
+//! Messages that wait to be sent, and their outcomes; how much memory is reserved for them and for received messages
 //! ([`Inbox`](crate::inbox::Inbox)).
 //!
 //! Both queues are bounded in messages and bytes, count what they drop, and reuse their buffers: nothing is allocated while
@@ -91,7 +91,8 @@ impl SendQueue {
     }
 
     fn has_room(&self, len: usize) -> bool {
-        // A caller that never drains events is blocked, too: they are the one thing here that send alone makes grow.
+        // A caller that never drains events is blocked, too: otherwise sending alone would make them grow without
+        // bound.
         self.waiting.len() < MAX_FRAMES
             && self.queued_bytes + len <= MAX_BYTES
             && self.events.len() + self.waiting.len() < 2 * MAX_FRAMES
@@ -269,7 +270,7 @@ impl Room {
     pub const LEAN_UNTIL_ACKED: Room = Room { buffers: FEW + UNACKED, ..Room::LEAN };
     /// Of one whose peer has proved to be there: for a stream with losses.
     pub const PROVED: Room = Room { buffers: FEW + READY, ..Room::LEAN };
-    /// All the places there can be.
+    /// All places.
     pub const FULL: Room = Room { places: MAX_FRAMES, buffers: READY };
 
     /// For `messages` that all wait at once.
@@ -287,9 +288,10 @@ pub(crate) const MAX_BYTES: usize = 1 << 20;
 const READY: usize = 32;
 /// Buffers that a lean queue begins with: what a burst of repairs brings at once, or 40 ms of 256-frame blocks at 48 kHz.
 const FEW: usize = 8;
-/// Messages on their way beside those: a round trip of 25 ms in blocks of 5 ms, and as many lost ones again.
+/// Messages in flight beside those: a round trip of 25 ms in blocks of 5 ms, and as many lost ones again.
 const UNACKED: usize = 8;
-/// Messages for which a lean queue has places: a sixth of a second of such blocks. Who serves one stream reserves more.
+/// Messages for which a lean queue has places: a sixth of a second of such blocks. A server of one stream reserves
+/// more.
 pub(crate) const LEAN_PLACES: usize = 32;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the other crates know of a transport.
+//! Descriptions of the transports for the other crates.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -9,16 +9,16 @@ use antiphon_core::{Dissector, OverIp, Stack, did_you_mean, nearest};
 
 use crate::TRANSPORTS;
 
-/// A transport as tables, help texts and drivers see it.
+/// A transport for tables, help texts and drivers.
 #[derive(Debug)]
 pub struct Transport {
     /// URI scheme and name in every table: `rtp`.
     pub scheme: &'static str,
     /// Its name in prose: `UDP/RTP`.
     pub title: &'static str,
-    /// One sentence on what it is good for.
+    /// One sentence on its purpose.
     pub summary: &'static str,
-    /// What carries its bytes.
+    /// The substrate of its bytes.
     pub substrate: Substrate,
     /// How it runs directly over IP as well, where there is a way: `over=ip`. The socket is opened by it before there is a
     /// stack, whose [`Stack::over_ip`] it is as long as no layer changes packets.
@@ -62,7 +62,7 @@ pub struct Key {
     pub help: &'static str,
 }
 
-/// What a stack is made of.
+/// Settings of a stack.
 #[derive(Clone, Copy, Debug)]
 pub struct StackArgs<'a> {
     /// The query of the transport's URI; only the transport's own keys are read.
@@ -71,10 +71,10 @@ pub struct StackArgs<'a> {
     pub seed: u64,
     /// The largest datagram that crosses the path without IP fragmentation, in bytes of what UDP or IP carries.
     pub max_datagram: usize,
-    /// The receiver's playout delay, from the arrival of an undelayed message to its playout: protocols size their patience by
-    /// it.
+    /// The receiver's playout delay, from the arrival of an undelayed message to its playout: protocols derive their
+    /// retransmission limits from it.
     pub playout_delay: Duration,
-    /// Streams that whoever sends would use. For transports that have streams, where the query does not say how many.
+    /// Streams for a sender to use, if the query does not set their number. For transports that have streams.
     pub streams: Option<u16>,
     /// Whether a byte stream carries the messages' bytes alone, for framings that find their packets in it by themselves: where
     /// messages end is not kept. Both sides need it. No key of a query, as messages that are bare RTP would be lost.
@@ -82,7 +82,7 @@ pub struct StackArgs<'a> {
 }
 
 impl<'a> StackArgs<'a> {
-    /// With nothing wished for beyond what the query says. The arguments are the fields of these names.
+    /// Without settings beyond the query. The arguments are the fields of these names.
     pub fn new(query: &'a Query, seed: u64, max_datagram: usize, playout_delay: Duration) -> Self {
         StackArgs { query, seed, max_datagram, playout_delay, streams: None, undelimited: false }
     }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_says_who_calls_and_who_keeps_the_pace() {
+    fn profiles_tell_first_message_calls_and_own_pacing() {
         let profile = |uri: &str| {
             let (scheme, query) = uri.split_once('?').unwrap();
             let query = query.parse().unwrap();

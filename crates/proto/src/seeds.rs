@@ -4,8 +4,8 @@ use std::cell::Cell;
 
 use antiphon_core::Rng;
 
-/// Seeds of the endpoints that one stack opens. Each has its own, since two associations of one side must not draw the same
-/// tags and first numbers; what they must share, above all the keys of cookies, comes from the stack's.
+/// Seeds of the endpoints that one stack opens. Each has its own, since two associations of one side must not draw the
+/// same tags and first numbers; shared values, above all the keys of cookies, are derived from the stack's.
 #[derive(Debug)]
 pub(crate) struct Seeds {
     shared: u64,

@@ -87,7 +87,7 @@ fn what_was_named_or_begun_stays() {
 }
 
 #[test]
-fn a_refused_message_is_told_the_profiles_limit_and_decides_nothing() {
+fn a_refused_message_gets_the_limit_and_decides_no_mode() {
     for scheme in ["srp", "arq"] {
         let mut listener = endpoint(scheme, Role::Listener);
         let max = listener.profile().max_message;

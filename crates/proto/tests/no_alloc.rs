@@ -70,7 +70,7 @@ impl Pair {
         Pair {
             steps: Steps::new(ends, ONE_WAY, loss, seed),
             owed: [0; 2],
-            // Who takes the other's mode hears it first.
+            // The side that adopts the other's mode receives first.
             speaks: [true, queries[0] == queries[1]],
             interval,
             is_full: false,
@@ -127,7 +127,7 @@ fn a_path_that_becomes_smaller_is_searched_without_allocating() {
     }
 }
 
-/// Of every transport, in all its modes: what waits for a thread that is kept from running has its place.
+/// Every transport, in all its modes, has memory for what waits for a thread that does not run.
 #[test]
 fn a_machine_stall_causes_no_allocation() {
     let defaults = TRANSPORTS.iter().map(|transport| (transport.scheme, [""; 2]));
@@ -138,7 +138,7 @@ fn a_machine_stall_causes_no_allocation() {
     for (scheme, queries) in defaults.chain(others).chain(more) {
         for (interval, loss) in [(INTERVAL, 0.02), (SHORT_INTERVAL, 0.05)] {
             let name = format!("{scheme}?{} to ?{}, each {interval} ms", queries[0], queries[1]);
-            // Which case is told before an allocation aborts the process.
+            // Printed first, since an allocation aborts the process.
             println!("{name}");
             // At 5 % lost, what CCID 2 lets go is a third more or less by chance.
             let arrived: u64 =

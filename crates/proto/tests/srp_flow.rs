@@ -1,4 +1,4 @@
-//! The sender of SRP obeys its receiver: streams that are asked for, and a path that can't carry what is offered.
+//! The sender of SRP obeys its receiver: requested streams, and a path that cannot carry the offered rate.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl World {
             .collect()
     }
 
-    /// Messages of `seconds`, one each [`INTERVAL`]; answers the share that came within the latency.
+    /// Messages of `seconds`, one each [`INTERVAL`]; returns the share that arrived within the latency.
     fn stream(&mut self, seconds: u32, message: impl Fn(&mut World, u32)) -> f64 {
         let (first, count) = (self.next(), seconds * 200);
         for n in 0..count {
@@ -130,7 +130,7 @@ fn urgent_messages_go_first_and_recordings_arrive_whole() {
     };
     // Half of the messages are urgent and two thirds fit.
     assert!(share(false) > 0.9 && share(true) < 0.5, "urgent {}, others {}", share(false), share(true));
-    // Messages without a deadline wait, and their source is told to.
+    // Messages without a deadline wait, and their source is told to wait.
     let mut world = World::new(bottleneck, Streams::ALL);
     world.stream(3, World::urgent);
     let (first, mut refused) = (world.next(), 0);
@@ -146,7 +146,7 @@ fn urgent_messages_go_first_and_recordings_arrive_whole() {
 
 /// Jitter, more than twice that of the worst presets, and losses that are the link's own slow nothing down.
 #[test]
-fn what_is_not_ours_is_not_yielded_to() {
+fn losses_of_the_link_itself_do_not_limit_the_sender() {
     for link in [
         "delay=137ms,loss=15%,jitter=20ms/exponential",
         "delay=30ms,loss=20%",
@@ -160,8 +160,8 @@ fn what_is_not_ours_is_not_yielded_to() {
     }
 }
 
-/// The epoch has 128 values. A host that guesses it mutes a stream, but the echo of its probe reaches the client, which tells the
-/// server again what it wants: though it hears nothing and would be silent otherwise.
+/// The epoch has 128 values. A host that guesses it mutes a stream, but the echo of its probe reaches the client, which
+/// tells the server again which streams it wants, even if it receives nothing and would otherwise be silent.
 #[test]
 fn a_forged_choice_lasts_a_round_trip() {
     let mut world = World::new("delay=10ms", Streams::ALL);

@@ -101,7 +101,7 @@ fn in_use(uri: &str) -> Box<dyn Endpoint> {
     endpoint
 }
 
-/// What a server of any of these transports holds for each of its peers who get 50 packets of 500 bytes a second.
+/// Memory of a server of each of these transports for each of its peers, who get 50 packets of 500 bytes a second.
 #[test]
 fn associations_of_other_transports_take_under_64_kb() {
     for uri in ["rtp", "arq", "arq?mode=as-published", "arq?congestion=aimd"] {
@@ -120,7 +120,7 @@ fn a_client_takes_under_64_kb_beside_its_buffer() {
         println!("{:?}: {fresh} bytes", settings.mode);
         assert!(fresh < 48_000, "an association that is not used: {fresh} bytes, {settings:?}");
         assert_eq!(idle.poll_timeout(), None, "an idle association wants no time-out");
-        // In use: 50 packets of 500 bytes a second both ways, with losses. What is kept for repairs is the buffer.
+        // In use: 50 packets of 500 bytes a second both ways, with losses. The memory is that of the repair buffer.
         let (held, pair) = Counting::held(|| {
             let mut pair = pair(&settings);
             for _ in 0..500 {

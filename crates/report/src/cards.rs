@@ -25,7 +25,7 @@ pub struct Card {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Clip {
-    /// What is heard.
+    /// Description of the sound.
     pub title: String,
     /// The file, relative to the report and in its directory or below; any other is named but not played.
     pub file: String,
@@ -52,7 +52,7 @@ pub(crate) fn render_cards(cards: &[Card], out: &mut String) {
     for card in cards {
         let confidence = if card.confidence.is_finite() { card.confidence.clamp(0.0, 1.0) } else { 0.0 };
         let percent = (confidence * 100.0).round();
-        // What is not certain is not said to be.
+        // An uncertain result is not stated.
         let said =
             if percent == 100.0 && confidence < 1.0 { "&gt;\u{202f}99".into() } else { percent.to_string() };
         let caution = match card.caution.as_str() {
@@ -75,7 +75,7 @@ pub(crate) fn render_cards(cards: &[Card], out: &mut String) {
     out.push_str("</div>\n");
 }
 
-/// The small square that carries a series' colour wherever its name stands.
+/// The small square with a series' colour beside its name.
 pub(crate) fn swatch(colour: Option<usize>) -> String {
     colour.map_or(String::new(), |c| format!("<i class=\"swatch c{}\"></i>", c % COLOURS))
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Chart {
-    /// What is shown, above the chart; may be empty.
+    /// The title above the chart; may be empty.
     pub title: String,
     /// How to read it, below the chart; may be empty.
     pub note: String,
@@ -33,7 +33,7 @@ pub struct Chart {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Axis {
-    /// What is counted along it.
+    /// The quantity along it.
     pub label: String,
     /// Its unit; empty for a pure number.
     pub unit: String,
@@ -104,7 +104,7 @@ pub struct Mark {
     pub axis: MarkAxis,
     /// The value.
     pub at: f64,
-    /// What it is, in two or three words.
+    /// Its name, in two or three words.
     pub label: String,
     /// The colour of the series it belongs to; `None` for all of them.
     pub colour: Option<usize>,

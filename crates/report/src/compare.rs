@@ -30,7 +30,7 @@ pub struct CompareReport {
     pub advice: Vec<Advice>,
     /// What a shorter playout delay would cost.
     pub trade_off: TradeOff,
-    /// What was sent, for comparison by ear.
+    /// The sound that was sent, for comparison.
     pub original: Option<Clip>,
     /// Caveats: what was not obtained, what was cut short.
     pub notes: Vec<String>,
@@ -54,7 +54,7 @@ pub struct LinkNote {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LatencyNote {
-    /// What it is called, such as "round trip".
+    /// Its name, such as "round trip".
     pub label: String,
     /// From where to where it counts.
     pub definition: String,
@@ -73,13 +73,13 @@ impl Default for LatencyNote {
 pub struct TransportPanel {
     /// The scheme, such as "rtp".
     pub name: String,
-    /// A word on it, such as "UDP".
+    /// A remark on it, such as "UDP".
     pub title: String,
     /// When each packet was sent, in ms since the first packet of the run.
     pub sent_ms: Vec<f32>,
     /// How long each packet took, in ms; `None` if it never came. A late packet has one.
     pub latency_ms: Vec<Option<f32>>,
-    /// What became of each packet.
+    /// The fate of each packet.
     pub fate: Vec<Fate>,
     /// The playout delay that divided late from in time, in ms on the scale of `latency_ms`.
     pub playout_target_ms: Option<f32>,

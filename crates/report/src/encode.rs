@@ -40,7 +40,7 @@ pub(crate) fn quantum_for(values: impl IntoIterator<Item = f64>) -> f64 {
     10f64.powi((largest.log10().floor() as i32 - 5).clamp(-300, 300))
 }
 
-/// Zig-zag differences as little-endian base-128 integers, each one higher than its value: 0 stands for no value.
+/// Zig-zag differences as little-endian base-128 integers, each one higher than its value: 0 means no value.
 fn differences(values: impl IntoIterator<Item = Option<f64>>, quantum: f64) -> Vec<u8> {
     let mut out = Vec::new();
     let mut last = 0i64;

@@ -1,4 +1,4 @@
-//! What became of each packet, and the map that shows it.
+//! The fate of each packet, and the map that shows it.
 
 use crate::cards::swatch;
 use crate::encode::Pool;
@@ -6,7 +6,7 @@ use crate::html::{escape, number, script_json};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// What became of one packet, as the listener had it.
+/// The fate of one packet for the listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
@@ -34,7 +34,7 @@ impl Fate {
         matches!(self, Fate::Received | Fate::Recovered)
     }
 
-    /// The word for it.
+    /// Its name.
     pub fn word(self) -> &'static str {
         match self {
             Fate::Received => "received",
@@ -46,7 +46,7 @@ impl Fate {
         }
     }
 
-    /// The letter that stands for it in the page's data.
+    /// Its letter in the page's data.
     fn letter(self) -> char {
         match self {
             Fate::Received => 'R',

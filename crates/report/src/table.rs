@@ -36,7 +36,7 @@ pub enum Better {
     Lower,
     /// Large is good, as with quality.
     Higher,
-    /// Neither, as with a count of what was sent.
+    /// Neither, for example a count of packets sent.
     #[default]
     Neither,
 }
@@ -65,7 +65,7 @@ pub struct Row {
     pub key: bool,
 }
 
-/// What stands in one place of a table.
+/// Content of a table cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Cell {
@@ -125,7 +125,7 @@ impl Row {
         }
     }
 
-    /// Whether the value of `column` is as good as the best, as printed, and some other one is worse.
+    /// Whether the value of `column` equals the best, as printed, and some other one is worse.
     pub(crate) fn is_best(&self, column: usize) -> bool {
         // Compared as printed: two columns that show the same number must look the same.
         let shown =
@@ -307,7 +307,7 @@ fn head_cells(columns: &[Column], out: &mut String) {
 pub struct Bars {
     /// What the classes are, such as "Burst length".
     pub heading: String,
-    /// What is counted, such as "bursts".
+    /// The counted things, such as "bursts".
     pub unit: String,
     /// The classes, in order.
     pub classes: Vec<String>,

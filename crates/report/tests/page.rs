@@ -115,7 +115,7 @@ fn tags(markup: &str) -> Vec<(String, String)> {
 fn strings_from_outside_do_nothing() {
     let (clean, dirty) = (render_compare(&report(2, 50)), render_compare(&hostile()));
     let names = |html: &str| tags(html).into_iter().map(|t| t.0).collect::<Vec<_>>();
-    // Audio alone may differ: a file whose name leads elsewhere gets no player but a sentence.
+    // Only audio may differ: a file whose name leads outside the directory gets a sentence instead of a player.
     let without =
         |names: Vec<String>| names.into_iter().filter(|n| n != "audio" && n != "p").collect::<Vec<_>>();
     assert_eq!(without(names(&clean)), without(names(&dirty)));

@@ -12,12 +12,13 @@ use antiphon_core::Instant;
 pub struct ArrivalTable(Arc<[AtomicU64]>);
 
 impl ArrivalTable {
-    /// An empty board of 65 536 places, half a megabyte.
+    /// An empty table of 65 536 entries, half a megabyte.
     pub fn new() -> Self {
         ArrivalTable((0..=u16::MAX).map(|_| AtomicU64::new(NEVER)).collect())
     }
 
-    /// A frame of that number is about to be sent: what stood in its place belongs to the last cycle.
+    /// A frame of that number is about to be sent: clears what the previous cycle of sequence numbers stored in its
+    /// entry.
     pub fn clear(&self, sequence: u16) {
         self.0[usize::from(sequence)].store(NEVER, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
-//! The table of associations of one participant: which of them a datagram is of, who may begin one, when each is to be called,
-//! and which wire has something to send.
+//! The table of associations of one participant: which association a datagram belongs to, who may begin one, when each
+//! must be called, and which wire has something to send.
 //!
-//! What a datagram costs hardly depends on how many associations there are: routes, ids and timers are trees, and only
-//! associations that heard something, sent something or are due are asked anything.
+//! The cost of a datagram hardly depends on the number of associations: routes, ids and timers are trees, and only
+//! associations that received something, sent something or are due are asked.
 
 mod admission;
 mod ending;
@@ -28,32 +28,32 @@ pub(crate) use ending::STOP_PATIENCE;
 use ending::Stopping;
 use wires::Wires;
 
-/// Names an association of a participant until its [`Event::Closed`] was fetched.
+/// Names an association of a participant until its [`Event::Closed`] has been fetched.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct AssociationId(pub u32);
 
 impl AssociationId {
-    /// Its place in a list: below the number of associations that there ever were at once.
+    /// Its index in a list: below the largest number of associations that existed at once.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Whether a datagram was of somebody.
+/// Whether a datagram belonged to an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Handled {
-    /// An association took it, or a validator answered it.
+    /// An association took the datagram, or a validator answered it.
     Taken,
-    /// It is of an unknown source and begins no association.
+    /// The datagram is of an unknown source and begins no association.
     UnknownSource,
 }
 
 /// The associations of one participant.
 #[derive(Default)]
 pub struct Associations {
-    /// An association keeps its place until its end was told.
+    /// An association keeps its slot until its end has been reported.
     slots: Vec<Option<Association>>,
-    /// Places without an association.
+    /// Slots without an association.
     free: Vec<u32>,
     /// By wire, path and flow label: the association, and which of its paths it is.
     routes: BTreeMap<(WireId, PathId, u16), (AssociationId, PathId)>,
@@ -67,36 +67,37 @@ pub struct Associations {
     to_fetch: Marks,
     /// May have events.
     to_hear: Marks,
-    /// Began and was not told of.
+    /// Associations that began and were not reported yet.
     opened: VecDeque<AssociationId>,
-    /// What the association that ended last knew of its path.
+    /// Path statistics of the association that ended last.
     last_stats: PathStats,
     stopping: Option<Stopping>,
 }
 
 struct Association {
     endpoint: Box<dyn Endpoint>,
-    /// `None` while a connection that came in is gone and the next has not come.
+    /// `None` after an accepted connection is gone and before the next one comes.
     wire: Option<WireId>,
-    /// The listening wire by which it began.
+    /// The listening wire on which it began.
     listener: Option<WireId>,
-    /// Which of the parties behind its addresses it is.
+    /// Flow label: which of the parties behind its addresses it is.
     flow: u16,
     /// The wire's number of each of the endpoint's paths.
     paths: Vec<PathId>,
-    /// By which its peer's packets name it.
+    /// Connection ids by which its peer's packets name it.
     names: Vec<ConnectionId>,
     began: Instant,
     last_heard: Instant,
-    /// Whether it is no stray datagram's: it came by its validator's reply or a connection, or was heard for a while.
+    /// Whether the peer is known not to be a stray datagram: its validator replied, it has a connection, or it was
+    /// heard for a while.
     proved: bool,
     /// Whether it was heard more than once.
     heard_twice: bool,
-    /// Whether another may take its place at once.
+    /// Whether another peer may take its place at once.
     released: bool,
-    /// The first of its events, fetched to see whether there is one.
+    /// The first of its events, fetched to see whether there is any.
     news: Option<Event>,
-    /// It was ended here: what its events say of its messages is told, and then this.
+    /// It was closed on this side: the outcomes of its messages are reported first, then this reason.
     ending: Option<CloseReason>,
 }
 
@@ -118,7 +119,7 @@ impl Associations {
         Associations::default()
     }
 
-    /// Holds memory ready for so many associations.
+    /// Reserves memory for so many associations.
     pub fn reserve(&mut self, associations: usize) {
         self.slots.reserve(associations);
         self.due.reserve(associations);
@@ -153,7 +154,7 @@ impl Associations {
     ) -> AssociationId {
         let at = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
-            // All may be due at once, and all may end.
+            // All of them may be due, or may end, at the same instant.
             self.due.reserve(self.slots.len());
             self.free.reserve(self.slots.len());
             self.slots.len() as u32 - 1
@@ -208,7 +209,7 @@ impl Associations {
     /// The next message of any association, copied into `buf`.
     #[inline]
     pub fn poll_message(&mut self, buf: &mut [u8]) -> Option<(AssociationId, Received)> {
-        // Asked far more often than there is one.
+        // Called far more often than there is a message.
         if self.to_fetch.is_empty() { None } else { self.next_message(buf) }
     }
 
@@ -223,15 +224,15 @@ impl Associations {
         None
     }
 
-    /// Nothing of `id` is to be fetched until it is [touched](Self::touch): its owner has no room.
+    /// Nothing is fetched from `id` until it is [touched](Self::touch): its owner has no room.
     pub fn pause(&mut self, id: AssociationId) {
         self.to_fetch.clear(id.index());
     }
 
-    /// The next event of any association. Fetch messages first: what came before the end is delivered.
+    /// The next event of any association. Fetch messages first, so that messages received before the end are delivered.
     #[inline]
     pub fn poll_event(&mut self) -> Option<(AssociationId, Event)> {
-        // As above.
+        // Called far more often than there is an event.
         if self.to_hear.is_empty() { None } else { self.next_event() }
     }
 
@@ -340,8 +341,8 @@ impl Associations {
             };
             let transmit = association.endpoint.poll_transmit(now, buf);
             let Some(transmit) = transmit else {
-                // It may have let something expire while it looked for what to send. If not, there is nothing to hear, and no
-                // round is run for that.
+                // The endpoint may have let messages expire while it looked for something to send. If not, there are no
+                // events, and no round is run.
                 if !self.to_hear.contains(id.index()) {
                     association.news = association.endpoint.poll_event();
                     if association.news.is_some() {
@@ -352,7 +353,7 @@ impl Associations {
                 self.set_timer(id);
                 continue;
             };
-            // What sends has news of it.
+            // An endpoint that sent something may have events.
             self.to_hear.set(id.index());
             let path = association.paths.get(transmit.path.0 as usize).copied();
             self.wires.next_turn(wire);
@@ -362,35 +363,35 @@ impl Associations {
         None
     }
 
-    /// When [`Self::advance`] is to be called; work that is left undone is a time-out that has come.
+    /// When [`Self::advance`] must be called; unfinished work counts as a time-out that has come.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let undone = !self.to_fetch.is_empty() || !self.to_hear.is_empty() || !self.opened.is_empty();
         if undone { Some(Instant::ZERO) } else { sooner(self.timers.soonest(), self.next_look()) }
     }
 
-    /// Whether `path` of `wire` is of somebody here.
+    /// Whether `path` of `wire` leads to one of these associations.
     pub fn knows(&self, wire: WireId, path: PathId) -> bool {
         self.routes.range((wire, path, 0)..=(wire, path, u16::MAX)).next().is_some()
     }
 
-    /// The endpoint of an association, to be asked.
+    /// The endpoint of an association.
     pub fn endpoint(&self, id: AssociationId) -> Option<&dyn Endpoint> {
         self.slots.get(id.index())?.as_ref().map(|one| &*one.endpoint)
     }
 
-    /// What the association that ended last knew of its path.
+    /// Path statistics of the association that ended last.
     pub fn last_stats(&self) -> PathStats {
         self.last_stats
     }
 
-    /// Has the endpoint hold memory ready for so many messages that wait at once (`Endpoint::reserve`).
+    /// Has the endpoint reserve memory for so many messages that wait at once (`Endpoint::reserve`).
     pub fn reserve_messages(&mut self, id: AssociationId, messages: usize) {
         if let Some(association) = &mut self.slots[id.index()] {
             association.endpoint.reserve(messages);
         }
     }
 
-    /// The associations that there are.
+    /// All associations.
     pub fn iter(&self) -> impl Iterator<Item = AssociationId> {
         let slots = self.slots.iter().enumerate();
         slots.filter(|(_, slot)| slot.is_some()).map(|(at, _)| AssociationId(at as u32))

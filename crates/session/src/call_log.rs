@@ -10,11 +10,11 @@ use antiphon_media::playout::Inserted;
 use crate::arrivals::ArrivalTable;
 use crate::observer::{Arrived, Observer, Seen, Sent};
 
-/// Notes what a session whose media comes back tells of its packets.
+/// Records what a session whose media comes back reports of its packets.
 pub struct CallLog {
     log: PacketLog,
     packet_frames: u64,
-    /// Where the far end notes arrivals, if it shares our clock.
+    /// The far end's arrival table, if both ends share a clock.
     arrivals: Option<ArrivalTable>,
     /// Messages sent so far, refused ones included, and the number of the next one's packet.
     sent: u64,
@@ -22,7 +22,7 @@ pub struct CallLog {
     round_trip: Option<Duration>,
 }
 
-/// How far a stream is that comes back.
+/// Progress of a stream that comes back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallProgress {
     /// Packets sent, refused ones included.
@@ -76,7 +76,7 @@ impl CallLog {
     }
 
     fn on_arrived(&mut self, arrived: &Arrived) {
-        // The latest packet with that number: fewer than 65 536 are on their way.
+        // The latest packet with that number: fewer than 65 536 are in flight.
         let back = u64::from(self.next_sequence.wrapping_sub(1).wrapping_sub(arrived.sequence));
         let Some(seq) = self.sent.checked_sub(back + 1) else { return };
         let there = self.arrivals.as_ref().and_then(|arrivals| arrivals.arrival(arrived.sequence));
@@ -93,13 +93,13 @@ impl CallLog {
         self.round_trip = round_trip.or(self.round_trip);
         let missed =
             matches!(arrived.inserted, Some(Inserted::Late { .. } | Inserted::Early | Inserted::Discarded));
-        // It came, but not at a time at which it could be heard. Copies of a packet do not change its fate.
+        // It came, but too late to be heard. Copies of a packet do not change its fate.
         if missed && round_trip.is_some() {
             self.log.on_fate(seq, Fate::Late);
         }
     }
 
-    /// How far it is.
+    /// The progress so far.
     pub fn progress(&self) -> CallProgress {
         let counts = self.log.counts();
         CallProgress {
@@ -123,14 +123,14 @@ impl CallLog {
     /// Completes the log: nothing comes any more, and so many sample frames were concealed.
     pub fn finish(&mut self, concealed: u64) {
         if let Some(arrivals) = &self.arrivals {
-            // Those sent too recently to have been asked for.
+            // Packets sent too recently to have been looked up.
             for back in 1..=self.sent.min(SETTLED) {
                 let sequence = self.next_sequence.wrapping_sub(back as u16);
                 note_reached(&mut self.log, arrivals, self.sent - back, sequence);
             }
         }
         self.log.finish();
-        // The report counts holes in units of packets, as everything else there.
+        // The report counts holes in packets, like everything else there.
         self.log.on_concealed(concealed.div_ceil(self.packet_frames.max(1)));
     }
 }
@@ -148,7 +148,7 @@ impl Observer for CallLog {
     }
 }
 
-/// Takes from the table that a packet came to the far end, even if it never came back.
+/// Takes from the table that a packet arrived at the far end, even if it never came back.
 fn note_reached(log: &mut PacketLog, arrivals: &ArrivalTable, number: u64, sequence: u16) {
     if let (Some(there), Some(sent)) = (arrivals.arrival(sequence), log.sent_at(number))
         && there >= sent
@@ -157,6 +157,6 @@ fn note_reached(log: &mut PacketLog, arrivals: &ArrivalTable, number: u64, seque
     }
 }
 
-/// So many packets later, what came to the far end of a packet is known: 5 s of 1.3 ms blocks, half of what the log
-/// remembers.
+/// After so many later packets, the arrival of a packet at the far end is known: 5 s of 1.3 ms blocks, half of what the
+/// log remembers.
 const SETTLED: u64 = 4_096;

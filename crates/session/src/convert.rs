@@ -1,4 +1,4 @@
-//! Sources and sinks in another rate or with other channels than they have.
+//! Converts sources and sinks to another rate or other channels.
 
 use antiphon_media::{
     ChannelMap, ChannelMapError, FormatError, Pull, Ready, Resampler, SampleFormat, Sink, SinkError, Source,
@@ -16,7 +16,8 @@ pub enum ConvertError {
     Rate(#[from] FormatError),
 }
 
-/// `source` as `wanted`, with `map` for its channels (`None`: the usual way); itself if nothing is to be done.
+/// `source` converted to `wanted`, with `map` for its channels (`None`: the usual way); `source` itself if nothing
+/// needs converting.
 pub fn converted(
     source: Box<dyn Source>,
     wanted: StreamFormat,
@@ -48,12 +49,12 @@ struct ConvertedSource {
     ledger: Ledger,
 }
 
-/// What a conversion has taken and given, so that its output is as long as its input and stands where that stood.
+/// Counts of what a conversion has taken and given, so that its output has the length and position of its input.
 #[derive(Clone, Copy, Debug)]
 struct Ledger {
     from: u64,
     to: u64,
-    /// Sample frames of output at the beginning that are only the filter's delay.
+    /// Sample frames at the beginning of the output that are only the filter's delay.
     skip: usize,
     taken: u64,
     given: u64,
@@ -65,13 +66,13 @@ impl Ledger {
         Ledger { from: from.rate().into(), to: to.rate().into(), skip, taken: 0, given: 0 }
     }
 
-    /// Sample frames of output that so many of input are worth, rounded.
+    /// Number of output sample frames that correspond to `frames` of input, rounded.
     fn worth(&self, frames: u64) -> u64 {
         ((u128::from(frames) * u128::from(self.to) + u128::from(self.from / 2)) / u128::from(self.from))
             as u64
     }
 
-    /// Books `given` sample frames of output: how many of them to leave out at the beginning.
+    /// Records `given` sample frames of output; returns how many of them to skip at the beginning.
     fn book(&mut self, given: usize) -> usize {
         let skipped = self.skip.min(given);
         self.skip -= skipped;
@@ -118,7 +119,7 @@ impl ConvertedSource {
             Pull::Starved => return Some(Pull::Starved),
             Pull::End if self.resampler.is_none() || self.ledger.due() == 0 => return Some(Pull::End),
             Pull::End => {
-                // What the resampler holds comes out when silence follows it.
+                // Silence after the end pushes out what the resampler still holds.
                 self.mapped.fill(0.0);
                 (ended, due) = (true, self.ledger.due() as usize);
                 CHUNK
@@ -179,7 +180,7 @@ impl Source for ConvertedSource {
     fn ready(&self) -> Ready {
         let Ready { frames, ended } = self.source.ready();
         let waiting = (self.len - self.at) / self.wanted.channels();
-        // Whole chunks are taken, but for the last; a resampler's output may come a sample frame later.
+        // Whole chunks are taken, except for the last; a resampler's output may come a sample frame later.
         let taken = if ended || frames == usize::MAX { frames } else { frames / CHUNK * CHUNK };
         let made = match self.resampler {
             Some(_) if taken < usize::MAX => {
@@ -191,7 +192,7 @@ impl Source for ConvertedSource {
     }
 
     fn keep_newest(&mut self, frames: usize) -> u64 {
-        // What is converted already is less than a chunk, and what follows it is joined to it by the source.
+        // What is already converted is less than a chunk; the source joins what follows to it.
         let (from, to) = (self.ledger.from, self.ledger.to);
         let kept = (frames as u64).saturating_mul(from).div_ceil(to);
         self.ledger.worth(self.source.keep_newest(usize::try_from(kept).unwrap_or(usize::MAX)))
@@ -202,7 +203,8 @@ impl Source for ConvertedSource {
     }
 }
 
-/// A sink for `stream` that writes to `sink`, whatever rate and channels that has; itself if nothing is to be done.
+/// A sink for `stream` that writes to `sink`, whatever its rate and channels; `sink` itself if nothing needs
+/// converting.
 pub fn converted_sink(sink: Box<dyn Sink>, stream: StreamFormat) -> Result<Box<dyn Sink>, ConvertError> {
     let wanted = sink.format();
     if wanted == stream {
@@ -274,7 +276,7 @@ impl Sink for ConvertedSink {
     fn finish(&mut self) -> Result<(), SinkError> {
         let channels = self.map.outputs();
         if let Some(resampler) = &mut self.resampler {
-            // What the resampler holds comes out when silence follows it. A sink that fails says so below.
+            // Silence after the end pushes out what the resampler still holds. A failing sink is reported below.
             self.mapped.fill(0.0);
             while self.ledger.due() > 0 {
                 let due = self.ledger.due() as usize;

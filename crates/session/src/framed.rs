@@ -1,9 +1,9 @@
-//! Medusa's framing over any transport: what goes through is cut into blocks that know nothing of frames.
+//! Medusa's framing over any transport: the packets are cut into blocks without regard to packet boundaries.
 //!
-//! [`Framed`] is an endpoint around an endpoint. Each frame becomes a packet of [`antiphon_media::medusa`] and goes through
-//! a ring of bytes; what lies there when the driver asks for something to send is cut into blocks, each of which is a frame
-//! of the transport beneath. The far end may have the same around its endpoint, or return the blocks as they come, as the
-//! paper's loopback program does, which opens nothing.
+//! [`Framed`] is an endpoint around an endpoint. Each frame becomes a packet of [`antiphon_media::medusa`] in a ring of
+//! bytes; when the driver asks for something to send, the ring's content is cut into blocks, each of which is a message
+//! of the transport beneath. The far end may have the same layer around its endpoint, or return the blocks unread, as
+//! the paper's loopback program does.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,8 +21,8 @@ use crate::peer::rank;
 pub struct Framing {
     /// Bytes of a full block; transports that carry less get smaller ones.
     pub block: usize,
-    /// On a byte stream: hand over one block at a time, as a program does whose write blocks, and give it up when it could
-    /// not be begun for so long (`SO_SNDTIMEO`). `None`: all at once, with the frames' deadlines.
+    /// On a byte stream: hand over one block at a time, like a program whose write blocks, and give the block up when
+    /// it could not be begun for this long (`SO_SNDTIMEO`). `None`: all at once, with the frames' deadlines.
     pub send_timeout: Option<Duration>,
 }
 
@@ -47,19 +47,19 @@ pub struct Framed {
     events: VecDeque<Event>,
     resync: Resynchroniser,
     block: Vec<u8>,
-    /// What came last from beneath, of which `taken..len` is still to be looked through.
+    /// The last message from the transport beneath, of which `taken..len` is still to be searched.
     held: Vec<u8>,
     taken: usize,
     received: Option<Received>,
-    /// What had been skipped before that came; and how often nothing of it belonged to a packet.
+    /// Bytes skipped before that message came; and how many messages held no part of a packet.
     skipped: u64,
     foreign: u64,
     delivered: u64,
-    /// A frame was refused, and room has to be told.
+    /// A frame was refused, so that room must be reported.
     blocked: bool,
-    /// What was taken since anything was last handed over may make a block.
+    /// Frames were taken since the last hand-over; they may make a block.
     taken_new: bool,
-    /// No frame is taken any more; and the transport beneath has been told, too.
+    /// No frame is taken any more; and whether the transport beneath has been told.
     closing: bool,
     told: bool,
     closed: bool,
@@ -138,19 +138,19 @@ impl Framed {
         None
     }
 
-    /// One block at a time?
+    /// The send time-out if blocks are handed over one at a time.
     fn waits(&self) -> Option<Duration> {
         self.framing.send_timeout.filter(|_| self.inner.profile().wire == Wire::ByteStream)
     }
 
-    /// Whether there is something in the ring that the transport beneath may take.
+    /// Whether the ring holds something that the transport beneath may take.
     fn can_hand_over(&self) -> bool {
         let turn =
             if self.waits().is_some() { self.blocks.is_empty() } else { self.blocks.len() < MOST_FRAMES };
         turn && !self.cutter.is_empty()
     }
 
-    /// Hands over what lies in the ring, as far as the transport takes it.
+    /// Hands over the ring's content, as far as the transport takes it.
     fn flush(&mut self, now: Instant) {
         self.taken_new = false;
         while self.can_hand_over() {
@@ -160,7 +160,7 @@ impl Framed {
                 Some(wait) => Some(now + wait),
                 None => self.overlapping(start, end).filter_map(|frame| frame.deadline).min(),
             };
-            // Looked at before it is taken from the ring, since a transport that has no room leaves it there.
+            // Peeked before it is removed, since it stays in the ring when the transport has no room.
             let len = self.cutter.peek(&mut self.block);
             let number = self.next_block;
             match self.inner.send(now, Message::new(Tag(number), &self.block[..len], deadline)) {
@@ -210,14 +210,14 @@ impl Framed {
                     self.closed = true;
                     self.events.push_back(event);
                 }
-                // Whoever was refused here hears of room here.
+                // Frames are refused by this layer, so this layer also reports room for them.
                 Event::Writable => {}
                 other => self.events.push_back(other),
             }
         }
     }
 
-    /// A part of the stream has an outcome; frames that lie in several parts have the worst.
+    /// A part of the stream has an outcome; a frame in several parts has the worst of their outcomes.
     fn settle(&mut self, start: u64, end: u64, outcome: Outcome) {
         let from = self.frames.partition_point(|frame| frame.end <= start);
         for frame in self.frames.range_mut(from..).take_while(|frame| frame.start < end) {
@@ -226,7 +226,7 @@ impl Framed {
                 frame.outcome = outcome;
             }
         }
-        // In order: one whose block is acknowledged early waits for those before it, a round trip at most.
+        // In order: a frame whose block is acknowledged early waits for those before it, a round trip at most.
         while let Some(frame) = self.frames.pop_front_if(|frame| frame.open == 0) {
             self.events.push_back(Event::Outcome { tag: frame.tag, outcome: frame.outcome });
         }
@@ -263,7 +263,7 @@ impl Layer for Framed {
             max_message: MAX_DATA,
             max_receive: MAX_DATA,
             message_overhead: inner.message_overhead + HEADER,
-            // All channels are one sequence of bytes.
+            // All channels share one sequence of bytes.
             streams: 1,
             ..inner
         }
@@ -280,7 +280,7 @@ impl Layer for Framed {
         let channel = (frame.stream.0 % u16::from(MAX_CHANNELS)) as u8;
         let seq = &mut self.seqs[usize::from(channel)];
         let header = Header { channel, seq: *seq, timestamp: now.as_nanos() / 1000, size: len as u32 };
-        // Numbers count what was to be sent, so that a frame that finds no room is missed at the far end.
+        // Numbers also count frames that find no room, so that the far end notices they are missing.
         *seq = seq.wrapping_add(1);
         let start = self.cutter.written();
         if !self.has_room(len) || self.cutter.push(header, frame.bytes).is_err() {
@@ -314,7 +314,7 @@ impl Layer for Framed {
     fn on_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
         self.collect();
-        // The next block's time begins with the end of the last one's.
+        // The next block's time begins when the last one's ends.
         self.flush(now);
     }
 
@@ -327,7 +327,7 @@ impl Layer for Framed {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        // A byte stream that is full asks for nothing, and the time that a block may wait begins all the same.
+        // A full byte stream asks for nothing to send, yet the time that a block may wait begins.
         let stream = self.inner.profile().wire == Wire::ByteStream;
         if stream && self.taken_new && self.can_hand_over() {
             return Some(Instant::ZERO);
@@ -346,7 +346,7 @@ impl Layer for Framed {
         self.events.pop_front()
     }
 
-    /// Frames are counted here, all else beneath; what held nothing of a packet is malformed.
+    /// Frames are counted in this layer, everything else beneath; a message that held no part of a packet is malformed.
     fn on_stats(&self, mut stats: PathStats) -> PathStats {
         stats.counters.messages_accepted = self.accepted;
         stats.counters.messages_delivered = self.delivered;

@@ -1,4 +1,4 @@
-//! How frames lie in what a transport carries, and how to see that a sender does it otherwise.
+//! How RTP packets lie in a transport's messages, and how to recognise a sender that uses another framing.
 
 use std::rc::Rc;
 use std::str::FromStr;
@@ -13,15 +13,15 @@ use crate::looks::ByLooks;
 /// What stands around a stream's RTP and RTCP packets. Sender and receiver need the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum StreamFraming {
-    /// Nothing: a packet is a frame of the transport's.
+    /// Nothing: a packet is a message of the transport.
     #[default]
     Rtp,
-    /// Medusa's ([`framed`]): each packet behind a key, in a stream of bytes that is cut into blocks of 1024; the receiver
-    /// finds the next packet by its key, whatever is missing or came between.
+    /// Medusa's ([`framed`]): each packet behind a key, in a stream of bytes that is cut into blocks of 1024; the
+    /// receiver finds the next packet by its key, whatever is missing or inserted.
     Medusa,
 }
 
-/// A name that no framing has.
+/// The name of a framing is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no framing '{name}'{}; known: rtp, medusa", antiphon_core::did_you_mean(*.nearest))]
 pub struct UnknownFraming {
@@ -43,7 +43,7 @@ impl StreamFraming {
         }
     }
 
-    /// What to say, and to do, where this is awaited and a sender has the other.
+    /// Explains that the sender uses the other framing, and what to do.
     pub fn mismatch(self) -> &'static str {
         match self {
             StreamFraming::Rtp => {
@@ -66,10 +66,10 @@ impl StreamFraming {
     /// Packets in the other framing within a message of an endpoint of this profile, or within what an unknown source sent.
     pub(crate) fn foreign_in(self, profile: &Profile, bytes: &[u8]) -> usize {
         match self {
-            // Read with RFC 4571's lengths, a stream in Medusa's framing makes few frames, of many packets each.
+            // Split by RFC 4571's lengths, a stream in Medusa's framing gives few frames, each of many packets.
             StreamFraming::Rtp if classify(bytes).is_none() => count_headers(bytes),
             StreamFraming::Rtp => 0,
-            // Where a transport has packets of its own, an unknown source's may look like anything.
+            // Where a transport has packets of its own, datagrams of an unknown source may look like anything.
             StreamFraming::Medusa => usize::from(is_bare(profile) && classify(bytes).is_some()),
         }
     }
@@ -105,7 +105,7 @@ impl Stack for FramedStack {
     }
 
     fn dissector(&self) -> Box<dyn Dissector> {
-        // The framing's stream of bytes is cut by no lengths.
+        // RFC 4571's lengths do not divide the framing's stream of bytes.
         let inner = self.inner.dissector();
         if inner.stream_header().is_some() { Box::new(Plain) } else { inner }
     }

@@ -1,4 +1,4 @@
-//! Who begins an association where a transport adds nothing to its datagrams: what is in them tells.
+//! Which datagrams begin an association where a transport adds nothing to its datagrams: their content decides.
 
 use std::rc::Rc;
 
@@ -6,7 +6,7 @@ use antiphon_core::{
     ConnectionId, Dissector, Endpoint, Instant, OverIp, PathId, Role, Stack, Validator, Verdict,
 };
 
-/// A validator that goes by looks, and otherwise is the transport's.
+/// A validator that judges datagrams by their content, and otherwise leaves the decision to the transport's.
 pub(crate) struct ByLooks {
     pub inner: Box<dyn Validator>,
     pub looks: fn(&[u8]) -> bool,

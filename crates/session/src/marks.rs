@@ -33,7 +33,7 @@ impl Marks {
         *word |= bit;
     }
 
-    /// Takes the mark of `place` away.
+    /// Clears the mark of `place`.
     #[inline]
     pub fn clear(&mut self, place: usize) {
         if let Some(word) = self.words.get_mut(place / 64) {
@@ -43,7 +43,7 @@ impl Marks {
         }
     }
 
-    /// The first marked place that is not before `start`.
+    /// The first marked place at or after `start`.
     #[inline]
     pub fn next_from(&self, start: usize) -> Option<usize> {
         if self.count == 0 {

@@ -1,11 +1,11 @@
-//! What a session tells of its packets as they pass, for those who log, meter or record them.
+//! What a session reports of its packets as they pass, for logs, meters and recordings.
 
 use antiphon_core::{BrokenReason, Instant, NtpTime, Outcome, SendError};
 use antiphon_media::packet::PacketInfo;
 use antiphon_media::playout::Inserted;
 
-/// Hears of every packet. Called on the media thread, so it neither allocates nor locks nor waits: one that writes to a file
-/// copies what it is told into a bounded queue.
+/// Receives a report of every packet. Called on the media thread, so it must not allocate, lock or wait: an observer
+/// that writes to a file copies the report into a bounded queue.
 pub trait Observer {
     /// Something passed.
     fn on(&mut self, now: Instant, seen: &Seen);
@@ -20,9 +20,9 @@ impl<F: FnMut(Instant, &Seen)> Observer for F {
 /// What passes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Seen {
-    /// The packets that follow are of another sender, or of the same one that started anew.
+    /// The packets that follow are of another sender, or of the same one that restarted.
     Began {
-        /// Of its time stamps, in Hz.
+        /// Rate of its time stamps, in Hz.
         rate: u32,
     },
     /// A packet of our sender arrived.
@@ -31,12 +31,12 @@ pub enum Seen {
     Sent(Sent),
     /// A transport said what became of a message, or of its last copy.
     Outcome {
-        /// Of the message: counts those of the track.
+        /// The message's number; counts those of the track.
         number: u64,
         /// What became of it.
         outcome: Outcome,
     },
-    /// The path to a peer is gone for now, while the session is not ending.
+    /// The path to a peer is broken, while the session is not ending.
     Broken {
         /// Why.
         reason: BrokenReason,
@@ -58,13 +58,13 @@ pub struct Arrived {
     pub at: Instant,
     /// Bytes of the RTP packet.
     pub len: usize,
-    /// Bytes of sound in it.
+    /// Bytes of audio payload in it.
     pub payload: usize,
     /// Whether it had to be sent more than once, as far as this side knows.
     pub repaired: bool,
     /// Whether it came before.
     pub duplicate: bool,
-    /// What the playout made of it; `None` for one that came before, or of another format than the stream's.
+    /// What the playout made of it; `None` for a duplicate, or a packet of another format than the stream's.
     pub inserted: Option<Inserted>,
 }
 

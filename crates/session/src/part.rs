@@ -1,14 +1,14 @@
-//! What a packet's sound is, and of whose: from what it says in band, a description, or its payload type.
+//! Which sound a packet carries, and whose: from its in-band header, a description, or its payload type.
 
 use antiphon_media::packet::{DYNAMIC_PAYLOAD_TYPE, RtpView, static_format};
 use antiphon_media::{ChannelGroups, Origin, SampleFormat, StreamDescription, StreamFormat};
 
-/// Which part of which sender's sound a packet is.
+/// Which part of which sender's sound a packet carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Part {
     pub origin: Origin,
     pub groups: ChannelGroups,
-    /// Of all groups together.
+    /// Format of all groups together.
     pub format: StreamFormat,
     pub sample: SampleFormat,
 }
@@ -20,12 +20,12 @@ impl Part {
         Part { origin: Origin::undivided(ssrc), groups, format, sample }
     }
 
-    /// Of a divided stream, as the packet itself says; `None` if it says nothing of groups, or nonsense.
+    /// Part of a divided stream, as the packet itself says; `None` if it says nothing valid about groups.
     fn in_band(view: &RtpView<'_>) -> Option<Self> {
         let (group, told) = (view.group?, view.format?);
         let index = usize::from(group.index);
         let fits = group.groups.range(index)?.len() == told.format.channels();
-        // The first group's SSRC is the sender's name, and nobody else's.
+        // The first group's SSRC names the sender, and belongs to that group alone.
         if !fits || (index == 0) != (group.sender == view.ssrc) || group.groups.count() == 1 {
             return None;
         }
@@ -36,21 +36,21 @@ impl Part {
     }
 }
 
-/// Where the format of packets can be learnt.
+/// Where the format of packets comes from.
 pub(crate) struct Formats {
     /// Payload type and format as SDP or a flag gave them.
     described: Option<(u8, StreamFormat, SampleFormat)>,
-    /// Whether that holds under every dynamic payload type.
+    /// Whether that format holds under every dynamic payload type.
     any_payload_type: bool,
-    /// Whether there is a description, if only of a part.
+    /// Whether there is a description, even if only of a part.
     is_described: bool,
-    /// What a sender told in band, so that its further packets are understood.
+    /// The format that a sender told in band, so that its further packets are understood.
     told: Option<Part>,
 }
 
 impl Formats {
     pub fn new(description: Option<&StreamDescription>, any_payload_type: bool) -> Self {
-        // The description of one group would pass a part for the whole.
+        // The description of one group would present a part as the whole.
         let whole = description.filter(|described| !described.is_part);
         Formats {
             described: whole.map(|d| (d.payload_type, d.format, d.sample)),
@@ -60,7 +60,7 @@ impl Formats {
         }
     }
 
-    /// Whether nothing but a payload type speaks for this packet: a stray datagram may bear one, too, and the sink is
+    /// Whether only a payload type tells this packet's format: a stray datagram may carry one, too, and the sink is
     /// opened only once.
     pub fn is_hearsay(&self, view: &RtpView<'_>) -> bool {
         view.format.is_none() && !self.is_described && self.told.is_none()
@@ -85,7 +85,7 @@ impl Formats {
             return Some(whole(described));
         }
         if let Some(in_band) = view.format {
-            // Not every packet tells it, but a newcomer must show two in a row.
+            // Not every packet carries the format, but a new sender must show two packets in a row.
             self.told = Some(Part::whole(view.ssrc, in_band.format, in_band.sample));
             return self.told;
         }

@@ -1,5 +1,5 @@
-//! The other party of a session, whatever association leads to it: what it is owed, what it reports, what became of what it was
-//! sent.
+//! The other party of a session, whatever association leads to it: its playout delay, its reports, and the outcomes of
+//! messages sent to it.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use antiphon_media::rtcp::{RemoteReport, RtcpSession};
 
 use crate::associations::AssociationId;
 
-/// What a peer's associations did with what it was sent.
+/// Counts of what a peer's associations did with the messages sent to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PeerCounters {
     /// Messages that its transport took, copies of one counted once.
@@ -51,18 +51,18 @@ impl PlayoutDelay {
 
 /// The other party, or a group.
 pub struct Peer {
-    /// `None` while nobody is there, at a session that waits for one.
+    /// `None` while no peer is connected, at a session that waits for one.
     pub(crate) association: Option<AssociationId>,
     pub(crate) connected: bool,
     pub(crate) broken: Option<BrokenReason>,
-    /// Whether anything ever came from it.
+    /// Whether anything was ever received from it.
     pub(crate) answered: bool,
     pub(crate) rtcp: RtcpSession,
-    /// What it told.
+    /// The playout delay that it reported.
     pub(crate) playout_delay: Option<PlayoutDelay>,
     /// Its last report on each channel group.
     pub(crate) reports: Vec<Option<RemoteReport>>,
-    /// What is said to it at the end of each group.
+    /// The goodbye packets sent to it at the end of each group.
     pub(crate) goodbyes: Vec<Vec<u8>>,
     pub(crate) outcomes: Outcomes,
     pub(crate) counters: PeerCounters,
@@ -89,12 +89,12 @@ impl Peer {
         &self.reports
     }
 
-    /// What it told of its playout; `None` before it has.
+    /// The playout delay that it reported; `None` before it has.
     pub fn playout_delay(&self) -> Option<PlayoutDelay> {
         self.playout_delay
     }
 
-    /// What became of what it was sent.
+    /// Outcomes of the messages sent to it.
     pub fn counters(&self) -> PeerCounters {
         self.counters
     }
@@ -104,13 +104,13 @@ impl Peer {
         &self.rtcp
     }
 
-    /// Why it can't be reached now, if it can't.
+    /// Why it cannot be reached now, if it cannot.
     pub fn broken(&self) -> Option<BrokenReason> {
         self.broken
     }
 }
 
-/// Merges the outcomes of the copies of each message: the message fared as the best of them.
+/// Merges the outcomes of the copies of each message: the message has the best of them.
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes {
     copies: u8,
@@ -126,7 +126,7 @@ struct Open {
 }
 
 impl Outcomes {
-    /// For messages of so many copies, of which so many are without an outcome at once.
+    /// For messages of `copies` copies each; at most `open` messages wait for outcomes at once.
     pub fn new(copies: u32, open: usize) -> Self {
         let room = if copies > 1 { open } else { 0 };
         let none = Open { number: u64::MAX, left: 0, best: None };
@@ -141,7 +141,7 @@ impl Outcomes {
         }
     }
 
-    /// A copy has an outcome, or (`None`) was refused: what became of the message, once all copies have.
+    /// A copy has an outcome, or (`None`) was refused. Returns the message's outcome once all copies have one.
     pub fn settle(&mut self, number: u64, outcome: Option<Outcome>) -> Option<Outcome> {
         if self.open.is_empty() {
             return outcome;
@@ -158,7 +158,7 @@ impl Outcomes {
     }
 }
 
-/// The further on, the worse.
+/// Order of outcomes: the higher, the worse.
 pub(crate) fn rank(outcome: Outcome) -> u8 {
     match outcome {
         Outcome::Acked => 0,
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(outcomes.settle(5, Some(Outcome::Acked)), None);
         assert_eq!(outcomes.settle(5, None), Some(Outcome::Acked), "the third was refused");
         assert_eq!(outcomes.settle(5, Some(expired)), None, "no outcome twice");
-        // Forgotten for a later one.
+        // Its entry is reused for a later message.
         outcomes.begin(6);
         outcomes.begin(14);
         assert_eq!(outcomes.settle(6, Some(expired)), None);

@@ -1,4 +1,4 @@
-//! The way from a packet to the sink: buffered, paced by the sender's clock or the sink's, played.
+//! From a packet to the sink: buffered, paced by the sender's clock or the sink's, played.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use antiphon_media::{ChannelGroups, SampleFormat, Sink, SinkError, StreamFormat}
 
 use crate::receive_track::{ReceiveError, ReceiveTrackConfig};
 
-/// What exists once the format is known.
+/// Created once the format is known.
 pub(crate) struct Stream {
     pub depacketiser: Depacketiser,
     pub groups: ChannelGroups,
-    /// Of senders whose stream was divided otherwise.
+    /// Counters of earlier senders whose stream was divided differently.
     pub past: PlayoutCounters,
     pub playout: Player,
     pub sink: Box<dyn Sink>,
     pub block: Vec<f32>,
-    /// The sender took leave: what is there is played, and nothing made up after it.
+    /// The sender has ended the stream: what is buffered is played, and nothing is concealed after it.
     pub ending: bool,
-    /// Where the sound ends, where that is known: RTP's time stamp behind its last sample frame.
+    /// Where the sound ends, if known: RTP's time stamp after its last sample frame.
     pub end: Option<u32>,
-    /// The media time behind what was played last.
+    /// The media time after the sample frame played last.
     pub played_to: Option<u64>,
 }
 
@@ -34,19 +34,20 @@ pub(crate) enum Player {
     Clocked { playout: Box<ClockedPlayout>, pace: Pace },
 }
 
-/// When a clocked sink is to be given its next block.
+/// When a clocked sink gets its next block.
 pub(crate) struct Pace {
     rate: u32,
-    /// Sample frames in a block: no more than a packet or the device's period has, since more would have to be gathered first.
+    /// Sample frames in a block: no more than a packet or the device's period holds, since a longer block would wait
+    /// for more.
     block: usize,
-    /// When to look next.
+    /// When to ask the sink next.
     next: Instant,
     start: Instant,
     pulled: u64,
 }
 
 impl Pace {
-    /// Whether a block goes out now. A sink that tells what it wants sets the pace; else the run's clock does.
+    /// Whether a block goes out now. A sink that says how much it wants sets the pace; otherwise the run's clock does.
     fn is_due(&mut self, now: Instant, wants: Option<usize>) -> bool {
         if self.next > now && wants.is_none_or(|frames| frames < self.block) {
             return false;
@@ -57,7 +58,8 @@ impl Pace {
                 self.next = now;
                 true
             }
-            // As long as it takes to use up what is missing to a block; a slow clock is asked again soon after.
+            // Waits as long as the device needs to use up the missing part of a block; a slow clock is asked again soon
+            // after.
             Some(frames) => {
                 self.next = now + after((self.block - frames) as u64).max(LOOK_AGAIN);
                 false
@@ -77,13 +79,13 @@ impl Stream {
         (self.depacketiser.format(), self.depacketiser.sample())
     }
 
-    /// What the playout buffer counted, since the stream's beginning.
+    /// The playout buffer's counters since the stream's beginning.
     pub fn counters(&self) -> PlayoutCounters {
         self.past + self.playout.buffer().counters()
     }
 
-    /// Buffers a packet of a channel group; where the buffer waits for room, plays first. Answers what became of it, and the
-    /// sample frames that the sink dropped.
+    /// Buffers a packet of a channel group; plays first if the buffer waits for room. Returns what became of the
+    /// packet, and the number of sample frames that the sink dropped.
     pub fn insert(
         &mut self,
         group: usize,
@@ -100,7 +102,7 @@ impl Stream {
         (self.playout.insert(group, arrived, packet), dropped)
     }
 
-    /// Another sender divides the same channels otherwise: the sink goes on, and so do the totals.
+    /// Another sender divides the same channels differently: the sink and the totals continue.
     pub fn divide(
         &mut self,
         config: &ReceiveTrackConfig,
@@ -114,13 +116,13 @@ impl Stream {
         Ok(())
     }
 
-    /// A channel group goes on with other numbers.
+    /// A channel group continues with other sequence numbers.
     pub fn restart_group(&mut self, group: usize) {
         self.depacketiser.restart_group(group);
         self.playout.restart_group(group);
     }
 
-    /// Whether everything that the sender left behind has been played.
+    /// Whether everything that the sender sent has been played.
     pub fn is_at_end(&self) -> bool {
         match self.before_end() {
             Some(left) => left == 0,
@@ -128,7 +130,7 @@ impl Stream {
         }
     }
 
-    /// Lets out what waits, whatever is missing; up to the end of the sound, what is missing there is made up in its time.
+    /// Plays what is buffered, whatever is missing; gaps before the known end of the sound are concealed in their time.
     pub fn finish(&mut self) {
         if self.before_end().is_none() {
             self.playout.finish();
@@ -138,7 +140,7 @@ impl Stream {
     /// Sample frames up to the known end of the sound.
     fn before_end(&self) -> Option<usize> {
         let left = self.end?.wrapping_sub(self.played_to? as u32) as i32;
-        // Time stamps wrap after a day; what is between the two never is that long.
+        // Time stamps wrap after a day; the two are never that far apart.
         Some(left.max(0) as usize)
     }
 
@@ -205,8 +207,8 @@ impl Player {
         }
     }
 
-    /// Writes into `block`; no sample frames when nothing is due. A device has its block whole, whatever of it is sound, so
-    /// that it tells no media time.
+    /// Writes into `block`; no sample frames when nothing is due. A device always gets a whole block, however much of
+    /// it is sound; its blocks report no media time.
     fn pull(&mut self, now: Instant, sink: &dyn Sink, block: &mut [f32]) -> Pulled {
         match self {
             Player::Unclocked(playout) => playout.pull(now, block),
@@ -231,7 +233,7 @@ impl Player {
     /// Sample frames handed over at a time.
     pub fn block(&self) -> usize {
         match self {
-            Player::Unclocked(_) => PULL_FRAMES,
+            Player::Unclocked(_) => SINK_BLOCK_FRAMES,
             Player::Clocked { pace, .. } => pace.block,
         }
     }
@@ -243,11 +245,11 @@ impl Player {
         }
     }
 
-    /// Sample frames that may be pulled without anything being made up behind the last one received.
+    /// Sample frames that may be pulled without concealing anything after the last one received.
     fn left(&self) -> usize {
         match self {
             Player::Unclocked(playout) => usize::try_from(playout.level()).unwrap_or(usize::MAX),
-            // A device must have its block, whatever is left.
+            // A device must get its block, whatever is buffered.
             Player::Clocked { pace, .. } => pace.block,
         }
     }
@@ -273,10 +275,10 @@ impl Player {
     }
 }
 
-/// Sample frames handed at a time to a sink without a clock, and at most to one that has a clock.
-pub(crate) const PULL_FRAMES: usize = 256;
-/// How soon a clocked sink is asked again that was a little slower than its rate says.
+/// Sample frames per block for a sink without a clock, and the most per block for a sink with one.
+pub(crate) const SINK_BLOCK_FRAMES: usize = 256;
+/// How soon a clocked sink that is slightly slower than its nominal rate is asked again.
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
-/// Later packets after which a recording over an unordered transport takes a missing one for lost: as far as RFC 3550
+/// Later packets after which a recording over an unordered transport counts a missing one as lost: as far as RFC 3550
 /// A.1 lets a packet come late.
 const UNORDERED_PATIENCE: usize = 100;

@@ -1,4 +1,4 @@
-//! Protection of a track against loss, over any transport: which messages go out, when, and what besides.
+//! Protects a track against loss, over any transport: which messages go out, when, and how often.
 
 use std::collections::VecDeque;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use crate::store::Store;
 
 /// Decides what of a track is sent, and when.
 pub trait Protector {
-    /// The message of that number was made; it stands in `store`.
+    /// The message of that number was made; `store` holds it.
     fn on_message(&mut self, now: Instant, number: u64, store: &Store);
 
     /// The next thing to send, if any is due.
@@ -19,7 +19,7 @@ pub trait Protector {
     /// When [`Self::poll`] has something to send.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Messages that have to be kept after the last one made.
+    /// Number of messages that must be kept after the last one made.
     fn remembers(&self) -> usize;
 
     /// How often each message is sent.
@@ -29,20 +29,21 @@ pub trait Protector {
 /// A message to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Emit {
-    /// Which.
+    /// The message's number.
     pub number: u64,
-    /// The first time 0.
+    /// The copy's number; 0 for the first transmission.
     pub copy: u8,
 }
 
 /// Sends each message at once, and again `times - 1` times, `spacing` apart.
 ///
-/// Copies that are further apart than a burst of losses survive it (RFC 2198 §1 carries them in later packets; here they are
-/// packets of their own, which any RTP receiver takes). At an independent loss of p, p^times are missing.
+/// Copies that are further apart than a burst of losses survive it (RFC 2198 §1 carries them in later packets; here
+/// they are packets of their own, which any RTP receiver takes). At an independent loss rate of p, p^times is missing.
 #[derive(Debug)]
 pub struct Repeat {
     setting: Repetition,
-    /// Messages to be repeated: when, which, and the number of the copy. One queue for each copy, so that each is in order.
+    /// Messages to be repeated: when, which, and the number of the copy. One queue for each copy number, so that each
+    /// is in order.
     waiting: Vec<VecDeque<(Instant, u64)>>,
     interval: Duration,
 }
@@ -57,22 +58,22 @@ pub struct Repetition {
 }
 
 impl Default for Repetition {
-    /// Once.
+    /// Each message once.
     fn default() -> Self {
         Repetition { times: 1, spacing: Duration::ZERO }
     }
 }
 
-/// Why a protection can't be.
+/// Why a protection setting is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProtectError {
-    /// It is no protection that there is.
+    /// Not a known protection.
     #[error("'{0}' is no protection: write none, or repeat:N,spacing=T such as repeat:2,spacing=10ms")]
     Unknown(String),
     /// The number of copies is out of range.
     #[error("a message is sent 1 to {MOST_COPIES} times, not '{0}': write such as repeat:2,spacing=10ms")]
     Times(String),
-    /// The spacing is no time, or too long.
+    /// The spacing is not a duration, or too long.
     #[error("the spacing of copies is a time up to 1s, not '{0}': write such as repeat:2,spacing=10ms")]
     Spacing(String),
 }
@@ -115,7 +116,7 @@ impl std::fmt::Display for Repetition {
 }
 
 impl Repeat {
-    /// Repeats as `setting` says the messages of a track that come `interval` apart at the shortest.
+    /// Repeats, as `setting` says, the messages of a track that come at least `interval` apart.
     pub fn new(setting: Repetition, interval: Duration) -> Self {
         let mut repeat = Repeat { setting, waiting: Vec::new(), interval };
         let room = repeat.remembers();
@@ -128,7 +129,8 @@ impl Repeat {
 impl Protector for Repeat {
     fn on_message(&mut self, now: Instant, number: u64, _store: &Store) {
         for (copy, queue) in self.waiting.iter_mut().enumerate() {
-            // A stalled machine makes more at once than a track ever does: the oldest copies are left out.
+            // A stalled machine makes more messages at once than a track otherwise does: the oldest copies are left
+            // out.
             if queue.len() == queue.capacity() {
                 queue.pop_front();
             }
@@ -158,15 +160,15 @@ impl Protector for Repeat {
     }
 }
 
-/// Copies of a message at most: with more, the copies themselves fill the path.
+/// The most copies of a message: with more, the copies themselves fill the path.
 const MOST_COPIES: u8 = 8;
-/// Copies further apart than a playout delay of a second are of no use.
+/// Copies further apart than a playout delay of one second are of no use.
 const MOST_SPACING: Duration = Duration::from_secs(1);
-/// Beyond most bursts of losses on Wi-Fi and the Internet, and well within a playout delay of 80 ms.
+/// Longer than most bursts of losses on Wi-Fi and the Internet, and well within a playout delay of 80 ms.
 const DEFAULT_SPACING: Duration = Duration::from_millis(10);
-/// A sender that slept makes up for so much at once.
+/// The longest pause of a sender that it catches up with at once.
 const STALL: Duration = Duration::from_millis(250);
-/// Messages kept at least: those of one block in all its channel groups.
+/// The fewest messages kept: those of one block in all its channel groups.
 const LEAST_REMEMBERED: usize = 64;
-/// Messages kept at most: 7 s of the shortest packets, at 64 sample frames and 48 kHz.
+/// The most messages kept: 7 s of the shortest packets, at 64 sample frames and 48 kHz.
 const MOST_REMEMBERED: usize = 8192;

@@ -1,7 +1,8 @@
-//! One medium on its way in: packets told apart, one sender followed, what came before dropped, buffered, played out in time.
+//! Receives one medium: packets told apart by sender, one sender followed, duplicates dropped, buffered, played out in
+//! time.
 
+mod end;
 mod figures;
-mod leave;
 mod types;
 
 use std::time::Duration;
@@ -16,10 +17,10 @@ pub use types::{GroupFigures, Notice, OpenSink, ReceiveError, ReceiveTrackConfig
 use crate::framing::StreamFraming;
 use crate::observer::Arrived;
 use crate::part::{Formats, Part};
-use crate::player::{PULL_FRAMES, Player, Stream};
+use crate::player::{Player, SINK_BLOCK_FRAMES, Stream};
 use crate::recover::{Distinct, Got, Recoverer};
 
-/// One medium on its way in.
+/// A medium that is received.
 pub struct ReceiveTrack {
     config: ReceiveTrackConfig,
     open_sink: OpenSink,
@@ -28,45 +29,45 @@ pub struct ReceiveTrack {
     recoverer: Box<dyn Recoverer>,
     notices: Vec<Notice>,
     formats: Formats,
-    /// The first packet of a sender of whose format only the payload type tells, until a second one follows it.
+    /// The first packet of a sender whose format only the payload type tells, until a second one follows it.
     held: Option<Held>,
     /// Packets whose format was not known, since the last stream began.
     unknown_run: u32,
-    /// When the sender we follow took leave, until its stragglers had their time.
-    leaving: Option<Instant>,
+    /// When the sender that is followed ended its stream, until packets still in flight have had time to arrive.
+    lingering: Option<Instant>,
     said_bye: bool,
-    /// Since when some of the channel groups have taken leave, and which: bit *n* for group *n*.
-    some_left: Option<(Instant, u64)>,
-    /// Whether nothing was heard on this connection yet, and it is not the first.
+    /// Since when some of the channel groups have ended, and which: bit *n* for group *n*.
+    some_ended: Option<(Instant, u64)>,
+    /// Whether this is not the first connection, and nothing has been received on it.
     reconnected: bool,
-    /// A stream has begun, and no packet of it has shown its pace.
+    /// A stream has begun, and no packet has shown its packet duration yet.
     is_new: bool,
-    /// How long a packet of a stream that has begun lasts, until somebody asks.
+    /// Packet duration of a stream that has begun, until it is read.
     pace: Option<Duration>,
-    /// Where the sound ends, once somebody knows.
+    /// Where the sound ends, once known.
     end: Option<u32>,
     error: Option<ReceiveError>,
     counters: ReceiveTrackCounters,
 }
 
-/// What a track tells of a packet.
+/// What a track reports of a packet.
 pub(crate) enum Told<'a> {
     /// A stream begins.
     Began {
-        /// Of its time stamps, in Hz.
+        /// Rate of its time stamps, in Hz.
         rate: u32,
     },
     /// A packet of the stream that is followed came.
     Arrived {
-        /// Under which it came.
+        /// SSRC under which it came.
         ssrc: u32,
         arrived: &'a Arrived,
-        /// It came too late for RFC 3550's receiver statistics, which would take it for a new beginning.
+        /// It came too late for RFC 3550's receiver statistics, which would take it for a restart.
         behind: bool,
     },
 }
 
-/// A packet that waits for the one after it.
+/// A packet that is held back until the next one arrives.
 struct Held {
     ssrc: u32,
     next: u16,
@@ -75,8 +76,8 @@ struct Held {
 }
 
 impl ReceiveTrack {
-    /// A track that opens its sink with `open_sink` when the first packet tells the format. `own_ssrc`: of what we send, which is
-    /// not taken for another's unless it is to be heard.
+    /// A track that opens its sink with `open_sink` when the first packet tells the format. `own_ssrc`: the SSRC that
+    /// this session sends, which is not mistaken for another sender's unless it is to be received.
     pub fn new(config: ReceiveTrackConfig, open_sink: OpenSink, own_ssrc: Option<u32>) -> Self {
         ReceiveTrack {
             tracker: SourceTracker::new(own_ssrc, config.silence),
@@ -88,9 +89,9 @@ impl ReceiveTrack {
             notices: Vec::with_capacity(MOST_NOTICES),
             held: None,
             unknown_run: 0,
-            leaving: None,
+            lingering: None,
             said_bye: false,
-            some_left: None,
+            some_ended: None,
             reconnected: false,
             is_new: false,
             pace: None,
@@ -100,7 +101,7 @@ impl ReceiveTrack {
         }
     }
 
-    /// Takes an RTP packet; tells of it and of what it begins.
+    /// Takes an RTP packet; reports it and whether a stream begins with it.
     pub(crate) fn on_rtp(
         &mut self,
         now: Instant,
@@ -119,23 +120,23 @@ impl ReceiveTrack {
         self.counters.malformed += 1;
     }
 
-    /// The connection beneath is there, `again` if it had broken: then its first sender is ours, the one we knew or
-    /// another.
+    /// The connection beneath is open, `again` if it had broken: its first sender is then followed, whether it is the
+    /// previous one or another.
     pub(crate) fn on_connected(&mut self, again: bool) {
         self.reconnected = again;
     }
 
-    /// How long the packets of a stream last that has begun since this was last asked.
+    /// Packet duration of a stream that has begun since this was last called.
     pub(crate) fn takes_pace(&mut self) -> Option<Duration> {
         self.pace.take()
     }
 
-    /// Whether there has been sound.
+    /// Whether any sound has been received.
     pub(crate) fn has_begun(&self) -> bool {
         self.stream.is_some()
     }
 
-    /// What comes is in another framing: an error that ends the stream, or else a notice.
+    /// Packets are in another framing: an error if that ends the stream, otherwise a notice.
     pub(crate) fn on_foreign_framing(&mut self, ours: StreamFraming, ends: bool) {
         if ends {
             self.error = Some(ReceiveError::OtherFraming { ours });
@@ -154,8 +155,8 @@ impl ReceiveTrack {
     ) {
         let part = self.formats.part_of(view, self.known_part(view.ssrc));
         let sender = part.map_or(view.ssrc, |part| part.origin.sender);
-        if self.leaving.is_some() && self.tracker.ssrc() != Some(sender) {
-            self.finish_leaving();
+        if self.lingering.is_some() && self.tracker.ssrc() != Some(sender) {
+            self.finish_linger();
         }
         let Some(part) = part else {
             self.counters.unknown_format += 1;
@@ -191,9 +192,10 @@ impl ReceiveTrack {
         tell: &mut dyn FnMut(Told<'_>),
     ) {
         let Part { origin, .. } = part;
-        // A copy may come later than RFC 3550 A.1 lets a packet come, and a sender that has begun anew may look like it.
+        // A copy may come later than RFC 3550 A.1 lets a packet come, and a restarted sender's packet may look like
+        // such a copy.
         let behind = self.is_behind(view, origin);
-        // One association is one path here; SSRCs tell senders behind it apart.
+        // One association counts as one path here; SSRCs tell the senders behind it apart.
         let verdict = match behind {
             true => Verdict::Accepted,
             false => self.tracker.on_packet_of(now, origin, PathId::default(), view.sequence),
@@ -207,9 +209,9 @@ impl ReceiveTrack {
                 }
             }
             Verdict::NewStream => self.begin(now, part, view, tell),
-            // One that took leave and is far off now has begun anew.
-            Verdict::Jump if self.leaving.is_some() => {
-                self.finish_leaving();
+            // A sender that had ended its stream and jumps far has restarted.
+            Verdict::Jump if self.lingering.is_some() => {
+                self.finish_linger();
                 self.tracker.on_packet_of(now, origin, PathId::default(), view.sequence);
                 self.begin(now, part, view, tell);
             }
@@ -241,14 +243,14 @@ impl ReceiveTrack {
         tell(Told::Arrived { ssrc: view.ssrc, arrived: &arrived, behind });
     }
 
-    /// Whether a packet is one of the stream that is followed, further back than a packet usually comes late.
+    /// Whether a packet belongs to the stream that is followed, but comes later than packets usually do.
     fn is_behind(&self, view: &RtpView<'_>, origin: Origin) -> bool {
         let ours = self.tracker.group_of(view.ssrc) == Some(origin.group);
-        ours && self.leaving.is_none()
+        ours && self.lingering.is_none()
             && self.recoverer.remembers(origin.group, view.sequence, view.timestamp)
     }
 
-    /// Buffers a packet of the stream; answers what became of it.
+    /// Buffers a packet of the stream; returns what became of it.
     fn insert(
         &mut self,
         now: Instant,
@@ -276,7 +278,7 @@ impl ReceiveTrack {
         Some(inserted)
     }
 
-    /// The packet as one of the stream we follow, if its SSRC is known to be of that.
+    /// The packet's part of the stream that is followed, if its SSRC is known to belong to it.
     fn known_part(&self, ssrc: u32) -> Option<Part> {
         let stream = self.stream.as_ref()?;
         let (sender, group) = (self.tracker.ssrc()?, self.tracker.group_of(ssrc)?);
@@ -287,7 +289,7 @@ impl ReceiveTrack {
 
     fn begin(&mut self, now: Instant, part: Part, first: &RtpView<'_>, tell: &mut dyn FnMut(Told<'_>)) {
         let Part { origin, groups, format, sample } = part;
-        (self.said_bye, self.leaving, self.some_left, self.unknown_run) = (false, None, None, 0);
+        (self.said_bye, self.lingering, self.some_ended, self.unknown_run) = (false, None, None, 0);
         tell(Told::Began { rate: format.rate() });
         self.recoverer = Box::new(Distinct::new(groups.count()));
         self.finish_playout(now);
@@ -320,10 +322,10 @@ impl ReceiveTrack {
         let in_packet = groups
             .range(origin.group)
             .map_or(0, |channels| first.payload.len() / (sample.bytes() * channels.len()).max(1));
-        let pull = pull_frames(in_packet, sink.period()).min(PULL_FRAMES);
+        let pull = pull_frames(in_packet, sink.period()).min(SINK_BLOCK_FRAMES);
         let playout = Player::new(&self.config, format, groups, &*sink, pull, now)?;
         let channels = format.channels();
-        let block = vec![0.0; PULL_FRAMES * channels];
+        let block = vec![0.0; SINK_BLOCK_FRAMES * channels];
         let depacketiser = Depacketiser::grouped(format, sample, groups);
         let past = PlayoutCounters::default();
         let (end, played_to) = (self.end, None);
@@ -332,22 +334,22 @@ impl ReceiveTrack {
 
     /// Plays what is due.
     pub fn advance(&mut self, now: Instant) {
-        if self.leaving.is_none() && self.linger_end().is_some_and(|end| end <= now) {
-            self.begin_leaving(now);
+        if self.lingering.is_none() && self.linger_end().is_some_and(|end| end <= now) {
+            self.begin_linger(now);
         }
-        if self.leaving.is_some() && self.linger_end().is_some_and(|end| end <= now) {
-            self.finish_leaving();
+        if self.lingering.is_some() && self.linger_end().is_some_and(|end| end <= now) {
+            self.finish_linger();
         }
         if let Some(stream) = &mut self.stream {
-            stream.ending = self.leaving.is_some();
+            stream.ending = self.lingering.is_some();
             self.counters.overrun_frames += stream.play(now, &mut self.error);
         }
     }
 
-    /// Lets out what waits, whatever is missing: the stream is over.
+    /// The stream is over: plays what is buffered, whatever is missing.
     pub fn finish_playout(&mut self, now: Instant) {
         if let Some(stream) = &mut self.stream {
-            (stream.ending, self.leaving) = (false, None);
+            (stream.ending, self.lingering) = (false, None);
             stream.playout.finish();
             self.counters.overrun_frames += stream.play(now, &mut self.error);
         }
@@ -360,7 +362,7 @@ impl ReceiveTrack {
         sooner(playout, self.linger_end())
     }
 
-    /// What the user should hear of, oldest first.
+    /// Notices for the user, oldest first.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         (!self.notices.is_empty()).then(|| self.notices.remove(0))
     }
@@ -382,7 +384,8 @@ impl ReceiveTrack {
     }
 }
 
-/// Packets of unknown format before the user hears of it: our own senders tell it in one of sixteen.
+/// Packets of unknown format before the user is notified: Antiphon's own senders tell the format in one packet of
+/// sixteen.
 const UNKNOWN_PATIENCE: u32 = 50;
 /// Notices kept until they are fetched.
 const MOST_NOTICES: usize = 32;

@@ -1,35 +1,36 @@
-//! Recovery on the receiving side of a track, over any transport: what of what came is passed on.
+//! Recovery on the receiving side of a track, over any transport: decides which received packets are passed on.
 
-/// Decides what of a track's packets is passed on to playout.
+/// Decides which of a track's packets are passed on to playout.
 pub trait Recoverer {
     /// A packet of channel group `group` came, with this sequence number and time stamp.
     fn on_packet(&mut self, group: usize, sequence: u16, timestamp: u32) -> Got;
 
-    /// Whether a packet is one of those that are remembered, come or missing, and later than most: it lies behind the newest by its
-    /// number, and by its time stamp likewise. A sender that begins anew near its old numbers does not begin near its old time stamps.
+    /// Whether a packet is one of those remembered, received or missing, and later than most: it is behind the newest
+    /// one both by its number and by its time stamp. A sender that restarts near its old numbers does not start near
+    /// its old time stamps.
     fn remembers(&self, group: usize, sequence: u16, timestamp: u32) -> bool;
 
-    /// A group goes on with other numbers.
+    /// A group continues with other numbers.
     fn restart(&mut self, group: usize);
 }
 
-/// What a recoverer makes of a packet.
+/// What a recoverer decides about a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Got {
     /// It is passed on.
     Deliver,
-    /// It came before, perhaps over another association, and is dropped.
+    /// It was received before, perhaps over another association, and is dropped.
     Duplicate,
 }
 
-/// Drops what came already: repeated messages, copies that the network made, and what comes over two associations.
+/// Drops packets received before: repetitions, copies made by the network, and copies from a second association.
 #[derive(Debug, Default)]
 pub struct Distinct {
-    /// Of each channel group.
+    /// One for each channel group.
     seen: Vec<Window>,
 }
 
-/// Which of the last [`WINDOW`] sequence numbers came.
+/// Which of the last [`WINDOW`] sequence numbers were received.
 #[derive(Clone, Debug)]
 struct Window {
     /// The newest packet's number and time stamp.
@@ -65,7 +66,7 @@ impl Window {
         };
         let ahead = sequence.wrapping_sub(highest) as i16;
         if ahead > 0 {
-            // The numbers between have not come yet.
+            // The numbers in between have not been received yet.
             if usize::from(ahead as u16) >= WINDOW {
                 self.bits.fill(0);
             } else {
@@ -76,7 +77,7 @@ impl Window {
             }
             self.highest = Some((sequence, timestamp));
         } else if usize::from(ahead.unsigned_abs()) >= WINDOW {
-            // Too old to be told: playout knows what it has.
+            // Too old for the window: playout drops duplicates itself.
             return true;
         }
         let (word, bit) = self.bit(sequence);
@@ -110,13 +111,13 @@ impl Recoverer for Distinct {
     }
 }
 
-/// Sequence numbers remembered, as many as a sender can repeat (`protect`): 7 s of the shortest packets, at 64 sample frames and
-/// 48 kHz.
+/// Sequence numbers remembered, as many as a sender can repeat (`protect`): 7 s of the shortest packets, at 64 sample
+/// frames and 48 kHz.
 const WINDOW: usize = 8192;
 
-/// Packets by which any may come late (RFC 3550 A.1), and no more needs to be known of it.
+/// Packets by which any packet may come late (RFC 3550 A.1), so that its time stamp need not be checked.
 const LATE: u16 = 100;
-/// Sample frames in a packet, at least and at most (`PacketConfig::block_frames`).
+/// The fewest and the most sample frames in a packet (`PacketConfig::block_frames`).
 const LEAST_FRAMES: u32 = 16;
 const MOST_FRAMES: u32 = 4096;
 

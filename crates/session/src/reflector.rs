@@ -1,4 +1,4 @@
-//! The far end of a comparison: returns every message as it came, to whom it came from, over the same transport.
+//! The far end of a comparison: returns every message unchanged to its sender, over the same transport.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use crate::arrivals::ArrivalTable;
 use crate::associations::{AdmissionCounters, AssociationId, Associations, Policy};
 use crate::send_track::messages_of_a_stall;
 
-/// Returns every message that arrives, as received (Schiavoni, Queiroz and Wanderley 2013, section 3:
-/// the loopback computer opens nothing).
+/// Returns every message that arrives, as received (Schiavoni, Queiroz and Wanderley 2013, section 3: the loopback
+/// computer does not decode anything).
 pub struct Reflector {
     associations: Associations,
     config: ReflectorConfig,
     wire: WireId,
-    /// Messages handed back that have no outcome yet, of each association.
+    /// Messages handed back that have no outcome yet, by association.
     open: Vec<u32>,
-    /// Where a message lies on its way through.
+    /// Buffer for the message being returned.
     buf: Vec<u8>,
     counters: ReflectorCounters,
     stopping: bool,
@@ -43,12 +43,13 @@ pub struct ReflectorCounters {
 /// How a reflector behaves.
 #[derive(Clone, Debug)]
 pub struct ReflectorConfig {
-    /// How long a message may wait here for the way back.
+    /// How long a message may wait here to be sent back.
     pub patience: Duration,
-    /// Takes a message only when the one before it has left, as a program does whose write blocks: its patience begins then.
+    /// Takes a message only when the one before it has been sent, like a program whose write blocks: its patience
+    /// begins then.
     pub one_at_a_time: bool,
-    /// Time from one message to the next, where it is known that there is but one stream: its endpoint then holds ready what
-    /// waits when a machine stands still.
+    /// Time from one message to the next, if there is known to be only one stream: its endpoint then reserves memory
+    /// for the messages that wait while a machine is stalled.
     pub interval: Option<Duration>,
     /// Where to note arrivals.
     pub arrivals: Option<ArrivalTable>,
@@ -60,7 +61,7 @@ pub struct ReflectorConfig {
 
 impl Default for ReflectorConfig {
     fn default() -> Self {
-        // A second: nobody wants an echo older than that back, and no path here queues for longer.
+        // A second: an older echo is of no use, and no path here queues for longer.
         ReflectorConfig {
             patience: Duration::from_secs(1),
             one_at_a_time: false,
@@ -102,12 +103,12 @@ impl Reflector {
         self.counters
     }
 
-    /// Whom it serves, and whom it turned away.
+    /// Peers served and turned away.
     pub fn admission(&self) -> AdmissionCounters {
         self.associations.admission(self.wire)
     }
 
-    /// Its associations, to be asked.
+    /// Its associations.
     pub fn associations(&self) -> &Associations {
         &self.associations
     }
@@ -155,7 +156,8 @@ impl Reflector {
         }
     }
 
-    /// One that takes messages one at a time takes no more while one has not left.
+    /// Stops taking messages from an association whose last message has no outcome yet, if messages are taken one at a
+    /// time.
     fn wait_for_outcomes(&mut self) {
         if !self.config.one_at_a_time {
             return;
@@ -226,5 +228,5 @@ impl Participant for Reflector {
     }
 }
 
-/// Associations that memory is held ready for at most, before there are any.
+/// The most associations for which memory is reserved in advance.
 const MOST_RESERVED: usize = 1024;

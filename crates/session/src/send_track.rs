@@ -1,8 +1,8 @@
-//! One medium on its way out: blocks pulled from a source, cut into packets, kept in a store, and sent when and as often as the
+//! Sends one medium: blocks pulled from a source, cut into packets, kept in a store, and sent when and as often as the
 //! protector says.
 //!
-//! The channels may be divided into groups: then each block becomes a packet of every group, at the same media time, each
-//! group under an SSRC of its own and, where the transport has streams enough, on a stream of its own.
+//! The channels may be divided into groups: each block then becomes a packet of every group, at the same media time,
+//! each group under an SSRC of its own and, where the transport has enough streams, on a stream of its own.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -23,15 +23,15 @@ pub struct SendTrackConfig {
     pub groups: ChannelGroups,
     /// How messages are protected against loss.
     pub protect: Repetition,
-    /// Where the run's clock stands on the wall, for the header extension.
+    /// Wall-clock time of the run's clock, for the header extension.
     pub epoch: Epoch,
-    /// Numbers, time stamps and SSRC begin at values drawn from it.
+    /// Seed of the first numbers, time stamps and SSRC.
     pub seed: u64,
-    /// Whether somebody wakes the participant when a live source has sound; else it is asked again every millisecond.
+    /// Whether the participant is woken when a live source has sound; otherwise the source is asked every millisecond.
     pub woken: bool,
 }
 
-/// What a track has counted.
+/// A track's counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SendTrackCounters {
     /// Blocks pulled.
@@ -40,15 +40,15 @@ pub struct SendTrackCounters {
     pub messages: u64,
     /// Bytes of sound in them.
     pub media_bytes: u64,
-    /// Times the source had nothing when a block was due (underruns), counted every millisecond.
+    /// Times the source had no block when one was due (underruns), counted every millisecond.
     pub starved: u64,
-    /// Times the thread came so late that the schedule was moved.
+    /// Times the thread was so late that the schedule was moved.
     pub stalls: u64,
-    /// Sample frames of a live source that were dropped, since they had grown old before they could be sent.
+    /// Sample frames of a live source that were dropped because they were too old to be sent.
     pub skipped_frames: u64,
 }
 
-/// One medium on its way out.
+/// A medium that is sent.
 pub struct SendTrack {
     source: Box<dyn Source>,
     /// One for each channel group.
@@ -60,9 +60,9 @@ pub struct SendTrack {
     protector: Box<dyn Protector>,
     /// When the first sample of the track was captured; set when it starts.
     start: Option<Instant>,
-    /// Of a live source.
+    /// Set for a live source.
     live: Option<LivePace>,
-    /// When a live source that wakes nobody is asked next.
+    /// When a live source that does not wake the participant is asked next.
     ask_again: Instant,
     /// Sample frames due so far, pulled or not.
     position: u64,
@@ -70,16 +70,16 @@ pub struct SendTrack {
     counters: SendTrackCounters,
 }
 
-/// A channel group on its way out.
+/// A channel group that is sent.
 struct Lane {
     channels: Range<usize>,
     packetiser: Packetiser,
-    /// Its part of a block; empty where it is all of it.
+    /// Its part of a block; empty where it is the whole block.
     part: Vec<f32>,
 }
 
 impl Lane {
-    /// What it sends of a block of `channels` channels.
+    /// Its channels of a block of `channels` channels.
     fn pick<'a>(&'a mut self, block: &'a [f32], channels: usize) -> (&'a mut Packetiser, &'a [f32]) {
         let own = self.channels.len();
         if own == channels {
@@ -94,8 +94,8 @@ impl Lane {
 }
 
 impl SendTrack {
-    /// A track of `source`, whose format must be that of `config.packet`. A block is pulled for each packet: what is asked for
-    /// as longer blocks, cut by `ptime` or by the path, is pulled in as many shorter ones, each due at its own time.
+    /// A track of `source`, whose format must be that of `config.packet`. One block is pulled for each packet: longer
+    /// blocks that `ptime` or the path divides are pulled as several shorter ones, each due at its own time.
     pub fn new(source: Box<dyn Source>, mut config: SendTrackConfig) -> Result<Self, PacketError> {
         config.packet.block_frames = config.packet.one_packet_block(config.groups)?;
         let packetisers = Packetiser::for_groups(config.packet, config.groups, config.seed)?;
@@ -126,7 +126,7 @@ impl SendTrack {
         })
     }
 
-    /// Messages that wait of this track, copies included, when a machine stands still for as long as senders catch up with.
+    /// Messages of this track, copies included, that wait when a machine stalls for as long as senders catch up with.
     pub fn messages_of_a_stall(&self) -> usize {
         self.lanes.len() * messages_of_a_stall(self.block_time()) * self.protector.copies() as usize
     }
@@ -135,7 +135,7 @@ impl SendTrack {
         MediaTime::new(self.config.packet.block_frames.into(), self.config.packet.format.rate()).duration()
     }
 
-    /// Begins: the first block is due one block from now. Of a live source, what it gathered before is left out.
+    /// Begins: the first block is due one block from now. What a live source gathered before is left out.
     pub fn begin(&mut self, now: Instant) {
         self.start.get_or_insert(now);
     }
@@ -159,8 +159,8 @@ impl SendTrack {
         self.ask_again = now + TRY_AGAIN;
     }
 
-    /// When the last sample of the next block was captured, if that has come. The clock of a live source is its own: a block is
-    /// due when it is there.
+    /// When the last sample of the next block was captured, if that instant has come. A live source has a clock of its
+    /// own: a block is due when it is available.
     fn next_block(&mut self, now: Instant) -> Option<Instant> {
         if self.ended {
             return None;
@@ -169,7 +169,7 @@ impl SendTrack {
         let (block, rate) = (packet.block_frames as usize, packet.format.rate());
         if !self.source.is_live() {
             if self.live.take().is_some() {
-                // What seemed live is a recording: from here on the run's clock paces it.
+                // The source had looked live but is a recording: from here on the run's clock paces it.
                 self.start = Some(now - MediaTime::new(self.position, rate).duration());
             }
             return self.due().filter(|due| *due <= now);
@@ -188,7 +188,7 @@ impl SendTrack {
     }
 
     fn starve(&mut self) {
-        // What comes later follows what went before: the schedule waits, media time does not jump.
+        // Later sound follows directly on earlier sound: the schedule waits, media time does not jump.
         self.counters.starved += 1;
         self.start = self.start.map(|start| start + TRY_AGAIN);
     }
@@ -211,7 +211,7 @@ impl SendTrack {
         }
     }
 
-    /// A thread that slept through many blocks does not send them all at once: the schedule moves instead.
+    /// After a stall of many blocks, moves the schedule instead of sending all of them at once.
     fn catch_up(&mut self, now: Instant) {
         let (Some(start), Some(due)) = (self.start, self.due()) else { return };
         let behind = now.since(due);
@@ -246,7 +246,7 @@ impl SendTrack {
         sooner(paced, (!self.config.woken).then_some(self.ask_again))
     }
 
-    /// Whether a transmission of every message was due.
+    /// Whether every transmission of every message has been due.
     pub fn is_drained(&self) -> bool {
         self.ended && self.protector.poll_timeout().is_none()
     }
@@ -261,7 +261,7 @@ impl SendTrack {
         self.ended
     }
 
-    /// Whether the source gives sound as it is captured.
+    /// Whether the source delivers sound as it is captured.
     pub fn is_live(&self) -> bool {
         self.source.is_live()
     }
@@ -297,26 +297,26 @@ impl SendTrack {
     }
 }
 
-/// The tag of a copy of a message: the copy's number above 48 bits of the message's.
+/// The tag of a copy of a message: the copy's number in the bits above the message's 48.
 pub(crate) fn tag(emit: Emit) -> Tag {
     Tag(u64::from(emit.copy) << NUMBER_BITS | emit.number & NUMBER_MASK)
 }
 
-/// The number of the message that a tag is of; `None` for what is no message of a track.
+/// The number of the message that a tag names; `None` for a tag that is no track message's.
 pub(crate) fn number_of(tag: Tag) -> Option<u64> {
     (tag != Tag::NONE).then_some(tag.0 & NUMBER_MASK)
 }
 
-/// Messages, one each `interval`, for which an endpoint is to hold memory ready (`Endpoint::reserve`): what waits of a track
-/// when a machine stands still for as long as senders catch up with.
+/// Messages, one each `interval`, for which an endpoint reserves memory (`Endpoint::reserve`): those of a track that
+/// wait when a machine stalls for as long as senders catch up with.
 pub fn messages_of_a_stall(interval: Duration) -> usize {
-    // Those of the stall; as many in the silence after it, since time-outs that have doubled meanwhile take as long again;
-    // and as many that wait behind them until a window has opened.
+    // Those of the stall; as many in the silence after it, since time-outs that have doubled meanwhile take as long
+    // again; and as many that wait behind them until the window has opened.
     let time = 3 * MOST_BEHIND;
     time.as_nanos().div_ceil(interval.as_nanos().max(1)) as usize
 }
 
-/// How soon a source that had nothing is asked again: well under the shortest usual block.
+/// How soon a source that had no block is asked again: well under the shortest usual block.
 const TRY_AGAIN: Duration = Duration::from_millis(1);
 /// How far behind its schedule a sender may fall before it gives up catching up.
 const MOST_BEHIND: Duration = Duration::from_millis(250);

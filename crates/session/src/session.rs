@@ -1,13 +1,13 @@
 //! A participant with tracks: what `send`, `receive`, `compare`, the laboratory's sound and the C interface run.
 //!
-//! A session has peers, each with the association that leads to it, at most one track on its way out, which goes to all of
-//! them, and at most one on its way in, or a track of an application's messages. It drives nothing: see
+//! A session has peers, each with the association that leads to it, at most one send track, which goes to all of them,
+//! and at most one receive track, or a track of an application's messages. It drives nothing: see
 //! [`antiphon_core::pump`].
 
 mod data;
+mod end;
 mod figures;
 mod foreign;
-mod leave;
 mod packets;
 mod peers;
 mod reports;
@@ -31,7 +31,7 @@ use crate::peer::{Peer, PeerCounters, PlayoutDelay};
 use crate::receive_track::ReceiveTrack;
 use crate::send_track::{SendTrack, number_of, tag};
 use data::DataTrack;
-use leave::State;
+use end::State;
 
 pub use data::{LinkState, MessagePort};
 
@@ -40,17 +40,17 @@ pub use data::{LinkState, MessagePort};
 pub struct SessionConfig {
     /// Our name in reports.
     pub cname: String,
-    /// Where the run's clock stands on the wall.
+    /// Wall-clock time of the run's clock.
     pub epoch: antiphon_core::Epoch,
-    /// Draws the SSRC of a session that sends nothing, and the intervals of reports.
+    /// Seed of the SSRC of a session that sends nothing, and of the intervals of reports.
     pub seed: u64,
-    /// How long what is sent is of use to a peer that has not told its playout delay.
+    /// How long sent messages are of use to a peer that has not reported its playout delay.
     pub playout_delay: PlayoutDelay,
-    /// What our own receive track tells peers of its playout.
+    /// What our own receive track reports to peers of its playout.
     pub tells: Option<PlayoutDelay>,
     /// Our own media comes back from a reflector, and is received.
     pub reflected: Option<Reflected>,
-    /// Whether the end of the stream that is received is the end of the session (recordings), or another may follow.
+    /// Whether the session ends with the stream that is received (recordings), or waits for another.
     pub ends_with_stream: bool,
     /// What stands around RTP packets within the associations' messages.
     pub framing: StreamFraming,
@@ -61,9 +61,9 @@ pub struct SessionConfig {
 pub struct Reflected {
     /// For a connection.
     pub connect: Duration,
-    /// For the first packet to come back, before nobody is taken to be there.
+    /// For the first packet to come back, before the reflector is taken to be absent.
     pub answer: Duration,
-    /// For stragglers after the last packet was sent.
+    /// For packets still in flight after the last one was sent.
     pub drain: Duration,
 }
 
@@ -71,15 +71,16 @@ pub struct Reflected {
 pub struct Session {
     config: SessionConfig,
     associations: Associations,
-    /// A peer keeps its place for as long as it is here. Boxed, as a place without one has no bytes that a check could read.
+    /// A peer keeps its index for as long as it exists. Boxed, as an empty entry then has no bytes that a check could
+    /// read.
     peers: Vec<Option<Box<Peer>>>,
     /// The peer of each association.
     peer_of: Vec<Option<u32>>,
     /// When a report to each peer is due.
     report_timers: Timers,
-    /// The peer whose association is whichever a listening wire lets in.
+    /// The single peer of a listening session: any association that is admitted becomes its own.
     single: Option<usize>,
-    /// The profile of what listens.
+    /// The profile of the listening stack.
     listening: Option<(WireId, Profile)>,
     send: Option<SendTrack>,
     receive: Option<ReceiveTrack>,
@@ -89,20 +90,20 @@ pub struct Session {
     buf: Vec<u8>,
     report: Vec<u8>,
     state: State,
-    /// Since when something is sent, and until when it was.
+    /// When sending began, and when it ended.
     sending: Option<(Instant, Option<Instant>)>,
-    /// Messages that the endpoint of a single peer is to hold ready: of what is sent, and of a stream that is received once it
-    /// has shown its pace.
+    /// Messages for which the endpoint of a single peer reserves memory: those of the send track, and of a received
+    /// stream once its packet duration is known.
     room: usize,
     unanswered: bool,
     opened_at: Instant,
-    /// Of peers that are gone: what became of what they were sent, and the last one's reports.
+    /// Counters of peers that are gone, and the last one's reports.
     past: PeerCounters,
     past_reports: Vec<Option<RemoteReport>>,
     unknown_sources: u64,
-    /// Messages that are not ours though ours alone were expected back.
+    /// Messages from a reflector that are not ours.
     foreign: u64,
-    /// Packets in the other framing, until there is sound or it was told.
+    /// Packets in the other framing, until there is sound or the user was told.
     other_framing: usize,
     told_framing: bool,
 }
@@ -139,7 +140,7 @@ impl Session {
         }
     }
 
-    /// Sends this track to all peers. To be called before there are any.
+    /// Sends this track to all peers. Call it before there are any.
     pub fn set_send_track(&mut self, track: SendTrack) {
         self.ssrc = track.packetiser().ssrc();
         self.send = Some(track);
@@ -150,13 +151,13 @@ impl Session {
         self.receive = Some(track);
     }
 
-    /// Carries an application's messages both ways, with one peer, instead of tracks. To be called before there is a peer or a
-    /// listening wire.
+    /// Carries an application's messages both ways, with one peer, instead of tracks. Call it before there is a peer or
+    /// a listening wire.
     pub fn set_port(&mut self, port: Box<dyn MessagePort>) {
         self.data = Some(DataTrack::new(port));
     }
 
-    /// Tells `observer` of everything that passes from now on.
+    /// Reports every packet to `observer` from now on.
     pub fn observe(&mut self, observer: Box<dyn Observer>) {
         self.observers.push(observer);
     }
@@ -169,7 +170,8 @@ impl Session {
         id
     }
 
-    /// Waits for one peer on `wire`. Another may take its place when it has fallen silent for `silence` or took leave.
+    /// Waits for one peer on `wire`. Another may take its place when it has been silent for `silence` or has ended its
+    /// stream.
     pub fn listen(&mut self, now: Instant, wire: WireId, stack: Rc<dyn Stack>, silence: Duration) {
         self.single = Some(self.new_peer(now));
         self.listen_for(now, wire, stack, Policy::Single { silence });
@@ -188,7 +190,7 @@ impl Session {
         self.associations.listen(now, wire, stack, policy);
     }
 
-    /// A buffer for messages of so many bytes.
+    /// Enlarges the buffer to messages of so many bytes.
     fn hold(&mut self, len: usize) {
         if self.buf.len() < len {
             self.buf.resize(len, 0);
@@ -250,7 +252,7 @@ impl Session {
         tell(&mut self.observers, now, &Seen::Outcome { number, outcome });
     }
 
-    /// Makes what is due of the track, and sends it to every peer that is there.
+    /// Makes the track's messages that are due, and sends them to every peer.
     fn run_track(&mut self, now: Instant) {
         let Some(track) = &mut self.send else { return };
         if self.state == State::Open {
@@ -287,7 +289,7 @@ impl Session {
     fn play(&mut self, now: Instant) {
         if let Some(track) = self.receive.as_mut().filter(|_| self.state.receives()) {
             track.advance(now);
-            if track.has_left()
+            if track.has_ended()
                 && let Some(id) = self.single.and_then(|at| self.peers[at].as_ref()?.association)
             {
                 self.associations.release(id);
@@ -347,7 +349,7 @@ impl Participant for Session {
     fn poll_timeout(&self) -> Option<Instant> {
         let due = self.associations.poll_timeout();
         if due == Some(Instant::ZERO) {
-            // Nothing is due sooner.
+            // Nothing can be due sooner.
             return due;
         }
         let sending = self.send.as_ref().filter(|_| self.state == State::Open);
@@ -363,7 +365,7 @@ impl Participant for Session {
     }
 
     fn stop(&mut self, now: Instant) {
-        // What came with the request is not left behind.
+        // Messages received with the request are not left behind.
         self.fetch(now);
         self.begin_stopping(now);
     }

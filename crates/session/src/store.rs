@@ -1,10 +1,10 @@
-//! The recent messages of a track by number, in memory held ready: the packetiser writes into it, and the fan-out, repetition
-//! and parity read it.
+//! The recent messages of a track by number, in reserved memory: the packetiser writes them; sending, repetition and
+//! parity read them.
 
 use antiphon_core::Instant;
 use antiphon_media::packet::PacketInfo;
 
-/// What stands beside a message's bytes.
+/// What is stored with a message's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stored {
     /// Counts the messages of the track.

@@ -1,5 +1,5 @@
-//! Sessions of one stream over every transport, under an allocator that aborts when asked for memory: they have seen to it that
-//! nothing is needed when a machine stands still.
+//! Sessions of one stream over every transport, under an allocator that aborts on every allocation: they have reserved
+//! all memory that is needed when a machine stalls.
 
 mod common;
 
@@ -21,9 +21,9 @@ static ALLOCATOR: AllocDisabler = AllocDisabler;
 
 const ONE_WAY: Duration = Duration::from_millis(5);
 const LATENCY: Duration = Duration::from_millis(80);
-/// How long a machine stands still, in milliseconds: all but the last that senders catch up with.
+/// How long a machine stalls, in milliseconds: just under the longest pause that senders catch up with.
 const STALL: u64 = 249;
-/// Datagrams that a driver hands in before it lets the participant act (`net`).
+/// Datagrams that a driver delivers before it lets the participant act (`net`).
 const AT_ONCE: usize = 128;
 
 struct Quiet(StreamFormat);
@@ -85,8 +85,8 @@ fn stream(transport: &'static Transport) -> [Box<dyn Participant>; 2] {
     stream_of(transport.scheme, track_config(format(2), 1))
 }
 
-/// The same with eight channel groups, over SCTP each on a stream of its own: of more packets than a stream of one may have
-/// waiting.
+/// The same with eight channel groups, over SCTP each on a stream of its own: more packets than may wait on a single
+/// stream.
 fn divided(transport: &'static Transport) -> [Box<dyn Participant>; 2] {
     let scheme = if transport.scheme == "sctp" { "sctp?streams=9" } else { transport.scheme };
     let groups = ChannelGroups::parse(8, "1").expect("eight of one");
@@ -108,17 +108,17 @@ fn stream_of(scheme: &str, config: SendTrackConfig) -> [Box<dyn Participant>; 2]
 
 type Flight = VecDeque<(Instant, usize, [u8; 1500])>;
 
-/// Two participants, and wires of fixed size that lose datagrams.
+/// Two participants, and wires of fixed size that drop datagrams.
 struct World {
     participants: [Box<dyn Participant>; 2],
-    /// Each one's wire.
+    /// Each participant's wire.
     wires: [WireId; 2],
     flights: [Flight; 2],
     is_stream: bool,
     rng: Rng,
     now: Instant,
     buf: [u8; 1500],
-    /// Datagrams handed in.
+    /// Datagrams delivered.
     came: [u64; 2],
 }
 
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// So many milliseconds, in which only some of the participants run.
+    /// Runs for so many milliseconds, with only some of the participants.
     fn run(&mut self, millis: u64, runs: [bool; 2]) {
         for _ in 0..millis {
             self.now += ms(1);
@@ -200,10 +200,10 @@ fn a_stall_of_either_machine_allocates_nothing() {
         ("repeated", repeated),
     ];
     for (transport, (kind, participants)) in TRANSPORTS.iter().flat_map(|t| kinds.map(|kind| (*t, kind))) {
-        // Which case is told before an allocation aborts the process.
+        // Printed first, since an allocation aborts the process.
         println!("{} {kind}", transport.scheme);
         let mut world = World::new(transport, participants(transport));
-        // Half a second, in which the stream starts.
+        // Half a second for the stream to start.
         world.run(500, [true; 2]);
         world.came = [0; 2];
         assert_no_alloc(|| {

@@ -37,7 +37,7 @@ impl Clip {
         }
     }
 
-    /// What is heard, in a few words.
+    /// Description of the sound.
     pub fn about(self) -> &'static str {
         match self {
             Clip::Tabla => "percussion, transients; 48 kHz stereo, 10.7 s",

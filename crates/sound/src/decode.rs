@@ -82,7 +82,7 @@ impl Compressed {
             Some(..=16) => SampleFormat::L16,
             Some(17..=24) => SampleFormat::L24,
             Some(_) => SampleFormat::F32,
-            // Lossy codecs have no word length; players take 16 bits, which is what went in almost always.
+            // Lossy codecs have no word length; players take 16 bits, which almost always was the input.
             None => SampleFormat::L16,
         };
         let (track, length, known) = (track.id, track.num_frames, shape(parameters));
@@ -197,7 +197,7 @@ impl Decode for Compressed {
     }
 }
 
-/// Rate and channels, if the container tells both.
+/// Rate and channels, if the container has both.
 fn shape(parameters: &symphonia::core::codecs::audio::AudioCodecParameters) -> Option<(u32, u32)> {
     let channels = parameters.channels.as_ref()?.count();
     Some((parameters.sample_rate?, channels as u32))

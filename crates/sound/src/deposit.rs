@@ -1,4 +1,4 @@
-//! Where a recording ends up: a WAV file whose header is true at every moment, or a pipe.
+//! Destination of a recording: a WAV file whose header is correct at every moment, or a pipe.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -13,10 +13,10 @@ pub(crate) trait Deposit: Send {
     /// Takes samples; an error means that nothing more can be taken.
     fn store(&mut self, samples: &[f32]) -> io::Result<()>;
 
-    /// Makes what was stored so far readable for others.
+    /// Makes everything stored so far readable for others.
     fn checkpoint(&mut self) -> io::Result<()>;
 
-    /// The same for good. Called after an error too, and then does what is still possible.
+    /// The same at the end. Called after an error too, and then does what is still possible.
     fn close(&mut self) -> io::Result<()>;
 
     /// Bytes of sound that arrived, without a header.
@@ -112,7 +112,7 @@ impl<M: Medium> Deposit for WavDeposit<M> {
         }
     }
 
-    /// Sound first, header second: the header never claims what is not there.
+    /// Sound first, header second: the header never covers more than there is.
     fn checkpoint(&mut self) -> io::Result<()> {
         if self.told == self.data {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What can be captured from and played to, as data for `antiphon devices`.
+//! Sources to capture from and sinks to play to, as data for `antiphon devices`.
 
 use crate::clip::Clip;
 use crate::settings::CARDS;

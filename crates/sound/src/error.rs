@@ -25,7 +25,7 @@ pub enum OpenError {
     UnknownName {
         /// `source`, `sink`, `tone`, `clip`, …
         kind: &'static str,
-        /// What was written.
+        /// The text.
         name: String,
         /// The likeliest meant.
         nearest: Option<String>,
@@ -35,7 +35,7 @@ pub enum OpenError {
     /// Something planned that this version cannot do.
     #[error("{what} is not in this version: {instead}")]
     NotInThisVersion {
-        /// What was asked for.
+        /// The requested value.
         what: String,
         /// What does the job today.
         instead: String,
@@ -43,7 +43,7 @@ pub enum OpenError {
     /// A wrong combination of otherwise sound settings.
     #[error("{what}: {remedy}")]
     Refused {
-        /// What is wrong.
+        /// The error.
         what: String,
         /// What would be right.
         remedy: String,
@@ -91,23 +91,23 @@ pub enum OpenError {
         "{name} is not a sound file that is understood ({why}): WAV, FLAC, Ogg Vorbis and MP3 are; convert others, for example with: ffmpeg -i {name} sound.wav"
     )]
     NotAudio {
-        /// The path or what stands for it.
+        /// The path or its substitute.
         name: String,
-        /// What was found.
+        /// The content found.
         why: String,
     },
     /// Sound, but with an encoding or layout that is not supported.
     #[error("{name}: {why} is not supported: convert it, for example with: ffmpeg -i {name} sound.wav")]
     Unsupported {
-        /// The path or what stands for it.
+        /// The path or its substitute.
         name: String,
-        /// What is not supported.
+        /// The unsupported feature.
         why: String,
     },
     /// A sound file without a single whole sample frame.
     #[error("{name} holds no sound{}: choose another file", .why.as_ref().map(|w| format!(" ({w})")).unwrap_or_default())]
     Empty {
-        /// The path or what stands for it.
+        /// The path or its substitute.
         name: String,
         /// Why, where known.
         why: Option<String>,

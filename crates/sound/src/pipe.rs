@@ -18,7 +18,7 @@ use crate::os;
 use crate::stream::{REST, ring_samples};
 use crate::{Notes, OpenError};
 
-/// What is behind a pipe, and what is to be found out.
+/// The input of a pipe, and how it is examined.
 pub(crate) struct Piped {
     pub decoder: Box<dyn Decode>,
     /// What it reads from, to be shortened when it is live, with the bytes that it is to hold then.
@@ -58,7 +58,7 @@ pub(crate) struct PipeSource {
     splice: Splice,
     /// Whether anything was pulled: before that there is nothing to join to.
     begun: bool,
-    /// Of [`Shared::dropped`], told already.
+    /// Part of [`Shared::dropped`] that was reported already.
     told: u64,
 }
 

@@ -96,7 +96,7 @@ impl RecordSink {
         self
     }
 
-    /// Pays `owed` sample frames of silence as far as there is room.
+    /// Writes `owed` sample frames of silence as far as there is room.
     fn pay(&mut self) {
         let channels = self.stream.channels();
         let frames = (self.ring.slots() / channels).min(usize::try_from(self.owed).unwrap_or(usize::MAX));
@@ -232,7 +232,7 @@ impl Writer {
         }
     }
 
-    /// What happened and how much is safe, for the user, who decides what to do.
+    /// What happened and how much is safe, as a message for the user.
     fn explain(&self, error: &io::Error) -> String {
         let (name, bytes) = (&self.name, self.deposit.bytes());
         let frames = bytes / self.deposit.frame_bytes();

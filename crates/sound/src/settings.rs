@@ -1,4 +1,4 @@
-//! What the query keys of sources and sinks mean, and how a text is told to be a URI, a path or a dash.
+//! Meanings of the query keys of sources and sinks, and how a text is recognised as a URI, a path or a dash.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ pub(crate) enum Target {
     Dash(Query),
     /// A path, written with `file:` or without.
     Path(PathBuf, Query),
-    /// Any other scheme, with what stands behind it.
+    /// Any other scheme, with the text after it.
     Other { scheme: String, name: String, query: Query },
 }
 
@@ -60,7 +60,7 @@ impl Target {
     }
 }
 
-/// What stands before the first colon, if it could be a scheme: two letters at least, as one is a drive.
+/// The text before the first colon, if it can be a scheme: at least two letters, as one is a drive.
 fn scheme_of(text: &str) -> Option<String> {
     let (scheme, _) = text.split_once(':')?;
     let sound = scheme.len() > 1

@@ -62,7 +62,7 @@ pub enum SinkKind {
 pub struct OpenedSink {
     /// What the media thread pushes to.
     pub sink: Box<dyn Sink>,
-    /// What is to be said about it, now and when it is finished.
+    /// Messages about it, now and when it is finished.
     pub notes: Notes,
     /// The file that is written, with its number where one was asked for.
     pub path: Option<PathBuf>,
@@ -153,7 +153,7 @@ impl SinkSpec {
         let probe = folder.join(format!(".antiphon-{}", std::process::id()));
         let made = OpenOptions::new().write(true).create_new(true).open(&probe);
         made.map_err(|error| match error.kind() {
-            // What is no real folder, such as /proc, says that nothing exists.
+            // A pseudo-folder such as /proc reports that nothing exists.
             io::ErrorKind::NotFound if folder.is_dir() => OpenError::refused(
                 format!("no file can be made in {}", folder.display()),
                 "choose another folder",
@@ -252,7 +252,7 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Keeps what it is given, for tests and measurements.
+/// Stores its samples, for tests and measurements.
 pub struct MemorySink {
     stream: StreamFormat,
     ring: Producer<f32>,

@@ -36,9 +36,9 @@ pub enum SourceSpec {
     },
     /// Standard input.
     Stdin {
-        /// Raw samples in this layout, or with `None` a file that says itself what it is.
+        /// Raw samples in this layout, or with `None` a file that describes itself.
         layout: Option<(RawFormat, StreamFormat)>,
-        /// Whether a clock of its own is behind it; with `None` its pace tells. A regular file never has one.
+        /// Whether it has a clock of its own; with `None` its pace decides. A regular file never has one.
         live: Option<bool>,
     },
     /// A test signal.
@@ -60,7 +60,7 @@ pub enum SourceSpec {
 pub struct OpenedSource {
     /// What the media thread pulls.
     pub source: Box<dyn Source>,
-    /// What is to be said about it, now and when it has ended.
+    /// Messages about it, now and when it has ended.
     pub notes: Notes,
 }
 
@@ -262,7 +262,7 @@ fn open_path(path: &Path, repeat: bool, start: Duration, notes: &Notes) -> Resul
     let name = path.display().to_string();
     let skip = match start.is_zero() {
         true => 0,
-        // Only the open file tells its rate, so the first look is for that alone.
+        // The rate is known only from the open file, so it is first opened for that alone.
         false => frames(start, open_file(path, &Notes::default(), 0)?.0.format().rate()),
     };
     let owned = path.to_path_buf();

@@ -14,7 +14,7 @@ use crate::{Notes, OpenError};
 /// back, how many the decoder could leave out by itself.
 pub(crate) type Opener = Box<dyn Fn(&Notes, u64) -> Result<(Box<dyn Decode>, u64), OpenError> + Send>;
 
-/// What is played, in which order, and from where.
+/// The playlist: what is played, in which order, and from where.
 pub(crate) struct Playlist {
     /// At least one; all of equal rate and channels.
     pub items: Vec<Opener>,

@@ -124,7 +124,7 @@ fn lossy_files_have_their_length_and_their_tones() {
 }
 
 #[test]
-fn what_is_recorded_is_what_is_played() {
+fn recorded_sound_equals_played_sound() {
     let dir = tempfile::tempdir().unwrap();
     for sample in SampleFormat::ALL {
         for (rate, channels) in [(8_000, 1), (48_000, 2), (44_100, 5)] {

@@ -53,30 +53,30 @@ impl Crossing {
 pub struct Party<E: Endpoint + ?Sized = dyn Endpoint> {
     /// The endpoint.
     pub endpoint: Box<E>,
-    /// What is to be sent.
+    /// Messages to send.
     pub talk: Option<Talk>,
     keep: usize,
     /// When each message was accepted.
     pub accepted: BTreeMap<u64, Instant>,
     /// Why messages of the talk were refused.
     pub refused: Vec<SendError>,
-    /// What came.
+    /// Received messages.
     pub messages: Vec<Came>,
     /// Of each message.
     pub outcomes: BTreeMap<u64, Outcome>,
-    /// When each outcome was told.
+    /// When each outcome was reported.
     pub told_at: BTreeMap<u64, Instant>,
     /// Other events.
     pub events: Vec<(Instant, Event)>,
-    /// How often `Connected` was told.
+    /// How often `Connected` was reported.
     pub connected: u32,
-    /// How often `Closed` was told.
+    /// How often `Closed` was reported.
     pub closed: u32,
-    /// How often `Writable` was told.
+    /// How often `Writable` was reported.
     pub writable: u32,
-    /// How often `Broken` was told.
+    /// How often `Broken` was reported.
     pub broken: u32,
-    /// How often `Congestion` was told.
+    /// How often `Congestion` was reported.
     pub congested: u32,
     /// Time-outs handled.
     pub timeouts: u32,
@@ -84,7 +84,7 @@ pub struct Party<E: Endpoint + ?Sized = dyn Endpoint> {
     next: u64,
     /// Numbers of the messages whose tags have not come back.
     open: BTreeMap<Tag, VecDeque<u64>>,
-    /// The last message was refused for want of room, and there was no word of room since.
+    /// The last message was refused for lack of room, and no room has been reported since.
     blocked: bool,
     /// Names by which the peer's packets name the association now.
     ids: BTreeSet<ConnectionId>,
@@ -147,7 +147,7 @@ impl<E: Endpoint + ?Sized> Party<E> {
     /// Hands over `message`.
     pub fn send_message(&mut self, now: Instant, message: Message<'_>) -> Result<(), SendError> {
         let tag = message.tag;
-        // Word of room may wait to be fetched.
+        // A report of room may wait to be fetched.
         self.drain(now);
         let sent = self.endpoint.send(now, message);
         assert!(!self.blocked || sent.is_err(), "accepted after Blocked and before Writable");
@@ -175,12 +175,12 @@ impl<E: Endpoint + ?Sized> Party<E> {
         self.endpoint.stats().counters
     }
 
-    /// What came, in order.
+    /// Received messages, in order.
     pub fn contents(&self) -> Vec<&[u8]> {
         self.messages.iter().map(|came| &came.bytes[..]).collect()
     }
 
-    /// The numbers of what came, in order.
+    /// The numbers of received messages, in order.
     pub fn numbers(&self) -> Vec<u64> {
         self.messages.iter().map(Came::number).collect()
     }
@@ -199,7 +199,7 @@ impl<E: Endpoint + ?Sized> Party<E> {
         self.messages.iter().map(crossing).collect()
     }
 
-    /// Handles a time-out that is due, and thereby spends it: were it still due, a driver whose wire is full would spin.
+    /// Handles a time-out that is due; if it were still due afterwards, a driver whose wire is full would spin.
     fn handle_due(&mut self, now: Instant) {
         if self.endpoint.poll_timeout().is_some_and(|due| due <= now) {
             self.timeouts += 1;
@@ -252,7 +252,7 @@ impl<E: Endpoint + ?Sized> Party<E> {
         self.events.push((now, event));
     }
 
-    /// When the talk goes on; one that sends what finds room is called by an event.
+    /// When the talk continues; one that sends what finds room is called by an event.
     fn next_due(&self) -> Option<Instant> {
         self.talk.as_ref().filter(|talk| !(talk.is_eager() && self.blocked))?.due(self.next)
     }

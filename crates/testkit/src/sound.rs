@@ -1,4 +1,4 @@
-//! Sound that tells where it belongs, and sinks that keep what they get.
+//! Sound with known positions, and sinks that store it.
 
 use std::sync::{Arc, Mutex};
 

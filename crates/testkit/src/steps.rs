@@ -28,7 +28,7 @@ pub struct Steps {
     pub limit: usize,
     /// Messages that came to either.
     pub delivered: u64,
-    /// Messages told as sent or acknowledged to either.
+    /// Messages reported as sent or acknowledged to either.
     pub told: u64,
     flights: [Flight; 2],
     one_way: Duration,

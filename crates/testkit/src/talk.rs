@@ -23,7 +23,7 @@ pub fn numbers_in(datagram: &[u8]) -> impl Iterator<Item = u32> {
     datagram.windows(MARK).filter(|window| window[0] == 0x80).filter_map(begins)
 }
 
-/// Bytes by which the beginning of a message is told from others.
+/// Bytes that distinguish the beginning of a message.
 const MARK: usize = 16;
 
 /// What a message is.

@@ -37,7 +37,7 @@ impl Packet for Datagram {
     }
 }
 
-/// A reliable, ordered byte stream in both directions that holds `room` bytes each way and stands still at times.
+/// A reliable, ordered byte stream in both directions that holds `room` bytes each way and stalls at times.
 pub struct Pipe {
     /// One way.
     pub delay: Duration,
@@ -167,14 +167,14 @@ impl Side<'_> {
         }
     }
 
-    /// Puts what was written on its way.
+    /// Sends what was written.
     fn carry(&mut self, now: Instant, wire: WireId, transmit: Transmit) {
         let direction = if self.way == 0 { Direction::Up } else { Direction::Down };
         let path = match self.wire {
             Wire::Pipe(_) => 0,
             Wire::Links(links) => match transmit.path.0.wrapping_sub(self.first) {
                 path if (path as usize) < links.len() => path,
-                // Nobody in this world.
+                // An address that does not exist in this world.
                 _ => return,
             },
         };

@@ -31,11 +31,11 @@ pub fn datagram(bytes: &mut [u8], path: PathId, now: Instant) -> Input<'_> {
 pub struct World<A, B> {
     /// Virtual time.
     pub now: Instant,
-    /// Who calls.
+    /// The caller.
     pub near: A,
-    /// Who listens.
+    /// The listener.
     pub far: B,
-    /// What is between.
+    /// The links between them.
     pub wire: Wire,
     /// Towards the far end.
     pub up: Trouble,
@@ -110,7 +110,7 @@ impl<A: Participant, B: Participant> World<A, B> {
         }
     }
 
-    /// Other links from now on; what was on its way is gone.
+    /// Replaces the links; packets in flight are lost.
     pub fn relink(&mut self, links: &[&str], seed: u64) {
         self.wire = Wire::Links(duplexes(links, seed));
     }
@@ -169,7 +169,7 @@ impl<A: Participant, B: Participant> World<A, B> {
         }
     }
 
-    /// The connection breaks; what was on its way is gone.
+    /// The connection breaks; bytes in flight are lost.
     pub fn break_pipe(&mut self) {
         let pipe = self.pipe();
         pipe.connected = false;
@@ -197,7 +197,8 @@ impl<A: Participant, B: Participant> World<A, B> {
         loop {
             self.settle();
             let Some(next) = self.next_event().filter(|next| *next <= until && on(self)) else { return };
-            // What a link hands from one stage to the next at this instant; never anybody's time-out, see `settle`.
+            // What a link hands from one stage to the next at this instant; never a participant's time-out, see
+            // `settle`.
             idle_rounds = if next > self.now { 0 } else { idle_rounds + 1 };
             assert!(idle_rounds < 1000, "time stands still at {:?}", self.now);
             self.now = self.now.max(next);

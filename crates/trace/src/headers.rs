@@ -14,7 +14,7 @@ pub struct Segment<'a> {
     pub ack: u32,
     /// Of [`flag`].
     pub flags: u8,
-    /// As it stands in the header: not yet shifted by the window scale.
+    /// The value in the header: not yet shifted by the window scale.
     pub window: u16,
     /// Options, filled up to whole 32-bit words; 40 bytes at most.
     pub options: &'a [u8],
@@ -53,7 +53,7 @@ pub mod flag {
     pub const ACK: u8 = 0x10;
 }
 
-/// Writes a UDP packet into `out` in place of what is there.
+/// Writes a UDP packet into `out`, replacing its content.
 ///
 /// ```text
 ///  0      7 8     15 16    23 24    31
@@ -71,7 +71,7 @@ pub fn udp(out: &mut Vec<u8>, from: SocketAddr, to: SocketAddr, payload: &[u8]) 
     out.extend_from_slice(&[0, 0]);
     out.extend_from_slice(payload);
     let sum = transport_checksum(from.ip(), to.ip(), UDP, &out[transport..]);
-    // Zero would say that there is none (RFC 768), which IPv6 forbids (RFC 8200 §8.1).
+    // Zero would mean that there is none (RFC 768), which IPv6 forbids (RFC 8200 §8.1).
     let sum = if sum == 0 { 0xffff } else { sum };
     out[transport + 6..transport + 8].copy_from_slice(&sum.to_be_bytes());
     Ok(())
@@ -96,13 +96,13 @@ pub fn plain(
 pub struct Echo {
     /// Whether it answers a request.
     pub reply: bool,
-    /// Who asked.
+    /// The host that sent the request.
     pub id: u16,
     /// Which request.
     pub number: u16,
 }
 
-/// Writes an ICMP echo message with `data` zeros into `out` in place of what is there; both addresses are IPv4.
+/// Writes an ICMP echo message with `data` zeros into `out`, replacing its content; both addresses are IPv4.
 ///
 /// ```text
 ///  0      7 8     15 16    23 24    31
@@ -129,7 +129,7 @@ pub fn echo(
     Ok(())
 }
 
-/// Writes a TCP segment into `out` in place of what is there.
+/// Writes a TCP segment into `out`, replacing its content.
 ///
 /// ```text
 ///  0                   1                   2                   3

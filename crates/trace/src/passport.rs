@@ -80,7 +80,7 @@ pub struct Section {
     pub direction: Direction,
     /// What the times are worth.
     pub delays: Delays,
-    /// Whose clocks, in words.
+    /// The clocks used, in words.
     pub clock: String,
     /// Whether the transport repairs losses itself: then times contain its repairs, and the path's own losses don't show.
     pub repairs: bool,
@@ -195,7 +195,7 @@ pub enum PassportError {
         /// Those in it.
         known: String,
     },
-    /// Nothing in it tells what the path did.
+    /// It contains no information about the path.
     #[error(
         "the passport holds times of sending only, so what the path did is not known: record it with \
          'antiphon receive --passport FILE' at the other end, or with 'antiphon compare'"

@@ -28,7 +28,7 @@ impl Medium for Vec<u8> {
     }
 }
 
-/// A medium that can't take back what it was given, such as a pipe: after an error it may end inside a block.
+/// A medium that cannot be truncated, such as a pipe: after an error it may end inside a block.
 pub struct Stream<W>(pub W);
 
 impl<W: Write> Write for Stream<W> {
@@ -56,7 +56,7 @@ pub struct PcapngFile<M> {
     interfaces: u32,
 }
 
-/// One packet with what is known about it.
+/// One packet with its metadata.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     /// What [`PcapngFile::interface`] returned.
@@ -173,7 +173,7 @@ impl<M: Medium> PcapngFile<M> {
         result
     }
 
-    /// The medium. What was not flushed is lost.
+    /// The medium. Unflushed data is lost.
     pub fn into_medium(self) -> M {
         self.medium
     }
@@ -225,7 +225,7 @@ const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 const LINKTYPE_RAW: u16 = 101;
 /// Value of `if_tsresol`: units of 10^-9 s (§4.2).
 const NANOSECONDS: u8 = 9;
-/// Who wrote the file.
+/// The program that wrote the file.
 const APPLICATION: &str = concat!("antiphon ", env!("CARGO_PKG_VERSION"));
 /// Buffered bytes that are worth a system call.
 pub const BUFFER: usize = 1 << 18;

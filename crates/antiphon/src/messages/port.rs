@@ -1,4 +1,4 @@
-//! Between the application's threads and the media thread: queues without a lock on the latter's side, and figures.
+//! Queues between the application's threads and the media thread, which takes no lock, and figures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -11,30 +11,30 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::{ArrivedMessage, QUEUED_MESSAGES};
 
-/// How an association is doing. Each figure is right; all of them need not be of the same instant.
+/// Figures of an association. Each is exact; they need not all be of the same instant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MessageStats {
-    /// How it stands.
+    /// The association's state.
     pub state: LinkState,
     /// Messages that the transport took.
     pub messages_accepted: u64,
-    /// Messages that it refused though they were in the queue.
+    /// Messages that it refused although they were in the queue.
     pub messages_refused: u64,
-    /// Messages on the wire of which no more will be known.
+    /// Messages sent whose outcome stays unknown.
     pub messages_released: u64,
     /// Messages that the peer has confirmed.
     pub messages_acked: u64,
-    /// Messages given up since their time was over.
+    /// Messages given up because their time was over.
     pub messages_expired: u64,
     /// Messages given up after the transport's last try.
     pub messages_exhausted: u64,
-    /// Messages whose fate the end of the association has left open.
+    /// Messages whose outcome was unknown when the association ended.
     pub messages_aborted: u64,
     /// Messages received and queued for the application.
     pub messages_received: u64,
-    /// Messages received and dropped, since nobody fetched them in time.
+    /// Messages received and dropped because the application did not fetch them in time.
     pub messages_dropped: u64,
-    /// Datagrams sent, or the kernel's segments where known. This and the next six count anew with another peer.
+    /// Datagrams sent, or the kernel's segments where known. This and the next six start from zero with another peer.
     pub datagrams_sent: u64,
     /// Bytes in them, below UDP or TCP.
     pub bytes_sent: u64,
@@ -48,7 +48,7 @@ pub struct MessageStats {
     pub duplicates: u64,
     /// Datagrams or parts of the stream that broke the protocol.
     pub malformed: u64,
-    /// Datagrams of others than the peer.
+    /// Datagrams from sources other than the peer.
     pub unknown_sources: u64,
     /// Smoothed round trip, where the transport measures it.
     pub srtt: Option<Duration>,
@@ -58,14 +58,14 @@ pub struct MessageStats {
     pub min_rtt: Option<Duration>,
 }
 
-/// Figures that the media thread writes and others read.
+/// State and figures that the media thread writes and other threads read.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct SharedState {
     state: AtomicU8,
     figures: [AtomicU64; FIGURES],
-    /// Threads that wait for news.
+    /// Number of threads that wait for a signal.
     pub waiting: AtomicUsize,
-    /// The media thread found no room for what it has received.
+    /// The media thread had no room for a received message.
     full: AtomicBool,
 }
 
@@ -73,9 +73,9 @@ pub(super) struct Board {
 const FIGURES: usize = 20;
 const UNKNOWN: u64 = u64::MAX;
 
-impl Board {
+impl SharedState {
     fn new() -> Self {
-        Board {
+        SharedState {
             state: AtomicU8::new(0),
             figures: std::array::from_fn(|at| AtomicU64::new(if at < FIGURES - 3 { 0 } else { UNKNOWN })),
             waiting: AtomicUsize::new(0),
@@ -89,7 +89,7 @@ impl Board {
         STATES[usize::from(self.state.load(Ordering::SeqCst) & 3)]
     }
 
-    /// Answers whether the state has changed.
+    /// Sets the state; returns whether it has changed.
     fn set_state(&self, state: LinkState) -> bool {
         let number = match state {
             LinkState::Waiting => 0,
@@ -158,19 +158,19 @@ impl Board {
     }
 }
 
-/// A message on its way to the media thread.
+/// A message for the media thread.
 struct Outgoing {
     bytes: Vec<u8>,
     deadline: Option<Instant>,
 }
 
-/// A message on its way to the application.
+/// A message for the application.
 struct Incoming {
     bytes: Vec<u8>,
     received: Received,
 }
 
-/// The application's ends.
+/// The application's side of the queues.
 pub(super) struct AppSide {
     pub outbox: Outbox,
     pub arrivals: Arrivals,
@@ -182,13 +182,13 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// Queues a copy of a message; answers whether there was room.
+    /// Queues a copy of a message; returns whether there was room.
     pub fn push(&mut self, bytes: &[u8], deadline: Option<Instant>) -> bool {
         if self.messages.is_full() {
             return false;
         }
-        // On the program's thread. More messages wait than ever before: one more buffer, of which there are never more than
-        // places for messages and one beside them.
+        // Runs on the program's thread. More messages wait than ever before, so one more buffer is made; there is at
+        // most one more buffer than places for messages.
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.clear();
         copy.extend_from_slice(bytes);
@@ -199,11 +199,11 @@ impl Outbox {
 pub(super) struct Arrivals {
     messages: Consumer<Incoming>,
     spare: Producer<Vec<u8>>,
-    board: Arc<Board>,
+    shared: Arc<SharedState>,
 }
 
 impl Arrivals {
-    /// Takes the next message into `buf`, as much of it as fits.
+    /// Takes the next message, copies as much of it as fits into `buf`.
     pub fn pop(&mut self, buf: &mut [u8]) -> Option<ArrivedMessage> {
         let Incoming { bytes, received } = self.messages.pop().ok()?;
         let len = bytes.len().min(buf.len());
@@ -214,62 +214,62 @@ impl Arrivals {
             received_at: received.received_at,
             repaired: received.repaired,
         };
-        // There is room for as many buffers as there ever are; one too many would only be freed here.
+        // The queue has room for all buffers that exist; one too many would only be freed here.
         let _freed = self.spare.push(bytes);
         Some(arrived)
     }
 
-    /// Whether the media thread holds messages back for want of room that there is now.
+    /// Whether the media thread held messages back because of a full queue that now has room.
     pub fn frees_a_full_queue(&self) -> bool {
-        self.board.full.swap(false, Ordering::SeqCst)
+        self.shared.full.swap(false, Ordering::SeqCst)
     }
 }
 
-/// The media thread's end.
+/// The media thread's side of the queues.
 pub(super) struct MediaSide {
     outgoing: Consumer<Outgoing>,
     sent: Producer<Vec<u8>>,
     incoming: Producer<Incoming>,
     spare: Consumer<Vec<u8>>,
     stats: MessageStats,
-    /// Messages for which there was no buffer or no place here.
+    /// Messages for which there was no buffer or no place.
     dropped: u64,
-    pub board: Arc<Board>,
+    pub shared: Arc<SharedState>,
     news: Waker,
 }
 
-/// Both ends of the queues. `news` is rung for the application.
+/// Both sides of the queues. `news` signals the application.
 pub(super) fn queues(news: &Waker) -> (AppSide, MediaSide) {
     let (messages, outgoing) = RingBuffer::new(QUEUED_MESSAGES);
     let (sent, sent_back) = RingBuffer::new(QUEUED_MESSAGES + 1);
     let (incoming, arrived) = RingBuffer::new(QUEUED_MESSAGES);
     let (mut fetched, spare) = RingBuffer::new(QUEUED_MESSAGES + 1);
     while fetched.push(Vec::with_capacity(TYPICAL_FRAME)).is_ok() {}
-    let board = Arc::new(Board::new());
+    let shared = Arc::new(SharedState::new());
     let app = AppSide {
         outbox: Outbox { messages, spare: sent_back },
-        arrivals: Arrivals { messages: arrived, spare: fetched, board: Arc::clone(&board) },
+        arrivals: Arrivals { messages: arrived, spare: fetched, shared: Arc::clone(&shared) },
     };
     let (stats, news) = (MessageStats::default(), news.clone());
-    (app, MediaSide { outgoing, sent, incoming, spare, stats, dropped: 0, board, news })
+    (app, MediaSide { outgoing, sent, incoming, spare, stats, dropped: 0, shared, news })
 }
 
 impl MediaSide {
-    /// Whether there is a place for a message from the peer, and a buffer.
+    /// Whether there is a place and a buffer for a message from the peer.
     fn takes_one(&self) -> bool {
         !self.incoming.is_full() && !self.spare.is_empty()
     }
 
-    /// Rings for the application, if anybody there waits.
+    /// Signals the application, if any of its threads waits.
     fn ring(&self) {
-        if self.board.waiting.load(Ordering::SeqCst) > 0 {
+        if self.shared.waiting.load(Ordering::SeqCst) > 0 {
             self.news.wake();
         }
     }
 
     /// The association has ended, in order or not.
-    pub fn close(board: &Board, news: &Waker) {
-        board.set_state(LinkState::Closed);
+    pub fn close(shared: &SharedState, news: &Waker) {
+        shared.set_state(LinkState::Closed);
         news.wake();
     }
 }
@@ -289,7 +289,7 @@ impl MessagePort for MediaSide {
             Err(_) => self.stats.messages_refused += 1,
         }
         if let Ok(message) = self.outgoing.pop() {
-            // There is room for as many buffers as there ever are.
+            // The queue has room for all buffers that exist.
             let _freed = self.sent.push(message.bytes);
         }
     }
@@ -298,17 +298,17 @@ impl MessagePort for MediaSide {
         if self.takes_one() {
             return true;
         }
-        self.board.full.store(true, Ordering::SeqCst);
-        // Asked again, since it may have been emptied before the flag was there to be seen.
+        self.shared.full.store(true, Ordering::SeqCst);
+        // Checked again, since the application may have emptied the queue before the flag was visible.
         self.takes_one()
     }
 
     fn deliver(&mut self, bytes: &[u8], received: Received) {
-        // `has_room` said that there is a buffer and a place, and nobody else takes them. A message that found none would be
+        // `has_room` was true, and only this thread takes buffers and places. Without a buffer the message would be
         // dropped and counted: this thread makes no buffers.
         let queued = self.spare.pop().is_ok_and(|mut copy| {
             copy.clear();
-            // Messages longer than usual grow a buffer once.
+            // A message that is longer than any before makes its buffer grow once.
             copy.extend_from_slice(bytes);
             self.incoming.push(Incoming { bytes: copy, received }).is_ok()
         });
@@ -346,15 +346,15 @@ impl MessagePort for MediaSide {
             min_rtt: path.min_rtt,
             ..self.stats
         };
-        self.board.show(&self.stats);
-        // The end is told of by the thread's end, when the line has been let go.
-        if state != LinkState::Closed && self.board.set_state(state) {
+        self.shared.show(&self.stats);
+        // The end is reported when the thread ends, after the line was closed.
+        if state != LinkState::Closed && self.shared.set_state(state) {
             self.ring();
         }
     }
 }
 
-/// Bytes held ready for a message: one that fills an Ethernet packet.
+/// Bytes reserved for a message: one that fills an Ethernet packet.
 const TYPICAL_FRAME: usize = 1500;
 
 #[cfg(test)]
@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn the_media_thread_makes_no_buffer_and_counts_what_finds_none() {
         let (mut app, mut media) = queues(&Waker::new().unwrap());
-        // The application has one in its hands, and all other places are taken: still one is left.
+        // The application holds one buffer, and all places are taken: one is still left.
         let mut messages = 0;
         while media.has_room() {
             media.deliver(&[7], RECEIVED);
@@ -387,12 +387,12 @@ mod tests {
         assert!(!media.has_room(), "the place is taken again");
         app.arrivals.messages.pop().unwrap();
         assert!(!media.has_room(), "a place, and no buffer");
-        // Asked for nothing all the same, it takes nothing.
+        // Called without room, it delivers nothing.
         media.deliver(&[9], RECEIVED);
         media.on_round(&PathStats::default(), LinkState::Connected, 0);
-        let stats = app.arrivals.board.stats();
+        let stats = app.arrivals.shared.stats();
         assert_eq!((stats.messages_received, stats.messages_dropped), (QUEUED_MESSAGES as u64 + 1, 1));
-        // What comes back serves again.
+        // Returned buffers are reused.
         app.arrivals.spare.push(in_hand.bytes).unwrap();
         assert!(app.arrivals.frees_a_full_queue() && media.has_room());
     }

@@ -2,7 +2,7 @@ use super::*;
 
 fn pair(scheme: &str) -> (MessageLink, MessageLink) {
     let options = MessageOptions::default();
-    // Port 0 can't be written in a URI; a port that was free a moment ago is not handed out again soon.
+    // Port 0 cannot be written in a URI; a port that was free a moment ago is not assigned again soon.
     let port = antiphon_net::UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default())
         .map(|line| antiphon_net::Line::local_address(&line).port())
         .expect("loopback");
@@ -30,8 +30,8 @@ fn messages_go_both_ways_over_every_transport() {
             took.push(caller.now().since(offered));
         }
         took.sort_unstable();
-        // A bell that does not ring costs half of the 50 ms between two looks, in the middle of many; ringing it takes
-        // less than one, on a machine that is otherwise busy some.
+        // Without a signal, half of the 50 ms between two polls is lost at the median; with it less than one, on a
+        // machine with some other load.
         assert!(took[20] < Duration::from_millis(15), "{name}: {took:?}");
         assert_eq!(listener.state(), LinkState::Connected, "{name}");
         listener.send(b"back", Some(Duration::from_secs(5))).unwrap();
@@ -48,7 +48,7 @@ fn messages_go_both_ways_over_every_transport() {
 }
 
 #[test]
-fn patience_ends_and_closing_wakes_who_waits() {
+fn time_out_and_closing_end_a_wait() {
     let (caller, listener) = pair("rtp");
     let mut buf = [0; 10];
     assert_eq!(caller.receive(&mut buf, Some(Duration::ZERO)), Err(MessageError::TimedOut));
@@ -62,12 +62,12 @@ fn patience_ends_and_closing_wakes_who_waits() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_told_at_once() {
+fn what_cannot_be_sent_is_refused_at_once() {
     let (caller, listener) = pair("srp");
     assert_eq!(caller.send(&[], None), Err(MessageError::Empty));
     let max = caller.max_message();
     assert_eq!(caller.send(&vec![0; max + 1], None), Err(MessageError::TooLarge { len: max + 1, max }));
-    // Nobody has called: the queue fills, and says so.
+    // No caller yet: the queue fills, and an error says so.
     for _ in 0..QUEUED_MESSAGES {
         listener.send(b"x", None).unwrap();
     }

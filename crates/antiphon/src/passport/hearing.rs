@@ -1,4 +1,5 @@
-//! What a receiver knows of the path: when packets came, which numbers never did, and the sender's clock if it says so.
+//! What a receiver knows of the path: when packets arrived, which numbers never did, and the sender's clock if packets
+//! carry it.
 
 use std::io;
 
@@ -17,7 +18,7 @@ pub(crate) struct Hearing {
     stream: Option<Stream>,
 }
 
-/// A stream under way.
+/// The current stream.
 struct Stream {
     rate: u32,
     numbers: Unwrapper<16>,
@@ -28,7 +29,7 @@ struct Stream {
     opened: bool,
 }
 
-/// The first packet of a stream, from which its clock counts.
+/// The first packet of a stream, the origin of its times.
 #[derive(Clone, Copy)]
 struct First {
     number: u64,
@@ -88,8 +89,8 @@ impl Stream {
         }
     }
 
-    /// A packet that arrived. Its time of sending is on the sender's clock, moved so that the first packet took no time:
-    /// the clock in its header if the first packet has one, else RTP's time stamps.
+    /// The row of an arrived packet. Its time of sending is on the sender's clock, shifted so that the first packet
+    /// took no time: the clock in its header if the first packet has one, else RTP's time stamps.
     fn row(&mut self, sequence: u16, timestamp: u32, ntp: Option<NtpTime>, at: i64, bytes: u32) -> PacketRow {
         let (number, stamp) = (self.numbers.extend(sequence.into()), self.stamps.extend(timestamp.into()));
         let first = *self.first.get_or_insert(First { number, ntp, stamp, at, bytes });
@@ -108,7 +109,7 @@ impl Stream {
         PacketRow { number, sent, arrived: Some(at), bytes: Some(bytes), duplicates: 0 }
     }
 
-    /// `section` goes out ahead of the first row.
+    /// Writes `section` before the first row.
     fn put(&mut self, row: PacketRow, mut section: Option<Section>, writer: &mut Writer) -> io::Result<()> {
         let opened = &mut self.opened;
         self.window.put(row, |row| {
@@ -125,7 +126,7 @@ impl Stream {
         let clock = if told { "the NTP extension of its packets" } else { "its RTP time stamps" };
         let interval = self.first.and_then(|first| {
             let steps = self.last.0.checked_sub(first.number).filter(|steps| *steps > 0)?;
-            // The first packet was sent at its own arrival, by this clock.
+            // On this clock the first packet was sent at its own arrival.
             u64::try_from(self.last.1.saturating_sub(first.at)).ok().map(|span| span / steps)
         });
         Section {

@@ -1,5 +1,5 @@
-//! A passport written while the stream runs: the media thread copies what passes into a bounded queue, a thread of its
-//! own makes lines of it.
+//! A passport written while the stream runs: the media thread copies events into a bounded queue; a thread of its own
+//! formats and writes them.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,10 +15,11 @@ use super::{PassportFile, Writer, incomplete};
 use crate::Error;
 use crate::run::spawn;
 
-/// What a passport is told: of a stream of several channel groups, of the first one's packets, whose numbers are in a row.
+/// An event for a passport. Of a stream of several channel groups only the first group's packets, whose numbers are
+/// consecutive.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum PacketEvent {
-    /// The packets that follow are of another sender, or of one that started anew; time stamps count in Hz.
+    /// The packets that follow are of another sender, or of one that restarted; time stamps count in Hz.
     Began { rate: u32 },
     /// A packet of the stream came, perhaps not for the first time.
     Arrived { sequence: u16, timestamp: u32, ntp: Option<NtpTime>, at: Instant, len: usize },
@@ -48,23 +49,23 @@ impl PacketEvent {
     }
 }
 
-/// Turns what passes into lines.
+/// Turns events into lines.
 pub(crate) trait Scribe: Send + 'static {
-    /// Takes note of something that passed.
+    /// Records an event.
     fn note(&mut self, passing: PacketEvent, writer: &mut Writer) -> io::Result<()>;
 
     /// Writes what it still holds.
     fn finish(&mut self, writer: &mut Writer) -> io::Result<()>;
 }
 
-/// A passport under way.
+/// A passport being written.
 pub(crate) struct Recorder {
     path: PathBuf,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<io::Result<Recorded>>>,
 }
 
-/// What a finished passport holds.
+/// Summary of a finished passport.
 #[derive(Clone, Copy, Debug)]
 struct Recorded {
     packets: u64,
@@ -72,7 +73,7 @@ struct Recorded {
 }
 
 impl Recorder {
-    /// Lets `scribe` write into `file`; what the observer is told reaches it.
+    /// Starts the thread in which `scribe` writes into `file` what the returned observer receives.
     pub fn start(file: PassportFile, scribe: impl Scribe) -> Result<(Self, Box<dyn Observer>), Error> {
         let (mut ring, passing) = rtrb::RingBuffer::new(QUEUE);
         let (ended, missed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -88,7 +89,7 @@ impl Recorder {
         Ok((Recorder { path, ended, thread: Some(thread) }, Box::new(observer)))
     }
 
-    /// Writes what was told, and the last line; answers a sentence for the user.
+    /// Writes what is queued, and the last line; returns a sentence for the user.
     pub fn finish(mut self) -> String {
         match self.join() {
             Some(Ok(Recorded { packets, unrecorded: 0 })) => {
@@ -112,7 +113,7 @@ impl Recorder {
 }
 
 impl Drop for Recorder {
-    /// A stream that ended in error keeps what was recorded of it.
+    /// After an error, the file keeps what was recorded.
     fn drop(&mut self) {
         let _the_error_of_the_stream_is_told = self.join();
     }
@@ -129,7 +130,7 @@ struct Work<S> {
 impl<S: Scribe> Work<S> {
     fn run(mut self) -> io::Result<Recorded> {
         loop {
-            // Asked before the queue is emptied, so that nothing told before the end is left.
+            // Read before the queue is emptied, so that no event from before the end is left in it.
             let ended = self.ended.load(Ordering::Acquire);
             let mut told = false;
             while let Ok(passing) = self.passing.pop() {
@@ -155,10 +156,10 @@ impl<S: Scribe> Work<S> {
 
 /// Packets between the media thread and the disk: 20 s of 1.3 ms blocks, should the disk stall; 3 MB.
 const QUEUE: usize = 1 << 16;
-/// How often the queue is looked at.
+/// How often the queue is emptied.
 const ROUND: Duration = Duration::from_millis(50);
 
-/// What a scribe makes of what passes, read back.
+/// The lines that a scribe makes of events, read back.
 #[cfg(test)]
 pub(super) fn written(scribe: impl Scribe, passing: &[PacketEvent]) -> antiphon_trace::Passport {
     use std::sync::atomic::AtomicU32;

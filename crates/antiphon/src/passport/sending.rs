@@ -1,4 +1,4 @@
-//! What a sender knows of the path: when packets went, and what an acknowledging transport says became of them.
+//! What a sender knows of the path: when packets were sent, and their outcomes if the transport acknowledges.
 
 use std::io;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// A packet every `interval`. Without `acknowledged`, nothing is known but when packets went.
+    /// A packet every `interval`. Without `acknowledged`, only times of sending are known.
     pub fn new(
         transport: &'static str,
         repairs: bool,
@@ -32,7 +32,7 @@ impl Sending {
                 "the sender's, from handing a packet over to its acknowledgement",
             )
         } else {
-            (Direction::Up, Delays::Unknown, "the sender's; nobody tells it of arrivals")
+            (Direction::Up, Delays::Unknown, "the sender's; arrivals are unknown to it")
         };
         let section = Section {
             transport: transport.into(),
@@ -41,7 +41,7 @@ impl Sending {
             clock: clock.into(),
             repairs,
             header_bytes,
-            // Of the first one, once it is there.
+            // Size of the first packet, once known.
             packet_bytes: 0,
             interval_ns: u64::try_from(interval.as_nanos()).ok(),
             fields: fields(),
@@ -71,9 +71,9 @@ impl Scribe for Sending {
             PacketEvent::Outcome { number, at, outcome } => {
                 match (outcome, self.window.slot(number)) {
                     (Outcome::Acked, Some(Some(row))) => row.arrived = Some(at.as_nanos() as i64),
-                    // It was not on the path, or nobody knows whether it was.
+                    // It was not on the path, or that is unknown.
                     (Outcome::Expired { .. } | Outcome::Aborted, Some(slot)) => *slot = None,
-                    // Too late to be told: the row went out without its arrival.
+                    // Too late to be recorded: the row was written without its arrival.
                     (Outcome::Acked, None) => writer.count_unrecorded(1),
                     _ => {}
                 }

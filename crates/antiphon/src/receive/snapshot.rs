@@ -1,4 +1,4 @@
-//! What the media thread shows of a stream being received, and what people are told of it.
+//! The media thread's snapshots of a stream being received, and notices as text.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use antiphon_session::{Notice, ReceiveTrack, ReceiveTrackCounters, Session, Stre
 use super::ReceiveStatus;
 use crate::groups::{MOST_GROUPS, ReceiveGroup, channels_label};
 
-/// What is told, as a sentence for the user.
+/// A notice as a sentence for the user.
 pub(super) fn describe_notice(notice: Told) -> String {
     match notice {
         Told::Began(format, sample) => format!("sound begins: {format}, {}", sample.name()),
@@ -27,11 +27,11 @@ pub(super) fn describe_notice(notice: Told) -> String {
              or --format such as l16/48000/2"
         ),
         Told::OtherFraming(ours) => ours.mismatch().into(),
-        Told::Bye => "the sender took leave".into(),
+        Told::Bye => "the sender ended the stream".into(),
     }
 }
 
-/// A notice without a string in it, so that the media thread does not allocate.
+/// A notice without a string, so that the media thread does not allocate.
 #[derive(Clone, Copy)]
 pub(super) enum Told {
     Began(StreamFormat, SampleFormat),
@@ -57,7 +57,7 @@ impl From<Notice> for Told {
     }
 }
 
-/// What is shown of a channel group.
+/// Figures of a channel group.
 #[derive(Clone, Copy, Default)]
 struct Group {
     lost: u64,
@@ -65,11 +65,11 @@ struct Group {
     concealed: u64,
 }
 
-/// A look at the receiving session.
+/// Snapshot of the receiving session.
 #[derive(Clone, Copy)]
 pub(super) struct Snapshot {
     playout: Option<PlayoutCounters>,
-    /// Sample frames played of the channel group that most were played of.
+    /// Sample frames played of the channel group of which most were played.
     played_frames: u64,
     groups: [Group; MOST_GROUPS],
     divided: Option<ChannelGroups>,
@@ -112,7 +112,7 @@ impl Snapshot {
     }
 
     pub fn status(&self, latency: Option<Duration>) -> ReceiveStatus {
-        // Before the stream begins nothing was played, lost or late: zeros are the truth.
+        // Before the stream begins nothing was played, lost or late: zeros are correct.
         let playout = self.playout.unwrap_or_default();
         let group = |(channels, Group { lost, late, concealed }): (std::ops::Range<usize>, Group)| {
             ReceiveGroup { channels: channels_label(&channels), lost, late, concealed }

@@ -1,4 +1,4 @@
-//! The receiving side: runs on the thread that asks for messages, as the report has it.
+//! The receiving side: runs on the thread that asks for messages, as in the report.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,8 +17,8 @@ use super::{LOOK_EVERY, PACKET_ROOM, system};
 
 /// A client of one SRP server.
 ///
-/// Requests and probes go out while [`Self::receive`] waits, so a program must call it again and again without long
-/// pauses; what came in between is judged by the times at which the kernel took it. May be shared by threads: they take
+/// Requests and probes are sent while [`Self::receive`] waits, so a program must call it repeatedly without long
+/// pauses; datagrams that came in between are judged by the kernel's receive times. May be shared by threads: they take
 /// turns.
 pub struct SrpClient {
     inner: Mutex<Inner>,
@@ -26,7 +26,7 @@ pub struct SrpClient {
     stopped: AtomicBool,
 }
 
-/// What [`SrpClient::receive`] brings.
+/// Result of [`SrpClient::receive`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Incoming {
     /// A message: so many of its bytes are in the buffer. What did not fit is dropped.
@@ -34,13 +34,13 @@ pub enum Incoming {
         /// Bytes copied.
         len: usize,
     },
-    /// The next message was lost and given up. As published, each lost message is told once and in its place; the
-    /// improved mode tells of each lost packet.
+    /// The next message was lost and given up. As published, each lost message is reported once and in its place; the
+    /// improved mode reports each lost packet.
     Lost,
 }
 
 struct Inner {
-    /// Gone once stopped.
+    /// `None` once stopped.
     socket: Option<LentSocket>,
     machine: Machine,
     clock: OsClock,
@@ -53,8 +53,8 @@ enum Machine {
     Improved(Box<Receiver>),
 }
 
-/// What can be handed out, in order. A datagram is read only when nothing is left of the one before, so what one of
-/// them can set free (what the protocol's own buffers hold) is the most there is.
+/// Results not returned yet, in order. A datagram is read only when none is left of the one before, so the most there
+/// can be is what one datagram releases from the protocol's own buffers.
 #[derive(Default)]
 struct Ready {
     items: VecDeque<Option<Vec<u8>>>,
@@ -65,10 +65,10 @@ impl SrpClient {
     /// Begins to receive from `to` on the program's UDP socket `sock`.
     ///
     /// `settings` must hold a desired loss above 0 and below 1, and a desired latency above 0. Errors carry the number
-    /// that C knows them by; see [`LentSocket::lend`], and `EINVAL` for settings.
+    /// known in C; see [`LentSocket::lend`], and `EINVAL` for settings.
     pub fn start(sock: RawFd, to: SocketAddr, settings: &Settings) -> io::Result<Self> {
         let (loss, latency) = (settings.desired_loss, settings.desired_latency);
-        // Written so that what is no number is refused, too.
+        // Written so that NaN is refused, too.
         let sensible = loss > 0.0 && loss < 1.0 && !latency.is_zero();
         if !sensible {
             return Err(system(libc::EINVAL));
@@ -92,9 +92,9 @@ impl SrpClient {
 
     /// Waits for the next message, or for the decision that it is lost.
     ///
-    /// Errors: `ECANCELED` when stopped, `EBADF` when the program has closed or shut down its socket (noticed within
-    /// 50 ms), `EINTR` when a signal came, and what the socket itself says, such as `ECONNREFUSED` where it is
-    /// connected. After those the client can go on.
+    /// Errors: `ECANCELED` when stopped, `EBADF` when the program has closed or shut down its socket (noticed within 50
+    /// ms), `EINTR` when a signal came, and the socket's own errors, such as `ECONNREFUSED` where it is connected.
+    /// After those the client can continue.
     pub fn receive(&self, buf: &mut [u8]) -> io::Result<Incoming> {
         let mut inner = self.lock()?;
         loop {
@@ -108,8 +108,8 @@ impl SrpClient {
         }
     }
 
-    /// Ends it: a waiting [`Self::receive`] in another thread answers an error, and when this returns nothing here uses
-    /// the socket any more.
+    /// Stops the client: a waiting [`Self::receive`] in another thread returns an error, and after this returns the
+    /// socket is not used here any more.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.waker.wake();
@@ -119,7 +119,7 @@ impl SrpClient {
     }
 
     fn lock(&self) -> io::Result<MutexGuard<'_, Inner>> {
-        // Somebody panicked in there: what is left can't be trusted.
+        // A thread panicked while holding the lock: the state cannot be trusted.
         self.inner.lock().map_err(|_| system(libc::EIO))
     }
 }
@@ -151,9 +151,9 @@ impl Inner {
 
     fn transmit(&mut self) -> io::Result<()> {
         let Some(socket) = &self.socket else { return Err(system(libc::ECANCELED)) };
-        // Requests are a few dozen bytes, and nothing that was received is needed any more.
+        // Requests are a few dozen bytes, and the received datagram in the buffer is no longer needed.
         while let Some(len) = self.machine.poll_transmit(self.clock.now(), &mut self.packet) {
-            // A request that finds no room is lost as on the wire, and repeated as if it were.
+            // A request for which the socket has no room counts as lost, and is repeated.
             match socket.send(&self.packet[..len]) {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
                 _ => {}
@@ -171,7 +171,7 @@ impl Machine {
         bytes: &[u8],
         deliver: &mut dyn FnMut(Delivery<'_>),
     ) {
-        // What is no packet of the protocol is dropped: it may be the rest of the program's own handshake.
+        // A datagram that is no packet of the protocol is dropped: it may belong to the program's own handshake.
         match self {
             Machine::AsPublished(client) => {
                 if let Ok(packet) = Packet::parse(bytes) {
@@ -212,7 +212,8 @@ impl Ready {
     fn push(&mut self, delivery: &Delivery<'_>) {
         self.items.push_back(match *delivery {
             Delivery::Message { bytes, .. } => {
-                // More can be handed out at once than ever before: one more buffer, on the program's own thread.
+                // More messages can be returned at once than ever before: makes one more buffer, on the program's own
+                // thread.
                 let mut message = self.spare.pop().unwrap_or_default();
                 message.clear();
                 message.extend_from_slice(bytes);

@@ -1,8 +1,8 @@
-//! SRP as its report gives it to programs: a client or a server on a UDP socket that the program made.
+//! SRP with the programming interface of its report: a client or a server on a UDP socket that the program made.
 //!
-//! Where [`crate::send`] and [`crate::receive`] carry sound by URI, this carries the program's own messages, told of
-//! losses as they are decided, over a socket whose making, binding and handshake are the program's affair (report,
-//! sections 3 and 8). The C functions `srp_*` are a skin over it.
+//! Where [`crate::send`] and [`crate::receive`] carry sound by URI, this carries the program's own messages and reports
+//! each loss as it is decided, over a socket that the program makes, binds and connects (report, sections 3 and 8). The
+//! C functions `srp_*` are a thin layer over it.
 //!
 //! One socket serves one client or one server: two would take each other's datagrams. Both sides need the same
 //! [`Mode`](antiphon_proto::srp::Mode).
@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 
 use antiphon_core::wire::{ETHERNET_MTU, UDP_IPV4_HEADERS, UDP_IPV6_HEADERS};
 
-/// An error with the number that programs in C know it by.
+/// An error with its number in C.
 fn system(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)
 }
@@ -31,7 +31,7 @@ fn max_datagram(to: SocketAddr) -> usize {
     ETHERNET_MTU - if to.is_ipv4() { UDP_IPV4_HEADERS } else { UDP_IPV6_HEADERS }
 }
 
-/// Room for any packet of any peer.
+/// Room for any packet.
 const PACKET_ROOM: usize = 65_536;
 /// How soon it is noticed that the program has closed its descriptor.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);

@@ -17,7 +17,7 @@ use antiphon_proto::srp::{Message, Mode, Sender, SenderConfig, Server};
 use super::{LOOK_EVERY, PACKET_ROOM, max_datagram, system};
 use crate::transport::unguessable;
 
-/// A server of one SRP client. May be shared by threads: they take turns in sending.
+/// A server of one SRP client. May be shared by threads: they take turns at sending.
 pub struct SrpServer {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -30,7 +30,7 @@ struct Shared {
     machine: Mutex<Sending>,
 }
 
-/// The protocol, and room to write a packet.
+/// The protocol, and a buffer for a packet.
 struct Sending {
     machine: Machine,
     packet: Vec<u8>,
@@ -44,15 +44,14 @@ enum Machine {
 impl SrpServer {
     /// Begins to serve `to` on the program's UDP socket `sock`, and starts the thread that receives.
     ///
-    /// `keep`: for how long the improved mode can repair what was sent; as published, the last 256 messages are kept.
-    /// Errors carry the number that C knows them by; see [`LentSocket::lend`], and `EAGAIN` where no thread is to be
-    /// had.
+    /// `keep`: for how long the improved mode can repair sent messages; as published, the last 256 messages are kept.
+    /// Errors carry the number known in C; see [`LentSocket::lend`], and `EAGAIN` where no thread can be started.
     pub fn start(sock: RawFd, to: SocketAddr, mode: Mode, keep: Duration) -> io::Result<Self> {
         let socket = LentSocket::lend(sock, to)?;
         let machine = match mode {
             Mode::AsPublished => Machine::AsPublished(Box::new(Server::new(KEPT_MESSAGES))),
             Mode::Improved => {
-                // What can't be repaired any more can't be played any more. It matters to nobody here: the program
+                // What cannot be repaired any more cannot be played any more. No code here depends on it: the program
                 // alone decides what it sends.
                 let latency = keep;
                 let config =
@@ -76,9 +75,9 @@ impl SrpServer {
     /// Sends a message and keeps it for repairs.
     ///
     /// Errors: `EINVAL` for an empty message (the client could not tell it from a loss), `EMSGSIZE` for one longer than
-    /// [`Self::max_message`], `EBADF` when the program has closed its socket, `ECANCELED` when stopped, and what the
-    /// socket itself says. After an error of the socket the message has had its number and is kept: the client may
-    /// still ask for it.
+    /// [`Self::max_message`], `EBADF` when the program has closed its socket, `ECANCELED` when stopped, and the
+    /// socket's own errors. After a socket error the message has its number and is kept: the client may still ask for
+    /// it.
     pub fn send(&self, message: &[u8]) -> io::Result<()> {
         if message.is_empty() {
             return Err(system(libc::EINVAL));
@@ -100,23 +99,23 @@ impl SrpServer {
             let Some(len) = machine.send_part(now, message, part, packet) else {
                 return Err(system(libc::EMSGSIZE));
             };
-            // Each part is kept, whatever became of those before it.
+            // Each part is kept, even if sending an earlier one failed.
             result = result.and(shared.socket.send(&packet[..len]));
         }
         result
     }
 
-    /// Ends it, at once: when this returns nothing here uses the socket any more. A program that wants the last
+    /// Stops the server at once: after this returns the socket is not used here any more. A program that wants the last
     /// messages to be repaired waits a little first.
     pub fn stop(&self) {
         self.shared.stopped.store(true, Ordering::Release);
         self.shared.socket.waker().wake();
         let thread = self.thread.lock().ok().and_then(|mut thread| thread.take());
         if let Some(thread) = thread {
-            // A panic in there was told of on standard error.
+            // A panic of the thread was printed to standard error.
             let _ended_one_way_or_the_other = thread.join();
         }
-        // Whoever is sending has left when this is to be had.
+        // A thread that is sending holds this lock until it has finished.
         drop(self.shared.lock());
     }
 }
@@ -129,7 +128,7 @@ impl Drop for SrpServer {
 
 impl Shared {
     fn lock(&self) -> io::Result<MutexGuard<'_, Sending>> {
-        // Somebody panicked in there: what is left can't be trusted.
+        // A thread panicked while holding the lock: the state cannot be trusted.
         self.machine.lock().map_err(|_| system(libc::EIO))
     }
 
@@ -140,10 +139,10 @@ impl Shared {
             match self.socket.wait(LOOK_EVERY) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The socket is gone: sending says so.
+                // The socket is closed: `send` reports that.
                 Err(_) => return,
             }
-            // Errors of datagrams sent before (nobody listens yet) pass.
+            // Errors of earlier datagrams (no peer listens yet) are ignored.
             while let Ok(Arrival::Datagram { len, received_at: _ }) =
                 self.socket.receive(&self.clock, &mut packet)
             {
@@ -161,7 +160,7 @@ impl Shared {
         let Sending { machine, packet } = sending;
         machine.handle(now, bytes);
         while let Some(len) = machine.poll_transmit(now, packet) {
-            // A repair that finds no room is lost as on the wire, and asked for again.
+            // A repair for which the socket has no room counts as lost, and is requested again.
             let _lost = self.socket.send(&packet[..len]);
         }
     }
@@ -195,7 +194,7 @@ impl Machine {
     }
 
     fn handle(&mut self, now: Instant, bytes: &[u8]) {
-        // What is no packet of the protocol is dropped: it may be the rest of the program's own handshake.
+        // A datagram that is no packet of the protocol is dropped: it may belong to the program's own handshake.
         match self {
             Machine::AsPublished(server) => {
                 if let Ok(packet) = Packet::parse(bytes) {

@@ -20,7 +20,7 @@ fn client(socket: &UdpSocket, peer: &UdpSocket, mode: Mode) -> Arc<SrpClient> {
     Arc::new(SrpClient::start(socket.as_raw_fd(), to, &settings(mode)).expect("a UDP socket"))
 }
 
-/// Stops a client that waits for what never comes, unless dropped in time.
+/// Stops a client that would wait for ever, unless dropped in time.
 fn watchdog(client: &Arc<SrpClient>) -> mpsc::Sender<()> {
     let (in_time, ended) = mpsc::channel();
     let client = Arc::clone(client);
@@ -64,7 +64,7 @@ fn a_lost_message_is_asked_for_and_repaired() {
         let (client_at, server_at) = (here.local_addr().unwrap(), there.local_addr().unwrap());
         let (server, client) = (server(&there, &wire, mode), client(&here, &wire, mode));
         let _watchdog = watchdog(&client);
-        // The test is the wire: all passes but the third message, once.
+        // The test carries the datagrams: all pass but the third message, once.
         let (wire_at, end_at) = (wire.local_addr().unwrap(), end.local_addr().unwrap());
         let passing = std::thread::spawn(move || {
             let (mut packet, mut from_server) = ([0; 1500], 0);
@@ -86,7 +86,7 @@ fn a_lost_message_is_asked_for_and_repaired() {
         }
         let mut buf = [0; 100];
         for n in order {
-            // Told of as lost, or waited for without end, if nobody asked for it.
+            // Without a request it would be reported as lost, or waited for without end.
             assert_eq!(client.receive(&mut buf).unwrap(), Incoming::Message { len: 8 }, "{mode:?}");
             assert_eq!(buf[0], n, "{mode:?}");
         }
@@ -96,7 +96,7 @@ fn a_lost_message_is_asked_for_and_repaired() {
 }
 
 #[test]
-fn stopping_and_closing_wake_who_waits() {
+fn stopping_and_closing_end_a_wait() {
     for mode in [Mode::AsPublished, Mode::Improved] {
         let (here, there) = (udp(), udp());
         let client = client(&here, &there, mode);

@@ -73,7 +73,7 @@ impl Installed {
         value
     }
 
-    /// Compiles a C source of this crate; answers the program.
+    /// Compiles a C source of this crate; returns the program.
     pub fn compile(&self, source: &str, kind: Kind) -> PathBuf {
         let stem = Path::new(source).file_stem().expect("a file").to_string_lossy().into_owned();
         let program = self.path().join(format!("{stem}-{kind:?}"));

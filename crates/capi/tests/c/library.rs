@@ -1,4 +1,4 @@
-//! What is installed: names, symbols, links, and the pkg-config file.
+//! The installed files: names, symbols, links, and the pkg-config file.
 
 use std::process::Command;
 
@@ -20,7 +20,7 @@ fn the_shared_library_exports_exactly_the_headers_names() {
     let mut named = Vec::new();
     for header in ["srp.h", "antiphon.h"] {
         let text = std::fs::read_to_string(crate_directory().join("include").join(header)).unwrap();
-        // A function's name stands before its first bracket, at the beginning of a line.
+        // A function's name is before its first bracket, at the beginning of a line.
         let starts = text.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()));
         let names =
             starts.filter_map(|line| line.split_once('(')?.0.rsplit([' ', '*']).next().map(String::from));

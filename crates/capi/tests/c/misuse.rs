@@ -44,7 +44,7 @@ fn makes_every_mistake(kind: Kind, run: impl Fn(&Installed, &Path) -> Command) {
     Program::start(&mut run(installed, &program), TIME).succeeds();
 }
 
-/// Tools first: one that finds nothing in a faulty program proves nothing of another.
+/// First the tools: one that finds nothing in a faulty program proves nothing about another.
 fn finds_faults(run: impl Fn(&Path) -> Command, faulty: &Path, arguments: &[&str]) {
     let output = run(faulty).args(arguments).output().expect("it starts");
     assert!(!output.status.success(), "nothing was found: {}", String::from_utf8_lossy(&output.stderr));

@@ -40,7 +40,7 @@ impl Program {
         Program { name, child, lines, heard: Vec::new(), clock, deadline }
     }
 
-    /// Waits for a line that begins with `start`; answers the rest of it.
+    /// Waits for a line that begins with `start`; returns the rest of it.
     pub fn line(&mut self, start: &str) -> String {
         loop {
             let line = self.next().unwrap_or_else(|| panic!("no line '{start}…' from {}", self.said()));

@@ -71,8 +71,8 @@ pub struct CompareArgs {
     /// What is heard in place of missing sound: silence or repetition
     #[arg(long, value_name = "KIND", default_value = "repetition", help_heading = "Listener")]
     pub conceal: Concealment,
-    /// Have the sender never give a packet up that is older than the playout
-    /// delay: nothing is lost where it waits, and all behind it is late
+    /// Let the sender never give up packets that are older than the playout
+    /// delay: no packet expires while waiting, and those after it are late
     #[arg(long, help_heading = "Listener")]
     pub no_expire: bool,
     /// Send each packet several times, so far apart, over every transport:
@@ -115,7 +115,7 @@ pub enum Method {
 }
 
 impl CompareArgs {
-    /// As the facade wants it. `command`: the command line, to stand in the report.
+    /// Converts to the facade's options. `command`: the command line, recorded in the report.
     pub fn options(&self, command: String) -> Result<CompareOptions, antiphon::Error> {
         let spec: DuplexSpec = self.link.parse()?;
         Ok(CompareOptions {

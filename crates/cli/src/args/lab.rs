@@ -12,7 +12,7 @@ use super::{ClaimsArgs, ListArgs, ReportArgs};
 use crate::output::quoted;
 use crate::values::{self, Setting};
 
-/// What the laboratory can do.
+/// Commands of the laboratory.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct LabArgs {
@@ -23,7 +23,7 @@ pub struct LabArgs {
 /// Commands of the laboratory.
 #[derive(Subcommand, Debug)]
 pub enum LabCommand {
-    /// Run experiments, or go on with those that were stopped
+    /// Run experiments, or continue those that were stopped
     Run(RunArgs),
     /// Check a scenario and show its plan, its numbers and their reasons
     Check(CheckArgs),
@@ -37,7 +37,7 @@ pub enum LabCommand {
     Replay(ReplayArgs),
 }
 
-/// How to run.
+/// Options of `lab run`.
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXAMPLES)]
 pub struct RunArgs {
@@ -83,7 +83,7 @@ impl RunArgs {
     }
 }
 
-/// What to check.
+/// Options of `lab check`.
 #[derive(Args, Debug)]
 #[command(after_help = CHECK_EXAMPLES)]
 pub struct CheckArgs {
@@ -94,7 +94,7 @@ pub struct CheckArgs {
     pub changes: ChangeArgs,
 }
 
-/// What to replay, and what to send over it.
+/// Options of `lab replay`.
 #[derive(Args, Debug)]
 #[command(after_help = REPLAY_EXAMPLES)]
 pub struct ReplayArgs {
@@ -105,11 +105,11 @@ pub struct ReplayArgs {
     /// Transports, separated by commas [default: all]
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = values::transport())]
     pub transports: Vec<String>,
-    /// Whose packets tell what the path did [default: those of a transport
+    /// Transport whose recorded packets define the path [default: one
     /// that repairs nothing]
     #[arg(long, value_name = "TRANSPORT", value_parser = values::transport())]
     pub path: Option<String>,
-    /// Seed of what the transports draw; the path is always the same
+    /// Seed of the transports' random numbers; the path is always the same
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
     /// How long to stream; the path is repeated [default: as long as the
@@ -137,7 +137,7 @@ pub struct ReplayArgs {
     pub reflected: bool,
 }
 
-/// What to change in the scenario.
+/// Changes to the scenario.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Instead of what the scenario says")]
 pub struct ChangeArgs {
@@ -153,7 +153,7 @@ pub struct ChangeArgs {
 }
 
 impl ChangeArgs {
-    /// As the facade wants it.
+    /// Converts to the facade's options.
     pub fn changes(&self) -> Changes {
         Changes {
             repetitions: self.repetitions,
@@ -162,10 +162,10 @@ impl ChangeArgs {
         }
     }
 
-    /// The same as words of a command line, with a space in front; nothing if nothing is changed.
+    /// The same as arguments of a command line, each with a space in front; empty if nothing is changed.
     pub fn words(&self) -> String {
         let number = |name: &str, value: Option<u64>| {
-            // What was not changed needs no word.
+            // A value that was not changed needs no argument.
             value.map(|value| format!(" --{name} {value}")).unwrap_or_default()
         };
         let mut words = number("repetitions", self.repetitions.map(u64::from)) + &number("seed", self.seed);

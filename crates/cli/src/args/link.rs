@@ -68,7 +68,7 @@ pub struct LinkArgs {
     pub changes: Changes,
 }
 
-/// What is changed in both directions of SPEC.
+/// Changes to both directions of SPEC.
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Changes to SPEC, in both directions")]
 pub struct Changes {
@@ -123,7 +123,7 @@ impl Changes {
         ]
     }
 
-    /// `spec` with what it says of a changed key taken out and the change put in.
+    /// `spec` without its own values of changed keys, followed by the changes.
     fn apply(&self, spec: &str) -> String {
         let given = || self.pairs().into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
         let changed = |word: &str| {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-/// Which papers, and where their results are.
+/// Papers, and the directory of their results.
 #[derive(Args, Debug)]
 pub struct PaperArgs {
     /// Papers, such as tv-audio-wlan [default: all]
@@ -15,7 +15,7 @@ pub struct PaperArgs {
     pub results: PathBuf,
 }
 
-/// What to list.
+/// Options of `lab list`.
 #[derive(Args, Debug)]
 #[command(after_help = LIST_EXAMPLES)]
 pub struct ListArgs {
@@ -23,7 +23,7 @@ pub struct ListArgs {
     pub papers: PaperArgs,
 }
 
-/// Which claims to judge.
+/// Options of `lab claims`.
 #[derive(Args, Debug)]
 #[command(after_help = CLAIMS_EXAMPLES)]
 pub struct ClaimsArgs {
@@ -31,7 +31,7 @@ pub struct ClaimsArgs {
     pub papers: PaperArgs,
 }
 
-/// What to report, and where.
+/// Options of `lab report`.
 #[derive(Args, Debug)]
 #[command(after_help = REPORT_EXAMPLES)]
 pub struct ReportArgs {

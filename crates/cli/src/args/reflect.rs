@@ -36,7 +36,7 @@ pub struct ReflectArgs {
 }
 
 impl ReflectArgs {
-    /// As the facade wants it.
+    /// Converts to the facade's options.
     pub fn options(&self) -> ReflectOptions {
         ReflectOptions {
             listen: self.listen,

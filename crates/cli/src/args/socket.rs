@@ -19,13 +19,13 @@ pub struct WaitArgs {
 }
 
 impl WaitArgs {
-    /// As the facade wants it.
+    /// Converts to the facade's options.
     pub fn style(&self) -> WaitStyle {
         if self.busy_poll { WaitStyle::BusyPoll } else { WaitStyle::Block }
     }
 }
 
-/// What every media socket is set to.
+/// Options of every media socket.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Sockets")]
 pub struct SocketArgs {
@@ -65,9 +65,9 @@ pub struct SocketArgs {
 }
 
 impl SocketArgs {
-    /// As the facade wants it.
+    /// Converts to the facade's options.
     pub fn options(&self) -> SocketOptions {
-        // More than the kernel takes is cut there, and said in the notes.
+        // A larger size than the kernel's limit is reduced, which a note reports.
         let bytes = |size: ByteCount| size.0.min(i32::MAX as u64) as usize;
         SocketOptions {
             priority: self.priority,

@@ -51,16 +51,16 @@ pub struct SendArgs {
     /// Longest packet, such as 1ms for AES67 [default: one block]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Stream")]
     pub ptime: Option<Duration>,
-    /// What stands around RTP packets: rtp is nothing; medusa puts a key
-    /// before each and cuts all into blocks of 1024 bytes, in which the
-    /// receiver finds the next packet again whatever is missing. Both sides
+    /// Framing around RTP packets: rtp is none; medusa puts a key
+    /// before each and divides all into blocks of 1024 bytes, in which the
+    /// receiver finds the next packet after a loss. Both sides
     /// need the same
     #[arg(long, value_name = "KIND", default_value = "rtp", help_heading = "Stream")]
     pub framing: StreamFraming,
     /// RTP payload type [default: the static one that fits, or 96]
     #[arg(long, value_name = "N", value_parser = values::payload_type, help_heading = "Stream")]
     pub payload_type: Option<u8>,
-    /// Age at which a packet is given up, until the receiver has told its own
+    /// Age at which a packet is given up, until the receiver has reported its
     /// playout delay [default: 80ms for live sources, none for others]
     #[arg(long, value_name = "TIME", help_heading = "Stream")]
     pub latency: Option<MaybeTime>,
@@ -71,7 +71,7 @@ pub struct SendArgs {
     /// Write the SDP that other players read
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Stream")]
     pub sdp: Option<PathBuf>,
-    /// Go on calling a peer that is not there
+    /// Keep calling a peer that does not answer
     #[arg(short, long, help_heading = "Stream")]
     pub wait_for_peer: bool,
     /// Write what crosses the wire, for Wireshark, and beside it what is
@@ -111,7 +111,7 @@ pub struct ReceiveArgs {
     #[arg(long, value_name = "KIND", default_value = "repetition", help_heading = "Listener")]
     pub conceal: Concealment,
 
-    /// Whose clock the sink is fed by: sender gives sample for sample what was
+    /// Clock that paces the sink: sender plays exactly the samples that were
     /// sent, system follows the sender's drift by resampling
     #[arg(long, value_name = "WHOSE", value_enum, default_value = "sender", help_heading = "Listener")]
     pub clock: Clock,
@@ -123,13 +123,13 @@ pub struct ReceiveArgs {
     /// its payload type says]
     #[arg(short, long, value_name = "FORMAT", help_heading = "Stream")]
     pub format: Option<WireFormat>,
-    /// What stands around RTP packets, as the sender has it: rtp or medusa
+    /// Framing around RTP packets, the same as the sender's: rtp or medusa
     #[arg(long, value_name = "KIND", default_value = "rtp", help_heading = "Stream")]
     pub framing: StreamFraming,
     /// The stream's RTP payload type, beside --format
     #[arg(long, value_name = "N", value_parser = values::payload_type, requires = "format", help_heading = "Stream")]
     pub payload_type: Option<u8>,
-    /// Go on listening after the sender has ended the stream
+    /// Continue to listen after the sender has ended the stream
     #[arg(long, help_heading = "Stream")]
     pub forever: bool,
     /// Stop after this time [default: when the sender ends the stream]
@@ -153,7 +153,7 @@ pub struct ReceiveArgs {
     pub socket: SocketArgs,
 }
 
-/// Whose clock a sink is fed by.
+/// The clock that paces a sink.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 #[allow(
     missing_docs,
@@ -165,9 +165,9 @@ pub enum Clock {
 }
 
 impl SendArgs {
-    /// As the facade wants it. `fresh_seed` is taken where none was asked for.
+    /// Converts to the facade's options. `fresh_seed` is used if no seed was given.
     pub fn options(&self, fresh_seed: u64) -> Result<SendOptions, Error> {
-        // Not asked for: every part stays open, and the source decides.
+        // Not given: each part stays open, and the source decides.
         let format = self.format.unwrap_or_default();
         Ok(SendOptions {
             source: self.source.clone(),
@@ -199,7 +199,7 @@ impl SendArgs {
 }
 
 impl ReceiveArgs {
-    /// As the facade wants it; reads the SDP file. `fresh_seed` is taken where none was asked for.
+    /// Converts to the facade's options; reads the SDP file. `fresh_seed` is used if no seed was given.
     pub fn options(&self, fresh_seed: u64) -> Result<ReceiveOptions, Error> {
         let description = match (&self.sdp, self.format) {
             (Some(path), _) => Some(read_sdp(path)?),
@@ -238,7 +238,7 @@ impl ReceiveArgs {
     }
 }
 
-/// One value from two options that may say the same, but not two things.
+/// One value from two options, which must not contradict each other.
 fn agree(option: &str, given: Option<u32>, format: Option<u32>) -> Result<Option<u32>, Error> {
     match (given, format) {
         (Some(given), Some(format)) if given != format => {

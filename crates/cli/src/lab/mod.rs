@@ -15,7 +15,7 @@ use crate::exit;
 use crate::output::{Output, quoted};
 use progress::RunProgress;
 
-/// Runs it; the exit code.
+/// Runs the command; returns the exit code.
 pub fn lab(args: &LabArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
     match &args.command {
         LabCommand::Run(args) => run_jobs(args, global, output),
@@ -79,7 +79,7 @@ fn check_jobs(args: &CheckArgs, output: &mut Output) -> Result<u8, Error> {
     Ok(exit::DONE)
 }
 
-/// What does the same again, wherever the results go.
+/// The command that repeats this run, independent of the results' directory.
 fn command(job: &Job, args: &RunArgs) -> String {
     let real = match args.real_duration {
         Some(duration) => format!(" --real-duration {}", format_duration(duration)),

@@ -9,7 +9,7 @@ use crate::exit;
 use crate::grid::{Align, Cell, Grid, Palette, Tone, paragraph};
 use crate::output::{Output, quoted};
 
-/// Says of every experiment whether it can run.
+/// Lists every experiment and whether it can run.
 pub fn list(args: &ListArgs, output: &mut Output) -> Result<u8, Error> {
     let papers = read(&args.papers, output)?;
     if output.json {
@@ -23,7 +23,7 @@ pub fn list(args: &ListArgs, output: &mut Output) -> Result<u8, Error> {
     Ok(exit::DONE)
 }
 
-/// Says of every claim what the results say.
+/// Lists every claim with its verdict.
 pub fn claims(args: &ClaimsArgs, output: &mut Output) -> Result<u8, Error> {
     for paper in read(&args.papers, output)? {
         let claims = paper.claims();
@@ -41,7 +41,7 @@ pub fn claims(args: &ClaimsArgs, output: &mut Output) -> Result<u8, Error> {
     Ok(exit::DONE)
 }
 
-/// Writes the reports, and says where.
+/// Writes the reports, and prints their paths.
 pub fn report(args: &ReportArgs, output: &mut Output) -> Result<u8, Error> {
     let papers = read(&args.papers, output)?;
     for path in write_report(&papers, &args.out, &command(args))? {
@@ -86,7 +86,7 @@ fn listed(paper: &PaperResults, width: usize, palette: Palette) -> String {
     text + &grid.render(width, palette) + "\n"
 }
 
-/// What is missing, or how many of its runs are there.
+/// What is missing, or how many of its runs are done.
 fn state(row: &ExperimentRow) -> String {
     match (row.finished_runs, row.planned_runs) {
         _ if !row.can_run => format!("needs {}", row.needs.join(", ")),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::grid::{Align, Cell, Grid, Palette, Tone, paragraph};
 use crate::output::Output;
 
-/// Prints what would run.
+/// Prints the plan.
 pub fn show(job: &Job, output: &mut Output) {
     if output.json {
         return records(job, output);
@@ -109,7 +109,7 @@ fn plan(scenario: &Scenario) -> String {
         } else {
             format_duration(total)
         },
-        // A plan without a first run, or a point that can't be built (said by the check itself), has nothing to add.
+        // A plan without a first run, or an invalid point (reported by the check itself), adds nothing.
         made.unwrap_or_default()
     )
 }

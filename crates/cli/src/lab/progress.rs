@@ -1,4 +1,4 @@
-//! How far an experiment is, and how long it will take.
+//! Progress of an experiment, and its remaining time.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::output::Output;
 use crate::progress::{PLAIN_EVERY, Pace, take_off};
 
-/// Shows an experiment under way.
+/// Displays the progress of an experiment.
 pub struct RunProgress {
     bar: Option<ProgressBar>,
     plain: Pace,
@@ -33,7 +33,7 @@ impl RunProgress {
         RunProgress { bar, plain, clock, began: clock.now(), stop: stop.clone() }
     }
 
-    /// Shows where it is now.
+    /// Displays the present progress.
     pub fn update(&mut self, progress: &Progress, output: &Output) {
         if self.stop.is_asked() {
             self.clear();
@@ -51,7 +51,7 @@ impl RunProgress {
         }
     }
 
-    /// Takes it off the screen as [`take_off`] does.
+    /// Removes it from the screen like [`take_off`].
     pub fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {
             take_off(&bar, &self.stop);
@@ -63,7 +63,7 @@ fn line(progress: &Progress, elapsed: Duration) -> String {
     let Progress { planned, done, before, expected, .. } = *progress;
     let percent = 100.0 * f64::from(done) / f64::from(planned.max(1));
     let left = match (expected, done - before) {
-        // Runs on sockets take the time they take.
+        // Runs on sockets take a known time.
         (Some(expected), _) => {
             format!(", {} left", human(expected.saturating_sub(elapsed).as_secs_f64()))
         }
@@ -76,7 +76,7 @@ fn line(progress: &Progress, elapsed: Duration) -> String {
     format!("{percent:3.0} %  {done} of {planned} runs{left}")
 }
 
-/// A length of time as people say it.
+/// A duration in common units.
 pub(super) fn human(seconds: f64) -> String {
     match seconds.round() as u64 {
         s @ 0..=99 => format!("{s} s"),

@@ -11,7 +11,7 @@ use crate::args::{Global, ReplayArgs};
 use crate::exit;
 use crate::output::{Output, command_line};
 
-/// Runs it; the exit code.
+/// Runs the command; returns the exit code.
 pub fn show(args: &ReplayArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
     let options = ReplayOptions {
         frame: args.packet.map(|size| size.0 as usize),
@@ -57,7 +57,7 @@ fn records(args: &ReplayArgs, replayed: &Replayed, output: &mut Output) {
     }
 }
 
-/// The figures that tell transports apart; rows without a value for any transport stay away.
+/// The figures in which transports differ; rows without a value for any transport are left out.
 const SHOWN: [&str; 16] = [
     "sent",
     "missing_percent",

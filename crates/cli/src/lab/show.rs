@@ -1,4 +1,4 @@
-//! What came of an experiment, for people and for programs.
+//! Results of an experiment, as text and as JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +13,8 @@ use super::progress::human;
 use crate::grid::{Align, Cell, Grid, Palette, Tone};
 use crate::output::Output;
 
-/// The figures of the table for people, the most telling first; those that find no place on the line stay away. All of them
-/// are in summary.csv.
+/// The figures of the text table, the most informative first; those for which the line has no room are left out. All of
+/// them are in summary.csv.
 const SHOWN: [&str; 12] = [
     "missing_percent",
     "lost_percent",
@@ -29,15 +29,15 @@ const SHOWN: [&str; 12] = [
     "refused",
     "broken",
 ];
-/// What is only shown if it ever happened.
+/// Displayed only if they are not zero.
 const QUIET: [&str; 3] = ["expired", "refused", "broken"];
 
-/// Says what begins.
+/// Announces a run.
 pub fn begin(job: &Job, real: Option<RealOptions>, output: &mut Output) -> Result<(), Error> {
     let scenario = &job.scenario;
     let runs = scenario.plan().len();
     let real = real.or(scenario.measured.then(RealOptions::default));
-    // What is refused is refused before anything is said of it.
+    // A refusal comes before any announcement.
     let sockets = real.map_or(Ok(Vec::new()), |real| on_sockets(job, &real))?;
     let ground = if real.is_some() { "real" } else { "model" };
     if output.json {
@@ -57,7 +57,7 @@ pub fn begin(job: &Job, real: Option<RealOptions>, output: &mut Output) -> Resul
     Ok(())
 }
 
-/// What is to be known of runs on sockets; an error if there can be none.
+/// Notes on runs on sockets; an error if they are impossible.
 fn on_sockets(job: &Job, real: &RealOptions) -> Result<Vec<String>, Error> {
     let length = human(real_length(job, real)?.as_secs_f64());
     let mut lines = vec![format!("on sockets, one run after the other: about {length} in all")];
@@ -122,7 +122,8 @@ fn settings(point: &[(String, String)]) -> Value {
     Value::Object(point.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect())
 }
 
-/// Means and their 95 % intervals, a line for each stream at each point. `short` has a setting in few words, or as it is.
+/// Means and their 95 % intervals, a line for each stream at each point. `short` gives a setting's short form, or the
+/// setting.
 fn table(
     variables: &[String],
     points: &[PointSummary],
@@ -164,7 +165,7 @@ fn table(
     }
 }
 
-/// A long setting, such as a transport with all of its own, in little room.
+/// A long setting, such as a transport with its own settings, abbreviated.
 fn cut(value: &str) -> String {
     match value.char_indices().nth(MOST_OF_A_SETTING) {
         Some((end, _)) => format!("{}…", &value[..end]),
@@ -175,7 +176,7 @@ fn cut(value: &str) -> String {
 /// How a setting is written.
 type Text<'a> = dyn Fn(&str) -> String + 'a;
 
-/// What short names stand for, a line each in the order of the table.
+/// The meanings of short names, a line each in the order of the table.
 fn spelt_out(settings: &[usize], points: &[PointSummary], short: &Text<'_>) -> String {
     let mut lines: Vec<String> = Vec::new();
     for at in settings {
@@ -189,7 +190,7 @@ fn spelt_out(settings: &[usize], points: &[PointSummary], short: &Text<'_>) -> S
     lines.concat()
 }
 
-/// Whether settings that differ still do so as `text` writes them.
+/// Whether different settings are still different as `text` writes them.
 fn stay_apart(settings: &[usize], points: &[PointSummary], text: &Text<'_>) -> bool {
     settings.iter().all(|at| {
         let values: BTreeSet<&str> =
@@ -199,7 +200,7 @@ fn stay_apart(settings: &[usize], points: &[PointSummary], text: &Text<'_>) -> b
     })
 }
 
-/// Which settings tell the points apart: the others follow from those before them.
+/// The settings that distinguish the points: the others follow from those before them.
 fn deciding(count: usize, points: &[PointSummary]) -> Vec<usize> {
     let mut deciding: Vec<usize> = Vec::new();
     for at in 0..count {
@@ -210,7 +211,7 @@ fn deciding(count: usize, points: &[PointSummary]) -> Vec<usize> {
             let found = value(point, at);
             *seen.entry(known(point)).or_insert_with(|| found.clone()) == found
         });
-        // What does not vary at all is the reader's to know, if it is all there is.
+        // A setting that does not vary is left out, unless it is the only one.
         if !follows || (at == 0 && count == 1) {
             deciding.push(at);
         }
@@ -240,10 +241,10 @@ fn grid(
     grid
 }
 
-/// Characters of a setting where there is too little room for all of it.
+/// Characters of a setting if there is not enough room for all of it.
 const MOST_OF_A_SETTING: usize = 20;
 
-/// As many decimals as the interval deserves.
+/// As many decimals as the interval justifies.
 fn shown(mean: MeanInterval) -> String {
     // Sums of equal numbers differ in their last digit, depending on how many there are.
     let half = mean.half_width.filter(|half| *half > 1e-9 * mean.mean.abs()).unwrap_or(0.0);
@@ -255,7 +256,7 @@ fn shown(mean: MeanInterval) -> String {
     }
 }
 
-/// Every figure by its name; what was not measured is null.
+/// Every figure by its name; unmeasured ones are null.
 pub(super) fn all(figures: &StreamFigures) -> Map<String, Value> {
     FIGURES.iter().zip(figures.values()).map(|(def, value)| (def.name.into(), value.into())).collect()
 }
@@ -352,7 +353,7 @@ mod tests {
         let text = table(&variables, &points, &WHOLE, 100, PLAIN);
         assert!(text.starts_with("transport  channels  stream"), "{text}");
         assert!(text.contains("patience, seed follow from"), "{text}");
-        // Long settings yield to figures, as long as they can be told apart.
+        // Long settings are abbreviated in favour of figures, as long as they stay distinguishable.
         let long = |end: &str| of([&format!("sctp?order=ordered&{end}"), "1s", "1", "7"]);
         let apart = [of(["sctp?style=many&order=ordered&reliability=full", "1s", "1", "7"]), long("x")];
         let text = table(&variables, &apart, &WHOLE, 60, PLAIN);
@@ -360,13 +361,13 @@ mod tests {
         let alike = [long("reliability=full"), long("reliability=none")];
         let text = table(&variables, &alike, &WHOLE, 60, PLAIN);
         assert!(text.contains("sctp?order=ordered&reliability=none"), "{text}");
-        // Where a paper has names for them, figures find room, and the names are spelt out below.
+        // If a paper has short names for them, there is room for figures, and the names are explained below.
         let short = |value: &str| if value.ends_with("none") { "SCTP 2".into() } else { value.to_string() };
         let text = table(&variables, &alike, &short, 60, PLAIN);
         assert!(text.contains("\nSCTP 2 ") && text.contains("sctp?order=ordered&r… "), "{text}");
         assert!(text.contains("SCTP 2: sctp?order=ordered&reliability=none\n"), "{text}");
         assert!(!table(&variables, &alike, &short, 300, PLAIN).contains("SCTP 2"), "there is room");
-        // The same transport with two patiences: both are told.
+        // The same transport with two values of patience: both are displayed.
         assert_eq!(deciding(4, &[points[0].clone(), of(["rtp", "80ms", "1", "7"])]), [1]);
     }
 

@@ -1,4 +1,4 @@
-//! What went over an emulated link, the same for every kind of emulator.
+//! Traffic over an emulated link, the same for every kind of emulator.
 
 use antiphon::link::Counters;
 use antiphon::net::emulator::{RouterReport, StreamReport, UdpReport};
@@ -10,7 +10,7 @@ use crate::grid::{Align, Cell, Grid, Tone};
 #[derive(Clone, Debug, Default)]
 pub struct Traffic {
     flows: Vec<Flow>,
-    /// What never reached a link or was refused behind it: key for programs, words for people, count.
+    /// Packets that never reached a link or were refused after it: JSON key, text, count.
     beside: Vec<(&'static str, &'static str, u64)>,
 }
 
@@ -129,7 +129,7 @@ impl Traffic {
         grid
     }
 
-    /// What the table does not say.
+    /// Facts that are not in the table.
     pub fn notes(&self) -> Vec<String> {
         let told = self.beside.iter().filter(|(.., count)| *count > 0);
         let mut notes: Vec<String> = told.map(|(_, words, count)| format!("{count} {words}")).collect();
@@ -139,7 +139,7 @@ impl Traffic {
         notes
     }
 
-    /// The same for programs.
+    /// The same as JSON.
     pub fn json(&self) -> Value {
         let flow = |(number, flow): (usize, &Flow)| {
             json!({

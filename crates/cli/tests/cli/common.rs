@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-/// What came of it.
+/// Results of a run.
 pub struct Ran {
     pub code: Option<i32>,
     pub out: String,

@@ -1,5 +1,5 @@
-//! The laboratory on the command line: what is wrong with a scenario, results that don't depend on threads or
-//! interruptions, full disks.
+//! The laboratory on the command line: errors in a scenario, results that do not depend on threads or interruptions,
+//! full disks.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -180,12 +180,12 @@ fn kill(signal: &str, process: u32) -> bool {
 }
 
 #[test]
-fn a_full_disk_is_told_and_loses_nothing() {
+fn a_full_disk_is_reported_and_loses_nothing() {
     let directory = directory(&scenario(1, "1s"));
     let dir = directory.path();
     assert_eq!(lab(dir, &["run", "test.toml", "--set", "transport=rtp"]).code, Some(0));
     let kept = results(dir, "antiphon-lab/test/results.csv");
-    // Where results.csv is prepared there is no room.
+    // There is no space where results.csv is prepared.
     let new = dir.join("antiphon-lab/test/.results.csv.new");
     std::os::unix::fs::symlink("/dev/full", &new).unwrap();
     let full = lab(dir, &["run", "test.toml"]);
@@ -211,7 +211,7 @@ fn what_belongs_to_another_scenario_is_not_mixed_in() {
 }
 
 #[test]
-fn real_runs_are_told_from_the_model() {
+fn real_runs_are_distinguished_from_the_model() {
     let text = "title='Loopback'\nduration='1h'\nmeasured=true\nrepetitions=2\nnode.a={}\nnode.b={}\n\
                 link.l={between=['a','b'],link='ideal'}\n\
                 stream.s={transport='rtp',from='a',to='b',frame='200B',interval='5ms',latency='20ms'}";
@@ -226,7 +226,7 @@ fn real_runs_are_told_from_the_model() {
     assert!(ran.err.contains("lab run test.toml --real-duration 100ms --run 0"), "{}", ran.err);
     let table = results(directory.path(), "antiphon-lab/test/real/results.csv");
     assert_eq!(table.lines().filter(|line| line.contains(",real,s,")).count(), 2, "{table}");
-    // It is measured: without a word it runs on sockets, and the hour that it asks for is not the same.
+    // It is measured: by default it runs on sockets, and its hour is reported.
     let whole = lab(directory.path(), &["run", "test.toml"]);
     assert!(whole.code == Some(2) && whole.err.contains("another length"), "{}", whole.err);
     let both = lab(directory.path(), &["run", "test.toml", "--real", "--threads", "2"]);
@@ -236,7 +236,7 @@ fn real_runs_are_told_from_the_model() {
     std::fs::write(directory.path().join("test.toml"), cell).unwrap();
     let refused = lab(directory.path(), &["run", "test.toml", "--results", "other", "--real"]);
     assert!(refused.code == Some(2) && refused.err.contains("only modelled"), "{}", refused.err);
-    // Nothing is said of runs that there won't be, such as how long they take.
+    // Nothing is printed about runs that are refused, such as how long they take.
     assert!(!refused.err.contains("on sockets") && !refused.err.contains("runs, seed"), "{}", refused.err);
     let one = lab(directory.path(), &["run", "test.toml", "--real", "--run", "0"]);
     assert!(one.code == Some(2) && one.err.contains("only modelled"), "{}", one.err);

@@ -1,4 +1,4 @@
-//! What comes out: tables without colour unless asked for, JSON that parses, exit codes, signals.
+//! Output: tables without colour by default, valid JSON, exit codes, signals.
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
@@ -40,7 +40,7 @@ fn devices_and_presets_as_records() {
     assert!(wanted.iter().all(|name| names.contains(name)), "{names:?}");
 }
 
-/// A link that has said where it listens.
+/// A link that has printed its address.
 fn started_link(arguments: &[&str]) -> (Child, BufReader<std::process::ChildStdout>, Value) {
     let mut child = antiphon()
         .args(["link", "--json", "--listen", "127.0.0.1:0"])

@@ -1,11 +1,11 @@
-//! Flags win over the environment, the environment over the file. Seen by the link that `link` says it emulates.
+//! Flags win over the environment, the environment over the file. Checked with the link that `link` reports.
 
 use std::path::Path;
 
 use crate::common::{Ran, antiphon, finish};
 use serde_json::Value;
 
-/// What `link` says of itself at its start, with a file and the environment.
+/// What `link` reports at its start, with a file and the environment.
 fn link(file: &str, environment: &[(&str, &str)], arguments: &[&str]) -> (Ran, Option<Value>) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("antiphon.toml");

@@ -1,8 +1,8 @@
-//! What is not understood: exit code 2, and the remedy.
+//! Invalid usage: exit code 2, and what would be right.
 
 use crate::common::{antiphon, finish, run};
 
-/// Runs, and expects a refusal that says all of `words`.
+/// Runs, and expects a refusal that contains all of `words`.
 fn refused(arguments: &[&str], words: &[&str]) {
     let ran = run(arguments);
     assert_eq!(ran.code, Some(2), "{arguments:?}: {}{}", ran.out, ran.err);
@@ -105,7 +105,7 @@ fn standard_output_with_a_format_is_no_option() {
 }
 
 #[test]
-fn variables_that_set_nothing_are_told() {
+fn unknown_variables_are_reported() {
     let ran = finish(antiphon().args(["devices"]).env("ANTIPHON_LNIK", "dsl"));
     assert_eq!(ran.code, Some(0));
     assert!(ran.err.contains("'ANTIPHON_LINK'"), "{}", ran.err);

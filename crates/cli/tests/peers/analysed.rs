@@ -1,4 +1,4 @@
-//! tshark finds nothing malformed in what crosses the wire, live or in a capture of our own.
+//! tshark finds nothing malformed in packets on the wire, live or in a capture of our own.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,10 +14,10 @@ const SOUND: &str = "tone:noise?channels=2&seconds=5500ms";
 /// How the name of the sender's capture ends.
 const SENT: &str = "sent.pcapng";
 
-/// A stream between two of ours.
+/// A stream between two processes of ours.
 pub struct Stream {
     port: u16,
-    /// What the sender and the receiver say of it.
+    /// The summaries of sender and receiver.
     pub sent: Value,
     pub received: Value,
     /// Their captures.
@@ -59,7 +59,7 @@ impl Within for std::process::Command {
 }
 
 impl Stream {
-    /// Every packet that the sender says it sent is there, once and in order, with reports beside.
+    /// Every packet that the sender reports as sent is there, once and in order, with reports beside.
     fn check(&self, seen: &Dissected, whose: &str) {
         let frames = self.sent["packets_sent"].as_u64().expect("a number");
         assert_eq!(
@@ -79,14 +79,14 @@ impl Stream {
         };
         assert_eq!(kinds(seen.towards(self.port).collect()), [SR, SDES, BYE], "the sender's RTCP in {whose}");
         let mut answers = kinds(seen.from(self.port).collect());
-        // The receiver's BYE may find the sender gone, and then is not in the sender's own capture.
+        // The sender may be gone when the receiver's BYE arrives, which is then not in the sender's own capture.
         if whose.ends_with(SENT) && !answers.contains(&BYE) {
             answers.push(BYE);
         }
         answers.sort_unstable();
         // An extended report tells the playout delay.
         assert_eq!(answers, [RR, SDES, BYE, XR], "the receiver's RTCP in {whose}");
-        // The clock of the sender is in every packet, the format in some (RFC 8285 elements 1 and 2).
+        // The sender's clock is in every packet, the format in some (RFC 8285 elements 1 and 2).
         let sound: Vec<_> = seen.towards(self.port).filter(|packet| !packet.rtp.is_empty()).collect();
         assert!(
             sound.iter().all(|p| p.extensions.iter().filter(|id| **id == 1).count() == p.rtp.len()),
@@ -95,7 +95,7 @@ impl Stream {
         assert!(sound.iter().any(|packet| packet.extensions.contains(&2)), "{whose}");
     }
 
-    /// Bytes of the framing and of what is framed are all bytes of the connection.
+    /// The framing's bytes and the framed bytes are all bytes of the connection.
     fn check_framing(&self, seen: &Dissected, whose: &str) {
         for packets in [seen.towards(self.port).collect::<Vec<_>>(), seen.from(self.port).collect()] {
             let carried: usize = packets.iter().map(|packet| packet.tcp_len).sum();
@@ -145,7 +145,7 @@ fn nothing_is_malformed_on_the_wire() {
             let directory = directory.path();
             scope.spawn(move || {
                 let file = directory.join(format!("{scheme}-live.pcapng"));
-                // Its lines tell when the BYEs of both have been captured.
+                // Its output shows when the BYEs of both have been captured.
                 let mut command = program("tshark -i lo -P -l -T fields -e rtcp.pt -e tcp.flags.fin");
                 let hint = format!("{scheme}.port=={port},rtp").replace("rtp.port", "udp.port");
                 command.args(["-f", &format!("port {port}"), "-d", &hint, "-w"]).arg(&file);

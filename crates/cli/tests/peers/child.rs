@@ -1,4 +1,4 @@
-//! Programs under test: started, listened to, and gone when the test is, however it ends.
+//! Programs under test: started, read, and killed when the test ends, in whatever way.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
@@ -23,7 +23,7 @@ pub struct Child {
 /// A line, and whether it came on standard error.
 type Line = (bool, String);
 
-/// A program at its end.
+/// Results of a program.
 #[derive(Debug)]
 pub struct Ended {
     pub code: Option<i32>,
@@ -81,7 +81,7 @@ impl Child {
         ended
     }
 
-    /// As Ctrl-C.
+    /// Like Ctrl-C.
     pub fn interrupt(&self) {
         let sent = Command::new("kill").args(["-INT", &self.process.id().to_string()]).status();
         assert!(sent.expect("kill is everywhere").success(), "{} is gone already", self.name);
@@ -108,7 +108,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It may be gone already, which is as well.
+        // It may have ended already, which is harmless.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -163,7 +163,7 @@ fn clean<'a>(mut command: Command, arguments: impl IntoIterator<Item = &'a str>)
     command
 }
 
-/// A program of others, with its arguments in one line.
+/// Another program, with its arguments in one line.
 pub fn program(line: &str) -> Command {
     let mut words = line.split_ascii_whitespace();
     let mut command = Command::new(words.next().expect("a program"));

@@ -1,5 +1,5 @@
-//! `antiphon compare` as a program calls it: what it counts agrees with what the link counted, the same seed loses the
-//! same packets, and no privilege is needed.
+//! `antiphon compare` called by a program: its counts agree with the link's, the same seed loses the same packets, and
+//! no privilege is needed.
 
 use std::path::Path;
 use std::process::Command;
@@ -95,7 +95,7 @@ fn losses_agree_with_the_link_and_a_seed_repeats_them() {
 #[ignore = "needs root, to become another user; streams in real time"]
 fn a_user_without_privilege_compares() {
     let directory = open_directory();
-    // The build may lie where only its owner goes.
+    // Only its owner may be able to read the build directory.
     let copy = directory.path().join("antiphon").display().to_string();
     std::fs::copy(env!("CARGO_BIN_EXE_antiphon"), &copy).expect("a temporary directory");
     for (method, words) in [("router", "router between network namespaces"), ("proxy", "proxy")] {
@@ -110,5 +110,5 @@ fn a_user_without_privilege_compares() {
     }
 }
 
-/// Three seconds of sound, a report, and what a busy machine needs around them.
+/// Three seconds of sound, a report, and the overhead of a busy machine.
 const DEADLINE: Duration = Duration::from_secs(40);

@@ -1,4 +1,4 @@
-//! What tshark makes of a capture.
+//! A capture as tshark dissects it.
 
 use std::path::Path;
 
@@ -55,8 +55,8 @@ pub const BYE: u8 = 203;
 /// Extended report (RFC 3611 §2).
 pub const XR: u8 = 207;
 
-/// Dissects `file`, in which RTP goes to and from `port`; nothing in it may be malformed. Checksums are judged as tshark
-/// does by default: hardly ever, as loopback leaves them out.
+/// Dissects `file`, in which RTP goes to and from `port`; nothing in it may be malformed. Checksums are checked as
+/// tshark does by default: hardly ever, as loopback omits them.
 pub fn dissect(file: &Path, port: u16) -> Dissected {
     dissect_as(file, port, &[])
 }

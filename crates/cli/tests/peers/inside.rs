@@ -1,8 +1,8 @@
-//! What tshark makes of the interfaces that show what is inside a transport's packets.
+//! tshark's view of the interfaces that show the contents of a transport's packets.
 
 use std::path::Path;
 
-use antiphon::net::capture::{FRAME_PORT, PEER_FRAME_PORT};
+use antiphon::net::capture::{MESSAGE_PORT, PEER_MESSAGE_PORT};
 
 use crate::analysed::{DEADLINE, stream, stream_with};
 use crate::child::{Child, antiphon, free_ports, program};
@@ -37,7 +37,7 @@ const FIELDS: [&str; 11] = [
 ];
 
 fn tshark(file: &Path, rest: &[&str]) -> String {
-    let mut command = program(&format!("tshark -d udp.port=={FRAME_PORT},rtp"));
+    let mut command = program(&format!("tshark -d udp.port=={MESSAGE_PORT},rtp"));
     let checks = ["ip.check_checksum", "udp.check_checksum", "dccp.check_checksum"];
     command.args(checks.map(|check| format!("-o{check}:TRUE"))).arg("-osctp.checksum:CRC 32c");
     command.arg("-r").arg(file).args(rest);
@@ -45,8 +45,8 @@ fn tshark(file: &Path, rest: &[&str]) -> String {
 }
 
 fn shown(file: &Path) -> Vec<Shown> {
-    // What tshark does not know, SRP and the simple ARQ on the wire, it guesses at: now and then another protocol's packet
-    // begins with the same bytes.
+    // tshark guesses at protocols that it does not know, SRP and the simple ARQ: sometimes the packet of another
+    // protocol begins with the same bytes.
     let known = "!(frame.interface_name in {\"srp\", \"arq\"})";
     let wrong = "_ws.malformed||_ws.expert.severity==error||rtcp.length_check==0";
     let wrong = tshark(file, &["-Y", &format!("{known}&&({wrong})")]);
@@ -82,7 +82,7 @@ fn packet(line: &str) -> Shown {
 fn check_frames(packets: &[Shown], scheme: &str, frames: u64, sender: bool) {
     let name = format!("{scheme}-rtp");
     let inside: Vec<_> = packets.iter().filter(|packet| packet.interface == name).collect();
-    let (ours, theirs) = (FRAME_PORT, PEER_FRAME_PORT);
+    let (ours, theirs) = (MESSAGE_PORT, PEER_MESSAGE_PORT);
     let sound = if sender { (ours, theirs) } else { (theirs, ours) };
     let mut numbers = Vec::new();
     for packet in &inside {
@@ -106,7 +106,7 @@ fn check_bare(packets: &[Shown], scheme: &str) {
     check_known(packets, &bare, scheme);
 }
 
-/// The packets of an interface are known for what they are, and sound.
+/// The packets of an interface are recognised, and correct.
 fn check_known(packets: &[Shown], interface: &str, scheme: &str) {
     for packet in packets.iter().filter(|packet| packet.interface == interface) {
         let layers = format!("raw:ip:{scheme}");
@@ -168,7 +168,7 @@ fn packets_directly_over_ip_are_dissected_and_shown_once() {
     });
 }
 
-/// Over a link that loses packets, transports send again; the RTP inside is there once all the same.
+/// Over a link that loses packets, transports retransmit; the RTP inside is shown only once.
 #[test]
 #[ignore = "needs tshark; scripts/install-peers brings it"]
 fn a_comparison_shows_every_stream_once_whatever_was_repaired() {
@@ -189,13 +189,13 @@ fn a_comparison_shows_every_stream_once_whatever_was_repaired() {
         let numbers: Vec<u16> = packets
             .iter()
             .filter(|packet| packet.interface == format!("{scheme}-rtp"))
-            .filter(|packet| packet.ports == Some((FRAME_PORT, PEER_FRAME_PORT)))
+            .filter(|packet| packet.ports == Some((MESSAGE_PORT, PEER_MESSAGE_PORT)))
             .filter_map(|packet| packet.rtp)
             .collect();
         assert_eq!(Some(numbers.len() as u64), sent, "{scheme}");
         assert!(numbers.windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1)), "{scheme}: {numbers:?}");
     }
-    // What is sent again is on the wire alone. A transport that repairs nothing shows that nothing else is counted here.
+    // Retransmissions are only on the wire. A transport without repairs shows that nothing else is counted here.
     for scheme in ["srp", "arq"] {
         let (whole, frames) = sent_whole(&packets, scheme);
         assert!(whole > frames, "{scheme}: {whole} packets for {frames} messages, and 3 % were lost");
@@ -210,7 +210,7 @@ fn sent_whole(packets: &[Shown], scheme: &str) -> (usize, usize) {
     let inside = format!("{scheme}-rtp");
     let sound = packets.iter().filter(|packet| {
         packet.interface == inside
-            && packet.ports == Some((FRAME_PORT, PEER_FRAME_PORT))
+            && packet.ports == Some((MESSAGE_PORT, PEER_MESSAGE_PORT))
             && packet.rtp.is_some()
     });
     let lengths: Vec<usize> = sound.map(|packet| packet.length).collect();
@@ -262,8 +262,8 @@ fn a_reflectors_capture_is_dissected() {
             assert_eq!(once.len(), numbers.len(), "{scheme}: shown once");
             numbers.len() as u64
         };
-        let [there, back] =
-            [(PEER_FRAME_PORT, FRAME_PORT), (FRAME_PORT, PEER_FRAME_PORT)].map(|ports| Some(count(ports)));
+        let [there, back] = [(PEER_MESSAGE_PORT, MESSAGE_PORT), (MESSAGE_PORT, PEER_MESSAGE_PORT)]
+            .map(|ports| Some(count(ports)));
         assert_eq!(
             (there, back),
             (figure["packets_sent"].as_u64(), figure["packets_sent"].as_u64()),

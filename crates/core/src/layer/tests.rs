@@ -113,7 +113,7 @@ impl Layer for Nothing {
     }
 }
 
-/// Calls every method of an endpoint; answers what came back.
+/// Calls every method of an endpoint; returns the results.
 fn exercise(endpoint: &mut dyn Endpoint) -> Vec<String> {
     let now = Instant::from_millis(20);
     let mut buf = [0; 3];

@@ -1,4 +1,4 @@
-//! Starts the threads of a run, sees when it is over, and gathers what they noted.
+//! Starts the threads of a run, detects its end, and gathers their records.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -24,9 +24,9 @@ pub(super) struct Control<'a> {
     pub seed: u64,
     pub clock: OsClock,
     pub testbed: &'a Testbed,
-    /// Nothing more comes after so long without an arrival.
+    /// When nothing has arrived for this long, nothing more will.
     pub quiet: Duration,
-    /// The user's.
+    /// The user's request to stop.
     pub stop: &'a Stop,
 }
 
@@ -40,13 +40,13 @@ struct StreamThreads<'s> {
     begin: [mpsc::Sender<Instant>; 2],
 }
 
-/// A thread that leaves something, and how often its loop went round.
+/// A thread with its result, and the number of rounds of its loop.
 type Thread<'s, T> = ScopedJoinHandle<'s, Result<(T, u64), Error>>;
 /// Streams and pings with their figures, in the order of the setup; and rounds of all loops.
 pub(super) type Figures = (Vec<(String, StreamFigures)>, u64);
 
 impl Control<'_> {
-    /// Runs it to its end.
+    /// Runs the setup to its end.
     pub fn run(&self) -> Result<Figures, Error> {
         let count = self.setup.streams.len();
         let seen: Vec<Seen> = (0..count).map(|_| Seen::default()).collect();
@@ -54,7 +54,7 @@ impl Control<'_> {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let outcome = self.in_scope(scope, &seen, &stops, &over);
-            // However it ended, no thread may keep the scope open.
+            // Whatever the outcome, no thread may keep the scope open.
             over.store(true, Ordering::Relaxed);
             stops.iter().flatten().for_each(Stop::ask);
             outcome
@@ -75,7 +75,7 @@ impl Control<'_> {
         let loads = load::start(scope, self.setup, self.testbed, self.clock, self.seed, over)?;
         let begin = self.clock.now() + LEAD;
         for thread in streams.iter().flat_map(|stream| &stream.begin).chain(loads.iter().map(Load::begin)) {
-            // One that has ended already tells why when it is joined.
+            // If the thread has ended already, joining it gives the reason.
             let _ = thread.send(begin);
         }
         self.watch(&streams, begin, over);
@@ -123,11 +123,12 @@ impl Control<'_> {
         Ok(StreamThreads { transport, seen, stops, near, far, begin: [near_begin, far_begin] })
     }
 
-    /// Waits until all streams are over, and ends each end that does not end by itself. Traffic that fails ends it, too.
+    /// Waits until all streams are over, and stops each end that does not end by itself. Traffic that fails ends the
+    /// run, too.
     fn watch(&self, streams: &[StreamThreads<'_>], begin: Instant, over: &AtomicBool) {
         let until = begin + self.setup.duration;
         let is_ping = |traffic: &TrafficSpec| matches!(traffic.kind, TrafficKind::Ping { .. });
-        // Echoes of the last requests are still on their way.
+        // Echoes of the last requests are still in flight.
         let echoes = if self.setup.traffic.iter().any(is_ping) { self.quiet } else { Duration::ZERO };
         let loaded = if self.setup.traffic.is_empty() { begin } else { until + echoes };
         let mut progress: Vec<Progress> = streams.iter().map(|_| Progress::default()).collect();
@@ -147,7 +148,7 @@ impl Control<'_> {
         }
     }
 
-    /// Ends what is over of a stream; answers whether all of it is.
+    /// Stops the ends of a stream that are over; returns whether all of it is.
     fn tend(
         &self,
         stream: &StreamThreads<'_>,
@@ -165,7 +166,7 @@ impl Control<'_> {
             progress.sent = Some(now);
         }
         let Some(sending_ended) = progress.sent else { return false };
-        // Nothing has come for long after that, or everything has.
+        // Nothing has arrived for long after that, or everything has.
         let quiet = now > progress.heard.max(sending_ended) + self.quiet;
         let over = match stream.transport.substrate {
             Substrate::Udp => quiet,
@@ -173,7 +174,7 @@ impl Control<'_> {
         };
         let too_long = now > sending_ended + self.setup.drain.max(self.quiet);
         if over || too_long {
-            // A near end that waits for returns has no end of its own.
+            // A near end that waits for returns does not end by itself.
             stream.stops[0].ask();
             if near_done || too_long {
                 stream.stops[1].ask();
@@ -183,13 +184,13 @@ impl Control<'_> {
     }
 }
 
-/// How far a stream was when it was last looked at.
+/// State of a stream when it was last checked.
 #[derive(Default)]
 struct Progress {
     arrived: u64,
-    /// When that changed.
+    /// When that number changed.
     heard: Instant,
-    /// When nothing more was sent.
+    /// When sending ended.
     sent: Option<Instant>,
 }
 
@@ -202,14 +203,14 @@ fn spawn<'s, T: Send + 's>(
     started.map_err(|error| Error::failed(format!("cannot start a thread: {error}")))
 }
 
-/// Tells whoever waits for a thread to be ready that it never will be.
+/// Reports an error to the caller that waits for a thread to be ready.
 fn failing<T>(
     tell: &mpsc::Sender<Result<std::net::SocketAddr, Error>>,
     outcome: Result<T, Error>,
 ) -> Result<T, Error> {
     if let Err(error) = &outcome {
-        // Nobody waits any more if it was ready before; the outcome below tells of the error then.
-        let _nobody_waits = tell.send(Err(error.clone()));
+        // The caller no longer waits if the thread was ready before; the outcome below then carries the error.
+        let _if_waiting = tell.send(Err(error.clone()));
     }
     outcome
 }
@@ -240,5 +241,5 @@ fn gather(setup: &Setup, streams: Vec<StreamThreads<'_>>, loads: Vec<Load<'_>>) 
     Ok((all, events))
 }
 
-/// From the word to begin to the beginning: building the stations of a day takes less.
+/// From the start signal to the beginning: building the stations of a run of a day takes less.
 const LEAD: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! The other traffic of a run: threads that send it through the same link.
+//! The other traffic of a run: threads that send it over the same link.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -18,7 +18,7 @@ use super::testbed::Testbed;
 use super::wait_until;
 use antiphon::Error;
 
-/// A source of traffic under way.
+/// A running source of traffic.
 pub(super) struct Load<'s> {
     name: &'s str,
     begin: mpsc::Sender<Instant>,
@@ -28,16 +28,16 @@ pub(super) struct Load<'s> {
 
 type Thread<'s, T> = ScopedJoinHandle<'s, Result<T, Error>>;
 
-/// What is at the other end.
+/// The receiving end.
 enum Sink<'s> {
-    /// A socket that is never read: what comes is dropped when its buffer is full, and nobody answers that the port is
-    /// closed.
+    /// A socket that is never read: packets are dropped when its buffer is full, and no ICMP error reports a closed
+    /// port.
     Silent { _socket: UdpSocket },
-    /// What reads or answers; it leaves how many answers its socket did not take.
+    /// A thread that reads or answers; returns how many answers its socket did not take.
     Thread(Thread<'s, u64>),
 }
 
-/// What a ping saw.
+/// Measurements of a ping.
 struct Echoes {
     /// Requests that the socket took.
     sent: u64,
@@ -46,21 +46,21 @@ struct Echoes {
 }
 
 impl Load<'_> {
-    /// Where to say when the run begins.
+    /// Where to send the start signal.
     pub fn begin(&self) -> &mpsc::Sender<Instant> {
         &self.begin
     }
 
-    /// Waits for its end; a ping's figures. An error if it was not the traffic that it should be: figures beside it would
-    /// be of another experiment.
+    /// Waits for its end; returns a ping's figures. An error if the traffic was not as specified: figures beside it
+    /// would be those of another experiment.
     pub fn join(self) -> Result<Option<(String, StreamFigures)>, Error> {
         let sent = self.sender.join().map_err(broke_down)?;
         let unanswered = match self.sink {
             Sink::Silent { .. } => 0,
-            // Its error is the cause of what the sender met.
+            // Its error is the cause of the sender's error.
             Sink::Thread(thread) => thread.join().map_err(broke_down)??,
         };
-        // What a socket refused was not lost on the way.
+        // A packet that a socket refused was not lost on the way.
         let figures =
             |echoes: Echoes| echo_figures(echoes.sent.saturating_sub(unanswered), &echoes.round_trips);
         Ok(sent?.map(|echoes| (self.name.to_string(), figures(echoes))))
@@ -71,7 +71,7 @@ fn broke_down<E>(_: E) -> Error {
     Error::failed("a thread of traffic broke down; this is a fault of antiphon's")
 }
 
-/// What every thread of traffic has.
+/// What all threads of traffic share.
 #[derive(Clone, Copy)]
 struct Task<'s> {
     setup: &'s Setup,
@@ -82,7 +82,7 @@ struct Task<'s> {
     over: &'s AtomicBool,
 }
 
-/// Starts all traffic of a setup; it waits for the word to begin.
+/// Starts all traffic of a setup; it waits for the start signal.
 pub(super) fn start<'s>(
     scope: &'s Scope<'s, '_>,
     setup: &'s Setup,
@@ -133,7 +133,7 @@ impl<'s> Task<'s> {
         Ok((near, far))
     }
 
-    /// Opens a socket where a node is.
+    /// Opens a socket in a node's namespace.
     fn at<T: Send>(
         &self,
         testbed: &Testbed,
@@ -156,19 +156,19 @@ impl<'s> Task<'s> {
         work: impl FnOnce() -> Result<T, Error> + Send + 's,
     ) -> Result<Thread<'s, T>, Error> {
         let (named, over) = (Builder::new().name(format!("{what}-{}", self.spec.name)), self.over);
-        // A run whose traffic has failed need not go on to its end.
+        // A run whose traffic has failed is ended.
         let work = move || work().inspect_err(|_| over.store(true, Ordering::Relaxed));
         named.spawn_scoped(scope, work).map_err(self.failed())
     }
 
-    /// Says whose fault it is.
+    /// Adds the traffic's name to an error.
     fn failed<E: std::fmt::Display>(&self) -> impl Fn(E) -> Error + use<'s, E> {
         let name = &self.spec.name;
         move |error| Error::failed(format!("traffic '{name}': {error}"))
     }
 
-    /// The number that a call answered; `None` if it is worth another try, or of no interest since the run is over and
-    /// the other end may have gone.
+    /// The number that a call returned; `None` if it should be repeated, or does not matter because the run is over and
+    /// the other end may be gone.
     fn passed<T>(&self, answered: io::Result<T>) -> Result<Option<T>, Error> {
         let passes = [ErrorKind::WouldBlock, ErrorKind::TimedOut, ErrorKind::Interrupted];
         match answered {
@@ -184,7 +184,7 @@ impl<'s> Task<'s> {
 
     /// UDP packets at their times.
     fn send(&self, socket: &UdpSocket, begun: &mpsc::Receiver<Instant>) -> Result<(), Error> {
-        // Without the word to begin the run is given up, and says itself why.
+        // Without the start signal the run is given up; the control reports why.
         let Ok(begin) = begun.recv() else { return Ok(()) };
         let departures = Departures::of(self.setup, self.spec, begin, self.seed);
         let Some(mut departures) = departures.map_err(self.failed())? else { return Ok(()) };
@@ -194,14 +194,14 @@ impl<'s> Task<'s> {
                 break;
             }
             for _ in 0..departures.take() {
-                // One that there was no room for is as good as dropped by a queue.
+                // A packet for which the socket has no room counts as dropped by a queue.
                 self.passed(socket.send(&packet))?;
             }
         }
         Ok(())
     }
 
-    /// Requests that are answered by [`Self::echo`], and their round trips.
+    /// Sends requests that [`Self::echo`] answers, and measures their round trips.
     fn ping(&self, socket: &UdpSocket, begun: &mpsc::Receiver<Instant>) -> Result<Option<Echoes>, Error> {
         let TrafficKind::Ping { interval, payload, count } = self.spec.kind else { return Ok(None) };
         let Ok(begin) = begun.recv() else { return Ok(None) };
@@ -211,7 +211,7 @@ impl<'s> Task<'s> {
         let mut sent_at: Vec<Option<Instant>> = Vec::with_capacity(room);
         let mut round_trips = Vec::with_capacity(room);
         let mut refused = 0;
-        // A number has to fit.
+        // The packet must hold a number.
         let mut packet = vec![0; payload.max(NUMBER)];
         become_media_thread();
         while !self.is_over() {
@@ -225,7 +225,7 @@ impl<'s> Task<'s> {
                 continue;
             }
             let patience = if more { due.since(now).min(PING_LOOK) } else { PING_LOOK };
-            // A time-out of zero would mean none at all.
+            // A time-out of zero would disable it.
             let patience = patience.max(Duration::from_micros(1));
             socket.set_read_timeout(Some(patience)).map_err(self.failed())?;
             let Some(len) = self.passed(socket.recv(&mut packet))? else { continue };
@@ -237,7 +237,7 @@ impl<'s> Task<'s> {
         Ok(Some(Echoes { sent: sent_at.len() as u64 - refused, round_trips }))
     }
 
-    /// Returns what comes; answers how much of it the socket did not take.
+    /// Returns what comes; counts packets that the socket did not take.
     fn echo(&self, socket: &UdpSocket) -> Result<u64, Error> {
         become_media_thread();
         let (mut packet, mut refused) = (vec![0; 1 << 16], 0);
@@ -261,7 +261,7 @@ impl<'s> Task<'s> {
             if self.is_over() {
                 return Ok(());
             }
-            // A link that loses packets loses those that open a connection, too: as TCPs do, it goes on calling.
+            // A link that loses packets also loses SYNs: the call is repeated, as TCPs do.
             if let Some(stream) = self.passed(TcpStream::connect_timeout(&target, TCP_PATIENCE))? {
                 break stream;
             }
@@ -301,9 +301,9 @@ impl<'s> Task<'s> {
 
 /// Bytes of a request's number.
 const NUMBER: usize = 4;
-/// How long a ping waits for input before it looks at whether the run is over.
+/// How long a ping waits for input before it checks whether the run is over.
 const PING_LOOK: Duration = Duration::from_millis(20);
-/// As [`PING_LOOK`], for threads that nobody measures.
+/// The same for threads that are not measured.
 const TCP_LOOK: Duration = Duration::from_millis(50);
 /// A SYN is repeated after one and after three seconds.
 const TCP_PATIENCE: Duration = Duration::from_secs(8);
@@ -315,7 +315,7 @@ mod tests {
     use antiphon_lab::live::RealMedium;
     use antiphon_lab::scenario::Scenario;
 
-    /// Runs a ping on loopback, or what `change` makes of it, until it ends by itself or has had the time for it.
+    /// Runs a ping on loopback, changed by `change`, until it ends by itself or its time is over.
     fn outcome(change: fn(&mut TrafficKind)) -> Result<Option<(String, StreamFigures)>, Error> {
         let text = "title='x'\nduration='100ms'\nnode.a={}\nnode.b={}\nlink.l={between=['a','b'],link='ideal'}\n\
                     traffic.t={kind='ping',from='a',to='b',interval='10ms',count=5}";
@@ -334,8 +334,8 @@ mod tests {
         })
     }
 
-    /// Figures beside traffic that the sockets did not take would be another experiment's, and what never went out was
-    /// not lost by the link.
+    /// Figures beside traffic that the sockets did not take would be those of another experiment, and packets that were
+    /// never sent were not lost by the link.
     #[test]
     fn traffic_that_the_sockets_refuse_is_an_error() {
         let (_, figures) = outcome(|_| {}).unwrap().unwrap();

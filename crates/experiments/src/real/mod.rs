@@ -1,4 +1,5 @@
-//! Runs on this machine's sockets, in real time: the stations of the model, on threads and the kernel's own protocols.
+//! Runs on this machine's sockets, in real time: the participants of the model, on threads and the kernel's own
+//! protocols.
 //!
 //! ```text
 //!  near-STREAM thread                                                 far-STREAM thread
@@ -7,8 +8,8 @@
 //!  load-NAME threads: blasters, pings, TCP ══╝ the live link    ╚══ sinks and echoes
 //! ```
 //!
-//! Both ends read one clock, so one-way delays are what they seem. One run at a time: two would share the processors and
-//! measure each other.
+//! Both ends read one clock, so one-way delays are exact. One run at a time: two would share the processors and
+//! influence each other's measurement.
 
 mod control;
 mod load;
@@ -36,28 +37,28 @@ use testbed::Testbed;
 /// How runs on sockets differ from the model's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RealOptions {
-    /// How long each run sends at most. `None`: [`USUAL`], or what the scenario says if it is `measured`.
+    /// The longest time that each run sends. `None`: [`USUAL`], or the scenario's duration if it is `measured`.
     pub duration: Option<Duration>,
-    /// How the link is had; `None`: the best that is permitted.
+    /// How the link is made; `None`: the best way permitted.
     pub link_method: Option<LinkMethod>,
 }
 
-/// What runs of a modelled scenario send for: an hour of its hundreds of runs would be a week.
+/// How long runs of a modelled scenario send: hundreds of runs of an hour each would take weeks.
 pub const USUAL: Duration = Duration::from_secs(60);
-/// Repetitions of a modelled scenario, if nobody asks for more: enough for an interval, however wide.
+/// Repetitions of a modelled scenario by default: enough for a confidence interval, however wide.
 pub const USUAL_REPETITIONS: u32 = 3;
-/// What is late may take so long at most; a TCP in back-off might take an hour.
+/// The longest wait for late packets; a TCP in back-off might take an hour.
 const LONGEST_DRAIN: Duration = Duration::from_secs(60);
-/// Opening sockets, namespaces and connections.
+/// Time to open sockets, namespaces and connections.
 const SETTING_UP: Duration = Duration::from_millis(500);
 
 impl RealOptions {
-    /// How long runs of a job send at most.
+    /// The longest time that runs of a job send.
     pub fn duration_of(&self, job: &Job) -> Duration {
         self.duration.unwrap_or(if job.scenario.measured { Duration::MAX } else { USUAL })
     }
 
-    /// In words for a journal: runs of different lengths are not put together.
+    /// As text for a journal: runs of different lengths are kept apart.
     pub(super) fn setting(&self, job: &Job) -> String {
         match self.duration_of(job) {
             Duration::MAX => "real".into(),
@@ -65,20 +66,20 @@ impl RealOptions {
         }
     }
 
-    /// What `setup` is on sockets.
+    /// `setup` as it runs on sockets.
     pub(super) fn shorten(&self, job: &Job, setup: &Setup) -> Setup {
         let duration = setup.duration.min(self.duration_of(job));
         Setup { duration, drain: setup.drain.min(LONGEST_DRAIN), ..setup.clone() }
     }
 }
 
-/// How long a run takes, unless its stragglers take longer; an error if there can be none.
+/// How long a run takes, unless late packets take longer; an error if it cannot run.
 pub(super) fn length(setup: &Setup) -> Result<Duration, Error> {
     let medium = RealMedium::of(setup, 0).map_err(usage)?;
     Ok(setup.duration + quiet(&medium, setup) + SETTING_UP)
 }
 
-/// What a run on sockets is, and how it departs from the model: in words for a reader.
+/// Describes a run on sockets, and how it departs from the model.
 pub fn describe(setup: &Setup, options: &RealOptions) -> Result<Vec<String>, Error> {
     let medium = RealMedium::of(setup, 0).map_err(usage)?;
     let mut notes = testbed::describe(&medium, options.link_method)?;
@@ -101,8 +102,8 @@ fn usage(error: LiveError) -> Error {
     Error::usage(error.to_string())
 }
 
-/// After so long without any arrival nothing more is on its way: the round trip of the link with its queues full, what
-/// transports may take to repair, and half a second for the machine.
+/// When nothing has arrived for this long, nothing more is in flight: the round trip of the link with full queues, the
+/// time that transports may take to repair, and half a second for the machine.
 fn quiet(medium: &RealMedium, setup: &Setup) -> Duration {
     let latency = setup.streams.iter().map(|stream| stream.latency).max().unwrap_or_default();
     let link: Duration = match &medium.wire {
@@ -115,7 +116,7 @@ fn quiet(medium: &RealMedium, setup: &Setup) -> Duration {
     (link + 2 * latency + Duration::from_millis(500)).min(LONGEST_DRAIN)
 }
 
-/// What a packet may take on a link, extremes of a heavy tail aside.
+/// The longest delay of a packet on a link, extremes of a heavy tail aside.
 fn longest(link: &LinkSpec) -> Duration {
     let jitter = link.jitter.map_or(Duration::ZERO, |jitter| 10 * jitter.mean);
     let hold = link.reorder.map_or(Duration::ZERO, |reorder| reorder.hold);
@@ -125,7 +126,7 @@ fn longest(link: &LinkSpec) -> Duration {
     link.delay + jitter + hold + stall + waiting
 }
 
-/// Waits on this thread until `at`, or until `give_up` says so.
+/// Waits on this thread until `at`, or until `give_up` returns true.
 fn wait_until(clock: &OsClock, at: Instant, give_up: impl Fn() -> bool) -> bool {
     loop {
         let left = at.since(clock.now());
@@ -135,10 +136,10 @@ fn wait_until(clock: &OsClock, at: Instant, give_up: impl Fn() -> bool) -> bool 
         if give_up() {
             return false;
         }
-        // Nobody wakes it; stopping is noticed soon enough.
+        // This thread is not woken; a request to stop is noticed soon enough.
         std::thread::park_timeout(left.min(LOOK));
     }
 }
 
-/// How often a waiting thread looks whether to stop, and the control whether all is over.
+/// How often a waiting thread checks whether to stop, and the control whether the run is over.
 const LOOK: Duration = Duration::from_millis(20);

@@ -17,7 +17,7 @@ use antiphon_proto::Transport;
 use super::testbed::Testbed;
 use super::wait_until;
 
-/// What the control sees of a stream under way.
+/// State of a running stream, for the control.
 #[derive(Default)]
 pub(super) struct Seen {
     pub sent: AtomicU64,
@@ -42,7 +42,7 @@ pub(super) struct Link<'a> {
     pub stop_far: &'a Stop,
 }
 
-/// What a thread tells once it is ready: the far end where it is to be called.
+/// What a thread sends once it is ready: the far end sends the address to call.
 pub(super) type Ready = mpsc::Sender<Result<SocketAddr, Error>>;
 
 impl Link<'_> {
@@ -63,7 +63,7 @@ impl Link<'_> {
         loop {
             tries += 1;
             match plan.clone().open() {
-                // A link that loses packets loses those that open a connection, too.
+                // A link that loses packets also loses those that open a connection.
                 Err(error)
                     if error.kind == ErrorKind::Unreachable
                         && tries < MOST_CALLS
@@ -78,12 +78,12 @@ impl Link<'_> {
         StreamPlacement { stream: self.number, begin, max_datagram: runner.max_datagram(), seed: self.seed }
     }
 
-    /// The receiving thread; what it noted, and rounds of its loop.
+    /// The receiving thread; returns its record and the rounds of its loop.
     pub fn far(&self, ready: &Ready, begin: &mpsc::Receiver<Instant>) -> Result<(FarRecord, u64), Error> {
         let done = Done(&self.seen.far_done);
         let spec = &self.setup.streams[self.number];
         let mut runner = self.socket(spec.to[0], Target::Listen)?;
-        // Who waits has gone only if the run is given up, which `begin` tells.
+        // The control no longer waits only if the run is given up, which `begin` then reports.
         let _given_up = ready.send(Ok(runner.local_address()));
         let Ok(begin) = begin.recv() else { return Ok((FarRecord::default(), 0)) };
         let mut end = FarEnd::new(self.setup, &self.frame(begin, &runner)).map_err(usage)?;
@@ -92,7 +92,7 @@ impl Link<'_> {
         Ok((end.into_record(), report.rounds))
     }
 
-    /// The sending thread; what it noted, and rounds of its loop.
+    /// The sending thread; returns its record and the rounds of its loop.
     pub fn near(
         &self,
         call: SocketAddr,
@@ -102,7 +102,7 @@ impl Link<'_> {
         let done = Done(&self.seen.near_done);
         let spec = &self.setup.streams[self.number];
         let mut runner = self.socket(spec.from, |_| Target::Call(call))?;
-        // As in `far`: who waits has gone only if the run is given up, which `begin` tells.
+        // As in `far`: the control no longer waits only if the run is given up, which `begin` then reports.
         let _given_up = ready.send(Ok(call));
         let Ok(begin) = begin.recv() else { return Ok((None, 0)) };
         let mut end = NearEnd::new(self.setup, &self.frame(begin, &runner)).map_err(usage)?;
@@ -116,7 +116,7 @@ impl Link<'_> {
     }
 }
 
-/// Another congestion control than the scenario's would be another experiment.
+/// With another congestion control than the scenario's this would be another experiment.
 fn with_congestion(runner: Runner) -> Result<Runner, Error> {
     match runner.notes().iter().find(|note| note.starts_with("congestion control")) {
         Some(note) => Err(Error::failed(format!(
@@ -140,7 +140,7 @@ fn usage(error: antiphon_lab::world::WorldError) -> Error {
     Error::usage(error.to_string())
 }
 
-/// Says that a thread has ended, however it does.
+/// Signals that a thread has ended, in whatever way.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {
@@ -159,14 +159,14 @@ fn show_near_reflected(end: &NearEnd, seen: &Seen) {
 }
 
 fn show_far(end: &FarEnd, seen: &Seen) {
-    // A reflector has no arrivals of its own to show.
+    // A reflector shows no arrivals of its own.
     if end.arrived() > 0 {
         seen.arrived.store(end.arrived(), Ordering::Relaxed);
     }
     seen.ended.store(end.is_ended(), Ordering::Relaxed);
 }
 
-/// Calls until a connection is given up: at 30 % loss both ways, one in 300 remains unanswered.
+/// Calls before a connection is given up: at 30 % loss both ways, one in 300 remains unanswered.
 const MOST_CALLS: u32 = 8;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the sockets of a run stand on: loopback, two namespaces with a link between them, or a proxy.
+//! The network under the sockets of a run: loopback, two namespaces with a link between them, or a proxy.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -22,9 +22,9 @@ pub(super) struct Testbed {
     links: Option<EmulatedLinks>,
 }
 
-/// Where a node's sockets are.
+/// Location of a node's sockets.
 pub(super) struct Place {
-    /// To be entered before a socket is opened.
+    /// Entered before a socket is opened.
     pub namespace: Option<Namespace>,
     pub address: IpAddr,
 }
@@ -59,7 +59,7 @@ impl Testbed {
         Place { namespace: Some(side.namespace.clone()), address: IpAddr::V4(side.v4) }
     }
 
-    /// Whom a sender at `from` calls to come to `target`.
+    /// The address that a sender at `from` calls to reach `target`.
     pub fn through(&self, from: NodeId, on: Substrate, target: SocketAddr) -> Result<SocketAddr, Error> {
         let (Some(links), Wire::Link { spec, seed, .. }) = (&self.links, &self.medium.wire) else {
             return Ok(target);
@@ -69,7 +69,7 @@ impl Testbed {
         links.before(target, on, spec, *seed)
     }
 
-    /// Ends it; what its link counted.
+    /// Stops it; returns what its link counted.
     pub fn stop(self) -> Vec<MediumFigures> {
         let (Some(links), Wire::Link { name, .. }) = (self.links, &self.medium.wire) else {
             return Vec::new();
@@ -79,8 +79,8 @@ impl Testbed {
     }
 }
 
-/// A proxy gives each flow a link of its own: streams would not meet the traffic that is there to disturb them. And it
-/// knows links only, no Ethernet.
+/// A proxy gives each flow a link of its own, so streams would not be affected by the other traffic. And it supports
+/// links only, no Ethernet.
 fn alone(setup: &Setup, one_link: bool, why: &str) -> Result<(), Error> {
     if one_link && setup.traffic.is_empty() && setup.streams.len() == 1 {
         return Ok(());
@@ -91,7 +91,7 @@ fn alone(setup: &Setup, one_link: bool, why: &str) -> Result<(), Error> {
     )))
 }
 
-/// What the link is on this machine, and what of it differs from the model.
+/// Describes the link on this machine, and how it differs from the model.
 pub(super) fn describe(medium: &RealMedium, method: Option<LinkMethod>) -> Result<Vec<String>, Error> {
     let kernel = "TCP is this machine's kernel's, whatever the scenario names, with the congestion control (Reno or CUBIC) of \
                   that";
@@ -113,7 +113,7 @@ pub(super) fn describe(medium: &RealMedium, method: Option<LinkMethod>) -> Resul
     Ok(vec![link, kernel.into()])
 }
 
-/// What waits in a full queue, in bits.
+/// Bits in a full queue.
 pub(super) fn queued_bits(limit: &QueueLimit) -> f64 {
     let packets = |count: u32| f64::from(count) * FULL_PACKET_BITS;
     match limit {
@@ -124,5 +124,5 @@ pub(super) fn queued_bits(limit: &QueueLimit) -> f64 {
     }
 }
 
-/// Ethernet's.
+/// Of Ethernet.
 const FULL_PACKET_BITS: f64 = ETHERNET_MTU as f64 * 8.0;

@@ -49,7 +49,7 @@ fn has_router() -> bool {
 /// The instrument, against theory and against the model: twice 600 frames over 20 ms and 5 % of loss.
 #[test]
 fn a_known_link_delays_and_loses_as_it_should_and_as_the_model_does() {
-    // By their number, so that a machine that falls behind sends the same packets.
+    // A fixed number of frames, so that a slow machine sends the same packets.
     let frames = "interval='1ms'\ncount=600";
     let job = job("delay='20ms'\nloss='5%'", "transport='rtp'");
     let text = job.scenario.text().replace("interval='2ms'", frames);
@@ -62,15 +62,15 @@ fn a_known_link_delays_and_loses_as_it_should_and_as_the_model_does() {
         let figures = finished.streams[0].1;
         assert_eq!(figures.sent, Some(600.0));
         received += figures.received.unwrap();
-        // Nothing comes before its time. Half of all come within what a loaded machine takes to wake four threads; a
-        // second pass of the link, or a timer of whole ticks (4 ms), is beyond it.
+        // Nothing arrives early. Half of all arrive within the time that a loaded machine takes to wake four threads; a
+        // second pass of the link, or a timer of whole ticks (4 ms), takes longer.
         let (least, half) = (20.0, figures.delay_p50_ms.unwrap());
         assert!((least..least + 2.0).contains(&half), "{half} ms");
         assert!(figures.delay_mean_ms.unwrap() >= least);
         assert_eq!((figures.duplicate, figures.reordered, figures.broken), (Some(0.0), Some(0.0), Some(0.0)));
         assert_eq!(figures.wire_bytes, Some(600.0 * 228.0));
         // The same run in the model. Its link has the same seed, so that the same packets are lost; only a proxy draws
-        // by flow. That many both times happens to other seeds by chance once in 200 times.
+        // by flow. Two other seeds lose that many in common by chance once in 200 times.
         let setup = Setup { duration: longest, ..job.scenario.setup(&[]).unwrap() };
         let modelled = antiphon_lab::world::run(&setup, finished.run.seed).unwrap().streams[0].1;
         assert_eq!((modelled.sent, modelled.delay_p50_ms), (figures.sent, Some(20.0)));
@@ -80,13 +80,12 @@ fn a_known_link_delays_and_loses_as_it_should_and_as_the_model_does() {
             assert_eq!(lost, 600.0 - figures.received.unwrap());
         }
     }
-    // Binomial: 0.63 % standard deviation; 4 of them let through neither a link without losses nor one that draws twice
-    // (9.75 %).
+    // Binomial: 0.63 % standard deviation; 4 of them exclude a link without losses and one that draws twice (9.75 %).
     let lost = 100.0 - received / 12.0;
     assert!((2.5..=7.5).contains(&lost), "{lost} %");
 }
 
-/// A stream of 0.9 Mbit/s of IP packets and as much beside it do not fit a link of 1.2 Mbit/s.
+/// A stream of 0.9 Mbit/s of IP packets and as much other traffic exceed a link of 1.2 Mbit/s.
 #[test]
 fn other_traffic_crosses_the_same_link() {
     if !has_router() {
@@ -102,14 +101,14 @@ fn other_traffic_crosses_the_same_link() {
     assert!(offered > 600.0, "{offered}");
     assert!(overflowed > 60.0, "{overflowed}");
     let figures = first(&outcome);
-    // 3000 bytes at 1.2 Mbit/s: 20 ms beside the 5; what waits behind it is sent, some packets more.
+    // 3000 bytes at 1.2 Mbit/s: 20 ms beside the 5; a few more packets are already being sent.
     let longest = figures.delay_p99_ms.unwrap();
     assert!((20.0..40.0).contains(&longest), "{longest} ms");
     assert!(figures.lost_percent.unwrap() > 5.0);
     let (name, ping) = &outcome.finished[0].streams[1];
     assert_eq!((name.as_str(), ping.sent), ("ping", Some(30.0)));
     assert!(ping.rtt_mean_ms.unwrap() > 10.0);
-    // A TCP alone on 20 Mbit/s carries more than 1 Mbit in half a second, however slowly it starts.
+    // A TCP alone on 20 Mbit/s carries more than 1 Mbit in half a second, even in slow start.
     assert!(counter(&outcome, "down_delivered_bytes") > 125_000.0);
 }
 
@@ -117,13 +116,13 @@ fn other_traffic_crosses_the_same_link() {
 fn loopback_returns_frames_of_datagrams_and_of_byte_streams() {
     for transport in ["rtp", "tcp", "sctp"] {
         let reflected = format!("transport='{transport}'\nreflected=true");
-        // Four wake-ups take a tenth of a millisecond. A machine with much else to do may be late throughout a run, or two;
-        // a timer of whole ticks (4 ms), or a wait that nobody ends (50 ms), is too late in all.
+        // Four wake-ups take a tenth of a millisecond. A busy machine may be late throughout one or two runs; a timer
+        // of whole ticks (4 ms), or a wait that only its time-out ends (50 ms), is late in all.
         let mut trips = Vec::new();
         while trips.len() < 3 && trips.iter().all(|trip| *trip >= 2.0) {
             let outcome = on_sockets(&job("link='ideal'", &reflected), millis(200));
             let figures = first(&outcome);
-            // One that is due in the last moments may be late for the end.
+            // A packet due in the last moments may miss the end.
             assert!(
                 figures.sent > Some(90.0) && figures.lost_percent == Some(0.0),
                 "{transport}: {figures:?}"
@@ -169,7 +168,7 @@ fn runs_on_sockets_are_kept_apart_and_go_on() {
     let mut expected = Vec::new();
     let outcome = run(&job, &options, &Stop::new(), &mut |p| expected.push(p.expected)).unwrap();
     assert_eq!((outcome.before, outcome.finished.len()), (0, 2));
-    // Two runs of 60 ms, with what surrounds them.
+    // Two runs of 60 ms, with set-up and drain.
     assert!((millis(120)..millis(2000)).contains(&expected[0].unwrap()), "{:?}", expected[0]);
     let table = std::fs::read_to_string(results.path().join("test/real/results.csv")).unwrap();
     assert!(table.lines().nth(1).unwrap().contains(",real,s,"), "{table}");

@@ -126,7 +126,7 @@ fn reality_stands_beside_model_and_print() {
     let repeated = of("retransmissions").unwrap();
     assert_eq!(repeated.ratio().map(|ratio| (ratio * 10.0).round()), Some(11.0));
     assert_eq!(repeated.model.map(|mean| mean.value), Some(5.0));
-    // Nothing on both sides needs no line.
+    // Zero on both sides gets no line.
     assert!(of("expired").is_none() && of("jitter_sd_ms").is_none());
     let csv = found.sides_csv();
     let line = csv.lines().find(|line| line.contains(",delay_mean_ms,ms,")).unwrap();
@@ -157,9 +157,9 @@ fn measured_results_name_their_machine() {
     let html = found.page("antiphon lab report").render();
     assert!(html.contains("Measured, not modelled: real sockets on a PDP-11, 1 processor"));
     assert!(html.contains("0 in virtual time, 1 on real sockets"));
-    // Both readings of the printed jitter, told apart.
+    // Both readings of the printed jitter, distinguishable.
     assert!(html.contains("ours, jitter_mad_ms") && html.contains("ours, jitter_sd_ms"));
-    // No model to stand beside, two computers in print for the one here, and each figure beside its setting.
+    // No model, two printed computers for the one here, and each figure beside its setting.
     assert!(html.contains("Print and reality") && !html.contains("Real : model"));
     assert!(html.contains("latency, computer A") && html.contains("latency, computer B"));
     assert!(

@@ -3,7 +3,7 @@ use antiphon_core::Instant;
 use antiphon_lab::papers;
 use antiphon_lab::results::Record;
 
-/// The runs of two transports in one condition, as they end; 30 runs of each are planned.
+/// The runs of two transports in one condition, modified by `change`; 30 runs of each are planned.
 fn run(change: impl Fn(&mut Record)) -> PaperResults {
     let paper = papers::find("srp").unwrap();
     let experiment = paper.experiment("low_loss_low_latency").unwrap();

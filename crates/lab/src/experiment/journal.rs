@@ -1,9 +1,9 @@
-//! The journal of an experiment: a header, then a line of JSON for each run as it ends, so that what was interrupted can go
-//! on.
+//! The journal of an experiment: a header, then a line of JSON for each run as it ends, so that an interrupted
+//! experiment can be continued.
 //!
-//! It loses no line that was written: not when the program is killed, not when the disk is full. Room for the runs under way
-//! is taken beforehand, as empty lines behind the last one, and written over. So a disk that fills up is seen before a run
-//! begins, not when it has ended.
+//! No line that was written is lost, whether the program is killed or the disk is full. Space for the runs in progress
+//! is reserved in advance, as empty lines after the last one, and then overwritten, so that a full disk is noticed
+//! before a run begins, not when it has ended.
 
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 
@@ -15,9 +15,9 @@ use super::Finished;
 /// The first line of a journal: what its runs belong to.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Header {
-    /// Of the program.
+    /// Version of the program.
     pub version: String,
-    /// Which build of the program; two builds may differ in what they compute.
+    /// Build of the program; two builds may compute different figures.
     pub build: String,
     /// The scenario's title.
     pub title: String,
@@ -25,21 +25,20 @@ pub struct Header {
     pub digest: String,
     /// The command that made the journal.
     pub command: String,
-    /// In which setting its runs were done, and what of them is not the scenario's: `model`, `real, 60s`. Files call it
-    /// `ground`.
+    /// The setting of its runs, and what the scenario does not fix of it: `model`, `real, 60s`. Files call it `ground`.
     #[serde(rename = "ground")]
     pub setting: String,
 }
 
-/// Why a line is none of a journal.
+/// Why a line is not a journal line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no line of a journal: {0}")]
 pub struct JournalError(String);
 
-/// Of the journal's form: goes up when older programs would misread it.
+/// Version of the journal's format: increased when older programs would misread it.
 const SCHEMA: u64 = 2;
 
-/// A text in 16 hexadecimal digits (FNV-1a, 64 bits): tells one scenario from another, and withstands no forger.
+/// A text's hash in 16 hexadecimal digits (FNV-1a, 64 bits): tells scenarios apart, but is not secure against forgery.
 pub fn digest(text: &str) -> String {
     let hash = text
         .bytes()
@@ -47,14 +46,14 @@ pub fn digest(text: &str) -> String {
     format!("{hash:016x}")
 }
 
-/// What every line has.
+/// Fields of every line.
 #[derive(Serialize, Deserialize)]
 struct Line<T> {
     record: String,
     schema: u64,
     #[serde(flatten)]
     content: T,
-    /// The command that does the run again.
+    /// The command that repeats the run.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     replay: String,
 }
@@ -96,24 +95,24 @@ impl Finished {
     }
 }
 
-/// What a journal held when it was read.
+/// Content of a journal that was read.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Kept {
-    /// Whose runs they are; `None` if it was never written whole.
+    /// The experiment of these runs; `None` if the header was never completely written.
     pub header: Option<Header>,
     /// The runs, as they ended.
     pub finished: Vec<Finished>,
-    /// Lines that were none, a torn last one not counted.
+    /// Invalid lines, not counting an incomplete last one.
     pub damaged: u64,
-    /// It begins with something else: no journal at all.
+    /// Its beginning is not that of a journal.
     pub is_foreign: bool,
-    /// Behind the last good line.
+    /// Position after the last valid line.
     end: u64,
     longest: u64,
 }
 
 impl Kept {
-    /// Reads what is there, in bounded memory beyond the runs themselves.
+    /// Reads a journal, in bounded memory beyond the runs themselves.
     pub fn read(reader: impl Read) -> io::Result<Kept> {
         let mut reader = BufReader::new(reader);
         let mut kept = Kept::default();
@@ -139,7 +138,7 @@ impl Kept {
                 torn += 1;
             }
         }
-        // Only one line can have been under way; more of them were something else.
+        // At most one line can have been in progress; more invalid lines are damage.
         kept.damaged += torn.saturating_sub(1);
         Ok(kept)
     }
@@ -156,9 +155,9 @@ impl Kept {
     }
 }
 
-/// What a journal is written to.
+/// The file that a journal is written to.
 pub trait Storage: Read + Write + Seek {
-    /// Cuts it off, or makes it longer.
+    /// Truncates it, or extends it.
     fn set_len(&mut self, length: u64) -> io::Result<()>;
 }
 
@@ -168,35 +167,35 @@ impl Storage for std::fs::File {
     }
 }
 
-/// A line that is longer is none of ours.
+/// A longer line cannot be ours.
 const MAX_LINE: u64 = 64 << 20;
 
-/// A journal being written.
+/// A journal open for writing.
 #[derive(Debug)]
 pub struct Journal<S: Storage> {
     storage: S,
-    /// Behind the last line.
+    /// Position after the last line.
     end: u64,
-    /// Behind the room that was taken.
+    /// Position after the reserved space.
     taken: u64,
     longest: u64,
 }
 
 impl<S: Storage> Journal<S> {
-    /// Goes on behind what was read of it: what stands behind the last good line is cut off.
+    /// Continues after the runs that were read: anything after the last valid line is cut off.
     pub fn open(mut storage: S, kept: &Kept) -> io::Result<Self> {
         storage.set_len(kept.end)?;
         Ok(Journal { storage, end: kept.end, taken: kept.end, longest: kept.longest })
     }
 
-    /// Writes a line, over the room that was taken if there is some. An error leaves no trace of it.
+    /// Writes a line, over reserved space if there is any. After an error no part of it remains.
     pub fn append(&mut self, line: &str) -> io::Result<()> {
         let whole = format!("{line}\n");
         self.storage.seek(SeekFrom::Start(self.end))?;
         let written = self.storage.write_all(whole.as_bytes()).and_then(|()| self.storage.flush());
         if let Err(error) = written {
-            // Half a line must not stand before the next; where even that fails it is passed over when read, and the
-            // error that is told is the first one.
+            // A partial line must not precede the next one. If even this fails, readers skip it; the first error is
+            // returned.
             let _half_is_passed_over = self.storage.set_len(self.end);
             self.taken = self.end;
             return Err(error);
@@ -208,9 +207,9 @@ impl<S: Storage> Journal<S> {
         Ok(())
     }
 
-    /// Takes room for so many lines; an error if there is none.
+    /// Reserves space for so many lines; an error if there is none.
     pub fn reserve(&mut self, lines: u64) -> io::Result<()> {
-        // Lines of one experiment differ in their digits only; before the first one a guess.
+        // Lines of one experiment differ only in their digits; before the first line, a guess.
         let wanted = self.end + lines * (2 * self.longest).max(FIRST_GUESS);
         if self.taken >= wanted {
             return Ok(());
@@ -224,7 +223,7 @@ impl<S: Storage> Journal<S> {
         taken
     }
 
-    /// Gives room back that was taken.
+    /// Releases reserved space.
     pub fn close(&mut self) -> io::Result<()> {
         self.taken = self.end;
         self.storage.set_len(self.end)

@@ -1,7 +1,7 @@
-//! An experiment's runs: doing one, keeping it as a line of text, and what is written of all of them.
+//! The runs of an experiment: doing one, storing it as a line of text, and the tables of all of them.
 //!
-//! Nothing here starts a thread, reads a clock or opens a file: the facade does, and hands in what it opened. What
-//! comes out depends on the runs alone, not on the order in which they ended.
+//! Nothing here starts a thread, reads a clock or opens a file: the caller does, and passes in open files. The output
+//! depends only on the runs, not on the order in which they ended.
 
 mod journal;
 mod summary;
@@ -18,21 +18,21 @@ use crate::results::{Record, Results};
 use crate::scenario::{Run, Scenario, ScenarioError};
 use crate::setup::Setup;
 
-/// A run that has ended, as it is kept.
+/// A run that has ended, as it is stored.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Finished {
-    /// Which.
+    /// The run.
     #[serde(flatten)]
     pub run: Run,
     /// Streams and pings with their figures, in the order of the setup.
     pub streams: Vec<(String, StreamFigures)>,
     /// Media with their counters, in the order of the setup.
     pub media: Vec<MediumFigures>,
-    /// Events that the world went through.
+    /// Events that the world processed.
     pub events: u64,
 }
 
-/// In which setting runs are done.
+/// The setting of runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Setting {
     /// In virtual time, over models.
@@ -58,12 +58,12 @@ pub enum RunError {
     /// Its setup can't be built.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// The world refused it or broke.
+    /// The world refused it or failed.
     #[error("run {run}: {why}")]
     World {
-        /// Which.
+        /// The run's number.
         run: u32,
-        /// What the world says.
+        /// The world's message.
         why: String,
     },
 }
@@ -81,9 +81,9 @@ pub fn perform<E: std::fmt::Display>(
 }
 
 impl Finished {
-    /// What is kept of a run.
+    /// A run with its figures.
     pub fn new(run: &Run, figures: RunFigures) -> Self {
-        // What is no number can't be written and was not measured.
+        // A value that is not a number cannot be written and was not measured.
         let measured = |figures: StreamFigures| {
             let values: Vec<Option<f64>> =
                 figures.values().into_iter().map(|value| value.filter(|value| value.is_finite())).collect();
@@ -110,7 +110,7 @@ impl Finished {
     }
 }
 
-/// The results of the runs that are there, which must be ordered by their numbers.
+/// The results of the existing runs, which must be ordered by their numbers.
 pub fn results(finished: &[Finished], planned_runs: u32) -> Results {
     Results { records: finished.iter().flat_map(Finished::records).collect(), planned_runs }
 }

@@ -1,4 +1,4 @@
-//! What the repetitions of each point say together.
+//! Summarises the repetitions of each point.
 
 use antiphon_measure::MeanInterval;
 
@@ -13,7 +13,7 @@ pub struct PointSummary {
     pub point: Point,
     /// The stream's name.
     pub stream: String,
-    /// Runs that are there.
+    /// Runs that exist.
     pub runs: u32,
     /// In the order of [`FIGURES`]: mean over the runs with its 95 % confidence interval; `None` if never measured.
     pub figures: Vec<Option<MeanInterval>>,

@@ -6,10 +6,11 @@ use crate::figures::FIGURES;
 use crate::scenario::Run;
 use crate::spreadsheet::{Spreadsheet, number};
 
-/// One line for each stream of each run: the run, what the sweep set, whether it ran in the model or on real sockets, and
-/// all figures.
+/// One line for each stream of each run: the run, the values of the sweep, whether it ran in the model or on real
+/// sockets, and all figures.
 ///
-/// `variables`: names of what the sweep sets. The runs must be in their order. The column of the setting is called `ground`.
+/// `variables`: names of the sweep's variables. The runs must be in their order. The column of the setting is called
+/// `ground`.
 pub fn results_csv(variables: &[String], setting: Setting, finished: &[Finished]) -> String {
     let figures = FIGURES.iter().map(|figure| figure.name);
     let mut sheet = Spreadsheet::new(head(variables).chain(["ground", "stream"]).chain(figures));

@@ -14,16 +14,16 @@ use crate::world::routes::Map;
 use crate::world::socket::WIRE;
 use crate::world::streams::{Played, StreamBuilder};
 
-/// Where a stream stands in a run.
+/// Position of a stream in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamPlacement {
-    /// The stream's place in its setup.
+    /// The stream's index in its setup.
     pub stream: usize,
     /// When the run begins.
     pub begin: Instant,
     /// The largest datagram of the socket, in bytes.
     pub max_datagram: usize,
-    /// The run's.
+    /// The run's seed.
     pub seed: u64,
 }
 
@@ -31,11 +31,11 @@ pub struct StreamPlacement {
 /// transport is on a byte stream: connections are offered by [`Participant::accept`].
 pub struct End<R> {
     participant: StreamParticipant,
-    /// What its one wire is called by the driver, where it knows of one only.
+    /// The driver's name of the participant's only wire, if it has only one.
     wire: WireId,
-    /// The connection below has come to its end.
+    /// The connection below has ended.
     ended: bool,
-    /// It was stopped, and is over at once: its peer needs no farewell.
+    /// It was stopped, and is over at once: its peer gets no goodbye.
     stopped: bool,
     role: R,
 }
@@ -45,28 +45,28 @@ pub type NearEnd = End<Sending>;
 /// The receiver, or reflector, of a stream.
 pub type FarEnd = End<Receiving>;
 
-/// What a sender keeps beside its participant.
+/// What a sender has besides its participant.
 pub struct Sending {
     log: SharedLog,
     rule: BufferRule,
     frames: usize,
 }
 
-/// A receiver keeps nothing beside its participant.
+/// A receiver has nothing besides its participant.
 pub struct Receiving;
 
-/// What a sender leaves.
+/// Results of a sender.
 #[derive(Debug)]
 pub struct NearRecord {
     log: SentLog,
-    /// Of what came back, where the stream is reflected.
+    /// Figures of the frames that came back, if the stream is reflected.
     returns: Option<StreamFigures>,
     counters: Counters,
     frames: usize,
     rule: BufferRule,
 }
 
-/// What a receiver leaves.
+/// Results of a receiver.
 #[derive(Debug, Default)]
 pub struct FarRecord {
     arrivals: Arrivals,
@@ -105,7 +105,7 @@ impl End<Sending> {
         self.participant.arrivals()
     }
 
-    /// What it leaves, to be sent to another thread.
+    /// Its results, which can be sent to another thread.
     pub fn into_record(self) -> NearRecord {
         let (returns, counters) = (self.participant.figures(), self.participant.counters());
         let Sending { log, rule, frames } = self.role;
@@ -118,7 +118,7 @@ impl End<Receiving> {
     /// The receiver, or reflector, of a stream of `setup`.
     pub fn new(setup: &Setup, frame: &StreamPlacement) -> Result<Self, WorldError> {
         let builder = builder(setup, frame)?;
-        // Beyond every frame twice something is wrong with the network, and is counted.
+        // More arrivals than twice the frames indicate a fault of the network, and are counted.
         let room = (2 * builder.frames() as usize).saturating_add(ROOM_AT_LEAST);
         let participant = builder.far(Meter::noting(room, builder.rule()?), 0)?;
         Ok(End { participant, wire: WIRE, ended: false, stopped: false, role: Receiving })
@@ -129,12 +129,12 @@ impl End<Receiving> {
         self.participant.arrivals().unwrap_or(0)
     }
 
-    /// Whether the connection below has come to its end.
+    /// Whether the connection below has ended.
     pub fn is_ended(&self) -> bool {
         self.ended
     }
 
-    /// What it leaves, to be sent to another thread.
+    /// Its results, which can be sent to another thread.
     pub fn into_record(mut self) -> FarRecord {
         let (arrivals, played) = self.participant.take_notes();
         FarRecord { arrivals, played }
@@ -151,7 +151,7 @@ impl<R> Participant for End<R> {
         if self.participant.accepts() {
             return self.participant.get_mut().accept(now, listener);
         }
-        // One for all: a listener that has a connection takes no other.
+        // A listener takes only one connection.
         let first = self.wire == WIRE;
         self.wire = ACCEPTED;
         first.then_some(ACCEPTED)
@@ -192,8 +192,8 @@ impl<R> Participant for End<R> {
     }
 }
 
-/// The figures of a stream of which both ends have left their records, counted as in the world. What only a model sees
-/// (whose packet a queue dropped, what a MAC gave up) is missing.
+/// The figures of a stream from the results of both ends, counted as in the world. Figures that only a model knows
+/// (whose packet a queue dropped, what a MAC gave up) are missing.
 pub fn figures(near: NearRecord, far: &FarRecord, on: Substrate) -> StreamFigures {
     let NearRecord { log, returns, counters, frames, rule } = near;
     let mut figures = returns.unwrap_or_else(|| {
@@ -214,7 +214,7 @@ pub fn figures(near: NearRecord, far: &FarRecord, on: Substrate) -> StreamFigure
     figures
 }
 
-/// The wire of the connection that came in for a participant that knows of one wire only.
+/// The wire of an accepted connection, for a participant with a single wire.
 const ACCEPTED: WireId = WireId(1);
 /// Room for arrivals in very short runs.
 const ROOM_AT_LEAST: usize = 64;
@@ -257,7 +257,8 @@ mod tests {
         assert_eq!((found.wire_bytes, found.retransmissions), (Some(3800.0), Some(4.0)));
     }
 
-    /// Over TCP connections are offered; a participant of one wire takes the first, a session or reflector names its own.
+    /// Over TCP connections are offered; a participant with a single wire takes the first, a session or reflector names
+    /// its own.
     #[test]
     fn far_ends_accept_a_connection_and_send_on_its_wire() {
         let far = |content: &str| {

@@ -1,10 +1,10 @@
-//! A setup outside the virtual world: the same participants, for a driver that has sockets and a clock.
+//! A setup on real sockets: the same participants, for a driver that has sockets and a clock.
 //!
-//! [`RealMedium`] says what of a setup a machine can have for real: its own loopback, or one link between two groups of
-//! nodes for a live emulator; what is only modelled (an 802.11 cell, an FDDI ring, two links in a row) is an error that
-//! says so. [`NearEnd`] and [`FarEnd`] are the two ends of a stream, to be made on the thread that drives them. What they
-//! leave is plain data, of which [`figures`] makes what the world makes of the same participants. [`Departures`] says when
-//! traffic sends, at the same instants as in the world.
+//! [`RealMedium`] says which part of a setup a machine can provide: its own loopback, or one link between two groups of
+//! nodes for a live emulator; what is only modelled (an 802.11 cell, an FDDI ring, two links in a row) is an error.
+//! [`NearEnd`] and [`FarEnd`] are the two ends of a stream, to be made on the thread that drives them. Their results
+//! are plain data, from which [`figures`] computes the same figures as the world. [`Departures`] tells when traffic
+//! sends, at the same instants as in the world.
 
 mod departures;
 mod ends;
@@ -18,10 +18,10 @@ pub use real_medium::{RealMedium, Wire};
 
 use crate::world::WorldError;
 
-/// Why a setup can't be had for real.
+/// Why a setup cannot run on real sockets.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LiveError {
-    /// There is no such world at all.
+    /// The setup is invalid.
     #[error(transparent)]
     World(#[from] WorldError),
     /// A machine has no such medium, and nothing here emulates it in real time.

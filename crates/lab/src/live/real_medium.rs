@@ -1,4 +1,4 @@
-//! What a setup's media are on a real machine.
+//! A setup's media on a real machine.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::setup::{HostCost, MediumKind, MediumSpec, NodeId, Setup, TrafficKind}
 use crate::world::World;
 use crate::world::medium::nodes_of;
 
-/// What real packets of a setup cross.
+/// What packets cross on a real machine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RealMedium {
     /// What is between the two sides.
     pub wire: Wire,
-    /// Of each node: whether it is on the side where *up* begins. All of them, where there is no link.
+    /// For each node, whether it is on the side where *up* begins. All nodes, if there is no link.
     pub near: Vec<bool>,
-    /// What is otherwise than in the model, in words.
+    /// Differences from the model, in words.
     pub notes: Vec<String>,
 }
 
@@ -30,21 +30,21 @@ pub enum Wire {
     Link {
         /// The medium's name.
         name: String,
-        /// What happens on the way.
+        /// The link's parameters, both ways.
         spec: Box<DuplexSpec>,
-        /// A second link behind it, on the far side: a switch's other port.
+        /// A second link after it, on the far side: a switch's other port.
         behind: Option<Box<DuplexSpec>>,
-        /// Bytes that each packet takes beyond its own.
+        /// Bytes of overhead of each packet.
         overhead: usize,
-        /// Of everything random in it: with the same one the world's link draws the same for its n-th packet.
+        /// Seed of everything random in it: with the same one the world's link draws the same for its n-th packet.
         seed: u64,
     },
 }
 
 impl RealMedium {
-    /// Finds it, and refuses what a machine can't have. `seed` is the run's.
+    /// Finds the link of a setup; refuses what a machine cannot provide. `seed` is the run's.
     pub fn of(setup: &Setup, seed: u64) -> Result<Self, LiveError> {
-        // Whatever is wrong with it in the world is wrong here.
+        // A setup that is invalid in the world is invalid here.
         World::new(setup, seed)?;
         for medium in &setup.media {
             only_modelled(medium)?;
@@ -57,7 +57,7 @@ impl RealMedium {
         if let [_, second, ..] = links[..] {
             return Err(refusal(&second.name, "a second link"));
         }
-        // Where there is no link, a single cable is one.
+        // Without a link, a single cable takes its place.
         let cables = || setup.media.iter().filter(|medium| is_ethernet(&medium.kind));
         let alone = cables().next().filter(|_| links.is_empty() && cables().count() == 1);
         let chosen = links.first().copied().or(alone);
@@ -95,7 +95,7 @@ fn only_modelled(medium: &MediumSpec) -> Result<(), LiveError> {
     Err(refusal(&medium.name, what))
 }
 
-/// A link that does nothing is none: then packets stay on loopback.
+/// A link without effect is none: packets then stay on loopback.
 fn is_link(kind: &MediumKind) -> bool {
     matches!(kind, MediumKind::Link { spec, .. } if **spec != DuplexSpec::default())
 }
@@ -104,7 +104,7 @@ fn is_ethernet(kind: &MediumKind) -> bool {
     matches!(kind, MediumKind::Cable { .. } | MediumKind::Switch { .. })
 }
 
-/// The link, one behind it, and what each packet takes beyond itself.
+/// The link, a second one, and the overhead of each packet.
 type Links = (DuplexSpec, Option<DuplexSpec>, usize);
 
 fn spec_of(medium: &MediumSpec) -> Result<Links, LiveError> {
@@ -134,7 +134,8 @@ fn spec_of(medium: &MediumSpec) -> Result<Links, LiveError> {
 /// filled up, are sent as they are.
 const ETHERNET_OVERHEAD: usize = 8 + 14 + 4 + 12;
 
-/// What hosts cost is the machine's own; traffic that asks for the state of a queue can't see the emulator's.
+/// The machine's own processing replaces host costs; traffic that depends on the state of a queue cannot see the
+/// emulator's.
 fn host_notes(setup: &Setup) -> Vec<String> {
     let mut notes = Vec::new();
     if setup.nodes.iter().any(|node| node.cost != HostCost::default()) {
@@ -152,7 +153,7 @@ fn host_notes(setup: &Setup) -> Vec<String> {
     notes
 }
 
-/// Which nodes are joined to `start` without the medium `without`.
+/// Which nodes are connected to `start` without the medium `without`.
 fn side_of(setup: &Setup, without: &str, start: NodeId) -> Vec<bool> {
     let mut near = vec![false; setup.nodes.len()];
     near[start.0] = true;
@@ -192,7 +193,7 @@ mod tests {
         assert_eq!(found.near, [false, false, true]);
         let Wire::Link { name, spec, seed, .. } = found.wire else { panic!("{:?}", found.wire) };
         assert_eq!((name.as_str(), spec.up.delay.as_millis()), ("line", 5));
-        // As `Medium::new` forks it, so that the n-th packet meets what it meets there.
+        // Forked as in `Medium::new`, so that the n-th packet has the same fate as there.
         assert_eq!(seed, Rng::fork(7, "medium line").next_u64());
         assert!(found.notes.iter().any(|note| note.contains("'lan'")), "{:?}", found.notes);
     }

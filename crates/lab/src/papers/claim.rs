@@ -11,15 +11,15 @@ pub struct Claim {
     pub claim: String,
     /// Section or table of the paper; "derived" where the paper does not say it itself.
     pub place: String,
-    /// How to test it, and whether the paper's own figures pass.
+    /// How it is tested, and whether the paper's own figures pass.
     pub check: String,
-    /// Whether a re-run is held to it: the paper's own figures don't contradict it.
+    /// Whether a re-run must confirm it: the paper's own figures do not contradict it.
     pub required: bool,
-    /// Whether it is ours, and of what the paper does not have: its id begins with `ours-`.
+    /// Whether it is our own claim, about something that the paper does not have: its id begins with `ours-`.
     pub own: bool,
 }
 
-/// How a claim is marked that the paper's own tables contradict.
+/// Marks a claim that the paper's own tables contradict.
 const CONTRADICTED: &str = "paper: does not hold";
 
 impl Claim {

@@ -1,4 +1,4 @@
-//! From our figures to the columns of a printed table, side by side.
+//! Maps our figures to the columns of a printed table, side by side.
 
 use antiphon_measure::MeanInterval;
 
@@ -13,7 +13,7 @@ pub struct TableMap {
     pub file: &'static str,
     /// Printed columns that say what a row is about.
     pub labels: &'static [&'static str],
-    /// Where in the results the figures of a printed row are; `None` if the row is not re-run.
+    /// Where the results hold the figures of a printed row; `None` if the row is not re-run.
     pub place: fn(&Table, usize) -> Option<Place>,
     /// The columns that are compared.
     pub columns: &'static [ColumnMap],
@@ -21,7 +21,7 @@ pub struct TableMap {
     pub drawing: Option<Drawing>,
 }
 
-/// A spot in an experiment's results.
+/// A place in an experiment's results.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Place {
     /// The stream's name.
@@ -39,13 +39,13 @@ pub struct ColumnMap {
     pub confidence: Option<&'static str>,
     /// One of [`FIGURES`](crate::figures::FIGURES), or a derived one.
     pub figure: &'static str,
-    /// Over the runs.
+    /// Statistic over the runs.
     pub statistic: Statistic,
-    /// By what the figure is multiplied to come to the printed unit.
+    /// Factor from the figure to the printed unit.
     pub scale: f64,
 }
 
-/// What stands for many runs.
+/// A statistic of many runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Statistic {
     /// Their mean, with its 95 % confidence interval.
@@ -61,18 +61,18 @@ pub struct Drawing {
     pub title: &'static str,
     /// The printed column along the horizontal axis: numbers.
     pub x: &'static str,
-    /// Whether values are spread by their logarithm.
+    /// Whether the axis of values is logarithmic.
     pub log: bool,
 }
 
-/// A value with what is known of its precision.
+/// A value with its precision, as far as known.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Value {
     /// In the printed unit.
     pub value: f64,
     /// Half width of its 95 % confidence interval.
     pub half_width: Option<f64>,
-    /// Runs behind it; 0 where the paper does not say.
+    /// Number of runs; 0 where the paper does not say.
     pub runs: u64,
 }
 
@@ -106,7 +106,7 @@ impl Statistic {
         self.of_values(&selection.values(figure))
     }
 
-    /// Of one value for each run; `None` if there are none.
+    /// The statistic of one value for each run; `None` if there are none.
     pub fn of_values(self, values: &[f64]) -> Option<Value> {
         match self {
             Statistic::Mean => {
@@ -131,7 +131,7 @@ impl Statistic {
 }
 
 impl Place {
-    /// The records there.
+    /// The records at this place.
     pub fn select<'a>(&self, results: &'a Results) -> Selection<'a> {
         let point: Vec<(&str, &str)> = self.point.iter().map(|(key, value)| (*key, value.as_str())).collect();
         results.at(&point).stream(&self.stream)
@@ -172,7 +172,7 @@ impl ColumnMap {
 
 #[cfg(test)]
 impl TableMap {
-    /// Every name in the map is one of the table's or of the figures', and each row has a place.
+    /// Checks that every name in the map is one of the table's or of the figures', and that each row has a place.
     pub(super) fn assert_fits(&self, table: &Table) {
         let here =
             |column: &str| assert!(table.column(column).is_some(), "{}: no column {column}", self.file);

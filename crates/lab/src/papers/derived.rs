@@ -1,18 +1,18 @@
-//! Figures that a paper makes of several streams of one run: worked out for each run, then treated like any other.
+//! Figures that a paper computes from several streams of one run: computed for each run, then treated like any other.
 
 use super::MODULES;
 use super::compare::{Place, Statistic, Value};
 use crate::figures::{FIGURES, FigureDef, StreamFigures};
 use crate::results::{Record, Results};
 
-/// A figure made of others of the same run.
+/// A figure computed from others of the same run.
 #[derive(Clone, Copy, Debug)]
 pub struct Derived {
     /// Its name, which no figure of a stream has, title, unit and definition.
     pub def: FigureDef,
-    /// Which of several readings of the paper it is, in words for a heading; empty where there is one only.
+    /// Which of several readings of the paper it is, in words for a heading; empty where there is only one.
     pub reading: &'static str,
-    /// From the figures of the stream that is asked about, and the records of all streams of the run.
+    /// Computes it from the figures of the stream in question, and the records of all streams of the run.
     pub of: fn(&StreamFigures, &[Record]) -> Option<f64>,
 }
 
@@ -27,10 +27,10 @@ pub fn definition(name: &str) -> Option<&'static FigureDef> {
 }
 
 impl Place {
-    /// What `figure` is there, a stream's own or a derived one.
+    /// The value of `figure` at this place, a stream's own or a derived one.
     pub fn value(&self, results: &Results, figure: &str, statistic: Statistic) -> Option<Value> {
         let Some(derived) = derived(figure) else { return statistic.of(&self.select(results), figure) };
-        // Records of a run stand together.
+        // Records of a run are adjacent.
         let runs = results.records.chunk_by(|a, b| a.run == b.run);
         let here =
             runs.filter(|run| self.point.iter().all(|(key, value)| run[0].setting(key) == Some(value)));

@@ -1,4 +1,4 @@
-//! The papers' data as it stands in `crates/lab/papers`, part of the program.
+//! The papers' data of `crates/lab/papers`, part of the program.
 
 /// The files of one paper.
 pub(super) struct Files {

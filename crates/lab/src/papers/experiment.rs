@@ -1,4 +1,4 @@
-//! One experiment of a paper: what it takes to run it here.
+//! One experiment of a paper, and what it needs to run here.
 
 use antiphon_proto::TRANSPORTS;
 
@@ -9,9 +9,9 @@ use super::compare::TableMap;
 pub struct Experiment {
     /// Its name in commands and in `paper.toml`.
     pub key: &'static str,
-    /// What it asks, in a few words.
+    /// The question that it answers, in a few words.
     pub title: &'static str,
-    /// Where the paper tells of it.
+    /// Section of the paper that describes it.
     pub section: &'static str,
     /// Schemes of the transports under test.
     pub transports: &'static [&'static str],
@@ -43,14 +43,14 @@ impl Experiment {
     pub fn needs(&self) -> Vec<&'static str> {
         let known = |scheme: &str| TRANSPORTS.iter().any(|transport| transport.scheme == scheme);
         let mut needs: Vec<_> = self.transports.iter().copied().filter(|scheme| !known(scheme)).collect();
-        // Without its transport a scenario could not even be tried.
+        // Without its transport a scenario could not even be tested.
         if needs.is_empty() && self.scenario.is_none() {
             needs.push("a scenario");
         }
         needs
     }
 
-    /// What is missing, as words for a table: "srp", "dccp and sctp"; `None` if it can run.
+    /// The same in words for a table: "srp", "dccp and sctp"; `None` if it can run.
     pub fn lacks(&self) -> Option<String> {
         let needs = self.needs();
         let (last, rest) = needs.split_last()?;

@@ -1,4 +1,4 @@
-//! From results to verdicts: a check reads figures, and each figure that it reads stands behind its verdict.
+//! From results to verdicts: a check reads figures, and each figure that it reads is recorded with its verdict.
 
 use serde::Serialize;
 
@@ -7,18 +7,18 @@ use super::derived::definition;
 use super::{Claim, Paper};
 use crate::results::Results;
 
-/// What there is to judge by: the results of a paper's experiments, by their names.
+/// The results of a paper's experiments, by their names.
 pub type Evidence<'a> = [(&'a str, &'a Results)];
 
 /// What the results say on a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Our runs show it too.
+    /// Our runs confirm it.
     Holds,
     /// Our runs show something else.
     DoesNotHold,
-    /// There are no results, or not all that it takes.
+    /// Results are missing.
     NotRun,
 }
 
@@ -33,31 +33,31 @@ impl Verdict {
     }
 }
 
-/// A claim and what came of it: a line of `antiphon lab claims`.
+/// A claim with its verdict: a line of `antiphon lab claims`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Judgement {
     /// The paper's name.
     pub paper: &'static str,
     /// The claim's.
     pub id: String,
-    /// Whether a re-run is held to it; not where the paper's own figures contradict it.
+    /// Whether a re-run must confirm it; not where the paper's own figures contradict it.
     pub required: bool,
-    /// What the results say.
+    /// The verdict.
     pub verdict: Verdict,
     /// The figures that the check read, in its order.
     pub figures: Vec<Reading>,
-    /// What is missing where it was not run; else empty.
+    /// What is missing if it was not run; otherwise empty.
     pub because: String,
     /// Why ours departs from the paper.
     pub departure: Vec<&'static str>,
     /// What the paper says.
     pub claim: String,
-    /// Where.
+    /// Place in the paper.
     #[serde(rename = "where")]
     pub place: String,
     /// How it is tested, and whether the paper's own figures pass.
     pub check: String,
-    /// Whether it is a claim of ours, on what the paper does not have.
+    /// Whether it is our own claim, about something that the paper does not have.
     pub own: bool,
 }
 
@@ -84,10 +84,10 @@ pub struct Reading {
     pub runs: u64,
 }
 
-/// Says whether the results fulfil a claim, or what is missing.
+/// Whether the results confirm a claim, or what is missing.
 pub(super) type Check = fn(&mut Case<'_>) -> Result<bool, NotRun>;
 
-/// Why a claim can't be judged.
+/// Why a claim cannot be judged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct NotRun(pub String);
 
@@ -99,7 +99,7 @@ pub(super) struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Whether `holds` for each of `all`. Each is looked at, so that all figures stand behind the verdict.
+    /// Whether `holds` is true for each of `all`. Each is evaluated, so that all figures are recorded with the verdict.
     pub fn every<T>(
         &mut self,
         all: impl IntoIterator<Item = T>,
@@ -159,7 +159,7 @@ impl Case<'_> {
     }
 }
 
-/// Puts a claim to its check.
+/// Applies a claim's check.
 pub(super) fn judge(
     paper: &'static Paper,
     claim: &Claim,
@@ -180,7 +180,7 @@ pub(super) fn judge(
     Judgement { paper, id, required, verdict, figures, because, departure, claim, place, check, own }
 }
 
-/// A claim without a check waits for what its paper's experiments wait for.
+/// A claim without a check needs what its paper's experiments need.
 fn unchecked(paper: &Paper) -> NotRun {
     let mut needs: Vec<&str> = Vec::new();
     for need in paper.experiments.iter().flat_map(|experiment| experiment.needs()) {

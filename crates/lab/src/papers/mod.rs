@@ -1,8 +1,8 @@
-//! Five published studies as data: what they did, what they print, what they conclude; and what of it runs here.
+//! Five published studies as data: their experiments, printed tables and conclusions; and which of it runs here.
 //!
-//! `crates/lab/papers` holds the printed tables and the conclusions, with a README on every reading of a doubtful figure.
-//! Each paper has a module with its experiments, the way from their figures to the columns of the printed tables, and a
-//! check for each conclusion. A check reads [`Results`](crate::results::Results) and nothing else.
+//! `crates/lab/papers` holds the printed tables and the conclusions, with a README on every reading of a doubtful
+//! figure. Each paper has a module with its experiments, the mapping from their figures to the columns of the printed
+//! tables, and a check for each conclusion. A check reads only [`Results`](crate::results::Results).
 
 mod claim;
 mod compare;
@@ -39,11 +39,11 @@ pub struct Paper {
     pub authors: Vec<String>,
     /// Of publication.
     pub year: u16,
-    /// What it did, in its order.
+    /// Its experiments, in its order.
     pub experiments: &'static [Experiment],
-    /// What it prints, in its order.
+    /// Its printed tables, in its order.
     pub tables: Vec<Table>,
-    /// What it concludes, and behind that what we claim of transports of ours.
+    /// Its conclusions, followed by our own claims about our transports.
     pub claims: Vec<Claim>,
     /// Why our figures differ from the printed ones.
     pub departures: Vec<Departure>,
@@ -51,16 +51,16 @@ pub struct Paper {
     names: &'static [(&'static str, &'static str)],
 }
 
-/// Why figures of ours differ from printed ones.
+/// Why our figures differ from printed ones.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Deserialize)]
 pub struct Departure {
-    /// Tables (file names) or claims (ids) that it is about.
+    /// Tables (file names) or claims (ids) that it explains.
     pub about: Vec<String>,
     /// The reason, written after looking at both.
     pub reason: String,
 }
 
-/// Of a paper's `paper.toml` what the program reads.
+/// The fields of a paper's `paper.toml` that the program reads.
 #[derive(serde::Deserialize)]
 struct About {
     title: String,
@@ -75,18 +75,18 @@ struct Departures {
     departure: Vec<Departure>,
 }
 
-/// A paper's files, and what its module adds to them.
+/// A paper's files, and the contents of its module.
 struct Module {
     files: embedded::Files,
     experiments: &'static [Experiment],
     checks: &'static [(&'static str, Check)],
-    /// What experiments and settings are called where there is little room.
+    /// Short names of experiments and settings.
     names: &'static [(&'static str, &'static str)],
-    /// Figures made of several streams, which its tables and claims read.
+    /// Figures computed from several streams, used by its tables and claims.
     derived: &'static [Derived],
 }
 
-/// The setting that `names` call `short`: the other way round from [`Paper::short`].
+/// The setting that `names` abbreviate as `short`: the inverse of [`Paper::short`].
 fn long(names: &[(&'static str, &'static str)], short: &str) -> Option<&'static str> {
     names.iter().find(|(_, known)| *known == short).map(|(long, _)| *long)
 }
@@ -103,7 +103,7 @@ static MODULES: &[Module] = &[
 ///
 /// # Panics
 ///
-/// If the embedded files are broken, which a test sees first.
+/// If the embedded files are invalid, which a test would detect first.
 pub fn all() -> &'static [Paper] {
     static PAPERS: OnceLock<Vec<Paper>> = OnceLock::new();
     PAPERS.get_or_init(|| MODULES.iter().map(Paper::load).collect())
@@ -137,12 +137,12 @@ impl Paper {
         }
     }
 
-    /// An experiment or a setting in few words, as it is where there are none.
+    /// The short name of an experiment or a setting, or the name itself if there is none.
     pub fn short<'a>(&self, text: &'a str) -> &'a str {
         self.names.iter().find(|(long, _)| *long == text).map_or(text, |(_, short)| short)
     }
 
-    /// Settings behind commas, each in few words where there are some.
+    /// Settings separated by commas, each in its short form if it has one.
     pub fn short_settings(&self, text: &str) -> String {
         text.split(',').map(|setting| self.short(setting)).collect::<Vec<_>>().join(" · ")
     }
@@ -157,14 +157,14 @@ impl Paper {
         self.tables.iter().find(|table| table.file == file)
     }
 
-    /// Why ours departs from the paper in a table or a claim.
+    /// Why our results depart from the paper in a table or a claim.
     pub fn reasons<'a>(&'static self, about: &'a str) -> impl Iterator<Item = &'static str> + use<'a> {
         let departures = self.departures.iter();
         let here = departures.filter(move |departure| departure.about.iter().any(|name| name == about));
         here.map(|departure| departure.reason.as_str())
     }
 
-    /// What the results say on each claim, in the paper's order.
+    /// The verdict on each claim, in the paper's order.
     pub fn judge(&'static self, evidence: &Evidence<'_>) -> Vec<Judgement> {
         let check =
             |claim: &Claim| self.checks.iter().find(|(id, _)| *id == claim.id).map(|(_, check)| *check);

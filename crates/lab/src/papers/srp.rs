@@ -34,7 +34,7 @@ pub(super) const MODULE: Module = Module {
     derived: figures::DERIVED,
 };
 
-/// What experiments and transports are called where there is little room.
+/// Short names of experiments and transports.
 const NAMES: &[(&str, &str)] = &[
     (LOW_LOW, "3 %, 50 ms"),
     (LOW_HIGH, "3 %, 400 ms"),
@@ -73,7 +73,7 @@ const TCP: &str = "tcp";
 const NEAREST: &str = "srp?decide=nearest&loss=10%25";
 const DEADLINE: &str = "srp?decide=deadline&loss=10%25";
 
-/// Where the figures of a stream are that ran over a transport.
+/// Where the results hold the figures of a stream over a transport.
 pub fn at(stream: &str, transport: &str) -> Place {
     Place { stream: stream.into(), point: vec![(TRANSPORT, transport.into())] }
 }
@@ -82,12 +82,12 @@ fn by_protocol(table: &Table, row: usize) -> Option<Place> {
     Some(at(AUDIO, super::long(NAMES, table.text(row, "protocol")?)?))
 }
 
-/// A table with latency read of the intervals between arrivals, as the formula stands in print.
+/// A table with latency computed from the intervals between arrivals, as the formula is printed.
 const fn by_intervals(file: &'static str) -> TableMap {
     TableMap { file, labels: &["protocol"], place: by_protocol, columns: BY_INTERVALS, drawing: None }
 }
 
-/// The same with latency read of the ages of what arrived.
+/// The same with latency computed from the ages of received messages.
 const fn by_ages(file: &'static str) -> TableMap {
     TableMap { file, labels: &["protocol"], place: by_protocol, columns: BY_AGES, drawing: None }
 }

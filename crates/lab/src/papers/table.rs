@@ -1,11 +1,12 @@
-//! Printed tables as the papers' data is written: a title behind `#`, a header, rows of equal length (RFC 4180 otherwise).
+//! Printed tables in the format of the papers' data: a title after `#`, a header, rows of equal length (otherwise RFC
+//! 4180).
 
 /// A table as it is printed in a paper.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Table {
     /// The file's name.
     pub file: String,
-    /// Number and title in the paper, with what is to be known of its reading.
+    /// Number and title in the paper, with remarks on its reading.
     pub title: String,
     /// The columns' names, with their units in brackets: `mean delay [s]`.
     pub columns: Vec<String>,
@@ -19,29 +20,29 @@ pub fn heading(column: &str) -> (&str, &str) {
     parts.unwrap_or((column, ""))
 }
 
-/// What is wrong with a table's text.
+/// Errors in a table's text.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TableError {
     /// The first line is no title.
     #[error("{file}: the first line must be '# ' and the table's title")]
     Title {
-        /// Where.
+        /// The file.
         file: String,
     },
     /// No column, a column without a name, or two of one name.
     #[error("{file}: line 2 must name the columns, each once, not '{found}'")]
     Header {
-        /// Where.
+        /// The file.
         file: String,
-        /// What stands there.
+        /// The text found.
         found: String,
     },
     /// A row that is too short or too long.
     #[error("{file}: line {line} has {found} fields, the header {expected}")]
     Length {
-        /// Where.
+        /// The file.
         file: String,
-        /// Which line, from 1.
+        /// The line, from 1.
         line: usize,
         /// Fields found.
         found: usize,
@@ -51,15 +52,15 @@ pub enum TableError {
     /// A quotation mark in the middle of a field, or one that is never closed.
     #[error("{file}: line {line}: quotation marks enclose a whole field, and are doubled within it")]
     Quote {
-        /// Where.
+        /// The file.
         file: String,
-        /// Which line, from 1.
+        /// The line, from 1.
         line: usize,
     },
-    /// More than any printed table has.
+    /// The file is larger than any printed table.
     #[error("{file}: more than {MAX_BYTES} bytes are no printed table")]
     TooLarge {
-        /// Where.
+        /// The file.
         file: String,
     },
 }
@@ -68,7 +69,7 @@ pub enum TableError {
 pub const MAX_BYTES: usize = 1 << 20;
 
 impl Table {
-    /// Reads the text of `file`, whose name stands in errors.
+    /// Reads the text of `file`, whose name appears in errors.
     ///
     /// Fields hold no line breaks; quoted ones may hold commas and doubled quotation marks (RFC 4180 otherwise).
     pub fn parse(file: &str, text: &str) -> Result<Table, TableError> {
@@ -91,7 +92,7 @@ impl Table {
         if header.is_empty() || !columns.iter().enumerate().all(named_once) {
             return Err(TableError::Header { file: name(), found: header.chars().take(80).collect() });
         }
-        // The reader of CSV passes over them.
+        // The CSV reader would skip them.
         if let Some(blank) = rest.lines().position(str::is_empty) {
             let (line, expected) = (blank + 2, columns.len());
             return Err(TableError::Length { file: name(), line, found: 0, expected });
@@ -108,7 +109,7 @@ impl Table {
         Ok(Table { file: name(), title: title.into(), columns, rows })
     }
 
-    /// The place of a column.
+    /// The index of a column.
     pub fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column == name)
     }
@@ -119,7 +120,7 @@ impl Table {
         self.rows.get(row).map(|row| row[column].as_str()).filter(|text| !text.is_empty())
     }
 
-    /// A field as a number; `None` also where it is none, or not finite.
+    /// A field as a number; `None` also where it is not a number, or not finite.
     pub fn number(&self, row: usize, column: &str) -> Option<f64> {
         self.text(row, column)?.parse().ok().filter(|value: &f64| value.is_finite())
     }
@@ -138,10 +139,10 @@ impl Table {
     }
 }
 
-/// Whether quotation marks enclose whole fields of a line, and are doubled within. The reader of CSV takes others, too, and
-/// one that is never closed would swallow the lines behind it.
+/// Whether quotation marks enclose whole fields of a line, and are doubled within. The CSV reader accepts others, too,
+/// and an unclosed one would swallow the lines after it.
 fn is_quoted_well(line: &str) -> bool {
-    // Every second piece is within quotation marks; nothing between two of them is a doubled one.
+    // Every second piece is within quotation marks; an empty piece between two of them is a doubled one.
     let pieces: Vec<&str> = line.split('"').collect();
     let last = pieces.len() - 1;
     let fits = |at: usize| {
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_units_are_told_apart() {
+    fn names_and_units_are_separated() {
         assert_eq!(heading("mean max delay [s]"), ("mean max delay", "s"));
         assert_eq!(heading("buffer empty [per 1000]"), ("buffer empty", "per 1000"));
         assert_eq!((heading("scenario"), heading("x]")), (("scenario", ""), ("x]", "")));

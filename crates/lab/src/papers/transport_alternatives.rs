@@ -1,7 +1,7 @@
 //! Schiavoni, Queiroz, Wanderley: UDP, TCP, DCCP and SCTP on local networks.
 //!
-//! Table 1 lists features of protocols and is no experiment; `crates/lab/tests/features` tries each on our
-//! endpoints. Table 2 is of two computers of 2013, and ours stands beside both. In the other scenarios what a host costs is
+//! Table 1 lists features of protocols and is no experiment; `crates/lab/tests/features` tries each on our endpoints.
+//! Table 2 is of two computers of 2013, and ours is compared with both. In the other scenarios the cost of a host is
 //! taken from Table 2, so that a protocol's place in Tables 3 and 4 is that of its implementation in Linux 3.2.
 
 mod checks;
@@ -14,7 +14,7 @@ use super::embedded::files;
 use super::experiment::experiments;
 use super::table::Table;
 
-/// The paper's names of what is compared.
+/// The paper's names of the transports.
 const NAMES: &[(&str, &str)] = &[
     (UDP, "UDP"),
     (TCP, "TCP"),
@@ -76,7 +76,7 @@ fn at(transport: &str, channels: &str) -> Place {
     Place { stream: AUDIO.into(), point: vec![(TRANSPORT, transport.into()), (CHANNELS, channels.into())] }
 }
 
-/// Whatever the computer: there is one localhost here, to stand beside both of Table 2.
+/// For any computer: the one localhost here is compared with both of Table 2.
 fn by_protocol(table: &Table, row: usize) -> Option<Place> {
     Some(at(super::long(NAMES, table.text(row, "protocol")?)?, table.text(row, "channels")?))
 }
@@ -86,8 +86,8 @@ const fn round_trips(file: &'static str) -> TableMap {
     TableMap { file, labels, place: by_protocol, columns: COLUMNS, drawing: None }
 }
 
-/// The printed jitter beside both that it can be: equation 2 is the mean deviation, the introduction says standard
-/// deviation, and one row can be no mean deviation.
+/// The printed jitter beside both possible definitions: equation 2 is the mean deviation, the introduction says
+/// standard deviation, and one row cannot be a mean deviation.
 const COLUMNS: &[ColumnMap] = &[
     ColumnMap::mean("latency [ms]", "rtt_mean_ms"),
     ColumnMap::mean("jitter [ms]", "jitter_mad_ms"),

@@ -15,7 +15,7 @@ use crate::setup::{HostCost, MediumSpec, NodeId, NodeSpec, Setup, TrafficKind};
 /// The tables of the kinds that the scenario has.
 type Kinds<'a> = BTreeMap<&'static str, Option<Section<'a>>>;
 
-/// What a scenario says before its elements.
+/// The part of a scenario before its elements.
 pub(super) struct Head {
     pub(super) title: String,
     pub(super) source: String,
@@ -24,7 +24,7 @@ pub(super) struct Head {
     pub(super) measured: bool,
 }
 
-/// A setup and what was learnt in building it.
+/// A setup, with the notes and variables found while building it.
 pub(super) struct Built {
     pub(super) setup: Setup,
     pub(super) notes: Vec<Note>,
@@ -34,16 +34,16 @@ pub(super) struct Built {
 /// What is named after a kind: `[link.dsl]`.
 const KINDS: [&str; 8] = ["node", "link", "cable", "switch", "cell", "ring", "traffic", "stream"];
 
-/// More elements than any study has, and few enough for a setup to be built in no time.
+/// More elements than any study has, and few enough to build a setup quickly.
 const MAX_ELEMENTS: usize = 4096;
 
 /// Enough for what waits in the queues of the papers' networks to arrive.
 const DRAIN: Duration = Duration::from_secs(5);
-/// A day of virtual time is a minute of computing or more.
+/// A day of virtual time takes a minute of computing or more.
 const DURATIONS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_hours(24);
 const DRAINS: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_hours(1);
 
-/// Reads the head, and refuses what can't stand beside it.
+/// Reads the head, and refuses keys that contradict each other.
 pub(super) fn head(tree: &Table) -> Read<Head> {
     let context = Context::new(&[]);
     let top = Section::new(&context, tree, "", &(0..0));
@@ -128,7 +128,7 @@ fn sections<'a>(kinds: &Kinds<'a>, kind: &str) -> Read<Vec<(&'a str, Section<'a>
     kinds[kind].as_ref().map_or(Ok(Vec::new()), Section::sections)
 }
 
-/// Reads all media; where each stands and what it is called there.
+/// Reads all media; returns where each is in the text and its name there.
 fn media(kinds: &Kinds<'_>, nodes: &Nodes, specs: &mut Vec<MediumSpec>) -> Read<Vec<(Range<usize>, String)>> {
     let mut places = Vec::new();
     for (kind, name, section) in in_order(kinds)? {
@@ -146,7 +146,7 @@ fn media(kinds: &Kinds<'_>, nodes: &Nodes, specs: &mut Vec<MediumSpec>) -> Read<
     Ok(places)
 }
 
-/// The media of all kinds as they were written, so that the one that closes a circle is the one that came last.
+/// The media of all kinds in their order in the text, so that the last one is reported as the one that closes a circle.
 fn in_order<'a>(kinds: &Kinds<'a>) -> Read<Vec<(&'static str, &'a str, Section<'a>)>> {
     let mut media = Vec::new();
     for kind in ["link", "cable", "switch", "cell", "ring"] {
@@ -156,7 +156,7 @@ fn in_order<'a>(kinds: &Kinds<'a>) -> Read<Vec<(&'static str, &'a str, Section<'
     Ok(media)
 }
 
-/// Refuses two elements of one name, of whatever kinds, and names that are none.
+/// Refuses two elements of one name, of whatever kinds, and invalid names.
 fn unique_names(tree: &Table) -> Read<()> {
     let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
     for kind in KINDS {
@@ -225,13 +225,13 @@ impl Nodes {
         })
     }
 
-    /// The node whose name `key` has.
+    /// The node that `key` names.
     pub(super) fn one(&self, section: &Section<'_>, key: &'static str) -> Read<NodeId> {
         let value = section.need(key, "\"NODE\"")?;
         self.find(value.text("\"NODE\"")?, value.span())
     }
 
-    /// The nodes whose names `key` has, each once.
+    /// The nodes that `key` names, each once.
     pub(super) fn several(&self, section: &Section<'_>, key: &'static str) -> Read<Vec<NodeId>> {
         let example = "[\"NODE\", \"NODE\"]";
         let value = section.need(key, example)?;
@@ -272,12 +272,12 @@ fn cost(section: &Section<'_>, key: &'static str) -> Read<Duration> {
     section.find(key)?.map_or(Ok(Duration::ZERO), |value| value.duration(Duration::ZERO..=MOST_COST))
 }
 
-/// A time of which fractions of a nanosecond count, in seconds.
+/// A time with fractions of a nanosecond, in seconds.
 fn cost_s(section: &Section<'_>, key: &'static str) -> Read<f64> {
     let Some(value) = section.find(key)? else { return Ok(0.0) };
     let seconds = value.quantity(|text| {
         parse_duration(text)?;
-        // Read as a length of time it would be rounded to a nanosecond.
+        // As a duration it would be rounded to a nanosecond.
         let text = text.trim();
         let end = text.find(|c: char| !c.is_ascii_digit() && !"+.".contains(c)).unwrap_or(text.len());
         let worth = parse_duration(&format!("1{}", &text[end..]))?.as_secs_f64();

@@ -13,7 +13,7 @@ use super::error::{Read, did_you_mean};
 use super::read::{Section, Value};
 use crate::setup::{MediumKind, NodeId};
 
-/// `[cell.NAME]`: what all stations have in common, and `[cell.NAME.station.NODE]` for what one has of its own.
+/// `[cell.NAME]`: settings of all stations, and `[cell.NAME.station.NODE]`: settings of one.
 ///
 /// An access point is the first of the stations. Frame errors and fading of the whole cell concern the others, as a
 /// frame fails at either end.
@@ -46,7 +46,7 @@ fn list(stations: &[NodeId], nodes: &Nodes) -> String {
     names.join(", ")
 }
 
-/// The tables `station.NODE`, each handed on with the station's place.
+/// The tables `station.NODE`, each passed on with the station's index.
 pub(super) fn overrides(
     section: &Section<'_>,
     nodes: &Nodes,
@@ -91,7 +91,7 @@ fn rate(value: &Value<'_>) -> Read<Rate> {
     })
 }
 
-/// What a station has, over what it had before.
+/// A station's settings, over its previous ones.
 fn station(section: &Section<'_>, before: StationSpec) -> Read<StationSpec> {
     let mut station = before;
     if let Some(value) = section.find("rate")? {

@@ -1,4 +1,4 @@
-//! What is wrong with a scenario, where, and what would be right.
+//! Errors of a scenario: what is wrong, where, and what would be right.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub struct ScenarioError {
     pub excerpt: String,
 }
 
-/// What is wrong, at a place in the text as bytes.
+/// An error at a place in the text, in bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
     pub(super) span: Range<usize>,
@@ -35,7 +35,7 @@ impl Fault {
         Fault { span: span.clone(), message: message.into() }
     }
 
-    /// For the user, who has lines and columns.
+    /// Converts the place to line and column, for the user.
     pub(super) fn locate(self, file: &str, text: &str) -> ScenarioError {
         let start = floor(text, self.span.start);
         let end = floor(text, self.span.end).max(start);
@@ -69,7 +69,7 @@ const SHOWN: usize = 72;
 
 fn excerpt(line: usize, column: usize, whole: &str, marked: usize) -> String {
     let skip = if column + 20 > SHOWN { column.saturating_sub(SHOWN / 2) } else { 0 };
-    // What moves the cursor would put the mark elsewhere.
+    // Control characters move the cursor, and would misplace the mark.
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     let shown: String = whole.chars().skip(skip).take(SHOWN).map(plain).collect();
     let offset = column - 1 - skip.min(column - 1);
@@ -91,7 +91,7 @@ pub(super) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a s
     antiphon_core::nearest(word, known).map_or(";".into(), |near| format!(", did you mean '{near}'?"))
 }
 
-/// At most so much of what somebody else wrote.
+/// At most so many characters of input text.
 pub(super) fn clip(text: &str) -> String {
     const QUOTED: usize = 60;
     match text.chars().count() {

@@ -1,4 +1,4 @@
-//! Traffic that is there to be in the way.
+//! Traffic that competes with the streams.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::tcp;
 use super::topology::Network;
 use crate::setup::{NodeId, TrafficKind, TrafficSpec, Treatment};
 
-/// More packets than an hour of computing goes through.
+/// More packets than can be computed in an hour.
 pub(super) const MAX_PACKETS: f64 = 1e9;
 
 #[derive(Clone, Copy)]
@@ -112,7 +112,7 @@ fn payload(section: &Section<'_>, longest: usize) -> Read<usize> {
     bytes(&section.need("payload", "\"1470B\"")?, longest)
 }
 
-/// A size in bytes that one packet can have.
+/// A size in bytes that a packet can have.
 pub(super) fn bytes(value: &Value<'_>, longest: usize) -> Read<usize> {
     let size: ByteCount = value.parse()?;
     match usize::try_from(size.0) {
@@ -124,7 +124,7 @@ pub(super) fn bytes(value: &Value<'_>, longest: usize) -> Read<usize> {
     }
 }
 
-/// Refuses what would take for ever.
+/// Refuses traffic that would take too long to compute.
 pub(super) fn bounded(value: &Value<'_>, packets_a_second: f64, duration: Duration) -> Read<()> {
     let packets = packets_a_second * duration.as_secs_f64();
     if packets <= MAX_PACKETS {

@@ -41,7 +41,7 @@ pub(super) fn link(section: &Section<'_>, nodes: &Nodes) -> Read<MediumKind> {
     Ok(MediumKind::Link { between, spec: Box::new(spec) })
 }
 
-/// The numbers of a link's text: those of a preset have their reasons.
+/// Notes the numbers of a link's text: those of a preset have their reasons.
 fn note_link(section: &Section<'_>, text: &str, why: Option<&str>) {
     let (first, changed) = text.split_once(',').unwrap_or((text, ""));
     let Some(preset) = preset(first.trim()) else {
@@ -61,7 +61,7 @@ fn keys(section: &Section<'_>, prefix: &str) -> Read<Vec<String>> {
     let mut words = Vec::new();
     for (key, ..) in KEYS {
         let Some(value) = section.find(key)? else { continue };
-        // Alone first, so that what is wrong is marked where it stands.
+        // Each alone first, so that an error is marked at its place.
         let word = value.quantity(|text| {
             let text = text.trim();
             let alone = if text.contains(',') { Err(text.into()) } else { Ok(()) };
@@ -76,7 +76,7 @@ fn keys(section: &Section<'_>, prefix: &str) -> Read<Vec<String>> {
 }
 
 fn checked(key: &str, text: &str) -> Result<(), String> {
-    // A policer's queue of nothing is refused without its bucket; the whole is checked again.
+    // An empty policer queue is refused without its bucket; the whole is checked again.
     let context = if key == "queue" { "rate=1Gbit/s/1MB," } else { "" };
     format!("{context}{key}={text}").parse::<LinkSpec>().map(|_| ()).map_err(|error| error.to_string())
 }
@@ -100,7 +100,7 @@ pub(super) fn switch(section: &Section<'_>, nodes: &Nodes) -> Read<MediumKind> {
     Ok(MediumKind::Switch { nodes: joined, rate: rate(section)?, queue: queue(section)?, latency })
 }
 
-/// Fast Ethernet where nothing else is said.
+/// Fast Ethernet by default.
 fn rate(section: &Section<'_>) -> Read<BitRate> {
     let Some(value) = section.find("rate")? else { return Ok(ETHERNET_100) };
     let rate: BitRate = value.parse()?;

@@ -34,8 +34,8 @@
 //! # Ok::<(), antiphon_lab::scenario::ScenarioError>(())
 //! ```
 //!
-//! A text `"$name"` stands for a value of `[sweep]`. Every value may be written with its reason,
-//! `{ value = "20us", why = "…" }`; [`Scenario::notes`] lists them.
+//! A text `"$name"` is replaced by a value of `[sweep]`. Every value may be written with its reason, `{ value = "20us",
+//! why = "…" }`; [`Scenario::notes`] lists them.
 
 mod build;
 mod cell;
@@ -67,17 +67,17 @@ pub type Point = Vec<(String, String)>;
 /// An experiment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scenario {
-    /// What it is about, in a line.
+    /// Its subject, in a line.
     pub title: String,
     /// Where its numbers come from, as a whole; may be empty.
     pub source: String,
-    /// All seeds of its runs come from this.
+    /// All seeds of its runs are derived from this.
     pub seed: u64,
     /// Runs at each point.
     pub repetitions: u32,
-    /// Runs on real sockets: what it asks is what this machine does.
+    /// Runs on real sockets: it measures this machine.
     pub measured: bool,
-    /// What varies, the slowest first.
+    /// The variables, the slowest first.
     pub sweep: Vec<Axis>,
     file: String,
     text: String,
@@ -90,21 +90,21 @@ pub struct Run {
     /// From 0: points in the order of the sweep, repetitions within a point.
     #[serde(rename = "run")]
     pub index: u32,
-    /// What the sweep sets.
+    /// Values of the sweep's variables.
     pub point: Point,
     /// From 0.
     pub repetition: u32,
-    /// Of everything random in it.
+    /// Seed of everything random in it.
     ///
-    /// Depends on the scenario's seed, the point and the repetition and on nothing else: more points or repetitions
-    /// leave the others as they were. 48 bits, so that spreadsheets keep every digit.
+    /// Depends only on the scenario's seed, the point and the repetition: more points or repetitions do not change the
+    /// others. 48 bits, so that spreadsheets keep every digit.
     pub seed: u64,
 }
 
 /// A number of a scenario and its reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Note {
-    /// Where it stands: `cell.hall.slot`.
+    /// Its place in the scenario: `cell.hall.slot`.
     pub place: String,
     /// As it was written.
     pub value: String,
@@ -112,13 +112,13 @@ pub struct Note {
     pub why: Option<String>,
 }
 
-/// Runs of one scenario, times its streams: what is kept of each has to fit into memory together.
+/// The most runs of one scenario, times its streams: the results of all must fit into memory.
 pub const MAX_RECORDS: u64 = 200_000;
 
 impl Scenario {
-    /// Reads a scenario and checks all that can be checked without running it, at every point of its sweep.
+    /// Reads a scenario and checks everything that can be checked without running it, at every point of its sweep.
     ///
-    /// `file` is what errors call it.
+    /// `file` is its name in errors.
     pub fn parse(file: &str, text: &str) -> Result<Scenario, ScenarioError> {
         Scenario::read(file, text).map_err(|fault| fault.locate(file, text))
     }
@@ -142,7 +142,7 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Builds the setup of every point, or of enough of them to have seen every value.
+    /// Builds the setup of every point, or of enough of them to have used every value.
     fn check(&self) -> Read<()> {
         let points = sweep::points(&self.sweep);
         let first = build::setup(&self.tree, &points.at(0))?;
@@ -180,7 +180,7 @@ impl Scenario {
         plan
     }
 
-    /// What runs at a point.
+    /// The setup of a point.
     pub fn setup(&self, point: &[(String, String)]) -> Result<Setup, ScenarioError> {
         match build::setup(&self.tree, point) {
             Ok(built) => Ok(built.setup),
@@ -188,7 +188,8 @@ impl Scenario {
         }
     }
 
-    /// Every number of the scenario with its reason, in the order of the elements; what the sweep sets stands there.
+    /// Every number of the scenario with its reason, in the order of the elements; numbers of the sweep are marked as
+    /// such.
     pub fn notes(&self) -> Vec<Note> {
         let points = sweep::points(&self.sweep);
         // Checked when the text was read.
@@ -215,7 +216,7 @@ impl Scenario {
         }
     }
 
-    /// Names of what the sweep sets, in the order of the columns of results.
+    /// Names of the sweep's variables, in the order of the columns of results.
     pub fn variables(&self) -> Vec<String> {
         self.sweep.iter().flat_map(|axis| axis.names.iter().cloned()).collect()
     }

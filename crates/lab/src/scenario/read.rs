@@ -1,4 +1,4 @@
-//! Reading values by what they are to be, and remembering which keys there could have been.
+//! Reads values by type, and remembers the keys that were looked for.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use super::Note;
 use super::error::{Fault, Read, clip, did_you_mean};
 use super::tree::{Entry, Form, Kind, Node, Scalar, Table};
 
-/// What holds for one point of the sweep, and what is learnt on the way.
+/// Settings of one point of the sweep, and what is found while reading.
 pub(super) struct Context<'a> {
     /// The point's settings.
     point: &'a [(String, String)],
@@ -36,7 +36,7 @@ impl<'a> Context<'a> {
         self.notes.borrow_mut().push(note);
     }
 
-    /// `text` with the point's settings in the places of `$name` and `${name}`, and whether there was one; `$$` is `$`.
+    /// `text` with the point's settings in place of `$name` and `${name}`, and whether there was any; `$$` is `$`.
     fn fill(&self, text: &str, span: &Range<usize>) -> Read<(String, Vec<(String, String)>)> {
         let (mut filled, mut used, mut rest) = (String::new(), Vec::new(), text);
         while let Some((before, after)) = rest.split_once('$') {
@@ -71,13 +71,13 @@ impl<'a> Context<'a> {
     }
 }
 
-/// The name at the beginning of what stands behind a `$`, and the rest.
+/// The name at the beginning of the text after a `$`, and the rest.
 fn variable(text: &str) -> Option<(&str, &str)> {
     if let Some(inner) = text.strip_prefix('{') {
         return inner.split_once('}').filter(|(name, _)| is_name(name));
     }
     let end = text.find(|c: char| !is_name_character(c)).unwrap_or(text.len());
-    // A dash at the end belongs to what follows.
+    // A dash at the end belongs to the following text.
     let name = text[..end].trim_end_matches('-');
     is_name(name).then(|| (name, &text[name.len()..]))
 }
@@ -93,13 +93,13 @@ pub(super) fn is_name(name: &str) -> bool {
         && name.chars().all(is_name_character)
 }
 
-/// A table being read.
+/// A table that is read.
 pub(super) struct Section<'a> {
     pub(super) context: &'a Context<'a>,
     pub(super) table: &'a Table,
-    /// Where it is: `link.dsl`.
+    /// Its place: `link.dsl`.
     pub(super) place: String,
-    /// What to mark if something is missing.
+    /// Marked if something is missing.
     pub(super) span: Range<usize>,
     asked: RefCell<Vec<&'static str>>,
 }
@@ -115,7 +115,7 @@ impl<'a> Section<'a> {
         self.table.entry(key).map(|entry| self.value(entry)).transpose()
     }
 
-    /// The value of `key`, which must be there; `example` shows how.
+    /// The value of `key`, which must exist; `example` shows how.
     pub(super) fn need(&self, key: &'static str, example: &str) -> Read<Value<'a>> {
         let found = self.find(key)?;
         found.ok_or_else(|| {
@@ -123,7 +123,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// What to say where there is no `key`: a slip of the keyboard, if there is one, else `message`.
+    /// The error for a missing `key`: its misspelling, if there is one, else `message`.
     pub(super) fn missing(&self, key: &str, message: impl Into<String>) -> Fault {
         let asked = self.asked.borrow();
         let slip = |entry: &&Entry| {
@@ -156,7 +156,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// All tables in this one, which are elements of one kind.
+    /// All tables in this one, as elements of one kind.
     pub(super) fn sections(&self) -> Read<Vec<(&'a str, Section<'a>)>> {
         self.table.entries.iter().map(|entry| Ok((entry.key.as_str(), self.section(entry)?))).collect()
     }
@@ -190,15 +190,15 @@ impl<'a> Section<'a> {
     }
 }
 
-/// A value being read.
+/// A value that is read.
 pub(super) struct Value<'a> {
     context: &'a Context<'a>,
-    /// Where it is: `link.dsl.rate`.
+    /// Its place: `link.dsl.rate`.
     pub(super) place: String,
     span: Range<usize>,
     content: Content<'a>,
     why: Option<&'a str>,
-    /// The variables in it, with what they stand for at this point.
+    /// The variables in it, with their values at this point.
     swept: Vec<(String, String)>,
 }
 
@@ -238,7 +238,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A text that is no number.
+    /// A text that is not a number.
     pub(super) fn text(&self, example: &str) -> Read<&str> {
         let scalar = self.scalar(&format!("a text, such as {example}"))?;
         match scalar.form {
@@ -247,7 +247,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whatever `read` makes of its text, a number with its unit.
+    /// A number with its unit, converted from its text by `read`.
     pub(super) fn quantity<T, E: Display>(&self, read: impl FnOnce(&str) -> Result<T, E>) -> Read<T> {
         let scalar = self.scalar("a quantity with its unit in quotes, such as \"20ms\"")?;
         let value = read(&scalar.text).map_err(|why| self.fault(why))?;
@@ -255,7 +255,7 @@ impl<'a> Value<'a> {
         Ok(value)
     }
 
-    /// A quantity of a type that reads itself.
+    /// A quantity of a type that implements `FromStr`.
     pub(super) fn parse<T: FromStr<Err: Display>>(&self) -> Read<T> {
         self.quantity(str::parse)
     }
@@ -321,7 +321,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A list of texts; one text stands for a list of one.
+    /// A list of texts; one text counts as a list of one.
     pub(super) fn texts(&self, example: &str) -> Read<Vec<(String, Range<usize>)>> {
         match &self.content {
             Content::Scalar(_) => Ok(vec![(self.text(example)?.into(), self.span.clone())]),
@@ -349,12 +349,12 @@ impl<'a> Value<'a> {
         &self.span
     }
 
-    /// Why it is as it is.
+    /// The reason given for it.
     pub(super) fn why(&self) -> Option<&'a str> {
         self.why
     }
 
-    /// Remembers a number; one that the sweep gives stands there.
+    /// Remembers a number; one from the sweep is marked as such.
     pub(super) fn note(&self, value: &str) {
         if self.swept.is_empty() {
             self.context.note(&self.place, value, self.why);
@@ -373,7 +373,7 @@ pub(super) fn labelled(node: &Node) -> Read<(&Node, Option<&str>)> {
     }
 }
 
-/// The `why` of a table that has no keys but those.
+/// The `why` of a table that has no other keys than `known`.
 pub(super) fn reason<'a>(table: &'a Table, known: &[&str]) -> Read<Option<&'a str>> {
     if let Some(other) = table.entries.iter().find(|entry| !known.contains(&entry.key.as_str())) {
         let near = did_you_mean(&other.key, known.iter().copied());

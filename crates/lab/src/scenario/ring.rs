@@ -10,7 +10,7 @@ use super::error::Read;
 use super::read::Section;
 use crate::setup::MediumKind;
 
-/// `[ring.NAME]`, and `[ring.NAME.station.NODE]` for what one station has of its own.
+/// `[ring.NAME]`, and `[ring.NAME.station.NODE]`: settings of one station.
 pub(super) fn ring(section: &Section<'_>, nodes: &Nodes) -> Read<MediumKind> {
     let joined = nodes.several(section, "stations")?;
     let ttrt =

@@ -1,4 +1,4 @@
-//! Streams, which are what is measured.
+//! Streams, which are measured.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::setup::{Content, NodeId, SoundSpec, StreamSpec};
 
 /// The fixed header of RTP (RFC 3550 §5.1), with which every frame begins.
 const RTP_HEADER: usize = 12;
-/// Longer is no live audio; and what waits has to be kept.
+/// Longer blocks are not live audio; and waiting frames must be kept.
 const LONGEST: Duration = Duration::from_secs(600);
 /// A frame on a byte stream may be longer than a packet, up to what RFC 4571 can frame.
 const MAX_STREAM_FRAME: usize = 65_535;
@@ -93,7 +93,7 @@ fn transport(section: &Section<'_>, mtu: usize, latency: Duration) -> Read<(&'st
 fn destinations(section: &Section<'_>, transport: &Transport, to: &[NodeId], reflected: bool) -> Read<()> {
     let count = to.len();
     if count == 0 {
-        return Err(section.fault(format!("[{}] goes to nobody: name a node", section.place)));
+        return Err(section.fault(format!("[{}] has no destination: name a node", section.place)));
     }
     if count > 1 && !transport.multicast {
         let scheme = transport.scheme;
@@ -109,7 +109,7 @@ fn destinations(section: &Section<'_>, transport: &Transport, to: &[NodeId], ref
     Ok(())
 }
 
-/// What a stream may be made of.
+/// Kinds of stream content.
 #[derive(Clone, Copy)]
 enum Kind {
     Sound,
@@ -117,7 +117,7 @@ enum Kind {
     Medusa,
 }
 
-/// What a stream is made of: what it says, or else what its keys are of. Sound, where they tell nothing.
+/// The kind of a stream: as given, or according to its keys; otherwise sound.
 fn kind(section: &Section<'_>) -> Read<Kind> {
     let kinds = [("sound", Kind::Sound), ("packets", Kind::Packets), ("medusa", Kind::Medusa)];
     if let Some(said) = section.find("content")? {

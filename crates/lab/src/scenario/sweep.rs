@@ -1,4 +1,4 @@
-//! What varies from point to point.
+//! Variables and their values from point to point.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -33,7 +33,7 @@ impl Axis {
 const MAX_VALUES: usize = 10_000;
 /// Axes; more make more points than can be run.
 const MAX_AXES: usize = 16;
-/// Columns of the results that are not the sweep's.
+/// Columns of the results other than the sweep's.
 const TAKEN: [&str; 9] =
     ["run", "repetition", "seed", "stream", "point", "medium", "counter", "value", "events"];
 
@@ -179,7 +179,7 @@ pub(super) fn replace(axes: &mut [Axis], name: &str, values: &[String]) -> Read<
     check_values(axis)
 }
 
-/// Refuses variables that stand nowhere.
+/// Refuses variables that are not used.
 pub(super) fn all_used(axes: &[Axis], used: &BTreeSet<String>) -> Read<()> {
     for axis in axes {
         if let Some(name) = axis.names.iter().find(|name| !used.contains(*name)) {
@@ -198,7 +198,7 @@ pub(super) fn points(axes: &[Axis]) -> Points<'_> {
     Points(axes)
 }
 
-/// Of more points only some are checked when a scenario is read.
+/// If there are more points, only some are checked when a scenario is read.
 const CHECKED: u64 = 1000;
 
 impl Points<'_> {
@@ -218,7 +218,7 @@ impl Points<'_> {
         axes.flat_map(|(axis, step)| axis.names.iter().cloned().zip(step.iter().cloned())).collect()
     }
 
-    /// Points among which every value of every axis is found; all of them, if they are few.
+    /// Points that together contain every value of every axis; all of them, if they are few.
     pub(super) fn samples(&self) -> Vec<u64> {
         if self.count() <= CHECKED {
             return (0..self.count()).collect();

@@ -1,4 +1,4 @@
-//! Settings of a TCP: a kernel's, and what differs from it.
+//! Settings of a TCP: a kernel's, and differences from it.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::tcp::{
     AckRule, Algorithm, DelayedAck, LossDetection, Profile, Reduction, RtoFloor, RtoSettings, WindowUnit,
 };
 
-/// A name and what it stands for.
+/// A name and its profile.
 type Kernel = (&'static str, fn() -> Profile);
 
 /// The kernels that have a profile.
@@ -23,7 +23,7 @@ const PROFILES: [Kernel; 6] = [
     ("windows-xp", Profile::windows_xp),
 ];
 
-/// `tcp = "linux"`, or `tcp = { profile = "linux", … }`; today's Linux where nothing is said.
+/// `tcp = "linux"`, or `tcp = { profile = "linux", … }`; today's Linux by default.
 pub(super) fn profile(section: &Section<'_>) -> Read<Profile> {
     let Some(value) = section.find("tcp")? else { return Ok(Profile::linux()) };
     let Some(section) = value.table() else { return named(&value) };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const EXAMPLE: &str = include_str!("../../scenarios/example-two-streams-on-dsl.toml");
 
-/// Everything that a scenario can say, at least once.
+/// Every key that a scenario can have, at least once.
 const ALL: &str = r#"
 title = "All there is"
 source = "nowhere"
@@ -171,7 +171,7 @@ fn everything_that_can_be_said_arrives_in_the_setup() {
     let MediumKind::Cell { nodes, spec } = &cell.kind else { panic!() };
     assert_eq!(*nodes, [NodeId(1), NodeId(2), NodeId(3)]);
     let [ap, client, laptop] = spec.stations[..] else { panic!() };
-    // The last point but none: retry 7, load 2.
+    // The second to last point: retry 7, load 2.
     assert_eq!((ap.retry_limit, client.retry_limit, client.queue), (7, 7, 50));
     assert_eq!((ap.frame_error.0, client.frame_error.0, laptop.frame_error.0), (0.0, 0.01, 0.0));
     assert!(ap.fade.is_none() && client.fade.is_some());
@@ -183,7 +183,7 @@ fn everything_that_can_be_said_arrives_in_the_setup() {
     let MediumKind::Ring { spec, .. } = &ring.kind else { panic!() };
     assert_eq!(spec.stations.iter().map(|s| s.frames_per_token).collect::<Vec<_>>(), [Some(1), Some(4)]);
     traffic_and_streams(&setup);
-    // At a load of nothing there is nothing.
+    // At a load of zero there is no traffic.
     assert_eq!(scenario.setup(&plan[0].point).unwrap().traffic.len(), setup.traffic.len() - 1);
 }
 
@@ -260,7 +260,7 @@ fn runs_are_points_in_order_with_seeds_of_their_own() {
     seeds.sort_unstable();
     seeds.dedup();
     assert_eq!(seeds.len(), 8);
-    // More repetitions and fewer points leave the seeds of the others alone.
+    // More repetitions and fewer points do not change the seeds of the others.
     let more = scenario.clone().with_repetitions(3).unwrap().with_values("retry", &["7".into()]).unwrap();
     let of = |plan: &[Run], repetition: u32| {
         let found = plan.iter().find(|run| {
@@ -295,7 +295,7 @@ fn numbers_without_a_reason_are_found() {
     assert_eq!(note("cell.wlan.voice.cw-min").why, None);
     assert_eq!(note("stream.audio.interval").value, "7.4ms");
     assert!(note("link.line.link, preset dsl").why.is_some());
-    // What the sweep sets is told there.
+    // Numbers of the sweep are reported there.
     assert!(notes.iter().all(|note| note.place != "cell.wlan.retry-limit"));
     assert_eq!(
         (note("sweep.retry").value.as_str(), note("sweep.retry").why.as_deref()),
@@ -303,7 +303,7 @@ fn numbers_without_a_reason_are_found() {
     );
 }
 
-/// The smallest scenario, to be spoilt.
+/// The smallest scenario, into which errors are put.
 const SMALL: &str = r#"title = "Small"
 duration = "1s"
 [node.a]
@@ -329,7 +329,7 @@ fn refused(text: &str, line: usize, parts: &[&str]) {
 }
 
 #[test]
-fn each_mistake_is_told_with_its_line_and_what_would_be_right() {
+fn each_error_has_its_line_and_what_would_be_right() {
     read(SMALL);
     let cases: &[(&str, &str, usize, &[&str])] = &[
         ("frame =", "frmae =", 12, &["'frmae'", "'frame'", "^^^^^"]),

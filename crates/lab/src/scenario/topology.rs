@@ -1,4 +1,4 @@
-//! Whether the media join all nodes, and join them in one way only.
+//! Checks that the media connect all nodes, and in only one way.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -40,7 +40,7 @@ impl MediumKind {
     }
 }
 
-/// Refuses circles and nodes that nobody reaches; `places` has each medium's place in the text.
+/// Refuses circles and unreachable nodes; `places` has each medium's place in the text.
 pub(super) fn check(setup: &Setup, places: &[(Range<usize>, String)], nodes: &Nodes) -> Read<Network> {
     let mut network = Network { media: Vec::new(), nodes: setup.nodes.len() };
     for (medium, (span, place)) in setup.media.iter().zip(places) {
@@ -75,7 +75,7 @@ pub(super) fn check(setup: &Setup, places: &[(Range<usize>, String)], nodes: &No
 }
 
 impl Network {
-    /// The media on the way from one node to another.
+    /// The media on the path from one node to another.
     fn way(&self, from: NodeId, to: NodeId) -> Option<Vec<usize>> {
         let mut reached: Vec<Option<(usize, usize)>> = vec![None; self.nodes];
         let mut tried = vec![false; self.media.len()];
@@ -107,7 +107,7 @@ impl Network {
         Some(way)
     }
 
-    /// The longest IP packet that crosses the way between two nodes.
+    /// The longest IP packet that fits the path between two nodes.
     pub(super) fn mtu(&self, from: NodeId, to: NodeId) -> usize {
         let way = self.way(from, to).unwrap_or_default();
         way.iter().map(|medium| self.media[*medium].1).min().unwrap_or(ETHERNET_MTU)

@@ -1,4 +1,4 @@
-//! A scenario's text as a tree that knows where everything stands.
+//! A scenario's text as a tree with the position of everything.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::{Fault, Read};
 
-/// More than any sensible scenario takes.
+/// More than any sensible scenario has.
 const MAX_TEXT: usize = 1 << 20;
 
 /// Keys and values in the order in which they were written.
@@ -39,7 +39,7 @@ pub(super) enum Kind {
     Table(Table),
 }
 
-/// One value, as text and as what it was written.
+/// One value, as text and with how it was written.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Scalar {
     pub(super) text: String,
@@ -53,7 +53,7 @@ pub(super) enum Form {
     Quoted,
     /// A number or truth value without.
     Bare,
-    /// Put in by the sweep, which knows text only.
+    /// Inserted by the sweep, whose values are text.
     Swept,
 }
 

@@ -1,4 +1,4 @@
-//! What an acknowledgement does to the sender.
+//! Processing of acknowledgements by the sender.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::sender::Sender;
 use super::timers::Due;
 
 impl Sender {
-    /// Folds in the acknowledgement of `segment`. False if it acknowledges what was never sent.
+    /// Processes the acknowledgement in `segment`. False if it acknowledges data that was never sent.
     pub fn on_ack(&mut self, now: Instant, segment: &Segment) -> bool {
         if segment.ack > self.next {
             return false;
@@ -25,7 +25,7 @@ impl Sender {
             self.retries = 0;
             self.waits_since = now;
             self.rtt.reset_backoff();
-            self.board.on_ack(segment.ack, &mut delivery);
+            self.scoreboard.on_ack(segment.ack, &mut delivery);
         }
         let duplicate = self.note_blocks(segment, &mut delivery);
         if !self.sack {
@@ -42,7 +42,7 @@ impl Sender {
         true
     }
 
-    /// Returns whether the window grew. A window never shrinks here, as no receiver of ours shrinks it.
+    /// Returns whether the window grew. A window never shrinks here, as our receivers never shrink it.
     fn note_window(&mut self, segment: &Segment) -> bool {
         let window = u64::from(segment.window);
         let edge = segment.ack.saturating_add(window);
@@ -50,7 +50,7 @@ impl Sender {
         let grew = edge > self.edge;
         self.edge = self.edge.max(edge);
         if self.timer.is_some_and(|timer| timer.due == Due::WindowProbe) {
-            // The peer lives; probing goes on at its backed-off pace until the window opens.
+            // The peer answers; probing continues at its backed-off interval until the window opens.
             self.retries = 0;
             if grew {
                 self.timer = None;
@@ -71,9 +71,9 @@ impl Sender {
             [] => false,
         };
         for block in &blocks[usize::from(duplicate)..] {
-            // Blocks beyond what was sent, or back to front, are the peer's mistake and mean nothing.
+            // Blocks beyond what was sent, or reversed ones, are the peer's mistake and are ignored.
             if self.sack && block.0 < block.1 && block.1 <= self.next {
-                self.board.on_sack(*block, delivery);
+                self.scoreboard.on_sack(*block, delivery);
             }
         }
         duplicate && self.sack
@@ -84,14 +84,15 @@ impl Sender {
         let mss = u64::from(self.mss);
         if advanced {
             let others = delivery.cumulative.saturating_sub(mss);
-            self.board.duplicates = self.board.duplicates.saturating_sub(others);
-            if self.board.is_empty() {
-                self.board.duplicates = 0;
+            self.scoreboard.duplicates = self.scoreboard.duplicates.saturating_sub(others);
+            if self.scoreboard.is_empty() {
+                self.scoreboard.duplicates = 0;
             }
-        } else if segment.ack == self.una && segment.payload.is_empty() && !grew && self.board.len() > 1 {
-            let most = (self.board.len() as u64 - 1) * mss;
-            if self.board.duplicates < most {
-                self.board.duplicates += mss;
+        } else if segment.ack == self.una && segment.payload.is_empty() && !grew && self.scoreboard.len() > 1
+        {
+            let most = (self.scoreboard.len() as u64 - 1) * mss;
+            if self.scoreboard.duplicates < most {
+                self.scoreboard.duplicates += mss;
                 delivery.weight += mss;
             }
         }
@@ -120,7 +121,7 @@ impl Sender {
             && segment.timestamps.is_some_and(|timestamps| self.recovery.is_spurious(timestamps.echo));
         if self.profile.undo && (by_report || by_echo) {
             if by_echo {
-                self.board.clear_lost();
+                self.scoreboard.clear_lost();
             }
             self.recovery.undo(&mut *self.congestion);
             self.counts.undone += 1;
@@ -159,7 +160,7 @@ impl Sender {
     }
 
     pub(super) fn enter_recovery_if_lost(&mut self) {
-        if self.recovery.phase() == Phase::Open && self.board.waits() {
+        if self.recovery.phase() == Phase::Open && self.scoreboard.waits() {
             self.counts.recoveries += 1;
             self.recovery.enter(&mut *self.congestion, self.next);
         }

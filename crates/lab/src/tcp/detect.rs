@@ -49,7 +49,7 @@ impl Rack {
         }
     }
 
-    /// A duplicate was reported: be more patient, once a round trip (§6.2 step 4).
+    /// A duplicate was reported: widen the reordering window, once a round trip (§6.2 step 4).
     pub(super) fn on_duplicate(&mut self, una: u64, next: u64) {
         if una >= self.widened_until {
             self.steps = (self.steps + 1).min(MAX_STEPS);
@@ -68,7 +68,7 @@ impl Rack {
 }
 
 impl Sender {
-    /// Looks for losses after an acknowledgement or at the reordering time-out; returns how many are news.
+    /// Looks for losses after an acknowledgement or at the reordering time-out; returns how many are new.
     pub(super) fn detect(&mut self, now: Instant) -> u32 {
         self.reorder_timer = None;
         if !self.sack {
@@ -76,8 +76,8 @@ impl Sender {
         }
         match self.profile.loss_detection {
             LossDetection::Rack => self.detect_by_time(now),
-            LossDetection::DupAcks => self.board.mark_lost_by_count(self.dup_threshold),
-            LossDetection::Fack => self.board.mark_lost_by_distance(self.dup_threshold),
+            LossDetection::DupAcks => self.scoreboard.mark_lost_by_count(self.dup_threshold),
+            LossDetection::Fack => self.scoreboard.mark_lost_by_distance(self.dup_threshold),
         }
     }
 
@@ -91,19 +91,19 @@ impl Sender {
 
     /// RFC 5681 §3.2 and the partial acknowledgements of RFC 6582.
     fn detect_without_sack(&mut self) -> u32 {
-        let duplicates = self.board.duplicates / u64::from(self.mss);
+        let duplicates = self.scoreboard.duplicates / u64::from(self.mss);
         let enough = duplicates >= u64::from(self.dup_threshold);
         let partial = self.recovery.phase() == Phase::Recovery;
-        let head_is_clean = self.board.head().is_some_and(|head| head.retransmissions == 0);
-        if (enough || partial) && head_is_clean { u32::from(self.board.mark_lost(0)) } else { 0 }
+        let head_is_clean = self.scoreboard.head().is_some_and(|head| head.retransmissions == 0);
+        if (enough || partial) && head_is_clean { u32::from(self.scoreboard.mark_lost(0)) } else { 0 }
     }
 
     /// RFC 8985 §6.2 steps 4 and 5.
     fn detect_by_time(&mut self, now: Instant) -> u32 {
-        let Some(latest) = self.rack.latest.filter(|_| self.board.is_disturbed()) else { return 0 };
+        let Some(latest) = self.rack.latest.filter(|_| self.scoreboard.is_disturbed()) else { return 0 };
         let patience = self.rack.rtt + self.reorder_window();
         let mut wait = Duration::ZERO;
-        let news = self.board.mark_lost_where(|_, sent| {
+        let news = self.scoreboard.mark_lost_where(|_, sent| {
             let is_older = (sent.sent_at, sent.order) < latest;
             let due = sent.sent_at + patience;
             if is_older && due > now {
@@ -117,7 +117,7 @@ impl Sender {
 
     fn reorder_window(&self) -> Duration {
         let repairing = self.recovery.phase() != Phase::Open;
-        let many = self.board.sacked_segments() >= self.dup_threshold;
+        let many = self.scoreboard.sacked_segments() >= self.dup_threshold;
         if !self.rack.reordering_seen && (repairing || many) {
             return Duration::ZERO;
         }
@@ -125,13 +125,14 @@ impl Sender {
         window.min(self.rtt.smoothed().srtt().unwrap_or_default())
     }
 
-    /// At a retransmission time-out everything is lost; with RACK only what has had the time to arrive
+    /// At a retransmission time-out all segments count as lost; with RACK only those that have had time to arrive
     /// (Linux `tcp_timeout_mark_lost`).
     pub(super) fn mark_lost_at_timeout(&mut self, now: Instant) {
         let patience = self.rack.rtt + self.reorder_window();
         let by_time = self.sack && self.profile.loss_detection == LossDetection::Rack;
-        self.board.duplicates = 0;
-        self.board.mark_lost_where(|index, sent| index == 0 || !by_time || sent.sent_at + patience <= now);
+        self.scoreboard.duplicates = 0;
+        self.scoreboard
+            .mark_lost_where(|index, sent| index == 0 || !by_time || sent.sent_at + patience <= now);
     }
 }
 
@@ -139,5 +140,5 @@ impl Sender {
 const PERSIST: u32 = 16;
 /// The window is bounded by the smoothed round trip anyway; Linux keeps eight bits.
 const MAX_STEPS: u32 = 255;
-/// Linux's `tcp_max_reordering` of old (127).
+/// Linux's earlier `tcp_max_reordering` (127).
 const MAX_THRESHOLD: u32 = 127;

@@ -1,9 +1,9 @@
-//! A TCP in virtual time, good enough to stand for a kernel's.
+//! A TCP in virtual time, accurate enough to replace a kernel's.
 //!
-//! A pair of [`Tcp`] exchanges [`Segment`]s; time is passed in, nothing is drawn at random, so runs repeat exactly. Each
-//! concern has a file: `scoreboard` (what is in flight), `detect` (what is lost), `recovery` (when the window is reduced),
-//! `timers`, `ack`, `sender`, `receiver`; how the window grows and what round trips tell is in `antiphon_proto::{cc, rtt}`.
-//! [`Profile`] tells one kernel from another.
+//! A pair of [`Tcp`] exchanges [`Segment`]s; time is passed in, nothing is drawn at random, so runs repeat exactly.
+//! Each concern has a file: `scoreboard` (segments in flight), `detect` (loss detection), `recovery` (window
+//! reductions), `timers`, `ack`, `sender`, `receiver`; window growth and round-trip estimation are in
+//! `antiphon_proto::{cc, rtt}`. [`Profile`] distinguishes kernels.
 //!
 //! ```
 //! use antiphon_core::Instant;
@@ -23,8 +23,8 @@
 //! assert_eq!(far.read(now, &mut heard), 5);
 //! ```
 //!
-//! Not modelled: urgent data, simultaneous open, TIME-WAIT, HyStart, pacing, buffer tuning, what a kernel charges a
-//! buffer for its own bookkeeping, joining of small segments when they are sent again.
+//! Not modelled: urgent data, simultaneous open, TIME-WAIT, HyStart, pacing, buffer tuning, a kernel's bookkeeping
+//! overhead in buffers, merging of small segments on retransmission.
 
 mod ack;
 mod detect;
@@ -76,7 +76,7 @@ pub struct Tcp {
     wire_bytes_sent: u64,
 }
 
-/// Where a connection stands; how it closes is told by [`Tcp::is_finished`] and [`Tcp::peer_finished`].
+/// State of a connection; [`Tcp::is_finished`] and [`Tcp::peer_finished`] tell how it closes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// Waits for a SYN.
@@ -87,11 +87,11 @@ pub enum State {
     SynReceived,
     /// Data may flow.
     Established,
-    /// Gone.
+    /// The connection has ended.
     Closed(Closed),
 }
 
-/// Why a connection is gone before its time.
+/// Why a connection ended early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Closed {
     /// The peer did not answer for too long.
@@ -160,7 +160,7 @@ impl Tcp {
         self.sender.unsent() as usize
     }
 
-    /// Bytes that [`Self::read`] would give.
+    /// Bytes that [`Self::read`] would return.
     pub fn readable(&self) -> usize {
         self.receiver.readable()
     }
@@ -181,12 +181,12 @@ impl Tcp {
         self.end(Closed::Aborted);
     }
 
-    /// All that was written, and the FIN, is acknowledged.
+    /// Whether all that was written, and the FIN, is acknowledged.
     pub fn is_finished(&self) -> bool {
         self.sender.is_finished()
     }
 
-    /// The peer has closed and all it sent was read.
+    /// Whether the peer has closed and all it sent was read.
     pub fn peer_finished(&self) -> bool {
         self.receiver.is_finished()
     }
@@ -283,7 +283,7 @@ impl Tcp {
         }
     }
 
-    /// The next segment for the network: repetitions, new data, a bare acknowledgement.
+    /// The next segment for the network: retransmissions, new data, a bare acknowledgement.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Segment> {
         let segment = match self.state {
             State::Closed(_) => std::mem::take(&mut self.wants_reset).then(|| self.reset())?,
@@ -394,19 +394,19 @@ impl Tcp {
         }
     }
 
-    /// Takes a buffer for segments to come; more than a thousand are let go.
+    /// Takes a buffer for later segments; more than a thousand are freed.
     pub fn recycle(&mut self, buffer: Vec<u8>) {
         if self.spare.len() < SPARE_BUFFERS && buffer.capacity() > 0 {
             self.spare.push(buffer);
         }
     }
 
-    /// Whether a segment to come would find a buffer.
+    /// Whether a buffer is available for a later segment.
     pub fn has_spare(&self) -> bool {
         !self.spare.is_empty()
     }
 
-    /// What is being repaired.
+    /// The present phase of loss recovery.
     pub fn phase(&self) -> Phase {
         self.sender.recovery.phase()
     }
@@ -416,5 +416,5 @@ impl Tcp {
 const MAX_SCALE: u8 = 14;
 /// As Linux (`tcp_min_snd_mss` 48): a hostile SYN must not make a segment per byte.
 const LEAST_MSS: u32 = 48;
-/// 1.5 MB of full segments: what a flow of 100 Mbit/s has on its way at 100 ms. Beyond it, buffers are made anew.
+/// 1.5 MB of full segments: what a flow of 100 Mbit/s has in flight at 100 ms. Beyond it, buffers are newly allocated.
 const SPARE_BUFFERS: usize = 1024;

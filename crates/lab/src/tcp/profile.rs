@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use antiphon_proto::rtt::{RtoFloor, RtoSettings};
 
-/// All that tells one TCP from another. Start from a kernel's and change what the experiment changes.
+/// All settings that distinguish one TCP from another. Start from a kernel's and change what the experiment changes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Profile {
     /// Bytes of payload and TCP options in a full segment: 1460 on Ethernet over IPv4.
@@ -23,15 +23,15 @@ pub struct Profile {
     pub initial_window: u32,
     /// Shrink the window after an idle time-out and while the application does not use it (RFC 2861, RFC 5681 §4.1).
     pub idle_restart: bool,
-    /// How losses are seen before a time-out.
+    /// How losses are detected before a time-out.
     pub loss_detection: LossDetection,
     /// Duplicate acknowledgements, or segments acknowledged beyond a hole, that make a loss (RFC 5681 §3.2: 3).
     pub dup_threshold: u32,
     /// Send a probe about two round trips after the last segment (RFC 8985 §7). Needs SACK.
     pub tail_loss_probe: bool,
-    /// How the window comes down in recovery.
+    /// How the window is reduced in recovery.
     pub reduction: Reduction,
-    /// Take a reduction back when it proves spurious (RFC 3522 by timestamps, RFC 3708 by duplicate SACKs).
+    /// Undo a reduction that proves spurious (RFC 3522 by timestamps, RFC 3708 by duplicate SACKs).
     pub undo: bool,
     /// Retransmission time-out.
     pub rto: RtoSettings,
@@ -41,7 +41,7 @@ pub struct Profile {
     pub no_delay: bool,
     /// Bytes the application may write ahead, unacknowledged ones included.
     ///
-    /// Payload alone: what a kernel charges for its own bookkeeping is not modelled.
+    /// Payload alone: a kernel's bookkeeping overhead is not modelled.
     pub send_buffer: usize,
     /// Bytes that may wait for the reading application; payload alone.
     pub receive_buffer: usize,
@@ -49,7 +49,7 @@ pub struct Profile {
     pub syn_retries: u32,
     /// Time-outs in a row before giving up.
     pub retries: u32,
-    /// Give up when data stays unacknowledged for so long, whatever `retries` says (RFC 5482).
+    /// Give up when data stays unacknowledged for this long, whatever `retries` says (RFC 5482).
     pub user_timeout: Option<Duration>,
 }
 
@@ -71,7 +71,7 @@ pub enum WindowUnit {
     Bytes,
 }
 
-/// How losses are seen before a time-out.
+/// How losses are detected before a time-out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LossDetection {
     /// So many segments above a hole are acknowledged (RFC 6675); counts duplicates and takes NewReno's partial
@@ -84,7 +84,7 @@ pub enum LossDetection {
     Rack,
 }
 
-/// How the window comes down in recovery.
+/// How the window is reduced in recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reduction {
     /// In proportion to what arrives (RFC 6937).

@@ -5,7 +5,7 @@ use antiphon_core::Instant;
 use super::profile::{AckRule, DelayedAck, Profile};
 use super::segment::SackBlocks;
 
-/// Puts the stream together and decides when the peer hears of it.
+/// Reassembles the stream and decides when to acknowledge.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     ring: Box<[u8]>,
@@ -13,7 +13,7 @@ pub struct Receiver {
     read: u64,
     /// Next position expected.
     next: u64,
-    /// What arrived beyond a hole, in order, none touching another.
+    /// Data received beyond a hole, in order, not adjacent to each other.
     ranges: Vec<Range>,
     stamp: u64,
     fin: Option<u64>,
@@ -25,7 +25,7 @@ pub struct Receiver {
     policy: AckPolicy,
     /// Bytes that arrived a second time.
     pub duplicate_bytes: u64,
-    /// Segments dropped outside the window or for want of room to note them.
+    /// Segments dropped because they were outside the window or could not be noted.
     pub refused: u64,
 }
 
@@ -49,7 +49,7 @@ struct AckPolicy {
     full: u32,
     /// Small pushed segments since the last acknowledgement (`ICSK_ACK_PUSHED`, `ICSK_ACK_PUSHED2`).
     small_pushed: u32,
-    /// Data goes both ways, so acknowledgements ride on it (`icsk_ack.pingpong`).
+    /// Data flows both ways, so acknowledgements are sent with it (`icsk_ack.pingpong`).
     interactive: bool,
     last_received: Option<Instant>,
 }
@@ -94,7 +94,7 @@ impl Receiver {
         self.move_edge();
     }
 
-    /// Next position expected: what acknowledgements carry.
+    /// Next position expected, sent in acknowledgements.
     pub fn next(&self) -> u64 {
         self.next
     }
@@ -213,7 +213,7 @@ impl Receiver {
         self.read += n as u64;
         if n > 0 {
             self.policy.on_read(self.readable() == 0);
-            // Linux tells of a window that has at least doubled (`__tcp_cleanup_rbuf`).
+            // Linux reports a window that has at least doubled (`__tcp_cleanup_rbuf`).
             if 2 * before <= self.ring.len() as u64 && self.free_edge() - self.next >= (2 * before).max(1) {
                 self.move_edge();
                 self.policy.now_due |= self.edge - self.next > before;
@@ -222,7 +222,7 @@ impl Receiver {
         n
     }
 
-    /// The peer's FIN has arrived and all before it was read.
+    /// Whether the peer's FIN has arrived and all before it was read.
     pub fn is_finished(&self) -> bool {
         self.fin.is_some_and(|fin| self.next > fin && self.read >= fin)
     }
@@ -316,7 +316,7 @@ pub fn copy_in(ring: &mut [u8], at: u64, bytes: &[u8]) {
     ring[..bytes.len() - first].copy_from_slice(&bytes[first..]);
 }
 
-/// Copies what stands at position `at` of a stream kept in `ring`.
+/// Copies the bytes at position `at` of a stream kept in `ring`.
 pub fn copy_out(ring: &[u8], at: u64, bytes: &mut [u8]) {
     let from = (at % ring.len() as u64) as usize;
     let first = bytes.len().min(ring.len() - from);

@@ -1,22 +1,22 @@
-//! From open sending through recovery and time-out back again: when the window is reduced, and when that is undone.
+//! Phases of loss recovery: when the window is reduced, and when that is undone.
 
 use antiphon_core::Instant;
 use antiphon_proto::cc::{Controller, Window};
 
 use super::profile::Reduction;
 
-/// Where the sender stands (RFC 5681, RFC 6675, RFC 6298).
+/// Phase of the sender (RFC 5681, RFC 6675, RFC 6298).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
     /// Nothing is being repaired.
     Open,
-    /// Holes are being filled after acknowledgements told of them.
+    /// Holes that acknowledgements reported are being filled.
     Recovery,
-    /// A time-out took everything for lost.
+    /// After a time-out, all segments count as lost.
     Loss,
 }
 
-/// State of the repair under way.
+/// State of the present recovery.
 #[derive(Clone, Debug)]
 pub struct Recovery {
     phase: Phase,
@@ -29,7 +29,7 @@ pub struct Recovery {
     undo: Option<Undo>,
 }
 
-/// What to go back to if the reduction proves spurious.
+/// The values to restore if the reduction proves spurious.
 #[derive(Clone, Copy, Debug)]
 struct Undo {
     cwnd: f64,
@@ -37,7 +37,7 @@ struct Undo {
     /// Retransmissions not yet shown to be duplicates.
     open: u32,
     retransmitted: bool,
-    /// When the first of them left.
+    /// When the first of them was sent.
     first: Option<Instant>,
 }
 
@@ -48,7 +48,7 @@ impl Recovery {
         Recovery { phase, reduction, high: 0, delivered: 0.0, sent: 0.0, prior_cwnd: 1.0, undo: None }
     }
 
-    /// Where the sender stands.
+    /// The present phase.
     pub fn phase(&self) -> Phase {
         self.phase
     }
@@ -58,7 +58,7 @@ impl Recovery {
         self.undo = Some(Undo { cwnd, ssthresh, open: 0, retransmitted: false, first: None });
     }
 
-    /// Acknowledgements tell of a loss: reduce once until all sent up to `high` is acknowledged.
+    /// Acknowledgements show a loss: reduce once until all sent up to `high` is acknowledged.
     pub fn enter(&mut self, congestion: &mut dyn Controller, high: u64) {
         self.remember(congestion.window());
         self.prior_cwnd = congestion.window().cwnd.max(1.0);
@@ -72,7 +72,7 @@ impl Recovery {
         }
     }
 
-    /// The retransmission timer fired. `in_flight`: segments not taken for lost.
+    /// The retransmission timer fired. `in_flight`: segments not counted as lost.
     ///
     /// One reduction for one window of data: none if this window's was made already (Linux `tcp_enter_loss`).
     pub fn on_timeout(&mut self, congestion: &mut dyn Controller, una: u64, high: u64, in_flight: f64) {
@@ -125,20 +125,20 @@ impl Recovery {
         }
     }
 
-    /// The peer reports a duplicate: one retransmission was in vain (RFC 3708). True if the last open one.
+    /// The peer reports a duplicate: one retransmission was unnecessary (RFC 3708). True if it was the last open one.
     pub fn on_duplicate_report(&mut self) -> bool {
         let Some(undo) = &mut self.undo else { return false };
         undo.open = undo.open.saturating_sub(1);
         undo.retransmitted && undo.open == 0
     }
 
-    /// Whether the peer answered, by `echo` ms, a sending older than the first retransmission (RFC 3522).
+    /// Whether the peer answered, with `echo` ms, a transmission older than the first retransmission (RFC 3522).
     pub fn is_spurious(&self, echo: u32) -> bool {
         let first = self.undo.and_then(|undo| undo.first);
         first.is_some_and(|first| u64::from(echo) < first.as_nanos() / 1_000_000)
     }
 
-    /// Takes the reduction back.
+    /// Undoes the reduction.
     pub fn undo(&mut self, congestion: &mut dyn Controller) {
         if let Some(undo) = self.undo.take() {
             let window = congestion.window_mut();

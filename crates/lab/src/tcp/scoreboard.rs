@@ -1,4 +1,4 @@
-//! What is in flight: every segment sent and not yet acknowledged, and what is known of it.
+//! Segments in flight: every segment sent and not yet acknowledged, with its state.
 //!
 //! Counts as Linux does (`packets_out`, `sacked_out`, `lost_out`, `retrans_out`), so that
 //! in flight = out - sacked - lost + retransmitted, which is RFC 6675's pipe. Each segment has a *weight*: a full segment
@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use antiphon_core::Instant;
 
-/// A segment on its way.
+/// A segment in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
     /// Position of its first byte.
@@ -17,11 +17,11 @@ pub struct Sent {
     pub end: u64,
     /// Its last position is a FIN.
     pub fin: bool,
-    /// What it weighs in the congestion window.
+    /// Its weight in the congestion window.
     pub weight: u64,
     /// When it was last sent.
     pub sent_at: Instant,
-    /// Counts sendings, so that those of one instant have an order too.
+    /// Counts transmissions, so that those of one instant are ordered, too.
     pub order: u64,
     /// How often it was sent again.
     pub retransmissions: u32,
@@ -31,7 +31,7 @@ pub struct Sent {
     retransmitted: bool,
 }
 
-/// What one acknowledgement brought.
+/// Result of one acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Delivery {
     /// Weight of segments newly acknowledged, in order or selectively.
@@ -42,7 +42,7 @@ pub struct Delivery {
     pub oldest_clean: Option<Instant>,
     /// Same for the newest one acknowledged in either way, for the least round trip.
     pub newest_clean: Option<Instant>,
-    /// The newest sending that was delivered: time, order and whether it was a retransmission.
+    /// The newest transmission that was delivered: time, order and whether it was a retransmission.
     pub latest: Option<(Instant, u64, bool)>,
     /// A segment never retransmitted was delivered after a later one: how many segments late.
     pub reordered: Option<u32>,
@@ -72,19 +72,19 @@ pub struct Scoreboard {
     sacked: u64,
     lost: u64,
     retransmitted: u64,
-    /// Lost and not sent again.
+    /// Lost and not retransmitted yet.
     waiting: u32,
     sacked_segments: u32,
     retransmitted_segments: u32,
     sendings: u64,
     /// Highest position acknowledged in any way.
     highest: u64,
-    /// Duplicate acknowledgements of a peer without SACK, as weight: each stands for a segment that has left.
+    /// Duplicate acknowledgements of a peer without SACK, as weight: each means that a segment has left the network.
     pub duplicates: u64,
 }
 
 impl Scoreboard {
-    /// An empty board with room for so many segments.
+    /// An empty scoreboard with room for so many segments.
     pub fn with_room(segments: usize) -> Self {
         Scoreboard { queue: VecDeque::with_capacity(segments), ..Scoreboard::default() }
     }
@@ -120,7 +120,7 @@ impl Scoreboard {
         self.queue.len()
     }
 
-    /// Nothing outstanding?
+    /// Whether nothing is outstanding.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -202,7 +202,7 @@ impl Scoreboard {
         }
     }
 
-    /// Takes what `sent` is marked as out of the counts.
+    /// Removes the marks of `sent` from the counts.
     fn take_marks(&mut self, sent: &Sent) {
         if sent.lost {
             self.lost -= sent.weight;
@@ -222,7 +222,7 @@ impl Scoreboard {
         sent.retransmitted = false;
     }
 
-    /// The segment at `index`, or its retransmission, is taken for lost. Returns whether that is news.
+    /// Counts the segment at `index`, or its retransmission, as lost. Returns whether that is new.
     pub fn mark_lost(&mut self, index: usize) -> bool {
         let sent = &mut self.queue[index];
         if sent.sacked || sent.lost && !sent.retransmitted {
@@ -241,7 +241,7 @@ impl Scoreboard {
         true
     }
 
-    /// Marks every segment for which `judge` says so; returns how many are news.
+    /// Marks every segment for which `judge` returns true; returns how many are new.
     pub fn mark_lost_where(&mut self, mut judge: impl FnMut(usize, &Sent) -> bool) -> u32 {
         let mut news = 0;
         for index in 0..self.queue.len() {
@@ -283,7 +283,7 @@ impl Scoreboard {
         news
     }
 
-    /// The first segment that is lost and not sent again.
+    /// The first segment that is lost and not retransmitted.
     pub fn next_lost(&self) -> Option<usize> {
         if self.waiting == 0 {
             return None;
@@ -296,12 +296,12 @@ impl Scoreboard {
         self.sacked_segments
     }
 
-    /// Whether any segment waits to be sent again.
+    /// Whether any segment waits for its retransmission.
     pub fn waits(&self) -> bool {
         self.waiting > 0
     }
 
-    /// Whether a loss could be seen by time at all: something arrived beyond a hole, or is being repaired.
+    /// Whether a loss could be detected by time at all: something arrived beyond a hole, or is being repaired.
     pub fn is_disturbed(&self) -> bool {
         self.sacked_segments > 0 || self.retransmitted_segments > 0 || self.waiting > 0
     }
@@ -323,7 +323,7 @@ impl Scoreboard {
         sent.retransmissions += 1;
     }
 
-    /// No segment is lost after all.
+    /// Counts no segment as lost any more.
     pub fn clear_lost(&mut self) {
         for index in 0..self.queue.len() {
             let sent = &mut self.queue[index];
@@ -340,53 +340,53 @@ impl Scoreboard {
 mod tests {
     use super::*;
 
-    fn board(n: u64) -> Scoreboard {
-        let mut board = Scoreboard::default();
+    fn scoreboard(n: u64) -> Scoreboard {
+        let mut scoreboard = Scoreboard::default();
         (0..n).for_each(|k| {
-            board.push(1 + k * 100, 101 + k * 100, false, Instant::from_millis(k), 10);
+            scoreboard.push(1 + k * 100, 101 + k * 100, false, Instant::from_millis(k), 10);
         });
-        board
+        scoreboard
     }
 
     #[test]
     fn three_above_make_a_hole_and_two_do_not() {
-        let mut board = board(8);
+        let mut scoreboard = scoreboard(8);
         let mut delivery = Delivery::default();
-        board.on_sack((201, 301), &mut delivery);
-        board.on_sack((401, 501), &mut delivery);
-        assert_eq!((board.mark_lost_by_count(3), board.in_flight()), (0, 60));
-        board.on_sack((501, 601), &mut delivery);
+        scoreboard.on_sack((201, 301), &mut delivery);
+        scoreboard.on_sack((401, 501), &mut delivery);
+        assert_eq!((scoreboard.mark_lost_by_count(3), scoreboard.in_flight()), (0, 60));
+        scoreboard.on_sack((501, 601), &mut delivery);
         // Segments 0 and 1 have three above them, 3 has two.
-        assert_eq!((board.mark_lost_by_count(3), board.in_flight()), (2, 30));
+        assert_eq!((scoreboard.mark_lost_by_count(3), scoreboard.in_flight()), (2, 30));
         assert_eq!(delivery.weight, 30);
-        board.on_retransmit(0, Instant::from_millis(50));
-        assert_eq!((board.next_lost(), board.in_flight()), (Some(1), 40));
+        scoreboard.on_retransmit(0, Instant::from_millis(50));
+        assert_eq!((scoreboard.next_lost(), scoreboard.in_flight()), (Some(1), 40));
         let mut delivery = Delivery::default();
-        board.on_ack(301, &mut delivery);
-        // Two were news: the third had been acknowledged before.
-        assert_eq!((delivery.weight, delivery.cumulative, board.waits()), (20, 30, false));
-        assert_eq!(board.in_flight(), 30);
+        scoreboard.on_ack(301, &mut delivery);
+        // Two were new: the third had been acknowledged before.
+        assert_eq!((delivery.weight, delivery.cumulative, scoreboard.waits()), (20, 30, false));
+        assert_eq!(scoreboard.in_flight(), 30);
     }
 
     #[test]
     fn forward_acknowledgement_counts_all_that_was_sent() {
-        let mut board = board(8);
-        board.on_sack((301, 401), &mut Delivery::default());
-        assert_eq!(board.mark_lost_by_distance(3), 1, "segment 0 is three below segment 3");
-        assert_eq!(board.next_lost(), Some(0));
+        let mut scoreboard = scoreboard(8);
+        scoreboard.on_sack((301, 401), &mut Delivery::default());
+        assert_eq!(scoreboard.mark_lost_by_distance(3), 1, "segment 0 is three below segment 3");
+        assert_eq!(scoreboard.next_lost(), Some(0));
     }
 
     #[test]
     fn a_late_segment_never_retransmitted_is_reordering() {
-        let mut board = board(8);
+        let mut scoreboard = scoreboard(8);
         let mut delivery = Delivery::default();
-        board.on_sack((201, 501), &mut delivery);
+        scoreboard.on_sack((201, 501), &mut delivery);
         assert_eq!(delivery.reordered, None);
-        board.on_sack((101, 201), &mut delivery);
+        scoreboard.on_sack((101, 201), &mut delivery);
         assert_eq!(delivery.reordered, Some(3));
-        board.on_retransmit(0, Instant::from_millis(50));
+        scoreboard.on_retransmit(0, Instant::from_millis(50));
         let mut delivery = Delivery::default();
-        board.on_ack(501, &mut delivery);
+        scoreboard.on_ack(501, &mut delivery);
         assert_eq!(delivery.reordered, None, "what was retransmitted tells nothing");
     }
 }

@@ -1,4 +1,4 @@
-//! What two endpoints exchange: the fields of a TCP segment without their bit layout.
+//! The fields of a TCP segment without their bit layout.
 
 use antiphon_link::Packet;
 
@@ -8,7 +8,7 @@ pub const HEADER_BYTES: usize = 20 + 20;
 /// A TCP segment.
 ///
 /// Sequence numbers are positions in the stream, 64 bits wide so that nothing wraps: the SYN is 0, the first byte of
-/// data 1. Whoever writes a capture takes the low 32 bits and adds an initial number of their choice.
+/// data 1. The writer of a capture takes the low 32 bits and adds an initial number.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Segment {
     /// Position of the first byte of payload (or of the SYN).
@@ -19,15 +19,15 @@ pub struct Segment {
     pub flags: Flags,
     /// Receive window in bytes, scaling already applied.
     pub window: u32,
-    /// What else has arrived.
+    /// Ranges received beyond `ack`.
     pub sack: SackBlocks,
     /// Timestamps option (RFC 7323): value and echo in milliseconds of the run.
     pub timestamps: Option<Timestamps>,
     /// The options of a SYN.
     pub syn: Option<SynOptions>,
-    /// A bit was inverted on the way, so the checksum fails: the receiver drops it.
+    /// A bit was inverted in transit, so the checksum fails: the receiver drops it.
     pub damaged: bool,
-    /// Data, in a buffer that goes round: see [`super::Tcp::recycle`].
+    /// Data, in a buffer that is reused: see [`super::Tcp::recycle`].
     pub payload: Vec<u8>,
 }
 
@@ -40,9 +40,9 @@ pub struct Flags {
     pub ack: bool,
     /// The sender has no more data; takes one position after the payload.
     pub fin: bool,
-    /// The connection is gone.
+    /// The connection is reset.
     pub rst: bool,
-    /// The sender had no more data in hand.
+    /// The sender had no more data to send.
     pub psh: bool,
 }
 
@@ -55,7 +55,7 @@ pub struct Timestamps {
     pub echo: u32,
 }
 
-/// What a SYN offers.
+/// Options of a SYN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SynOptions {
     /// Largest segment the sender of the SYN takes, bytes, options included (RFC 6691).
@@ -76,7 +76,7 @@ pub struct SackBlocks {
 }
 
 impl SackBlocks {
-    /// Adds `start..end`; ignored once `limit` blocks (at most 4) are in.
+    /// Adds `start..end`; ignored if there are `limit` blocks (at most 4) already.
     pub fn push(&mut self, block: (u64, u64), limit: usize) {
         if usize::from(self.len) < limit.min(4) {
             self.blocks[usize::from(self.len)] = block;

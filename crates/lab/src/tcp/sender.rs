@@ -1,4 +1,4 @@
-//! The sending half: the buffer, and which segment goes next.
+//! The sending half: the buffer, and the choice of the next segment.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub struct Sender {
     written: u64,
     closing: bool,
     fin_sent: bool,
-    pub(super) board: Scoreboard,
+    pub(super) scoreboard: Scoreboard,
     pub(super) rtt: RttEstimator,
     pub(super) congestion: Box<dyn Controller>,
     pub(super) recovery: Recovery,
@@ -41,11 +41,11 @@ pub struct Sender {
     pub(super) dup_threshold: u32,
     pub(super) timer: Option<Timer>,
     pub(super) reorder_timer: Option<Instant>,
-    /// A segment that goes whatever the window says: a probe.
+    /// A segment that is sent whatever the window says: a probe.
     pub(super) forced: Option<Forced>,
     pub(super) tail_probe: Option<TailProbe>,
     pub(super) retries: u32,
-    /// When the head began to wait: first sent, or the last advance.
+    /// When the wait for the head's acknowledgement began: first sent, or the last advance.
     pub(super) waits_since: Instant,
     last_sent: Instant,
     pub(super) usage: Usage,
@@ -53,16 +53,16 @@ pub struct Sender {
     pub(super) counts: Counts,
 }
 
-/// What a probe sends.
+/// Kinds of probes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forced {
     /// New data, or the last segment again (RFC 8985 §7.3).
     Tail,
-    /// What the window takes, or nothing at an old position to provoke an answer (RFC 9293 §3.8.6.1).
+    /// What the window permits, or nothing at an old position to provoke an answer (RFC 9293 §3.8.6.1).
     Window,
 }
 
-/// A tail loss probe whose fate is open.
+/// A tail loss probe whose outcome is open.
 #[derive(Clone, Copy, Debug)]
 pub struct TailProbe {
     pub(super) high: u64,
@@ -74,7 +74,7 @@ pub struct TailProbe {
 pub struct Usage {
     /// The window stopped a segment in this round.
     pub(super) limited: bool,
-    /// Most segments out in this round.
+    /// Most segments in flight in this round.
     pub(super) most: usize,
     round_end: u64,
     used: usize,
@@ -93,7 +93,7 @@ pub struct Counts {
     pub(super) undone: u64,
 }
 
-/// A segment's worth of the stream.
+/// A part of the stream that is sent in one segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
     /// First position.
@@ -102,7 +102,7 @@ pub struct Piece {
     pub len: usize,
     /// A FIN follows.
     pub fin: bool,
-    /// Nothing more is in hand.
+    /// No more data waits.
     pub push: bool,
 }
 
@@ -117,7 +117,7 @@ impl Sender {
             written: 1,
             closing: false,
             fin_sent: false,
-            board: Scoreboard::with_room(SEGMENTS_READY),
+            scoreboard: Scoreboard::with_room(SEGMENTS_READY),
             rtt: RttEstimator::new(profile.rto),
             congestion: controller(profile),
             recovery: Recovery::new(profile.reduction),
@@ -180,13 +180,13 @@ impl Sender {
         self.written - self.next.min(self.written)
     }
 
-    /// The next segment to send, if the windows let one go.
+    /// The next segment to send, if the windows permit one.
     pub fn poll(&mut self, now: Instant) -> Option<Piece> {
         if let Some(forced) = self.forced.take() {
             return self.poll_forced(now, forced);
         }
-        if let Some(index) = self.board.next_lost() {
-            let weight = self.board.at(index)?.weight;
+        if let Some(index) = self.scoreboard.next_lost() {
+            let weight = self.scoreboard.at(index)?.weight;
             return if self.fits(weight) { self.resend(now, index) } else { None };
         }
         self.poll_new(now)
@@ -200,11 +200,11 @@ impl Sender {
                 Some(self.send_new(now, len, false))
             }
             Forced::Tail => {
-                let index = self.board.tail_index()?;
+                let index = self.scoreboard.tail_index()?;
                 self.resend(now, index)
             }
             Forced::Window if len > 0 => Some(self.send_new(now, len, false)),
-            // As Linux (`tcp_xmit_probe_skb`): an old position is out of window and must be answered.
+            // Like Linux (`tcp_xmit_probe_skb`): an old position is out of window and must be answered.
             Forced::Window => {
                 Some(Piece { seq: self.una.saturating_sub(1), len: 0, fin: false, push: false })
             }
@@ -248,7 +248,7 @@ impl Sender {
 
     /// Segments, by weight, in flight.
     pub fn in_flight(&self) -> f64 {
-        self.segments(self.board.in_flight())
+        self.segments(self.scoreboard.in_flight())
     }
 
     pub(super) fn segments(&self, weight: u64) -> f64 {
@@ -256,17 +256,17 @@ impl Sender {
     }
 
     fn fits(&self, weight: u64) -> bool {
-        let in_flight = self.board.in_flight();
+        let in_flight = self.scoreboard.in_flight();
         in_flight == 0 || self.segments(in_flight + weight) <= self.window().cwnd
     }
 
     fn send_new(&mut self, now: Instant, len: u64, fin: bool) -> Piece {
         let seq = self.next;
-        let was_empty = self.board.is_empty();
+        let was_empty = self.scoreboard.is_empty();
         self.next = seq + len + u64::from(fin);
         self.fin_sent |= fin;
         let weight = self.weight(len);
-        self.board.push(seq, self.next, fin, now, weight);
+        self.scoreboard.push(seq, self.next, fin, now, weight);
         if len < u64::from(self.mss) {
             self.small_end = self.next;
         }
@@ -281,8 +281,8 @@ impl Sender {
     }
 
     fn resend(&mut self, now: Instant, index: usize) -> Option<Piece> {
-        let sent = *self.board.at(index)?;
-        self.board.on_retransmit(index, now);
+        let sent = *self.scoreboard.at(index)?;
+        self.scoreboard.on_retransmit(index, now);
         self.recovery.on_retransmit(now);
         self.recovery.on_sent(self.segments(sent.weight));
         self.last_sent = now;
@@ -296,7 +296,7 @@ impl Sender {
     }
 
     fn note_usage(&mut self, now: Instant) {
-        let out = self.board.len();
+        let out = self.scoreboard.len();
         let full = self.in_flight() >= self.window().cwnd.floor();
         let window = *self.window();
         let usage = &mut self.usage;
@@ -333,10 +333,10 @@ impl Sender {
         self.usage.limited || window.in_slow_start() && window.cwnd < 2.0 * self.usage.most as f64
     }
 
-    /// RFC 5681 §4.1, halved for each time-out of idleness as in Linux (`tcp_cwnd_restart`).
+    /// RFC 5681 §4.1, halved for each idle time-out as in Linux (`tcp_cwnd_restart`).
     fn restart_if_idle(&mut self, now: Instant) {
         let idle = now.since(self.last_sent);
-        if !self.board.is_empty() || idle.is_zero() {
+        if !self.scoreboard.is_empty() || idle.is_zero() {
             return;
         }
         self.congestion.on_idle(idle);
@@ -361,5 +361,5 @@ fn controller(profile: &Profile) -> Box<dyn Controller> {
     }
 }
 
-/// Segments in flight for which there is room from the beginning: a window of 190 kB.
+/// Segments in flight for which memory is reserved: a window of 190 kB.
 const SEGMENTS_READY: usize = 128;

@@ -1,13 +1,13 @@
-//! What a connection tells of itself.
+//! Figures of a connection.
 
 use std::time::Duration;
 
 use super::Tcp;
 
-/// Figures of a connection: totals since its beginning, and what holds now.
+/// Figures of a connection: totals since its beginning, and present values.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Stats {
-    /// Segments sent, acknowledgements and repetitions included.
+    /// Segments sent, acknowledgements and retransmissions included.
     pub segments_sent: u64,
     /// Segments received, damaged ones included.
     pub segments_received: u64,
@@ -27,7 +27,7 @@ pub struct Stats {
     pub tail_probes: u64,
     /// Probes of a closed window sent.
     pub window_probes: u64,
-    /// Reductions taken back.
+    /// Reductions undone.
     pub undone: u64,
     /// Payload received a second time.
     pub duplicate_bytes: u64,

@@ -1,4 +1,4 @@
-//! The rules of the RFCs one by one, over a wire that loses and delays what the test says.
+//! The rules of the RFCs one by one, over a wire with the losses and delays of each test.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::*;
 /// Each way.
 const DELAY: Duration = Duration::from_millis(20);
 
-/// What becomes of the n-th segment with data that the near end sends; `None`: lost.
+/// Delay of the n-th segment with data that the near end sends; `None`: lost.
 type Fate = Box<dyn FnMut(u64, &Segment) -> Option<Duration>>;
 
 struct Bench {
@@ -143,7 +143,7 @@ fn the_user_time_out_ends_it_earlier() {
 }
 
 #[test]
-fn a_call_nobody_answers_is_repeated_and_given_up() {
+fn an_unanswered_call_is_repeated_and_given_up() {
     let mut tcp = Tcp::connect(Profile { syn_retries: 2, ..Profile::linux() });
     let mut sent = Vec::new();
     let mut now = Instant::ZERO;
@@ -181,7 +181,7 @@ fn two_duplicate_acknowledgements_are_patience_and_three_a_loss() {
         bench.write(1448);
         bench.run_for(100);
         bench.data = 0;
-        // The first segment comes late, behind its followers.
+        // The first segment comes late, after its followers.
         bench.fate = Box::new(|n, _| Some(if n == 1 { DELAY * 2 } else { DELAY }));
         bench.write(1448 * (1 + followers));
         bench.run_for(1000);
@@ -237,7 +237,7 @@ fn rack_waits_a_quarter_of_the_round_trip_for_what_is_reordered() {
         bench.run_for(1000);
         let stats = bench.near.stats();
         assert_eq!(stats.retransmitted_segments, repeated, "{extra} ms");
-        // What was repeated in vain is seen by the echoed timestamp, and the window given back.
+        // An unnecessary retransmission is detected by the echoed timestamp, and the window restored.
         assert_eq!((stats.undone, stats.ssthresh.is_infinite()), (repeated, true), "{extra} ms");
     }
 }
@@ -394,7 +394,7 @@ fn cubic_holds_the_mean_window_of_its_rfc() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever a peer claims, nothing panics and nothing grows without bound.
+    /// Whatever a peer sends, nothing panics and nothing grows without bound.
     #[test]
     fn hostile_segments_do_no_harm(claims in proptest::collection::vec(
         (0u64..9000, 0u64..9000, 0u8..32, any::<u32>(), 0u64..9000, 0u64..9000, 0usize..2000, 0u64..300), 1..60)) {

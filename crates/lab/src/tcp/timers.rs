@@ -7,19 +7,19 @@ use antiphon_core::Instant;
 use super::recovery::Phase;
 use super::sender::{Forced, Sender, TailProbe};
 
-/// The one timer of the sender, as in Linux: what is due and when.
+/// The sender's only timer, as in Linux: what is due and when.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timer {
-    /// When.
+    /// The instant.
     pub at: Instant,
-    /// What.
+    /// The action.
     pub due: Due,
 }
 
 /// What a timer does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Due {
-    /// Everything outstanding is taken for lost.
+    /// Everything outstanding counts as lost.
     Retransmission,
     /// The last segment is probed.
     TailProbe,
@@ -34,7 +34,7 @@ impl Sender {
         timer.into_iter().chain(self.reorder_timer).min()
     }
 
-    /// Does what is due. False: the peer has not answered for too long, the connection is to be given up.
+    /// Does what is due. False: the peer has not answered for too long, and the connection must be given up.
     pub fn handle_timeout(&mut self, now: Instant) -> bool {
         if self.reorder_timer.is_some_and(|at| at <= now) {
             self.detect(now);
@@ -50,9 +50,9 @@ impl Sender {
         true
     }
 
-    /// Sets the timer after a sending, or (`advanced`) after new data was acknowledged.
+    /// Sets the timer after a transmission, or (`advanced`) after new data was acknowledged.
     pub(super) fn arm(&mut self, now: Instant, advanced: bool) {
-        let Some(head) = self.board.head() else {
+        let Some(head) = self.scoreboard.head() else {
             self.timer = None;
             return;
         };
@@ -68,20 +68,20 @@ impl Sender {
         });
     }
 
-    /// Restarts the retransmission timer: the head was sent again.
+    /// Restarts the retransmission timer: the head was retransmitted.
     pub(super) fn arm_rto(&mut self, now: Instant) {
         self.timer = Some(Timer { at: now + self.rtt.rto(), due: Due::Retransmission });
     }
 
     fn may_probe_tail(&self) -> bool {
-        let quiet = self.recovery.phase() == Phase::Open && !self.board.has_sacked();
+        let quiet = self.recovery.phase() == Phase::Open && !self.scoreboard.has_sacked();
         self.profile.tail_loss_probe && self.sack && quiet && self.tail_probe.is_none()
     }
 
     /// RFC 8985 §7.2: two round trips; a lone segment's acknowledgement may be delayed, for which Linux allows its
     /// least time-out (`tcp_schedule_loss_probe`), RFC 8985 the same 200 ms.
     fn tail_probe_at(&self, now: Instant) -> Option<Instant> {
-        let lone = self.board.len() == 1;
+        let lone = self.scoreboard.len() == 1;
         let extra = if lone { self.rtt.min_rto() } else { TIMER_MARGIN };
         Some(now + self.rtt.smoothed().srtt()? * 2 + extra)
     }
@@ -91,13 +91,13 @@ impl Sender {
         self.forced = Some(Forced::Tail);
         self.counts.tail_probes += 1;
         self.tail_probe = Some(TailProbe { high: self.next, retransmission: !new_data });
-        let head = self.board.head().map_or(now, |head| head.sent_at);
+        let head = self.scoreboard.head().map_or(now, |head| head.sent_at);
         let at = (head + self.rtt.rto()).max(now + TIMER_MARGIN);
         self.timer = Some(Timer { at, due: Due::Retransmission });
     }
 
     fn on_retransmission_timeout(&mut self, now: Instant) -> bool {
-        if self.board.is_empty() {
+        if self.scoreboard.is_empty() {
             return true;
         }
         self.retries += 1;
@@ -121,7 +121,7 @@ impl Sender {
 
     /// Nothing is in flight and the next segment does not fit the peer's window.
     pub(super) fn arm_persist(&mut self, now: Instant) {
-        if self.board.is_empty() && self.timer.is_none() {
+        if self.scoreboard.is_empty() && self.timer.is_none() {
             self.timer = Some(Timer { at: now + self.rtt.rto(), due: Due::WindowProbe });
         }
     }

@@ -1,18 +1,18 @@
-//! What happens next: one entry for each component, the earliest first, ties in the order in which they were made.
+//! The next event: one entry for each component, the earliest first, ties in the order in which they were made.
 
 use antiphon_core::Instant;
 
-/// A knock-out tournament of the components: each node holds the sooner of its two halves. Setting a component's time plays
-/// its matches again, as far up as their winners change; nothing is allocated.
+/// A tournament tree of the components: each node holds the earlier of its two children. Setting a component's time
+/// updates its ancestors as far up as they change; nothing is allocated.
 #[derive(Debug)]
 pub struct Agenda {
-    /// 1 is the root, the halves of node *n* are 2*n* and 2*n* + 1, and the second half of all are the components, filled up
-    /// to a power of two with some that want nothing.
+    /// 1 is the root, the children of node *n* are 2*n* and 2*n* + 1, and the second half of all are the components,
+    /// filled up to a power of two with some that are never due.
     nodes: Vec<Entry>,
     made: u64,
 }
 
-/// When a component wants to be called, above the number of that wish, above the component: one comparison orders them.
+/// A component's time, above the number of its request, above the component: one comparison orders them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Entry(u128);
 
@@ -31,11 +31,11 @@ impl Entry {
     }
 }
 
-/// Room for a million components, and for as many wishes as a month of computing makes.
+/// Room for a million components, and for as many requests as a month of computing makes.
 const COMPONENT_BITS: u32 = 20;
 const MOST_COMPONENTS: usize = 1 << COMPONENT_BITS;
 
-/// Wants not to be called.
+/// Not due at all.
 const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 impl Agenda {
@@ -54,7 +54,7 @@ impl Agenda {
         Agenda { nodes, made: 0 }
     }
 
-    /// The component wants to be called at `at`, or not at all. One that asks for the time it has keeps its turn.
+    /// The component is to be called at `at`, or not at all. A request for the same time keeps its place among ties.
     #[inline]
     pub fn set(&mut self, component: usize, at: Option<Instant>) {
         let (at, nodes) = (at.unwrap_or(NEVER), &mut self.nodes[..]);
@@ -69,13 +69,13 @@ impl Agenda {
             sooner = sooner.min(nodes[node ^ 1]);
             node /= 2;
             if std::mem::replace(&mut nodes[node], sooner) == sooner {
-                // Above, all is as it was.
+                // Nodes further up do not change.
                 break;
             }
         }
     }
 
-    /// Who is next, and when.
+    /// The next component, and when.
     #[inline]
     pub fn first(&self) -> Option<(Instant, usize)> {
         let next = self.nodes[1];
@@ -85,7 +85,7 @@ impl Agenda {
     /// When the one after the next is due.
     #[inline]
     pub fn second(&self) -> Option<Instant> {
-        // It has lost to nobody but the next.
+        // The second is among those that were compared with the first.
         let (nodes, mut soonest) = (&self.nodes[..], NEVER);
         let mut node = nodes.len() / 2 + nodes[1].component();
         while node > 1 {

@@ -1,4 +1,4 @@
-//! Quantities of a setup that no type keeps from being absurd.
+//! Checks quantities of a setup that no type restricts.
 
 use std::time::Duration;
 
@@ -22,8 +22,7 @@ pub fn times(setup: &Setup) -> Result<(), WorldError> {
     }
 }
 
-/// Refuses traffic that cannot be; answers what the queue of its first medium holds, where the medium itself does not
-/// tell.
+/// Refuses invalid traffic; returns the queue limit of its first medium, where the medium itself does not tell it.
 pub fn traffic(setup: &Setup, spec: &TrafficSpec, flow: &Flow) -> Result<usize, WorldError> {
     let refuse = |what: &str| Err(WorldError::quantity(&spec.name, what));
     let payload = match &spec.kind {

@@ -1,4 +1,4 @@
-//! What a medium did, as figures; and whether it lost count.
+//! Counters of a medium as figures; and whether they balance.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Medium {
         })
     }
 
-    /// What it did.
+    /// Its counters as figures.
     pub fn figures(&self, parts: &[Part]) -> MediumFigures {
         let counters = match self.parts(parts) {
             [Part::Cell(cell)] => cell_counters(cell),
@@ -41,7 +41,7 @@ impl Medium {
     }
 }
 
-/// What a link counted, as figures; in the world and out of it.
+/// Counters of a link as figures, in the world and elsewhere.
 pub fn link_figures(name: &str, up: &Counters, down: &Counters) -> MediumFigures {
     MediumFigures { name: name.into(), counters: [named("up", up), named("down", down)].concat() }
 }
@@ -58,7 +58,7 @@ impl Part {
     }
 }
 
-/// What went one way: `up_offered` and so on.
+/// Counters of one direction: `up_offered` and so on.
 fn named(way: &str, counters: &Counters) -> Vec<(String, f64)> {
     let counts = [
         ("offered", counters.offered),

@@ -1,4 +1,4 @@
-//! What is wrong with a setup.
+//! Errors in a setup.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use antiphon_link::wlan::CellError;
 use antiphon_link::{RingError, SpecError};
 use antiphon_proto::OpenError;
 
-/// Why there can be no such world. Names are those of the setup.
+/// Why a setup is invalid. Names are those of the setup.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum WorldError {
     /// Nothing to run.
@@ -17,7 +17,7 @@ pub enum WorldError {
     /// So long that no clock of the run could count it.
     #[error("duration and drain of {0:?} are longer than the 100 years that a run can last")]
     TooLong(Duration),
-    /// Two of one name.
+    /// Two elements of one name.
     #[error("two {what} are called '{name}'; names are how results are told apart")]
     Duplicate {
         /// Nodes, media, or streams and traffic.
@@ -43,17 +43,17 @@ pub enum WorldError {
         /// The medium.
         medium: String,
     },
-    /// More than one way between two nodes.
+    /// More than one path between two nodes.
     #[error(
         "medium '{medium}' makes a circle: '{node}' and its other nodes are joined already; take one link away"
     )]
     Circle {
-        /// The medium that closes it.
+        /// The medium that closes the circle.
         medium: String,
-        /// A node that was joined before.
+        /// A node that was connected before.
         node: String,
     },
-    /// No way at all.
+    /// No path at all.
     #[error("'{who}' cannot get from '{from}' to '{to}': no media join them")]
     Unreachable {
         /// The stream or traffic.
@@ -63,7 +63,7 @@ pub enum WorldError {
         /// The receiver's node.
         to: String,
     },
-    /// To itself.
+    /// The sender is the receiver.
     #[error("'{who}' goes from node '{node}' to itself")]
     ToItself {
         /// The stream or traffic.
@@ -71,7 +71,7 @@ pub enum WorldError {
         /// The node.
         node: String,
     },
-    /// Nobody to receive.
+    /// No receiver.
     #[error("stream '{0}' has no receiver")]
     NoReceiver(String),
     /// A group for a transport or content that has no groups.
@@ -81,7 +81,7 @@ pub enum WorldError {
         stream: String,
         /// How many.
         receivers: usize,
-        /// What cannot.
+        /// The transport or content.
         what: &'static str,
     },
     /// The number of nodes differs from that of the description.
@@ -105,82 +105,82 @@ pub enum WorldError {
     /// A link's settings contradict each other.
     #[error("link '{medium}': {error}")]
     Link {
-        /// Which.
+        /// The medium.
         medium: String,
-        /// How.
+        /// The reason.
         error: Box<SpecError>,
     },
-    /// A cell that cannot be.
+    /// An invalid cell.
     #[error("cell '{medium}': {error}")]
     Cell {
-        /// Which.
+        /// The medium.
         medium: String,
-        /// Why.
+        /// The reason.
         error: Box<CellError>,
     },
-    /// A ring that cannot be.
+    /// An invalid ring.
     #[error("ring '{medium}': {error}")]
     Ring {
-        /// Which.
+        /// The medium.
         medium: String,
-        /// Why.
+        /// The reason.
         error: Box<RingError>,
     },
-    /// A transport that is not there, or does not take its settings.
+    /// A transport that does not exist, or does not take its settings.
     #[error("stream '{stream}': {error}")]
     Transport {
-        /// Which.
+        /// The stream.
         stream: String,
-        /// Why.
+        /// The reason.
         error: Box<OpenError>,
     },
     /// A query key that the transport does not have.
     #[error("stream '{stream}': {error}")]
     Query {
-        /// Which.
+        /// The stream.
         stream: String,
-        /// Why.
+        /// The reason.
         error: Box<UriError>,
     },
     /// Frames that the transport cannot carry.
     #[error("stream '{stream}': {error}")]
     Frame {
-        /// Which.
+        /// The stream.
         stream: String,
-        /// Why.
+        /// The reason.
         error: SendError,
     },
 }
 
 impl WorldError {
-    /// A quantity of `who` that cannot be.
+    /// An invalid quantity of `who`.
     pub(crate) fn quantity(who: &str, what: impl Into<String>) -> Self {
         WorldError::Quantity { who: who.into(), what: what.into() }
     }
 }
 
-/// Why nothing can be captured there.
+/// Why nothing can be captured.
 #[derive(Debug, thiserror::Error)]
 pub enum TapError {
     /// No medium of that name.
     #[error("there is no medium '{name}'{}", antiphon_core::did_you_mean(.nearest.as_ref()))]
     NoSuchMedium {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// The likeliest meant.
+        /// The most similar name.
         nearest: Option<String>,
     },
     /// No node of that name on the medium.
     #[error("node '{name}' is not on medium '{medium}'{}", antiphon_core::did_you_mean(.nearest.as_ref()))]
     NoSuchNode {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// Where.
+        /// The medium.
         medium: String,
-        /// The likeliest meant.
+        /// The most similar name.
         nearest: Option<String>,
     },
-    /// The file could not be begun.
+    /// The file could not be created.
     #[error("the capture cannot be written: {0}")]
     Output(#[from] std::io::Error),
 }

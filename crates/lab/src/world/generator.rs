@@ -1,4 +1,4 @@
-//! Loads of the laboratory: a packet generator, and what measures at the other end.
+//! Loads of the laboratory: a packet generator, and its receiver, which measures.
 
 use std::time::Duration;
 
@@ -24,15 +24,15 @@ pub struct Pace {
     pub count: u64,
     /// No frame is due then or later.
     pub until: Instant,
-    /// A frame is given up when it could not be begun for so long.
+    /// A frame is given up if its transmission could not begin for this long.
     pub patience: Option<Duration>,
-    /// Stop at a frame until the transport has it all, as a program does whose write blocks; missed frames follow then
-    /// without a pause.
+    /// Wait at a frame until the transport has taken all of it, like a program whose write blocks; delayed frames then
+    /// follow without a pause.
     pub blocks: bool,
-    /// The transport keeps the pace: it is handed a frame whenever it has begun the one before, and frames are due when
-    /// it first sends them. For transports of one datagram a frame that send nothing else.
+    /// The transport sets the pace: it gets a frame whenever it has begun the one before, and frames are due when it
+    /// first sends them. For transports that send one datagram a frame and nothing else.
     pub asked: bool,
-    /// The far end returns the frames: what counts is when they were handed over, not when they were due.
+    /// The far end returns the frames: times count from when they were handed over, not from when they were due.
     pub reflected: bool,
 }
 
@@ -41,17 +41,17 @@ pub struct Generator {
     endpoint: Box<dyn Endpoint>,
     pace: Pace,
     log: SharedLog,
-    /// Of what comes back.
+    /// Measures frames that come back.
     meter: Option<Meter>,
     frame: Vec<u8>,
     buf: Vec<u8>,
     first: u16,
-    /// When frame 0 was due: as soon as the transport was there.
+    /// When frame 0 was due: as soon as the transport was connected.
     begun: Option<Instant>,
     next: u64,
     /// Frames that the transport has taken and not yet sent.
     waiting: u64,
-    /// Frames that it has sent for the first time, and when the last of them, where it keeps the pace.
+    /// Frames sent for the first time, and when the last of them was, where the transport sets the pace.
     first_sent: u64,
     last_sent: Instant,
     /// The time for sending has passed.
@@ -92,7 +92,7 @@ impl Generator {
         }
     }
 
-    /// What came back.
+    /// Measures frames that come back.
     pub fn meter(&self) -> Option<&Meter> {
         self.meter.as_ref()
     }
@@ -136,7 +136,7 @@ impl Generator {
         }
     }
 
-    /// The transport has sent something: a frame for the first time, or one again.
+    /// The transport has sent a frame for the first time, or retransmitted one.
     fn on_sending(&mut self, now: Instant) {
         let counters = self.endpoint.stats().counters;
         let first = counters.datagrams_sent.saturating_sub(counters.retransmitted);
@@ -184,7 +184,7 @@ impl OneWire for Generator {
         self.over |= now >= self.pace.until;
         self.events(now);
         self.send_due(now);
-        // What is to come back needs the association.
+        // The association is still needed for frames that come back.
         if self.is_done() && self.meter.is_none() && !self.closing {
             self.closing = true;
             self.endpoint.close(now, CloseMode::Graceful);
@@ -201,7 +201,7 @@ impl OneWire for Generator {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        // Once the time is over, what is due is not sent any more.
+        // When the time is over, frames that are due are not sent any more.
         let due = self.due().filter(|_| !self.is_blocked() && !self.over);
         let end = (!self.over && self.meter.is_none() && due.is_none()).then_some(self.pace.until);
         [due.or(end), self.endpoint.poll_timeout()].into_iter().flatten().min()
@@ -230,12 +230,12 @@ impl Listener {
         Listener { endpoint, meter, buf }
     }
 
-    /// What came.
+    /// Measurements of received frames.
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
 
-    /// What came, to be taken out.
+    /// The same, mutable.
     pub fn meter_mut(&mut self) -> &mut Meter {
         &mut self.meter
     }
@@ -258,7 +258,7 @@ impl OnEndpoint for Listener {
     }
 }
 
-/// A received frame: its number is all that is read.
+/// A received frame: only its number is read.
 pub fn on_frame(meter: &mut Meter, at: Instant, frame: &[u8]) {
     if let [_, _, high, low, ..] = frame {
         meter.on_arrival(Arrival { at, group: 0, sequence: u16::from_be_bytes([*high, *low]) });

@@ -1,5 +1,5 @@
-//! The listening side of paper `transport-alternatives`' loopback program, which returns what comes and opens nothing: where
-//! datagrams hold parts of a stream of bytes, none of them looks like a message.
+//! The listening side of paper `transport-alternatives`' loopback program, which returns what it receives without
+//! decoding it: where datagrams hold parts of a stream of bytes, none of them looks like a message.
 
 use std::rc::Rc;
 
@@ -7,7 +7,7 @@ use antiphon_core::{
     ConnectionId, Dissector, Endpoint, Instant, OverIp, PathId, Role, Stack, Validator, Verdict,
 };
 
-/// `stack` as that program listens on it: a transport that proves no address lets in whatever comes.
+/// `stack` as that program listens on it: any datagram begins an association, unless the transport validates addresses.
 pub fn unread(stack: Rc<dyn Stack>) -> Rc<dyn Stack> {
     Rc::new(Unread(stack))
 }

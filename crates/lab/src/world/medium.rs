@@ -1,7 +1,7 @@
-//! A medium as the world sees it: packets go in at one node and come out at others.
+//! A medium in the world: packets enter at one node and leave at others.
 //!
-//! Each part that keeps its own time (a direction of a link, a port of a switch) is a component of the agenda, so that
-//! a thousand ports cost no more than ten.
+//! Each part with its own time (a direction of a link, a port of a switch) is a component of the agenda, so that the
+//! cost does not grow with the number of ports.
 
 use antiphon_core::wire::ETHERNET_MTU;
 use antiphon_core::{BitRate, Instant, Rng};
@@ -20,14 +20,14 @@ use crate::setup::{MediumKind, MediumSpec, NodeId, Treatment};
 pub struct Medium {
     /// As in the setup.
     pub name: String,
-    /// Who is on it.
+    /// Its nodes.
     pub nodes: Vec<usize>,
     /// Its first part.
     first: usize,
     pub(super) shape: Shape,
 }
 
-/// How it is put together.
+/// Its structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Shape {
     /// Two parts, one each way.
@@ -38,7 +38,7 @@ pub(super) enum Shape {
     Ring,
 }
 
-/// What keeps its own time.
+/// A part with its own time.
 pub enum Part {
     Link(Box<Link<Parcel>>),
     Replay(Box<Replay<Parcel>>),
@@ -112,7 +112,7 @@ impl Medium {
         })
     }
 
-    /// The part that takes what the node at place `own` sends.
+    /// The part that takes packets of the node at index `own`.
     pub fn entrance(&self, own: usize) -> usize {
         match self.shape {
             Shape::Pair | Shape::Star => self.first + own,
@@ -120,7 +120,7 @@ impl Medium {
         }
     }
 
-    /// Offers a packet of the node at place `own`; answers whether a queue refused it.
+    /// Offers a packet of the node at index `own`; returns whether a queue refused it.
     #[inline]
     pub fn offer(
         &self,
@@ -158,8 +158,9 @@ impl Medium {
         }
     }
 
-    /// What `part` of this medium has let out by `limit`: when, at which place on the medium, what. A packet that goes
-    /// on to another part of the medium is handed to it, for which that part's number is noted in `moved`.
+    /// The next packet that `part` of this medium has delivered by `limit`: when, at which index on the medium, and the
+    /// packet. A packet that goes on to another part of the medium is handed to it, and that part's number is stored in
+    /// `moved`.
     #[inline]
     pub fn poll<'e>(
         &self,
@@ -221,7 +222,7 @@ impl Medium {
         }
     }
 
-    /// Whether the node at place `own` can hand over a packet of `len` bytes without its being dropped.
+    /// Whether the node at index `own` can hand over a packet of `len` bytes without a drop.
     pub fn has_room(
         &self,
         parts: &mut [Part],
@@ -266,14 +267,14 @@ impl Part {
         }
     }
 
-    /// Whether polling ahead of time stops at what comes out first, so that what is offered then finds the part as it
-    /// was.
+    /// Whether polling ahead of time stops at the first packet that comes out, so that packets offered at that instant
+    /// find the part unchanged.
     pub fn can_run_ahead(&self) -> bool {
         matches!(self, Part::Cell(_))
     }
 }
 
-/// Who is on a medium, in its order.
+/// The nodes of a medium, in its order.
 pub fn nodes_of(kind: &MediumKind) -> &[NodeId] {
     match kind {
         MediumKind::Link { between, .. }
@@ -285,7 +286,7 @@ pub fn nodes_of(kind: &MediumKind) -> &[NodeId] {
     }
 }
 
-/// The largest IP packet of a medium: RFC 1390's for FDDI, else Ethernet's, which 802.11 keeps to in practice.
+/// The largest IP packet of a medium: RFC 1390's for FDDI, otherwise Ethernet's, which 802.11 networks use in practice.
 pub fn mtu(kind: &MediumKind) -> usize {
     if matches!(kind, MediumKind::Ring { .. }) { 4352 } else { ETHERNET_MTU }
 }
@@ -317,7 +318,7 @@ fn check_port(name: &str, rate: BitRate, queue: QueueLimit) -> Result<(), WorldE
             "an Ethernet port needs a rate, such as 100Mbit/s; it has none",
         ));
     }
-    // Ports take any limit; links know which make sense.
+    // Ports accept any limit; links check it.
     let like_a_port = LinkSpec { rate: Some(rate), queue, ..LinkSpec::default() };
     let refused = Link::<Parcel>::new(&like_a_port, 0).err();
     refused.map_or(Ok(()), |error| Err(WorldError::Link { medium: name.into(), error: Box::new(error) }))

@@ -1,4 +1,5 @@
-//! The sender of paper `transport-alternatives`: blocks of JACK, resampled, in Medusa's framing, measured when they return.
+//! The sender of paper `transport-alternatives`: blocks of JACK, resampled, in Medusa's framing, measured when they
+//! return.
 
 use std::time::Duration;
 
@@ -11,29 +12,29 @@ use super::meter::{Arrival, Meter, SharedLog};
 /// From one block of JACK to the next.
 pub const BLOCK_TIME: Duration = Duration::from_nanos(JACK_BLOCK as u64 * 1_000_000_000 / JACK_RATE as u64);
 
-/// What a sender sends.
+/// Settings of a sender.
 #[derive(Clone, Copy, Debug)]
 pub struct Sending {
-    /// Of sound, each with its own packets.
+    /// Channels of sound, each with its own packets.
     pub channels: u16,
     /// At most.
     pub blocks: u64,
-    /// What becomes of a block.
+    /// How a block is sent.
     pub mode: BlockMode,
     /// No block is due then or later.
     pub until: Instant,
-    /// Blocks on the network are given up when they could not be begun for so long.
+    /// Blocks on the network are given up if their transmission could not begin for this long.
     pub patience: Option<Duration>,
     /// Number of the first packet in the log.
     pub first: u16,
-    /// Of the sound.
+    /// Seed of the sound.
     pub seed: u64,
 }
 
 /// Sends sound as the paper's program does, on an endpoint with Medusa's framing, and measures what comes back.
 ///
-/// A packet is known by its data, which is noise. One that comes back with other bytes than it had, pieced together over a
-/// hole, counts as lost, as in the paper.
+/// A packet is identified by its data, which is noise. One that comes back with other bytes, joined across a hole,
+/// counts as lost, as in the paper.
 pub struct Medusa {
     endpoint: Box<dyn Endpoint>,
     sending: Sending,
@@ -42,7 +43,7 @@ pub struct Medusa {
     block: Vec<f32>,
     log: SharedLog,
     meter: Meter,
-    /// Of each packet, by its place in the log: what its data adds up to.
+    /// Checksum of each packet's data, by its index in the log.
     sums: Vec<u64>,
     begun: Option<Instant>,
     next: u64,
@@ -75,7 +76,7 @@ impl Medusa {
         })
     }
 
-    /// What came back.
+    /// Measurements of returned packets.
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
@@ -127,7 +128,7 @@ impl Medusa {
         }
     }
 
-    /// The place in the log of the packet with this data: one of those sent last.
+    /// The index in the log of the packet with this data: one of those sent last.
     fn place(&self, data: &[u8]) -> Option<usize> {
         let (sum, oldest) = (sum(data), self.sums.len().saturating_sub(MOST_ON_THE_WAY));
         Some(oldest + self.sums[oldest..].iter().rposition(|sent| *sent == sum)?)
@@ -173,10 +174,10 @@ impl OnEndpoint for Medusa {
     }
 }
 
-/// Packets that may be on their way: 43 s of the most channels, where buffers and queues hold 2 s.
+/// Packets that may be in flight: 43 s of the most channels, where buffers and queues hold 2 s.
 const MOST_ON_THE_WAY: usize = 65_536;
 
-/// FNV-1a (draft-eastlake-fnv): enough to see that two packets were made one.
+/// FNV-1a (draft-eastlake-fnv): sufficient to detect that two packets were joined.
 fn sum(data: &[u8]) -> u64 {
     data.iter()
         .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))

@@ -1,6 +1,6 @@
-//! What is noted of a stream: when each frame was due or sent, and when it came.
+//! Records of a stream: when each frame was due or sent, and when it arrived.
 //!
-//! Everything is exact (no histogram's buckets), and takes its memory for the frames of the whole run beforehand.
+//! Everything is exact (no histogram), and memory for the frames of the whole run is reserved in advance.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,10 +21,10 @@ pub struct SentLog {
     first: u16,
     /// How the packets of each channel group are numbered; empty where there is one only, whose packets are all the frames.
     groups: Vec<Numbering>,
-    /// Of each frame: its due time, or where the way back counts, when it was handed over.
+    /// Due time of each frame, or when it was handed over, where the round trip is measured.
     at: Vec<Instant>,
-    /// Of each frame: whether the transport gave it up or would not take it; what else became of it is the receiver's to
-    /// know.
+    /// Outcome of each frame at its sender: whether the transport gave it up or refused it; the receiver knows about
+    /// the others.
     fates: Vec<Fate>,
     /// The connection broke before the stream's end.
     pub broken: bool,
@@ -60,8 +60,8 @@ impl SentLog {
         Tag(self.sent())
     }
 
-    /// The frame of [`Self::next_tag`], with the RTP number `sequence` in its channel group, was handed over, and taken as
-    /// `sent` says.
+    /// The frame of [`Self::next_tag`], with the RTP number `sequence` in its channel group, was handed over, with the
+    /// result `sent`.
     pub fn on_sent(&mut self, group: usize, sequence: u16, at: Instant, sent: Result<(), SendError>) {
         if self.at.is_empty() {
             self.first = sequence;
@@ -74,7 +74,7 @@ impl SentLog {
         self.fates.push(if sent.is_ok() { Fate::Pending } else { Fate::Refused });
     }
 
-    /// The transport says what became of the message of that number, counted from 0, which may be none of the stream's.
+    /// The transport reports the outcome of message `number`, counted from 0, which may not be one of the stream's.
     pub fn on_outcome(&mut self, number: u64, outcome: Outcome) {
         let fate = usize::try_from(number).ok().and_then(|index| self.fates.get_mut(index));
         if let (Some(fate), Outcome::Expired { .. }) = (fate, outcome) {
@@ -100,37 +100,37 @@ impl SentLog {
 #[derive(Debug)]
 pub struct Meter {
     log: SharedLog,
-    /// One bit for each frame: whether it came.
+    /// One bit for each frame: whether it arrived.
     came: Vec<u64>,
-    /// The highest number that came; 0 before the first.
+    /// The highest number that arrived; 0 before the first.
     highest: u64,
     /// The same within each channel group, whose packets are counted from 1, where there are several.
     highest_of: Vec<u64>,
     received: u64,
     reordered: u64,
-    /// With a number that was never sent.
+    /// Arrivals with a number that was never sent.
     unknown: u64,
     /// Duplicates included.
     arrivals: u64,
     gaps: Gaps,
-    /// The index of each frame that came, and when.
+    /// The index of each frame that arrived, and when.
     first: Vec<(u32, Instant)>,
     by_bytes: BufferCheck,
     by_number: BufferCheck,
-    /// Only what came, where the sender's log is on another thread.
+    /// Arrivals only, where the sender's log is on another thread.
     notes: Option<Arrivals>,
 }
 
-/// Arrivals as they came, for a meter that has the sender's log later.
+/// Recorded arrivals, for a meter that gets the sender's log later.
 #[derive(Debug, Default)]
 pub struct Arrivals {
     /// In their order.
     pub came: Vec<Arrival>,
-    /// Those that found no room.
+    /// Arrivals for which there was no room.
     pub missed: u64,
 }
 
-/// A packet that came.
+/// A packet that arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
     /// When.
@@ -142,13 +142,13 @@ pub struct Arrival {
 }
 
 impl Meter {
-    /// A meter that only notes arrivals, with room for so many: nothing is allocated on the way.
+    /// A meter that only records arrivals, with room for so many: it does not allocate later.
     pub fn noting(arrivals: usize, rule: BufferRule) -> Self {
         let notes = Some(Arrivals { came: Vec::with_capacity(arrivals), missed: 0 });
         Meter { notes, ..Meter::new(&SentLog::shared(0, 1), 0, rule) }
     }
 
-    /// What was noted so far.
+    /// The recorded arrivals.
     pub fn take_notes(&mut self) -> Arrivals {
         self.notes.take().unwrap_or_default()
     }
@@ -158,7 +158,7 @@ impl Meter {
         self.notes.as_ref().map_or(self.arrivals, |notes| notes.came.len() as u64 + notes.missed)
     }
 
-    /// A meter for a stream of at most `frames` frames, whose buffer is judged by `rule`.
+    /// A meter for a stream of at most `frames` frames, with a buffer judged by `rule`.
     pub fn new(log: &SharedLog, frames: usize, rule: BufferRule) -> Self {
         Meter {
             log: Rc::clone(log),
@@ -177,7 +177,7 @@ impl Meter {
         }
     }
 
-    /// A packet came.
+    /// A packet arrived.
     pub fn on_arrival(&mut self, arrival: Arrival) {
         if let Some(notes) = &mut self.notes {
             if notes.came.len() < notes.came.capacity() {
@@ -194,7 +194,7 @@ impl Meter {
         self.note(arrival.at, index);
     }
 
-    /// Which frame, counted from 0, an arrival is; `None` for one that was never sent.
+    /// The frame, counted from 0, of an arrival; `None` if it was never sent.
     fn frame_of(&mut self, arrival: Arrival) -> Option<u64> {
         let (log, group) = (self.log.borrow(), usize::from(arrival.group));
         if log.groups.is_empty() {
@@ -213,14 +213,14 @@ impl Meter {
         let number = index + 1;
         self.arrivals += 1;
         let bytes = self.by_bytes.rule().packet_bytes;
-        // The published calculation looks at its deadlines when a duplicate comes, too.
+        // The published calculation checks its deadlines for duplicates, too.
         self.by_number.on_arrival(at, number, bytes);
         let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
         if word >= self.came.len() {
             self.came.resize(word + 1, 0);
         }
         if self.has(number) {
-            // Nothing that a listener would notice.
+            // A listener would not notice it.
             return;
         }
         self.came[word] |= bit;
@@ -232,12 +232,12 @@ impl Meter {
         self.first.push((index as u32, at));
     }
 
-    /// Whether the frame of that number came.
+    /// Whether the frame of that number arrived.
     fn has(&self, number: u64) -> bool {
         self.came.get((number / 64) as usize).is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
-    /// The figures that arrivals and sendings give. `returns`: delays are round trips.
+    /// The figures of the recorded arrivals. `returns`: delays are round trips.
     pub fn figures(&self, returns: bool) -> StreamFigures {
         let log = self.log.borrow();
         let sent = log.sent();
@@ -287,7 +287,7 @@ impl Meter {
         }
     }
 
-    /// What became of each frame.
+    /// The outcome of each frame.
     pub fn course(&self) -> Course {
         let came = self.first.iter().map(|(index, at)| (*index as usize, *at)).collect();
         let log = self.log.borrow();
@@ -295,8 +295,8 @@ impl Meter {
     }
 }
 
-/// The number nearest to `highest` that RTP calls `sequence`, where it calls number 1 `first`: 32 768 packets lost in a row
-/// would be taken for none.
+/// The number nearest to `highest` that RTP calls `sequence`, if it calls number 1 `first`: 32 768 packets lost in a
+/// row would not be noticed.
 fn nearest(highest: u64, first: u16, sequence: u16) -> u64 {
     let place = first.wrapping_add(highest.wrapping_sub(1) as u16);
     highest.saturating_add_signed(i64::from(sequence.wrapping_sub(place) as i16))

@@ -1,27 +1,26 @@
-//! The virtual world: runs a [`Setup`] and says what came of it.
+//! The virtual world: runs a [`Setup`] and returns its figures.
 //!
 //! **Time** jumps from event to event. Components (parts of media, nodes' processors, participants with their sockets,
-//! generators of traffic) name the instant at which they have something to do; the earliest goes next, ties in the order
-//! in which they were asked for. Nothing else decides, and all that is random is forked by name from one seed, so equal
-//! setups and seeds give equal runs, whatever else the process does. A cell may go on by itself up to the next event
-//! of anybody else, which changes nothing but the speed.
+//! generators of traffic) name the instant at which they have something to do; the earliest is next, ties in the order
+//! of their requests. All random numbers are forked by name from one seed, so equal setups and seeds give equal runs. A
+//! cell may run ahead up to the next event of any other component, which changes only the speed.
 //!
-//! **Packets** are IP packets that know their flow and its way; media join nodes to a tree, so there is one, found at
-//! the start. A multicast packet is offered once to each medium of the group's tree: in a cell one transmission reaches
+//! **Packets** are IP packets with a flow and a path; media connect nodes as a tree, so there is one path, found at the
+//! start. A multicast packet is offered once to each medium of the group's tree: in a cell one transmission reaches
 //! all, a switch copies it to the ports that lead to members, and every other link carries one.
 //!
-//! **Participants** are the sessions and reflectors of `antiphon-session`, or the laboratory's packet generator and listener,
-//! on what `antiphon-proto` opens. They are driven as `net` drives them, by `core`'s one pump. Transports on datagrams send
-//! UDP; those on a byte stream have a connection of [`crate::tcp`] below, which opens when the stream starts and, once broken,
-//! stays so. A stream without patience (a packet generator) writes until the send buffer is full and then waits, as a program
-//! does whose write blocks: it falls behind its schedule and catches up; with patience, or with sound, little is left unsent
-//! in the TCP (`TCP_NOTSENT_LOWAT`), so that frames expire where they wait.
+//! **Participants** are the sessions and reflectors of `antiphon-session`, or the laboratory's packet generator and
+//! listener, on endpoints of `antiphon-proto`. They are driven as in `net`, by `core`'s pump. Transports on datagrams
+//! send UDP; those on a byte stream have a connection of [`crate::tcp`] below, which opens when the stream starts and
+//! is not repeated once broken. A stream without patience (a packet generator) writes until the send buffer is full and
+//! then waits, like a program whose write blocks: it falls behind its schedule and catches up; with patience, or with
+//! sound, little is left unsent in the TCP (`TCP_NOTSENT_LOWAT`), so that frames expire where they wait.
 //!
-//! **Traffic** of a regular kind begins at a random part of its first interval, lest generators of equal rate and runs
-//! of different seeds stay in step; streams begin when they are told to.
+//! **Traffic** of a regular kind begins at a random part of its first interval, so that generators of equal rate, and
+//! runs of different seeds, are not synchronised; streams begin at their set time.
 //!
-//! **Host costs** are paid to one processor per node, first come, first served, in and out; [`HOST_QUEUE`] packets may
-//! wait for it.
+//! **Host costs** occupy one processor per node, first come, first served, in and out; [`HOST_QUEUE`] packets may wait
+//! for it.
 //!
 //! ```
 //! use antiphon_core::uri::Query;
@@ -47,11 +46,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! **Limits.** No IP fragments: a datagram larger than the path carries is refused where the stream is set up, and
-//! traffic of such packets crosses as one. No ARP, no routing protocol, no ECN marks. Sound is noise without speech's
-//! pauses, is not reflected, and its players' clocks run as the world's. Frame numbers are RTP's 16 bits, so 32 768
-//! frames lost in a row are not seen. A UDP datagram with an inverted bit is dropped by its receiver, as its checksum
-//! fails.
+//! **Limits.** No IP fragments: a datagram larger than the path carries is refused where the stream is set up, and such
+//! packets of traffic cross as one. No ARP, no routing protocol, no ECN marks. Sound is noise without the pauses of
+//! speech, is not reflected, and its players' clocks run as the world's. Frame numbers are RTP's 16 bits, so 32 768
+//! frames lost in a row are not noticed. A UDP datagram with an inverted bit is dropped by its receiver, as its
+//! checksum fails.
 
 mod agenda;
 mod check;
@@ -105,14 +104,14 @@ pub fn run(setup: &Setup, seed: u64) -> Result<RunFigures, WorldError> {
 pub struct World {
     net: Network,
     apps: Vec<App>,
-    /// Of each flow: the app of its sender; those of its receivers follow, but traffic has one for both.
+    /// Of each flow: the app of its sender; those of its receivers follow, but traffic has one app for both.
     senders: Vec<usize>,
     streams: Vec<Stream>,
     pings: Vec<(String, usize)>,
     traffic: Vec<(String, usize)>,
     /// Apps that keep their first medium's queue full.
     blasters: Vec<usize>,
-    /// Of the nodes.
+    /// Names of the nodes.
     names: Vec<String>,
     now: Instant,
     end: Instant,
@@ -131,7 +130,7 @@ struct Stream {
 }
 
 impl World {
-    /// The world after `setup` at the beginning of its run.
+    /// The world of `setup` at the beginning of its run.
     pub fn new(setup: &Setup, seed: u64) -> Result<Self, WorldError> {
         check::times(setup)?;
         let map = Map::new(setup)?;
@@ -231,7 +230,7 @@ impl World {
             App::Traffic(traffic) => {
                 traffic.on_arrival(arrival, &mut self.net);
                 if !traffic.depends_on_arrivals() {
-                    // What is due next does not depend on what comes.
+                    // The next due time does not depend on arrivals.
                     return;
                 }
             }
@@ -239,7 +238,7 @@ impl World {
         self.reschedule(app);
     }
 
-    /// Keeps full the queues that are to be.
+    /// Fills the queues that must be kept full.
     fn refill(&mut self) {
         for n in 0..self.blasters.len() {
             let app = self.blasters[n];
@@ -260,7 +259,7 @@ impl World {
         self.net.agenda.set(self.net.components() + app, due);
     }
 
-    /// What came of it so far.
+    /// The figures so far.
     pub fn figures(&self) -> RunFigures {
         let mut streams: Vec<_> = Vec::new();
         let mut others = Vec::new();
@@ -291,7 +290,7 @@ impl World {
         RunFigures { streams, media, events: self.events }
     }
 
-    /// What became of each frame of `stream` at its first receiver so far; `None` if there is no stream of that name.
+    /// The outcome of each frame of `stream` at its first receiver so far; `None` if there is no stream of that name.
     pub fn course(&self, stream: &str) -> Option<Course> {
         let flow = self.streams.iter().find(|one| one.name == stream)?.flow;
         let first = self.senders[flow as usize];
@@ -303,7 +302,7 @@ impl World {
         }
     }
 
-    /// What a generator of traffic has done so far; `None` if there is none of that name.
+    /// Counters of a generator of traffic so far; `None` if there is none of that name.
     pub fn traffic(&self, name: &str) -> Option<TrafficCounters> {
         let (_, app) = self.traffic.iter().find(|(other, _)| other == name)?;
         match &self.apps[*app] {
@@ -312,12 +311,12 @@ impl World {
         }
     }
 
-    /// Captures what passes a medium from now on into `out`, as pcapng: at `node`, or at all nodes on it. Each node is an
-    /// interface of the capture; outbound packets are written as they are handed over, even if a queue then drops them.
+    /// Captures what crosses a medium from now on into `out`, as pcapng: at `node`, or at all its nodes. Each node is
+    /// an interface of the capture; outbound packets are written as they are handed over, even if a queue then drops
+    /// them.
     ///
-    /// A packet that two nodes see is in the file twice: an analyser takes that for a repetition, so choose a node, or
-    /// filter by interface, where TCP is looked at. Nothing that `out` does changes the run; see
-    /// [`Self::finish_captures`].
+    /// A packet that two nodes see is in the file twice: an analyser takes that for a retransmission, so choose a node,
+    /// or filter by interface, to analyse TCP. Errors of `out` do not change the run; see [`Self::finish_captures`].
     pub fn capture(
         &mut self,
         medium: &str,
@@ -344,7 +343,7 @@ impl World {
         Ok(())
     }
 
-    /// Ends all captures. The first error that any of them met; a file that had one holds what was written before.
+    /// Ends all captures. Returns the first error of any; a file with an error holds what was written before.
     pub fn finish_captures(&mut self) -> io::Result<()> {
         let results: Vec<_> = self.net.take_taps().into_iter().map(Tap::finish).collect();
         results.into_iter().collect()
@@ -393,13 +392,13 @@ fn traffic_flow(map: &Map<'_>, spec: &TrafficSpec) -> Result<Flow, WorldError> {
     Ok(Flow { kind, ways, forks: Vec::new(), treatment: spec.treatment, wire_bytes: 0 })
 }
 
-/// Segments laid in for each connection: more than a queue of 100 packets and what is on the way beside it.
+/// Segments reserved for each connection: more than a queue of 100 packets and the packets in flight.
 const SEGMENTS_READY: usize = 128;
-/// And for all of them together: 6 MB.
+/// The most for all of them together: 6 MB.
 const MOST_SEGMENTS_READY: usize = 4096;
-/// Datagrams laid in for each stream: sound of 128 sample frames and its repairs on a way of 40 ms.
+/// Datagrams reserved for each stream: sound of 128 sample frames and its repairs on a path of 40 ms.
 const DATAGRAMS_READY: usize = 32;
-/// And for all of them together: 6 MB.
+/// The most for all of them together: 6 MB.
 const MOST_DATAGRAMS_READY: usize = 4096;
 /// Payload of a full segment on Ethernet.
 const FULL_SEGMENT: usize = ETHERNET_MTU - IPV4_HEADER - TCP_HEADER;

@@ -1,4 +1,4 @@
-//! Nodes and media: takes packets from those who send and brings them to those who receive.
+//! Nodes and media: takes packets from senders and delivers them to receivers.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -16,13 +16,13 @@ use super::routes::{self, Fork, Hop};
 use super::tap::Tap;
 use crate::setup::{HostCost, NodeSpec, Setup, Treatment};
 
-/// All that is between senders and receivers.
+/// Everything between senders and receivers.
 ///
-/// Components of the agenda: the parts of the media, then the nodes if any takes time, then whatever the world adds.
+/// Components of the agenda: the parts of the media, then the nodes if any has costs, then the world's own.
 pub struct Network {
-    /// What happens next.
+    /// The next event.
     pub agenda: Agenda,
-    /// Packet content, and what became of packets.
+    /// Packet contents, and outcomes of packets.
     pub pool: Rc<Pool>,
     media: Vec<Medium>,
     parts: Vec<Part>,
@@ -35,12 +35,12 @@ pub struct Network {
     taps: Vec<Tap>,
 }
 
-/// What a flow carries.
+/// Content of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowKind {
     /// A stream's datagrams.
     Stream,
-    /// A TCP connection whose ends shift their windows so.
+    /// A TCP connection with this window scaling at both ends.
     Tcp {
         /// Bits.
         scale: u8,
@@ -51,37 +51,37 @@ pub enum FlowKind {
     Ping,
 }
 
-/// A flow as the network sees it.
+/// A flow in the network.
 #[derive(Debug)]
 pub struct Flow {
-    /// What it carries.
+    /// Its content.
     pub kind: FlowKind,
     /// 0 is forward, *n* back from the *n*-th receiver.
     pub ways: Vec<routes::Way>,
     /// Of a multicast flow.
     pub forks: Vec<Fork>,
-    /// On the media.
+    /// How media treat its packets.
     pub treatment: Treatment,
     /// Bytes that its sender has put on its first medium.
     pub wire_bytes: u64,
 }
 
-/// A packet at its end.
+/// A packet that has arrived at its destination.
 #[derive(Debug)]
 pub struct Arrival {
-    /// When.
+    /// The instant.
     pub at: Instant,
-    /// At which of its flow's ends: `None` is the sender.
+    /// The end of its flow: `None` is the sender.
     pub receiver: Option<usize>,
-    /// What.
+    /// The packet.
     pub parcel: Parcel,
 }
 
-/// A node's processor: one packet after the other, in the order in which they came.
+/// A node's processor: processes one packet after the other, in the order in which they came.
 struct Host {
     cost: HostCost,
     is_free: bool,
-    /// When it has done all that waits.
+    /// When it has processed all that waits.
     done: Instant,
     /// When the last packet leaves it.
     out: Instant,
@@ -107,7 +107,7 @@ impl Network {
         for node in &setup.nodes {
             check_cost(&node.name, &node.cost)?;
         }
-        // Those who take no time never have anything to do, and each entry costs all others.
+        // Nodes without costs never have anything to do, and each entry costs time for all others.
         let scheduled_hosts = if hosts.iter().all(|host| host.is_free) { 0 } else { hosts.len() };
         Ok(Network {
             agenda: Agenda::new(parts.len() + scheduled_hosts + others),
@@ -137,7 +137,7 @@ impl Network {
         (&self.media, &self.parts)
     }
 
-    /// Sends a packet from the node at which its way begins.
+    /// Sends a packet from the node at which its path begins.
     pub fn send(&mut self, now: Instant, parcel: Parcel) {
         let flow = &self.flows[parcel.flow as usize];
         let (node, copies) = if parcel.way == GROUP {
@@ -154,7 +154,7 @@ impl Network {
         }
     }
 
-    /// Does what component `id` has to do: `at` is its time, `until` how far the run goes.
+    /// Does what is due at component `id`: `at` is its time, `until` the end of the run.
     #[inline]
     pub fn poll(&mut self, id: usize, at: Instant, until: Instant) -> Option<Arrival> {
         if id >= self.parts.len() {
@@ -176,7 +176,7 @@ impl Network {
         self.arrive(at, node, parcel)
     }
 
-    /// Until when whoever is next may go on by itself: nobody else has anything to do.
+    /// Until when the next component may run ahead: no other component has anything to do before.
     fn alone_until(&self, until: Instant) -> Instant {
         self.agenda.second().map_or(until, |second| second.offset_nanos(-1).min(until))
     }
@@ -194,7 +194,7 @@ impl Network {
         }
     }
 
-    /// A packet has come to a node, to stay or to go on.
+    /// A packet has reached a node, which receives or forwards it.
     fn arrive(&mut self, now: Instant, node: usize, parcel: Parcel) -> Option<Arrival> {
         if self.hosts[node].is_free {
             return self.receive(now, node, parcel);
@@ -228,7 +228,7 @@ impl Network {
     fn receive(&mut self, now: Instant, node: usize, mut parcel: Parcel) -> Option<Arrival> {
         let flow = &self.flows[parcel.flow as usize];
         if parcel.way == GROUP {
-            // A cell is heard by stations that have no part in the group.
+            // Stations that are not in the group receive a cell's packets, too.
             let receiver = flow.fork(node)?.receiver;
             if receiver.is_none() {
                 self.leave(now, node, parcel);
@@ -247,7 +247,7 @@ impl Network {
         Some(Arrival { at: now, receiver, parcel })
     }
 
-    /// Puts a packet on the next medium, or media.
+    /// Puts a packet on the next medium or media.
     #[inline]
     fn leave(&mut self, now: Instant, node: usize, parcel: Parcel) {
         let flow = parcel.flow as usize;
@@ -294,7 +294,7 @@ impl Network {
         self.agenda.set(part, self.parts[part].poll_timeout());
     }
 
-    /// Whether the sender of a flow could put a packet on its first medium now; `limit` is that of its queue where the
+    /// Whether the sender of a flow could put a packet on its first medium now; `limit` is that of its queue if the
     /// medium does not tell.
     pub fn has_room(&mut self, now: Instant, flow: usize, len: usize, limit: usize) -> bool {
         let hop = self.flows[flow].ways[0][0];
@@ -311,12 +311,12 @@ impl Network {
             )
     }
 
-    /// When the sender of a flow has done with the packets that it is at.
+    /// When the sender of a flow has processed the packets that wait at its processor.
     pub fn host_free_at(&self, flow: usize) -> Instant {
         self.hosts[self.flows[flow].ways[0][0].node].done
     }
 
-    /// Captures from now on.
+    /// Adds a capture.
     pub fn add_tap(&mut self, tap: Tap) {
         self.taps.push(tap);
     }
@@ -338,7 +338,8 @@ impl Flow {
         Some(&self.forks[place])
     }
 
-    /// Who takes its multicast packets from a medium. A flow enters a medium at one node only, as there are no circles.
+    /// The nodes that take multicast packets from a medium. A flow enters a medium at only one node, as there are no
+    /// circles.
     fn exits(&self, medium: usize) -> &[u16] {
         let mut branches = self.forks.iter().flat_map(|fork| &fork.out);
         branches.find(|branch| branch.medium == medium).map_or(&[], |branch| &branch.exits)
@@ -357,7 +358,7 @@ impl Host {
         }
     }
 
-    /// How long the next packet waits beyond the processor's time.
+    /// How long the next packet waits in addition to the processor's time.
     fn wake(&mut self) -> Duration {
         match self.cost.wake {
             Duration::ZERO => Duration::ZERO,
@@ -367,12 +368,12 @@ impl Host {
 }
 
 impl HostCost {
-    /// For a packet of `len` bytes sent.
+    /// Time for a packet of `len` bytes sent.
     fn sending(&self, len: u32) -> Duration {
         self.send_packet + Duration::from_secs_f64(self.send_byte_s * f64::from(len))
     }
 
-    /// For a packet of `len` bytes received.
+    /// Time for a packet of `len` bytes received.
     fn receiving(&self, len: u32) -> Duration {
         self.receive_packet + Duration::from_secs_f64(self.receive_byte_s * f64::from(len))
     }
@@ -390,5 +391,5 @@ fn check_cost(node: &str, cost: &HostCost) -> Result<(), WorldError> {
     Ok(())
 }
 
-/// Packets that wait for a processor, as Linux's `netdev_max_backlog`.
+/// Packets that may wait for a processor, as in Linux's `netdev_max_backlog`.
 pub const HOST_QUEUE: usize = 1000;

@@ -1,7 +1,7 @@
-//! What the media of a world carry: IP packets that know their flow and their way, with or without content.
+//! Packets of a world: IP packets with their flow and path, with or without content.
 //!
-//! Content lies in boxes that go round through a [`Pool`], whatever becomes of the packet, so that neither delivery nor
-//! loss costs an allocation. Packets that are only there to be in the way have none.
+//! Contents are in boxes that are reused through a [`Pool`], whatever becomes of the packet, so that neither delivery
+//! nor loss causes an allocation. Packets of competing traffic have no content.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -22,27 +22,27 @@ pub const PING_HEADERS: usize = IPV4_HEADER + ICMP_ECHO_HEADER;
 pub struct Parcel {
     /// Bytes, IP header included.
     pub len: u32,
-    /// Whose.
+    /// Its flow.
     pub flow: u32,
-    /// Which way of its flow it goes: 0 is forward, *n* back from the *n*-th receiver; [`GROUP`] to all receivers.
+    /// Its direction in the flow: 0 is forward, *n* back from the *n*-th receiver; [`GROUP`] to all receivers.
     pub way: u16,
-    /// How many nodes of its way are behind it.
+    /// Number of nodes of its path that it has passed.
     pub hop: u16,
-    /// Where it leaves a medium that has to be told.
+    /// Where it leaves a medium, if the medium must be told.
     pub exit: u16,
     /// A bit was inverted: the checksum fails.
     pub damaged: bool,
-    /// What is in it.
+    /// Its content.
     pub body: Body,
 }
 
-/// The way of a multicast packet.
+/// The direction of a multicast packet.
 pub const GROUP: u16 = u16::MAX;
 
-/// What a packet carries.
+/// Content of a packet.
 #[derive(Debug)]
 pub enum Body {
-    /// Nothing that anybody reads but when it was sent.
+    /// No content; only the time of sending is read.
     Filler(Instant),
     /// A UDP payload.
     Datagram(Carried<Datagram>),
@@ -55,27 +55,27 @@ pub enum Body {
 pub struct Datagram {
     /// The buffer.
     pub bytes: Vec<u8>,
-    /// How much of it counts.
+    /// Length of the payload in it.
     pub len: usize,
 }
 
-/// Content on loan from a pool, to which it goes back when dropped.
+/// Content borrowed from a pool, returned to it when dropped.
 #[derive(Debug)]
 pub struct Carried<T: Content> {
     content: Option<Box<T>>,
     pool: Rc<Pool>,
 }
 
-/// What a pool keeps.
+/// Content that a pool stores.
 pub trait Content: Default + 'static {
-    /// Becomes equal to `other`, in the buffer that is there.
+    /// Makes it equal to `other`, in the existing buffer.
     fn copy_from(&mut self, other: &Self);
 
-    /// Where it is kept.
+    /// Where the pool stores it.
     fn shelf(pool: &Pool) -> &RefCell<Vec<Box<Self>>>;
 }
 
-/// Buffers that go round, and what became of the packets of each flow.
+/// Buffers for reuse, and outcomes of the packets of each flow.
 #[derive(Debug, Default)]
 pub struct Pool {
     #[expect(
@@ -89,12 +89,12 @@ pub struct Pool {
     tallies: Vec<Tally>,
 }
 
-/// What became of the packets of a flow on their way.
+/// Outcomes of the packets of a flow.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// A loss model took them.
+    /// Dropped by a loss model.
     pub lost: Cell<u64>,
-    /// A queue was full.
+    /// Dropped by a full queue.
     pub overflowed: Cell<u64>,
     /// The last MAC retry failed.
     pub exhausted: Cell<u64>,
@@ -113,24 +113,24 @@ impl Pool {
         Rc::new(Pool { tallies: (0..flows).map(|_| Tally::default()).collect(), ..Pool::default() })
     }
 
-    /// Lays in segments with buffers of `bytes`: what a burst of losses or a long queue asks for at once.
+    /// Reserves segments with buffers of `bytes`, for a burst of losses or a long queue.
     pub fn stock(&self, segments: usize, bytes: usize) {
         self.segments.borrow_mut().extend((0..segments).map(|_| Box::default()));
         self.payloads.borrow_mut().extend((0..segments).map(|_| Vec::with_capacity(bytes)));
     }
 
-    /// Lays in datagrams of at most `bytes` bytes: what is on its way at once is rarely as much as it can be.
+    /// Reserves datagrams of at most `bytes` bytes; rarely all that can be in flight at once are.
     pub fn stock_datagrams(&self, datagrams: usize, bytes: usize) {
         let datagram = || Box::new(Datagram { bytes: vec![0; bytes], len: 0 });
         self.datagrams.borrow_mut().extend((0..datagrams).map(|_| datagram()));
     }
 
-    /// What became of a flow's packets.
+    /// Outcomes of a flow's packets.
     pub fn tally(&self, flow: u32) -> &Tally {
         &self.tallies[flow as usize]
     }
 
-    /// Content as it was left by its last user.
+    /// Content as its last user left it.
     pub fn take<T: Content>(self: &Rc<Self>) -> Carried<T> {
         let content = T::shelf(self).borrow_mut().pop().unwrap_or_default();
         Carried { content: Some(content), pool: Rc::clone(self) }
@@ -138,10 +138,10 @@ impl Pool {
 }
 
 impl Pool {
-    /// A box around a segment that is to travel.
+    /// A box for a segment to be sent.
     pub fn wrap(self: &Rc<Self>, segment: Segment) -> Carried<Segment> {
         let mut carried = self.take::<Segment>();
-        // What the box was lost with.
+        // The buffer that was in the box.
         let before = std::mem::replace(&mut *carried, segment);
         self.keep_payload(before.payload);
         carried
@@ -154,7 +154,7 @@ impl Pool {
         }
     }
 
-    /// A buffer for a segment to come.
+    /// A buffer for a later segment.
     pub fn payload(&self) -> Option<Vec<u8>> {
         self.payloads.borrow_mut().pop()
     }
@@ -220,7 +220,7 @@ impl Datagram {
         &self.bytes[..self.len]
     }
 
-    /// The same, to be changed in place.
+    /// The payload, mutable.
     pub fn payload_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.len]
     }

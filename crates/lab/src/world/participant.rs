@@ -1,4 +1,4 @@
-//! Who is at the ends of a stream: loads of the laboratory, and sessions.
+//! Participants at the ends of a stream: loads of the laboratory, and sessions.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,11 +12,11 @@ use super::meter::{Arrivals, Meter};
 use super::streams::Played;
 use crate::figures::{Course, StreamFigures};
 
-/// A participant at an end of a stream; of those that are asked for figures, the type is known.
+/// A participant at an end of a stream; the concrete type is known for those that are asked for figures.
 pub enum StreamParticipant {
     /// Sends packets.
     Generator(Box<Single<Generator>>),
-    /// Sends as the program of paper `transport-alternatives`.
+    /// Sends like the program of paper `transport-alternatives`.
     Medusa(Box<Single<Medusa>>),
     /// Receives packets and measures them.
     Listener(Box<Single<Listener>>),
@@ -24,7 +24,7 @@ pub enum StreamParticipant {
     Reflector(Box<Reflector>),
     /// Sends sound.
     Sender(Box<Session>),
-    /// Receives sound, with the meter that hears of it.
+    /// Receives sound, with a meter that observes it.
     Receiver(Box<Session>, SharedMeter),
 }
 
@@ -32,7 +32,7 @@ pub enum StreamParticipant {
 pub type SharedMeter = Rc<RefCell<Meter>>;
 
 impl StreamParticipant {
-    /// What a driver runs.
+    /// The participant, for a driver.
     pub fn get(&self) -> &dyn Participant {
         match self {
             StreamParticipant::Generator(generator) => &**generator,
@@ -43,7 +43,7 @@ impl StreamParticipant {
         }
     }
 
-    /// The same, to be run.
+    /// The same, mutable.
     pub fn get_mut(&mut self) -> &mut dyn Participant {
         match self {
             StreamParticipant::Generator(generator) => &mut **generator,
@@ -59,7 +59,7 @@ impl StreamParticipant {
         matches!(self, StreamParticipant::Reflector(_) | StreamParticipant::Receiver(..))
     }
 
-    /// What its transport has counted.
+    /// Counters of its transport.
     pub fn counters(&self) -> Counters {
         match self {
             StreamParticipant::Generator(generator) => generator.get().endpoint().stats().counters,
@@ -69,7 +69,7 @@ impl StreamParticipant {
         }
     }
 
-    /// Of what comes back to a sender.
+    /// Measurements of what comes back to a sender.
     fn returns(&self) -> Option<&Meter> {
         match self {
             StreamParticipant::Generator(generator) => generator.get().meter(),
@@ -78,7 +78,7 @@ impl StreamParticipant {
         }
     }
 
-    /// Packets that have come, or come back; `None` of one that measures nothing.
+    /// Packets that have arrived, or come back; `None` if it measures nothing.
     pub fn arrivals(&self) -> Option<u64> {
         match self {
             StreamParticipant::Listener(listener) => Some(listener.get().meter().arrivals()),
@@ -87,7 +87,7 @@ impl StreamParticipant {
         }
     }
 
-    /// What one that measures has measured.
+    /// Its figures, if it measures.
     pub fn figures(&self) -> Option<StreamFigures> {
         match self {
             StreamParticipant::Listener(listener) => Some(listener.get().meter().figures(false)),
@@ -102,7 +102,7 @@ impl StreamParticipant {
         }
     }
 
-    /// What became of each frame, by one that measures.
+    /// The outcome of each frame, if it measures.
     pub fn course(&self) -> Option<Course> {
         match self {
             StreamParticipant::Listener(listener) => Some(listener.get().meter().course()),
@@ -111,7 +111,7 @@ impl StreamParticipant {
         }
     }
 
-    /// What a receiver noted of arrivals, and found when it played.
+    /// A receiver's recorded arrivals, and the results of its playout.
     pub fn take_notes(&mut self) -> (Arrivals, Option<Played>) {
         match self {
             StreamParticipant::Listener(listener) => (listener.get_mut().meter_mut().take_notes(), None),

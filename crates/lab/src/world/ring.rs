@@ -1,4 +1,4 @@
-//! A ring as a part of a medium: frames take their time from the sender to each receiver.
+//! A ring as a part of a medium: frames take time from the sender to each receiver.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,7 +8,7 @@ use antiphon_link::{Packet, Ring};
 
 use super::packet::{GROUP, Parcel};
 
-/// A ring, and the frames between their sender and who is to hear them.
+/// A ring, and the frames between their sender and their receivers.
 pub struct RingPart {
     pub ring: Ring<Parcel>,
     travelling: BinaryHeap<Reverse<Travelling>>,
@@ -23,18 +23,18 @@ struct Travelling {
 }
 
 impl RingPart {
-    /// A ring on which nothing travels yet.
+    /// A ring without frames.
     pub fn new(ring: Ring<Parcel>) -> Self {
         RingPart { ring, travelling: BinaryHeap::new(), sent: 0 }
     }
 
-    /// When the token or a frame comes somewhere.
+    /// When the token or a frame arrives at a station.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let travelling = self.travelling.peek().map(|Reverse(travelling)| travelling.at);
         [travelling, self.ring.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// What has come to a station by `now`.
+    /// What has arrived at a station by `now`.
     pub fn poll_at<'e>(
         &mut self,
         now: Instant,

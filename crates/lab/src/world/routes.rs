@@ -1,4 +1,4 @@
-//! Who is joined to whom, and the one way from each to each.
+//! Connections between nodes, and the one path between any two.
 
 use antiphon_core::wire::ETHERNET_MTU;
 
@@ -6,7 +6,7 @@ use super::error::WorldError;
 use super::medium::nodes_of;
 use crate::setup::{MediumKind, NodeId, Setup};
 
-/// One step of a way: out of `node` by `medium`, on which it has place `own`, to the node at place `next`.
+/// One step of a path: out of `node` by `medium`, on which it has index `own`, to the node at index `next`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hop {
     pub node: usize,
@@ -15,7 +15,7 @@ pub struct Hop {
     pub next: u16,
 }
 
-/// A way from a node to another; it has at least one hop.
+/// A path from one node to another; it has at least one hop.
 pub type Way = Box<[Hop]>;
 
 /// What a node does with a multicast packet.
@@ -23,13 +23,13 @@ pub type Way = Box<[Hop]>;
 pub struct Fork {
     /// The node.
     pub node: usize,
-    /// Where it sends it on.
+    /// The media on which it forwards it.
     pub out: Vec<Branch>,
-    /// Which receiver it is itself.
+    /// Its number as a receiver, if it is one.
     pub receiver: Option<usize>,
 }
 
-/// A medium by which a packet leaves, and who is to take it from there.
+/// A medium by which a packet leaves, and the nodes that take it from there.
 #[derive(Clone, Debug)]
 pub struct Branch {
     pub medium: usize,
@@ -37,10 +37,10 @@ pub struct Branch {
     pub exits: Vec<u16>,
 }
 
-/// The joined nodes.
+/// The connected nodes.
 pub struct Map<'a> {
     setup: &'a Setup,
-    /// Of each node: the media it is on, and its places there.
+    /// For each node: its media, and its indices on them.
     places: Vec<Vec<(usize, u16)>>,
 }
 
@@ -79,7 +79,7 @@ impl<'a> Map<'a> {
         Ok(Map { setup, places })
     }
 
-    /// The way of `who` from a node to another.
+    /// The path of `who` from a node to another.
     pub fn way(&self, who: &str, from: NodeId, to: NodeId) -> Result<Way, WorldError> {
         known(self.setup, who, from)?;
         known(self.setup, who, to)?;
@@ -90,7 +90,7 @@ impl<'a> Map<'a> {
         // Breadth first from the end, so that every node reached knows its next step.
         let mut step: Vec<Option<Hop>> = vec![None; self.places.len()];
         let mut reached = vec![to.0];
-        // Each medium once, or a star of a thousand would be looked through a thousand times.
+        // Each medium once, or a star of a thousand nodes would be searched a thousand times.
         let mut seen = vec![false; self.setup.media.len()];
         let mut done = 0;
         while let Some(&node) = reached.get(done).filter(|_| step[from.0].is_none()) {
@@ -137,7 +137,7 @@ impl<'a> Map<'a> {
         Ok(forks)
     }
 
-    /// An access point passes a station's multicast on and keeps none for itself.
+    /// An access point forwards a station's multicast and receives none itself.
     fn hears(&self, who: &str, hop: &Hop, receivers: usize) -> Result<(), WorldError> {
         let MediumKind::Cell { spec, .. } = &self.setup.media[hop.medium].kind else { return Ok(()) };
         if spec.access_point.is_some_and(|id| id.0 == hop.next) {
@@ -147,7 +147,7 @@ impl<'a> Map<'a> {
         Ok(())
     }
 
-    /// The largest IP packet that fits all media of a way.
+    /// The largest IP packet that fits all media of a path.
     pub fn mtu(&self, way: &[Hop]) -> usize {
         way.iter()
             .map(|hop| super::medium::mtu(&self.setup.media[hop.medium].kind))
@@ -180,10 +180,10 @@ fn unique<'n>(what: &'static str, names: impl Iterator<Item = &'n str>) -> Resul
     }
 }
 
-/// Places on media and steps of ways are counted in 16 bits.
+/// Indices on media and steps of paths are counted in 16 bits.
 const MOST_NODES: usize = 60_000;
 
-/// Sets of nodes that are joined (union-find with path halving).
+/// Sets of connected nodes (union-find with path halving).
 struct Joined(Vec<usize>);
 
 impl Joined {
@@ -199,7 +199,7 @@ impl Joined {
         node
     }
 
-    /// Joins two sets; answers whether they were two.
+    /// Joins two sets; returns whether they were different.
     fn join(&mut self, a: usize, b: usize) -> bool {
         let (a, b) = (self.root(a), self.root(b));
         self.0[b] = a;

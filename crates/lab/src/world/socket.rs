@@ -1,4 +1,4 @@
-//! A port with its participant: the driver of the virtual world. As `antiphon_net::drive` does, it hands in what arrived,
+//! A port with its participant: the driver of the virtual world. Like `antiphon_net::drive`, it hands in what arrived,
 //! pumps, and asks for the next time.
 
 use antiphon_core::{Input, Instant, Participant, PathId, Pumped, WireId, WireView, Wires, pump};
@@ -12,11 +12,11 @@ use super::stream_end::StreamEnd;
 pub struct Socket {
     participant: StreamParticipant,
     port: Port,
-    /// Nothing is done before.
+    /// Nothing is done before this instant.
     starts: Instant,
 }
 
-/// What is below a participant: the port of its one wire.
+/// The part below a participant: the port of its only wire.
 struct Port {
     wire: Wire,
     flow: u32,
@@ -24,7 +24,7 @@ struct Port {
     buf: Vec<u8>,
 }
 
-/// What is below.
+/// The substrate.
 pub enum Wire {
     /// UDP, with payloads of at most so many bytes.
     Datagrams {
@@ -36,13 +36,13 @@ pub enum Wire {
 }
 
 impl Socket {
-    /// A socket whose packets go by `way` of `flow`.
+    /// A socket whose packets use `way` of `flow`.
     pub fn new(participant: StreamParticipant, wire: Wire, flow: u32, way: u16, starts: Instant) -> Self {
         let buf = vec![0; if matches!(wire, Wire::Stream(..)) { READ_ROOM } else { 0 }];
         Socket { participant, port: Port { wire, flow, way, buf }, starts }
     }
 
-    /// Who it is.
+    /// Its participant.
     pub fn participant(&self) -> &StreamParticipant {
         &self.participant
     }
@@ -54,7 +54,7 @@ impl Socket {
             return;
         }
         match (parcel.body, &mut self.port.wire) {
-            // The kernel drops what has a wrong checksum.
+            // The kernel drops packets with a wrong checksum.
             (Body::Datagram(_), _) if parcel.damaged => count(&net.pool.tally(self.port.flow).damaged),
             (Body::Datagram(mut datagram), Wire::Datagrams { .. }) => {
                 let bytes = datagram.payload_mut();
@@ -107,7 +107,7 @@ impl Socket {
 }
 
 impl Port {
-    /// Lets the connection below do what is due, and hands in what came by it.
+    /// Lets the connection below do what is due, and hands in what it received.
     fn tell(&mut self, now: Instant, participant: &mut StreamParticipant) {
         if let Wire::Stream(end, _) = &mut self.wire {
             end.tick(now);
@@ -116,7 +116,7 @@ impl Port {
         }
     }
 
-    /// A connection that was full takes more by itself: a participant names a wire once.
+    /// A connection that was full resumes by itself: a participant names a wire only once.
     fn resume(&mut self, now: Instant, participant: &mut dyn Participant, net: &mut Network) {
         if let Wire::Stream(end, _) = &mut self.wire
             && let Some(wire) = end.take_waiting()
@@ -125,7 +125,7 @@ impl Port {
         }
     }
 
-    /// Sends what the participant has.
+    /// Sends what the participant has to send.
     fn flush(&mut self, now: Instant, mut participant: WireView<'_>, net: &mut Network) {
         match &mut self.wire {
             Wire::Stream(end, low_water) => {
@@ -145,7 +145,7 @@ impl Port {
         }
     }
 
-    /// Sends what is the connection's own, and ends it with its participant.
+    /// Sends the connection's own segments, and ends it when its participant has ended.
     fn finish(&mut self, now: Instant, participant: &dyn Participant, net: &mut Network) {
         if let Wire::Stream(end, _) = &mut self.wire {
             end.finish(now, participant.is_finished(), net);
@@ -165,21 +165,22 @@ impl Wires for PortWires<'_> {
     }
 
     fn close(&mut self, now: Instant, _wire: WireId) {
-        // Of datagrams there is nothing to close.
+        // Datagrams have nothing to close.
         if let Wire::Stream(end, _) = &mut self.port.wire {
             end.tcp.close(now);
         }
     }
 }
 
-/// The way of a sender's packets.
+/// The direction of a sender's packets.
 pub fn forward(receivers: usize) -> u16 {
     if receivers > 1 { GROUP } else { 0 }
 }
 
-/// Bytes read at a time: few frames, so that a participant's inbox stays small however much comes behind a hole.
+/// Bytes read at a time: few frames, so that a participant's inbox stays small however much follows a hole.
 const READ_ROOM: usize = 4_096;
-/// Calls of `pump` at one instant: with its rounds 4096 messages, one after the outcome of the other. A burst at the end of a
+/// Calls of `pump` at one instant: with its rounds 4096 messages, one after the outcome of the other. A burst at the
+/// end of a stall is bounded by what fits the socket.
 /// blockade is bounded by what fits the socket.
 const MOST_BUSY_HERE: u32 = 64;
 /// The one wire that participants call or listen on.

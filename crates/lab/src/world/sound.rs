@@ -1,4 +1,4 @@
-//! Streams of sound: the sessions of the real world, a source and a sink, and observers that note what passes.
+//! Streams of sound: the sessions of the real world, a source and a sink, and observers that record packets.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use super::socket::WIRE;
 use super::streams::StreamBuilder;
 use crate::setup::SoundSpec;
 
-/// What the sound of a stream is.
+/// Settings of a stream's sound.
 #[derive(Clone, Copy, Debug)]
 pub struct Clip {
     packet: PacketConfig,
@@ -43,7 +43,7 @@ impl Clip {
         let mut packet = PacketConfig::new(format, SampleFormat::L16, block);
         packet.max_packet = most;
         Packetiser::for_groups(packet, groups, 0).map_err(|error| refuse(&error))?;
-        // As the track does it: a block that is too long for a packet is sent as shorter ones.
+        // Like the send track: a block that is too long for a packet is sent as shorter ones.
         packet.block_frames = packet.one_packet_block(groups).map_err(|error| refuse(&error))?;
         let packetisers = Packetiser::for_groups(packet, groups, 0).map_err(|error| refuse(&error))?;
         let in_packet = packetisers[0].packet_frames() as u32;
@@ -57,7 +57,7 @@ impl Clip {
         self.groups.count()
     }
 
-    /// Packets in so much time, at most.
+    /// The most packets in that time.
     pub fn packets(&self, time: Duration) -> u64 {
         let block = self.packet.block_frames;
         let blocks =
@@ -65,9 +65,9 @@ impl Clip {
         blocks * u64::from(self.in_block)
     }
 
-    /// How the report's buffer judges it.
+    /// The rule by which the report's buffer judges it.
     pub fn rule(&self) -> BufferRule {
-        // Groups take turns: their packets stand for a part of the channels each.
+        // Groups take turns: their packets carry a part of the channels each.
         let (format, groups) = (self.packet.format, self.groups.count() as u32);
         let time = Duration::from_secs_f64(f64::from(self.in_packet) / f64::from(format.rate()));
         BufferRule::for_packets(time / groups, self.in_packet * 2 * format.channels() as u32 / groups)
@@ -140,7 +140,7 @@ fn session_config(builder: &StreamBuilder<'_>, seed: u64) -> SessionConfig {
         cname: builder.spec.name.clone(),
         epoch: Epoch::default(),
         seed,
-        // A stream's patience is its scenario's word: receivers tell nothing of theirs.
+        // A stream's patience is set by its scenario: receivers report no playout delay.
         playout_delay: PlayoutDelay::Unbounded,
         tells: None,
         reflected: None,
@@ -149,12 +149,12 @@ fn session_config(builder: &StreamBuilder<'_>, seed: u64) -> SessionConfig {
     }
 }
 
-/// Seeded noise of a quarter of full scale: it costs next to nothing, and blocks in a row differ.
+/// Seeded noise of a quarter of full scale: it takes little time, and consecutive blocks differ.
 struct Noise {
     format: StreamFormat,
     /// Sample frames.
     left: u64,
-    /// Drawn once; a block begins anywhere in it.
+    /// Generated once; a block begins anywhere in it.
     samples: Vec<f32>,
     rng: Rng,
 }
@@ -208,7 +208,7 @@ impl Source for Noise {
     fn set_waker(&mut self, _wake: Wake) {}
 }
 
-/// Samples of noise that are drawn: 16 kB, many times those of a usual block.
+/// Samples of noise that are generated: 16 kB, many times those of a usual block.
 const NOISE: usize = 4096;
-/// Silence after which another sender might take over; in a world there is none.
+/// Silence after which another sender might take over; a world has none.
 pub const SILENCE: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! One end of a TCP connection in the world: the part of a kernel's socket.
+//! One end of a TCP connection in the world: replaces a kernel's socket.
 
 use antiphon_core::wire::TCP_SEGMENT;
 use antiphon_core::{BrokenReason, ByteCount, Input, Instant, KernelReport, Participant, WireId, WireView};
@@ -8,29 +8,29 @@ use super::packet::{Body, Carried, Parcel};
 use super::socket::WIRE;
 use crate::tcp::{Closed, Segment, State, Tcp};
 
-/// A TCP with what its user has been told of it.
+/// A TCP, and the state that its user has been told.
 pub struct StreamEnd {
     pub tcp: Tcp,
     flow: u32,
     way: u16,
-    /// The participant's number of the connection: one that comes in has none before it was accepted.
+    /// The participant's number of the connection; an incoming one has none before it is accepted.
     wire: Option<WireId>,
     told_connected: bool,
     told_gone: bool,
-    /// The participant may have more than there was room for.
+    /// The participant may have more data than there was room for.
     is_waiting: bool,
     next_report: Instant,
 }
 
 impl StreamEnd {
-    /// An end whose packets go by `way` of `flow`.
+    /// An end whose packets use `way` of `flow`.
     pub fn new(tcp: Tcp, flow: u32, way: u16) -> Self {
         let (told_connected, told_gone, is_waiting) = (false, false, false);
         let next_report = Instant::ZERO;
         StreamEnd { tcp, flow, way, wire: None, told_connected, told_gone, is_waiting, next_report }
     }
 
-    /// A segment has come.
+    /// A segment has arrived.
     pub fn on_segment(&mut self, now: Instant, mut segment: Carried<Segment>, net: &Network) {
         let payload = self.tcp.handle_segment(now, std::mem::take(&mut *segment));
         net.pool.keep_payload(payload);
@@ -46,7 +46,7 @@ impl StreamEnd {
     /// Sends what may be sent.
     pub fn transmit(&mut self, now: Instant, net: &mut Network) {
         loop {
-            // One at a time, so that the end that only acknowledges keeps none from the other.
+            // One at a time, so that an end that only acknowledges leaves buffers for the other.
             if !self.tcp.has_spare()
                 && let Some(payload) = net.pool.payload()
             {
@@ -61,8 +61,8 @@ impl StreamEnd {
         }
     }
 
-    /// Tells the participant what happened to the connection, and hands it what arrived, a little at a time, so that its
-    /// inbox stays small however much comes behind a hole. `accepts`: it is offered the connection.
+    /// Reports connection events to the participant, and hands it what arrived, a little at a time, so that its inbox
+    /// stays small however much follows a hole. `accepts`: it is offered the connection.
     pub fn tell(&mut self, now: Instant, participant: &mut dyn Participant, accepts: bool, buf: &mut [u8]) {
         if !accepts {
             self.wire = Some(WIRE);
@@ -101,13 +101,13 @@ impl StreamEnd {
         }
     }
 
-    /// The wire of a participant that may have had more than there was room for, once.
+    /// The wire of a participant that may have more data than there was room for; once.
     pub fn take_waiting(&mut self) -> Option<WireId> {
         self.wire.filter(|_| std::mem::take(&mut self.is_waiting))
     }
 
-    /// Takes what the participant wants to write, as long as there is room; `low_water`: only while fewer bytes than that
-    /// are unsent.
+    /// Takes what the participant wants to write, as long as there is room; `low_water`: only while fewer bytes than
+    /// this are unsent.
     pub fn fill(
         &mut self,
         now: Instant,
@@ -130,7 +130,7 @@ impl StreamEnd {
         }
     }
 
-    /// Sends what is its own (acknowledgements, repetitions), and ends the connection once its user has.
+    /// Sends its own segments (acknowledgements, retransmissions), and ends the connection when its user has ended.
     pub fn finish(&mut self, now: Instant, user_finished: bool, net: &mut Network) {
         if user_finished && self.told_connected {
             self.tcp.close(now);
@@ -154,7 +154,7 @@ impl StreamEnd {
     }
 }
 
-/// Bytes asked of a participant at a time, as `net` does: one full segment, so that choosing stays late.
+/// Bytes asked of a participant at a time, as in `net`: one full segment, so that the choice is made late.
 const WRITE_ROOM: usize = TCP_SEGMENT;
-/// How often a participant is told the TCP's figures, as `net` does.
+/// How often a participant gets the TCP's figures, as in `net`.
 const REPORT_EVERY: std::time::Duration = std::time::Duration::from_millis(100);

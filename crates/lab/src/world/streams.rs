@@ -1,4 +1,4 @@
-//! Builds the participants of a stream, and draws its figures.
+//! Builds the participants of a stream, and computes its figures.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -26,12 +26,12 @@ use crate::figures::StreamFigures;
 use crate::setup::{Content, SoundSpec, StreamSpec};
 use crate::tcp::Tcp;
 
-/// What the participants of one stream are built from.
+/// Settings of the participants of one stream.
 pub struct StreamBuilder<'a> {
     pub spec: &'a StreamSpec,
     pub transport: &'static Transport,
     pub flow: u32,
-    /// The largest UDP payload on its way.
+    /// The largest UDP payload on its path.
     pub most: usize,
     pub start: Instant,
     /// When streams without an end of their own stop.
@@ -40,7 +40,7 @@ pub struct StreamBuilder<'a> {
 }
 
 impl<'a> StreamBuilder<'a> {
-    /// Checks what can be checked before there is a world. `mtu` is the largest IP packet on the stream's way.
+    /// Checks what can be checked before there is a world. `mtu` is the largest IP packet on the stream's path.
     pub fn new(
         spec: &'a StreamSpec,
         flow: u32,
@@ -92,7 +92,7 @@ impl<'a> StreamBuilder<'a> {
         Ok(())
     }
 
-    /// Checks what it is made of; bytes that a packet has at least.
+    /// Checks its content; returns the minimum size of a packet in bytes.
     fn check_content(&self) -> Result<usize, WorldError> {
         Ok(match &self.spec.content {
             Content::Packets { frame, interval, .. } => {
@@ -129,7 +129,7 @@ impl<'a> StreamBuilder<'a> {
         WorldError::quantity(&self.spec.name, what)
     }
 
-    /// How many frames it sends at most.
+    /// The most frames that it sends.
     pub fn frames(&self) -> u64 {
         match &self.spec.content {
             Content::Packets { interval, count, .. } => {
@@ -146,7 +146,7 @@ impl<'a> StreamBuilder<'a> {
         }
     }
 
-    /// What the sound of this stream is, where it is one of sound.
+    /// The sound of this stream, if it is one of sound.
     fn clip(&self, sound: &SoundSpec) -> Result<Clip, WorldError> {
         Clip::new(&self.spec.name, sound, self.most)
     }
@@ -157,7 +157,7 @@ impl<'a> StreamBuilder<'a> {
         Ok(self.stack(seed)?.open(now, role))
     }
 
-    /// What opens its endpoints.
+    /// Opens its endpoints.
     pub fn stack(&self, seed: u64) -> Result<Rc<dyn Stack>, WorldError> {
         let query = &self.spec.query;
         let args = StackArgs::new(query, seed, self.most, self.spec.latency);
@@ -175,7 +175,7 @@ impl<'a> StreamBuilder<'a> {
         Rng::fork(self.seed, label).next_u64()
     }
 
-    /// Where the sender's participant notes what it sends.
+    /// The log in which the sender's participant records what it sends.
     pub fn log(&self) -> Result<SharedLog, WorldError> {
         let groups = match &self.spec.content {
             Content::Sound(sound) => self.clip(sound)?.groups(),
@@ -195,7 +195,7 @@ impl<'a> StreamBuilder<'a> {
         Ok(sockets)
     }
 
-    /// How the buffer of its receivers is judged.
+    /// The rule by which its receivers' buffer is judged.
     pub fn rule(&self) -> Result<BufferRule, WorldError> {
         Ok(match self.spec.content {
             Content::Packets { frame, interval, .. } => BufferRule::for_packets(interval, frame as u32),
@@ -204,7 +204,7 @@ impl<'a> StreamBuilder<'a> {
         })
     }
 
-    /// The sender, which notes in `log` what it sends.
+    /// The sender, which records in `log` what it sends.
     pub fn near(&self, log: &SharedLog) -> Result<StreamParticipant, WorldError> {
         match &self.spec.content {
             Content::Packets { frame, interval, .. } => self.generator(log, *frame, *interval),
@@ -237,7 +237,7 @@ impl<'a> StreamBuilder<'a> {
         Ok(StreamParticipant::Generator(Box::new(Single::new(generator))))
     }
 
-    /// The RTP number of the first packet, where no session draws it.
+    /// The RTP number of the first packet, if no session draws it.
     fn first(&self) -> u16 {
         Rng::fork(self.seed, "number").next_u32() as u16
     }
@@ -299,7 +299,7 @@ impl<'a> StreamBuilder<'a> {
         let wire = if self.is_stream() {
             let tcp =
                 if receiver.is_none() { Tcp::connect(self.spec.tcp) } else { Tcp::accept(self.spec.tcp) };
-            // A generator without patience fills the whole send buffer, as a program does whose write blocks.
+            // A generator without patience fills the whole send buffer, like a program whose write blocks.
             let fills = match self.spec.content {
                 Content::Packets { .. } => self.spec.patience.is_none(),
                 Content::Medusa { .. } => true,
@@ -316,12 +316,12 @@ impl<'a> StreamBuilder<'a> {
     }
 }
 
-/// What a receiver of sound found when it played.
+/// Playout results of a receiver of sound.
 #[derive(Clone, Copy, Debug)]
 pub struct Played {
-    /// Packets that came after their moment.
+    /// Packets that came after their playout time.
     late: u64,
-    /// What had to be made up, as a share of all that was played.
+    /// Concealed sound, as a share of all that was played.
     concealed_percent: Option<f64>,
 }
 
@@ -334,7 +334,7 @@ impl Played {
         Some(Played { late: playout.late, concealed_percent })
     }
 
-    /// Adds it to the figures of what came.
+    /// Adds it to the figures of arrivals.
     pub fn add_to(&self, figures: &mut StreamFigures) {
         let late = figures.sent.filter(|sent| *sent > 0.0).map(|sent| 100.0 * self.late as f64 / sent);
         figures.late_percent = late;
@@ -360,9 +360,9 @@ pub fn figures(sender: &Socket, receiver: &Socket, flow: u32, net: &Network) -> 
     }
 }
 
-/// Frames of one stream in a run: more than a day of 5 ms frames, of each of which 33 bytes are kept.
+/// The most frames of one stream in a run: more than a day of 5 ms frames, of each of which 33 bytes are kept.
 const MOST_FRAMES: u64 = 20_000_000;
-/// Of Medusa's data, for figures that ask for a size.
+/// Bytes of Medusa's data, for figures that need a size.
 const PACKET_BYTES: u32 = 940;
-/// Each has a participant of its own.
+/// The most receivers: each has a participant of its own.
 const MOST_RECEIVERS: usize = 10_000;

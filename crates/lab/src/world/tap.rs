@@ -1,7 +1,7 @@
-//! Captures of media: what each node hands over and gets, as an analyser would have seen it there.
+//! Captures of media: what each node sends and receives, as an analyser would have seen it there.
 //!
-//! Addresses, ports and initial sequence numbers are made up: node *n* is 10.0.x.y, counted from 10.0.0.1; streams go
-//! to port 5004, groups to 239.0.x.y, traffic to port 9 (discard). Payloads and TCP headers are the real ones.
+//! Addresses, ports and initial sequence numbers are invented: node *n* is 10.0.x.y, counted from 10.0.0.1; streams use
+//! port 5004, groups 239.0.x.y, traffic port 9 (discard). Payloads and TCP headers are the real ones.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -18,12 +18,12 @@ use crate::tcp::Segment;
 /// A capture of one medium.
 pub struct Tap {
     medium: usize,
-    /// An interface for each node on the medium that is listened at.
+    /// An interface for each captured node of the medium.
     interfaces: Vec<(usize, Interface)>,
     writer: CaptureWriter<Stream<Box<dyn io::Write>>>,
     options: Vec<u8>,
     filling: Vec<u8>,
-    /// The first thing that went wrong.
+    /// The first error.
     error: Option<io::Error>,
 }
 
@@ -47,7 +47,7 @@ impl Tap {
         Ok(Tap { medium, interfaces, writer, options: Vec::new(), filling: Vec::new(), error: None })
     }
 
-    /// A packet of `flow` passes between `node` and `medium`.
+    /// A packet of `flow` crosses between `node` and `medium`.
     pub fn on_packet(
         &mut self,
         at: Instant,
@@ -76,7 +76,7 @@ impl Tap {
         match (&parcel.body, flow.kind) {
             (Body::Filler(sent), FlowKind::Ping) => {
                 let data = (parcel.len as usize).saturating_sub(PING_HEADERS);
-                // A number of its own within a minute: that of its millisecond.
+                // A number that is unique within a minute: its millisecond.
                 let number = (sent.as_nanos() / 1_000_000) as u16;
                 let echo = headers::Echo { reply: parcel.way != 0, id: parcel.flow as u16, number };
                 self.writer.echo(interface, at, way, *from.ip(), *to.ip(), echo, data)
@@ -97,7 +97,7 @@ impl Tap {
         }
     }
 
-    /// Writes what is left; the first error of all.
+    /// Writes what is left; returns the first error.
     pub fn finish(self) -> io::Result<()> {
         match self.error {
             Some(error) => Err(error),
@@ -119,7 +119,7 @@ fn ends(flow: &Flow, parcel: &Parcel) -> (SocketAddrV4, SocketAddrV4) {
         let [.., high, low] = parcel.flow.to_be_bytes();
         return (sender, SocketAddrV4::new(Ipv4Addr::new(239, 0, high, low), port));
     }
-    // The way back from the first receiver is the one beside the way forward.
+    // The direction back from the first receiver belongs to the direction forward.
     let back = usize::from(parcel.way.max(1));
     let receiver = SocketAddrV4::new(address(flow.ways[back][0].node), port);
     if parcel.way == 0 { (sender, receiver) } else { (receiver, sender) }

@@ -1,4 +1,4 @@
-//! Worlds held against closed forms and against the media's own counters.
+//! Worlds checked against closed forms and against the media's own counters.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// So many nodes, called a, b, c ...
+/// A setup of `nodes` nodes, called a, b, c ...
 fn setup(nodes: usize, seconds: u64) -> Setup {
     let node =
         |n: usize| NodeSpec { name: char::from(b'a' + n as u8).to_string(), cost: HostCost::default() };
@@ -59,7 +59,7 @@ fn traffic(name: &str, from: usize, to: usize, kind: TrafficKind) -> TrafficSpec
     }
 }
 
-/// The report's cell: an access point, a client and two laptops that disturb through it.
+/// The report's cell: an access point, a client and two laptops whose traffic crosses the access point.
 fn cell(transport: &str, disturbance: u64, seconds: u64) -> Setup {
     let mut setup = setup(4, seconds);
     let spec = CellSpec::infrastructure(vec![StationSpec::default(); 4]);

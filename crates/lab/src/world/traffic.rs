@@ -1,4 +1,4 @@
-//! Packets that are there to be in the way.
+//! Traffic that competes with the streams.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::figures::StreamFigures;
 use crate::setup::{TrafficKind, TrafficSpec};
 use crate::tcp::{Profile, Tcp};
 
-/// What a generator of traffic has done.
+/// Counters of a generator of traffic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TrafficCounters {
     /// Packets sent; echo requests of a ping; segments of a TCP's sender.
@@ -24,7 +24,7 @@ pub struct TrafficCounters {
     pub received_bytes: u64,
 }
 
-/// One generator, both of its ends.
+/// One generator with both of its ends.
 pub struct Traffic {
     flow: u32,
     end: Instant,
@@ -39,15 +39,15 @@ enum Kind {
     Tcp(Box<Greedy>),
 }
 
-/// UDP packets at instants that follow a law.
+/// UDP packets at times that a law defines.
 pub struct Udp {
     law: Law,
     len: u32,
     first: Instant,
     next: Option<Instant>,
-    /// Of the law's own steps.
+    /// Number of steps of the law so far.
     number: u64,
-    /// From the first to the next, where steps are regular: in ns, and what is left over in parts of one.
+    /// Interval between steps, where they are regular: in ns, and its fraction.
     since: u64,
     over: u64,
     rng: Rng,
@@ -55,11 +55,11 @@ pub struct Udp {
 
 #[derive(Clone, Copy)]
 enum Law {
-    /// Each so many nanoseconds, and this share of one, after the one before.
+    /// Each step this many nanoseconds, and this fraction of one, after the one before.
     Regular { nanos: u64, share: u64, of: u64 },
     /// Exponential steps of this mean.
     Poisson { mean: f64 },
-    /// So many at once at each step.
+    /// Several at once at each step.
     Bursts { packets: u32, period: Duration },
 }
 
@@ -79,7 +79,7 @@ struct Greedy {
 }
 
 impl Traffic {
-    /// The traffic after `spec` as flow number `flow`, until `end`; `queue` is what its first medium holds.
+    /// The traffic of `spec` as flow number `flow`, until `end`; `queue` is the limit of its first medium's queue.
     pub fn new(spec: &TrafficSpec, flow: u32, end: Instant, queue: usize, seed: u64) -> Self {
         let start = Instant::ZERO + spec.start;
         let udp = |payload: usize| (payload + UDP_HEADERS) as u32;
@@ -133,7 +133,7 @@ impl Traffic {
                 if now >= self.end {
                     return;
                 }
-                // Bounded, should a medium grant what it then refuses.
+                // Bounded, in case a medium reports room and then refuses.
                 for _ in 0..MOST_AT_ONCE {
                     if !net.has_room(now, self.flow as usize, *len as usize, *limit) {
                         break;
@@ -152,7 +152,7 @@ impl Traffic {
         }
     }
 
-    /// A packet has come to one of its ends.
+    /// A packet has arrived at one of its ends.
     pub fn on_arrival(&mut self, arrival: Arrival, net: &mut Network) {
         let (now, parcel) = (arrival.at, arrival.parcel);
         match (&mut self.kind, parcel.body) {
@@ -181,7 +181,7 @@ impl Traffic {
         }
     }
 
-    /// Whether what arrives changes what it does next.
+    /// Whether arrivals change what it does next.
     pub fn depends_on_arrivals(&self) -> bool {
         matches!(self.kind, Kind::Tcp(_))
     }
@@ -194,24 +194,24 @@ impl Traffic {
         }
     }
 
-    /// Whether its queue is to be kept full.
+    /// Whether its queue must be kept full.
     pub fn is_blaster(&self) -> bool {
         matches!(self.kind, Kind::Blaster { .. })
     }
 
-    /// What it has done.
+    /// Its counters.
     pub fn counters(&self) -> TrafficCounters {
         self.counters
     }
 
-    /// Of a ping.
+    /// Figures of a ping.
     pub fn figures(&self) -> Option<StreamFigures> {
         let Kind::Ping(ping) = &self.kind else { return None };
         Some(echo_figures(self.counters.sent, &ping.round_trips))
     }
 }
 
-/// The figures of a ping: how many requests went out, and the round trips, in nanoseconds, of those that came back.
+/// The figures of a ping: how many requests were sent, and the round trips, in nanoseconds, of those that came back.
 pub fn echo_figures(sent: u64, round_trips: &[u64]) -> StreamFigures {
     let (trips, came) = (Delays::new(round_trips), (round_trips.len() as u64).min(sent));
     let lost_percent = percent(sent - came, sent);
@@ -231,7 +231,7 @@ pub fn echo_figures(sent: u64, round_trips: &[u64]) -> StreamFigures {
 }
 
 impl Udp {
-    /// What a regular kind of traffic does from `start` on; other kinds are silent.
+    /// The times of a regular kind of traffic from `start` on; other kinds are silent.
     pub fn of(spec: &TrafficSpec, start: Instant, seed: u64) -> Self {
         let mut rng = Rng::fork(seed, &format!("traffic {}", spec.name));
         let len = |payload: usize| (payload + UDP_HEADERS) as u32;
@@ -255,7 +255,7 @@ impl Udp {
         }
     }
 
-    /// Packets of `payload` so that they take `rate` on a medium that counts their headers.
+    /// Packets of `payload` so that they fill `rate` on a medium that counts their headers.
     pub fn filling(rate: u64, payload: usize, start: Instant, seed: u64) -> Self {
         let len = (payload + UDP_HEADERS) as u32;
         let law = Law::regular(u64::from(len) * 8, rate);
@@ -280,15 +280,15 @@ impl Udp {
         }
     }
 
-    /// One step of the law is done: packets to send now. Of regular steps what is left over is kept, so that no rounding
-    /// adds up.
+    /// One step of the law is done: returns the packets to send now. The fraction of regular steps is kept, so that
+    /// rounding errors do not add up.
     pub fn step(&mut self) -> u32 {
         self.number += 1;
         let at = |since: u64| Some(self.first + Duration::from_nanos(since));
         match self.law {
             Law::Regular { nanos, share, of } => {
                 self.over += share;
-                // Less than a whole one is added each time.
+                // Each addition is less than a whole one.
                 let whole = u64::from(self.over >= of);
                 self.over -= whole * of;
                 self.since = self.since.saturating_add(nanos + whole);
@@ -310,7 +310,7 @@ impl Udp {
 }
 
 impl Law {
-    /// A step each `bits` of payload at `rate` bits a second.
+    /// A step for each `bits` of payload at `rate` bits a second.
     fn regular(bits: u64, rate: u64) -> Self {
         let (nanos, rate) = (bits * 1_000_000_000, rate.max(1));
         Law::Regular { nanos: nanos / rate, share: nanos % rate, of: rate }
@@ -335,7 +335,7 @@ impl Greedy {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        // The SYN waits for no time-out.
+        // The SYN is sent without waiting for a time-out.
         let open = self.near.tcp.stats().segments_sent == 0;
         let timers = [self.near.tcp.poll_timeout(), self.far.tcp.poll_timeout(), open.then_some(self.start)];
         timers.into_iter().flatten().min()

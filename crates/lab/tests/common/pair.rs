@@ -33,7 +33,7 @@ impl Pair {
         &self.link
     }
 
-    /// When the next thing happens, if anything does.
+    /// When the next event is due, if any is.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let ends = self.near.poll_timeout().into_iter().chain(self.far.poll_timeout());
         ends.chain(self.link.poll_timeout()).min()
@@ -58,7 +58,7 @@ impl Pair {
         self.transmit();
     }
 
-    /// Sends what both ends have ready: to be called after writing or reading between steps.
+    /// Sends what both ends have ready: call it after writing or reading between steps.
     pub fn transmit(&mut self) {
         while let Some(segment) = self.near.poll_transmit(self.now) {
             if let Some(refused) = self.link.offer(self.now, Direction::Up, segment) {

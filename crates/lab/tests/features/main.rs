@@ -1,7 +1,7 @@
-//! Table 1 of paper `transport-alternatives`, tried on our endpoints: what each transport really offers.
+//! Table 1 of paper `transport-alternatives`, tested on our endpoints: the features of each transport.
 //!
-//! Nothing is read of profiles or of the registry: each feature is a trial on a wire that makes the difference. Where ours
-//! is otherwise than the table says, the reason stands below, and the test fails as well when it is no longer so.
+//! Nothing is read from profiles or the registry: each feature is tested on a wire on which it makes a difference.
+//! Where ours departs from the table, the reason is listed below, and the test also fails when that is no longer so.
 
 #[path = "../common/pair.rs"]
 mod pair;
@@ -14,14 +14,14 @@ use antiphon_lab::papers::find;
 
 use wire::{MAX_DATAGRAM, NARROW, Trial, Weather};
 
-/// By the table's names.
+/// The table's names.
 const PROTOCOLS: [(&str, &str); 4] = [
     ("UDP", "rtp"),
     ("TCP", "tcp"),
     ("SCTP", "sctp?reliability=full&order=ordered"),
     ("DCCP", "dccp?ccid=2"),
 ];
-/// SCTP has a key for order.
+/// SCTP has a setting for order.
 const UNORDERED_SCTP: &str = "sctp?reliability=full";
 
 type Feature = (&'static str, fn(&str) -> bool);
@@ -42,19 +42,19 @@ const FEATURES: [Feature; 13] = [
     ("Checksum", sees_damage),
 ];
 
-/// Where ours is otherwise, and why.
+/// Departures from the table, with reasons.
 const OTHERWISE: [(&str, &str, &str); 4] = [
     ("Message oriented", "TCP", "RFC 4571 puts the length before each frame"),
     (
         "Flow control",
         "TCP",
-        "the driver reads whatever has come: late sound is of no use, so an inbox that nobody empties drops",
+        "the driver reads whatever has come: late sound is of no use, so an inbox that is not emptied drops",
     ),
     ("Path MTU discover", "DCCP", "with Syncs padded to the size that is tried (RFC 4340 §14, RFC 8899)"),
     ("Checksum", "DCCP", "inside UDP, whose checksum stands for its own (RFC 6773 §3.5); over IP it has one"),
 ];
 
-/// What is not ours to try: what the kernel does below our transports.
+/// Features that cannot be tested: those of the kernel below our transports.
 const BELOW: [(&str, &str, &str); 3] = [
     ("Checksum", "UDP", "the kernel drops damaged datagrams before we see them"),
     ("Checksum", "TCP", "the kernel's TCP has it; a damaged segment never becomes bytes"),
@@ -111,7 +111,7 @@ fn stream(trial: &mut Trial, frames: u32, drain: Duration) -> u32 {
 fn frame(number: u32) -> Vec<u8> {
     let mut frame = vec![number as u8; 1000];
     frame[..4].copy_from_slice(&number.to_be_bytes());
-    // Version 2 of RTP, as those who look at the first byte expect.
+    // Version 2 of RTP, as validators that check the first byte expect.
     frame.splice(0..0, [0x80, 96]);
     frame
 }
@@ -120,7 +120,7 @@ fn number(frame: &[u8]) -> u32 {
     u32::from_be_bytes([frame[2], frame[3], frame[4], frame[5]])
 }
 
-/// Frames of different sizes, handed over together, arrive as they were.
+/// Frames of different sizes, handed over together, arrive unchanged.
 fn keeps_messages_apart(uri: &str) -> bool {
     let mut trial = connected(uri, Weather::default());
     let sent: Vec<Vec<u8>> = (1..20).map(|n| vec![0x80; 12 + n * 37]).collect();
@@ -130,7 +130,7 @@ fn keeps_messages_apart(uri: &str) -> bool {
     trial.far[0].frames == sent
 }
 
-/// Nothing of a frame goes out before the other end has answered.
+/// No byte of a frame is sent before the other end has answered.
 fn asks_before_it_sends(uri: &str) -> bool {
     let mut trial = Trial::new(uri, 1, Weather { one_way: true, ..Weather::default() });
     let before = trial.near.send(Instant::ZERO, &frame(0));
@@ -140,7 +140,7 @@ fn asks_before_it_sends(uri: &str) -> bool {
 
 fn carries_both_ways_at_once(uri: &str) -> bool {
     let mut trial = connected(uri, Weather::default());
-    // A listener learns of a caller by its first frame where there is no handshake.
+    // A listener knows a caller by its first frame where there is no handshake.
     stream(&mut trial, 1, ms(100));
     for number in 0..50 {
         let now = trial.now;
@@ -163,11 +163,11 @@ fn restores_the_order(uri: &str) -> bool {
     let mut trial = connected(uri, Weather { reorders: true, ..Weather::default() });
     stream(&mut trial, 300, ms(5000));
     let numbers: Vec<u32> = trial.far[0].frames.iter().map(|frame| number(frame)).collect();
-    // Enough of them to have overtaken one another.
+    // Enough of them to overtake each other.
     numbers.len() > 250 && numbers.is_sorted()
 }
 
-/// A frame is lost, and the next is there before it could be sent again.
+/// A frame is lost, and the next arrives before the lost one can be retransmitted.
 fn passes_over_a_hole(uri: &str) -> bool {
     // On a byte stream the laboratory's link loses one segment in ten.
     let mut trial = connected(uri, Weather { lose_first_of: Some(1000), ..Weather::default() });
@@ -198,7 +198,7 @@ fn waits_for_a_slow_reader(uri: &str) -> bool {
     trial.far[0].frames.len() == accepted
 }
 
-/// Four times what the wire carries is offered for 8 s; it sends little more than passes.
+/// Four times what the wire carries is offered for 8 s; the sender sends little more than the wire carries.
 fn adapts_to_a_narrow_wire(uri: &str) -> bool {
     let mut trial = connected(uri, Weather { narrow: true, ..Weather::default() });
     let before = trial.bytes_sent;
@@ -214,12 +214,12 @@ fn reaches_two_with_one_datagram(uri: &str) -> bool {
     trial.far.iter().all(|side| side.frames.len() == 20)
 }
 
-/// Whoever hears it gets it, though nothing can come back.
+/// Every receiver gets it, though nothing can come back.
 fn needs_no_answer(uri: &str) -> bool {
     !asks_before_it_sends(uri)
 }
 
-/// Datagrams above 1200 bytes don't pass; the largest frames get through all the same.
+/// Datagrams above 1200 bytes are dropped; the largest frames are delivered nevertheless.
 fn finds_a_size_that_passes(uri: &str) -> bool {
     let mut trial = connected(uri, Weather { longest: Some(1200), ..Weather::default() });
     let len = trial.near.endpoint.profile().max_message.min(MAX_DATAGRAM);
@@ -238,7 +238,7 @@ fn cuts_long_frames(uri: &str) -> bool {
     sent.is_ok() && trial.far[0].frames == [long]
 }
 
-/// One datagram in ten has a bit turned over; no frame has.
+/// One datagram in ten has an inverted bit; no frame has.
 fn sees_damage(uri: &str) -> bool {
     let mut trial = connected(uri, Weather { corruption: 0.1, ..Weather::default() });
     stream(&mut trial, 300, ms(5000));

@@ -1,4 +1,4 @@
-//! Two endpoints with a wire between them: datagrams that meet what a trial wants, or the laboratory's TCP.
+//! Two endpoints with a wire between them: datagrams with the impairments of a test, or the laboratory's TCP.
 
 use std::time::Duration;
 
@@ -14,33 +14,33 @@ use super::pair::Pair;
 /// The datagram size of an Ethernet path over IPv4 and UDP.
 pub const MAX_DATAGRAM: usize = 1472;
 const ONE_WAY: Duration = Duration::from_millis(10);
-/// Bits a second of a wire that is narrow.
+/// Bits a second of a narrow wire.
 pub const NARROW: u64 = 200_000;
 /// Packets that wait before it.
 const QUEUE: u64 = 20;
 
-/// What happens between the two.
+/// Impairments between the two.
 #[derive(Clone, Copy, Default)]
 pub struct Weather {
     /// Share of datagrams that are lost, each way.
     pub loss: f64,
-    /// Only the first datagram that carries this much of a frame to the listener is lost.
+    /// Only the first datagram that carries this many bytes of a frame to the listener is lost.
     pub lose_first_of: Option<usize>,
-    /// Datagrams take up to 30 ms longer, each as it happens.
+    /// Datagrams are delayed by up to 30 ms, each at random.
     pub reorders: bool,
-    /// Share of datagrams that have a bit turned over.
+    /// Share of datagrams with an inverted bit.
     pub corruption: f64,
-    /// Of [`NARROW`], towards the listener.
+    /// At the rate of [`NARROW`], towards the listener.
     pub narrow: bool,
     /// Nothing comes back.
     pub one_way: bool,
-    /// Longer datagrams don't pass.
+    /// Longer datagrams are dropped.
     pub longest: Option<usize>,
-    /// The listener's application takes nothing before.
+    /// The listener's application reads nothing before this.
     pub asleep_until: Option<Instant>,
 }
 
-/// One end, and what its application got.
+/// One end, and the messages that its application got.
 pub struct Side {
     pub endpoint: Box<dyn Endpoint>,
     pub frames: Vec<Vec<u8>>,
@@ -135,7 +135,7 @@ impl Trial {
             } else {
                 self.pump()
             }
-            // A millisecond is short beside every delay here.
+            // A millisecond is short compared with every delay here.
             let next = self.now + Duration::from_millis(1);
             self.now = self.next_event().unwrap_or(until).max(next).min(until);
         }
@@ -184,13 +184,13 @@ impl Trial {
         }
     }
 
-    /// A datagram leaves; what the near end sends goes to all listeners.
+    /// A datagram is sent; those of the near end reach all listeners.
     fn launch(&mut self, from: Option<usize>, bytes: Vec<u8>) {
         let Weather { loss, lose_first_of, reorders, corruption, narrow, one_way, longest, .. } =
             self.weather;
         let out = from.is_none();
         self.bytes_sent += if out { bytes.len() as u64 } else { 0 };
-        // A probe for the size of the path carries no frame.
+        // A probe of the path's MTU carries no frame.
         let carries = self.near.endpoint.stats().counters.messages_accepted > 0;
         let first =
             out && carries && !self.lost_first && lose_first_of.is_some_and(|least| bytes.len() >= least);

@@ -129,7 +129,8 @@ fn rotations_are_bounded_whatever_the_load() {
 
 #[test]
 fn synchronous_traffic_gets_its_share_whatever_else_is_sent() {
-    // 2 ms at each token, 16 frames of 1562 bytes (124.96 µs); three greedy asynchronous stations. It is always behind.
+    // 2 ms at each token, 16 frames of 1562 bytes (124.96 µs); three greedy asynchronous stations. It always has a
+    // backlog.
     let spec = StationSpec { synchronous: Some(2 * MS), ..StationSpec::default() };
     let mut stations = even(4, Duration::from_micros(100), StationSpec::default());
     stations[0] = StationSpec { hop: stations[0].hop, ..spec };

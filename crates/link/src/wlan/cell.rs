@@ -27,7 +27,7 @@ pub struct Cell<P> {
     slot: Duration,
     access_point: Option<usize>,
     stations: Vec<Station>,
-    /// Of all stations, one after the other: what contends for the channel lies together.
+    /// Of all stations, one after the other: contenders for the channel are adjacent.
     queues: Vec<Contender<P>>,
     medium: Medium,
     flights: Vec<Flight>,
@@ -56,7 +56,7 @@ enum Medium {
     Idle {
         since: Instant,
     },
-    /// One frame is on the air, heard by all.
+    /// One frame is being transmitted, received by all.
     Frame {
         end: Instant,
     },
@@ -304,7 +304,7 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// The only frame on the air has ended: its receivers have heard it, or have not.
+    /// The only frame being transmitted has ended: its receivers have received it, or not.
     fn end_frame(&mut self, at: Instant) {
         let mut flight = self.flights[0];
         let sender_fails = self.stations[flight.station].channel.fails(flight.start);
@@ -391,7 +391,7 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// Whether the next frame of the queue that has just sent fits in what is left of its transmit opportunity.
+    /// Whether the next frame of the queue that has just sent fits in the rest of its transmit opportunity.
     fn may_go_on(&mut self, at: Instant, flight: Flight) -> bool {
         if flight.txop_end <= at {
             return false;

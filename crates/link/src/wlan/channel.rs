@@ -18,7 +18,7 @@ struct Outages {
     gap: f64,
     mean: f64,
     rng: Rng,
-    /// The next outage, or the one that is on.
+    /// The next outage, or the present one.
     from: Instant,
     until: Instant,
 }
@@ -58,7 +58,7 @@ impl Outages {
     }
 
     fn draw(&mut self) {
-        // `as` saturates: a gap of centuries is one that never ends.
+        // `as` saturates: a gap of centuries never ends.
         let mut exponential = |mean: f64| Duration::from_nanos((mean * 1e9 * self.rng.exponential()) as u64);
         self.from = self.until + exponential(self.gap);
         self.until = self.from + exponential(self.mean) + Duration::from_nanos(1);

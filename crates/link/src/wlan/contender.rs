@@ -27,7 +27,7 @@ pub(super) struct Route {
 
 /// A queue that contends for the channel.
 pub(super) struct Contender<P> {
-    /// Whose it is.
+    /// Its station.
     station: usize,
     access: Access,
     aifs: u64,
@@ -103,7 +103,7 @@ impl<P> Contender<P> {
         self.access.txop
     }
 
-    /// Takes a packet, or gives it back if the queue is full. One that finds the channel busy has to back off.
+    /// Takes a packet, or returns it if the queue is full. A packet that finds the channel busy must back off.
     #[inline]
     pub(super) fn push(
         &mut self,
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_the_channel_idle_goes_after_difs_or_at_once() {
+    fn an_idle_channel_is_used_after_difs_or_at_once() {
         let mut fresh = contender(false, 7);
         assert_eq!(fresh.access_at(micros(0)), NEVER);
         assert!(fresh.push(micros(70), 1, 100, ROUTE, false).is_none());

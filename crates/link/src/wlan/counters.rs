@@ -11,7 +11,7 @@ pub struct StationCounters {
     pub relayed: u64,
     /// Packets that the next station acknowledged.
     pub acknowledged: u64,
-    /// Packets sent to all, whether or not they were heard.
+    /// Packets sent to all, whether or not they were received.
     pub multicast: u64,
     /// Packets dropped since the queue was full.
     pub overflowed: u64,
@@ -20,11 +20,11 @@ pub struct StationCounters {
     /// Packets in its queues now, the one being sent included.
     pub queued: u64,
 
-    /// Packets for this station that it acknowledged (those that it is to relay are counted there).
+    /// Packets for this station that it acknowledged (those to be relayed are counted there).
     pub received: u64,
     /// Copies of multicast packets on their way to this station.
     pub copies: u64,
-    /// Of those copies, how many it did not hear.
+    /// Of those copies, how many it did not receive.
     pub missed: u64,
     /// Packets dropped since they were not taken out of the cell.
     pub unclaimed: u64,

@@ -1,4 +1,4 @@
-//! What a cell is made of.
+//! Description of a cell.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub struct StationId(pub u16);
 /// Where a packet is to go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Destination {
-    /// To one station, acknowledged; through the access point if there is one and neither end is it.
+    /// To one station, acknowledged; through the access point if there is one and it is neither end.
     Station(StationId),
     /// To all others. A station hands it to the access point, which sends it to all but the origin; the access point
     /// keeps none for itself.
@@ -155,7 +155,7 @@ pub enum CellError {
     /// No station to talk to, or too many.
     #[error("a cell has 2 to {MAX_STATIONS} stations, not {0}")]
     Stations(usize),
-    /// The access point is no station of the cell.
+    /// The access point is not a station of the cell.
     #[error("access point {0} is not a station of the cell, whose stations are 0 to {1}")]
     AccessPoint(u16, usize),
     /// No slot, or an absurd one.

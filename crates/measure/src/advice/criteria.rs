@@ -3,7 +3,7 @@
 use super::{Candidate, Purpose};
 use crate::emodel::{CodecImpairment, mos, rating};
 use crate::figures::TransportFigures;
-use crate::playout::{PlayoutPoint, PlayoutTarget};
+use crate::playout::{PlayoutPoint, RequiredDelay};
 use crate::statistics::{Z95, is_below, share_at_most, wilson};
 
 /// How a transport does for a purpose.
@@ -17,7 +17,7 @@ pub(super) struct Score {
     pub met: bool,
     /// Probability that the true one does.
     pub meets: f64,
-    /// Whether the transport promises what the purpose wants, apart from what was measured.
+    /// Whether the transport has the properties that the purpose needs, apart from measurements.
     pub promised: bool,
     /// The deciding figure, in words.
     pub figure: String,
@@ -43,7 +43,7 @@ const RECORD_SHARE: f64 = 0.001;
 const TALK_MS: f64 = 150.0;
 /// G.109: from here on "some users dissatisfied"; below, many.
 const TALK_R: f64 = 70.0;
-/// Behind every delay that can occur: puts a transport that never reaches a share after all that do.
+/// After every possible delay: sorts a transport that never reaches a share after all that do.
 const UNREACHED_MS: f64 = 100_000.0;
 
 impl Purpose {
@@ -71,10 +71,10 @@ impl Purpose {
 
 /// Cost: mouth to ear (packetising and playout delay) in milliseconds.
 fn play_together(f: &TransportFigures) -> Score {
-    let share = |t: &&PlayoutTarget| (t.missing_percent - PLAY_SHARE * 100.0).abs() < 1e-9;
+    let share = |t: &&RequiredDelay| (t.missing_percent - PLAY_SHARE * 100.0).abs() < 1e-9;
     let target = f.playout.targets.iter().find(share);
     let bound = "within the 30 ms that players bear";
-    let Some((at, error)) = target.and_then(|t| Some((t.target_ms?, target_error(f, t)))) else {
+    let Some((at, error)) = target.and_then(|t| Some((t.target_ms?, delay_error(f, t)))) else {
         let missing = Missing::of(f, f.never_came());
         return Score {
             cost: UNREACHED_MS + missing.percent,
@@ -104,7 +104,7 @@ fn play_together(f: &TransportFigures) -> Score {
 
 /// Standard error of a playout delay, from its 95 % interval. Where the samples do not bound it above, the longest
 /// delay seen has to.
-fn target_error(f: &TransportFigures, target: &PlayoutTarget) -> f64 {
+fn delay_error(f: &TransportFigures, target: &RequiredDelay) -> f64 {
     let longest = match f.one_way_ms {
         Some(one_way) => one_way.max_ms,
         None => f.rtt_ms.max_ms.map(|ms| ms / 2.0),
@@ -177,7 +177,7 @@ fn talk(f: &TransportFigures) -> Score {
         let within = f.playout.curve.iter().map(rated).filter(|(delay, ..)| *delay <= limit);
         within.max_by(|a, b| a.2.total_cmp(&b.2).then(b.0.total_cmp(&a.0)))
     };
-    // Where no playout delay within the limit is enough, the best beyond it tells which is least bad.
+    // If no playout delay within the limit is enough, the best beyond it decides which is least bad.
     let good = |found: &(f64, f64, f64)| found.2 >= TALK_R;
     let found = best(TALK_MS).filter(good).or_else(|| best(f64::INFINITY));
     let (delay, percent, r) = found.unwrap_or((f64::INFINITY, 100.0, 0.0));
@@ -210,7 +210,7 @@ fn talk_rating(f: &TransportFigures, delay_ms: f64, missing_percent: f64) -> f64
     rating(CodecImpairment::G711_CONCEALED, delay_ms, missing_percent, burst_ratio)
 }
 
-/// Cost: percent that never came; a transport that cannot multicast stands behind all that can.
+/// Cost: percent that never came; a transport without multicast is sorted after all that have it.
 fn send_to_many(candidate: &Candidate<'_>) -> Score {
     let f = candidate.figures;
     let missing = Missing::of(f, f.never_came());

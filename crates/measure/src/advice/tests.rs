@@ -139,7 +139,7 @@ fn talking_needs_rating_and_delay() {
     let tailed = measured("rtp", 3000, 0.0, 120.0, 40.0);
     let found = advice(Purpose::Talk, &tailed, &tcp);
     assert!(found.met && found.because.contains("125 ms"), "{}", found.because);
-    // Only a delay beyond 150 ms stands between this link and a good talk.
+    // Only a delay beyond 150 ms prevents a good conversation on this link.
     let far = measured("rtp", 3000, 0.0, 390.0, 1.0);
     let found = advice(Purpose::Talk, &far, &measured("tcp", 3000, 0.3, 400.0, 1.0));
     assert!(!found.met && found.because.contains("ms too much"), "{}", found.because);

@@ -117,7 +117,7 @@ fn lip_sync_needs_both() {
     assert!((judged.skew_ms - 76.6).abs() < 1e-9);
 }
 
-/// The sheet's pseudo-code word for word, deadline by deadline.
+/// The sheet's pseudo-code literally, deadline by deadline.
 fn plain(packets: &[(u64, u64)], by_number: bool) -> (u64, u64) {
     let (mut t, mut b, mut playing, mut d, mut last) = (0i64, 0i64, false, 0i64, 0u64);
     let (mut empty, mut not_full) = (0, 0);

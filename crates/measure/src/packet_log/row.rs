@@ -19,7 +19,7 @@ pub(super) struct Row {
     pub fate: Fate,
 }
 
-/// Stands for "none" in a row; an instant 584 years into the run.
+/// Means "none" in a row; an instant 584 years into the run.
 pub(super) const NONE: u64 = u64::MAX;
 
 /// A number that was never sent.
@@ -37,11 +37,11 @@ pub struct LoggedPacket {
     pub received: Option<Instant>,
     /// Time one way, where the clocks agree; known also of packets that were lost on their way back.
     pub one_way: Option<Duration>,
-    /// Bytes of the packet as it was handed to the transport; 0 where that was not told.
+    /// Bytes of the packet handed to the transport; 0 if unknown.
     pub bytes: u32,
     /// How often it came again.
     pub duplicates: u32,
-    /// What became of it.
+    /// Its fate.
     pub fate: Fate,
 }
 
@@ -68,7 +68,7 @@ impl LoggedPacket {
         self.received.map(|at| at.since(self.sent))
     }
 
-    /// As a line of `packets.csv`: what is not known is an empty field.
+    /// As a line of `packets.csv`: an unknown value is an empty field.
     pub fn fields(&self) -> [String; 7] {
         let time = |time: Option<Duration>| time.map_or(String::new(), |time| format!("{:.6}", millis(time)));
         [

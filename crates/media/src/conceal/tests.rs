@@ -18,7 +18,7 @@ fn sine(from: usize, frames: usize) -> Vec<f32> {
         .collect()
 }
 
-/// Sends a sine through, losing blocks of `block` sample frames where `pattern` says so.
+/// Sends a sine through, losing blocks of `block` sample frames according to `pattern`.
 fn heard(kind: Concealment, block: usize, pattern: &[bool]) -> Vec<f32> {
     let mut conceal = kind.open(format(2));
     let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! Whether a clock is behind the sound that comes through a pipe.
+//! Determines whether sound that comes through a pipe has a clock.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ pub enum Liveness {
     Unknown,
     /// It gives as much sound as time passes: a microphone, or what plays like one.
     Live,
-    /// It gives sound faster than time passes, and so has no clock: a file behind a decoder. Final.
+    /// It gives sound faster than time passes, so it has no clock: a file after a decoder. Final.
     Recorded,
 }
 
-/// Tells by its pace whether a pipe is live.
+/// Determines by its pace whether a pipe is live.
 ///
 /// It keeps a *lead*: sound that has come, less the time that has passed. A live source's is never more than what it gives
 /// at once, with what waited in its pipe at the beginning; that of a recording, read as fast as it comes, grows until the
@@ -23,7 +23,7 @@ pub enum Liveness {
 #[derive(Clone, Debug)]
 pub struct LiveMeter {
     rate: u32,
-    /// Sound that the buffer behind holds.
+    /// Capacity of the buffer after it.
     room: Duration,
     last: Option<Instant>,
     /// Time that was watched.
@@ -68,7 +68,7 @@ impl LiveMeter {
         self.last = self.last.map(|_| now);
     }
 
-    /// What has been found out so far.
+    /// The result so far.
     pub fn liveness(&self) -> Liveness {
         self.liveness
     }

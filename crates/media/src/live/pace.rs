@@ -62,7 +62,7 @@ impl LivePace {
         }
     }
 
-    /// Whether a block is to be pulled now; to be asked again until it is not. Leaves out what is too old to be sent.
+    /// Whether a block is to be pulled now; call it until it is not. Leaves out sound that is too old to be sent.
     /// Asked when the source wakes the thread ([`Source::set_waker`]) and at [`Self::poll_timeout`].
     pub fn poll(&mut self, now: Instant, source: &mut dyn Source) -> bool {
         let ready = source.ready();
@@ -168,7 +168,7 @@ impl Usual {
 /// One part in so many: what waits of a piece of 125 ms is gone 2.5 ms before the next one comes, more than two clocks
 /// differ by; a receiver sees these 2.5 ms as jitter.
 const FASTER: u32 = 50;
-/// The longest standstill that is made up for by sending all that was missed, which the receiver may have room for.
+/// The longest standstill after which all missed sound is sent, for which the receiver may have room.
 const MOST_BEHIND: Duration = Duration::from_millis(250);
 /// Twice as long as the longest piece that a live pipe may give ([`super::LiveMeter`]), so that each window sees two.
 const WINDOW: Duration = Duration::from_secs(3);

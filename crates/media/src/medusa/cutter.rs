@@ -30,7 +30,7 @@ impl Cutter {
         Cutter { ring: VecDeque::with_capacity(capacity), capacity, written: 0 }
     }
 
-    /// Appends a packet whose size is that of `data`, whatever `header` says; nothing of it if there is no room.
+    /// Appends a packet of the size of `data`, whatever `header` says; nothing if there is no room for all of it.
     ///
     /// `data` has 1 to [`MAX_DATA`] bytes; a receiver skips packets of any other size.
     pub fn push(&mut self, header: Header, data: &[u8]) -> Result<(), CutterFull> {
@@ -86,7 +86,7 @@ impl Cutter {
         self.written - self.ring.len() as u64
     }
 
-    /// Forgets what waits.
+    /// Discards waiting bytes.
     pub fn clear(&mut self) {
         self.ring.clear();
     }

@@ -28,7 +28,7 @@ pub const MAX_CHANNELS: u8 = 16;
 /// The first channel's.
 pub(super) const KEY: [u8; 4] = *b"MDSA";
 
-/// What stands before a packet's data.
+/// The header of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// From 0, below [`MAX_CHANNELS`].
@@ -37,7 +37,7 @@ pub struct Header {
     pub seq: u32,
     /// When the packet was made, in microseconds of the sender's clock.
     pub timestamp: u64,
-    /// Bytes of data behind the header, 1 to [`MAX_DATA`].
+    /// Bytes of data after the header, 1 to [`MAX_DATA`].
     pub size: u32,
 }
 
@@ -66,7 +66,7 @@ impl Header {
     }
 }
 
-/// How many headers stand in `bytes`, wherever.
+/// Number of headers in `bytes`, at any position.
 pub fn count_headers(bytes: &[u8]) -> usize {
     let begins = |at: &usize| bytes[*at] == KEY[0] && Header::parse(&bytes[*at..]).is_some();
     (0..bytes.len()).filter(begins).count()

@@ -14,7 +14,7 @@ pub struct Resynchroniser {
     /// Bytes not yet used: `at..`.
     buf: Vec<u8>,
     at: usize,
-    /// Of the packet at the front, bytes behind the first that hold no header of another, beginning there.
+    /// Of the packet at the front, bytes after the first that are known not to begin another header.
     searched: usize,
     channels: [Channel; MAX_CHANNELS as usize],
     counters: ResyncCounters,
@@ -29,7 +29,7 @@ pub struct ResyncCounters {
     pub missing: u64,
     /// Packets that came a second time.
     pub duplicates: u64,
-    /// Keys without a plausible header behind them.
+    /// Keys without a plausible header after them.
     pub false_keys: u64,
     /// Packets that had begun and lost their end.
     pub cut: u64,
@@ -62,7 +62,7 @@ impl Resynchroniser {
         }
     }
 
-    /// What was counted.
+    /// The counters.
     pub fn counters(&self) -> ResyncCounters {
         self.counters
     }
@@ -130,7 +130,7 @@ impl Resynchroniser {
         self.counters.skipped += bytes as u64;
     }
 
-    /// Whether a header may be one by its number. One that is out of the window is remembered.
+    /// Whether a header is plausible by its number. One outside the window is remembered.
     fn admits(&mut self, header: Header) -> bool {
         let channel = &mut self.channels[usize::from(header.channel)];
         if channel.is_near(header.seq) {
@@ -148,7 +148,7 @@ impl Resynchroniser {
     fn inner(&mut self, front: Header) -> Inner {
         let (rest, len) = (&self.buf[self.at..], HEADER + front.size as usize);
         let mut place = self.searched + 1;
-        // A key that begins in the last bytes ends behind them.
+        // A key that begins in the last bytes ends after them.
         while place < len.min(rest.len().saturating_sub(KEY.len() - 1)) {
             if rest[place] == KEY[0] && key_channel(&rest[place..]).is_some() {
                 match Header::parse(&rest[place..]) {
@@ -163,7 +163,7 @@ impl Resynchroniser {
         Inner::None
     }
 
-    /// Whether `header` may follow `front`. Channels count alike, so one that is new is measured by the other.
+    /// Whether `header` may follow `front`. Channels count alike, so a new channel is compared with the other.
     fn is_next(&self, header: Header, front: Header) -> bool {
         let channel = &self.channels[usize::from(header.channel)];
         let highest = Some(channel.highest.unwrap_or(front.seq));
@@ -202,12 +202,12 @@ impl Default for Resynchroniser {
     }
 }
 
-/// What stands within a packet.
+/// Inside a packet.
 enum Inner {
     None,
     /// Another packet's header, so far from its beginning.
     Header(usize),
-    /// A key whose header has not come whole.
+    /// A key whose header is not complete yet.
     Unclear,
 }
 

@@ -11,7 +11,7 @@ pub const JACK_BLOCK: usize = 512;
 /// The rate on the network in Hz, in 16 bits.
 pub const WIRE_RATE: u32 = 44_100;
 
-/// How many samples become of a block: 512 at 48 kHz are 470.4 at 44.1 kHz.
+/// How many samples a block gives: 512 at 48 kHz are 470.4 at 44.1 kHz.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BlockMode {
     /// 470 always, 940 bytes, as the paper prints: the sound runs 0.085 % short, at 44 062.5 Hz.
@@ -21,7 +21,7 @@ pub enum BlockMode {
     Exact,
 }
 
-/// Makes of each block of JACK what goes into a packet of each channel. Allocates at construction only.
+/// Converts each block of JACK to the packet content of each channel. Allocates only at construction.
 pub struct BlockMaker {
     resampler: Resampler,
     mode: BlockMode,

@@ -43,7 +43,7 @@ pub enum RtpError {
     },
 }
 
-/// An RTP packet as it stands on the wire.
+/// An RTP packet on the wire.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RtpView<'a> {
     /// Synchronisation source.
@@ -108,7 +108,7 @@ pub struct MediaPacket<'a> {
     pub marker: bool,
     /// Whether error correction or retransmission brought it back.
     pub recovered: bool,
-    /// When the sender sent it, where it says so.
+    /// When the sender sent it, if the packet tells.
     pub ntp: Option<NtpTime>,
     /// The sound.
     pub payload: &'a [u8],
@@ -148,7 +148,7 @@ impl Depacketiser {
         Self::grouped(format, sample, ChannelGroups::whole(format.channels()))
     }
 
-    /// For one whose channels are divided so.
+    /// For a stream whose channels are divided like this.
     pub fn grouped(format: StreamFormat, sample: SampleFormat, groups: ChannelGroups) -> Self {
         let group =
             |range: std::ops::Range<usize>| Group { channels: range.len(), sequence: Unwrapper::default() };
@@ -175,7 +175,7 @@ impl Depacketiser {
         self.accept_in(0, view)
     }
 
-    /// Refuses a packet whose sound is not whole sample frames of that group; else unwraps its numbers.
+    /// Refuses a packet whose sound is not whole sample frames of that group; otherwise unwraps its numbers.
     ///
     /// Panics if the stream has no such group.
     pub fn accept_in<'a>(&mut self, group: usize, view: &RtpView<'a>) -> Result<MediaPacket<'a>, RtpError> {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn rtcp_is_told_from_rtp() {
+    fn rtcp_is_distinguished_from_rtp() {
         assert_eq!(classify(&[0x80, 200]), Some(PacketKind::Rtcp));
         assert_eq!(classify(&[0x81, 205]), Some(PacketKind::Rtcp));
         assert_eq!(classify(&[0x80, 96]), Some(PacketKind::Rtp));

@@ -77,7 +77,7 @@ impl Default for ExtensionIds {
     }
 }
 
-/// What our sender says of its stream in every sixteenth packet.
+/// Contents of every sixteenth packet of our senders.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InBandFormat {
     /// Rate and channels.

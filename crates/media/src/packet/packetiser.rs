@@ -136,7 +136,7 @@ pub enum PacketError {
     /// Above 127, or mistaken for RTCP.
     #[error("payload type {payload_type} cannot be used: use 96 to 127")]
     PayloadType {
-        /// What was asked.
+        /// The requested value.
         payload_type: u8,
     },
     /// Not 1 to 14, or the same twice.
@@ -144,7 +144,7 @@ pub enum PacketError {
     Extensions,
 }
 
-/// What stands in the header of a packet just made.
+/// Fields of the header of a packet just made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketInfo {
     /// RTP sequence number.

@@ -28,7 +28,7 @@ pub enum ClockedError {
 /// What a pull gave.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ClockedPull {
-    /// What was taken from the buffer, in sample frames of the stream.
+    /// Taken from the buffer so far, in sample frames of the stream.
     pub pulled: Pulled,
     /// How much faster than nominal the stream is being used up.
     pub speed: Ppm,
@@ -86,7 +86,7 @@ impl ClockedPlayout {
         let whole = out.len() / self.channels * self.channels;
         let out = &mut out[..whole];
         let rate = f64::from(self.playout.config().format.rate());
-        // What is taken from the buffer now goes out when the resampler has let go of it.
+        // Sound taken from the buffer now is played after the resampler's delay.
         let due = now + self.held;
         let lag = self.playout.lag(due).filter(|_| self.playout.playing);
         self.control.update(now, lag.map(|frames| frames / rate), self.playout.clock().drift());
@@ -106,7 +106,7 @@ impl ClockedPlayout {
         }
     }
 
-    /// Another stream begins; what is known of the clocks is forgotten with it.
+    /// Another stream begins; the clock estimates are discarded.
     pub fn restart(&mut self) {
         self.playout.restart();
         self.control = Control::default();
@@ -150,7 +150,7 @@ struct Control {
     /// Smoothed lag in seconds.
     lag: Option<f64>,
     integral: f64,
-    /// What is asked of the resampler, in ppm.
+    /// The correction requested of the resampler, in ppm.
     speed: f64,
 }
 

@@ -208,7 +208,7 @@ fn drift_and_targets_move_all_groups_alike() {
             heard = heard.max(frame[0].abs());
         }
     }
-    // It was heard, the drift was followed, and packets were missing.
+    // Sound was played, the drift was followed, and packets were missing.
     assert!(heard > 0.5 && speeds > 100.0);
     let c = playout.playout().counters();
     assert!(c.concealments > 50 && c.skipped_frames + c.resyncs > 0, "{c:?}");

@@ -1,12 +1,12 @@
 //! Which packets came, and which never did.
 
-/// Remembers the last numbers, so that a repetition, a late packet and a loss are told apart.
+/// Remembers the last numbers, to distinguish a repetition, a late packet and a loss.
 #[derive(Clone, Debug)]
 pub(super) struct History {
     seen: Vec<u64>,
     base: Option<u64>,
     highest: u64,
-    /// Highest number whose fate is known: what is missing below it is lost.
+    /// Highest number whose fate is known: missing ones below it are lost.
     passed: Option<u64>,
     /// Numbers whose fate is known.
     resolved: u64,

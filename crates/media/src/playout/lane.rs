@@ -1,4 +1,4 @@
-//! What each channel group has to itself in the playout buffer: its packets, what is known of their numbers, its gaps.
+//! The state of one channel group in the playout buffer: its packets, their numbers, its gaps.
 
 use std::ops::Range;
 
@@ -14,14 +14,14 @@ pub(super) struct Lane {
     pub store: Store,
     pub history: History,
     conceal: Box<dyn Conceal>,
-    /// Whether any of its sound ever went out: before that there is nothing to conceal.
+    /// Whether any of its sound has been played: before that there is nothing to conceal.
     begun: bool,
     in_gap: bool,
-    /// Sequence number behind the last packet played.
+    /// Sequence number after the last packet played.
     pub next_sequence: Option<u64>,
-    /// Sample frames of the last packet: the unit in which missing sound is made up.
+    /// Sample frames of the last packet: the unit of concealment.
     unit: usize,
-    /// What goes out next, as [`Self::plan`] found.
+    /// The next sound, as determined by [`Self::plan`].
     next: Next,
     pub counters: PlayoutCounters,
 }
@@ -29,7 +29,7 @@ pub(super) struct Lane {
 /// What a lane has to give at a place in media time, and for how many sample frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Next {
-    /// Nothing now: what is missing may still come, and no clock presses.
+    /// Nothing now: missing packets may still come, and no clock requires sound.
     Wait,
     /// Nothing of its own: it has ended, or is not waited for. What the others give decides.
     Idle,
@@ -75,7 +75,7 @@ impl Lane {
         }
     }
 
-    /// Whether a packet is new; what it is not is counted by the caller.
+    /// Whether a packet is new; the caller counts the others.
     pub fn meet(&mut self, packet: &MediaPacket<'_>) -> Novelty {
         self.counters.inserted += 1;
         let novelty = self.history.meet(packet.sequence);
@@ -83,7 +83,7 @@ impl Lane {
         novelty
     }
 
-    /// Finds out what goes out at `position`, at most `room` sample frames.
+    /// Determines the sound at `position`, at most `room` sample frames.
     pub fn plan(&mut self, position: u64, room: usize, timing: Timing) -> Next {
         self.next = self.find(position, room, timing);
         self.next
@@ -123,7 +123,7 @@ impl Lane {
         }
     }
 
-    /// Fills `out` with what was planned for `position`, or the beginning of it.
+    /// Fills `out` with the sound planned for `position`, or its beginning.
     pub fn give(&mut self, position: u64, out: &mut [f32]) -> Gave {
         match (self.next, self.store.front()) {
             (Next::Play(_), Some(record)) => self.play(record, position, out),
@@ -182,20 +182,20 @@ impl Lane {
         Gave::Silence
     }
 
-    /// Sound is left out here: what goes out next is joined to what went out last, as behind a gap of no length.
+    /// Sound is left out here: the next sound is joined to the last, as after a gap of no length.
     pub fn join(&mut self) {
         if self.begun && !self.in_gap {
             self.conceal.lost(Gap { remaining: Some(0), ahead: &[] }, &mut []);
         }
     }
 
-    /// Throws away what is waiting.
+    /// Discards waiting packets.
     pub fn flush(&mut self) {
         self.discard_until(u64::MAX);
         self.next_sequence = None;
     }
 
-    /// Throws away what has ended by then.
+    /// Discards packets that have ended by then.
     pub fn discard_until(&mut self, media: u64) {
         while let Some(record) = self.store.front().filter(|record| record.end() <= media) {
             self.store.pop();
@@ -207,13 +207,13 @@ impl Lane {
         }
     }
 
-    /// Another stream: what waits is dropped, numbers restart; the totals go on.
+    /// Another stream: waiting packets are dropped, numbers restart; the totals continue.
     pub fn restart(&mut self) {
         self.flush();
         self.renumber();
     }
 
-    /// Numbers restart; what waits is played all the same, and counted now.
+    /// Numbers restart; waiting packets are still played, and counted now.
     pub fn renumber(&mut self) {
         for record in self.store.iter_mut().filter(|record| !record.late) {
             record.late = true;

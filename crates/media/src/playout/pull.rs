@@ -1,4 +1,4 @@
-//! The way out of the playout buffer: what goes out next, and what is made up in its place.
+//! The output of the playout buffer: the next sound, and concealment of missing sound.
 
 use std::time::Duration;
 
@@ -137,7 +137,7 @@ impl Playout {
         let wanted = position + lag as u64;
         let stood_still = last_pull.is_none_or(|last| now.since(last) > CATCH_UP);
         for lane in &mut self.lanes {
-            // Behind a standstill there is nothing to join to.
+            // After a standstill there is nothing to join to.
             if !stood_still {
                 lane.join();
             }
@@ -159,7 +159,7 @@ impl Pulled {
     }
 }
 
-/// A lag that resampling would take minutes to make up.
+/// A lag that resampling would take minutes to correct.
 const CATCH_UP: Duration = Duration::from_millis(100);
 /// The same while the schedule settles: 5 ms take ten seconds of resampling, and a short join at the beginning of a stream
 /// is heard less than its delay for the rest of it.

@@ -14,14 +14,14 @@ pub(super) fn at(us: u64) -> Instant {
     Instant::from_micros(us)
 }
 
-/// Sound that tells where it comes from: every sample of the first 349 ms is different from its neighbours'.
+/// Sound with known positions: every sample of the first 349 ms is different from its neighbours.
 pub(super) fn sound(from: u64, frames: usize, channels: usize) -> Vec<f32> {
     (from * channels as u64..(from + frames as u64) * channels as u64)
         .map(|n| (n.wrapping_mul(7919) % 65_536) as f32 / 32_768.0 - 1.0)
         .collect()
 }
 
-/// A packet of [`sound`], its bytes kept beside it.
+/// A packet of [`sound`], with its bytes.
 pub(super) struct Sent {
     sequence: u64,
     pub start: u64,
@@ -136,7 +136,7 @@ proptest! {
         prop_assert!(balanced(&c));
     }
 
-    /// A recording takes what comes whenever it comes, if only not too much of it comes out of order.
+    /// A recording accepts packets at any time, if not too many of them come out of order.
     #[test]
     fn a_recording_is_whole_whatever_the_delay(seed in any::<u64>(), patience in 0usize..20, block in 16usize..2000) {
         let packets = stream(seed, 150, 1);
@@ -228,7 +228,7 @@ fn defects_are_counted_apart() {
     assert_eq!((c.inserted, c.played, c.late, c.lost), (20, 18, 1, 1));
     assert_eq!((c.duplicate, c.reordered, c.early, c.discarded), (1, 2, 0, 0));
     assert_eq!((c.concealments, c.concealed_frames, c.played_frames), (2, 960, 18 * 480));
-    // What is whole stays in its place.
+    // Complete packets stay in their places.
     assert_eq!(out.len(), 20 * 480);
     assert_eq!(out[..5 * 480], sound(0, 5 * 480, 1));
     assert_eq!(out[16 * 480 + 480..], sound(17 * 480, 3 * 480, 1));
@@ -372,14 +372,14 @@ fn a_device_that_is_far_ahead_waits() {
         }
         playout.pull(at(p.sequence * 10_000), &mut block);
     }
-    // 200 ms were made up; the sound goes on where it was.
+    // 200 ms were concealed; the sound continues at its old position.
     let c = playout.counters();
     assert_eq!((c.concealed_frames, c.discarded, c.lost, c.late), (9600, 0, 0, 0), "{c:?}");
     assert_eq!(playout.pull(at(600_000), &mut block).media, Some(ORIGIN + 37 * 480));
     assert_eq!(block, sound(37 * 480, 480, 1));
 }
 
-/// Writes down what it is told of gaps.
+/// Records what it is told of gaps.
 struct Scribe(std::sync::mpsc::Sender<(Option<usize>, Vec<f32>)>);
 
 impl Conceal for Scribe {
@@ -444,7 +444,7 @@ fn late_packets_among_others_are_no_new_start() {
     play(&mut playout, &arrivals, 480);
     let c = playout.counters();
     assert_eq!((c.resyncs, c.lost), (0, 0), "{c:?}");
-    // The last few come when the end has been told, and all goes out at once.
+    // The last few come after the end was reported, and all is played at once.
     assert!((27..=30).contains(&c.late), "{c:?}");
 }
 
@@ -456,7 +456,7 @@ fn repaired_packets_do_not_move_the_schedule() {
         playout.insert(at(p.sequence * 10_000 + 80_000), &p.packet());
     }
     let before = playout.deadline(ORIGIN);
-    // What error correction makes may come before its time, and says nothing of the path.
+    // Packets made by error correction may come early, and do not show the path's delay.
     playout.insert(at(269_000), &MediaPacket { recovered: true, ..packets[19].packet() });
     assert_eq!((playout.deadline(ORIGIN), playout.counters().recovered), (before, 1));
 }
@@ -474,7 +474,7 @@ fn losses_of_a_former_stream_stay_counted() {
     assert_eq!((c.lost, c.discarded, c.buffered), (4, 16, 1));
 }
 
-/// A hundred packets that wait for a missing one may be more sound than there is room for.
+/// A hundred packets that wait for a missing one may be more sound than the buffer holds.
 #[test]
 fn a_full_recording_stops_waiting_and_loses_nothing() {
     let mut playout = playout(Clocking::Unhurried { patience: 100 }, 0, 1);
@@ -508,7 +508,7 @@ fn a_full_recording_stops_waiting_and_loses_nothing() {
     assert_eq!(counters.concealed_frames, FRAMES as u64);
     let wanted = sound(0, packets * FRAMES, 1);
     assert_eq!(got.len(), wanted.len());
-    // Behind a gap sound is faded in, well within one packet.
+    // After a gap sound is faded in, well within one packet.
     assert!(got[..50 * FRAMES] == wanted[..50 * FRAMES] && got[52 * FRAMES..] == wanted[52 * FRAMES..]);
 }
 

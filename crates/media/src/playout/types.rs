@@ -57,29 +57,29 @@ pub enum PlayoutError {
     /// The playout delay asks for more memory than a buffer may have.
     #[error("a playout delay of {playout_delay:?} at {format} needs too much memory: use at most {max:?}")]
     TooLong {
-        /// What was asked.
+        /// The requested value.
         playout_delay: Duration,
         /// For which stream.
         format: StreamFormat,
-        /// What is possible.
+        /// The possible values.
         max: Duration,
     },
     /// The channel groups are of another stream.
     #[error("channel groups {groups} are not those of a stream of {format}: let the numbers add up")]
     Groups {
-        /// What was asked.
+        /// The requested value.
         groups: ChannelGroups,
         /// For which stream.
         format: StreamFormat,
     },
 }
 
-/// What became of a packet on its way in.
+/// Result of inserting a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inserted {
     /// It will be played.
     Buffered,
-    /// Its deadline had passed; what was still to come of it is played.
+    /// Its deadline had passed; the part of it that is still to come is played.
     Late {
         /// Sample frames that could be saved.
         salvaged: usize,
@@ -88,7 +88,7 @@ pub enum Inserted {
     Duplicate,
     /// Too far ahead of what is playing for the buffer to hold.
     Early,
-    /// Too old to tell whether it was here, or on top of another packet's sound.
+    /// Too old to know whether it was received, or overlapping another packet's sound.
     Discarded,
     /// The stream had moved elsewhere for good: the buffer starts again with this packet.
     Resynced,
@@ -117,11 +117,11 @@ pub struct Pulled {
     pub media: Option<u64>,
     /// Of them, as the sender sent them.
     pub played: usize,
-    /// Of them, made up, if only in one of several channel groups.
+    /// Those of them that were concealed, even if only in one of several channel groups.
     pub concealed: usize,
     /// Of them, silence since the sender paused or the stream has not begun.
     pub silent: usize,
-    /// Why the last that was made up had to be.
+    /// The reason of the last concealment.
     pub cause: Option<Cause>,
 }
 
@@ -152,7 +152,7 @@ pub struct PlayoutCounters {
     pub recovered_late: u64,
     /// Sample frames given out as sent.
     pub played_frames: u64,
-    /// Sample frames made up.
+    /// Concealed sample frames.
     pub concealed_frames: u64,
     /// Gaps that were filled with made-up sound.
     pub concealments: u64,

@@ -13,7 +13,7 @@ pub use types::{RemoteReport, RtcpConfig, RtcpCounters, RtcpEvent, SenderClock};
 
 use super::{Reception, ReportBlock, RtcpError, RtcpItem, visit_compound};
 
-/// A party's state. Allocates at construction, and for each source of its own or another's at the first word of it.
+/// A party's state. Allocates at construction, and for each source, its own or another's, when that is first used.
 #[derive(Clone, Debug)]
 pub struct RtcpSession {
     config: RtcpConfig,
@@ -25,14 +25,14 @@ pub struct RtcpSession {
     average_size: f64,
     /// Our own sources, at least one.
     own: Vec<Own>,
-    /// Where the next report begins with those of our sources, beside the first, that did not fit into the last.
+    /// Where the next report begins with those of our other sources that did not fit into the last.
     next_own: usize,
     /// The sources we receive.
     heard: Vec<Heard>,
     next_heard: usize,
     /// Rate of their media clocks in Hz.
     heard_rate: u32,
-    /// What we tell them of our playout.
+    /// What we report to them of our playout.
     playout: Option<Option<Duration>>,
     counters: RtcpCounters,
 }
@@ -121,7 +121,7 @@ impl RtcpSession {
         self.meet(now, ssrc);
     }
 
-    /// A place for a new source: one more, or that of one that fell silent.
+    /// An entry for a new source: one more, or that of a source that fell silent.
     fn place_for(&mut self, ssrc: u32) -> Option<usize> {
         let reception = Reception::new(self.heard_rate);
         let fresh = Heard { ssrc, reception, clock: None, last_sr: None, since_report: false };
@@ -141,7 +141,7 @@ impl RtcpSession {
         self.heard_rate = rate.max(1);
     }
 
-    /// Tells senders how long we buffer their packets (RFC 7005): `Some(None)` for without bound; `None` tells nothing.
+    /// Reports to senders how long we buffer their packets (RFC 7005): `Some(None)`: without bound; `None`: no report.
     pub fn tell_playout(&mut self, delay: Option<Option<Duration>>) {
         self.playout = delay;
     }
@@ -296,7 +296,7 @@ impl RtcpSession {
             let round_trip = (block.last_sr != 0 && !repaired).then(|| {
                 let arrived = self.config.epoch.ntp(now).middle_bits();
                 let ticks = arrived.wrapping_sub(block.last_sr).wrapping_sub(block.delay_since_last_sr);
-                // Clock steps and lies make it negative or absurd; a day is neither.
+                // Clock steps and false values make it negative or absurd; a day is neither.
                 (ticks < 1 << 31).then(|| Duration::from_nanos((u64::from(ticks) * 1_000_000_000) >> 16))
             });
             each(RtcpEvent::Report(RemoteReport { from, at: now, block, round_trip: round_trip.flatten() }));

@@ -1,4 +1,4 @@
-//! RTCP packets as they stand on the wire: written into lent buffers, read from unknown sources, nothing allocated.
+//! RTCP packets on the wire: written into lent buffers, read from unknown sources, nothing allocated.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -51,18 +51,18 @@ pub struct ReportBlock {
 pub enum RtcpItem<'a> {
     /// A sender report.
     Sender {
-        /// Who sends it.
+        /// The sender of the report.
         ssrc: u32,
-        /// What it sent.
+        /// Sender information.
         info: SenderInfo,
-        /// What it receives.
+        /// Report blocks.
         blocks: ReportBlocks<'a>,
     },
     /// A receiver report.
     Receiver {
-        /// Who sends it.
+        /// The sender of the report.
         ssrc: u32,
-        /// What it receives.
+        /// Report blocks.
         blocks: ReportBlocks<'a>,
     },
     /// The lasting name of a source (SDES CNAME, RFC 3550 §6.5.1).
@@ -79,9 +79,9 @@ pub enum RtcpItem<'a> {
     },
     /// How long a receiver buffers packets (XR, RFC 7005).
     Buffered {
-        /// Who says so.
+        /// The sender.
         ssrc: u32,
-        /// What it says.
+        /// Its contents.
         told: NominalDelay,
     },
     /// Anything else, such as feedback or other extended reports.
@@ -120,7 +120,7 @@ impl Iterator for ReportBlocks<'_> {
 /// Why bytes are no compound packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RtcpError {
-    /// A length does not fit what there is.
+    /// A length does not fit the packet.
     #[error("an RTCP packet of {actual} bytes does not fit its length of {expected}")]
     Length {
         /// Bytes that its header or count asks for.
@@ -140,7 +140,7 @@ pub enum RtcpError {
         /// What it says.
         packet_type: u8,
     },
-    /// Padding where none may be, or more than there is.
+    /// Padding where it is not permitted, or more than there are bytes.
     #[error("the RTCP padding is wrong")]
     Padding,
 }
@@ -170,7 +170,7 @@ pub fn visit_compound<'a>(bytes: &'a [u8], mut each: impl FnMut(RtcpItem<'a>)) -
 /// The first packet of a compound.
 struct First<'a> {
     packet: &'a [u8],
-    /// Behind the header, without padding.
+    /// The bytes after the header, without padding.
     body: &'a [u8],
     after: &'a [u8],
 }
@@ -331,7 +331,7 @@ pub fn write_nominal_delay(ssrc: u32, told: NominalDelay, buf: &mut [u8]) -> Opt
     Some(extended::LEN)
 }
 
-/// Writes the header of a packet of `len` bytes and returns the room behind it.
+/// Writes the header of a packet of `len` bytes and returns the room after it.
 fn begin(buf: &mut [u8], packet_type: u8, count: usize, len: usize) -> Option<&mut [u8]> {
     let (header, body) = buf.get_mut(..len)?.split_at_mut(HEADER);
     let words = (len / 4 - 1) as u16;
@@ -346,7 +346,7 @@ fn put_u32(out: &mut &mut [u8], word: u32) {
     *out = rest;
 }
 
-/// The word at `at`; callers have checked that it is there.
+/// The word at `at`; callers have checked that it exists.
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }

@@ -1,9 +1,9 @@
 //! Datagram system calls, for one (`recvmsg`, `sendto`) or for a batch (`recvmmsg`, `sendmmsg`), with the kernel's receive
 //! time stamps.
 //!
-//! Our own over libc, since the batching libraries looked at (quinn-udp 0.5) drop the time stamps. Everything is
-//! allocated once; a round of the media thread costs one system call each way. A call for a batch costs a loopback round trip
-//! half a microsecond more than one for a single datagram, and is used where several are there.
+//! Our own code over libc, since the batching libraries examined (quinn-udp 0.5) drop the time stamps. Everything is
+//! allocated once; a round of the media thread costs one system call each way. A call for a batch costs a loopback
+//! round trip half a microsecond more than one for a single datagram, so it is used only where several datagrams wait.
 #![allow(unsafe_code, reason = "C structures of the socket calls")]
 
 mod receive;
@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 pub(crate) use receive::{Ask, Datagram, ReceiveBatch};
 pub(crate) use send::{Batch, SendBatch, Taken};
 
-/// Datagrams per system call: a busy moment of several streams.
+/// Datagrams per system call: a burst of several streams.
 pub(crate) const BATCH: usize = 16;
 
 /// A zeroed C structure.

@@ -9,10 +9,10 @@ use std::time::Duration;
 use super::{BATCH, socket_address, zeroed};
 use crate::control;
 
-/// Room per received datagram: the largest there is. Pages that no datagram touches cost no memory.
+/// Room per received datagram: the largest possible. Pages that no datagram touches cost no memory.
 const RECEIVE_ROOM: usize = 65_536;
-/// From one datagram's room to the next. A distance of 64 KiB would put the beginnings of all into the same few sets of the
-/// processor's caches, which then hold 8 of 16; these are 25 cache lines further on each, which is a packet of Ethernet.
+/// Distance from one datagram's room to the next. At 64 KiB the beginnings of all would share few sets of the
+/// processor's caches, which then hold 8 of 16; these are 25 cache lines apart, the size of an Ethernet packet.
 const STRIDE: usize = RECEIVE_ROOM + 1_600;
 /// Room for the control messages of one datagram: a time stamp (32 bytes) and IPv6's destination (40).
 const CONTROL_ROOM: usize = 72;
@@ -26,25 +26,26 @@ pub(crate) struct ReceiveBatch {
     headers: Vec<libc::mmsghdr>,
     /// Datagrams that the last call asked for.
     asked: usize,
-    /// Whether more than one datagram is likely to wait: one had to wait for us, or several were there.
+    /// Whether more than one datagram is likely to wait: one was read late, or several were read.
     behind: bool,
 }
 
 /// One received datagram.
 pub(crate) struct Datagram<'a> {
     pub bytes: &'a mut [u8],
-    /// `None` where names were not asked for, or are none of IP.
+    /// `None` if names were not requested, or are not of IP.
     pub from: Option<SocketAddr>,
-    /// Wall-clock time at which the kernel took it from the wire.
+    /// Wall-clock time at which the kernel received it.
     pub stamp: Option<Duration>,
 }
 
 /// Datagrams to ask the kernel for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ask {
-    /// Wait for the first as long as the socket's receive time-out. Who waits expects one, and asks for no more.
+    /// Wait for the first as long as the socket's receive time-out. Such a call expects one datagram, and asks for no
+    /// more.
     pub wait: bool,
-    /// Tell the addresses that they come from, which costs a copy each.
+    /// Also fetch the source addresses, which costs a copy each.
     pub names: bool,
 }
 
@@ -61,8 +62,8 @@ impl ReceiveBatch {
         }
     }
 
-    /// Reads what there is into the buffers: one datagram while that is the usual number, which a plain `recvmsg` does
-    /// for less, and up to [`BATCH`] once more were there. Answers how many; 0 when there is none.
+    /// Reads waiting datagrams into the buffers: one while that is the usual number, by a cheaper plain `recvmsg`, and
+    /// up to [`BATCH`] after several were there. Returns how many; 0 if there is none.
     pub fn receive(&mut self, fd: RawFd, ask: Ask) -> io::Result<usize> {
         let count = if ask.wait || !self.behind { 1 } else { BATCH };
         let flags = if ask.wait { 0 } else { libc::MSG_DONTWAIT };
@@ -78,7 +79,7 @@ impl ReceiveBatch {
                 libc::recvmmsg(fd, headers, count as u32, flags as _, std::ptr::null_mut())
             },
         };
-        // A single datagram says by its stamp whether there are more, see `fall_behind`.
+        // The time stamp of a single datagram tells whether there are more, see `fall_behind`.
         self.behind = n > 1;
         if n >= 0 {
             return Ok(n as usize);
@@ -113,18 +114,19 @@ impl ReceiveBatch {
         header.msg_flags = 0;
     }
 
-    /// Whether more datagrams are likely to wait than have been read: a thread that is behind does not wait for them.
+    /// Whether more datagrams are likely to wait than have been read: the thread then does not sleep before it reads
+    /// them.
     pub fn is_behind(&self) -> bool {
         self.behind
     }
 
-    /// Whether to ask again after the `n` datagrams of the last call: the kernel had as many as it was asked for.
+    /// Whether to ask again after the `n` datagrams of the last call: the kernel had as many as requested.
     pub fn has_more(&self, n: usize) -> bool {
         self.behind && n == self.asked
     }
 
-    /// Notes that a datagram waited in the kernel before it was read, or came without a stamp that would tell: more are
-    /// likely there.
+    /// Records that a datagram waited in the kernel before it was read, or came without a time stamp: more are likely
+    /// to wait.
     pub fn fall_behind(&mut self) {
         self.behind = true;
     }
@@ -141,7 +143,7 @@ impl ReceiveBatch {
         }
     }
 
-    /// Our address that the `i`th datagram was sent to, where an IPv6 socket was told to say so.
+    /// Our address that the `i`th datagram was sent to, where an IPv6 socket was told to report it.
     pub fn destination_v6(&self, i: usize) -> Option<Ipv6Addr> {
         control::destination_v6(&self.headers[i].msg_hdr)
     }

@@ -19,12 +19,12 @@ pub(crate) struct Outgoing<'a> {
     pub to: Option<SocketAddr>,
 }
 
-/// What became of the datagrams of a batch.
+/// Results of the datagrams of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Batch {
     pub len: usize,
     pub taken: Taken,
-    /// What a peer's machine said, if it did.
+    /// The error that a peer's machine reported, if any.
     pub refused: Option<BrokenReason>,
 }
 
@@ -38,7 +38,7 @@ impl Taken {
         u64::from(self.0.count_ones())
     }
 
-    /// Their places in the batch.
+    /// Their indices in the batch.
     pub fn indices(self) -> impl Iterator<Item = usize> {
         (0..BATCH).filter(move |i| self.0 & (1 << i) != 0)
     }
@@ -58,7 +58,7 @@ pub(crate) struct SendBatch {
 }
 
 impl SendBatch {
-    /// For datagrams of at most `room` bytes.
+    /// Buffers for datagrams of at most `room` bytes.
     pub fn new(room: usize) -> Self {
         let nowhere: SocketAddr = ([0, 0, 0, 0], 0).into();
         SendBatch {
@@ -85,7 +85,7 @@ impl SendBatch {
         self.commit_from(len, to, None);
     }
 
-    /// As [`Self::commit`], sent from that address of this machine's; `None` leaves it to the kernel.
+    /// Like [`Self::commit`], sent from that address of this machine; `None` lets the kernel choose.
     pub fn commit_from(&mut self, len: usize, to: Option<SocketAddr>, from: Option<IpAddr>) {
         let i = self.len;
         self.control_len[i] = from.map_or(0, |from| control::write_source(&mut self.control[i], from));
@@ -112,20 +112,20 @@ impl SendBatch {
         }
     }
 
-    /// Sends everything, and says what became of it.
+    /// Sends everything and returns the results.
     pub fn flush(&mut self, fd: RawFd) -> Batch {
         let (len, mut refused) = (self.len, None);
         let taken = self.send(fd, |error| match classify(&error) {
             Trouble::Refused(reason) => refused = Some(reason),
-            // The datagram is gone, and is counted by not being taken. A socket of no use says so when it is read.
+            // The datagram is lost, and counted as not sent. If the socket is unusable, reading it reports that.
             Trouble::PacketEvent | Trouble::Fatal => {}
         });
         Batch { len, taken, refused }
     }
 
-    /// Sends everything; calls `failed` with each error of the socket. Answers which datagrams it took.
+    /// Sends everything; calls `failed` with each error of the socket. Returns which datagrams it took.
     ///
-    /// The socket's send time-out is waited for once: a full queue must not cost it for each of a batch.
+    /// The socket's send time-out is waited for only once per batch, even if its queue is full.
     pub(super) fn send(&mut self, fd: RawFd, mut failed: impl FnMut(io::Error)) -> Taken {
         let (mut sent, mut taken, mut tried_again, mut flags) = (0, 0, false, 0);
         while sent < self.len {
@@ -143,8 +143,8 @@ impl SendBatch {
             if error.kind() == io::ErrorKind::Interrupted {
                 continue;
             }
-            // The error is of the first datagram not sent. A pending ICMP error of an earlier one is cleared by
-            // being reported, and did not cost this one its chance: try it once more.
+            // The error is that of the first datagram not sent. A pending ICMP error of an earlier datagram is cleared
+            // when it is reported, so this one is tried once more.
             let pending = matches!(classify(&error), Trouble::Refused(BrokenReason::Refused)) && !tried_again;
             if error.kind() == io::ErrorKind::WouldBlock {
                 flags = libc::MSG_DONTWAIT;
@@ -157,7 +157,7 @@ impl SendBatch {
         Taken(taken)
     }
 
-    /// Sends the only datagram of the batch; plain calls cost less than `sendmmsg` does. Answers 1, or less on an error.
+    /// Sends the only datagram of the batch; plain calls cost less than `sendmmsg`. Returns 1, or less on an error.
     fn send_one(&mut self, fd: RawFd, flags: i32) -> i32 {
         let (vector, name) = (self.vectors[0], &self.names[0]);
         let (name, name_len) =
@@ -173,7 +173,7 @@ impl SendBatch {
         if n < 0 { -1 } else { 1 }
     }
 
-    /// Sends the datagrams from `first` on with one call; answers how many went, or less than 1 on an error.
+    /// Sends the datagrams from `first` on with one call; returns how many were sent, or less than 1 on an error.
     fn send_from(&mut self, fd: RawFd, first: usize, flags: i32) -> i32 {
         for i in first..self.len {
             self.prepare(i);

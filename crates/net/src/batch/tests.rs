@@ -8,7 +8,7 @@ use super::*;
 
 use crate::clock::OsClock;
 
-/// A pair of local sockets: unlike loopback they make a sender wait for its receiver.
+/// A pair of local sockets: unlike on loopback, a sender must wait for its receiver.
 fn pair(timeout: Duration) -> (Socket, Socket) {
     let (near, far) = Socket::pair(Domain::UNIX, Type::DGRAM, None).expect("a socket pair");
     near.set_write_timeout(Some(timeout)).expect("a socket");
@@ -30,7 +30,7 @@ fn a_full_batch_is_sent_in_order_and_takes_no_more() {
     let (near, far) = pair(Duration::from_millis(40));
     near.set_send_buffer_size(1 << 16).expect("a socket");
     let mut batch = SendBatch::new(200);
-    // Local sockets queue so few only (net.unix.max_dgram_qlen, 10 on most machines).
+    // Local sockets queue only so few (net.unix.max_dgram_qlen, 10 on most machines).
     fill(&mut batch, 8);
     assert_eq!(batch.send(near.as_raw_fd(), |error| panic!("{error}")), Taken(0xff));
     assert_eq!(batch.len(), 0);

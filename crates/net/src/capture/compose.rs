@@ -1,4 +1,4 @@
-//! From a record to the packets that an analyser wants to see: one for a datagram, a made-up conversation for TCP.
+//! From a record to the packets in the file: one for a datagram, a simulated conversation for TCP.
 
 use std::net::SocketAddr;
 
@@ -8,16 +8,16 @@ use super::record::{Direction, Ending, Ends, Head, Kind, UDP};
 
 /// Composes the packets of one interface.
 ///
-/// TCP sequence numbers follow from each record's stream positions alone: a dropped record leaves a gap of its size,
+/// TCP sequence numbers follow only from each record's stream positions: a dropped record leaves a gap of its size,
 /// which analysers show as "previous segment not captured".
 #[derive(Default)]
 pub(super) struct Composer {
     packet: Vec<u8>,
-    /// Stream bytes of the present connection that the capture shows as acknowledged, by the way they went.
+    /// Stream bytes of the present connection that the capture shows as acknowledged, by direction.
     acked: Positions,
 }
 
-/// Bytes of stream gone each way.
+/// Bytes of stream carried in each direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Positions {
     sent: u64,
@@ -34,7 +34,7 @@ impl Positions {
 }
 
 impl Composer {
-    /// Lends `each` the packets of a record between `ends`, which are of one address family.
+    /// Calls `each` with the packets of a record between `ends`, which are of one address family.
     pub fn compose<E>(
         &mut self,
         head: &Head,
@@ -78,7 +78,7 @@ struct Stream<'a, F> {
 }
 
 impl<E, F: FnMut(Direction, &[u8]) -> Result<(), E>> Stream<'_, F> {
-    /// The three packets that begin a connection (RFC 9293 §3.5), all at the instant at which it was there.
+    /// The three packets that begin a connection (RFC 9293 §3.5), all at the instant at which it was established.
     fn shake_hands(&mut self, caller: Direction) -> Result<(), E> {
         self.begin(caller, flag::SYN)?;
         self.begin(caller.back(), flag::SYN | flag::ACK)?;
@@ -93,7 +93,7 @@ impl<E, F: FnMut(Direction, &[u8]) -> Result<(), E>> Stream<'_, F> {
         (self.each)(direction, self.packet)
     }
 
-    /// Segments of data, and at times the other side's acknowledgement, so that the window does not look full.
+    /// Segments of data, with acknowledgements of the other side at times, so that the window does not look full.
     fn carry(&mut self, direction: Direction, bytes: &[u8], acked: &mut Positions) -> Result<(), E> {
         let back = direction.back();
         *acked.of(back) = *self.at.of(back);
@@ -108,7 +108,7 @@ impl<E, F: FnMut(Direction, &[u8]) -> Result<(), E>> Stream<'_, F> {
         Ok(())
     }
 
-    /// Both sides' leave (RFC 9293 §3.6). After a FIN, which counts as a byte, everything is one further.
+    /// The FINs of both sides (RFC 9293 §3.6). After a FIN, which counts as a byte, all positions are one higher.
     fn part(&mut self, first: Direction) -> Result<(), E> {
         self.segment(first, flag::FIN | flag::ACK, &[])?;
         *self.at.of(first) += 1;
@@ -117,7 +117,7 @@ impl<E, F: FnMut(Direction, &[u8]) -> Result<(), E>> Stream<'_, F> {
         self.segment(first, flag::ACK, &[])
     }
 
-    /// One segment at the present point. The streams begin behind the SYN, which counts as a byte.
+    /// One segment at the present position. The streams begin after the SYN, which counts as a byte.
     fn segment(&mut self, direction: Direction, flags: u8, payload: &[u8]) -> Result<(), E> {
         let (from, to) = way(self.ends, direction);
         // Positions wrap into 32 bits as sequence numbers do.
@@ -136,8 +136,8 @@ fn way(ends: Ends, direction: Direction) -> (SocketAddr, SocketAddr) {
     }
 }
 
-/// The initial sequence number of the stream between these addresses: a plain hash (FNV-1a), so that two captures of
-/// one connection, at either end, agree.
+/// The initial sequence number of the stream between these addresses: a plain hash (FNV-1a), so that captures of one
+/// connection at both ends agree.
 fn initial(from: SocketAddr, to: SocketAddr) -> u32 {
     let mut hash: u32 = 0x811c_9dc5;
     let mut feed = |bytes: &[u8]| {
@@ -155,13 +155,13 @@ fn initial(from: SocketAddr, to: SocketAddr) -> u32 {
     hash
 }
 
-/// Stream bytes in a segment at most: what Ethernet leaves beside IP, TCP and its time stamps.
+/// The most stream bytes in a segment: what Ethernet leaves beside IP, TCP and its time stamps.
 pub(super) const SEGMENT: usize = 1_448;
 /// Options of both SYNs: maximum segment size 1460 (Ethernet), a pad, window scale 4: a window of 1 MiB.
 const SYN_OPTIONS: [u8; 8] = [2, 4, 0x05, 0xb4, 1, 3, 3, 4];
-/// The largest that a header says.
+/// The largest value of the header field.
 const WINDOW: u16 = u16::MAX;
-/// The invariant by which headers never refuse.
+/// The invariant that makes headers infallible.
 const FITS: &str = "the tap lets no larger datagram through, and segments are of Ethernet's size";
-/// Bytes shown without acknowledgement at most, and a stretch: half of the window.
+/// The most bytes shown without acknowledgement: half of the window.
 const UNACKNOWLEDGED: u64 = 1 << 19;

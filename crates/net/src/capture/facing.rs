@@ -1,4 +1,4 @@
-//! Which of this machine's addresses faces a peer, for sockets that are bound to the wildcard.
+//! Which of this machine's addresses is used towards a peer, for sockets that are bound to the wildcard.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -6,15 +6,15 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use super::record::{Direction, Ends};
 use crate::address::any_for;
 
-/// Answers from the routing table, remembered.
+/// Remembered results of the routing table.
 #[derive(Default)]
 pub(super) struct Facing {
     known: BTreeMap<IpAddr, IpAddr>,
 }
 
 impl Facing {
-    /// `ends` with a local address that may stand in a packet: of the peer's family, and no wildcard where the routing
-    /// table knows better. No packet has a group's address as its source, so there it is replaced too.
+    /// `ends` with a local address that is valid in a packet: of the peer's family, and not a wildcard if the routing
+    /// table knows the address. No packet has a group's address as its source, so that is replaced, too.
     pub fn complete(&mut self, direction: Direction, ends: Ends) -> Ends {
         let Ends { local, peer } = ends;
         let sent_from_group = direction == Direction::Sent && local.ip().is_multicast();
@@ -39,14 +39,14 @@ impl Facing {
 
 /// Connecting a UDP socket sends nothing, and lets the kernel choose the address that it would send from.
 fn ask(peer: SocketAddr) -> Option<IpAddr> {
-    // The discard port (RFC 863), since a port of zero can't be connected to.
+    // The discard port (RFC 863), since port zero cannot be connected to.
     let peer = SocketAddr::new(peer.ip(), if peer.port() == 0 { 9 } else { peer.port() });
     let socket = UdpSocket::bind(any_for(peer)).ok()?;
     socket.connect(peer).ok()?;
     Some(socket.local_addr().ok()?.ip())
 }
 
-/// Peers remembered: as many as a listening line knows.
+/// The most peers remembered: as many as a listening line knows.
 const MOST_KNOWN: usize = 4_096;
 
 #[cfg(test)]
@@ -63,7 +63,7 @@ mod tests {
         use Direction::{Received, Sent};
         for direction in [Sent, Received] {
             assert_eq!(completed(direction, "0.0.0.0:5", "127.0.0.1:9"), "127.0.0.1:5");
-            // A socket of both families hears an IPv4 peer.
+            // A socket of both families receives from an IPv4 peer.
             assert_eq!(completed(direction, "[::]:5", "127.0.0.9:0"), "127.0.0.1:5");
             assert_eq!(completed(direction, "192.0.2.5:5", "127.0.0.1:9"), "192.0.2.5:5");
             assert_eq!(

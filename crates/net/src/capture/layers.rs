@@ -1,4 +1,4 @@
-//! What is inside the packets of one interface, written to interfaces of its own: see [`super`] on what they show.
+//! Contents of the packets of one interface, written to interfaces of its own: see [`super`] for what they show.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,24 +11,24 @@ use antiphon_trace::pcapng::{Medium, Packet, PcapngFile, Totals, Way};
 use super::CaptureSummary;
 use super::record::{Direction, Ends, Head, Kind};
 
-/// Takes apart what one tap saw. On the writer's thread.
+/// Dissects what one tap captured. Runs on the writer's thread.
 pub(super) struct Layers {
     dissector: Box<dyn Dissector>,
     joiner: Joiner<Flow>,
-    /// Of the present connection: what is sent, what is received.
+    /// Of the present connection: the stream sent, the stream received.
     cutters: [Cutter; 2],
     pages: Pages,
 }
 
-/// Direction, and the peer: numbers of two peers have nothing to do with one another.
+/// Direction, and the peer: the numbers of two peers are independent.
 type Flow = (bool, SocketAddr);
 
-/// The interfaces, made when there is something to write to them.
+/// The interfaces, created when there is something to write to them.
 struct Pages {
     name: String,
     bare: Page,
     frames: Page,
-    /// Messages that no UDP packet holds.
+    /// Messages that are too long for a UDP packet.
     unfit: u64,
     packet: Vec<u8>,
     copy: Vec<u8>,
@@ -67,7 +67,7 @@ impl Layers {
         }
     }
 
-    /// Writes what is in a record, at the time of the record.
+    /// Writes the contents of a record, with the record's time.
     pub fn show<M: Medium>(
         &mut self,
         file: &mut PcapngFile<M>,
@@ -101,7 +101,7 @@ impl Layers {
         dissector.dissect(body, &mut |inside| {
             if done.is_ok() {
                 done = match inside {
-                    // What crossed the wire bare stands there already.
+                    // A packet that crossed the wire directly over IP is shown there already.
                     Dissected::Packet(bare) if bare.over_ip.protocol() == protocol => Ok(()),
                     Dissected::Packet(bare) => pages.bare(place, &bare),
                     Dissected::Fragment(piece) => {
@@ -140,7 +140,7 @@ impl Layers {
         done
     }
 
-    /// Writes the totals as they stand at `nanos`; answers how many pieces could not be shown.
+    /// Writes the totals at `nanos`; returns how many pieces could not be shown.
     pub fn end<M: Medium>(&mut self, file: &mut PcapngFile<M>, nanos: u64) -> u64 {
         let dropped =
             self.joiner.finish() + self.cutters.iter().map(Cutter::lacking).sum::<u64>() + self.pages.unfit;
@@ -171,7 +171,8 @@ impl Pages {
 
     fn frame<M: Medium>(&mut self, place: &mut Place<'_, M>, frame: &[u8]) -> io::Result<()> {
         let ((from, to), sent) = (place.way(), place.direction == Direction::Sent);
-        let (ours, theirs) = if sent { (FRAME_PORT, PEER_FRAME_PORT) } else { (PEER_FRAME_PORT, FRAME_PORT) };
+        let (ours, theirs) =
+            if sent { (MESSAGE_PORT, PEER_MESSAGE_PORT) } else { (PEER_MESSAGE_PORT, MESSAGE_PORT) };
         let (from, to) = (SocketAddr::new(from, ours), SocketAddr::new(to, theirs));
         if headers::udp(&mut self.packet, from, to, frame).is_err() {
             self.unfit += 1;
@@ -205,13 +206,13 @@ impl<M: Medium> Place<'_, M> {
     }
 }
 
-/// Our port in the packets that show messages. A dynamic one (RFC 6335 §6), even as RTP's are (RFC 3550 §11), and none
-/// that a transport runs on, so that an analyser can be told what it means without harm to the other interfaces.
-pub const FRAME_PORT: u16 = 50_004;
-/// The peer's: another one, so that directions differ where both ends have one address.
-pub const PEER_FRAME_PORT: u16 = 50_006;
-/// What the interface of the messages says of itself.
+/// Our port in the packets that show messages. A dynamic one (RFC 6335 §6), even as RTP's are (RFC 3550 §11), and no
+/// transport's own, so that an analyser's setting for it does not affect the other interfaces.
+pub const MESSAGE_PORT: u16 = 50_004;
+/// The peer's port: a different one, so that the directions differ where both ends have one address.
+pub const PEER_MESSAGE_PORT: u16 = 50_006;
+/// Description of the messages' interface in the file.
 const FRAMES: &str = "the frames (RTP, RTCP) in these packets, each once, when it first was whole; UDP headers made up, \
     our port 50004, the peer's 50006";
-/// The invariant by which a header never refuses.
+/// The invariant that makes headers infallible.
 const FITS: &str = "what was in a UDP packet fits into an IP packet";

@@ -1,22 +1,22 @@
-//! What a tap tells the writer: a head of fixed size and the bytes it speaks of, back to back in a ring of bytes.
+//! Records from a tap to the writer: a head of fixed size and its bytes, back to back in a ring of bytes.
 //!
-//! Every record says all that is needed to write its packets, stream positions included, so that a record dropped on
-//! overflow leaves a gap of the right size and nothing else.
+//! Every record contains everything needed to write its packets, stream positions included, so that a record dropped on
+//! overflow only leaves a gap of the right size.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use antiphon_core::Instant;
 
-/// Both ends of a datagram's way or of a connection.
+/// Both ends of a datagram's path or of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ends {
-    /// Our address; may be the wildcard where the socket does not say more.
+    /// Our address; may be the wildcard where the socket tells no more.
     pub local: SocketAddr,
-    /// The other's.
+    /// The peer's address.
     pub peer: SocketAddr,
 }
 
-/// Which way bytes, or the first word, went.
+/// Direction of bytes, or of the call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// From us to the peer.
@@ -26,7 +26,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// The other way.
+    /// The opposite direction.
     pub(crate) fn back(self) -> Self {
         match self {
             Direction::Sent => Direction::Received,
@@ -35,26 +35,26 @@ impl Direction {
     }
 }
 
-/// How a connection came to its end.
+/// How a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// In order; the side that the direction names hung up first.
+    /// In order; the side that the direction names closed first.
     Finished(Direction),
-    /// It broke: refused, reset, or the path is gone.
+    /// It broke: refused, reset, or the path failed.
     Reset,
 }
 
-/// What a record is about.
+/// Kind of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// A packet of that IP protocol; for UDP's, what the socket carried.
+    /// A packet of that IP protocol; for UDP, what the socket carried.
     Datagram {
         protocol: u8,
         direction: Direction,
     },
-    /// A connection that the side named began by calling.
+    /// A connection that the named side began.
     Opened(Direction),
-    /// A stretch of stream bytes.
+    /// A part of the stream.
     Stream(Direction),
     Closed(Ending),
 }
@@ -146,7 +146,7 @@ fn address_bytes(address: SocketAddr) -> [u8; 18] {
     bytes
 }
 
-/// The reverse; what is mapped comes out as IPv4, which is what is on the wire.
+/// The reverse; mapped addresses become IPv4, which is what is on the wire.
 fn address(bytes: &[u8]) -> SocketAddr {
     let ip = Ipv6Addr::from(<[u8; 16]>::try_from(&bytes[..16]).expect("sixteen bytes"));
     SocketAddr::new(ip.to_canonical(), u16::from_le_bytes([bytes[16], bytes[17]]))

@@ -10,10 +10,10 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use super::record::{Direction, Ending, Ends, Head, Kind, UDP};
 use crate::clock::OsClock;
 
-/// One interface of a capture, held by the line whose traffic it shows.
+/// One interface of a capture, held by the line whose traffic it captures.
 ///
-/// Every call copies into a ring made in advance and returns: it does not allocate, lock, wait or enter the kernel.
-/// What finds no room is dropped and counted; the file's interface statistics and the summary say how much.
+/// Every call copies into a preallocated ring and returns: it does not allocate, lock, wait or enter the kernel.
+/// Records without room are dropped and counted in the file's interface statistics and the summary.
 pub struct Tap {
     ring: Producer<u8>,
     dropped: Arc<AtomicU64>,
@@ -21,7 +21,7 @@ pub struct Tap {
     connection: Option<Connection>,
 }
 
-/// The connection under way, and how many bytes of stream have gone each way.
+/// The present connection, and how many bytes of its stream have crossed in each direction.
 #[derive(Clone, Copy)]
 struct Connection {
     ends: Ends,
@@ -48,17 +48,18 @@ impl Tap {
         self.packet(UDP, direction, at, ends, bytes);
     }
 
-    /// A packet of that IP protocol crossed the socket at `at`. Other than UDP's, it is shown with no header but IP's.
+    /// A packet of that IP protocol crossed the socket at `at`. Protocols other than UDP are shown with only an IP
+    /// header.
     pub fn packet(&mut self, protocol: u8, direction: Direction, at: Instant, ends: Ends, bytes: &[u8]) {
         if bytes.len() > largest_payload(ends.peer) {
-            // No IP packet holds it, so it did not cross any wire.
+            // Too long for an IP packet, so it did not cross any wire.
             return self.count_dropped();
         }
         let kind = Kind::Datagram { protocol, direction };
         self.push(kind, at, Connection { ends, sent: 0, received: 0 }, bytes);
     }
 
-    /// A connection is there; `caller` says which way the call went. One still open ends here.
+    /// A connection is established; `caller` is the direction of the call. One still open ends here.
     pub fn opened(&mut self, caller: Direction, at: Instant, ends: Ends) {
         self.closed(Ending::Reset, at);
         let connection = Connection { ends, sent: 0, received: 0 };
@@ -66,8 +67,8 @@ impl Tap {
         self.push(Kind::Opened(caller), at, connection, &[]);
     }
 
-    /// Bytes of the connection's stream crossed the socket, the last of them at `at`. Without a connection, counted
-    /// as dropped.
+    /// Bytes of the connection's stream crossed the socket, the last of them at `at`. Without a connection they are
+    /// counted as dropped.
     pub fn stream(&mut self, direction: Direction, at: Instant, bytes: &[u8]) {
         let Some(mut connection) = self.connection else { return self.count_dropped() };
         for part in bytes.chunks(LONGEST_STRETCH) {
@@ -87,7 +88,7 @@ impl Tap {
         }
     }
 
-    /// The line goes while its connection stands: it hangs up. The next line may be shown from now on.
+    /// The line is dropped while its connection is open: records its end. The next line may use the tap from now on.
     pub fn hang_up(&mut self) {
         let now = self.clock.now();
         self.closed(Ending::Finished(Direction::Sent), now);
@@ -117,7 +118,7 @@ impl Drop for Tap {
 }
 
 impl Drain {
-    /// The oldest record's head, if the record is there whole.
+    /// The oldest record's head, if the whole record is there.
     pub fn head(&mut self) -> Option<Head> {
         let mut bytes = [0; Head::LEN];
         copy_out(&mut self.ring, &mut bytes)?;
@@ -125,7 +126,7 @@ impl Drain {
         (self.ring.slots() >= Head::LEN + head.len as usize).then_some(head)
     }
 
-    /// Takes the record whose `head` was just seen out of the ring, its bytes into `body`.
+    /// Removes the record whose `head` was just seen from the ring, its bytes into `body`.
     pub fn take(&mut self, head: &Head, body: &mut Vec<u8>) {
         body.clear();
         let chunk = self.ring.read_chunk(Head::LEN + head.len as usize).expect("head() saw it whole");
@@ -136,7 +137,7 @@ impl Drain {
     }
 }
 
-/// Copies the oldest bytes without taking them.
+/// Copies the oldest bytes without removing them.
 fn copy_out(ring: &mut Consumer<u8>, to: &mut [u8]) -> Option<()> {
     let chunk = ring.read_chunk(to.len()).ok()?;
     let (first, second) = chunk.as_slices();
@@ -150,10 +151,10 @@ fn largest_payload(peer: SocketAddr) -> usize {
     if peer.ip().to_canonical().is_ipv4() { 65_535 - 20 - 8 } else { 65_535 - 8 }
 }
 
-/// Bytes between a tap and the writer, which reads a hundred times a second: five seconds of 48 kHz stereo with 16
-/// bits, or a tenth of a second of 64 channels with 24 bits, should the disk or the scheduler stall.
+/// Bytes between a tap and the writer, which reads a hundred times a second: enough for a stall of disk or scheduler of
+/// five seconds at 48 kHz stereo with 16 bits, or a tenth of a second at 64 channels with 24 bits.
 pub(super) const RING: usize = 1 << 20;
-/// Stream bytes in one record at most, so that a record always fits into the ring.
+/// The most stream bytes in one record, so that a record always fits into the ring.
 const LONGEST_STRETCH: usize = 1 << 16;
 
 #[cfg(test)]

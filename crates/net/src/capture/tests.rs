@@ -1,4 +1,4 @@
-//! The file read back by an independent library, and every packet checked by the rules of its protocol.
+//! The file read by an independent library, and every packet checked by the rules of its protocol.
 
 mod inside;
 mod reader;
@@ -41,12 +41,12 @@ fn ends(local: &str, peer: &str) -> Ends {
     Ends { local: local.parse().unwrap(), peer: peer.parse().unwrap() }
 }
 
-/// Runs `work` on a tap of a file in memory, and reads what came of it.
+/// Runs `work` on a tap of a file in memory, and reads the result.
 fn captured(work: impl FnOnce(&mut Tap)) -> Read {
     captured_with(Box::new(Plain), work).0
 }
 
-/// The same with what is inside.
+/// The same with the contents of packets.
 fn captured_with(dissector: Box<dyn Dissector>, work: impl FnOnce(&mut Tap)) -> (Read, CaptureSummary) {
     let clock = OsClock::new();
     let file = PcapngFile::begin(Disk { bytes: Vec::new(), room: usize::MAX }, COMMENT).unwrap();
@@ -88,7 +88,7 @@ fn datagrams_of_both_families_with_their_times_and_ways() {
     for (packet, (direction, _, bytes)) in read.packets.iter().zip(cases) {
         assert_eq!((&packet.payload[..], packet.outgoing), (bytes, direction == Direction::Sent));
     }
-    // Exact to the nanosecond among themselves; and of this hour, not of 1970 or 1900.
+    // Exact to the nanosecond relative to each other; and of this hour, not of 1970 or 1900.
     let nanos: Vec<u64> = read.packets.iter().map(|p| p.nanos - read.packets[0].nanos).collect();
     assert_eq!(nanos, [0, 1_000_000_001, 2_000_000_002]);
     let seconds = (before.ntp_at_zero.to_bits() >> 32) - antiphon_core::NtpTime::UNIX_OFFSET_SECONDS;
@@ -96,7 +96,7 @@ fn datagrams_of_both_families_with_their_times_and_ways() {
 }
 
 #[test]
-fn a_connection_from_handshake_to_leave() {
+fn a_connection_from_handshake_to_fin() {
     let at = Instant::from_nanos;
     let read = captured(|tap| {
         tap.opened(Direction::Received, at(1), ends("[::1]:5004", "[::1]:40000"));
@@ -160,12 +160,12 @@ fn long_silence_of_one_side_does_not_fill_the_window() {
             acked = Some(ack);
         }
     }
-    // The window is 65 535 shifted by 4; without acknowledgements 901 120 bytes would be under way.
+    // The window is 65 535 shifted by 4; without acknowledgements 901 120 bytes would be in flight.
     assert!((500_000..600_000).contains(&worst), "{worst}");
 }
 
 #[test]
-fn interfaces_are_told_apart_and_their_times_interleave() {
+fn interfaces_are_separate_and_their_times_interleave() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("two.pcapng");
     let capture = Capture::create(&path, OsClock::new()).unwrap();
@@ -183,7 +183,7 @@ fn interfaces_are_told_apart_and_their_times_interleave() {
     for packet in &read.packets {
         assert_eq!(packet.interface, u32::from(packet.payload[0]) % 2);
     }
-    // The writer may have come by in between, but each round is sorted: both interfaces' first packets lead.
+    // The writer may have run in between, but each round is sorted: both interfaces' first packets are first.
     assert_eq!(read.packets.len(), 10);
 }
 
@@ -233,7 +233,7 @@ fn errors_say_what_to_do() {
     );
 }
 
-/// What may happen at a socket.
+/// Events at a socket.
 #[derive(Clone, Debug)]
 enum Step {
     Datagram(bool, SocketAddr, SocketAddr, Vec<u8>),
@@ -266,7 +266,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever crosses the sockets can be read back from the file, to the byte.
+    /// All bytes that cross the sockets can be read back from the file.
     #[test]
     fn everything_comes_back(steps in proptest::collection::vec(step(), 0..40)) {
         let way = |sent: bool| if sent { Direction::Sent } else { Direction::Received };

@@ -16,11 +16,11 @@ use super::record::{Direction, Head, Kind};
 use super::tap::Drain;
 use crate::clock::OsClock;
 
-/// What the writer is told.
+/// Orders to the writer.
 pub(super) enum Order {
     /// A new interface.
     Tap { name: String, dissector: Box<dyn Dissector>, drain: Drain },
-    /// Write what there is and end.
+    /// Write everything and end.
     Finish,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Writer<M> {
     facing: Facing,
     clock: OsClock,
     summary: CaptureSummary,
-    /// Packets that are in the file for sure.
+    /// Packets that are certainly in the file.
     safe: u64,
     body: Vec<u8>,
 }
@@ -68,7 +68,7 @@ impl<M: Medium> Writer<M> {
         }
     }
 
-    /// Serves until told to finish, or until the file takes no more.
+    /// Runs until told to finish, or until the file cannot be written any more.
     pub fn run(&mut self, orders: &Receiver<Order>) -> Result<CaptureSummary, Failure> {
         loop {
             let finish = match orders.recv_timeout(ROUND) {
@@ -95,8 +95,8 @@ impl<M: Medium> Writer<M> {
         self.interfaces.push(Interface { number, drain, composer, layers, packets: 0, budget: 0 });
     }
 
-    /// Writes what the taps held at the beginning of the round, the oldest first, so that a busy tap can't keep the
-    /// others or the file waiting.
+    /// Writes what the taps held at the beginning of the round, the oldest first, so that a busy tap cannot delay the
+    /// others or the file.
     pub fn round(&mut self) -> io::Result<()> {
         for interface in &mut self.interfaces {
             interface.budget = interface.drain.ring.slots();
@@ -168,15 +168,15 @@ impl<M: Medium> Writer<M> {
 fn unix_nanos(epoch: Epoch, at: Instant) -> u64 {
     let zero = epoch.ntp_at_zero.to_bits();
     let seconds = (zero >> 32).wrapping_sub(NtpTime::UNIX_OFFSET_SECONDS) & 0xffff_ffff;
-    // Rounded, since the fraction was rounded down when it was made of nanoseconds.
+    // Rounded up, since the fraction was rounded down when it was computed from nanoseconds.
     let nanos = ((zero & 0xffff_ffff) * 1_000_000_000).div_ceil(1 << 32);
     seconds.wrapping_mul(1_000_000_000).wrapping_add(nanos).wrapping_add(at.as_nanos())
 }
 
-/// How often the taps are looked after, and the file with them: a killed process loses no more than this, and a tap's
-/// ring lasts for 100 MB/s. A hundred looks cost about a thousandth of a processor.
+/// How often the taps are emptied into the file: a killed process loses no more than this, and a tap's ring lasts for
+/// 100 MB/s. A hundred rounds a second cost about a thousandth of a processor.
 const ROUND: Duration = Duration::from_millis(10);
-/// What an interface shows.
+/// Description of an interface.
 const DESCRIPTION: &str = "what one socket carried; IP, UDP and TCP headers made up";
 
 #[cfg(test)]

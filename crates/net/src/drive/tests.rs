@@ -10,7 +10,7 @@ use crate::poll::Readiness;
 
 type Log = Rc<RefCell<Vec<&'static str>>>;
 
-/// Waits on nothing, notes every call, and how it was told to wait.
+/// Does not wait on anything; records every call, and how it was told to wait.
 struct FakeLine {
     log: Log,
     waits: Vec<Wait>,
@@ -50,7 +50,7 @@ impl Line for FakeLine {
             let source = std::io::Error::other("unplugged");
             return Err(LineError::System { what: "receiving".into(), source });
         }
-        // Time passes as if the wait was slept through.
+        // Time passes as if the thread had slept for the whole wait.
         let time = match wait {
             Wait::No => Duration::ZERO,
             Wait::For(time) => time,
@@ -110,9 +110,9 @@ struct FakeParticipant {
     /// Rounds until it is finished.
     left: u32,
     stops: Vec<Instant>,
-    /// How much of the processor an advance takes; the second of them three times as much.
+    /// Processor time of an advance; the second takes three times as much.
     slow: Duration,
-    /// It is due again so long after each advance began.
+    /// It is due again this long after each advance began.
     again: Option<Duration>,
     advances: u32,
     clock: OsClock,
@@ -222,7 +222,7 @@ fn the_longest_oversleep_is_recorded() {
     let log = Log::default();
     let clock = OsClock::new();
     let (mut line, mut participant) = (FakeLine::new(&log), FakeParticipant::new(&log, clock, 3));
-    // Due a millisecond after each round began, and looked at after the advance, which takes 5 ms and then 15 ms.
+    // Due a millisecond after each round began, and checked after the advance, which takes 5 ms and then 15 ms.
     participant.again = Some(Duration::from_millis(1));
     participant.slow = Duration::from_millis(5);
     let report = run(&mut line, &mut participant, &Stop::new(), WaitStyle::Block);
@@ -241,7 +241,7 @@ fn a_participant_that_does_not_end_is_asked_once_and_left() {
     stop.ask();
     let report = run(&mut line, &mut participant, &stop, WaitStyle::Block);
     assert_eq!(participant.stops.len(), 1);
-    // Left at the first look after the patience. A patience that started again would take twice as long.
+    // Given up at the first check after the patience. A patience that started again would take twice as long.
     assert!(report.elapsed > STOP_PATIENCE && report.elapsed < STOP_PATIENCE * 3 / 2, "{report:?}");
     let order = log.borrow();
     assert_eq!(order[..4], ["receive", "stop", "advance", "transmit"]);

@@ -1,8 +1,8 @@
 //! The link models, live: as a proxy for datagrams, as a proxy for byte streams, and as a router between network
 //! namespaces that carries any IP traffic.
 //!
-//! Each runs one thread that waits for sockets and for an absolute timer of nanosecond resolution. A seed fixes what is
-//! drawn for the n-th packet of a flow; when packets come is the world's doing, so what a full queue drops may differ
+//! Each runs one thread that waits for sockets and for an absolute timer of nanosecond resolution. A seed fixes the
+//! random numbers for the n-th packet of a flow; packets arrive in real time, so what a full queue drops may differ
 //! from run to run.
 
 mod pool;
@@ -22,18 +22,18 @@ use crate::netns::NetnsError;
 /// Why an emulator could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulatorError {
-    /// The link can't be had.
+    /// The link is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// The operating system refused.
     #[error("{what}: {source}")]
     System {
-        /// What was tried, with the address or name.
+        /// The operation, with the address or name.
         what: String,
-        /// Its answer.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Namespaces or their devices can't be had.
+    /// Namespaces or their devices are not available.
     #[error(transparent)]
     Namespace(#[from] NetnsError),
 }

@@ -1,4 +1,4 @@
-//! Packet buffers that go round, within a budget: unknown sources can't cost more memory than that.
+//! Packet buffers that are reused, within a budget: unknown sources cannot make it use more memory.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,14 +13,14 @@ pub(crate) struct Pool {
 
 struct Shared {
     free: Vec<Vec<u8>>,
-    /// Bytes in packets that are under way.
+    /// Bytes in packets in flight.
     used: usize,
 }
 
-/// Bytes of all packets under way in one emulator, beyond which it takes no more. A second of 500 Mbit/s.
+/// Bytes of all packets in flight in one emulator, beyond which it takes no more. A second of 500 Mbit/s.
 const BUDGET: usize = 64 << 20;
 
-/// Buffers kept for later, at most; each has grown to the largest packet it carried.
+/// The most buffers kept for reuse; each has grown to the largest packet it carried.
 const KEPT: usize = 4096;
 
 impl Pool {
@@ -28,8 +28,8 @@ impl Pool {
         Pool { shared: Rc::new(RefCell::new(Shared { free: Vec::with_capacity(KEPT), used: 0 })) }
     }
 
-    /// A packet with these bytes; `None` if the budget is spent. `overhead`: bytes that it takes on the link beyond
-    /// them.
+    /// A packet with these bytes; `None` if the budget is used up. `overhead`: additional bytes that it takes on the
+    /// link.
     pub fn packet(&self, bytes: &[u8], overhead: usize) -> Option<Pooled> {
         if self.shared.borrow().used + bytes.len() > BUDGET {
             return None;
@@ -65,7 +65,7 @@ impl Packet for Pooled {
         self.buffer.len() + self.overhead
     }
 
-    /// Copies count against the budget, but aren't refused: a link makes at most one of each packet.
+    /// Copies count against the budget, but are not refused: a link makes at most one of each packet.
     fn duplicate(&self) -> Self {
         self.pool.copy(&self.buffer, self.overhead)
     }
@@ -79,7 +79,7 @@ impl Drop for Pooled {
     fn drop(&mut self) {
         let mut shared = self.pool.shared.borrow_mut();
         shared.used -= self.buffer.len();
-        // A buffer that carried a giant is freed, so that 4096 of them do not stay.
+        // A buffer that carried a very large packet is freed, so that not 4096 of them are kept.
         if shared.free.len() < KEPT && self.buffer.capacity() <= 4096 {
             shared.free.push(std::mem::take(&mut self.buffer));
         }

@@ -1,4 +1,4 @@
-//! One thread that waits for file descriptors and an absolute timer, and answers to a handle.
+//! One thread that waits for file descriptors and an absolute timer, and is controlled by a handle.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, mpsc};
@@ -13,18 +13,18 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use crate::clock::OsClock;
 use crate::realtime::{self, Scheduling};
 
-/// Below the media threads (which take 50 and more), above everything ordinary.
+/// Below the media threads (50 and more), above all ordinary threads.
 const PRIORITY: i32 = 20;
 
 /// What a reactor drives.
 pub(crate) trait Worker {
-    /// What it tells of itself.
+    /// Its report.
     type Report: Send + 'static;
 
     /// The descriptor registered under `token` has something to read or room to write.
     fn ready(&mut self, clock: &OsClock, poller: &Poller, token: u64);
 
-    /// Time has come: moves what is due.
+    /// A time-out has come: moves packets that are due.
     fn advance(&mut self, clock: &OsClock, poller: &Poller);
 
     /// When to advance next.
@@ -42,7 +42,7 @@ pub(crate) struct Poller {
     clock: OsClock,
 }
 
-/// What is to be told of a descriptor.
+/// What a descriptor is watched for.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Interest {
     /// It can be read.
@@ -64,15 +64,15 @@ impl Poller {
         Ok(Poller { epoll, timer, wake, clock })
     }
 
-    /// Tells of `fd` by `token` when it can be read.
+    /// Reports `fd` as `token` when it can be read.
     pub fn add(&self, fd: impl AsFd, token: u64) -> nix::Result<()> {
         self.epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token))
     }
 
-    /// Changes what is told of `fd` under `token` from one interest to another.
+    /// Changes what `fd` is watched for under `token`.
     ///
-    /// Without any interest it is taken out altogether: epoll tells of a broken connection even to those who want
-    /// nothing, again and again.
+    /// Without any interest it is removed from epoll, which otherwise reports a broken connection repeatedly even if
+    /// nothing is asked for.
     pub fn change(&self, fd: BorrowedFd<'_>, token: u64, from: Interest, to: Interest) -> nix::Result<()> {
         let mut flags = EpollFlags::empty();
         flags.set(EpollFlags::EPOLLIN, to.read);
@@ -86,7 +86,7 @@ impl Poller {
         }
     }
 
-    /// Forgets `fd`, which is about to be closed.
+    /// Removes `fd`, which is about to be closed.
     pub fn remove(&self, fd: impl AsFd) {
         // Closing it does the same; a failure here has no consequence.
         let _ = self.epoll.delete(fd);
@@ -138,7 +138,7 @@ impl<R: Send + 'static> Reactor<R> {
             let mut worker = match build(&poller) {
                 Ok(worker) => worker,
                 Err(error) => {
-                    // `start` waits for this, and for nothing else.
+                    // `start` waits only for this.
                     let _ = started.send(Some(error));
                     return None;
                 }
@@ -166,7 +166,7 @@ impl<R> Reactor<R> {
         inbox.recv().ok()
     }
 
-    /// Ends the thread and says what was counted in all.
+    /// Ends the thread and returns the final counts.
     pub fn stop(mut self) -> R {
         self.end().expect("the emulator's thread runs until it is stopped")
     }
@@ -205,12 +205,12 @@ fn run<W: Worker>(
         for event in &events[..count] {
             match event.data() {
                 TIMER => {
-                    // Read, or it would stay readable; it is set again above.
+                    // It must be read, or it would stay readable; it is set again above.
                     let _ = poller.timer.wait();
                     armed = None;
                 }
                 WAKE => {
-                    // Read, or it would go on telling; what was asked for is in the inbox.
+                    // It must be read, or it would stay readable; the request is in the inbox.
                     let _ = poller.wake.read();
                 }
                 token => worker.ready(&poller.clock, poller, token),
@@ -220,7 +220,7 @@ fn run<W: Worker>(
         loop {
             match inbox.try_recv() {
                 Ok(Request::Report(answer)) => {
-                    // The thread that asked may have gone.
+                    // The thread that asked may be gone.
                     let _ = answer.try_send(worker.report(scheduling.clone()));
                 }
                 Ok(Request::Stop) | Err(mpsc::TryRecvError::Disconnected) => return,
@@ -230,7 +230,7 @@ fn run<W: Worker>(
     }
 }
 
-/// Real-time scheduling for this thread, where wanted and permitted. (Timers need no preparation: those of timerfd know
+/// Real-time scheduling for this thread, where wanted and permitted. (Timers need no preparation: those of timerfd have
 /// no slack.)
 fn prepare_thread(real_time: bool) -> Scheduling {
     if real_time { realtime::ask_for_fifo(PRIORITY) } else { Scheduling::Ordinary("not asked for".into()) }

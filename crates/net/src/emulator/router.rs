@@ -1,5 +1,5 @@
-//! The link as a router between network namespaces: any IP traffic crosses it, so that the kernel's own TCP and programs
-//! of others feel the delay, the queue and the losses.
+//! The link as a router between network namespaces: any IP traffic crosses it, so that the kernel's own TCP and other
+//! programs are exposed to the delay, the queue and the losses.
 //!
 //! A *lane* is two namespaces joined by one link. The near side's packets go *up* through the link to the far side, the
 //! far side's *down*. One thread serves all lanes.
@@ -23,7 +23,7 @@ use crate::realtime::Scheduling;
 pub struct RouterConfig {
     /// At most 4096.
     pub lanes: Vec<LaneConfig>,
-    /// How packets get in and out; `None` takes what [`probe`] finds.
+    /// How packets enter and leave; `None` uses what [`probe`] finds.
     pub means: Option<Means>,
     /// Ask for `SCHED_FIFO`.
     pub real_time: bool,
@@ -34,13 +34,13 @@ pub struct RouterConfig {
 pub struct LaneConfig {
     /// *Up* is from the near side to the far side.
     pub link: DuplexSpec,
-    /// A second link behind it, on the far side: what comes through the one waits in the other's queue, as in a switch.
+    /// A second link after it, on the far side: packets from the first wait in the other's queue, as in a switch.
     pub behind: Option<DuplexSpec>,
-    /// Bytes that each packet takes on the links beyond its own, such as the 38 of an Ethernet frame and the gap behind it.
+    /// Bytes of overhead of each packet on the links, such as the 38 of an Ethernet frame and its gap.
     pub overhead: usize,
-    /// Forked for each direction and element.
+    /// Seed, forked for each direction and element.
     pub seed: u64,
-    /// What it joins.
+    /// The namespaces that it joins.
     pub sides: Sides,
 }
 
@@ -58,10 +58,10 @@ impl LaneConfig {
 /// The namespaces that a lane joins.
 #[derive(Clone, Debug)]
 pub enum Sides {
-    /// Two new ones with nothing else in them.
+    /// Two new ones, otherwise empty.
     Private,
-    /// Existing ones, which get a device, its addresses and (where there is none) a default route for as long as the
-    /// router runs.
+    /// Existing ones, which get a device, its addresses and (where there is none) a default route while the router
+    /// runs.
     Existing {
         /// Where *up* begins.
         near: Namespace,
@@ -90,31 +90,32 @@ pub struct Lane {
     pub far: Side,
 }
 
-/// What went over one lane; of two links, from the entrance of the one to the exit of the other.
+/// Counters of one lane; of two links, from the entrance of the first to the exit of the second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LaneReport {
     /// Near to far. Bytes are those of IP packets.
     pub up: Counters,
     /// Far to near.
     pub down: Counters,
-    /// The kernels' own group and neighbour messages, which stay outside: they would spend the flow's random numbers.
+    /// The kernels' own group and neighbour messages, which are not forwarded: they would use the flow's random
+    /// numbers.
     pub ignored: u64,
-    /// Packets that came through the link and that the kernel would not take (a corrupted header, a full buffer).
+    /// Packets that crossed the link and that the kernel refused (a corrupted header, a full buffer).
     pub rejected: u64,
-    /// Packets that found the memory for packets under way used up; they never reached a link.
+    /// Packets refused because the memory for packets in flight was used up; they never reached a link.
     pub over_budget: u64,
 }
 
-/// What a router has done so far.
+/// Report of a router.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RouterReport {
     /// In the order of the configuration.
     pub lanes: Vec<LaneReport>,
-    /// What the kernel gave the thread.
+    /// Scheduling that the kernel gave the thread.
     pub scheduling: Scheduling,
 }
 
-/// A running router. Dropping it ends it; its devices go with it.
+/// A running router. Dropping it stops it and removes its devices.
 pub struct Router {
     lanes: Vec<Lane>,
     means: Means,
@@ -122,7 +123,7 @@ pub struct Router {
 }
 
 impl Router {
-    /// Makes the namespaces, the devices and the thread. Without root, [`crate::netns::become_namespace_root`] comes
+    /// Makes the namespaces, the devices and the thread. Without root, call [`crate::netns::become_namespace_root`]
     /// first.
     pub fn start(config: RouterConfig, clock: OsClock) -> Result<Self, EmulatorError> {
         for lane in &config.lanes {
@@ -165,7 +166,7 @@ impl Router {
         &self.lanes
     }
 
-    /// How packets get in and out.
+    /// How packets enter and leave.
     pub fn means(&self) -> &Means {
         &self.means
     }
@@ -175,18 +176,18 @@ impl Router {
         self.reactor.report()
     }
 
-    /// Ends it. What is under way in the links stays there, as the counters say.
+    /// Stops it. Packets in flight in the links stay there, as the counters show.
     pub fn stop(self) -> RouterReport {
         self.reactor.stop()
     }
 }
 
-/// Two numbers of the second octet's six bits and the third octet would give more; this is plenty.
+/// The address bits would allow more; this is enough.
 const MAX_LANES: usize = 4096;
 
 /// Makes the router's ends of devices.
 struct Joints {
-    /// Where the router's ends of virtual Ethernet pairs are; TUN needs no such place.
+    /// Namespace of the router's ends of virtual Ethernet pairs; TUN needs none.
     middle: Option<Namespace>,
 }
 
@@ -237,7 +238,7 @@ struct Carrier {
     lanes: Vec<Carried>,
     pool: Pool,
     buffer: Box<[u8; MAX_PACKET]>,
-    /// Keeps the namespace of the router's device ends.
+    /// Keeps the namespace of the router's device ends alive.
     _joints: Joints,
 }
 
@@ -262,7 +263,7 @@ impl Carrier {
             for (side, port) in (0..).zip(&ports) {
                 poller.add(port, number * 2 + side)?;
             }
-            // The second draws for itself; what the first draws must not depend on whether there is one.
+            // The second link has its own seed; the first one's numbers must not depend on whether there is a second.
             let seeds = [lane.seed, Rng::fork(lane.seed, "behind").next_u64()];
             let links = lane.links().zip(seeds).map(|(link, seed)| Duplex::new(link, seed));
             // Checked before this thread was started.
@@ -301,7 +302,7 @@ impl Worker for Carrier {
     fn advance(&mut self, clock: &OsClock, _: &Poller) {
         let now = clock.now();
         for lane in &mut self.lanes {
-            // What leaves the one link may be through the other at once, so again until nothing moves.
+            // A packet that leaves one link may already be through the other, so this is repeated until nothing moves.
             while lane.advance(now) {}
         }
     }
@@ -321,7 +322,7 @@ impl Worker for Carrier {
 }
 
 impl Carried {
-    /// Where what goes that way comes in.
+    /// The link at which packets of that direction enter.
     fn entrance(&mut self, direction: Direction) -> &mut Duplex<Pooled> {
         let at = match direction {
             Direction::Up => 0,
@@ -330,7 +331,7 @@ impl Carried {
         &mut self.links[at]
     }
 
-    /// Moves what is through a link to the next, or out; whether anything moved on to another link.
+    /// Moves packets that have crossed a link to the next, or out; returns whether any moved to another link.
     fn advance(&mut self, now: Instant) -> bool {
         let mut moved = false;
         for at in 0..self.links.len() {
@@ -354,7 +355,7 @@ impl Carried {
     }
 }
 
-/// One way through several links: in at the first, out of the last, and what all of them did.
+/// Counters of one direction through several links: in at the first, out of the last, drops of all.
 fn whole(mut links: impl Iterator<Item = Counters>) -> Counters {
     let first = links.next().unwrap_or_default();
     links.fold(first, |sum, one| Counters {
@@ -373,8 +374,8 @@ fn whole(mut links: impl Iterator<Item = Counters>) -> Counters {
     })
 }
 
-/// Whether a packet is a kernel's own business with its link: group membership (IGMP, MLD), router and neighbour
-/// discovery. Or no IP packet at all.
+/// Whether a packet is a kernel's own housekeeping: group membership (IGMP, MLD), router and neighbour discovery. Or
+/// not an IP packet at all.
 fn is_chatter(packet: &[u8]) -> bool {
     const IGMP: u8 = 2;
     const ICMP_V6: u8 = 58;
@@ -400,13 +401,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chatter_is_told_from_traffic() {
+    fn housekeeping_packets_are_distinguished_from_traffic() {
         let v6 = |next: u8, rest: &[u8]| [&[0x60, 0, 0, 0, 0, 0, next][..], &[0; 33], rest].concat();
         let v4 = |protocol: u8| [&[0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol][..], &[0; 10]].concat();
         for traffic in [v4(17), v4(6), v4(1), v6(17, &[]), v6(6, &[1]), v6(58, &[128]), v6(0, &[17, 0])] {
             assert!(!is_chatter(&traffic), "{traffic:?}");
         }
-        // A listener report behind a router-alert option, as the kernel sends it.
+        // A listener report after a router-alert option, as the kernel sends it.
         let report = v6(0, &[58, 0, 5, 2, 0, 0, 1, 0, 143]);
         for chatter in [v4(2), v6(58, &[133]), v6(58, &[135]), report, vec![], vec![0x45; 19], vec![0x60; 39]]
         {

@@ -1,4 +1,4 @@
-//! The link as a proxy for byte streams: what is left for TCP where namespaces are forbidden.
+//! The link as a proxy for byte streams: the only way for TCP where namespaces are forbidden.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
@@ -20,7 +20,7 @@ use crate::realtime::Scheduling;
 pub struct StreamProxyConfig {
     /// Where clients connect to; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Where their bytes go.
+    /// Where their bytes are sent.
     pub target: SocketAddr,
     /// The link of each connection: *up* from client to target. See [`StreamProxy::limits`] for what is left out.
     pub link: DuplexSpec,
@@ -32,7 +32,7 @@ pub struct StreamProxyConfig {
     pub real_time: bool,
 }
 
-/// What went over one connection, in chunks of at most one segment.
+/// Counters of one connection, in chunks of at most one segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnectionReport {
     /// Counts from 0 in the order of acceptance.
@@ -47,12 +47,12 @@ pub struct ConnectionReport {
     pub ended: bool,
 }
 
-/// What a proxy has done so far.
+/// Report of a proxy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StreamReport {
-    /// Connections under way and the last 1024 that ended, by number.
+    /// Open connections and the last 1024 that ended, by number.
     pub connections: Vec<ConnectionReport>,
-    /// Connections that found no room.
+    /// Connections refused because there were too many.
     pub refused: u64,
     /// What the kernel gave the thread.
     pub scheduling: Scheduling,
@@ -89,7 +89,7 @@ impl StreamProxy {
         self.local
     }
 
-    /// What this kind of link cannot model; to be shown beside its figures.
+    /// What this kind of link cannot model; displayed with its figures.
     pub fn limits() -> &'static str {
         "byte-stream proxy: rate, queue, delay, jitter and stalls are modelled; loss, reordering, duplication and \
          corruption are not, since TCP ends at the proxy, so its retransmissions and congestion control never meet \
@@ -107,7 +107,7 @@ impl StreamProxy {
     }
 }
 
-/// The part of a link that a byte stream can go through.
+/// The part of a link that is possible for a byte stream.
 fn reliable(link: LinkSpec) -> LinkSpec {
     LinkSpec { loss: LossModel::None, reorder: None, duplicate: Ratio(0.0), corrupt: Ratio(0.0), ..link }
 }
@@ -128,7 +128,7 @@ struct Connection {
     /// Client and target.
     sockets: [TcpStream; 2],
     link: Duplex<Pooled>,
-    /// What is to be told of each.
+    /// What each is watched for.
     interest: [Interest; 2],
     /// Up (client to target) and down.
     halves: [Half; 2],
@@ -141,7 +141,7 @@ struct Half {
     ended: bool,
     /// The link has no room: the sender waits.
     blocked: bool,
-    /// Came through the link; so many of its bytes are written.
+    /// A chunk that crossed the link, and how many of its bytes are written.
     pending: Option<(Pooled, usize)>,
     /// The receiver was told of the end.
     finished: bool,
@@ -175,8 +175,8 @@ impl Connection {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(_) => return Err(Dead),
             };
-            // An empty chunk is the end of the stream and goes through the link like all before it. Beyond the memory
-            // budget the connection is given up: its bytes can't be dropped.
+            // An empty chunk marks the end of the stream and crosses the link like all before it. Beyond the memory
+            // budget the connection is given up: its bytes cannot be dropped.
             let chunk = pool.packet(&buffer[..len], HEADERS).ok_or(Dead)?;
             self.halves[half].ended = len == 0;
             if self.link(half).offer(now, chunk).is_some() {
@@ -186,7 +186,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes what is through the link, as far as the receiver takes it.
+    /// Writes what has crossed the link, as far as the receiver takes it.
     fn write(&mut self, half: usize, now: Instant) -> Result<(), Dead> {
         loop {
             if self.halves[half].pending.is_none() {
@@ -219,7 +219,7 @@ impl Connection {
         }
     }
 
-    /// Moves what is due, and asks to be told of what can go on.
+    /// Moves what is due, and watches for what can continue.
     fn advance(&mut self, now: Instant, poller: &Poller) -> Result<(), Dead> {
         for half in 0..2 {
             self.write(half, now)?;
@@ -241,7 +241,7 @@ impl Connection {
         if self.halves.iter().all(|half| half.finished) { Err(Dead) } else { Ok(()) }
     }
 
-    /// A half that waits for its receiver has nothing to do at any instant.
+    /// A half that waits for its receiver has no time-out.
     fn poll_timeout(&self) -> Option<Instant> {
         let links = Direction::ALL.map(|direction| self.link.direction(direction).poll_timeout());
         let waiting = |half: &Half| half.pending.is_some();
@@ -329,7 +329,7 @@ impl Streams {
         if self.ended.len() == MAX_ENDED {
             self.ended.pop_front();
         }
-        // Its sockets are closed by being dropped, and leave epoll by that.
+        // Dropping the connection closes its sockets, which removes them from epoll.
         self.ended.push_back(connection.report(true));
     }
 }

@@ -20,7 +20,7 @@ use crate::realtime::Scheduling;
 pub struct UdpProxyConfig {
     /// Where clients send to; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Where their datagrams go.
+    /// Where their datagrams are sent.
     pub target: SocketAddr,
     /// The link of each flow: *up* from client to target.
     pub link: DuplexSpec,
@@ -28,7 +28,7 @@ pub struct UdpProxyConfig {
     pub seed: u64,
     /// Flows at once; datagrams of further clients are dropped and counted.
     pub max_flows: usize,
-    /// A flow that carried nothing for so long is forgotten.
+    /// A flow without datagrams for this long is forgotten.
     pub idle: Duration,
     /// Ask for `SCHED_FIFO`.
     pub real_time: bool,
@@ -49,7 +49,7 @@ impl UdpProxyConfig {
     }
 }
 
-/// What became of one client's datagrams.
+/// Counters of one client's datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowReport {
     /// Counts from 0 in the order in which clients appeared.
@@ -60,20 +60,20 @@ pub struct FlowReport {
     pub up: Counters,
     /// Target to client.
     pub down: Counters,
-    /// Datagrams that came through the link and that the kernel would not send.
+    /// Datagrams that crossed the link and that the kernel refused to send.
     pub unsent: u64,
-    /// Whether it was forgotten since.
+    /// Whether it has been forgotten.
     pub ended: bool,
 }
 
-/// What a proxy has done so far.
+/// Report of a proxy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UdpReport {
-    /// Flows under way and the last 1024 that ended, by number.
+    /// Current flows and the last 1024 that ended, by number.
     pub flows: Vec<FlowReport>,
-    /// Datagrams of clients that found no room.
+    /// Datagrams of clients refused because there were too many.
     pub refused: u64,
-    /// Datagrams that found the memory for packets under way used up; they never reached a link.
+    /// Datagrams refused because the memory for packets in flight was used up; they never reached a link.
     pub over_budget: u64,
     /// What the kernel gave the thread.
     pub scheduling: Scheduling,
@@ -113,7 +113,7 @@ impl UdpProxy {
         self.reactor.report()
     }
 
-    /// Ends it. What is under way in the links stays there, as the counters say.
+    /// Stops it. Packets in flight in the links stay there, as the counters show.
     pub fn stop(self) -> UdpReport {
         self.reactor.stop()
     }
@@ -122,7 +122,7 @@ impl UdpProxy {
 struct Flow {
     number: u64,
     client: SocketAddr,
-    /// Connected to the target: only its answers come back.
+    /// Connected to the target: it receives only from there.
     socket: UdpSocket,
     link: Duplex<Pooled>,
     last_use: Instant,
@@ -186,7 +186,7 @@ impl Forwarder {
             let (len, client) = match self.listen.recv_from(&mut self.buffer[..]) {
                 Ok(received) => received,
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
-                // An ICMP error of a client that has gone: the next read is another matter.
+                // An ICMP error of a client that has gone: the next read is independent of it.
                 Err(_) => continue,
             };
             let now = clock.now();
@@ -206,7 +206,7 @@ impl Forwarder {
             match flow.socket.recv(&mut self.buffer[..]) {
                 Ok(len) => self.offer(number, clock.now(), Direction::Down, len),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
-                // Port unreachable: nothing listens at the target yet.
+                // Port unreachable: no socket is bound at the target yet.
                 Err(_) => {}
             }
         }
@@ -225,7 +225,7 @@ impl Forwarder {
         }
     }
 
-    /// The number of the client's flow, which begins here if there is room.
+    /// The number of the client's flow, which is created here if there is room.
     fn flow_of(&mut self, client: SocketAddr, now: Instant, poller: &Poller) -> Option<u64> {
         if let Some(number) = self.by_client.get(&client) {
             return Some(*number);
@@ -292,7 +292,8 @@ impl Worker for Forwarder {
                     Direction::Up => flow.socket.send(packet.bytes()),
                     Direction::Down => self.listen.send_to(packet.bytes(), flow.client),
                 };
-                // Refused since nothing listened a moment ago: the kernel reports it once and did not send.
+                // An earlier datagram was refused because no socket was bound: the kernel reports this once and did not
+                // send this one.
                 let sent = match (sent, direction) {
                     (Err(error), Direction::Up) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
                         flow.socket.send(packet.bytes())
@@ -319,16 +320,17 @@ impl Worker for Forwarder {
     }
 }
 
-/// Bytes of the UDP and IP headers, which the link carries too.
+/// Bytes of the UDP and IP headers, which the link carries, too.
 fn headers(client: &SocketAddr) -> usize {
     if client.is_ipv4() { UDP_IPV4_HEADERS } else { UDP_IPV6_HEADERS }
 }
 
-/// A non-blocking socket with as much room as the kernel gives, so that a burst waits and is not lost uncounted.
+/// A non-blocking socket with as large buffers as the kernel permits, so that a burst waits instead of being lost
+/// uncounted.
 fn open(address: SocketAddr) -> std::io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
-    // Capped by net.core.rmem_max and wmem_max; what is granted is enough to run.
+    // Limited by net.core.rmem_max and wmem_max; whatever is granted is sufficient to run.
     let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
     let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
     socket.bind(&address.into())?;

@@ -21,13 +21,13 @@ fn sockets_of_other_kinds_are_refused_with_errno() {
     let tcp = TcpListener::bind("127.0.0.1:0").expect("loopback");
     assert_eq!(refused(tcp.as_raw_fd(), peer), Some(libc::EPROTOTYPE));
     assert_eq!(refused(fd, "[::1]:7000".parse().unwrap()), Some(libc::EAFNOSUPPORT));
-    for nobody in ["127.0.0.1:0", "0.0.0.0:7000", "239.1.2.3:7000"] {
-        assert_eq!(refused(fd, nobody.parse().unwrap()), Some(libc::EINVAL), "{nobody}");
+    for invalid in ["127.0.0.1:0", "0.0.0.0:7000", "239.1.2.3:7000"] {
+        assert_eq!(refused(fd, invalid.parse().unwrap()), Some(libc::EINVAL), "{invalid}");
     }
 }
 
 #[test]
-fn datagrams_pass_and_other_sources_are_told_apart() {
+fn datagrams_pass_and_other_sources_are_recognised() {
     let (program, peer, unknown_source) = (udp(), udp(), udp());
     let (clock, mut buf) = (OsClock::new(), [0; 100]);
     let lent = LentSocket::lend(program.as_raw_fd(), peer.local_addr().unwrap()).expect("a UDP socket");
@@ -82,6 +82,6 @@ fn waiting_ends_with_a_ring_and_with_a_shut_down() {
     socket2::SockRef::from(&program).shutdown(std::net::Shutdown::Both).unwrap();
     let error = lent.wait(Duration::from_secs(60)).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EBADF));
-    // Neither wait may have lasted: a minute each would show.
+    // Neither wait may have run to its end of a minute.
     assert!(clock.now() < Instant::from_millis(30_000));
 }

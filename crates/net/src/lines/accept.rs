@@ -9,8 +9,8 @@ use super::Lines;
 use super::slots::{Held, Key, Kind};
 
 impl Lines<'_> {
-    /// Asks every listening socket for callers. While there is one line beside them, that line waits by itself, which is half
-    /// the work for each packet, and they are looked at in between.
+    /// Checks every listening socket for callers. While there is only one line besides them, that line waits by itself,
+    /// which halves the cost of each packet, and the listening sockets are checked in between.
     pub(super) fn look_for_callers(&mut self, now: Instant, participant: &mut dyn Participant) {
         self.next_look = now + LOOK_FOR_CALLERS;
         for slot in 0..self.slots.count() {
@@ -21,7 +21,7 @@ impl Lines<'_> {
         }
     }
 
-    /// Offers the callers that wait to the participant, a few in a round.
+    /// Offers waiting callers to the participant, a few in a round.
     pub(super) fn accept_callers(&mut self, key: Key, now: Instant, participant: &mut dyn Participant) {
         self.resume(key);
         for _ in 0..MOST_ACCEPTS {
@@ -34,7 +34,7 @@ impl Lines<'_> {
                 Err(_) => return self.pause(key, now),
             };
             let Some(own) = participant.accept(now, *wire) else {
-                // It closes here.
+                // The connection is closed here.
                 listening.stats.unknown_sources += 1;
                 continue;
             };
@@ -44,14 +44,14 @@ impl Lines<'_> {
                     listening.on_come();
                     self.open(own, Box::new(line), Some(listener));
                 }
-                // It has gone already.
+                // The caller has gone already.
                 Err(_) => participant.handle_input(now, own, Input::Broken(BrokenReason::Refused)),
             }
         }
     }
 
-    /// Stops asking for callers for a while: there is one that can't be had, as where this process has no descriptor left, and
-    /// `epoll` would tell of it without end. It stays in the kernel's queue.
+    /// Stops asking for callers for a while: accepting fails, for example because this process has no descriptor left,
+    /// and `epoll` would report the caller continuously. The caller stays in the kernel's queue.
     fn pause(&mut self, key: Key, now: Instant) {
         let (Some(poller), Some(held)) = (&self.poller, self.slots.get_mut(key)) else { return };
         if let Kind::Listening(listening) = &held.kind {
@@ -69,10 +69,10 @@ impl Lines<'_> {
     }
 }
 
-/// Callers taken in one round at most.
+/// The most callers accepted in one round.
 const MOST_ACCEPTS: usize = 16;
-/// How often they are looked for beside a connection that has packets: soon enough for the first packet of the next caller to
-/// be played. Beside one that is idle they wait for [`crate::IDLE`] at most.
+/// How often callers are looked for beside a connection that has packets: soon enough for the first packet of the next
+/// caller to be played. Beside an idle connection they wait for [`crate::IDLE`] at most.
 const LOOK_FOR_CALLERS: Duration = Duration::from_millis(10);
-/// How long callers wait where the system can't give them: soon enough for a person, and ten times a second costs nothing.
+/// How long callers wait after a failed accept: short for a person, and ten attempts a second cost little.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! Handing what was opened elsewhere to the media thread, which must not wait for a name server or for a peer.
+//! Hands wires opened elsewhere to the media thread, which must not wait for a name server or for a peer.
 
 use antiphon_core::{BrokenReason, Input, Participant, Wire, WireId};
 
@@ -14,7 +14,7 @@ pub struct Handover {
     waker: Waker,
 }
 
-/// What became of opening a wire.
+/// Result of opening a wire.
 pub enum Opened {
     /// A line. The participant is told that a datagram line is connected; a stream's connection says so itself.
     Line(Box<dyn Line + Send>),
@@ -25,8 +25,8 @@ pub enum Opened {
 }
 
 impl Handover {
-    /// Hands over what is behind `wire` from now on, a number that the participant has chosen. What finds no room comes back:
-    /// the media thread has not taken what was handed over before.
+    /// Hands over a wire, under a number that the participant has chosen. Returned if there is no room, because the
+    /// media thread has not taken earlier ones yet.
     pub fn give(&mut self, wire: WireId, opened: Opened) -> Result<(), Opened> {
         let pushed = self.queue.push((wire, opened));
         self.waker.wake();
@@ -35,8 +35,8 @@ impl Handover {
 }
 
 impl<'a> Lines<'a> {
-    /// The way to hand wires to the media thread once it runs, with room for `room` at once. It takes the place of one that
-    /// was made before. An error if the process has no descriptor left.
+    /// Makes the queue by which wires are handed to the media thread once it runs, with room for `room` at once.
+    /// Replaces an earlier one. An error if the process has no descriptor left.
     pub fn handover(&mut self, room: usize) -> Result<Handover, LineError> {
         let waker = match self.wakers.first() {
             Some(waker) => waker.clone(),
@@ -48,7 +48,7 @@ impl<'a> Lines<'a> {
         Ok(Handover { queue, waker })
     }
 
-    /// Takes what was handed over.
+    /// Takes the wires that were handed over.
     pub(super) fn take_handed_over(&mut self, clock: &OsClock, participant: &mut dyn Participant) {
         while let Some((wire, opened)) = self.handover.as_mut().and_then(|queue| queue.pop().ok()) {
             let result = match opened {

@@ -1,8 +1,9 @@
-//! The wires of one participant on one media thread: lines, listening sockets, and the connections that come in there.
+//! The wires of one participant on one media thread: lines, listening sockets, and accepted connections.
 //!
-//! A line that is alone waits by itself, in its receiving call where it can: that is the cheapest wait there is. Callers may
-//! wait a moment meanwhile. As soon as there is more to wait for, all descriptors wait in one `epoll`, level-triggered, so that
-//! nothing has to be read to its end: each line does a bounded amount of work in a round, and a flood on one starves none.
+//! A single line waits by itself, in its receiving call where possible: that is the cheapest wait. Callers may have to
+//! wait a moment meanwhile. As soon as there is more to wait for, all descriptors wait in one `epoll`, level-triggered,
+//! so that no socket must be read to its end: each line does a bounded amount of work in a round, and a flood on one
+//! does not delay the others for long.
 
 mod accept;
 mod handover;
@@ -23,44 +24,44 @@ pub use handover::{Handover, Opened};
 use poller::Poller;
 use slots::{Held, Key, Kind, Listening, Slots};
 
-/// The wires of a participant, with what is behind each. [`crate::drive`] serves them.
+/// The wires of a participant, and their sockets. [`crate::drive`] serves them.
 pub struct Lines<'a> {
     slots: Slots<'a>,
-    /// The only line, while there is nothing else to wait for but callers, which are looked for now and then.
+    /// The only line, while there is nothing else to wait for except callers, which are looked for at intervals.
     alone: Option<(WireId, Key)>,
-    /// When callers are looked for beside it.
+    /// When callers are looked for next.
     next_look: Instant,
-    /// Made when it is first needed.
+    /// Created when it is first needed.
     poller: Option<Poller>,
     events: Vec<EpollEvent>,
     wakers: Vec<Waker>,
     handover: Option<rtrb::Consumer<(WireId, Opened)>>,
     observer: Option<Box<dyn LineObserver + 'a>>,
-    /// To be served in the next round without an event: what is new.
+    /// New entries, served in the next round without an event.
     fresh: Vec<Key>,
     /// Lines that have sent since they were last asked for the kernel's figures.
     flushed: Vec<Key>,
-    /// The soonest time-out of all, and whether it has to be looked for again.
+    /// The soonest time-out of all, and whether it must be determined again.
     soonest: Option<Instant>,
     soonest_changed: bool,
     /// Datagrams and reads while there were several lines.
     received: u64,
-    /// What the only line can't go on with.
+    /// The error of the only line.
     error: Option<LineError>,
     failures: Vec<(WireId, LineError)>,
 }
 
-/// Told of lines that come and go while they are driven: to set a tap, and to take it back. It is called on the media thread.
+/// Called when a line begins or ends to be driven, to set a tap and to take it back. Called on the media thread.
 pub trait LineObserver {
     /// `line` is about to be driven as `wire`.
     fn on_open(&mut self, wire: WireId, line: &mut dyn Line);
 
-    /// `line` is driven no more, and is dropped after this.
+    /// `line` is no longer driven, and is dropped after this.
     fn on_close(&mut self, wire: WireId, line: &mut dyn Line);
 }
 
 impl<'a> Lines<'a> {
-    /// None yet.
+    /// No lines yet.
     pub fn new() -> Self {
         Lines {
             slots: Slots::default(),
@@ -88,16 +89,16 @@ impl<'a> Lines<'a> {
         Ok(())
     }
 
-    /// Adds a listening socket: the participant is asked for each connection that comes in there
-    /// ([`antiphon_core::Participant::accept`]), and names the wire that it becomes. An error if `wire` is used already.
+    /// Adds a listening socket: the participant is asked about each incoming connection
+    /// ([`antiphon_core::Participant::accept`]), and names its wire. An error if `wire` is used already.
     pub fn listen(&mut self, wire: WireId, listening: TcpListening) -> Result<(), LineError> {
         self.check_free(wire)?;
         self.hold(wire, Kind::Listening(Box::new(Listening::new(listening))));
         Ok(())
     }
 
-    /// Lets another thread end the waits of [`crate::drive`] early. It costs a line that is alone one system call for each
-    /// wait.
+    /// Lets another thread end the waits of [`crate::drive`] early. For a single line this costs one system call for
+    /// each wait.
     pub fn set_waker(&mut self, waker: Waker) {
         for line in self.slots.lines_mut().filter(|line| line.common().waker.is_none()) {
             line.set_waker(waker.clone());
@@ -105,12 +106,12 @@ impl<'a> Lines<'a> {
         self.take_waker(waker);
     }
 
-    /// Has `observer` told of every line that comes or goes from now on.
+    /// Tells `observer` of every line that begins or ends from now on.
     pub fn set_observer(&mut self, observer: Box<dyn LineObserver + 'a>) {
         self.observer = Some(observer);
     }
 
-    /// The line of that wire. A listening socket is none.
+    /// The line of that wire; `None` for a listening socket.
     pub fn line(&self, wire: WireId) -> Option<&(dyn Line + 'a)> {
         match &self.slots.get(self.slots.find(wire)?)?.kind {
             Kind::Open { line, .. } | Kind::Closing { line, .. } => Some(&**line),
@@ -118,13 +119,13 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn line_mut(&mut self, wire: WireId) -> Option<&mut (dyn Line + 'a)> {
         let key = self.slots.find(wire)?;
         self.slots.get_mut(key)?.line_mut()
     }
 
-    /// Takes a line out as it is; nothing is told to the participant.
+    /// Removes a line as it is; the participant is not told.
     pub fn take(&mut self, wire: WireId) -> Option<Box<dyn Line + 'a>> {
         let key = self.slots.find(wire)?;
         if matches!(self.slots.get(key)?.kind, Kind::Listening(_)) {
@@ -138,13 +139,13 @@ impl<'a> Lines<'a> {
         held.into_line()
     }
 
-    /// The wires that there are, in their order.
+    /// All wires, in their order.
     pub fn wires(&self) -> impl Iterator<Item = WireId> {
         self.slots.wires()
     }
 
-    /// What a wire has counted. Of a listening socket: what its connections have, those that have ended included, and those
-    /// that the participant refused, as unknown sources.
+    /// Counters of a wire. Of a listening socket: those of its connections, including ended ones, and as unknown
+    /// sources those that the participant refused.
     pub fn stats(&self, wire: WireId) -> Option<LineStats> {
         match &self.slots.get(self.slots.find(wire)?)?.kind {
             Kind::Open { line, .. } | Kind::Closing { line, .. } => Some(line.stats()),
@@ -157,7 +158,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The address that others reach a wire at.
+    /// The address at which others reach a wire.
     pub fn local_address(&self, wire: WireId) -> Option<SocketAddr> {
         match &self.slots.get(self.slots.find(wire)?)?.kind {
             Kind::Open { line, .. } | Kind::Closing { line, .. } => Some(line.local_address()),
@@ -165,7 +166,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Wires that failed beside others, and why; the first few. Their participant was told that they broke.
+    /// Wires that failed beside others, and why; only the first few. Their participant was told that they broke.
     pub fn failures(&self) -> &[(WireId, LineError)] {
         &self.failures
     }
@@ -177,11 +178,11 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Begins to drive a line; `listener`: it came in on that listening wire.
+    /// Begins to drive a line; `listener`: the listening wire that accepted it.
     fn open(&mut self, wire: WireId, mut line: Box<dyn Line + 'a>, listener: Option<WireId>) {
         match (line.common().waker.clone(), self.wakers.first()) {
             (Some(waker), _) => self.take_waker(waker),
-            // It may be alone one day.
+            // It may be the only line later.
             (None, Some(waker)) => line.set_waker(waker.clone()),
             (None, None) => {}
         }
@@ -198,7 +199,7 @@ impl<'a> Lines<'a> {
         self.regroup();
     }
 
-    /// Ends a line or a listening socket; its descriptors close.
+    /// Drops a line or a listening socket; its descriptors close.
     fn drop_held(&mut self, key: Key) {
         let Some(held) = self.slots.remove(key) else { return };
         let (wire, listener) = (held.wire, held.listener());
@@ -232,11 +233,11 @@ impl<'a> Lines<'a> {
         self.regroup();
     }
 
-    /// Finds out whether there is one line, and nothing else to wait for but callers.
+    /// Determines whether there is only one line, and nothing else to wait for except callers.
     fn regroup(&mut self) {
         let only = self.slots.only_line().filter(|_| self.wakers.len() <= 1);
         if let (None, Some((_, key))) = (only, self.alone) {
-            // From now on it is waited for together with others.
+            // From now on it waits together with others.
             self.fresh.push(key);
         }
         self.alone = only;
@@ -249,12 +250,12 @@ impl Default for Lines<'_> {
     }
 }
 
-/// Descriptors served in one round at most. A line does at most 0.2 ms of work for each, so that timers are late by a few
-/// milliseconds at worst; the kernel names the others first in the next round.
+/// The most descriptors served in one round. A line does at most 0.2 ms of work for each, so that timers are late by a
+/// few milliseconds at worst; the kernel names the others first in the next round.
 const MOST_EVENTS: usize = 32;
-/// Wires for which there is room from the start.
+/// Wires for which memory is reserved from the start.
 const ROOM: usize = 16;
-/// Failures that are kept.
+/// The most failures kept.
 const MOST_FAILURES: usize = 16;
 
 #[cfg(test)]

@@ -14,15 +14,15 @@ use crate::clock::OsClock;
 use crate::poll::Readiness;
 use crate::wake::Waker;
 
-/// `epoll` with an absolute timer, which stays armed from wait to wait: due times move with every packet, mostly away, and a
-/// wake-up that comes too early now and then is cheaper than a timer for every wait.
+/// `epoll` with an absolute timer, which stays armed from wait to wait: due times change with every packet, mostly to
+/// later ones, and an occasional early wake-up is cheaper than setting the timer for every wait.
 pub(super) struct Poller {
     epoll: Epoll,
     timer: TimerFd,
     armed: Option<Instant>,
 }
 
-/// What an event is of.
+/// Source of an event.
 pub(super) enum Came {
     Held(Key),
     Waker(usize),
@@ -42,14 +42,14 @@ impl Poller {
         Ok(poller)
     }
 
-    /// Tells of `fd` as wanted from now on, by `key`.
+    /// Watches `fd` as wanted from now on, under `key`.
     pub fn watch(&self, fd: BorrowedFd<'_>, key: Key, want: Readiness) -> io::Result<()> {
         let mut flags = EpollFlags::empty();
         flags.set(EpollFlags::EPOLLIN, want.readable);
         flags.set(EpollFlags::EPOLLOUT, want.writable);
         let data = u64::from(key.generation) << 32 | u64::from(key.slot);
         let mut event = EpollEvent::new(flags, data);
-        // The kernel forgets a descriptor when it is closed, and its number may be another's by now.
+        // The kernel forgets a descriptor when it is closed, and its number may have been reused.
         match self.epoll.modify(fd, &mut event) {
             Err(Errno::ENOENT) => self.epoll.add(fd, event)?,
             other => other?,
@@ -57,20 +57,20 @@ impl Poller {
         Ok(())
     }
 
-    /// Tells of `fd` no more.
+    /// Stops watching `fd`.
     pub fn forget(&self, fd: BorrowedFd<'_>) {
-        // One that was never watched is forgotten already.
+        // One that was never watched causes an error without consequence.
         let _not_watched = self.epoll.delete(fd);
     }
 
     pub fn watch_waker(&self, at: usize, waker: &Waker) {
         let event = EpollEvent::new(EpollFlags::EPOLLIN, u64::from(SPECIAL) | (at as u64 + 1) << 32);
-        // Without it the thread wakes at the next time-out, as it does where a waker was not set.
+        // Without it the thread wakes at the next time-out, as without a waker.
         let _woken_later = self.epoll.add(waker.as_fd(), event);
     }
 
-    /// Waits until something comes, at most until `until`, or not at all without it; answers how many events there are. It
-    /// may end early with none.
+    /// Waits for events, at most until `until`, or not at all without it; returns how many there are. It may end early
+    /// with none.
     pub fn wait(&mut self, clock: &OsClock, until: Option<Instant>, events: &mut [EpollEvent]) -> usize {
         let mut timeout = EpollTimeout::ZERO;
         if let Some(until) = until {
@@ -91,7 +91,7 @@ impl Poller {
         Ok(())
     }
 
-    /// What `event` is of. A timer that has come is armed again in the next wait, which also clears it.
+    /// The source of `event`. A timer that has fired is armed again in the next wait, which also clears it.
     pub fn read(&mut self, event: EpollEvent) -> Came {
         let data = event.data();
         let (high, low) = ((data >> 32) as u32, data as u32);
@@ -106,6 +106,6 @@ impl Poller {
     }
 }
 
-/// In place of a slot's number.
+/// Marks keys that are not slot numbers.
 const SPECIAL: u32 = u32::MAX;
 const TIMER: u64 = SPECIAL as u64;

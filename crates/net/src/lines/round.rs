@@ -1,4 +1,4 @@
-//! One round: waits, and serves what is ready, new or due.
+//! One round: waits, and serves what is readable, writable, new or due.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -12,8 +12,8 @@ use crate::line::{IDLE, LineError, Wait};
 use crate::poll::Readiness;
 
 impl Lines<'_> {
-    /// Waits as told, then hands what has arrived to the participant; answers what time it was when it last looked. An error
-    /// if the only wire can't go on, or if the system has no room for waiting.
+    /// Waits as told, then hands what has arrived to the participant; returns the time when it last read the clock. An
+    /// error if the only wire cannot continue, or if the system has no memory for waiting.
     pub(crate) fn receive(
         &mut self,
         participant: &mut dyn Participant,
@@ -74,7 +74,7 @@ impl Lines<'_> {
                 Some(Came::Timer) | None => {}
             }
         }
-        // Those that were accepted just now are among them.
+        // Connections accepted just now are among them.
         let mut next = 0;
         while let Some(key) = self.fresh.get(next).copied() {
             next += 1;
@@ -103,7 +103,7 @@ impl Lines<'_> {
         Ok(poller.wait(clock, until, &mut self.events))
     }
 
-    /// Does what is to be done at one place, within its bounds; answers what time it was when it last looked.
+    /// Serves one slot, within its bounds; returns the time when it last read the clock.
     fn serve(
         &mut self,
         key: Key,
@@ -133,7 +133,7 @@ impl Lines<'_> {
         Ok(looked)
     }
 
-    /// Serves all whose time-outs have come.
+    /// Serves all slots whose time-outs have come.
     fn serve_due(
         &mut self,
         mut now: Instant,
@@ -150,8 +150,8 @@ impl Lines<'_> {
         Ok(now)
     }
 
-    /// Looks after what was served or has sent: drops what is over, and keeps what it waits for up to date. An error if it was
-    /// the only one, and can't go on.
+    /// Handles slots that were served or have sent: drops those that are over, and updates what the others wait for. An
+    /// error if the only one failed.
     pub(super) fn after(
         &mut self,
         key: Key,
@@ -183,11 +183,11 @@ impl Lines<'_> {
         Ok(())
     }
 
-    /// Gives `epoll` the descriptors of a wire, where they or what they wait for have changed.
+    /// Updates `epoll` where the descriptors of a wire, or what they wait for, have changed.
     fn watch(&mut self, key: Key) -> Result<(), LineError> {
         let (Some(poller), Some(held)) = (&self.poller, self.slots.get_mut(key)) else { return Ok(()) };
         let changes = held.line().map_or(0, |line| line.common().watch_changes);
-        // A listening socket with a time-out pauses.
+        // A listening socket with a time-out is paused.
         let pauses = matches!(held.kind, Kind::Listening(_)) && held.timeout.is_some();
         if held.watched == Some(changes) || pauses {
             return Ok(());
@@ -206,7 +206,7 @@ impl Lines<'_> {
         result.map_err(LineError::system("cannot wait for a socket"))
     }
 
-    /// A wire can't go on: an error if it is the only one; else its participant is told, and the others go on.
+    /// A wire failed: an error if it is the only one; otherwise the participant is told, and the others continue.
     pub(super) fn fail(
         &mut self,
         key: Key,
@@ -231,7 +231,7 @@ impl Lines<'_> {
         }
     }
 
-    /// Tells the participant what the kernel knows of the connections that have sent, or of all, for the `last` time.
+    /// Gives the participant the kernel's figures of the connections that have sent, or of all, for the `last` time.
     pub(crate) fn report(&mut self, now: Instant, participant: &mut dyn Participant, last: bool) {
         if last {
             self.flushed.clear();
@@ -257,24 +257,24 @@ impl Lines<'_> {
         self.soonest
     }
 
-    /// Whether everything that was transmitted is out of this machine's hands.
+    /// Whether everything that was transmitted has left this machine.
     pub(crate) fn is_flushed(&self) -> bool {
         self.slots.held().filter_map(Held::line).all(|line| line.is_flushed())
     }
 
-    /// Datagrams and reads so far: whether it changes tells that something came.
+    /// Datagrams and reads so far: a change means that input came.
     pub(crate) fn received(&self) -> u64 {
         let alone = self.alone.and_then(|(_, key)| self.slots.get(key)?.line());
         alone.map_or(self.received, |line| line.stats().received)
     }
 
-    /// What the only line can't go on with, found while it sent.
+    /// The error of the only line, found while it sent.
     pub(crate) fn take_error(&mut self) -> Option<LineError> {
         self.error.take()
     }
 }
 
-/// In place of the participant of a line that is closing: takes everything and says nothing.
+/// Replaces the participant of a line that is closing: accepts everything and sends nothing.
 struct Ignores;
 
 impl Participant for Ignores {

@@ -1,4 +1,4 @@
-//! What is behind each wire, where it is found by the wire's number and by what `epoll` tells.
+//! Lines and listening sockets, found by the wire's number and by `epoll`'s key.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use super::ROOM;
 use crate::line::{Line, LineStats};
 use crate::tcp_listening::TcpListening;
 
-/// All that is held, in slots that are used again.
+/// All entries, in slots that are reused.
 pub(super) struct Slots<'a> {
     slots: Vec<Slot<'a>>,
     free: Vec<u32>,
     /// How many of them hold listening sockets.
     listening: usize,
-    /// By the wire's number. What is closing has none any more.
+    /// By the wire's number. Entries that are closing have none any more.
     index: Vec<(WireId, Key)>,
 }
 
 struct Slot<'a> {
-    /// How often the slot was used: an event that is told of its last use must not reach the next.
+    /// How often the slot was used: an event of an earlier use must not reach the next.
     generation: u32,
     held: Option<Held<'a>>,
 }
@@ -31,31 +31,32 @@ pub(super) struct Key {
     pub generation: u32,
 }
 
-/// What is behind a wire.
+/// What a wire leads to.
 pub(super) struct Held<'a> {
     pub wire: WireId,
     pub kind: Kind<'a>,
-    /// [`crate::LineCommon`]'s number of changes when its descriptors were last given to `epoll`.
+    /// [`crate::LineCommon`]'s number of changes when its descriptors were last passed to `epoll`.
     pub watched: Option<u32>,
     pub timeout: Option<Instant>,
-    /// It is among those that have sent.
+    /// Whether it is in the list of lines that have sent.
     pub flushed: bool,
 }
 
 pub(super) enum Kind<'a> {
-    /// A line; `listener`: it came in on that listening wire, and ends with its connection.
+    /// A line; `listener`: the listening wire that accepted it; such a line ends with its connection.
     Open { line: Box<dyn Line + 'a>, listener: Option<WireId> },
-    /// A listening socket. With a time-out it pauses until then.
+    /// A listening socket. With a time-out it is paused until then.
     Listening(Box<Listening>),
-    /// A line that the participant has closed, until what was written is out; `pause`: from one look to the next.
+    /// A line that the participant has closed, until everything written has been sent; `pause`: time between two
+    /// checks.
     Closing { line: Box<dyn Line + 'a>, listener: Option<WireId>, until: Instant, pause: Duration },
 }
 
 pub(super) struct Listening {
     pub socket: TcpListening,
-    /// Of connections that were refused, and of those that have ended.
+    /// Counters of connections that were refused, and of those that have ended.
     pub stats: LineStats,
-    /// Whether a connection has come in before.
+    /// Whether there was a connection before.
     had_one: bool,
 }
 
@@ -64,12 +65,12 @@ impl Listening {
         Listening { socket, stats: LineStats::default(), had_one: false }
     }
 
-    /// A connection has come in.
+    /// A connection was accepted.
     pub fn on_come(&mut self) {
         self.stats.reconnected += u64::from(std::mem::replace(&mut self.had_one, true));
     }
 
-    /// `line`, which came in here, has ended.
+    /// `line`, which was accepted here, has ended.
     pub fn on_gone(&mut self, line: &dyn Line) {
         self.stats.add(line.stats());
     }
@@ -84,7 +85,7 @@ impl<'a> Held<'a> {
         matches!(self.kind, Kind::Listening(_))
     }
 
-    /// The listening wire on which it came in.
+    /// The listening wire that accepted it.
     pub fn listener(&self) -> Option<WireId> {
         match &self.kind {
             Kind::Open { listener, .. } | Kind::Closing { listener, .. } => *listener,
@@ -106,7 +107,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// The same, with a line that is to close by then.
+    /// The same entry, with a line that must close by `until`.
     pub fn closing(mut self, until: Instant, pause: Duration) -> Self {
         if let Kind::Open { line, listener } = self.kind {
             self.kind = Kind::Closing { line, listener, until, pause };
@@ -134,7 +135,7 @@ impl Default for Slots<'_> {
 }
 
 impl<'a> Slots<'a> {
-    /// Keeps what is behind a wire that has nothing yet.
+    /// Adds an entry for a wire that has none yet.
     pub fn insert(&mut self, held: Held<'a>) -> Key {
         let place = self.place_of(held.wire).expect_err("each wire of a participant has a number of its own");
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -157,7 +158,7 @@ impl<'a> Slots<'a> {
         slot.held.take()
     }
 
-    /// Frees the wire's number and holds what `change` makes of what was behind it.
+    /// Frees the wire's number and replaces the entry with the result of `change`.
     pub fn detach(&mut self, key: Key, change: impl FnOnce(Held<'a>) -> Held<'a>) {
         if self.get(key).is_some() {
             self.forget_wire(key);
@@ -187,12 +188,12 @@ impl<'a> Slots<'a> {
         slot.held.as_mut().filter(|_| slot.generation == key.generation)
     }
 
-    /// How many slots there are, used or not.
+    /// Number of slots, used or not.
     pub fn count(&self) -> usize {
         self.slots.len()
     }
 
-    /// The present use of a slot, if it is used.
+    /// The key of a slot's present use, if it is used.
     pub fn key_of(&self, slot: usize) -> Option<Key> {
         let Slot { generation, held } = self.slots.get(slot)?;
         held.as_ref().map(|_| Key { slot: slot as u32, generation: *generation })
@@ -210,7 +211,7 @@ impl<'a> Slots<'a> {
         self.slots.iter_mut().filter_map(|slot| slot.held.as_mut()?.line_mut())
     }
 
-    /// The line that is open, if nothing else is held but listening sockets.
+    /// The open line, if all other entries are listening sockets.
     pub fn only_line(&self) -> Option<(WireId, Key)> {
         let used = self.slots.len() - self.free.len();
         let is_open = |key| matches!(self.get(key), Some(Held { kind: Kind::Open { .. }, .. }));

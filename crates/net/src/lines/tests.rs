@@ -10,7 +10,7 @@ use crate::line::{LineCommon, Wait};
 use crate::options::SocketOptions;
 use crate::poll::Readiness;
 
-/// What happened, in its order.
+/// Events, in their order.
 type Log = Rc<RefCell<Vec<(u32, &'static str)>>>;
 
 /// A line whose descriptor is always readable, or never.
@@ -25,7 +25,7 @@ struct FakeLine {
 }
 
 impl FakeLine {
-    /// `busy`: it has something to read at every look.
+    /// `busy`: it always has something to read.
     fn new(name: u32, log: &Log, busy: bool) -> Self {
         let waker = Waker::new().expect("an event descriptor");
         if busy {
@@ -102,7 +102,7 @@ impl Line for FakeLine {
 /// The wire of a listening socket.
 const LISTENING: WireId = WireId(9);
 
-/// Notes which wires broke.
+/// Records which wires broke.
 #[derive(Default)]
 struct Listener {
     broken: Vec<(WireId, BrokenReason)>,
@@ -148,7 +148,7 @@ impl Participant for Listener {
     }
 }
 
-/// Two lines and a participant; the log of the first round, in which both are new, is thrown away.
+/// Two lines and a participant; the log of the first round, in which both are new, is discarded.
 fn two(busy: [bool; 2]) -> (Lines<'static>, Listener, OsClock, Log) {
     let (log, clock) = (Log::default(), OsClock::new());
     let (mut lines, mut listener) = (Lines::new(), Listener::default());
@@ -168,7 +168,7 @@ fn a_line_that_is_alone_is_not_watched() {
     lines.receive(&mut listener, &clock, Wait::No).expect("nothing fails");
     lines.flush(clock.now(), WireId(3), &mut listener);
     assert_eq!(log.take(), [(3, "receive"), (3, "report"), (3, "transmit")]);
-    // Beside another, both are looked at once and watched.
+    // Beside another, both are checked at once and watched.
     lines.add(WireId(4), Box::new(FakeLine::new(4, &log, false))).expect("a new wire");
     lines.receive(&mut listener, &clock, Wait::No).expect("nothing fails");
     let mut noted = log.take();
@@ -192,7 +192,7 @@ fn a_line_beside_callers_alone_is_not_watched() {
     lines.open(WireId(3), Box::new(FakeLine::new(3, &log, false)), Some(LISTENING));
     lines.receive(&mut listener, &clock, Wait::No).expect("nothing fails");
     assert_eq!(log.take(), [(3, "receive"), (3, "report")]);
-    // A caller is found all the same, and turned away by this participant.
+    // A caller is found nevertheless, and refused by this participant.
     let _caller = std::net::TcpStream::connect(address).expect("it listens");
     while lines.stats(LISTENING).expect("it listens").unknown_sources == 0 {
         assert!(clock.now() < Instant::from_millis(10_000), "callers were not looked for");
@@ -230,7 +230,7 @@ fn a_line_is_asked_for_figures_after_it_has_sent() {
 }
 
 #[test]
-fn a_line_that_fails_beside_others_is_told_and_goes() {
+fn a_line_that_fails_beside_others_is_reported_and_dropped() {
     let (log, clock) = (Log::default(), OsClock::new());
     let (mut lines, mut listener) = (Lines::new(), Listener::default());
     let fails = FakeLine { fails: true, ..FakeLine::new(0, &log, true) };
@@ -249,7 +249,7 @@ fn an_accepted_line_goes_when_its_connection_ends() {
     let (mut lines, mut listener, clock, log) = two([false, false]);
     let ended = FakeLine { over: true, ..FakeLine::new(7, &log, false) };
     lines.open(WireId(7), Box::new(ended), Some(LISTENING));
-    // One that calls comes back by itself.
+    // A line that calls reconnects by itself.
     let calls = FakeLine { over: true, ..FakeLine::new(8, &log, false) };
     lines.open(WireId(8), Box::new(calls), None);
     lines.receive(&mut listener, &clock, Wait::No).expect("nothing fails");
@@ -287,7 +287,7 @@ fn a_wait_for_several_lines_keeps_to_its_time() {
     let (mut lines, mut listener, clock, _log) = two([false, false]);
     for ms in [3, 1, 20, 2] {
         let time = std::time::Duration::from_millis(ms);
-        // The least of several: a busy machine wakes a thread late now and then.
+        // The least of several: a busy machine sometimes wakes a thread late.
         let least = (0..4).map(|_| {
             let start = clock.now();
             // A timer of an earlier wait may end this one early.
@@ -304,7 +304,7 @@ fn a_wait_for_several_lines_keeps_to_its_time() {
 }
 
 #[test]
-fn what_is_told_of_a_slots_last_use_does_not_reach_the_next() {
+fn events_of_a_slots_last_use_do_not_reach_the_next() {
     let log = Log::default();
     let mut slots = Slots::default();
     let line = |name| Kind::Open { line: Box::new(FakeLine::new(name, &log, false)), listener: None };

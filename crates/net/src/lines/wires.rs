@@ -1,4 +1,4 @@
-//! Sending and closing, as the pump asks for them.
+//! Sending and closing, called by the pump.
 
 use std::time::Duration;
 
@@ -39,10 +39,10 @@ impl Wires for Lines<'_> {
     }
 }
 
-/// How long a closed wire has for what was written to it.
+/// How long a closed wire may take to send what was written.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
-/// From one look to the next whether the peer has everything, which ends no wait; doubles with each: half a round trip of a
+/// Time between checks whether the peer has everything, which ends no wait; doubles each time: half a round trip of a
 /// good network at first.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
-/// The longest pause between looks.
+/// The longest pause between checks.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(64);

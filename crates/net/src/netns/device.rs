@@ -1,4 +1,4 @@
-//! The router's end of a device: IP packets in and out, whatever the device is.
+//! The router's end of a device: IP packets in and out, for any kind of device.
 
 #![allow(
     unsafe_code,
@@ -18,7 +18,7 @@ use super::NetnsError;
 /// Reads and writes whole IP packets, without blocking.
 pub(crate) struct Port {
     file: std::fs::File,
-    /// Destination and source that go in front of each packet, on Ethernet.
+    /// Destination and source addresses before each packet, on Ethernet.
     ethernet: Option<[u8; 12]>,
 }
 
@@ -26,10 +26,10 @@ pub(crate) struct Port {
 const ETHERNET_HEADER: usize = 14;
 
 impl Port {
-    /// The next packet, from the IP header on; `None` when there is none now. `buffer` holds any packet of the device.
+    /// The next packet, from the IP header on; `None` if none waits. `buffer` holds any packet of the device.
     pub fn read<'a>(&mut self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
         let skip = if self.ethernet.is_some() { ETHERNET_HEADER } else { 0 };
-        // ENETDOWN (the device is going) is an end like any other here.
+        // ENETDOWN (the device is being removed) ends reading like any other error.
         let len = self.file.read(buffer).ok()?;
         // Shorter than a header: an empty packet, which the router ignores.
         Some(buffer[..len].get(skip..).unwrap_or_default())
@@ -54,7 +54,7 @@ impl AsFd for Port {
     }
 }
 
-/// Makes a TUN device of that name in the namespace of the calling thread. It goes when the port is dropped.
+/// Creates a TUN device of that name in the namespace of the calling thread. It is removed when the port is dropped.
 ///
 /// No offloads are asked for, so the kernel hands over finished packets: segmented, with their checksums.
 pub(crate) fn tun_port(name: &str) -> Result<Port, NetnsError> {
@@ -73,7 +73,7 @@ pub(crate) fn tun_port(name: &str) -> Result<Port, NetnsError> {
     Ok(Port { file, ethernet: None })
 }
 
-/// Opens a packet socket on the device of that name in the namespace of the calling thread, the router's end of a pair
+/// Opens a packet socket on the device of that name in the namespace of the calling thread: the router's end of a pair
 /// whose other end has the hardware address `peer`.
 pub(crate) fn veth_port(name: &str, peer: [u8; 6]) -> Result<Port, NetnsError> {
     let failed = |error: Errno| NetnsError::new(format!("cannot open a packet socket on {name}"), error);
@@ -86,11 +86,11 @@ pub(crate) fn veth_port(name: &str, peer: [u8; 6]) -> Result<Port, NetnsError> {
     // SAFETY: the kernel has just given us this descriptor, nothing else owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     set(&fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1).map_err(failed)?;
-    // This end was set up before its peer, so the kernel gives it a working transmit queue only when its link watch comes
-    // round, up to a second later, and silently drops what is sent until then. Past the queue nothing is lost.
+    // This end was set up before its peer, so the kernel gives it a working transmit queue only up to a second later,
+    // when its link watch runs, and silently drops packets until then. Bypassing the queue avoids that.
     set(&fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1).map_err(failed)?;
     if set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER).is_err() {
-        // Capped, but served all the same.
+        // The size is limited, which is harmless.
         let _ = set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER);
     }
     // SAFETY: sockaddr_ll is plain numbers, for which zero is a value.
@@ -107,11 +107,11 @@ pub(crate) fn veth_port(name: &str, peer: [u8; 6]) -> Result<Port, NetnsError> {
     Ok(Port { file: fd.into(), ethernet: Some(ethernet) })
 }
 
-/// Makes the kernel finish its packets (checksums, segments) before they reach a device in the namespace of the
-/// calling thread, as it would for a plain network card.
+/// Makes the kernel complete its packets (checksums, segmentation) before they reach a device in the namespace of the
+/// calling thread, as for a plain network card.
 ///
-/// A pair of virtual devices otherwise passes on what its far end could finish, and the router would see packets of
-/// 64 kB without checksums.
+/// A pair of virtual devices otherwise passes on packets for its far end to complete, and the router would see packets
+/// of 64 kB without checksums.
 pub(crate) fn disable_offloads(name: &str) -> Result<(), NetnsError> {
     let failed = |error: Errno| NetnsError::new(format!("cannot turn the offloads of {name} off"), error);
     // SAFETY: socket() takes no pointers.
@@ -126,7 +126,7 @@ pub(crate) fn disable_offloads(name: &str) -> Result<(), NetnsError> {
         // SAFETY: SIOCETHTOOL reads one ifreq and the ethtool_value it points to; both live through the call.
         let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
         match Errno::result(result) {
-            // Segmentation that the device never had, or that went with the checksums.
+            // Segmentation offload that the device never had, or that ended with the checksums.
             Ok(_) | Err(Errno::EOPNOTSUPP) => {}
             Err(error) => return Err(failed(error)),
         }
@@ -150,13 +150,13 @@ const ETHTOOL_SGRO: u32 = 0x2c;
 /// Room for some 2000 full packets that wait for the router.
 const RECEIVE_BUFFER: i32 = 8 << 20;
 
-/// Locally administered; only seen within the private pair.
+/// Locally administered; visible only within the private pair.
 const ROUTER_ADDRESS: [u8; 6] = [0x02, 0, 0, 0, 0, 0xff];
 
 fn request(name: &str) -> libc::ifreq {
     // SAFETY: ifreq is plain numbers and pointers, for which zero is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // One byte less than there is room: the name ends with a zero.
+    // One byte less than the room: the name ends with a zero.
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
         *to = from as libc::c_char;
     }

@@ -1,7 +1,7 @@
-//! Private network namespaces, their devices and addresses: what the router needs of the kernel.
+//! Private network namespaces, their devices and addresses: what the router needs from the kernel.
 //!
-//! Nothing has a name in the file system. A namespace lives as long as its [`Namespace`] handles and the sockets in it,
-//! a device as long as its namespace: when the process ends, nothing is left behind.
+//! Nothing has a name in the file system. A namespace exists as long as its [`Namespace`] handles and the sockets in
+//! it, a device as long as its namespace: when the process ends, nothing remains.
 
 mod device;
 mod namespace;
@@ -13,18 +13,18 @@ pub(crate) use device::{Port, disable_offloads, tun_port, veth_port};
 pub(crate) use namespace::Configured;
 pub(crate) use netlink::Netlink;
 
-/// How packets get into a namespace and out of it here.
+/// How packets enter and leave a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Means {
     /// TUN devices, read and written by the router.
     Tun,
-    /// Pairs of virtual Ethernet devices and packet sockets, where `/dev/net/tun` is closed to this user.
+    /// Pairs of virtual Ethernet devices and packet sockets, where this user may not open `/dev/net/tun`.
     VethPacket,
     /// Neither; the reason, and what would help.
     Forbidden(String),
 }
 
-/// Finds out which way is open, by trying it in a namespace that is gone afterwards.
+/// Finds out which way is permitted, by trying it in a temporary namespace.
 ///
 /// Without root, call [`become_namespace_root`] first: before that the answer is `Forbidden`.
 pub fn probe() -> Means {

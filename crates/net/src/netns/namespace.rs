@@ -1,4 +1,4 @@
-//! A network namespace as a handle, and how a thread gets into it.
+//! A network namespace as a handle, and how a thread enters it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
@@ -9,7 +9,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 
 use super::netlink::Netlink;
 
-/// Why namespaces or their devices can't be had.
+/// Why namespaces or their devices are not available.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {source}{remedy}")]
 pub struct NetnsError {
@@ -32,14 +32,14 @@ impl NetnsError {
     }
 }
 
-/// A network namespace that lives as long as a handle or a socket in it.
+/// A network namespace that exists as long as a handle or a socket in it.
 #[derive(Clone, Debug)]
 pub struct Namespace {
     fd: Arc<OwnedFd>,
 }
 
 impl Namespace {
-    /// A new one, with nothing in it but a loopback device that is up.
+    /// A new one that contains only a loopback device that is up.
     pub fn private() -> Result<Self, NetnsError> {
         in_thread(|| {
             unshare(CloneFlags::CLONE_NEWNET)
@@ -50,7 +50,7 @@ impl Namespace {
         })?
     }
 
-    /// The one of the calling thread.
+    /// That of the calling thread.
     pub fn current() -> Result<Self, NetnsError> {
         Namespace::open(Path::new("/proc/thread-self/ns/net"))
     }
@@ -66,7 +66,7 @@ impl Namespace {
         Namespace::open(Path::new(&format!("/run/netns/{name}")))
     }
 
-    /// Whether two handles mean one namespace.
+    /// Whether two handles refer to the same namespace.
     pub fn is_same(&self, other: &Namespace) -> bool {
         let number = |namespace: &Namespace| {
             nix::sys::stat::fstat(&*namespace.fd).map(|stat| (stat.st_dev, stat.st_ino))
@@ -84,8 +84,8 @@ impl Namespace {
         Ok(Namespace { fd: Arc::new(file.into()) })
     }
 
-    /// Places the calling thread in this namespace: the sockets it opens from now on live there, those it has stay
-    /// where they are. Threads it starts later begin there too.
+    /// Moves the calling thread into this namespace: the sockets that it opens from now on are there, earlier ones stay
+    /// where they are. Threads that it starts later begin there, too.
     ///
     /// Without root there is no way back to the namespace that the process was started in; use a thread of its own, or
     /// [`Self::run`].
@@ -120,20 +120,21 @@ pub(crate) struct Configured {
     pub v6: Ipv6Addr,
 }
 
-/// What lets this process make network namespaces.
+/// The privilege by which this process can create network namespaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Privilege {
     /// It had the capabilities (root).
     Root,
-    /// It is now root of a user namespace of its own, under the same user and group number.
+    /// It is now root of a user namespace of its own, with the same user and group number.
     UserNamespace,
 }
 
-/// Gets the right to make network namespaces. To be called at the beginning of a program, while it has one thread: the
-/// kernel refuses it to more.
+/// Gets the right to create network namespaces. Call it at the beginning of a program, while it has only one thread:
+/// the kernel refuses it to others.
 ///
-/// As root nothing changes. Else the process moves into a user namespace of its own in which it may do anything to what
-/// it makes there, and nothing more than before to the rest: it keeps its network, its files, its user number.
+/// As root nothing changes. Otherwise the process moves into a user namespace of its own in which it has all rights
+/// over what it creates there, and no more rights than before over anything else: it keeps its network, its files, its
+/// user number.
 pub fn become_namespace_root() -> Result<Privilege, NetnsError> {
     if has_capabilities() {
         return Ok(Privilege::Root);
@@ -153,12 +154,12 @@ pub fn become_namespace_root() -> Result<Privilege, NetnsError> {
     Ok(Privilege::UserNamespace)
 }
 
-/// Whether the effective set holds what making namespaces and devices takes (linux/capability.h).
+/// Whether the effective set contains the capabilities for creating namespaces and devices (linux/capability.h).
 fn has_capabilities() -> bool {
     const NET_ADMIN: u64 = 1 << 12;
     const NET_RAW: u64 = 1 << 13;
     const SYS_ADMIN: u64 = 1 << 21;
-    // Without the file nothing is known to be held: a user namespace of our own is tried then.
+    // Without the file no capability is known: a user namespace of our own is tried then.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let held =
         status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok());

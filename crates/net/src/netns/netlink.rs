@@ -37,7 +37,7 @@ const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
-/// The receiver must say whether it worked; the object must be new.
+/// The kernel must acknowledge; the object must be new.
 const CREATE: u16 = (libc::NLM_F_CREATE | libc::NLM_F_EXCL) as u16;
 
 impl Netlink {
@@ -83,10 +83,10 @@ impl Netlink {
         self.ask(message, &format!("cannot make the devices {name} and {peer}"))
     }
 
-    /// Gives a device its addresses, sets it up and sends everything else through it.
+    /// Gives a device its addresses, sets it up and routes everything else through it.
     ///
-    /// No link-local address is made (the kernel would solicit routers and neighbours by it), no duplicates are
-    /// searched for. `hardware`: the device is Ethernet, gets this address and does not ask for others'.
+    /// No link-local address is made (the kernel would use it to solicit routers and neighbours), no duplicate address
+    /// detection is done. `hardware`: the device is Ethernet, gets this address and does no address resolution.
     pub fn configure(
         &mut self,
         name: &str,
@@ -102,7 +102,7 @@ impl Netlink {
                     v6.attribute(IFLA_INET6_ADDR_GEN_MODE, &[IN6_ADDR_GEN_MODE_NONE])
                 })
             });
-        // Without IPv6 in the kernel this is refused, and that is no error.
+        // Refused if the kernel has no IPv6, which is no error.
         let has_v6 = self.request(quiet).is_ok();
         let mut shape = Message::new(libc::RTM_NEWLINK, 0)
             .link(index, no_arp, no_arp)
@@ -136,7 +136,8 @@ impl Netlink {
         self.ask(message, &format!("cannot give {name} its address"))
     }
 
-    /// The default route, if there is none yet, so that any address (a multicast group, say) goes over the link.
+    /// The default route, if there is none yet, so that any address (for example a multicast group) is reached over the
+    /// link.
     fn add_route(&mut self, index: u32, family: u8, name: &str) -> Result<(), NetnsError> {
         let scope =
             if i32::from(family) == libc::AF_INET { libc::RT_SCOPE_LINK } else { libc::RT_SCOPE_UNIVERSE };
@@ -148,22 +149,22 @@ impl Netlink {
             .raw(&head)
             .attribute(libc::RTA_OIF, &index.to_ne_bytes());
         match self.request(message) {
-            // An existing namespace may have a way of its own; what goes to the lane's network still takes the lane.
+            // An existing namespace may have a default route; packets to the lane's network still use the lane.
             Ok(()) | Err(Errno::EEXIST) => Ok(()),
             Err(error) => Err(NetnsError::new(format!("cannot route through {name}"), error)),
         }
     }
 
-    /// Waits until the kernel knows an IPv6 address for its own.
+    /// Waits until the kernel accepts an IPv6 address as its own.
     ///
-    /// Even without a search for duplicates it does so in a work queue, after the request was acknowledged; until then
-    /// packets to the address are dropped.
+    /// Even without duplicate address detection it does so in a work queue, after the request was acknowledged; until
+    /// then packets to the address are dropped.
     fn await_local(&mut self, address: Ipv6Addr, name: &str) -> Result<(), NetnsError> {
         for _ in 0..PATIENCE {
             if self.route_kind(address) == Some(libc::RTN_LOCAL) {
                 return Ok(());
             }
-            // Nothing to wait for but time.
+            // Only sleeps.
             let _ = nix::poll::poll(&mut [], 1u8);
         }
         let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
@@ -179,7 +180,7 @@ impl Netlink {
             .attribute(libc::RTA_DST, &address.octets());
         let (answer, len) = self.exchange(message).ok()?;
         let kind = u16::from_ne_bytes(answer[..len].get(4..6)?.try_into().ok()?);
-        // struct rtmsg behind the header: its eighth byte.
+        // struct rtmsg after the header: its eighth byte.
         (kind == libc::RTM_NEWROUTE).then(|| answer[16 + 7])
     }
 
@@ -187,7 +188,7 @@ impl Netlink {
         self.request(message).map_err(|error| NetnsError::new(what, error))
     }
 
-    /// Sends a request and reads the kernel's verdict on it.
+    /// Sends a request and reads the kernel's result.
     fn request(&mut self, message: Message) -> Result<(), Errno> {
         let (answer, len) = self.exchange(message)?;
         match verdict(&answer[..len]) {
@@ -197,7 +198,7 @@ impl Netlink {
         }
     }
 
-    /// One message there, one back.
+    /// Sends one message, receives one.
     fn exchange(&mut self, message: Message) -> Result<([u8; 4096], usize), Errno> {
         self.sequence += 1;
         let bytes = message.finish(self.sequence);
@@ -208,7 +209,7 @@ impl Netlink {
     }
 }
 
-/// Milliseconds that the kernel is given to take up an address; it usually needs less than one.
+/// Milliseconds that the kernel is given to accept an address; it usually needs less than one.
 const PATIENCE: u32 = 5_000;
 
 /// The error number of an `NLMSG_ERROR`, 0 for an acknowledgement.
@@ -222,10 +223,10 @@ fn index_of(name: &str) -> Result<u32, NetnsError> {
     if_nametoindex(name).map_err(|error| NetnsError::new(format!("no device {name}"), error))
 }
 
-/// What Ethernet carries, and so what programs expect.
+/// Ethernet's MTU, which programs expect.
 const MTU: u32 = 1500;
-/// Packets that wait in the kernel until the router reads them: bursts of a program, not a model. Ample, since what
-/// overflows there is counted by no link.
+/// Packets that wait in the kernel until the router reads them: bursts of a program, not a model. Large, since no link
+/// counts an overflow there.
 const QUEUE: u32 = 8192;
 pub(super) const V4_PREFIX: u8 = 24;
 pub(super) const V6_PREFIX: u8 = 64;
@@ -236,7 +237,7 @@ struct Message {
 }
 
 impl Message {
-    /// A change, to be acknowledged.
+    /// A change that the kernel acknowledges.
     fn new(kind: u16, flags: u16) -> Self {
         Message::plain(kind, flags | (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16)
     }
@@ -288,8 +289,8 @@ impl Message {
 }
 
 impl Configured {
-    /// Addresses of one side (1 near, 2 far) of a lane: 10.64.0.0/10 and fd61:6e74::/32, private in both families
-    /// (RFC 1918, RFC 4193), and each lane a network of its own so that captures tell them apart.
+    /// Addresses of one side (1 near, 2 far) of a lane: 10.64.0.0/10 and fd61:6e74::/32, private in both families (RFC
+    /// 1918, RFC 4193), and a separate network for each lane so that captures distinguish them.
     pub fn of_lane(lane: u16, side: u8) -> Self {
         let [high, low] = lane.to_be_bytes();
         Configured {
@@ -312,7 +313,7 @@ mod tests {
         assert_eq!(bytes.len() % 4, 0);
         assert_eq!(u32::from_ne_bytes(bytes[..4].try_into().unwrap()) as usize, bytes.len());
         assert_eq!(u32::from_ne_bytes(bytes[8..12].try_into().unwrap()), 7);
-        // Outer attribute behind 16 + 16 bytes: 4 + (4 + 5, padded 12) + (4 + 1, padded 8).
+        // Outer attribute after 16 + 16 bytes: 4 + (4 + 5, padded 12) + (4 + 1, padded 8).
         assert_eq!(u16::from_ne_bytes(bytes[32..34].try_into().unwrap()), 24);
         assert_eq!(&bytes[40..45], b"veth\0");
         assert_eq!(u16::from_ne_bytes(bytes[48..50].try_into().unwrap()), 5);

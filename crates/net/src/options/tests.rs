@@ -5,7 +5,7 @@ use super::*;
 use crate::poll::{self, Readiness};
 use crate::{Line, TcpLine, TcpListening, UdpLine};
 
-/// What the kernel says of an option of the socket.
+/// The kernel's value of a socket option.
 fn read(socket: BorrowedFd<'_>, level: i32, name: i32) -> i32 {
     read_int(&socket, level, name).unwrap_or_else(|error| panic!("option {level}/{name}: {error}"))
 }
@@ -29,7 +29,7 @@ fn check_common(socket: BorrowedFd<'_>, v6: bool) {
     assert!(timeout >= IDLE && timeout <= IDLE + Duration::from_millis(10), "{timeout:?}");
 }
 
-/// The kernel doubles what is asked for its own book-keeping, and has a limit for users other than root (socket(7)).
+/// The kernel doubles the requested size for its own bookkeeping, and limits it for users other than root (socket(7)).
 fn check_buffer(got: usize, asked: usize, limit: &str) {
     let limit = std::fs::read_to_string(format!("/proc/sys/net/core/{limit}")).expect("Linux");
     let limit: usize = limit.trim().parse().expect("a number");
@@ -109,7 +109,7 @@ fn a_group_is_sent_to_with_its_ttl_through_its_interface() {
             assert_eq!(read(line.socket(), libc::IPPROTO_IP, libc::IP_MULTICAST_TTL), 7);
         }
     }
-    // Without a word the local network is not left.
+    // By default datagrams do not leave the local network.
     let line = UdpLine::call(parse("239.1.2.3:5"), &SocketOptions::default()).expect("a group");
     assert_eq!(read(line.socket(), libc::IPPROTO_IP, libc::IP_MULTICAST_TTL), 1);
 }

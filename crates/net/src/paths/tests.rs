@@ -1,10 +1,10 @@
 use super::*;
 use antiphon_core::OneWire as _;
 
-use crate::bystander::Bystander;
+use crate::inert::Inert;
 
-fn with_known(known: u32) -> Bystander {
-    Bystander { known, ..Bystander::default() }
+fn with_known(known: u32) -> Inert {
+    Inert { known, ..Inert::default() }
 }
 
 fn unknown_source(n: u32) -> SocketAddr {
@@ -28,7 +28,7 @@ fn unknown_sources_are_bounded_and_displace_no_known_one() {
         );
     }
     assert_eq!((table.addresses.len(), table.paths.len()), (MOST_ADDRESSES, MOST_ADDRESSES));
-    // A forgotten address gets a new number, and what was for the old number goes to no other address.
+    // A forgotten address gets a new number, and replies to the old number go to no other address.
     let (old, now) =
         (PathId(10), table.path_of(unknown_source(10), |path| participant.knows(path)).expect("room"));
     assert!(now.0 >= 100_000 && table.address_of(now) == Some(unknown_source(10)), "{now:?}");

@@ -5,10 +5,10 @@ use socket2::{Domain, Type};
 use super::*;
 use antiphon_core::Single;
 
-use crate::bystander::{Bystander, on};
+use crate::inert::{Inert, on};
 
-/// A caller whose peer has just gone, at the instant zero, and nothing listens there any more.
-fn deserted(participant: &mut Single<Bystander>) -> TcpLine {
+/// A caller whose peer has just gone, at the instant zero, and to which no socket listens any more.
+fn deserted(participant: &mut Single<Inert>) -> TcpLine {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let to = listener.local_addr().expect("bound");
     let mut line = TcpLine::call(to, &SocketOptions::default()).expect("it listens");
@@ -20,11 +20,11 @@ fn deserted(participant: &mut Single<Bystander>) -> TcpLine {
 
 #[test]
 fn failed_calls_are_repeated_with_back_off_and_a_limit() {
-    let mut participant = Single::new(Bystander::default());
+    let mut participant = Single::new(Inert::default());
     let mut line = deserted(&mut participant);
     let mut calls = Vec::new();
     let mut now = Instant::ZERO;
-    // Time is given: a minute of it passes at once, while the refusals of loopback are real.
+    // Time is simulated: a minute passes at once, while the refusals of loopback are real.
     while now < Instant::from_millis(60_000) {
         let before = line.stream.is_some();
         line.tend(now, &mut on(&mut participant));
@@ -32,12 +32,12 @@ fn failed_calls_are_repeated_with_back_off_and_a_limit() {
             calls.push(now);
         }
         let due = line.poll_timeout().expect("it never gives up");
-        // Loopback refuses at once, so what is due is the next call.
+        // Loopback refuses at once, so the next call is due.
         now = if line.stream.is_some() { now + Duration::from_millis(1) } else { due.max(now) };
     }
     let pauses: Vec<u128> = calls.windows(2).map(|pair| pair[1].since(pair[0]).as_millis()).collect();
     assert_eq!(calls[0], Instant::from_millis(100), "the first call after the first pause");
-    // Doubled each time from 200 ms on, a millisecond of refusal apart, up to five seconds.
+    // Doubled each time from 200 ms on, a millisecond of refusal in between, up to five seconds.
     for (i, pause) in pauses.iter().enumerate() {
         let wanted = (200 << i.min(10)).min(5_000);
         assert!((wanted..=wanted + 2).contains(pause), "pause {i} is {pause} ms: {pauses:?}");
@@ -48,7 +48,7 @@ fn failed_calls_are_repeated_with_back_off_and_a_limit() {
 
 #[test]
 fn a_call_into_a_black_hole_is_given_up_and_repeated() {
-    let mut participant = Single::new(Bystander::default());
+    let mut participant = Single::new(Inert::default());
     let mut line = deserted(&mut participant);
     // A listener that accepts nothing: its queue of one is full, and the kernel drops further calls.
     let full = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");

@@ -1,4 +1,4 @@
-//! Real RTP and RTCP to a reflector and back over loopback, and the capture of it read again.
+//! Real RTP and RTCP to a reflector and back over loopback, and the capture of it read back.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -17,7 +17,7 @@ use pcap_file::pcapng::{Block, PcapNgReader};
 
 use crate::party::{WIRE, drive_one, reflector, stack};
 
-/// What went both ways.
+/// Messages of both directions.
 pub struct Exchange {
     pub messages: Vec<Vec<u8>>,
     /// The reflector's port.
@@ -27,8 +27,8 @@ pub struct Exchange {
 /// Synchronisation source of [`messages`].
 pub const SSRC: u32 = 0x0a11_ce5e;
 
-/// `packets` RTP packets of 48 kHz stereo in blocks of 256, and the sender reports that fall due among them. Time is
-/// the stream's own.
+/// `packets` RTP packets of 48 kHz stereo in blocks of 256, and the sender reports that are due among them, in the
+/// stream's own time.
 pub fn messages(packets: usize) -> Vec<Vec<u8>> {
     let format = StreamFormat::new(48_000, 2).expect("an ordinary format");
     let mut packetiser =
@@ -52,8 +52,8 @@ pub fn messages(packets: usize) -> Vec<Vec<u8>> {
     messages
 }
 
-/// Sends `messages` over `scheme` to a reflector on `listen` and waits for each to return. The near line holds the first
-/// tap, the reflector's the second; both lines are gone at the end.
+/// Sends `messages` over `scheme` to a reflector on `listen` and waits for each to return. The near line has the first
+/// tap, the reflector's the second; both lines are dropped at the end.
 pub fn run(scheme: &str, listen: &str, messages: Vec<Vec<u8>>, taps: [Tap; 2], clock: OsClock) -> Exchange {
     let listen: SocketAddr = listen.parse().expect("an address");
     let options = SocketOptions { congestion: Some("reno".into()), ..SocketOptions::default() };
@@ -93,7 +93,7 @@ fn listen_on(lines: &mut Lines<'_>, scheme: &str, at: SocketAddr, options: &Sock
     }
 }
 
-/// Gives its tap to the first line that comes.
+/// Gives its tap to the first line.
 struct Tapped(Option<Tap>);
 
 impl LineObserver for Tapped {
@@ -162,7 +162,7 @@ pub struct Packet {
     pub outgoing: bool,
     pub from: SocketAddr,
     pub to: SocketAddr,
-    /// Of TCP.
+    /// TCP fields.
     pub flags: Option<u8>,
     pub payload: Vec<u8>,
 }

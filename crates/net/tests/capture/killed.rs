@@ -1,4 +1,4 @@
-//! A process that is killed during a capture leaves a file that opens.
+//! A process that is killed during a capture leaves a file that can be opened.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use antiphon_net::{Capture, OsClock};
 
 use crate::exchange::read;
 
-/// Tells the second process what to do, and where.
+/// Environment variable with the second process's task and file.
 const WHERE: &str = "ANTIPHON_TEST_CAPTURE_UNTIL_KILLED";
 
 #[test]
@@ -25,7 +25,7 @@ fn a_killed_process_leaves_a_file_that_opens() {
         .expect("it starts");
     assert_eq!(child.status.signal(), Some(6), "{}", String::from_utf8_lossy(&child.stderr));
     let packets = read(&path);
-    // What was in the file when the process went; the reader has found whole blocks only.
+    // Size of the file when the process was killed; the reader has found whole blocks only.
     assert!(packets.len() >= 100, "{}", packets.len());
     assert!(packets.iter().enumerate().all(|(n, packet)| packet.payload == [n as u8; 500]));
 }
@@ -42,7 +42,7 @@ fn capture_until_killed() {
     loop {
         tap.datagram(Direction::Sent, Instant::from_nanos(n), ends, &[n as u8; 500]);
         n += 1;
-        // The file holds this though it was never finished: the packets of 572 bytes so far, but one.
+        // The file contains this although it was never finished: all packets of 572 bytes so far except one.
         while n % 10 == 0 && std::fs::metadata(&path).is_ok_and(|file| file.len() < 572 * n) {
             std::thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! A capture of real lines: what the file shows is what both ends handed to their sockets.
+//! A capture of real lines: the file contains what both ends handed to their sockets.
 
 mod exchange;
 mod killed;
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use antiphon_net::{Capture, OsClock};
 use exchange::{Exchange, messages, read};
 
-/// Runs an exchange with a capture of its own at either end and returns what both files hold.
+/// Runs an exchange with a capture at either end and returns the contents of both files.
 fn both_ends(scheme: &str, listen: &str) -> (Exchange, [Vec<exchange::Packet>; 2]) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let paths = [dir.path().join("near.pcapng"), dir.path().join("far.pcapng")];
@@ -39,7 +39,7 @@ fn both_ends_of_a_udp_exchange_show_the_same_datagrams() {
             assert_eq!((to, near.outgoing), (server, !far.outgoing));
             assert_eq!((near.from, near.to, &near.payload), (far.from, far.to, &far.payload));
         }
-        // The far end's clock is the same: a datagram is not there before it was sent, and not a second later.
+        // The far end uses the same clock: a datagram arrives after it was sent, and within a second.
         for (near, far) in near.iter().zip(&far).filter(|(near, _)| near.outgoing) {
             let nanos = far.nanos as i64 - near.nanos as i64;
             assert!((0..1_000_000_000).contains(&nanos), "{nanos}");
@@ -71,7 +71,7 @@ fn both_ends_of_a_tcp_exchange_show_the_same_stream() {
             // SYN, SYN with ACK, ACK; the caller begins.
             let flags: Vec<_> = packets.iter().map(|p| (p.outgoing, p.flags.expect("TCP"))).collect();
             assert_eq!(flags[..3], [(caller, 0x02), (!caller, 0x12), (caller, 0x10)]);
-            // The line at the near end was closed first; the far end saw that, or was closed before it looked.
+            // The line at the near end was closed first; the far end noticed, or was closed before it read.
             assert_eq!(flags.iter().filter(|(_, flags)| flags & 0x01 != 0).count(), 2, "{listen}");
             opened.push((packets[0].from, packets[0].to));
         }

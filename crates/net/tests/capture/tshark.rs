@@ -7,11 +7,11 @@ use antiphon_net::{Capture, OsClock, capture::decode_as_hint};
 
 use crate::exchange::{self, SSRC, messages};
 
-/// RTP packets each way: two seconds of sound. Both ways and the sender reports among them fit into a tap's ring
-/// (1 MiB), so that nothing is dropped however late the writer comes by.
+/// RTP packets in each direction: two seconds of sound. Those of both directions and the sender reports fit into a
+/// tap's ring (1 MiB), so that nothing is dropped however late the writer runs.
 const PACKETS: usize = 400;
 
-/// Runs tshark over `file`, every checksum checked, and returns the fields of every packet that `filter` lets through.
+/// Runs tshark over `file`, with every checksum checked, and returns the fields of every packet that `filter` selects.
 fn tshark(file: &Path, port: u16, filter: &str, fields: &[&str]) -> Vec<Vec<String>> {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(file).args(decode_as_hint(port).split(' ')).args(["-Y", filter, "-T", "fields"]);
@@ -56,7 +56,7 @@ fn check(scheme: &str, file: &Path, port: u16, packets: usize, messages: &[Vec<u
     assert_eq!(tshark(file, port, "frame", &["frame.number"]).len(), packets);
     let complaints = tshark(file, port, "_ws.malformed || _ws.expert.severity >= 6291456", &["_ws.expert"]);
     assert_eq!(complaints, Vec::<Vec<String>>::new(), "warnings or errors");
-    // 1 is good: every packet was checked, none was found bad or left unchecked.
+    // 1 means good: every packet was checked, and none was bad.
     let transport = if scheme == "rtp" { "udp" } else { "tcp" };
     let sums = values(file, port, "frame", &format!("{transport}.checksum.status"));
     assert_eq!(sums, vec!["1"; packets]);

@@ -1,4 +1,4 @@
-//! Traffic across a router, and what must be true of it whatever the means.
+//! Traffic across a router, with the checks that hold for each means.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -30,10 +30,11 @@ pub fn udp(side: &Side, v6: bool) -> UdpSocket {
     bound.expect("a namespace").unwrap_or_else(|error| panic!("bind to {at}: {error}"))
 }
 
-/// What one direction of a lane counted.
+/// Counters of one direction of a lane.
 pub type Pick = fn(&LaneReport) -> Counters;
 
-/// Sends `count` numbered datagrams and returns the numbers that arrived, having let every one of them come to its end.
+/// Sends `count` numbered datagrams and returns the numbers that arrived, after every one has been delivered or
+/// dropped.
 pub fn send_numbered(
     router: &Router,
     lane: usize,
@@ -51,10 +52,10 @@ pub fn send_numbered(
         let mut datagram = [0u8; 200];
         datagram[..4].copy_from_slice(&n.to_be_bytes());
         from.send_to(&datagram, target).expect("a route");
-        // So few at a time fit into any receive buffer: what is missing afterwards was lost on the link.
+        // So few at a time fit into any receive buffer: missing ones were lost on the link.
         if n % 50 == 49 || n + 1 == count {
             let after = settle(router, lane, pick, before.offered + u64::from(n) + 1);
-            // The kernel may hand over later what it has taken from the link: a busy machine lets its network wait.
+            // The kernel may deliver later what it has taken from the link: on a busy machine the network waits.
             while (arrived.len() as u64) < after.delivered - before.delivered {
                 let len = to.recv(&mut buffer).expect("what is counted as delivered arrives");
                 assert_eq!(len, 200);
@@ -85,7 +86,7 @@ fn settle(router: &Router, lane: usize, pick: Pick, offered: u64) -> Counters {
     }
 }
 
-/// Datagrams in both families and directions: what the sockets saw and what the link counted agree to the packet.
+/// Datagrams in both families and directions: the counts of the sockets and of the link agree to the packet.
 pub fn udp_agrees(router: &Router, index: usize) {
     let Lane { near, far } = router.lanes()[index].clone();
     let up: Pick = |report| report.up;
@@ -107,7 +108,7 @@ pub fn udp_agrees(router: &Router, index: usize) {
     assert_eq!(router.report().expect("it runs").lanes[index].rejected, 0);
 }
 
-/// The kernel's TCP carries its bytes through losses, and feels them.
+/// The kernel's TCP carries its bytes through losses, and is slowed down by them.
 pub fn tcp_completes(router: &Router, index: usize) {
     let Lane { near, far } = router.lanes()[index].clone();
     for (v6, algorithm, from, to) in [(false, "cubic", &near, &far), (true, "reno", &far, &near)] {
@@ -128,7 +129,7 @@ fn transfer(from: &Side, to: &Side, v6: bool, algorithm: &str, bytes: &[u8]) -> 
     let open = |side: &Side| {
         let socket = side.namespace.run(|| Socket::new(domain, Type::STREAM, None));
         let socket = socket.expect("a namespace").expect("a socket");
-        // The default here may be anything, and differ from machine to machine.
+        // The default here may be anything, and differ between machines.
         socket.set_tcp_congestion(algorithm.as_bytes()).expect("part of every kernel");
         socket.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
         socket.set_write_timeout(Some(Duration::from_secs(30))).expect("a socket");

@@ -11,7 +11,7 @@ use antiphon_net::{DriveOptions, DriveReport, Line, LineError, Lines, OsClock, S
 use antiphon_proto::StackArgs;
 use antiphon_session::{Policy, Reflector, ReflectorConfig};
 
-/// The wire that participants begin with.
+/// The first wire of participants.
 pub const WIRE: WireId = WireId(0);
 
 /// The stack of `scheme` or `scheme?key=value`, for a playout delay of 80 ms.
@@ -22,7 +22,7 @@ pub fn stack(uri: &str, seed: u64, max_datagram: usize) -> Rc<dyn Stack> {
     antiphon_proto::stack(scheme, &args).expect("the settings are there")
 }
 
-/// A reflector for so many peers, as `reflect` has it.
+/// A reflector for so many peers, configured like `reflect`.
 pub fn reflector(stack: Rc<dyn Stack>, most: usize, now: Instant) -> Reflector {
     let policy = Policy::Many { most, idle: Duration::from_secs(10) };
     Reflector::new(now, WIRE, stack, policy, ReflectorConfig::default())

@@ -11,10 +11,10 @@ use crate::wire::watched;
 const MESSAGES: usize = 100;
 const LEN: usize = 200;
 const INTERVAL: Duration = Duration::from_millis(5);
-/// What a few packets take on a busy machine, handshake and repetitions included.
+/// Time for a few packets on a busy machine, handshake and repetitions included.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Streams messages to the kernel's echo and closes; answers how many came back.
+/// Streams messages to the kernel's echo and closes; returns how many came back.
 fn echoed(node: &mut Node) -> usize {
     node.until("a connection", SOON, |party| party.connected == 1);
     let sent = messages(MESSAGES, LEN);
@@ -38,7 +38,7 @@ fn dccp_calls_the_kernel() {
         (0, 5002, "ccid=3"),
         (1, 5003, "ccid=2"),
         (1, 5003, "ccid=3"),
-        // Without a wish, ours is CCID 3, the kernel's CCID 2: the server's wish counts.
+        // Without a preference, ours is CCID 3, the kernel's CCID 2: the server's preference applies.
         (0, 5003, ""),
     ];
     watched(&guest, || {
@@ -49,8 +49,8 @@ fn dccp_calls_the_kernel() {
     });
 }
 
-/// A second after the beginning a Sync of full size asks whether that passes; the kernel's SyncAck ends the matter, and what
-/// stood behind the Sync's header is ignored.
+/// A second after the beginning a Sync of full size probes the path's MTU; the kernel's SyncAck answers it, and the
+/// data after the Sync's header is ignored.
 #[test]
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
 fn the_kernel_answers_a_sync_of_full_size() {
@@ -79,13 +79,13 @@ fn the_kernel_answers_a_sync_of_full_size() {
                 node.until("the end", SOON, |party| party.closed.is_some());
                 intact(&sent, &node.party.messages)
             });
-            // After the pause the kernel's CCID 3 drops one now and then, as it does where nothing was probed.
+            // After the pause the kernel's CCID 3 sometimes drops one, as it does without a probe.
             assert!(came + 2 >= MESSAGES, "{uri}: {came}");
         }
     });
 }
 
-/// Lets the kernel's client stream to our echo; answers what it printed.
+/// Lets the kernel's client stream to our echo; returns its output.
 fn kernel_calls(guest: &Guest, version: usize, options: &str) -> (String, Served) {
     let server = Server::start(guest, &format!("dccp://:{PORT}?over=ip"));
     let host = HOST[version];
@@ -112,8 +112,8 @@ fn the_kernel_calls_dccp() {
     });
 }
 
-/// 5 % each way: of a hundred messages 95 arrive, and there and back 90. The bounds are five standard deviations below
-/// that; a sender that its congestion control stops in between shows.
+/// 5 % loss each way: of a hundred messages 95 arrive, and 90 come back. The bounds are five standard deviations below
+/// that; a sender that its congestion control stops in between would be noticed.
 #[test]
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
 fn dccp_goes_on_through_loss() {
@@ -159,7 +159,7 @@ fn dccp_goes_on_through_loss() {
     assert!(guest.lost() > 40, "the losses happened");
 }
 
-/// Our server asks for a Close; the kernel's server, at its end, does.
+/// Our server asks for a Close; the kernel's server does when it ends.
 #[test]
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
 fn either_side_closes_a_dccp_connection() {
@@ -178,7 +178,7 @@ fn either_side_closes_a_dccp_connection() {
         call(&guest, &uri, |node| {
             node.until("the kernel's leave", SOON, |party| party.closed.is_some());
             assert_eq!(node.party.closed, Some(CloseReason::Peer), "{}", node.state());
-            // A second of a loopback's rate from slow start on: hundreds of packets.
+            // A second at loopback's rate after slow start: hundreds of packets.
             assert!(node.party.messages.len() > 100, "{}", node.state());
         });
         guest.exec("kp-stop source");
@@ -199,15 +199,15 @@ fn wrong_services_and_ports_are_refused_at_once() {
     let server = Server::start(&guest, &format!("dccp://:{PORT}?over=ip"));
     let (printed, _) = guest.try_exec(&format!("dccp-client -s SC:GAME -n 1 {} {PORT}", HOST[0]));
     assert!(printed.contains("Invalid request code"), "{printed}");
-    // A refused caller keeps no other from calling.
+    // A refused caller does not prevent others from calling.
     let (printed, _) = guest.try_exec(&format!("dccp-client -s SC:RTPA -n 5 {} {PORT}", HOST[0]));
     assert_eq!(figure(&printed, "recv"), 5, "{printed}");
     server.end();
 }
 
-/// As fast as it goes, 1 % lost each way over a round trip of 40 ms. The equation of CCID 3 gives 270 packets a second
-/// there (RFC 5348 §3.1), less until the first losses are a long time ago; a sender that fell back to a packet a round
-/// trip would have 25, and 100 in all.
+/// As fast as possible, 1 % lost each way over a round trip of 40 ms. The equation of CCID 3 gives 270 packets a second
+/// there (RFC 5348 §3.1), fewer until the first losses are long past; a sender that fell back to a packet a round trip
+/// would send 25, and 100 in all.
 #[test]
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
 fn floods_get_through_both_ways() {

@@ -1,4 +1,4 @@
-//! The virtual machine, and the namespace at this end of its wire.
+//! The virtual machine, and the namespace at this end of its link.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -13,21 +13,21 @@ pub struct Guest {
     name: String,
 }
 
-/// Boots the machine at the first call. Only one test at a time has it, without impairments.
+/// Boots the machine at the first call. Only one test at a time uses it, beginning without impairments.
 pub fn guest() -> MutexGuard<'static, Guest> {
     static GUEST: LazyLock<Mutex<Guest>> = LazyLock::new(|| Mutex::new(Guest::boot()));
-    // A test that failed leaves the machine as good as it was.
+    // A failed test leaves the machine usable.
     let guest = GUEST.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     guest.unimpaired();
     guest
 }
 
-/// Ours, seen from the machine.
+/// Our address, as seen from the machine.
 pub const HOST: [&str; 2] = ["10.77.0.1", "fd77::1"];
-/// The machine's.
+/// The machine's address.
 pub const GUEST: [&str; 2] = ["10.77.0.2", "fd77::2"];
 
-/// In another network, while both are there.
+/// Addresses in another network, while both exist.
 pub const SECOND_HOST: &str = "10.78.0.1";
 pub const SECOND_GUEST: &str = "10.78.0.2";
 
@@ -54,7 +54,7 @@ impl Guest {
         Guest { namespace: Namespace::find(&name).expect("the script made it"), name }
     }
 
-    /// Runs a command in the machine; answers what it printed, and its exit status.
+    /// Runs a command in the machine; returns its output and its exit status.
     pub fn try_exec(&self, command: &str) -> (String, Option<i32>) {
         let output = script("exec").env("KP_NS", &self.name).arg(command).output().expect("a shell");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -68,12 +68,12 @@ impl Guest {
         text
     }
 
-    /// Starts a command in the machine that stays until [`Self::exec`] of `kp-stop NAME`; what it prints is in its log.
+    /// Starts a command in the machine that runs until [`Self::exec`] of `kp-stop NAME`; its output is in its log.
     pub fn start(&self, name: &str, command: &str) {
         self.exec(&format!("kp-start {name} {command}; sleep 0.3"));
     }
 
-    /// Does this to all packets, each way, in netem's words.
+    /// Impairs all packets, each way, in netem's syntax.
     pub fn impair(&self, netem: &str) {
         self.exec(&format!("kp-netem out eth0 {netem}; kp-netem in eth0 {netem}"));
     }
@@ -98,7 +98,7 @@ impl Guest {
         self.exec(&format!("echo {ms} > /proc/sys/net/sctp/rto_initial"));
     }
 
-    /// Runs `work` while both ends have an address in another network as well, of IPv4.
+    /// Runs `work` while both ends have an IPv4 address in another network as well.
     pub fn with_second_addresses<T>(&self, work: impl FnOnce() -> T) -> T {
         let [ours, theirs] = [SECOND_HOST, SECOND_GUEST].map(|address| format!("{address}/24"));
         let at_both = |verb: &str| {
@@ -112,7 +112,7 @@ impl Guest {
         done
     }
 
-    /// Runs `work` while nothing passes between us and that address of the machine's.
+    /// Runs `work` while nothing passes between us and that address of the machine.
     pub fn cut_off<T>(&self, address: &str, work: impl FnOnce() -> T) -> T {
         let nft = |rules: &str| {
             let done = self.here("nft").arg(rules).status();
@@ -137,19 +137,19 @@ impl Guest {
     }
 }
 
-/// A program of ours beside the machine; gone when the test is.
+/// A program of ours beside the machine; killed when the test ends.
 pub struct Running(pub Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A second panic while a test fails would hide the first: what can't be ended is told of.
+        // A second panic while a test fails would hide the first: a program that cannot be ended is only reported.
         if let Err(error) = self.0.kill().and_then(|()| self.0.wait()) {
             eprintln!("process {} can't be ended: {error}", self.0.id());
         }
     }
 }
 
-/// The number behind `NAME=` in what a program of the machine printed.
+/// The number after `NAME=` in the output of a program of the machine.
 pub fn figure(text: &str, name: &str) -> u64 {
     let value = text.split_ascii_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
     value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in: {text}"))

@@ -1,4 +1,4 @@
-//! Our side: an endpoint on the line that its URI asks for, with next to nothing above it.
+//! Our side: an endpoint on the line that its URI asks for, with a minimal participant.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use antiphon_proto::{StackArgs, find};
 use crate::guest::Guest;
 use crate::transports::round_one;
 
-/// A participant that sends what it is given and keeps what comes, or returns it.
+/// A participant that sends given messages and stores received ones, or returns them.
 pub struct Party {
     pub endpoint: Box<dyn Endpoint>,
     pub outbox: VecDeque<(Vec<u8>, StreamId, Option<Instant>)>,
@@ -26,7 +26,7 @@ pub struct Party {
     pub connected: u32,
     pub broken: u32,
     pub closed: Option<CloseReason>,
-    /// Whether messages go back as they came, and how long they may take to get out again.
+    /// Whether messages are returned, and how long they may wait to be sent.
     returns: bool,
     buf: Vec<u8>,
 }
@@ -101,14 +101,15 @@ pub struct Node {
 }
 
 impl Node {
-    /// What `uri` asks for, as `antiphon send` and `receive` would read it. In the namespace of the calling thread.
+    /// The party that `uri` asks for, as `antiphon send` and `receive` would read it. In the namespace of the calling
+    /// thread.
     pub fn open(uri: &str, returns: bool) -> Self {
         let clock = OsClock::new();
         let (line, stack, role) = open_line(uri);
         Node { party: Party::new(stack.open(clock.now(), role), returns), line, clock, what: uri.into() }
     }
 
-    /// Sends a message that is of no use after so much time.
+    /// Sends a message with that lifetime.
     pub fn send_by(&mut self, message: Vec<u8>, lifetime: Option<Duration>) {
         let deadline = lifetime.map(|lifetime| self.clock.now() + lifetime);
         self.party.outbox.push_back((message, StreamId(0), deadline));
@@ -129,7 +130,7 @@ impl Node {
         assert!(self.runs_until(time, &mut done), "{}: waiting for {what}: {}", self.what, self.state());
     }
 
-    /// Runs until `done`; answers whether that came to be in time.
+    /// Runs until `done`; returns whether that was in time.
     pub fn runs_until(&mut self, time: Duration, mut done: impl FnMut(&Party) -> bool) -> bool {
         let end = self.clock.now() + time;
         while !done(&self.party) {
@@ -141,7 +142,7 @@ impl Node {
         true
     }
 
-    /// Sends messages in time, one an interval.
+    /// Sends messages on schedule, one an interval.
     pub fn pace(&mut self, messages: &[Vec<u8>], interval: Duration, lifetime: Option<Duration>) {
         for message in messages {
             self.send_by(message.clone(), lifetime);
@@ -163,7 +164,7 @@ impl Node {
     }
 }
 
-/// Opens the line that `uri` asks for, calling or listening, and the stack of its endpoints, which are of that role.
+/// Opens the line that `uri` asks for, calling or listening, and the stack of its endpoints, which have that role.
 pub fn open_line(uri: &str) -> (Box<dyn Line>, Rc<dyn Stack>, Role) {
     let parsed: Uri = uri.parse().expect("a URI");
     let (transport, mut options) = (find(&parsed.scheme).expect("known"), SocketOptions::default());
@@ -185,7 +186,7 @@ pub fn open_line(uri: &str) -> (Box<dyn Line>, Rc<dyn Stack>, Role) {
         }
     };
     let role = if matches!(target, Target::Call(_)) { Role::Caller } else { Role::Listener };
-    // As in the program, nothing that unknown sources could guess repeats: a peer must not take a call for a former one.
+    // As in the program, values are not repeated: a peer must not take a call for an earlier one.
     static OPENED: AtomicU64 = AtomicU64::new(0);
     let seed = u64::from(std::process::id()) << 32 | OPENED.fetch_add(1, Ordering::Relaxed);
     let args = StackArgs::new(&query, seed, max_datagram, Duration::from_millis(80));
@@ -198,13 +199,13 @@ pub struct Server {
     thread: std::thread::JoinHandle<Served>,
 }
 
-/// What a server of ours has seen.
+/// Results of a server of ours.
 pub struct Served {
     pub messages: Vec<Vec<u8>>,
     pub closed: Option<CloseReason>,
     pub damaged: u64,
     pub malformed: u64,
-    /// In words.
+    /// As text.
     pub state: String,
 }
 
@@ -214,12 +215,12 @@ impl Server {
         Self::start_closing(guest, uri, usize::MAX)
     }
 
-    /// The same, and closes once so many messages have come.
+    /// The same, and closes after so many messages.
     pub fn start_closing(guest: &Guest, uri: &str, after: usize) -> Self {
         Self::start_with(guest, uri, after, true)
     }
 
-    /// Listens and keeps every message to itself.
+    /// Listens and stores every message.
     pub fn start_silent(guest: &Guest, uri: &str) -> Self {
         Self::start_with(guest, uri, usize::MAX, false)
     }
@@ -247,7 +248,7 @@ impl Server {
         Server { thread }
     }
 
-    /// Waits for the association's end, and answers what there is to see.
+    /// Waits for the association's end, and returns the results.
     pub fn end(self) -> Served {
         self.thread.join().expect("no panic")
     }
@@ -259,7 +260,7 @@ pub fn call<T: Send>(guest: &Guest, uri: &str, work: impl FnOnce(&mut Node) -> T
     guest.namespace.run(run).unwrap_or_else(|error| panic!("{uri}: {error}"))
 }
 
-/// Messages that carry their number and are filled so that a cut or a mixture shows.
+/// Messages that contain their number and are filled so that truncation or mixing is noticed.
 pub fn messages(count: usize, len: usize) -> Vec<Vec<u8>> {
     let message = |number: usize| {
         let mut bytes: Vec<u8> = (0..len).map(|i| (number * 31 + i * 7 + i / 251) as u8).collect();
@@ -269,7 +270,7 @@ pub fn messages(count: usize, len: usize) -> Vec<Vec<u8>> {
     (0..count).map(message).collect()
 }
 
-/// How many of `sent` came back as they were, once each; anything else is a failure.
+/// How many of `sent` came back unchanged, once each; anything else is a failure.
 pub fn intact(sent: &[Vec<u8>], came: &[Vec<u8>]) -> usize {
     let mut numbers: Vec<usize> = came
         .iter()

@@ -14,14 +14,14 @@ use crate::wire::watched;
 const MESSAGES: usize = 60;
 const LEN: usize = 200;
 const INTERVAL: Duration = Duration::from_millis(5);
-/// What a few packets take on a busy machine, handshake and repetitions included.
+/// Time for a few packets on a busy machine, handshake and repetitions included.
 const SOON: Duration = Duration::from_secs(10);
 /// The listener's port inside UDP or on IP, here.
 const PORT: u16 = 5004;
 /// UDP's port, there and here (RFC 6951).
 const UDP: u16 = 9899;
 
-/// Ways to an SCTP port of the machine's, raw and in UDP.
+/// Ways to an SCTP port of the machine, raw and in UDP.
 fn uris(version: usize, port: u16, query: &str) -> [String; 2] {
     let host = bracketed(GUEST[version]);
     [format!("sctp://{host}:{port}?over=ip&{query}"), format!("sctp://{host}:{UDP}?sctp-port={port}&{query}")]
@@ -71,7 +71,7 @@ fn both_uris(query: &str) -> [(String, String); 2] {
     ]
 }
 
-/// Lets the kernel's client send to our echo; answers what it printed, its exit status, and what ours saw.
+/// Lets the kernel's client send to our echo; returns its output, its exit status, and our results.
 fn kernel_calls(guest: &Guest, uri: &str, version: usize, options: &str) -> (String, Option<i32>, Served) {
     let server = Server::start(guest, uri);
     let (printed, code) = guest.try_exec(&format!("sctp-client {options} {} {PORT}", HOST[version]));
@@ -111,7 +111,7 @@ fn an_abort_ends_an_association_at_once() {
         assert_eq!(figure(&printed, "recv"), 5, "{uri}: {printed}\n{}", ours.state);
         assert_eq!(ours.closed, Some(CloseReason::Peer), "{uri}: {}", ours.state);
     }
-    // Nothing listens: the kernel answers with an ABORT.
+    // No socket listens: the kernel answers with an ABORT.
     for uri in uris(0, 6666, "") {
         call(&guest, &uri, |node| {
             node.until("a refusal", Duration::from_secs(3), |party| party.closed.is_some());
@@ -159,12 +159,12 @@ fn large_messages_cross_through_loss_whole() {
     assert!(guest.lost() > 50, "the losses happened: {}", guest.lost());
 }
 
-/// A repair takes a round trip more than the first try: 45 ms there, and a message's lifetime is 40 ms. Of 120 messages, 24
-/// are lost on the way and a few more wait for the window.
+/// A repair arrives a round trip after the first transmission would have: 45 ms there, and a message's lifetime is 40
+/// ms. Of 120 messages, 24 are lost on the way and a few more wait for the window.
 const IMPAIRMENT: &str = "delay 15ms loss 20%";
 
-/// Messages that can't arrive in time are given up, and the kernel is told to wait for them no longer: it goes on with the
-/// next one. The other way round as well.
+/// Messages that cannot arrive in time are given up, and the kernel is told to skip them: it continues with the next
+/// one. Also in the other direction.
 #[test]
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
 fn partially_reliable_frames_expire_on_both_sides() {
@@ -182,7 +182,7 @@ fn partially_reliable_frames_expire_on_both_sides() {
             node.until("every outcome", SOON, |party| party.outcomes.len() == 2 * MESSAGES);
             let lost = node.party.count(given_up);
             assert!((5..=100).contains(&lost), "{uri}: {lost} given up; {}", node.state());
-            // What was given up holds up nothing: without losses all is as it was.
+            // Skipped messages hold up nothing: without losses all is as before.
             guest.unimpaired();
             node.runs_until(Duration::from_secs(1), |_| false);
             let before = node.party.messages.len();
@@ -194,7 +194,7 @@ fn partially_reliable_frames_expire_on_both_sides() {
             node.until("the end", SOON, |party| party.closed.is_some());
         });
     }
-    // The losses begin once the association stands: the kernel's first time-out is 3 s.
+    // The losses begin after the association is established: the kernel's first time-out is 3 s.
     let (uri, _) = &both_uris("order=ordered")[0];
     let server = Server::start(&guest, uri);
     let impair = format!("sleep 1; kp-netem out eth0 {IMPAIRMENT}; kp-netem in eth0 {IMPAIRMENT}");
@@ -208,8 +208,8 @@ fn partially_reliable_frames_expire_on_both_sides() {
     assert_eq!(figure(&printed, "bad"), 0, "{what}");
 }
 
-/// An association with two addresses at both ends goes on by the second when the first is cut off; the kernel knows ours
-/// because our INIT lists them.
+/// An association with two addresses at both ends continues on the second when the first is cut off; the kernel knows
+/// ours because our INIT lists them.
 #[test]
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
 fn an_association_goes_on_by_the_kernels_other_address() {
@@ -221,11 +221,11 @@ fn an_association_goes_on_by_the_kernels_other_address() {
                 let sent = messages(3 * MESSAGES, LEN);
                 node.pace(&sent[..MESSAGES], INTERVAL, None);
                 node.until("messages by the first address", SOON, |party| party.messages.len() == MESSAGES);
-                // Heartbeats on a path in reserve are a second apart.
+                // Heartbeats on an idle path are a second apart.
                 node.runs_until(Duration::from_secs(2), |_| false);
                 guest.cut_off(GUEST[0], || {
                     node.pace(&sent[MESSAGES..2 * MESSAGES], INTERVAL, None);
-                    // The kernel's least time-out is a second.
+                    // The kernel's minimum time-out is a second.
                     node.until("messages by the second", SOON, |party| party.outcomes.len() == 2 * MESSAGES);
                     node.until("their return", SOON, |party| party.messages.len() == 2 * MESSAGES);
                 });
@@ -238,8 +238,8 @@ fn an_association_goes_on_by_the_kernels_other_address() {
                 node.until("the end", SOON, |party| party.closed.is_some());
             });
         }
-        // The kernel answers from where it does not know us as if there were no association: the first address is as good
-        // as ever.
+        // From an address that it does not know the kernel answers as if there were no association: the first address
+        // still works.
         let [uri, _] = uris(0, 6001, "reliability=full&order=ordered");
         let out_of_the_blue = || {
             let counted = guest.exec("grep SctpOutOfBlues /proc/net/sctp/snmp");
@@ -255,8 +255,8 @@ fn an_association_goes_on_by_the_kernels_other_address() {
     });
 }
 
-/// A reflector of ours, as `reflect` runs it, serves several associations at once on one socket, of callers that share an
-/// address, and in UDP a port as well, as Linux puts all of them behind one.
+/// A reflector of ours, configured like `reflect`, serves several associations at once on one socket, of callers that
+/// share an address, and in UDP a port as well, as all of Linux do.
 #[test]
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
 fn one_socket_of_ours_serves_many_of_the_kernels() {
@@ -295,11 +295,11 @@ fn serve_many(uri: &str, stop: &Stop, tell: mpsc::Sender<()>) {
     drive(&mut lines, &mut reflector, &clock, stop, DriveOptions::default()).expect("the line lives");
 }
 
-/// Both sides would interleave (RFC 8260), but Linux numbers fragments in a way of its own: large messages cross
-/// nevertheless, as both are told that the other does not.
+/// Both sides could interleave (RFC 8260), but Linux numbers fragments differently: large messages are delivered
+/// nevertheless, as each is told that the other does not interleave.
 #[test]
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
-fn nothing_interleaves_with_a_kernel_that_numbers_otherwise() {
+fn no_interleaving_with_the_kernels_fragment_numbers() {
     let guest = guest();
     guest.exec("sysctl -w net.sctp.intl_enable=1");
     guest.start("inter", "sctp-server -p 6004 -I");

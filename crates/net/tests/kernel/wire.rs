@@ -1,4 +1,4 @@
-//! What crosses the wire, read by tshark.
+//! Packets on the wire, read by tshark.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -10,10 +10,10 @@ use antiphon_net::Capture;
 use crate::guest::{GUEST, Guest, Running, guest};
 use crate::party::{call, messages};
 
-/// Runs `work` while the tap is captured; then every packet of SCTP and DCCP must be well-formed, with a right checksum.
+/// Captures while `work` runs; then every packet of SCTP and DCCP must be well-formed, with a right checksum.
 pub fn watched<T>(guest: &Guest, work: impl FnOnce() -> T) -> T {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    // Kept, if told where.
+    // Kept, if a place is given.
     let file = match std::env::var_os("ANTIPHON_TEST_WIRE") {
         Some(kept) => kept.into(),
         None => directory.path().join("wire.pcapng"),
@@ -36,10 +36,10 @@ pub fn watched<T>(guest: &Guest, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Fails unless tshark takes every packet of our protocols in `file` for well-formed, its checksum for right. Answers
+/// Fails unless tshark accepts every packet of our protocols in `file` as well-formed, with a right checksum. Returns
 /// how many there are.
 pub fn check(file: &Path) -> usize {
-    // What ICMP quotes is cut off.
+    // Packets quoted in ICMP are truncated.
     let ours = "(sctp || dccp) && !icmp && !icmpv6";
     let all = tshark(file, ours);
     let bad = "_ws.malformed || sctp.checksum.status == 0 || dccp.checksum.status == 0";
@@ -50,7 +50,7 @@ pub fn check(file: &Path) -> usize {
     all.len()
 }
 
-/// Lines for the packets that `filter` lets through.
+/// Lines for the packets that `filter` selects.
 fn tshark(file: &Path, filter: &str) -> Vec<String> {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(file).args(["-Y", filter]);
@@ -62,7 +62,7 @@ fn tshark(file: &Path, filter: &str) -> Vec<String> {
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_string).collect()
 }
 
-/// What `--capture` writes of SCTP in UDP, and of SCTP and DCCP on IP protocols of their own.
+/// The file of `--capture` with SCTP in UDP, and with SCTP and DCCP directly over IP.
 #[test]
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
 fn our_own_captures_are_right_as_well() {

@@ -1,4 +1,5 @@
-//! What every line keeps to, whatever socket it is: one suite, run for each kind, alone on its thread and beside another.
+//! Requirements on every line, whatever socket it is: one suite, run for each kind, alone on its thread and beside
+//! another.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -19,13 +20,13 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::world::{ACCEPTED, Host, LIMIT, local, private};
 
-/// A line, and what is at its other end.
+/// A line, and its other end.
 struct Pair {
     line: Box<dyn Line>,
     far: Box<dyn Far>,
     /// The line speaks first.
     calls: bool,
-    /// It is told when the peer has gone.
+    /// The line is told when the peer has gone.
     told: bool,
 }
 
@@ -153,12 +154,12 @@ fn raw(calls: bool) -> Pair {
     Pair { line: Box::new(line), far: Box::new(RawFar(socket)), calls, told: calls }
 }
 
-/// Keeps what it is told, and sends what it is given.
+/// Stores received inputs, and sends given messages.
 #[derive(Default)]
 struct Probe {
     outbox: VecDeque<Vec<u8>>,
     inbox: Vec<u8>,
-    /// Of each input: when it is said to have come, and when it was handed over.
+    /// Of each input: when it came according to the line, and when it was handed over.
     times: Vec<(Instant, Instant)>,
     broken: Vec<BrokenReason>,
 }
@@ -198,7 +199,7 @@ impl OneWire for Probe {
     }
 }
 
-/// Notes that a line is driven no more.
+/// Records that a line is no longer driven.
 struct Gone(Rc<Cell<bool>>);
 
 impl LineObserver for Gone {
@@ -219,7 +220,7 @@ struct Run {
 }
 
 impl Run {
-    /// Drives the line of `pair`, alone or beside one of which nothing is heard, until both ends know each other.
+    /// Drives the line of `pair`, alone or beside one that receives nothing, until both ends know each other.
     fn new(pair: Pair, alone: bool) -> Self {
         let (mut lines, gone) = (Lines::new(), Rc::default());
         lines.set_observer(Box::new(Gone(Rc::clone(&gone))));
@@ -284,7 +285,7 @@ fn input_comes_in_order_with_stamps_of_the_past(mut run: Run) {
     let slack = Duration::from_millis(1);
     for (received_at, handed_over) in &run.probe().times {
         assert!(received_at <= handed_over);
-        // Two clocks are read for it.
+        // Two clocks are read for this.
         assert!(*received_at + slack >= sent[0], "{received_at:?}, before it was sent at {:?}", sent[0]);
     }
 }
@@ -306,7 +307,7 @@ fn waits_keep_to_their_time(mut run: Run) {
             Wait::For(time) => time,
             Wait::Idle => IDLE,
         };
-        // The least of several: a busy machine wakes a thread late now and then.
+        // The least of several: a busy machine sometimes wakes a thread late.
         let over = (0..4).map(|_| {
             let start = run.clock.now();
             round(&mut run.lines, &mut run.probe, &run.clock, wait).expect("nothing comes");
@@ -314,7 +315,7 @@ fn waits_keep_to_their_time(mut run: Run) {
         });
         assert!(over.min() < Some(IDLE / 2), "{wait:?}");
     }
-    // It sleeps: what turns round and round does so thousands of times meanwhile.
+    // It sleeps: a busy loop would run thousands of times meanwhile.
     let (start, mut rounds) = (run.clock.now(), 0);
     while run.clock.now().since(start) < 2 * IDLE {
         round(&mut run.lines, &mut run.probe, &run.clock, Wait::Idle).expect("nothing comes");
@@ -358,7 +359,7 @@ fn a_waker_ends_a_wait(mut line: Box<dyn Line>) {
     let thread = std::thread::spawn(move || waker.wake());
     let mut probe = Single::new(Probe::default());
     let view = &mut WireView::new(&mut probe, WIRE);
-    // It may have had a connection to tell of as well, which ends no wait.
+    // It may have had a connection to report as well, which ends no wait.
     let woken = line.receive(&clock, view, Wait::For(Duration::from_secs(3_600))).expect("it lives");
     thread.join().expect("no panic");
     assert!(woken < Instant::ZERO + LIMIT);
@@ -388,7 +389,7 @@ fn raw_lines_conform() {
     }
 }
 
-/// A message with ports in front, as protocols directly over IP have them, filled so that a mixture shows.
+/// A message with ports in front, as protocols directly over IP have them, filled so that mixing is noticed.
 fn message(source: u16, destination: u16, number: u32) -> Vec<u8> {
     let ports = [source.to_be_bytes(), destination.to_be_bytes()].concat();
     let filling = (0..LEN - 8).map(|i| (number as usize * 31 + i) as u8);

@@ -1,4 +1,4 @@
-//! Multicast and broadcast, in namespaces whose one network is a lane.
+//! Multicast and broadcast, in namespaces whose only network is a lane.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -20,7 +20,7 @@ fn address(side: &Side, v6: bool) -> IpAddr {
 fn a_group_is_joined_by_interface_name_or_address() {
     let Some((_router, lane)) = lane("delay=0ms", 1) else { return };
     let clock = OsClock::new();
-    // Organisation-local, and one of the link, which has no meaning without an interface.
+    // Organisation-local, and link-local, which has no meaning without an interface.
     for group in ["239.1.2.3", "ff18::123", "ff02::4:123"] {
         let group: IpAddr = group.parse().expect("an address");
         for by_name in [true, false] {

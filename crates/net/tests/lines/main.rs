@@ -1,6 +1,6 @@
-//! Lines on real sockets: loopback, or private namespaces where the test needs a network of its own.
+//! Lines on real sockets: loopback, or private namespaces where a test needs a network of its own.
 //!
-//! Ports are the kernel's choice, and waiting is always for an event with a bound, never for a time to pass.
+//! The kernel chooses ports, and tests wait for events with a bound, never for a fixed time.
 
 mod conformance;
 mod group;

@@ -1,4 +1,4 @@
-//! Lines directly over IP, in a namespace of the test's own: without root it says why it did not run.
+//! Lines directly over IP, in a namespace of the test's own: without root it reports why it did not run.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -34,13 +34,13 @@ fn caller(scheme: &str, peer: &str, seed: u64, clock: &OsClock) -> Node {
     Node { line: Box::new(line), party }
 }
 
-/// Lets the listener know that the caller has gone, so that it need not wait.
+/// Tells the listener that the caller has gone, so that it need not wait.
 fn leave(mut node: Node, clock: &OsClock) {
     node.party.endpoint.close(clock.now(), CloseMode::Abort);
     node.turn(clock);
 }
 
-/// A reflector for many, until the answer is given that it may go.
+/// A reflector for many, until it is told to end.
 fn echo(scheme: &'static str, at: SocketAddr, tell: mpsc::Sender<()>, stop: &Stop) -> LineStats {
     let clock = OsClock::new();
     let line = open(scheme, Target::Listen(at)).expect("a namespace of our own");
@@ -67,7 +67,7 @@ fn beside_echo(scheme: &'static str, test: impl FnOnce(&OsClock) + Send) -> Opti
         });
         told.recv_timeout(LIMIT).expect("the echo opens");
         let done = namespace.run(|| test(&OsClock::new()));
-        // Also when the test failed: nothing else ends the echo.
+        // Also when the test failed: the echo does not end otherwise.
         stop.ask();
         done.expect("ours");
         Some(echo.join().expect("no panic"))
@@ -79,7 +79,7 @@ fn callers_share_a_listener_and_hear_their_own_frames_alone() {
     for scheme in ["sctp", "dccp"] {
         beside_echo(scheme, |clock| {
             let peers = [format!("127.0.0.1:{PORT}"), format!("[::1]:{PORT}"), format!("127.0.0.3:{PORT}")];
-            // The first two are on one address each; the third shares it with the first, as far as raw sockets know.
+            // The first two have one address each; the third shares the first one's, for raw sockets.
             let mut nodes: Vec<Node> =
                 (0..3).map(|n| caller(scheme, &peers[n], n as u64 + 1, clock)).collect();
             let len = |n: usize| 300 + 400 * n;
@@ -105,7 +105,7 @@ fn callers_share_a_listener_and_hear_their_own_frames_alone() {
     }
 }
 
-/// A party some of whose paths are cut, both ways.
+/// A party with some paths cut in both directions.
 struct Cut<'a>(&'a mut Party, &'a [u32]);
 
 impl OneWire for Cut<'_> {
@@ -157,7 +157,7 @@ fn an_association_uses_whichever_address_works() {
         for cut in [&[][..], &[0], &[0, 1], &[1, 2]] {
             party.paths.clear();
             let (start, until) = (clock.now(), sent + 20);
-            // Heartbeats tell of every path that is left.
+            // Heartbeats confirm every path that is left.
             while party.messages.len() < until
                 || (0..3).any(|n| !cut.contains(&n) && !party.paths.contains(&PathId(n)))
             {
@@ -192,7 +192,7 @@ fn impossible_peer_addresses_are_refused_before_opening() {
     }
 }
 
-/// A wrong checksum is counted and nothing more: the listener's endpoint never sees the packet.
+/// A wrong checksum is only counted: the listener's endpoint never gets the packet.
 #[test]
 fn a_checksum_over_other_addresses_is_damage() {
     let over = over("dccp");
@@ -218,14 +218,14 @@ fn a_checksum_over_other_addresses_is_damage() {
 }
 
 #[test]
-fn a_second_listener_on_a_port_is_told() {
+fn a_second_listener_on_a_port_gets_an_error() {
     beside_echo("sctp", |_| {
         let second = open("sctp", Target::Listen(local(&format!("[::]:{PORT}"))));
         assert!(matches!(second, Err(LineError::PortInUse { port: PORT })));
     });
 }
 
-/// What a capture shows is a packet of the protocol behind an IP header, with a checksum for the addresses there.
+/// A capture contains a packet of the protocol after an IP header, with a checksum for the addresses there.
 #[test]
 fn a_capture_shows_whole_packets() {
     let over = over("dccp");

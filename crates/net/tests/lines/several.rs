@@ -11,7 +11,7 @@ use crate::world::{Echo, Node, Party, local, message};
 fn an_association_fails_over_to_the_second_address() {
     let clock = OsClock::new();
     let echo = Echo::start("sctp", local("127.0.0.1:0"), DriveOptions::default());
-    // Two ways to it, each of which can be closed.
+    // Two paths to it, each of which can be closed.
     let way = |seed| {
         let config =
             UdpProxyConfig::new(local("127.0.0.1:0"), echo.address, "delay=1ms".parse().unwrap(), seed);

@@ -1,7 +1,7 @@
 //! The request to stop, in every way of waiting, and the waker that ends a wait.
 //!
-//! Judged by what a line did, not by when a busy machine let its thread run again: for how long it was let wait, whether it
-//! kept to that at all, and in which wait it was when it was asked.
+//! Judged by what a line did, not by when a busy machine let its thread run again: how long it was told to wait,
+//! whether it did so, and in which wait it was when it was asked to stop.
 
 use std::os::fd::BorrowedFd;
 use std::sync::mpsc;
@@ -16,12 +16,12 @@ use antiphon_net::{
 use crate::party::drive_one;
 use crate::world::{LIMIT, local};
 
-/// A line with a note of how it waited.
+/// A line with a record of how it waited.
 struct Watched {
     line: Box<dyn Line + Send>,
     stop: Stop,
     tell: mpsc::Sender<()>,
-    /// How long it was let wait, each time, and how much longer it took.
+    /// How long it was told to wait, each time, and how much longer it took.
     waits: Vec<(Duration, Duration)>,
     /// Rounds that began after the request.
     after: usize,
@@ -90,7 +90,7 @@ impl Line for Watched {
     }
 }
 
-/// Has nothing to do until it is stopped but to wait for a timer, again and again.
+/// Only waits for a timer, repeatedly, until it is stopped.
 #[derive(Default)]
 struct Idler {
     timer: Option<Duration>,
@@ -98,7 +98,7 @@ struct Idler {
     stopped: bool,
     /// When its rounds were, the first few.
     rounds: Vec<Instant>,
-    /// Told after these.
+    /// Reported after these.
     tell: Option<mpsc::Sender<()>>,
 }
 
@@ -131,7 +131,7 @@ impl OneWire for Idler {
     }
 }
 
-/// Lines of each kind that wait: for datagrams, for bytes.
+/// Lines of each kind of waiting: for datagrams, for bytes.
 fn lines(far: &TcpListening) -> [Box<dyn Line + Send>; 2] {
     let options = SocketOptions::default();
     [
@@ -146,7 +146,7 @@ fn far() -> TcpListening {
 
 /// Where callers are waited for, each round is as long as the wait before it.
 #[test]
-fn who_waits_for_callers_notices_a_request_to_stop() {
+fn waiting_for_callers_ends_on_a_request_to_stop() {
     let clock = OsClock::new();
     for wait in [WaitStyle::Block, WaitStyle::BusyPoll] {
         for timer in [None, Some(HOUR)] {
@@ -164,7 +164,7 @@ fn who_waits_for_callers_notices_a_request_to_stop() {
             stop.ask();
             let idler = thread.join().expect("no panic");
             assert!(idler.stopped);
-            // The least of several, since a busy machine wakes a thread late now and then.
+            // The least of several, since a busy machine sometimes wakes a thread late.
             let least = idler.rounds.windows(2).map(|pair| pair[1].since(pair[0])).min();
             assert!(least <= Some(2 * IDLE), "{wait:?}, timer {timer:?}: {least:?}");
         }
@@ -174,7 +174,7 @@ fn who_waits_for_callers_notices_a_request_to_stop() {
 #[test]
 fn a_stop_is_noticed_within_a_tenth_of_a_second() {
     let (clock, far) = (OsClock::new(), far());
-    // Asleep in the receiving call; on a timer just short of what counts as idle; on later ones; never asleep.
+    // Asleep in the receiving call; on a timer just below the idle time; on later ones; never asleep.
     let timers = [None, Some(2 * IDLE - Duration::from_millis(1)), Some(3 * IDLE), Some(HOUR)];
     let ways = timers.map(|timer| (WaitStyle::Block, timer)).into_iter().chain([(WaitStyle::BusyPoll, None)]);
     for (wait, timer) in ways {
@@ -191,12 +191,12 @@ fn a_stop_is_noticed_within_a_tenth_of_a_second() {
             stop.ask();
             let watched = thread.join().expect("no panic");
             let way = format!("{wait:?}, timer {timer:?}: {:?}", &watched.waits[..ROUNDS]);
-            // It looks after each wait. One more may have begun between its look and the request.
+            // It checks after each wait. One more may have begun between its check and the request.
             assert!(watched.after <= 1, "{way}");
             let longest = watched.waits.iter().map(|(allowed, _)| *allowed).max();
             assert!(longest <= Some(Duration::from_millis(100)), "{way}");
-            // The least of several, since a busy machine wakes a thread late now and then, and a line that does not keep
-            // to what it was told does so always: by an IDLE at least, and nothing here waits for more than two.
+            // The least of several, since a busy machine sometimes wakes a thread late, whereas a line that ignores its
+            // limit does so always: by an IDLE at least, and nothing here waits for more than two.
             let least = watched.waits.iter().skip(1).map(|(_, over)| *over).min();
             assert!(least < Some(IDLE / 2), "{way}");
         }
@@ -212,7 +212,7 @@ fn a_waker_ends_the_wait_of_every_line() {
         let (tell, told) = mpsc::channel();
         std::thread::spawn(move || {
             let mut idler = Idler::default();
-            // Rung before the wait, and in it; a ring that was heard does not count again.
+            // Used before the wait, and during it; a use that has ended a wait does not count again.
             for _ in 0..2 {
                 line.receive(
                     &clock,
@@ -232,7 +232,7 @@ fn a_waker_ends_the_wait_of_every_line() {
     }
 }
 
-/// Rounds that a line is seen in before it is asked to stop: the first does not wait.
+/// Rounds before a line is asked to stop: the first does not wait.
 const ROUNDS: usize = 5;
 /// Longer than any test may take.
 const HOUR: Duration = Duration::from_secs(3600);

@@ -1,4 +1,4 @@
-//! TCP lines: framing, stalls, which callers are served and which are not.
+//! TCP lines: framing, stalls, accepted and refused callers.
 
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -14,12 +14,12 @@ use antiphon_net::{
 use crate::party::{drive_one, round_one};
 use crate::world::{Echo, Host, LIMIT, Node, Party, endpoint, lane, local, message, number};
 
-/// The message as RFC 4571 has it on the wire.
+/// The message with RFC 4571's framing.
 fn framed(message: &[u8]) -> Vec<u8> {
     [&(message.len() as u16).to_be_bytes()[..], message].concat()
 }
 
-/// Cuts what a peer has read back into messages; the last must be whole.
+/// Splits what a peer has read into messages; the last must be complete.
 pub fn cut(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut messages = Vec::new();
     while !bytes.is_empty() {
@@ -88,13 +88,14 @@ fn frames_survive_writes_of_odd_sizes() {
 fn a_peer_that_stops_reading_cuts_no_frame() {
     let clock = OsClock::new();
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-    // Small buffers, so that a stall of half a second is felt.
+    // Small buffers, so that a stall of half a second has an effect.
     let options = SocketOptions { send_buffer: 8_192, ..SocketOptions::default() };
     let line = TcpLine::call(listener.local_addr().expect("bound"), &options).expect("it listens");
     let (peer, _) = listener.accept().expect("the call");
     socket2::SockRef::from(&peer).set_recv_buffer_size(8_192).expect("a socket");
     let mut node = Node::tcp(line, &clock);
-    // A message every 0.2 ms, each good for 20 ms; the peer does not read until so many are given up that the stall is proved.
+    // A message every 0.2 ms, each with a lifetime of 20 ms; the peer does not read until enough are given up to prove
+    // the stall.
     let mut n = 0;
     while node.party.expired() < 300 {
         let deadline = clock.now() + Duration::from_millis(20);
@@ -134,10 +135,10 @@ fn a_peer_that_stops_reading_cuts_no_frame() {
     assert_eq!(got.last().map(|last| number(last)), Some(n), "the message after the stall arrives");
 }
 
-/// Closing a TCP socket resets the connection, and with it drops what was not sent yet, when the peer has sent something
-/// that was not read: so the end has to wait until the peer's machine has everything.
+/// Closing a TCP socket resets the connection, and drops unsent data, if the peer has sent something that was not read:
+/// so the end must wait until the peer's machine has everything.
 #[test]
-fn an_orderly_end_leaves_no_frame_behind() {
+fn an_orderly_end_loses_no_frame() {
     let clock = OsClock::new();
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     // Inherited by the connection: the peer's machine holds little, ours the rest.
@@ -157,7 +158,7 @@ fn an_orderly_end_leaves_no_frame_behind() {
     let reader = std::thread::spawn(move || {
         peer.set_read_timeout(Some(LIMIT)).expect("a socket");
         let (mut bytes, mut piece) = (Vec::new(), [0; 997]);
-        // Reads and talks back at the same time, to the end and beyond it.
+        // Reads and sends at the same time, to the end and beyond it.
         while let Ok(len @ 1..) = peer.read(&mut piece) {
             bytes.extend_from_slice(&piece[..len]);
             let _refused_after_the_end = peer.write_all(&framed(&message(0, 40)));
@@ -205,7 +206,7 @@ fn one_after_the_other(host: &mut Host, clock: &OsClock, connections: usize) {
     }
 }
 
-/// Keeps what lines have to say when they go.
+/// Stores the notes of lines when they end.
 struct Facts(Rc<RefCell<Vec<String>>>);
 
 impl LineObserver for Facts {
@@ -261,7 +262,7 @@ fn a_port_that_is_taken_is_named() {
 }
 
 #[test]
-fn closed_ports_and_black_holes_are_told_within_two_seconds() {
+fn closed_ports_and_black_holes_are_reported_within_2_s() {
     let clock = OsClock::new();
     let closed = TcpListener::bind("127.0.0.1:0").expect("loopback").local_addr().expect("bound");
     let error = TcpLine::call(closed, &SocketOptions::default()).map(drop).expect_err("nothing listens");
@@ -301,7 +302,7 @@ fn an_idle_line_sleeps() {
     sleeps(&mut node, &clock);
 }
 
-/// Waiting idly takes its time: a socket that does not block would turn the media thread's loop into a busy one.
+/// An idle wait takes its time: a non-blocking socket would turn the media thread's loop into a busy one.
 pub fn sleeps(node: &mut Node, clock: &OsClock) {
     let start = clock.now();
     round_one(&mut *node.line, &mut node.party, clock, Wait::Idle).expect("the line lives");

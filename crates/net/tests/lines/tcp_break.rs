@@ -1,4 +1,4 @@
-//! Connections that break, and how a line comes back.
+//! Connections that break, and how a line reconnects.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -59,7 +59,7 @@ fn a_caller_reconnects_after_end_reset_and_restart() {
     assert_eq!(node.party.broken.last().map(|b| b.1), Some(BrokenReason::Refused));
     proves_alive(&mut node, &mut peer, &clock, 3);
 
-    // The listener goes, calls fail for a while, and it comes back on the same port.
+    // The listener ends, calls fail for a while, and it starts again on the same port.
     socket2::SockRef::from(&peer).set_linger(Some(Duration::ZERO)).expect("a socket");
     drop((peer, listener));
     node.until(&clock, "the break", |node| node.party.broken.len() == 3);
@@ -81,7 +81,7 @@ fn messages_wait_for_the_connection_until_their_deadlines() {
     let peer = accept(&mut node, &listener, &clock);
     drop(peer);
     node.until(&clock, "the break", |node| node.party.broken.len() == 1);
-    // The first back-off is 100 ms: this one is too old by then.
+    // The first back-off is 100 ms: this message is too old by then.
     node.party.outbox.push_back((message(1, 300), Some(clock.now() + Duration::from_millis(5))));
     let mut peer = accept(&mut node, &listener, &clock);
     proves_alive(&mut node, &mut peer, &clock, 2);
@@ -92,7 +92,7 @@ fn messages_wait_for_the_connection_until_their_deadlines() {
 fn a_peer_that_fell_silent_for_good_makes_room_for_the_next() {
     let Some((router, lane)) = lane("delay=0ms", 1) else { return };
     let clock = OsClock::new();
-    // The least that the kernel's timers, which count in seconds, can do.
+    // The minimum of the kernel's timers, which count in seconds.
     let options = SocketOptions { peer_patience: Duration::from_secs(1), ..SocketOptions::default() };
     let listen = || TcpListening::bind((lane.far.v4, 0).into(), &options);
     let listener = lane.far.namespace.run(listen).expect("a namespace").expect("a free port");
@@ -102,7 +102,7 @@ fn a_peer_that_fell_silent_for_good_makes_room_for_the_next() {
     let mut host = Host::new(listener, &clock);
     peer.write_all(&[0, 1, 7]).expect("a connection");
     host.until(&clock, "the peer's message", |host| host.party().messages.len() == 1);
-    // Its machine loses power: nothing comes any more, no end, no reset.
+    // Its machine loses power: nothing comes any more, no FIN, no reset.
     router.stop();
     host.until(&clock, "its loss", |host| !host.party().broken.is_empty());
     assert_eq!(host.party().broken[0].1, BrokenReason::Unreachable);

@@ -12,7 +12,7 @@ fn call(to: SocketAddr, clock: &OsClock) -> Node {
     Node::udp(UdpLine::call(to, &SocketOptions::default()).expect("loopback"), clock)
 }
 
-/// Sends 50 messages, one after the other came back.
+/// Sends 50 messages, each after the one before came back.
 fn round_trips(node: &mut Node, clock: &OsClock) {
     let before = node.party.messages.len();
     for n in 0..50u32 {
@@ -56,19 +56,19 @@ fn the_kernel_stamps_arrivals_before_they_are_read() {
     let listener = UdpLine::listen(local("127.0.0.1:0"), &SocketOptions::default()).expect("a free port");
     let peer = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     peer.send_to(&message(0, 100), listener.local_address()).expect("loopback");
-    // The datagram lies in the kernel while 5 ms pass on another socket's receive time-out.
+    // The datagram waits in the kernel for 5 ms, the receive time-out of another socket.
     peer.set_read_timeout(Some(Duration::from_millis(5))).expect("a socket");
     assert!(peer.recv(&mut [0; 8]).is_err());
     let mut node = Node::udp(listener, &clock);
     node.until(&clock, "the datagram", |node| !node.party.messages.is_empty());
     assert!(node.line.stats().kernel_stamps);
-    // Read at once it would be microseconds old; the party itself asserts that no stamp is after now.
+    // Read at once it would be microseconds old; the party itself asserts that no stamp is later than now.
     let age = node.party.oldest;
     assert!(age >= Duration::from_millis(4) && age < Duration::from_secs(1), "{age:?}");
 }
 
 #[test]
-fn a_refused_peer_is_told_at_once_and_found_again() {
+fn a_refused_peer_is_reported_at_once_and_found_again() {
     for host in ["127.0.0.1:0", "[::1]:0"] {
         let clock = OsClock::new();
         let address = UdpSocket::bind(host).expect("loopback").local_addr().expect("bound");
@@ -78,9 +78,9 @@ fn a_refused_peer_is_told_at_once_and_found_again() {
         node.until(&clock, "the refusal", |node| !node.party.broken.is_empty());
         let (at, reason) = node.party.broken[0];
         assert_eq!(reason, BrokenReason::Refused);
-        // ICMP on loopback takes microseconds; a missed one would be seen with the next datagram or never.
+        // ICMP on loopback takes microseconds; a missed error would be reported with the next datagram or never.
         assert!(at.since(start) < Duration::from_millis(50), "{:?}", at.since(start));
-        // Each of these is answered by a refusal of its own, reported before or with the next; none blocks the next.
+        // Each of these causes a refusal of its own, reported before or with the next; none blocks the next.
         for n in 1..4 {
             node.send(message(n, 100));
             node.turn(&clock);

@@ -1,4 +1,4 @@
-//! What unknown sources may do to an open UDP port.
+//! Traffic of unknown sources on an open UDP port.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};

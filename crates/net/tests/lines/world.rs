@@ -1,4 +1,5 @@
-//! What the tests of lines share: a participant that records, lines run by hand, an echo on a thread, private namespaces.
+//! Common parts of the tests of lines: a participant that records, lines run by hand, an echo on a thread, private
+//! namespaces.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -28,7 +29,7 @@ pub fn endpoint(scheme: &str, role: Role, now: Instant, max_datagram: usize) -> 
     stack(scheme, 1, max_datagram).open(now, role)
 }
 
-/// A message that looks like RTP, carries its number and is filled so that a cut or a mixture shows.
+/// A message that looks like RTP, contains its number and is filled so that truncation or mixing is noticed.
 pub fn message(number: u32, len: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..len).map(|i| (number as usize * 31 + i) as u8).collect();
     bytes[0] = 0x80;
@@ -40,7 +41,7 @@ pub fn number(message: &[u8]) -> u32 {
     u32::from_be_bytes(message[4..8].try_into().expect("four bytes"))
 }
 
-/// A participant with nothing above its endpoint: sends what it is given, keeps all that comes.
+/// A participant with only its endpoint: sends given messages, stores all received ones.
 pub struct Party {
     pub endpoint: Box<dyn Endpoint>,
     pub outbox: VecDeque<(Vec<u8>, Option<Instant>)>,
@@ -244,7 +245,7 @@ impl Echo {
         Echo { address, stop, thread: Some(thread) }
     }
 
-    /// Ends it in order.
+    /// Stops it in order.
     pub fn stop(mut self) -> (DriveReport, LineStats) {
         self.stop.ask();
         self.thread.take().expect("not yet joined").join().expect("no panic")
@@ -273,7 +274,7 @@ pub fn local(address: &str) -> SocketAddr {
     address.parse().expect("an address")
 }
 
-/// Two namespaces joined by a link, or `None` with a remark where this machine allows none.
+/// Two namespaces joined by a link, or `None` with a note if this machine does not permit any.
 pub fn lane(link: &str, seed: u64) -> Option<(Router, Lane)> {
     let means = match probe() {
         Means::Forbidden(reason) => {
@@ -289,7 +290,7 @@ pub fn lane(link: &str, seed: u64) -> Option<(Router, Lane)> {
     Some((router, lane))
 }
 
-/// A namespace with nothing but loopback, or `None` with a remark.
+/// A namespace with only loopback, or `None` with a note.
 pub fn private() -> Option<Namespace> {
     Namespace::private().map_err(|error| println!("skipped: {error}")).ok()
 }

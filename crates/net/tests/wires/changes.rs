@@ -1,4 +1,4 @@
-//! Wires that come and go while the thread runs, handed over by others.
+//! Wires that are added and removed while the thread runs, handed over by other threads.
 
 use std::net::{TcpListener, UdpSocket};
 use std::sync::mpsc;
@@ -22,7 +22,7 @@ fn socket() -> UdpSocket {
     socket
 }
 
-/// Runs a server without any wire until `with` is done; answers the server.
+/// Runs a server without any wire until `with` is done; returns the server.
 fn handing_over(with: impl FnOnce(Handover)) -> Server {
     let (tell, told) = mpsc::channel();
     let stop = Stop::new();
@@ -77,7 +77,7 @@ fn wires_are_handed_over_one_after_the_other() {
 #[test]
 fn a_caller_beside_another_line_comes_back() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-    // It stays to the end.
+    // It is kept to the end.
     let mut last = None;
     let server = handing_over(|mut handover| {
         give(&mut handover, 1, Opened::Line(Box::new(udp())));
@@ -90,7 +90,7 @@ fn a_caller_beside_another_line_comes_back() {
             peer.set_read_timeout(Some(LIMIT)).expect("a socket");
             crate::server::echoes(&mut peer, &pattern(3_000 + n));
         }
-        // What it was told is complete when this comes back.
+        // All that it was told before is complete when this comes back.
         let (mut peer, _) = listener.accept().expect("a call");
         crate::server::echoes(&mut peer, b"the last");
         last = Some(peer);
@@ -100,10 +100,10 @@ fn a_caller_beside_another_line_comes_back() {
 }
 
 #[test]
-fn a_wire_that_could_not_be_opened_is_told_as_broken() {
+fn a_wire_that_cannot_be_opened_is_reported_as_broken() {
     let server = handing_over(|mut handover| {
         give(&mut handover, 7, Opened::Failed(BrokenReason::Unreachable));
-        // What came before was taken when this answers.
+        // Everything before was taken when this answer comes.
         let line = udp();
         let to = line.local_address();
         give(&mut handover, 8, Opened::Line(Box::new(line)));
@@ -147,7 +147,7 @@ fn a_waker_ends_the_wait_of_several_lines() {
     stop.ask();
     waker.wake();
     let report = thread.join().expect("no panic");
-    // Without it there is a round each 50 ms, which is a handful in all.
+    // Without it there is a round each 50 ms: only a few in all.
     assert!(report.elapsed < Duration::from_secs(5) && report.rounds > 20, "{report:?}");
 }
 

@@ -13,7 +13,7 @@ use crate::server::{CLOSE_THE_FIRST, FIRST, LIMIT, Running, Server, has_ended, p
 /// Far more than the buffers of both machines hold.
 const MUCH: usize = 6_000_000;
 
-/// A caller whose machine holds little.
+/// A caller whose machine has small buffers.
 fn small(running: &Running) -> TcpStream {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
     socket.set_recv_buffer_size(8_192).expect("a socket");
@@ -28,7 +28,7 @@ fn small_options() -> SocketOptions {
 
 #[test]
 fn a_full_line_goes_on_by_itself_and_a_closed_one_flushes() {
-    // It says once that the wire is ready, and closes it when the last bytes were asked for.
+    // It reports once that the wire is ready, and closes it when the last bytes have been asked for.
     let server = Server::saying_farewell(MUCH);
     let running = Running::start_with(server, small_options(), |_| {});
     let mut caller = running.call();
@@ -40,13 +40,13 @@ fn a_full_line_goes_on_by_itself_and_a_closed_one_flushes() {
 }
 
 #[test]
-fn what_a_caller_says_while_its_line_closes_costs_no_byte() {
+fn input_during_a_close_loses_no_byte() {
     let server = Server::saying_farewell(300_000);
     let running = Running::start_with(server, small_options(), |_| {});
     let mut caller = running.call();
     let mut talks = caller.try_clone().expect("a socket");
     let talking = std::thread::spawn(move || {
-        // Until the server is gone: unread bytes would make its system cut off what is still under way.
+        // Until the server is gone: unread bytes would make its system drop what is still in flight.
         while talks.write_all(&[7; 500]).is_ok() {}
     });
     let (mut got, mut piece) = (Vec::new(), [0; 1_000]);
@@ -54,7 +54,7 @@ fn what_a_caller_says_while_its_line_closes_costs_no_byte() {
         match caller.read(&mut piece) {
             Ok(0) => break,
             Ok(len) => got.extend_from_slice(&piece[..len]),
-            // A peer that still sends after we have closed is reset, once all that was sent is out.
+            // A peer that still sends after we have closed is reset, after everything has been sent.
             Err(error) => break assert_eq!(error.kind(), ErrorKind::ConnectionReset),
         }
     }
@@ -64,7 +64,7 @@ fn what_a_caller_says_while_its_line_closes_costs_no_byte() {
     running.stop();
 }
 
-/// Tells when a wire is driven no more.
+/// Reports when a wire is no longer driven.
 struct Ends(mpsc::Sender<WireId>);
 
 impl LineObserver for Ends {
@@ -83,7 +83,7 @@ fn a_peer_that_does_not_read_is_left_after_two_seconds() {
         lines.set_observer(Box::new(Ends(tell)));
     });
     let mut caller = small(&running);
-    // Reads so little that most of what it is sent finds no room.
+    // Reads so little that there is no room for most of what it is sent.
     caller.read_exact(&mut [0; 1_000]).expect("the beginning");
     let clock = OsClock::new();
     let mut commands = running.call();
@@ -97,7 +97,7 @@ fn a_peer_that_does_not_read_is_left_after_two_seconds() {
     let took = clock.now().since(Instant::ZERO);
     assert!(took >= Duration::from_secs(2), "what was written had less than two seconds: {took:?}");
     running.stop();
-    // What had left is there still, and then the end.
+    // What had been sent is still delivered, and then the end.
     let mut got = Vec::new();
     let _reset_or_ended = caller.read_to_end(&mut got);
     assert!(got.len() < 299_000, "{} bytes found room", got.len());

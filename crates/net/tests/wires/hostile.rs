@@ -1,4 +1,4 @@
-//! What unknown sources may do to a server of many wires.
+//! Traffic of unknown sources on a server of many wires.
 #![allow(unsafe_code, reason = "the limit of descriptors has no safe wrapper here")]
 
 use std::io::Write;
@@ -11,7 +11,7 @@ use antiphon_net::{IDLE, OsClock};
 
 use crate::server::{DATAGRAMS, FIRST, LISTENER, Running, Server, echoes, has_ended, pattern};
 
-/// Lets this process have descriptors for both ends of so many connections; answers for how many there are.
+/// Lets this process have descriptors for both ends of so many connections; returns how many it may have.
 fn room_for(connections: usize) -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: both calls are given a live rlimit.
@@ -35,11 +35,12 @@ fn a_thousand_silent_connections_cost_the_honest_one_nothing() {
         echoes(&mut honest, &pattern(1_000 + n));
     }
     let took = clock.now().since(antiphon_core::Instant::ZERO);
-    // 20 microseconds each on an idle machine; what looks at every connection in each round takes a hundred times that.
+    // 20 microseconds each on an idle machine; checking every connection in each round would take a hundred times as
+    // long.
     assert!(took < Duration::from_secs(2), "{took:?}");
     let left = running.stop();
     assert_eq!(left.server.accepted as usize, many + 1);
-    // A round for each event: accepting takes a few, the honest one's fifty, the rest is waking up for nothing.
+    // A round for each event: a few for accepting, fifty for the honest connection, the rest are needless wake-ups.
     let most = (many + 200) as u64 + 3 * (left.report.elapsed.as_millis() / IDLE.as_millis()) as u64;
     assert!(left.report.rounds < most, "{:?}", left.report);
     drop(silent);
@@ -61,7 +62,7 @@ fn connects_and_closes_in_a_loop_leave_nothing_behind() {
             echoes(&mut honest, &pattern(n + 1));
         }
     }
-    // Served in their order: when this one is, the others have been.
+    // Served in order: when this one has been, the others have, too.
     let mut last = running.call();
     echoes(&mut last, b"the last");
     assert!(echoed_after_all_are_gone(&running, &mut last));
@@ -70,7 +71,7 @@ fn connects_and_closes_in_a_loop_leave_nothing_behind() {
     assert_eq!(left.wires, [LISTENER, DATAGRAMS, WireId(FIRST), WireId(FIRST + 601)]);
 }
 
-/// Calls and ends a few times more: each end that is answered was served after those before it.
+/// Calls and ends a few times more: each end that is answered was served after the earlier ones.
 fn echoed_after_all_are_gone(running: &Running, last: &mut TcpStream) -> bool {
     for _ in 0..PROBES {
         let mut caller = running.call();

@@ -1,5 +1,5 @@
-//! Several wires of one participant on one thread, on loopback. Ports are the kernel's choice, and waiting is always for an
-//! event with a bound.
+//! Several wires of one participant on one thread, on loopback. The kernel chooses ports, and tests wait for events
+//! with a bound.
 
 mod changes;
 mod closing;

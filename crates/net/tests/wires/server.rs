@@ -1,4 +1,4 @@
-//! A participant of many wires that sends back what it hears, driven on a thread of its own; and what talks to it.
+//! A participant of many wires that returns what it receives, driven on a thread of its own; and its clients.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
@@ -19,10 +19,10 @@ pub const LISTENER: WireId = WireId(0);
 /// The first wire of a connection that is accepted.
 pub const FIRST: u32 = 100;
 
-/// What a connection says to have the first one's wire closed.
+/// Message with which a connection has the first one's wire closed.
 pub const CLOSE_THE_FIRST: &[u8] = b"close the first";
 
-/// What waits to go out on a wire, and what was said of it.
+/// Bytes that wait to be sent on a wire, and its state.
 #[derive(Default)]
 pub struct Wire {
     out: VecDeque<(PathId, Vec<u8>)>,
@@ -31,15 +31,15 @@ pub struct Wire {
     pub broken: Vec<BrokenReason>,
 }
 
-/// Sends back what it hears, on the wire that it came by.
+/// Returns what it receives, on the same wire.
 #[derive(Default)]
 pub struct Server {
     pub wires: BTreeMap<WireId, Wire>,
-    /// How many connections it takes at most.
+    /// The most connections that it accepts.
     pub most: usize,
     pub accepted: u32,
     pub refused: u32,
-    /// Bytes for each that connects, after which its wire is closed; it sends nothing back then.
+    /// Bytes sent to each new connection, after which its wire is closed; received bytes are not returned then.
     farewell: usize,
     ready: VecDeque<WireId>,
     closes: VecDeque<WireId>,
@@ -51,7 +51,7 @@ impl Server {
         Server { most, ..Server::default() }
     }
 
-    /// One that sends `farewell` bytes to each that connects, and closes its wire when it has no more to say.
+    /// A server that sends `farewell` bytes to each new connection, and closes its wire after them.
     pub fn saying_farewell(farewell: usize) -> Self {
         Server { most: 2, farewell, ..Server::default() }
     }
@@ -93,7 +93,7 @@ impl Participant for Server {
             }
             Input::Broken(reason) => {
                 entry.broken.push(reason);
-                // One that calls comes back.
+                // A wire that calls reconnects.
                 if wire.0 >= FIRST {
                     self.closes.push_back(wire);
                 }
@@ -159,12 +159,12 @@ impl Participant for Server {
     }
 }
 
-/// What is left of a server.
+/// Final state of a server.
 pub struct Left {
     pub server: Server,
     pub report: DriveReport,
     pub wires: Vec<WireId>,
-    /// Connections turned away at the listening socket.
+    /// Connections refused at the listening socket.
     pub turned_away: u64,
 }
 
@@ -242,12 +242,12 @@ impl Drop for Running {
     }
 }
 
-/// Bytes of which every place shows in its value.
+/// Bytes whose values show their positions.
 pub fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 % 251) as u8).collect()
 }
 
-/// What is sent comes back.
+/// Sent bytes are returned.
 pub fn echoes(stream: &mut TcpStream, bytes: &[u8]) {
     stream.write_all(bytes).expect("a connection");
     let mut back = vec![0; bytes.len()];

@@ -1,4 +1,4 @@
-//! Connections that come in: served side by side, refused, told of.
+//! Connections that come in: served side by side, refused, reported.
 
 use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc;
@@ -79,12 +79,12 @@ fn a_refused_connection_is_closed_at_once_and_counted() {
 }
 
 #[test]
-fn room_is_made_by_who_leaves() {
+fn a_connection_that_ends_makes_room() {
     let running = Running::start(Server::taking(1));
     for n in 0..20 {
         let mut caller = running.call();
         echoes(&mut caller, &pattern(100 + n));
-        // Our end is answered by the server's, after which it has forgotten us.
+        // The server has closed its end when ours is answered, and has forgotten the connection.
         caller.shutdown(Shutdown::Write).expect("a connection");
         assert!(has_ended(&mut caller));
     }
@@ -92,7 +92,7 @@ fn room_is_made_by_who_leaves() {
     assert_eq!((left.server.accepted, left.turned_away), (20, 0));
 }
 
-/// Notes lines that open and close.
+/// Records lines that open and close.
 struct Notes(mpsc::Sender<(bool, WireId, u64)>);
 
 impl LineObserver for Notes {
@@ -106,7 +106,7 @@ impl LineObserver for Notes {
 }
 
 #[test]
-fn an_observer_is_told_of_lines_that_come_and_go() {
+fn an_observer_is_told_of_opened_and_closed_lines() {
     let (tell, told) = mpsc::channel();
     let running = Running::start_with(Server::taking(5), SocketOptions::default(), |lines| {
         lines.set_observer(Box::new(Notes(tell)));
@@ -128,7 +128,7 @@ fn the_kernels_figures_come_for_connections_that_send() {
     echoes(&mut speaks, b"again");
     let left = running.stop();
     let reports = |wire: u32| left.server.wires[&WireId(FIRST + wire)].reports;
-    // One as it sends, one at the end; the silent one has its last alone.
+    // One when it sends, one at the end; the silent one has only its last.
     assert!((2..=3).contains(&reports(0)), "{}", reports(0));
     assert_eq!(reports(1), 1);
     drop(silent);

@@ -1,10 +1,10 @@
-//! What an analyser is shown of simple ARQ: the messages in its packets.
+//! Dissects simple ARQ for analysers: the messages in its packets.
 
 use antiphon_core::{Dissected, Fragment};
 
 use super::{text, wire};
 
-/// Looks into a datagram of either mode; a message sent again has its old number.
+/// Finds the message in a datagram of either mode; a retransmitted message keeps its number.
 pub(super) fn dissect(datagram: &[u8], each: &mut dyn FnMut(Dissected<'_>)) {
     if let Some(data) = wire::parse(datagram).and_then(|packet| packet.data) {
         each(Dissected::Fragment(Fragment::whole(data.epoch.into(), data.number, data.payload)));
@@ -15,7 +15,7 @@ pub(super) fn dissect(datagram: &[u8], each: &mut dyn FnMut(Dissected<'_>)) {
     }
 }
 
-/// Keeps the text mode's numbers apart from the binary one's epochs.
+/// Distinguishes the text mode's numbers from the binary one's epochs.
 const TEXT: u128 = 1 << 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The sender's half of the improved mode: what is on its way, what of it is lost, what is sent again and when not.
+//! The sender's half of the improved mode: messages in flight, loss detection, retransmissions.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,31 +14,31 @@ use crate::deadline::last_chance;
 use crate::queue::{LEAN_PLACES, MAX_FRAMES, Queued, SendQueue};
 use crate::rtt::backed_off;
 
-/// Messages on their way.
+/// Messages in flight.
 #[derive(Debug)]
 pub(super) struct Flight {
     epoch: u32,
     ring: Ring<Entry>,
     bytes: u64,
-    /// Numbers to be sent again, as soon as the wire takes them.
+    /// Numbers to retransmit, as soon as the wire takes them.
     repeats: VecDeque<u64>,
     /// No entry is due before this.
     next_due: Option<Instant>,
-    /// Sendings so far; names each of them.
+    /// Number of transmissions so far; identifies each of them.
     sendings: u64,
-    /// The latest sending of which an arrival is known.
+    /// The latest transmission that is known to have arrived.
     arrived_sending: u64,
     rtt: Rtt,
     /// The optional window, in bytes.
     reno: Option<Reno>,
-    /// Losses of packets before this number belong to the loss that the window has answered.
+    /// Losses of packets before this number belong to the loss for which the window was reduced.
     recovered_at: u64,
     repeated: u64,
-    /// The window has halved, and the event is still to be reported.
+    /// The window was halved, and the event is still to be reported.
     halved: bool,
 }
 
-/// A message on its way.
+/// A message in flight.
 #[derive(Debug)]
 struct Entry {
     message: Queued,
@@ -52,19 +52,19 @@ struct Entry {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
-    /// Under way; taken for lost when due.
+    /// In flight; counts as lost when due.
     Sent,
-    /// Stands in `repeats`; no time-out runs.
+    /// Listed in `repeats`; no time-out runs.
     Repeats,
-    /// Not sent again; an acknowledgement may still come until it is due.
+    /// Not retransmitted any more; an acknowledgement may still come until it is due.
     GivenUp,
 }
 
-/// An acknowledgement of what was never sent.
+/// An acknowledgement of a message that was never sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct NeverSent;
 
-/// What goes into the header of a data packet, beside its epoch.
+/// Fields of a data packet's header, besides its epoch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outgoing<'a> {
     pub number: u64,
@@ -74,7 +74,7 @@ pub(super) struct Outgoing<'a> {
 }
 
 impl Flight {
-    /// Nothing on its way yet; the first packet will have number `first`.
+    /// Nothing in flight yet; the first packet will have number `first`.
     pub fn new(settings: &Settings, max_datagram: usize, epoch: u32, first: u64) -> Self {
         Flight {
             epoch,
@@ -92,7 +92,7 @@ impl Flight {
         }
     }
 
-    /// Makes room for `messages` on their way, all to be sent again.
+    /// Reserves memory for `messages` in flight, all of which may be retransmitted.
     pub fn reserve(&mut self, messages: usize) {
         self.ring.reserve(messages);
         self.repeats.reserve_exact(messages.min(MAX_FRAMES).saturating_sub(self.repeats.len()));
@@ -103,17 +103,17 @@ impl Flight {
         self.ring.is_empty()
     }
 
-    /// Bytes of messages on their way.
+    /// Bytes of messages in flight.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Packets sent again so far.
+    /// Packets retransmitted so far.
     pub fn repeated(&self) -> u64 {
         self.repeated
     }
 
-    /// What is known of round trips.
+    /// Round-trip estimates.
     pub fn rtt(&self) -> &Rtt {
         &self.rtt
     }
@@ -123,7 +123,7 @@ impl Flight {
         self.reno.as_ref().map(|reno| reno.window().cwnd as u64)
     }
 
-    /// Whether the window has closed by half since the last call.
+    /// Whether the window was halved since the last call.
     pub fn take_halved(&mut self) -> bool {
         std::mem::take(&mut self.halved)
     }
@@ -133,7 +133,7 @@ impl Flight {
         self.next_due
     }
 
-    /// Settles what has arrived, measures the round trip, and sees what must be lost by now.
+    /// Processes an acknowledgement: settles arrivals, measures the round trip, detects losses.
     pub fn handle_ack(
         &mut self,
         ack: &Ack<'_>,
@@ -144,7 +144,7 @@ impl Flight {
         let floor = wire::unwrap(next, ack.floor).filter(|floor| ack.epoch == self.epoch && *floor <= next);
         let floor = floor.ok_or(NeverSent)?;
         let latest = floor.saturating_add_signed(i64::from(ack.latest));
-        // Numbers never sent, in the floor or in the map, are a forger's or another peer's.
+        // Numbers never sent, in the floor or in the map, are forged or another peer's.
         if latest >= next || last_of(ack.map).is_some_and(|last| floor + 1 + last >= next) {
             return Err(NeverSent);
         }
@@ -165,8 +165,8 @@ impl Flight {
         Ok(())
     }
 
-    /// A round trip, where it is sure to which sending the answer belongs (Karn's rule): to the first, which the
-    /// receiver tells from repeats, or to the only repeat.
+    /// A round trip, if it is certain which transmission was answered (Karn's rule): the first, which the receiver
+    /// distinguishes from repeats, or the only repeat.
     fn measure(&mut self, latest: u64, ack: &Ack<'_>, received_at: Instant) {
         let Some(entry) = self.ring.entry(latest) else { return };
         let sent = match (ack.latest_repeated, entry.tries) {
@@ -176,20 +176,20 @@ impl Flight {
         };
         let elapsed = received_at.since(sent);
         let age = Duration::from_nanos(u64::from(ack.age) * AGE_UNIT_NANOS);
-        // An age beyond the whole round trip is no age.
+        // An age longer than the whole round trip is invalid.
         self.rtt.on_sample(elapsed.checked_sub(age).unwrap_or(elapsed));
     }
 
     fn settle(&mut self, number: u64, received_at: Instant, queue: &mut SendQueue) {
         let on_their_way = self.bytes;
         let Some(entry) = self.take(number) else { return };
-        // An answer sooner than any round trip was to an earlier sending, and says nothing of when the last arrived.
+        // An answer sooner than any round trip was to an earlier transmission, and does not tell when the last arrived.
         let to_last =
             entry.tries == 1 || Some(received_at.since(entry.last_sent)) >= self.rtt.smoothed().min();
         if to_last {
             self.arrived_sending = self.arrived_sending.max(entry.sending);
         }
-        // A stream that does not fill its window learns nothing of the path (RFC 7661 §1).
+        // A stream that does not fill its window learns nothing about the path (RFC 7661 §1).
         if let Some(reno) = &mut self.reno
             && on_their_way as f64 * 2.0 >= reno.window().cwnd
         {
@@ -204,8 +204,8 @@ impl Flight {
         Some(entry)
     }
 
-    /// What was sent before a packet that has arrived is lost once the path's reordering has had its time, or when its
-    /// deadline grants no more of it.
+    /// A message sent before a packet that has arrived counts as lost once the path's reordering time has passed, or
+    /// when its deadline leaves no more time.
     fn see_what_was_overtaken(&mut self) {
         let wait = self.rtt.smoothed().srtt().unwrap_or_default() + self.rtt.reordering();
         self.next_due = None;
@@ -218,7 +218,7 @@ impl Flight {
         }
     }
 
-    /// Marks for repetition, or gives up, what is due.
+    /// Retransmits, or gives up, messages that are due.
     pub fn handle_due(&mut self, now: Instant, queue: &mut SendQueue) {
         if self.next_due.is_none_or(|due| due > now) {
             return;
@@ -242,7 +242,7 @@ impl Flight {
         }
     }
 
-    /// Packet `number` was lost: one answer for each window.
+    /// Packet `number` was lost: reduces the window once per window.
     fn close_window(&mut self, number: u64) {
         let Some(reno) = self.reno.as_mut().filter(|_| number >= self.recovered_at) else { return };
         self.recovered_at = self.ring.next();
@@ -262,7 +262,7 @@ impl Flight {
         queue.finish(message, outcome);
     }
 
-    /// What becomes of a message taken for lost. If it is given up: until when an answer to it may still come.
+    /// Handles a message that counts as lost. If it is given up, returns until when an answer to it may still come.
     fn repeat_or_give_up(&mut self, now: Instant, number: u64) -> Option<Instant> {
         let rto = self.rtt.rto();
         let entry = self.ring.entry_mut(number)?;
@@ -272,13 +272,14 @@ impl Flight {
             return None;
         }
         entry.fate = Fate::GivenUp;
-        // Until an answer to the last sending can't come any more; just after the deadline, which itself is in time.
+        // Until an answer to the last transmission cannot come any more; just after the deadline, which itself is in
+        // time.
         let after = entry.message.deadline.map_or(now, |deadline| deadline + Duration::from_nanos(1));
         entry.due = after.max(entry.last_sent + rto);
         Some(entry.due)
     }
 
-    /// The next packet to send at `now`: repetitions first, then a message of `queue`, as far as the window allows.
+    /// The next packet to send at `now`: retransmissions first, then a message of `queue`, as far as the window allows.
     pub fn next(&mut self, now: Instant, queue: &mut SendQueue) -> Option<Outgoing<'_>> {
         let number = self.next_repeat(now).or_else(|| self.next_first(now, queue))?;
         let back = (number - self.ring.first()) as u16;
@@ -291,7 +292,7 @@ impl Flight {
             let rto = self.rtt.rto();
             let Some(entry) = self.ring.entry_mut(number) else { continue };
             if !entry.is_in_time(now) {
-                // The wire stood still for too long.
+                // The wire took nothing for too long.
                 if let Some(until) = self.repeat_or_give_up(now, number) {
                     self.next_due = sooner(self.next_due, until);
                 }
@@ -300,10 +301,10 @@ impl Flight {
             self.sendings += 1;
             self.repeated += 1;
             entry.tries += 1;
-            // A deadline bounds the tries by itself; without one they must get rarer.
+            // A deadline bounds the retransmissions; without one their interval must grow.
             let doublings = if entry.message.deadline.is_some() { 0 } else { entry.tries - 1 };
             let wait = backed_off(rto, doublings, MAX_RTO);
-            // Of a path that brings nothing, a copy would only be one more.
+            // On a path that delivers nothing, a copy would only add load.
             let overtaken = entry.sending < self.arrived_sending;
             (entry.last_sent, entry.sending, entry.fate) = (now, self.sendings, Fate::Sent);
             entry.due = now + wait;
@@ -333,7 +334,7 @@ impl Flight {
         Some(number)
     }
 
-    /// Ends everything that is on its way with `outcome`.
+    /// Ends everything in flight with `outcome`.
     pub fn finish_all(&mut self, outcome: Outcome, queue: &mut SendQueue) {
         for number in self.ring.first()..self.ring.next() {
             if let Some(entry) = self.take(number) {
@@ -346,12 +347,12 @@ impl Flight {
 }
 
 impl Entry {
-    /// Whether what is sent now can still be played.
+    /// Whether a packet sent now can still be played.
     fn is_in_time(&self, now: Instant) -> bool {
         self.message.deadline.is_none_or(|deadline| now <= deadline)
     }
 
-    /// It is due just before its deadline at the latest, unless it has been sent since then.
+    /// Due just before its deadline at the latest, unless it has been sent since then.
     fn leave_last_chance(&mut self) {
         if let Some(last) = self.message.deadline.map(last_chance).filter(|last| self.last_sent < *last) {
             self.due = self.due.min(last);
@@ -371,5 +372,5 @@ fn sooner(soonest: Option<Instant>, due: Instant) -> Option<Instant> {
 
 /// RFC 6928 §2.
 const INITIAL_PACKETS: u32 = 10;
-/// Sendings of one message at most: bounds what a peer that never answers costs, some 10 s without a deadline.
+/// The most transmissions of one message: bounds the cost of a peer that never answers, some 10 s without a deadline.
 pub(super) const MAX_TRIES: u32 = 16;

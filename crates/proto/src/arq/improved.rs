@@ -1,11 +1,11 @@
-//! `mode=improved`: what the report's chapter on future work lists, as an endpoint.
+//! `mode=improved`: the extensions in the report's chapter on future work, as an endpoint.
 //!
-//! * A message is sent again when a packet sent *later* has been acknowledged and the path's reordering has had its time
-//!   (RFC 8985), or after SRTT + 4 RTTVAR; never after its deadline, and once more just before it where no answer can come
-//!   in time.
-//! * One acknowledgement tells of many packets, rides on messages of the way back, waits a bounded time at most, and goes
-//!   at once when a gap shows.
-//! * The receiver hands on every message once, as soon as it has it: order is the playout buffer's business.
+//! * A message is retransmitted when a packet sent *later* has been acknowledged and the path's reordering time has
+//!   passed (RFC 8985), or after SRTT + 4 RTTVAR; never after its deadline, and once more just before it where no
+//!   answer can come in time.
+//! * One acknowledgement covers many packets, is carried by messages in the other direction, waits a bounded time, and
+//!   is sent at once when a gap appears.
+//! * The receiver delivers every message once, as soon as it has it: the playout buffer restores the order.
 //! * Numbers start anywhere and belong to an *epoch* drawn at opening, so that neither a restarted peer nor a blind
 //!   forger confuses them.
 
@@ -24,14 +24,14 @@ use crate::inbox::Inbox;
 use crate::queue::{Room, SendQueue};
 use crate::tally::{Datagram, Tally};
 
-/// What a URI lets one choose.
+/// Settings from the URI.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Settings {
-    /// Least retransmission time-out.
+    /// Minimum retransmission time-out.
     pub rto_floor: Duration,
     /// Longest wait of an acknowledgement, here and at the peer.
     pub ack_delay: Duration,
-    /// Whether a window bounds what is on its way.
+    /// Whether a window limits the bytes in flight.
     pub aimd: bool,
 }
 
@@ -50,14 +50,14 @@ pub(super) struct Improved {
 impl Improved {
     pub fn new(settings: Settings, max_datagram: usize, seed: u64) -> Self {
         let mut rng = Rng::fork(seed, "arq");
-        // Above 2³², so that a number behind the first stays positive.
+        // Above 2³², so that a number before the first stays positive.
         let first = (1 << 32) + u64::from(rng.next_u32());
         Self::starting_at(settings, max_datagram, rng.next_u32(), first)
     }
 
     pub fn starting_at(settings: Settings, max_datagram: usize, epoch: u32, first: u64) -> Self {
         let mut queue = SendQueue::new(Room::LEAN_UNTIL_ACKED, max_datagram);
-        // There is no handshake: messages flow from the first moment.
+        // There is no handshake: messages flow from the start.
         queue.report(Event::Connected);
         Improved {
             queue,
@@ -131,7 +131,7 @@ impl Endpoint for Improved {
             acknowledged: true,
             ordered: false,
             retransmits: true,
-            // Tries are bounded.
+            // Retransmissions are bounded.
             reliable: false,
             streams: 1,
             calls_with_first_message: false,

@@ -5,8 +5,8 @@
 //! | `as-published` | text | every packet by one of its own, at once | after 20 ms, three times at most |
 //! | `improved` | binary | several packets by one, with messages of the way back | when later packets arrived, or after an adaptive time-out; never too late to be played |
 //!
-//! Both ends need the same mode: packets of the other one are counted as malformed. A listener whose URI names none takes
-//! its caller's.
+//! Both ends need the same mode: packets of the other one are counted as malformed. A listener whose URI names none
+//! uses its caller's.
 
 mod dissector;
 mod flight;
@@ -46,7 +46,7 @@ fn speaks_text(datagram: &[u8]) -> Option<bool> {
     (text || wire::parse(datagram).is_some()).then_some(text)
 }
 
-/// Whether a datagram is a data packet of either mode: acknowledgements answer, they don't begin.
+/// Whether a datagram is a data packet of either mode: acknowledgements do not begin an association.
 fn begins_an_association(datagram: &[u8]) -> bool {
     let binary = wire::parse(datagram).is_some_and(|packet| packet.data.is_some());
     binary || matches!(text::parse(datagram), Some(text::Text::Data { .. }))

@@ -1,8 +1,9 @@
 //! The loop of the report's sender, for experiments that repeat its figures.
 //!
-//! One turn: send again what is due; if at least `pace` has gone by since the last new packet, send the next and
-//! *forget the overshoot*, so that the stream runs slow; then wait at most `tick` for **one** acknowledgement. With
-//! `turn`, the work of a turn takes time, in which acknowledgements pile up: the report's was an interpreted program.
+//! One turn: retransmit what is due; if at least `pace` has passed since the last new packet, send the next and
+//! *discard the excess time*, so that the stream runs slow; then wait at most `tick` for **one** acknowledgement. With
+//! `turn`, the work of a turn takes time, in which acknowledgements accumulate: the report's was an interpreted
+//! program.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,18 +12,19 @@ use antiphon_core::Instant;
 
 use crate::queue::{LEAN_PLACES, MAX_FRAMES};
 
-/// How the loop runs.
+/// Settings of the loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LoopSettings {
     /// Longest wait for an acknowledgement: 1 ms as published.
     pub tick: Duration,
-    /// Least time between new packets: 7.4 ms as published; `None` sends one a turn, and whoever sends keeps the pace.
+    /// Minimum time between new packets: 7.4 ms as published; `None`: one packet each turn, so that the caller sets the
+    /// pace.
     pub pace: Option<Duration>,
-    /// What the work of a turn takes: not published; zero by default.
+    /// Time that the work of a turn takes: not published; zero by default.
     pub turn: Duration,
 }
 
-/// Where the loop stands.
+/// State of the loop.
 #[derive(Debug)]
 pub(super) struct PaperLoop {
     settings: LoopSettings,
@@ -35,9 +37,9 @@ pub(super) struct PaperLoop {
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// Nothing to send and nothing on its way. The published program ends there; here it sleeps.
+    /// Nothing to send and nothing in flight. The published program ends there; here it sleeps.
     Resting,
-    /// At work until `from`, then waiting for an acknowledgement until `until`.
+    /// Working until `from`, then waiting for an acknowledgement until `until`.
     Reading { from: Instant, until: Instant },
 }
 
@@ -52,14 +54,14 @@ impl PaperLoop {
         self.unread.reserve_exact(acks.min(MAX_FRAMES).saturating_sub(self.unread.len()));
     }
 
-    /// An acknowledgement is in the socket. A socket holds only so many: what is beyond is lost, as in a kernel.
+    /// An acknowledgement is in the socket. Beyond the socket's limit it is lost, as in a kernel.
     pub fn handle_ack(&mut self, number: u64) {
         if self.unread.len() < MAX_FRAMES {
             self.unread.push_back(number);
         }
     }
 
-    /// There is something to send: a resting loop takes a turn at once.
+    /// There is something to send: an idle loop takes a turn at once.
     pub fn wake(&mut self, now: Instant) {
         if matches!(self.phase, Phase::Resting) {
             self.phase = Phase::Reading { from: now, until: now };
@@ -73,7 +75,7 @@ impl PaperLoop {
         self.may_send = false;
     }
 
-    /// Whether the next turn begins by `now`.
+    /// Whether the next turn has begun by `now`.
     pub fn is_due(&self, now: Instant) -> bool {
         self.poll_timeout().is_some_and(|at| at <= now)
     }
@@ -112,7 +114,7 @@ impl PaperLoop {
         self.may_send
     }
 
-    /// It has.
+    /// It has sent one.
     pub fn on_sent(&mut self) {
         self.may_send = false;
     }

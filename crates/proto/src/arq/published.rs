@@ -1,12 +1,12 @@
 //! `mode=as-published`: the sender and the receiver of the report, as an endpoint.
 //!
-//! A packet goes out at 0 and, unacknowledged, at 20, 40 and 60 ms; then it is forgotten. Every data packet that
-//! arrives is acknowledged at once, a repeated one too, and handed on as it came: order, gaps and duplicates are the
-//! application's business, as they are above UDP (the receivers here match messages by their RTP numbers).
+//! A packet is sent at 0 and, unacknowledged, at 20, 40 and 60 ms; then it is forgotten. Every data packet that arrives
+//! is acknowledged at once, also a repeated one, and delivered as it is: order, gaps and duplicates are left to the
+//! application, as above UDP (the receivers here match messages by their RTP numbers).
 //!
-//! What the endpoint adds to the published program: a message waits for one more time-out after its last repetition, so
-//! that its outcome tells whether the peer has it (nothing on the wire changes); a message is not *first* sent after its
-//! deadline. Repetitions know no deadline, as published: they end after 60 ms.
+//! Additions of the endpoint to the published program: a message waits for one more time-out after its last repetition,
+//! so that its outcome tells whether the peer has it (nothing on the wire changes); a message is not *first* sent after
+//! its deadline. Repetitions ignore deadlines, as published: they end after 60 ms.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -24,14 +24,14 @@ use crate::inbox::Inbox;
 use crate::queue::{LEAN_PLACES, MAX_FRAMES, Queued, Room, SendQueue};
 use crate::tally::{Datagram, Tally};
 
-/// What the report lets one choose.
+/// Settings left open by the report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Settings {
-    /// Time from one sending to the next.
+    /// Time from one transmission to the next.
     pub timeout: Duration,
-    /// Repetitions after the first sending.
+    /// Repetitions after the first transmission.
     pub repetitions: u32,
-    /// The paper's sender loop; `None` acts at once and paces nothing.
+    /// The paper's sender loop; `None`: acts at once without pacing.
     pub paper_loop: Option<LoopSettings>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Published {
     queue: SendQueue,
     inbox: Inbox,
     flight: Ring<Entry>,
-    /// Numbers to be sent again, as soon as the wire takes them.
+    /// Numbers to retransmit, as soon as the wire takes them.
     repeats: VecDeque<u64>,
     /// Numbers to be acknowledged.
     acks: VecDeque<u64>,
@@ -59,7 +59,7 @@ struct Entry {
     message: Queued,
     due: Instant,
     repetitions_left: u32,
-    /// It stands in `repeats`, and its time-out rests.
+    /// Listed in `repeats`, and its time-out is stopped.
     waits: bool,
 }
 
@@ -96,7 +96,7 @@ impl Published {
     }
 
     fn handle_ack(&mut self, now: Instant, number: u64) {
-        // Numbers never sent; those long settled are what every repetition brings.
+        // Numbers never sent count as errors; those settled before are normal after a repetition.
         if number.wrapping_sub(self.flight.next()) < u64::MAX / 2 {
             self.tally.on_malformed();
             return;
@@ -119,7 +119,7 @@ impl Published {
         }
     }
 
-    /// Step 2 of the published loop: what is due is sent again, or forgotten.
+    /// Step 2 of the published loop: packets that are due are retransmitted, or forgotten.
     fn repeat_due(&mut self, now: Instant) {
         if self.next_due.is_none_or(|due| due > now) {
             return;
@@ -147,7 +147,7 @@ impl Published {
         self.next_due = soonest;
     }
 
-    /// Runs the published loop as far as it has come by `now`.
+    /// Runs the published loop up to `now`.
     fn run_loop(&mut self, now: Instant) {
         let Some(mut paper_loop) = self.paper_loop.take() else { return };
         while paper_loop.is_due(now) {
@@ -167,7 +167,8 @@ impl Published {
         while let Some(number) = self.repeats.pop_front() {
             let Some(entry) = self.flight.entry_mut(number) else { continue };
             entry.waits = false;
-            // The published list counts from the time-out, not from the sending; a wire that was blocked starts the count again.
+            // The published list counts from the time-out, not from the transmission; a wire that was blocked restarts
+            // the count.
             let next = entry.due + self.settings.timeout;
             entry.due = if next > now { next } else { now + self.settings.timeout };
             self.next_due = Some(self.next_due.map_or(entry.due, |due| due.min(entry.due)));
@@ -309,7 +310,7 @@ impl Endpoint for Published {
     }
 
     fn reserve(&mut self, messages: usize) {
-        // A peer that stood still has had every message sent to it again.
+        // After a stall of the peer, every message has been retransmitted to it.
         let sendings = 1 + self.settings.repetitions as usize;
         let arrivals = messages.saturating_mul(sendings).min(MAX_FRAMES);
         self.queue.make_room(Room::of(messages), self.max_datagram);

@@ -1,12 +1,12 @@
-//! What is on its way: entries by consecutive numbers, at most [`SPAN`] of them at once. Allocates only when more are on
-//! their way than ever before.
+//! Entries of packets in flight by consecutive numbers, at most [`SPAN`] of them at once. Allocates only when more are
+//! in flight than ever before.
 
 use super::wire::SPAN;
 
 /// Entries numbered `first..next`, some of them settled already.
 #[derive(Debug)]
 pub(super) struct Ring<T> {
-    /// A power of two of them, so that neighbours keep their places apart where numbers wrap.
+    /// A power of two, so that neighbouring numbers keep different slots where numbers wrap.
     slots: Vec<Option<T>>,
     first: u64,
     next: u64,
@@ -19,24 +19,24 @@ impl<T> Ring<T> {
         Ring { slots: (0..FIRST_SLOTS).map(|_| None).collect(), first, next: first, held: 0 }
     }
 
-    /// Makes room for `entries` on their way.
+    /// Reserves memory for `entries` in flight.
     pub fn reserve(&mut self, entries: usize) {
         while (self.slots.len() as u64) < (entries as u64).min(SPAN) {
             self.grow();
         }
     }
 
-    /// Whether one more may be on its way.
+    /// Whether one more may be in flight.
     pub fn has_room(&self) -> bool {
         self.next.wrapping_sub(self.first) < SPAN
     }
 
-    /// Whether nothing is.
+    /// Whether nothing is in flight.
     pub fn is_empty(&self) -> bool {
         self.held == 0
     }
 
-    /// Entries on their way.
+    /// Entries in flight.
     pub fn held(&self) -> usize {
         self.held
     }
@@ -63,18 +63,18 @@ impl<T> Ring<T> {
         self.held += 1;
     }
 
-    /// The entry of `number`, if it is on its way.
+    /// The entry of `number`, if it is in flight.
     pub fn entry_mut(&mut self, number: u64) -> Option<&mut T> {
         let slot = self.known(number)?;
         self.slots[slot].as_mut()
     }
 
-    /// The entry of `number`, if it is on its way.
+    /// The entry of `number`, if it is in flight.
     pub fn entry(&self, number: u64) -> Option<&T> {
         self.slots[self.known(number)?].as_ref()
     }
 
-    /// Takes the entry of `number` out: it is settled.
+    /// Removes the entry of `number`: it is settled.
     pub fn take(&mut self, number: u64) -> Option<T> {
         let slot = self.known(number)?;
         let entry = self.slots[slot].take()?;
@@ -94,7 +94,7 @@ impl<T> Ring<T> {
         entries.filter_map(move |(i, slot)| Some((first.wrapping_add(i as u64), slot.as_mut()?)))
     }
 
-    /// Doubles the slots; each entry moves to the one that its number now has.
+    /// Doubles the slots; each entry moves to its number's new slot.
     fn grow(&mut self) {
         let before = self.slots.len();
         self.slots.resize_with(2 * before, || None);
@@ -117,7 +117,7 @@ impl<T> Ring<T> {
     }
 }
 
-/// What is on its way for a third of a second in blocks of 256 sample frames at 48 kHz.
+/// A third of a second of packets in blocks of 256 sample frames at 48 kHz.
 const FIRST_SLOTS: u64 = 64;
 const _: () = assert!(FIRST_SLOTS.is_power_of_two() && SPAN.is_power_of_two() && FIRST_SLOTS <= SPAN);
 

@@ -12,25 +12,25 @@ pub(super) struct Rtt {
     floor: Duration,
     ack_delay: Duration,
     smoothed: rtt::Rtt,
-    /// Smoothed time between packets, and when the last one went out.
+    /// Smoothed time between packets, and when the last one was sent.
     interval: Duration,
     last_packet: Option<Instant>,
 }
 
 impl Rtt {
-    /// `floor`: least time-out; `ack_delay`: how long the peer may keep an acknowledgement back.
+    /// `floor`: minimum time-out; `ack_delay`: how long the peer may delay an acknowledgement.
     pub fn new(floor: Duration, ack_delay: Duration) -> Self {
         Rtt { floor, ack_delay, smoothed: rtt::Rtt::default(), interval: Duration::ZERO, last_packet: None }
     }
 
-    /// Folds in one round trip, the peer's delay already taken off; never one that could belong to either of two
-    /// sendings (Karn's rule).
+    /// Folds in one round trip, without the peer's delay; never one that could belong to either of two transmissions
+    /// (Karn's rule).
     pub fn on_sample(&mut self, sample: Duration) {
-        // A clock's grain: nothing is nearer than this.
+        // The clock's granularity.
         self.smoothed.on_sample(sample.max(Duration::from_micros(1)));
     }
 
-    /// A new packet goes out: how often they do says when the next acknowledgement can come.
+    /// A new packet is sent: the rate of packets tells when the next acknowledgement can come.
     pub fn on_packet(&mut self, now: Instant) {
         if let Some(last) = self.last_packet {
             self.interval = (7 * self.interval + now.since(last).min(LONGEST_INTERVAL)) / 8;
@@ -43,8 +43,8 @@ impl Rtt {
         &self.smoothed
     }
 
-    /// SRTT + 4 RTTVAR, the peer's delay, and as long again as the next acknowledgement needs: one may be lost, and the
-    /// next one, an interval and a delay later, tells the same.
+    /// SRTT + 4 RTTVAR, the peer's delay, and the time until the next acknowledgement: one may be lost, and the next
+    /// one, an interval and a delay later, has the same information.
     ///
     /// Departs from RFC 6298 §2.4, as the floor is not a second: playout budgets are under 200 ms.
     pub fn rto(&self) -> Duration {
@@ -61,10 +61,10 @@ impl Rtt {
 
 /// Before the first measurement: longer than the paths over which live sound is of use; the first answer corrects it.
 const INITIAL_RTO: Duration = Duration::from_millis(100);
-/// Packets that are rarer (the longest usual block of speech) don't lengthen the time-out: they are few, and may well be
-/// sent once too often.
+/// Less frequent packets (the longest usual block of speech) do not lengthen the time-out: they are few, and an
+/// unnecessary retransmission costs little.
 const LONGEST_INTERVAL: Duration = Duration::from_millis(20);
-/// A longer time-out helps no live sound, and recordings come back sooner after an outage.
+/// A longer time-out is of no use for live sound, and recordings resume sooner after an outage.
 pub(super) const MAX_RTO: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -75,7 +75,7 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    /// Worked by hand after RFC 6298: 40 ms, then 60 ms.
+    /// Computed by hand after RFC 6298: 40 ms, then 60 ms.
     #[test]
     fn the_estimate_follows_the_rfc() {
         let mut rtt = Rtt::new(ms(10), ms(5));

@@ -9,7 +9,7 @@ use super::{improved, published};
 use crate::Key;
 use crate::query::{bad, time, unknown};
 
-/// What a URI asks for.
+/// Settings from a URI.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Settings {
     Published(published::Settings),
@@ -37,7 +37,7 @@ pub(super) const KEYS: &[Key] = &[
     },
 ];
 
-/// Reads the keys; those of the mode not chosen are refused.
+/// Reads the keys; refuses those of the other mode.
 pub(super) fn read(query: &Query) -> Result<Settings, UriError> {
     match query.value("mode").unwrap_or("improved") {
         "as-published" => read_published(query).map(Settings::Published),
@@ -100,14 +100,14 @@ const TIMEOUT: Duration = Duration::from_millis(20);
 const GIVE_UP: Duration = Duration::from_millis(60);
 /// A floor far under TCP's second, since playout budgets are under 200 ms: a block and a scheduler's slice.
 const RTO_FLOOR: Duration = Duration::from_millis(10);
-/// One acknowledgement for a block of 5 ms: waits less than the variation of the paths it is meant for.
+/// One acknowledgement for a block of 5 ms: waits less than the variation of usual paths.
 const ACK_DELAY: Duration = Duration::from_millis(5);
 /// The age field reaches 655 ms; a longer wait would spoil the measured round trips.
 const MAX_ACK_DELAY: Duration = Duration::from_millis(500);
-/// Below it a time-out is a busy loop.
+/// A shorter time-out would be a busy loop.
 const SHORTEST: Duration = Duration::from_micros(100);
 const LONGEST: Duration = Duration::from_secs(60);
-/// Bounds what one message may cost.
+/// Bounds the cost of one message.
 const MAX_REPETITIONS: u32 = 16;
 
 #[cfg(test)]

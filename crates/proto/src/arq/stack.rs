@@ -1,4 +1,4 @@
-//! `arq://` as a stack: endpoints of the mode that the URI names, or that the caller speaks.
+//! `arq://` as a stack: endpoints of the mode that the URI names, or that the caller uses.
 
 use std::rc::Rc;
 
@@ -18,7 +18,7 @@ use crate::{OpenError, StackArgs};
 #[derive(Debug)]
 pub(super) struct ArqStack {
     settings: Settings,
-    /// The mode that a listener turns to if its caller speaks it, and what endpoints of it promise.
+    /// The mode to which a listener changes if its caller uses it, and the profile of its endpoints.
     other: Option<(Settings, Profile)>,
     max_datagram: usize,
     seeds: Seeds,
@@ -27,7 +27,7 @@ pub(super) struct ArqStack {
 /// A stack of these settings.
 pub(super) fn stack(args: &StackArgs<'_>) -> Result<Rc<dyn Stack>, OpenError> {
     let settings = settings::read(args.query)?;
-    // What belongs to the improved mode alone binds a listener to it.
+    // Settings that only the improved mode has select it for a listener.
     let published = match args.query.value("mode") {
         Some(_) => None,
         None => settings::read(&crate::query::with(args.query, "mode", "as-published")).ok(),

@@ -8,14 +8,14 @@
 //! N is decimal without leading zeros. The report prints no terminator; its capture shows a space after N, and without
 //! one the number would be ambiguous where the sound begins with a digit. So one space is written, and one is skipped.
 
-/// A packet as it stands in a datagram.
+/// A packet in a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Text<'a> {
     /// Sound with its number.
     Data {
         /// Its number.
         number: u64,
-        /// What follows the space; never empty.
+        /// The bytes after the space; never empty.
         payload: &'a [u8],
     },
     /// The receiver has this number.
@@ -45,7 +45,7 @@ pub(super) fn parse(datagram: &[u8]) -> Option<Text<'_>> {
     }
 }
 
-/// Writes a data packet and answers its length; `buf` has room for [`MAX_HEADER`] bytes more than the payload.
+/// Writes a data packet and returns its length; `buf` has room for [`MAX_HEADER`] bytes more than the payload.
 pub(super) fn emit_data(number: u64, payload: &[u8], buf: &mut [u8]) -> usize {
     buf[..4].copy_from_slice(b"seq:");
     let header = 4 + put_number(number, &mut buf[4..]);
@@ -55,7 +55,7 @@ pub(super) fn emit_data(number: u64, payload: &[u8], buf: &mut [u8]) -> usize {
     end
 }
 
-/// Writes an acknowledgement and answers its length.
+/// Writes an acknowledgement and returns its length.
 pub(super) fn emit_ack(number: u64, buf: &mut [u8]) -> usize {
     buf[..4].copy_from_slice(b"ack:");
     4 + put_number(number, &mut buf[4..])

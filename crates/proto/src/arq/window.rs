@@ -1,4 +1,4 @@
-//! The receiver of the improved mode: what has arrived, and what to tell the sender of it.
+//! The receiver of the improved mode: which numbers have arrived, and the acknowledgements of them.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use antiphon_core::Instant;
 
 use super::wire::{ACK_PART, AGE_UNIT_NANOS, Ack, Data, MAX_MAP, SPAN, unwrap};
 
-/// Which numbers of the peer have arrived, and the acknowledgement that is owed.
+/// Which numbers of the peer have arrived, and the acknowledgement that is due.
 #[derive(Debug)]
 pub(super) struct Window {
     ack_delay: Duration,
     numbering: Option<Numbering>,
-    /// The numbering before, whose stragglers must not bring it back.
+    /// The previous numbering, whose late packets must not bring it back.
     previous_epoch: Option<u32>,
     owed: Owed,
     map: [u8; MAX_MAP],
@@ -20,7 +20,7 @@ pub(super) struct Window {
 #[derive(Debug)]
 struct Numbering {
     epoch: u32,
-    /// Everything before it is settled.
+    /// Everything before this number is settled.
     floor: u64,
     /// The number after the highest that arrived.
     end: u64,
@@ -31,23 +31,24 @@ struct Numbering {
     latest_at: Instant,
 }
 
-/// What is owed to the sender.
+/// The acknowledgement that is due.
 #[derive(Clone, Copy, Default, Debug)]
 struct Owed {
     packets: u32,
-    /// Bytes that arrived since the last acknowledgement: it will not be longer, so that no address can be flooded through us.
+    /// Bytes received since the last acknowledgement, which must not be longer, so that no address can be flooded
+    /// through us.
     bytes: usize,
     due: Option<Instant>,
     now: bool,
 }
 
-/// What an arrival was.
+/// Kind of an arrival.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Arrival {
     New,
     /// It arrived before, or the sender had given it up.
     Duplicate,
-    /// Of a numbering that has ended.
+    /// It belongs to a numbering that has ended.
     Stale,
 }
 
@@ -77,17 +78,17 @@ impl Window {
         arrival
     }
 
-    /// Whether an acknowledgement may ride along.
+    /// Whether an acknowledgement may be added to a data packet.
     pub fn is_owed(&self) -> bool {
         self.owed.packets > 0
     }
 
-    /// Whether one must go out by itself.
+    /// Whether an acknowledgement must be sent by itself.
     pub fn is_due(&self) -> bool {
         self.owed.now
     }
 
-    /// One must go out now if any is owed.
+    /// If an acknowledgement is due, it must be sent now.
     pub fn hurry(&mut self) {
         self.owed.now = self.is_owed();
     }
@@ -101,7 +102,7 @@ impl Window {
         self.owed.now |= self.owed.due.is_some_and(|due| due <= now);
     }
 
-    /// The bytes of an acknowledgement inside a packet, if one is owed.
+    /// The bytes of an acknowledgement inside a packet, if one is due.
     pub fn ack_len(&self) -> usize {
         ACK_PART + self.map_len()
     }
@@ -112,7 +113,7 @@ impl Window {
         (wanted as usize).min(allowed).min(MAX_MAP)
     }
 
-    /// The acknowledgement that is owed; it counts as sent.
+    /// The acknowledgement that is due; it counts as sent.
     pub fn take_ack(&mut self, now: Instant) -> Option<Ack<'_>> {
         let map_len = self.map_len();
         let numbering = self.numbering.as_ref().filter(|_| self.owed.packets > 0)?;
@@ -146,10 +147,10 @@ impl Numbering {
     /// Notes an arrival; whether it was new, and whether it revealed a gap. `None` for a number before the first.
     fn note(&mut self, data: &Data<'_>, at: Instant) -> Option<(Arrival, bool)> {
         let number = unwrap(self.floor, data.number)?;
-        // What the sender no longer waits for, we don't either. After this, `number` is inside the span.
+        // Numbers that the sender no longer waits for are settled here, too. After this, `number` is inside the span.
         self.advance_to(number.saturating_sub(u64::from(data.back)));
         if number < self.floor && self.floor - number > SPAN {
-            // So old that the sender can't be waiting for word of it.
+            // So old that the sender cannot be waiting for it.
             return Some((Arrival::Duplicate, false));
         }
         (self.latest, self.latest_repeated, self.latest_at) = (number, data.repeated, at);
@@ -194,7 +195,7 @@ fn bit(number: u64) -> u64 {
     1 << (number % 64)
 }
 
-/// An acknowledgement at the latest after so many packets, however fast they come.
+/// An acknowledgement after at most so many packets, however fast they come.
 const MOST_PACKETS: u32 = 8;
 
 #[cfg(test)]
@@ -222,7 +223,7 @@ mod tests {
         assert_eq!(receive(&mut window, 1, 3), Arrival::Duplicate);
         assert_eq!(receive(&mut window, near_the_wrap, 0), Arrival::Duplicate);
         assert_eq!(receive(&mut window, u32::MAX, 0), Arrival::New);
-        // The sender gives 0 up: its next packet says so.
+        // The sender gives up 0: its next packet says so.
         assert_eq!(receive(&mut window, 2, 1), Arrival::New);
         let ack = window.take_ack(Instant::ZERO).unwrap();
         assert_eq!((ack.floor, ack.map), (3, &[][..]));

@@ -22,26 +22,27 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! D: a message is in it. A: an acknowledgement is in it. R: the message is sent again. O: the latest arrival that the
-//! acknowledgement names was one sent again. The first byte is none that RTP, STUN, DTLS or TURN begins with (RFC 7983).
+//! D: it contains a message. A: it contains an acknowledgement. R: the message is a retransmission. O: the latest
+//! arrival that the acknowledgement names was a retransmission. RTP, STUN, DTLS and TURN never begin with the first
+//! byte (RFC 7983).
 
-/// What a datagram holds: an acknowledgement, a message, or both.
+/// Contents of a datagram: an acknowledgement, a message, or both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Packet<'a> {
     pub ack: Option<Ack<'a>>,
     pub data: Option<Data<'a>>,
 }
 
-/// What the receiver has.
+/// The receiver's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Ack<'a> {
-    /// Which numbering it speaks of.
+    /// The numbering that it acknowledges.
     pub epoch: u32,
-    /// Every number before this one has arrived, or the sender has said that it won't.
+    /// Every number before this one has arrived, or the sender has said that it is given up.
     pub floor: u32,
     /// The packet that arrived last, less `floor`.
     pub latest: i16,
-    /// Whether that was one sent again.
+    /// Whether that was a retransmission.
     pub latest_repeated: bool,
     /// How long ago it arrived, in units of [`AGE_UNIT_NANOS`].
     pub age: u16,
@@ -52,11 +53,11 @@ pub(super) struct Ack<'a> {
 /// A message with its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Data<'a> {
-    /// Which numbering: drawn when the sender opened.
+    /// The numbering: drawn when the sender opened.
     pub epoch: u32,
     /// Its number, wrapping.
     pub number: u32,
-    /// How far back the oldest number lies that the sender may still send; under [`SPAN`].
+    /// Distance back to the oldest number that the sender may still send; under [`SPAN`].
     pub back: u16,
     /// Whether it was sent before.
     pub repeated: bool,
@@ -64,11 +65,11 @@ pub(super) struct Data<'a> {
     pub payload: &'a [u8],
 }
 
-/// Numbers that can be on their way at once.
+/// Numbers that can be in flight at once.
 pub(super) const SPAN: u64 = 1024;
 /// A map over all of them.
 pub(super) const MAX_MAP: usize = SPAN as usize / 8;
-/// Bytes before the message when no acknowledgement rides along.
+/// Bytes before the message when there is no acknowledgement.
 pub(super) const DATA_HEADER: usize = 2 + 10;
 /// Bytes of an acknowledgement without its map, inside a packet.
 pub(super) const ACK_PART: usize = 13;
@@ -82,7 +83,7 @@ const ACK: u8 = 2;
 const REPEATED: u8 = 4;
 const LATEST_REPEATED: u8 = 8;
 
-/// Reads a datagram; `None` if it is no packet of this protocol.
+/// Reads a datagram; `None` if it is not a packet of this protocol.
 pub(super) fn parse(datagram: &[u8]) -> Option<Packet<'_>> {
     let (&[magic, flags], mut rest) = datagram.split_first_chunk()?;
     let has = |flag| flags & flag != 0;
@@ -123,7 +124,7 @@ pub(super) fn parse(datagram: &[u8]) -> Option<Packet<'_>> {
     Some(Packet { ack, data })
 }
 
-/// Writes a packet and answers its length; `buf` must have room for it.
+/// Writes a packet and returns its length; `buf` must have room for it.
 pub(super) fn emit(packet: &Packet<'_>, buf: &mut [u8]) -> usize {
     let (mut flags, mut at) = (0, 2);
     if let Some(ack) = &packet.ack {

@@ -1,8 +1,8 @@
 //! Congestion control: how a window grows with acknowledgements and shrinks at a loss.
 //!
-//! The laboratory's TCP and ARQ use it. SCTP's window and CCID 2's stay with their protocols: their RFCs count whole packets
-//! that are credited when a window of them was acknowledged (RFC 9260 §7.2.2, RFC 4341 §5.1), from other initial and least
-//! windows, and share nothing with the growth here but its name.
+//! The laboratory's TCP and ARQ use it. SCTP and CCID 2 have their own: their RFCs count whole packets that are
+//! credited when a window of them was acknowledged (RFC 9260 §7.2.2, RFC 4341 §5.1), with other initial and minimum
+//! windows, so that their growth has nothing in common with this one.
 
 mod cubic;
 mod reno;
@@ -15,22 +15,22 @@ use antiphon_core::Instant;
 pub use cubic::Cubic;
 pub use reno::Reno;
 
-/// Decides about the window of one path: it is told what happened, in the shape of quinn's `congestion::Controller`.
+/// Controls the window of one path by events, with the interface of quinn's `congestion::Controller`.
 ///
-/// The sender finds losses, says once a window that there was one, and brings the window down to the threshold in its own
-/// way: at once, or in proportion to what arrives (RFC 6937).
+/// The sender detects losses, reports at most one per window, and reduces the window to the threshold in its own way:
+/// at once, or in proportion to what arrives (RFC 6937).
 pub trait Controller: Debug {
     /// `acked` was acknowledged, in the window's unit, while the window was in use and nothing was being repaired.
     fn on_ack(&mut self, now: Instant, acked: f64, srtt: Duration);
     /// A loss begins a reduction: sets the threshold.
     fn on_congestion_event(&mut self);
-    /// A time-out, or a reduction that proved spurious: growth starts afresh.
+    /// A time-out, or a reduction that proved spurious: growth restarts.
     fn on_timeout(&mut self);
     /// Sending resumes after `idle` without anything in flight: the time does not count for growth.
     fn on_idle(&mut self, idle: Duration);
     /// Window and threshold.
     fn window(&self) -> &Window;
-    /// The same, for recovery and for what validates a window that was not in use.
+    /// The same, mutable, for recovery and for window validation.
     fn window_mut(&mut self) -> &mut Window;
 }
 
@@ -56,7 +56,7 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
-    /// Grows up to the threshold; answers what is left for congestion avoidance.
+    /// Grows up to the threshold; returns the rest for congestion avoidance.
     ///
     /// Appropriate byte counting (RFC 3465): by what is acknowledged, not by acknowledgements.
     fn slow_start(&mut self, acked: f64) -> f64 {

@@ -6,7 +6,7 @@ use antiphon_core::Instant;
 
 use super::{Controller, Window};
 
-/// A segment more with each window, half the window at a loss.
+/// Adds a segment for each window, halves the window at a loss.
 #[derive(Clone, Debug)]
 pub struct Reno(Window);
 
@@ -24,7 +24,7 @@ impl Controller for Reno {
         let left = window.slow_start(acked);
         if left > 0.0 {
             let step = window.mss * left / window.cwnd;
-            // Bytes are whole, and grow by one at least; of segments a fraction is progress towards the next.
+            // Bytes are whole, and grow by at least one; for segments a fraction is progress towards the next.
             window.cwnd += if window.mss > 1.0 { step.floor().max(1.0) } else { step };
         }
     }

@@ -1,12 +1,12 @@
-//! Init Cookies (RFC 4340 §8.1.4): a listener keeps nothing of a caller until the caller has shown, by returning the
+//! Init Cookies (RFC 4340 §8.1.4): a listener keeps no state for a caller until the caller has shown, by returning the
 //! cookie, that it receives what is sent to its address.
 //!
 //! ```text
 //! | sealed, ns: 8 | path: 4 | ISR: 6 | ISS: 6 | flags: 1 | Changes of the Request: 0..=128 | mark: 16 |
 //! ```
 //!
-//! The mark covers all that stands before it, both DCCP ports and the service code. What both ends agreed on is not in the
-//! cookie but comes about again: the Request's Changes meet the same preferences.
+//! The mark covers everything before it, both DCCP ports and the service code. The result of feature negotiation is not
+//! in the cookie but is computed again: the Request's Changes are applied to the same preferences.
 
 use std::time::Duration;
 
@@ -23,14 +23,14 @@ pub(super) struct CookieKeys {
     service: u32,
 }
 
-/// What a connection is made of, besides what the server's settings say.
+/// State of a connection, besides the server's settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Tcb {
     /// Number of the Request.
     pub isr: Seq48,
     /// Number of the Response to it.
     pub iss: Seq48,
-    /// Whether the Response had room for all that this end had to say: its own Changes, too.
+    /// Whether the Response had room for everything, including this end's own Changes.
     pub told_all: bool,
     pub asked: Asked,
 }
@@ -48,7 +48,7 @@ pub(super) struct Opened {
     pub tcb: Tcb,
     /// The path that the cookie was sent to.
     pub path: PathId,
-    /// How long ago.
+    /// Age.
     pub age: Duration,
 }
 
@@ -70,8 +70,8 @@ impl CookieKeys {
         out.extend_from_slice(&mark);
     }
 
-    /// Opens a cookie that came back at `now` in a packet with `header`. `None`: it is not ours, was changed on its way,
-    /// belongs to other ports, or is too old.
+    /// Opens a cookie that came back at `now` in a packet with `header`. `None`: it is not ours, was changed in
+    /// transit, belongs to other ports, or is too old.
     pub fn open(&self, now: Instant, header: &Header, sealed: &[u8]) -> Option<Opened> {
         let (signed, mark) = sealed.split_at_checked(sealed.len().checked_sub(MARK)?)?;
         let ports = (header.destination, header.source);
@@ -90,8 +90,8 @@ impl CookieKeys {
         (age <= COOKIE_LIFE).then_some(Opened { tcb, path: PathId(number(8, 12) as u32), age })
     }
 
-    /// First number of an answer to a caller on `path` whose number is 0: others can't guess it, and answers to
-    /// the same caller's next Requests have the numbers that follow (RFC 4340 §7.2: as RFC 6528 does it).
+    /// First number of an answer to a caller on `path` whose number is 0: others cannot predict it, and answers to the
+    /// same caller's next Requests have the numbers that follow (RFC 4340 §7.2: as in RFC 6528).
     pub fn base(&self, path: PathId, ports: (u16, u16)) -> Seq48 {
         let mark = self.seal.mark(&[b"first number", &path.0.to_be_bytes(), &self.context(ports)]);
         Seq48::new(mark.iter().take(6).fold(0, |n, byte| (n << 8) | u64::from(*byte)))
@@ -103,8 +103,8 @@ impl CookieKeys {
 }
 
 impl Tcb {
-    /// How many numbers after the Request's a packet has that may complete the handshake: it follows the Request within
-    /// the caller's window (RFC 4340 §7.5.1), and acknowledges an answer to one of at most so many Requests.
+    /// The distance from the Request's number of a packet that may complete the handshake: it follows the Request
+    /// within the caller's window (RFC 4340 §7.5.1), and acknowledges an answer to one of at most so many Requests.
     pub fn completed_by(&self, header: &Header, window: u64) -> Option<u64> {
         let ahead = u64::try_from(header.seq.distance(self.isr)).ok().filter(|ahead| *ahead > 0)?;
         let answer = u64::try_from(header.kind.ack()?.distance(self.iss)).ok()?;
@@ -119,7 +119,7 @@ impl Default for Asked {
 }
 
 impl Asked {
-    /// What `request` asks for; `Err`: the option that is too much.
+    /// The Changes in `request`; `Err`: the option that exceeds the limit.
     pub fn of(request: &Packet<'_>) -> Result<Self, u8> {
         let asks = |number| (FIRST_FEATURE_OPTION..=LAST_FEATURE_OPTION).contains(&number);
         let mut options = request.options().filter(|option| asks(option.number));
@@ -141,11 +141,11 @@ impl Asked {
     }
 }
 
-/// Bytes of a cookie before what was asked for.
+/// Bytes of a cookie before the Changes.
 const FIXED: usize = 8 + 4 + 6 + 6 + 1;
-/// Bytes of a cookie besides what was asked for.
+/// Bytes of a cookie without the Changes.
 pub(super) const COOKIE_ALONE: usize = FIXED + MARK;
-/// What a Request may ask for, in bytes of options: our own need 24 at most, Linux's some 30; an option holds 253.
+/// The most bytes of options in a Request: our own need 24 at most, Linux's some 30; an option holds 253.
 const MOST_ASKED: usize = 128;
 /// Change L to Confirm R (RFC 4340 §6.1).
 const FIRST_FEATURE_OPTION: u8 = 32;

@@ -1,10 +1,10 @@
-//! What an analyser is shown of DCCP inside UDP: the packet as it would be directly over IP, and the message in it.
+//! Dissects DCCP inside UDP for analysers: the packet as it would be directly over IP, and its message.
 
 use antiphon_core::{Dissected, Fragment, OverIpPacket};
 
 use super::stack::DccpOverIp;
 
-/// Looks into a datagram; shows also what the endpoint would refuse, as long as it is shaped like DCCP.
+/// Dissects a datagram; also shows packets that the endpoint would refuse, if they have the form of DCCP.
 ///
 /// The packet is the datagram's payload with its own ports; the checksum, zero inside UDP (RFC 6773 §3.5), is written
 /// for the addresses. Data and DataAck hold a message (RFC 5762 §4.1); data in other types belongs to no message (RFC 4340 §5).
@@ -64,7 +64,7 @@ mod tests {
         (packets, messages)
     }
 
-    /// Packets between 192.0.2.1 and 192.0.2.2 directly over IP, found good by tshark 4.0.17; inside UDP their checksum
+    /// Packets between 192.0.2.1 and 192.0.2.2 directly over IP, accepted by tshark 4.0.17; inside UDP their checksum
     /// is zero.
     #[test]
     fn packets_come_out_with_the_checksum_that_they_have_over_ip() {

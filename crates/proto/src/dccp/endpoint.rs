@@ -1,4 +1,4 @@
-//! One DCCP connection as an [`Endpoint`]: its state, and what the driver sees of it.
+//! One DCCP connection as an [`Endpoint`]: its state, and the interface to the driver.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ use crate::tally::{Datagram, Tally};
 
 /// One connection, client or server.
 ///
-/// A client calls as soon as it is opened; a server waits for one Request. Outcomes are `Released` or `Expired`: what
-/// acknowledgements tell is used for congestion control, and says nothing of single messages under CCID 3.
+/// A client calls as soon as it is opened; a server waits for one Request. Outcomes are `Released` or `Expired`:
+/// acknowledgements are used for congestion control, and do not tell the fate of single messages under CCID 3.
 pub struct DccpEndpoint {
     pub(super) settings: Settings,
     pub(super) role: Role,
@@ -41,23 +41,23 @@ pub struct DccpEndpoint {
     pub(super) sequence: Sequence,
     pub(super) features: Features,
     pub(super) rtt: Rtt,
-    /// What only an open connection needs; unknown sources that never answer don't get that far.
+    /// State that only an open connection needs; unknown sources that never answer do not cause it.
     pub(super) flow: Option<Flow>,
     pub(super) due: Due,
     pub(super) timers: Timers,
-    /// Where a server meets callers before there is a connection.
+    /// Handles a server's callers before there is a connection.
     pub(super) validator: DccpValidator,
     /// The validator's reply to the latest of them.
     pub(super) reply: Vec<u8>,
-    /// The cookie that let the client in; at the client the options that hold the server's, to be returned until it is
-    /// heard.
+    /// The cookie that let the client in; at the client the options with the server's cookie, to be returned until the
+    /// server has been heard.
     pub(super) cookie: Vec<u8>,
     /// Packets without data since the last one with.
     pub(super) ndp: u64,
-    /// A time stamp to be echoed, and when it came.
+    /// A time stamp to be echoed, and when it was received.
     pub(super) echo: Option<(u32, Instant)>,
     pub(super) congestion_changed: bool,
-    /// The latest instant that this endpoint was told.
+    /// The latest instant passed to this endpoint.
     pub(super) clock: Instant,
 }
 
@@ -72,14 +72,14 @@ pub(super) struct Flow {
     pub mtu: Mtu,
     /// Data packets since the last packet that acknowledged.
     pub since_ack: u32,
-    /// A packet whose data found no room or was damaged, and the Drop Code that says so.
+    /// A packet whose data was dropped for lack of room or was damaged, and its Drop Code.
     pub dropped: Option<(Seq48, u8)>,
 }
 
-/// Where the connection stands (RFC 4340 §4.3).
+/// State of the connection (RFC 4340 §4.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// RFC 4340's RESPOND is here, too: the validator keeps nothing of a caller that it answered.
+    /// Includes RFC 4340's RESPOND: the validator keeps no state for a caller that it answered.
     Listen,
     Request,
     PartOpen,
@@ -88,12 +88,12 @@ pub(super) enum State {
     CloseReq,
     /// This end has sent a Close.
     Closing,
-    /// Nothing is left to do but to send a Reset, if one is due.
+    /// Only a Reset remains to be sent, if one is due.
     Finishing(CloseReason),
     Closed,
 }
 
-/// What is to be sent besides data.
+/// What must be sent besides data.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Due {
     /// Request, CloseReq or Close, as the state says.
@@ -171,7 +171,7 @@ impl DccpEndpoint {
         endpoint
     }
 
-    /// Both ends have spoken: congestion control begins. `before`: the number before the first that may be data.
+    /// The handshake is complete: congestion control begins. `before`: the number before the first that may be data.
     pub(super) fn begin_flow(&mut self, now: Instant, before: Seq48) {
         self.features.freeze(features::CCID);
         let first = self.sequence.gss.next();
@@ -179,7 +179,8 @@ impl DccpEndpoint {
             self.features.value(Location::Local, features::CCID),
             self.features.value(Location::Remote, features::CCID),
         );
-        // What each congestion control needs of the other end (RFC 4341 §4, RFC 4342 §4 and §8.4). Linux settles it with
+        // The requirements of each congestion control on the other end (RFC 4341 §4, RFC 4342 §4 and §8.4). Linux
+        // settles them with the first two packets, and ignores later Changes.
         // the first two packets, and takes no notice of later Changes.
         let acknowledges = if ours == 3 { features::SEND_LOSS_EVENT_RATE } else { features::SEND_ACK_VECTOR };
         for needed in [Some(acknowledges), (theirs == 3).then_some(features::SEND_NDP_COUNT)] {
@@ -199,8 +200,8 @@ impl DccpEndpoint {
         });
     }
 
-    /// The peer has ended it, or broken it; what is still waiting for the application may be fetched until the next call
-    /// of the driver.
+    /// The peer has ended or broken the connection; messages that wait for the application may be fetched until the
+    /// driver's next call.
     pub(super) fn end(&mut self, now: Instant, reason: CloseReason) {
         self.queue.finish_all(Outcome::Aborted);
         let patience = if self.due.reset.is_some() { RESET_PATIENCE } else { Duration::ZERO };
@@ -208,7 +209,7 @@ impl DccpEndpoint {
         self.state = State::Finishing(reason);
     }
 
-    /// The last word.
+    /// Sends the final Reset.
     pub(super) fn finish(&mut self) {
         if let State::Finishing(reason) = self.state {
             self.queue.finish_all(Outcome::Aborted);
@@ -288,7 +289,7 @@ impl Endpoint for DccpEndpoint {
             return;
         }
         let datagram = match input {
-            // The packet that the validator was sent, with the cookie that its sender could not bring.
+            // The packet that the validator received, with the cookie that its sender could not return.
             Input::Accepted { path, block } => {
                 Some(self.tally.on_datagram(Datagram { path, bytes: block, received_at: now }))
             }

@@ -1,7 +1,8 @@
-//! Feature negotiation (RFC 4340 §6): what both ends have agreed on, and how they come to.
+//! Feature negotiation (RFC 4340 §6): the values that both ends have agreed on, and how they are changed.
 //!
 //! A feature belongs to one end, its location. Server-priority features have preference lists, and the first entry of
-//! the server's list that stands in the client's wins; non-negotiable ones are told by their location and confirmed.
+//! the server's list that is also in the client's wins; non-negotiable ones are announced by their location and
+//! confirmed.
 
 mod entry;
 
@@ -18,7 +19,7 @@ use entry::{Change, Entry, MAX_PREFERENCES};
 
 /// Which congestion control a half-connection has.
 pub const CCID: u8 = 1;
-/// How far sequence numbers may stray, in packets.
+/// How far sequence numbers may deviate, in packets.
 pub const SEQUENCE_WINDOW: u8 = 3;
 /// Data packets per acknowledgement (CCID 2).
 pub const ACK_RATIO: u8 = 5;
@@ -31,7 +32,7 @@ pub const MIN_COVERAGE: u8 = 8;
 /// Whether the location sends CCID 3's Loss Event Rate.
 pub const SEND_LOSS_EVENT_RATE: u8 = 192;
 
-/// Whose feature it is.
+/// The end that a feature belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Location {
     /// This end's: Change L and Confirm L are sent, Change R and Confirm R received.
@@ -52,7 +53,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// All at their initial values (RFC 4340 table 4, RFC 4342 §8.5), and ready for what this end can do.
+    /// All at their initial values (RFC 4340 table 4, RFC 4342 §8.5), and prepared for what this end supports.
     fn new() -> Self {
         let entry = |i: usize| {
             let (feature, initial, list) = KNOWN[i / 2];
@@ -79,11 +80,11 @@ impl Features {
         }
     }
 
-    /// What an end with these settings asks for and takes; a client asks at once.
+    /// The requests and preferences of an end with these settings; a client requests at once.
     pub fn wanted(settings: &Settings, role: Role) -> Self {
         let mut features = Features::new();
         let ccids: &[u8] = match (settings.ccid, role) {
-            // A client that insists names one; a server that prefers one takes the other, too.
+            // A client that insists names one; a server that prefers one also accepts the other.
             (Some(2), Role::Caller) => &[2],
             (Some(2), Role::Listener) => &[2, 3],
             (Some(_), Role::Caller) => &[3],
@@ -114,12 +115,12 @@ impl Features {
         }
     }
 
-    /// What is in force.
+    /// The values in force.
     pub fn value(&self, location: Location, feature: u8) -> u64 {
         self.entry(location, feature).map_or(0, |entry| entry.value)
     }
 
-    /// Which values this end would take, best first. Says nothing to the peer yet.
+    /// Sets the values that this end would accept, best first. Sends nothing to the peer yet.
     pub fn prefer(&mut self, location: Location, feature: u8, list: &[u8]) {
         if let Some(entry) = self.entry_mut(location, feature) {
             entry.prefer(list);
@@ -145,7 +146,7 @@ impl Features {
         }
     }
 
-    /// Nothing but what is in force now will do from here on.
+    /// From here on only the present value is accepted.
     pub fn freeze(&mut self, feature: u8) {
         for entry in self.entries.iter_mut().filter(|entry| entry.feature == feature) {
             let value = entry.value as u8;
@@ -191,17 +192,17 @@ impl Features {
         Ok(())
     }
 
-    /// All options of packet `seq` were read, and there were some of this kind among them.
+    /// All options of packet `seq` were read, and some of them were of this kind.
     pub fn on_packet_read(&mut self, seq: Seq48) {
         self.received = self.received.later(seq);
     }
 
-    /// Whether something must go out on the next packet that may carry it.
+    /// Whether the next packet that may carry options must do so.
     pub fn is_due(&self, now: Instant) -> bool {
         self.refused[0].is_some() || self.entries.iter().any(|entry| entry.owes_confirm || entry.is_due(now))
     }
 
-    /// Whether there is something to say that was not said before.
+    /// Whether there is something to send that was not sent before.
     pub fn is_news(&self) -> bool {
         let is_new = |entry: &Entry| entry.owes_confirm || entry.change == Change::Due;
         self.refused[0].is_some() || self.entries.iter().any(is_new)
@@ -216,7 +217,7 @@ impl Features {
         self.entries.iter().filter_map(again).min()
     }
 
-    /// Writes Confirms owed and Changes due into packet `seq`; with `all`, every Change that is under way.
+    /// Writes Confirms and Changes that are due into packet `seq`; with `all`, every Change in progress.
     pub fn write(&mut self, now: Instant, seq: Seq48, rtt: Duration, all: bool, options: &mut OptionWriter) {
         for slot in &mut self.refused {
             if let Some((verb, feature)) = *slot
@@ -239,8 +240,8 @@ impl Features {
         }
     }
 
-    /// Writes Confirms owed, and keeps them owed: for a Response that has no room for more; `brief` leaves out what they
-    /// can do without, this end's preferences.
+    /// Writes Confirms that are due, and keeps them due: for a Response that has no room for more; `brief` omits
+    /// optional parts, this end's preferences.
     pub fn write_confirms(&self, brief: bool, options: &mut OptionWriter) {
         for (verb, feature) in self.refused.iter().flatten() {
             options.feature(*verb, *feature, &[]);
@@ -250,8 +251,8 @@ impl Features {
         }
     }
 
-    /// Writes once more the Confirms that went out so far: Linux settles everything with the first packet that reaches it
-    /// after its Response, and gives up if that is not the one that confirmed.
+    /// Repeats the Confirms that were sent so far: Linux settles everything with the first packet that reaches it after
+    /// its Response, and gives up if that is not the one that confirmed.
     pub fn repeat_confirms(&self, options: &mut OptionWriter) {
         for entry in self.entries.iter().filter(|entry| entry.answered && !entry.owes_confirm) {
             entry.write_confirm(false, options);
@@ -285,7 +286,7 @@ pub struct Arrival {
     pub seq: Seq48,
     /// Its acknowledgement number.
     pub ack: Option<Seq48>,
-    /// Whether Mandatory stood before the option.
+    /// Whether Mandatory preceded the option.
     pub mandatory: bool,
     /// Whether this end is the server, whose preferences count.
     pub is_server: bool,

@@ -1,11 +1,12 @@
-//! What was received and what was sent, by sequence number: the memory behind Ack Vectors and congestion control.
+//! Packets received and sent, by sequence number: the memory behind Ack Vectors and congestion control.
 
 use antiphon_core::Instant;
 
 use super::seq::Seq48;
 
-/// Numbers that both logs reach back; also the sequence window that this end announces, so that whatever the peer may
-/// validly acknowledge is still known. Enough for 400 packets per round trip at the five-fold margin of RFC 4340 §7.5.2.
+/// Length of both logs in numbers; also the sequence window that this end announces, so that whatever the peer may
+/// validly acknowledge is still known. Enough for 400 packets per round trip at the five-fold margin of RFC 4340
+/// §7.5.2.
 pub const REACH: usize = 2048;
 
 /// Which of the peer's packets arrived (RFC 4340 §11.4 and appendix A).
@@ -13,14 +14,14 @@ pub const REACH: usize = 2048;
 pub struct ReceiveLog {
     states: Box<[u8]>,
     greatest: Seq48,
-    /// What stands before it, the peer knows.
+    /// The peer knows about everything before it.
     floor: Seq48,
     /// Own packets that carried Ack Vectors, and up to what.
     reports: [(Seq48, Seq48); REPORTS],
     next_report: usize,
 }
 
-/// What an arrival was.
+/// Kind of an arrival.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arrived {
     /// For the first time.
@@ -69,8 +70,8 @@ impl ReceiveLog {
         Arrived::New { beyond_gap: false, newest: false }
     }
 
-    /// Writes the Ack Vector into `buf`, newest packet first; answers how many bytes it has. What finds no room is not
-    /// told: the oldest.
+    /// Writes the Ack Vector into `buf`, newest packet first; returns its length in bytes. The oldest packets are
+    /// omitted if there is no room.
     pub fn write_vector(&self, buf: &mut [u8]) -> usize {
         let (mut len, mut seq) = (0, self.greatest);
         let mut left = self.greatest.distance(self.floor).clamp(0, REACH as i64 - 1) + 1;
@@ -94,22 +95,22 @@ impl ReceiveLog {
         self.next_report = (self.next_report + 1) % REPORTS;
     }
 
-    /// The peer has packet `seq` of this end: what that reported need not be told again.
+    /// The peer has packet `seq` of this end: its report need not be repeated.
     pub fn on_acknowledged(&mut self, seq: Seq48) {
         if let Some((_, upto)) = self.reports.iter().find(|(report, _)| *report == seq) {
-            // What is a little late still finds its place in the next vectors.
+            // A slightly late packet is still reported in the next vectors.
             self.floor = self.floor.later(upto.plus(-LATE));
         }
     }
 }
 
-/// What was sent, as far as it may still be acknowledged.
+/// Packets sent, as far as they may still be acknowledged.
 #[derive(Debug)]
 pub struct SentLog {
     entries: Box<[Sent]>,
     next: Seq48,
     first: Seq48,
-    /// Before this number [`SentLog::next_settled`] has told of everything.
+    /// [`SentLog::next_settled`] has returned everything before this number.
     told: Seq48,
 }
 
@@ -124,11 +125,11 @@ pub struct Sent {
     pub data: bool,
     /// Its CCVal.
     pub ccval: u8,
-    /// What is known of it.
+    /// Its fate.
     pub fate: Fate,
 }
 
-/// What is known of a packet sent.
+/// The fate of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Fate {
     /// Nothing yet.
@@ -136,7 +137,7 @@ pub enum Fate {
     Open,
     /// It arrived.
     Acked,
-    /// It is taken for lost.
+    /// Counts as lost.
     Lost,
 }
 
@@ -146,7 +147,7 @@ impl SentLog {
         SentLog { entries: vec![Sent::default(); REACH].into(), next: first, first, told: first }
     }
 
-    /// Packet `seq` goes out; every number is logged, one after the other.
+    /// Packet `seq` is sent; every number is logged, one after the other.
     pub fn push(&mut self, seq: Seq48, sent: Sent) {
         assert!(seq == self.next, "sequence numbers are used one after the other");
         self.entries[slot(seq)] = sent;
@@ -170,7 +171,7 @@ impl SentLog {
         known.then(|| &mut self.entries[slot(seq)])
     }
 
-    /// Nothing more will be heard of packets up to `upto`: what is open had this `fate`.
+    /// Packets up to `upto` will not be reported any more: those that are open had this `fate`.
     pub fn settle(&mut self, upto: Seq48, fate: Fate) {
         let mut seq = self.told.later(self.first);
         while seq.is_before(self.next) && !upto.is_before(seq) {
@@ -182,7 +183,7 @@ impl SentLog {
         }
     }
 
-    /// The next packet whose fate is known, each once and in the order sent; none past one whose fate is still open.
+    /// The next packet whose fate is known, each once and in the order sent; none after one whose fate is still open.
     pub fn next_settled(&mut self) -> Option<Sent> {
         self.told = self.told.later(self.first);
         let sent = *self.entry_mut(self.told)?;
@@ -210,8 +211,8 @@ pub const MARKED: u8 = 1;
 /// Not received yet.
 pub const MISSING: u8 = 3;
 
-/// Acknowledgements under way that are remembered: more than a round trip sends at 400 packets and Ack Ratio 2 would be
-/// 200; of older ones the next acknowledged one takes the place.
+/// The most acknowledgements in flight that are remembered: at 400 packets per round trip and Ack Ratio 2 there would
+/// be 200; the oldest are replaced.
 const REPORTS: usize = 64;
 /// Packets that may be late after they were reported missing.
 const LATE: i64 = 16;
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn fates_are_told_once_and_in_order() {
+    fn fates_are_returned_once_and_in_order() {
         let start = Seq48::new((1 << 48) - 3);
         let mut log = SentLog::new(start);
         (0..6).for_each(|len| log.push(log.next(), Sent { len, ..Sent::default() }));

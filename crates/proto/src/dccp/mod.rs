@@ -1,8 +1,8 @@
 //! `dccp://`: the Datagram Congestion Control Protocol (RFC 4340), which sends messages once, at a rate that the path carries.
 //!
-//! Messages that the congestion control holds back wait in the send queue until their deadline and expire there; nothing
-//! is ever sent again. Each direction has a congestion control of its own: CCID 2 (RFC 4341), with a window like TCP's,
-//! or CCID 3 (RFC 4342, TFRC: RFC 5348), with an even rate.
+//! Messages that the congestion control holds back wait in the send queue until their deadline and expire there;
+//! nothing is retransmitted. Each direction has a congestion control of its own: CCID 2 (RFC 4341), with a window like
+//! TCP's, or CCID 3 (RFC 4342, TFRC: RFC 5348), with an even rate.
 //!
 //! ```text
 //!  settings ─▶ endpoint ── transmit ─▶ wire        sequence: what number may come next
@@ -13,13 +13,14 @@
 //!        validator (cookie): who may begin a connection
 //! ```
 //!
-//! A listener keeps nothing of a caller that has not shown that it receives what is sent to its address, and sends no
-//! address more than came from there before it has. Its Response holds an Init Cookie in which everything that the
-//! connection is made of stands under a keyed hash; our callers pad their Requests to the length of that Response.
-//! Other stacks' shorter Requests, such as Linux's, are answered without a cookie and remembered in a short list, which a flood
-//! can fill without harm to callers with cookies. (Linux's Request of 48 bytes does not pay for an echo of its time stamp, too: without that its
-//! CCID 3 begins with a packet a second.) A cookie is good once and for a minute; one that is not is answered by Reset
-//! 10, Bad Init Cookie, and one that was used for a connection which has ended, by Reset 3, No Connection.
+//! A listener keeps no state for a caller that has not shown that it receives what is sent to its address, and before
+//! that sends no more to an address than it received from there. Its Response holds an Init Cookie with all state of
+//! the connection under a keyed hash; our callers pad their Requests to the length of that Response. Other stacks'
+//! shorter Requests, such as Linux's, are answered without a cookie and remembered in a short list; a flood that fills
+//! it does not affect callers with cookies. (Linux's Request of 48 bytes also has too little room for an echo of its
+//! time stamp: without that its CCID 3 begins with a packet a second.) A cookie is valid once and for a minute; an
+//! invalid one is answered by Reset 10, Bad Init Cookie, and one that was used for a connection which has ended, by
+//! Reset 3, No Connection.
 //!
 //! How large packets may be is found by Syncs padded to the size that is tried (RFC 4340 §14, with the search of RFC 8899
 //! that SCTP has, too). A second after the beginning one asks whether what the driver says passes; where it is answered,

@@ -1,4 +1,4 @@
-//! What the options of an arriving packet say (RFC 4340 §8.5 step 8).
+//! Reads the options of an arriving packet (RFC 4340 §8.5 step 8).
 
 use std::time::Duration;
 
@@ -31,8 +31,7 @@ pub(super) struct Seen<'a> {
 pub(super) type Fault = (ResetCode, [u8; 3]);
 
 impl<'a> Seen<'a> {
-    /// Reads all options, and negotiates what there is to negotiate; `role`: this end's. `Err`: the connection must be
-    /// reset.
+    /// Reads all options, and handles feature negotiation; `role`: this end's. `Err`: the connection must be reset.
     pub fn read(packet: &Packet<'a>, features: &mut Features, role: Role) -> Result<Self, Fault> {
         let mut seen = Seen::default();
         let header = &packet.header;
@@ -98,7 +97,8 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Packets that the peer had no room for (RFC 4340 §11.7: drop blocks have the top bit, then three of code, four of run).
+/// Packets that the peer dropped for lack of room (RFC 4340 §11.7: drop blocks have the top bit, then three of code,
+/// four of run).
 fn overrun(runs: &[u8]) -> u32 {
     let no_room = runs.iter().filter(|byte| **byte >> 4 == 0x08 | NO_ROOM);
     no_room.map(|byte| u32::from(byte & 0x0f) + 1).sum()

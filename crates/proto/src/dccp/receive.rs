@@ -1,4 +1,4 @@
-//! What an arriving packet does: the steps of RFC 4340 §8.5, in their order.
+//! Processes an arriving packet: the steps of RFC 4340 §8.5, in their order.
 
 use antiphon_core::{CloseReason, Event, Instant, Outcome, PathId, Role, Verdict as Validated};
 
@@ -60,7 +60,8 @@ impl DccpEndpoint {
         }
     }
 
-    /// A packet with a good cookie: the connection is what it would be if it had been kept since the Request.
+    /// A packet with a valid cookie: the connection gets the state that it would have if it had been kept since the
+    /// Request.
     fn admit(&mut self, now: Instant, packet: &Packet<'_>, datagram: &Datagram<'_>) {
         let header = &packet.header;
         let Some(cookie) = cookie_of(packet) else { return self.tally.on_malformed() };
@@ -77,7 +78,7 @@ impl DccpEndpoint {
         self.features = self.validator.agreed(now, &opened.tcb);
         if told_all {
             self.cookie.extend_from_slice(cookie);
-            // Not where the validator has put the cookie in: that client does not wait for the answer that this asks for.
+            // Not where the validator has inserted the cookie: that client does not wait for the answer.
             self.due.ack = matches!(header.kind, Kind::Ack { .. });
         }
         if ahead == 1 {
@@ -139,7 +140,7 @@ impl DccpEndpoint {
         }
     }
 
-    /// What the server wants to have back with every packet until it has heard of us.
+    /// What the server wants returned with every packet until it has received one.
     fn keep_cookies(&mut self, seen: &Seen<'_>) {
         for cookie in &seen.cookies[..seen.cookie_count] {
             let mut option = OptionWriter::default();
@@ -191,7 +192,7 @@ impl DccpEndpoint {
             if cookie != self.cookie {
                 return self.reset(now, ResetCode::BAD_INIT_COOKIE, [0; 3], CloseReason::Protocol);
             }
-            // A client that still sends it has not heard of us since the Response.
+            // A client that still sends it has not received anything since the Response.
             self.due.ack |= matches!(header.kind, Kind::Ack { .. });
         }
         self.feed_back(now, header, &seen);
@@ -212,7 +213,7 @@ impl DccpEndpoint {
         self.step(now, header);
     }
 
-    /// Steps 5 to 7: whether the packet's numbers and type have a place here; else a Sync may be due.
+    /// Steps 5 to 7: whether the packet's numbers and type are valid here; otherwise a Sync may be due.
     fn is_in_place(&mut self, now: Instant, header: &Header) -> bool {
         let window = |location| self.features.value(location, features::SEQUENCE_WINDOW);
         let windows = (window(Location::Remote), window(Location::Local));
@@ -246,7 +247,7 @@ impl DccpEndpoint {
         }
     }
 
-    /// Less coverage than was agreed to is not taken (RFC 4340 §9.2.1).
+    /// Less coverage than was agreed on is not accepted (RFC 4340 §9.2.1).
     fn has_coverage(&self, header: &Header) -> bool {
         let least = self.features.value(Location::Local, features::MIN_COVERAGE);
         header.coverage == 0 || least > 0 && u64::from(header.coverage) >= least
@@ -302,7 +303,7 @@ impl DccpEndpoint {
         }
     }
 
-    /// Steps 9 to 15: what the packet's type does to the state.
+    /// Steps 9 to 15: the effect of the packet's type on the state.
     fn step(&mut self, now: Instant, header: &Header) {
         if self.state == State::PartOpen
             && !matches!(header.kind, Kind::Response { .. } | Kind::Reset { .. } | Kind::Sync { .. })
@@ -310,7 +311,7 @@ impl DccpEndpoint {
             self.state = State::Open;
             self.sequence.osr = header.seq;
             self.timers.stop();
-            // The server has heard of us, and with that the echo of its Response.
+            // The server has received our packet, and with it the echo of its Response.
             self.echo = self.echo.filter(|(_, at)| *at == now);
         }
         match header.kind {
@@ -349,7 +350,7 @@ impl DccpEndpoint {
         self.end(now, reason);
     }
 
-    /// Who ended it: this end, if it had begun to.
+    /// Which end closed it: this end, if it had begun to.
     fn reason(&self, otherwise: CloseReason) -> CloseReason {
         let ours = self.timers.flush_since.is_some()
             || matches!(self.state, State::CloseReq | State::Closing) && !self.timers.closed_by_peer;
@@ -363,7 +364,7 @@ impl DccpEndpoint {
     }
 }
 
-/// Congestion marks (RFC 3168), which no socket here tells of; the congestion controls would honour them.
+/// Congestion marks (RFC 3168), which no socket here reports; the congestion controls would obey them.
 const IS_MARKED: bool = false;
 /// Drop Codes (RFC 4340 §11.7.1).
 pub(super) const NO_ROOM: u8 = 2;

@@ -38,9 +38,9 @@ impl Rtt {
     }
 }
 
-/// A clock's grain: nothing is nearer than this (Linux clamps at 100 µs; loopback is faster).
+/// The clock's granularity (Linux clamps at 100 µs; loopback is faster).
 const SHORTEST: Duration = Duration::from_micros(20);
-/// As Linux: longer ones are a peer's fancy, and would stop CCID 3 for minutes.
+/// As in Linux: longer ones are a peer's error, and would stop CCID 3 for minutes.
 const LONGEST: Duration = Duration::from_secs(3);
 /// RFC 4340 §3.4: "a default round-trip time of 0.2 seconds" where none was measured.
 const UNMEASURED: Duration = Duration::from_millis(200);

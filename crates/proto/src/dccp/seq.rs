@@ -12,7 +12,7 @@ impl Seq48 {
         Seq48(value & MASK)
     }
 
-    /// One that nobody can guess.
+    /// A number that cannot be predicted.
     pub fn random(rng: &mut Rng) -> Self {
         Seq48::new(rng.next_u64())
     }

@@ -1,4 +1,4 @@
-//! Which sequence and acknowledgement numbers may come (RFC 4340 §7.5), and how often a Sync may go out.
+//! Which sequence and acknowledgement numbers are valid (RFC 4340 §7.5), and how often a Sync may be sent.
 
 use std::time::Duration;
 
@@ -26,12 +26,12 @@ pub(super) struct Sequence {
     sync_allowed_at: Instant,
 }
 
-/// What a number out of place calls for.
+/// Reaction to an invalid number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// It is in place.
     Valid,
-    /// Ask where the other side stands, naming this number.
+    /// Send a Sync that names this number.
     Sync(Seq48),
     /// Nothing.
     Drop,
@@ -88,7 +88,7 @@ impl Sequence {
             self.gar = ack.map_or(self.gar, |ack| self.gar.later(ack));
             return Verdict::Valid;
         }
-        // A blind Reset must not learn whether it was near.
+        // The sender of a blind Reset must not learn whether its number was near.
         Verdict::Sync(if matches!(kind, Kind::Reset { .. }) { self.gsr } else { seq })
     }
 
@@ -106,7 +106,7 @@ impl Sequence {
     }
 }
 
-/// RFC 4340 §7.5.4: no more than about eight a second, so that forged packets cost no more than that.
+/// RFC 4340 §7.5.4: at most about eight a second, which bounds the cost of forged packets.
 pub(super) const SYNC_INTERVAL: Duration = Duration::from_millis(125);
 
 #[cfg(test)]

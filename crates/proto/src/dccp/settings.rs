@@ -4,7 +4,7 @@ use antiphon_core::uri::{Query, UriError};
 
 use crate::Key;
 
-/// What a DCCP endpoint is to do.
+/// Settings of a DCCP endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// The congestion control to insist on, 2 or 3; `None`: 3, which suits sound
@@ -27,7 +27,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads the transport's own keys; others are not looked at.
+    /// Reads the transport's own keys and ignores others.
     pub fn read(query: &Query) -> Result<Self, UriError> {
         let default = Settings::default();
         Ok(Settings {

@@ -1,9 +1,9 @@
 //! How large packets may be: path MTU discovery with Syncs padded to the size that is tried (RFC 4340 §14, RFC 8899).
 //!
-//! What stands behind a Sync's header is ignored, and a SyncAck names the Sync that it answers (RFC 4340 §5.7), so that
-//! its number in the log says what has passed. A Sync is a packet without data: lost, it is covered by the NDP Count of
-//! the next packet and is no congestion. Nothing goes out before the connection is open, when both ends have shown that
-//! they receive what is sent to them.
+//! The bytes after a Sync's header are ignored, and a SyncAck names the Sync that it answers (RFC 4340 §5.7), so that
+//! its number in the log tells which size has passed. A Sync is a packet without data: if lost, it is covered by the
+//! NDP Count of the next packet and is no congestion. No Sync is sent before the connection is open, when both ends
+//! have shown that they receive what is sent to them.
 
 use antiphon_core::{Instant, Outcome};
 
@@ -30,7 +30,7 @@ impl DccpEndpoint {
         self.flow.as_ref().filter(|_| self.state == State::Open)?.mtu.next()
     }
 
-    /// Takes in what has become of packets, and moves the search on with time.
+    /// Processes the fates of packets, and continues the search over time.
     pub(super) fn run_sizes(&mut self, now: Instant) {
         let is_open = self.state == State::Open;
         let Some(flow) = &mut self.flow else { return };
@@ -42,7 +42,7 @@ impl DccpEndpoint {
             }
         }
         if is_open && flow.mtu.run(now, patience(&self.rtt)) {
-            // None of them would arrive, and each would cost congestion control a loss.
+            // None of them would arrive, and each would count as a loss for congestion control.
             let most = self.message_size();
             self.queue.finish_larger(most, Outcome::Aborted);
             self.congestion_changed = true;
@@ -54,7 +54,7 @@ impl DccpEndpoint {
         let Some(flow) = &mut self.flow else { return };
         let Some(sent) = flow.sent.entry_mut(sync).filter(|sent| !sent.data) else { return };
         let size = usize::from(sent.len);
-        // The round trip is congestion control's, which knows when the packet went out.
+        // Congestion control has the round trip, as it knows when the packet was sent.
         flow.mtu.on_answered(now, if size <= LONGEST_SMALL { 0 } else { size });
     }
 

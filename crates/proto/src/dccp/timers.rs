@@ -1,4 +1,4 @@
-//! What happens without an arrival: repetitions, patience that ends.
+//! Time-outs: repetitions, and states that have lasted too long.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use antiphon_core::{CloseReason, Instant, Outcome, Role};
 use super::endpoint::{DccpEndpoint, State};
 use super::wire::ResetCode;
 
-/// Timers of the connection itself; those of congestion control and feature negotiation live there.
+/// Timers of the connection itself; congestion control and feature negotiation have their own.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Timers {
     /// When Request, Ack (PARTOPEN), Close or CloseReq goes out again, and how long it waits then.
@@ -17,7 +17,7 @@ pub(super) struct Timers {
     pub give_up: Option<Instant>,
     /// Since when a graceful close waits for the queue to empty.
     pub flush_since: Option<Instant>,
-    /// When the last valid packet came.
+    /// When the last valid packet was received.
     pub heard: Instant,
     pub finish_at: Option<Instant>,
     /// When the latest Request went out.
@@ -36,7 +36,7 @@ impl Timers {
         (self.again, self.wait, self.give_up) = (None, wait, Some(now + patience));
     }
 
-    /// The state's packet went out.
+    /// The state's packet was sent.
     pub fn on_step(&mut self, now: Instant) {
         self.stepped_at = Some(now);
         self.again = Some(now + self.wait);
@@ -103,8 +103,8 @@ impl DccpEndpoint {
         }
     }
 
-    /// A graceful close that has nothing left to send takes leave: the server asks its client to, so that the client
-    /// keeps the state that outlives a connection (RFC 4340 §8.3).
+    /// A graceful close that has nothing left to send ends the connection: the server asks its client to, so that the
+    /// client keeps the state that outlives a connection (RFC 4340 §8.3).
     pub(super) fn close_when_flushed(&mut self, now: Instant) {
         if self.timers.flush_since.is_none() || !self.queue.is_empty() || !self.is_open() {
             return;
@@ -152,9 +152,9 @@ const CALLING: Duration = Duration::from_secs(180);
 /// RFC 4340 §8.1.5: the client's Ack goes out again after 200 ms, and so on for four maximum segment lifetimes, 8 min.
 pub(super) const PARTOPEN_WAIT: Duration = Duration::from_millis(200);
 pub(super) const PARTOPEN: Duration = Duration::from_secs(480);
-/// A graceful close waits for the queue so long after the last sign of life.
+/// A graceful close waits for the queue this long after the peer was last heard.
 const FLUSH: Duration = Duration::from_secs(20);
 /// A Close is repeated for so long: seven times at 40 ms of round trip.
 pub(super) const CLOSING: Duration = Duration::from_secs(8);
-/// On loopback two round trips are less than a thread's waking.
+/// On loopback two round trips are less than a thread's wake-up.
 const SHORTEST_CLOSE_WAIT: Duration = Duration::from_millis(20);

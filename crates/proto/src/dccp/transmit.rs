@@ -1,4 +1,4 @@
-//! What goes out, and in which order: answers, steps of the connection, data, acknowledgements.
+//! Packets to send, in their order: answers, steps of the connection, data, acknowledgements.
 
 use antiphon_core::{Instant, Outcome};
 
@@ -53,7 +53,7 @@ impl DccpEndpoint {
         let seq = self.sequence.gss.next();
         self.features.write(now, seq, self.rtt.estimate(), true, &mut options);
         let kind = Kind::Request { service: self.settings.service };
-        // So long that the server's answer is no longer: it may send no more than it received.
+        // Padded so that the server's answer is not longer: it may send no more than it received.
         options.pad_to(LONGEST_RESPONSE - kind.header_len());
         self.timers.on_step(now);
         self.write(now, kind, &options, buf)
@@ -88,7 +88,7 @@ impl DccpEndpoint {
         len
     }
 
-    /// The next message, if the congestion control lets it go; with an acknowledgement where one is wanted.
+    /// The next message, if the congestion control permits it; with an acknowledgement if one is wanted.
     fn write_data(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
         if !self.is_open() {
             return None;
@@ -130,7 +130,7 @@ impl DccpEndpoint {
                 self.due.ack = false;
             }
         }
-        // A buffer too short for what `max_message` promises is the driver's mistake; the message is gone either way.
+        // A buffer too short for `max_message` is the driver's mistake; the message is lost in either case.
         self.queue.finish(message, if written.is_some() { Outcome::Released } else { Outcome::Aborted });
         written
     }
@@ -180,7 +180,8 @@ impl DccpEndpoint {
         let seq = self.sequence.gss.next();
         self.features.write(now, seq, self.rtt.estimate(), false, &mut options);
         self.write_echo(now, &mut options);
-        // The server may hear any of the first packets first; to Linux that one's echo is the only round trip it knows.
+        // The server may receive any of the first packets first; for Linux that one's echo is the only round trip it
+        // knows.
         self.echo = self.echo.filter(|_| self.state == State::PartOpen);
         self.write_ndp(&mut options);
         let Some(flow) = &mut self.flow else { return options };

@@ -1,13 +1,13 @@
 //! Validates callers: answers Requests without keeping state, and accepts a caller that returns the Init Cookie
 //! (RFC 4340 §8.1.4).
 //!
-//! An address that has proved nothing is never sent more bytes than came from it. A cookie makes a Response longer than most
-//! Requests; our Requests are padded to [`LONGEST_RESPONSE`]. A Request that is too short for a cookie (Linux's: that stack
-//! does not know Init Cookies and returns none) gets a plain Response and is remembered while that Response is under way, in a
-//! list of at most [`MOST_PENDING`]. When a flood fills the list, the oldest entries make room: a caller with a round trip of R
-//! gets through up to MOST_PENDING / R such Requests a second, and a caller that takes cookies is not affected. When a caller
-//! without a cookie answers, the validator puts the cookie into the packet that it hands on, so that the endpoint sees only
-//! one kind of beginning.
+//! An address that is not proved is never sent more bytes than came from it. A cookie makes a Response longer than most
+//! Requests; our Requests are padded to [`LONGEST_RESPONSE`]. A Request that is too short for a cookie (Linux's: that
+//! stack does not know Init Cookies and returns none) gets a plain Response and is remembered while that Response is in
+//! flight, in a list of at most [`MOST_PENDING`]. When a flood fills the list, the oldest entries are replaced: up to
+//! MOST_PENDING / R such Requests a second can be completed by a caller with a round trip of R, and a caller that uses
+//! cookies is not affected. When a caller without a cookie answers, the validator inserts the cookie into the packet
+//! that it passes on, so that the endpoint handles only one kind of beginning.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -30,19 +30,19 @@ pub(super) struct DccpValidator {
     pub(super) settings: Settings,
     pub(super) checksum: Checksum,
     keys: CookieKeys,
-    /// Whether it belongs to an endpoint, which has one peer and compares no paths: its driver or a listening wire's validator
-    /// does.
+    /// Whether it belongs to an endpoint, which has one peer and compares no paths: its driver or a listening wire's
+    /// validator does that.
     is_inner: bool,
     /// Callers that were sent no cookie, the latest at the end.
     pending: VecDeque<Pending>,
     /// Marks of the cookies that were accepted, and until when those are valid.
     used: VecDeque<(Instant, [u8; 8])>,
-    /// What was accepted last, until it is known whether there was room.
+    /// The state accepted last, until it is known whether there was room.
     accepted: Option<Accepted>,
     cookie: Vec<u8>,
 }
 
-/// What a caller was accepted by, to be put back if there is no room.
+/// The basis on which a caller was accepted, to be restored if there is no room.
 #[derive(Clone, Copy, Debug)]
 enum Accepted {
     /// A cookie: the last one of `used`.
@@ -59,7 +59,7 @@ struct Pending {
     since: Instant,
     /// Bytes that came in Requests from this path and were not answered with as many; kept at the latest entry of the path.
     credit: usize,
-    /// What its connection will be made of; `None` where it was refused.
+    /// State of its future connection; `None` if it was refused.
     tcb: Option<Tcb>,
 }
 
@@ -82,7 +82,7 @@ impl Call {
     }
 }
 
-/// What a packet without a connection leads to.
+/// Result for a packet without a connection.
 type Validated = Result<Verdict, Fault>;
 
 impl DccpValidator {
@@ -98,7 +98,8 @@ impl DccpValidator {
         DccpValidator { is_inner: false, ..DccpValidator::new(settings, checksum, seed) }
     }
 
-    /// Judges a packet of `asked` bytes that belongs to no connection. What goes out, or to the endpoint, is written into `out`.
+    /// Judges a packet of `asked` bytes that belongs to no connection. The reply, or the packet for the endpoint, is
+    /// written into `out`.
     pub fn validate_packet(
         &mut self,
         now: Instant,
@@ -180,8 +181,9 @@ impl DccpValidator {
         (is_whole && response_len(&options) <= call.asked).then_some(options)
     }
 
-    /// As much of a Response as this caller's Requests pay for; the caller is remembered. Linux's CCID 3 has its first round trip
-    /// from its time stamp, and begins with a packet a second where it has none: the echo is worth more than preferences.
+    /// As much of a Response as this caller's Requests permit; the caller is remembered. Linux's CCID 3 gets its first
+    /// round trip from its time stamp, and begins with a packet a second without one: the echo is more important than
+    /// preferences.
     fn without_cookie(&mut self, now: Instant, call: &Call) -> Option<OptionWriter> {
         let [mut confirms, mut brief] = [OptionWriter::default(), OptionWriter::default()];
         call.features.write_confirms(false, &mut confirms);
@@ -380,14 +382,14 @@ pub(super) const LONGEST_RESPONSE: usize =
 const RESPONSE_HEADER: usize = ACK_HEADER + 4;
 /// Callers without cookies remembered at once: a quarter of a kilobyte each.
 const MOST_PENDING: usize = 256;
-/// How long such a caller is remembered. Shorter than RFC 4340 §8.1.3's four maximum segment lifetimes: a Request sent
-/// again begins another one.
+/// How long such a caller is remembered. Shorter than RFC 4340 §8.1.3's four maximum segment lifetimes: a repeated
+/// Request creates a new entry.
 const RESPOND: Duration = Duration::from_secs(10);
 /// Requests of one call: at 1, 2, 4 … 64 s and so on for three minutes they are eight (RFC 4340 §8.1.1).
 const MOST_REPEATS: i64 = 16;
-/// Used cookies remembered; each cost a true address a round trip. With more than so many within a cookie's life the first are
-/// forgotten, and a copy of such a packet can begin an association again: from an address that has proved itself, and only until
-/// that peer's Reset. To refuse all cookies as old instead would refuse callers whose round trip is longer.
+/// Used cookies remembered; each cost a true address a round trip. With more than so many within a cookie's life the
+/// first are forgotten, and a copy of such a packet can begin an association again: from an address that is proved, and
+/// only until that peer's Reset. Refusing all cookies as old instead would refuse callers whose round trip is longer.
 const MOST_USED: usize = 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What an acknowledgement does to an association and its paths (RFC 9260 §6.3, §7.2).
+//! Effects of an acknowledgement on an association and its paths (RFC 9260 §6.3, §7.2).
 
 use antiphon_core::{Endpoint, Event, Instant, Seq32};
 
@@ -47,7 +47,7 @@ impl Sctp {
             self.closing = Some(now + CLOSE_PATIENCE);
         }
         if lost {
-            // A smaller window is what congestion control tells of a loss.
+            // A smaller window means that congestion control has detected a loss.
             let stats = self.stats();
             self.queue.report(Event::Congestion(stats));
         }
@@ -55,7 +55,7 @@ impl Sctp {
 }
 
 impl Association {
-    /// Paths by which something was acknowledged work.
+    /// Paths on which a chunk was acknowledged work.
     fn note_answers(&mut self, now: Instant, acked: &Acked, settings: &Settings) {
         let best = self.best_path();
         for at in 0..self.paths.len() {
@@ -85,9 +85,9 @@ impl Association {
         lost
     }
 
-    /// T3-rtx of each path (§6.3.2). `hurried`: with another path to go by, what is left of a playout budget is not
-    /// waited for: the time-out counts from when the first packet on its way set out, as in RFC 7765, and what an
-    /// acknowledgement may be put off.
+    /// T3-rtx of each path (§6.3.2). `hurried`: with another path available, the rest of a playout budget is not waited
+    /// for: the time-out counts from when the first packet in flight was sent, as in RFC 7765, plus the delay that an
+    /// acknowledgement may have.
     fn restart_timers(&mut self, now: Instant, acked: &Acked, hurried: Option<&Settings>) {
         let has_given_up = self.out.has_given_up();
         for (at, path) in self.paths.iter_mut().enumerate() {
@@ -101,7 +101,7 @@ impl Association {
         }
     }
 
-    /// The peer is told again how far it may forget, a round trip after it was told last.
+    /// The peer is told again how much it may skip, a round trip after it was last told.
     fn tell_again_of_giving_up(&mut self, now: Instant) {
         if self.out.has_given_up() {
             // Nothing was measured yet: at once.

@@ -165,7 +165,7 @@ impl Assembly {
             if cumulative.is_before(self.held[at].position) {
                 at += 1;
             } else if let Some((_, last)) = self.whole_around(at) {
-                // Its other fragments need no look: of a long message, that would be its length squared.
+                // Its other fragments need not be checked: for a long message, that would be quadratic.
                 at = last + 1;
             } else {
                 self.discard(at);
@@ -173,7 +173,7 @@ impl Assembly {
         }
     }
 
-    /// Delivers what has become the turn of `stream`.
+    /// Delivers messages of `stream` whose turn has come.
     fn release(&mut self, stream: u16, mut deliver: impl FnMut(u16, &[u8])) {
         while let Some(at) = self.first_of(stream).filter(|at| self.held[*at].number == self.next(stream)) {
             let Some((first, last)) = self.whole_around(at) else { return };

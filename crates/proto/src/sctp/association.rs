@@ -1,4 +1,4 @@
-//! All that is known of one association.
+//! All state of one association.
 
 use antiphon_core::{Instant, PathId, Seq32};
 
@@ -29,7 +29,7 @@ pub(super) struct Association {
     pub assembly: Assembly,
     /// Path on which the peer's INIT arrived.
     pub init_path: usize,
-    /// What the caller is to give back, and what it is to report with it.
+    /// The caller's cookie to return, and the errors to report with it.
     pub cookie: Vec<u8>,
     pub due: Due,
     pub sack: Acknowledgement,
@@ -44,7 +44,7 @@ pub(super) struct Association {
     pub burst: bool,
 }
 
-/// Where an association stands (RFC 9260 §4).
+/// State of an association (RFC 9260 §4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     CookieWait,
@@ -72,7 +72,7 @@ pub(super) struct Due {
     pub preservative: Option<u32>,
 }
 
-/// What is to be acknowledged, and when (RFC 9260 §6.2).
+/// Acknowledgements that are due, and when (RFC 9260 §6.2).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Acknowledgement {
     /// Packets with payload that no SACK has told of.
@@ -174,7 +174,7 @@ impl Association {
         self.paths.iter_mut().filter(|path| !path.confirmed).for_each(|path| path.heartbeat_at = now);
     }
 
-    /// The path of this number, which becomes one if there is room: it is sent nothing but heartbeats until it answers.
+    /// The path of this number, which becomes one if there is room: only heartbeats are sent to it until it answers.
     pub fn path_of(&mut self, settings: &Settings, id: PathId, packet: usize, now: Instant) -> Option<usize> {
         let known = self.paths.iter().position(|path| path.id == id);
         known.or_else(|| self.add_path(settings, id, packet, now))
@@ -186,7 +186,7 @@ impl Association {
             self.paths.push(path);
             return Some(self.paths.len() - 1);
         }
-        // An address that never answered makes room, or one whose translator gave its port away.
+        // An address that never answered is replaced, or one whose translator changed its port.
         let idle = |other: &Path| other.flight == 0 && (!other.confirmed || other.errors > 0);
         let places = self.paths.iter().enumerate().filter(|(_, other)| idle(other));
         let (at, _) = places.max_by_key(|(_, other)| (!other.confirmed, other.errors))?;
@@ -194,14 +194,14 @@ impl Association {
         Some(at)
     }
 
-    /// By which path payload goes: the first while it works, else another that does, else that with the fewest errors.
+    /// The path for payload: the first while it works, else another that does, else that with the fewest errors.
     pub fn best_path(&self) -> usize {
         let paths = self.paths.iter().enumerate().filter(|(_, path)| path.confirmed);
         let rank = |path: &Path| if path.is_good() { 0 } else { path.errors };
         paths.min_by_key(|(at, path)| (rank(path), *at)).map_or(0, |(at, _)| at)
     }
 
-    /// Something from the peer shows that it lives.
+    /// The peer was heard, so it is alive.
     pub fn heard(&mut self) {
         self.silent_since = None;
     }

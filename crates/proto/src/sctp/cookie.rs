@@ -1,6 +1,6 @@
-//! State cookies (RFC 9260 §5.1.3): a listener keeps nothing of a caller until the caller has shown, by returning the
-//! cookie, that it receives what is sent to its address. What the listener would have kept is in the cookie, with when
-//! and for which path it was sealed, under a keyed hash over all of it and the ports.
+//! State cookies (RFC 9260 §5.1.3): a listener keeps no state for a caller until the caller has shown, by returning the
+//! cookie, that it receives what is sent to its address. The state is in the cookie, with the time and the path for
+//! which it was sealed, under a keyed hash over all of it and the ports.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(super) struct CookieKeys {
     seal: Seal,
 }
 
-/// What an association is made of: the essentials of INIT and INIT ACK.
+/// State of an association: the essentials of INIT and INIT ACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Tcb {
     pub local_tag: u32,
@@ -52,7 +52,7 @@ pub(super) enum Refused {
 }
 
 impl CookieKeys {
-    /// Keys that come from `seed`: endpoints of one server are opened with one seed, and open each other's.
+    /// Keys derived from `seed`: endpoints of one server are opened with one seed, and open each other's cookies.
     pub fn new(seed: u64) -> Self {
         CookieKeys { seal: Seal::new(seed, "sctp cookie") }
     }

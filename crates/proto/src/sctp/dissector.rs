@@ -19,7 +19,7 @@ use antiphon_core::{Dissected, Fragment, OverIpPacket};
 
 use super::stack::SctpOverIp;
 
-/// Looks into a datagram, without checking its CRC: that is the analyser's to judge.
+/// Dissects a datagram, without checking its CRC: the analyser does that.
 ///
 /// SCTP in UDP is the packet of protocol 132 as it stands (RFC 6951 §5.2): ports and CRC are its own. Fragments of DATA
 /// are numbered by their TSNs, which follow one another within a message (RFC 9260 §6.9); those of I-DATA by their
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_lies_about_its_length_is_not_shown() {
+    fn truncated_or_wrong_lengths_are_not_shown() {
         let whole = packet(&[&[0, 3, 0, 18, 0, 0, 0, 7, 0, 2, 0, 5, 0, 0, 0, 0, b'a', b'b', 0, 0]]);
         assert_eq!(seen(&whole).1.len(), 1);
         for len in 0..HEADER + 18 {

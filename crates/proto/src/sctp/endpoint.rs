@@ -1,4 +1,4 @@
-//! SCTP as an endpoint: how an association begins and ends, and what the driver sees of it.
+//! SCTP as an endpoint: how an association begins and ends, and the interface to the driver.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(super) struct Sctp {
     pub(super) inbox: Inbox,
     /// Answers to sources without an association.
     pub(super) answers: VecDeque<(PathId, Vec<u8>)>,
-    /// The packet that goes by all paths, and those that it has yet to go by.
+    /// The packet that is sent on all paths, and those still to be used.
     pub(super) copy: (Vec<u8>, Vec<PathId>),
     pub(super) skipped: Vec<Skipped>,
     pub(super) counters: Counters,
@@ -42,7 +42,7 @@ pub(super) struct Sctp {
     /// Messages that may wait at once, of which an association to come must know.
     reserved: usize,
     pub(super) stage: Stage,
-    /// We asked for the end; what was accepted still goes out, until nothing has moved for a while.
+    /// This side closes; accepted messages are still sent, until there has been no progress for a while.
     pub(super) closing: Option<Instant>,
 }
 
@@ -122,7 +122,7 @@ impl Sctp {
         }
     }
 
-    /// The peer restarted: what was under way is gone.
+    /// The peer restarted: messages in flight are lost.
     pub(super) fn forget_sent(&mut self) {
         if let Some(association) = &mut self.association {
             association.out.abort_all(&mut self.queue);
@@ -219,7 +219,7 @@ impl Sctp {
         self.queue.report(Event::Closed(reason));
     }
 
-    /// What the peer may still send, in bytes.
+    /// The bytes that the peer may still send.
     pub(super) fn window(&self) -> usize {
         let held = self.association.as_ref().map_or(0, |association| association.assembly.charged());
         WINDOW.saturating_sub(held + self.inbox.fill())
@@ -237,7 +237,7 @@ impl Endpoint for Sctp {
             acknowledged: true,
             ordered: self.settings.ordered && self.settings.streams == 1,
             retransmits: self.settings.reliability != Reliability::Retransmissions(0),
-            // But for what was cut for a path that takes only smaller packets since (see the module's comment).
+            // Except for chunks made for a path that now takes only smaller packets (see the module's comment).
             reliable: matches!(self.settings.reliability, Reliability::Deadline | Reliability::Full),
             streams: self.settings.streams,
             calls_with_first_message: self.settings.implicit,
@@ -293,7 +293,7 @@ impl Endpoint for Sctp {
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         let sent = self.next_packet(now, buf);
-        // What expired or was the last word may be what the end waited for, and the end has something to say.
+        // Expired messages or the last packet may have been what the end waited for.
         self.move_on(now);
         let (path, len) = sent.or_else(|| self.next_packet(now, buf))?;
         self.counters.datagrams_sent += 1;
@@ -305,7 +305,7 @@ impl Endpoint for Sctp {
         let received = self.inbox.pop(buf)?;
         let window = self.window();
         if let Some(association) = &mut self.association {
-            // A peer that was told of no room waits for word of it.
+            // A peer that was told of a full buffer waits for an update.
             association.sack.now |= association.sack.window < WINDOW / 4 && window >= WINDOW / 2;
         }
         Some(received)

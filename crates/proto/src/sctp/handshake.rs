@@ -1,4 +1,4 @@
-//! How an association begins (RFC 9260 §5.1), and what becomes of the beginning of another (§5.2).
+//! The beginning of an association (RFC 9260 §5.1), and the handling of another beginning (§5.2).
 
 use antiphon_core::{CloseReason, Instant, PathId, Seq32, Verdict};
 
@@ -40,7 +40,7 @@ impl Sctp {
         value
     }
 
-    /// A packet of an unknown source: nothing is kept of it.
+    /// A packet of an unknown source: no state is kept for it.
     pub(super) fn validate(&mut self, now: Instant, path: PathId, packet: &[u8]) {
         match self.validator.validate_packet(now, path, packet) {
             Verdict::Reply { .. } => self.answer(path),
@@ -94,7 +94,7 @@ impl Sctp {
             }
         });
         if self.settings.interleaving && offer.interleaves_otherwise {
-            // It took our INIT for an agreement. Nothing is kept of that there: another one is another beginning.
+            // The peer took our INIT as accepted. No state is kept for that: a later one is another beginning.
             self.settings.interleaving = false;
             association.due.step = true;
             return;
@@ -192,11 +192,11 @@ impl Sctp {
                     return self.collide(now, path, tcb);
                 }
                 let at = association.path_of(&self.settings, path, self.packet, now);
-                // Where there is no room for another path, the first one is as good.
+                // If there is no room for another path, the first one is used.
                 association.due.cookie_ack = Some(at.unwrap_or(0));
                 true
             }
-            // C: late; anything else: not for this association.
+            // C: late; anything else is not for this association.
             _ => {
                 self.counters.malformed += 1;
                 false
@@ -224,7 +224,7 @@ impl Sctp {
         if waiting {
             self.begin_again(now, path, tcb);
         } else if let Some(association) = &mut self.association {
-            // The association stands: only the peer's tag is another.
+            // The association continues: only the peer's tag differs.
             association.peer_tag = tcb.peer_tag;
             association.due.cookie_ack = Some(0);
         }
@@ -234,7 +234,7 @@ impl Sctp {
     fn begin_again(&mut self, now: Instant, path: PathId, tcb: &Tcb) {
         let Some(association) = &mut self.association else { return };
         association.begin(&self.settings, tcb, self.packet, now);
-        // Where there is no room for another path, the first one is as good.
+        // If there is no room for another path, the first one is used.
         let at = association.path_of(&self.settings, path, self.packet, now).unwrap_or(0);
         association.init_path = at;
         association.establish(now);

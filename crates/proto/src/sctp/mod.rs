@@ -1,10 +1,11 @@
 //! `sctp://`: SCTP (RFC 9260), over UDP (RFC 6951), with partial reliability (RFC 3758, RFC 7496) and interleaving
 //! (RFC 8260).
 //!
-//! It is our own. The library that lay here before, `dcsctp` 0.1.16, wrote every packet out in hexadecimal for a log
-//! before it asked whether there was one, so that a round trip over loopback took 3.5 times a bare socket's (1.34 with
-//! that mended, where 1.25 is asked); it allocated 8.5 times for each message, cut messages to fit small windows, and knew
-//! one path only. This project measures what transports cost: that must not be a library's accident.
+//! The implementation is our own. The library used before, `dcsctp` 0.1.16, formatted every packet in hexadecimal for a
+//! log before it checked whether there was one, so that a round trip over loopback took 3.5 times a bare socket's (1.34
+//! with that corrected, where 1.25 is required); it allocated 8.5 times for each message, cut messages to fit small
+//! windows, and supported one path only. This project measures the cost of transports, which must not depend on a
+//! library's defects.
 //!
 //! A module each: the packets (`wire`); what this side sends (`outgoing`) and what it has received (`received`,
 //! `assembly`); paths with their round trips and windows (`path`), and how large packets may be there (`mtu`); all of
@@ -31,7 +32,7 @@
 //!   is probed at every time-out until it answers; then it is used again. So a failure costs a message a round trip, 60 ms and the other path's delay at most.
 //!   With `paths=both` every packet goes by all paths, and what comes again is dropped in silence; congestion is judged
 //!   by the first path's window. Four paths at most.
-//! * A message past its deadline is given up: one on its way when its answer is overdue as well, one that was lost at once.
+//! * A message past its deadline is given up: one in flight when its answer is overdue as well, a lost one at once.
 //! * No interleaving with Linux: 6.1 gives the second fragment of a message FSN 0 and the third 1 (seen on the wire: of 14
 //!   fragments the first has its PPID, the others 0 to 12), where RFC 8260 §2.1 counts the first, so that the second is 1.
 //!   Ours, 1 to 13, it acknowledges and never delivers. It lists I-DATA without I-FORWARD-TSN, by which it is known: such

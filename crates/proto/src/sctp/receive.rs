@@ -1,4 +1,4 @@
-//! What a packet does: the rules of verification tags (RFC 9260 §8.5), then chunk by chunk.
+//! Processes a packet: the rules of verification tags (RFC 9260 §8.5), then chunk by chunk.
 
 use antiphon_core::{CloseReason, Instant, PathId, Received, Seq32, StreamId};
 
@@ -196,7 +196,7 @@ impl Sctp {
             Heard::Refused => association.sack.now = true,
         }
         if let Some(association) = &mut self.association {
-            // A peer that has taken leave waits for word that we have all of it.
+            // A peer that has begun to shut down waits for confirmation that all its data was received.
             association.due.step |= association.phase == Phase::ShutdownSent;
             association.sack.now |= header.immediate || had_gaps || association.log.has_gaps();
         }
@@ -269,8 +269,8 @@ impl Sctp {
         let Some(association) = &mut self.association else { return };
         let reason = match association.phase {
             Phase::CookieWait | Phase::CookieEchoed => CloseReason::Refused,
-            // A peer that does not know us at that address of ours, and takes a heartbeat from there for a packet out of
-            // the blue (§8.4). Were the association gone, the answers on proved paths would say so.
+            // The peer does not know us at that address of ours, and takes a heartbeat from there for a packet out of
+            // the blue (§8.4). If the association were gone, the answers on proved paths would say so.
             _ if chunk.flags & REFLECTED != 0 && !association.paths[arrival.path].confirmed => {
                 let path = &mut association.paths[arrival.path];
                 path.errors = path.errors.max(MOST_PROBES);

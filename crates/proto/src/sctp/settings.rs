@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn time_outs_are_those_of_live_sound_unless_told_otherwise() {
+    fn time_outs_default_to_those_of_live_sound() {
         let ms = Duration::from_millis;
         let live = live_rto(ms(10));
         let bounds = (live.initial, live.min, live.max, live.longest, live.granularity);

@@ -1,4 +1,4 @@
-//! What time brings: T1, T2 and T3, delayed acknowledgements, heartbeats, deadlines (RFC 9260 §5.1, §6.3.3, §8.3, §9.2).
+//! Timers: T1, T2 and T3, delayed acknowledgements, heartbeats, deadlines (RFC 9260 §5.1, §6.3.3, §8.3, §9.2).
 
 use antiphon_core::{CloseReason, Event, Instant};
 
@@ -94,7 +94,7 @@ impl Association {
             path.rtt.back_off();
             if !asked_for_room {
                 path.errors += 1;
-                // Whether it works again is asked at once, and soon again.
+                // Whether it works again is checked at once, and soon again.
                 path.probe |= has_others;
             }
             self.silent_since.get_or_insert(now);
@@ -117,13 +117,13 @@ impl Association {
         if path.heartbeat.take().is_some() {
             path.errors += 1;
             path.rtt.back_off();
-            // Only an address that ever answered says something of the peer by its silence.
+            // Only an address that has ever answered says something about the peer by its silence.
             if path.confirmed {
                 self.silent_since.get_or_insert(now);
             }
         }
         path.probe = true;
-        // One that never answers is left alone for longer: the peer that named it may not own it.
+        // One that never answers is probed less often: the peer that named it may not own it.
         let given_up = !path.confirmed && path.errors >= MOST_PROBES;
         path.heartbeat_at = now + if given_up { settings.heartbeat } else { path.rtt.rto() };
     }
@@ -141,7 +141,7 @@ impl Association {
             let fell = path.mtu.run(now, path.rtt.base_rto());
             path.fit_window();
             if fell {
-                // It was not congestion that they waited for.
+                // Congestion was not the reason for their delay.
                 path.rtt.reset_backoff();
                 self.out.on_smaller_path(at, &mut self.paths);
             }
@@ -162,7 +162,8 @@ impl Association {
     }
 }
 
-/// How often a peer that has taken leave is told that we do, too (Association.Max.Retrans of RFC 9260 §16).
+/// How often a peer that has begun to shut down is told that this side does, too (Association.Max.Retrans of RFC 9260
+/// §16).
 const MOST_LEAVES: u32 = 10;
 /// Heartbeats in a row to an address that never answered (Path.Max.Retrans of RFC 9260 §16).
 pub(super) const MOST_PROBES: u32 = 5;

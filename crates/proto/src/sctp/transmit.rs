@@ -1,4 +1,4 @@
-//! Packets on their way out, one by one, each into the driver's buffer.
+//! Writes packets one by one, each into the driver's buffer.
 
 use antiphon_core::{Instant, PathId};
 

@@ -10,7 +10,7 @@ use super::wire::init::{FIXED, InitFields, Offer, parameter};
 use super::wire::writer::{Writer, push_tlv};
 use super::wire::{self, Chunk, Chunks, HEADER, Header, REFLECTED, TLV, cause, chunk};
 
-/// What this side writes into its INITs, and the random numbers in them.
+/// Contents of this side's INITs, and their random numbers.
 #[derive(Clone, Debug)]
 pub(super) struct Terms {
     /// The SCTP port of this side.
@@ -63,7 +63,7 @@ impl Terms {
         push_tlv(out, parameter::FORWARD_TSN, &[]);
     }
 
-    /// What an association with a peer that said this in its INIT is made of.
+    /// State of an association with a peer that sent this INIT.
     fn tcb(&self, peer: &InitFields, offer: &Offer<'_>, own: (u32, Seq32), ties: [u32; 2]) -> Tcb {
         Tcb {
             local_tag: own.0,
@@ -147,7 +147,7 @@ impl SctpValidator {
         (self.rng.next_u32().max(1), Seq32(self.rng.next_u32()))
     }
 
-    /// A number that can't be guessed.
+    /// A number that cannot be predicted.
     pub fn nonce(&mut self) -> u64 {
         self.rng.next_u64()
     }
@@ -174,7 +174,7 @@ impl SctpValidator {
                 Ok(opened) if opened.path == path && header.tag == opened.tcb.local_tag => Verdict::Accept,
                 Ok(_) | Err(Refused::Forged) => Verdict::Ignore,
                 Err(Refused::Stale { by, peer_tag }) => {
-                    // The cause has 32 bits, 71 minutes: more is as stale.
+                    // The cause has 32 bits, 71 minutes: a larger age is just as stale.
                     let by = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
                     self.value.clear();
                     push_tlv(&mut self.value, cause::STALE_COOKIE, &[&by.to_be_bytes()]);
@@ -190,7 +190,7 @@ impl SctpValidator {
         &self.answer
     }
 
-    /// Answers an INIT with an INIT ACK, or with an ABORT where it can't be meant.
+    /// Answers an INIT with an INIT ACK, or with an ABORT if it is invalid.
     pub fn on_init(&mut self, now: Instant, call: Call<'_>, standing: Standing) -> Verdict {
         let Call { path, asked, header, init } = call;
         let parsed = InitFields::parse(init.value).filter(|(peer, _)| peer.tag != 0);
@@ -225,7 +225,7 @@ impl SctpValidator {
         self.value.extend_from_slice(&self.terms.init_fields(own.0, own.1).emit());
         push_tlv(&mut self.value, parameter::STATE_COOKIE, &[&cookie]);
         self.value.extend_from_slice(&reports);
-        // A peer that is not able to must not be told that we are.
+        // A peer that does not support it must not be told that we do.
         self.terms.put_offer(tcb.interleaving, &mut self.value);
         self.write(answer, chunk::INIT_ACK, 0)
     }

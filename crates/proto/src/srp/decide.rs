@@ -1,8 +1,8 @@
 //! Whether to ask for a missing message again: the report's two algorithms, ours, and the trait for one of your own.
 //!
-//! Every algorithm weighs two futures, one in which the message is asked for and one in which it is given up, by the
-//! quality that each would bring: loss and latency as ratios to what the application desires. The report judges by the
-//! distance of that point from the origin; within 1 lies the desired quality.
+//! Every algorithm compares two outcomes, one in which the message is requested and one in which it is given up, by the
+//! quality that each would give: loss and latency as ratios to what the application desires. The report measures the
+//! distance of that point from the origin; within 1 is the desired quality.
 //!
 //! ```
 //! use antiphon_proto::srp::{Choice, Decide, Situation};
@@ -25,7 +25,7 @@ pub trait Decide: Send {
     fn decide(&mut self, situation: &Situation) -> Choice;
 }
 
-/// The two things one can do about a missing message.
+/// The two choices for a missing message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
     /// Ask for it again.
@@ -34,7 +34,7 @@ pub enum Choice {
     GiveUp,
 }
 
-/// What is known when a decision is due.
+/// State when a decision is due.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Situation {
     /// Average share of messages given up, 0 to 1.
@@ -147,7 +147,7 @@ impl Decide for EqualLossLatency {
     }
 }
 
-/// *Optimum quality*: the future nearer the origin (report, section 3.2).
+/// *Optimum quality*: the outcome nearer the origin (report, section 3.2).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OptimumQuality(pub LatencyEstimate);
 
@@ -192,7 +192,7 @@ impl Decide for Nearest {
     }
 }
 
-/// Never asks: plain UDP.
+/// Never requests: plain UDP.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Never;
 

@@ -103,7 +103,7 @@ impl SrpEndpoint {
         if (is_last || len.is_none())
             && let Some((message, _)) = self.current.take()
         {
-            // A buffer too short for what `max_message` promises is the driver's mistake; the message is gone either way.
+            // A buffer too short for `max_message` is the driver's mistake; the message is lost in either case.
             let outcome = if len.is_some() { Outcome::Released } else { Outcome::Aborted };
             self.queue.finish(message, outcome);
         }
@@ -161,7 +161,7 @@ impl SrpEndpoint {
 }
 
 fn push(inbox: &mut Inbox, path: PathId, delivery: &super::Delivery<'_>) {
-    // A message that is given up is simply not there: receivers of sound number messages themselves.
+    // A message that is given up is simply missing: receivers of sound number messages themselves.
     if let super::Delivery::Message { bytes, received_at, repaired, stream, .. } = *delivery {
         let stream = StreamId(stream.into());
         inbox.push_received(bytes, Received { len: bytes.len(), path, stream, received_at, repaired });
@@ -179,7 +179,7 @@ impl Endpoint for SrpEndpoint {
             acknowledged: false,
             ordered: self.halves.is_ordered(),
             retransmits: self.retransmits,
-            // A sender keeps what it sent for a while only, and the receiver decides what it asks for.
+            // A sender keeps messages only for a while, and the receiver decides which it requests.
             reliable: false,
             streams: 1,
             calls_with_first_message: false,

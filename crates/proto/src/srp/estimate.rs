@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The report's α: `average = α average + (1 - α) sample` for intervals and round trips (section 3.2).
 pub const ALPHA: f64 = 0.85;
 
-/// What takes longer is no round trip: this machine slept meanwhile, and one such sample would rule out every request for
+/// A longer time is no round trip: this machine slept meanwhile, and one such sample would prevent every request for
 /// minutes. Ten seconds are beyond any path that sound is played over.
 pub(super) const LONGEST_ROUND_TRIP: Duration = Duration::from_secs(10);
 

@@ -1,4 +1,4 @@
-//! What sends and what receives in an association, in either mode.
+//! The sending and the receiving half of an association, in either mode.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ impl Halves {
         let decide = settings.decide.algorithm();
         if settings.mode == Mode::AsPublished {
             let marked = role == Role::Listener;
-            // Who only sends has nothing to measure: the first message that comes starts the probing.
+            // A side that only sends has nothing to measure: the first message that arrives starts the probing.
             let config =
                 ClientConfig { probe_at_start: false, time_mark: marked, ..ClientConfig::new(loss, latency) };
             return Halves::AsPublished(Box::new(Published {
@@ -99,7 +99,7 @@ impl Halves {
         matches!(self, Halves::AsPublished(_))
     }
 
-    /// How long to stay for repairs of what was sent last.
+    /// How long to remain for repairs of the last messages.
     pub fn linger(&self) -> Duration {
         match self {
             Halves::Improved(halves) if halves.has_sent => halves.linger,

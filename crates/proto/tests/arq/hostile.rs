@@ -83,7 +83,7 @@ fn a_flood_of_data_is_not_amplified() {
     }
 }
 
-/// A sender that restarts (new seed, new numbering) is heard at once.
+/// A sender that restarts (new seed, new numbering) is received at once.
 #[test]
 fn a_restarted_sender_is_heard() {
     for query in ["mode=as-published", ""] {

@@ -1,4 +1,4 @@
-//! What is repaired, at what cost, and what isn't.
+//! Which losses are repaired, and at what cost.
 
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ fn nothing_is_sent_again_that_would_come_too_late() {
     let run = run(&Plan { messages: 2_000, ..plan("", "delay=50ms,loss=10%") });
     assert_eq!(run.stats.counters.retransmitted, 0, "the discovery takes 100 ms");
     assert!(run.worst_age() == Duration::from_millis(50) && run.residual() > 0.05);
-    // What did arrive is told so, although the answer came behind the deadline.
+    // Messages that did arrive are reported so, although the answer came after the deadline.
     let arrived = run.outcomes.iter().filter(|(number, _)| run.arrivals.contains_key(number));
     let told = arrived.filter(|(_, outcome)| **outcome == Outcome::Acked).count();
     assert!(told as f64 > 0.97 * run.arrivals.len() as f64, "{told} of {}", run.arrivals.len());

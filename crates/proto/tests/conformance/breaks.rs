@@ -159,7 +159,7 @@ pub fn unfetched_messages_are_gone_after_closed(scheme: &str) {
             world.far.endpoint.handle_timeout(world.now);
             while world.far.endpoint.poll_transmit(world.now, &mut [0; MAX_DATAGRAM]).is_some() {}
         }
-        assert!(closed, "{mode:?} ends though nobody answers");
+        assert!(closed, "{mode:?} ends although the peer does not answer");
     }
 }
 
@@ -198,7 +198,8 @@ pub fn every_end_tells_the_fate_of_every_message(scheme: &str) {
                 speak(&mut world, Duration::from_millis(at_ms));
                 let side = if by_caller { &mut world.near } else { &mut world.far };
                 side.endpoint.close(world.now, mode);
-                // The other end may have heard, or hears nothing ever: a minute of silence ends it, or its own close does.
+                // The other end may have been heard, or hears nothing any more: a minute of silence ends it, or its own
+                // close does.
                 world.run_until(world.now + Duration::from_secs(1));
                 close(&mut world, mode);
                 world.run_until(world.now + Duration::from_secs(200));

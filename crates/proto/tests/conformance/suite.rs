@@ -156,7 +156,7 @@ pub fn nothing_comes_without_a_cause(scheme: &str) {
     assert!(world.far.messages.is_empty() && world.near.closed == 0);
 }
 
-/// On a blocked wire, too: what is due and can't go out is something to transmit, not a time-out.
+/// Also on a blocked wire: what is due and cannot be sent waits in the transmit queue and is not a time-out.
 pub fn a_handled_time_out_is_spent(scheme: &str) {
     let full = |until: u64| Impairments {
         stalled_until: Some(Instant::from_millis(until)),

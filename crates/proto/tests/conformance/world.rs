@@ -1,4 +1,4 @@
-//! Two endpoints and a wire between them that impairs what it carries.
+//! Two endpoints and a wire with impairments between them.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,7 +83,7 @@ pub fn close(world: &mut World, mode: CloseMode) {
     world.far.endpoint.close(world.now, mode);
 }
 
-/// The path breaks: what is under way is lost, and both sides are told.
+/// The path breaks: packets in flight are lost, and both sides are told.
 pub fn break_path(world: &mut World) {
     if world.near.is_byte_stream() {
         return world.break_pipe();
@@ -101,7 +101,7 @@ pub fn mend_path(world: &mut World) {
     }
 }
 
-/// Has the caller write into `room` bytes and delivers that at once; answers how many there were.
+/// Lets the caller write into `room` bytes and delivers that at once; returns how many there were.
 pub fn transmit_by_hand(world: &mut World, room: usize) -> usize {
     let mut buf = vec![0; room];
     let Some(transmit) = world.near.endpoint.poll_transmit(world.now, &mut buf) else { return 0 };

@@ -31,7 +31,7 @@ fn bytes(header: &Header, data: &[u8]) -> Vec<u8> {
     buf[..len].to_vec()
 }
 
-/// Two ends that have heard of each other, and the client's last packet.
+/// Two ends that know each other, and the client's last packet.
 struct Connected {
     client: Box<dyn Endpoint>,
     server: Box<dyn Endpoint>,
@@ -172,7 +172,7 @@ fn only_a_reset_with_the_right_number_ends_a_connection() {
         pair.now += Duration::from_secs(1);
         hear(&mut *pair.server, pair.now, &forged);
         let kinds: Vec<Kind> = flush(&mut *pair.server, pair.now).iter().map(|p| header(p).kind).collect();
-        // RFC 4340 §7.5.4: for a Reset the Sync names what was last received, not what the forger wrote.
+        // RFC 4340 §7.5.4: for a Reset the Sync names the number last received, not the forged one.
         assert_eq!(kinds, [Kind::Sync { ack: pair.last.seq }], "{ahead}");
     }
     let sent = pair.server.stats().counters;
@@ -184,7 +184,7 @@ fn only_a_reset_with_the_right_number_ends_a_connection() {
     assert!(sent.malformed >= 5);
 }
 
-/// RFC 4340 §5.8.2 and §8.1.4. What is in place may end a connection; what may be ignored is.
+/// RFC 4340 §5.8.2 and §8.1.4. A valid option may end a connection; one that may be ignored is.
 #[test]
 fn unknown_mandatory_options_end_it_with_the_right_code() {
     let not_understood = Some((ResetCode::MANDATORY_ERROR, [55, 7, 0]));
@@ -365,7 +365,7 @@ fn a_stream_that_ran_out_of_the_window_is_synchronised_again() {
 }
 
 #[test]
-fn what_the_network_doubles_is_handed_on_once() {
+fn duplicates_by_the_network_are_delivered_once() {
     for query in ["ccid=2", "ccid=3"] {
         let (every, budget) = (Duration::from_millis(5), Duration::from_millis(80));
         let talk = paced(Instant::from_millis(500), 100, every, budget);

@@ -62,7 +62,7 @@ fn packets_echo_the_time_stamp_until_the_server_is_heard() {
     assert!(echoes.iter().all(|(stamp, _)| *stamp == 77), "{echoes:?}");
     assert!(echoes[0].1 == 0 && echoes[1].1 >= 20_000 && echoes[2].1 > echoes[1].1, "10 µs each: {echoes:?}");
 
-    // Once the server is heard, that is over.
+    // Once the server has been heard, this ends.
     let heard = answer(Kind::DataAck { ack: last }, 501);
     let len = emit(&heard, &OptionWriter::default(), &[7; 200], Checksum::Udp, &mut buf).expect("room");
     client.handle_input(now, datagram(&mut buf[..len], now));

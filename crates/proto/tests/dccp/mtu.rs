@@ -65,7 +65,7 @@ fn a_path_that_takes_all_is_asked_once_by_each_end() {
         assert_eq!((lens[0], lens[2]), ((LINE, SYNC), (LINE, SYNC)), "{query}");
         assert!(lens[1].1 == SYNC_ACK && lens[1].0 <= 32 && lens[3].0 <= 32, "{query}: {lens:?}");
         assert_eq!((world.max_message(), world.near[0].congested), (LINE - BESIDE, 0), "{query}");
-        // All but those that the start holds up.
+        // All except those that the start delays.
         assert!(world.arrivals().len() > 139_800, "{query}: {}", world.arrivals().len());
     }
 }
@@ -138,7 +138,7 @@ fn probes_lost_by_chance_change_no_rate_and_no_size() {
 }
 
 #[test]
-fn what_follows_a_packet_without_data_says_so_be_it_a_sync() {
+fn ndp_count_follows_packets_without_data_and_syncs() {
     let mut world = stream("ccid=3", GOOD, 1);
     world.narrow(at(3_000)..EVER, TUNNEL);
     world.run_until(at(10_000));
@@ -178,7 +178,7 @@ fn outages_and_unanswered_syncs_do_not_shrink_packets() {
 fn no_probe_before_the_connection_is_open() {
     for query in MODES {
         let mut world = stream(query, GOOD, 1);
-        // The Response comes, and then nothing more: the client never hears that the server has heard of it.
+        // The Response arrives, and then nothing more: the client never learns that the server has heard it.
         world.outage(at(30)..at(10_000));
         world.run_until(at(9_000));
         let kinds = |wanted: u8| world.log().iter().filter(|sent| sent.kind == wanted).count();

@@ -1,4 +1,4 @@
-//! What is left of a stream of sound around an outage.
+//! The share of a stream of sound that survives an outage.
 
 use std::time::Duration;
 

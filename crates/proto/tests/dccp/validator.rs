@@ -104,7 +104,7 @@ fn every_request_of_ours_pays_for_a_cookie() {
 }
 
 #[test]
-fn a_cookie_lets_in_once_whom_it_was_sent_to_for_a_minute() {
+fn a_cookie_is_valid_once_for_its_address_for_a_minute() {
     let mut validator = validator("");
     let (_caller, ack) = ack_with_cookie(&mut *validator, "");
     let head = header(&ack);
@@ -246,7 +246,7 @@ fn through(query: &str, lost: &[usize], lost_back: &[usize], late_back: &[usize]
 }
 
 #[test]
-fn what_is_lost_or_late_of_a_handshake_is_made_up_for() {
+fn lost_or_late_handshake_packets_are_repaired() {
     for query in ["ccid=2", "ccid=3"] {
         through(query, &[], &[], &[]);
         // The first Request, the first Response, the first Ack, the first three Acks.
@@ -263,7 +263,7 @@ fn what_is_lost_or_late_of_a_handshake_is_made_up_for() {
 }
 
 #[test]
-fn a_caller_that_knows_no_cookies_is_let_in() {
+fn a_caller_without_cookies_is_admitted() {
     for query in ["ccid=2", "ccid=3"] {
         let mut caller = endpoint(query, Role::Caller, 20);
         let request = without_padding(flush(&mut *caller, NOW).remove(0));

@@ -122,7 +122,7 @@ impl Sent {
     }
 }
 
-/// Where the type stands in the generic header (RFC 4340 §5.1).
+/// Position of the type in the generic header (RFC 4340 §5.1).
 fn kind(bytes: &[u8]) -> u8 {
     bytes[8] >> 1 & 0x0f
 }

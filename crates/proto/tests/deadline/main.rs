@@ -25,7 +25,7 @@ fn share_repaired(scheme: &str, message_bytes: usize) -> f64 {
         let plan = Plan { scheme, message_bytes, seed, ..STEREO };
         let run = run(&plan);
         let (run_lost, run_in_time) = repaired(&run, &plan);
-        // The receiver tells what was repaired from what only came.
+        // The receiver distinguishes repaired messages from others.
         assert!(run.arrived.iter().all(|(number, (_, repaired))| *repaired == run.lost.contains(number)));
         lost += run_lost;
         in_time += run_in_time;
@@ -55,7 +55,7 @@ fn sctp_repairs_losses_while_playable() {
 /// The congestion window that a loss leaves holds half of these 12 kB on their way. What then waits has no time left for a
 /// repair, so that no more than some are repaired; before retransmissions could leave until the deadline, none were.
 #[test]
-fn sctp_repairs_what_its_window_lets_go() {
+fn sctp_repairs_what_its_window_permits() {
     assert!(share_repaired("sctp", SIXTEEN_BITS) >= 0.5);
 }
 
@@ -79,7 +79,7 @@ fn nothing_is_stale(scheme: &str, query: &str, after_deadline: Duration) {
 }
 
 #[test]
-fn nothing_leaves_after_its_deadline() {
+fn nothing_is_sent_after_its_deadline() {
     for (scheme, query) in [
         ("sctp", ""),
         ("dccp", "ccid=2"),

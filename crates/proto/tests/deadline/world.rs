@@ -10,7 +10,7 @@ use antiphon_testkit::{Party, Shape, Talk, World, numbers_in};
 
 use crate::common::stack_for;
 
-/// What is sent over which path: a message each [`INTERVAL`].
+/// The messages sent, one each [`INTERVAL`], and the path.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
     pub scheme: &'a str,
@@ -25,7 +25,7 @@ pub struct Plan<'a> {
     pub seed: u64,
 }
 
-/// What came of a stream.
+/// Results of a stream.
 #[derive(Debug, Default)]
 pub struct Run {
     /// Messages whose first transmission the path lost.
@@ -34,7 +34,7 @@ pub struct Run {
     pub arrived: BTreeMap<u64, (Duration, bool)>,
     /// Messages of which a byte left after the deadline.
     pub sent_late: BTreeSet<u64>,
-    /// Of messages that expired before any of it was sent, how long after the deadline that was told.
+    /// Of messages that expired before any of it was sent, how long after the deadline that was reported.
     pub expired_unsent: Vec<Duration>,
 }
 

@@ -76,7 +76,7 @@ fn is_left_behind(uri: &str) -> bool {
     uri == "srp?mode=as-published"
 }
 
-/// Seconds of silence of the path: what was sent in time before and afterwards comes.
+/// Seconds of silence of the path: messages sent in time before and afterwards arrive.
 fn outlives_an_outage(uri: &str) {
     for seconds in [1, 8] {
         let mut stream = Stream::new(uri, "delay=20ms", 400, 4000);
@@ -86,7 +86,7 @@ fn outlives_an_outage(uri: &str) {
         stream.assert_lived();
         let missing = stream.missing();
         assert!(missing.iter().all(|number| stream.due(*number) + PLAYOUT_DELAY >= from), "{missing:?}");
-        // A second to find that the path is there again, and one to start anew.
+        // A second to detect that the path works again, and one to restart.
         let late = missing.iter().find(|number| stream.due(**number) >= until + ms(2_100));
         assert!(late.is_none() || is_left_behind(uri), "{uri}, {seconds} s: {late:?}");
         if !profile(uri).reliable {

@@ -7,7 +7,7 @@ use antiphon_core::Instant;
 
 use crate::stream::{BEGINS, EVERY, Stream};
 
-/// What came of a stream around an outage.
+/// Results of a stream around an outage.
 #[derive(Debug)]
 struct Recovery {
     /// From the end of the outage to the first message that arrived.
@@ -72,7 +72,7 @@ fn every_association_outlives_bursts_and_outages() {
                 "{scheme} {query}, {length:?}: first message {first:?}, whole {whole:?}, {missing} missing"
             );
             assert!(first <= bound, "{scheme} {query}, {length:?}: {first:?}");
-            // The start anew takes longest where it is a rate: a packet a second, doubled with each report.
+            // The restart takes longest where it is a rate: a packet a second, doubled with each report.
             let whole_bound = bound + Duration::from_secs(1);
             assert!(whole <= whole_bound, "{scheme} {query}, {length:?}: {whole:?}");
         }

@@ -84,7 +84,7 @@ impl Stream {
         BEGINS + EVERY * number as u32
     }
 
-    /// The numbers of what came, as it came.
+    /// The numbers of received messages, in order of arrival.
     pub fn numbers(&self) -> Vec<u64> {
         self.world.far.get().numbers()
     }

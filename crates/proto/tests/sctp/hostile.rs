@@ -53,7 +53,7 @@ pub fn cookie_echo(validator: &mut dyn Validator, path: PathId) -> (Box<dyn Endp
     (caller, echo)
 }
 
-/// Both ends of an association that stands.
+/// Both ends of an established association.
 pub fn connected() -> (Box<dyn Endpoint>, Box<dyn Endpoint>) {
     let (mut caller, mut listener) = (endpoint("", Role::Caller, 20), endpoint("", Role::Listener, 21));
     connect(&mut *caller, &mut *listener);
@@ -152,11 +152,11 @@ fn listed_addresses_do_not_amplify_short_inits() {
         panic!("no answer")
     };
     assert_eq!(listed(&answer[..len]), expected);
-    // The answer is longer than such a call: it is one of those that are counted.
+    // The answer is longer than such a call, so it counts against the limit.
     let answered =
         (0..1000).filter(|n| validator.validate(NOW, PathId(*n), &init(""), &mut answer) != Verdict::Ignore);
     assert_eq!(answered.count(), 99);
-    // Who lists as much is answered always.
+    // A call with as long a list is always answered.
     let long = init("addresses=192.0.2.1,192.0.2.2,192.0.2.3,2001:db8::1");
     assert!((0..1000).all(|n| validator.validate(NOW, PathId(n), &long, &mut answer) != Verdict::Ignore));
 }
@@ -285,7 +285,7 @@ fn high_bits_of_unknown_chunks_decide_skip_stop_report() {
         // ERROR (9) with the cause "unrecognised chunk type" (6) and the chunk.
         let errors = answers.iter().filter(|p| p[12] == 9 && p[16..22] == [0, 6, 0, 12, kind, 0]).count();
         assert_eq!(errors, usize::from(reported), "{kind:#x}: {answers:?}");
-        // What was not read comes again, or the test's next message would wait for it.
+        // What was not read is repeated, or the test's next message would wait for it.
         hear(&mut *listener, NOW, &data);
         while listener.poll_message(&mut buf).is_some() {}
         packets(&mut *listener, NOW);
@@ -306,7 +306,7 @@ fn skips_in_unknown_streams_are_reported_and_not_kept() {
         let mut forward = data[..12].to_vec();
         forward.extend_from_slice(&[192, 0, 0, 16]);
         forward.extend_from_slice(&data[16..20]);
-        // First one that there is: what follows it is told all the same.
+        // First a known one: those after it are reported nevertheless.
         forward.extend_from_slice(&[0, 0, 0, 0]);
         forward.extend_from_slice(&stream.to_be_bytes());
         forward.extend_from_slice(&[0, 0]);
@@ -316,7 +316,7 @@ fn skips_in_unknown_streams_are_reported_and_not_kept() {
         let answers = packets(&mut *listener, NOW);
         let errors = answers.iter().filter(|packet| packet[12..].starts_with(&told)).count();
         assert_eq!(errors, usize::from(reported), "{stream}: {answers:?}");
-        // What was sent is given up, and the next goes on.
+        // The sent message is given up, and the next continues.
         assert!(carries_a_message(&mut *caller, &mut *listener), "{stream}");
     }
 }

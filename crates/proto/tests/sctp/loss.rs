@@ -34,7 +34,7 @@ fn count(flow: &Flow, wanted: impl Fn(&Outcome) -> bool) -> usize {
 }
 
 #[test]
-fn reliable_messages_all_arrive_and_are_told_so() {
+fn reliable_messages_all_arrive_and_are_acked() {
     let (flow, mean, p99, max) = figures("reliability=full");
     assert_eq!((flow.arrivals.len(), count(&flow, |o| *o == Outcome::Acked)), (2000, 2000));
     assert!((22.0..25.0).contains(&mean) && p99 <= 85.0 && max <= 170.0, "{mean} {p99} {max}");
@@ -47,7 +47,7 @@ fn reliable_messages_all_arrive_and_are_told_so() {
 }
 
 #[test]
-fn tries_are_limited_and_their_end_is_told() {
+fn retransmissions_are_limited_and_their_end_is_reported() {
     let (flow, mean, _, max) = figures("retransmissions=0");
     // 5 % of 2000 with a standard deviation of 10.
     assert!((1850..1950).contains(&flow.arrivals.len()), "{}", flow.arrivals.len());

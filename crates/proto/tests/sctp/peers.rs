@@ -38,7 +38,7 @@ fn converse([one, other]: [&mut dyn Endpoint; 2], own: [u16; 2], heard_as: [u16;
 }
 
 #[test]
-fn a_restarted_peer_is_accepted_and_outcomes_are_told() {
+fn a_restarted_peer_is_accepted_and_outcomes_are_reported() {
     let (mut old, mut listener) = connected();
     old.send(NOW, Message::new(Tag::NONE, b"x", None)).unwrap();
     let port = source(&packets(&mut *old, NOW)[0]);
@@ -87,7 +87,7 @@ fn two_that_call_each_other_at_once_get_one_association() {
     let (mut one, mut other) = (endpoint("", Role::Caller, 40), endpoint("", Role::Caller, 41));
     let inits = [packets(&mut *one, NOW).remove(0), packets(&mut *other, NOW).remove(0)];
     let own = [source(&inits[0]), source(&inits[1])];
-    // Each called 5004, and hears the other from there.
+    // Each called 5004, and receives from the other's 5004.
     hear(&mut *other, NOW, &between(&inits[0], 5004, own[1]));
     hear(&mut *one, NOW, &between(&inits[1], 5004, own[0]));
     converse([&mut *one, &mut *other], own, [5004, 5004], 4);
@@ -187,7 +187,7 @@ fn a_peer_that_fetches_nothing_is_not_overrun() {
     for _ in 0..4000 {
         before = step(&mut now, true, false).0;
     }
-    // 1 MiB here, 1 MiB there, and what is between.
+    // 1 MiB here, 1 MiB there, and the bytes in flight.
     assert!((600..800).contains(&before), "{before} messages of 3000 bytes are accepted");
     let mut came = Vec::new();
     for n in 0..2000 {
@@ -210,7 +210,7 @@ fn forged(like: &[u8], kind: u8, flags: u8, value: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn who_breaks_the_rules_is_told_so_and_left() {
+fn a_peer_that_breaks_the_rules_is_aborted() {
     // What, chunk type, flags, value behind the first TSN, cause.
     let tsn_ahead = [0xff, 0xff, 0xff, 0xff];
     let cases: [(&str, u8, u8, &[u8], u8); 4] = [

@@ -49,7 +49,7 @@ impl Plan<'_> {
 
 const HEARTBEAT: u8 = 4;
 
-/// What came of one association.
+/// Results of one association.
 pub struct Flow {
     pub arrivals: Vec<Crossing>,
     pub outcomes: BTreeMap<u64, Outcome>,

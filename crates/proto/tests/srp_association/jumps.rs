@@ -63,7 +63,7 @@ fn as_published_a_restarted_server_causes_no_storm() {
     // 1.8 s: a request each two milliseconds would be 14 kB; answered is none of them.
     let sent = [pair.sent()[0] - before[0], pair.sent()[1] - before[1]];
     assert!(sent[0] <= 90 * 216 + 100 && sent[1] < 2_000, "{sent:?}");
-    // As soon as its numbers reach what is awaited, it is heard again.
+    // As soon as its numbers reach the awaited one, it is received again.
     pair.stream(30, false);
     assert!(pair.got().len() > got + 15, "{}", pair.got().len() - got);
     assert!(pair.world.now < Instant::from_millis(6_000));

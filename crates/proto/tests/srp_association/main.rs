@@ -134,7 +134,7 @@ fn a_restarted_sender_is_heard_after_one_message() {
 }
 
 #[test]
-fn congestion_that_the_peer_reports_is_told_once() {
+fn congestion_that_the_peer_reports_is_one_event() {
     let mut pair = Pair::new(Mode::Improved);
     pair.stream(3, false);
     let congested = |pair: &mut Pair| pair.side(0).congested + pair.side(1).congested;
@@ -169,7 +169,7 @@ fn the_other_mode_is_counted_as_malformed_and_not_answered() {
 
 /// A client elsewhere reads its clock as it likes: its times may have our mark.
 #[test]
-fn who_only_sends_returns_every_probe() {
+fn a_pure_sender_returns_every_probe() {
     for time in [5, 1 << 31 | 5] {
         for role in [Role::Caller, Role::Listener] {
             let mut side = open(Mode::AsPublished, role, 1, Instant::ZERO);

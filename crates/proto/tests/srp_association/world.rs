@@ -1,4 +1,4 @@
-//! Two endpoints on a path of 10 ms each way that loses what it is told to.
+//! Two endpoints on a path of 10 ms each way with prescribed losses.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -66,7 +66,7 @@ impl Pair {
         if at == 0 { &mut self.world.near[0] } else { &mut self.world.far[0] }
     }
 
-    /// What came to the second side.
+    /// Messages received by the second side.
     pub fn got(&self) -> Vec<&[u8]> {
         self.world.far[0].contents()
     }

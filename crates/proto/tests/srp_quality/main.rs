@@ -44,7 +44,7 @@ fn mean(condition: &Condition, contestant: Contestant, seeds: u64) -> Outcome {
 const ELL: Contestant =
     Contestant { name: "ell", mode: Mode::AsPublished, decide: Decision::EqualLossLatency };
 const OQ: Contestant = Contestant { name: "oq", mode: Mode::AsPublished, decide: Decision::OptimumQuality };
-/// Delivers what comes when it comes: plain UDP.
+/// Delivers each message on arrival: plain UDP.
 const NEVER: Contestant = Contestant { name: "never", mode: Mode::Improved, decide: Decision::Never };
 const NEAREST: Contestant = Contestant { name: "nearest", mode: Mode::Improved, decide: Decision::Nearest };
 const DEADLINE: Contestant =

@@ -1,4 +1,4 @@
-//! One stream over a modelled link, from the first message to the last repair, and what came of it.
+//! One stream over a modelled link, from the first message to the last repair, and its results.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

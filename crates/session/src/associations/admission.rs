@@ -1,4 +1,4 @@
-//! Who may begin an association on a listening wire. It comes before associations and outlives them.
+//! Who may begin an association on a listening wire. An admission exists before its associations and outlives them.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -12,22 +12,22 @@ use super::replies::Replies;
 /// How many peers a listening wire serves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Policy {
-    /// One at a time. Another takes over when ours was silent for `silence`, was released (it took leave), or was heard only
-    /// once while the other was heard twice. A connection is refused while there is one; the next one after it goes on with
-    /// the same association.
+    /// One peer at a time. Another peer takes over when the current one has been silent for `silence`, has ended its
+    /// stream (was released), or was heard only once while the other was heard twice. A connection is refused while
+    /// there is another; the next one after it continues the same association.
     Single {
         /// Silence after which another may take over.
         silence: Duration,
     },
-    /// Many, each with an association of its own.
+    /// Many peers, each with an association of its own.
     ///
-    /// One that has proved nothing, by its validator or by being heard for a while, is in a pool of its own. When that is full,
-    /// one that was heard only once makes room for a source that was turned away and came again: a flood from forged addresses
-    /// comes from each but once.
+    /// A peer that is not proved (neither by its validator nor by being heard for a while) is in a pool of its own.
+    /// When that is full, a peer that was heard only once is replaced by a source that was turned away and came again:
+    /// a flood from forged addresses uses each address only once.
     Many {
-        /// At most so many. Of them, those that proved nothing may have half (8 at least).
+        /// The most peers. Those not proved may have half of the places (8 at least).
         most: usize,
-        /// Silence after which one makes room for another; 4 s for one that proved nothing.
+        /// Silence after which a peer makes room for another; 4 s for a peer that is not proved.
         idle: Duration,
     },
 }
@@ -48,7 +48,7 @@ pub struct AdmissionCounters {
     pub admitted: u64,
     /// Associations ended after silence, to make room.
     pub idle: u64,
-    /// Datagrams of unknown sources that the validator replied to; nothing is kept of them.
+    /// Datagrams of unknown sources that the validator replied to; no state is kept for them.
     pub answered: u64,
     /// Datagrams of unknown sources that begin no association.
     pub not_admitted: u64,
@@ -65,28 +65,28 @@ pub(super) struct Admission {
     pub current: Option<AssociationId>,
     /// Associations that began here and are still there.
     here: usize,
-    /// Those of them that have proved nothing.
+    /// Those of them that are not proved.
     unproved: usize,
     /// Those of the unproved that were heard only once, the oldest first.
     once: BTreeSet<(Instant, AssociationId)>,
     /// Paths that were turned away not long ago, each at its number modulo [`TURNED_AWAY`].
     turned_away: Vec<Option<PathId>>,
     replies: Replies,
-    /// What begins the association that was accepted last, where it is not the datagram.
+    /// What begins the association accepted last, where that is a validator's output and not the datagram itself.
     block: Vec<u8>,
-    /// Before this, nobody has been silent for so long that there is room.
-    pub nobody_idle_before: Instant,
+    /// Before this instant no peer can have been idle long enough to be removed.
+    pub no_peer_idle_before: Instant,
     pub counters: AdmissionCounters,
 }
 
-/// What is made of a datagram from an unknown source.
+/// What is decided about a datagram from an unknown source.
 pub(super) enum Decision {
     Ignore,
     Answered,
-    /// It begins an association, by itself or by the block.
+    /// The datagram begins an association, by itself or by the block.
     Accept {
         with_block: bool,
-        /// It has shown that it receives what is sent to its address.
+        /// The peer has shown that it receives what is sent to its address.
         proved: bool,
     },
 }
@@ -104,7 +104,7 @@ impl Admission {
             turned_away: vec![None; TURNED_AWAY],
             replies: Replies::default(),
             block: Vec::new(),
-            nobody_idle_before: Instant::ZERO,
+            no_peer_idle_before: Instant::ZERO,
             counters: AdmissionCounters::default(),
         }
     }
@@ -121,8 +121,8 @@ impl Admission {
         self.validator.id_of(datagram)
     }
 
-    /// Has the validator look at a datagram. With no room for a reply, the question is lost, as on the wire; who asked asks
-    /// again.
+    /// Lets the validator examine a datagram. Without room for a reply the datagram is dropped, as on the wire; the
+    /// peer repeats it.
     pub fn decide(&mut self, now: Instant, path: PathId, datagram: &[u8]) -> Decision {
         let Some(mut buffer) = self.replies.buffer() else { return Decision::Ignore };
         match self.validator.validate(now, path, datagram, &mut buffer) {
@@ -139,7 +139,7 @@ impl Admission {
             }
             Verdict::Accept => {
                 self.replies.give_back(buffer);
-                // A validator that replies accepts nobody to whom it has not replied.
+                // A validator that replies accepts only peers to whom it has replied.
                 Decision::Accept { with_block: false, proved: self.counters.answered > 0 }
             }
             Verdict::Ignore => {
@@ -168,19 +168,19 @@ impl Admission {
         self.turned_away[path.0 as usize % TURNED_AWAY].replace(path) == Some(path)
     }
 
-    /// Whether there is a place for one more of many, which has proved something or not.
+    /// Whether there is a place for one more of many peers, proved or not.
     pub fn has_place(&self, proved: bool) -> bool {
         let most = self.policy.most();
         self.here < most && (proved || self.unproved < most_unproved(most))
     }
 
-    /// Of the unproved that were heard only once, the oldest.
+    /// The oldest of the unproved associations that were heard only once.
     pub fn oldest_heard_once(&self) -> Option<AssociationId> {
         self.once.first().map(|(_, id)| *id)
     }
 
     /// An association has begun at `began`.
-    pub fn enter(&mut self, id: AssociationId, began: Instant, proved: bool) {
+    pub fn add(&mut self, id: AssociationId, began: Instant, proved: bool) {
         self.counters.admitted += 1;
         self.here += 1;
         if !proved {
@@ -192,19 +192,19 @@ impl Admission {
         }
     }
 
-    /// One that began at `began` was heard again.
+    /// An association that began at `began` was heard again.
     pub fn heard_again(&mut self, id: AssociationId, began: Instant) {
         self.once.remove(&(began, id));
     }
 
-    /// One that began at `began`, and had proved nothing, has.
+    /// An unproved association that began at `began` is proved now.
     pub fn prove(&mut self, id: AssociationId, began: Instant) {
         self.once.remove(&(began, id));
         self.unproved -= 1;
     }
 
     /// An association is gone.
-    pub fn leave(&mut self, id: AssociationId, began: Instant, proved: bool) {
+    pub fn remove(&mut self, id: AssociationId, began: Instant, proved: bool) {
         self.here -= 1;
         if !proved {
             self.prove(id, began);
@@ -220,11 +220,11 @@ impl Admission {
     }
 }
 
-/// Places that associations may have which nothing has proved yet: half of them, and 8 at least.
+/// The most associations that may be unproved: half of the places, 8 at least.
 fn most_unproved(most: usize) -> usize {
     (most / 2).max(8).min(most)
 }
 
-/// Paths that were turned away and are remembered: as many as a flood of 48 000 datagrams a second has between two packets of a
-/// stream of 5.3 ms, where a driver numbers addresses as they come.
+/// Number of remembered paths that were turned away: as many as a flood of 48 000 datagrams a second has between two
+/// packets of a stream of 5.3 ms, where a driver numbers addresses as they come.
 const TURNED_AWAY: usize = 256;

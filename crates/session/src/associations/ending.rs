@@ -6,16 +6,16 @@ use antiphon_core::{CloseMode, CloseReason, Instant, Wire};
 
 use super::{Association, AssociationId, Associations};
 
-/// Since when those that are ending have got no further.
+/// Since when the associations that are ending have made no progress.
 #[derive(Clone, Copy)]
 pub(super) struct Stopping {
     since: Instant,
-    /// What had passed then.
+    /// The progress count at that instant.
     progress: u64,
 }
 
 impl Associations {
-    /// Ends an association here and now, without a word to its peer. Its outcomes and its end are told.
+    /// Ends an association at once, without telling its peer. Its outcomes and its end are reported.
     pub(super) fn end(&mut self, now: Instant, id: AssociationId, reason: CloseReason) {
         self.detach(id);
         if let Some(association) = &mut self.slots[id.index()] {
@@ -25,7 +25,7 @@ impl Associations {
         }
     }
 
-    /// Nothing comes to it and goes out from it any more.
+    /// Removes the routes and wire of an association: nothing is received or sent for it any more.
     pub(super) fn detach(&mut self, id: AssociationId) {
         let Some(association) = &mut self.slots[id.index()] else { return };
         let (wire, listener) = (association.wire.take(), association.listener.take());
@@ -45,7 +45,7 @@ impl Associations {
         }
         association.names.clear();
         if let Some(admission) = listener.and_then(|listener| self.admissions.get_mut(&listener)) {
-            admission.leave(id, association.began, association.proved);
+            admission.remove(id, association.began, association.proved);
         }
         self.timers.set(id.index(), None);
         self.to_fetch.clear(id.index());
@@ -61,20 +61,21 @@ impl Associations {
         self.free.push(id.0);
     }
 
-    /// Another peer may take the place of `id` at once: it took leave.
+    /// Another peer may take the place of `id` at once: its peer has ended the stream.
     pub fn release(&mut self, id: AssociationId) {
         if let Some(association) = &mut self.slots[id.index()] {
             association.released = true;
         }
     }
 
-    /// Nobody begins any more; and those that are there end from now on, each as it was closed. One whose peer takes nothing
-    /// more ends all the same, 15 s after the last that passed.
+    /// No association begins any more; the existing ones end, each as it was closed. An association whose peer takes
+    /// nothing more ends 15 s after the last progress.
     pub fn stop(&mut self, now: Instant) {
         self.stopping = Some(Stopping { since: now, progress: self.progress() });
     }
 
-    /// Grows with what comes, and with what a byte stream takes: what is sent in datagrams may reach nobody.
+    /// Grows with what is received, and with what a byte stream accepts. Datagrams sent do not count: they may reach no
+    /// peer.
     pub(super) fn progress(&self) -> u64 {
         let passed = |one: &Association| {
             let counters = one.endpoint.stats().counters;
@@ -84,7 +85,7 @@ impl Associations {
         self.slots.iter().flatten().map(passed).sum()
     }
 
-    /// Ends those that are in the way of the end for too long.
+    /// Ends associations that have delayed the end for too long.
     pub(super) fn look_after_stopping(&mut self, now: Instant) {
         let late = |stopping: &Stopping| now.since(stopping.since) >= STOP_PATIENCE;
         let Some(stopping) = self.stopping.filter(late) else { return };
@@ -100,6 +101,6 @@ impl Associations {
     }
 }
 
-/// Silence after which one that is ending is given up: longer than any transport's own patience with a peer that is gone
-/// (10 s, SCTP).
+/// Time without progress after which an association that is ending is given up: longer than any transport waits for a
+/// peer that is gone (10 s, SCTP).
 pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(15);

@@ -13,7 +13,7 @@ pub(super) struct Replies {
 }
 
 impl Replies {
-    /// A buffer for the next reply; `None` while as many wait as may.
+    /// A buffer for the next reply; `None` while the queue is full.
     pub fn buffer(&mut self) -> Option<Vec<u8>> {
         self.spare.pop().or_else(|| {
             self.made += 1;
@@ -21,7 +21,7 @@ impl Replies {
         })
     }
 
-    /// The buffer is not needed.
+    /// Returns a buffer that was not needed.
     pub fn give_back(&mut self, buffer: Vec<u8>) {
         self.spare.push(buffer);
     }
@@ -40,7 +40,7 @@ impl Replies {
     }
 }
 
-/// Replies that may wait: those to the datagrams of two batches of the driver's.
+/// The most replies that wait: those to the datagrams of two batches of the driver's.
 const MOST: usize = 32;
-/// A path's datagram on Ethernet and some.
+/// More than a datagram of an Ethernet path.
 const ROOM: usize = 2048;

@@ -1,4 +1,4 @@
-//! Which association a datagram is of, and whether one of an unknown source begins another.
+//! Which association a datagram belongs to, and whether a datagram of an unknown source begins an association.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ impl Associations {
                 self.handle_datagram(now, wire, path, bytes, received_at)
             }
             other => {
-                // A socket shared by several peers has no errors of one of them.
+                // Errors of a socket that several peers share cannot be attributed to one of them.
                 let alone = self.routes.range((wire, PathId(0), 0)..=(wire, PathId(u32::MAX), u16::MAX));
                 let mut alone = alone.map(|(_, (id, _))| *id);
                 if let Some(id) = alone.next().filter(|id| alone.all(|other| other == *id)) {
@@ -49,7 +49,7 @@ impl Associations {
         self.admit(now, wire, path, flow, bytes, received_at)
     }
 
-    /// A known peer on a path of which it has not proved that it is there: not a route yet.
+    /// The association of a known peer that sends from a new path. The path is no route until the peer has proved it.
     fn by_id(
         &mut self,
         wire: WireId,
@@ -110,7 +110,7 @@ impl Associations {
         Handled::Taken
     }
 
-    /// A connection came in on the listening wire `listener`: the wire that it has from now on, or `None` to refuse it.
+    /// A connection came in on the listening wire `listener`: returns its wire, or `None` to refuse it.
     pub fn accept(&mut self, now: Instant, listener: WireId) -> Option<WireId> {
         if self.stopping.is_some() {
             return None;
@@ -124,7 +124,7 @@ impl Associations {
                 admission.counters.no_room += 1;
                 return None;
             }
-            // The next connection of a stream that goes on: the same association.
+            // The next connection of a stream that continues: the same association.
             association.wire = Some(wire);
             self.routes.insert((wire, PathId::default(), 0), (current, PathId::default()));
             return Some(wire);
@@ -145,10 +145,10 @@ impl Associations {
         let Some(association) = &mut self.slots[id.index()] else { return };
         association.proved = proved;
         let began = association.began;
-        self.admission_mut(listener).enter(id, began, proved);
+        self.admission_mut(listener).add(id, began, proved);
     }
 
-    /// It is no stray datagram's.
+    /// Marks an association as proved: its peer is no stray datagram.
     pub(super) fn prove(&mut self, id: AssociationId) {
         let Some(association) = self.slots[id.index()].as_mut().filter(|one| !one.proved) else { return };
         association.proved = true;
@@ -157,7 +157,7 @@ impl Associations {
         }
     }
 
-    /// Whether there is a place on `listener` for one more, which has proved something or not; perhaps that of another.
+    /// Whether `listener` has a place for one more peer, proved or not; ends another association if that makes room.
     fn makes_room(&mut self, now: Instant, listener: WireId, path: PathId, proved: bool) -> bool {
         let admission = &self.admissions[&listener];
         match admission.policy {
@@ -174,7 +174,7 @@ impl Associations {
                 true
             }
             Policy::Many { idle, .. } => {
-                if !admission.has_place(proved) && now >= admission.nobody_idle_before {
+                if !admission.has_place(proved) && now >= admission.no_peer_idle_before {
                     self.end_idle(now, listener, idle);
                 }
                 self.admissions[&listener].has_place(proved) || self.end_heard_once(now, listener, path)
@@ -182,7 +182,7 @@ impl Associations {
         }
     }
 
-    /// Ends one that was heard only once, where what wants its place came again.
+    /// Ends an association that was heard only once, if the source that needs its place came again.
     fn end_heard_once(&mut self, now: Instant, listener: WireId, path: PathId) -> bool {
         let admission = self.admission_mut(listener);
         let oldest = admission.came_again(path).then(|| admission.oldest_heard_once()).flatten();
@@ -190,8 +190,8 @@ impl Associations {
         oldest.is_some()
     }
 
-    /// Ends those that have been silent for too long. It looks at all of them, but no more often than one may have become idle:
-    /// unknown sources can't make it look for nothing.
+    /// Ends associations that have been idle for too long. Looks at all of them, but no more often than one can have
+    /// become idle, so that unknown sources cannot cause needless searches.
     fn end_idle(&mut self, now: Instant, listener: WireId, idle: Duration) {
         let patience = |one: &Association| if one.proved { idle } else { idle.min(UNPROVED_IDLE) };
         let (mut ended, mut next) = (Vec::new(), now + idle.min(UNPROVED_IDLE));
@@ -207,7 +207,7 @@ impl Associations {
         }
         let admission = self.admission_mut(listener);
         admission.counters.idle += ended.len() as u64;
-        admission.nobody_idle_before = next;
+        admission.no_peer_idle_before = next;
     }
 
     fn of_listener(&self, listener: WireId) -> impl Iterator<Item = (AssociationId, &Association)> {
@@ -237,7 +237,7 @@ impl Associations {
         }
     }
 
-    /// A connection that came in is gone: one that was one of many ends, a single one waits for the next.
+    /// An accepted connection is gone: one of many ends, a single one waits for the next connection.
     fn on_broken(&mut self, now: Instant, id: AssociationId, wire: WireId) {
         let Some(association) = &mut self.slots[id.index()] else { return };
         let Some(listener) = association.listener.filter(|listener| *listener != wire) else { return };
@@ -253,9 +253,10 @@ impl Associations {
     }
 }
 
-/// Paths of one association at most, in line with what transports of several paths keep.
+/// The most paths of one association, in line with what transports of several paths keep.
 pub(crate) const MOST_PATHS: usize = 4;
-/// A peer heard again after so long is there: a stray datagram, and a flood's from an address that it draws once, are not.
+/// A peer that is heard again after this time is proved. A stray datagram is not, nor is a flood's random address.
 const PROOF_TIME: Duration = Duration::from_millis(200);
-/// Silence after which one that proved nothing makes room: twice as long as a sender may be silent before another takes over.
+/// Silence after which an unproved association makes room: twice as long as a sender may be silent before another takes
+/// over.
 const UNPROVED_IDLE: Duration = Duration::from_secs(4);

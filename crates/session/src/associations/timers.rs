@@ -1,14 +1,15 @@
-//! When each association is to be called, the soonest first.
+//! When each association must be called, the soonest first.
 
 use antiphon_core::Instant;
 
-/// A binary heap of time-outs, at most one for each place, that knows where each stands: a change moves one entry.
+/// A binary heap of time-outs, at most one for each place. The position of each entry is known: a change moves one
+/// entry.
 ///
-/// Ties go to the lower place. Nothing is allocated but by a place beyond all earlier ones.
+/// Ties go to the lower place. Memory is allocated only for a place beyond all earlier ones.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     heap: Vec<(Instant, u32)>,
-    /// Where in the heap each place stands.
+    /// Position of each place in the heap.
     stands: Vec<Option<u32>>,
 }
 
@@ -24,7 +25,7 @@ impl Timers {
         self.heap.first().map(|(when, _)| *when)
     }
 
-    /// Sets when `place` is to be woken; answers whether that is another time than before.
+    /// Sets when `place` is to be called; returns whether that differs from before.
     pub fn set(&mut self, place: usize, when: Option<Instant>) -> bool {
         if self.stands.len() <= place {
             self.stands.resize(place + 1, None);
@@ -52,7 +53,7 @@ impl Timers {
         }
     }
 
-    /// Takes out the place whose time-out is due, the one due longest first.
+    /// Removes the place whose time-out has been due longest.
     pub fn pop_due(&mut self, now: Instant) -> Option<usize> {
         let (when, place) = *self.heap.first()?;
         if when > now {
@@ -71,7 +72,7 @@ impl Timers {
         }
     }
 
-    /// Moves an entry to where it belongs among those above it; answers where that is.
+    /// Moves an entry up to its position; returns that position.
     fn move_up(&mut self, mut at: usize) -> usize {
         while at > 0 && self.heap[at] < self.heap[(at - 1) / 2] {
             self.heap.swap(at, (at - 1) / 2);
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
     use antiphon_core::Rng;
 
-    /// Against a list that is searched from end to end.
+    /// Compares with a list that is searched linearly.
     #[test]
     fn the_soonest_comes_first_whatever_was_set_and_taken_back() {
         let (mut rng, mut timers) = (Rng::fork(1, "timers"), Timers::default());

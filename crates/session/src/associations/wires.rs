@@ -78,19 +78,19 @@ impl Wires {
         None
     }
 
-    /// Whose turn it is on `wire`.
+    /// The association whose turn it is on `wire`.
     pub fn next_ready(&self, wire: WireId) -> Option<AssociationId> {
         self.wires.get(&wire)?.turns.front().copied()
     }
 
-    /// Who had the turn sent something, and goes to the end.
+    /// The association that had the turn has sent something and goes to the end.
     pub fn next_turn(&mut self, wire: WireId) {
         if let Some(ready) = self.wires.get_mut(&wire).filter(|ready| ready.turns.len() > 1) {
             ready.turns.rotate_left(1);
         }
     }
 
-    /// Who has the turn has nothing to send.
+    /// The association that has the turn has nothing to send.
     pub fn not_ready(&mut self, wire: WireId) {
         if let Some(ready) = self.wires.get_mut(&wire)
             && let Some(id) = ready.turns.pop_front()
@@ -110,5 +110,5 @@ impl Wires {
     }
 }
 
-/// Ids of connections that come in begin here; those below are given by whoever opens wires.
+/// Ids of accepted connections begin here; the driver gives those below to the wires that it opens.
 const FIRST_ACCEPTED: WireId = WireId(1 << 16);

@@ -1,4 +1,4 @@
-//! How a receiver is doing.
+//! Figures of a receive track.
 
 use antiphon_core::{Instant, Ppm};
 use antiphon_media::playout::PlayoutCounters;
@@ -8,12 +8,12 @@ use super::{GroupFigures, ReceiveTrack, ReceiveTrackCounters};
 use crate::player::Stream;
 
 impl ReceiveTrack {
-    /// The SSRC of our sender.
+    /// The SSRC of the sender that is followed.
     pub fn followed(&self) -> Option<u32> {
         self.tracker.ssrc()
     }
 
-    /// Since when nothing of our sender was heard.
+    /// When that sender was last heard.
     pub fn last_heard(&self) -> Option<Instant> {
         self.tracker.last_heard()
     }
@@ -23,7 +23,7 @@ impl ReceiveTrack {
         self.stream.as_ref().map(Stream::counters)
     }
 
-    /// What each channel group was like, in order; nothing before the stream begins.
+    /// Figures of each channel group, in order; none before the stream begins.
     pub fn groups(&self) -> impl Iterator<Item = GroupFigures> {
         let stream = self.stream.as_ref();
         stream.into_iter().flat_map(|stream| {
@@ -52,7 +52,7 @@ impl ReceiveTrack {
         self.stream.as_ref().map(|stream| stream.playout.buffer().clock().drift())
     }
 
-    /// Whose packets came.
+    /// Counters of the sources of packets.
     pub fn sources(&self) -> SourceCounters {
         self.tracker.counters()
     }

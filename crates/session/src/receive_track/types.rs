@@ -1,4 +1,4 @@
-//! What a receiver is told, and what it tells.
+//! Settings, counters, notices and errors of a receive track.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -15,30 +15,30 @@ pub type OpenSink = Box<dyn FnMut(StreamFormat, SampleFormat) -> Result<Box<dyn 
 /// How a stream is received.
 #[derive(Clone, Debug)]
 pub struct ReceiveTrackConfig {
-    /// Playout target: from the arrival of an undelayed packet to its sound. `None` for a recording that waits for
-    /// everything, as far as the transport repairs.
+    /// Playout delay: from the arrival of an undelayed packet to its playout. `None` for a recording, which waits for
+    /// everything that the transport repairs.
     pub latency: Option<Duration>,
     /// What to do about missing sound.
     pub conceal: Concealment,
-    /// The format, where SDP or a flag gave it; else our own senders tell it in band, and static payload types
-    /// (RFC 3551) speak for themselves.
+    /// The format, where SDP or a flag gave it; otherwise Antiphon's senders tell it in band, and static payload types
+    /// (RFC 3551) imply it.
     pub description: Option<StreamDescription>,
-    /// Whether `description` holds under every dynamic payload type: a flag gave it, and no number.
+    /// Whether `description` holds under every dynamic payload type: a flag gave it, without a number.
     pub any_payload_type: bool,
     /// Silence after which another sender may take over.
     pub silence: Duration,
-    /// Whether the transport keeps frames in order, so that a gap is known at once for a loss.
+    /// Whether the transport keeps frames in order, so that a gap is known to be a loss at once.
     pub ordered: bool,
 }
 
-/// What a receiver has counted beside its playout.
+/// A receiver's counters besides those of its playout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReceiveTrackCounters {
     /// RTP packets of our stream, each counted once.
     pub packets: u64,
     /// Bytes in them.
     pub bytes: u64,
-    /// RTP packets of our stream that had come before.
+    /// RTP packets of our stream that had been received before.
     pub duplicates: u64,
     /// Frames that are neither RTP nor RTCP, or broken.
     pub malformed: u64,
@@ -46,11 +46,11 @@ pub struct ReceiveTrackCounters {
     pub unknown_format: u64,
     /// Packets in another format than the sink was opened for.
     pub other_format: u64,
-    /// Sample frames that the sink was too slow for.
+    /// Sample frames dropped because the sink was too slow.
     pub overrun_frames: u64,
 }
 
-/// How a channel group fares.
+/// Figures of a channel group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupFigures {
     /// Its channels, counted from 0.
@@ -59,17 +59,17 @@ pub struct GroupFigures {
     pub playout: PlayoutCounters,
 }
 
-/// Something a user wants to hear of.
+/// A notice for the user.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Notice {
     /// Sound begins: the format, and how packets carry it.
     Began(StreamFormat, SampleFormat),
-    /// Another sender, or the same one started anew.
+    /// Another sender, or the same one restarted.
     NewStream {
         /// Its SSRC.
         ssrc: u32,
     },
-    /// Somebody else sends here, too; it is not mixed in.
+    /// Another source sends here, too; it is not mixed in.
     UnknownSource {
         /// Its SSRC.
         ssrc: u32,
@@ -81,12 +81,12 @@ pub enum Notice {
         /// The payload type seen.
         payload_type: u8,
     },
-    /// What comes is in another framing than what is awaited.
+    /// Packets are in another framing than the one expected.
     OtherFraming {
-        /// What is awaited.
+        /// The expected framing.
         ours: StreamFraming,
     },
-    /// The sender took leave.
+    /// The sender ended its stream.
     Bye,
 }
 
@@ -96,13 +96,13 @@ pub enum ReceiveError {
     /// The sink could not be opened.
     #[error("{0}")]
     Sink(String),
-    /// What comes is in another framing than what is awaited.
+    /// Packets are in another framing than the one expected.
     #[error("{}", .ours.mismatch())]
     OtherFraming {
-        /// What is awaited.
+        /// The expected framing.
         ours: StreamFraming,
     },
-    /// The sink gave up; its `finish` says why.
+    /// The sink failed; its `finish` says why.
     #[error("the sink failed")]
     SinkFailed,
 }

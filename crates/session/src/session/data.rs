@@ -1,19 +1,19 @@
-//! A track of an application's messages, both ways: no sound, no RTP, just what the transport does.
+//! A track of an application's messages, both ways: no sound and no RTP, only what the transport does.
 
 use std::time::Duration;
 
 use antiphon_core::{CloseReason, Event, Instant, Message, PathStats, Received, SendError, Wire};
 
 use super::Session;
-use super::leave::State;
+use super::end::State;
 use crate::associations::STOP_PATIENCE;
 
 /// Where an application's messages come from and go to: in practice, queues to other threads.
 pub trait MessagePort {
-    /// The next message to send; it stays until [`Self::taken`].
+    /// The next message to send; it is returned again until [`Self::taken`].
     fn next(&mut self) -> Option<Message<'_>>;
 
-    /// What became of the message of [`Self::next`]: accepted by the transport, or refused for good. It is gone.
+    /// The message of [`Self::next`] was accepted by the transport, or refused for good, and is removed.
     fn taken(&mut self, result: Result<(), SendError>);
 
     /// Whether [`Self::deliver`] has room.
@@ -28,11 +28,11 @@ pub trait MessagePort {
     /// Called at the end of each round.
     fn on_round(&mut self, stats: &PathStats, state: LinkState, unknown_sources: u64);
 
-    /// Messages that may wait at once.
+    /// The most messages that wait at once.
     fn room(&self) -> usize;
 }
 
-/// How an association stands.
+/// State of an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LinkState {
     /// No peer yet.
@@ -40,7 +40,7 @@ pub enum LinkState {
     Waiting,
     /// Messages flow.
     Connected,
-    /// The peer can't be reached for now.
+    /// The peer cannot be reached for now.
     Broken,
     /// It has ended.
     Closed,
@@ -50,12 +50,12 @@ pub enum LinkState {
 pub(super) struct DataTrack {
     port: Box<dyn MessagePort>,
     blocked: bool,
-    /// The port was full, and endpoints may hold more.
+    /// The port was full, and endpoints may hold more messages.
     paused: bool,
     pub broken_at: Option<Instant>,
-    /// The session ends once the port is empty; since when nothing was taken out of it.
+    /// The session ends once the port is empty; since when no message was taken out of it.
     emptying: Option<Instant>,
-    /// The association of the one peer has ended.
+    /// Why the association of the single peer ended.
     pub ended: Option<CloseReason>,
     told_closed: bool,
 }
@@ -77,7 +77,7 @@ impl DataTrack {
         self.port.room()
     }
 
-    /// Another peer is there.
+    /// Another peer has taken the place of the previous one.
     pub fn on_replaced(&mut self) {
         (self.blocked, self.broken_at) = (false, None);
     }
@@ -86,7 +86,7 @@ impl DataTrack {
         match event {
             Event::Connected => self.broken_at = None,
             Event::Writable => self.blocked = false,
-            // Told once the session knows that it is the end, and not before other events.
+            // Reported once the session knows that the association has ended, and after all other events.
             Event::Closed(_) => return,
             _ => {}
         }
@@ -95,7 +95,7 @@ impl DataTrack {
 }
 
 impl Session {
-    /// Hands over what came, as far as the application has room; the rest waits in the transport.
+    /// Hands over received messages, as far as the application has room; the rest waits in the transport.
     pub(super) fn fetch_messages(&mut self) {
         let Some(data) = &mut self.data else { return };
         if data.paused && data.port.has_room() {
@@ -115,7 +115,8 @@ impl Session {
             data.broken_at = None;
             data.port.deliver(&self.buf[..received.len], received);
         }
-        // Whoever takes a message out of a full queue wakes the session, and the endpoints are asked again.
+        // The application wakes the session when it takes a message out of a full queue, and the endpoints are asked
+        // again.
         data.paused = true;
         for id in self.peers.iter().flatten().filter_map(|peer| peer.association) {
             self.associations.pause(id);
@@ -141,7 +142,7 @@ impl Session {
             }
         }
         let Some(since) = data.emptying else { return };
-        // A peer that takes nothing more does not keep the session.
+        // A peer that takes nothing more does not delay the end of the session.
         if id.is_none() || data.port.next().is_none() || now.since(since) >= STOP_PATIENCE {
             self.close(now);
         }
@@ -153,13 +154,13 @@ impl Session {
         }
     }
 
-    /// When emptying the port is given up.
+    /// When the session stops waiting for the port to become empty.
     pub(super) fn next_give_up(&self) -> Option<Instant> {
         let since = self.data.as_ref().filter(|_| self.state == State::Open)?.emptying?;
         Some(since + STOP_PATIENCE)
     }
 
-    /// Shows the application how its association stands.
+    /// Shows the application the state of its association.
     pub(super) fn show_port(&mut self, now: Instant) {
         if self.data.is_none() {
             return;
@@ -176,7 +177,7 @@ impl Session {
     fn link_state(&self, now: Instant) -> LinkState {
         let peer = self.peers.iter().flatten().find(|peer| peer.connected);
         let endpoint = peer.and_then(|peer| self.associations.endpoint(peer.association?));
-        // A datagram that nobody refuses tells nothing: what was refused is forgotten after a while.
+        // Success of a datagram is not reported, so a refusal is forgotten after a while.
         let forgives = endpoint.is_none_or(|endpoint| endpoint.profile().wire == Wire::Datagram);
         let is_broken = |at: Instant| !forgives || now.since(at) < REFUSED_FOR;
         match self.state {
@@ -190,5 +191,6 @@ impl Session {
     }
 }
 
-/// How long a refused datagram speaks against its peer: a stream sends many more in that time, each refused anew.
+/// How long a refused datagram marks its peer as unreachable: a stream sends many more in that time, each refused
+/// again.
 const REFUSED_FOR: Duration = Duration::from_secs(2);

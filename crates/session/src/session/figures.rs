@@ -1,4 +1,4 @@
-//! How a session fares.
+//! Figures of a session.
 
 use std::time::Duration;
 
@@ -21,22 +21,22 @@ pub struct SenderCounters {
 }
 
 impl Session {
-    /// The track on its way out.
+    /// The send track.
     pub fn send_track(&self) -> Option<&SendTrack> {
         self.send.as_ref()
     }
 
-    /// The track on its way in.
+    /// The receive track.
     pub fn receive_track(&self) -> Option<&ReceiveTrack> {
         self.receive.as_ref()
     }
 
-    /// The track on its way in, to fetch notices and the sink.
+    /// The receive track, to fetch notices and the sink.
     pub fn receive_track_mut(&mut self) -> Option<&mut ReceiveTrack> {
         self.receive.as_mut()
     }
 
-    /// The peers that are here.
+    /// The current peers.
     pub fn peers(&self) -> impl Iterator<Item = &Peer> {
         self.peers.iter().flatten().map(|peer| &**peer)
     }
@@ -49,35 +49,35 @@ impl Session {
         SenderCounters { track, peers }
     }
 
-    /// The first peer's last word on each channel group.
+    /// The first peer's last report on each channel group.
     pub fn reports(&self) -> &[Option<RemoteReport>] {
         self.peers().next().map_or(&self.past_reports, |peer| &peer.reports)
     }
 
-    /// The last word of any peer on any channel group.
+    /// The last report of any peer on any channel group.
     pub fn last_report(&self) -> Option<RemoteReport> {
         let reports = self.peers().flat_map(|peer| &peer.reports).chain(&self.past_reports);
         reports.flatten().copied().max_by_key(|report| report.at)
     }
 
-    /// What the first peer's transport knows of its path; what it last knew, once it is gone.
+    /// Path statistics of the first peer's transport; the last ones, once it is gone.
     pub fn stats(&self) -> PathStats {
         let id = self.peers().find_map(|peer| peer.association);
         let endpoint = id.and_then(|id| self.associations.endpoint(id));
         endpoint.map_or_else(|| self.associations.last_stats(), |endpoint| endpoint.stats())
     }
 
-    /// Why nobody seems to be there: the path is broken now, and no answer ever came.
-    pub fn nobody_there(&self) -> Option<BrokenReason> {
+    /// Why no peer has ever answered, if the path is broken now.
+    pub fn never_answered(&self) -> Option<BrokenReason> {
         self.peers().find(|peer| !peer.answered).and_then(|peer| peer.broken)
     }
 
-    /// Whether it was given up since nothing ever came back from the reflector.
+    /// Whether the session was given up because nothing came back from the reflector.
     pub fn is_unanswered(&self) -> bool {
         self.unanswered
     }
 
-    /// Whether anybody was ever there to send to.
+    /// Whether any peer to send to was ever connected.
     pub fn has_connected(&self) -> bool {
         self.sending.is_some()
     }
@@ -90,12 +90,12 @@ impl Session {
         }
     }
 
-    /// Datagrams and connections of others than our peers.
+    /// Datagrams and connections from sources other than our peers.
     pub fn unknown_sources(&self) -> u64 {
         self.unknown_sources
     }
 
-    /// Messages that came from a reflector and are not ours.
+    /// Messages from a reflector that are not ours.
     pub fn foreign(&self) -> u64 {
         self.foreign
     }

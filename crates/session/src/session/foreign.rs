@@ -1,11 +1,11 @@
-//! Senders that put another framing around their packets than the one that is awaited.
+//! Detects senders that use another framing than the one expected.
 
 use super::Session;
 use crate::framing::StreamFraming;
 use crate::receive_track::ReceiveTrack;
 
 impl Session {
-    /// Looks for packets in the other framing in what came. Once there is sound, there are none.
+    /// Looks for packets in the other framing in received bytes; not done once there is sound.
     pub(super) fn look_for_framing(&mut self, bytes: &[u8]) {
         if self.looks_for_framing()
             && let Some((_, profile)) = &self.listening
@@ -18,12 +18,12 @@ impl Session {
         !self.told_framing && self.receive.as_ref().is_some_and(|track| !track.has_begun())
     }
 
-    /// A stray datagram says nothing of a sender, several do.
+    /// One stray datagram does not identify a sender's framing, several do.
     pub(super) fn judge_framing(&mut self) {
         if !self.looks_for_framing() {
             return;
         }
-        // Within a transport of its own, what is in no packet is all that shows.
+        // Within a transport of its own, only bytes that belong to no packet show the other framing.
         let lost = self.config.framing == StreamFraming::Medusa && {
             let ids = self.peers.iter().flatten().filter_map(|peer| peer.association);
             let mut endpoints = ids.filter_map(|id| self.associations.endpoint(id));
@@ -41,5 +41,5 @@ impl Session {
     }
 }
 
-/// Packets in the other framing before the user hears of it: 40 ms of sound in blocks of 256 at 48 kHz.
+/// Packets in the other framing before the user is notified: 40 ms of sound in blocks of 256 at 48 kHz.
 const FOREIGN_PATIENCE: usize = 8;

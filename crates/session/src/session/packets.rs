@@ -1,4 +1,4 @@
-//! What comes to a session: sound, reports, and what is neither.
+//! Handles what a session receives: sound, reports, and anything else.
 
 use antiphon_core::{Instant, Profile, Received, Wire};
 use antiphon_media::packet::{PacketKind, classify};
@@ -8,7 +8,7 @@ use crate::observer::Seen;
 use crate::receive_track::{ReceiveTrack, Told};
 
 impl Session {
-    /// Takes what came.
+    /// Handles received messages.
     pub(super) fn fetch(&mut self, now: Instant) {
         if self.data.is_some() {
             return self.fetch_messages();
@@ -43,7 +43,7 @@ impl Session {
     pub(super) fn on_rtp(&mut self, now: Instant, at: usize, received: Received, bytes: &[u8]) {
         let Some(track) = &mut self.receive else { return };
         let reflected = self.config.reflected.is_some();
-        // Only ours come back.
+        // Only our own packets come back from a reflector.
         if reflected && bytes.get(8..12) != Some(&self.ssrc.to_be_bytes()) {
             self.foreign += 1;
             return;
@@ -57,7 +57,7 @@ impl Session {
                 tell(observers, now, &Seen::Began { rate });
             }
             Told::Arrived { ssrc, arrived, behind } => {
-                // Nobody reports on itself.
+                // A session sends no report on its own stream.
                 if let Some(peer) = peer.as_mut().filter(|_| !arrived.duplicate && !behind && !reflected) {
                     peer.rtcp.on_received(arrived.at, ssrc, arrived.sequence, arrived.timestamp);
                 }
@@ -66,8 +66,8 @@ impl Session {
         });
     }
 
-    /// A datagram that is of nobody: RTCP of our sender's, perhaps, which over bare RTP may have a port of its own. It is the SSRC
-    /// that says whose it is (RFC 3550 §11, §5.1), and it may come before any sound.
+    /// A datagram of an unknown source. It may be our sender's RTCP, which over bare RTP may come from a port of its
+    /// own: the SSRC tells whose it is (RFC 3550 §11, §5.1), and it may come before any sound.
     pub(super) fn on_unknown(&mut self, now: Instant, bytes: &[u8]) {
         let bare = |profile: &Profile| profile.wire == Wire::Datagram && profile.message_overhead == 0;
         let of_our_sender = |ssrc: &[u8]| {

@@ -25,7 +25,7 @@ impl Session {
         at
     }
 
-    /// The peer at `at` is reached by the association `id`.
+    /// The association `id` leads to the peer at `at`.
     pub(super) fn attach(&mut self, id: AssociationId, at: usize) {
         if self.peer_of.len() <= id.index() {
             self.peer_of.resize(id.index() + 1, None);
@@ -39,7 +39,7 @@ impl Session {
         self.hold(profile.map_or(0, |profile| profile.max_receive));
         let sent = self.send.as_ref().map_or(0, SendTrack::messages_of_a_stall);
         self.room = self.room.max(sent).max(self.data.as_ref().map_or(0, DataTrack::room));
-        // One of many holds little.
+        // A peer that is one of many gets little memory.
         if self.room > 0 && self.peers.iter().flatten().count() == 1 {
             self.associations.reserve_messages(id, self.room);
         }
@@ -49,7 +49,7 @@ impl Session {
         self.peer_of.get(id.index()).copied().flatten().map(|at| at as usize)
     }
 
-    /// Peers for associations that a listening wire let in.
+    /// Creates peers for associations that a listening wire admitted.
     pub(super) fn meet(&mut self, now: Instant) {
         while let Some(id) = self.associations.poll_opened() {
             if self.peer_at(id).is_some() {
@@ -65,7 +65,7 @@ impl Session {
         }
     }
 
-    /// Another association takes the place of a single peer's.
+    /// Another association replaces that of a single peer.
     pub(super) fn replace(&mut self, id: AssociationId, at: usize) {
         let before = self.peers[at].as_ref().and_then(|peer| peer.association);
         self.attach(id, at);
@@ -79,7 +79,7 @@ impl Session {
         }
     }
 
-    /// A stream that has begun shows how much is to be held ready for it.
+    /// Reserves memory for a stream that has begun, according to its packet duration.
     pub(super) fn hold_ready(&mut self) {
         let Some(interval) = self.receive.as_mut().and_then(ReceiveTrack::takes_pace) else { return };
         let room = messages_of_a_stall(interval);
@@ -95,5 +95,5 @@ impl Session {
     }
 }
 
-/// Messages whose copies may be without an outcome at once, at least.
+/// The least number of messages whose copies may be without an outcome at once.
 const MOST_OPEN: usize = 1024;

@@ -6,7 +6,7 @@ use antiphon_core::{Instant, Message, PathStats, Tag};
 use antiphon_media::rtcp::{RemoteReport, RtcpConfig, RtcpEvent, RtcpSession};
 
 use super::Session;
-use super::leave::State;
+use super::end::State;
 use crate::peer::PlayoutDelay;
 use crate::send_track::SendTrack;
 
@@ -31,12 +31,13 @@ impl Session {
         let reflected = self.config.reflected.is_some();
         let endpoint = peer.association.and_then(|id| self.associations.endpoint(id));
         let longest = endpoint.map_or(Duration::MAX, |endpoint| longest_round_trip(&endpoint.stats()));
-        // The session checks all of a compound before it tells of any, and counts broken ones: they change nothing.
+        // The RTCP session checks a whole compound before it reports events of it, and counts broken ones, which change
+        // nothing.
         let result = peer.rtcp.handle(now, bytes, repaired, |event| match event {
             RtcpEvent::Report(report) => {
                 let group = |track: &SendTrack| track.ssrcs().position(|ssrc| ssrc == report.block.ssrc);
                 if let Some(group) = send.as_ref().and_then(group) {
-                    // A report that was repaired measured nothing: the round trip is as before.
+                    // A retransmitted report gives no valid round trip: the previous one is kept.
                     let before = reports[group].and_then(|report| report.round_trip);
                     let round_trip = report.round_trip.filter(|time| *time <= longest).or(before);
                     reports[group] = Some(RemoteReport { round_trip, ..report });
@@ -75,19 +76,19 @@ impl Session {
         }
     }
 
-    /// Sends the first `len` bytes of the report to the peer at `at`, on the stream of a channel group or on that for what goes
-    /// beside the sound: a report that is lost must not hold up sound where each stream has an order of its own.
+    /// Sends the first `len` bytes of the report to the peer at `at`, on the stream of a channel group or on the stream
+    /// beside the sound: a lost report must not hold up sound where each stream keeps its own order.
     pub(super) fn send_report(&mut self, now: Instant, at: usize, len: usize, group: Option<usize>) {
         let Some(id) = self.peers[at].as_ref().and_then(|peer| peer.association) else { return };
         let Some(profile) = self.associations.endpoint(id).map(|endpoint| endpoint.profile()) else { return };
         let stream = group.map_or_else(|| profile.control_stream(), |group| profile.media_stream(group));
-        // It is no report any more when it has waited for a second, and none need arrive (RFC 3550 §6.4: reports repeat).
+        // A report is obsolete after a second, and reports need not be reliable (RFC 3550 §6.4: they repeat).
         let deadline = Some(now + REPORT_LIFE);
         let message = Message { stream, ..Message::new(Tag::NONE, &self.report[..len], deadline) };
         let _a_report_may_be_lost = self.associations.send(now, id, message);
     }
 
-    /// Whether there is somebody to report to: a reflector reads nothing.
+    /// Whether peers read reports: a reflector does not.
     fn tells_reports(&self) -> bool {
         let state = matches!(self.state, State::Open | State::Draining { .. });
         state && self.data.is_none() && self.config.reflected.is_none()
@@ -98,7 +99,7 @@ impl Session {
     }
 }
 
-/// The nominal delay as a report tells it; `None` for one without bound.
+/// The nominal delay as a report tells it; `None` for an unbounded one.
 fn nominal(delay: PlayoutDelay) -> Option<Duration> {
     match delay {
         PlayoutDelay::Of(delay) => Some(delay),
@@ -106,15 +107,15 @@ fn nominal(delay: PlayoutDelay) -> Option<Duration> {
     }
 }
 
-/// A report that waited for so long is none.
+/// A report that waited this long is obsolete.
 const REPORT_LIFE: Duration = Duration::from_secs(1);
 
-/// What a report says of the round trip is believed up to here. What took longer than any answer does was sent again by a
-/// transport that can't tell its receiver: SCTP where nothing followed, the kernel's TCP.
+/// The longest round trip that is accepted from a report. A longer one was measured on a retransmission that the
+/// transport cannot mark as such: SCTP where nothing followed, the kernel's TCP.
 fn longest_round_trip(stats: &PathStats) -> Duration {
     let answer = |srtt| srtt + 4 * stats.rttvar.unwrap_or_default() + SLACK;
     stats.srtt.map_or(Duration::MAX, answer)
 }
 
-/// Below the margin that the transports' time-outs leave above their round trips, above what threads take to wake.
+/// Below the transports' time-out margins above their round trips, above the time that threads take to wake.
 const SLACK: Duration = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! Stacks and sessions as the tests have them.
+//! Stacks and sessions of the tests.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -25,12 +25,12 @@ pub fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// `name`: a scheme, and behind a question mark a query.
+/// `name`: a scheme, optionally followed by a question mark and a query.
 pub fn stack(name: &str) -> Rc<dyn Stack> {
     stack_of(name, 1)
 }
 
-/// The same, of another seed.
+/// The same, from another seed.
 pub fn stack_of(name: &str, seed: u64) -> Rc<dyn Stack> {
     bare_stack(name, seed, false)
 }
@@ -61,7 +61,7 @@ pub fn track_config(format: StreamFormat, seed: u64) -> SendTrackConfig {
     }
 }
 
-/// A session that wants everything it sends to arrive.
+/// A session that wants all its packets to arrive.
 pub fn session_config(cname: &str, seed: u64) -> SessionConfig {
     SessionConfig {
         cname: cname.into(),
@@ -124,7 +124,7 @@ pub struct Comparison {
     pub track: SendTrackConfig,
     /// Our playout delay.
     pub latency: Duration,
-    /// How long what is sent is of use.
+    /// How long sent packets are of use.
     pub delay: PlayoutDelay,
     pub reflected: Reflected,
 }

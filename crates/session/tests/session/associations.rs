@@ -1,4 +1,4 @@
-//! What unknown sources can cost.
+//! The cost that unknown sources can cause.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use antiphon_session::{Policy, Reflector, ReflectorConfig};
 use crate::stream::packets;
 use crate::world::{WIRE, datagram, endpoint, ms, stack, stack_of};
 
-/// Returns what comes from up to `most`.
+/// Returns messages from up to `most` peers.
 pub fn hub(name: &str, most: usize) -> Reflector {
     let policy = Policy::Many { most, idle: ms(10_000) };
     Reflector::new(Instant::ZERO, WIRE, stack(name), policy, ReflectorConfig::default())
@@ -51,7 +51,7 @@ fn counted(name: &str, most: usize) -> (Reflector, Rc<Counted>) {
     (hub, counted)
 }
 
-/// Associations that there are.
+/// Number of associations.
 fn count(hub: &Reflector) -> usize {
     hub.associations().iter().count()
 }
@@ -81,7 +81,7 @@ fn each_peer_gets_its_own_back_and_all_get_their_turn() {
         assert_eq!(came, wanted);
     }
     assert_eq!((hub.admission().admitted, hub.admission().no_room), (8, 0));
-    // One who sends twenty at once does not keep the others waiting.
+    // A peer that sends twenty at once does not keep the others waiting.
     for packet in &streams[0][..20] {
         hub.handle_input(now, WIRE, datagram(&mut packet.to_vec(), PathId(0), now));
     }
@@ -111,14 +111,14 @@ fn a_flood_makes_no_more_associations_than_allowed() {
     }
     assert_eq!(back, 4000, "our own peer is served throughout");
     let counters = hub.admission();
-    // Eight places for what proved nothing, given anew every four seconds at the most, for twenty seconds.
+    // Eight places for unproved peers, reused every four seconds at the most, for twenty seconds.
     assert!(made.opened.get() <= 1 + 8 * 5, "{} associations, {counters:?}", made.opened.get());
     assert_eq!(counters.admitted, made.opened.get());
     assert!(counters.no_room > 39_000, "{counters:?}");
 }
 
 #[test]
-fn what_is_no_beginning_is_not_admitted() {
+fn only_first_packets_are_admitted() {
     let (mut hub, made) = counted("rtp", 4);
     let now = Instant::from_millis(1);
     for bytes in [&[][..], &[0x80], &[0x40; 20], &[0xff; 5], &[0x80, 200, 0, 6, 1, 2, 3, 4, 0, 0, 0, 0]] {
@@ -152,7 +152,7 @@ fn a_silent_peer_makes_room_only_when_room_is_needed() {
     hub.advance(now);
     assert!(hub.is_finished());
     hub.handle_input(now, WIRE, datagram(&mut good[0].to_vec(), PathId(4), now));
-    assert!(!hub.knows(WIRE, PathId(4)), "a hub that ends takes nobody in");
+    assert!(!hub.knows(WIRE, PathId(4)), "a hub that ends admits no peer");
 }
 
 /// Carries packets between a caller and its path of the hub until neither has any.
@@ -189,7 +189,7 @@ fn a_call_makes_no_association_before_the_caller_answers() {
         }
     }
     assert_eq!((made.opened.get(), hub.admission().answered, hub.admission().not_admitted), (0, 10_000, 0));
-    // A driver that fetches nothing: no more than a few answers are kept.
+    // A driver that fetches nothing: no more than a few replies are kept.
     (0..1000).for_each(|n| hub.handle_input(now, WIRE, datagram(&mut init[..len].to_vec(), PathId(n), now)));
     let kept = echoes(&mut hub, now).len();
     assert!((1..=64).contains(&kept), "{kept} answers kept");
@@ -206,7 +206,7 @@ fn a_call_makes_no_association_before_the_caller_answers() {
     assert_eq!((made.opened.get(), count(&hub)), (2, 2));
 }
 
-/// Hands over what both have to say until both are quiet; the caller's path `n` is the hub's `paths[n]`.
+/// Exchanges packets until neither side has any; the caller's path `n` is the hub's `paths[n]`.
 fn exchange_by(caller: &mut dyn Endpoint, hub: &mut Reflector, paths: [PathId; 2], now: Instant) {
     let mut buf = vec![0; 2048];
     loop {
@@ -244,7 +244,7 @@ fn a_peer_of_several_paths_is_one_peer() {
     exchange_by(&mut *caller, &mut hub, paths, now);
     assert_eq!((count(&hub), hub.admission().not_admitted), (1, 0));
     assert!(hub.knows(WIRE, PathId(40)), "a path of the peer's");
-    // A frame by the second path alone comes back.
+    // A frame that came by the second path alone is returned.
     caller.send(now, Message::new(Tag::NONE, b"there and back", None)).unwrap();
     let mut buf = vec![0; 2048];
     while let Some(transmit) = caller.poll_transmit(now, &mut buf) {
@@ -255,14 +255,15 @@ fn a_peer_of_several_paths_is_one_peer() {
     exchange_by(&mut *caller, &mut hub, paths, now);
     let mut buf = vec![0; 1 << 18];
     assert_eq!(caller.poll_message(&mut buf).map(|received| received.len), Some(14));
-    // Its place is free when it has left, and so are its paths.
+    // When the peer has ended, its place and its paths are free.
     caller.close(now, CloseMode::Abort);
     exchange_by(&mut *caller, &mut hub, paths, now);
     hub.advance(now);
     assert!(count(&hub) == 0 && !paths.iter().any(|path| hub.knows(WIRE, *path)));
 }
 
-/// A flood of beginnings from forged addresses, ten for each packet of a stream; the stream's packets as they come back.
+/// A flood of first packets from forged addresses, ten for each packet of a stream; counts the stream's packets that
+/// come back.
 fn flood(hub: &mut Reflector, now: &mut Instant, rng: &mut Rng, path: PathId, stream: &[Vec<u8>]) -> usize {
     let mut back = 0;
     for packet in stream {
@@ -287,7 +288,7 @@ fn a_flood_neither_evicts_proved_peers_nor_keeps_others_out() {
         let mut began = Vec::new();
         for peer in 1..=most.min(4) as u32 {
             let back = flood(&mut hub, &mut now, &mut rng, PathId(peer), &stream);
-            // A stream of 5 s: none is kept out for longer than four.
+            // A stream of 5 s: none is refused for longer than four.
             began.push(1000 - back);
             assert!(1000 - back < 800, "{most}: peer {peer} waited for {} packets", 1000 - back);
             let mut proved = 0;
@@ -314,7 +315,7 @@ fn half_of_the_places_are_for_peers_that_proved_something() {
     now += ms(200);
     (0..20).for_each(|path| hear(&mut hub, path, now));
     assert_eq!(count(&hub), 20, "those that were heard again have proved themselves");
-    // Nobody else's place is given away, and those that stay unproved make room after four seconds.
+    // No proved peer is evicted, and unproved ones make room after four seconds.
     hear(&mut hub, 30, now);
     assert!(!hub.knows(WIRE, PathId(30)));
     now += ms(3_999);

@@ -15,7 +15,7 @@ use crate::world::{WIRE, World, heard, ms, stack};
 
 const END: Instant = Instant::from_millis(60_000);
 
-/// A comparison over bare RTP, with what the link did to packets of sound: reports go beside them.
+/// A comparison over bare RTP, with what the link did to packets of sound: reports are counted apart.
 struct Call {
     world: World<Session, Reflector>,
     kept: Kept,
@@ -41,7 +41,7 @@ fn is_sound(bytes: &[u8]) -> bool {
     !(200..=204).contains(&bytes[1])
 }
 
-/// Takes no sound away but from the datagram `lost_from` on, and counts it.
+/// Drops no sound before the datagram `lost_from`, and counts it.
 fn counting(way: &Rc<RefCell<Way>>, lost_from: u64) -> Trouble {
     let way = way.clone();
     let taken = move |_, bytes: &[u8]| {
@@ -57,7 +57,7 @@ fn call(frames: u64, setting: Comparison, link: &str, seed: u64) -> Call {
     call_with(frames, setting, None, 10_000, link, seed)
 }
 
-/// With so many rows of the log, and the table of arrivals at the far end.
+/// With so many rows of the log, and the arrival table of the far end.
 fn call_with(
     frames: u64,
     setting: Comparison,
@@ -120,7 +120,7 @@ fn counted_losses_are_the_links_to_the_frame() {
         assert_eq!(log.loss_runs().lost(), counts.of(Fate::Lost));
         let tallies = log.tallies();
         assert_eq!((tallies.duplicate, tallies.reordered, tallies.unknown), (0, 0, 0));
-        // Every hole is filled, and nothing else. Holes before the first arrival are not heard of.
+        // Every hole is filled, and nothing else. Holes before the first arrival are not noticed.
         let missing_first = log.rows().take_while(|row| row.received.is_none()).count() as u64;
         assert_eq!(tallies.concealed, counts.of(Fate::Lost) - missing_first);
         assert_eq!(run.kept.len() as u64, 2 * (480_000 - missing_first * 256));
@@ -137,8 +137,8 @@ fn late_is_counted_apart_from_lost() {
     assert_eq!(counts.of(Fate::Lost), up.lost() + down.lost());
     assert!(counts.of(Fate::Late) > 10, "{counts:?}");
     assert_eq!(counts.of(Fate::Late), heard(&run.world.near).playout().unwrap().late);
-    // A frame is late whose trip took longer than the shortest one and the target. The schedule begins at the first
-    // frame's trip, up to 30 ms longer, and takes that back at 1 ms a second.
+    // A frame is late if its trip took longer than the shortest one plus the playout delay. The schedule begins with
+    // the first frame's trip, up to 30 ms longer, and reduces that by 1 ms a second.
     let least = run.log.get().rows().filter_map(|row| row.rtt()).min().unwrap();
     for row in run.log.get().rows().filter(|row| row.fate == Fate::Played) {
         assert!(row.rtt().unwrap() <= least + ms(20 + 30), "{row:?}");
@@ -162,8 +162,8 @@ fn duplicates_and_reordering_are_counted_right() {
     assert_eq!(counts.of(Fate::Played), 1875);
     assert_eq!(tallies.duplicate, duplicated[0] + duplicated[1]);
     assert_eq!(heard(&run.world.near).counters().duplicates, tallies.duplicate);
-    // Each is overtaken by the two frames that follow within 12 ms. A copy inherits its packet's fate, so that held
-    // copies of held frames count as duplicates, not as reordered.
+    // Each is overtaken by the two frames that follow within 12 ms. A copy is delayed like its packet, so that delayed
+    // copies of delayed frames count as duplicates, not as reordered.
     let held_copies = held_back - tallies.reordered;
     assert!(held_copies <= 2, "{held_back} {tallies:?}");
     assert_eq!(tallies.reordered, heard(&run.world.near).playout().unwrap().reordered);
@@ -173,7 +173,7 @@ fn duplicates_and_reordering_are_counted_right() {
 #[test]
 fn one_way_figures_are_the_links_delay() {
     let mut setting = Comparison::new(stereo(), ms(40));
-    // More frames than a sequence number has values, so that the board's places are used again.
+    // More frames than a sequence number has values, so that the table's entries are reused.
     setting.track.packet.block_frames = 16;
     let link = "up.delay=7ms,down.delay=11ms,loss=1%";
     let mut run = call_with(16 * 66_000, setting, Some(ArrivalTable::new()), 70_000, link, 5);
@@ -204,8 +204,8 @@ fn arrivals_there_are_known_of_packets_that_never_came_back() {
 }
 
 #[test]
-fn what_is_heard_has_the_length_that_was_sent() {
-    // Half a second and no whole number of blocks; then the very last, and the last five packets are lost.
+fn played_sound_has_the_length_that_was_sent() {
+    // Half a second, not a whole number of blocks; then the very last, and the last five packets are lost.
     for lost_from in [u64::MAX, 93, 89] {
         for link in ["ideal", "delay=20ms", "delay=20ms,jitter=5ms"] {
             let mut run = call(24_001, Comparison::new(stereo(), ms(30)), link, 3);
@@ -221,9 +221,9 @@ fn what_is_heard_has_the_length_that_was_sent() {
     }
 }
 
-/// A driver that is woken late must not make sound up beyond the end, nor lose any.
+/// A driver that is woken late must not conceal anything after the end, nor lose any sound.
 #[test]
-fn a_sleepy_driver_changes_nothing_of_what_is_heard() {
+fn a_late_driver_changes_no_sample() {
     for seed in 0..4 {
         let mut run = call(24_001, Comparison::new(stereo(), ms(60)), "delay=5ms", seed);
         run.world.sleepy = Some((Rng::fork(seed, "sleep"), ms(20)));
@@ -242,7 +242,7 @@ fn frames_that_expired_here_are_not_lost_there() {
     let setting = Comparison { delay: PlayoutDelay::Of(ms(3)), ..Comparison::new(stereo(), ms(80)) };
     let mut run = call(24_000, setting, "delay=5ms", 1);
     let world = &mut run.world;
-    // The socket takes nothing for a while: every wake-up is later than the frames are patient.
+    // The socket takes nothing for a while: every wake-up comes after the frames' patience.
     world.near.advance(world.now);
     let begun = world.now;
     world.run_until(begun + ms(100));

@@ -9,7 +9,7 @@ use antiphon_session::OpenSink;
 use crate::world::{World, heard, ms, receive_session_with, send_session};
 use antiphon_testkit::stereo;
 
-/// A sound card: uses up `rate` sample frames a second, whatever it is given.
+/// A sound card: uses `rate` sample frames a second, whatever it is given.
 struct Card {
     state: Arc<Mutex<State>>,
 }
@@ -27,7 +27,7 @@ struct State {
     highest: usize,
 }
 
-/// What it means to have in hand, and the most that it can have: two and four periods of 256.
+/// Its intended fill level, and its capacity: two and four periods of 256.
 const WANTED: usize = 512;
 const MOST: usize = 1024;
 
@@ -102,7 +102,7 @@ impl Sink for Card {
     }
 }
 
-/// Two minutes: a card whose clock was not followed would be 12 ms off, more than the sound it has in hand.
+/// Two minutes: with a card whose clock was not followed, the error would be 12 ms, more than the card buffers.
 #[test]
 fn a_card_with_its_own_clock_neither_under_nor_overruns() {
     for ppm in [-100.0, 0.0, 100.0] {
@@ -138,7 +138,7 @@ fn a_card_with_its_own_clock_neither_under_nor_overruns() {
             state.lowest,
             state.highest
         );
-        // The playout buffer keeps its target of 40 ms, less what the resampler and a period hold: within 10 ms.
+        // The playout buffer keeps its delay of 40 ms, less what the resampler and a period hold: within 10 ms.
         let (least, most) = (levels.iter().min().unwrap(), levels.iter().max().unwrap());
         assert!(*least > 48 * 20 && *most < 48 * 60, "{ppm} ppm: {least} to {most}");
     }

@@ -8,7 +8,7 @@ use crate::common::sending;
 use crate::world::{World, ms, receive_session, stack, track_config};
 use antiphon_testkit::{Kept, Noise, expected};
 
-/// A tone, so that what a filter does to it can be told.
+/// A tone, so that the filter's effect on it can be measured.
 struct Tone {
     format: StreamFormat,
     at: u64,
@@ -79,7 +79,7 @@ fn a_converted_source_keeps_its_length_and_its_sound_in_place() {
             let got = (all.len() / 2) as f64;
             assert!((got - exact).abs() <= 1.0, "{frames} of {from} make {got} of {to}, not {exact}");
             assert!((told as f64 - exact).abs() <= 1.0);
-            // The tone stands where it stood: one sample frame of 8 kHz off would be an error of 0.17.
+            // The tone keeps its position: one sample frame of 8 kHz off would be an error of 0.17.
             let middle = all.chunks(2).enumerate().skip(all.len() / 8).take(all.len() / 4);
             for (n, frame) in middle.filter(|_| frames > 1000) {
                 let x = (n as f64 / f64::from(to) * 440.0 * std::f64::consts::TAU).sin() * 0.5;

@@ -1,4 +1,4 @@
-//! Floods of DCCP Requests on a socket that serves many.
+//! Floods of DCCP Requests on a socket that serves many peers.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ struct Client {
     sent: u32,
     reflected: u32,
     connected: bool,
-    /// Whether its Request is padded for a cookie, as ours are.
+    /// Whether its Request is padded for a cookie, like those of our clients.
     pads: bool,
 }
 
@@ -63,7 +63,7 @@ impl Client {
     }
 }
 
-/// Every client sends, or does not yet, and hears what is for it.
+/// Every client sends, or does not yet, and receives its packets.
 fn round(server: &mut Server, clients: &mut [Client], sends: impl Fn(&Client) -> bool) {
     for client in clients.iter_mut() {
         let sends = sends(client);
@@ -120,7 +120,7 @@ const RESPONSE: u8 = 3;
 const RESET: u8 = 15;
 
 #[test]
-fn a_flood_of_requests_keeps_no_state_and_nobody_out() {
+fn a_request_flood_keeps_no_state_and_blocks_no_caller() {
     let mut server = server(PLACES, ms(10_000));
     let now = server.now;
     let mut clients = vec![Client::new(0, now), Client { pads: false, ..Client::new(1, now) }];
@@ -130,7 +130,7 @@ fn a_flood_of_requests_keeps_no_state_and_nobody_out() {
         if n == 2_000 {
             clients.push(Client::new(2, server.now));
         }
-        // Those that wait for their connection say nothing yet.
+        // Those that wait for their connection send nothing yet.
         round(&mut server, &mut clients, |client| client.connected);
         if n > 300 {
             (0..25).for_each(|_| server.flood(&mut rng));
@@ -148,9 +148,10 @@ fn a_flood_of_requests_keeps_no_state_and_nobody_out() {
     assert!(counters.answered > 60_000, "{counters:?}");
 }
 
-/// With cookies and without: who has answered, and finds all places taken, is let in as soon as there is room.
+/// With cookies and without: a client that has answered, and finds all places taken, is admitted as soon as there is
+/// room.
 #[test]
-fn who_finds_no_room_is_let_in_when_there_is_some() {
+fn a_refused_caller_is_admitted_when_there_is_room() {
     for pads in [true, false] {
         let mut server = server(1, ms(60_000));
         let now = server.now;
@@ -162,7 +163,7 @@ fn who_finds_no_room_is_let_in_when_there_is_some() {
         clients.push(Client { pads, ..Client::new(1, server.now) });
         for n in 0..800 {
             server.now += ms(5);
-            // Who does not pad may have to ask twice.
+            // A client that does not pad may have to ask twice.
             if n == 400 {
                 clients[0].endpoint.close(server.now, CloseMode::Graceful);
             }

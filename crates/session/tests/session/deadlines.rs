@@ -1,4 +1,4 @@
-//! Until when a message is of use: what the receiver tells of its playout, and what that is worth.
+//! Until when a message is of use: how the receiver's reported playout delay changes it, and what is gained by that.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -67,7 +67,7 @@ impl Layer for Notes {
     }
 }
 
-/// How long each message of a sender that assumes `assumed` was of use when it was handed over.
+/// How long each message was of use when it was handed over, for a sender that assumes `assumed`.
 fn lives(assumed: PlayoutDelay, playout: Option<Duration>) -> (Vec<Option<Duration>>, Session) {
     let noted = Noted::default();
     let noting = Noting { inner: stack("rtp"), noted: noted.clone() };
@@ -87,7 +87,7 @@ fn a_receivers_playout_delay_becomes_the_senders_deadline() {
     for playout in [ms(20), ms(250)] {
         let (lives, near) = lives(default, Some(playout));
         assert_eq!(told(&near), Some(PlayoutDelay::Of(playout)));
-        // The default until it is told, which the first report does (RFC 3550 §6.2: within 5 s), then what it says.
+        // The default until the first report (RFC 3550 §6.2: within 5 s), then the reported delay.
         let first = lives.iter().position(|life| *life != Some(ms(80))).expect("it is told");
         assert!((1..940).contains(&first), "{first}");
         assert!(lives[first..].iter().all(|life| *life == Some(playout)));
@@ -102,8 +102,9 @@ fn a_recording_tells_that_it_wants_everything() {
     assert_eq!((lives[0], *lives.last().unwrap()), (Some(ms(80)), None));
 }
 
-/// The share of packets that came in time, and of those that were repaired, for a playout delay of 80 ms, with a round trip of 60 ms and 1 % lost each way: of
-/// one channel, whose 0.8 Mbit/s congestion control lets pass (two channels are about what RFC 9260's window carries there).
+/// The share of packets that came in time, and of those that were repaired, for a playout delay of 80 ms, with a round
+/// trip of 60 ms and 1 % lost each way: of one channel, whose 0.8 Mbit/s congestion control lets pass (two channels are
+/// about what RFC 9260's window carries there).
 fn in_time(name: &str) -> (f64, f64) {
     const PACKETS: u64 = 20_000;
     let (kept, mono) = (Kept::default(), StreamFormat::new(48_000, 1).unwrap());
@@ -127,7 +128,7 @@ fn a_repair_that_can_arrive_in_time_is_sent() {
         let (in_time, repaired) = in_time(name);
         assert!(in_time >= 0.999 && repaired > 0.008, "{name}: {in_time} {repaired}");
     }
-    // Which repairs nothing, and holds some back.
+    // It repairs nothing, and holds some back.
     let (in_time, repaired) = in_time("dccp");
     assert!((0.94..0.992).contains(&in_time) && repaired == 0.0, "dccp: {in_time} {repaired}");
 }
@@ -136,7 +137,7 @@ fn a_repair_that_can_arrive_in_time_is_sent() {
 fn full_reliability_and_recordings_lose_nothing() {
     for name in ["sctp?reliability=full", "sctp"] {
         assert!(stack(name).open(Instant::ZERO, Role::Caller).profile().reliable);
-        // Of 0.4 Mbit/s, which no congestion window holds back for long.
+        // A stream of 0.4 Mbit/s, which no congestion window holds back for long.
         let (kept, format) = (Kept::default(), StreamFormat::new(24_000, 1).unwrap());
         let source = Noise::new(format, 960_000);
         let near = sending(&*stack(name), source, track_config(format, 5), PlayoutDelay::Unbounded);

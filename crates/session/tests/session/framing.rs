@@ -19,7 +19,7 @@ fn stereo() -> StreamFormat {
 
 fn sender(scheme: &'static str, framing: StreamFraming) -> Session {
     let framed = framed_stack(scheme, framing);
-    // As long as a datagram holds with what stands around it.
+    // As long as a datagram holds, framing included.
     let mut config = track_config(stereo(), 5);
     config.packet.max_packet = MAX_DATAGRAM - 60;
     sending(&*framed, Noise::new(stereo(), FRAMES), config, PlayoutDelay::Unbounded)
@@ -59,7 +59,7 @@ fn medusas_framing_passes_every_transport() {
 }
 
 #[test]
-fn the_other_framing_is_told_over_every_transport() {
+fn the_other_framing_is_reported_over_every_transport() {
     use StreamFraming::{Medusa, Rtp};
     for transport in TRANSPORTS {
         for [near, far] in [[Rtp, Medusa], [Medusa, Rtp]] {
@@ -68,7 +68,7 @@ fn the_other_framing_is_told_over_every_transport() {
             world.run(END);
             assert_eq!(heard(&world.far).error(), Some(&ReceiveError::OtherFraming { ours: far }), "{who}");
             assert!(far.mismatch().contains("--framing medusa") && kept.is_empty(), "{who}");
-            // One who listens on and on says so once, and hears the next sender.
+            // An endless receiver notices once, and receives the next sender.
             let (mut world, kept) = self::world(transport.scheme, [near, far], false);
             world.run_until(Instant::from_millis(1_500));
             let far_end = world.far.receive_track_mut().unwrap();
@@ -79,7 +79,7 @@ fn the_other_framing_is_told_over_every_transport() {
     }
 }
 
-/// What was cut out and what was put in costs the packets that it was in.
+/// Bytes cut out and bytes put in cost only the packets that they were in.
 #[test]
 fn garbage_and_gaps_in_a_tcp_stream_cost_the_packets_they_hit() {
     let (mut world, kept) = world("tcp", [StreamFraming::Medusa; 2], true);
@@ -95,7 +95,7 @@ fn garbage_and_gaps_in_a_tcp_stream_cost_the_packets_they_hit() {
     world.run(END);
     let counters = heard(&world.far).counters();
     let packets = world.near.sent().peers.accepted;
-    // Three writes are gone, and what is put between two writes hits no packet, or one whose rest is still to come.
+    // Three writes are missing, and what is put between two writes hits no packet, or one whose rest is still to come.
     let lost = packets - counters.packets;
     assert!((3..=6).contains(&lost), "{lost} of {packets}");
     assert_eq!(kept.len() as u64, 2 * FRAMES, "the sound goes on and is as long as it was");

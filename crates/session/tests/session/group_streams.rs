@@ -59,13 +59,13 @@ fn slow_format() -> StreamFormat {
 fn losses_of_a_group_on_its_own_stream_delay_no_other_group() {
     let run = |scheme: &'static str| {
         let kept = Kept::default();
-        // A repetition takes longer than the playout target: two round trips of 30 ms. What a window of one packet after it
-        // holds back, one round trip, does not.
+        // A repetition takes longer than the playout delay: two round trips of 30 ms. What a window of one packet after
+        // it holds back, one round trip, does not.
         let far = receive_session(scheme, Some(ms(45)), &kept);
         let mut world = World::linked(slow(scheme), far, "delay=15ms", 1);
         let mut sent = 0u64;
         world.up.taken = Some(Box::new(move |_, packet| {
-            // One in twenty of stream 0, from the second second on: the first group's, or everybody's.
+            // One in twenty of stream 0, from the second second on: the first group's only, or those of all groups.
             let ours = is_of_stream_0(packet);
             sent += u64::from(ours);
             ours && sent > 40 && sent % 20 == 1
@@ -111,7 +111,8 @@ fn through_mixed_losses_whatever_comes_is_in_its_place() {
             };
             let exact = (0..blocks).filter(|n| is_exact(*n)).count() as u64;
             let missed = playout.lost + playout.late;
-            // What is missing, and the block behind each hole, which is faded in. A sample out of place would leave nothing.
+            // What differs is the missing blocks, and the block after each hole, which is faded in. A shifted sample
+            // would make all differ.
             assert!(exact + 2 * missed + 2 >= blocks as u64, "{scheme}: {exact} of {blocks}, {playout:?}");
             assert!(exact * 100 > blocks as u64 * 75, "{scheme}: {exact} of {blocks}, {playout:?}");
         }

@@ -1,4 +1,5 @@
-//! Channel groups from end to end: each an RTP stream of its own, all on one clock, and one block comes out.
+//! Channel groups from end to end: each an RTP stream of its own, all on one clock, joined to one block at the
+//! receiver.
 
 use antiphon_core::{Instant, Participant};
 use antiphon_media::packet::{ExtensionIds, parse_rtp};
@@ -63,7 +64,7 @@ fn groups_arrive_sample_exact_over_every_transport() {
             assert_eq!((playout.lost, playout.late, playout.concealed_frames), (0, 0, 0), "{case}");
             assert!(kept.samples() == expected(format(count), 0, FRAMES), "{case}: {} samples", kept.len());
             assert_eq!(heard(&world.far).counters().packets, world.near.sent().peers.accepted);
-            // Reports speak of each group.
+            // Reports cover each group.
             let reports = world.near.reports();
             assert_eq!(reports.len(), 2);
             assert!(reports.iter().all(|r| r.is_some_and(|r| r.block.cumulative_lost == 0)), "{reports:?}");
@@ -82,7 +83,7 @@ fn groups_arrive_sample_exact_over_a_byte_stream() {
     assert_eq!(heard(&world.far).groups().map(|g| g.channels).collect::<Vec<_>>(), [0..2, 2..4, 4..8]);
 }
 
-/// Sixty-four channels, each by itself: the most there may be.
+/// Sixty-four channels, each a group: the maximum.
 #[test]
 fn sixty_four_groups_are_one_stream() {
     let kept = Kept::default();
@@ -102,13 +103,13 @@ fn one_group_is_the_stream_as_it_ever_was() {
     };
     let whole = bytes(config(2, "2"));
     assert!(whole == bytes(track_config(stereo(), 5)) && whole.len() > 180);
-    // 12 bytes of RTP and 20 of extensions: none of them of groups.
+    // 12 bytes of RTP and 20 of extensions, with no field for groups.
     let view = parse_rtp(&whole[0], ExtensionIds::default()).unwrap();
     assert_eq!((view.group, whole[0].len()), (None, 32 + 256 * 4));
 }
 
 #[test]
-fn what_one_group_loses_the_others_keep() {
+fn losses_of_a_group_do_not_affect_the_others() {
     let kept = Kept::default();
     let near = sending("rtp", 4, "2,2");
     let second = near.send_track().unwrap().ssrcs().nth(1);
@@ -126,7 +127,7 @@ fn what_one_group_loses_the_others_keep() {
     let (samples, whole) = (kept.samples(), expected(format(4), 0, FRAMES));
     assert_eq!(samples.len(), whole.len());
     assert!(channels(&samples, 4, 0..2) == channels(&whole, 4, 0..2));
-    // In the other, each hole and the packet behind it, which is faded in, are all that differs: no sample moved.
+    // In the other, only each hole and the packet after it, which is faded in, differ: no sample moved.
     let differs =
         |at: usize| channels(&samples[at * 4..][..4], 4, 2..4) != channels(&whole[at * 4..][..4], 4, 2..4);
     let wrong = (0..FRAMES as usize / 256).filter(|n| (0..256).any(|i| differs(n * 256 + i))).count() as u64;
@@ -136,7 +137,7 @@ fn what_one_group_loses_the_others_keep() {
     assert!(reports[1].unwrap().block.cumulative_lost > 80);
 }
 
-/// What a sender puts on bare UDP in four seconds, of what is wanted.
+/// The wanted part of what a sender sends on bare UDP in four seconds.
 fn crossing(mut session: Session, wanted: fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
     let (mut now, mut all, mut buf) = (Instant::ZERO, Vec::new(), vec![0; 1500]);
     while now < Instant::from_millis(3_900) {
@@ -159,7 +160,7 @@ fn packets(groups: &str, seed: u64) -> Vec<Vec<u8>> {
     crossing(session, |packet| ssrc(packet).is_some())
 }
 
-/// An endless receiver with a playout target.
+/// An endless receiver with a playout delay.
 fn listening(kept: &Kept) -> Session {
     let kept = kept.clone();
     let open_sink: OpenSink = Box::new(move |format, _| Ok(kept.sink(format)));
@@ -181,7 +182,7 @@ fn feed(session: &mut Session, now: &mut Instant, per_block: usize, packets: &[V
 fn a_late_receiver_has_all_groups_within_sixteen_blocks() {
     let kept = Kept::default();
     let (mut session, mut now) = (listening(&kept), Instant::from_millis(1));
-    // Five in the first block that is heard is odd: the first packet heard is of the second group.
+    // Block 5 is odd: the first packet received is of the second group.
     let all = packets("2,2", 5);
     feed(&mut session, &mut now, 2, &all[2 * 100 + 1..]);
     session.stop(now);
@@ -229,8 +230,8 @@ fn unknown_sources_can_neither_take_a_group_nor_cost_memory() {
     let kept = Kept::default();
     let (mut session, mut now) = (listening(&kept), Instant::from_millis(1));
     let all = packets("2,2", 5);
-    // Everyone after the other claims to be the second group of our sender, with an SSRC and numbers of his own; then each
-    // names himself a sender of groups.
+    // In turn, each unknown source claims to be the second group of our sender, with an SSRC and numbers of its own;
+    // then each claims to be a sender of groups.
     let forged = |n: u32, packet: &[u8], own: bool| {
         let mut packet = packet.to_vec();
         packet[8..12].copy_from_slice(&(n | 1 << 31).to_be_bytes());
@@ -286,7 +287,7 @@ fn a_group_whose_numbers_begin_anew_goes_on_in_its_place() {
     let kept = Kept::default();
     let (mut session, mut now) = (listening(&kept), Instant::from_millis(1));
     let mut all = packets("2,2", 5);
-    // From block 100 on, the second group counts from far behind: without its knowledge all of it would be too old.
+    // From block 100 on, the second group numbers from far behind: without the restart rule all of it would be too old.
     for packet in all[200..].iter_mut().skip(1).step_by(2) {
         let sequence = u16::from_be_bytes([packet[2], packet[3]]).wrapping_sub(20_000);
         packet[2..4].copy_from_slice(&sequence.to_be_bytes());
@@ -297,7 +298,7 @@ fn a_group_whose_numbers_begin_anew_goes_on_in_its_place() {
     let begin = samples.chunks_exact(4).position(|frame| frame[0] != 0.0).unwrap() * 4;
     let samples = &samples[begin..];
     assert!(channels(samples, 4, 0..2) == channels(&whole[..samples.len()], 4, 0..2));
-    // The first packet of the new numbers proves nothing and is dropped; the one behind it is faded in.
+    // The first packet of the new numbers is dropped, as one proves nothing; the one after it is faded in.
     let after = 102 * 1024;
     assert!(samples[after..] == whole[after..samples.len()]);
     let second = heard(&session).groups().nth(1).unwrap().playout;
@@ -306,7 +307,7 @@ fn a_group_whose_numbers_begin_anew_goes_on_in_its_place() {
 
 #[test]
 fn a_stream_that_is_not_divided_ignores_what_is() {
-    // Told by our sender's SSRC alone, somebody who sends groups is an unknown source.
+    // Known by our sender's SSRC alone, a source that sends groups is an unknown source.
     let kept = Kept::default();
     let mut session = listening(&kept);
     let ours = crossing(send_session("rtp", stereo(), 96_000, 9), |packet| ssrc(packet).is_some());
@@ -318,7 +319,7 @@ fn a_stream_that_is_not_divided_ignores_what_is() {
     session.stop(now);
     assert!(kept.samples().windows(2_000).any(|part| *part == expected(stereo(), 0, 1_000)));
     let n = ours.len();
-    // Those that say no format are not even unknown sources.
+    // Sources that tell no format are not even counted as unknown sources.
     let unknown = heard(&session).counters().unknown_format;
     let unknown_sources = heard(&session).sources().unknown_sources;
     assert!(

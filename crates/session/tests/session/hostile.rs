@@ -1,4 +1,4 @@
-//! Every byte from the network may be anybody's: it changes counters and nothing else.
+//! Any byte from the network may be forged: it changes counters and nothing else.
 
 use antiphon_core::{Input, Instant, Participant, PathId, Rng};
 use antiphon_testkit::{Kept, Noise, expected, stereo};
@@ -23,7 +23,7 @@ fn rubbish(rng: &mut Rng, good: &[Vec<u8>]) -> Vec<u8> {
         }
         _ => {
             bytes = good[rng.below(good.len() as u32) as usize].clone();
-            // Never the whole: a whole packet that comes again is a duplicate, not rubbish.
+            // Never the whole packet: that would be a duplicate, not garbage.
             bytes.truncate(rng.below(bytes.len() as u32) as usize);
         }
     }
@@ -31,7 +31,7 @@ fn rubbish(rng: &mut Rng, good: &[Vec<u8>]) -> Vec<u8> {
 }
 
 #[test]
-fn rubbish_between_the_packets_changes_nothing_that_is_heard() {
+fn garbage_between_packets_changes_no_sample() {
     let kept = Kept::default();
     let mut session = receive_session("rtp", Some(ms(40)), &kept);
     let all = packets(1, 256_000);
@@ -40,7 +40,7 @@ fn rubbish_between_the_packets_changes_nothing_that_is_heard() {
         now += std::time::Duration::from_nanos(5_333_333);
         session.handle_input(now, WIRE, datagram(&mut packet.to_vec(), NEAR, now));
         for _ in 0..20 {
-            // Half of it under our peer's address. What is cut off came whole before.
+            // Half of it under our peer's address. The whole of what is cut off was received before.
             let path = if rng.chance(0.5) { NEAR } else { PathId(9 + rng.below(1000)) };
             let past = &all[n.saturating_sub(5)..=n];
             session.handle_input(now, WIRE, datagram(&mut rubbish(&mut rng, past).to_vec(), path, now));
@@ -93,7 +93,7 @@ fn a_sender_and_a_caller_take_no_harm_from_what_comes_back() {
         world.run_until(next);
         for _ in 0..10 {
             let bytes = rubbish(&mut rng, &good);
-            // A caller's own SSRC on a forged packet is as good as a reflected one; no others are.
+            // A forged packet with the caller's own SSRC looks like a reflected one; no other does.
             let forged = bytes.len() >= 12 && bytes[8..12] == good[0][8..12];
             if !forged && !world.near.is_finished() {
                 world.near.handle_input(world.now, WIRE, datagram(&mut bytes.to_vec(), PathId(0), world.now));

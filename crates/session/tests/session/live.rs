@@ -1,4 +1,4 @@
-//! Sources that play as they are captured: what becomes of their delay.
+//! Live sources: how their delay develops.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,15 +14,15 @@ use antiphon_testkit::{Kept, Noise, expected, sample, stereo};
 use crate::common::sending;
 use crate::world::{World, heard, ms, receive_session, stack, track_config};
 
-/// Captures noise in periods by a clock that runs `ppm` faster than the world's, from the beginning of time; frame *n* of it is
-/// that of `expected`.
+/// Captures noise in periods by a clock that runs `ppm` faster than the world's, from the start of time; its frame *n*
+/// is that of `expected`.
 struct Microphone {
     format: StreamFormat,
     /// The world's time, in nanoseconds.
     now: Arc<AtomicU64>,
     ppm: f64,
     period: u64,
-    /// It gives nothing then, and what it captured meanwhile is there behind it.
+    /// It delivers nothing then; what it captured meanwhile is delivered afterwards.
     stuck: Option<(Instant, Instant)>,
     at: u64,
     skipped: u64,
@@ -101,7 +101,7 @@ impl Live {
         Live { world, kept, clock }
     }
 
-    /// Millisecond by millisecond, as the source is asked.
+    /// Millisecond by millisecond, as often as the source is asked.
     fn run_until(&mut self, until: Instant) {
         while self.world.now < until {
             let next = self.world.now + ms(1);
@@ -110,7 +110,7 @@ impl Live {
         }
     }
 
-    /// From the capture of the frame that was played last to now; what is looked for was captured in the last `back` seconds.
+    /// From the capture of the frame that was played last until now; only the last `back` seconds are searched.
     fn delay(&self, ppm: f64, back: u64) -> Duration {
         let samples = self.kept.samples();
         let last = &samples[samples.len() - 8..];
@@ -127,13 +127,14 @@ impl Live {
 fn a_source_that_ran_before_the_connection_is_not_delayed() {
     for name in ["rtp", "sctp", "dccp", "srp", "arq"] {
         let mut live = Live::new(name, "delay=5ms", 0.0, None);
-        // Nobody answers for two seconds and a half; then handshakes are repeated, later by the second.
+        // No peer answers for two and a half seconds; then handshakes are repeated, later by the second.
         let out = Instant::ZERO..Instant::from_millis(2_500);
         live.world.up.outages.push((out.clone(), vec![0]));
         live.world.down.outages.push((out, vec![0]));
         live.run_until(Instant::from_millis(12_000));
         let delay = live.delay(0.0, 3);
-        // The playout delay of 40 ms, the path's 5 ms, a block of 5.3 ms, and what it takes to see that a block is there.
+        // The playout delay of 40 ms, the path's 5 ms, a block of 5.3 ms, and the time until an available block is
+        // noticed.
         assert!(delay > ms(40) && delay < ms(65), "{name}: {delay:?}");
     }
 }
@@ -152,7 +153,7 @@ fn a_source_with_a_clock_of_its_own_drifts_from_nothing() {
         let playout = heard(&live.world.far).playout().unwrap();
         assert_eq!((playout.lost, playout.late, playout.concealed_frames), (0, 0, 0), "{ppm} ppm");
         assert_eq!(live.world.near.sent().track.stalls, 0);
-        // What was captured before sending began, if that was a block, is all that was left out.
+        // Only what was captured before sending began, if that was a block, is left out.
         assert!(live.world.near.sent().track.skipped_frames < 512);
     }
 }
@@ -168,7 +169,7 @@ fn a_source_that_gets_stuck_costs_its_pause_and_no_delay() {
         let after = live.delay(0.0, 1);
         assert!(after < before + ms(15), "{pause} ms: {before:?}, then {after:?}");
         let skipped = live.world.near.sent().track.skipped_frames;
-        // Up to 250 ms behind, all of it leaves at once; beyond that only the newest block is worth sending.
+        // Up to 250 ms behind, all of it is sent at once; beyond that only the newest block is worth sending.
         let all_but_a_block = 48 * pause - 1_024;
         assert_eq!(skipped > 512, pause > 250, "{skipped}");
         assert!(pause < 250 || skipped > all_but_a_block, "{skipped}");

@@ -1,5 +1,5 @@
-//! A reflector of many against the plainest one there can be, which asks every endpoint everything each time: each peer is sent
-//! the same datagrams at the same times.
+//! A reflector of many against the simplest possible one, which asks every endpoint everything each time: each peer is
+//! sent the same datagrams at the same times.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -79,7 +79,7 @@ impl Plain {
         self.peers.push(Peer { path, flow, endpoint, closed: false });
     }
 
-    /// All that there is to do at this instant.
+    /// Does everything that is due at this instant.
     fn pump(&mut self, now: Instant, sent: &mut Vec<Sent>) {
         let mut buf = vec![0; 1500];
         sent.extend(self.replies.drain(..).map(|(path, bytes)| (now, path, bytes)));
@@ -111,7 +111,7 @@ impl Plain {
 
 type Sent = (Instant, PathId, Vec<u8>);
 
-/// Keeps what is sent.
+/// Records what is sent.
 struct Keeps<'a>(&'a mut Vec<Sent>);
 
 impl Wires for Keeps<'_> {
@@ -125,7 +125,7 @@ impl Wires for Keeps<'_> {
     fn close(&mut self, _now: Instant, _wire: WireId) {}
 }
 
-/// Callers of 50 messages/s over a path that loses 5 % each way, the reflector and its plain twin.
+/// Callers of 50 messages/s over a path that loses 5 % each way, the reflector and its simple reference.
 struct Crowd {
     callers: Vec<Box<dyn Endpoint>>,
     hub: Reflector,
@@ -139,7 +139,7 @@ struct Crowd {
 impl Crowd {
     fn new(scheme: &'static str, callers: usize) -> Self {
         let now = Instant::from_millis(1);
-        // Those that proved nothing have half of the places.
+        // Unproved peers have half of the places.
         let policy = Policy::Many { most: 2 * callers, idle: ms(10_000) };
         Crowd {
             callers: (0..callers).map(|_| endpoint(scheme, Role::Caller, now)).collect(),
@@ -199,7 +199,7 @@ impl Crowd {
 
     fn run(&mut self, steps: u64) {
         for step in 0..steps {
-            // What RTP takes for a packet of its own, and the others for any message.
+            // Bytes that RTP takes for a packet of its own, and the others for any message.
             let mut message = [step as u8; 100];
             (message[0], message[1]) = (0x80, 96);
             self.step(&message);
@@ -220,7 +220,7 @@ fn a_thousand_associations_are_served_as_if_each_were_asked() {
     let mut crowd = Crowd::new("srp", 1000);
     crowd.run(300);
     crowd.assert_alike("srp");
-    // Fifteen messages each, of which repairs leave next to none unreturned. Without repairs a tenth would be missing.
+    // Fifteen messages each, of which almost all return thanks to repairs. Without repairs a tenth would be missing.
     assert_eq!(crowd.hub.admission().admitted, 1000);
     assert!(crowd.returned > 14_400 && crowd.returned <= 15_000, "{} came back", crowd.returned);
 }

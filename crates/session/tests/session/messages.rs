@@ -116,7 +116,7 @@ fn carry(now: Instant, from: &mut Session, to: &mut Session, path: PathId) {
     }
 }
 
-/// Where the caller is, as the listener sees it; and the listener, as the caller does.
+/// The caller's path as the listener sees it; and the listener's, as the caller does.
 const CALLER: PathId = PathId(5);
 
 fn run(from_ms: u64, to_ms: u64, caller: &mut Session, listener: &mut Session) {
@@ -129,7 +129,7 @@ fn run(from_ms: u64, to_ms: u64, caller: &mut Session, listener: &mut Session) {
     }
 }
 
-/// Calls that a validator answers included.
+/// Includes calls that a validator answers.
 #[test]
 fn nothing_of_a_call_is_an_unknown_sources() {
     for transport in datagram_transports() {
@@ -144,7 +144,7 @@ fn nothing_of_a_call_is_an_unknown_sources() {
 }
 
 #[test]
-fn messages_go_both_ways_and_closing_leaves_none_behind() {
+fn messages_go_both_ways_and_closing_loses_none() {
     for transport in datagram_transports() {
         let name = transport.scheme;
         let ((mut caller, near), (mut listener, far)) = (calling(name, &[PathId(0)]), waiting(name));
@@ -225,7 +225,7 @@ fn a_refused_datagram_speaks_against_the_peer_for_a_while() {
     assert_eq!(state_at(&mut caller, 3_001), LinkState::Connected);
 }
 
-/// The path of the caller's that is numbered first goes dead while the listener has much to say.
+/// The caller's first path fails while the listener has much to send.
 #[test]
 fn a_listener_goes_on_over_the_second_path_of_its_peer() {
     let paths = [PathId(0), PathId(1)];

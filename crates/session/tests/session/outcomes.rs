@@ -62,7 +62,7 @@ fn each_accepted_message_has_one_outcome_over_every_transport() {
                 Substrate::Tcp => World::piped(near, far, ms(30), 30_000),
             };
             if stops {
-                // In the middle of it, and the peer has gone without a word.
+                // In the middle of it, when the peer has gone without closing.
                 world.run_until(Instant::from_millis(3_000));
                 match transport.substrate {
                     Substrate::Udp => world.up.outages.push((world.now..END, vec![0])),

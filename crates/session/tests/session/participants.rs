@@ -1,4 +1,4 @@
-//! What a driver relies on, of every participant over every transport.
+//! What a driver relies on for every participant over every transport.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -12,12 +12,12 @@ use crate::common::{Comparison, comparing, receiving, sending};
 use crate::messages::{calling, waiting};
 use crate::world::{SILENCE, WIRE, World, framed_stack, ms, stack, track_config};
 
-/// A participant that is watched as a driver uses it.
+/// A participant with checks of how it is driven.
 struct Watched {
     inner: Box<dyn Participant>,
     /// When it was asked last, and how often since an input came or time went on.
     rounds: (Instant, u32),
-    /// Wires with nothing to send since then.
+    /// Wires that had nothing to send since then.
     silent: RefCell<BTreeSet<WireId>>,
 }
 
@@ -33,7 +33,7 @@ impl Watched {
     }
 }
 
-/// Rounds at one instant at most: more would be work that makes work.
+/// The most rounds at one instant: more would mean that work creates work without end.
 const MOST_ROUNDS: u32 = 8;
 
 impl Participant for Watched {
@@ -53,7 +53,7 @@ impl Participant for Watched {
         assert!(self.rounds.1 <= MOST_ROUNDS, "still busy at {now:?}");
         self.silent.borrow_mut().clear();
         self.inner.advance(now);
-        // What is called twice does nothing twice, and what has come is done.
+        // A second call at the same instant does nothing, and what is due has been done.
         if self.inner.poll_timeout().is_none_or(|due| due > now) {
             let next = self.inner.poll_timeout();
             self.inner.advance(now);
@@ -148,7 +148,7 @@ fn messages(name: &str) -> Pair {
     [Watched::new(near), Watched::new(far)]
 }
 
-/// What makes the two of a kind over a transport.
+/// Makes the two participants of a kind over a transport.
 type Make = fn(&str) -> Pair;
 
 const KINDS: [(&str, Make); 5] = [
@@ -166,7 +166,7 @@ fn world(transport: &Transport, [near, far]: Pair, link: &str, seed: u64) -> Wor
     }
 }
 
-/// The world sees to it that each is quiet after `pump`; `Watched`, to the rest.
+/// The world checks that each is quiet after `pump`; `Watched` checks the rest.
 #[test]
 fn time_outs_are_spent_and_what_stops_ends() {
     for (transport, (kind, pair)) in TRANSPORTS.iter().flat_map(|one| KINDS.map(|kind| (*one, kind))) {
@@ -192,9 +192,9 @@ fn time_outs_are_spent_and_what_stops_ends() {
     }
 }
 
-/// An end whose peer has gone without a word: SCTP and DCCP ask for it for some seconds.
+/// The other side has gone without closing: SCTP and DCCP try to reach it for some seconds.
 #[test]
-fn what_stops_alone_ends_within_a_dozen_seconds() {
+fn a_lone_participant_stops_within_twelve_seconds() {
     for (transport, (kind, pair)) in TRANSPORTS.iter().flat_map(|one| KINDS.map(|kind| (*one, kind))) {
         for near_stops in [true, false] {
             println!("{} {kind}, the near end stops: {near_stops}", transport.scheme);
@@ -228,7 +228,7 @@ fn what_stops_alone_ends_within_a_dozen_seconds() {
 
 /// Connected, but nothing moves any more.
 #[test]
-fn what_stops_before_a_full_pipe_ends_all_the_same() {
+fn a_participant_with_a_full_pipe_still_stops() {
     for (kind, pair) in KINDS {
         for near_stops in [true, false] {
             println!("{kind}, the near end stops: {near_stops}");
@@ -248,7 +248,7 @@ fn what_stops_before_a_full_pipe_ends_all_the_same() {
             };
             world.run_while(end, |world| !done(world));
             let took = world.now.since(stopped);
-            // Goodbyes or the port wait for the pipe, and then those that are ending do.
+            // Goodbyes or the port wait for the pipe, then the associations that are ending do.
             assert!(done(&world) && took <= ms(32_000), "{took:?}");
         }
     }

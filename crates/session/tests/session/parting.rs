@@ -1,4 +1,4 @@
-//! What an endpoint learns while it is asked for what to send is heeded at once.
+//! What an endpoint learns while it is asked for something to send takes effect at once.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -78,7 +78,7 @@ impl Endpoint for Parting {
     }
 }
 
-/// Opens endpoints that end so many milliseconds from now, each its own.
+/// Opens endpoints that end so many milliseconds from now, each after its own time.
 struct Partings {
     after: Cell<Vec<u64>>,
     expires: bool,
@@ -124,7 +124,7 @@ impl Validator for Anyone {
 }
 
 #[test]
-fn what_an_endpoint_learns_while_it_sends_is_heeded() {
+fn events_raised_while_sending_are_handled_at_once() {
     for expires in [false, true] {
         let stack = Partings { after: Cell::new(vec![3, 1, 2, 9]), expires };
         let policy = Policy::Many { most: 3, idle: ms(10_000) };
@@ -148,7 +148,7 @@ fn what_an_endpoint_learns_while_it_sends_is_heeded() {
             assert!(!hub.knows(WIRE, path), "{path:?} has gone");
         }
         assert_eq!((hub.associations().iter().count(), hub.poll_timeout()), (0, None));
-        // Their places are given anew.
+        // Their slots are reused.
         hub.handle_input(now, WIRE, datagram(&mut [1], PathId(9), now));
         hub.advance(now);
         assert_eq!(hub.poll_timeout(), Some(now + ms(9)));

@@ -1,4 +1,4 @@
-//! Over an ordered byte stream that stands still, breaks and comes back.
+//! Over an ordered byte stream that stalls, breaks and is connected again.
 
 use antiphon_core::{BrokenReason, Input, Instant, Participant, WireId};
 use antiphon_measure::Fate;
@@ -12,10 +12,10 @@ use crate::world::{
 };
 
 const END: Instant = Instant::from_millis(60_000);
-/// Two segments, as a kernel whose send buffer is kept short.
+/// Two segments, as in a kernel whose send buffer is kept short.
 const ROOM: usize = 2896;
 
-/// A comparison; what has waited for `patience` is of no use.
+/// A comparison; what has waited longer than `patience` is of no use.
 struct Call {
     world: World<Session, Reflector>,
     kept: Kept,
@@ -104,7 +104,7 @@ fn without_patience_a_stall_makes_frames_late_and_none_is_lost() {
     assert_eq!(call.kept.len(), 2 * 480_000);
 }
 
-/// Why the peer can't be reached.
+/// Why the peer cannot be reached.
 fn broken(session: &Session) -> Option<BrokenReason> {
     session.peers().find_map(Peer::broken)
 }
@@ -117,7 +117,7 @@ fn a_broken_connection_comes_back_and_the_stream_goes_on() {
     world.run_until(Instant::from_millis(3000));
     world.break_pipe();
     world.run_until(Instant::from_millis(3200));
-    assert!(broken(&world.far).is_some() && world.near.nobody_there().is_none());
+    assert!(broken(&world.far).is_some() && world.near.never_answered().is_none());
     world.connect();
     world.run(END);
     assert!(broken(&world.far).is_none() && world.far.is_finished());
@@ -131,7 +131,7 @@ fn a_broken_connection_comes_back_and_the_stream_goes_on() {
     assert_eq!(heard(&world.far).counters().packets + playout.lost, 1875);
 }
 
-/// A stream's peer is whoever has the connection: nobody need wait for the silence of one whose connection is gone.
+/// A byte stream's peer is the other end of its connection: when that is gone, no silence need pass before the next.
 #[test]
 fn a_new_connections_sender_is_heard_from_its_first_packet() {
     let kept = Kept::default();
@@ -208,7 +208,7 @@ fn a_second_connection_is_refused_until_there_is_room() {
         }
         far.advance(now);
         now += ms(60_000);
-        // However long they say nothing: a connection is there until it breaks.
+        // However long they send nothing: a connection exists until it breaks.
         assert_eq!(far.accept(now, WIRE), None, "{policy:?}");
         far.handle_input(now, wires[0], Input::Broken(BrokenReason::EndOfStream));
         far.advance(now);
@@ -216,6 +216,6 @@ fn a_second_connection_is_refused_until_there_is_room() {
         let next = far.accept(now, WIRE).expect("there is room again");
         assert!(!wires.contains(&next), "{policy:?}");
         far.stop(now);
-        assert_eq!(far.accept(now, WIRE), None, "one that stops takes nobody in");
+        assert_eq!(far.accept(now, WIRE), None, "one that stops admits no peer");
     }
 }

@@ -33,7 +33,7 @@ fn three_copies_at_a_tenth_lost_miss_a_thousandth() {
     let missing = PACKETS - counters.packets;
     assert!((37..=83).contains(&missing), "{missing} of {PACKETS} missing");
     assert!(playout.lost.abs_diff(missing) <= 1 && playout.late == 0, "{playout:?}");
-    // What came in all, less what was new: 2.7 copies of each, less one of each that came.
+    // All copies received, less the new ones: 2.7 copies of each, less one of each that came.
     let up = world.link().up.counters();
     assert!(up.lost > 17_000, "a tenth is lost: {up:?}");
     let extra = counters.duplicates as f64 / PACKETS as f64;
@@ -46,7 +46,7 @@ fn three_copies_at_a_tenth_lost_miss_a_thousandth() {
     assert_eq!(playout.duplicate, 0, "the buffer sees none of the copies");
 }
 
-/// To a recording, which wants them whenever they come: the shortest packets, with copies as far apart as they may be.
+/// To a recording, which accepts copies at any time: the shortest packets, with copies as far apart as allowed.
 #[test]
 fn copies_after_seconds_are_counted_once_too() {
     const PACKETS: u64 = 3_000;

@@ -1,4 +1,4 @@
-//! Recordings: everything that comes, in order, to the goodbye.
+//! Recordings: every packet that comes, in order, up to the goodbye.
 
 use antiphon_core::{Instant, Participant, PathId};
 use antiphon_session::Notice;
@@ -51,7 +51,7 @@ fn a_goodbye_that_overtakes_sound_costs_nothing() {
         let kept = Kept::default();
         let mut session = receive_session("rtp", latency, &kept);
         let all = packets(5, 25_600);
-        // A receiver report of the sender's with BYE, as RFC 3550 §6.6 draws it.
+        // A receiver report of the sender's with BYE, as in RFC 3550 §6.6.
         let ssrc = &all[0][8..12];
         let bye = [&[0x80, 201, 0, 1], ssrc, &[0x81, 203, 0, 1], ssrc].concat();
         let mut now = Instant::from_millis(1);
@@ -94,7 +94,7 @@ fn reordering_and_duplicates_do_not_reach_a_recording() {
 }
 
 #[test]
-fn what_is_lost_to_a_recording_is_filled_in_its_place() {
+fn losses_in_a_recording_are_filled_in_place() {
     let kept = Kept::default();
     let near = send_session("rtp", stereo(), 240_000, 5);
     let mut world = World::linked(near, receive_session("rtp", None, &kept), "delay=5ms", 2);
@@ -105,15 +105,15 @@ fn what_is_lost_to_a_recording_is_filled_in_its_place() {
     assert_eq!((kept.len(), playout.concealed_frames), (480_000, playout.lost * 256));
 }
 
-/// RFC 3550 §11 gives RTCP a port of its own: the SSRC says whose it is, not where it comes from.
+/// RFC 3550 §11 gives RTCP a port of its own: the SSRC identifies its sender, not its address.
 #[test]
-fn reports_from_another_port_are_told_by_their_ssrc() {
+fn reports_from_another_port_are_known_by_their_ssrc() {
     let (kept, all, beside) = (Kept::default(), packets(5, 25_600), PathId(8));
     let mut session = receive_session("rtp", None, &kept);
     let ssrc = &all[0][8..12];
     let report = |ssrc: &[u8]| [&[0x80, 201, 0, 1], ssrc, &[0x81, 203, 0, 1], ssrc].concat();
     let mut now = Instant::from_millis(1);
-    // Before any sound: neither the port's owner nor an unknown source.
+    // Before any sound: neither the sender on that port nor an unknown source.
     session.handle_input(now, WIRE, datagram(&mut report(ssrc)[..8].to_vec(), beside, now));
     for packet in &all {
         now += std::time::Duration::from_nanos(5_333_333);

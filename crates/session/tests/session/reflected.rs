@@ -1,4 +1,4 @@
-//! What whoever compares hears is what whoever receives would hear.
+//! A comparison hears what a receiver would hear.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use crate::associations::hub;
 use crate::common::{Comparison, comparing};
 use crate::world::{NEAR, WIRE, World, datagram, heard, ms, receiving};
 
-/// Takes what is sent, and forgets it.
+/// Takes what is sent, and drops it.
 struct Nowhere;
 
 impl Wires for Nowhere {
@@ -54,8 +54,8 @@ fn comparing_and_receiving_give_the_same_sound() {
         let (one, other) = (heard(&world.near), heard(&far));
         assert_eq!(one.counters(), other.counters(), "{link}");
         let (one, other) = (compared.samples(), to.samples());
-        // A packet that came in between two of these looks stands up to 0.25 ms later in time, which changes no sample; whoever
-        // compares knows where the sound ends.
+        // A packet that came between two of these looks counts up to 0.25 ms later, which changes no sample; only the
+        // comparison knows where the sound ends.
         let len = one.len().min(other.len());
         assert!(one.len() == 2 * 240_017 || link.contains("loss"), "{link}: {}", one.len());
         assert!(one.len() - len < 48_000 && len > 2 * 230_000, "{link}: {} and {}", one.len(), other.len());

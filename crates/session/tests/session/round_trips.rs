@@ -9,13 +9,12 @@ use antiphon_core::Instant;
 use crate::world::{World, ms, receive_session, send_session};
 use antiphon_testkit::{Kept, Taken, stereo};
 
-/// Takes every second report away where it is sent for the first time. Reports are those that hold the name of who sends
-/// them.
+/// Drops every second report when it is sent for the first time. Reports are those that contain their sender's name.
 fn every_second_report(name: &'static [u8]) -> Taken {
     let (mut seen, mut reports) = (BTreeSet::new(), 0);
     Box::new(move |_, datagram| {
         let is_report = datagram.windows(name.len()).any(|window| window == name);
-        // What stands before the message differs from one transmission to the next.
+        // The bytes before the message differ from one transmission to the next.
         let message = datagram[datagram.len().saturating_sub(40)..].to_vec();
         let is_new = is_report && seen.insert(message);
         reports += u32::from(is_new);
@@ -23,7 +22,7 @@ fn every_second_report(name: &'static [u8]) -> Taken {
     })
 }
 
-/// Round trips as shown while half of the reports of one side, or the other, get lost and are repaired.
+/// Round trips shown while half of one side's reports, or the other's, are lost and repaired.
 fn shown(scheme: &'static str, from_sender: bool) -> Vec<Duration> {
     let far = receive_session(scheme, Some(ms(80)), &Kept::default());
     let mut world = World::linked(send_session(scheme, stereo(), 48_000 * 30, 5), far, "delay=10ms", 3);

@@ -1,11 +1,11 @@
-//! Several SCTP associations behind one UDP port, as a Linux kernel has all of its own.
+//! Several SCTP associations behind one UDP port, like those of a Linux kernel.
 
 use antiphon_core::{CloseMode, Endpoint, Event, Instant, Message, Participant, PathId, Role, Tag};
 use antiphon_session::{Policy, Reflector, ReflectorConfig};
 
 use crate::world::{WIRE, datagram, ms, stack_of};
 
-/// The port that they all are behind.
+/// The port that all of them share.
 const SHARED: PathId = PathId(5);
 
 struct Client {
@@ -24,7 +24,7 @@ fn associations(hub: &Reflector) -> usize {
     hub.associations().iter().count()
 }
 
-/// A round of all clients; each hears all that comes to their address, and takes what is for its SCTP port.
+/// A round of all clients; each receives all that comes to their address, and takes what is for its SCTP port.
 fn round(hub: &mut Reflector, clients: &mut [Client], now: Instant) {
     let mut buf = vec![0; 1 << 18];
     for client in clients.iter_mut() {
@@ -74,9 +74,9 @@ fn associations_behind_one_port_are_served_side_by_side() {
     for client in &mut all {
         client.reflected.sort();
         let expected: Vec<_> = (0..100).map(|n| vec![client.mark, n, 7]).collect();
-        assert_eq!(client.reflected, expected, "all of its own and nobody else's: {}", client.mark);
+        assert_eq!(client.reflected, expected, "all of its own and no other's: {}", client.mark);
     }
-    // One leaves, its place is another's, and the others notice nothing.
+    // One ends, another takes its place, and the others notice nothing.
     all[1].endpoint.close(now, CloseMode::Graceful);
     (0..40).for_each(|n| round(&mut hub, &mut all, now + ms(5 * n)));
     now += ms(200);

@@ -21,7 +21,7 @@ fn track(source: Box<Noise>, format: StreamFormat) -> SendTrack {
     track
 }
 
-/// Lets the track make what is due, and takes it off it again: the media time of each message.
+/// Lets the track make what is due, and returns the media time of each message.
 fn made(track: &mut SendTrack, now: Instant) -> Vec<u64> {
     track.advance(now);
     let mut made = Vec::new();
@@ -45,7 +45,7 @@ fn an_hour_does_not_drift_by_a_nanosecond() {
         if blocks * 256 <= hour {
             assert_eq!(now, due);
         }
-        // Woken late by anything under the limit, the schedule stays.
+        // Woken late by less than the limit, the schedule stays.
         let late = Duration::from_micros(blocks * 7919 % 20_000);
         messages += made(&mut track, now + late).len() as u64;
     }
@@ -58,7 +58,7 @@ fn an_hour_does_not_drift_by_a_nanosecond() {
 fn a_thread_that_slept_moves_the_schedule_and_says_so() {
     let mut track = track(Noise::new(stereo(), 480_000), stereo());
     let mut sent = Vec::new();
-    // 249 ms behind: everything is made up for. 251 ms behind the next block: one block, and the schedule moves.
+    // 249 ms behind: all blocks are sent. 251 ms behind the next block: one block, and the schedule moves.
     let due = track.poll_timeout().unwrap();
     sent.extend(made(&mut track, due + ms(249)));
     assert_eq!((sent.len(), track.counters().stalls), (1 + 46, 0));
@@ -90,7 +90,7 @@ fn a_source_that_has_nothing_delays_the_stream_and_is_counted() {
 
 #[test]
 fn a_full_queue_is_counted_as_refused() {
-    // A connection of which nothing is taken: messages wait until its queue is full.
+    // A connection that takes nothing: messages wait until its queue is full.
     let mut session = send_session("tcp", stereo(), 1_000_000, 1);
     let refused = Rc::new(Cell::new(0));
     let seen_refused = Rc::clone(&refused);

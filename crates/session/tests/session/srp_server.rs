@@ -1,5 +1,5 @@
-//! One SRP server for many clients on one socket: each has a state of its own, gets the streams that it chose, and has its
-//! losses repaired alone.
+//! One SRP server for many clients on one socket: each has its own state, gets the streams that it chose, and has only
+//! its own losses repaired.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use antiphon_session::{AssociationId, Associations, Policy};
 
 use crate::world::{WIRE, datagram, endpoint, ms, stack};
 
-/// Sends a message of each of three streams every 20 ms to each of those who called.
+/// Sends a message of each of three streams every 20 ms to each client.
 struct Server {
     associations: Associations,
     sources: Vec<Source>,
@@ -105,7 +105,7 @@ fn each_client_gets_its_streams_and_its_own_repairs() {
     }
     let counters = hub.associations.admission(WIRE);
     assert_eq!((counters.admitted, counters.not_admitted), (3, 200));
-    // From the first frame behind the client's first word; with every word lost once in ten, a repetition later at worst.
+    // From the first frame after the client's first request; if that request is lost, a repetition later at worst.
     for (client, streams) in clients.iter_mut().zip([&[0][..], &[1, 2], &[2]]) {
         client.got.sort_unstable();
         client.got.dedup();

@@ -1,4 +1,4 @@
-//! From a sender to a receiver: nothing is added, nothing is left out, nobody else is heard.
+//! From a sender to a receiver: nothing is added, nothing is left out, no other sender is heard.
 
 use crate::world::{
     NEAR, SILENCE, WIRE, World, datagram, heard, ms, receive_session, receive_session_with, send_session,
@@ -33,7 +33,7 @@ pub fn notices(session: &mut Session) -> Vec<Notice> {
     std::iter::from_fn(|| session.receive_track_mut().unwrap().poll_notice()).collect()
 }
 
-/// An endless receiver with a playout target.
+/// An endless receiver with a playout delay.
 fn listening(kept: &Kept) -> Session {
     let kept = kept.clone();
     let open_sink: OpenSink = Box::new(move |format, _| Ok(kept.sink(format)));
@@ -74,7 +74,7 @@ fn jitter_below_the_playout_delay_changes_no_sample() {
     }
 }
 
-/// Calls that a validator answers included.
+/// Includes calls that a validator answers.
 #[test]
 fn nothing_of_a_call_is_an_unknown_sources() {
     for transport in
@@ -103,9 +103,9 @@ fn losses_are_counted_and_filled_and_the_rest_is_exact() {
     let (samples, whole) = (kept.samples(), expected(stereo(), 0, 480_000));
     assert_eq!(samples.len(), whole.len());
     let wrong = samples.chunks(512).zip(whole.chunks(512)).filter(|(got, want)| got != want).count() as u64;
-    // The packet behind a hole is faded in.
+    // The packet after a hole is faded in.
     assert_eq!(wrong, 2 * playout.lost);
-    // RTCP tells the sender the same.
+    // RTCP reports the same to the sender.
     let report = world.near.last_report().unwrap();
     assert!(report.block.cumulative_lost as u64 <= playout.lost && report.block.cumulative_lost > 70);
 }
@@ -137,7 +137,7 @@ fn a_datagram_from_another_path_never_reaches_the_stream() {
     feed(&mut session, &mut now, NEAR, &ours[..2]);
     for (n, (mine, yours)) in ours[2..].iter().zip(&theirs).enumerate() {
         feed(&mut session, &mut now, NEAR, std::slice::from_ref(mine));
-        // An unknown source of its own, and one that repeats what our peer sends a moment before it does.
+        // An unknown source with its own packets, and one that repeats what our peer sends a moment earlier.
         session.handle_input(now, WIRE, datagram(&mut yours.to_vec(), PathId(8), now));
         session.handle_input(
             now,
@@ -152,7 +152,7 @@ fn a_datagram_from_another_path_never_reaches_the_stream() {
     assert!(session.knows(WIRE, NEAR) && !session.knows(WIRE, PathId(8)));
 }
 
-/// One stray datagram, such as a port scan's, must not lock the true sender out.
+/// One stray datagram, such as a port scan's, must not keep the real sender out.
 #[test]
 fn a_stray_datagram_does_not_take_the_place_of_the_first_sender() {
     let kept = Kept::default();
@@ -167,7 +167,7 @@ fn a_stray_datagram_does_not_take_the_place_of_the_first_sender() {
     world.run(now);
     assert!(world.far.is_finished(), "the recording ends with its sender");
     let samples = kept.samples();
-    // The stray's one packet and at most the first of the stream are the price.
+    // At most the stray packet and the first one of the stream are lost.
     let from = samples.len() - 2 * (24_000 - 256);
     assert!(samples[from..] == expected(stereo(), 256, 24_000 - 256), "{} samples", samples.len());
 }
@@ -179,7 +179,7 @@ fn a_sender_that_restarts_is_taken_up_after_silence() {
     let mut now = Instant::from_millis(1);
     feed(&mut session, &mut now, NEAR, &packets(1, 25_600));
     let other = packets(2, 256_000);
-    // Another port, another SSRC, other numbers: kept out until the first has been silent for two seconds.
+    // Another port, another SSRC, other numbers: refused until the first has been silent for two seconds.
     let silent_since = now;
     feed(&mut session, &mut now, PathId(8), &other[..370]);
     assert!(now.since(silent_since) < SILENCE);

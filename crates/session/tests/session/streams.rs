@@ -10,7 +10,7 @@ use crate::world::{World, heard, ms, receive_session, send_session};
 use antiphon_testkit::{Kept, Taken, expected};
 
 const END: Instant = Instant::from_millis(60_000);
-/// Ten seconds at 8 kHz: little enough that no congestion window ever holds sound back.
+/// Ten seconds at 8 kHz: so little that no congestion window ever holds sound back.
 const FRAMES: u64 = 80_000;
 
 /// Chunks of the first second.
@@ -70,8 +70,8 @@ fn kind_of(frame: &[u8]) -> Kind {
 struct Seen(Arc<Mutex<Vec<Chunk>>>);
 
 impl Seen {
-    /// Looks at every packet, and takes away those that carry nothing but what is sent for the first time and `takes`
-    /// wants; none at the start, since what holds up the first sound is no delay to the rest.
+    /// Looks at every packet, and drops those that carry only chunks sent for the first time that `takes` selects; none
+    /// at the start, since a delay of the first sound does not delay the rest.
     fn watch(&self, takes: fn(&Chunk) -> bool) -> Taken {
         let seen = self.0.clone();
         Box::new(move |_, packet| {
@@ -83,18 +83,19 @@ impl Seen {
         })
     }
 
-    /// How many of a kind went by a stream.
+    /// How many of a kind were sent on a stream.
     fn count(&self, kind: Kind, stream: u16) -> usize {
         self.0.lock().unwrap().iter().filter(|chunk| (chunk.kind, chunk.stream) == (kind, stream)).count()
     }
 }
 
-/// Ten seconds in which every report of the sender's after the first second is lost once: what was heard, and what went
+/// Ten seconds in which every report of the sender's after the first second is lost once: returns what was heard, and
+/// the chunks in both directions.
 /// up and down.
 fn with_lost_reports(scheme: &'static str) -> (PlayoutCounters, [Seen; 2]) {
     let (kept, seen) = (Kept::default(), [Seen::default(), Seen::default()]);
     let near = send_session(scheme, telephone(), FRAMES, 5);
-    // A repetition takes a round trip at least, 100 ms: more than the playout target.
+    // A repetition takes a round trip at least, 100 ms: more than the playout delay.
     let mut world = World::linked(near, receive_session(scheme, Some(ms(80)), &kept), "delay=50ms", 1);
     world.up.taken = Some(seen[0].watch(|chunk| chunk.kind == Kind::Report));
     world.down.taken = Some(seen[1].watch(|_| false));
@@ -109,7 +110,7 @@ fn with_lost_reports(scheme: &'static str) -> (PlayoutCounters, [Seen; 2]) {
 fn a_lost_report_delays_no_sound_on_another_stream() {
     let (playout, [up, down]) = with_lost_reports("sctp?order=ordered&streams=2");
     assert_eq!((playout.late, playout.concealed_frames), (0, 0), "{playout:?}");
-    // An interval of half a second is drawn out to 0.62 s at most (RFC 3550 §6.3.1).
+    // An interval of half a second is randomised to 0.62 s at most (RFC 3550 §6.3.1).
     assert!(up.count(Kind::Report, 1) >= 15 && down.count(Kind::Report, 1) >= 15);
     assert_eq!((up.count(Kind::Report, 0), down.count(Kind::Report, 0)), (0, 0));
     assert_eq!((up.count(Kind::Sound, 0), up.count(Kind::Sound, 1)), (FRAMES.div_ceil(256) as usize, 0));

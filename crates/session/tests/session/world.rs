@@ -22,7 +22,7 @@ pub fn send_session_with(name: &str, source: Box<Noise>, config: SendTrackConfig
     sending(&*stack(name), source, config, PlayoutDelay::Unbounded)
 }
 
-/// The same; a peer that tells nothing plays each packet after `delay`.
+/// The same; assumes that a peer that reports nothing plays each packet after `delay`.
 pub fn send_session_within(
     name: &str,
     source: Box<Noise>,
@@ -54,7 +54,7 @@ pub fn heard(session: &Session) -> &ReceiveTrack {
     session.receive_track().expect("it receives")
 }
 
-/// An endpoint of the test's own, whom it drives itself.
+/// An endpoint that the test drives itself.
 pub fn endpoint(name: &str, role: Role, now: Instant) -> Box<dyn Endpoint> {
     stack(name).open(now, role)
 }

@@ -73,7 +73,7 @@ impl Fed {
 }
 
 #[test]
-fn a_live_pipe_is_told_by_its_pace_and_keeps_the_newest() {
+fn a_live_pipe_is_detected_by_its_pace_and_keeps_the_newest() {
     let mut fed = fed(None);
     assert!(!fed.source.is_live(), "nothing is known yet");
     // Two seconds in blocks of 32 ms without a pull.
@@ -142,7 +142,7 @@ fn a_recording_in_a_pipe_is_held_up_and_whole() {
 }
 
 #[test]
-fn the_end_wakes_who_waits_for_it() {
+fn the_end_wakes_a_waiting_thread() {
     let mut fed = fed(Some(true));
     fed.give(100);
     drop(std::mem::replace(&mut fed.pieces, channel().0));

@@ -173,7 +173,7 @@ fn a_pipe_carries_samples_in_their_byte_order() {
 /// Blocks of 5 ms, each read before the next is pushed. A writer that looks every 50 ms leaves nearly all of them waiting.
 #[test]
 #[cfg(target_os = "linux")]
-fn each_block_leaves_a_prompt_sink_at_once() {
+fn a_prompt_sink_plays_each_block_at_once() {
     use nix::poll::{PollFd, PollFlags, poll};
     use std::io::Read;
     use std::os::fd::AsFd;

@@ -52,7 +52,7 @@ pub(crate) struct WavInfo {
     /// Bytes of samples as the header has it; `None` if it was never filled in (a pipe, a crash).
     pub claimed: Option<u64>,
     pub rf64: bool,
-    /// Where a chunk with room for 64-bit sizes stands.
+    /// Position of a chunk with room for 64-bit sizes.
     pub ds64_at: Option<u64>,
     /// Where the number of sample frames is kept, if it is.
     pub fact_at: Option<u64>,

@@ -18,7 +18,7 @@ pub(super) struct Extent {
     pub bytes: u64,
     /// The header says the same.
     pub intact: bool,
-    /// Nothing stands behind the samples.
+    /// Nothing follows the samples.
     pub to_the_end: bool,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct WavDecoder<R> {
     raw: RawFormat,
     sample: SampleFormat,
     length: Option<u64>,
-    /// Bytes still to come; for a pipe whose header claims nothing, without end.
+    /// Bytes still to come; unlimited for a pipe whose header tells no length.
     left: u64,
     /// Whether `left` was a promise, so that less is worth a note.
     promised: bool,

@@ -35,7 +35,7 @@ pub enum RepairError {
     Hopeless {
         /// The path.
         name: String,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
 }

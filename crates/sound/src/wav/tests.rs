@@ -129,7 +129,7 @@ fn beyond_four_gibibytes_the_header_is_rf64() {
         assert_eq!(info.rf64, data > u64::from(u32::MAX));
         assert_eq!(header.emit(data).len(), header.emit(0).len());
     }
-    // A sparse file of 5 GiB whose header still says nothing, as a kill after hours would leave it.
+    // A sparse file of 5 GiB whose header has no length yet, as after a kill during a long recording.
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("long.wav");
     fs::write(&path, header.emit(0)).unwrap();

@@ -139,11 +139,11 @@ fn fill<M: Medium>(medium: M) -> io::ErrorKind {
 }
 
 #[test]
-fn a_full_disk_is_said_once_and_again_and_leaves_whole_packets() {
+fn a_full_disk_is_reported_and_leaves_whole_packets() {
     let mut disk = Disk(Vec::new(), 1_000_001);
     assert_eq!(fill(&mut disk), io::ErrorKind::StorageFull);
     let (_, packets, _) = read(&disk.0);
-    // Three buffers of 256 KiB fit, at 1072 bytes a block; what was in the fourth is gone whole.
+    // Three buffers of 256 KiB fit, at 1072 bytes a block; all of the fourth is lost.
     assert_eq!(packets.len(), 3 * (crate::pcapng::BUFFER / 1072 + 1));
     assert!(packets.iter().all(|packet| packet.3.len() == 1028));
     // What can't be cut keeps its half block; the error is the writer's, not the cutter's.
@@ -155,7 +155,7 @@ fn a_full_disk_is_said_once_and_again_and_leaves_whole_packets() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever crosses the links stands in the file, in order, with its time and right checksums.
+    /// Everything that crosses the links is in the file, in order, with its time and right checksums.
     #[test]
     fn datagrams_come_back(
         sent in proptest::collection::vec((0..3u32, 0..1u64 << 60, proptest::collection::vec(any::<u8>(), 0..2_000)), 0..50)

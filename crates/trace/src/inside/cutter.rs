@@ -20,7 +20,7 @@ impl Cutter {
     /// Takes the stretch of stream that begins at `position`, and hands over each message that it completes. `message_len`
     /// tells the length of a message by its header of `header` bytes.
     ///
-    /// After a gap nothing tells where a message begins: all that follows on this connection is counted, not shown.
+    /// After a gap the beginnings of messages are unknown: all that follows on this connection is counted, not shown.
     pub fn push(
         &mut self,
         position: u64,
@@ -58,7 +58,7 @@ impl Cutter {
         self.lacking
     }
 
-    /// Fills the message under way up to `want` bytes; answers what is left over.
+    /// Fills the message in progress up to `want` bytes; returns the rest.
     fn fill<'a>(&mut self, bytes: &'a [u8], want: usize) -> &'a [u8] {
         let (now, later) = bytes.split_at(want.saturating_sub(self.partial.len()).min(bytes.len()));
         self.partial.extend_from_slice(now);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use antiphon_core::Fragment;
 
-/// Joins the pieces of messages by their numbers, and leaves out what came before.
+/// Joins the pieces of messages by their numbers, and omits repeated pieces.
 ///
 /// `F` tells flows apart: direction and peer. Of the last [`MAX_HELD`] pieces the joiner knows the numbers, and of those
 /// whose messages are not whole yet also the bytes, [`MAX_HELD_BYTES`] at most; then the oldest go.
@@ -50,7 +50,7 @@ impl<F: Copy + Ord> Default for Joiner<F> {
 }
 
 impl<F: Copy + Ord> Joiner<F> {
-    /// Takes a piece; answers the message that it makes whole. A piece that was here lately counts for nothing.
+    /// Takes a piece; returns the message that it completes. A piece received recently is ignored.
     pub fn take(&mut self, flow: F, piece: &Fragment<'_>) -> Option<&[u8]> {
         let name = Name { flow, line: piece.line, number: piece.number };
         let print = fingerprint(piece);
@@ -137,7 +137,7 @@ impl<F: Copy + Ord> Joiner<F> {
     }
 }
 
-/// Tells a piece that came again from another with its number (FNV-1a with 64 bits).
+/// Distinguishes a repeated piece from another with its number (FNV-1a with 64 bits).
 fn fingerprint(piece: &Fragment<'_>) -> u64 {
     let feed = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let place = u8::from(piece.first) | u8::from(piece.last) << 1;

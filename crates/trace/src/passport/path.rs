@@ -12,7 +12,7 @@ pub type PathSample = (Instant, Option<Duration>);
 /// What a path did, both ways if known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Paths {
-    /// Scheme of the transport whose packets tell it.
+    /// Scheme of the transport whose packets were recorded.
     pub transport: String,
     /// Bytes of its messages without any headers of the transport: of the largest, or of the first.
     pub frame_bytes: u32,
@@ -131,7 +131,7 @@ impl Passport {
     }
 }
 
-/// A packet whose time of sending is known, or made up.
+/// A packet whose time of sending is known, or estimated.
 #[derive(Clone, Copy)]
 struct Row {
     sent: i64,

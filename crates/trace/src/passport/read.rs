@@ -126,7 +126,7 @@ pub struct Recorded {
 /// A whole passport in memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Passport {
-    /// What it says of itself.
+    /// Its description of itself.
     pub header: Header,
     /// Its sections.
     pub sections: Vec<Recorded>,

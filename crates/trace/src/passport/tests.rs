@@ -150,7 +150,7 @@ fn round_trips_are_halved_and_losses_put_on_the_way_there() {
     let paths = trips.paths(None).unwrap();
     let (at, delay) = (Instant::from_nanos, |nanos| Some(Duration::from_nanos(nanos)));
     assert_eq!(paths.up, [(at(0), delay(10)), (at(100), None), (at(200), delay(15))]);
-    // What is up and what is down is the round trip again, to the nanosecond.
+    // Up and down together are the round trip again, to the nanosecond.
     assert_eq!(paths.down.unwrap(), [(at(10), delay(11)), (at(215), delay(15))]);
     assert!(paths.remarks[0].contains("halves"), "{:?}", paths.remarks);
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::PacketRow;
 
-/// What it means that a number below others never came.
+/// The meaning of a number that never came although higher ones did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hole {
     /// The path lost it: it gets a row without arrival.
@@ -24,7 +24,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Numbers held: 5 s of 5 ms packets. What is overtaken by more than that is no use to a listener.
+    /// Numbers held: 5 s of 5 ms packets. A packet overtaken by more is of no use to a listener.
     pub const LEN: usize = 1024;
 
     /// The most holes that one step makes: half the circle of RTP's numbers. Behind a larger one, the stream goes on as

@@ -43,7 +43,7 @@ impl<W: Write> PassportWriter<W> {
         Ok(())
     }
 
-    /// So many packets were missed, to be told in the last line.
+    /// So many packets were not recorded, to be noted in the last line.
     pub fn count_unrecorded(&mut self, packets: u64) {
         self.unrecorded += packets;
     }
@@ -53,7 +53,7 @@ impl<W: Write> PassportWriter<W> {
         self.packets
     }
 
-    /// Hands on what waits in the writer below, up to a whole line.
+    /// Passes waiting bytes on to the writer below, up to a whole line.
     pub fn flush(&mut self) -> io::Result<()> {
         self.to.flush()
     }

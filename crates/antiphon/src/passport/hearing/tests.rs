@@ -35,7 +35,7 @@ fn arrivals_losses_copies_and_overtaking_by_the_senders_clock() {
         arrived(2, Some(20), 1_030),
         arrived(0, Some(10), 1_031),
         arrived(2, Some(20), 1_032),
-        // One without its clock.
+        // One without the sender's clock.
         arrived(3, None, 1_033),
     ];
     let passport = written(Hearing::new("rtp", false, Hole::Lost, 28), &passing);
@@ -54,7 +54,7 @@ fn arrivals_losses_copies_and_overtaking_by_the_senders_clock() {
     // Four steps in 20 ms; NTP's fraction is a quarter of a nanosecond, rounded down.
     assert!(section.interval_ns.unwrap().abs_diff(5_000_000) <= 1, "{section:?}");
     assert!(section.clock.contains("NTP"));
-    // The second is the fastest: it came a millisecond sooner than its time would have it.
+    // The second is the fastest: it came a millisecond earlier than the first packet's delay would give.
     let paths = passport.paths(None).unwrap();
     assert!(paths.up[1].1 == Some(Duration::ZERO) && paths.up[3].1.is_none());
 }
@@ -83,7 +83,7 @@ fn the_section_goes_out_ahead_of_the_first_row_however_long_the_stream() {
     assert_eq!((lossy.sections.len(), lossy.sections[0].packets.len()), (1, 9_001));
     let tcp = written(Hearing::new("tcp", true, Hole::NotSent, 54), &passing);
     assert_eq!(tcp.sections[0].packets.len(), 3 * Window::LEN + 1);
-    // What passes before any stream is nobody's.
+    // Packets before any stream belong to none.
     let none = written(Hearing::new("rtp", false, Hole::Lost, 28), &[arrived(1, None, 1)]);
     assert_eq!(none.sections.len(), 0);
 }

@@ -50,7 +50,7 @@ fn without_acknowledgements_only_times_of_sending_are_known_and_replay_says_so()
 }
 
 #[test]
-fn an_acknowledgement_too_late_to_be_told_is_counted() {
+fn an_acknowledgement_too_late_for_its_row_is_counted() {
     let mut passing: Vec<PacketEvent> = (0..=Window::LEN as u64).map(sent).collect();
     passing.extend([became(0, 1_000, Outcome::Acked), became(1, 1_000, Outcome::Acked)]);
     let passport = written(Sending::new("srp", true, true, 44, INTERVAL), &passing);

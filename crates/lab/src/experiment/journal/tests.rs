@@ -91,7 +91,7 @@ impl Storage for Disk {
     }
 }
 
-/// The lines of a sketch in which a digit stands for a run.
+/// The lines of a sketch in which a digit represents a run.
 fn lines(sketch: &str) -> String {
     let line = |part: &str| match part.parse() {
         Ok(run) => finished(run, 1.5).to_line(""),
@@ -128,7 +128,7 @@ fn a_torn_last_line_is_cut_off() {
 }
 
 #[test]
-fn what_begins_otherwise_is_no_journal() {
+fn another_first_line_is_not_a_journal() {
     for (content, is_foreign) in [("??\n1\n", true), ("1\n??\n", false), ("??", false), ("\n??\n", false)] {
         assert_eq!(open(&lines(content), 1 << 20).1.is_foreign, is_foreign, "{content:?}");
     }
@@ -140,7 +140,7 @@ fn room_that_was_taken_holds_the_lines_that_follow() {
     let (mut journal, _) = open(&first, first.len() as u64 + 3 * FIRST_GUESS);
     journal.reserve(3).unwrap();
     assert!(journal.reserve(4).is_err());
-    // The disk is full now, and yet three lines find their place.
+    // The disk is full now, and yet three more lines fit.
     let padded = |length: usize| finished(2, 1.5).to_line(&"x".repeat(length));
     let long = padded(1 + FIRST_GUESS as usize - 1 - padded(1).len());
     for _ in 0..3 {

@@ -1,8 +1,8 @@
 //! A check for each conclusion of the report.
 //!
 //! Latency is the report's formula as printed: half a round trip, of the ping that runs beside the stream, and the mean
-//! absolute deviation of the intervals between arrivals. Where the ages of messages tell something else, `departures.toml` says
-//! so.
+//! absolute deviation of the intervals between arrivals. Where the ages of messages give another result,
+//! `departures.toml` says so.
 
 use antiphon_measure::DesiredQuality;
 
@@ -65,7 +65,7 @@ impl Case<'_> {
     }
 }
 
-/// What the report desires: ratios are to these.
+/// The quality that the report desires: ratios are relative to these.
 const DESIRED_LOSS_PERCENT: f64 = DesiredQuality::SRP_REPORT.loss_percent;
 const DESIRED_LATENCY_MS: f64 = DesiredQuality::SRP_REPORT.latency_ms;
 

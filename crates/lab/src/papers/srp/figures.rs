@@ -10,7 +10,7 @@ use crate::results::Record;
 pub const LOSS: &str = "loss_ratio";
 /// Latency as a share of 250 ms, by the intervals between arrivals: the formula as printed.
 pub const LATENCY_BY_INTERVALS: &str = "latency_by_intervals";
-/// The same by the ages of what arrived.
+/// The same by the ages of received messages.
 pub const LATENCY_BY_AGES: &str = "latency_by_ages";
 /// From the origin of both ratios, latency by intervals.
 pub const DISTANCE_BY_INTERVALS: &str = "distance_by_intervals";

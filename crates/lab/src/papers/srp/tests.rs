@@ -33,7 +33,7 @@ fn results(rtt: f64, figures: [(f64, f64); 5]) -> Results {
     Results { records, planned_runs: 5 }
 }
 
-/// The printed figures of Tables 1e to 3e, and such of ours as our claims demand.
+/// The printed figures of Tables 1e to 3e, and figures of our own transports that satisfy our claims.
 fn printed() -> [Results; 3] {
     [
         results(50.0, [(6.18, 28.55), (0.0, 30.37), (3.40, 28.81), (0.0, 293.0), (0.0, 30.3)]),

@@ -1,7 +1,7 @@
 //! A check for each conclusion of the paper.
 //!
-//! Latency is the mean round trip. Bounds are those of the claim's `check` in `claims.csv`; where that says "far", the bound
-//! is chosen here and said to be.
+//! Latency is the mean round trip. Bounds are those of the claim's `check` in `claims.csv`; where that says "far", the
+//! bound is chosen here and marked as such.
 
 use super::super::compare::Statistic;
 use super::super::judge::{Case, Check, NotRun};
@@ -101,7 +101,7 @@ fn dccp_is_lowest(case: &mut Case<'_>, channels: u32) -> Outcome {
     case.every(WIRELESS, |case, experiment| Ok(case.order(experiment, channels)?[0] == DCCP))
 }
 
-/// In the four that are named; on direct wireless it is the other claim's matter.
+/// On the four named connections; direct wireless is covered by the other claim.
 fn sctp_is_highest(case: &mut Case<'_>) -> Outcome {
     let named = [LOCALHOST, CROSSOVER, SWITCH, ACCESS_POINT];
     case.every(named, |case, experiment| Ok(SCTP.contains(&case.order(experiment, 2)?[4])))
@@ -185,7 +185,7 @@ fn dccp_is_faster_than_udp(case: &mut Case<'_>) -> Outcome {
     })
 }
 
-/// Of what went over the cable: UDP adds nothing to a block but its headers.
+/// Counts bytes on the cable: UDP adds only headers to a block.
 fn a_channel_has_the_size_of_the_paper(case: &mut Case<'_>) -> Outcome {
     let sent = case.mean(CROSSOVER, UDP, 1, "sent")?;
     let bytes = case.mean(CROSSOVER, UDP, 1, "wire_bytes")? / sent - MEDUSA_AND_UDP_HEADERS;

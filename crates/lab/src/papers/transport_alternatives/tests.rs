@@ -16,10 +16,10 @@ const TABLES: [(&str, &str); 5] = [
     (ACCESS_POINT, "table06-access-point.csv"),
 ];
 
-/// Of a transport and channels: other latency and loss for those in print.
+/// Changes the printed latency and loss of a transport and a number of channels.
 type Change<'a> = dyn Fn(&str, u32, f64, f64) -> (f64, f64) + 'a;
 
-/// Mean round trip in ms and loss in percent, as `change` makes them of those in print; localhost is computer B's.
+/// Mean round trip in ms and loss in percent: the printed ones after `change`; localhost is computer B's.
 fn results(file: &str, change: &Change<'_>) -> Results {
     let table = paper().table(file).unwrap();
     let rows = (0..table.rows.len()).filter(|row| table.text(*row, "computer") != Some("A"));
@@ -65,7 +65,7 @@ fn the_printed_figures_fulfil_what_the_paper_concludes_from_them() {
     for (id, required, verdict) in verdicts(|_, _, _, latency, loss| (latency, loss)) {
         let expected = match (id.as_str(), required) {
             ("ta-13", _) => Verdict::NotRun,
-            // Broken in print on computer A alone, which is not in these results.
+            // Not true in print on computer A alone, which is not in these results.
             ("ta-15", _) | (_, true) => Verdict::Holds,
             (_, false) => Verdict::DoesNotHold,
         };

@@ -1,7 +1,7 @@
 //! A check for each conclusion of the paper.
 //!
-//! Bounds are the claim's own or those of its `check` in `claims.csv`; where a check says "about" or "far", the bound is
-//! chosen here and said to be.
+//! Bounds are the claim's own or those of its `check` in `claims.csv`; where a check says "about" or "far", the bound
+//! is chosen here and marked as such.
 
 use super::super::compare::{Place, Statistic};
 use super::super::judge::{Case, Check, NotRun, Reading};
@@ -38,12 +38,12 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("tv-26", none_meets_both),
 ];
 
-/// The greatest loss that the paper allows: silence filled in, a female talker, detection (Table 2.1).
+/// The largest loss that the paper allows: silence filled in, a female talker, detection (Table 2.1).
 const LOSS_LIMIT_PERCENT: f64 = 1.80;
 /// Buffer failures per 1000 packets from which a protocol misses the skew requirement (bound chosen in `claims.csv`).
 const SKEW_LIMIT_PER_1000: f64 = 1.0;
 
-/// The paper's rates of disturbance in Mbit/s: up to the last at which all is well, and beyond.
+/// The paper's rates of disturbance in Mbit/s: up to the last without losses, and higher.
 const QUIET: [u32; 6] = [0, 2, 4, 6, 8, 10];
 const LOADED: [u32; 5] = [12, 14, 16, 18, 20];
 const OVERLOADED: [u32; 4] = [14, 16, 18, 20];
@@ -109,13 +109,15 @@ fn all_above(values: &[f64], bound: f64) -> bool {
     values.iter().all(|value| *value > bound)
 }
 
-/// At most `bound`, and above it everywhere later.
+/// At most `bound` in all of `first`, and above it in all of `later`.
 fn meets_only_first(first: &[f64], later: &[f64], bound: f64) -> bool {
     first.iter().all(|value| *value <= bound) && all_above(later, bound)
 }
 
 fn requirements(_: &mut Case<'_>) -> Outcome {
-    Err(NotRun("limits that listeners set in a study which the paper quotes; nobody listens here".into()))
+    Err(NotRun(
+        "limits that listeners set in a study which the paper quotes; there are no listeners here".into(),
+    ))
 }
 
 fn network_delay_stays_small(case: &mut Case<'_>) -> Outcome {
@@ -203,8 +205,8 @@ fn tcp_breaks(case: &mut Case<'_>) -> Outcome {
     let lost = case.maxima("tcp", "missing_percent", &QUIET)?;
     let broken = case.maxima("tcp", "broken", &[0, 2, 4, 6, 8, 10, 12])?;
     let broken_at_14 = case.mean_at("tcp", "broken", 14)?;
-    // Read to stand behind the verdict and not part of it: what is left of a stream whose connection does not break.
-    // One that no run has a value of is left out: the claim does not need it.
+    // Recorded with the verdict without being part of it: the figures of streams whose connection does not break. A
+    // figure without a value in any run is left out: the claim does not need it.
     for figure in ["sent", "received", "gap_max_ms"] {
         let _ = case.mean_at("tcp", figure, 14);
     }
@@ -222,7 +224,7 @@ fn within_a_factor(value: f64, wanted: f64, factor: f64) -> bool {
     (wanted / factor..=wanted * factor).contains(&value)
 }
 
-/// Where a claim says "about" of a count of rare things, twice as many and half as many are taken to be about the same.
+/// Where a claim says "about" of a count of rare events, within a factor of two.
 const ABOUT: f64 = 2.0;
 
 fn tcp_long_gaps(case: &mut Case<'_>) -> Outcome {

@@ -38,7 +38,7 @@ pub(super) const MODULE: Module = Module {
 const AUDIO: &str = "audio";
 /// The same stream at the receiver on the cable, in the first experiment.
 const AUDIO_CABLE: &str = "audio@cable-client";
-/// Echo requests from the sender to the client on the air, and to the one on the cable.
+/// Echo requests from the sender to the client on the wireless network, and to the one on the cable.
 const PING: &str = "ping";
 const PING_CABLE: &str = "ping-cable";
 /// Names of the sweeps.
@@ -93,7 +93,7 @@ const NETWORK_DELAY: TableMap = TableMap {
     file: "table2-2-network-delay.csv",
     labels: &["scenario"],
     place: |table, row| {
-        // Cable or air: both are there in every run, and the cable is quiet in all of them.
+        // Cable or wireless: both exist in every run, and the cable has no other traffic in any of them.
         let stream = if table.text(row, "scenario") == Some("lan") { PING_CABLE } else { PING };
         Some(Place { stream: stream.into(), point: vec![at_rate(table.text(row, X)?)] })
     },

@@ -1,4 +1,4 @@
-//! The checks against made-up results: one set as the paper prints it, and changes that each break a claim.
+//! The checks against artificial results: one set as the paper prints it, and changes that each break a claim.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,8 @@ impl MadeUp {
         *figures = StreamFigures::from_values(&values);
     }
 
-    /// Everything that the paper prints, where our tables are mapped to it; `Max` columns first, so that means stay.
+    /// Everything that the paper prints, where our tables are mapped to it; `Max` columns first, so that means are
+    /// kept.
     fn as_printed() -> Self {
         let mut made_up = MadeUp::default();
         for experiment in tv().experiments {
@@ -67,7 +68,7 @@ impl MadeUp {
         }
     }
 
-    /// What claims speak of without a table.
+    /// Figures that claims use without a table.
     fn complete(&mut self) {
         self.set(("udp", AUDIO, "20"), "gaps_above_80ms", 300.0);
         self.set(("initial", AUDIO_CABLE, "0"), "missing_percent", 0.0);

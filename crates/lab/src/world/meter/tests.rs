@@ -25,7 +25,7 @@ fn numbers_go_on_beyond_sixteen_bits() {
 }
 
 #[test]
-fn duplicates_and_overtaken_frames_are_told_apart() {
+fn duplicates_and_overtaken_frames_are_distinguished() {
     let mut meter = meter(7, 5);
     for (at, n) in [(10, 1), (20, 0), (30, 1), (120, 4), (121, 5)] {
         meter.on_arrival(arrival(at, 0, 7 + n));
@@ -33,7 +33,7 @@ fn duplicates_and_overtaken_frames_are_told_apart() {
     let figures = meter.figures(true);
     assert_eq!((figures.received, figures.lost_percent), (Some(3.0), Some(40.0)));
     assert_eq!((figures.duplicate, figures.reordered, meter.unknown), (Some(1.0), Some(1.0), 1));
-    // The duplicate at 30 ms is no arrival: 10 and 100 ms between the three, 45 ms from their mean.
+    // The duplicate at 30 ms does not count: 10 and 100 ms between the three, 45 ms from their mean.
     assert_eq!((figures.gap_max_ms, figures.gaps_above_80ms), (Some(100.0), Some(1.0)));
     assert_eq!((figures.gap_mean_ms, figures.gap_mad_ms), (Some(55.0), Some(45.0)));
     assert_eq!((figures.gaps_above_80ms_per_1000, figures.delay_mean_ms), (Some(1000.0 / 3.0), None));

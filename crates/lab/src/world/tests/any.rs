@@ -1,4 +1,4 @@
-//! Any setup at all: refused, or run to its end with every packet accounted for, and the same again.
+//! Any setup: refused, or run to its end with every packet accounted for, and repeatable.
 
 use std::cell::Cell;
 
@@ -11,7 +11,7 @@ use super::*;
 use antiphon_media::ChannelGroups;
 use antiphon_session::Repetition;
 
-/// A medium that joins `usual` nodes, or now and then any that make no sense.
+/// A medium that joins `usual` nodes, or sometimes invalid ones.
 fn medium(n: usize, usual: &'static [usize]) -> impl Strategy<Value = MediumSpec> {
     let any = proptest::collection::vec((0usize..7).prop_map(NodeId), 0..4);
     let usual: Vec<NodeId> = usual.iter().copied().map(NodeId).collect();
@@ -125,7 +125,7 @@ fn any_setup_is_refused_or_runs() {
         setup.drain = ms(100);
         setup.media = vec![media.0, media.1, media.2];
         setup.nodes[2].cost.receive_packet = ms(cost);
-        // Each on its own may be refused; then the other runs without it.
+        // Either may be refused; the other then runs without it.
         setup.traffic = vec![load];
         if World::new(&setup, seed).is_err() {
             setup.traffic.clear();

@@ -1,12 +1,12 @@
-//! What became of packets: lost by the network, given up by the sender, missing for either reason; and that `compare` counts
-//! the same.
+//! Outcomes of packets: lost by the network, given up by the sender, missing for either reason; and that `compare`
+//! counts the same.
 
 use antiphon_measure::{Fate, PacketArrival, PacketLog, PacketLogConfig, RunFacts, TransportFigures, figure};
 
 use super::*;
 use crate::figures::Course;
 
-/// 1.4 Mbit/s, returned, over a link of less than half of it that loses packets, by a transport that repairs nothing.
+/// 1.4 Mbit/s, reflected, over a link of less than half of it that loses packets, by a transport without repairs.
 fn narrow() -> (World, RunFigures) {
     let mut setup = setup(2, 20);
     setup.media.push(link("line", 0, 1, "rate=600kbit/s,delay=10ms,loss=2%,queue=20packets"));
@@ -17,7 +17,7 @@ fn narrow() -> (World, RunFigures) {
 }
 
 #[test]
-fn lost_and_missing_are_told_apart() {
+fn lost_and_missing_are_distinguished() {
     let (_, figures) = narrow();
     let audio = figures_of(&figures, "audio");
     let of_sent = |percent: Option<f64>| percent.unwrap() * audio.sent.unwrap() / 100.0;
@@ -58,7 +58,7 @@ fn a_comparison_counts_the_same() {
     }
 }
 
-/// The figures of a comparison in which the packets met these fates.
+/// The figures of a comparison in which the packets had these outcomes.
 fn compared(course: &Course) -> TransportFigures {
     let packet = Duration::from_micros(7_400);
     let capacity = course.sent.len();

@@ -34,19 +34,19 @@ fn round_trips_on_a_cable_are_the_times_of_the_blocks() {
     near(one.jitter_mad_ms, 0.0, 1e-9);
     assert_eq!((one.sent, one.received), (Some(1000.0), Some(1000.0)));
     near(one.wire_bytes, 988_000.0, 0.0);
-    // Blocks of 1024 and 896: 86.24 and 76 µs, and a gap of 0.96 between them. The second waits for the first on the way
-    // back, too.
+    // Blocks of 1024 and 896: 86.24 and 76 µs, and a gap of 0.96 between them. The second waits for the first on the
+    // way back, too.
     let two = audio(2, 1000);
     near(two.rtt_mean_ms, (0.172_48 + 0.172_48 + 0.000_96 + 0.076) / 2.0, 1e-6);
     assert_eq!((two.sent, two.received), (Some(2000.0), Some(2000.0)));
     // 20 s hold 1875 blocks.
     assert_eq!(audio(1, 10_000).sent, Some(1875.0));
-    // What became of each packet is there to be drawn, as of any stream that returns.
+    // The outcome of each packet is available for charts, as for any reflected stream.
     let (world, _) = finished(&program("rtp", 1, 10, cable()), 1);
     assert_eq!(world.course("audio").map(|course| course.came.len()), Some(10));
 }
 
-/// A link that carries two thirds of it: what is given up is a third, and what comes is no older than the buffers.
+/// A link that carries two thirds of it: a third is given up, and what arrives is no older than the buffers.
 #[test]
 fn a_tcp_that_can_not_keep_up_gives_up_blocks_and_stays_in_time() {
     let line = link("line", 0, 1, "rate=500kbit/s,delay=1ms,queue=200packets");
@@ -55,7 +55,8 @@ fn a_tcp_that_can_not_keep_up_gives_up_blocks_and_stays_in_time() {
     let audio = figures_of(&finished(&setup, 1).1, "audio");
     // Blocks of 960 bytes, RFC 4571's 2, TCP's 32 and IP's 20: 760.5 kbit/s are offered.
     let too_much = 100.0 * (1.0 - 500.0 / 760.5);
-    // Blocks of 1024 out of a ring that is never empty hold parts of two packets or three, so a little more is missing.
+    // Blocks of 1024 out of a ring that is never empty contain parts of two packets or three, so a little more is
+    // missing.
     let missing = audio.missing_percent.unwrap();
     assert!((too_much - 1.0..too_much + 8.0).contains(&missing), "{missing}");
     assert_eq!(audio.lost_percent, Some(0.0));
@@ -64,7 +65,7 @@ fn a_tcp_that_can_not_keep_up_gives_up_blocks_and_stays_in_time() {
         audio.sent.unwrap() - audio.received.unwrap()
     );
     // 64 KiB of ring and 16 of buffer at 500 kbit/s are 1.4 s, and the buffer on the way back makes it 1.7: twice that
-    // would be a queue that nobody bounds.
+    // would indicate an unbounded queue.
     assert!(audio.rtt_p99_ms.unwrap() < 2000.0, "{audio:?}");
 }
 
@@ -81,7 +82,7 @@ fn every_transport_returns_all_of_a_clean_link() {
     assert_eq!(figures_of(&finished(&many, 1).1, "audio").received, Some(500.0));
 }
 
-/// Where packets lie in two blocks, a lost block costs one or two of them: 1.5 on average.
+/// Where packets are divided between two blocks, a lost block costs one or two of them: 1.5 on average.
 #[test]
 fn a_lost_block_costs_the_packets_in_it() {
     let lossy = |channels| {
@@ -102,7 +103,8 @@ fn the_program_is_reflected_and_has_few_channels() {
     assert!(World::new(&setup, 1).is_err_and(|error| error.to_string().contains("1 to 16 channels")));
 }
 
-/// Waking takes its exponential time on the way out and on the way in, keeps the order, and no processor.
+/// Waking adds an exponential time on the way out and on the way in, keeps the order, and does not occupy the
+/// processor.
 #[test]
 fn waking_delays_and_keeps_the_order() {
     let mut setup = setup(2, 200);

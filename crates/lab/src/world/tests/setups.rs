@@ -1,4 +1,4 @@
-//! Setups that cannot be, each with the message that says what would be right.
+//! Invalid setups, each with the message that says what would be right.
 
 use super::*;
 

@@ -28,7 +28,7 @@ fn a_constant_rate_is_kept_without_drift() {
 
 #[test]
 fn poisson_packets_are_counted_as_poisson_says() {
-    // 100 packets a second: in 10 s 1000, with a variance of as many.
+    // 100 packets a second: in 10 s 1000, with a variance of 1000.
     let kind = TrafficKind::Poisson { rate: BitRate(800_000), payload: 1000 };
     let counts: Vec<f64> =
         (0..200).map(|seed| counters(&one(kind.clone(), "", 10), seed).sent as f64).collect();
@@ -82,7 +82,7 @@ fn a_blaster_is_as_fast_as_its_processor() {
     setup.nodes[0].cost.send_packet = ms(1);
     // One at 0, which takes until 1 ms, and so on: 10 000 begun before the end.
     assert_eq!(counters(&setup, 1).received, 10_000);
-    // A processor that sends for nothing, but is not left out: as fast as the line, 82.24 µs a packet.
+    // A processor without costs for sending, but with others: as fast as the line, 82.24 µs a packet.
     setup.nodes[0].cost = HostCost { receive_packet: ms(1), ..HostCost::default() };
     assert!(counters(&setup, 1).received >= 121_595);
 }
@@ -107,8 +107,8 @@ fn a_greedy_tcp_takes_what_the_line_has() {
     let (world, figures) = finished(&setup, 1);
     let counted = world.traffic("load").unwrap();
     assert!(counter(&figures, 0, "up_overflowed") > 0.0, "it met the queue's limit");
-    // 1448 of 1500 bytes are payload: 9.65 Mbit/s at most; the drain of 2 s empties the send buffer. A tenth off allows
-    // for recoveries, and is less than what a window that is not used would lose.
+    // 1448 of 1500 bytes are payload: 9.65 Mbit/s at most; the drain of 2 s empties the send buffer. A tolerance of a
+    // tenth allows for recoveries, and is less than the loss through an unused window.
     let rate = counted.received_bytes as f64 * 8.0 / 21.0;
     assert!((0.9 * 9.65e6..10.2e6).contains(&rate), "{rate}");
 }

@@ -76,7 +76,7 @@ impl Source for Microphone {
     }
 
     fn keep_newest(&mut self, frames: usize) -> u64 {
-        // What a buffer that overflowed holds is older than what it had no room for.
+        // A buffer that overflowed holds older sound than what it had no room for.
         let keep = if self.overflowed { 0 } else { frames as u64 };
         self.overflowed = false;
         let skipped = (self.arrived - self.used).saturating_sub(keep);
@@ -168,7 +168,7 @@ fn nothing_stale_is_sent_after_waiting_for_a_connection() {
 /// `arecord` without further words gives 125 ms at once: 23.4 blocks. The first piece is sent as it is; from the second on
 /// blocks leave 5.23 ms apart, and the first of a piece when it comes: 125 - 22 · 5.23 or 125 - 23 · 5.23 ms after the last.
 #[test]
-fn large_pieces_leave_evenly_and_add_nothing_up() {
+fn large_pieces_are_sent_evenly_without_growing_delay() {
     let (mut microphone, mut pace) = (Microphone::new(48_005.0, 6_000), LivePace::new(BLOCK, RATE));
     let pulled = run(&mut microphone, &mut pace, Instant::ZERO, secs(3_600), awake);
     let settled = &pulled[100..];
@@ -198,7 +198,7 @@ fn a_standstill_is_made_up_for_at_once() {
 /// a piece, and so 38 blocks were due; or when all have left, and of the two pieces that come one is more than usual. When
 /// the other came is not known: up to 75 ms remain, of which 2 % of the time are made up for.
 #[test]
-fn a_standstill_is_told_from_large_pieces() {
+fn a_standstill_is_distinguished_from_large_pieces() {
     for (from, at_once) in [(40, 37..=38), (123, 22..=24)] {
         let (mut microphone, mut pace) = (Microphone::new(48_000.0, 6_000), LivePace::new(BLOCK, RATE));
         let from = secs(10) + Duration::from_millis(from);

@@ -1,4 +1,4 @@
-//! What a participant reports: compound packets of all its sources, and of one that leaves.
+//! A participant's reports: compound packets of all its sources, and goodbyes.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ impl RtcpSession {
 
 /// Blocks of a report (RFC 3550 §6.4.1: five bits); further sources have their turn in the next.
 const MAX_BLOCKS: usize = 31;
-/// Header, SSRC and what a sender says of itself (§6.4.1).
+/// Header, SSRC and sender information (§6.4.1).
 const SENDER_REPORT_BYTES: usize = 28;
 /// A compound packet of several sources is no longer, in bytes, so that any path takes it: IPv6's least MTU (RFC 8200 §5)
 /// leaves 1232 in UDP.

@@ -101,7 +101,7 @@ fn randomised_intervals_keep_their_mean() {
 }
 
 #[test]
-fn leave_is_taken_once() {
+fn a_session_says_goodbye_once() {
     let (mut a, mut b) = (session(1, true), session(2, true));
     let mut buf = [0; 1500];
     let len = a.close(Instant::ZERO, &mut buf).unwrap();
@@ -111,7 +111,7 @@ fn leave_is_taken_once() {
 }
 
 #[test]
-fn own_packets_and_collisions_are_told_apart() {
+fn own_packets_and_collisions_are_distinguished() {
     let (mut ours, mut buf) = (session(1, true), [0; 1500]);
     let mut same = session(1, true);
     let len = same.close(Instant::ZERO, &mut buf).unwrap();

@@ -17,11 +17,11 @@ pub struct RtcpConfig {
     pub clock_rate: u32,
     /// Bandwidth of the whole session; RTCP takes a twentieth (RFC 3550 §6.2).
     pub bandwidth: BitRate,
-    /// The least time between reports; RFC 3550 §6.2 has 5 s, and allows 360 / kbit/s for those who ask.
+    /// Minimum time between reports; RFC 3550 §6.2 has 5 s, and optionally 360 / kbit/s.
     pub minimum_interval: Duration,
-    /// Whether intervals vary by half each way (§6.3.1), so that many parties do not speak at once.
+    /// Whether intervals vary by half each way (§6.3.1), so that many parties do not send at once.
     pub randomised: bool,
-    /// Where our clock stands on the wall.
+    /// Wall-clock time of our clock.
     pub epoch: Epoch,
 }
 
@@ -40,10 +40,10 @@ impl RtcpConfig {
     }
 }
 
-/// What another party says of our stream.
+/// Another party's report on our stream.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RemoteReport {
-    /// Who says it.
+    /// The reporting party.
     pub from: u32,
     /// When it came.
     pub at: Instant,
@@ -74,14 +74,14 @@ impl SenderClock {
     }
 }
 
-/// What came out of a compound packet.
+/// An event from a compound packet.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum RtcpEvent {
     /// A receiver reports on our stream.
     Report(RemoteReport),
-    /// A sender tells its clocks.
+    /// A sender reports its clocks.
     Clock(SenderClock),
-    /// A receiver of ours tells how long it buffers our packets; `None` for without bound (a recording).
+    /// A receiver of ours reports how long it buffers our packets; `None`: without bound (a recording).
     Playout {
         /// From the arrival of an undelayed packet to its playout.
         delay: Option<Duration>,

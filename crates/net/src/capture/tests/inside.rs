@@ -1,4 +1,4 @@
-//! What is inside packets, as the file shows it.
+//! Contents of packets in the file.
 
 use antiphon_proto::{TRANSPORTS, find};
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ fn sctp_stands_beside_itself_out_of_udp_and_its_messages_once() {
     ];
     assert_eq!(shown, expected);
     assert_eq!(frames[1].nanos, wire[2].nanos, "when it was whole");
-    // The message that began and did not end is what the frames' interface lacks.
+    // The message that began and did not end is missing from the messages' interface.
     assert_eq!(read.totals, [(5, 0), (5, 0), (3, 1)]);
     assert_eq!((summary.packets, summary.inside, summary.dropped, summary.incomplete), (12, 7, 0, 1));
 }
@@ -70,7 +70,7 @@ fn dccp_gets_the_checksum_of_its_addresses() {
         assert_eq!(read.0.totals, [(2, 0), (1, 0), (1, 0)]);
         let (bare, frames) = (on(&read.0, 1), on(&read.0, 2));
         assert_eq!((bare[0].protocol, bare[0].from.port(), bare[0].to.port()), (33, 0x1389, 0x138c));
-        assert_eq!((frames[0].payload.as_slice(), frames[0].to.port()), (&b"hi"[..], FRAME_PORT));
+        assert_eq!((frames[0].payload.as_slice(), frames[0].to.port()), (&b"hi"[..], MESSAGE_PORT));
     }
 }
 
@@ -90,7 +90,7 @@ fn a_streams_frames_each_in_a_packet() {
     for outgoing in [true, false] {
         let shown: Vec<_> = on(&read, 1).into_iter().filter(|p| p.outgoing == outgoing).collect();
         assert!(shown.iter().map(|packet| &packet.payload).eq(&frames));
-        assert_eq!(shown[0].from.port(), if outgoing { FRAME_PORT } else { PEER_FRAME_PORT });
+        assert_eq!(shown[0].from.port(), if outgoing { MESSAGE_PORT } else { PEER_MESSAGE_PORT });
     }
     assert_eq!((summary.inside, summary.incomplete), (6, 0));
 }
@@ -106,7 +106,7 @@ fn plain_rtp_has_nothing_inside() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever unknown sources send: what crossed the socket is in the file, and the file is whole.
+    /// With any input from unknown sources: what crossed the socket is in the file, and the file is valid.
     #[test]
     fn hostile_packets_spoil_nothing(
         datagrams in prop::collection::vec(

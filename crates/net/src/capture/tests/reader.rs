@@ -9,7 +9,7 @@ use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption
 use pcap_file::pcapng::blocks::interface_statistics::InterfaceStatisticsOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
-/// A packet as a reader finds it.
+/// A packet that was read.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Seen {
     pub interface: u32,
@@ -73,7 +73,7 @@ pub fn read(bytes: &[u8]) -> Read {
     read
 }
 
-/// The one's complement sum, written the slow way, apart from the code under test.
+/// The one's complement sum, computed simply, independently of the code under test.
 fn sum_is_good(parts: &[&[u8]]) -> bool {
     let mut bytes: Vec<u8> = parts.concat();
     bytes.resize(bytes.len().next_multiple_of(2), 0);
@@ -111,7 +111,7 @@ fn dissect(interface: u32, nanos: u64, outgoing: bool, ip: &[u8]) -> Seen {
         version => panic!("IP version {version}"),
     };
     let length = (transport.len() as u32).to_be_bytes();
-    // SCTP's CRC covers no addresses, and is the packet's own as it went inside UDP.
+    // SCTP's CRC covers no addresses, and is unchanged from the packet inside UDP.
     let covered = if protocol == 33 { dccp_coverage(transport) } else { Some(transport.len()) };
     let good = |covered| sum_is_good(&[addresses, &length, &[0, protocol], &transport[..covered]]);
     assert!(protocol == 132 || covered.is_none_or(good), "transport checksum");
@@ -140,7 +140,7 @@ fn dissect(interface: u32, nanos: u64, outgoing: bool, ip: &[u8]) -> Seen {
 
 /// Follows TCP conversations packet by packet and gives both streams of each, in the order of their beginning.
 ///
-/// Panics where a number does not follow from what went before.
+/// Panics if a number does not follow from the packets before.
 pub fn conversations(packets: &[Seen]) -> Vec<Streams> {
     #[derive(Default)]
     struct Side {

@@ -34,7 +34,7 @@ impl Sender {
         assert_eq!(self.transmit(at).len(), 1);
     }
 
-    /// What goes out: number less the first, and whether it is a repetition.
+    /// Packets sent: number relative to the first, and whether it is a retransmission.
     fn transmit(&mut self, at: u64) -> Vec<(u64, bool)> {
         if self.arq.poll_timeout().is_some_and(|due| due <= ms(at)) {
             self.arq.handle_timeout(ms(at));
@@ -47,7 +47,7 @@ impl Sender {
         sent
     }
 
-    /// The peer has everything before `floor` and what `map` says; the last to arrive was `latest`.
+    /// The peer has everything before `floor` and the numbers in `map`; the last to arrive was `latest`.
     fn ack(&mut self, at: u64, floor: u64, latest: u64, map: &[u8]) {
         let ack = wire::Ack {
             epoch: EPOCH,
@@ -109,7 +109,7 @@ fn the_time_out_repeats_the_last_message_until_its_deadline() {
     assert_eq!(sender.arq.poll_timeout(), Some(due));
     assert_eq!(sender.transmit(93), [(1, true)], "a deadline is in time itself");
     assert_eq!(sender.outcomes(), []);
-    // The next time-out lies behind it.
+    // The next time-out would be after it.
     assert_eq!(sender.transmit(166), []);
     assert_eq!(sender.transmit(167), []);
     assert_eq!(sender.outcomes(), [(1, Outcome::Expired { maybe_received: true })]);
@@ -208,14 +208,14 @@ fn numbers_never_sent_settle_no_message() {
         let malformed = sender.arq.stats().counters.malformed;
         assert_eq!(malformed, if i < 5 { i as u64 + 1 } else { 5 }, "{floor} {latest} {map:?}");
     }
-    // The last names nothing wrong: it says that 0 was the last to arrive.
+    // The last is valid: it says that 0 was the last to arrive.
     assert_eq!(sender.outcomes(), [(0, Outcome::Acked)]);
-    // Far past: old news.
+    // Far in the past: outdated.
     sender.ack(6, 0u64.wrapping_sub(1 << 20), 0u64.wrapping_sub(1 << 20), &[255]);
     assert_eq!((sender.outcomes(), sender.arq.stats().counters.malformed), (vec![], 5));
 }
 
-/// Karn's rule: of a packet sent three times, an answer to a repetition tells no round trip.
+/// Karn's rule: for a packet sent three times, an answer to a retransmission gives no round trip.
 #[test]
 fn ambiguous_answers_are_not_measured() {
     let mut sender = Sender::new(FIRST);
@@ -233,7 +233,7 @@ fn ambiguous_answers_are_not_measured() {
     sender.hear(320, &Packet { ack: Some(ack), data: None });
     assert_eq!(sender.outcomes(), [(0, Outcome::Acked)]);
     assert_eq!(sender.arq.stats().srtt, None);
-    // The first sending's answer is told apart, however often it was sent; a lie about its age is not believed.
+    // An answer to the first transmission is recognised, however often it was sent; a false age is not accepted.
     sender.send(400, None);
     assert_eq!(sender.transmit(500), [(1, true)]);
     let ack = wire::Ack { floor: ack.floor + 1, latest_repeated: false, age: u16::MAX, ..ack };

@@ -59,7 +59,7 @@ fn an_answer_to_the_last_repetition_still_counts() {
     hear(&mut sender, 79, b"ack:1");
     assert_eq!(outcomes(&mut sender), [Outcome::Acked]);
     assert_eq!((sender.poll_timeout(), sender.stats().counters.retransmitted), (None, 3));
-    // Again, and never sent: the one is what a repetition brings, the other a fault.
+    // A repeated number, and one never sent: the first is normal, the second an error.
     hear(&mut sender, 80, b"ack:1");
     assert_eq!(sender.stats().counters.malformed, 0);
     for forged in ["ack:2", "ack:9223372036854775807"] {

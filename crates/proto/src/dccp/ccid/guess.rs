@@ -1,20 +1,21 @@
-//! What CCID 3's reports let one guess of single packets: they tell of rates, and name one packet each.
+//! Estimates the fate of single packets from CCID 3's reports, which contain rates and name one packet each.
 
 use crate::dccp::logs::{Fate, SentLog};
 use crate::dccp::seq::Seq48;
 
-/// Takes every packet before the one that a report names for lost if losses have become more, and else for arrived. That
-/// is wrong of single ones; but a search for packets of one size that never arrive also finds those named.
+/// Counts every packet before the one that a report names as lost if the reported losses have increased, and otherwise
+/// as arrived. Single estimates may be wrong, but a search for packets of one size that never arrive also finds those
+/// named.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Guess {
-    /// Losses have become more since packets were last settled.
+    /// Losses have increased since packets were last settled.
     is_worse: bool,
-    /// Reports in a row that named a packet without data, and so nothing that a message's size could be the matter with.
+    /// Consecutive reports that named a packet without data, so that they say nothing about a message's size.
     vague: u32,
 }
 
 impl Guess {
-    /// The peer has packet `ack`, and reports losses, `worse` than before or not.
+    /// The peer has packet `ack`, and reports losses, increased (`worse`) or not.
     pub fn on_report(&mut self, ack: Seq48, worse: bool, log: &mut SentLog) {
         let Some(named) = log.entry_mut(ack) else { return };
         named.fate = Fate::Acked;
@@ -28,7 +29,8 @@ impl Guess {
     }
 }
 
-/// Where as many acknowledgements as messages go out, every other report is vague; five in a row then are one in 32.
+/// If as many acknowledgements as messages are sent, every other report is inconclusive; five in a row then happen once
+/// in 32.
 const MOST_VAGUE: u32 = 5;
 
 #[cfg(test)]
@@ -37,7 +39,7 @@ mod tests {
     use crate::dccp::logs::Sent;
 
     #[test]
-    fn what_was_not_named_shares_the_fate_that_reports_tell_of() {
+    fn unnamed_packets_share_the_reported_fate() {
         let mut log = SentLog::new(Seq48::new(0));
         (0..40).for_each(|n| log.push(log.next(), Sent { data: n < 20, ..Sent::default() }));
         let mut guess = Guess::default();
@@ -49,7 +51,7 @@ mod tests {
         assert_eq!(fates(5, false), (0, 6));
         assert_eq!(fates(9, true), (3, 4), "the named one arrived");
         assert_eq!(fates(10, false), (0, 1));
-        // Those that name no data settle nothing until there are many.
+        // Reports that name no data packet settle nothing until there are many.
         assert_eq!(fates(21, true), (0, 0));
         assert_eq!((22..25).map(|ack| fates(ack, false).1).sum::<usize>(), 0);
         assert_eq!(fates(25, false), (10, 15));

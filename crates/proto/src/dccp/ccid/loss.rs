@@ -27,7 +27,7 @@ pub struct Interval {
 }
 
 impl LossHistory {
-    /// A packet arrived in its turn, with data or without.
+    /// A packet arrived in order, with data or without.
     pub fn on_received(&mut self, data: bool) {
         if self.len == 0 {
             self.before_any = self.before_any.saturating_add(u32::from(data));
@@ -39,10 +39,10 @@ impl LossHistory {
         open.data = open.data.saturating_add(u32::from(data));
     }
 
-    /// `lost` packets are missing; the first packet after them has window counter `counter` (unwrapped). Answers whether
-    /// that is a new loss event.
+    /// `lost` packets are missing; the first packet after them has window counter `counter` (unwrapped). Returns
+    /// whether that is a new loss event.
     ///
-    /// `first`: what the very first interval is to be, in data packets; it stands for the time before.
+    /// `first`: length of the very first interval, in data packets, for the time before.
     pub fn on_lost(&mut self, lost: u32, counter: u64, first: impl FnOnce(u32) -> u32) -> bool {
         // Losses within a round trip, four counts, are one event (RFC 4342 §10.2).
         if let Some(at) = self.event_at
@@ -89,13 +89,13 @@ pub fn mean_interval(intervals: impl Iterator<Item = f64> + Clone) -> f64 {
     if closed.1 == 0.0 {
         return with_open.0.max(1.0);
     }
-    // Both sums are held against the weights of as many intervals as are closed.
+    // Both sums are divided by the weights of the closed intervals.
     let count = intervals.clone().count() - 1;
     let open_sum: f64 = intervals.take(count).zip(WEIGHTS).map(|(length, weight)| length * weight).sum();
     (open_sum.max(closed.0) / closed.1).max(1.0)
 }
 
-/// Turns wrapping window counters into ones that count on, packet by packet in order.
+/// Unwraps window counters, packet by packet in order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counter {
     last: u64,
@@ -109,10 +109,10 @@ impl Counter {
     }
 }
 
-/// Packets behind a hole after which it is a loss (RFC 5348 §5.1).
+/// Later packets after which a hole is a loss (RFC 5348 §5.1).
 pub const DUPLICATES: usize = 3;
 
-/// What arrived behind a hole and waits for it to be filled or given up.
+/// A packet that arrived after a hole and waits for it to be filled or given up.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting {
     /// Its number.
@@ -121,7 +121,7 @@ pub struct Waiting {
     pub ccval: u8,
     /// Whether it carries data.
     pub data: bool,
-    /// Packets without data just before it, where it says so.
+    /// Packets without data just before it, if it tells.
     pub ndp: Option<u64>,
 }
 

@@ -22,22 +22,22 @@ pub(crate) use three_receiver::ReceiverThree;
 pub(crate) use three_sender::SenderThree;
 pub(crate) use two::{ReceiverTwo, SLACK, SenderTwo};
 
-/// What an acknowledgement said, as far as congestion control wants to know.
+/// Contents of an acknowledgement that congestion control uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Feedback<'a> {
     /// The acknowledgement number.
     pub ack: Seq48,
     /// Ack Vectors, in order.
     pub vectors: &'a [&'a [u8]],
-    /// How long the peer kept the acknowledged packet; zero where it does not say.
+    /// How long the peer kept the acknowledged packet; zero if it does not tell.
     pub elapsed: Duration,
     /// 1/p, and bytes per second: CCID 3's.
     pub loss_event_rate: Option<u32>,
     /// See above.
     pub receive_rate: Option<u32>,
-    /// Packets whose data the peer had no room for.
+    /// Packets whose data the peer dropped for lack of room.
     pub overrun: u32,
-    /// The peer can't take more just now (RFC 4340 §11.6).
+    /// The peer cannot take more at present (RFC 4340 §11.6).
     pub slow: bool,
 }
 
@@ -57,7 +57,7 @@ impl Sender {
         }
     }
 
-    /// Whether `len` bytes may go out. Where there is more to send than may go, this is asked.
+    /// Whether `len` bytes may be sent. Also called when there is more to send than permitted.
     pub fn may_send(&mut self, now: Instant, len: usize) -> bool {
         match self {
             Sender::Two(two) => two.may_send(len),
@@ -73,7 +73,7 @@ impl Sender {
         }
     }
 
-    /// Data of `len` bytes went out.
+    /// Data of `len` bytes were sent.
     pub fn on_sent(&mut self, now: Instant, len: usize, rtt: &Rtt) {
         match self {
             Sender::Two(two) => two.on_sent(now, rtt),
@@ -81,7 +81,7 @@ impl Sender {
         }
     }
 
-    /// An acknowledgement came in; answers whether there was congestion.
+    /// An acknowledgement was received; returns whether there was congestion.
     pub fn on_feedback(
         &mut self,
         now: Instant,
@@ -95,7 +95,7 @@ impl Sender {
         }
     }
 
-    /// Answers whether a time-out was due.
+    /// Returns whether a time-out was due.
     pub fn handle_timeout(&mut self, now: Instant, log: &mut SentLog) -> bool {
         match self {
             Sender::Two(two) => two.handle_timeout(now, log),
@@ -110,7 +110,7 @@ impl Sender {
         }
     }
 
-    /// When it wants to be woken, beyond [`Self::next_departure`].
+    /// When it must be called, besides [`Self::next_departure`].
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self {
             Sender::Two(two) => two.poll_timeout(),
@@ -118,7 +118,7 @@ impl Sender {
         }
     }
 
-    /// When the next packet may go, where a rate says so.
+    /// When the next packet may be sent, if a rate limits it.
     pub fn next_departure(&self) -> Option<Instant> {
         match self {
             Sender::Two(_) => None,
@@ -135,7 +135,7 @@ impl Sender {
     }
 }
 
-/// A packet of the peer's, as the receiving half sees it.
+/// A packet from the peer, for the receiving half.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Incoming {
     pub seq: Seq48,
@@ -175,7 +175,7 @@ impl Receiver {
         }
     }
 
-    /// Whether an acknowledgement must go out now.
+    /// Whether an acknowledgement must be sent now.
     pub fn is_due(&self, now: Instant) -> bool {
         match self {
             Receiver::Two(two) => two.is_due(now),
@@ -183,7 +183,7 @@ impl Receiver {
         }
     }
 
-    /// Whether one should ride on data that goes out.
+    /// Whether an acknowledgement should be added to outgoing data.
     pub fn is_wanted(&self) -> bool {
         match self {
             Receiver::Two(two) => two.is_wanted(),
@@ -191,7 +191,7 @@ impl Receiver {
         }
     }
 
-    /// When one must go out.
+    /// When an acknowledgement must be sent.
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self {
             Receiver::Two(two) => two.poll_timeout(),
@@ -199,7 +199,7 @@ impl Receiver {
         }
     }
 
-    /// Writes what an acknowledgement says. Nothing is settled yet: the packet may turn out too long.
+    /// Writes an acknowledgement's options. Nothing is settled yet: the packet may turn out too long.
     pub fn write(&self, now: Instant, log: &ReceiveLog, options: &mut OptionWriter) {
         match self {
             Receiver::Two(two) => two.write(now, log, options),
@@ -207,7 +207,7 @@ impl Receiver {
         }
     }
 
-    /// What [`Self::write`] wrote is on its way.
+    /// The options of [`Self::write`] were sent.
     pub fn on_ack_sent(&mut self) {
         match self {
             Receiver::Two(two) => two.on_ack_sent(),

@@ -1,4 +1,5 @@
-//! CCID 3, the receiving half: finds losses, tells the sender the loss event rate and what arrives (RFC 4342 §6, §8).
+//! CCID 3, the receiving half: detects losses, reports the loss event rate and the receive rate to the sender (RFC 4342
+//! §6, §8).
 
 use std::time::Duration;
 
@@ -13,14 +14,14 @@ use crate::dccp::wire::OptionWriter;
 pub(crate) struct ReceiverThree {
     history: LossHistory,
     counter: Counter,
-    /// Up to this number every packet's fate is decided.
+    /// Every packet up to this number is settled.
     settled: Seq48,
-    /// Arrivals behind a hole, in order.
+    /// Arrivals after a hole, in order.
     waiting: [Option<Waiting>; DUPLICATES],
     /// Mean size of data packets, bytes.
     size: f64,
     rtt: Duration,
-    /// Reports that are to go now.
+    /// Reports to send now.
     due: u8,
     /// Whether they are the first of a loss, which must name a data packet.
     holds: bool,
@@ -76,8 +77,8 @@ impl ReceiverThree {
         let marked_event = incoming.marked && self.on_lost(1, incoming.ccval);
         self.due = self.due.max(u8::from(new_event || marked_event));
         if self.rate == 0.0 && (new_event || marked_event) {
-            // A loss within the first round trip: nothing was measured yet, and with a rate of nothing a sender of the
-            // equation would fall to a packet in 64 s, as Linux does. What came so far is what a round trip brings.
+            // A loss within the first round trip: nothing was measured yet, and with a reported rate of zero a sender
+            // would fall to a packet in 64 s, as Linux does. What has arrived so far counts as one round trip's.
             let period = incoming.received_at.since(self.measured_from).clamp(self.rtt, 4 * self.rtt);
             self.rate = (self.bytes as f64).max(self.size) / period.as_secs_f64().max(1e-6);
         }
@@ -107,10 +108,10 @@ impl ReceiverThree {
         }
     }
 
-    /// What arrived in the last round trip or more; over shorter times it would be noise (RFC 4342 §8.3).
+    /// What arrived in the last round trip or more; over shorter times it would be too noisy (RFC 4342 §8.3).
     ///
-    /// Departs from the RFC for periods over four round trips: silence (an outage, a pause) is not what the path carries,
-    /// and would keep the sender at a packet in half a minute after half a minute's outage.
+    /// Departs from the RFC for periods over four round trips: silence (an outage, a pause) does not show what the path
+    /// carries, and after half a minute's outage would limit the sender to a packet in half a minute.
     fn measure(&mut self, now: Instant, period: Duration) {
         let period = period.min(4 * self.rtt);
         self.rate = self.bytes as f64 / period.as_secs_f64().max(1e-6);
@@ -118,7 +119,7 @@ impl ReceiverThree {
         (self.measured_from, self.bytes) = (now, 0);
     }
 
-    /// Puts an arrival in its place and decides what can be decided; answers whether a loss event began.
+    /// Inserts an arrival and settles what can be settled; returns whether a loss event began.
     fn settle(&mut self, arrival: Waiting) -> bool {
         if !self.settled.is_before(arrival.seq) {
             return false;
@@ -130,7 +131,7 @@ impl ReceiverThree {
             if hole > 0 && self.waiting.iter().any(Option::is_none) {
                 break;
             }
-            // A hole that is no longer than the packets without data before its end holds no data (RFC 4340 §7.7).
+            // A hole that is no longer than the packets without data before its end contains no data (RFC 4340 §7.7).
             let idle = first.ndp.is_some_and(|count| count >= hole as u64);
             if hole > 0 && !idle {
                 new_event |= self.on_lost(u32::try_from(hole).unwrap_or(u32::MAX), first.ccval);
@@ -162,15 +163,16 @@ impl ReceiverThree {
         self.history.on_lost(lost, counter, |before| first_interval(size, rtt, rate, before))
     }
 
-    /// A report names the last data packet (RFC 5348 §6.2), which here is the acknowledgement number; where that is another
-    /// packet's, the first report of a loss waits. Linux keeps what it says of losses without computing a rate for it, and
-    /// with its next time-out falls to a packet in 64 s. Later ones do not wait: a slow sender would, too.
+    /// A report names the last data packet (RFC 5348 §6.2), which here is the acknowledgement number; if that is
+    /// another packet's, the first report of a loss waits. Otherwise Linux stores the losses without computing a rate
+    /// from them, and with its next time-out falls to a packet in 64 s. Later reports do not wait: a slow sender would
+    /// wait, too.
     pub fn is_due(&self) -> bool {
         self.due > 0 && (self.names_data || !self.holds)
     }
 
-    /// RFC 4342 §6: Elapsed Time, Loss Event Rate, Receive Rate, Loss Intervals. Other acknowledgements say nothing: to
-    /// the sender they would be feedback.
+    /// RFC 4342 §6: Elapsed Time, Loss Event Rate, Receive Rate, Loss Intervals. Other acknowledgements have none of
+    /// them: the sender would take them for feedback.
     pub fn write(&self, now: Instant, options: &mut OptionWriter) {
         if !self.is_due() {
             return;
@@ -194,10 +196,10 @@ impl ReceiverThree {
         }
     }
 
-    /// The first report goes twice, and so does the first of a loss: RFC 5348 §6 lets reports go more often than once a
-    /// round trip, and to Linux these two are worth it. Until the first comes it may send a packet a second; and if the
-    /// first that comes tells of losses, it computes no rate from that, and takes it for zero, a packet in 64 s, unless
-    /// the second is there before its time-out.
+    /// The first report is sent twice, and so is the first of a loss: RFC 5348 §6 permits reports more often than once
+    /// a round trip, and Linux needs these two. Until the first comes it may send only a packet a second; and if the
+    /// first that comes reports losses, it computes no rate from that and takes it for zero, a packet in 64 s, unless
+    /// the second arrives before its time-out.
     pub fn on_ack_sent(&mut self) {
         if self.is_due() {
             self.due -= 1;
@@ -206,14 +208,14 @@ impl ReceiverThree {
     }
 }
 
-/// The interval before the first loss, in data packets: what would have made a sender of the equation send at the
-/// greatest rate seen; if the very first data packet is lost, at half a packet per round trip (RFC 5348 §6.3.1).
+/// The interval before the first loss, in data packets: with it the equation gives the greatest rate seen; if the very
+/// first data packet is lost, half a packet per round trip (RFC 5348 §6.3.1).
 fn first_interval(size: f64, rtt: Duration, rate: f64, before: u32) -> u32 {
     let target = if before == 0 || rate == 0.0 { 0.5 * size / rtt.as_secs_f64().max(1e-6) } else { rate };
     (1.0 / tfrc::loss_event_rate(size, rtt, target)).round() as u32
 }
 
-/// How often the first reports go.
+/// How often the first reports are sent.
 const TWICE: u8 = 2;
 
 #[cfg(test)]
@@ -246,7 +248,7 @@ mod tests {
         // Three packets since the first, in 40 ms.
         assert!(receiver.is_due() && receiver.history.mean().is_some());
         assert_eq!(receiver.rate, 75_000.0);
-        // A peer whose counter stands still has had longer than that for as many.
+        // A peer whose counter does not change has taken longer than that for as many.
         let mut receiver = ReceiverThree::new(Seq48::new(0), rtt);
         arrives(&mut receiver, 1, Some(1000), 100);
         (0..2).for_each(|_| receiver.on_ack_sent());
@@ -256,8 +258,8 @@ mod tests {
         assert_eq!(receiver.rate, 30_000.0);
     }
 
-    /// As seen beside Linux 6.1, whose data and acknowledgements take turns: its first data packet, the second packet of
-    /// all, was lost, and an acknowledgement showed it. The report of that, by itself, stopped its sender for 64 s.
+    /// As observed with Linux 6.1, whose data and acknowledgements alternate: its first data packet, the second packet
+    /// of all, was lost, and an acknowledgement revealed it. A single report of that stopped its sender for 64 s.
     #[test]
     fn the_first_reports_go_twice_and_only_after_data() {
         let mut receiver = ReceiverThree::new(Seq48::new(0), Duration::from_micros(300));
@@ -288,7 +290,7 @@ mod tests {
         let mut receiver = ReceiverThree::new(Seq48::new(0), Duration::from_millis(40));
         arrives(&mut receiver, 1, Some(200), 10);
         arrives(&mut receiver, 2, None, 10);
-        // A sender that knows no round trip sends a packet a second until it hears.
+        // A sender without a round trip sends a packet a second until it gets a report.
         assert!(receiver.is_due());
     }
 }

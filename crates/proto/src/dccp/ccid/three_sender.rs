@@ -11,15 +11,15 @@ use crate::dccp::logs::SentLog;
 use crate::dccp::rtt::Rtt;
 use crate::dccp::seq::Seq48;
 
-/// Sends at the rate that the equation allows for what the receiver reports.
+/// Sends at the rate that the equation allows for the receiver's reports.
 #[derive(Clone, Debug)]
 pub(crate) struct SenderThree {
-    /// Allowed rate, bytes per second; before anything was sent, none.
+    /// Allowed rate, bytes per second; none before anything was sent.
     rate: Option<f64>,
-    /// R, smoothed as RFC 5348 §4.3 says.
+    /// R, smoothed as in RFC 5348 §4.3.
     rtt: Option<Duration>,
-    /// Mean of the round trips' square roots, and the newest root: queues that grow slow the sender a little, so that
-    /// rates don't swing (RFC 5348 §4.5).
+    /// Mean of the round trips' square roots, and the newest root: growing queues slow the sender a little, so that
+    /// rates do not oscillate (RFC 5348 §4.5).
     roots: Option<(f64, f64)>,
     /// Mean size of data packets, bytes.
     size: f64,
@@ -40,21 +40,21 @@ pub(crate) struct SenderThree {
     guess: Guess,
 }
 
-/// X_recv_set: the rates lately reported, so that one bad report does not stop the flow (RFC 5348 §4.3).
+/// X_recv_set: the recently reported rates, so that one bad report does not stop the flow (RFC 5348 §4.3).
 #[derive(Clone, Copy, Debug)]
 struct ReceivedRates {
     entries: [(Instant, f64); 3],
 }
 
-/// What followed the first loss, for as long as the peer's reports know of one event.
+/// State after the first loss, for as long as the peer's reports contain one event.
 ///
-/// Until the second event the mean interval is the open one, once that is longer than the one made up for the time before
-/// (RFC 5348 §5.4, §6.3.1). Linux leaves it out, and after a first loss that it takes for an interval of one packet
-/// reports p = 1 until the next: a few packets a second. Beside reports that keep to the RFC this changes nothing.
+/// Until the second event the mean interval is the open one, once that is longer than the initial one for the time
+/// before (RFC 5348 §5.4, §6.3.1). Linux omits it, and after a first loss that it takes for an interval of one packet
+/// reports p = 1 until the next: a few packets a second. With reports that follow the RFC this changes nothing.
 #[derive(Clone, Copy, Debug)]
 enum FirstInterval {
     Lossless,
-    /// Reported is `inverse`, ever since; up to `upto` there are so many data `packets` in the interval.
+    /// `inverse` is reported since then; up to `upto` there are so many data `packets` in the interval.
     Open {
         inverse: u32,
         upto: Seq48,
@@ -74,7 +74,7 @@ struct DataLimit {
 }
 
 impl SenderThree {
-    /// `rtt`: what the handshake took.
+    /// `rtt`: the handshake's round trip.
     pub fn new(now: Instant, rtt: Option<Duration>) -> Self {
         SenderThree {
             rate: None,
@@ -95,7 +95,7 @@ impl SenderThree {
         }
     }
 
-    /// Whether something was sent since the last report that called for one.
+    /// Whether anything was sent since the last report that requires a report.
     pub fn waits_for_report(&self) -> bool {
         !self.idle
     }
@@ -108,7 +108,7 @@ impl SenderThree {
     pub fn may_send(&mut self, now: Instant, len: usize) -> bool {
         if self.rate.is_none() {
             self.size = len as f64;
-            // A round trip known from the handshake is as good as a first report (RFC 5348 §4.2); else a packet a second.
+            // A round trip from the handshake counts as a first report (RFC 5348 §4.2); otherwise a packet a second.
             self.rate = Some(if self.rtt.is_some() { self.initial_rate() } else { self.size });
         }
         let may = self.departs_at() <= now;
@@ -132,7 +132,7 @@ impl SenderThree {
 
     pub fn on_sent(&mut self, now: Instant, len: usize) {
         self.size = 0.9 * self.size + 0.1 * len as f64;
-        // Time that was not used is kept for a round trip at most (RFC 5348 §4.6).
+        // Unused time is kept for at most a round trip (RFC 5348 §4.6).
         let oldest = now - self.rtt.unwrap_or_default().min(MOST_CREDIT);
         self.departed = (self.due().max(oldest), len);
         self.idle = false;
@@ -164,7 +164,7 @@ impl SenderThree {
                 let open = self.first_interval.on_report(inverse, feedback.ack, log);
                 1.0 / f64::from(inverse.max(open).max(1))
             }
-            // Without the option nothing new is known of losses.
+            // Without the option there is no new information on losses.
             None => before.unwrap_or(0.0),
         };
         self.loss = Some(loss);
@@ -172,7 +172,7 @@ impl SenderThree {
         let worse = loss > before.unwrap_or(0.0);
         self.guess.on_report(feedback.ack, worse, log);
         match before {
-            // The first report's rate says nothing: the receiver had measured over no time.
+            // The first report's rate is meaningless: the receiver had measured over no time.
             None => {
                 self.rate = Some(self.rate.unwrap_or(0.0).max(self.initial_rate()));
                 self.doubled_at = now;
@@ -181,8 +181,8 @@ impl SenderThree {
                 }
             }
             Some(_) => {
-                // What a report measures is a round trip's, and the packet that it names came in that (RFC 5348 §6.1,
-                // §6.2). Linux measures since its report before, however long nothing was sent.
+                // A report covers a round trip, and the packet that it names arrived in that (RFC 5348 §6.1, §6.2).
+                // Linux measures since its previous report, however long nothing was sent.
                 let named = if sent.data { self.size / r.as_secs_f64() } else { 0.0 };
                 let received = f64::from(received).max(named);
                 let limit = self.received.limit(now, received, r, data_limited, worse);
@@ -195,10 +195,10 @@ impl SenderThree {
         worse && before.is_some()
     }
 
-    /// Folds in a round trip, the peer's delay taken off; answers R (RFC 5348 §4.3, §4.5).
+    /// Folds in a round trip, without the peer's delay; returns R (RFC 5348 §4.3, §4.5).
     fn on_sample(&mut self, sample: Duration, rtt: &mut Rtt) -> Duration {
         rtt.on_sample(sample);
-        // No shorter than the clock's grain, which the smallest one keeps to.
+        // At least the clock's granularity, which also bounds the shortest one.
         let sample = rtt.min().map_or(sample, |least| sample.max(least));
         let r = self.rtt.map_or(sample, |r| (r * 9 + sample) / 10).max(Duration::from_micros(20));
         self.rtt = Some(r);
@@ -224,7 +224,7 @@ impl SenderThree {
         self.rate = Some(rate.clamp(self.size.max(1.0) / SLOWEST, FASTEST));
     }
 
-    /// Answers whether the nofeedback timer expired and the rate went down (RFC 5348 §4.4).
+    /// Returns whether the nofeedback timer expired and the rate was reduced (RFC 5348 §4.4).
     pub fn handle_timeout(&mut self, now: Instant) -> bool {
         if self.nofeedback_at.is_none_or(|at| now < at) {
             return false;
@@ -234,7 +234,7 @@ impl SenderThree {
         let known = self.received.greatest();
         let modest = if loss > 0.0 { known < self.initial_rate() } else { rate < 2.0 * self.initial_rate() };
         if self.idle {
-            // Idle, and slow already: nothing to halve, and nothing to wait for until something is sent.
+            // Idle, and slow already: nothing to halve, and no timer until something is sent.
             self.nofeedback_at = None;
             if modest {
                 return false;
@@ -248,8 +248,8 @@ impl SenderThree {
             self.received.reset(now, limit.max(size / SLOWEST) / 2.0);
             equation.min(limit)
         };
-        // Departs from the RFC, which goes on down to a packet in 64 s: that would sleep through the end of an outage,
-        // and a packet a second burdens no path.
+        // Departs from the RFC, which continues down to a packet in 64 s: the end of an outage would not be noticed,
+        // and a packet a second overloads no path.
         self.set_rate(lower.max(size.min(rate)));
         if !self.idle {
             self.nofeedback_at = Some(now + self.patience());
@@ -266,7 +266,7 @@ impl SenderThree {
         self.rate.map(|_| self.departs_at())
     }
 
-    /// When the next packet is due: as long after the last one as that takes at the rate of now.
+    /// When the next packet is due: after the last one, by its size at the present rate.
     fn due(&self) -> Instant {
         let (at, len) = self.departed;
         at + self.time_for(len as f64)
@@ -277,7 +277,7 @@ impl SenderThree {
         Duration::from_secs_f64((bytes / (self.rate.unwrap_or(1.0) * swing).max(1e-3)).min(SLOWEST))
     }
 
-    /// A little early is right on average (RFC 5348 §4.6: t_delta).
+    /// Slightly early is right on average (RFC 5348 §4.6: t_delta).
     fn departs_at(&self) -> Instant {
         let interval = self.time_for(self.size);
         self.due() - interval.min(GRANULARITY).min(self.rtt.unwrap_or(GRANULARITY)) / 2
@@ -299,10 +299,10 @@ impl SenderThree {
 }
 
 impl ReceivedRates {
-    /// Takes a report in and answers recv_limit.
+    /// Processes a report and returns recv_limit.
     fn limit(&mut self, now: Instant, reported: f64, rtt: Duration, data_limited: bool, worse: bool) -> f64 {
         if !data_limited {
-            // What was reported in the last two round trips counts.
+            // Reports of the last two round trips count.
             self.entries.rotate_right(1);
             self.entries[0] = (now, reported);
             self.entries[1..]
@@ -328,10 +328,10 @@ impl ReceivedRates {
 }
 
 impl FirstInterval {
-    /// Takes in a report of losses, 1/p; answers the length of the open interval, 0 when it is not the first any more.
+    /// Processes a report of losses, 1/p; returns the length of the open interval, 0 when it is not the first any more.
     fn on_report(&mut self, inverse: u32, ack: Seq48, log: &mut SentLog) -> u32 {
         let (mut upto, mut packets) = match *self {
-            // What was lost has so many packets behind it (RFC 5348 §5.1), up to the acknowledged one.
+            // A lost packet has so many packets after it (RFC 5348 §5.1), up to the acknowledged one.
             FirstInterval::Lossless => (ack.plus(-1 - DUPLICATES as i64), 0),
             FirstInterval::Open { inverse: first, upto, packets } if first == inverse => (upto, packets),
             FirstInterval::Open { .. } | FirstInterval::Past => {
@@ -350,7 +350,7 @@ impl FirstInterval {
 }
 
 impl DataLimit {
-    /// Something waits and the rate forbids it: this instant is not data-limited.
+    /// Something waits and the rate does not permit it: this instant is not data-limited.
     fn on_limited(&mut self, now: Instant) {
         if self.first <= self.new {
             self.first = now;
@@ -359,7 +359,8 @@ impl DataLimit {
         }
     }
 
-    /// A report on what was sent up to `sent_at`; answers whether the application was the limit in the time it covers.
+    /// A report on packets sent up to `sent_at`; returns whether the application was the limit in the time that it
+    /// covers.
     fn on_feedback(&mut self, now: Instant, sent_at: Instant) -> bool {
         self.old = self.new;
         self.new = sent_at;
@@ -377,11 +378,11 @@ impl DataLimit {
 const NO_RTT: Duration = Duration::from_millis(200);
 /// t_mbi, seconds: the longest time between packets (RFC 5348 §4.3).
 const SLOWEST: f64 = 64.0;
-/// Bytes per second: 100 Gbit/s, so that no report makes a number that is none.
+/// Bytes per second: 100 Gbit/s, so that no report gives a value that is not a number.
 const FASTEST: f64 = 1.25e10;
-/// t_gran: what a driver's timer can do.
+/// t_gran: the resolution of a driver's timer.
 const GRANULARITY: Duration = Duration::from_millis(1);
-/// Credit for a round trip may be a burst of many packets; a message's worth of time is enough for sound.
+/// Credit for a round trip may be a burst of many packets; the time of one message is enough for sound.
 const MOST_CREDIT: Duration = Duration::from_millis(20);
 /// On loopback 4 R would be a few microseconds, and a peer's thread may sleep longer.
 const SHORTEST_SILENCE: Duration = Duration::from_millis(20);

@@ -11,25 +11,25 @@ use crate::dccp::seq::Seq48;
 use crate::dccp::wire::OptionWriter;
 use crate::rtt::backed_off;
 
-/// Sends as many data packets as a window allows, and takes their losses for congestion.
+/// Sends as many data packets as a window allows, and treats their losses as congestion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SenderTwo {
     cwnd: u32,
     ssthresh: u32,
-    /// Data packets on their way.
+    /// Data packets in flight.
     pipe: u32,
-    /// Packets newly acknowledged that have not made the window larger yet.
+    /// Packets newly acknowledged that have not increased the window yet.
     credit: u32,
     /// Before this number everything is settled.
     lowest: Seq48,
     greatest_acked: Option<Seq48>,
     /// Losses up to this number belong to the last congestion event.
     recover: Seq48,
-    /// Whether anything was sent yet, so that the first message's size says how large the window begins.
+    /// Whether anything was sent yet: the first message's size determines the initial window.
     begun: bool,
     timeout_at: Option<Instant>,
     backoff: u32,
-    /// The longest that the peer said to have kept an acknowledgement.
+    /// The longest reported delay of an acknowledgement at the peer.
     longest_kept: Option<Duration>,
 }
 
@@ -55,7 +55,7 @@ impl SenderTwo {
         self.cwnd
     }
 
-    /// Data packets on their way.
+    /// Data packets in flight.
     pub fn pipe(&self) -> u32 {
         self.pipe
     }
@@ -109,7 +109,7 @@ impl SenderTwo {
         } else if was_full && !feedback.slow {
             self.grow(acked);
         }
-        // Each packet that the peer had no room for costs one (RFC 4340 §11.7.2).
+        // Each packet that the peer dropped for lack of room costs one (RFC 4340 §11.7.2).
         self.cwnd = self.cwnd.saturating_sub(feedback.overrun).max(1);
         if acked > 0 {
             self.backoff = 0;
@@ -122,7 +122,7 @@ impl SenderTwo {
         congested
     }
 
-    /// Everything on its way is taken for lost, and the window begins anew with one packet (RFC 4341 §5).
+    /// Everything in flight counts as lost, and the window restarts with one packet (RFC 4341 §5).
     pub fn handle_timeout(&mut self, now: Instant, log: &mut SentLog) -> bool {
         if self.timeout_at.is_none_or(|at| now < at) {
             return false;
@@ -145,11 +145,12 @@ impl SenderTwo {
         self.cwnd < self.ssthresh
     }
 
-    /// Marks what the vectors say arrived; answers how many data packets that were, and a marked one's number.
+    /// Marks the packets that the vectors report as arrived; returns how many data packets that were, and a marked
+    /// one's number.
     fn settle_acked(&mut self, feedback: &Feedback<'_>, log: &mut SentLog) -> (u32, Option<Seq48>) {
         let (mut acked, mut marked) = (0, None);
         let mut seq = feedback.ack;
-        // The acknowledged packet itself has arrived, whatever a vector that is not there would say.
+        // The acknowledged packet itself has arrived, even without a vector.
         let alone = [(RECEIVED, 1)].into_iter().take(usize::from(feedback.vectors.is_empty()));
         for (state, run) in alone.chain(runs(feedback.vectors)) {
             if seq.is_before(self.lowest) {
@@ -177,7 +178,8 @@ impl SenderTwo {
         (acked, marked)
     }
 
-    /// Takes for lost what has three acknowledged packets after it; answers the newest data packet among them.
+    /// Counts packets as lost that have three acknowledged packets after them; returns the newest data packet among
+    /// them.
     fn settle_lost(&mut self, log: &mut SentLog) -> Option<Seq48> {
         let mut seq = self.greatest_acked?;
         let (mut later, mut newest) = (0, None);
@@ -200,8 +202,8 @@ impl SenderTwo {
         newest
     }
 
-    /// RFC 4341 §5.1: in slow start one packet for two that were acknowledged, else one a window; only while the window
-    /// is what holds the sender back.
+    /// RFC 4341 §5.1: in slow start one packet for two that were acknowledged, otherwise one a window; only while the
+    /// window limits the sender.
     fn grow(&mut self, acked: u32) {
         self.credit += acked;
         let per_packet = if self.in_slow_start() { 2 } else { self.cwnd.max(1) };
@@ -210,17 +212,17 @@ impl SenderTwo {
         self.cwnd = (self.cwnd + more).min(MAX_WINDOW);
     }
 
-    /// RFC 6298 §5.5's doubling, but stopped early: in an outage of half a minute it would grow to half a minute, and a
-    /// packet a second burdens no path.
+    /// RFC 6298 §5.5's doubling, but with a lower limit: in an outage of half a minute it would grow to half a minute,
+    /// and a packet a second overloads no path.
     fn timeout(&self, rtt: &Rtt) -> Duration {
-        // A peer that tells how long it keeps acknowledgements need not be granted the longest.
+        // For a peer that reports its acknowledgement delays, the longest permitted delay need not be assumed.
         let kept = self.longest_kept.map_or(MOST_KEPT, |kept| (2 * kept).min(MOST_KEPT));
         let base = rtt.timeout() + kept + SLACK;
         backed_off(base, self.backoff, LONGEST_TIMEOUT)
     }
 }
 
-/// Counts data, and says when to acknowledge.
+/// Counts data, and determines when to acknowledge.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReceiverTwo {
     /// Data packets not acknowledged.
@@ -238,7 +240,7 @@ impl ReceiverTwo {
             return;
         }
         self.waiting += 1;
-        // A gap or a mark is told at once (RFC 4341 §6.1 leaves it open; the sender hears of congestion sooner).
+        // A gap or a mark is reported at once (RFC 4341 §6.1 leaves it open; the sender reacts to congestion sooner).
         let at_once = self.waiting >= ack_ratio.max(1) || incoming.beyond_gap || incoming.marked;
         let by = if at_once { incoming.received_at } else { incoming.received_at + DELAYED_ACK };
         self.due_at = Some(self.due_at.map_or(by, |due| due.min(by)));
@@ -260,7 +262,7 @@ impl ReceiverTwo {
         let mut vector = [0; LONGEST_VECTOR];
         let len = log.write_vector(&mut vector);
         let kept = now.since(self.newest_at).as_micros() / 10;
-        // Without a delay worth telling there is no option for it.
+        // A negligible delay needs no option.
         if kept > 0 {
             options.elapsed_time(u32::try_from(kept).unwrap_or(u32::MAX));
         }
@@ -274,15 +276,15 @@ impl ReceiverTwo {
 
 /// RFC 4341 §5: a packet is lost when three later ones arrived (TCP's duplicate acknowledgements).
 const DUPLICATES: u32 = 3;
-/// The log must know all that is on its way, with as much again for what the window has lost.
+/// The log must cover everything in flight, and as much again for what the window has lost.
 const MAX_WINDOW: u32 = REACH as u32 / 2;
 /// A peer may keep an acknowledgement for 0.2 s (RFC 4341 §6.1); shorter time-outs would take that for a loss.
 const MOST_KEPT: Duration = Duration::from_millis(200);
-/// Time-outs are not measured more exactly than threads wake on a busy machine.
+/// Time-outs are not more exact than wake-ups on a busy machine.
 pub(crate) const SLACK: Duration = Duration::from_millis(25);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: u32 = 3;
 /// Long enough that messages of 10 ms in one direction share an acknowledgement, well below RFC 4341's 0.2 s.
 const DELAYED_ACK: Duration = Duration::from_millis(25);
-/// What one option holds: 253 runs of up to 64 packets.
+/// The capacity of one option: 253 runs of up to 64 packets.
 const LONGEST_VECTOR: usize = 253;

@@ -1,4 +1,4 @@
-//! One feature of one end: its value, what would be taken, and how far a change of it has got.
+//! One feature of one end: its value, acceptable values, and the progress of a change.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(super) enum Change {
     Stable,
     /// Not sent yet.
     Due,
-    /// Sent; again at that instant, and then after twice the time.
+    /// Sent; repeated at that instant, and then after twice the time.
     Sent {
         again: Instant,
         wait: Duration,
@@ -73,7 +73,7 @@ impl Entry {
         }
     }
 
-    /// Whether the peer's Change makes sense; then it is carried out, and a Confirm owed.
+    /// Whether the peer's Change is valid; then it is applied, and a Confirm is due.
     pub fn on_change(&mut self, value: &[u8], is_server: bool) -> bool {
         if let Some(len) = self.fixed_len() {
             let told = value.iter().fold(0, |n, byte| (n << 8) | u64::from(*byte));

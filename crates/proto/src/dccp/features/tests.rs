@@ -1,11 +1,11 @@
-//! Both ends of a negotiation, and what they make of nonsense.
+//! Both ends of a negotiation, and their handling of invalid options.
 
 use super::*;
 use crate::dccp::wire::{DccpOption, Options};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Carries what `from` has to say to `to` in packet `seq`, acknowledging `ack`.
+/// Carries the options of `from` to `to` in packet `seq`, acknowledging `ack`.
 fn carry(
     from: &mut Features,
     to: &mut Features,

@@ -17,7 +17,8 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! Only headers with 48-bit sequence numbers (X = 1) are spoken: short ones need a feature that this side never grants.
+//! Only headers with 48-bit sequence numbers (X = 1) are supported: short ones need a feature that this side never
+//! grants.
 
 pub mod checksum;
 pub mod options;
@@ -82,9 +83,9 @@ pub enum Kind {
         /// More on why, by code (RFC 4340 §5.6).
         data: [u8; 3],
     },
-    /// Asks where the other side stands.
+    /// Asks for the other side's state.
     Sync {
-        /// The number that was out of place.
+        /// The number that was invalid.
         ack: Seq48,
     },
     /// Answers a Sync.
@@ -157,7 +158,7 @@ impl ResetCode {
     pub const UNSPECIFIED: ResetCode = ResetCode(0);
     /// In answer to a Close.
     pub const CLOSED: ResetCode = ResetCode(1);
-    /// The connection is of no more use.
+    /// The connection is no longer of use.
     pub const ABORTED: ResetCode = ResetCode(2);
     /// There is no such connection.
     pub const NO_CONNECTION: ResetCode = ResetCode(3);
@@ -175,7 +176,7 @@ impl ResetCode {
     pub const TOO_BUSY: ResetCode = ResetCode(9);
     /// An Init Cookie that this side did not issue.
     pub const BAD_INIT_COOKIE: ResetCode = ResetCode(10);
-    /// Punishment for cheating.
+    /// Response to misbehaviour.
     pub const AGGRESSION: ResetCode = ResetCode(11);
     /// The UDP ports belong to another connection.
     pub const ENCAPSULATED_PORT_REUSE: ResetCode = ResetCode(12);

@@ -86,7 +86,7 @@ impl Sender {
 }
 
 #[test]
-fn what_the_peer_drops_again_is_sent_again_and_told_once() {
+fn reneged_chunks_are_resent_with_one_outcome() {
     let mut sender = Sender::new();
     (0..4).for_each(|_| sender.send(300, None));
     assert_eq!(sender.packet(NOW), [0, 1, 2, 3]);
@@ -144,7 +144,7 @@ fn acknowledgements_are_old_or_of_what_was_sent() {
 }
 
 #[test]
-fn what_no_longer_fits_is_given_up_if_the_peer_can_be_told() {
+fn oversized_chunks_are_given_up_if_the_peer_can_skip() {
     for may_give_up in [true, false] {
         let mut sender = Sender::new();
         sender.out.rules.may_give_up = may_give_up;

@@ -22,7 +22,7 @@ fn clock_us(now: Instant) -> u32 {
     (now.as_nanos() / 1_000) as u32
 }
 
-/// How often a packet of a priority may be asked for and sent again: urgent ones get more chances.
+/// How often a packet of a priority may be requested and retransmitted: urgent ones more often.
 fn chances(priority: u8) -> u32 {
     // Own: at the report's worst loss (15 % each way) 28 requests of 100 fail; these leave 4, 600, 7800 and 28 000 of a
     // hundred thousand missing.

@@ -1,23 +1,23 @@
-//! How fast the sender may go, drawn from what the receiver reports.
+//! Limits the sender's rate according to the receiver's reports.
 
 use std::time::Duration;
 
 use antiphon_core::Instant;
 
-/// A limit on new data and repairs, where the path can't carry what is offered.
+/// A limit on new data and repairs, if the path cannot carry what is offered.
 ///
-/// There is none until the receiver's reports tell of overload: a queue that has grown by [`QUEUED`] with a quarter of the
-/// packets lost, or one that is longer than what can be played at all. Then the limit is four fifths of what arrived, so
-/// that the queue drains, and creeps up by a twentieth with each report of a short queue, until it limits nothing. Three
-/// bounds keep a sender from being silenced, by forged reports or by the traffic of others:
+/// There is none until the receiver's reports show overload: a queue that has grown by [`QUEUED`] with a quarter of the
+/// packets lost, or one that is longer than the playout delay. Then the limit is four fifths of what arrived, so that
+/// the queue drains, and grows by a twentieth with each report of a short queue, until it has no effect. Three bounds
+/// keep a sender from being silenced by forged reports or by other traffic:
 ///
 /// * the limit is never below a sixteenth of what is offered;
-/// * a queue that stays for [`TRIAL`] although the sender yields is made by others: yielding would only leave it to them,
-///   and the limit is lifted for [`REST`];
-/// * it takes [`ENOUGH`] packets to judge.
+/// * a queue that stays for [`TRIAL`] although the sender slows down is caused by others: slowing down would only help
+///   them, and the limit is lifted for [`REST`];
+/// * a judgement needs [`ENOUGH`] packets.
 ///
-/// A receiver that has reported before and is silent for [`SILENCE`] while data goes out has vanished, or its reports are
-/// lost on a path that is full: what goes out is halved each second, down to the same sixteenth, until it is heard again.
+/// If a receiver that has reported before is silent for [`SILENCE`] while data is sent, it has gone, or its reports are
+/// lost on an overloaded path: the rate is halved each second, down to the same sixteenth, until it is heard again.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// Queueing delay that is tolerated.
@@ -32,13 +32,13 @@ pub(super) struct Pace {
     window: Option<Window>,
     trial: Option<Trial>,
     rests_until: Instant,
-    /// The first packet after the last sign of life, once there was one.
+    /// The first packet after the receiver was last heard, once it was.
     unanswered: Option<Instant>,
     heard: bool,
     halved_at: Option<Instant>,
 }
 
-/// What became of a message that was to be sent.
+/// Decision on a message to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Admission {
     /// Send it.
@@ -135,7 +135,7 @@ impl Pace {
         }
     }
 
-    /// The receiver gave a sign of life.
+    /// The receiver was heard.
     pub fn on_heard(&mut self) {
         self.heard = true;
         self.unanswered = None;

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_published_packet_is_told_apart() {
+    fn a_published_packet_is_recognised() {
         let published = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 9];
         assert_eq!(Extended::parse(&published), Err(WireError::Type(1)));
     }

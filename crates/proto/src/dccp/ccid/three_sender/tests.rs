@@ -22,7 +22,7 @@ impl Bench {
         Bench { sender: SenderThree::new(now, rtt.srtt()), log: SentLog::new(Seq48::new(0)), rtt, now }
     }
 
-    /// Sends as much as may go in a round trip; answers how many packets that were.
+    /// Sends as much as permitted in a round trip; returns the number of packets.
     fn round_trip(&mut self) -> u32 {
         let (end, mut sent) = (self.now + RTT, 0);
         while self.now < end {
@@ -68,7 +68,7 @@ impl Bench {
         self.sender.on_feedback(self.now, &feedback, &mut self.log, &mut self.rtt);
     }
 
-    /// So many round trips in which all arrives.
+    /// So many round trips in which everything arrives.
     fn slow_start(&mut self, round_trips: u32) {
         for _ in 0..round_trips {
             self.round_trip();
@@ -97,7 +97,7 @@ fn the_rate_begins_at_four_packets_a_round_trip_and_doubles() {
         bench.report(NO_LOSS, arrives);
         assert!((bench.rate() / doubled - 1.0).abs() < 1e-6, "{}", bench.rate());
     }
-    // No more than twice of what arrives.
+    // At most twice the reported receive rate.
     bench.round_trip();
     bench.report(NO_LOSS, 100_000.0);
     bench.round_trip();
@@ -140,7 +140,7 @@ fn silence_halves_the_rate_and_idle_runs_no_timer() {
         }
     }
     assert!((bench.rate() / SIZE as f64 - 1.0).abs() < 0.01, "a packet a second: {}", bench.rate());
-    // Nothing is sent any more: the timer runs out, and that is that.
+    // Nothing is sent any more: the timer expires once.
     let mut runs = 0;
     while let Some(due) = bench.sender.poll_timeout() {
         bench.sender.handle_timeout(due);
@@ -166,8 +166,8 @@ fn a_sender_short_of_data_keeps_its_rate() {
     assert!(bench.rate() >= before, "{} from {before}", bench.rate());
 }
 
-/// What Linux 6.1 was seen to report: a first loss of a slow flow makes an interval of one packet, and that stays the
-/// mean until the second loss.
+/// Linux 6.1's reports as observed: a first loss of a slow flow gives an interval of one packet, which stays the mean
+/// until the second loss.
 #[test]
 fn a_first_loss_is_not_taken_for_the_loss_of_everything() {
     let mut bench = Bench::new();
@@ -178,7 +178,7 @@ fn a_first_loss_is_not_taken_for_the_loss_of_everything() {
     let equation = |p: f64| tfrc::throughput(SIZE as f64, RTT, p);
     bench.sends(3);
     bench.report(1, 1e6);
-    // The lost packet and three behind it (RFC 5348 §5.1) are in the interval.
+    // The lost packet and three after it (RFC 5348 §5.1) are in the interval.
     assert!((bench.rate() / equation(1.0 / 4.0) - 1.0).abs() < 0.02, "{}", bench.rate());
     for packets in 5..40 {
         bench.sends(1);
@@ -186,7 +186,7 @@ fn a_first_loss_is_not_taken_for_the_loss_of_everything() {
         let expected = equation(1.0 / f64::from(packets));
         assert!((bench.rate() / expected - 1.0).abs() < 0.02, "{packets} packets: {}", bench.rate());
     }
-    // The second loss is told, and from then on reports are taken at their word.
+    // The second loss is reported, and from then on reports are accepted unchanged.
     for inverse in [22, 20, 1] {
         bench.sends(1);
         bench.report(inverse, 1e6);
@@ -195,8 +195,8 @@ fn a_first_loss_is_not_taken_for_the_loss_of_everything() {
     }
 }
 
-/// Linux 6.1 measures what arrives since its report before, silence included: a packet a second was reported as 200 bytes
-/// a second at a round trip of 15 ms, and with the next loss the sender fell to that.
+/// Linux 6.1 measures the receive rate since its previous report, silence included: a packet a second was reported as
+/// 200 bytes a second at a round trip of 15 ms, and with the next loss the sender fell to that.
 #[test]
 fn rate_over_silence_is_at_least_a_packet_a_round_trip() {
     let mut bench = Bench::new();
@@ -211,8 +211,8 @@ fn rate_over_silence_is_at_least_a_packet_a_round_trip() {
     assert!((bench.rate() / 8_500.0 - 1.0).abs() < 0.02, "{}", bench.rate());
 }
 
-/// A path that carries a packet in five round trips, and says so. At two packets a round trip it loses nine in ten, an
-/// event in each: what it may be sent then is what the equation allows.
+/// A path that carries a packet in five round trips, with correct reports. At two packets a round trip it loses nine in
+/// ten, an event in each: the permitted rate is then that of the equation.
 #[test]
 fn reports_raise_the_rate_only_as_far_as_the_equation() {
     let equation = |p: f64| tfrc::throughput(SIZE as f64, RTT, p);
@@ -229,7 +229,7 @@ fn reports_raise_the_rate_only_as_far_as_the_equation() {
             let sent = Sent { at: bench.now, data, ..Sent::default() };
             bench.log.push(bench.log.next(), sent);
             bench.now += RTT;
-            // Two events at least: what is reported is taken at its word.
+            // At least two events: reports are accepted unchanged.
             bench.report(inverse + u32::from(round == 0), 2_000.0);
         }
         let rate = bench.rate();

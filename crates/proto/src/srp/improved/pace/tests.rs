@@ -113,7 +113,7 @@ fn no_report_silences_a_sender() {
 }
 
 #[test]
-fn who_falls_silent_gets_ever_less_and_all_again_once_heard() {
+fn a_silent_receiver_gets_less_and_all_again_once_heard() {
     let mut pace = reported(0, 0);
     let second = |pace: &mut Pace, n: u64| offer(pace, Instant::from_millis(1010 + 1000 * n), 100);
     let sent: Vec<u32> = (0..12).map(|n| second(&mut pace, n)).collect();
@@ -124,7 +124,7 @@ fn who_falls_silent_gets_ever_less_and_all_again_once_heard() {
     }
     pace.on_heard();
     assert_eq!(second(&mut pace, 12), 100);
-    // Who never reported is no receiver of ours: plain sinks of a stream exist.
+    // A peer that never reported is no receiver of ours: a plain sink of a stream.
     let mut mute = Pace::new(LATENCY);
     assert_eq!((0..20).map(|n| second(&mut mute, n)).sum::<u32>(), 2000);
 }

@@ -5,14 +5,14 @@ use antiphon_core::{Input, Instant, PathId, Single, Transmit, WireId, WireView};
 
 /// Sends nothing, and counts what it is told of connections.
 #[derive(Default)]
-pub(crate) struct Bystander {
+pub(crate) struct Inert {
     pub connected: u32,
     pub broken: u32,
-    /// It knows the first so many paths.
+    /// It has this many paths, from 0 on.
     pub known: u32,
 }
 
-impl OneWire for Bystander {
+impl OneWire for Inert {
     fn handle_input(&mut self, _now: Instant, input: Input<'_>) {
         self.connected += u32::from(matches!(input, Input::Connected));
         self.broken += u32::from(matches!(input, Input::Broken(_)));
@@ -39,7 +39,7 @@ impl OneWire for Bystander {
     }
 }
 
-/// A bystander, as a line sees it.
-pub(crate) fn on(bystander: &mut Single<Bystander>) -> WireView<'_> {
-    WireView::new(bystander, WireId::default())
+/// The participant, as a line gets it.
+pub(crate) fn on(inert: &mut Single<Inert>) -> WireView<'_> {
+    WireView::new(inert, WireId::default())
 }

@@ -9,17 +9,17 @@ use crate::associations::AssociationId;
 use crate::receive_track::ReceiveTrack;
 use crate::send_track::SendTrack;
 
-/// How far a session is.
+/// State of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// It sends and receives.
     Open,
     /// Everything was sent, and the goodbyes go out, several times, as a datagram may be lost.
-    Leaving {
+    SayingGoodbye {
         byes: u32,
         next: Instant,
     },
-    /// What was sent to a reflector may still come back until then.
+    /// Until then, packets sent to a reflector may still come back.
     Draining {
         until: Instant,
     },
@@ -29,18 +29,18 @@ pub(super) enum State {
 }
 
 impl State {
-    /// Whether what comes is still played.
+    /// Whether received sound is still played.
     pub fn receives(self) -> bool {
         !matches!(self, State::Closing | State::Finished)
     }
 }
 
 impl Session {
-    /// Goes on to the next state when it is time.
+    /// Goes on to the next state when its time has come.
     pub(super) fn step(&mut self, now: Instant) {
         match self.state {
             State::Open => self.step_open(now),
-            State::Leaving { byes, next } => self.say_goodbye(now, byes, next),
+            State::SayingGoodbye { byes, next } => self.say_goodbye(now, byes, next),
             State::Draining { until } => {
                 let over = self.receive.as_ref().is_none_or(ReceiveTrack::is_over);
                 if over || self.has_heard_all() || until <= now {
@@ -51,14 +51,14 @@ impl Session {
         }
     }
 
-    /// It has finished once the last association has ended and that was heard.
+    /// The session is finished once the last association has ended and its last event was handled.
     pub(super) fn finish(&mut self) {
         if self.state == State::Closing && self.associations.is_empty() {
             self.state = State::Finished;
         }
     }
 
-    /// Whether everything that went out to a reflector has come back, or was given up here, and all has been played.
+    /// Whether every packet sent to a reflector has come back or was given up here, and all has been played.
     fn has_heard_all(&self) -> bool {
         let (sent, track) = (self.sent().peers, self.receive.as_ref());
         track.is_some_and(|track| {
@@ -71,7 +71,7 @@ impl Session {
             let connected = self.sending.map(|(began, _)| began);
             let arrived = self.receive.as_ref().is_some_and(|track| track.counters().packets > 0);
             self.unanswered = connected.is_some_and(|began| !arrived && now.since(began) > reflected.answer);
-            // A transport with a handshake would call for minutes; whoever compares wants to know sooner.
+            // A transport with a handshake would try for minutes; the user of a comparison wants to know sooner.
             let given_up = connected.is_none() && now.since(self.opened_at) >= reflected.connect;
             if given_up || self.unanswered {
                 return self.close(now);
@@ -79,7 +79,7 @@ impl Session {
         }
         if self.send.as_ref().is_some_and(SendTrack::is_drained) {
             self.end_sending(now);
-            self.state = State::Leaving { byes: 0, next: now };
+            self.state = State::SayingGoodbye { byes: 0, next: now };
             return self.say_goodbye(now, 0, now);
         }
         let Some(track) = &self.receive else { return };
@@ -93,15 +93,15 @@ impl Session {
         if let Some((_, end)) = &mut self.sending {
             end.get_or_insert(now);
         }
-        // Goodbyes may be lost on their way back.
+        // The goodbyes may be lost on their way back.
         if let (Some(_), Some(sent), Some(track)) = (self.config.reflected, &self.send, &mut self.receive) {
             let packetiser = sent.packetiser();
             track.set_end(packetiser.timestamp_at(packetiser.position().frames));
         }
     }
 
-    /// Says goodbye to every peer, behind the last of the sound of each group: a goodbye that overtook a repetition of it would
-    /// cut it off.
+    /// Sends a goodbye to every peer, after the last sound of each group: a goodbye that overtook a repetition of that
+    /// sound would cut it off.
     fn say_goodbye(&mut self, now: Instant, byes: u32, next: Instant) {
         if next > now {
             return;
@@ -116,7 +116,7 @@ impl Session {
             for at in 0..self.peers.len() {
                 self.send_goodbyes(now, at);
             }
-            self.state = State::Leaving { byes: byes + 1, next: now + BYE_GAP };
+            self.state = State::SayingGoodbye { byes: byes + 1, next: now + BYE_GAP };
         } else if let Some(reflected) = self.config.reflected {
             self.state = State::Draining { until: now + reflected.drain };
         } else {
@@ -136,14 +136,14 @@ impl Session {
         }
     }
 
-    /// Ends the associations, those that were never there at once.
+    /// Ends the associations; those without a connection at once.
     pub(super) fn close(&mut self, now: Instant) {
         self.end_sending(now);
         if let Some(track) = &mut self.receive {
             track.finish_playout(now);
         }
         if self.send.is_none() && self.data.is_none() {
-            self.take_leave(now);
+            self.send_goodbye_to_senders(now);
         }
         self.associations.stop(now);
         for at in 0..self.peers.len() {
@@ -156,8 +156,8 @@ impl Session {
         self.state = State::Closing;
     }
 
-    /// A session that only receives says goodbye to its senders once.
-    fn take_leave(&mut self, now: Instant) {
+    /// A session that only receives sends one goodbye to its senders.
+    fn send_goodbye_to_senders(&mut self, now: Instant) {
         for at in 0..self.peers.len() {
             let Some(peer) = &mut self.peers[at] else { continue };
             if let Some(len) = peer.rtcp.close(now, &mut self.report) {
@@ -166,7 +166,7 @@ impl Session {
         }
     }
 
-    /// The user, or the end of the program, wants it to end.
+    /// Ends the session because the user or the program asks for it.
     pub(super) fn begin_stopping(&mut self, now: Instant) {
         if self.data.is_some() {
             return self.empty_port(now);
@@ -175,13 +175,13 @@ impl Session {
             (Some(track), State::Open) => {
                 track.end();
                 let reflected = self.config.reflected.as_mut();
-                // What is on its way may still come: a moment is worth the truth about it.
+                // Packets in flight may still arrive: waiting for them briefly gives true figures.
                 reflected.into_iter().for_each(|reflected| reflected.drain = reflected.drain.min(STOP_DRAIN));
                 if self.sending.is_none() {
                     return self.close(now);
                 }
                 self.end_sending(now);
-                self.state = State::Leaving { byes: 0, next: now };
+                self.state = State::SayingGoodbye { byes: 0, next: now };
             }
             (None, State::Open) => self.close(now),
             _ => {}
@@ -212,10 +212,10 @@ impl Session {
             self.peers[at] = None;
             self.report_timers.set(at, None);
         }
-        // One that called has nobody left; one that listens waits for the next.
-        let deserted = self.listening.is_none() && self.peers.iter().all(Option::is_none);
+        // A session that called has no peer left; a session that listens waits for the next.
+        let without_peers = self.listening.is_none() && self.peers.iter().all(Option::is_none);
         let data_ended = self.data.as_ref().is_some_and(|data| data.ended.is_some());
-        if self.state != State::Closing && (deserted || data_ended) {
+        if self.state != State::Closing && (without_peers || data_ended) {
             self.close(now);
             self.state = State::Closing;
         }
@@ -223,7 +223,7 @@ impl Session {
 
     pub(super) fn next_step(&self) -> Option<Instant> {
         match self.state {
-            State::Leaving { next, .. } => Some(next),
+            State::SayingGoodbye { next, .. } => Some(next),
             State::Draining { until } => Some(until),
             State::Open => {
                 let reflected = self.config.reflected?;
@@ -241,7 +241,7 @@ impl Session {
 
 /// Goodbyes sent: all three are lost once in a thousand times at 10 % loss.
 const BYES: u32 = 3;
-/// Apart enough not to be lost in one burst, near enough not to keep the user.
+/// Far enough apart not to be lost in one burst, close enough not to delay the user.
 const BYE_GAP: Duration = Duration::from_millis(30);
-/// How long a comparison that was interrupted waits for stragglers.
+/// How long an interrupted comparison waits for packets in flight.
 const STOP_DRAIN: Duration = Duration::from_millis(500);

@@ -8,11 +8,11 @@ use super::{Notice, ReceiveTrack};
 use crate::player::Stream;
 
 impl ReceiveTrack {
-    /// RTCP says that a source takes leave.
+    /// RTCP says that a source has ended its stream (BYE).
     pub fn on_bye(&mut self, now: Instant, ssrc: u32) {
         let left = match self.tracker.group_of(ssrc) {
             Some(group) => 1 << group,
-            // The sender itself, of whose first group nothing has come.
+            // The sender itself, although no packet of its first group has come.
             None => u64::from(self.tracker.ssrc() == Some(ssrc)),
         };
         if self.tracker.ssrc() != Some(ssrc) {
@@ -21,22 +21,23 @@ impl ReceiveTrack {
         if left == 0 || self.said_bye {
             return;
         }
-        let (since, before) = self.some_left.unwrap_or((now, 0));
-        self.some_left = Some((since, before | left));
+        let (since, before) = self.some_ended.unwrap_or((now, 0));
+        self.some_ended = Some((since, before | left));
         if self.tracker.heard_groups() & !(before | left) == 0 {
-            self.begin_leaving(now);
+            self.begin_linger(now);
         }
     }
 
-    /// All groups of the sender have taken leave, or those that have not have had their time.
-    pub(super) fn begin_leaving(&mut self, now: Instant) {
-        (self.said_bye, self.leaving, self.some_left) = (true, Some(now), None);
+    /// The stream ends: all groups have said goodbye, or the wait for the others' goodbyes is over.
+    pub(super) fn begin_linger(&mut self, now: Instant) {
+        (self.said_bye, self.lingering, self.some_ended) = (true, Some(now), None);
         self.notice(Notice::Bye);
     }
 
-    /// The sender has left for good: what waits of it goes out, and whoever comes next is a new stream at once.
-    pub(super) fn finish_leaving(&mut self) {
-        if self.leaving.take().is_some() {
+    /// The sender's stream is over: what is buffered is played, and the next sender is a new stream at its first
+    /// packet.
+    pub(super) fn finish_linger(&mut self) {
+        if self.lingering.take().is_some() {
             self.forget_source();
             if let Some(stream) = &mut self.stream {
                 stream.finish();
@@ -44,14 +45,14 @@ impl ReceiveTrack {
         }
     }
 
-    /// Nobody is followed any more: the next sender is a new stream at its first packet.
+    /// Follows no sender any more: the next one is a new stream at its first packet.
     pub(crate) fn forget_source(&mut self) {
         if let Some(ssrc) = self.tracker.ssrc() {
             self.tracker.on_bye(ssrc);
         }
     }
 
-    /// The sound ends before RTP's time stamp `end`: nothing is made up beyond it, and what is missing up to it is.
+    /// The sound ends before RTP's time stamp `end`: gaps before it are concealed, and nothing after it.
     pub(crate) fn set_end(&mut self, end: u32) {
         self.end = Some(end);
         if let Some(stream) = &mut self.stream {
@@ -59,22 +60,22 @@ impl ReceiveTrack {
         }
     }
 
-    /// Whether our sender took leave and nobody has followed it.
-    pub(crate) fn has_left(&self) -> bool {
-        self.said_bye && self.leaving.is_none()
+    /// Whether the sender has ended its stream and no other is followed.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.said_bye && self.lingering.is_none()
     }
 
-    /// Until when stragglers of a sender that took leave are waited for, or the goodbyes of its other channel groups.
+    /// Until when packets still in flight, or the goodbyes of the sender's other channel groups, are waited for.
     pub(super) fn linger_end(&self) -> Option<Instant> {
         let linger = if self.config.ordered { Duration::ZERO } else { LINGER };
-        let others = self.some_left.map(|(since, _)| since + self.config.silence);
-        self.leaving.map(|left| left + linger).or(others)
+        let others = self.some_ended.map(|(since, _)| since + self.config.silence);
+        self.lingering.map(|left| left + linger).or(others)
     }
 
-    /// Whether the sender took leave and everything it sent has been played.
+    /// Whether the sender has ended its stream and everything it sent has been played.
     pub fn is_over(&self) -> bool {
         self.said_bye
-            && self.leaving.is_none()
+            && self.lingering.is_none()
             && self.stream.as_ref().is_none_or(|stream| stream.playout.is_drained() || stream.is_at_end())
     }
 
@@ -84,6 +85,6 @@ impl ReceiveTrack {
     }
 }
 
-/// How long the stragglers of a sender that took leave are waited for where the network may reorder (RFC 3550 §6.3.4
-/// wants it, too): longer than its three goodbyes take.
+/// How long packets in flight are waited for after a sender's goodbye where the network may reorder (see also RFC 3550
+/// §6.3.4): longer than its three goodbyes take.
 const LINGER: Duration = Duration::from_millis(100);
