@@ -12,6 +12,7 @@ use antiphon_media::{NullSink, Sink};
 use antiphon_net::{Capture, OsClock, Stop, Target};
 use antiphon_session::CallProgress;
 
+use crate::commands::commands;
 use crate::embedded::{Embedded, Place};
 use crate::near_end::{NearEnd, NearPlan, NearResult};
 use crate::passport::PassportFile;
@@ -348,16 +349,18 @@ fn finish(
         }
         measured.push(Measured::new(choice, result, &link.name, crossed));
     }
+    // In the order of the list of transports, which begins with the simplest.
     let candidates: Vec<Candidate<'_>> = measured
         .iter()
         .map(|m| Candidate {
             figures: &m.figures,
+            log: &m.log,
             reliable: m.profile.reliable,
             multicast: m.choice.transport.multicast,
         })
         .collect();
     let mut comparison = Comparison {
-        advice: advise(&candidates),
+        advice: advised(options, stream, &candidates),
         figures: measured.iter().map(|m| m.figures.clone()).collect(),
         link,
         crossed: counted,
@@ -372,6 +375,14 @@ fn finish(
         comparison.report = Some(out.clone());
     }
     Ok((comparison, measured))
+}
+
+fn advised(options: &CompareOptions, stream: &StreamPlan, candidates: &[Candidate<'_>]) -> Vec<Advice> {
+    let mut advice = advise(candidates);
+    for advice in &mut advice {
+        advice.commands = commands(advice, &options.source, stream.format);
+    }
+    advice
 }
 
 /// One transport's run, measured.

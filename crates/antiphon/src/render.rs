@@ -162,10 +162,12 @@ fn panel(index: usize, measured: &Measured) -> TransportPanel {
 fn advice(advice: &antiphon_measure::Advice) -> Advice {
     Advice {
         purpose: advice.purpose.title().into(),
-        transport: advice.transport.clone(),
-        because: advice.because.clone(),
-        caution: if advice.met { String::new() } else { "does not meet the need; the least bad here".into() },
+        transport: if advice.met { advice.transport.clone() } else { String::new() },
+        because: advice.reason(),
         confidence: advice.confidence,
+        sureness: advice.sureness(),
+        commands: advice.commands.clone(),
+        ..Advice::default()
     }
 }
 

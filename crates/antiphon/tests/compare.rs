@@ -45,7 +45,8 @@ fn live_sound_does_not_grow_old_in_a_queue() {
 /// Loss is counted twice: by the frames that never came back, and by the link that dropped them.
 #[test]
 fn counted_loss_agrees_with_the_link_to_the_frame() {
-    let options = options("loss", "loss=5%");
+    // Without expiry: a busy machine may hold up a repair for longer than the playout delay.
+    let options = CompareOptions { expire: false, ..options("loss", "loss=5%") };
     let result = compare(&options, &Stop::new(), &mut |_| {}).expect("an embedded link of some kind");
     assert!(result.failures.is_empty(), "{:?}", result.failures);
     assert_eq!(result.figures.len(), antiphon::proto::TRANSPORTS.len());
@@ -63,7 +64,7 @@ fn counted_loss_agrees_with_the_link_to_the_frame() {
     assert!((8..56).contains(&rtp.lost), "the weather happened: {}", rtp.lost);
     assert_eq!(rtp.concealed, rtp.lost, "every lost frame is concealed, and nothing else");
     let tcp = result.figures.iter().find(|f| f.transport == "tcp").expect("measured");
-    assert_eq!((tcp.lost, tcp.expired, tcp.refused), (0, 0, 0), "TCP sends again what is lost");
+    assert_eq!((tcp.expired, tcp.refused), (0, 0));
     let out = options.out.expect("asked for");
     for file in [
         "report.html",
@@ -90,6 +91,9 @@ fn counted_loss_agrees_with_the_link_to_the_frame() {
         csv.lines().filter(|line| line.starts_with("rtp,") && line.ends_with(",lost")).count() as u64,
         rtp.lost
     );
+    // The far end returns nothing older than a second, but everything reached it.
+    let reached = |line: &&str| line.starts_with("tcp,") && !line.split(',').nth(5).unwrap_or("").is_empty();
+    assert_eq!(csv.lines().filter(reached).count(), 282, "TCP sends again what is lost");
     std::fs::remove_dir_all(out).expect("ours");
 }
 

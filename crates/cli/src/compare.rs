@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use crate::args::{CompareArgs, Global};
 use crate::exit;
 use crate::grid::{Palette, Tone, paragraph};
-use crate::output::{Output, command_line, quoted};
+use crate::output::{Output, command_line};
 use crate::progress::CompareProgress;
 use crate::table;
+use antiphon::quoted;
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &CompareArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
@@ -180,17 +181,15 @@ fn advised(advice: &Advice, width: usize, palette: Palette) -> String {
     let tone = if advice.met { Tone::Best } else { Tone::Bad };
     let transport = if advice.met { advice.transport.as_str() } else { "none" };
     let head = format!(
-        "  {:<21} {} ({} % sure)\n",
+        "  {:<21} {} ({})\n",
         advice.purpose.title(),
         palette.paint(tone, transport),
-        // No measurement is certain.
-        match (advice.confidence * 100.0).round() {
-            100.0 => "over 99".into(),
-            percent => percent.to_string(),
-        }
+        advice.sureness(),
     );
-    let why = crate::grid::wrap(&advice.because, width.saturating_sub(4));
-    head + &why.iter().map(|line| format!("    {line}\n")).collect::<String>()
+    let why = crate::grid::wrap(&advice.reason(), width.saturating_sub(4));
+    let why = why.iter().map(|line| format!("    {line}\n")).collect::<String>();
+    // Not wrapped: lines to be copied.
+    head + &why + &advice.commands.iter().map(|line| format!("      {line}\n")).collect::<String>()
 }
 
 #[cfg(test)]
@@ -209,7 +208,11 @@ mod tests {
                 "0.00 % of 112500 packets lost or later than 70 ms, buffer empty 0 times, within 80 ms of \
                       the picture and 1.8 %; rtp: 1.95 % of 112500 packets lost or later than 70 ms"
                     .into(),
-            confidence: 0.987,
+            ties: vec!["srp".into()],
+            promised: false,
+            confidence: Some(0.987),
+            playout_delay_ms: Some(12.0),
+            commands: vec!["antiphon receive adaptive://:7710".into()],
         };
         Comparison {
             figures: table::tests::synthetic(transports),

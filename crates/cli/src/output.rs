@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use antiphon::net::OsClock;
-use antiphon::{Error, Stop};
+use antiphon::{Error, Stop, quoted};
 use serde_json::{Value, json};
 
 use crate::args::{Color, Global};
@@ -170,16 +170,6 @@ pub fn command_line() -> String {
     format!("antiphon {}", words.join(" "))
 }
 
-/// A word, quoted for a shell.
-pub fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,%+@".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.into()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,13 +179,5 @@ mod tests {
         assert_eq!(record_line("note", json!({})), r#"{"record":"note","schema":1}"#);
         let line = record_line("note", json!({ "record": "other", "a": { "b": "{" } }));
         assert_eq!(line, r#"{"record":"note","schema":1,"a":{"b":"{"}}"#);
-    }
-
-    #[test]
-    fn words_are_quoted_where_a_shell_needs_it() {
-        assert_eq!(quoted("rtp://127.0.0.1:7710"), "rtp://127.0.0.1:7710");
-        assert_eq!(quoted("loss<1%"), "'loss<1%'");
-        assert_eq!(quoted("it's"), r"'it'\''s'");
-        assert_eq!(quoted(""), "''");
     }
 }

@@ -1,16 +1,20 @@
 //! Which transport to take for which purpose, with the figure that decided and how sure it is.
 //!
-//! Every purpose scores each transport ([`criteria`]): a cost with its standard error, and the probability that the
-//! purpose's bound is met. The one that meets the bound at the lowest cost is named; if none does, the least bad.
+//! Every purpose weighs each transport ([`criteria`]): a cost, and whether the purpose's bound is met. Those that meet it at
+//! the lowest cost *tie* where the difference is smaller than what matters, or than the run can tell; of these the simplest
+//! and most common is named. How sure that is comes from drawing the blocks of the run again, those of all transports
+//! together, as they met the same network at the same time ([`crate::blocks`]).
 
 use serde::{Deserialize, Serialize};
 
+use crate::blocks::{Blocks, Sums, resample};
 use crate::figures::TransportFigures;
-use crate::statistics::is_below;
+use crate::packet_log::PacketLog;
+use crate::statistics::LEAST_HOLDING;
 
 mod criteria;
 
-use criteria::Score;
+use criteria::Weight;
 
 /// What a user wants to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -48,8 +52,10 @@ impl Purpose {
 /// A transport to be judged.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
-    /// The measurements.
+    /// What was measured.
     pub figures: &'a TransportFigures,
+    /// The packets that it was measured from.
+    pub log: &'a PacketLog,
     /// Whether it promises that every message without a deadline arrives (`core::Profile::reliable`).
     pub reliable: bool,
     /// Whether one datagram of it reaches many receivers.
@@ -65,92 +71,162 @@ pub struct Advice {
     pub purpose: Purpose,
     /// The transport to take.
     pub transport: String,
+    /// Others that will do as well: no difference that matters ([`Purpose::margin`]), or none that the run can tell.
+    pub ties: Vec<String>,
     /// Whether it meets the purpose's bound; if not, it is the least bad of those measured.
     pub met: bool,
+    /// Whether it promises what the purpose needs, apart from what was measured.
+    pub promised: bool,
     /// The figures that decided, in a sentence.
     pub because: String,
-    /// Probability, 0.0 to 1.0, that the bound is met as said and that none of the others is better by more than the
-    /// purpose's margin ([`Purpose::margin`]). From the counting error of the run's packets, losses of a burst taken
-    /// as one; it knows nothing of how the link will be tomorrow.
-    pub confidence: f64,
+    /// Probability, 0.0 to 1.0, that the transport meets the bound and that none but those of `ties` is better by more than
+    /// the margin; where none meets the bound, that none does. It is of the network as it was during the run. `None`: the run
+    /// is too short to tell, as fewer than ten of its blocks hold what is counted.
+    pub confidence: Option<f64>,
+    /// The playout delay to set at the receiver, in milliseconds; `None` where the purpose needs none.
+    pub playout_delay_ms: Option<f64>,
+    /// What to type to stream so, the receiver's command first; empty where none meets the bound. Filled in where the source is
+    /// known.
+    pub commands: Vec<String>,
 }
 
-/// Advice for every purpose; empty if there are no candidates.
-pub fn advise(candidates: &[Candidate<'_>]) -> Vec<Advice> {
-    let advice = |purpose| advise_for(purpose, candidates);
-    Purpose::ALL.into_iter().filter_map(advice).collect()
-}
-
-/// Advice for one purpose; `None` if there are no candidates. Of equals the quicker is taken, then the first.
-pub fn advise_for(purpose: Purpose, candidates: &[Candidate<'_>]) -> Option<Advice> {
-    let scores: Vec<Score> = candidates.iter().map(|c| purpose.score(c)).collect();
-    let delay = |i: usize| candidates[i].figures.rtt_ms.p50_ms.unwrap_or(f64::INFINITY);
-    let order = |i: &usize, j: &usize| {
-        let (a, b) = (&scores[*i], &scores[*j]);
-        (b.met.cmp(&a.met))
-            .then(a.cost.total_cmp(&b.cost))
-            .then(b.promised.cmp(&a.promised))
-            .then(delay(*i).total_cmp(&delay(*j)))
-    };
-    let mut ranking: Vec<usize> = (0..scores.len()).collect();
-    ranking.sort_by(order);
-    let best = *ranking.first()?;
-    let winner = &scores[best];
-    let name = |i: usize| candidates[i].figures.transport.as_str();
-    let others = || ranking.iter().skip(1).map(|i| &scores[*i]);
-    let unbeaten = others().map(|other| not_beaten(winner, other, purpose.margin())).fold(1.0, f64::min);
-    let (judged, because) = if winner.met {
-        let runner = ranking.get(1).map(|i| (name(*i), &scores[*i]));
-        (winner.meets, why(winner, runner))
-    } else {
-        let none = others().fold(1.0 - winner.meets, |p, other| p.min(1.0 - other.meets));
-        (none, why_not(name(best), winner))
-    };
-    Some(Advice {
-        record: "advice".into(),
-        purpose,
-        transport: name(best).into(),
-        met: winner.met,
-        because,
-        confidence: ((judged * unbeaten).clamp(0.0, HIGHEST_CONFIDENCE) * 1000.0).round() / 1000.0,
-    })
-}
-
-/// What three decimals can say without rounding to certainty, which no run of finite length gives.
-const HIGHEST_CONFIDENCE: f64 = 0.999;
-
-/// Probability that `other` is not better than `winner` by more than `margin`.
-fn not_beaten(winner: &Score, other: &Score, margin: f64) -> f64 {
-    if winner.promised && !other.promised && winner.cost <= other.cost {
-        // Among equals the promise decided, not a figure.
-        return 1.0;
-    }
-    let cheaper = is_below(winner.cost, winner.error, other.cost + margin, other.error);
-    if winner.met {
-        // To beat a winner that meets the bound, the other must meet it too.
-        1.0 - (1.0 - cheaper) * other.meets
-    } else {
-        cheaper
-    }
-}
-
-fn why(winner: &Score, runner: Option<(&str, &Score)>) -> String {
-    let mut text = format!("{}, {}", winner.figure, winner.bound);
-    match runner {
-        None => {}
-        Some((name, other)) => {
-            text.push_str(&format!("; {name}: {}", other.figure));
-            if let Some(lacking) = other.lacking.as_ref().filter(|_| !other.met) {
-                text.push_str(&format!(" ({lacking})"));
+impl Advice {
+    /// Why, with those that will do as well.
+    pub fn reason(&self) -> String {
+        match &self.ties[..] {
+            [] => self.because.clone(),
+            [one] => format!("{one} will do as well; {}", self.because),
+            [first @ .., last] => {
+                format!("{} and {last} will do as well; {}", first.join(", "), self.because)
             }
         }
     }
-    text
+
+    /// How sure it is, in words.
+    pub fn sureness(&self) -> String {
+        match self.confidence {
+            // Nothing measured is certain.
+            Some(share) if share > 0.99 => "over 99 % sure".into(),
+            Some(share) => format!("{:.0} % sure", share * 100.0),
+            None if self.promised && self.met => "by design; too short to measure".into(),
+            None => "too short to tell how sure".into(),
+        }
+    }
 }
 
-fn why_not(name: &str, winner: &Score) -> String {
-    let lacking = winner.lacking.as_deref().unwrap_or("the bound is missed");
-    format!("nothing measured is good enough; least bad is {name} with {}: {lacking}", winner.figure)
+/// Advice for every purpose; empty if there are no candidates. Of those that tie the first is named, so the simplest and most
+/// common ones come first.
+pub fn advise(candidates: &[Candidate<'_>]) -> Vec<Advice> {
+    let blocks = Blocks::of(&candidates.iter().map(|c| c.log).collect::<Vec<_>>());
+    let advice = |purpose| judge(purpose, candidates, &blocks);
+    Purpose::ALL.into_iter().filter_map(advice).collect()
+}
+
+/// Advice for one purpose; `None` if there are no candidates.
+pub fn advise_for(purpose: Purpose, candidates: &[Candidate<'_>]) -> Option<Advice> {
+    judge(purpose, candidates, &Blocks::of(&candidates.iter().map(|c| c.log).collect::<Vec<_>>()))
+}
+
+/// Drawn so often: the standard error of a probability of 0.9 is 0.01.
+const DRAWS: usize = 1_000;
+/// Of the draws' generator: the same run gives the same advice.
+const SEED: u64 = 1;
+/// What three decimals can say without rounding to certainty, which no run of finite length gives.
+const HIGHEST_CONFIDENCE: f64 = 0.999;
+/// The run can't tell two transports apart where in so many of the draws one is not worse than the other.
+const UNDECIDED: f64 = 0.05;
+
+fn judge(purpose: Purpose, candidates: &[Candidate<'_>], blocks: &[Blocks]) -> Option<Advice> {
+    let totals: Vec<Sums> = blocks.iter().map(Blocks::total).collect();
+    let weigh = |sums: &[Sums]| -> Vec<Weight> {
+        candidates.iter().zip(sums).map(|(candidate, sums)| purpose.weigh(candidate, sums)).collect()
+    };
+    let weights = weigh(&totals);
+    let best = best_of(candidates, &weights)?;
+    let draws = draws(blocks, weigh);
+    let taken = Taken::of(&weights, &draws, best, purpose.margin());
+    let at = taken.at;
+    let name = |i: usize| candidates[i].figures.transport.as_str();
+    let words = |i: usize| purpose.words(&candidates[i], &totals[i], &weights[i], blocks[i].one_way);
+    let because = if weights[at].met {
+        let beside = |i: usize| if taken.is_outside(i) { weights[i] } else { Weight::NONE };
+        let beside: Vec<Weight> = (0..weights.len()).map(beside).collect();
+        let runner = best_of(candidates, &beside).filter(|i| taken.is_outside(*i));
+        words(at).because(runner.map(|i| (name(i), words(i), weights[i].met)))
+    } else {
+        words(at).because_none(name(at))
+    };
+    let tells = blocks[at].holding(purpose.events(&candidates[at], &weights[at])) >= LEAST_HOLDING;
+    let stands = draws.iter().filter(|draw| taken.stands(draw, weights[at].met)).count();
+    let share = (stands as f64 / draws.len().max(1) as f64).min(HIGHEST_CONFIDENCE);
+    Some(Advice {
+        record: "advice".into(),
+        purpose,
+        transport: name(at).into(),
+        ties: taken.ties.iter().filter(|i| **i != at).map(|i| name(*i).to_string()).collect(),
+        met: weights[at].met,
+        promised: weights[at].promised,
+        because,
+        confidence: tells.then(|| (share * 1000.0).round() / 1000.0),
+        playout_delay_ms: weights[at].delay_ms.filter(|_| weights[at].met),
+        commands: Vec::new(),
+    })
+}
+
+/// What is taken, and what will do as well.
+struct Taken {
+    at: usize,
+    /// With `at`; that alone where none meets the bound.
+    ties: Vec<usize>,
+    margin: f64,
+}
+
+impl Taken {
+    fn of(weights: &[Weight], draws: &[Vec<Weight>], best: usize, margin: f64) -> Self {
+        let as_good =
+            |weights: &[Weight], i: usize| weights[i].met && weights[i].cost <= weights[best].cost + margin;
+        let ties = |i: &usize| {
+            let drawn = || draws.iter().filter(|draw| as_good(draw, *i)).count() as f64;
+            let alike = weights[*i].met && weights[*i].promised == weights[best].promised;
+            *i == best || alike && (as_good(weights, *i) || drawn() > UNDECIDED * draws.len() as f64)
+        };
+        let ties: Vec<usize> = (0..weights.len()).filter(ties).collect();
+        Taken { at: ties.first().copied().unwrap_or(best), ties, margin }
+    }
+
+    fn is_outside(&self, i: usize) -> bool {
+        !self.ties.contains(&i)
+    }
+
+    /// Whether a draw agrees: it meets the bound and none outside is better by more than the margin; or, where none met the
+    /// bound, none does.
+    fn stands(&self, draw: &[Weight], met: bool) -> bool {
+        if !met {
+            return draw.iter().all(|weight| !weight.met);
+        }
+        let least = self.ties.iter().map(|i| draw[*i].cost).fold(f64::INFINITY, f64::min);
+        let beats = |i: usize| self.is_outside(i) && draw[i].before(&draw[self.at], least - self.margin);
+        draw[self.at].met && !(0..draw.len()).any(beats)
+    }
+}
+
+/// The one that meets the bound at the lowest cost; if none does, the one with the lowest cost. Of equals one that promises it
+/// comes first, then the quicker.
+fn best_of(candidates: &[Candidate<'_>], weights: &[Weight]) -> Option<usize> {
+    let delay = |i: usize| candidates[i].figures.rtt_ms.p50_ms.unwrap_or(f64::INFINITY);
+    let order = |i: &usize, j: &usize| {
+        let (a, b) = (&weights[*i], &weights[*j]);
+        let order = b.met.cmp(&a.met).then(a.cost.total_cmp(&b.cost)).then(b.promised.cmp(&a.promised));
+        order.then(delay(*i).total_cmp(&delay(*j)))
+    };
+    (0..weights.len()).min_by(order)
+}
+
+/// What each candidate would have come to, in each draw.
+fn draws(blocks: &[Blocks], weigh: impl Fn(&[Sums]) -> Vec<Weight>) -> Vec<Vec<Weight>> {
+    let mut draws = Vec::with_capacity(DRAWS);
+    resample(blocks, DRAWS, SEED, |sums| draws.push(weigh(sums)));
+    draws
 }
 
 #[cfg(test)]

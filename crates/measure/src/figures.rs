@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::blocks::Blocks;
 use crate::buffer_check::{BufferResult, LipSync};
 use crate::bursts::BurstTotals;
 use crate::fate::Fate;
@@ -12,7 +13,6 @@ use crate::jitter::pdv;
 use crate::packet_log::PacketLog;
 use crate::playout::{PlayoutCurve, PlayoutPoint, RequiredDelay};
 use crate::rate::{cpu_ms_per_s, kbit_per_s, overhead_percent, percent};
-use crate::statistics::wilson;
 
 /// Inputs of a run's figures besides its [`PacketLog`].
 #[derive(Clone, Debug, Default)]
@@ -81,7 +81,8 @@ pub struct TransportFigures {
     pub unknown: u64,
     /// Lost.
     pub lost_percent: Option<f64>,
-    /// 95 % interval of `lost_percent` (Wilson; a burst of losses counts as one event).
+    /// 95 % interval of `lost_percent`, from blocks of the run ([`Blocks`]); `None` where it is too short to tell: fewer than ten
+    /// of its blocks hold a loss.
     pub lost_percent_interval: Option<(f64, f64)>,
     /// Late.
     pub late_percent: Option<f64>,
@@ -186,6 +187,7 @@ impl TransportFigures {
         let share = |n| percent(n, sent);
         let tallies = log.tallies();
         let runs = log.loss_runs();
+        let blocks = Blocks::of(&[log]).remove(0);
         let live = &log.live;
         let some_came = (!log.rtt().is_empty()).then_some(());
         let absent = of(Fate::Lost) + of(Fate::Late) + of(Fate::Expired) + of(Fate::Refused);
@@ -213,7 +215,10 @@ impl TransportFigures {
             concealed: tallies.concealed,
             unknown: tallies.unknown,
             lost_percent: share(of(Fate::Lost)),
-            lost_percent_interval: loss_interval(of(Fate::Lost), sent, runs.mean_burst()),
+            lost_percent_interval: blocks
+                .share(|sums| sums.lost)
+                .interval()
+                .map(|(low, high)| (low * 100.0, high * 100.0)),
             late_percent: share(of(Fate::Late)),
             expired_percent: share(of(Fate::Expired)),
             refused_percent: share(of(Fate::Refused)),
@@ -245,7 +250,7 @@ impl TransportFigures {
             buffer_bytes: live.by_bytes.result(),
             buffer_sequence: live.by_sequence.result(),
             lip_sync: LipSync::judge(share(absent), &live.by_sequence),
-            playout: PlayoutFigures::new(log, runs.mean_burst()),
+            playout: PlayoutFigures::new(log, &blocks),
             log_complete: log.is_complete(),
         }
     }
@@ -254,17 +259,6 @@ impl TransportFigures {
     pub fn never_came(&self) -> u64 {
         self.lost + self.expired + self.refused
     }
-
-    /// Packets sent, fewer where losses came in bursts: the burst counts as one event in every confidence interval.
-    pub fn independent_packets(&self) -> f64 {
-        self.packets_sent as f64 / self.mean_loss_burst.unwrap_or(1.0).max(1.0)
-    }
-}
-
-fn loss_interval(lost: u64, sent: u64, mean_burst: Option<f64>) -> Option<(f64, f64)> {
-    let events = |packets: u64| packets as f64 / mean_burst.unwrap_or(1.0).max(1.0);
-    let (low, high) = wilson(events(lost), events(sent))?;
-    Some((low * 100.0, high * 100.0))
 }
 
 /// Playout delays at which the curve is drawn, in milliseconds.
@@ -275,20 +269,30 @@ const CURVE_MS: [u64; 22] =
 const TARGET_SHARES: [f64; 3] = [0.001, 0.01, 0.018];
 
 impl PlayoutFigures {
-    fn new(log: &PacketLog, mean_burst: Option<f64>) -> Self {
+    fn new(log: &PacketLog, blocks: &Blocks) -> Self {
         // Packets on their way are neither there nor missing yet.
         let settled = log.packets_sent() - log.counts().of(Fate::Pending);
-        let (basis, delays, divisor) = match log.one_way().count() {
-            // One packet without its one-way delay would look like a lost one.
-            n if n > 0 && n == log.rtt().count() => (DelayBasis::OneWay, log.one_way(), 1),
-            _ => (DelayBasis::HalfRoundTrip, log.rtt(), 2),
+        let (basis, delays, divisor) = if log.has_one_clock() {
+            (DelayBasis::OneWay, log.reached(), 1)
+        } else {
+            (DelayBasis::HalfRoundTrip, log.rtt(), 2)
         };
-        let curve =
-            PlayoutCurve::from_histogram(delays, settled, divisor).with_mean_burst(mean_burst.unwrap_or(1.0));
+        let curve = PlayoutCurve::from_histogram(delays, settled, divisor);
+        let required = |share| {
+            let target_ms = curve.delay_for(share).map(millis);
+            let (low, high) = blocks.delay_interval(share);
+            RequiredDelay {
+                missing_percent: share * 100.0,
+                target_ms,
+                // The interval is of steps of 0.25 ms and more.
+                low_ms: low.map(|low| target_ms.map_or(low, |at| low.min(at))),
+                high_ms: high.map(|high| target_ms.map_or(high, |at| high.max(at))),
+            }
+        };
         PlayoutFigures {
             basis,
             curve: curve.points(CURVE_MS.map(Duration::from_millis)),
-            targets: TARGET_SHARES.map(|share| curve.required_delay(share)).to_vec(),
+            targets: TARGET_SHARES.map(required).to_vec(),
         }
     }
 }

@@ -11,6 +11,7 @@
 //! A figure that was not measured is `None`, in JSON `null`: never zero, never NaN.
 
 mod advice;
+mod blocks;
 mod buffer_check;
 mod bursts;
 mod desired;
@@ -42,4 +43,4 @@ pub use list::{Better, FIGURES, FigureDef, STREAM_FIGURES, StreamFigures, Unit, 
 pub use packet_log::{LoggedPacket, PacketArrival, PacketLog, PacketLogConfig, Tallies};
 pub use playout::{PlayoutCurve, PlayoutPoint, RequiredDelay};
 pub use rate::{cpu_ms_per_s, kbit_per_s, overhead_percent, percent};
-pub use statistics::{MeanInterval, Z95, is_below, share_at_most, student_t, wilson};
+pub use statistics::{MeanInterval, student_t};

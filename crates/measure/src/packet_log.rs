@@ -87,6 +87,8 @@ pub struct Tallies {
 pub(crate) struct Live {
     pub rtt: DelayVariation,
     pub one_way: Histogram,
+    /// The same of all packets that reached the far end, whether they came back or not.
+    pub reached: Histogram,
     pub jitter: InterarrivalJitter,
     pub gaps: Gaps,
     pub rolling: RollingDeviation,
@@ -122,6 +124,7 @@ impl PacketLog {
             live: Live {
                 rtt: DelayVariation::default(),
                 one_way: Histogram::new(),
+                reached: Histogram::new(),
                 jitter: InterarrivalJitter::new(config.clock_rate),
                 gaps: Gaps::default(),
                 rolling: RollingDeviation::default(),
@@ -161,10 +164,7 @@ impl PacketLog {
     /// ends are known to agree. Fates and histograms, which are of packets that came back, stay as they are.
     pub fn on_reached(&mut self, seq: u64, one_way: Duration) {
         if let Some(index) = self.known(seq) {
-            let row = self.row(index);
-            if row.one_way == NONE {
-                row.one_way = nanos(one_way).min(NONE - 1);
-            }
+            self.note_one_way(index, one_way);
         }
     }
 
@@ -188,14 +188,24 @@ impl PacketLog {
             return None;
         }
         row.arrived = at.as_nanos().min(NONE - 1);
-        row.one_way = arrival.one_way.map_or(NONE, |d| nanos(d).min(NONE - 1));
         let rtt = at.since(Instant::from_nanos(row.sent));
         let fate = if arrival.repaired { Fate::Recovered } else { Fate::Played };
+        if let Some(one_way) = arrival.one_way {
+            self.note_one_way(index, one_way);
+        }
         self.revise(index, fate);
         self.tallies.reordered += u64::from(self.highest_arrived.is_some_and(|highest| seq < highest));
         self.highest_arrived = self.highest_arrived.max(Some(seq));
         self.live.on_first_arrival(arrival, rtt);
         Some(rtt)
+    }
+
+    fn note_one_way(&mut self, index: u64, one_way: Duration) {
+        let row = self.row(index);
+        if row.one_way == NONE {
+            row.one_way = nanos(one_way).min(NONE - 1);
+            self.live.reached.record(one_way);
+        }
     }
 
     /// One end reports what became of the packet `seq`: late (the receiver), expired, refused (the sender). A fate
@@ -261,6 +271,17 @@ impl PacketLog {
     /// One-way delays so far.
     pub fn one_way(&self) -> &Histogram {
         &self.live.one_way
+    }
+
+    /// One-way delays of all packets that reached the far end, whether they came back or not.
+    pub fn reached(&self) -> &Histogram {
+        &self.live.reached
+    }
+
+    /// Whether one clock tells when packets were sent and when they reached the far end.
+    pub fn has_one_clock(&self) -> bool {
+        // One packet that came back without its one-way delay would look like one that never reached the far end.
+        self.one_way().count() > 0 && self.one_way().count() == self.rtt().count()
     }
 
     /// Whether every packet has its row. If not, rows show the beginning of the run, and percentiles the whole.

@@ -1,7 +1,7 @@
 //! How sure a figure is: confidence intervals and proportions.
 
 use serde::{Deserialize, Serialize};
-use statrs::distribution::{Beta, ContinuousCDF, Normal, StudentsT};
+use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// A mean with the half width of its 95 % confidence interval.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -35,49 +35,62 @@ pub fn student_t(degrees_of_freedom: u64) -> Option<f64> {
     Some(t.inverse_cdf(0.975))
 }
 
-/// The 97.5 % quantile of the standard normal distribution.
-pub const Z95: f64 = 1.959_963_984_540_054;
-
-/// Wilson's 95 % interval for a proportion of `hits` in `n`, as shares. `None` if `n` is not positive.
-///
-/// `n` need not be whole: where losses come in bursts, divide both by the mean burst, as the losses of one burst are
-/// one event, not several.
-pub fn wilson(hits: f64, n: f64) -> Option<(f64, f64)> {
-    if n.is_nan() || n <= 0.0 {
-        return None;
-    }
-    let p = (hits / n).clamp(0.0, 1.0);
-    let z2 = Z95 * Z95;
-    let centre = p + z2 / (2.0 * n);
-    let spread = Z95 * (p * (1.0 - p) / n + z2 / (4.0 * n * n)).sqrt();
-    let scale = 1.0 + z2 / n;
-    Some((((centre - spread) / scale).max(0.0), ((centre + spread) / scale).min(1.0)))
+/// The mean of a figure over blocks of a run, for its interval.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct BlockMean {
+    /// Arithmetic mean of the blocks.
+    pub mean: f64,
+    /// Blocks.
+    pub count: usize,
+    /// Blocks in which the figure was not zero.
+    pub holding: usize,
+    /// Standard deviation of the blocks.
+    deviation: f64,
+    /// Their skewness: third central moment over the cube of the deviation.
+    skewness: f64,
 }
 
-/// Probability that a proportion of which `hits` in `n` were seen is at most `bound`: the posterior under Jeffreys'
-/// prior, Beta(hits + ½, n − hits + ½). One half when nothing was seen of it.
-pub fn share_at_most(hits: f64, n: f64, bound: f64) -> f64 {
-    if n.is_nan() || n <= 0.0 {
-        return 0.5;
+impl BlockMean {
+    /// Of so many blocks.
+    pub fn of(blocks: impl Iterator<Item = f64> + Clone) -> Self {
+        let count = blocks.clone().count();
+        let n = count as f64;
+        let mean = if count > 0 { blocks.clone().sum::<f64>() / n } else { 0.0 };
+        let moment = |k: i32| blocks.clone().map(|x| (x - mean).powi(k)).sum::<f64>() / n;
+        let deviation = if count > 1 { (moment(2) * n / (n - 1.0)).sqrt() } else { 0.0 };
+        let skewness = if deviation > 0.0 { moment(3) / deviation.powi(3) } else { 0.0 };
+        let holding = blocks.filter(|x| *x > 0.0).count();
+        BlockMean { mean, count, holding, deviation, skewness }
     }
-    let hits = hits.clamp(0.0, n);
-    match Beta::new(hits + 0.5, n - hits + 0.5) {
-        Ok(beta) => beta.cdf(bound.clamp(0.0, 1.0)),
-        Err(_) => 0.5,
+
+    /// The 95 % interval of the mean, not below 0; `None` where fewer than [`LEAST_HOLDING`] blocks hold what is counted: the
+    /// run is too short to tell.
+    ///
+    /// Student's t after the transformation of Hall (1992, "On the removal of skewness by transformation", J. R. Statist. Soc.
+    /// B 54): few blocks hold a long burst, so the mean is skewed and t alone covers 89 % of stalls instead of 95.
+    pub fn interval(&self) -> Option<(f64, f64)> {
+        if self.holding < LEAST_HOLDING {
+            return None;
+        }
+        let t = student_t(self.count as u64 - 1)?;
+        Some((self.at(t).max(0.0), self.at(-t)))
+    }
+
+    /// The mean from which this one is `t` standard errors away, skewness taken into account.
+    fn at(&self, t: f64) -> f64 {
+        let (n, skewness) = (self.count as f64, self.skewness);
+        let x = t / n.sqrt();
+        let w = if skewness.abs() < 1e-9 {
+            x
+        } else {
+            3.0 / skewness * ((1.0 + skewness * (x - skewness / (6.0 * n))).cbrt() - 1.0)
+        };
+        self.mean - self.deviation * w
     }
 }
 
-/// Probability that a quantity estimated as `a` with standard error `error_a` is below `b` with `error_b`, both taken
-/// as normal. A half when both are equal and without error.
-pub fn is_below(a: f64, error_a: f64, b: f64, error_b: f64) -> f64 {
-    let error = error_a.hypot(error_b);
-    let difference = b - a;
-    match Normal::new(0.0, error) {
-        Ok(normal) => normal.cdf(difference),
-        Err(_) if difference == 0.0 => 0.5,
-        Err(_) => f64::from(difference > 0.0),
-    }
-}
+/// In so many blocks at least something must have happened before its share has an interval.
+pub const LEAST_HOLDING: usize = 10;
 
 #[cfg(test)]
 mod tests {
@@ -101,32 +114,5 @@ mod tests {
         assert!((interval.half_width.unwrap() - 1.963_243).abs() < 1e-5);
         assert_eq!(MeanInterval::of(&[7.0]).unwrap().half_width, None);
         assert_eq!(MeanInterval::of(&[]), None);
-    }
-
-    #[test]
-    fn wilson_of_known_cases() {
-        // 0 of 10: upper bound z²/(n + z²) = 0.27753; 5 of 10: 0.23659 to 0.76341.
-        let (low, high) = wilson(0.0, 10.0).unwrap();
-        assert_eq!(low, 0.0);
-        assert!((high - 0.277_53).abs() < 1e-5);
-        let (low, high) = wilson(5.0, 10.0).unwrap();
-        assert!((low - 0.236_59).abs() < 1e-5 && (high - 0.763_41).abs() < 1e-5);
-        assert_eq!(wilson(0.0, 0.0), None);
-    }
-
-    #[test]
-    fn few_samples_say_little() {
-        let (few, many) = (share_at_most(0.0, 20.0, 0.01), share_at_most(0.0, 2000.0, 0.01));
-        assert!(few < 0.6 && many > 0.999, "{few} {many}");
-        assert_eq!(share_at_most(0.0, 0.0, 0.5), 0.5);
-        // Symmetric about one half.
-        assert!((share_at_most(50.0, 100.0, 0.5) - 0.5).abs() < 1e-9);
-    }
-
-    #[test]
-    fn comparison_is_the_normal_one() {
-        assert!((is_below(0.0, 3.0, 5.0 * Z95, 4.0) - 0.975).abs() < 1e-6);
-        assert_eq!(is_below(1.0, 0.0, 2.0, 0.0), 1.0);
-        assert_eq!(is_below(2.0, 0.0, 2.0, 0.0), 0.5);
     }
 }

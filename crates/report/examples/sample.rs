@@ -227,7 +227,8 @@ fn sample(many: bool, seconds: f32) -> CompareReport {
         purpose: purpose.into(),
         transport: transport.into(),
         because: because.into(),
-        confidence,
+        confidence: Some(confidence),
+        sureness: format!("{:.0} % sure", confidence * 100.0),
         ..Advice::default()
     };
     let best = if many { "srp" } else { "rtp" };

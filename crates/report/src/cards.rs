@@ -17,8 +17,12 @@ pub struct Card {
     pub because: String,
     /// What to mind when following the advice; may be empty.
     pub caution: String,
-    /// How sure the advice is, 0 to 1.
-    pub confidence: f64,
+    /// How sure the advice is, 0 to 1; `None` if what was measured does not tell.
+    pub confidence: Option<f64>,
+    /// The same in words.
+    pub sureness: String,
+    /// Commands to copy; may be empty.
+    pub commands: Vec<String>,
 }
 
 /// One sound file beside the report.
@@ -37,24 +41,16 @@ pub struct Clip {
     pub strip: String,
 }
 
-/// How a confidence of 0 to 1 is said: the bounds are the usual 95 % and 80 % of statistics, then better than even.
-pub(crate) fn confidence_in_words(confidence: f64) -> &'static str {
-    match confidence {
-        c if c >= 0.95 => "very sure",
-        c if c >= 0.8 => "fairly sure",
-        c if c > 0.5 => "likely",
-        _ => "a close call",
-    }
-}
-
 pub(crate) fn render_cards(cards: &[Card], out: &mut String) {
     out.push_str("<div class=\"cards\">\n");
     for card in cards {
-        let confidence = if card.confidence.is_finite() { card.confidence.clamp(0.0, 1.0) } else { 0.0 };
-        let percent = (confidence * 100.0).round();
-        // An uncertain result is not stated.
-        let said =
-            if percent == 100.0 && confidence < 1.0 { "&gt;\u{202f}99".into() } else { percent.to_string() };
+        let meter = card.confidence.map_or(String::new(), |confidence| {
+            let confidence = if confidence.is_finite() { confidence.clamp(0.0, 1.0) } else { 0.0 };
+            let percent = (confidence * 100.0).round();
+            format!("<span class=\"meter\" aria-hidden=\"true\"><i style=\"width:{percent}%\"></i></span>")
+        });
+        let commands: String =
+            card.commands.iter().map(|line| format!("<pre><code>{}</code></pre>", escape(line))).collect();
         let caution = match card.caution.as_str() {
             "" => String::new(),
             text => format!("<p class=\"caution\">{}</p>", inline(text)),
@@ -65,11 +61,10 @@ pub(crate) fn render_cards(cards: &[Card], out: &mut String) {
         };
         out.push_str(&format!(
             "<article class=\"card\"><h3>{}</h3>{answer}<p class=\"because\">{}</p>{caution}\
-             <p class=\"confidence\"><span class=\"meter\" aria-hidden=\"true\"><i style=\"width:{percent}%\"></i></span>\
-             {} <span class=\"muted\">({said}\u{202f}%)</span></p></article>\n",
+             <p class=\"confidence\">{meter}{}</p>{commands}</article>\n",
             escape(&card.heading),
             inline(&card.because),
-            confidence_in_words(confidence),
+            escape(&card.sureness),
         ));
     }
     out.push_str("</div>\n");
@@ -115,20 +110,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn confidence_is_said_as_statistics_says_it() {
-        let said: Vec<_> = [0.99, 0.95, 0.9, 0.6, 0.5, f64::NAN].map(confidence_in_words).into();
-        assert_eq!(said, ["very sure", "very sure", "fairly sure", "likely", "a close call", "a close call"]);
-    }
-
-    #[test]
     fn absurd_confidence_stays_in_its_bar() {
         for (given, shown) in
             [(7.0, "width:100%"), (-1.0, "width:0%"), (f64::NAN, "width:0%"), (0.756, "width:76%")]
         {
             let mut out = String::new();
-            render_cards(&[Card { confidence: given, ..Card::default() }], &mut out);
+            render_cards(&[Card { confidence: Some(given), ..Card::default() }], &mut out);
             assert!(out.contains(shown), "{given}: {out}");
         }
+        let mut out = String::new();
+        render_cards(&[Card { sureness: "too short to tell".into(), ..Card::default() }], &mut out);
+        assert!(out.contains("too short to tell") && !out.contains("meter"), "{out}");
     }
 
     #[test]

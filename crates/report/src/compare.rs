@@ -99,8 +99,12 @@ pub struct Advice {
     pub because: String,
     /// What to mind; may be empty.
     pub caution: String,
-    /// How sure this is, 0 to 1.
-    pub confidence: f64,
+    /// How sure this is, 0 to 1; `None` if the run does not tell.
+    pub confidence: Option<f64>,
+    /// The same in words.
+    pub sureness: String,
+    /// What to type to do so; may be empty.
+    pub commands: Vec<String>,
 }
 
 /// The playout delay each transport needs to keep the missed packets below each share.

@@ -64,6 +64,8 @@ impl CompareReport {
             because: advice.because.clone(),
             caution: advice.caution.clone(),
             confidence: advice.confidence,
+            sureness: advice.sureness.clone(),
+            commands: advice.commands.clone(),
         };
         section.with(Part::Cards(self.advice.iter().map(card).collect()))
     }

@@ -60,7 +60,8 @@ fn report(transports: usize, frames: usize) -> CompareReport {
         advice: vec![Advice {
             purpose: "Talk".into(),
             transport: "proto0".into(),
-            confidence: 0.9,
+            confidence: Some(0.9),
+            sureness: "90 % sure".into(),
             ..Advice::default()
         }],
         trade_off: TradeOff::from_frames(&panels),

@@ -9,8 +9,8 @@ use antiphon_experiments::{Capture, Changes, RealOptions};
 use clap::{Args, Subcommand, ValueHint};
 
 use super::{ClaimsArgs, ListArgs, ReportArgs};
-use crate::output::quoted;
 use crate::values::{self, Setting};
+use antiphon::quoted;
 
 /// Commands of the laboratory.
 #[derive(Args, Debug)]

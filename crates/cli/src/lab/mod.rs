@@ -12,7 +12,8 @@ use antiphon_experiments::{Job, Outcome, RunOptions, check, find, prepare, repla
 
 use crate::args::{CheckArgs, Global, LabArgs, LabCommand, RunArgs};
 use crate::exit;
-use crate::output::{Output, quoted};
+use crate::output::Output;
+use antiphon::quoted;
 use progress::RunProgress;
 
 /// Runs the command; returns the exit code.

@@ -7,7 +7,8 @@ use serde_json::json;
 use crate::args::{ClaimsArgs, ListArgs, PaperArgs, ReportArgs};
 use crate::exit;
 use crate::grid::{Align, Cell, Grid, Palette, Tone, paragraph};
-use crate::output::{Output, quoted};
+use crate::output::Output;
+use antiphon::quoted;
 
 /// Lists every experiment and whether it can run.
 pub fn list(args: &ListArgs, output: &mut Output) -> Result<u8, Error> {

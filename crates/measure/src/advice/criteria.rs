@@ -1,30 +1,60 @@
 //! What each purpose asks of a transport.
 
 use super::{Candidate, Purpose};
+use crate::blocks::Sums;
 use crate::emodel::{CodecImpairment, mos, rating};
 use crate::figures::TransportFigures;
-use crate::playout::{PlayoutPoint, RequiredDelay};
-use crate::statistics::{Z95, is_below, share_at_most, wilson};
 
 /// How a transport does for a purpose.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct Score {
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Weight {
     /// Less is better; unit as the purpose has it.
     pub cost: f64,
-    /// Standard error of the cost.
-    pub error: f64,
-    /// Whether the measured figure meets the bound.
+    /// Whether the bound is met.
     pub met: bool,
-    /// Probability that the true one does.
-    pub meets: f64,
-    /// Whether the transport has the properties that the purpose needs, apart from measurements.
+    /// Whether the transport promises what the purpose wants, apart from what was measured.
     pub promised: bool,
-    /// The deciding figure, in words.
-    pub figure: String,
-    /// The bound, in words.
-    pub bound: &'static str,
-    /// What is missing to meet it.
-    pub lacking: Option<String>,
+    /// The playout delay with which it does so, in milliseconds.
+    pub delay_ms: Option<f64>,
+}
+
+impl Weight {
+    /// Of none: behind all others.
+    pub const NONE: Weight = Weight { cost: f64::INFINITY, met: false, promised: false, delay_ms: None };
+
+    /// Whether it would be taken before `other`: meets the bound, promises no less, and costs less than `cost`.
+    pub fn before(&self, other: &Weight, cost: f64) -> bool {
+        self.met && self.promised >= other.promised && self.cost < cost
+    }
+}
+
+/// A weight in words.
+pub(super) struct Words {
+    /// The deciding figure.
+    figure: String,
+    /// The bound.
+    bound: &'static str,
+    /// What is missing to meet it; empty if it is met.
+    lacking: String,
+}
+
+impl Words {
+    /// Why it is taken; `runner` is the best of those that do worse, and whether it meets the bound.
+    pub fn because(&self, runner: Option<(&str, Words, bool)>) -> String {
+        let mut text = format!("{}, {}", self.figure, self.bound);
+        if let Some((name, other, met)) = runner {
+            text.push_str(&format!("; {name}: {}", other.figure));
+            if !met {
+                text.push_str(&format!(" ({})", other.lacking));
+            }
+        }
+        text
+    }
+
+    /// Why none is taken; this is the least bad.
+    pub fn because_none(&self, name: &str) -> String {
+        format!("nothing measured is good enough; least bad is {name} with {}: {}", self.figure, self.lacking)
+    }
 }
 
 /// Share of packets that players let be missing: voice criteria say 1 to 2 % (recovery-and-metrics §1), music takes the
@@ -36,15 +66,17 @@ const PLAY_MS: f64 = 30.0;
 const SILENCE_SHARE: f64 = 0.018;
 /// 80 ms of lip-sync less 10 ms before the buffer: what the TV report leaves for it.
 const TV_TARGET_MS: f64 = 70.0;
-/// A recording is taken for complete when less than one packet in a thousand can be missing unseen; a run of 3000
-/// packets can show no less.
-const RECORD_SHARE: f64 = 0.001;
 /// G.114: up to here a conversation is not disturbed.
 const TALK_MS: f64 = 150.0;
 /// G.109: from here on "some users dissatisfied"; below, many.
 const TALK_R: f64 = 70.0;
 /// After every possible delay: sorts a transport that never reaches a share after all that do.
 const UNREACHED_MS: f64 = 100_000.0;
+/// Playout delays among which talking looks for its best, in milliseconds.
+const TALK_DELAYS_MS: [f64; 16] =
+    [1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 100.0, 120.0, 140.0];
+/// And beyond what is good enough, to tell which is least bad.
+const FAR_DELAYS_MS: [f64; 6] = [150.0, 200.0, 300.0, 400.0, 500.0, 1000.0];
 
 impl Purpose {
     /// By how much another transport must be better before it matters, in the unit of the purpose's cost: 1 ms, 0.1 %,
@@ -58,211 +90,182 @@ impl Purpose {
         }
     }
 
-    pub(super) fn score(self, candidate: &Candidate<'_>) -> Score {
+    pub(super) fn weigh(self, candidate: &Candidate<'_>, sums: &Sums) -> Weight {
+        let packet_ms = candidate.figures.packet_ms;
         match self {
-            Purpose::PlayTogether => play_together(candidate.figures),
-            Purpose::TvSound => tv_sound(candidate.figures),
-            Purpose::Record => record(candidate),
-            Purpose::Talk => talk(candidate.figures),
-            Purpose::SendToMany => send_to_many(candidate),
+            Purpose::PlayTogether => play_together(packet_ms, sums),
+            Purpose::TvSound => {
+                let cost = percent(sums.missing_at(TV_TARGET_MS), sums);
+                let met = cost <= SILENCE_SHARE * 100.0;
+                Weight { cost, met, promised: false, delay_ms: Some(TV_TARGET_MS) }
+            }
+            Purpose::Record => {
+                let gone = gone(candidate, sums);
+                let met = gone == 0 && sums.came > 0;
+                Weight { cost: percent(gone, sums), met, promised: candidate.reliable, delay_ms: None }
+            }
+            Purpose::Talk => talk(packet_ms, sums),
+            Purpose::SendToMany => {
+                let (many, missing) = (candidate.multicast, percent(sums.never_came(), sums));
+                // What can't multicast stands behind all that can.
+                let cost = missing + if many { 0.0 } else { 1000.0 };
+                let met = many && missing <= SILENCE_SHARE * 100.0;
+                Weight { cost, met, promised: many, delay_ms: None }
+            }
+        }
+    }
+
+    /// What is counted to tell how sure the weight of a transport is.
+    pub(super) fn events(self, candidate: &Candidate<'_>, weight: &Weight) -> impl Fn(&Sums) -> u64 {
+        let delay = weight.delay_ms;
+        let reliable = candidate.reliable;
+        move |sums| match (self, delay) {
+            (Purpose::PlayTogether | Purpose::TvSound | Purpose::Talk, Some(delay)) => sums.missing_at(delay),
+            (Purpose::Record, _) if reliable => sums.never_came() - sums.expired,
+            _ => sums.never_came(),
+        }
+    }
+
+    /// The weight in words; `one_way`: whether delays and losses are of the way there alone.
+    pub(super) fn words(
+        self,
+        candidate: &Candidate<'_>,
+        sums: &Sums,
+        weight: &Weight,
+        one_way: bool,
+    ) -> Words {
+        let f = candidate.figures;
+        let ways = if one_way { "" } else { " both ways" };
+        let text = |packets: u64| format!("{:.2} % of {} packets", percent(packets, sums), sums.sent);
+        match self {
+            Purpose::PlayTogether => play_together_words(f, sums, weight, ways),
+            Purpose::TvSound => Words {
+                figure: format!(
+                    "{} lost{ways} or later than {TV_TARGET_MS} ms, buffer {}",
+                    text(sums.missing_at(TV_TARGET_MS)),
+                    match f.buffer_sequence.empty {
+                        0 => "never empty".into(),
+                        1 => "empty once".into(),
+                        times => format!("empty {times} times"),
+                    }
+                ),
+                bound: "within 80 ms of the picture and 1.8 %",
+                lacking: too_many(weight.cost, SILENCE_SHARE),
+            },
+            Purpose::Record => record_words(candidate, sums),
+            Purpose::Talk => talk_words(f, sums, weight, ways),
+            Purpose::SendToMany => Words {
+                figure: format!(
+                    "{} missing{ways}, {}",
+                    text(sums.never_came()),
+                    if candidate.multicast { "one datagram for all" } else { "a copy for each receiver" }
+                ),
+                bound: "under 1.8 %",
+                lacking: if candidate.multicast {
+                    too_many(weight.cost, SILENCE_SHARE)
+                } else {
+                    "it cannot multicast, so each receiver costs the whole rate again".into()
+                },
+            },
         }
     }
 }
 
+/// In percent of the packets sent; all of none.
+fn percent(packets: u64, sums: &Sums) -> f64 {
+    crate::rate::percent(packets, sums.sent).unwrap_or(100.0)
+}
+
+fn too_many(percent: f64, share: f64) -> String {
+    format!("{:.2} % too many", percent - share * 100.0)
+}
+
 /// Cost: mouth to ear (packetising and playout delay) in milliseconds.
-fn play_together(f: &TransportFigures) -> Score {
-    let share = |t: &&RequiredDelay| (t.missing_percent - PLAY_SHARE * 100.0).abs() < 1e-9;
-    let target = f.playout.targets.iter().find(share);
+fn play_together(packet_ms: f64, sums: &Sums) -> Weight {
+    match sums.delay_for(PLAY_SHARE) {
+        Some(delay) => {
+            let cost = packet_ms + delay;
+            Weight { cost, met: cost <= PLAY_MS, promised: false, delay_ms: Some(delay) }
+        }
+        None => Weight { cost: UNREACHED_MS + percent(sums.never_came(), sums), ..Weight::NONE },
+    }
+}
+
+fn play_together_words(f: &TransportFigures, sums: &Sums, weight: &Weight, ways: &str) -> Words {
     let bound = "within the 30 ms that players bear";
-    let Some((at, error)) = target.and_then(|t| Some((t.target_ms?, delay_error(f, t)))) else {
-        let missing = Missing::of(f, f.never_came());
-        return Score {
-            cost: UNREACHED_MS + missing.percent,
-            error: missing.error,
-            met: false,
-            meets: missing.at_most(f, PLAY_SHARE),
-            promised: false,
-            figure: format!("{} never arriving", missing.text()),
+    match weight.delay_ms {
+        Some(_) => Words {
+            figure: format!("{:.1} ms mouth to ear with 1 % late or lost{ways}", weight.cost),
             bound,
-            lacking: Some(format!("at most {} % may be missing", PLAY_SHARE * 100.0)),
-        };
-    };
-    let delay = f.packet_ms + at;
-    // With few packets the percentile may lie beyond the longest delay seen: 1 − (1 − share)ⁿ that it does not.
-    let reached = 1.0 - (1.0 - PLAY_SHARE).powf(f.independent_packets());
-    Score {
-        cost: delay,
-        error,
-        met: delay <= PLAY_MS,
-        meets: reached * is_below(delay, error, PLAY_MS, 0.0),
-        promised: false,
-        figure: format!("{delay:.1} ms mouth to ear with 1 % late or lost"),
-        bound,
-        lacking: (delay > PLAY_MS).then(|| format!("{:.1} ms too much for playing", delay - PLAY_MS)),
+            lacking: format!("{:.1} ms too much for playing", weight.cost - PLAY_MS),
+        },
+        None => Words {
+            figure: format!(
+                "{:.2} % of {} packets never arriving{ways}",
+                percent(sums.never_came(), sums),
+                f.packets_sent
+            ),
+            bound,
+            lacking: format!("at most {} % may be missing", PLAY_SHARE * 100.0),
+        },
     }
 }
 
-/// Standard error of a playout delay, from its 95 % interval. Where the samples do not bound it above, the longest
-/// delay seen has to.
-fn delay_error(f: &TransportFigures, target: &RequiredDelay) -> f64 {
-    let longest = match f.one_way_ms {
-        Some(one_way) => one_way.max_ms,
-        None => f.rtt_ms.max_ms.map(|ms| ms / 2.0),
-    };
-    let high = target.high_ms.or(longest).unwrap_or(UNREACHED_MS);
-    (high - target.low_ms.unwrap_or(0.0)).max(0.0) / (2.0 * Z95)
+/// Packets that a recording would not have. Late packets are no loss to it, nor are packets that a reliable transport let
+/// expire: a recording sets no deadline, so they would have been sent.
+fn gone(candidate: &Candidate<'_>, sums: &Sums) -> u64 {
+    sums.never_came() - if candidate.reliable { sums.expired } else { 0 }
 }
 
-/// Cost: percent missing with the buffer that lip-sync allows.
-fn tv_sound(f: &TransportFigures) -> Score {
-    let at = |p: &&PlayoutPoint| p.target_ms == TV_TARGET_MS;
-    let percent = f.playout.curve.iter().find(at).map_or(100.0, |p| p.missing_percent);
-    let missing = Missing::from_percent(f, percent);
-    let met = percent <= SILENCE_SHARE * 100.0;
-    Score {
-        cost: percent,
-        error: missing.error,
-        met,
-        meets: missing.at_most(f, SILENCE_SHARE),
-        promised: false,
-        figure: format!(
-            "{} lost or later than {TV_TARGET_MS} ms, buffer {}",
-            missing.text(),
-            match f.buffer_sequence.empty {
-                0 => "never empty".into(),
-                1 => "empty once".into(),
-                times => format!("empty {times} times"),
-            }
-        ),
-        bound: "within 80 ms of the picture and 1.8 %",
-        lacking: (!met).then(|| format!("{:.2} % too many", percent - SILENCE_SHARE * 100.0)),
-    }
-}
-
-/// Cost: percent that never came. Late packets are no loss to a recording, nor are packets that a reliable transport
-/// let expire: a recording sets no deadline, so they would have been sent.
-fn record(candidate: &Candidate<'_>) -> Score {
-    let f = candidate.figures;
-    let reliable = candidate.reliable;
-    let excused = if reliable { f.expired } else { 0 };
-    let gone = f.never_came() - excused;
-    let missing = Missing::of(f, gone);
-    let met = gone == 0 && f.packets_received > 0;
-    let mut figure = format!("{gone} of {} packets missing", f.packets_sent);
-    if reliable {
+fn record_words(candidate: &Candidate<'_>, sums: &Sums) -> Words {
+    let gone = gone(candidate, sums);
+    let mut figure = format!("{gone} of {} packets missing", sums.sent);
+    if candidate.reliable {
         figure.push_str(", and what is lost is sent again");
+        if sums.expired > 0 {
+            figure.push_str(&format!(" ({} expired for a deadline that a recording has not)", sums.expired));
+        }
     }
-    if excused > 0 {
-        figure.push_str(&format!(" ({excused} expired for a deadline that a recording has not)"));
-    }
-    Score {
-        cost: missing.percent,
-        error: missing.error,
-        met,
-        meets: missing.at_most(f, RECORD_SHARE),
-        promised: reliable,
-        figure,
-        bound: "nothing missing",
-        lacking: (!met).then(|| format!("{gone} packets are not in the recording")),
-    }
+    let lacking = format!("{gone} packets are not in the recording");
+    Words { figure, bound: "nothing missing", lacking }
 }
 
 /// Cost: the E-model's rating R below zero, with the playout delay that makes it best.
-fn talk(f: &TransportFigures) -> Score {
-    let rated = |point: &PlayoutPoint| {
-        let delay = f.packet_ms + point.target_ms;
-        (delay, point.missing_percent, talk_rating(f, delay, point.missing_percent))
+fn talk(packet_ms: f64, sums: &Sums) -> Weight {
+    let rated = |delay: &f64| (*delay, talk_rating(sums, packet_ms + delay, *delay));
+    let near = || TALK_DELAYS_MS.iter().map(rated).filter(|(delay, _)| packet_ms + delay <= TALK_MS);
+    let best = |all: &mut dyn Iterator<Item = (f64, f64)>| {
+        all.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.total_cmp(&a.0)))
     };
-    let best = |limit: f64| {
-        let within = f.playout.curve.iter().map(rated).filter(|(delay, ..)| *delay <= limit);
-        within.max_by(|a, b| a.2.total_cmp(&b.2).then(b.0.total_cmp(&a.0)))
-    };
-    // If no playout delay within the limit is enough, the best beyond it decides which is least bad.
-    let good = |found: &(f64, f64, f64)| found.2 >= TALK_R;
-    let found = best(TALK_MS).filter(good).or_else(|| best(f64::INFINITY));
-    let (delay, percent, r) = found.unwrap_or((f64::INFINITY, 100.0, 0.0));
-    let met = delay <= TALK_MS && r >= TALK_R;
-    let n = f.independent_packets();
-    let (low, high) = wilson(percent / 100.0 * n, n).unwrap_or((0.0, 1.0));
-    let error = (talk_rating(f, delay, low * 100.0) - talk_rating(f, delay, high * 100.0)) / (2.0 * Z95);
-    let error = if error.is_finite() { error } else { 0.0 };
-    let too_far = (delay > TALK_MS).then(|| format!("{:.0} ms too much for talking", delay - TALK_MS));
-    let too_poor = (r < TALK_R).then(|| format!("R should be {TALK_R}"));
-    let lacking: Vec<String> = too_far.into_iter().chain(too_poor).collect();
-    Score {
-        cost: -r,
-        error,
-        met,
-        meets: if delay <= TALK_MS { is_below(-r, error, -TALK_R, 0.0) } else { 0.0 },
-        promised: false,
-        figure: format!(
-            "R {r:.1} (MOS {:.2}, concealment as G.711 assumed) at {delay:.0} ms mouth to ear, {percent:.2} % missing",
-            mos(r)
-        ),
-        bound: "within 150 ms and above R 70",
-        lacking: (!met).then(|| lacking.join(", ")),
-    }
+    // Where no playout delay within the limit is enough, the best beyond it tells which is least bad.
+    let found = best(&mut near()).filter(|(_, r)| *r >= TALK_R);
+    let found = found.or_else(|| best(&mut near().chain(FAR_DELAYS_MS.iter().map(rated))));
+    let (delay, r) = found.unwrap_or((f64::INFINITY, 0.0));
+    let met = packet_ms + delay <= TALK_MS && r >= TALK_R;
+    Weight { cost: -r, met, promised: false, delay_ms: Some(delay) }
 }
 
-fn talk_rating(f: &TransportFigures, delay_ms: f64, missing_percent: f64) -> f64 {
+fn talk_rating(sums: &Sums, delay_ms: f64, target_ms: f64) -> f64 {
+    let missing_percent = percent(sums.missing_at(target_ms), sums);
     // G.107: mean burst over that of as much independent loss.
-    let burst_ratio = f.mean_loss_burst.unwrap_or(1.0) * (1.0 - missing_percent / 100.0);
+    let mean_burst = if sums.runs == 0 { 1.0 } else { sums.in_runs as f64 / sums.runs as f64 };
+    let burst_ratio = mean_burst * (1.0 - missing_percent / 100.0);
     rating(CodecImpairment::G711_CONCEALED, delay_ms, missing_percent, burst_ratio)
 }
 
-/// Cost: percent that never came; a transport without multicast is sorted after all that have it.
-fn send_to_many(candidate: &Candidate<'_>) -> Score {
-    let f = candidate.figures;
-    let missing = Missing::of(f, f.never_came());
-    let many = candidate.multicast;
-    let few_missing = missing.percent <= SILENCE_SHARE * 100.0;
-    let lacking = match (many, few_missing) {
-        (true, true) => None,
-        (true, false) => Some(format!("{:.2} % too many", missing.percent - SILENCE_SHARE * 100.0)),
-        (false, _) => Some("it cannot multicast, so each receiver costs the whole rate again".into()),
-    };
-    Score {
-        cost: missing.percent + if many { 0.0 } else { 1000.0 },
-        error: missing.error,
-        met: many && few_missing,
-        meets: if many { missing.at_most(f, SILENCE_SHARE) } else { 0.0 },
-        promised: many,
+fn talk_words(f: &TransportFigures, sums: &Sums, weight: &Weight, ways: &str) -> Words {
+    let (target, r) = (weight.delay_ms.unwrap_or(f64::INFINITY), -weight.cost);
+    let delay = f.packet_ms + target;
+    let too_far = (delay > TALK_MS).then(|| format!("{:.0} ms too much for talking", delay - TALK_MS));
+    let too_poor = (r < TALK_R).then(|| format!("R should be {TALK_R}"));
+    let lacking: Vec<String> = too_far.into_iter().chain(too_poor).collect();
+    Words {
         figure: format!(
-            "{} missing, {}",
-            missing.text(),
-            if many { "one datagram for all" } else { "a copy for each receiver" }
+            "R {r:.1} (MOS {:.2}, concealment as G.711 assumed) at {delay:.0} ms mouth to ear, {:.2} % missing{ways}",
+            mos(r),
+            percent(sums.missing_at(target), sums)
         ),
-        bound: "under 1.8 %",
-        lacking,
-    }
-}
-
-/// A share of the packets sent, with its standard error in percent.
-struct Missing {
-    percent: f64,
-    error: f64,
-    sent: u64,
-}
-
-impl Missing {
-    fn of(f: &TransportFigures, packets: u64) -> Missing {
-        let percent = crate::rate::percent(packets, f.packets_sent).unwrap_or(100.0);
-        Missing::from_percent(f, percent)
-    }
-
-    fn from_percent(f: &TransportFigures, percent: f64) -> Missing {
-        let n = f.independent_packets();
-        let (low, high) = wilson(percent / 100.0 * n, n).unwrap_or((0.0, 1.0));
-        Missing { percent, error: (high - low) * 100.0 / (2.0 * Z95), sent: f.packets_sent }
-    }
-
-    /// Probability that the true share is at most `bound`.
-    fn at_most(&self, f: &TransportFigures, bound: f64) -> f64 {
-        let n = f.independent_packets();
-        share_at_most(self.percent / 100.0 * n, n, bound)
-    }
-
-    fn text(&self) -> String {
-        format!("{:.2} % of {} packets", self.percent, self.sent)
+        bound: "within 150 ms and above R 70",
+        lacking: lacking.join(", "),
     }
 }

@@ -1,0 +1,100 @@
+//! What to type to stream as advised.
+
+use antiphon_measure::{Advice, Purpose};
+use antiphon_media::StreamFormat;
+
+use crate::DEFAULT_PORT;
+
+/// The receiver's command and the sender's, for `source` of this format; empty where nothing is advised.
+pub(crate) fn commands(advice: &Advice, source: &str, format: StreamFormat) -> Vec<String> {
+    if !advice.met {
+        return Vec::new();
+    }
+    let (scheme, settings) = match advice.transport.split_once('?') {
+        Some((scheme, settings)) => (scheme, format!("?{settings}")),
+        None => (advice.transport.as_str(), String::new()),
+    };
+    let uri = |host: &str| quoted(&format!("{scheme}://{host}:{DEFAULT_PORT}{settings}"));
+    // Late packets are of no use to a listener; a recording waits for them.
+    let latency =
+        advice.playout_delay_ms.map_or(String::new(), |ms| format!(" --latency {}ms", ms.ceil().max(1.0)));
+    let (rate, channels) = (format.rate(), format.channels());
+    let play = |host: &str| {
+        let player = format!("aplay -t raw -f S16_LE -r {rate} -c {channels}");
+        format!("antiphon receive {} '-?format=s16le'{latency} | {player}", uri(host))
+    };
+    let send = |host: &str, more: &str| format!("antiphon send {} {}{more}", quoted(source), uri(host));
+    match advice.purpose {
+        Purpose::Record => {
+            vec![format!("antiphon receive {} take.wav", uri("")), send("RECEIVER", "")]
+        }
+        Purpose::SendToMany => vec![play(&format!("@{GROUP}")), send(GROUP, "")],
+        Purpose::PlayTogether | Purpose::TvSound | Purpose::Talk => vec![play(""), send("RECEIVER", "")],
+    }
+}
+
+/// A multicast group for examples, of those that an organisation gives out itself (RFC 2365 §6.2).
+const GROUP: &str = "239.192.1.1";
+
+/// A word, quoted for a shell.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,%+@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn advice(purpose: Purpose, transport: &str, playout_delay_ms: Option<f64>) -> Advice {
+        Advice {
+            record: "advice".into(),
+            purpose,
+            transport: transport.into(),
+            ties: Vec::new(),
+            met: true,
+            promised: false,
+            because: String::new(),
+            confidence: None,
+            playout_delay_ms,
+            commands: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn both_sides_get_a_command_with_the_settings_advised() {
+        let format = StreamFormat::new(48_000, 2).unwrap();
+        let typed =
+            |purpose, transport, delay| commands(&advice(purpose, transport, delay), "my song.flac", format);
+        assert_eq!(
+            typed(Purpose::PlayTogether, "rtp", Some(12.25)),
+            [
+                "antiphon receive rtp://:7710 '-?format=s16le' --latency 13ms | aplay -t raw -f S16_LE -r 48000 -c 2",
+                "antiphon send 'my song.flac' rtp://RECEIVER:7710",
+            ]
+        );
+        assert_eq!(
+            typed(Purpose::Record, "sctp?reliability=full", None),
+            [
+                "antiphon receive 'sctp://:7710?reliability=full' take.wav",
+                "antiphon send 'my song.flac' 'sctp://RECEIVER:7710?reliability=full'",
+            ]
+        );
+        let many = typed(Purpose::SendToMany, "rtp", None);
+        assert!(many[0].contains("rtp://@239.192.1.1:7710") && many[1].ends_with("rtp://239.192.1.1:7710"));
+        let none = Advice { met: false, ..advice(Purpose::Talk, "rtp", None) };
+        assert!(commands(&none, "x.wav", format).is_empty());
+    }
+
+    #[test]
+    fn words_are_quoted_where_a_shell_needs_it() {
+        assert_eq!(quoted("rtp://127.0.0.1:7710"), "rtp://127.0.0.1:7710");
+        assert_eq!(quoted("loss<1%"), "'loss<1%'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+}
