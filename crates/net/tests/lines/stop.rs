@@ -205,9 +205,9 @@ fn a_waker_ends_the_wait_for_callers() {
         waker.wake();
         before.push(wait());
         unused.push(wait());
-        let (other, later) = (waker.clone(), IDLE / 10);
+        let (other, pause) = (waker.clone(), Waker::new().expect("an event descriptor"));
         let thread = std::thread::spawn(move || {
-            std::thread::sleep(later);
+            pause.wait(IDLE / 10);
             other.wake();
         });
         during.push(wait());
