@@ -141,15 +141,14 @@ impl PaperResults {
             [] => String::new(),
             some => format!(" Too far out to be drawn: {}.", some.join(", ")),
         };
-        let title = |figure| definition(figure).map_or(figure, |def| def.title);
         Chart {
             title: format!("Quality, latency {reading}"),
             note: format!(
                 "Full: means of our runs, with the 95 % confidence interval of the loss. Hollow: as printed. Within the circle \
                  lies the desired quality.{left_out}"
             ),
-            x: Axis::new(title(latency), ""),
-            y: Axis::new(title(srp::LOSS), ""),
+            x: Axis::new(known(latency).title, ""),
+            y: Axis::new(known(srp::LOSS).title, ""),
             series,
             ..Chart::default()
         }
@@ -188,7 +187,12 @@ impl PaperResults {
 
 /// The definitions of [`FIGURES`].
 fn defined() -> impl Iterator<Item = &'static FigureDef> {
-    FIGURES.into_iter().filter_map(definition)
+    FIGURES.into_iter().map(known)
+}
+
+/// The definition of one of the paper's figures.
+fn known(figure: &str) -> &'static FigureDef {
+    definition(figure).unwrap_or_else(|| panic!("no figure is called {figure}"))
 }
 
 /// A quarter of the circle around the origin that the desired quality fills.
