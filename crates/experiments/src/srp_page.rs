@@ -41,6 +41,11 @@ const FIGURES: [&str; 5] = [
     srp::LATENCY_BY_AGES,
 ];
 
+/// Columns of the printed tables.
+const DISTANCE: &str = "distance";
+const LATENCY_RATIO: &str = "latency ratio";
+const LOSS_RATIO: &str = "loss ratio";
+
 /// Two readings of latency: across in a plot, where the loss ratio is up.
 const READINGS: [(&str, &str); 2] =
     [("by intervals", srp::LATENCY_BY_INTERVALS), ("by ages", srp::LATENCY_BY_AGES)];
@@ -57,7 +62,7 @@ impl PaperResults {
         for experiment in self.paper.experiments {
             for (n, transport) in srp::COMPARED.into_iter().enumerate() {
                 let standing = |from| self.standing(experiment, transport, from);
-                let printed = standing(Whose::Printed("distance"));
+                let printed = standing(Whose::Printed(DISTANCE));
                 let printed = printed.map_or(Cell::MISSING, |value| Cell::Text(value.value.to_string()));
                 let ours = FIGURES.map(|figure| {
                     let value = standing(Whose::Ours(figure));
@@ -115,8 +120,7 @@ impl PaperResults {
         let mut series = vec![circle()];
         let mut beyond = Vec::new();
         let ours = (Whose::Ours(latency), Whose::Ours(srp::LOSS), Style::Line, "");
-        let printed =
-            (Whose::Printed("latency ratio"), Whose::Printed("loss ratio"), Style::Dashed, ", printed");
+        let printed = (Whose::Printed(LATENCY_RATIO), Whose::Printed(LOSS_RATIO), Style::Dashed, ", printed");
         for (colour, transport) in srp::COMPARED.into_iter().enumerate() {
             for (x, y, style, whose) in [ours, printed] {
                 let at = |from| self.standing(experiment, transport, from);
