@@ -88,7 +88,7 @@ fn call_and_end_again(running: &Running, last: &mut TcpStream) {
 }
 
 const PROBES: u32 = 3;
-/// So many silent connections cost more than the honest one's own rounds, if each round looked at them all.
+/// With fewer silent connections, a server that looks at all of them in each round would not be told from one that does not.
 const LEAST_MANY: usize = 400;
 /// Bytes of a flood that have come back in its test: far more than the honest one has sent, and than sockets hold.
 const FLOOD: u64 = 32 << 20;
