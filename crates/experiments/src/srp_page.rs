@@ -41,6 +41,11 @@ const FIGURES: [&str; 5] = [
     srp::LATENCY_BY_AGES,
 ];
 
+/// Columns of the printed tables.
+const DISTANCE: &str = "distance";
+const LATENCY_RATIO: &str = "latency ratio";
+const LOSS_RATIO: &str = "loss ratio";
+
 /// Two readings of latency: the horizontal axis of a plot whose vertical axis is the loss ratio.
 const READINGS: [(&str, &str); 2] =
     [("by intervals", srp::LATENCY_BY_INTERVALS), ("by ages", srp::LATENCY_BY_AGES)];
@@ -57,7 +62,7 @@ impl PaperResults {
         for experiment in self.paper.experiments {
             for (n, transport) in srp::COMPARED.into_iter().enumerate() {
                 let standing = |from| self.standing(experiment, transport, from);
-                let printed = standing(Whose::Printed("distance"));
+                let printed = standing(Whose::Printed(DISTANCE));
                 let printed = printed.map_or(Cell::MISSING, |value| Cell::Text(value.value.to_string()));
                 let ours = FIGURES.map(|figure| {
                     let value = standing(Whose::Ours(figure));
@@ -115,8 +120,7 @@ impl PaperResults {
         let mut series = vec![circle()];
         let mut beyond = Vec::new();
         let ours = (Whose::Ours(latency), Whose::Ours(srp::LOSS), Style::Line, "");
-        let printed =
-            (Whose::Printed("latency ratio"), Whose::Printed("loss ratio"), Style::Dashed, ", printed");
+        let printed = (Whose::Printed(LATENCY_RATIO), Whose::Printed(LOSS_RATIO), Style::Dashed, ", printed");
         for (colour, transport) in srp::COMPARED.into_iter().enumerate() {
             for (x, y, style, whose) in [ours, printed] {
                 let at = |from| self.standing(experiment, transport, from);
@@ -141,15 +145,14 @@ impl PaperResults {
             [] => String::new(),
             some => format!(" Too far out to be drawn: {}.", some.join(", ")),
         };
-        let title = |figure| definition(figure).map_or(figure, |def| def.title);
         Chart {
             title: format!("Quality, latency {reading}"),
             note: format!(
                 "Full: means of our runs, with the 95 % confidence interval of the loss. Hollow: as printed. Within the circle \
                  lies the desired quality.{left_out}"
             ),
-            x: Axis::new(title(latency), ""),
-            y: Axis::new(title(srp::LOSS), ""),
+            x: Axis::new(known(latency).title, ""),
+            y: Axis::new(known(srp::LOSS).title, ""),
             series,
             ..Chart::default()
         }
@@ -188,7 +191,12 @@ impl PaperResults {
 
 /// The definitions of [`FIGURES`].
 fn defined() -> impl Iterator<Item = &'static FigureDef> {
-    FIGURES.into_iter().filter_map(definition)
+    FIGURES.into_iter().map(known)
+}
+
+/// The definition of one of the paper's figures.
+fn known(figure: &str) -> &'static FigureDef {
+    definition(figure).unwrap_or_else(|| panic!("no figure is called {figure}"))
 }
 
 /// A quarter circle around the origin: the desired quality.

@@ -10,6 +10,7 @@ use antiphon_net::OsClock;
 use antiphon_net::Scheduling;
 use antiphon_net::emulator::{LaneConfig, LaneReport, Router, RouterConfig, Sides};
 use antiphon_net::netns::{Means, Namespace, probe};
+use antiphon_testkit::skip_without_namespace;
 use common::{Pick, router, send_numbered, tcp_completes, udp, udp_agrees};
 
 /// The means that are permitted here; none, with a note why.
@@ -18,7 +19,7 @@ fn means() -> Vec<Means> {
         Means::Tun => vec![Means::Tun, Means::VethPacket],
         Means::VethPacket => vec![Means::VethPacket],
         Means::Forbidden(reason) => {
-            eprintln!("skipped: {reason}");
+            skip_without_namespace(&reason);
             vec![]
         }
     }

@@ -63,6 +63,21 @@ fn what_another_build_ran_is_not_drawn() {
     assert!(notes.len() == 2 && notes.iter().all(|note| note.contains("--fresh")), "{notes:?}");
 }
 
+#[test]
+fn every_figure_and_printed_column_is_known() {
+    for figure in FIGURES.into_iter().chain(READINGS.map(|(_, figure)| figure)) {
+        assert!(definition(figure).is_some(), "no figure {figure}");
+    }
+    assert_eq!(defined().count(), FIGURES.len());
+    let paper = papers::find("srp").unwrap();
+    for experiment in paper.experiments {
+        let table = paper.table(experiment.tables[0].file).unwrap();
+        for column in [DISTANCE, LATENCY_RATIO, LOSS_RATIO] {
+            assert!(table.column(column).is_some(), "{}: no column {column}", experiment.key);
+        }
+    }
+}
+
 fn ran() -> Ran {
     let sent = (0..5).map(|n| Instant::from_millis(160 * n)).collect();
     let came = [(0, 30), (3, 530), (2, 900)].map(|(index, at)| (index, Instant::from_millis(at)));

@@ -214,6 +214,14 @@ fn the_wait_follows_the_sooner_time_out_of_station_and_line() {
         line.timeout = timeout;
         run(&mut line, &mut participant, &Stop::new(), WaitStyle::Block);
         assert_eq!(line.waits, [Wait::No, expected]);
+        // A participant that is due at once is advanced several times in a round, so its rounds are counted by its line's.
+        let (mut line, mut participant) = (FakeLine::new(&log), FakeParticipant::new(&log, clock, u32::MAX));
+        participant.timeout = timeout;
+        participant.again = timeout.filter(|due| *due == Instant::ZERO).map(|_| Duration::ZERO);
+        line.fails_at = Some(3);
+        drive_one(&mut line, &mut participant, &clock, &Stop::new(), DriveOptions::default())
+            .expect_err("it fails in the third round");
+        assert_eq!(line.waits, [Wait::No, expected, expected]);
     }
 }
 

@@ -31,6 +31,10 @@ pub const GUEST: [&str; 2] = ["10.77.0.2", "fd77::2"];
 pub const SECOND_HOST: &str = "10.78.0.1";
 pub const SECOND_GUEST: &str = "10.78.0.2";
 
+const FIRST_RTO: &str = "/proc/sys/net/sctp/rto_initial";
+/// RFC 9260 §16.
+const DEFAULT_FIRST_RTO_MS: u32 = 3000;
+
 /// An address as it stands in a URI.
 pub fn bracketed(address: &str) -> String {
     match address.parse().expect("an address") {
@@ -88,14 +92,17 @@ impl Guest {
         text.lines().filter_map(dropped).sum()
     }
 
-    /// Removes all impairments.
+    /// Removes all impairments, and what [`Self::set_first_rto`] has changed.
     pub fn unimpaired(&self) {
         self.exec("kp-netem off eth0");
+        // It is not there before the machine has had its first association.
+        self.exec(&format!("[ ! -e {FIRST_RTO} ] || echo {DEFAULT_FIRST_RTO_MS} > {FIRST_RTO}"));
     }
 
     /// The time after which the machine repeats the first packet of an SCTP association, until it has measured the round trip.
+    /// The next test, and [`Self::unimpaired`], set it back.
     pub fn set_first_rto(&self, ms: u32) {
-        self.exec(&format!("echo {ms} > /proc/sys/net/sctp/rto_initial"));
+        self.exec(&format!("echo {ms} > {FIRST_RTO}"));
     }
 
     /// Runs `work` while both ends have an IPv4 address in another network as well.

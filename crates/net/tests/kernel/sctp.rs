@@ -154,7 +154,6 @@ fn large_messages_cross_through_loss_whole() {
         assert_eq!((code, figure(&printed, "recv")), (Some(0), 3), "{what}");
         assert_eq!(ours.messages.len(), 3, "{what}");
     }
-    guest.set_first_rto(3000);
     // 5 % of some 4000 packets.
     assert!(guest.lost() > 50, "the losses happened: {}", guest.lost());
 }

@@ -54,10 +54,10 @@ fn a_group_is_joined_by_interface_name_or_address() {
 #[test]
 fn an_interface_that_is_not_there_is_named() {
     for (group, interface) in [
-        ("239.1.2.3:5", "nosuch0"),
-        ("[ff18::1]:5", "nosuch0"),
-        ("239.1.2.3:5", "192.0.2.7"),
-        ("[ff18::1]:5", "2001:db8::7"),
+        ("239.1.2.3:5004", "nosuch0"),
+        ("[ff18::1]:5004", "nosuch0"),
+        ("239.1.2.3:5004", "192.0.2.7"),
+        ("[ff18::1]:5004", "2001:db8::7"),
     ] {
         let options = options(Some(interface.into()), 1);
         for opened in [UdpLine::call(local(group), &options), UdpLine::listen(local(group), &options)] {

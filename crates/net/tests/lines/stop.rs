@@ -10,7 +10,7 @@ use std::time::Duration;
 use antiphon_core::{Input, Instant, Lent, OneWire, Single, Transmit, Wire, WireId, WireView};
 use antiphon_net::{
     DriveOptions, IDLE, Line, LineCommon, LineError, Lines, OsClock, Readiness, SocketOptions, Stop, TcpLine,
-    TcpListening, UdpLine, Wait, WaitStyle, Waker, drive,
+    TcpListening, UdpLine, Wait, WaitStyle, Waker, drive_each, round,
 };
 
 use crate::party::drive_one;
@@ -96,10 +96,6 @@ struct Idler {
     timer: Option<Duration>,
     timeout: Option<Instant>,
     stopped: bool,
-    /// When its rounds were, the first few.
-    rounds: Vec<Instant>,
-    /// Reported after these.
-    tell: Option<mpsc::Sender<()>>,
 }
 
 impl OneWire for Idler {
@@ -107,11 +103,6 @@ impl OneWire for Idler {
 
     fn advance(&mut self, now: Instant) {
         self.timeout = self.timer.map(|timer| now + timer);
-        if self.rounds.len() < ROUNDS {
-            self.rounds.push(now);
-        } else if let Some(tell) = self.tell.take() {
-            tell.send(()).expect("the test waits");
-        }
     }
 
     fn poll_transmit(&mut self, _now: Instant, _buf: &mut [u8]) -> Option<Transmit> {
@@ -144,40 +135,98 @@ fn far() -> TcpListening {
     TcpListening::bind(local("127.0.0.1:0"), &SocketOptions::default()).expect("a free port")
 }
 
-/// Where callers are waited for, each round is as long as the wait before it.
+/// The ways of waiting: asleep in the receiving call; on a timer just short of what counts as idle; on later ones; never
+/// asleep.
+fn ways() -> impl Iterator<Item = (WaitStyle, Option<Duration>)> {
+    let timers = [None, Some(2 * IDLE - Duration::from_millis(1)), Some(3 * IDLE), Some(HOUR)];
+    timers.map(|timer| (WaitStyle::Block, timer)).into_iter().chain([(WaitStyle::BusyPoll, None)])
+}
+
+/// A socket that waits for callers, with no line beside it.
+fn only_callers() -> Lines<'static> {
+    let mut lines = Lines::new();
+    lines.listen(WireId(0), far()).expect("it is the first");
+    lines
+}
+
+/// The wait for callers is no line's, so its length is seen from outside: from the end of a round to when the next one had
+/// waited.
 #[test]
-fn waiting_for_callers_ends_on_a_request_to_stop() {
+fn a_stop_is_noticed_while_only_callers_are_waited_for() {
     let clock = OsClock::new();
-    for wait in [WaitStyle::Block, WaitStyle::BusyPoll] {
-        for timer in [None, Some(HOUR)] {
-            let (stop, (tell, told)) = (Stop::new(), mpsc::channel());
-            let asked = stop.clone();
-            let thread = std::thread::spawn(move || {
-                let mut lines = Lines::new();
-                lines.listen(WireId(0), far()).expect("it is the first");
-                let mut idler = Single::new(Idler { timer, ..Idler::default() });
-                idler.get_mut().tell = Some(tell);
-                drive(&mut lines, &mut idler, &clock, &asked, DriveOptions { wait }).expect("it lives");
-                idler.into_inner()
-            });
-            told.recv_timeout(LIMIT).expect("it goes round, and does not sleep for ever");
-            stop.ask();
-            let idler = thread.join().expect("no panic");
-            assert!(idler.stopped);
-            // The least of several, since a busy machine sometimes wakes a thread late.
-            let least = idler.rounds.windows(2).map(|pair| pair[1].since(pair[0])).min();
-            assert!(least <= Some(2 * IDLE), "{wait:?}, timer {timer:?}: {least:?}");
-        }
+    for (wait, timer) in ways() {
+        let (stop, (tell, told)) = (Stop::new(), mpsc::channel());
+        let asked = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let (mut waits, mut after, mut round_end) = (Vec::new(), 0, None);
+            let mut each = |now: Instant, idler: &mut Single<Idler>| {
+                waits.extend(round_end.map(|end| now.since(end)));
+                if waits.len() == ROUNDS {
+                    tell.send(()).expect("the test waits");
+                }
+                // Another round begins, although the request is there.
+                after += usize::from(!idler.get_mut().stopped && asked.is_asked());
+                round_end = Some(clock.now());
+            };
+            let mut idler = Single::new(Idler { timer, ..Idler::default() });
+            let options = DriveOptions { wait };
+            drive_each(&mut only_callers(), &mut idler, &clock, &asked, options, &mut each)
+                .expect("it lives");
+            (idler.into_inner().stopped, waits, after)
+        });
+        told.recv_timeout(LIMIT).expect("it goes round, and does not sleep for ever");
+        stop.ask();
+        let (stopped, waits, after) = thread.join().expect("no panic");
+        let way = format!("{wait:?}, timer {timer:?}: {:?}", &waits[..ROUNDS]);
+        assert!(stopped && after <= 1, "{after} rounds after the request; {way}");
+        // All are let wait equally long, since the timer is set anew in each round. So the least is the longest that is
+        // allowed, and what a busy machine adds now and then is not in it.
+        let least = waits.iter().min().copied();
+        assert!(least < Some(IDLE + IDLE / 2), "{way}");
     }
+}
+
+/// A wait for callers lasts for [`IDLE`], however long it may, so that it ended sooner is what tells of the waker.
+#[test]
+fn a_waker_ends_the_wait_for_callers() {
+    let (clock, waker) = (OsClock::new(), Waker::new().expect("an event descriptor"));
+    let mut lines = only_callers();
+    lines.set_waker(waker.clone());
+    let mut idler = Single::new(Idler::default());
+    let mut wait = || {
+        let start = clock.now();
+        round(&mut lines, &mut idler, &clock, Wait::For(LIMIT)).expect("it lives");
+        clock.now().since(start)
+    };
+    // The socket is new in the first round, which does not wait.
+    wait();
+    let (mut before, mut during, mut unused) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        waker.wake();
+        before.push(wait());
+        unused.push(wait());
+        let (other, pause) = (waker.clone(), Waker::new().expect("an event descriptor"));
+        let thread = std::thread::spawn(move || {
+            pause.wait(IDLE / 10);
+            other.wake();
+        });
+        during.push(wait());
+        thread.join().expect("no panic");
+        // Where this thread came too late for its own wait, the use is still there.
+        waker.wait(Duration::ZERO);
+    }
+    // The least of several, since a busy machine wakes a thread late now and then.
+    for (waits, most) in [(&before, IDLE / 2), (&during, IDLE / 2), (&unused, IDLE + IDLE / 2)] {
+        assert!(waits.iter().min() < Some(&most), "{waits:?}");
+    }
+    // The greatest of several, since the timer of a wait that was ended may end the next one early.
+    assert!(unused.iter().max() > Some(&(IDLE / 2)), "a use that ended a wait ended another: {unused:?}");
 }
 
 #[test]
 fn a_stop_is_noticed_within_a_tenth_of_a_second() {
     let (clock, far) = (OsClock::new(), far());
-    // Asleep in the receiving call; on a timer just below the idle time; on later ones; never asleep.
-    let timers = [None, Some(2 * IDLE - Duration::from_millis(1)), Some(3 * IDLE), Some(HOUR)];
-    let ways = timers.map(|timer| (WaitStyle::Block, timer)).into_iter().chain([(WaitStyle::BusyPoll, None)]);
-    for (wait, timer) in ways {
+    for (wait, timer) in ways() {
         for line in lines(&far) {
             let ((tell, told), stop) = (mpsc::channel(), Stop::new());
             let mut watched = Watched { line, stop: stop.clone(), tell, waits: Vec::new(), after: 0 };

@@ -17,7 +17,7 @@ use antiphon_net::{
     DriveOptions, DriveReport, Line, LineStats, Lines, OsClock, SocketOptions, Stop, TcpLine, TcpListening,
     UdpLine, Wait, drive, round,
 };
-use antiphon_testkit::Served;
+use antiphon_testkit::{Served, skip_without_namespace};
 
 use crate::party::{WIRE, reflector, round_one, stack};
 
@@ -274,11 +274,11 @@ pub fn local(address: &str) -> SocketAddr {
     address.parse().expect("an address")
 }
 
-/// Two namespaces joined by a link, or `None` with a note if this machine does not permit any.
+/// Two namespaces joined by a link, or `None` with a remark where this user may have none.
 pub fn lane(link: &str, seed: u64) -> Option<(Router, Lane)> {
     let means = match probe() {
         Means::Forbidden(reason) => {
-            println!("skipped: {reason}");
+            skip_without_namespace(&reason);
             return None;
         }
         means => means,
@@ -290,7 +290,7 @@ pub fn lane(link: &str, seed: u64) -> Option<(Router, Lane)> {
     Some((router, lane))
 }
 
-/// A namespace with only loopback, or `None` with a note.
+/// A namespace with nothing but loopback, or `None` with a remark where this user may have none.
 pub fn private() -> Option<Namespace> {
-    Namespace::private().map_err(|error| println!("skipped: {error}")).ok()
+    Namespace::private().map_err(|error| skip_without_namespace(&error)).ok()
 }

@@ -35,9 +35,6 @@ pub fn expiry_is_told_in_time_and_behind_messages_without_deadline(scheme: &str)
 
 pub fn a_message_begun_on_a_stream_is_completed_after_its_deadline(scheme: &str) {
     let mut world = open(scheme, Impairments::default(), 21);
-    if !world.near.is_byte_stream() {
-        return;
-    }
     let deadline = Some(world.now + Duration::from_millis(10));
     for n in 0..3 {
         world.near.send(world.now, &message(n, 400), deadline.filter(|_| n < 2)).unwrap();
@@ -235,9 +232,6 @@ pub fn a_repair_that_comes_in_time_is_sent_and_no_other(scheme: &str) {
     let world = open(scheme, Impairments::default(), 27);
     let own_rules = ["mode=as-published", "reliability=full", "retransmissions="];
     let obeys = !own_rules.iter().any(|rule| scheme.contains(rule));
-    if world.near.is_byte_stream() {
-        return;
-    }
     // Losses show after a round trip of 20 ms and some: they can be repaired in 80 ms, and not in 15.
     for (budget, repairs) in [(80, world.near.endpoint.profile().retransmits), (15, false)] {
         let mut world = open(scheme, Impairments::default(), 27);

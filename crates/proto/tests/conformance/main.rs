@@ -7,6 +7,8 @@ mod common;
 mod suite;
 mod world;
 
+use antiphon_core::{Role, Wire};
+
 macro_rules! suite {
     ($case:ident = $transport:literal: $($check:ident)*) => {
         mod $case {
@@ -18,10 +20,22 @@ macro_rules! suite {
     };
 }
 
+/// Each transport has the checks of all, and those of its kind of wire.
 macro_rules! conformance {
-    ($($case:ident = $transport:literal)*) => {
-        const TESTED: &[&str] = &[$($transport),*];
-        $(suite!($case = $transport:
+    (
+        datagrams { $($case:ident = $transport:literal)* }
+        streams { $($stream_case:ident = $stream:literal)* }
+    ) => {
+        const DATAGRAMS: &[&str] = &[$($transport),*];
+        const STREAMS: &[&str] = &[$($stream),*];
+        $(suite_of_all!($case = $transport: a_repair_that_comes_in_time_is_sent_and_no_other);)*
+        $(suite_of_all!($stream_case = $stream: a_message_begun_on_a_stream_is_completed_after_its_deadline);)*
+    };
+}
+
+macro_rules! suite_of_all {
+    ($case:ident = $transport:literal: $($own:ident)*) => {
+        suite!($case = $transport:
             clean_wire_delivers_every_message_unchanged
             every_stream_that_it_speaks_of_reaches_the_peer
             every_size_up_to_the_largest_is_carried_and_no_larger
@@ -37,41 +51,52 @@ macro_rules! conformance {
             serial_numbers_wrap_unnoticed
             the_same_seed_repeats_exactly
             expiry_is_told_in_time_and_behind_messages_without_deadline
-            a_message_begun_on_a_stream_is_completed_after_its_deadline
             a_broken_path_is_told_and_outlived
             closing_ends_on_a_broken_path
             a_graceful_close_sends_what_was_accepted_and_takes_no_more
             unfetched_messages_are_gone_after_closed
             an_empty_datagram_is_no_message
             every_end_tells_the_fate_of_every_message
-            a_repair_that_comes_in_time_is_sent_and_no_other
-        );)*
+            $($own)*
+        );
     };
 }
 
 #[test]
-fn every_transport_is_tested() {
-    let known: Vec<&str> = antiphon_proto::TRANSPORTS.iter().map(|t| t.scheme).collect();
-    let mut tested: Vec<&str> = TESTED.iter().map(|case| case.split('?').next().unwrap_or(case)).collect();
+fn every_transport_is_tested_as_what_it_is() {
+    let mut known: Vec<&str> = antiphon_proto::TRANSPORTS.iter().map(|t| t.scheme).collect();
+    let tested = DATAGRAMS.iter().chain(STREAMS);
+    let mut tested: Vec<&str> = tested.map(|case| case.split('?').next().unwrap_or(case)).collect();
+    known.sort_unstable();
+    tested.sort_unstable();
     tested.dedup();
     assert_eq!(tested, known, "add the transport's name below");
+    for (cases, wire) in [(DATAGRAMS, Wire::Datagram), (STREAMS, Wire::ByteStream)] {
+        for case in cases {
+            assert_eq!(common::endpoint(case, Role::Caller, 1).profile().wire, wire, "{case}");
+        }
+    }
 }
 
 conformance! {
-    rtp = "rtp"
-    tcp = "tcp"
-    sctp = "sctp"
-    sctp_ordered = "sctp?order=ordered&reliability=full"
-    sctp_streams = "sctp?order=ordered&streams=3"
-    sctp_few_tries = "sctp?retransmissions=1"
-    sctp_many = "sctp?style=many&interleaving=on"
-    dccp = "dccp"
-    dccp_ccid_2 = "dccp?ccid=2"
-    srp = "srp"
-    srp_as_published = "srp?mode=as-published"
-    srp_nearest = "srp?decide=nearest"
-    arq = "arq"
-    arq_as_published = "arq?mode=as-published"
-    arq_paper_loop = "arq?mode=as-published&tick=100us"
-    arq_aimd = "arq?congestion=aimd"
+    datagrams {
+        rtp = "rtp"
+        sctp = "sctp"
+        sctp_ordered = "sctp?order=ordered&reliability=full"
+        sctp_streams = "sctp?order=ordered&streams=3"
+        sctp_few_tries = "sctp?retransmissions=1"
+        sctp_many = "sctp?style=many&interleaving=on"
+        dccp = "dccp"
+        dccp_ccid_2 = "dccp?ccid=2"
+        srp = "srp"
+        srp_as_published = "srp?mode=as-published"
+        srp_nearest = "srp?decide=nearest"
+        arq = "arq"
+        arq_as_published = "arq?mode=as-published"
+        arq_paper_loop = "arq?mode=as-published&tick=100us"
+        arq_aimd = "arq?congestion=aimd"
+    }
+    streams {
+        tcp = "tcp"
+    }
 }

@@ -93,13 +93,18 @@ impl World {
 
     /// The messages that arrived; none was refused.
     pub fn arrivals(&self) -> Vec<Crossing> {
-        assert_eq!(self.near[0].refused, [], "a queue that is drained takes all");
+        self.assert_none_refused(0);
         self.far[0].crossings(&self.near[0])
     }
 
-    /// Messages of a connection that arrived in a time.
+    /// Messages of a connection that arrived in a time; none was refused.
     pub fn arrived(&self, n: usize, from: Instant, until: Instant) -> usize {
+        self.assert_none_refused(n);
         self.far[n].messages.iter().filter(|came| from <= came.at && came.at < until).count()
+    }
+
+    fn assert_none_refused(&self, n: usize) {
+        assert_eq!(self.near[n].refused, [], "a queue that is drained takes all");
     }
 
     /// The largest message that the caller takes now.

@@ -8,7 +8,7 @@ mod stream;
 
 use std::time::Duration;
 
-use antiphon_core::{Instant, Profile, Role};
+use antiphon_core::{Instant, Profile, Role, Wire};
 use antiphon_proto::TRANSPORTS;
 use antiphon_testkit::ms;
 
@@ -16,49 +16,79 @@ use crate::common::{PLAYOUT_DELAY, endpoint};
 use crate::stream::{BEGINS, Stream};
 
 macro_rules! scenarios {
-    ($($case:ident = $uri:literal)*) => {
-        const TESTED: &[&str] = &[$($uri),*];
-        $(mod $case {
-            #[test]
-            fn outlives_an_outage() {
-                crate::outlives_an_outage($uri);
-            }
-
-            #[test]
-            fn sends_small_messages_through_a_tunnel() {
-                crate::sends_small_messages_through_a_tunnel($uri);
-            }
-
-            #[test]
-            fn bears_reordering() {
-                crate::bears_reordering($uri);
-            }
-
-            #[test]
-            fn goes_on_by_another_path() {
-                crate::goes_on_by_another_path($uri);
-            }
-        })*
+    ($case:ident = $uri:literal: $($scenario:ident)*) => {
+        mod $case {
+            $(#[test]
+            fn $scenario() {
+                crate::$scenario($uri);
+            })*
+        }
     };
 }
 
-scenarios! {
-    rtp = "rtp"
-    tcp = "tcp"
-    sctp = "sctp"
-    sctp_ordered = "sctp?order=ordered&reliability=full"
-    dccp_ccid_2 = "dccp?ccid=2"
-    dccp_ccid_3 = "dccp?ccid=3"
-    srp = "srp"
-    srp_as_published = "srp?mode=as-published"
-    arq = "arq"
-    arq_as_published = "arq?mode=as-published"
+/// Each transport has the scenarios that can befall its kind of wire.
+macro_rules! transports {
+    (
+        streams { $($stream_case:ident = $stream:literal)* }
+        datagrams_on_one_path { $($case:ident = $uri:literal)* }
+        datagrams_on_several_paths { $($several_case:ident = $several:literal)* }
+    ) => {
+        const STREAMS: &[&str] = &[$($stream),*];
+        const ON_ONE_PATH: &[&str] = &[$($uri),*];
+        const ON_SEVERAL_PATHS: &[&str] = &[$($several),*];
+        $(scenarios!($stream_case = $stream: outlives_an_outage);)*
+        $(scenarios!($case = $uri:
+            outlives_an_outage
+            sends_small_messages_through_a_tunnel
+            bears_reordering
+        );)*
+        $(scenarios!($several_case = $several:
+            outlives_an_outage
+            sends_small_messages_through_a_tunnel
+            bears_reordering
+            goes_on_by_another_path
+        );)*
+    };
+}
+
+transports! {
+    streams {
+        tcp = "tcp"
+    }
+    datagrams_on_one_path {
+        rtp = "rtp"
+        dccp_ccid_2 = "dccp?ccid=2"
+        dccp_ccid_3 = "dccp?ccid=3"
+        srp = "srp"
+        srp_as_published = "srp?mode=as-published"
+        arq = "arq"
+        arq_as_published = "arq?mode=as-published"
+    }
+    datagrams_on_several_paths {
+        sctp = "sctp"
+        sctp_ordered = "sctp?order=ordered&reliability=full"
+    }
 }
 
 #[test]
-fn every_transport_is_tested() {
-    let known: Vec<&str> = TRANSPORTS.iter().map(|one| one.scheme).collect();
-    let mut tested: Vec<&str> = TESTED.iter().map(|uri| scheme(uri)).collect();
+fn every_transport_is_tested_as_what_it_is() {
+    let mut known: Vec<&str> = TRANSPORTS.iter().map(|one| one.scheme).collect();
+    let kinds = [
+        (STREAMS, Wire::ByteStream, false),
+        (ON_ONE_PATH, Wire::Datagram, false),
+        (ON_SEVERAL_PATHS, Wire::Datagram, true),
+    ];
+    let mut tested = Vec::new();
+    for (uris, wire, several) in kinds {
+        for uri in uris {
+            let transport = antiphon_proto::find(scheme(uri)).expect("known");
+            let takes_peers = transport.keys.iter().any(|key| key.name == "peers");
+            assert_eq!((profile(uri).wire, takes_peers), (wire, several), "{uri}");
+            tested.push(scheme(uri));
+        }
+    }
+    known.sort_unstable();
+    tested.sort_unstable();
     tested.dedup();
     assert_eq!(tested, known, "add the transport above");
 }
@@ -98,9 +128,6 @@ fn outlives_an_outage(uri: &str) {
 /// From some time on the path drops longer datagrams and says nothing of it: what fits goes on, and where a transport cuts
 /// messages, or says how large they may be, so do they all.
 fn sends_small_messages_through_a_tunnel(uri: &str) {
-    if profile(uri).wire == antiphon_core::Wire::ByteStream {
-        return;
-    }
     let begins = Instant::from_millis(3_000);
     let mut stream = Stream::new(uri, "delay=20ms", 1_000, 2_000);
     stream.enlarge(300..700, 1_400);
@@ -117,9 +144,6 @@ fn sends_small_messages_through_a_tunnel(uri: &str) {
 
 /// Packets that are held back arrive behind later ones: everything comes, and in order where that is promised.
 fn bears_reordering(uri: &str) {
-    if profile(uri).wire == antiphon_core::Wire::ByteStream {
-        return;
-    }
     let mut stream = Stream::new(uri, "delay=10ms,reorder=10%/12ms", 400, 2_000);
     stream.run();
     stream.assert_lived();
@@ -137,10 +161,6 @@ fn bears_reordering(uri: &str) {
 
 /// Of a transport that knows several paths: the first dies, and comes back.
 fn goes_on_by_another_path(uri: &str) {
-    let transport = antiphon_proto::find(scheme(uri)).expect("known");
-    if !transport.keys.iter().any(|key| key.name == "peers") {
-        return;
-    }
     let separator = if uri.contains('?') { '&' } else { '?' };
     let caller = format!("{uri}{separator}peers=192.0.2.1:9906");
     let mut stream = Stream::over(&caller, uri, &["delay=10ms", "delay=12ms"], 400, 2_000);

@@ -13,10 +13,10 @@ use antiphon_testkit::{Kept, Taken, stereo};
 fn every_second_report(name: &'static [u8]) -> Taken {
     let (mut seen, mut reports) = (BTreeSet::new(), 0);
     Box::new(move |_, datagram| {
-        let is_report = datagram.windows(name.len()).any(|window| window == name);
-        // The bytes before the message differ from one transmission to the next.
-        let message = datagram[datagram.len().saturating_sub(40)..].to_vec();
-        let is_new = is_report && seen.insert(message);
+        let Some(at) = datagram.windows(name.len()).position(|window| window == name) else { return false };
+        // What stands before the report differs from one transmission to the next, and what is behind the name is the same in
+        // all reports. The counters and times just before it are the report's own.
+        let is_new = seen.insert(datagram[at.saturating_sub(24)..at].to_vec());
         reports += u32::from(is_new);
         is_new && reports % 2 == 0
     })
@@ -35,6 +35,8 @@ fn shown(scheme: &'static str, from_sender: bool) -> Vec<Duration> {
         shown.borrow_mut().extend(world.near.last_report().and_then(|report| report.round_trip));
         true
     });
+    let way = if from_sender { &world.up } else { &world.down };
+    assert!(way.lost >= 2, "{scheme}, reports of the sender {from_sender}: {} were lost", way.lost);
     shown.into_inner()
 }
 

@@ -170,7 +170,8 @@ fn a_pipe_carries_samples_in_their_byte_order() {
     assert_eq!(*pipe.0.lock().unwrap(), [0x40, 0, 0x80, 0, 0, 1]);
 }
 
-/// Blocks of 5 ms, each read before the next is pushed. A writer that looks every 50 ms leaves nearly all of them waiting.
+/// Blocks of 5 ms, each read before the next is pushed. A writer that looks every 50 ms has written the one before when a block
+/// is read, and writes the next 50 ms later, which is 45 ms after it was pushed: none of them comes in 10 ms but by chance.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_prompt_sink_plays_each_block_at_once() {
@@ -191,7 +192,7 @@ fn a_prompt_sink_plays_each_block_at_once() {
         reader.read_exact(&mut bytes).unwrap();
         assert!(bytes.chunks(2).all(|sample| sample == (n * 256i16).to_le_bytes()));
     }
-    // A loaded machine may hold up a few.
-    assert!(at_once >= 80, "{at_once} of 100 within 10 ms");
+    // A loaded machine may hold up most, since two threads have to get their turn, but not nine out of ten.
+    assert!(at_once >= 10, "{at_once} of 100 within 10 ms");
     sink.finish().unwrap();
 }

@@ -51,7 +51,9 @@ fn a_comparison_counts_the_same() {
         "jitter_mad_ms",
     ];
     let values = crate::figures::FIGURES.iter().zip(audio.values());
-    for (def, value) in values.filter(|(def, _)| same.contains(&def.name)) {
+    let values: Vec<_> = values.filter(|(def, _)| same.contains(&def.name)).collect();
+    assert_eq!(values.len(), same.len(), "each name is a figure's");
+    for (def, value) in values {
         let (lab, compare) = (value.unwrap(), (figure(def.name).unwrap().read)(&compared).unwrap());
         // A histogram's percentiles are within 1 in 2048.
         assert!((lab - compare).abs() <= lab / 2000.0, "{}: {lab} and {compare}", def.name);

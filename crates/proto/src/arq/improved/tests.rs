@@ -23,7 +23,11 @@ struct Sender {
 
 impl Sender {
     fn new(first: u64) -> Self {
-        let mut arq = Improved::starting_at(settings(), MAX_DATAGRAM, EPOCH, first);
+        Self::with(settings(), first)
+    }
+
+    fn with(settings: Settings, first: u64) -> Self {
+        let mut arq = Improved::starting_at(settings, MAX_DATAGRAM, EPOCH, first);
         assert_eq!(arq.poll_event(), Some(Event::Connected));
         Sender { arq, first, sent: 0 }
     }
@@ -65,6 +69,10 @@ impl Sender {
         let len = wire::emit(packet, &mut buf);
         let path = PathId::default();
         self.arq.handle_input(ms(at), Input::Datagram { path, bytes: &mut buf[..len], received_at: ms(at) });
+    }
+
+    fn cwnd(&self) -> usize {
+        self.arq.stats().cwnd.expect("it has a window").0 as usize
     }
 
     fn outcomes(&mut self) -> Vec<(u64, Outcome)> {
@@ -259,4 +267,62 @@ fn acknowledgements_go_alone_when_they_fit_no_message() {
         }
         assert_eq!((sent, acks), (datagrams, 1), "{len}");
     }
+}
+
+/// RFC 7661 §1: a stream that does not fill its window learns nothing of the path.
+#[test]
+fn a_window_that_is_not_filled_does_not_grow() {
+    let mut sender = Sender::with(Settings { aimd: true, ..settings() }, FIRST);
+    assert_eq!(sender.cwnd(), 10 * MAX_DATAGRAM);
+    // 24 messages of 300 bytes are 7200: just under half of 14 520. 25 are more.
+    for n in 0..24 {
+        sender.send(n, None);
+    }
+    sender.ack(40, 24, 23, &[]);
+    assert_eq!((sender.outcomes().len(), sender.cwnd()), (24, 10 * MAX_DATAGRAM));
+    for n in 0..25 {
+        sender.send(40 + n, None);
+    }
+    sender.ack(80, 49, 48, &[]);
+    assert_eq!(
+        sender.cwnd(),
+        10 * MAX_DATAGRAM + 300,
+        "the first of them, in slow start: by what it carried"
+    );
+}
+
+/// RFC 5681 §3.1, with one answer to all losses of a window.
+#[test]
+fn the_losses_of_a_window_halve_it_once() {
+    let mut sender = Sender::with(Settings { aimd: true, ..settings() }, FIRST);
+    for n in 0..40 {
+        sender.send(n, None);
+    }
+    let halvings = |sender: &mut Sender| {
+        std::iter::from_fn(|| sender.arq.poll_event())
+            .filter(|event| matches!(event, Event::Congestion(_)))
+            .count()
+    };
+    // 1, 3, 38 and 39 have not arrived. The others arrive, the first of them while the window is filled.
+    sender.ack(60, 1, 37, &[0b1111_1101, 255, 255, 255, 0b1111]);
+    let grown = sender.cwnd();
+    assert!(grown > 10 * MAX_DATAGRAM);
+    assert_eq!(sender.transmit(100), [(1, true), (3, true)]);
+    let threshold = grown / 2;
+    assert_eq!((halvings(&mut sender), sender.cwnd()), (1, threshold));
+    // Losses that show later, of the same window, have been answered.
+    for n in 101..116 {
+        sender.send(n, None);
+    }
+    assert_eq!(sender.transmit(150), [(38, true), (39, true)]);
+    assert_eq!((halvings(&mut sender), sender.cwnd()), (0, threshold));
+    // At its threshold it grows by a packet for each window: each of these five messages is worth less than what it carries.
+    sender.ack(151, 41, 40, &[]);
+    let avoided = sender.cwnd() - threshold;
+    assert!((1..=5 * 300 * MAX_DATAGRAM / threshold).contains(&avoided), "{avoided} of {threshold}");
+    // 41 was sent after the loss was answered, and has an answer of its own.
+    sender.ack(170, 41, 50, &[255, 1]);
+    let before = sender.cwnd();
+    assert!(sender.transmit(300).contains(&(41, true)));
+    assert_eq!((halvings(&mut sender), sender.cwnd()), (1, before / 2));
 }
