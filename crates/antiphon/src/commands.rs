@@ -16,8 +16,9 @@ pub(crate) fn commands(advice: &Advice, source: &str, format: StreamFormat) -> V
     };
     let uri = |host: &str| quoted(&format!("{scheme}://{host}:{DEFAULT_PORT}{settings}"));
     // Late packets are of no use to a listener; a recording waits for them.
-    let latency =
-        advice.playout_delay_ms.map_or(String::new(), |ms| format!(" --latency {}ms", ms.ceil().max(1.0)));
+    let latency = advice
+        .playout_delay_ms
+        .map_or_else(String::new, |ms| format!(" --latency {}ms", (ms + WAKING_MS).ceil()));
     let (rate, channels) = (format.rate(), format.channels());
     let play = |host: &str| {
         let player = format!("aplay -t raw -f S16_LE -r {rate} -c {channels}");
@@ -33,6 +34,9 @@ pub(crate) fn commands(advice: &Advice, source: &str, format: StreamFormat) -> V
     }
 }
 
+/// By how much a receiver's thread may wake late, on top of what the network does: packets are measured by the kernel's time
+/// stamps, which don't hold that.
+const WAKING_MS: f64 = 2.0;
 /// A multicast group for examples, of those that an organisation gives out itself (RFC 2365 §6.2).
 const GROUP: &str = "239.192.1.1";
 
@@ -71,7 +75,7 @@ mod tests {
         let typed =
             |purpose, transport, delay| commands(&advice(purpose, transport, delay), "my song.flac", format);
         assert_eq!(
-            typed(Purpose::PlayTogether, "rtp", Some(12.25)),
+            typed(Purpose::PlayTogether, "rtp", Some(10.25)),
             [
                 "antiphon receive rtp://:7710 '-?format=s16le' --latency 13ms | aplay -t raw -f S16_LE -r 48000 -c 2",
                 "antiphon send 'my song.flac' rtp://RECEIVER:7710",

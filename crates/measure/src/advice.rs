@@ -83,7 +83,8 @@ pub struct Advice {
     /// the margin; where none meets the bound, that none does. It is of the network as it was during the run. `None`: the run
     /// is too short to tell, as fewer than ten of its blocks hold what is counted.
     pub confidence: Option<f64>,
-    /// The playout delay to set at the receiver, in milliseconds; `None` where the purpose needs none.
+    /// The playout delay to set at the receiver, in milliseconds: from the arrival of an undelayed packet, as receivers count
+    /// it. `None` where the purpose needs none.
     pub playout_delay_ms: Option<f64>,
     /// What to type to stream so, the receiver's command first; empty where none meets the bound. Filled in where the source is
     /// known.
@@ -108,7 +109,9 @@ impl Advice {
             // Nothing measured is certain.
             Some(share) if share > 0.99 => "over 99 % sure".into(),
             Some(share) => format!("{:.0} % sure", share * 100.0),
-            None if self.promised && self.met => "by design; too short to measure".into(),
+            None if self.purpose == Purpose::Record && self.promised && self.met => {
+                "by design; too short to measure".into()
+            }
             None => "too short to tell how sure".into(),
         }
     }
@@ -168,7 +171,12 @@ fn judge(purpose: Purpose, candidates: &[Candidate<'_>], blocks: &[Blocks]) -> O
         promised: weights[at].promised,
         because,
         confidence: tells.then(|| (share * 1000.0).round() / 1000.0),
-        playout_delay_ms: weights[at].delay_ms.filter(|_| weights[at].met),
+        playout_delay_ms: weights[at].delay_ms.filter(|_| weights[at].met).map(|delay| {
+            let f = candidates[at].figures;
+            let least = f.one_way_ms.and_then(|one_way| one_way.min_ms);
+            let least = least.or(f.rtt_ms.min_ms.map(|ms| ms / 2.0)).unwrap_or(0.0);
+            (delay - least).max(0.0)
+        }),
         commands: Vec::new(),
     })
 }

@@ -193,7 +193,7 @@ fn all_that_was_given_is_there() {
         "antiphon compare --seed 7",
         "No contention.",
         "original.wav",
-        "fairly sure",
+        "90 % sure",
         "1 in 1000 missed",
     ] {
         assert!(html.contains(text), "{text}");
