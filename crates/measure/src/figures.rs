@@ -81,7 +81,7 @@ pub struct TransportFigures {
     pub unknown: u64,
     /// Lost.
     pub lost_percent: Option<f64>,
-    /// 95 % interval of `lost_percent`, from blocks of the run ([`Blocks`]); `None` where it is too short to tell: fewer than ten
+    /// 95 % interval of `lost_percent`, from blocks of the run; `None` where it is too short to tell: fewer than ten
     /// of its blocks hold a loss.
     pub lost_percent_interval: Option<(f64, f64)>,
     /// Late.
