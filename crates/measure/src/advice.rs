@@ -120,14 +120,12 @@ impl Advice {
 /// Advice for every purpose; empty if there are no candidates. Of those that tie the first is named, so the simplest and most
 /// common ones come first.
 pub fn advise(candidates: &[Candidate<'_>]) -> Vec<Advice> {
-    let blocks = Blocks::of(&candidates.iter().map(|c| c.log).collect::<Vec<_>>());
-    let advice = |purpose| judge(purpose, candidates, &blocks);
-    Purpose::ALL.into_iter().filter_map(advice).collect()
+    judge(&Purpose::ALL, candidates)
 }
 
 /// Advice for one purpose; `None` if there are no candidates.
 pub fn advise_for(purpose: Purpose, candidates: &[Candidate<'_>]) -> Option<Advice> {
-    judge(purpose, candidates, &Blocks::of(&candidates.iter().map(|c| c.log).collect::<Vec<_>>()))
+    judge(&[purpose], candidates).pop()
 }
 
 /// Drawn so often: the standard error of a probability of 0.9 is 0.01.
@@ -139,15 +137,35 @@ const HIGHEST_CONFIDENCE: f64 = 0.999;
 /// The run can't tell two transports apart where in so many of the draws one is not worse than the other.
 const UNDECIDED: f64 = 0.05;
 
-fn judge(purpose: Purpose, candidates: &[Candidate<'_>], blocks: &[Blocks]) -> Option<Advice> {
-    let totals: Vec<Sums> = blocks.iter().map(Blocks::total).collect();
-    let weigh = |sums: &[Sums]| -> Vec<Weight> {
+fn judge(purposes: &[Purpose], candidates: &[Candidate<'_>]) -> Vec<Advice> {
+    let blocks = Blocks::of(&candidates.iter().map(|c| c.log).collect::<Vec<_>>());
+    let weigh = |purpose: &Purpose, sums: &[Sums]| -> Vec<Weight> {
         candidates.iter().zip(sums).map(|(candidate, sums)| purpose.weigh(candidate, sums)).collect()
     };
-    let weights = weigh(&totals);
-    let best = best_of(candidates, &weights)?;
-    let draws = draws(blocks, weigh);
-    let taken = Taken::of(&weights, &draws, best, purpose.margin());
+    let mut draws = vec![Vec::with_capacity(DRAWS); purposes.len()];
+    resample(&blocks, DRAWS, SEED, |sums| {
+        purposes.iter().zip(&mut draws).for_each(|(purpose, draws)| draws.push(weigh(purpose, sums)));
+    });
+    let totals: Vec<Sums> = blocks.iter().map(Blocks::total).collect();
+    let run = Run { candidates, blocks: &blocks, totals: &totals };
+    let advice = |(purpose, draws): (&Purpose, &Vec<Vec<Weight>>)| {
+        advice(*purpose, &run, &weigh(purpose, &totals), draws)
+    };
+    purposes.iter().zip(&draws).filter_map(advice).collect()
+}
+
+/// What was measured of all transports.
+struct Run<'a> {
+    candidates: &'a [Candidate<'a>],
+    blocks: &'a [Blocks],
+    totals: &'a [Sums],
+}
+
+/// `weights`: what each transport came to; `draws`: what it would have come to, in each draw.
+fn advice(purpose: Purpose, run: &Run<'_>, weights: &[Weight], draws: &[Vec<Weight>]) -> Option<Advice> {
+    let Run { candidates, blocks, totals } = *run;
+    let best = best_of(candidates, weights)?;
+    let taken = Taken::of(weights, draws, best, purpose.margin());
     let at = taken.at;
     let name = |i: usize| candidates[i].figures.transport.as_str();
     let words = |i: usize| purpose.words(&candidates[i], &totals[i], &weights[i], blocks[i].one_way);
@@ -228,13 +246,6 @@ fn best_of(candidates: &[Candidate<'_>], weights: &[Weight]) -> Option<usize> {
         order.then(delay(*i).total_cmp(&delay(*j)))
     };
     (0..weights.len()).min_by(order)
-}
-
-/// What each candidate would have come to, in each draw.
-fn draws(blocks: &[Blocks], weigh: impl Fn(&[Sums]) -> Vec<Weight>) -> Vec<Vec<Weight>> {
-    let mut draws = Vec::with_capacity(DRAWS);
-    resample(blocks, DRAWS, SEED, |sums| draws.push(weigh(sums)));
-    draws
 }
 
 #[cfg(test)]

@@ -29,13 +29,13 @@ pub struct Sums {
     pub runs: u64,
     /// See [`Self::runs`].
     pub in_runs: u64,
-    /// Packets that came within each delay of the grid, but not within the one before.
-    by_delay: Box<[u32]>,
+    /// Packets that came within each delay of the grid, but not within the one before; up to the longest delay of the run.
+    by_delay: Vec<u32>,
 }
 
 impl Sums {
-    fn empty() -> Self {
-        let by_delay = vec![0; GRID].into_boxed_slice();
+    fn empty(places: usize) -> Self {
+        let by_delay = vec![0; places];
         Sums { sent: 0, came: 0, lost: 0, expired: 0, runs: 0, in_runs: 0, by_delay }
     }
 
@@ -57,7 +57,7 @@ impl Sums {
 
     /// Packets that were not there `delay_ms` after they were sent; the delay is rounded up to the grid ([`GRID_MS`]).
     pub fn missing_at(&self, delay_ms: f64) -> u64 {
-        let within = place(delay_ms).map_or(GRID, |last| last + 1);
+        let within = place(delay_ms).map_or(GRID, |last| last + 1).min(self.by_delay.len());
         self.sent - self.by_delay[..within].iter().map(|count| u64::from(*count)).sum::<u64>()
     }
 
@@ -119,9 +119,14 @@ impl Blocks {
 
     /// The whole run.
     pub fn total(&self) -> Sums {
-        let mut total = Sums::empty();
+        let mut total = Sums::empty(self.places());
         self.blocks.iter().for_each(|block| total.add(block));
         total
+    }
+
+    /// Delays of the grid up to the longest of the run.
+    fn places(&self) -> usize {
+        self.blocks.first().map_or(0, |block| block.by_delay.len())
     }
 
     /// In how many blocks `count` is not zero.
@@ -132,16 +137,24 @@ impl Blocks {
     /// The share of packets for which `count` counts, block by block.
     pub fn share(&self, count: impl Fn(&Sums) -> u64) -> BlockMean {
         let sent = self.blocks.iter().filter(|block| block.sent > 0);
-        BlockMean::of(sent.map(|block| count(block) as f64 / block.sent as f64))
+        let shares: Vec<f64> = sent.map(|block| count(block) as f64 / block.sent as f64).collect();
+        BlockMean::of(&shares)
     }
 
     /// 95 % interval of the least delay after which at most the share `missing` is not there: the delays at which the interval
     /// of the share that is missing holds it. `None` where too few blocks tell.
     pub fn delay_interval(&self, missing: f64) -> (Option<f64>, Option<f64>) {
+        let sent: Vec<&Sums> = self.blocks.iter().filter(|block| block.sent > 0).collect();
+        let mut absent: Vec<u64> = sent.iter().map(|block| block.sent).collect();
+        let mut shares = vec![0.0; sent.len()];
         let mut low = None;
-        for place in 0..GRID {
+        for place in 0..self.places() {
+            for ((absent, share), block) in absent.iter_mut().zip(&mut shares).zip(&sent) {
+                *absent -= u64::from(block.by_delay[place]);
+                *share = *absent as f64 / block.sent as f64;
+            }
             let at = grid_ms(place);
-            let Some((least, most)) = self.share(|sums| sums.missing_at(at)).interval() else { break };
+            let Some((least, most)) = BlockMean::of(&shares).interval() else { break };
             if least <= missing && low.is_none() {
                 low = Some(at);
             }
@@ -161,7 +174,7 @@ pub fn resample(runs: &[Blocks], times: usize, seed: u64, mut each: impl FnMut(&
         return;
     }
     let mut rng = Rng::fork(seed, "blocks");
-    let mut sums: Vec<Sums> = runs.iter().map(|_| Sums::empty()).collect();
+    let mut sums: Vec<Sums> = runs.iter().map(|run| Sums::empty(run.places())).collect();
     for _ in 0..times {
         sums.iter_mut().for_each(Sums::clear);
         for _ in 0..count {
@@ -205,7 +218,7 @@ fn longest_run(rows: &[LoggedPacket], is_one: impl Fn(&LoggedPacket) -> bool) ->
 /// Blocks of `each` packets. A last part of less than half that goes to the block before.
 fn blocks(rows: &[LoggedPacket], each: usize, one_way: bool) -> Vec<Sums> {
     let count = ((rows.len() + each / 2) / each).max(usize::from(!rows.is_empty()));
-    let mut blocks = vec![Sums::empty(); count];
+    let mut blocks = vec![Sums::empty(GRID); count];
     // The block in which the run of packets that never came began.
     let mut begun = None;
     for (at, row) in rows.iter().enumerate() {
@@ -226,6 +239,9 @@ fn blocks(rows: &[LoggedPacket], each: usize, one_way: bool) -> Vec<Sums> {
             begun = Some(run);
         }
     }
+    let used = |block: &Sums| block.by_delay.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
+    let places = blocks.iter().map(used).max().unwrap_or(0);
+    blocks.iter_mut().for_each(|block| block.by_delay.truncate(places));
     blocks
 }
 

@@ -52,14 +52,14 @@ pub struct BlockMean {
 
 impl BlockMean {
     /// Of so many blocks.
-    pub fn of(blocks: impl Iterator<Item = f64> + Clone) -> Self {
-        let count = blocks.clone().count();
+    pub fn of(blocks: &[f64]) -> Self {
+        let count = blocks.len();
         let n = count as f64;
-        let mean = if count > 0 { blocks.clone().sum::<f64>() / n } else { 0.0 };
-        let moment = |k: i32| blocks.clone().map(|x| (x - mean).powi(k)).sum::<f64>() / n;
+        let mean = if count > 0 { blocks.iter().sum::<f64>() / n } else { 0.0 };
+        let moment = |k: i32| blocks.iter().map(|x| (x - mean).powi(k)).sum::<f64>() / n;
         let deviation = if count > 1 { (moment(2) * n / (n - 1.0)).sqrt() } else { 0.0 };
         let skewness = if deviation > 0.0 { moment(3) / deviation.powi(3) } else { 0.0 };
-        let holding = blocks.filter(|x| *x > 0.0).count();
+        let holding = blocks.iter().filter(|x| **x > 0.0).count();
         BlockMean { mean, count, holding, deviation, skewness }
     }
 

@@ -127,7 +127,8 @@ fn coverage(label: &str, truth: f64, mut run: impl FnMut(&mut Rng) -> Vec<bool>)
         // Blocks of a second: longer than what is simulated here lasts.
         let share =
             |block: &[bool]| block.iter().filter(|missing| **missing).count() as f64 / block.len() as f64;
-        if let Some((low, high)) = BlockMean::of(missing.chunks(200).map(share)).interval() {
+        let shares: Vec<f64> = missing.chunks(200).map(share).collect();
+        if let Some((low, high)) = BlockMean::of(&shares).interval() {
             told += 1;
             held += u32::from((low..=high).contains(&truth));
         }
@@ -182,9 +183,9 @@ fn intervals_hold_the_true_share_as_often_as_they_say() {
 
 #[test]
 fn a_run_with_few_events_is_too_short_to_tell() {
-    let block = |events: usize| (0..60).map(move |n| if n < events { 0.01 } else { 0.0 });
-    assert_eq!(BlockMean::of(block(9)).interval(), None);
-    let (low, high) = BlockMean::of(block(10)).interval().unwrap();
+    let blocks = |events: usize| (0..60).map(|n| if n < events { 0.01 } else { 0.0 }).collect::<Vec<f64>>();
+    assert_eq!(BlockMean::of(&blocks(9)).interval(), None);
+    let (low, high) = BlockMean::of(&blocks(10)).interval().unwrap();
     assert!(low < 0.01 / 6.0 && high > 0.01 / 6.0);
-    assert_eq!(BlockMean::of(std::iter::repeat_n(0.5, 20)).interval(), Some((0.5, 0.5)));
+    assert_eq!(BlockMean::of(&[0.5; 20]).interval(), Some((0.5, 0.5)));
 }
