@@ -54,7 +54,7 @@ impl Stream {
         self.shape.budget = Some(budget);
     }
 
-    /// Runs until the last message's deadline, and closes both ends.
+    /// Runs until 3 s after the last message, and closes both ends.
     pub fn run(&mut self) {
         let (shape, (numbers, len)) = (self.shape, self.enlarged.clone());
         let shapes =

@@ -2,7 +2,7 @@ use super::*;
 
 const LATENCY: Duration = Duration::from_millis(80);
 
-/// A source of 100 packets of 1000 bytes a second; answers how many of `count` went out from `from` on.
+/// A source of 100 packets of 1000 bytes a second; returns how many of `count` were sent from `from` on.
 fn offer(pace: &mut Pace, from: Instant, count: u32) -> u32 {
     (0..count).map(|n| u32::from(send(pace, from + Duration::from_millis(10) * n, true))).sum()
 }

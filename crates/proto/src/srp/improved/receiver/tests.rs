@@ -60,7 +60,7 @@ impl Bench {
         self.receiver.handle_timeout(self.now, &mut |delivery| sort(&delivery, got, lost));
     }
 
-    /// Ids asked for in all packets that go out now; probes come back after 20 ms.
+    /// Ids requested in all packets sent now; probes come back after 20 ms.
     fn asked(&mut self) -> Vec<u32> {
         let (mut ids, mut buf) = (Vec::new(), [0; 64]);
         while let Some(len) = self.receiver.poll_transmit(self.now, &mut buf) {
@@ -75,7 +75,7 @@ impl Bench {
         ids
     }
 
-    /// Sends the probe that is due; answers the time in it.
+    /// Sends the probe that is due; returns the time in it.
     fn probe_time(&mut self) -> u32 {
         let mut buf = [0; 64];
         let len = self.receiver.poll_transmit(self.now, &mut buf).expect("a probe is due");
@@ -260,7 +260,7 @@ fn two_packets_prove_a_restart_and_one_forged_does_not() {
     bench.epoch = 9;
     bench.at(2106).data(401);
     assert_eq!((bench.got.clone(), bench.receiver.counts().resets), (vec![401], 0));
-    // Near the old numbers, and in an epoch of its own: 1 is asked for, and nothing is taken for a copy.
+    // Near the old numbers, but in an epoch of its own: 1 is requested, and no packet is mistaken for a copy.
     bench.epoch = 12;
     (1..=3).for_each(|id| bench.at(2200 + u64::from(id)).data(id));
     assert_eq!(bench.asked(), [1]);

@@ -143,7 +143,7 @@ fn a_forged_time_changes_no_estimate() {
 #[test]
 fn a_probe_goes_out_a_second_after_the_last_round_trip() {
     let mut bench = Bench::started(asks());
-    // 4 and those after it come in time, so that nothing is asked for.
+    // 4 and later ones arrive in time, so nothing is requested.
     (4..=10).for_each(|id| bench.at(u64::from(id) * 100).data(id));
     bench.at(1049).timeout();
     assert_eq!(bench.sent(), None);
