@@ -54,7 +54,7 @@ pub(super) struct Outgoing {
     ahead: usize,
     /// Bytes that the peer's window still accepts.
     peer_window: usize,
-    /// When [`SendQueue::expire`] must look for messages to give up.
+    /// When messages may have to be given up.
     check_at: Option<Instant>,
     retransmitted: u64,
     /// Something was given up that the peer must be told about.
