@@ -42,12 +42,12 @@
 //!   which identifies it: such an association uses plain DATA.
 //! * No Max.Burst: live sound never sends bursts, and the window bounds the rest. Nagle's algorithm is never used.
 //! * Path MTU discovery (RFC 8899) begins at the size that the driver gives, which one probe confirms, since live sound
-//!   can't wait for a search. Packets shrink to 1200 bytes at once when large packets are lost in a row, and then three
-//!   probes of that size, an overdue round trip apart, while heartbeats beside them are answered; then larger sizes are
-//!   searched for. The driver must know paths of fewer than 1200 bytes. Chunks cut for larger packets are given up,
-//!   even with `reliability=full` (`RetriesExhausted`): a chunk with a TSN is not cut again, and IP does not fragment
-//!   it for us. To a peer without RFC 3758 they are sent unchanged until the path takes them or the association is
-//!   closed.
+//!   can't wait for a search. Packets shrink to 1200 bytes at once when large packets are lost in a row and then three
+//!   probes of that size, sent an overdue round trip apart, are lost as well while heartbeats beside them are answered.
+//!   Larger sizes are searched for afterwards. The driver must know paths of fewer than 1200 bytes. Chunks cut for
+//!   larger packets are given up, even with `reliability=full` (`RetriesExhausted`): a chunk with a TSN is not cut
+//!   again, and IP does not fragment it for us. To a peer without RFC 3758 they are sent unchanged until the path takes
+//!   them or the association is closed.
 
 mod acknowledged;
 mod assembly;
