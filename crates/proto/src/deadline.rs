@@ -1,4 +1,4 @@
-//! The meaning of [`Message::deadline`](antiphon_core::Message::deadline) for repairs.
+//! How [`Message::deadline`](antiphon_core::Message::deadline) limits retransmissions.
 //!
 //! A message that is known to be lost is retransmitted at once. If its deadline comes before an answer could, one more
 //! copy is sent at the last moment: the repair may be lost like any packet, and a gap between two copies is longer than
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 
-/// When the last copy of a message that was lost goes out.
+/// When the last copy of a lost message is sent.
 pub(crate) fn last_chance(deadline: Instant) -> Instant {
     deadline - WAKE_UP
 }

@@ -1,4 +1,4 @@
-//! Received messages that wait to be fetched.
+//! Received messages that wait for the application.
 
 use std::collections::VecDeque;
 
@@ -25,7 +25,7 @@ impl Inbox {
         inbox
     }
 
-    /// The same bounds, but memory only as it is needed, like [`SendQueue::empty`](crate::queue::SendQueue::empty).
+    /// The same bounds, but without reserved memory, like [`SendQueue::empty`](crate::queue::SendQueue::empty).
     pub fn empty() -> Self {
         Inbox { messages: VecDeque::new(), spare: Pool::new(MAX_FRAMES), bytes: 0, delivered: 0, dropped: 0 }
     }
@@ -36,19 +36,19 @@ impl Inbox {
         self.spare.fill(room.places, room.buffers, typical);
     }
 
-    /// Keeps a message, made of up to two parts, until it is fetched; drops and counts it when there is no room.
+    /// Keeps a message, made of up to two parts, until it is fetched; when full, drops and counts it.
     pub fn push(&mut self, head: &[u8], tail: &[u8], path: PathId, received_at: Instant) {
         let (len, stream, repaired) = (head.len() + tail.len(), StreamId(0), false);
         self.keep([head, tail], Received { len, path, stream, received_at, repaired });
     }
 
-    /// As [`Self::push`], of a message in one part, with word of whether it had to be sent more than once.
+    /// As [`Self::push`], for a message in one part; `repaired`: it had to be sent more than once.
     pub fn push_repaired(&mut self, bytes: &[u8], path: PathId, received_at: Instant, repaired: bool) {
         let (len, stream) = (bytes.len(), StreamId(0));
         self.keep([bytes, &[]], Received { len, path, stream, received_at, repaired });
     }
 
-    /// As [`Self::push`], of a message in one part with all that is known of it.
+    /// As [`Self::push`], for a message in one part with all its properties.
     pub fn push_received(&mut self, bytes: &[u8], received: Received) {
         self.keep([bytes, &[]], received);
     }
@@ -75,17 +75,17 @@ impl Inbox {
         Some(received)
     }
 
-    /// Whether nothing waits to be fetched.
+    /// Whether no message waits to be fetched.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// How full it is, as bytes of [`MAX_BYTES`]: by its messages' bytes or by their number.
+    /// Fill level in bytes of [`MAX_BYTES`], by the bytes or by the number of its messages, whichever is larger.
     pub fn fill(&self) -> usize {
         self.bytes.max(self.messages.len() * (MAX_BYTES / MAX_FRAMES))
     }
 
-    /// Forgets everything.
+    /// Drops all messages.
     pub fn clear(&mut self) {
         self.messages.clear();
         self.bytes = 0;
@@ -96,7 +96,7 @@ impl Inbox {
         self.delivered
     }
 
-    /// Messages dropped so far for want of room.
+    /// Messages dropped so far because it was full.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

@@ -2,7 +2,7 @@
 
 use antiphon_core::{ConnectionId, Instant, PathId, Validator, Verdict};
 
-/// Accepts the first datagram that looks as if it began an association.
+/// Accepts the first datagram that has the form of a beginning association.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByLooks(pub fn(&[u8]) -> bool);
 

@@ -1,8 +1,8 @@
-//! How large packets may be on a path: the search of packetization layer path MTU discovery (RFC 8899), for transports
-//! that can send a packet of any size which the peer answers and which carries nothing (RFC 8899 §4.1).
+//! Largest packet size of a path: packetization layer path MTU discovery (RFC 8899), for transports that can send an
+//! acknowledged packet of any size that carries no data (RFC 8899 §4.1).
 //!
 //! Live sound does not wait for a search: a path begins at the driver's size, which one probe confirms. Only when large
-//! packets are lost in a row while small ones pass is it reduced to [`BASE`], and searched from there.
+//! packets are lost in a row while small ones arrive is it reduced to [`BASE`], and the search begins there.
 
 use std::time::Duration;
 
@@ -10,52 +10,52 @@ use antiphon_core::Instant;
 
 /// The packet size of a path, as far as known.
 ///
-/// `M`: the mark by which a transport recognises the answers to a probe, for as long as that size is tried; empty where
-/// its packets' numbers suffice.
+/// `M`: the mark by which a transport recognises answers to the probes of one size; empty where its packet numbers are
+/// enough.
 #[derive(Clone, Debug)]
 pub(crate) struct Mtu<M = ()> {
-    /// What the driver says: no larger packet is ever tried.
+    /// The driver's size: no larger packet is ever tried.
     most: usize,
-    /// Bytes of a packet now (PLPMTU).
+    /// Packet size in use (PLPMTU).
     size: usize,
-    /// A size that did not pass, or that may not be tried.
+    /// A size that did not arrive, or that must not be tried.
     fails: usize,
     stage: Stage,
     probe: Probe<M>,
     /// Whether the first probe of a size is sent without a small packet beside it.
     is_sparing: bool,
-    /// When the probe counts as lost, or the next is due.
+    /// When the probe counts as lost, or the next one is due.
     at: Option<Instant>,
-    /// Packets lost in a row that were larger than [`BASE`], and the least of them.
+    /// Packets above [`BASE`] lost in a row, and the size of the smallest.
     losses: (u32, usize),
     /// When larger sizes are tried again.
     raise_at: Option<Instant>,
-    /// When `size` was last tried to the end.
+    /// When `size` was last tested completely.
     tried_at: Option<Instant>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    /// Does the size in use pass? Checked once at the start.
+    /// Tests the initial size, once.
     Confirm,
-    /// Does it still pass, now that large packets are lost?
+    /// Tests the size in use again, since large packets are lost.
     Doubt,
-    /// Does a larger one?
+    /// Tests a larger size.
     Search,
-    /// At its maximum, until the raise timer.
+    /// The maximum is reached; waits for the raise timer.
     Settled,
 }
 
-/// The size that is tried.
+/// The size being probed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Probe<M> {
     size: usize,
     tries: u32,
-    /// To be sent.
+    /// Must be sent.
     due: bool,
-    /// The same with each try, so that a late answer is one.
+    /// The same for each try, so that late answers are recognised.
     mark: M,
-    /// One without padding beside it: only while such pass is a large one's loss its size's fault.
+    /// A small probe is due beside it: only if that one arrives is the size the reason for the large one's loss.
     small_due: bool,
     small_mark: M,
     small_sent_at: Option<Instant>,
@@ -63,7 +63,7 @@ struct Probe<M> {
 }
 
 impl<M: Copy + Default> Mtu<M> {
-    /// `most`: bytes of a packet as the driver says.
+    /// `most`: the driver's packet size in bytes.
     pub fn new(most: usize, now: Instant) -> Self {
         Mtu {
             most,
@@ -79,36 +79,37 @@ impl<M: Copy + Default> Mtu<M> {
         }
     }
 
-    /// The same, and the first try of a size goes alone: where it is answered, one packet is all that a search sends.
+    /// As [`Self::new`], but the first probe of a size is sent without a small one: if it is answered, one packet is
+    /// enough.
     pub fn sparing(most: usize, now: Instant) -> Self {
         Mtu { is_sparing: true, ..Mtu::new(most, now) }
     }
 
-    /// Bytes of a packet at most.
+    /// Largest packet in bytes.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// When [`Self::run`] has something to do.
+    /// When [`Self::run`] must be called.
     pub fn next(&self) -> Option<Instant> {
         self.at
     }
 
-    /// A packet of at least so many bytes was lost.
+    /// A packet of at least `size` bytes was lost.
     pub fn on_loss(&mut self, size: usize) {
         if size > BASE && size <= self.size {
             self.losses = (self.losses.0.saturating_add(1), self.losses.1.min(size));
         }
     }
 
-    /// A packet of at least so many bytes came to the peer.
+    /// A packet of at least `size` bytes arrived at the peer.
     pub fn on_pass(&mut self, size: usize) {
         if size >= self.losses.1 {
             self.losses = NONE_LOST;
         }
     }
 
-    /// Moves on with time and with what was lost; whether the size fell. `patience`: how long an answer takes at most.
+    /// Handles time and losses; returns whether the size was reduced. `patience`: longest time until an answer.
     pub fn run(&mut self, now: Instant, patience: Duration) -> bool {
         let rested = self.tried_at.is_none_or(|at| now.since(at) >= PROBE_TIMER);
         let probing = self.is_in_use() && self.probe.tries > 0;
@@ -117,19 +118,19 @@ impl<M: Copy + Default> Mtu<M> {
             self.probe = Probe { size: self.size, ..Probe::default() };
         }
         if self.stage == Stage::Doubt && self.losses.0 == 0 {
-            // A packet as large as a missed one has arrived.
+            // A packet at least as large as a missed one has arrived.
             self.tried_at = Some(now);
             self.search(now);
         }
         let mut fell = false;
-        // One step may make the next one due at once: a size given up is followed by one to be tried.
+        // One step may make the next one due at once: a failed size is followed by another.
         while self.at.is_some_and(|at| at <= now) {
             fell |= self.step(now, patience);
         }
         fell
     }
 
-    /// Takes the step that is due; whether the size fell.
+    /// Takes the step that is due; returns whether the size was reduced.
     fn step(&mut self, now: Instant, patience: Duration) -> bool {
         if self.stage == Stage::Settled {
             self.fails = self.most + WORD;
@@ -141,24 +142,24 @@ impl<M: Copy + Default> Mtu<M> {
         }
         self.probe.tries += 1;
         (self.probe.due, self.probe.small_due) = (true, !self.is_sparing || self.probe.tries > 1);
-        // Sound is lost while a size in use is in doubt; the test of a larger one may wait as long as required.
+        // Sound is lost while a size in use is in doubt; the test of a larger one may take longer.
         self.at = Some(now + if self.is_in_use() { patience } else { patience.max(PROBE_TIMER) });
         false
     }
 
-    /// Whether it is the size in use that is tried.
+    /// Whether the size in use is being tested.
     fn is_in_use(&self) -> bool {
         matches!(self.stage, Stage::Confirm | Stage::Doubt)
     }
 
-    /// No probe of this size was answered; whether the size in use fell for it.
+    /// No probe of this size was answered; returns whether the size in use was reduced.
     fn give_in(&mut self, now: Instant) -> bool {
         let in_use = self.is_in_use();
         if in_use {
             (self.losses, self.tried_at) = (NONE_LOST, Some(now));
         }
         if !self.probe.small_passed {
-            // If nothing passes, the packet size is not the cause.
+            // If no probe arrives, the packet size is not the cause.
             match in_use {
                 true => self.settle(now),
                 false => (self.probe.tries, self.at) = (0, Some(now + PROBE_TIMER)),
@@ -173,7 +174,7 @@ impl<M: Copy + Default> Mtu<M> {
         in_use
     }
 
-    /// Tries a size half-way to one that does not pass; when no such size is worth a probe, the search is over.
+    /// Tries a size halfway to one that fails; ends the search when no such size is worth a probe.
     fn search(&mut self, now: Instant) {
         let half_way = ((self.size + self.fails) / 2) & !(WORD - 1);
         let (next, worth_it) = match self.fails > self.most {
@@ -189,17 +190,17 @@ impl<M: Copy + Default> Mtu<M> {
 
     fn settle(&mut self, now: Instant) {
         self.stage = Stage::Settled;
-        // What was tried last may still be answered.
+        // The last probe may still be answered.
         self.probe = Probe { tries: 0, due: false, small_due: false, ..self.probe };
         let raise_at = *self.raise_at.get_or_insert(now + RAISE_TIMER);
         self.at = (self.size < self.most).then_some(raise_at);
     }
 
-    /// The probe to be sent now: bytes of its packet, 0 for one that is not padded, and its mark.
+    /// The probe to send now: its packet size, 0 for one without padding, and its mark.
     pub fn take_due(&mut self, now: Instant) -> Option<(usize, &mut M)> {
         let probe = &mut self.probe;
         if std::mem::take(&mut probe.small_due) {
-            // Of a repeated probe the round trip is unknown (Karn's rule).
+            // The round trip of a repeated probe is ambiguous (Karn's rule).
             probe.small_sent_at = (probe.tries == 1).then_some(now);
             Some((0, &mut probe.small_mark))
         } else if std::mem::take(&mut probe.due) {
@@ -209,7 +210,7 @@ impl<M: Copy + Default> Mtu<M> {
         }
     }
 
-    /// The mark of the probe of that size, 0 for the small one, if there is one.
+    /// The mark of the probe of this size, 0 for the small one, if there is one.
     pub fn mark(&self, size: usize) -> Option<&M> {
         match size {
             0 => Some(&self.probe.small_mark),
@@ -217,8 +218,8 @@ impl<M: Copy + Default> Mtu<M> {
         }
     }
 
-    /// A probe was answered, of that size, 0 for the small one: the round trip, if it tells that. Any other size is none
-    /// that is tried.
+    /// A probe of this size (0: the small one) was answered; returns the round trip, if it can be measured from it.
+    /// Other sizes than those being tried are ignored.
     pub fn on_answered(&mut self, now: Instant, size: usize) -> Option<Duration> {
         let probe = &mut self.probe;
         if size == 0 {
@@ -238,26 +239,26 @@ impl<M: Copy + Default> Mtu<M> {
                 self.tried_at = Some(now);
                 self.search(now);
             }
-            // The answer to an earlier try.
+            // Answers an earlier try.
             Stage::Settled => {}
         }
         None
     }
 }
 
-/// BASE_PLPMTU (RFC 8899 §5.1.2). Smaller ones are not tried: IPv6 has 1280 bytes everywhere.
+/// BASE_PLPMTU (RFC 8899 §5.1.2). Smaller sizes are not tried: every IPv6 path takes 1280 bytes.
 pub(crate) const BASE: usize = 1200;
 /// MAX_PROBES (RFC 8899 §5.1.2).
 const MAX_PROBES: u32 = 3;
-/// The least that RFC 8899 §5.1.1 allows.
+/// The minimum in RFC 8899 §5.1.1.
 const PROBE_TIMER: Duration = Duration::from_secs(1);
 /// PMTU_RAISE_TIMER (RFC 8899 §5.1.1).
 const RAISE_TIMER: Duration = Duration::from_secs(600);
-/// Packets in a row: as many misses make a loss (RFC 9260 §7.2.4, RFC 4341 §5), and congestion drops as many now and then, which
-/// costs a probe.
+/// Packets lost in a row: as many misses make a loss (RFC 9260 §7.2.4, RFC 4341 §5). Congestion drops as many now and
+/// then, which costs a probe.
 const SUSPICIOUS: u32 = 3;
 const NONE_LOST: (u32, usize) = (0, usize::MAX);
-/// A size this near to one that does not pass is near enough: half a percent of a packet.
+/// The search ends when a size is this close to one that fails: half a percent of a packet.
 pub(crate) const GRAIN: usize = 8;
 /// Packets are built in words of 4 bytes.
 const WORD: usize = 4;

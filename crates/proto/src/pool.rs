@@ -1,23 +1,23 @@
 //! Reusable buffers.
 
-/// Spare buffers, and how many are kept at most.
+/// Spare buffers, up to a maximum number.
 #[derive(Debug)]
 pub(crate) struct Pool {
     spare: Vec<Vec<u8>>,
     most: usize,
-    /// Buffers taken and not returned, for which places are reserved here.
+    /// Buffers in use, for which places are reserved here.
     out: usize,
 }
 
 impl Pool {
-    /// Without memory yet.
+    /// Allocates nothing yet.
     pub fn new(most: usize) -> Self {
         Pool { spare: Vec::new(), most, out: 0 }
     }
 
-    /// Makes sure that there are `buffers` of `bytes` each, including those in use, and that `places` fit here without
-    /// an allocation. Those of packets longer than Ethernet's grow once: a thousand of the largest would be 64 MB that
-    /// may never be needed.
+    /// Ensures `buffers` of `bytes` each, including those in use, and `places` to return them without an allocation.
+    /// Buffers for more than an Ethernet packet grow when first used: a thousand of the largest would be 64 MB that may
+    /// never be needed.
     pub fn fill(&mut self, places: usize, buffers: usize, bytes: usize) {
         let places = places.max(buffers).max(self.spare.len() + self.out);
         self.spare.reserve_exact(places - self.spare.len());
@@ -29,13 +29,13 @@ impl Pool {
 
     /// An empty buffer.
     pub fn take(&mut self) -> Vec<u8> {
-        // More are in use than ever before: one more is made, and returned here later. The callers bound how many are
-        // in use.
+        // More buffers are in use than ever before: makes another, which is returned here later. The callers bound how
+        // many are in use.
         self.out += 1;
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Takes a buffer back; one beyond the most is let go.
+    /// Takes a buffer back; drops it beyond the maximum.
     pub fn give(&mut self, mut bytes: Vec<u8>) {
         bytes.clear();
         self.out = self.out.saturating_sub(1);
@@ -44,14 +44,14 @@ impl Pool {
         }
     }
 
-    /// Buffers that lie ready.
+    /// Number of spare buffers.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.spare.len()
     }
 }
 
-/// Bytes of a buffer made ahead: an Ethernet packet's.
+/// Size of a buffer made in advance: an Ethernet packet's.
 const MOST_READY: usize = 1500;
 
 #[cfg(test)]

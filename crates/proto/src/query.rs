@@ -1,4 +1,4 @@
-//! What the transports' readers of URI queries share.
+//! Helpers for reading URI queries, common to the transports.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use antiphon_core::units::parse_duration;
 use antiphon_core::uri::{Query, UriError};
 use antiphon_core::{did_you_mean, nearest};
 
-/// A time from `low` to `high`; `None` if the query does not name it.
+/// A time from `low` to `high`; `None` if the query does not set it.
 pub(crate) fn time(
     query: &Query,
     key: &str,
@@ -29,12 +29,12 @@ pub(crate) fn with(query: &Query, key: &str, value: &str) -> Query {
     query
 }
 
-/// Refuses the value of `key`; `why` names the remedy.
+/// An error for the value of `key`; `why` says what to do.
 pub(crate) fn bad(query: &Query, key: &str, why: String) -> UriError {
     UriError::BadValue { key: key.into(), value: query.value(key).unwrap_or_default().into(), why }
 }
 
-/// The remedy for a value that is none of the `known`.
+/// What to do about a value that is none of the `known`.
 pub(crate) fn unknown(value: &str, known: &[&str]) -> String {
     format!("use {}{}", known.join(" or "), did_you_mean(nearest(value, known.iter().copied())))
 }

@@ -1,8 +1,8 @@
-//! Messages that wait to be sent, and their outcomes; how much memory is reserved for them and for received messages
+//! Messages that wait to be sent, their outcomes, and the memory reserved for them and for received messages
 //! ([`Inbox`](crate::inbox::Inbox)).
 //!
-//! Both queues are bounded in messages and bytes, count what they drop, and reuse their buffers: nothing is allocated while
-//! no more messages wait than there is [`Room`] for, or ever waited before.
+//! Both queues are bounded in messages and bytes, count what they drop, and reuse their buffers: nothing is allocated
+//! while the number of waiting messages stays within the [`Room`] or its earlier maximum.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use antiphon_core::{Event, Instant, Message, Outcome, SendError, StreamId, Tag};
 use crate::events::Events;
 use crate::pool::Pool;
 
-/// Accepted messages on their way out, with their outcomes.
+/// Accepted messages to send, with their outcomes.
 #[derive(Debug)]
 pub(crate) struct SendQueue {
     waiting: VecDeque<Queued>,
@@ -47,8 +47,8 @@ impl SendQueue {
         queue
     }
 
-    /// The same bounds, but memory only as it is needed: for servers of many peers, most of which never fill a queue. Allocates
-    /// while it grows to what a stream takes.
+    /// The same bounds, but without reserved memory: for servers of many peers, most of which never fill a queue.
+    /// Allocates while it grows to a stream's needs.
     pub fn empty() -> Self {
         SendQueue {
             waiting: VecDeque::new(),
@@ -61,7 +61,7 @@ impl SendQueue {
         }
     }
 
-    /// Sees to it that there is `room` at least.
+    /// Reserves at least `room`.
     pub fn make_room(&mut self, room: Room, typical: usize) {
         self.waiting.reserve_exact(room.places.saturating_sub(self.waiting.len()));
         self.events.reserve(2 * room.places);
@@ -91,7 +91,7 @@ impl SendQueue {
     }
 
     fn has_room(&self, len: usize) -> bool {
-        // A caller that never drains events is blocked, too: otherwise sending alone would make them grow without
+        // A caller that never drains events is blocked as well: otherwise sending alone would make them grow without
         // bound.
         self.waiting.len() < MAX_FRAMES
             && self.queued_bytes + len <= MAX_BYTES
@@ -104,31 +104,31 @@ impl SendQueue {
         self.remove(at)
     }
 
-    /// Like [`Self::pop`], the message that came last; those before it stay until their deadlines.
+    /// As [`Self::pop`], for the message accepted last; earlier ones stay until their deadlines.
     pub fn pop_newest(&mut self, now: Instant) -> Option<Queued> {
         let at = self.find_in_time(now, last)?;
         self.remove(at)
     }
 
-    /// As [`Self::pop`], of the first message whose stream is `ready`; those of other streams keep their places.
+    /// As [`Self::pop`], for the first message whose stream is `ready`; those of other streams keep their places.
     pub fn pop_ready(&mut self, now: Instant, ready: impl Fn(StreamId) -> bool) -> Option<Queued> {
         let at = self.find_in_time(now, |waiting| first_ready(waiting, &ready))?;
         self.remove(at)
     }
 
-    /// Bytes of the message that [`Self::pop_ready`] would give; those past their deadline expire.
+    /// Length of the message that [`Self::pop_ready`] would return; those past their deadline expire.
     pub fn peek_ready(&mut self, now: Instant, ready: impl Fn(StreamId) -> bool) -> Option<usize> {
         let at = self.find_in_time(now, |waiting| first_ready(waiting, &ready))?;
         Some(self.waiting[at].bytes.len())
     }
 
-    /// The message that [`Self::pop`] would give; those before it expire.
+    /// The message that [`Self::pop`] would return; those before it expire.
     pub fn peek(&mut self, now: Instant) -> Option<&Queued> {
         let at = self.find_in_time(now, first)?;
         self.waiting.get(at)
     }
 
-    /// Bytes of the message that [`Self::pop`] would give, or [`Self::pop_newest`]; those past their deadline expire.
+    /// Length of the message that [`Self::pop`] or [`Self::pop_newest`] would return; those past their deadline expire.
     pub fn peek_len(&mut self, now: Instant, newest: bool) -> Option<usize> {
         let at = self.find_in_time(now, if newest { last } else { first })?;
         Some(self.waiting[at].bytes.len())
@@ -136,11 +136,12 @@ impl SendQueue {
 
     /// Drops every waiting message whose deadline has passed.
     pub fn expire(&mut self, now: Instant) {
-        // Deadlines nearly always stand in order, so look at the front; a message behind a later one goes in `pop`.
+        // Deadlines are nearly always in order, so only the front is checked; a message behind a later one expires in
+        // `pop`.
         let _the_first_in_time_stays = self.find_in_time(now, first);
     }
 
-    /// Where the message stands that `find` names; as long as that one's deadline has passed, it expires.
+    /// Position of the message that `find` selects; those whose deadlines have passed expire first.
     fn find_in_time(
         &mut self,
         now: Instant,
@@ -162,7 +163,7 @@ impl SendQueue {
         Some(message)
     }
 
-    /// When [`Self::expire`] has something to do: just after the first message's deadline.
+    /// When [`Self::expire`] must be called: just after the first message's deadline.
     pub fn next_expiry(&self) -> Option<Instant> {
         let deadline = self.waiting.front()?.deadline?;
         Some(Instant::from_nanos(deadline.as_nanos().saturating_add(1)))
@@ -179,7 +180,7 @@ impl SendQueue {
         self.spare.give(bytes);
     }
 
-    /// Reports the outcome of a message whose buffer is back already.
+    /// Reports the outcome of a message whose buffer was taken back before.
     pub fn settle(&mut self, tag: Tag, outcome: Outcome) {
         self.expired += u64::from(matches!(outcome, Outcome::Expired { .. }));
         self.events.settle(tag, outcome);
@@ -195,7 +196,7 @@ impl SendQueue {
         }
     }
 
-    /// Ends every waiting message of more than `most` bytes with `outcome`.
+    /// Ends every waiting message longer than `most` bytes with `outcome`.
     pub fn finish_larger(&mut self, most: usize, outcome: Outcome) {
         let mut at = 0;
         while let Some(message) = self.waiting.get(at) {
@@ -207,12 +208,12 @@ impl SendQueue {
         }
     }
 
-    /// Whether nothing waits to be sent.
+    /// Whether no message waits to be sent.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Adds an event of the endpoint's own behind the outcomes so far.
+    /// Adds an event of the endpoint after the outcomes so far.
     pub fn report(&mut self, event: Event) {
         self.events.push(event);
     }
@@ -254,26 +255,26 @@ fn first_ready(waiting: &VecDeque<Queued>, ready: impl Fn(StreamId) -> bool) -> 
     waiting.iter().position(|message| ready(message.stream))
 }
 
-/// What is held ready for messages that wait: beyond it, memory is allocated once.
+/// Memory reserved for waiting messages; beyond it, memory is allocated once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Room {
-    /// Messages that find a place.
+    /// Messages with a reserved place.
     pub places: usize,
-    /// Messages whose bytes find a buffer.
+    /// Messages with a reserved buffer.
     pub buffers: usize,
 }
 
 impl Room {
-    /// Of an endpoint among many, most of which never fill a queue.
+    /// For one endpoint among many, most of which never fill a queue.
     pub const LEAN: Room = Room { places: LEAN_PLACES, buffers: FEW };
-    /// As lean, where messages come back only when the peer has them: buffers for those that are on their way as well.
+    /// The same where messages keep their buffers until acknowledged: buffers for those in flight as well.
     pub const LEAN_UNTIL_ACKED: Room = Room { buffers: FEW + UNACKED, ..Room::LEAN };
-    /// Of one whose peer has proved to be there: for a stream with losses.
+    /// For an endpoint whose peer is proved: enough for a stream with losses.
     pub const PROVED: Room = Room { buffers: FEW + READY, ..Room::LEAN };
     /// All places.
     pub const FULL: Room = Room { places: MAX_FRAMES, buffers: READY };
 
-    /// For `messages` that all wait at once.
+    /// For `messages` that wait at the same time.
     pub fn of(messages: usize) -> Self {
         let messages = messages.min(MAX_FRAMES);
         Room { places: messages, buffers: messages }
@@ -282,16 +283,15 @@ impl Room {
 
 /// Messages a queue holds at most: over a second of 64-message blocks at 48 kHz.
 pub(crate) const MAX_FRAMES: usize = 1024;
-/// Bytes a queue holds at most: two seconds of 48 kHz stereo in 32-bit float and some.
+/// Bytes a queue holds at most: somewhat more than two seconds of 48 kHz stereo in 32-bit float.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
-/// Buffers made at the start, so that a stream in order never allocates: the messages of one busy moment.
+/// Buffers made at the start, so that an undisturbed stream never allocates: the most messages of one moment.
 const READY: usize = 32;
-/// Buffers that a lean queue begins with: what a burst of repairs brings at once, or 40 ms of 256-frame blocks at 48 kHz.
+/// Buffers of a lean queue at the start: for a burst of retransmissions, or 40 ms of 256-frame blocks at 48 kHz.
 const FEW: usize = 8;
-/// Messages in flight beside those: a round trip of 25 ms in blocks of 5 ms, and as many lost ones again.
+/// Further buffers for messages in flight: a round trip of 25 ms in blocks of 5 ms, and as many lost ones again.
 const UNACKED: usize = 8;
-/// Messages for which a lean queue has places: a sixth of a second of such blocks. A server of one stream reserves
-/// more.
+/// Places of a lean queue: a sixth of a second of such blocks. A server of one stream reserves more.
 pub(crate) const LEAN_PLACES: usize = 32;
 
 #[cfg(test)]

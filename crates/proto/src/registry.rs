@@ -9,42 +9,42 @@ use antiphon_core::{Dissector, OverIp, Stack, did_you_mean, nearest};
 
 use crate::TRANSPORTS;
 
-/// A transport for tables, help texts and drivers.
+/// Description of a transport for tables, help texts and drivers.
 #[derive(Debug)]
 pub struct Transport {
     /// URI scheme and name in every table: `rtp`.
     pub scheme: &'static str,
     /// Its name in prose: `UDP/RTP`.
     pub title: &'static str,
-    /// One sentence on its purpose.
+    /// Its purpose in one sentence.
     pub summary: &'static str,
-    /// The substrate of its bytes.
+    /// The substrate that carries its bytes.
     pub substrate: Substrate,
-    /// How it runs directly over IP as well, where there is a way: `over=ip`. The socket is opened by it before there is a
-    /// stack, whose [`Stack::over_ip`] it is as long as no layer changes packets.
+    /// How it runs directly over IP (`over=ip`), if it can. The driver opens the socket with it before there is a
+    /// stack; it equals the stack's [`Stack::over_ip`] unless a layer changes packets.
     pub over_ip: Option<&'static (dyn OverIp + Sync)>,
-    /// Where a URI that names no port means: the port registered for what is inside UDP, or [`DEFAULT_PORT`].
+    /// Port of a URI without one: the registered port of what is inside UDP, or [`DEFAULT_PORT`].
     pub default_port: u16,
-    /// What `reflect HOST:PORT` adds to PORT for this transport, so that all of them are found from one number.
-    /// Fixed for ever; two transports on the same kind of socket never share one.
+    /// What `reflect HOST:PORT` adds to PORT for this transport, so that one number leads to all of them. It must never
+    /// change; two transports on the same kind of socket never share one.
     pub reflect_offset: u16,
-    /// Whether one sender can reach many receivers with one datagram. What else a transport promises depends on its
-    /// settings: the opened endpoint's [`Profile`](antiphon_core::Profile) tells it.
+    /// Whether one sender can reach many receivers with one datagram. Other properties depend on settings: see the
+    /// opened endpoint's [`Profile`](antiphon_core::Profile).
     pub multicast: bool,
-    /// Query keys of its own, beyond those that every transport takes.
+    /// Its own query keys, beside those that every transport takes.
     pub keys: &'static [Key],
-    /// Further addresses of the peer that a query names: the driver opens a path to each, in this order, `PathId` 1 and up.
+    /// Further addresses of the peer in a query: the driver opens a path to each, in this order, `PathId` 1 and up.
     pub other_peers: fn(&Query) -> Result<Vec<SocketAddr>, UriError>,
-    /// Makes a stack, which opens endpoints and what goes with them. All settings are checked here.
+    /// Makes a stack, which opens endpoints, validators and dissectors. All settings are checked here.
     pub stack: fn(&StackArgs<'_>) -> Result<Rc<dyn Stack>, OpenError>,
-    /// Makes what shows an analyser the messages inside its datagrams or its stream, whatever the settings.
+    /// Makes a dissector, which finds the messages in its datagrams or its stream, whatever the settings.
     pub dissector: fn() -> Box<dyn Dissector>,
 }
 
-/// The port of transports that have no registered one; unregistered itself.
+/// Port of transports without a registered one; itself unregistered.
 pub const DEFAULT_PORT: u16 = 7710;
 
-/// What carries a transport's bytes: tells the driver which socket to open.
+/// What carries a transport's bytes; determines the socket that the driver opens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Substrate {
     /// A UDP socket.
@@ -58,7 +58,7 @@ pub enum Substrate {
 pub struct Key {
     /// As written in a URI.
     pub name: &'static str,
-    /// What it does, with an example value.
+    /// Its effect, with an example value.
     pub help: &'static str,
 }
 
@@ -67,28 +67,28 @@ pub struct Key {
 pub struct StackArgs<'a> {
     /// The query of the transport's URI; only the transport's own keys are read.
     pub query: &'a Query,
-    /// Seeds everything random in the endpoints. Endpoints of equal seeds open each other's cookies.
+    /// Seeds all random values of the endpoints. Endpoints with equal seeds open each other's cookies.
     pub seed: u64,
     /// The largest datagram that crosses the path without IP fragmentation, in bytes of what UDP or IP carries.
     pub max_datagram: usize,
     /// The receiver's playout delay, from the arrival of an undelayed message to its playout: protocols derive their
     /// retransmission limits from it.
     pub playout_delay: Duration,
-    /// Streams for a sender to use, if the query does not set their number. For transports that have streams.
+    /// Streams of a sender if the query does not set their number; for transports with streams.
     pub streams: Option<u16>,
-    /// Whether a byte stream carries the messages' bytes alone, for framings that find their packets in it by themselves: where
-    /// messages end is not kept. Both sides need it. No key of a query, as messages that are bare RTP would be lost.
+    /// Whether a byte stream carries only the messages' bytes, without their boundaries, for framings that find their
+    /// packets by themselves. Both sides need it. Not a query key, as messages that are bare RTP would be lost.
     pub undelimited: bool,
 }
 
 impl<'a> StackArgs<'a> {
-    /// Without settings beyond the query. The arguments are the fields of these names.
+    /// Settings from the query only. The arguments are the fields of these names.
     pub fn new(query: &'a Query, seed: u64, max_datagram: usize, playout_delay: Duration) -> Self {
         StackArgs { query, seed, max_datagram, playout_delay, streams: None, undelimited: false }
     }
 }
 
-/// [`Transport::other_peers`] of transports that know one address of a peer.
+/// [`Transport::other_peers`] of transports with one address per peer.
 pub(crate) fn one_address(_query: &Query) -> Result<Vec<SocketAddr>, UriError> {
     Ok(Vec::new())
 }
@@ -96,14 +96,14 @@ pub(crate) fn one_address(_query: &Query) -> Result<Vec<SocketAddr>, UriError> {
 /// Why a stack could not be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// No transport of that name.
+    /// No transport has this name.
     #[error("unknown transport '{name}'{}; known: {known}", did_you_mean(*.nearest))]
     UnknownTransport {
-        /// What was asked for.
+        /// The name requested.
         name: String,
-        /// The likeliest meant.
+        /// The most similar name.
         nearest: Option<&'static str>,
-        /// All there are.
+        /// All known names.
         known: String,
     },
     /// A key or value that the transport does not take.
@@ -111,7 +111,7 @@ pub enum OpenError {
     Query(#[from] UriError),
 }
 
-/// The transport called `scheme`.
+/// The transport with this scheme.
 pub fn find(scheme: &str) -> Result<&'static Transport, OpenError> {
     let known = || TRANSPORTS.iter().map(|t| t.scheme);
     TRANSPORTS.iter().find(|t| t.scheme == scheme).copied().ok_or_else(|| OpenError::UnknownTransport {
@@ -121,7 +121,7 @@ pub fn find(scheme: &str) -> Result<&'static Transport, OpenError> {
     })
 }
 
-/// Makes a stack of the transport called `scheme`.
+/// Makes a stack of the transport with this scheme.
 pub fn stack(scheme: &str, args: &StackArgs<'_>) -> Result<Rc<dyn Stack>, OpenError> {
     (find(scheme)?.stack)(args)
 }

@@ -1,11 +1,11 @@
-//! Where the random numbers of a stack's endpoints come from.
+//! Seeds for the random numbers of a stack's endpoints.
 
 use std::cell::Cell;
 
 use antiphon_core::Rng;
 
-/// Seeds of the endpoints that one stack opens. Each has its own, since two associations of one side must not draw the
-/// same tags and first numbers; shared values, above all the keys of cookies, are derived from the stack's.
+/// Seeds of a stack's endpoints. Each has its own, since two associations of one side must not draw the same tags and
+/// first numbers; common values, above all the keys of cookies, are derived from the stack's seed.
 #[derive(Debug)]
 pub(crate) struct Seeds {
     shared: u64,
@@ -13,17 +13,18 @@ pub(crate) struct Seeds {
 }
 
 impl Seeds {
-    /// `seed` is the stack's.
+    /// `seed`: the stack's seed.
     pub fn new(seed: u64) -> Self {
         Seeds { shared: seed, opened: Cell::new(0) }
     }
 
-    /// What all endpoints and validators of the stack have in common.
+    /// The seed common to all endpoints and validators of the stack.
     pub fn shared(&self) -> u64 {
         self.shared
     }
 
-    /// The seed of the next endpoint. The first one's is the stack's, so that a stack of one endpoint is a function of it.
+    /// The seed of the next endpoint. The first one's is the stack's, so that it alone determines a stack of one
+    /// endpoint.
     pub fn next(&self) -> u64 {
         let number = self.opened.get();
         self.opened.set(number + 1);

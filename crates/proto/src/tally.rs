@@ -1,4 +1,4 @@
-//! What every endpoint on datagrams does with its inputs and counts of them.
+//! Input handling and counters common to all datagram endpoints.
 
 use antiphon_core::{Counters, Event, Input, Instant, PathId, Transmit};
 
@@ -11,7 +11,7 @@ pub(crate) struct Tally {
     counters: Counters,
 }
 
-/// A datagram that came in.
+/// A received datagram.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagram<'a> {
     pub path: PathId,
@@ -20,7 +20,7 @@ pub(crate) struct Datagram<'a> {
 }
 
 impl Tally {
-    /// The datagram in `input`, counted. Anything else is told to the application, counted, or of no concern here.
+    /// The datagram in `input`, counted. Other inputs are reported to the application, counted, or ignored.
     pub fn take<'a>(&mut self, input: Input<'a>, queue: &mut SendQueue) -> Option<Datagram<'a>> {
         match input {
             Input::Datagram { path, bytes, received_at } => {
@@ -33,36 +33,36 @@ impl Tally {
         None
     }
 
-    /// Counts a datagram that came in.
+    /// Counts a received datagram.
     pub fn on_datagram<'a>(&mut self, datagram: Datagram<'a>) -> Datagram<'a> {
         self.counters.datagrams_received += 1;
         self.counters.bytes_received += datagram.bytes.len() as u64;
         datagram
     }
 
-    /// The peer broke the protocol.
+    /// Counts a packet that violates the protocol.
     pub fn on_malformed(&mut self) {
         self.counters.malformed += 1;
     }
 
-    /// Something came twice.
+    /// Counts a duplicate.
     pub fn on_duplicate(&mut self) {
         self.counters.duplicates += 1;
     }
 
-    /// A packet goes out again.
+    /// Counts a retransmission.
     pub fn on_repeat(&mut self) {
         self.counters.retransmitted += 1;
     }
 
-    /// A datagram of `len` bytes goes out.
+    /// Counts a datagram of `len` bytes to send.
     pub fn transmit(&mut self, len: usize) -> Transmit {
         self.counters.datagrams_sent += 1;
         self.counters.bytes_sent += len as u64;
         Transmit { path: PathId::default(), len }
     }
 
-    /// Everything counted, here and by the queues.
+    /// All counters, including those of the queues.
     pub fn counters(&self, queue: &SendQueue, inbox: &Inbox) -> Counters {
         Counters {
             messages_accepted: queue.accepted(),

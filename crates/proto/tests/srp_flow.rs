@@ -1,4 +1,4 @@
-//! The sender of SRP obeys its receiver: requested streams, and a path that cannot carry the offered rate.
+//! The SRP sender obeys its receiver: the requested streams, and a path that cannot carry the offered rate.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -53,12 +53,12 @@ impl World {
         self.server().send_message(now, message).is_ok()
     }
 
-    /// Event by event for so long.
+    /// Runs event by event for this time.
     fn run(&mut self, time: Duration) {
         self.ends.run_until(self.ends.now + time);
     }
 
-    /// Each message that came, of those from a number on: its stream and its age.
+    /// The messages received from a number on: stream and age of each.
     fn got(&self, from: u32) -> BTreeMap<u32, (StreamId, Duration)> {
         let came = self.ends.near[0].messages.iter().map(|came| (number_of(&came.bytes), came.received));
         let age =
@@ -68,7 +68,7 @@ impl World {
             .collect()
     }
 
-    /// Messages of `seconds`, one each [`INTERVAL`]; returns the share that arrived within the latency.
+    /// Sends messages for `seconds`, one every [`INTERVAL`]; returns the share that arrived within the latency.
     fn stream(&mut self, seconds: u32, message: impl Fn(&mut World, u32)) -> f64 {
         let (first, count) = (self.next(), seconds * 200);
         for n in 0..count {
@@ -80,7 +80,7 @@ impl World {
         in_time as f64 / f64::from(self.next() - first)
     }
 
-    /// Messages of three streams in turn.
+    /// Sends messages of three streams in turn.
     fn of_three(&mut self, n: u32) {
         self.send((n % 3) as u16, 0, true);
     }
@@ -90,15 +90,16 @@ impl World {
     }
 }
 
-/// 710 kbit/s over what carries half of it: the queue of 200 ms would stand full, and every message that comes would be too old to be played.
+/// 710 kbit/s over a link of half that rate: without a limit, the queue of 200 ms would stay full, and every message
+/// would arrive too late to be played.
 #[test]
 fn a_bottleneck_of_half_the_rate_does_not_collapse() {
     let bottleneck = "delay=10ms,rate=355kbit/s,queue=9kB";
     let mut world = World::new(bottleneck, Streams::ALL);
     let first = world.stream(5, World::urgent);
     let later = world.stream(30, World::urgent);
-    // Before the first reports of a full queue, half a second at least is lost to it. Afterwards what the link carries,
-    // less a fifth that yielding costs and what the limit's creeping up costs again; unlimited, it is 2 %.
+    // At least half a second is lost before the first reports of a full queue. Afterwards the link's capacity arrives,
+    // less a fifth that the reductions and the slow rise of the limit cost; without a limit, it is 2 %.
     println!("in time: {first} {later}");
     assert!(later > 0.38 && later < 0.5, "in time: {first} at first, {later} later");
     let carried = world.ends.link().down.counters();
@@ -109,7 +110,7 @@ fn a_bottleneck_of_half_the_rate_does_not_collapse() {
     assert!(expired > 2_500 && congested >= 1, "{congested} told");
     let pace = world.server().endpoint.stats().pacing_rate.expect("a limit").0;
     assert!((150_000..450_000).contains(&pace), "{pace} bit/s");
-    // The path recovers, and all of it flows again before long.
+    // The path recovers, and soon all messages pass again.
     world.ends.relink(&["delay=10ms"], 4);
     world.stream(30, World::urgent);
     assert_eq!((world.stream(5, World::urgent), world.server().endpoint.stats().pacing_rate), (1.0, None));
@@ -130,7 +131,7 @@ fn urgent_messages_go_first_and_recordings_arrive_whole() {
     };
     // Half of the messages are urgent and two thirds fit.
     assert!(share(false) > 0.9 && share(true) < 0.5, "urgent {}, others {}", share(false), share(true));
-    // Messages without a deadline wait, and their source is told to wait.
+    // Messages without a deadline wait, and the source is told to wait.
     let mut world = World::new(bottleneck, Streams::ALL);
     world.stream(3, World::urgent);
     let (first, mut refused) = (world.next(), 0);
@@ -144,7 +145,7 @@ fn urgent_messages_go_first_and_recordings_arrive_whole() {
     assert!(lost > 0.95, "what was accepted arrives, but for a queue probed now and then: {lost}");
 }
 
-/// Jitter, more than twice that of the worst presets, and losses that are the link's own slow nothing down.
+/// Jitter of more than twice the worst presets, and losses of the link's own, reduce nothing.
 #[test]
 fn losses_of_the_link_itself_do_not_limit_the_sender() {
     for link in [
@@ -160,8 +161,8 @@ fn losses_of_the_link_itself_do_not_limit_the_sender() {
     }
 }
 
-/// The epoch has 128 values. A host that guesses it mutes a stream, but the echo of its probe reaches the client, which
-/// tells the server again which streams it wants, even if it receives nothing and would otherwise be silent.
+/// The epoch has 128 values. A host that guesses it can stop a stream, but the echo of its probe reaches the client,
+/// which tells the server again which streams it wants, even if it receives nothing and would otherwise send nothing.
 #[test]
 fn a_forged_choice_lasts_a_round_trip() {
     let mut world = World::new("delay=10ms", Streams::ALL);
@@ -171,7 +172,7 @@ fn a_forged_choice_lasts_a_round_trip() {
         (probe[0], probe[3]) = (0x80 | epoch, 3);
         let now = world.ends.now;
         world.server().endpoint.handle_input(now, datagram(&mut probe.clone(), PathId::default(), now));
-        // No other report is near, so that nothing else mends it.
+        // No other report is due soon, so nothing else corrects it.
         world.run(Duration::ZERO);
     }
     let first = world.next();
@@ -183,7 +184,7 @@ fn a_forged_choice_lasts_a_round_trip() {
 #[test]
 fn a_client_gets_the_streams_that_it_asks_for_and_no_others() {
     for loss in ["delay=10ms", "delay=10ms,loss=30%"] {
-        // Before anything came: the server has messages of three streams from the start.
+        // Before any data arrives: the server has messages of three streams from the start.
         let mut world = World::new(loss, Streams(0b101));
         world.run(Duration::from_secs(3));
         world.stream(2, World::of_three);
@@ -199,14 +200,14 @@ fn a_client_gets_the_streams_that_it_asks_for_and_no_others() {
         let repairs = world.server().counters().retransmitted;
         let is_clean = !loss.contains("loss");
         assert_eq!((client.malformed, is_clean && repairs > 0), (0, false), "streams left out leave no gaps");
-        // A packet that has time for one round trip is asked for twice, to be safe; both answers may come.
+        // A packet with time for only one round trip is requested twice for safety; both answers may arrive.
         assert!(10 * client.duplicates <= repairs, "{} copies of {repairs} repairs", client.duplicates);
-        // Another choice while it runs; two seconds, if the first words of it are lost.
+        // Another choice while it runs; it takes two seconds if its first probes are lost.
         let first = world.next();
         world.client().endpoint.want(Streams(0b010));
         world.stream(4, World::of_three);
         assert_eq!(streams(&world, first + 400), [1], "{loss}");
-        // None at all, and all again.
+        // No streams, and then all again.
         for (wanted, expected) in [(Streams(0), &[][..]), (Streams::ALL, &[0, 1, 2][..])] {
             world.client().endpoint.want(wanted);
             world.stream(4, World::of_three);

@@ -1,4 +1,4 @@
-//! What an SRP association costs in memory: nothing per packet once it runs, and little per client of a server.
+//! Memory of an SRP association: no allocation per packet once it runs, and little per client of a server.
 
 mod common;
 
@@ -20,12 +20,12 @@ fn pair(settings: &Settings) -> Steps {
     Steps::new([Role::Caller, Role::Listener].map(open), ONE_WAY, 0.1, 2)
 }
 
-/// Milliseconds in which nothing is sent.
+/// Advances time without sending.
 fn wait(pair: &mut Steps, millis: u32) {
     (0..millis).for_each(|_| pair.step([true; 2], |_, _, _| ()));
 }
 
-/// Messages of `len` bytes both ways, `count` of them, one each 5 ms, every other one less urgent.
+/// `count` messages of `len` bytes in both directions, one every 5 ms, every other one less urgent.
 fn stream(pair: &mut Steps, count: u32, len: usize) {
     for n in 0..count {
         pair.step([true; 2], |_, now, end| {
@@ -38,7 +38,7 @@ fn stream(pair: &mut Steps, count: u32, len: usize) {
     }
 }
 
-/// So many messages at one instant.
+/// Sends `count` messages at one instant.
 fn burst(pair: &mut Steps, count: u32, len: usize) {
     pair.step([true; 2], |_, now, end| {
         for _ in 0..count {
@@ -60,14 +60,14 @@ fn settings() -> [Settings; 3] {
 #[test]
 fn a_running_stream_allocates_nothing() {
     for settings in settings() {
-        // Sound of one packet a message, and messages of three in the mode that can.
+        // Audio of one packet a message, and messages of three in the mode that supports them.
         for len in [500, 4000] {
             if settings.mode == Mode::AsPublished && len > 1400 {
                 continue;
             }
             let mut pair = pair(&settings);
-            // Half a second shows the pace of a stream. Long messages warm every buffer for their parts, as after the first
-            // stall; the published client's places are filled in turn.
+            // Half a second shows the stream's pace. Long messages use every buffer for their parts once, as after the
+            // first stall; the published client's places are filled in turn.
             stream(&mut pair, 100, len);
             if len > MAX_DATAGRAM || settings.mode == Mode::AsPublished {
                 burst(&mut pair, 12, len);
@@ -81,7 +81,7 @@ fn a_running_stream_allocates_nothing() {
             assert!(stats.iter().all(|n| *n > 100), "and is repaired: {stats:?}");
         }
     }
-    // The counter counts.
+    // Checks that the counter works.
     assert_eq!(Counting::calls(|| drop(Vec::<u8>::with_capacity(1))), 2);
 }
 
@@ -101,7 +101,7 @@ fn in_use(uri: &str) -> Box<dyn Endpoint> {
     endpoint
 }
 
-/// Memory of a server of each of these transports for each of its peers, who get 50 packets of 500 bytes a second.
+/// Memory per peer of a server of each of these transports; each peer gets 50 packets of 500 bytes a second.
 #[test]
 fn associations_of_other_transports_take_under_64_kb() {
     for uri in ["rtp", "arq", "arq?mode=as-published", "arq?congestion=aimd"] {
@@ -131,7 +131,7 @@ fn a_client_takes_under_64_kb_beside_its_buffer() {
         });
         let per_side = (held - pair.own_bytes() as i64) / 2 - size_of::<SrpEndpoint>() as i64;
         let kept = match settings.mode {
-            // 256 messages on the server's side, and some of the client's places, filled in turn.
+            // 256 messages at the server, and some of the client's places, filled in turn.
             Mode::AsPublished => (256 + 60) * 500,
             // A second of packets, each with its header.
             Mode::Improved => 52 * 516,

@@ -25,7 +25,7 @@ impl Sctp {
         }
     }
 
-    /// Takes what is acknowledged up to `cumulative` and beyond; `flight`: what was on its way by each path before.
+    /// Processes acknowledgements up to `cumulative` and beyond; `flight`: bytes in flight on each path before.
     pub(super) fn use_ack(
         &mut self,
         now: Instant,
@@ -55,11 +55,11 @@ impl Sctp {
 }
 
 impl Association {
-    /// Paths on which a chunk was acknowledged work.
+    /// Marks paths on which a chunk was acknowledged as working.
     fn note_answers(&mut self, now: Instant, acked: &Acked, settings: &Settings) {
         let best = self.best_path();
         for at in 0..self.paths.len() {
-            // What was given up has no bytes; that it is known is an answer as well.
+            // Given-up chunks count no bytes, but their acknowledgement is an answer as well.
             if acked.bytes[at] == 0 && !(acked.moved && at == best) {
                 continue;
             }
@@ -71,7 +71,7 @@ impl Association {
         }
     }
 
-    /// Opens and closes the congestion windows; whether one closed.
+    /// Grows and reduces the congestion windows; returns whether one was reduced.
     fn judge_windows(&mut self, cumulative: Seq32, acked: &Acked, flight: &[usize; MAX_PATHS]) -> bool {
         let (mut lost, highest) = (false, self.out.highest());
         for (at, path) in self.paths.iter_mut().enumerate() {
@@ -85,9 +85,9 @@ impl Association {
         lost
     }
 
-    /// T3-rtx of each path (§6.3.2). `hurried`: with another path available, the rest of a playout budget is not waited
-    /// for: the time-out counts from when the first packet in flight was sent, as in RFC 7765, plus the delay that an
-    /// acknowledgement may have.
+    /// Restarts T3-rtx of each path (§6.3.2). `hurried`: with another path available, there is no wait for the rest of
+    /// a playout budget: the time-out counts from when the first packet in flight was sent, as in RFC 7765, plus the
+    /// delay that an acknowledgement may have.
     fn restart_timers(&mut self, now: Instant, acked: &Acked, hurried: Option<&Settings>) {
         let has_given_up = self.out.has_given_up();
         for (at, path) in self.paths.iter_mut().enumerate() {
@@ -101,10 +101,10 @@ impl Association {
         }
     }
 
-    /// The peer is told again how much it may skip, a round trip after it was last told.
+    /// Repeats the FORWARD TSN a round trip after the last one.
     fn tell_again_of_giving_up(&mut self, now: Instant) {
         if self.out.has_given_up() {
-            // Nothing was measured yet: at once.
+            // At once if no round trip is measured yet.
             let patience = self.paths[self.best_path()].rtt.smoothed().srtt().unwrap_or_default();
             self.due.forward |= self.forwarded_at.is_none_or(|at| now.since(at) >= patience);
         }

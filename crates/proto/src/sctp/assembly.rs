@@ -1,4 +1,4 @@
-//! Puts messages together from fragments, and streams into order (RFC 9260 §6.5, §6.9; RFC 8260 §2.2.3).
+//! Reassembles messages from fragments and orders them within streams (RFC 9260 §6.5, §6.9; RFC 8260 §2.2.3).
 
 use std::cmp::Ordering;
 
@@ -7,15 +7,15 @@ use antiphon_core::Seq32;
 use super::wire::chunks::{DataHeader, Skipped};
 use crate::pool::Pool;
 
-/// Fragments of messages that are not whole, and whole ones whose turn has not come.
+/// Fragments of incomplete messages, and complete messages that wait for earlier ones.
 #[derive(Debug)]
 pub(super) struct Assembly {
     /// In the order of [`Held::order`].
     held: Vec<Held>,
     spare: Pool,
-    /// Payload held, and overhead for each fragment.
+    /// Payload bytes held, plus an overhead for each fragment.
     charged: usize,
-    /// The SSN or MID that each stream delivers next.
+    /// The next SSN or MID to deliver in each stream.
     next: Vec<u32>,
     /// SSNs wrap after 16 bits, MIDs after 32.
     interleaved: bool,
@@ -28,7 +28,7 @@ struct Held {
     unordered: bool,
     /// SSN or MID; 0 for an unordered DATA chunk, which has none.
     number: Seq32,
-    /// TSN of DATA, FSN of I-DATA: fragments of a message are consecutive in it.
+    /// TSN of DATA, FSN of I-DATA: consecutive over the fragments of a message.
     position: Seq32,
     begin: bool,
     end: bool,
@@ -60,20 +60,20 @@ impl Assembly {
         Assembly { held, spare, charged: 0, next, interleaved, joined: Vec::new() }
     }
 
-    /// Makes room for what waits for its turn: `messages` of `typical` bytes, and no fewer than in any stream.
+    /// Reserves memory for messages that wait for earlier ones: `messages` of `typical` bytes, and as many in any
+    /// stream.
     pub fn make_ready(&mut self, messages: usize, typical: usize) {
         let messages = messages.clamp(READY, MOST_SPARE);
         self.held.reserve_exact(messages.saturating_sub(self.held.len()));
         self.spare.fill(messages, messages, typical);
     }
 
-    /// Bytes that count against the receiver window: payload, and something for each fragment.
+    /// Bytes that count against the receiver window: payload, plus an overhead for each fragment.
     pub fn charged(&self) -> usize {
         self.charged
     }
 
-    /// Takes the payload of a chunk that came for the first time, and gives `deliver` every message that this makes
-    /// ready.
+    /// Takes the payload of a new chunk, and passes every message that is now deliverable to `deliver`.
     pub fn take(&mut self, header: &DataHeader, payload: &[u8], mut deliver: impl FnMut(u16, &[u8])) {
         let whole = header.begin && header.end;
         let number = self.extend(header);
@@ -83,7 +83,7 @@ impl Assembly {
         if !header.unordered {
             let next = self.next(header.stream);
             if number.is_before(next) {
-                // Of a message that was delivered or given up.
+                // The message was delivered or given up before.
                 return;
             }
             if whole && number == next {
@@ -108,7 +108,7 @@ impl Assembly {
         let (stream, unordered) = (header.stream, header.unordered);
         let held = Held { stream, unordered, number, position, begin: header.begin, end: header.end, bytes };
         let Err(at) = self.held.binary_search_by(|other| other.order(&held)) else {
-            // Two fragments in one place: a broken peer.
+            // Two fragments at the same position: a broken peer.
             return self.spare.give(held.bytes);
         };
         self.charged += held.bytes.len() + OVERHEAD;
@@ -123,7 +123,8 @@ impl Assembly {
         }
     }
 
-    /// The sender has given up what it has not sent to `cumulative`, in these streams to these messages.
+    /// The peer has given up everything up to `cumulative` that has not arrived; in these streams, up to these
+    /// messages.
     pub fn forward(
         &mut self,
         cumulative: Seq32,
@@ -143,7 +144,7 @@ impl Assembly {
             if last.is_before(self.next(stream)) {
                 continue;
             }
-            // What is whole below is delivered, the rest dropped.
+            // Delivers complete messages up to `last`, drops the rest.
             while let Some(at) = self.first_of(stream).filter(|at| !last.is_before(self.held[*at].number)) {
                 match self.whole_around(at) {
                     Some((first, last)) => self.give(first, last, &mut deliver),
@@ -158,14 +159,14 @@ impl Assembly {
         }
     }
 
-    /// Fragments whose message can't become whole, since the peer will send nothing to `cumulative` again.
+    /// Drops fragments whose messages can't become complete: the peer sends nothing up to `cumulative` again.
     fn drop_unfinished(&mut self, cumulative: Seq32) {
         let mut at = 0;
         while at < self.held.len() {
             if cumulative.is_before(self.held[at].position) {
                 at += 1;
             } else if let Some((_, last)) = self.whole_around(at) {
-                // Its other fragments need not be checked: for a long message, that would be quadratic.
+                // Its other fragments need no check, which would take quadratic time for a long message.
                 at = last + 1;
             } else {
                 self.discard(at);
@@ -173,7 +174,7 @@ impl Assembly {
         }
     }
 
-    /// Delivers messages of `stream` whose turn has come.
+    /// Delivers the messages of `stream` that are next in order.
     fn release(&mut self, stream: u16, mut deliver: impl FnMut(u16, &[u8])) {
         while let Some(at) = self.first_of(stream).filter(|at| self.held[*at].number == self.next(stream)) {
             let Some((first, last)) = self.whole_around(at) else { return };
@@ -189,12 +190,12 @@ impl Assembly {
         self.held.get(at).filter(|held| held.stream == stream && !held.unordered).map(|_| at)
     }
 
-    /// First and last fragment of the message that the fragment at `at` belongs to, if it is whole.
+    /// Positions of the first and last fragment of the message around the fragment at `at`, if it is complete.
     fn whole_around(&self, at: usize) -> Option<(usize, usize)> {
         let follows =
             |at: usize| self.held.get(at + 1).is_some_and(|next| self.held[at].is_followed_by(next));
         let (mut first, mut last) = (at, at);
-        // The end first: of a long message in order, it is the end that is missing.
+        // Checks the end first: a long message that arrives in order lacks only its end.
         while !self.held[last].end {
             if !follows(last) {
                 return None;
@@ -245,7 +246,7 @@ impl Assembly {
     }
 
     fn next(&self, stream: u16) -> Seq32 {
-        // Numbers begin at 0 in every stream; those that nothing came for have no place yet.
+        // Numbers begin at 0 in every stream; streams without any message yet have no entry.
         Seq32(self.next.get(usize::from(stream)).copied().unwrap_or(0))
     }
 
@@ -265,7 +266,7 @@ impl Assembly {
         }
     }
 
-    /// An SSN as a number that does not wrap after 16 bits: the one nearest to what the stream delivers next.
+    /// Extends an SSN to a number that does not wrap after 16 bits: the nearest one to the stream's next.
     fn extend_number(&self, stream: u16, number: u32) -> Seq32 {
         if self.interleaved {
             return Seq32(number);
@@ -276,12 +277,12 @@ impl Assembly {
     }
 }
 
-/// What a fragment costs beside its payload, so that many small ones can't fill memory unnoticed: a window of 1 MiB
-/// holds 4096 of them at most.
+/// Charged for a fragment beside its payload, so that many small ones can't fill memory uncounted: a window of 1 MiB
+/// holds at most 4096 of them.
 const OVERHEAD: usize = 256;
-/// Places made at the start: what waits for a repetition in a stream.
+/// Places reserved at the start, for what waits in a stream until a retransmission.
 const READY: usize = 32;
-/// Buffers kept for the fragments of the next message: one of 256 KiB takes 180.
+/// Buffers kept for fragments of later messages: a message of 256 KiB takes 180.
 const MOST_SPARE: usize = 192;
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub(super) struct Association {
     /// The peer's SCTP port.
     pub remote_port: u16,
     pub local_tag: u32,
-    /// 0 until the peer has told it.
+    /// 0 until the peer has sent it.
     pub peer_tag: u32,
     /// The first TSN of this side.
     pub first_tsn: Seq32,
@@ -29,18 +29,18 @@ pub(super) struct Association {
     pub assembly: Assembly,
     /// Path on which the peer's INIT arrived.
     pub init_path: usize,
-    /// The caller's cookie to return, and the errors to report with it.
+    /// For the caller: the cookie to return, and the errors to report with it.
     pub cookie: Vec<u8>,
     pub due: Due,
     pub sack: Acknowledgement,
-    /// T1-init, T1-cookie or T2-shutdown, as the phase says.
+    /// T1-init, T1-cookie or T2-shutdown, depending on the phase.
     pub t1: Option<Instant>,
     /// Time-outs of T1 or T2 so far.
     pub tries: u32,
-    /// The first time-out since the peer was last heard of.
+    /// The first time-out since the last packet from the peer.
     pub silent_since: Option<Instant>,
     pub forwarded_at: Option<Instant>,
-    /// The next packet of a fast retransmission asks no window.
+    /// The next packet of a fast retransmission ignores the window.
     pub burst: bool,
 }
 
@@ -55,40 +55,40 @@ pub(super) enum Phase {
     ShutdownAckSent,
 }
 
-/// What is to be sent besides payload.
+/// Chunks to send besides payload.
 #[derive(Debug, Default)]
 pub(super) struct Due {
-    /// INIT, COOKIE ECHO, SHUTDOWN or SHUTDOWN ACK, as the phase says.
+    /// INIT, COOKIE ECHO, SHUTDOWN or SHUTDOWN ACK, depending on the phase.
     pub step: bool,
-    /// To the path that the cookie came by.
+    /// To the path on which the cookie arrived.
     pub cookie_ack: Option<usize>,
     pub shutdown_complete: bool,
-    /// With these causes.
+    /// Holds its error causes.
     pub abort: Option<Vec<u8>>,
     /// Causes of an ERROR.
     pub errors: Vec<u8>,
     pub forward: bool,
-    /// A parameter of the next INIT: how much longer a cookie must live, in milliseconds.
+    /// A parameter of the next INIT: by how many milliseconds the cookie's life must be extended.
     pub preservative: Option<u32>,
 }
 
 /// Acknowledgements that are due, and when (RFC 9260 §6.2).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Acknowledgement {
-    /// Packets with payload that no SACK has told of.
+    /// Packets with payload that no SACK has reported.
     pub packets: u32,
-    /// Not to be put off.
+    /// Must be sent at once.
     pub now: bool,
-    /// When it is due at the latest.
+    /// Latest time for it.
     pub at: Option<Instant>,
-    /// The path that payload last came by.
+    /// The path of the last payload received.
     pub path: usize,
-    /// The window that was told last.
+    /// The window reported last.
     pub window: usize,
 }
 
 impl Association {
-    /// One that calls.
+    /// An association of a caller.
     pub fn calling(
         settings: &Settings,
         remote_port: u16,
@@ -107,7 +107,7 @@ impl Association {
         association
     }
 
-    /// One that a cookie made.
+    /// An association made from a cookie.
     pub fn answering(
         settings: &Settings,
         remote_port: u16,
@@ -118,7 +118,7 @@ impl Association {
     ) -> Self {
         let mut first = Path::new(path, packet, tcb.interleaving, settings, now);
         first.confirmed = true;
-        // Where the association begins, the driver knows already.
+        // The driver already knows the path on which the association begins.
         first.told = true;
         first.heartbeat_at = now + settings.heartbeat;
         let mut paths = Vec::with_capacity(MAX_PATHS);
@@ -148,7 +148,7 @@ impl Association {
         }
     }
 
-    /// Takes what both sides have agreed on; nothing has been sent or received yet, or all of it is over.
+    /// Applies what both sides agreed on; before any payload, or after a restart.
     pub fn begin(&mut self, settings: &Settings, tcb: &Tcb, packet: usize, now: Instant) {
         (self.local_tag, self.peer_tag) = (tcb.local_tag, tcb.peer_tag);
         (self.in_streams, self.first_tsn) = (tcb.in_streams, tcb.local_tsn);
@@ -165,16 +165,16 @@ impl Association {
         });
     }
 
-    /// Both sides know each other.
+    /// The handshake is complete.
     pub fn establish(&mut self, now: Instant) {
         self.phase = Phase::Established;
         (self.t1, self.tries, self.due.step) = (None, 0, false);
         self.paths[self.init_path].confirmed = true;
-        // Other paths are tried as soon as there is a tag to try them with.
+        // Other paths are probed as soon as the peer's tag is known.
         self.paths.iter_mut().filter(|path| !path.confirmed).for_each(|path| path.heartbeat_at = now);
     }
 
-    /// The path of this number, which becomes one if there is room: only heartbeats are sent to it until it answers.
+    /// The path with this number, added if there is room: only heartbeats are sent to it until it answers.
     pub fn path_of(&mut self, settings: &Settings, id: PathId, packet: usize, now: Instant) -> Option<usize> {
         let known = self.paths.iter().position(|path| path.id == id);
         known.or_else(|| self.add_path(settings, id, packet, now))
@@ -186,7 +186,7 @@ impl Association {
             self.paths.push(path);
             return Some(self.paths.len() - 1);
         }
-        // An address that never answered is replaced, or one whose translator changed its port.
+        // Replaces an address that never answered, or one whose translator changed its port.
         let idle = |other: &Path| other.flight == 0 && (!other.confirmed || other.errors > 0);
         let places = self.paths.iter().enumerate().filter(|(_, other)| idle(other));
         let (at, _) = places.max_by_key(|(_, other)| (!other.confirmed, other.errors))?;
@@ -194,19 +194,19 @@ impl Association {
         Some(at)
     }
 
-    /// The path for payload: the first while it works, else another that does, else that with the fewest errors.
+    /// The path for payload: the first while it works, else another that works, else the one with the fewest errors.
     pub fn best_path(&self) -> usize {
         let paths = self.paths.iter().enumerate().filter(|(_, path)| path.confirmed);
         let rank = |path: &Path| if path.is_good() { 0 } else { path.errors };
         paths.min_by_key(|(at, path)| (rank(path), *at)).map_or(0, |(at, _)| at)
     }
 
-    /// The peer was heard, so it is alive.
+    /// A packet from the peer arrived, so it is alive.
     pub fn heard(&mut self) {
         self.silent_since = None;
     }
 
-    /// How long a path may be idle before it is asked whether it works.
+    /// How long a path may be idle before a heartbeat checks it.
     pub fn heartbeat_interval(&self, settings: &Settings, at: usize) -> std::time::Duration {
         if self.paths.len() > 1 && at != self.best_path() {
             return settings.heartbeat.min(STANDBY_HEARTBEAT);

@@ -15,7 +15,7 @@ pub(super) struct CookieKeys {
     seal: Seal,
 }
 
-/// State of an association: the essentials of INIT and INIT ACK.
+/// State of an association: the essential fields of INIT and INIT ACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Tcb {
     pub local_tag: u32,
@@ -24,13 +24,13 @@ pub(super) struct Tcb {
     pub peer_tsn: Seq32,
     /// The peer's receiver window in bytes.
     pub peer_window: u32,
-    /// Streams each way, as both sides can have them.
+    /// Streams in each direction, limited to what both sides support.
     pub out_streams: u16,
     pub in_streams: u16,
-    /// What both sides support, as far as this side knew when it wrote its INIT ACK.
+    /// Extensions that both sides support, as far as this side knew when it wrote its INIT ACK.
     pub forward_tsn: bool,
     pub interleaving: bool,
-    /// Tags, ours and theirs, of the association that there was when the INIT came; 0 for none (RFC 9260 §5.2).
+    /// Tags, ours and theirs, of the association that existed when the INIT arrived; 0 for none (RFC 9260 §5.2).
     pub ties: [u32; 2],
 }
 
@@ -45,14 +45,14 @@ pub(super) struct Opened {
 /// Why a cookie is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Refused {
-    /// Not ours, or changed on its way.
+    /// Not sealed by this side, or modified in transit.
     Forged,
-    /// It was ours, and is too old by so much.
+    /// Valid, but too old by this much.
     Stale { by: Duration, peer_tag: u32 },
 }
 
 impl CookieKeys {
-    /// Keys derived from `seed`: endpoints of one server are opened with one seed, and open each other's cookies.
+    /// Keys derived from `seed`: endpoints of one server share the seed, so they open each other's cookies.
     pub fn new(seed: u64) -> Self {
         CookieKeys { seal: Seal::new(seed, "sctp cookie") }
     }
@@ -82,7 +82,7 @@ impl CookieKeys {
         sealed
     }
 
-    /// Opens a cookie that came back at `now` in a packet with `header`.
+    /// Opens a cookie that was returned at `now` in a packet with `header`.
     pub fn open(&self, now: Instant, header: Header, sealed: &[u8]) -> Result<Opened, Refused> {
         let sealed: &[u8; SEALED] = sealed.try_into().map_err(|_| Refused::Forged)?;
         let ports = ports([header.destination, header.source]);
@@ -117,7 +117,7 @@ fn ports([ours, theirs]: [u16; 2]) -> [u8; 4] {
     (u32::from(ours) << 16 | u32::from(theirs)).to_be_bytes()
 }
 
-/// Milliseconds of the run, wrapping after 49 days: a cookie lives a minute.
+/// Milliseconds of the run, wrapping after 49 days; a cookie lives a minute.
 fn millis(now: Instant) -> u32 {
     (now.as_nanos() / 1_000_000) as u32
 }
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_cookie_opens_within_its_life_and_tells_all() {
-        // The clock in the cookie wraps on the way.
+        // The clock in the cookie wraps meanwhile.
         let later = SEALED_AT + COOKIE_LIFE;
         let opened = CookieKeys::new(1).open(later, HEADER, &sealed_cookie()).unwrap();
         assert_eq!(opened, Opened { tcb: TCB, path: PathId(4) });

@@ -1,4 +1,4 @@
-//! What an analyser is shown of SCTP inside UDP: the packet as it would be directly over IP, and the messages in it.
+//! Dissects SCTP in UDP for analysers: the packet as it would be directly over IP, and the messages in it.
 //!
 //! ```text
 //!  DATA (RFC 9260 §3.3.1)                                   I-DATA (RFC 8260 §2.1)
@@ -19,7 +19,7 @@ use antiphon_core::{Dissected, Fragment, OverIpPacket};
 
 use super::stack::SctpOverIp;
 
-/// Dissects a datagram, without checking its CRC: the analyser does that.
+/// Dissects a datagram, without checking its CRC, which the analyser does.
 ///
 /// SCTP in UDP is the packet of protocol 132 as it stands (RFC 6951 §5.2): ports and CRC are its own. Fragments of DATA
 /// are numbered by their TSNs, which follow one another within a message (RFC 9260 §6.9); those of I-DATA by their
@@ -27,7 +27,7 @@ use super::stack::SctpOverIp;
 pub(super) fn dissect(datagram: &[u8], each: &mut dyn FnMut(Dissected<'_>)) {
     let Some(header) = datagram.first_chunk::<HEADER>() else { return };
     each(Dissected::Packet(OverIpPacket { over_ip: &SctpOverIp, bytes: datagram }));
-    // Tells one association between two addresses from the next.
+    // Distinguishes associations between the same two addresses.
     let tag = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
     let mut rest = &datagram[HEADER..];
     while let Some(chunk) = rest.first_chunk::<CHUNK>() {
@@ -38,12 +38,12 @@ pub(super) fn dissect(datagram: &[u8], each: &mut dyn FnMut(Dissected<'_>)) {
         if let Some(piece) = piece(tag, &rest[..len]) {
             each(Dissected::Fragment(piece));
         }
-        // The last one's padding may be missing: then nothing is left.
+        // The last chunk's padding may be missing: then nothing is left.
         rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
     }
 }
 
-/// The message, or the part of one, in a chunk that holds one.
+/// The message, or the fragment of one, in a DATA or I-DATA chunk.
 fn piece(tag: u32, chunk: &[u8]) -> Option<Fragment<'_>> {
     let word = |n: usize| chunk.get(4 * n..4 * n + 4)?.first_chunk().map(|word| u32::from_be_bytes(*word));
     let (kind, flags) = (chunk[0], chunk[1]);
@@ -53,7 +53,7 @@ fn piece(tag: u32, chunk: &[u8]) -> Option<Fragment<'_>> {
         DATA => (tag, word(1)?, chunk.get(16..)?),
         I_DATA => {
             let stream = u128::from(word(2)? >> 16) << 80 | u128::from(flags & UNORDERED) << 64;
-            // The lowest bit keeps the two kinds' numbers apart.
+            // The lowest bit separates the numbers of the two kinds.
             let line = tag | stream | u128::from(word(3)?) << 1 | 1;
             (line, if first { 0 } else { word(4)? }, chunk.get(20..)?)
         }
@@ -62,7 +62,7 @@ fn piece(tag: u32, chunk: &[u8]) -> Option<Fragment<'_>> {
     (!bytes.is_empty()).then_some(Fragment { line, number, first, last, bytes })
 }
 
-/// Bytes of the common header, and of a chunk's.
+/// Bytes of the common header, and of a chunk's header.
 const HEADER: usize = 12;
 const CHUNK: usize = 4;
 /// Chunk types and flags (RFC 9260 §3.2, RFC 8260 §2.1).
@@ -91,7 +91,7 @@ mod tests {
         (packets, pieces)
     }
 
-    /// Ports 1 and 2, tag 3, and chunks behind them.
+    /// Ports 1 and 2, tag 3, then the chunks.
     fn packet(chunks: &[&[u8]]) -> Vec<u8> {
         let header: &[u8] = &[0, 1, 0, 2, 0, 0, 0, 3, 9, 9, 9, 9];
         [header, &chunks.concat()].concat()
@@ -103,8 +103,8 @@ mod tests {
         // TSN 7, stream 2, three bytes and one of padding.
         let whole: &[u8] = &[0, 3, 0, 19, 0, 0, 0, 7, 0, 2, 0, 5, 0, 0, 0, 0, b'a', b'b', b'c', 0];
         let begins: &[u8] = &[0, 2, 0, 18, 0, 0, 0, 8, 0, 2, 0, 6, 0, 0, 0, 0, b'd', b'e', 0, 0];
-        // TSN 9, stream 2, MID 4: the beginning has a payload protocol (51) where the end has fragment number 1. The
-        // last chunk's padding may be missing.
+        // TSN 9, stream 2, MID 4: the first fragment has a payload protocol (51) where the last has fragment number 1.
+        // The last chunk's padding may be missing.
         let i_begins: &[u8] = &[64, 2, 0, 21, 0, 0, 0, 9, 0, 2, 0, 0, 0, 0, 0, 4, 0, 0, 0, 51, b'f', 0, 0, 0];
         let i_ends: &[u8] = &[64, 1, 0, 21, 0, 0, 0, 10, 0, 2, 0, 0, 0, 0, 0, 4, 0, 0, 0, 1, b'g'];
         let tag = 3 << 96;
@@ -116,7 +116,7 @@ mod tests {
             (interleaved, 1, false, true, b"g".to_vec()),
         ];
         assert_eq!(seen(&packet(&[sack, whole, begins, i_begins, i_ends])), (1, expected));
-        // Unordered messages have identifiers of their own.
+        // Unordered messages have their own identifiers.
         let unordered = [&[64, 7][..], &i_begins[2..]].concat();
         assert_eq!(seen(&packet(&[&unordered])).1[0].0, interleaved | 4 << 64);
     }

@@ -1,4 +1,4 @@
-//! SCTP as an endpoint: how an association begins and ends, and the interface to the driver.
+//! The SCTP endpoint: how an association begins and ends, and the interface to the driver.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,31 +18,31 @@ use crate::inbox::Inbox;
 use crate::queue::{Room, SendQueue};
 use crate::seeds::Seeds;
 
-/// One association, called or to be called.
+/// One association, of a caller or a listener.
 pub(super) struct Sctp {
     pub(super) settings: Settings,
-    /// Bytes of a packet at most.
+    /// Largest packet in bytes.
     pub(super) packet: usize,
     pub(super) validator: SctpValidator,
     pub(super) association: Option<Box<Association>>,
-    /// The id by which the driver was told to know the peer's packets.
+    /// The id by which the driver recognises the peer's packets.
     pub(super) told_id: Option<ConnectionId>,
-    /// The path that the peer's cookie was sealed for, as the validator saw it.
+    /// The path that the peer's cookie was sealed for, in the validator's numbering.
     pub(super) cookie_path: Option<PathId>,
     pub(super) queue: SendQueue,
     pub(super) inbox: Inbox,
     /// Answers to sources without an association.
     pub(super) answers: VecDeque<(PathId, Vec<u8>)>,
-    /// The packet that is sent on all paths, and those still to be used.
+    /// The packet that is sent on all paths, and the paths still to be used.
     pub(super) copy: (Vec<u8>, Vec<PathId>),
     pub(super) skipped: Vec<Skipped>,
     pub(super) counters: Counters,
-    /// Of associations that a restart ended.
+    /// From associations that a restart ended.
     retransmitted: u64,
-    /// Messages that may wait at once, of which an association to come must know.
+    /// Messages that may wait at once, for the association still to be made.
     reserved: usize,
     pub(super) stage: Stage,
-    /// This side closes; accepted messages are still sent, until there has been no progress for a while.
+    /// This side closes; accepted messages are still sent, until there is no progress for a while.
     pub(super) closing: Option<Instant>,
 }
 
@@ -51,7 +51,7 @@ pub(super) enum Stage {
     /// No association yet; messages wait.
     Waiting,
     Open,
-    /// The association is over; its last packets and messages may still be fetched, for a while.
+    /// The association has ended; its last packets and messages may still be fetched for a while.
     Ending {
         reason: CloseReason,
         patience_ends: Instant,
@@ -60,7 +60,7 @@ pub(super) enum Stage {
 }
 
 impl Sctp {
-    /// `packet`: bytes of a packet at most.
+    /// `packet`: largest packet in bytes.
     pub fn new(settings: Settings, packet: usize, role: Role, seeds: &Seeds, now: Instant) -> Self {
         let seed = seeds.next();
         let mut rng = Rng::fork(seed, "sctp port");
@@ -98,11 +98,11 @@ impl Sctp {
         sctp
     }
 
-    /// Both sides have agreed.
+    /// The association is established.
     pub(super) fn open(&mut self) {
         if self.stage == Stage::Waiting {
             self.stage = Stage::Open;
-            // Allocated only now, as unknown sources must cost nothing.
+            // Allocated only now, so that unknown sources cost no memory.
             self.queue.make_room(Room::PROVED, self.packet);
             self.inbox.make_room(Room::PROVED, self.packet);
         }
@@ -110,13 +110,13 @@ impl Sctp {
         self.queue.report(Event::Connected);
     }
 
-    /// Makes room in an association that is open.
+    /// Reserves memory in an open association.
     fn prepare_association(&mut self) {
         if let Some(association) = self.association.as_mut().filter(|_| self.stage == Stage::Open) {
             association.out.reserve(self.reserved);
             association.log.reserve(self.reserved);
             if self.settings.ordered {
-                // One loss holds up all that follows it.
+                // One loss holds back all later messages.
                 association.assembly.make_ready(self.reserved, self.packet);
             }
         }
@@ -134,7 +134,7 @@ impl Sctp {
         if self.closing.is_some() { CloseReason::Local } else { otherwise }
     }
 
-    /// The association is over. Its last packets and, unless we ended it, its last messages are still to be fetched.
+    /// Ends the association. Its last packets and, unless this side ended it, its last messages can still be fetched.
     pub(super) fn end(&mut self, now: Instant, reason: CloseReason) {
         if matches!(self.stage, Stage::Ending { .. } | Stage::Closed) {
             return;
@@ -148,7 +148,7 @@ impl Sctp {
         self.queue.finish_all(Outcome::Aborted);
     }
 
-    /// Ends it with an ABORT that says why, if the peer is there to receive it.
+    /// Ends it with an ABORT that states the causes, if there is a peer to receive it.
     pub(super) fn abort(&mut self, now: Instant, causes: Vec<u8>, reason: CloseReason) {
         self.end(now, reason);
         match &mut self.association {
@@ -157,7 +157,7 @@ impl Sctp {
         }
     }
 
-    /// Goes on with the end as far as it has come.
+    /// Continues closing as far as possible.
     pub(super) fn move_on(&mut self, now: Instant) {
         self.end_if_due(now);
         self.tell_routes();
@@ -171,7 +171,7 @@ impl Sctp {
             match self.association.as_ref().map(|a| a.phase) {
                 _ if now >= patience_ends => self.abort_by_user(now),
                 Some(Phase::Established) if drained => self.shut_down(Phase::ShutdownSent),
-                // Nothing was promised to a peer yet.
+                // No peer expects the messages yet.
                 Some(Phase::CookieWait | Phase::CookieEchoed) | None if drained => self.abort_by_user(now),
                 _ => {}
             }
@@ -219,7 +219,7 @@ impl Sctp {
         self.queue.report(Event::Closed(reason));
     }
 
-    /// The bytes that the peer may still send.
+    /// Bytes that the peer may still send.
     pub(super) fn window(&self) -> usize {
         let held = self.association.as_ref().map_or(0, |association| association.assembly.charged());
         WINDOW.saturating_sub(held + self.inbox.fill())
@@ -237,7 +237,7 @@ impl Endpoint for Sctp {
             acknowledged: true,
             ordered: self.settings.ordered && self.settings.streams == 1,
             retransmits: self.settings.reliability != Reliability::Retransmissions(0),
-            // Except for chunks made for a path that now takes only smaller packets (see the module's comment).
+            // Except for chunks cut for a path that now takes only smaller packets (see the module's comment).
             reliable: matches!(self.settings.reliability, Reliability::Deadline | Reliability::Full),
             streams: self.settings.streams,
             calls_with_first_message: self.settings.implicit,
@@ -280,7 +280,7 @@ impl Endpoint for Sctp {
             }
             Input::Broken(reason) => self.queue.report(Event::Broken(reason)),
             Input::Stream { .. } => self.counters.malformed += 1,
-            // Our validator accepts the cookie as it came.
+            // Our own validator accepted the cookie before.
             Input::Accepted { .. } | Input::Connected | Input::Report(_) => {}
         }
     }
@@ -293,7 +293,7 @@ impl Endpoint for Sctp {
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         let sent = self.next_packet(now, buf);
-        // Expired messages or the last packet may have been what the end waited for.
+        // Closing may have waited for expired messages or for the last packet.
         self.move_on(now);
         let (path, len) = sent.or_else(|| self.next_packet(now, buf))?;
         self.counters.datagrams_sent += 1;
@@ -305,7 +305,7 @@ impl Endpoint for Sctp {
         let received = self.inbox.pop(buf)?;
         let window = self.window();
         if let Some(association) = &mut self.association {
-            // A peer that was told of a full buffer waits for an update.
+            // A peer that saw a small window waits for an update.
             association.sack.now |= association.sack.window < WINDOW / 4 && window >= WINDOW / 2;
         }
         Some(received)
@@ -356,10 +356,10 @@ impl Endpoint for Sctp {
     }
 }
 
-/// Where ephemeral ports begin (RFC 6335 §6).
+/// Start of the ephemeral ports (RFC 6335 §6).
 const FIRST_PRIVATE_PORT: u16 = 49_152;
-/// Common header and the header of a DATA chunk (RFC 9260 §3.1, §3.3.1); padding comes to it.
+/// Common header and the header of a DATA chunk (RFC 9260 §3.1, §3.3.1), without padding.
 const FRAME_OVERHEAD: usize = 12 + 16;
-/// How long an end may take with nothing moving; T5-shutdown-guard (RFC 9260 §9.2) is five times the largest time-out,
+/// How long closing may take without progress; T5-shutdown-guard (RFC 9260 §9.2) is five times the largest time-out,
 /// which is 2 s here.
 pub(super) const CLOSE_PATIENCE: Duration = Duration::from_secs(10);

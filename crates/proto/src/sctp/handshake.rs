@@ -1,4 +1,4 @@
-//! The beginning of an association (RFC 9260 §5.1), and the handling of another beginning (§5.2).
+//! Sets up an association (RFC 9260 §5.1), and handles INITs and cookies during one (§5.2).
 
 use antiphon_core::{CloseReason, Instant, PathId, Seq32, Verdict};
 
@@ -21,7 +21,7 @@ impl Sctp {
         }
     }
 
-    /// The value of our INIT.
+    /// The value of this side's INIT.
     pub(super) fn init_value(&self, association: &Association) -> Vec<u8> {
         let most = self.validator.terms.init_ack_len();
         let mut value = Vec::with_capacity(most);
@@ -31,8 +31,8 @@ impl Sctp {
         if let Some(longer) = association.due.preservative {
             push_tlv(&mut value, parameter::COOKIE_PRESERVATIVE, &[&longer.to_be_bytes()]);
         }
-        // The answer to it is to be no larger, also where it lists as many addresses: listeners like ours answer shorter
-        // ones to a bound.
+        // The answer must not be longer, even with as many addresses: listeners like ours limit answers to shorter
+        // INITs.
         let missing = most.saturating_sub(HEADER + TLV + value.len());
         if missing >= TLV {
             push_tlv(&mut value, parameter::PADDING, &[&[0; INIT_ACK_LEN][..missing - TLV]]);
@@ -40,7 +40,7 @@ impl Sctp {
         value
     }
 
-    /// A packet of an unknown source: no state is kept for it.
+    /// Handles a packet from an unknown source, without keeping state.
     pub(super) fn validate(&mut self, now: Instant, path: PathId, packet: &[u8]) {
         match self.validator.validate_packet(now, path, packet) {
             Verdict::Reply { .. } => self.answer(path),
@@ -55,7 +55,7 @@ impl Sctp {
         }
     }
 
-    /// An INIT while there is an association: nothing changes until its cookie comes back (§5.2.1, §5.2.2).
+    /// An INIT during an association: nothing changes until its cookie comes back (§5.2.1, §5.2.2).
     pub(super) fn handle_init(&mut self, now: Instant, call: Call<'_>) {
         let Some(association) = &mut self.association else { return };
         let ties = [association.local_tag, association.peer_tag];
@@ -69,7 +69,7 @@ impl Sctp {
             }
             _ => Standing { own: None, ties },
         };
-        // As the validator saw the path, where it did: here all are 0.
+        // The path in the validator's numbering, if it saw one: here every path is 0.
         let sealed_for = Call { path: self.cookie_path.unwrap_or(call.path), ..call };
         match self.validator.on_init(now, sealed_for, standing) {
             Verdict::Reply { .. } => self.answer(call.path),
@@ -94,7 +94,7 @@ impl Sctp {
             }
         });
         if self.settings.interleaving && offer.interleaves_otherwise {
-            // The peer took our INIT as accepted. No state is kept for that: a later one is another beginning.
+            // The peer accepted our INIT but keeps no state for it: another INIT begins anew.
             self.settings.interleaving = false;
             association.due.step = true;
             return;
@@ -125,13 +125,13 @@ impl Sctp {
         if !reports.is_empty() {
             push_tlv(&mut association.due.errors, cause::UNRECOGNISED_PARAMETERS, &[&reports]);
         }
-        // The cookie goes where it came from (§5.1, C).
+        // The cookie is returned on the path on which it arrived (§5.1, C).
         (association.due.step, association.tries, association.init_path) = (true, 0, path);
         association.t1 = Some(now + self.settings.rto.initial);
     }
 
-    /// A cookie comes back: ours, fresh, and for this path, or it is counted and forgotten. Whether the rest of its
-    /// packet is to be read.
+    /// Handles a returned cookie: it must be ours, fresh, and sealed for this path; others are counted and dropped.
+    /// Returns whether to process the rest of its packet.
     pub(super) fn handle_cookie(
         &mut self,
         now: Instant,
@@ -139,16 +139,16 @@ impl Sctp {
         packet: &[u8],
         (header, chunk): (Header, &Chunk<'_>),
     ) -> bool {
-        // Why it is refused is told below, where it is met as an unknown source's.
+        // The reason for a refusal is reported below, as for an unknown source.
         let opened = self.validator.open(now, header, chunk.value).ok();
-        // Behind a validator every path is 0 and was compared by it; a peer keeps the one it had.
+        // Behind a validator every path is 0 and the validator has compared it; an existing peer keeps its path.
         let is_ours = |claimed| {
             (path == PathId::default() || claimed == path)
                 && self.cookie_path.is_none_or(|kept| kept == claimed)
         };
         let opened = opened.filter(|o| is_ours(o.path) && o.tcb.local_tag == header.tag);
         let Some(Opened { tcb, path: sealed_for }) = opened else {
-            // Tells a peer whose cookie is stale.
+            // Reports a stale cookie to the peer.
             self.validate(now, path, packet);
             return false;
         };
@@ -184,9 +184,9 @@ impl Sctp {
         match (local, peer) {
             // A: the peer has restarted.
             (false, false) if both_ties => self.restart(now, path, tcb),
-            // B: both called at once.
+            // B: both sides called at once.
             (true, false) => self.collide(now, path, tcb),
-            // D: a duplicate; the acknowledgement of the first one may be lost.
+            // D: a duplicate; the acknowledgement of the first one may have been lost.
             (true, true) => {
                 if matches!(association.phase, Phase::CookieWait | Phase::CookieEchoed) {
                     return self.collide(now, path, tcb);
@@ -196,7 +196,7 @@ impl Sctp {
                 association.due.cookie_ack = Some(at.unwrap_or(0));
                 true
             }
-            // C: late; anything else is not for this association.
+            // C: late. Other combinations do not belong to this association.
             _ => {
                 self.counters.malformed += 1;
                 false
@@ -252,7 +252,7 @@ impl Sctp {
         }
     }
 
-    /// The peer found our cookie too old: we ask for another that lives longer (§5.2.6).
+    /// The peer reports a stale cookie: requests one that lives longer (§5.2.6).
     pub(super) fn handle_stale_cookie(&mut self, now: Instant, staleness_us: u32) {
         let Some(association) = self.association.as_mut().filter(|a| a.phase == Phase::CookieEchoed) else {
             return;
@@ -266,7 +266,7 @@ impl Sctp {
     }
 }
 
-/// Answers to unknown sources that wait for the driver at most.
+/// Most answers to unknown sources that wait for the driver.
 const MOST_ANSWERS: usize = 16;
-/// Bytes of unknown parameters that are reported at most.
+/// Most bytes of unknown parameters that are reported.
 const MOST_REPORTED: usize = 256;

@@ -1,4 +1,4 @@
-//! Heartbeats, ours and the peer's, with those that try a path's size among them (RFC 9260 §8.3, RFC 8899 §6.2).
+//! Heartbeats of both sides, including path MTU probes (RFC 9260 §8.3, RFC 8899 §6.2).
 
 use antiphon_core::Instant;
 
@@ -12,7 +12,7 @@ use super::wire::{Chunk, HEADER, Tlvs};
 impl Sctp {
     pub(super) fn handle_heartbeat(&mut self, chunk: &Chunk<'_>, arrival: Arrival) {
         let Some(association) = &mut self.association else { return };
-        // With its tag, the peer gives away that it has this one; what it sent is returned unchanged.
+        // The right tag proves that the peer has this association; its contents are returned unchanged.
         if association.peer_tag != 0 && HEADER + chunk.whole.len() <= self.packet {
             let echo = &mut association.paths[arrival.path].echo;
             echo.clear();
@@ -24,7 +24,7 @@ impl Sctp {
         let Some(association) = &mut self.association else { return };
         let info = Tlvs::new(chunk.value).find(|(kind, ..)| *kind == parameter::HEARTBEAT_INFO);
         let info = info.map_or(&[][..], |(_, value, _)| value);
-        // Of which kind of ours it is, its length says; what is neither answers nothing and is counted.
+        // The length tells which kind of heartbeat was answered; any other length answers none and is counted.
         if let Ok(info) = <&[u8; INFO]>::try_from(info) {
             return self.handle_probe_answer(now, info);
         }
@@ -42,7 +42,7 @@ impl Sctp {
         path.heartbeat_at = now + interval;
     }
 
-    /// A probe for the path MTU was answered.
+    /// A path MTU probe was answered.
     fn handle_probe_answer(&mut self, now: Instant, info: &[u8; INFO]) {
         let Some(association) = &mut self.association else { return };
         let answered =

@@ -1,5 +1,5 @@
-//! Path MTU discovery with heartbeats (RFC 8899 §6.2): padded to the size that is tried, each with what proves that its
-//! answer is one.
+//! Path MTU discovery with heartbeats (RFC 8899 §6.2): padded to the probed size, each with a number that authenticates
+//! its answer.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use antiphon_core::Instant;
 #[cfg(test)]
 pub(super) use crate::mtu::{BASE, GRAIN};
 
-/// What a path takes. A probe's mark is a number that can't be guessed; 0 before it is drawn.
+/// The packet size of a path. A probe's mark is a number that can't be guessed; 0 before it is drawn.
 pub(super) type Mtu = crate::mtu::Mtu<u64>;
 
 impl Mtu {
-    /// The heartbeat to be sent now: what it carries, and bytes of its packet, 0 for one that is not padded.
+    /// The heartbeat to send now: its contents, and the packet size, 0 for one without padding.
     pub fn next_probe(&mut self, now: Instant, mut draw: impl FnMut() -> u64) -> Option<([u8; INFO], usize)> {
         let (size, nonce) = self.take_due(now)?;
         while *nonce == 0 {
@@ -24,7 +24,8 @@ impl Mtu {
         Some((info, size))
     }
 
-    /// Takes an answer, if it is one to a probe of this path: the round trip, if it tells that.
+    /// Processes an answer to a probe of this path; returns the round trip, if it can be measured from it. `None` for
+    /// other answers.
     pub fn on_answer(&mut self, now: Instant, info: &[u8; INFO]) -> Option<Option<Duration>> {
         let ([nonce @ .., _, _, _, _], [_, _, _, _, _, _, _, _, size @ ..]) = (info, info);
         let (nonce, size) = (u64::from_be_bytes(*nonce), u32::from_be_bytes(*size) as usize);
@@ -33,7 +34,7 @@ impl Mtu {
     }
 }
 
-/// Bytes that a probe carries: a number that can't be guessed, and the size.
+/// Bytes of a probe's contents: a number that can't be guessed, and the size.
 pub(super) const INFO: usize = 12;
 
 #[cfg(test)]

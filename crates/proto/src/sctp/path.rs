@@ -1,4 +1,4 @@
-//! One way to the peer: its round trip, its congestion window, its time-out, and whether it works.
+//! State of one path: round trip, congestion window, time-out, and whether it works.
 
 use std::time::Duration;
 
@@ -10,40 +10,41 @@ use super::wire::HEADER;
 use super::wire::chunks::DataHeader;
 use crate::rtt::RttEstimator;
 
-/// A way to the peer.
+/// A path to the peer.
 #[derive(Debug)]
 pub(super) struct Path {
     pub id: PathId,
-    /// Whether the peer has answered on it: nothing but heartbeats goes to an address that has not (RFC 9260 §5.4).
+    /// Whether the peer has answered on it; an unconfirmed address gets only heartbeats (RFC 9260 §5.4).
     pub confirmed: bool,
-    /// Whether the driver knows that the peer is there.
+    /// Whether the driver knows that this path leads to the peer.
     pub told: bool,
     /// Time-outs and unanswered heartbeats since the last answer.
     pub errors: u32,
-    /// So many of them change nothing yet (Path.Max.Retrans, or PotentiallyFailed.Max.Retrans of RFC 7829).
+    /// Errors tolerated before the path counts as failed (Path.Max.Retrans, or PotentiallyFailed.Max.Retrans of RFC
+    /// 7829).
     forgiven: u32,
-    /// RFC 9260 §6.3.1; measured with the peer's wait with the acknowledgement in it.
+    /// RFC 9260 §6.3.1; samples include the peer's acknowledgement delay.
     pub rtt: RttEstimator,
     pub window: Window,
     pub mtu: Mtu,
-    /// Whether payload goes as I-DATA, whose headers are longer.
+    /// Whether payload is sent as I-DATA, which has longer headers.
     interleaved: bool,
-    /// Payload bytes on their way.
+    /// Payload bytes in flight.
     pub flight: usize,
-    /// When what is on its way counts as lost.
+    /// When the chunks in flight count as lost.
     pub t3: Option<Instant>,
     /// When the next heartbeat is due.
     pub heartbeat_at: Instant,
-    /// Whether one is to be sent.
+    /// Whether a heartbeat is to be sent.
     pub probe: bool,
-    /// The heartbeat that is not answered yet.
+    /// The unanswered heartbeat.
     pub heartbeat: Option<(u64, Instant)>,
-    /// What the peer's heartbeat carried and is to be returned; empty for none.
+    /// Contents of the peer's heartbeat, to be returned; empty for none.
     pub echo: Vec<u8>,
 }
 
 impl Path {
-    /// `packet`: bytes of a packet at most.
+    /// `packet`: largest packet in bytes.
     pub fn new(id: PathId, packet: usize, interleaved: bool, settings: &Settings, now: Instant) -> Self {
         Path {
             id,
@@ -64,18 +65,18 @@ impl Path {
         }
     }
 
-    /// Starts again, for a peer that has restarted (RFC 9260 §5.2.4, action A).
+    /// Resets the path for a peer that has restarted (RFC 9260 §5.2.4, action A).
     pub fn restart(&mut self, packet: usize, interleaved: bool, settings: &Settings, now: Instant) {
         let (confirmed, told, echo) = (self.confirmed, self.told, std::mem::take(&mut self.echo));
         *self = Path { confirmed, told, echo, ..Path::new(self.id, packet, interleaved, settings, now) };
     }
 
-    /// Whether messages may go here as far as is known.
+    /// Whether the path is confirmed and works, as far as is known.
     pub fn is_good(&self) -> bool {
         self.confirmed && self.errors <= self.forgiven
     }
 
-    /// What is known of this path alone.
+    /// Statistics of this path alone.
     pub fn stats(&self) -> PathStats {
         PathStats {
             srtt: self.rtt.smoothed().srtt(),
@@ -87,19 +88,19 @@ impl Path {
         }
     }
 
-    /// The peer has answered something that went this way.
+    /// The peer has answered a packet sent on this path.
     pub fn answered(&mut self) {
         self.confirmed = true;
         self.errors = 0;
         self.rtt.reset_backoff();
     }
 
-    /// The window counts in packets of the size that passes.
+    /// Adapts the window to the packet size that passes.
     pub fn fit_window(&mut self) {
         self.window.full = payload_of(self.mtu.size(), self.interleaved);
     }
 
-    /// T3-rtx (RFC 9260 §6.3.2 and §6.3.3) starts or restarts, for what was sent at `since`.
+    /// Starts or restarts T3-rtx (RFC 9260 §6.3.2 and §6.3.3) for a chunk sent at `since`.
     pub fn start_t3(&mut self, since: Instant) {
         self.t3 = Some(since + self.rtt.rto());
     }
@@ -116,7 +117,7 @@ pub(super) struct Window {
     pub cwnd: usize,
     ssthresh: usize,
     partial_bytes_acked: usize,
-    /// Payload of a full packet.
+    /// Payload bytes of a full packet.
     full: usize,
     /// Fast recovery ends when this TSN is acknowledged.
     recovery: Option<Seq32>,
@@ -132,18 +133,19 @@ impl Window {
         Window { cwnd, ssthresh: usize::MAX, partial_bytes_acked: 0, full, recovery: None, last_sent: None }
     }
 
-    /// Payload went out at `now`. After a silence the window may no longer fit the path: it halves for each time-out of silence.
+    /// Payload was sent at `now`. A window unused for long may no longer fit the path: it halves for each time-out
+    /// without sending.
     pub fn on_send(&mut self, now: Instant, patience: Duration) {
         if let Some(last) = self.last_sent {
             let silent = now.since(last).as_nanos() / patience.as_nanos().max(1);
             let floor = (4 * self.full).min(self.cwnd);
-            // Past 32 halvings nothing is left of any window.
+            // 32 halvings reduce any window to 0.
             self.cwnd = (self.cwnd >> silent.min(32) as u32).max(floor);
         }
         self.last_sent = Some(now);
     }
 
-    /// `acked` bytes were acknowledged and the cumulative point moved to `cumulative`; `flight` was on its way before.
+    /// `acked` bytes were acknowledged, up to `cumulative`; `flight` bytes were in flight before.
     pub fn on_ack(&mut self, acked: usize, flight: usize, cumulative: Seq32) {
         if self.recovery.is_some_and(|exit| !cumulative.is_before(exit)) {
             self.recovery = None;
@@ -170,13 +172,13 @@ impl Window {
         }
     }
 
-    /// All was acknowledged (§7.2.2).
+    /// Everything sent was acknowledged (§7.2.2).
     pub fn on_all_acked(&mut self) {
         self.partial_bytes_acked = 0;
     }
 
-    /// Fast retransmission: once for all that is lost of one window. Whether this is the first. `highest`: the last TSN
-    /// sent.
+    /// Fast retransmission: reduces the window once for all losses of one window, and returns whether it did.
+    /// `highest`: the last TSN sent.
     pub fn on_loss(&mut self, highest: Seq32) -> bool {
         if self.recovery.is_some() {
             return false;
@@ -201,7 +203,7 @@ impl Window {
     }
 }
 
-/// Bytes for what a heartbeat carries: an address, a time and a number, as Linux sends them, are some fifty.
+/// Bytes reserved for a heartbeat's contents: Linux sends an address, a time and a number, some fifty bytes.
 const USUAL_HEARTBEAT: usize = 64;
 
 #[cfg(test)]
@@ -279,7 +281,7 @@ mod tests {
             (before / 2 + FULL, false),
             "at the threshold still slow start"
         );
-        // Avoidance: a packet more when a window is acknowledged.
+        // Congestion avoidance: one more packet for each acknowledged window.
         let half = window.cwnd;
         let acks = (0..).take_while(|_| {
             window.on_ack(FULL, window.cwnd, Seq32(100));

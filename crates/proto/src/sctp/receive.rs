@@ -1,4 +1,4 @@
-//! Processes a packet: the rules of verification tags (RFC 9260 §8.5), then chunk by chunk.
+//! Processes packets: the rules of verification tags (RFC 9260 §8.5), then chunk by chunk.
 
 use antiphon_core::{CloseReason, Instant, PathId, Received, Seq32, StreamId};
 
@@ -17,7 +17,7 @@ use super::wire::{self, Chunk, Chunks, HEADER, Header, REFLECTED, TLV, Tlvs, cau
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     id: PathId,
-    /// Its place among the paths.
+    /// Index of its path.
     pub path: usize,
     received_at: Instant,
 }
@@ -57,13 +57,13 @@ impl Sctp {
             return;
         }
         let Some(association) = &mut self.association else { return };
-        // A packet of ours by an address for which there is no room is as good as by any other.
+        // A valid packet from an address for which there is no room is processed as one of the first path.
         let path = association.path_of(&self.settings, id, self.packet, now).unwrap_or(0);
         association.heard();
         self.handle_chunks(now, chunks, Arrival { id, path, received_at });
     }
 
-    /// Whether a packet is of this association (§8.5); what belongs to none is counted, or answered where that must be.
+    /// Whether a packet belongs to this association (§8.5); others are counted, or answered where the RFC requires it.
     fn tag_is_good(&mut self, header: Header, first: &Chunk<'_>, id: PathId) -> bool {
         let Some(association) = &self.association else { return false };
         let ours = header.tag == association.local_tag;
@@ -71,7 +71,7 @@ impl Sctp {
             chunk::ABORT | chunk::SHUTDOWN_COMPLETE if first.flags & REFLECTED != 0 => {
                 header.tag == association.peer_tag && header.tag != 0
             }
-            // An association of which the peer knows more than we do (§8.5.1, E).
+            // The peer refers to an association that this side does not know (§8.5.1, E).
             chunk::SHUTDOWN_ACK if matches!(association.phase, Phase::CookieWait | Phase::CookieEchoed) => {
                 let mut bytes = vec![0; HEADER + TLV];
                 let mut writer = wire::writer::Writer::new(&mut bytes, header.back(header.tag));
@@ -110,7 +110,7 @@ impl Sctp {
         matches!(self.stage, Stage::Ending { .. } | Stage::Closed)
     }
 
-    /// Whether to go on with the next chunk.
+    /// Returns whether to continue with the next chunk.
     fn handle_chunk(&mut self, now: Instant, chunk: &Chunk<'_>, arrival: Arrival) -> bool {
         match chunk.kind {
             chunk::DATA | chunk::I_DATA => self.handle_data(now, chunk, arrival),
@@ -128,7 +128,7 @@ impl Sctp {
             chunk::SHUTDOWN => self.handle_shutdown(now, chunk),
             chunk::SHUTDOWN_ACK => self.handle_shutdown_ack(now),
             chunk::SHUTDOWN_COMPLETE => self.handle_shutdown_complete(now),
-            // An INIT travels alone; a second COOKIE ECHO says nothing; no socket here reports congestion marks.
+            // An INIT travels alone; a second COOKIE ECHO has no effect; no socket here reports congestion marks.
             chunk::INIT | chunk::COOKIE_ECHO | chunk::ECNE | chunk::CWR | chunk::PAD => {}
             other => return self.handle_unknown(other, chunk),
         }
@@ -153,7 +153,7 @@ impl Sctp {
         }
     }
 
-    /// There is no such stream (RFC 9260 §3.3.10.1): nothing is kept for it.
+    /// Reports a stream that does not exist (RFC 9260 §3.3.10.1); nothing is kept for it.
     fn report_stream(&mut self, stream: u16) {
         let [high, low] = stream.to_be_bytes();
         self.report(cause::INVALID_STREAM, &[high, low, 0, 0]);
@@ -187,7 +187,7 @@ impl Sctp {
             Heard::New { .. } => self.take_data(now, &header, payload, arrival),
             Heard::Again => {
                 self.counters.duplicates += 1;
-                // By another path it is meant to come again.
+                // With several paths, duplicates are intended.
                 if association.paths.len() == 1 {
                     association.log.note_duplicate(header.tsn);
                     association.sack.now = true;
@@ -208,7 +208,7 @@ impl Sctp {
         let fills_gap = header.tsn.is_before(association.log.highest());
         if used + payload.len() > if fills_gap { 2 * WINDOW } else { WINDOW } {
             association.sack.now = true;
-            // Messages that can't become whole fill all there is, and nothing is missing.
+            // Messages that can't become complete use all memory, and no TSN is missing.
             let stuck = association.assembly.charged() > WINDOW - MAX_MESSAGE;
             if stuck && self.inbox.is_empty() && !association.log.has_gaps() {
                 self.violated(now, cause::OUT_OF_RESOURCE, &[]);
@@ -219,7 +219,7 @@ impl Sctp {
         if header.stream >= association.in_streams {
             return self.report_stream(header.stream);
         }
-        // By several paths numbers come out of order anyway.
+        // With several paths, numbers arrive out of order anyway.
         let repaired = fills_gap && association.paths.len() == 1;
         let (inbox, dropped) = (&mut self.inbox, &mut self.counters.messages_dropped);
         association.assembly.take(header, payload, deliver(inbox, dropped, arrival, repaired));
@@ -269,8 +269,8 @@ impl Sctp {
         let Some(association) = &mut self.association else { return };
         let reason = match association.phase {
             Phase::CookieWait | Phase::CookieEchoed => CloseReason::Refused,
-            // The peer does not know us at that address of ours, and takes a heartbeat from there for a packet out of
-            // the blue (§8.4). If the association were gone, the answers on proved paths would say so.
+            // The peer does not know that address of ours, and treats a heartbeat from there as out of the blue (§8.4).
+            // If the association were gone, answers on confirmed paths would show it.
             _ if chunk.flags & REFLECTED != 0 && !association.paths[arrival.path].confirmed => {
                 let path = &mut association.paths[arrival.path];
                 path.errors = path.errors.max(MOST_PROBES);
@@ -298,7 +298,7 @@ impl Sctp {
         let Some(association) = &mut self.association else { return };
         match association.phase {
             Phase::Established => association.phase = Phase::ShutdownReceived,
-            // Both sides shut down at once (§9.2).
+            // Both sides close at once (§9.2).
             Phase::ShutdownSent => {
                 (association.phase, association.due.step) = (Phase::ShutdownAckSent, true);
             }
@@ -323,7 +323,8 @@ impl Sctp {
     }
 }
 
-/// Puts whole messages into the inbox. `repaired`: of the first, a part came after later ones; others only waited for it.
+/// Puts complete messages into the inbox. `repaired`: part of the first one arrived after later chunks; the others only
+/// waited for it.
 fn deliver<'a>(
     inbox: &'a mut crate::inbox::Inbox,
     dropped: &'a mut u64,
@@ -346,5 +347,5 @@ fn deliver<'a>(
     }
 }
 
-/// Bytes of an ERROR's causes at most.
+/// Most bytes of an ERROR's causes.
 const MOST_REPORTED: usize = 512;

@@ -1,20 +1,20 @@
-//! Which TSNs have come: what a SACK tells (RFC 9260 §6.2).
+//! Records which TSNs have arrived, for SACKs (RFC 9260 §6.2).
 
 use antiphon_core::Seq32;
 
-/// What a TSN is to a [`TsnLog`].
+/// How a [`TsnLog`] classifies a TSN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Heard {
-    /// Not before; `in_order` when it is the next one and nothing is missing.
+    /// Not received before; `in_order` when it is the next one and nothing is missing.
     New {
         in_order: bool,
     },
     Again,
-    /// Further ahead than can be acknowledged, or one gap more than are kept: as if it had been lost.
+    /// Too far ahead to be acknowledged, or a gap more than is kept: treated as lost.
     Refused,
 }
 
-/// The TSNs that have come, as a cumulative point and runs beyond it.
+/// The TSNs that have arrived, as a cumulative TSN and runs beyond it.
 #[derive(Debug)]
 pub(super) struct TsnLog {
     cumulative: Seq32,
@@ -24,18 +24,18 @@ pub(super) struct TsnLog {
 }
 
 impl TsnLog {
-    /// A log in which `first` is the next to come.
+    /// A log that expects `first` next.
     pub fn new(first: Seq32) -> Self {
         let (runs, duplicates) = (Vec::with_capacity(16), Vec::with_capacity(MOST_DUPLICATES));
         TsnLog { cumulative: Seq32(first.0.wrapping_sub(1)), runs, duplicates }
     }
 
-    /// Makes room for the runs that `messages` can make: every other one lost.
+    /// Reserves memory for the runs that `messages` can make when every other one is lost.
     pub fn reserve(&mut self, messages: usize) {
         self.runs.reserve_exact((messages / 2).min(MOST_RUNS).saturating_sub(self.runs.len()));
     }
 
-    /// What `tsn` would be.
+    /// Classifies `tsn` without entering it.
     pub fn peek(&self, tsn: Seq32) -> Heard {
         let ahead = tsn.distance(self.cumulative);
         if ahead <= 0 || self.runs.iter().rev().any(|(first, last)| holds((*first, *last), tsn)) {
@@ -55,7 +55,7 @@ impl TsnLog {
             self.cumulative = tsn;
             return self.close_up();
         }
-        // Nearly always the last run goes on.
+        // Nearly always extends the last run.
         let at = self.runs.iter().rposition(|(first, _)| first.is_before(tsn)).map_or(0, |at| at + 1);
         let joins_before = at > 0 && self.runs[at - 1].1.next() == tsn;
         let joins_after = self.runs.get(at).is_some_and(|(first, _)| tsn.next() == *first);
@@ -70,14 +70,14 @@ impl TsnLog {
         }
     }
 
-    /// Notes for the next SACK that a TSN came again.
+    /// Records a duplicate TSN for the next SACK.
     pub fn note_duplicate(&mut self, tsn: Seq32) {
         if self.duplicates.len() < MOST_DUPLICATES {
             self.duplicates.push(tsn);
         }
     }
 
-    /// The peer has given up all to `cumulative`; whether that is news.
+    /// The peer has given up everything up to `cumulative`; returns whether that changes the log.
     pub fn forward(&mut self, cumulative: Seq32) -> bool {
         if !self.cumulative.is_before(cumulative) {
             return false;
@@ -106,28 +106,28 @@ impl TsnLog {
         }
     }
 
-    /// All to this one have come or are given up.
+    /// All TSNs up to this one have arrived or are given up.
     pub fn cumulative(&self) -> Seq32 {
         self.cumulative
     }
 
-    /// The highest that has come.
+    /// The highest TSN received.
     pub fn highest(&self) -> Seq32 {
         self.runs.last().map_or(self.cumulative, |(_, last)| *last)
     }
 
-    /// Whether something is missing below what has come.
+    /// Whether TSNs are missing below the highest.
     pub fn has_gaps(&self) -> bool {
         !self.runs.is_empty()
     }
 
-    /// The runs as gap blocks of a SACK.
+    /// The runs as a SACK's gap blocks.
     pub fn gaps(&self) -> impl Iterator<Item = (u16, u16)> {
         let offset = |tsn: Seq32| tsn.distance(self.cumulative) as u16;
         self.runs.iter().map(move |(first, last)| (offset(*first), offset(*last)))
     }
 
-    /// TSNs that came again since this was last asked and [cleared](Self::clear_duplicates).
+    /// TSNs received again since [`Self::clear_duplicates`].
     pub fn duplicates(&self) -> &[Seq32] {
         &self.duplicates
     }
@@ -141,11 +141,11 @@ fn holds((first, last): (Seq32, Seq32), tsn: Seq32) -> bool {
     !tsn.is_before(first) && !last.is_before(tsn)
 }
 
-/// Gap blocks count in 16 bits.
+/// Gap blocks have 16-bit offsets.
 const MOST_AHEAD: i32 = 65_535;
-/// Runs kept: more than a SACK in one packet can tell.
+/// Runs kept: more than fit a SACK in one packet.
 const MOST_RUNS: usize = 360;
-/// Duplicates told in one SACK: a peer that repeats itself learns it from these.
+/// Duplicates reported in one SACK: enough for a peer that repeats itself to notice.
 const MOST_DUPLICATES: usize = 16;
 
 #[cfg(test)]

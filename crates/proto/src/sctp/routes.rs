@@ -1,13 +1,14 @@
-//! What the driver learns for its routes: the id that is in the peer's packets, and where the peer was proved to be.
+//! Reports the driver's routes: the id in the peer's packets, and the paths that were proved.
 
 use antiphon_core::{ConnectionId, Event};
 
 use super::endpoint::Sctp;
 
 impl Sctp {
-    /// Reports what has changed since this was last called.
+    /// Reports changes since the last call.
     pub(super) fn tell_routes(&mut self) {
-        // Our verification tag, which the peer puts into all packets (RFC 9260 §8.5) once both sides know each other's.
+        // Our verification tag, which is in all packets of the peer (RFC 9260 §8.5) once both sides know each other's
+        // tags.
         let association = self.association.as_ref().filter(|association| association.peer_tag != 0);
         let id = association.map(|association| ConnectionId::from(association.local_tag));
         if id != self.told_id {

@@ -9,39 +9,39 @@ use crate::Key;
 use crate::query::{bad, time, unknown};
 use crate::rtt::{RtoFloor, RtoSettings};
 
-/// What a URI asks for.
+/// Settings from a URI.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Settings {
     pub ordered: bool,
     pub reliability: Reliability,
-    /// Streams each way.
+    /// Streams in each direction.
     pub streams: u16,
     pub interleaving: bool,
     /// Whether the association is set up by the first message instead of at once.
     pub implicit: bool,
-    /// Longest wait of an acknowledgement, here and at the peer.
+    /// Longest delay of an acknowledgement, here and at the peer.
     pub ack_delay: Duration,
-    /// Of its granularity, what a time-out must outlast: the peer's wait with an acknowledgement, and a scheduler's slice.
+    /// The granularity is what a time-out must exceed: the peer's acknowledgement delay and a scheduler's time slice.
     pub rto: RtoSettings,
     /// Time-outs in a row that a path may have and still carry payload.
     pub path_max_retrans: u32,
     pub heartbeat: Duration,
     /// The listener's SCTP port, inside the UDP datagrams.
     pub sctp_port: u16,
-    /// Whether every packet goes by all paths at once.
+    /// Whether every packet is sent on all paths.
     pub all_paths: bool,
-    /// Paths to the peer beside the first that this side knows of: `PathId` 1 and up.
+    /// Paths to the peer that this side knows beside the first: `PathId` 1 and up.
     pub other_paths: u32,
-    /// Addresses of this side that the peer is told.
+    /// Addresses of this side that are announced to the peer.
     pub addresses: [Option<IpAddr>; MAX_PATHS],
 }
 
-/// How long a message is sent again (RFC 3758, RFC 7496).
+/// How long a lost message is retransmitted (RFC 3758, RFC 7496).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reliability {
     /// Until its deadline.
     Deadline,
-    /// So many times.
+    /// At most this many times.
     Retransmissions(u16),
     /// Until it arrives.
     Full,
@@ -103,7 +103,7 @@ pub(super) const KEYS: &[Key] = &[
     },
 ];
 
-/// Reads the keys; so many `streams` where they do not say.
+/// Reads the query keys; `streams` is used where they do not set the number.
 pub(super) fn read(query: &Query, streams: Option<u16>) -> Result<Settings, UriError> {
     let ack_delay = time(query, "ack-delay", Duration::ZERO, MAX_ACK_DELAY)?.unwrap_or(ACK_DELAY);
     Ok(Settings {
@@ -137,12 +137,12 @@ fn read_rto(query: &Query, live: RtoSettings) -> Result<RtoSettings, UriError> {
     let above =
         [("rto-min", rto.min), ("rto-initial", rto.initial)].into_iter().find(|(_, time)| *time > rto.max);
     let Some((key, time)) = above else { return Ok(rto) };
-    // What the query names is to be mended there.
+    // Blames a key that the query contains, so that the user can correct it.
     let key = if query.value(key).is_some() { key } else { "rto-max" };
     Err(bad(query, key, format!("rto-max={:?} is below {time:?}: say rto-max={time:?} or more", rto.max)))
 }
 
-/// The peer's other addresses: the opener of the socket calls them, and gives them their path numbers.
+/// The peer's other addresses; the opener of the sockets connects to them and assigns their path numbers.
 pub(super) fn other_peers(query: &Query) -> Result<Vec<SocketAddr>, UriError> {
     let peers = query.read("peers", |text| {
         let each = text.split(',').map(|one| one.parse::<SocketAddr>().map_err(|_| one));
@@ -222,7 +222,7 @@ fn number(query: &Query, key: &str, low: u16, high: u16) -> Result<Option<u16>, 
     }
 }
 
-/// RTP's registered port, since RTP is what is carried.
+/// RTP's registered port, since RTP is carried.
 const SCTP_PORT: u16 = 5004;
 /// Far below the 200 ms of RFC 9260 §16, as playout budgets are under 200 ms; two blocks of 5 ms.
 const ACK_DELAY: Duration = Duration::from_millis(10);
@@ -232,36 +232,36 @@ const RTO_SLACK: Duration = Duration::from_millis(20);
 /// RFC 9260 §16 says 1 s; live sound can't wait for it.
 const RTO_INITIAL: Duration = Duration::from_millis(250);
 /// RFC 9260 doubles up to 60 s: after an outage of 30 s the next try could be half a minute away. One packet a second
-/// does no harm.
+/// causes no congestion.
 const RTO_MAX: Duration = Duration::from_secs(1);
-/// A path that takes longer than that carries no conversation.
+/// A path slower than that is of no use for a conversation.
 const RTO_LONGEST: Duration = Duration::from_secs(2);
 /// RTO.Max of RFC 9260 §16.
 const RFC_RTO_MAX: Duration = Duration::from_secs(60);
-/// Below it a time-out says nothing but that a scheduler had other work.
+/// A shorter time-out would only reveal that a scheduler ran other work.
 const LEAST_RTO: Duration = Duration::from_millis(10);
-/// Association.Max.Retrans of RFC 9260 §16, which Path.Max.Retrans must not exceed to mean anything (§8.2).
+/// Association.Max.Retrans of RFC 9260 §16; a larger Path.Max.Retrans has no effect (§8.2).
 const MAX_PATH_RETRANS: u16 = 10;
-/// How long nothing may come back before an association ends, in place of Association.Max.Retrans, 10 in RFC 9260 §16:
-/// an association survives an outage of almost a minute, by however many paths it asks.
+/// How long no answer may come before an association ends, in place of Association.Max.Retrans (10 in RFC 9260 §16): an
+/// association survives an outage of almost a minute, on however many paths it sends.
 pub(super) const SILENCE: Duration = Duration::from_secs(60);
-/// Keeps bindings of address translators (RFC 6951 §5.6 asks for more often than they expire).
+/// Keeps bindings of address translators alive (RFC 6951 §5.6 asks for a shorter interval than their expiry).
 const HEARTBEAT: Duration = Duration::from_secs(15);
 const MIN_HEARTBEAT: Duration = Duration::from_secs(1);
 const MAX_HEARTBEAT: Duration = Duration::from_secs(3600);
-/// A path that is not in use must be known to work when it is needed, and how long its round trip is.
+/// An idle path must be known to work, with its round trip, before it is needed.
 pub(super) const STANDBY_HEARTBEAT: Duration = Duration::from_secs(1);
-/// Ways to one peer: two networks at home, two at the peer's.
+/// Paths to one peer: two networks on this side, two on the peer's.
 pub(super) const MAX_PATHS: usize = 4;
-/// More than there are channel groups; each costs memory on both sides.
+/// More than there are channel groups; each stream costs memory on both sides.
 pub(super) const MAX_STREAMS: u16 = 256;
 const MAX_RETRANSMISSIONS: u16 = 1000;
-/// Packets are of these sizes: the least holds an INIT ACK (`validator`), chunk lengths have 16 bits.
+/// Packet sizes: the smallest holds an INIT ACK (`validator`), chunk lengths have 16 bits.
 pub(super) const MIN_PACKET: usize = 128;
 pub(super) const MAX_PACKET: usize = 65_504;
-/// The largest message: a key picture of a video; sound is far below.
+/// The largest message: a video key frame; audio needs far less.
 pub(super) const MAX_MESSAGE: usize = 256 * 1024;
-/// What a peer may have us keep: four of the largest messages.
+/// Bytes that a peer may have us keep: four of the largest messages.
 pub(super) const WINDOW: usize = 4 * MAX_MESSAGE;
 
 #[cfg(test)]

@@ -16,12 +16,12 @@ use crate::{OpenError, StackArgs};
 #[derive(Debug)]
 pub(super) struct SctpStack {
     settings: Settings,
-    /// Bytes of a packet at most.
+    /// Largest packet in bytes.
     packet: usize,
     seeds: Seeds,
 }
 
-/// A stack of these settings.
+/// A stack with these settings.
 pub(super) fn stack(args: &StackArgs<'_>) -> Result<Rc<dyn Stack>, OpenError> {
     // Packets are built in words of 4 bytes.
     let packet = args.max_datagram.clamp(MIN_PACKET, MAX_PACKET) & !3;
@@ -51,7 +51,7 @@ impl Stack for SctpStack {
     }
 }
 
-/// SCTP as a protocol of its own: its CRC covers no addresses (RFC 9260 §6.8).
+/// SCTP directly over IP: its CRC covers no addresses (RFC 9260 §6.8).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SctpOverIp;
 
@@ -75,5 +75,5 @@ impl OverIp for SctpOverIp {
     }
 }
 
-/// SCTP's number among IP protocols (IANA).
+/// SCTP's IP protocol number (IANA).
 const PROTOCOL: u8 = 132;

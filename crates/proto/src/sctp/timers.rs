@@ -54,7 +54,7 @@ impl Sctp {
 }
 
 impl Association {
-    /// T1 and T2: the step that was not answered is taken again.
+    /// T1 and T2: repeats the step that was not answered.
     fn run_t1(&mut self, now: Instant, rto: &RtoSettings) {
         if self.t1.is_none_or(|at| now < at) {
             return;
@@ -71,7 +71,7 @@ impl Association {
         self.t1 = Some(now + patience);
     }
 
-    /// T3-rtx of each path; whether one found something lost.
+    /// Handles T3-rtx of each path; returns whether chunks in flight counted as lost.
     fn run_t3(&mut self, now: Instant) -> bool {
         let mut any = false;
         for at in 0..self.paths.len() {
@@ -86,7 +86,7 @@ impl Association {
             }
             any |= lost;
             self.out.on_timeout(at, &mut self.paths);
-            // A peer that says it has no room is alive, and is asked again.
+            // A peer that reports a full window is alive, and is probed again.
             let asked_for_room = self.out.peer_window() == 0 && self.silent_since.is_none();
             let has_others = self.paths.len() > 1;
             let path = &mut self.paths[at];
@@ -94,7 +94,7 @@ impl Association {
             path.rtt.back_off();
             if !asked_for_room {
                 path.errors += 1;
-                // Whether it works again is checked at once, and soon again.
+                // Checks at once, and again soon, whether the path works again.
                 path.probe |= has_others;
             }
             self.silent_since.get_or_insert(now);
@@ -117,18 +117,18 @@ impl Association {
         if path.heartbeat.take().is_some() {
             path.errors += 1;
             path.rtt.back_off();
-            // Only an address that has ever answered says something about the peer by its silence.
+            // Only on an address that has answered before does silence say anything about the peer.
             if path.confirmed {
                 self.silent_since.get_or_insert(now);
             }
         }
         path.probe = true;
-        // One that never answers is probed less often: the peer that named it may not own it.
+        // An address that never answered is probed less often: the peer that named it may not own it.
         let given_up = !path.confirmed && path.errors >= MOST_PROBES;
         path.heartbeat_at = now + if given_up { settings.heartbeat } else { path.rtt.rto() };
     }
 
-    /// Path MTU discovery on paths that answer.
+    /// Runs path MTU discovery on confirmed paths.
     pub fn run_sizes(&mut self, now: Instant) {
         if self.phase != Phase::Established {
             return;
@@ -141,7 +141,7 @@ impl Association {
             let fell = path.mtu.run(now, path.rtt.base_rto());
             path.fit_window();
             if fell {
-                // Congestion was not the reason for their delay.
+                // The delay was not caused by congestion.
                 path.rtt.reset_backoff();
                 self.out.on_smaller_path(at, &mut self.paths);
             }
@@ -162,7 +162,7 @@ impl Association {
     }
 }
 
-/// How often a peer that has begun to shut down is told that this side does, too (Association.Max.Retrans of RFC 9260
+/// How often SHUTDOWN is repeated to a peer that has begun to shut down as well (Association.Max.Retrans of RFC 9260
 /// §16).
 const MOST_LEAVES: u32 = 10;
 /// Heartbeats in a row to an address that never answered (Path.Max.Retrans of RFC 9260 §16).

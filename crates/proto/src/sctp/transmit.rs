@@ -1,4 +1,4 @@
-//! Writes packets one by one, each into the driver's buffer.
+//! Writes packets one by one into the driver's buffer.
 
 use antiphon_core::{Instant, PathId};
 
@@ -35,7 +35,7 @@ impl Sctp {
         }
     }
 
-    /// ABORT or SHUTDOWN COMPLETE, after which there is no association.
+    /// Writes ABORT or SHUTDOWN COMPLETE, after which there is no association.
     fn last_words(&mut self, buf: &mut [u8]) -> Option<(PathId, usize)> {
         let association = self.association.as_ref()?;
         let causes = association.due.abort.as_deref();
@@ -54,7 +54,7 @@ impl Sctp {
 
     fn handshake_packet(&mut self, buf: &mut [u8]) -> Option<(PathId, usize)> {
         let association = self.association.as_ref().filter(|association| association.due.step)?;
-        // Another address may answer where the first does not.
+        // Tries another address in turn, as the first may not answer.
         let at = association.init_path + association.tries as usize;
         let path = association.paths[at % association.paths.len()].id;
         let len = if association.phase == Phase::CookieWait {
@@ -74,7 +74,7 @@ impl Sctp {
         Some((path, len))
     }
 
-    /// Heartbeats and their answers, which belong to a path.
+    /// Heartbeats and their answers, which belong to one path.
     fn path_packet(&mut self, now: Instant, buf: &mut [u8]) -> Option<(PathId, usize)> {
         let association = self.association.as_mut()?;
         let header = association.header(self.validator.terms.local_port);
@@ -105,7 +105,7 @@ impl Sctp {
         None
     }
 
-    /// Control, acknowledgement and payload, in this order.
+    /// Control chunks, SACK and payload, in this order.
     fn main_packet(&mut self, now: Instant, buf: &mut [u8]) -> Option<(PathId, usize)> {
         let association = self.association.as_mut()?;
         let header = association.header(self.validator.terms.local_port);
@@ -146,8 +146,8 @@ impl Association {
         Header { source: local_port, destination: self.remote_port, tag: self.peer_tag }
     }
 
-    /// The path of a packet that answers: that which the cookie came by, that which payload last came by, or, with
-    /// payload of ours, the best.
+    /// The path of a packet: for an answer, the path on which the cookie or the last payload arrived; with our own
+    /// payload, the best path.
     fn path_for(&self, carries: bool) -> usize {
         match self.due.cookie_ack {
             Some(path) => path,
@@ -156,7 +156,7 @@ impl Association {
         }
     }
 
-    /// COOKIE ACK and ERROR.
+    /// Writes COOKIE ACK and ERROR.
     fn put_control(&mut self, writer: &mut Writer<'_>) {
         if self.due.cookie_ack.take().is_some() {
             writer.chunk(chunk::COOKIE_ACK, 0, &[]);
@@ -167,7 +167,7 @@ impl Association {
         }
     }
 
-    /// Whether payload would go out now.
+    /// Whether payload can be sent now.
     fn will_carry(&self, now: Instant, queue: &mut SendQueue) -> bool {
         if !matches!(self.phase, Phase::Established | Phase::ShutdownReceived) {
             return false;
@@ -179,14 +179,14 @@ impl Association {
         self.out.has_lost() || self.out.is_cutting() || queue.peek_ready(now, |_| true).is_some()
     }
 
-    /// Bytes of a packet at most.
+    /// Largest packet in bytes.
     fn most_by(&self, by: usize, all_paths: bool) -> usize {
         let others = self.paths.iter().filter(|path| all_paths && path.confirmed);
         let most = others.map(|path| path.mtu.size()).fold(self.paths[by].mtu.size(), usize::min);
         if self.out.must_resend_larger(most) { usize::MAX } else { most }
     }
 
-    /// A SACK, if one is due, or if there is one to tell and payload to tell it with.
+    /// Writes a SACK if one is due, or if there is something to acknowledge and payload to send with it.
     fn put_acknowledgement(&mut self, writer: &mut Writer<'_>, carries: bool, window: usize) {
         let sack = &mut self.sack;
         let rides = carries && sack.packets > 0;
@@ -199,7 +199,7 @@ impl Association {
         }
     }
 
-    /// FORWARD TSN, if something was given up.
+    /// Writes a FORWARD TSN, if something was given up.
     fn put_forward(&mut self, now: Instant, writer: &mut Writer<'_>, by: usize, skipped: &mut Vec<Skipped>) {
         if !self.due.forward {
             return;
@@ -238,7 +238,7 @@ impl Association {
         let mut packet = Departure { now, writer, by, paths: &mut self.paths, queue };
         self.out.resend(&mut packet, burst);
         self.out.send_new(&mut packet);
-        // What was given up just now is told with the next packet.
+        // Messages just given up are reported in the next packet.
         self.due.forward |= self.out.takes_news_of_giving_up();
     }
 }

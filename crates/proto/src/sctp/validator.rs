@@ -10,17 +10,17 @@ use super::wire::init::{FIXED, InitFields, Offer, parameter};
 use super::wire::writer::{Writer, push_tlv};
 use super::wire::{self, Chunk, Chunks, HEADER, Header, REFLECTED, TLV, cause, chunk};
 
-/// Contents of this side's INITs, and their random numbers.
+/// Contents of this side's INITs, and the source of their random numbers.
 #[derive(Clone, Debug)]
 pub(super) struct Terms {
     /// The SCTP port of this side.
     pub local_port: u16,
     pub out_streams: u16,
-    /// Whether interleaving was asked for.
+    /// Whether the settings request interleaving.
     pub interleaving: bool,
-    /// Bytes of a packet at most.
+    /// Largest packet in bytes.
     pub packet: usize,
-    /// The addresses of this side as parameters.
+    /// This side's addresses as parameters.
     addresses: Vec<u8>,
 }
 
@@ -33,7 +33,7 @@ impl Terms {
                 IpAddr::V6(v6) => push_tlv(&mut addresses, parameter::IPV6, &[&v6.octets()]),
             }
         }
-        // A packet so small has no room for the list, and INIT must fit.
+        // In small packets there is no room for the list, and INIT must fit.
         if INIT_ACK_LEN + addresses.len() > packet {
             addresses.clear();
         }
@@ -47,13 +47,13 @@ impl Terms {
         InitFields { tag, window: WINDOW as u32, out_streams, in_streams, tsn }
     }
 
-    /// Bytes of an INIT ACK with nothing to report.
+    /// Bytes of an INIT ACK without reported parameters.
     pub fn init_ack_len(&self) -> usize {
         INIT_ACK_LEN + self.addresses.len()
     }
 
-    /// Appends the parameters that say what this side supports and where else it is. The last is a whole number of
-    /// words: padding of a chunk's last parameter would not count into the chunk's length (RFC 9260 §3.2).
+    /// Appends the parameters with this side's extensions and addresses. The last one's length is a multiple of 4: a
+    /// chunk's length would not count its padding (RFC 9260 §3.2).
     pub fn put_offer(&self, interleaving: bool, out: &mut Vec<u8>) {
         out.resize(out.len().next_multiple_of(4), 0);
         out.extend_from_slice(&self.addresses);
@@ -63,7 +63,7 @@ impl Terms {
         push_tlv(out, parameter::FORWARD_TSN, &[]);
     }
 
-    /// State of an association with a peer that sent this INIT.
+    /// State for an association with the sender of this INIT.
     fn tcb(&self, peer: &InitFields, offer: &Offer<'_>, own: (u32, Seq32), ties: [u32; 2]) -> Tcb {
         Tcb {
             local_tag: own.0,
@@ -80,7 +80,7 @@ impl Terms {
     }
 }
 
-/// An INIT as it came.
+/// A received INIT.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call<'a> {
     pub path: PathId,
@@ -90,20 +90,21 @@ pub(super) struct Call<'a> {
     pub init: Chunk<'a>,
 }
 
-/// What stands of an association when an INIT comes for it (RFC 9260 §5.2.1, §5.2.2).
+/// State of an existing association when an INIT arrives (RFC 9260 §5.2.1, §5.2.2).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Standing {
-    /// Own tag and first TSN, where the INIT ACK must repeat those of the INIT on its way.
+    /// Own tag and first TSN, where the INIT ACK must repeat those of our own INIT.
     pub own: Option<(u32, Seq32)>,
     pub ties: [u32; 2],
 }
 
-/// Answers INITs and packets without an association, and opens cookies: a listening wire's validator, and part of each endpoint.
+/// Answers INITs and packets without an association, and opens cookies: the validator of a listening wire, and part of
+/// each endpoint.
 pub(super) struct SctpValidator {
     pub terms: Terms,
     keys: CookieKeys,
     rng: Rng,
-    /// How many replies may still be larger than the INITs they answer, and when that was counted.
+    /// How many more answers may be longer than their INITs, and when that was computed.
     unpaid: f64,
     counted_at: Instant,
     value: Vec<u8>,
@@ -111,14 +112,14 @@ pub(super) struct SctpValidator {
 }
 
 impl SctpValidator {
-    /// An endpoint's. It opens the cookies of all that have the `shared` seed, and draws from its own.
+    /// For an endpoint. It opens cookies of all that have the `shared` seed, and draws from its own.
     pub fn new(terms: Terms, (shared, seed): (u64, u64), role: Role, now: Instant) -> Self {
-        // Both sides of a run may have the same seed.
+        // The two sides may have the same seed.
         let label = if role == Role::Caller { "sctp caller" } else { "sctp listener" };
         SctpValidator::with(terms, CookieKeys::new(shared), Rng::fork(seed, label), now)
     }
 
-    /// A listening wire's, before there are endpoints.
+    /// For a listening wire, before there are endpoints.
     pub fn validating(terms: Terms, shared: u64, now: Instant) -> Self {
         SctpValidator::with(terms, CookieKeys::new(shared), Rng::fork(shared, "sctp validator"), now)
     }
@@ -135,19 +136,19 @@ impl SctpValidator {
         }
     }
 
-    /// Has draws depend on what the peer brought: endpoints that share a seed must not draw the same numbers.
+    /// Mixes the peer's values into the random numbers: endpoints that share a seed must not draw the same ones.
     pub fn stir(&mut self, tcb: &Tcb) {
         let mixed = u64::from(tcb.local_tag) << 32 | u64::from(tcb.peer_tag);
         self.rng = Rng::fork(mixed ^ self.rng.next_u64(), "sctp association");
     }
 
-    /// A tag and a first TSN.
+    /// Draws a tag and a first TSN.
     pub fn draw(&mut self) -> (u32, Seq32) {
-        // 0 says "none" on the wire.
+        // 0 means "none" on the wire.
         (self.rng.next_u32().max(1), Seq32(self.rng.next_u32()))
     }
 
-    /// A number that cannot be predicted.
+    /// Draws a number that cannot be predicted.
     pub fn nonce(&mut self) -> u64 {
         self.rng.next_u64()
     }
@@ -157,7 +158,7 @@ impl SctpValidator {
         self.keys.open(now, header, cookie)
     }
 
-    /// Judges a packet that belongs to no association; [`Verdict::Reply`] leaves the answer in [`Self::answer`].
+    /// Handles a packet that belongs to no association; [`Verdict::Reply`] leaves the answer in [`Self::answer`].
     pub fn validate_packet(&mut self, now: Instant, path: PathId, packet: &[u8]) -> Verdict {
         let Some((header, chunks)) = wire::parse(packet) else { return Verdict::Ignore };
         let mut walk = chunks.clone();
@@ -174,7 +175,7 @@ impl SctpValidator {
                 Ok(opened) if opened.path == path && header.tag == opened.tcb.local_tag => Verdict::Accept,
                 Ok(_) | Err(Refused::Forged) => Verdict::Ignore,
                 Err(Refused::Stale { by, peer_tag }) => {
-                    // The cause has 32 bits, 71 minutes: a larger age is just as stale.
+                    // The cause has 32 bits, 71 minutes: any larger age is reported as the maximum.
                     let by = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
                     self.value.clear();
                     push_tlv(&mut self.value, cause::STALE_COOKIE, &[&by.to_be_bytes()]);
@@ -185,7 +186,7 @@ impl SctpValidator {
         }
     }
 
-    /// The answer to the packet judged last.
+    /// The answer to the last packet.
     pub fn answer(&self) -> &[u8] {
         &self.answer
     }
@@ -200,7 +201,7 @@ impl SctpValidator {
         }
         let bare = self.terms.init_ack_len();
         let most = if asked >= bare { asked } else { MOST_UNPAID };
-        // An INIT may come in IP fragments; the answer is one packet.
+        // An INIT may arrive in IP fragments; the answer is one packet.
         let (mut reports, mut left) = (Vec::new(), most.min(self.terms.packet) - bare);
         let offer = Offer::read(parameters, |whole| {
             let len = TLV + whole.len().next_multiple_of(4);
@@ -225,7 +226,7 @@ impl SctpValidator {
         self.value.extend_from_slice(&self.terms.init_fields(own.0, own.1).emit());
         push_tlv(&mut self.value, parameter::STATE_COOKIE, &[&cookie]);
         self.value.extend_from_slice(&reports);
-        // A peer that does not support it must not be told that we do.
+        // Offers interleaving only to a peer that supports it.
         self.terms.put_offer(tcb.interleaving, &mut self.value);
         self.write(answer, chunk::INIT_ACK, 0)
     }
@@ -254,8 +255,8 @@ impl SctpValidator {
         Verdict::Reply { len: writer.finish() }
     }
 
-    /// Whether an INIT of `len` bytes is answered. Ours are as long as their answers; those of other stacks are
-    /// shorter, so the answers to these are limited in number: forged addresses can't be flooded through us.
+    /// Whether to answer an INIT of `len` bytes. Our INITs are as long as their answers. Those of other stacks are
+    /// shorter, so answers to them are limited in number: forged INITs must not flood third parties through this side.
     fn may_answer(&mut self, now: Instant, len: usize) -> bool {
         if len >= self.terms.init_ack_len() {
             return true;
@@ -279,15 +280,15 @@ impl Validator for SctpValidator {
     }
 
     fn release(&mut self) {
-        // A cookie is valid however often it comes: the association handles a repeated one (RFC 9260 §5.2.4).
+        // A repeated cookie is valid as well: the association handles it (RFC 9260 §5.2.4).
     }
 
-    /// Its port: a Linux kernel has all its associations behind one UDP port.
+    /// The SCTP port: a Linux kernel has all its associations behind one UDP port.
     fn flow_label(&self, datagram: &[u8]) -> u16 {
         wire::header(datagram).map_or(0, |header| header.source)
     }
 
-    /// Its verification tag, which only those can know that see the peer's packets. INIT and COOKIE ECHO name none.
+    /// The verification tag, known only to hosts that see the peer's packets. INIT and COOKIE ECHO have none.
     fn id_of(&self, datagram: &[u8]) -> Option<ConnectionId> {
         let (header, mut chunks) = wire::parse(datagram)?;
         let begins = matches!(chunks.next()?.kind, chunk::INIT | chunk::COOKIE_ECHO);
@@ -296,12 +297,12 @@ impl Validator for SctpValidator {
     }
 }
 
-/// Bytes of an INIT ACK of ours that lists no addresses, and so what our INIT is padded to: headers and fixed part, the
-/// cookie, partial reliability, and the list of up to four extensions.
+/// Bytes of our INIT ACK without addresses, to which our INIT is padded: headers and fixed part, the cookie, partial
+/// reliability, and the list of up to four extensions.
 pub(super) const INIT_ACK_LEN: usize = HEADER + TLV + FIXED + TLV + SEALED + TLV + TLV + 4;
-/// Bytes of an answer to a shorter INIT at most: room for what is reported of unknown parameters.
+/// Most bytes of an answer to a shorter INIT: with room for reports of unknown parameters.
 const MOST_UNPAID: usize = 512;
-/// INITs shorter than their answers that are answered at once, and per second: more calls by other stacks than people
-/// make, and at most 51 kB/s towards an attacked address.
+/// INITs shorter than their answers that are answered at once, and per second: more than other stacks call in practice,
+/// and at most 51 kB/s towards an attacked address.
 const UNPAID_AT_ONCE: f64 = 100.0;
 const UNPAID_PER_SECOND: f64 = 100.0;

@@ -1,8 +1,8 @@
-//! Whether to ask for a missing message again: the report's two algorithms, ours, and the trait for one of your own.
+//! Decides whether to request a missing message: the report's two algorithms, ours, and the trait for others.
 //!
-//! Every algorithm compares two outcomes, one in which the message is requested and one in which it is given up, by the
-//! quality that each would give: loss and latency as ratios to what the application desires. The report measures the
-//! distance of that point from the origin; within 1 is the desired quality.
+//! Every algorithm compares two outcomes, requesting the message and giving it up, by the resulting quality: loss and
+//! latency as ratios to the desired values. The report measures the distance of that point from the origin; a distance
+//! within 1 is the desired quality.
 //!
 //! ```
 //! use antiphon_proto::srp::{Choice, Decide, Situation};
@@ -21,16 +21,16 @@ use std::time::Duration;
 
 /// A decision algorithm.
 pub trait Decide: Send {
-    /// What to do about a message that is missing now. Asked again whenever a request found no answer in time.
+    /// Decides about a message that is missing now. Called again when a request was not answered in time.
     fn decide(&mut self, situation: &Situation) -> Choice;
 }
 
 /// The two choices for a missing message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
-    /// Ask for it again.
+    /// Request it again.
     Retransmit,
-    /// Do without.
+    /// Give it up.
     GiveUp,
 }
 
@@ -41,23 +41,23 @@ pub struct Situation {
     pub current_loss: f64,
     /// Average latency of messages.
     pub current_latency: Duration,
-    /// The share that the application tolerates, above 0.
+    /// The share of losses that the application tolerates, above 0.
     pub desired_loss: f64,
-    /// The latency that it tolerates, above 0.
+    /// The latency that the application tolerates, above 0.
     pub desired_latency: Duration,
-    /// What one more message leaves of the loss average (b in the formulas).
+    /// Weight that the old loss average keeps at each message (b in the formulas).
     pub keep_loss: f64,
-    /// What one more message leaves of the latency average.
+    /// Weight that the old latency average keeps at each message.
     pub keep_latency: f64,
     /// Smoothed round-trip time; zero before it is known.
     pub round_trip: Duration,
     /// Its deviation.
     pub round_trip_deviation: Duration,
-    /// Time since the message should have come.
+    /// Time since the message should have arrived.
     pub overdue: Duration,
     /// Time until the message can no longer be played: zero when that is past, `None` without a deadline.
     pub time_left: Option<Duration>,
-    /// How often it was asked for already.
+    /// How often it was requested.
     pub asked: u32,
     /// Its priority as far as known, 0 most urgent.
     pub priority: u8,
@@ -78,19 +78,19 @@ impl Quality {
         self.loss_ratio.hypot(self.latency_ratio)
     }
 
-    /// How far the two ratios are from each other.
+    /// Difference of the two ratios.
     pub fn imbalance(&self) -> f64 {
         (self.loss_ratio - self.latency_ratio).abs()
     }
 }
 
-/// What latency is put down for a message that is asked for.
+/// The latency assumed for a requested message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LatencyEstimate {
-    /// To the letter: "the round trip time is averaged into the current latency".
+    /// As in the report: "the round trip time is averaged into the current latency".
     #[default]
     Literal,
-    /// What the message would have: the way here, the time it is overdue already, and one round trip.
+    /// The message's own: one way, the time that it is overdue, and one round trip.
     Exact,
     /// The way here and twice the rest: what a late message among many in time adds to the report's latency, half a
     /// round trip and the mean distance of arrivals from their mean. (Of n messages one that is D late moves the mean by
@@ -104,7 +104,7 @@ impl Situation {
         self.quality(self.keep_loss * self.current_loss + (1.0 - self.keep_loss), self.current_latency)
     }
 
-    /// The quality if it is asked for and comes.
+    /// The quality if it is requested and arrives.
     pub fn if_asked(&self, estimate: LatencyEstimate) -> Quality {
         let latency = match estimate {
             LatencyEstimate::Literal => self.round_trip,
@@ -116,12 +116,12 @@ impl Situation {
         self.quality(self.current_loss, average)
     }
 
-    /// Latency of the message if the answer comes a round trip from now. A path's two ways are taken to be equal.
+    /// Latency of the message if the answer arrives a round trip from now. Assumes equal delays in both directions.
     pub fn latency_if_asked(&self) -> Duration {
         self.round_trip / 2 + self.overdue + self.round_trip
     }
 
-    /// The current latency as [`LatencyEstimate::Spread`] puts it down.
+    /// The current latency by [`LatencyEstimate::Spread`].
     fn spread(&self) -> Duration {
         self.current_latency.saturating_mul(2).saturating_sub(self.round_trip / 2).max(self.current_latency)
     }
@@ -136,7 +136,7 @@ impl Situation {
 
 /// *Equal loss latency*: keeps the two ratios as equal as it can (report, section 3.2).
 ///
-/// By design it prefers a loss where latency is short: it equalises.
+/// By design it prefers a loss where latency is short, as this equalises the ratios.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EqualLossLatency(pub LatencyEstimate);
 
@@ -147,7 +147,7 @@ impl Decide for EqualLossLatency {
     }
 }
 
-/// *Optimum quality*: the outcome nearer the origin (report, section 3.2).
+/// *Optimum quality*: chooses the outcome nearer to the origin (report, section 3.2).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OptimumQuality(pub LatencyEstimate);
 
@@ -157,14 +157,14 @@ impl Decide for OptimumQuality {
     }
 }
 
-/// Asks only if the answer can still be played. Without a deadline it always asks.
+/// Requests only if the answer can still be played; without a deadline, always.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InTime;
 
 impl Decide for InTime {
     fn decide(&mut self, situation: &Situation) -> Choice {
-        // With one deviation on top some five answers of six are in time, if round trips are anything like normal; with
-        // four, as for time-outs, many would not be asked for that do come.
+        // With one deviation added, about five answers of six are in time if round trips vary normally; with four, as
+        // for time-outs, many messages that would arrive in time would not be requested.
         let needed = situation.round_trip + situation.round_trip_deviation;
         match situation.time_left {
             Some(left) if left <= needed => Choice::GiveUp,
@@ -173,13 +173,13 @@ impl Decide for InTime {
     }
 }
 
-/// Asks where the mean quality then comes nearer the origin, as the report measures it.
+/// Requests where this brings the mean quality nearer to the origin, as the report measures it.
 ///
-/// What sets it apart from [`OptimumQuality`]: latency, the message's and the current one alike, is put down as
-/// [`LatencyEstimate::Spread`], which is the message's own and grows while requests for it stay unanswered; both ratios are
-/// capped, so that however bad a time it was, neither term outweighs the other for ever; and a [`Receiver`](super::Receiver)
-/// averages over some hundred messages, as it is the mean of many that is judged. It belongs to a receiver that does not hold other messages back for
-/// the missing one: there an answer's latency is its own affair.
+/// Differences from [`OptimumQuality`]: the message's latency and the current one are both estimated as
+/// [`LatencyEstimate::Spread`], which grows while requests for the message stay unanswered; both ratios are capped, so
+/// that neither term outweighs the other permanently after a bad time; and a [`Receiver`](super::Receiver) averages
+/// over some hundred messages, as the mean of many is judged. Use it with a receiver that does not hold other messages
+/// back for the missing one: there an answer's latency affects only that message.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nearest;
 
@@ -202,13 +202,13 @@ impl Decide for Never {
     }
 }
 
-/// *Reading*: at a tie, ask.
+/// *Reading*: requests in case of a tie.
 fn smaller(asked: f64, given_up: f64) -> Choice {
     if asked <= given_up { Choice::Retransmit } else { Choice::GiveUp }
 }
 
-/// Averages count no more than so many times what is desired: at four times either, the stream is of no use anyway, and
-/// the way back to normal must not take longer than the trouble did.
+/// Averages are limited to this multiple of the desired values: at four times either the stream is useless anyway, and
+/// recovery must not take longer than the disturbance did.
 const CAP: u32 = 4;
 
 #[cfg(test)]
@@ -248,7 +248,7 @@ mod tests {
         assert!(close(given_up.loss_ratio, 0.69) && close(given_up.latency_ratio, 0.1), "{given_up:?}");
     }
 
-    /// Without loss and with short latency, ELL prefers a loss to keep the ratios equal: the report's own observation.
+    /// Without loss and with short latency, ELL prefers a loss to keep the ratios equal, as the report observes.
     #[test]
     fn equal_loss_latency_accepts_losses_optimum_quality_repairs() {
         assert_eq!(EqualLossLatency::default().decide(&calm()), Choice::GiveUp);
@@ -269,8 +269,8 @@ mod tests {
     #[test]
     fn nearest_gives_up_old_requests_and_never_locks_up() {
         assert_eq!(Nearest.decide(&calm()), Choice::Retransmit);
-        // A loss would add 0.2² by the average's step; latency adds as much at 0.98 · 0.1 + 0.02 · 6.28 = 0.2236, which is
-        // 25 ms and twice (722 + 50) ms of 250.
+        // A loss would add 0.2² in one step of the average; latency adds as much at 0.98 · 0.1 + 0.02 · 6.28 = 0.2236,
+        // which is 25 ms and twice (722 + 50) ms of 250.
         let late = |ms| Situation { overdue: Duration::from_millis(ms), ..calm() };
         let turn = (0..5000).find(|ms| Nearest.decide(&late(*ms)) == Choice::GiveUp);
         assert!(turn.is_some_and(|ms| (718..=726).contains(&ms)), "{turn:?}");

@@ -1,10 +1,10 @@
-//! What an analyser is shown of SRP: the messages in its packets, and parts of them.
+//! Dissects SRP for analysers: the messages in its packets, and parts of them.
 
 use antiphon_core::{Dissected, Fragment};
 
 use super::wire::{Packet, extended::Extended};
 
-/// Looks into a datagram of either mode. An answer has the number of the packet that it repeats.
+/// Dissects a datagram of either mode. An answer has the number of the packet that it repeats.
 pub(super) fn dissect(datagram: &[u8], each: &mut dyn FnMut(Dissected<'_>)) {
     if let Ok(Packet::Data { id, data, .. } | Packet::Answer { id, data, .. }) = Packet::parse(datagram) {
         each(Dissected::Fragment(Fragment::whole(PUBLISHED, id, data)));
@@ -20,7 +20,7 @@ pub(super) fn dissect(datagram: &[u8], each: &mut dyn FnMut(Dissected<'_>)) {
     }
 }
 
-/// The published mode has no epoch; this one the improved mode's seven bits can't name.
+/// The published mode has no epoch; this value is outside the improved mode's seven bits.
 const PUBLISHED: u128 = 0x80;
 
 #[cfg(test)]

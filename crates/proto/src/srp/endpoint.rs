@@ -1,4 +1,4 @@
-//! `srp://` as an [`Endpoint`]: a sending and a receiving half of one mode, so that messages go both ways.
+//! `srp://` as an [`Endpoint`]: a sending and a receiving half of one mode, for messages in both directions.
 
 use antiphon_core::{
     BitRate, CloseMode, CloseReason, Counters, Endpoint, Event, Input, Instant, Message, Outcome, PathId,
@@ -15,25 +15,25 @@ use crate::tally::{Datagram, Tally};
 
 /// One association of SRP, in either mode.
 ///
-/// It needs no handshake and none to end: after a graceful close the improved mode stays for as long as a message can be
-/// played, to repair the last ones. What is not used costs nothing: an association over which no data comes sends
-/// nothing and asks for no time-out.
+/// It needs no handshake, neither to begin nor to end: after a graceful close the improved mode stays for as long as a
+/// message can be played, to retransmit the last ones. An association without data costs nothing: it sends nothing and
+/// requests no time-out.
 ///
-/// In the improved mode a message may expire before its deadline: where the peer does not want its stream, and where the
-/// peer's reports tell that the path can't carry it in time. Streams beyond [`LAST_STREAM`](super::LAST_STREAM) share
+/// In the improved mode a message may expire before its deadline: if the peer does not want its stream, or if the
+/// peer's reports show that the path can't carry it in time. Streams above [`LAST_STREAM`](super::LAST_STREAM) share
 /// that one.
 pub struct SrpEndpoint {
     queue: SendQueue,
     inbox: Inbox,
     halves: Halves,
-    /// The message under way, and which of its parts is next.
+    /// The message being sent, and its next part.
     current: Option<(Queued, usize)>,
     max_message: usize,
-    /// Whether anything is asked for again.
+    /// Whether lost messages are requested again.
     retransmits: bool,
-    /// Bytes of a message for which memory is held ready.
+    /// Message length for which memory is reserved.
     typical: usize,
-    /// A message without a deadline waits until then for the path to carry it.
+    /// Until then, a message without a deadline waits for capacity of the path.
     waits_until: Option<Instant>,
     tally: Tally,
     congestion_changed: bool,
@@ -43,9 +43,9 @@ pub struct SrpEndpoint {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Open,
-    /// Sends what was accepted.
+    /// Sends the accepted messages.
     Flushing,
-    /// Repairs what was sent, until then.
+    /// Retransmits on request until this instant.
     Lingering(Instant),
     Closed,
 }
@@ -53,12 +53,12 @@ enum State {
 impl SrpEndpoint {
     /// Opens an association.
     ///
-    /// `max_datagram`: what the path carries whole, in bytes of UDP payload.
+    /// `max_datagram`: largest UDP payload in bytes that the path carries unfragmented.
     pub fn new(settings: &Settings, role: Role, max_datagram: usize, seed: u64, now: Instant) -> Self {
         let halves = Halves::new(settings, role, max_datagram, seed, now);
         let typical = max_datagram.min(ETHERNET);
         let mut queue = SendQueue::new(Room::LEAN, typical);
-        // SRP leaves handshakes to the application: messages flow from the first moment.
+        // SRP leaves handshakes to the application: messages are sent from the start.
         queue.report(Event::Connected);
         SrpEndpoint {
             queue,
@@ -75,7 +75,7 @@ impl SrpEndpoint {
         }
     }
 
-    /// Asks the peer for these of its streams; has no effect as published.
+    /// Requests these streams from the peer; has no effect as published.
     pub fn want(&mut self, streams: Streams) {
         self.halves.want(streams);
     }
@@ -90,7 +90,7 @@ impl SrpEndpoint {
         }
     }
 
-    /// Writes the next part of the message under way, or of the next message.
+    /// Writes the next part of the current message, or of the next message.
     fn write_data(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
         self.expire_current(now);
         if self.current.is_none() {
@@ -103,7 +103,7 @@ impl SrpEndpoint {
         if (is_last || len.is_none())
             && let Some((message, _)) = self.current.take()
         {
-            // A buffer too short for `max_message` is the driver's mistake; the message is lost in either case.
+            // A buffer shorter than `max_message` is the driver's mistake; the message is lost in either case.
             let outcome = if len.is_some() { Outcome::Released } else { Outcome::Aborted };
             self.queue.finish(message, outcome);
         }
@@ -129,7 +129,7 @@ impl SrpEndpoint {
         }
     }
 
-    /// The rest of a message whose deadline came while it was being sent is of no use.
+    /// Drops the rest of a message whose deadline passed while it was being sent.
     fn expire_current(&mut self, now: Instant) {
         let is_late = |message: &Queued| message.deadline.is_some_and(|deadline| now > deadline);
         if let Some((message, sent)) = self.current.take_if(|(message, _)| is_late(message)) {
@@ -161,7 +161,7 @@ impl SrpEndpoint {
 }
 
 fn push(inbox: &mut Inbox, path: PathId, delivery: &super::Delivery<'_>) {
-    // A message that is given up is simply missing: receivers of sound number messages themselves.
+    // A given-up message is simply missing: receivers of sound number messages themselves.
     if let super::Delivery::Message { bytes, received_at, repaired, stream, .. } = *delivery {
         let stream = StreamId(stream.into());
         inbox.push_received(bytes, Received { len: bytes.len(), path, stream, received_at, repaired });
@@ -286,5 +286,5 @@ impl Endpoint for SrpEndpoint {
     }
 }
 
-/// Bytes held ready for a message: one that fills an Ethernet packet. Longer ones grow a buffer once.
+/// Memory reserved for a message: one Ethernet packet's. Longer ones grow a buffer once.
 const ETHERNET: usize = 1472;

@@ -1,28 +1,28 @@
-//! Moving averages: of a time with its deviation, and of the quality that decisions are made from.
+//! Moving averages: of a time with its deviation, and of the quality that decisions are based on.
 
 use std::time::Duration;
 
 /// The report's α: `average = α average + (1 - α) sample` for intervals and round trips (section 3.2).
 pub const ALPHA: f64 = 0.85;
 
-/// A longer time is no round trip: this machine slept meanwhile, and one such sample would prevent every request for
-/// minutes. Ten seconds are beyond any path that sound is played over.
+/// A longer time is not a round trip: this machine slept meanwhile, and one such sample would prevent every request for
+/// minutes. No path that sound is played over takes ten seconds.
 pub(super) const LONGEST_ROUND_TRIP: Duration = Duration::from_secs(10);
 
 /// A smoothed time and its smoothed deviation.
 ///
-/// Source: report, section 3.2. The deviation is taken from the average that already holds the sample, in the order
-/// in which the formulas are printed.
+/// Source: report, section 3.2. The deviation uses the average that already contains the sample, in the order of the
+/// printed formulas.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Smoothed {
     mean: f64,
     deviation: f64,
-    /// What is left in the deviation of the first sample's share.
+    /// The remainder of the first sample's share in the deviation.
     assumed: f64,
 }
 
 impl Smoothed {
-    /// Starts from a first sample and what share of it stands for the deviation until there are more.
+    /// Starts from a first sample; `deviation_share` of it is the assumed deviation until there are more.
     pub fn new(first: Duration, deviation_share: f64) -> Self {
         let mean = first.as_nanos() as f64;
         let assumed = mean * deviation_share;
@@ -42,28 +42,28 @@ impl Smoothed {
         Duration::from_nanos(self.mean as u64)
     }
 
-    /// The average distance from it.
+    /// The mean deviation.
     pub fn deviation(&self) -> Duration {
         Duration::from_nanos(self.deviation as u64)
     }
 
-    /// The same without what was assumed at the first sample. Waiting for an answer needs the assumption; the
-    /// question whether an answer can come in time does not, as it would give up messages without a first attempt.
+    /// The deviation without the assumption from the first sample. Waiting for an answer needs the assumption; deciding
+    /// whether an answer can come in time does not, as it would give up messages without a first attempt.
     pub fn measured_deviation(&self) -> Duration {
         Duration::from_nanos((self.deviation - self.assumed).max(0.0) as u64)
     }
 }
 
-/// Loss and latency as decisions see them: averages over finished messages.
+/// Loss and latency that decisions are based on: averages over finished messages.
 ///
 /// *Reading.* The report says that only about the last 15 packets count, which 0.85 would give; but then a single loss
-/// weighs 15 %, OQ never gives up in any of its tests, and its printed figures cannot come about. They do with 0.98 to
-/// 0.99, so that is the default; both are parameters.
+/// weighs 15 %, OQ never gives up in any of its tests, and its printed figures are impossible. With 0.98 to 0.99 they
+/// are possible, so that is the default; both are parameters.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct QualityAverages {
-    /// What a new message leaves of the loss average.
+    /// Weight that the old loss average keeps at a new message.
     pub keep_loss: f64,
-    /// What a new message leaves of the latency average.
+    /// Weight that the old latency average keeps at a new message.
     pub keep_latency: f64,
     /// Share of messages given up.
     pub loss: f64,
@@ -71,7 +71,7 @@ pub struct QualityAverages {
     pub latency: Duration,
     delivered: u32,
     finished: u32,
-    /// At first, plain means.
+    /// Starts with plain means.
     means_first: bool,
 }
 
@@ -79,7 +79,7 @@ pub struct QualityAverages {
 pub const KEEP: f64 = 0.98;
 
 impl QualityAverages {
-    /// Nothing lost, nothing delayed yet. What is no share between 0 and 1 counts as [`KEEP`].
+    /// No loss and no delay yet. A weight outside 0 to 1 counts as [`KEEP`].
     pub fn new(keep_loss: f64, keep_latency: f64) -> Self {
         let share = |keep: f64| if (0.0..=1.0).contains(&keep) { keep } else { KEEP };
         let (keep_loss, keep_latency) = (share(keep_loss), share(keep_latency));
@@ -94,18 +94,18 @@ impl QualityAverages {
         }
     }
 
-    /// The same, but means of all messages until there are as many as the averages reach back: an average over hundreds
-    /// that rose from nothing would take the loss of the beginning for less than it is.
+    /// The same, but plain means until there are as many messages as the averages reach back: an average over hundreds
+    /// that starts at zero would underestimate the first losses.
     pub fn from_means(keep_loss: f64, keep_latency: f64) -> Self {
         QualityAverages { means_first: true, ..QualityAverages::new(keep_loss, keep_latency) }
     }
 
-    /// What the next message leaves of the loss average.
+    /// Weight that the old loss average keeps at the next message.
     pub fn next_keeps_of_loss(&self) -> f64 {
         self.keep(self.keep_loss, self.finished)
     }
 
-    /// What the next message leaves of the latency average.
+    /// Weight that the old latency average keeps at the next message.
     pub fn next_keeps_of_latency(&self) -> f64 {
         self.keep(self.keep_latency, self.delivered)
     }
@@ -174,7 +174,7 @@ mod tests {
             quality.on_delivered(Duration::from_millis(150));
         }
         assert_eq!((quality.next_keeps_of_loss(), quality.next_keeps_of_latency()), (0.75, 0.5));
-        // The fourth leaves 3/4, and so do the eight that follow: 1/3 · 0.75⁹.
+        // The fourth keeps 3/4, and so do the eight that follow: 1/3 · 0.75⁹.
         assert!((quality.loss - 0.75f64.powi(9) / 3.0).abs() < 1e-12);
     }
 }

@@ -1,4 +1,4 @@
-//! The sending and the receiving half of an association, in either mode.
+//! The sending and the receiving half of an association in either mode.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(super) enum Halves {
     Improved(Box<Improved>),
 }
 
-/// A client and a server of the report, side by side.
+/// A client and a server of the report, both at one side.
 pub(super) struct Published {
     client: Client,
     server: Server,
@@ -42,7 +42,7 @@ impl Halves {
         let decide = settings.decide.algorithm();
         if settings.mode == Mode::AsPublished {
             let marked = role == Role::Listener;
-            // A side that only sends has nothing to measure: the first message that arrives starts the probing.
+            // A side that only sends has nothing to measure: the first message received starts the probes.
             let config =
                 ClientConfig { probe_at_start: false, time_mark: marked, ..ClientConfig::new(loss, latency) };
             return Halves::AsPublished(Box::new(Published {
@@ -66,7 +66,7 @@ impl Halves {
         }))
     }
 
-    /// Makes room for `messages` of `typical` bytes that wait at once.
+    /// Reserves memory for `messages` of `typical` bytes that wait at once.
     pub fn reserve(&mut self, messages: usize, typical: usize) {
         match self {
             Halves::AsPublished(halves) => {
@@ -99,7 +99,7 @@ impl Halves {
         matches!(self, Halves::AsPublished(_))
     }
 
-    /// How long to remain for repairs of the last messages.
+    /// How long to stay open for retransmissions of the last messages.
     pub fn linger(&self) -> Duration {
         match self {
             Halves::Improved(halves) if halves.has_sent => halves.linger,
@@ -107,7 +107,7 @@ impl Halves {
         }
     }
 
-    /// Answers whether congestion began or ended.
+    /// Returns whether congestion began or ended.
     pub fn handle_datagram(
         &mut self,
         now: Instant,
@@ -151,7 +151,7 @@ impl Halves {
         }
     }
 
-    /// Requests, probes, repairs and echoes.
+    /// Writes requests, probes, retransmissions and echoes.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
         match self {
             Halves::AsPublished(halves) => {
@@ -165,7 +165,7 @@ impl Halves {
         }
     }
 
-    /// How many packets a message takes.
+    /// Packets that a message takes.
     pub fn parts(&self, len: usize) -> usize {
         match self {
             Halves::AsPublished(_) => 1,
@@ -192,7 +192,7 @@ impl Halves {
         }
     }
 
-    /// Whether a message is to be sent.
+    /// Whether to send a message.
     pub fn admit(&mut self, now: Instant, message: &Queued) -> Admission {
         match self {
             Halves::AsPublished(_) => Admission::Send,
@@ -208,7 +208,7 @@ impl Halves {
         }
     }
 
-    /// Which of the peer's streams are wanted; as published there is one.
+    /// Requests these of the peer's streams; as published there is only one.
     pub fn want(&mut self, streams: Streams) {
         if let Halves::Improved(halves) = self {
             halves.receiver.want(streams);
@@ -245,9 +245,9 @@ impl Halves {
 }
 
 impl Published {
-    /// A probe is either the peer's or our own come back, and looks the same. The report has a client on one side and a
-    /// server on the other; with both on both sides, the mark in the time tells. No packet is ever returned for ever:
-    /// a peer that only receives returns none, and the server's limit holds besides.
+    /// The peer's probes and our own returned ones look the same. The report has a client on one side and a server on
+    /// the other; with both on both sides, the mark in the time distinguishes them. No packet is returned endlessly: a
+    /// peer that only receives returns none, and the server's limit applies as well.
     fn handle(&mut self, now: Instant, received_at: Instant, packet: &Packet<'_>, deliver: &mut Deliver<'_>) {
         match *packet {
             Packet::Data { .. } | Packet::Answer { .. } => {
@@ -272,8 +272,7 @@ fn message_of(message: &Queued) -> Message<'_> {
     Message { bytes: &message.bytes, priority: message.priority, deadline: message.deadline, stream }
 }
 
-/// Messages that the published server keeps. *Reading*: the report gives no number; this is as many as its client can
-/// hold back.
+/// Messages that the published server keeps. *Reading*: the report gives no number; its client can hold back as many.
 const KEPT_MESSAGES: usize = 256;
-/// Longest wait for the last repairs.
+/// Longest wait for the last retransmissions.
 const MAX_LINGER: Duration = Duration::from_secs(1);

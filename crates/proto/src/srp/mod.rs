@@ -1,8 +1,8 @@
 //! `srp://`: the Selective Retransmission Protocol, as published and improved.
 //!
 //! Source: K. French, G. Oprica, M. Piecuch, "SRP - A Multimedia Network Protocol", Worcester Polytechnic Institute,
-//! 2000. A sender keeps what it sent for a while; the receiver decides about each missing message whether to ask for it
-//! again, by weighing the loss against the latency that waiting would cost.
+//! 2000. A sender keeps sent messages for a while; the receiver decides for each missing message whether to request it,
+//! by weighing the loss against the latency that waiting would cost.
 //!
 //! | | as published | improved |
 //! | --- | --- | --- |
@@ -15,9 +15,9 @@
 //! | streams | one | up to 16; the receiver says which it wants |
 //! | flow control | none | repairs in proportion to what is sent, less in congestion; new data as the receiver's reports allow |
 //!
-//! All four own no socket and no clock and can be used alone; [`Decide`] is the trait for decisions of one's own. The
-//! endpoint behind `srp://` pairs one of each for both directions. Both sides must run in the same mode: a listener whose
-//! URI names none takes its caller's.
+//! All four state machines have no socket and no clock and can be used alone; implement [`Decide`] for other decisions.
+//! The endpoint behind `srp://` pairs one of each for both directions. Both sides must run in the same mode: a listener
+//! whose URI names none uses its caller's.
 
 mod decide;
 mod dissector;
@@ -51,7 +51,7 @@ use crate::dissect::EachDatagram;
 use crate::registry::one_address;
 use crate::{DEFAULT_PORT, Key, Substrate, Transport};
 
-/// SRP as the other crates see it.
+/// Description of SRP for the other crates.
 pub(crate) static TRANSPORT: Transport = Transport {
     scheme: "srp",
     title: "SRP",
@@ -90,8 +90,8 @@ fn speaks_as_published(datagram: &[u8]) -> Option<bool> {
     (published || Extended::parse(datagram).is_ok()).then_some(published)
 }
 
-/// Data of either mode, and the probe of a client that asks for streams before any data came; other probes and requests begin
-/// nothing.
+/// Data of either mode, or the probe of a client that requests streams before any data arrives. Other probes and
+/// requests do not begin an association.
 fn begins_an_association(datagram: &[u8]) -> bool {
     use wire::{Packet, extended::Extended};
     matches!(Packet::parse(datagram), Ok(Packet::Data { .. }))
@@ -102,28 +102,28 @@ fn begins_an_association(datagram: &[u8]) -> bool {
         }
 }
 
-/// What a client or receiver hands to the application.
+/// Delivered to the application by a client or receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Delivery<'a> {
     /// A message.
     Message {
-        /// Its id; of a message of several packets, that of the first.
+        /// Its id; for a message of several packets, that of the first.
         id: u32,
         /// Its content.
         bytes: &'a [u8],
-        /// When its last packet came off the wire.
+        /// When its last packet arrived.
         received_at: Instant,
-        /// Whether any of it had to be asked for.
+        /// Whether any part of it was requested again.
         repaired: bool,
-        /// The stream that it belongs to; 0 as published.
+        /// Its stream; 0 as published.
         stream: u8,
     },
-    /// A packet was given up: with it a message, or one that it was a part of.
+    /// A packet was given up, and with it its message.
     Lost {
         /// Its id.
         id: u32,
     },
 }
 
-/// Where deliveries go.
+/// Receives deliveries.
 pub type Deliver<'a> = dyn FnMut(Delivery<'_>) + 'a;

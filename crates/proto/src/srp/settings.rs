@@ -1,4 +1,4 @@
-//! The query of an `srp://` URI, read.
+//! The query keys of `srp://`.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use super::decide::{Decide, EqualLossLatency, InTime, LatencyEstimate, Nearest, 
 use super::streams::Streams;
 use crate::query::{bad, unknown};
 
-/// Which protocol is spoken. Both sides need the same.
+/// Protocol variant. Both sides need the same one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mode {
-    /// To the letter of the report.
+    /// Exactly as in the report.
     AsPublished,
-    /// With what the report's "future work" names.
+    /// With the improvements of the report's "future work".
     #[default]
     Improved,
 }
@@ -44,7 +44,7 @@ impl Decision {
         ("never", Decision::Never),
     ];
 
-    /// The algorithm, ready to be asked.
+    /// Creates the algorithm.
     pub fn algorithm(self) -> Box<dyn Decide> {
         match self {
             Decision::EqualLossLatency => Box::new(EqualLossLatency(LatencyEstimate::Literal)),
@@ -56,19 +56,19 @@ impl Decision {
     }
 }
 
-/// What an SRP endpoint is to do.
+/// Settings of an SRP endpoint.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Settings {
-    /// Which protocol.
+    /// Protocol variant.
     pub mode: Mode,
-    /// Which decision algorithm.
+    /// Decision algorithm.
     pub decide: Decision,
-    /// Loss that is tolerated, above 0 and below 1.
+    /// Tolerated loss, above 0 and below 1.
     pub desired_loss: f64,
-    /// Latency that is tolerated, above 0. Improved: the playout delay, from the arrival of an undelayed message to its
+    /// Tolerated latency, above 0. Improved: the playout delay, from the arrival of an undelayed message to its
     /// playout. As published: the age of a message when it is played.
     pub desired_latency: Duration,
-    /// Which of the peer's streams are wanted; [`Streams::ALL`] as published.
+    /// The peer's streams that are wanted; [`Streams::ALL`] as published.
     pub streams: Streams,
 }
 
@@ -83,7 +83,7 @@ impl Settings {
         Settings { mode, decide, desired_loss: 0.1, desired_latency, streams: Streams::ALL }
     }
 
-    /// Reads `mode`, `decide`, `loss`, `streams` and `latency`; `latency` is what holds if the query names none.
+    /// Reads `mode`, `decide`, `loss`, `streams` and `latency`; the argument `latency` is the default of the last.
     pub fn read(query: &Query, latency: Duration) -> Result<Self, UriError> {
         let modes = [("improved", Mode::Improved), ("as-published", Mode::AsPublished)];
         let mode = query.read("mode", |text| choose(text, &modes))?.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `srp://` as a stack: endpoints of the mode that the URI names, or that the caller speaks.
+//! `srp://` as a stack: endpoints of the mode in the URI, or of the caller's mode.
 
 use std::rc::Rc;
 
@@ -17,16 +17,16 @@ use crate::{OpenError, StackArgs};
 #[derive(Debug)]
 pub(super) struct SrpStack {
     settings: Settings,
-    /// The mode that a listener turns to if its caller speaks it, and what endpoints of it promise.
+    /// The mode to which a listener changes if its caller uses it, and the profile of its endpoints.
     other: Option<(Settings, Profile)>,
     max_datagram: usize,
     seeds: Seeds,
 }
 
-/// A stack of these settings.
+/// A stack with these settings.
 pub(super) fn stack(args: &StackArgs<'_>) -> Result<Rc<dyn Stack>, OpenError> {
     let settings = Settings::read(args.query, args.playout_delay)?;
-    // What belongs to the improved mode alone binds a listener to it.
+    // Keys of the improved mode restrict a listener to it.
     let published = match args.query.value("mode") {
         Some(_) => None,
         None => {

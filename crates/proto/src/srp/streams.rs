@@ -1,11 +1,11 @@
-//! Which of a sender's streams a receiver wants.
+//! The set of a sender's streams that a receiver wants.
 
 use std::fmt;
 use std::str::FromStr;
 
 /// A set of streams, 0 to 15: one bit each.
 ///
-/// Written as numbers with dots between them, `0.2`, since commas part transports on a command line; `all` for all.
+/// Written as numbers with dots between them, `0.2`, since commas separate transports on a command line; `all` for all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Streams(pub u16);
 
@@ -13,7 +13,7 @@ impl Streams {
     /// Every stream.
     pub const ALL: Streams = Streams(u16::MAX);
 
-    /// Whether `stream` is in it.
+    /// Whether the set contains `stream`.
     pub fn contains(self, stream: u8) -> bool {
         stream <= LAST_STREAM && self.0 >> stream & 1 == 1
     }
@@ -26,7 +26,7 @@ impl Default for Streams {
 }
 
 impl FromIterator<u8> for Streams {
-    /// Numbers beyond [`LAST_STREAM`] are left out.
+    /// Ignores numbers above [`LAST_STREAM`].
     fn from_iter<I: IntoIterator<Item = u8>>(streams: I) -> Self {
         let bit = |stream| if stream <= LAST_STREAM { 1u16 << stream } else { 0 };
         Streams(streams.into_iter().fold(0, |set, stream| set | bit(stream)))

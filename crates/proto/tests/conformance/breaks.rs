@@ -1,4 +1,4 @@
-//! Deadlines while nothing moves, paths that break, and how an association ends.
+//! Deadlines while nothing is sent, paths that break, and how an association ends.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub fn expiry_is_told_in_time_and_behind_messages_without_deadline(scheme: &str)
     let given_up = |o: &Outcome| matches!(o, Outcome::Expired { .. });
     assert_eq!(world.near.outcomes.len(), 5, "outcomes come with the deadline, not when the wire opens");
     assert!(world.near.outcomes.values().all(given_up));
-    // Now every other one has no deadline; those behind them expire all the same.
+    // Now every other one has no deadline; those behind them must still expire.
     for n in 5..15 {
         let deadline = (n % 2 == 0).then(|| Instant::from_millis(100));
         world.near.send(world.now, &message(n, 200), deadline).unwrap();
@@ -76,8 +76,8 @@ pub fn a_broken_path_is_told_and_outlived(scheme: &str) {
         assert_eq!(*got, message(number_of(got), 400), "nothing of the old connection is mixed in");
     }
     let mut arrived = world.far.numbers();
-    // An unordered transport may hand on twice what a repetition brought, as UDP does what the network doubled: above,
-    // messages are matched by their RTP numbers. Those that promise more have tests of their own.
+    // An unordered transport may deliver retransmitted duplicates, as UDP delivers what the network duplicated: above,
+    // messages are matched by their RTP numbers. Transports that promise more have their own tests.
     if !world.far.endpoint.profile().ordered {
         let mut seen = BTreeSet::new();
         arrived.retain(|number| seen.insert(*number));
@@ -120,7 +120,7 @@ pub fn closing_ends_on_a_broken_path(scheme: &str) {
 
 pub fn a_graceful_close_sends_what_was_accepted_and_takes_no_more(scheme: &str) {
     let mut world = open(scheme, Impairments::default(), 24);
-    // Transports with a handshake get the time for it.
+    // Leaves time for a transport's handshake.
     world.run_until(world.now + Duration::from_secs(1));
     for n in 0..50 {
         world.near.send(world.now, &message(n, 300), None).unwrap();
@@ -173,7 +173,7 @@ pub fn an_empty_datagram_is_no_message(scheme: &str) {
     assert!(world.far.messages.is_empty());
 }
 
-/// At any point of an association's life, whichever side ends it and however.
+/// At any time in an association's life, whichever side ends it and however.
 pub fn every_end_tells_the_fate_of_every_message(scheme: &str) {
     let still = Impairments { stalled_until: Some(Instant::from_millis(70_000)), ..Impairments::default() };
     let all_impairments = [
@@ -182,7 +182,7 @@ pub fn every_end_tells_the_fate_of_every_message(scheme: &str) {
         Impairments { loss: 1.0, ..Impairments::default() },
         still,
     ];
-    // Before a handshake, amid it, behind it, and amid a stream.
+    // Before, during and after a handshake, and during a stream.
     for (at_ms, seed) in [0, 5, 15, 25, 45, 400].into_iter().zip(60..) {
         for impairments in all_impairments {
             for (mode, by_caller) in [
@@ -195,7 +195,8 @@ pub fn every_end_tells_the_fate_of_every_message(scheme: &str) {
                 speak(&mut world, Duration::from_millis(at_ms));
                 let side = if by_caller { &mut world.near } else { &mut world.far };
                 side.endpoint.close(world.now, mode);
-                // The other end may have been heard, or hears nothing any more: a minute of silence ends it, or its own
+                // The other end may have been informed, or receives nothing any more: then a minute of silence or its
+                // own close ends it.
                 // close does.
                 world.run_until(world.now + Duration::from_secs(1));
                 close(&mut world, mode);
@@ -209,7 +210,7 @@ pub fn every_end_tells_the_fate_of_every_message(scheme: &str) {
     }
 }
 
-/// Both ends send for a while, some messages without deadline; the last ones at its very end.
+/// Both ends send for a while, some messages without a deadline; the last ones just before the end.
 fn speak(world: &mut World, time: Duration) {
     let until = world.now + time;
     let mut n = 0;
@@ -226,13 +227,14 @@ fn speak(world: &mut World, time: Duration) {
     }
 }
 
-/// A message may leave, or leave again, until its deadline, and no later (`Message::deadline`). Modes as published repeat by
-/// their papers' rules, whatever the deadline, and so does SCTP where a setting says how often (RFC 7496 §3.2).
+/// A message may be sent or retransmitted until its deadline, not later (`Message::deadline`). Modes as published
+/// retransmit by their papers' rules, whatever the deadline, and so does SCTP where a setting limits the number (RFC
+/// 7496 §3.2).
 pub fn a_repair_that_comes_in_time_is_sent_and_no_other(scheme: &str) {
     let world = open(scheme, Impairments::default(), 27);
     let own_rules = ["mode=as-published", "reliability=full", "retransmissions="];
     let obeys = !own_rules.iter().any(|rule| scheme.contains(rule));
-    // Losses show after a round trip of 20 ms and some: they can be repaired in 80 ms, and not in 15.
+    // Losses are detected after a little more than a round trip of 20 ms: 80 ms are enough for a repair, 15 ms are not.
     for (budget, repairs) in [(80, world.near.endpoint.profile().retransmits), (15, false)] {
         let mut world = open(scheme, Impairments::default(), 27);
         world.run_until(world.now + Duration::from_secs(1));

@@ -1,5 +1,5 @@
-//! The conformance suite: what every transport must keep. A new transport runs it by one line at the end, and by one
-//! more for every mode of its own.
+//! The conformance suite: requirements on every transport. A new transport runs it with one line at the end, and one
+//! more for each of its modes.
 
 mod breaks;
 #[path = "../common/mod.rs"]
@@ -20,7 +20,7 @@ macro_rules! suite {
     };
 }
 
-/// Each transport has the checks of all, and those of its kind of wire.
+/// Each transport has the common checks, and those of its kind of wire.
 macro_rules! conformance {
     (
         datagrams { $($case:ident = $transport:literal)* }

@@ -1,4 +1,4 @@
-//! What every transport must keep.
+//! Requirements on every transport.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ pub fn every_size_up_to_the_largest_is_carried_and_no_larger(scheme: &str) {
     let sizes = [8, 9, 255, 256, 1000, max - 1, max];
     for (n, len) in sizes.into_iter().enumerate() {
         world.near.send(world.now, &message(n as u32, len), None).unwrap();
-        // Hundreds of packets need a slow start's time.
+        // Hundreds of packets need the time of a slow start.
         let patience = if len > MAX_DATAGRAM { 1_000 } else { 100 };
         world.run_until(world.now + Duration::from_millis(patience));
     }
@@ -85,7 +85,7 @@ pub fn impairments_keep_one_outcome_per_message(scheme: &str) {
     world.near.assert_balanced();
     assert_eq!(world.near.closed, 1);
     if !world.near.is_byte_stream() {
-        // Prove that the impairments happened: 5 standard deviations below its mean each.
+        // Proves that the impairments happened: 5 standard deviations below the mean of each.
         let [up, down] = [&world.link().up, &world.link().down].map(|link| link.counters());
         assert!(up.lost + down.lost > 10 && up.duplicated + down.duplicated > 2, "{up:?} {down:?}");
         assert!(up.held_back + down.held_back > 10);
@@ -122,7 +122,7 @@ pub fn no_message_is_begun_after_its_deadline(scheme: &str) {
     let opens = Instant::from_millis(100);
     let mut world = open(scheme, Impairments { stalled_until: Some(opens), ..Impairments::default() }, 4);
     let start = world.now;
-    // Deadlines at 20, 30, … ms: the wire opens at 100 ms, so only the later ones may go.
+    // Deadlines at 20, 30, … ms: the wire opens at 100 ms, so only the later ones may be sent.
     for n in 0..20u32 {
         let deadline = start + Duration::from_millis(20 + u64::from(n) * 10);
         world.near.send(world.now, &message(n, 200), Some(deadline)).unwrap();
@@ -140,7 +140,7 @@ pub fn no_message_is_begun_after_its_deadline(scheme: &str) {
 pub fn nothing_comes_without_a_cause(scheme: &str) {
     let mut world = open(scheme, Impairments::default(), 5);
     world.run_until(world.now + Duration::from_secs(2));
-    // Handshakes and keep-alives may run on time-outs; without one of them, nothing may move.
+    // Handshakes and keep-alives may need time-outs; without any time-out, the state must not change.
     if world.near.endpoint.poll_timeout().is_none() && world.far.endpoint.poll_timeout().is_none() {
         let before = (world.near.counters(), world.far.counters());
         world.run_until(world.now + Duration::from_secs(3600));
@@ -156,7 +156,7 @@ pub fn nothing_comes_without_a_cause(scheme: &str) {
     assert!(world.far.messages.is_empty() && world.near.closed == 0);
 }
 
-/// Also on a blocked wire: what is due and cannot be sent waits in the transmit queue and is not a time-out.
+/// Also on a blocked wire: packets that are due and cannot be sent wait in the transmit queue and need no time-out.
 pub fn a_handled_time_out_is_spent(scheme: &str) {
     let full = |until: u64| Impairments {
         stalled_until: Some(Instant::from_millis(until)),
@@ -175,7 +175,7 @@ pub fn a_handled_time_out_is_spent(scheme: &str) {
             let deadline = (n % 3 != 2).then(|| world.now + Duration::from_millis(40));
             let _blocked_where_nothing_moves = world.near.send(world.now, &message(n, 400), deadline);
             let _as_much_the_other_way = world.far.send(world.now, &message(n, 400), deadline);
-            // `run_until` holds every time-out against the rule.
+            // `run_until` checks every time-out against the rule.
             world.run_until(world.now + Duration::from_millis(5));
         }
         world.run_until(world.now + Duration::from_secs(30));
@@ -233,7 +233,7 @@ pub fn hostile_input_is_counted_and_never_a_panic(scheme: &str) {
                 _ => message(n, 8 + rng.below(400) as usize),
             };
             match rng.below(4) {
-                // A packet of the right shape with one byte wrong, or cut short, or pure noise.
+                // A valid packet with one byte wrong, a truncated one, or random bytes.
                 0 if !bytes.is_empty() => {
                     let at = rng.below(bytes.len() as u32) as usize;
                     bytes[at] = rng.next_u32() as u8;
@@ -274,10 +274,10 @@ pub fn memory_is_bounded_without_fetching_or_sending(scheme: &str) {
     large_messages_fill_a_queue_sooner(scheme);
     unfetched_events_block_the_sender(scheme);
 
-    // The receiving side: arrivals that are not fetched are dropped and counted beyond the bound.
+    // The receiving side: beyond the bound, messages that are not fetched are dropped and counted.
     let mut sender = open(scheme, Impairments::default(), 9);
     let stream = sender.near.is_byte_stream();
-    // Bare messages and RFC 4571 framing can be forged here; transports with headers of their own have tests of their own.
+    // Bare messages and RFC 4571 framing can be forged here; transports with headers have their own tests.
     if stream || sender.near.endpoint.profile().message_overhead == 0 {
         let now = sender.now;
         for n in 0..20_000u32 {
@@ -331,7 +331,7 @@ pub fn a_full_queue_says_when_there_is_room_again(scheme: &str) {
 }
 
 pub fn serial_numbers_wrap_unnoticed(scheme: &str) {
-    // 70 000 messages pass every 16-bit counter once; wider ones are seeded near their end by their own tests.
+    // 70 000 messages wrap every 16-bit counter once; their own tests start wider ones near the end.
     let mut world = open(scheme, Impairments::default(), 11);
     for n in 0..70_000u32 {
         world.near.send(world.now, &message(n, 16), None).expect("an idle queue accepts");

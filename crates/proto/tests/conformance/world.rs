@@ -15,16 +15,16 @@ use crate::common::endpoint;
 /// A caller and a listener.
 pub type World = antiphon_testkit::World<Served<Party>, Served<Party>>;
 
-/// The wire delays everything by so much.
+/// Delay of everything on the wire.
 pub const ONE_WAY: Duration = Duration::from_millis(10);
 
-/// What the wire does to datagrams; byte streams are only cut into pieces.
+/// Impairments of datagrams; byte streams are only cut into pieces.
 #[derive(Clone, Copy, Default)]
 pub struct Impairments {
     pub loss: f64,
     pub duplication: f64,
     pub reordering: f64,
-    /// Nothing is taken off the sender's hands before this instant: a full socket.
+    /// The wire accepts nothing before this instant, like a full socket.
     pub stalled_until: Option<Instant>,
 }
 
@@ -54,10 +54,10 @@ pub fn open(scheme: &str, impairments: Impairments, seed: u64) -> World {
     world
 }
 
-/// When each datagram of the caller left that holds the beginning of a message.
+/// When each of the caller's datagrams with the beginning of a message was sent.
 pub type Departures = Rc<RefCell<BTreeMap<u32, Vec<Instant>>>>;
 
-/// Has the first transmissions of these messages get lost; notes when the caller's messages leave.
+/// Loses the first transmissions of these messages; records when the caller's messages are sent.
 pub fn lose(world: &mut World, numbers: BTreeSet<u32>) -> Departures {
     let departures = Departures::default();
     let noted = departures.clone();
@@ -83,7 +83,7 @@ pub fn close(world: &mut World, mode: CloseMode) {
     world.far.endpoint.close(world.now, mode);
 }
 
-/// The path breaks: packets in flight are lost, and both sides are told.
+/// Breaks the path: packets in flight are lost, and both sides are told.
 pub fn break_path(world: &mut World) {
     if world.near.is_byte_stream() {
         return world.break_pipe();
@@ -94,14 +94,14 @@ pub fn break_path(world: &mut World) {
     }
 }
 
-/// It is there again, and the driver of a byte stream has connected again.
+/// Restores the path; the driver of a byte stream has connected again.
 pub fn mend_path(world: &mut World) {
     if world.near.is_byte_stream() {
         world.connect();
     }
 }
 
-/// Lets the caller write into `room` bytes and delivers that at once; returns how many there were.
+/// Lets the caller write into `room` bytes and delivers them at once; returns their number.
 pub fn transmit_by_hand(world: &mut World, room: usize) -> usize {
     let mut buf = vec![0; room];
     let Some(transmit) = world.near.endpoint.poll_transmit(world.now, &mut buf) else { return 0 };
@@ -110,10 +110,10 @@ pub fn transmit_by_hand(world: &mut World, room: usize) -> usize {
     transmit.len
 }
 
-/// The bytes as the driver of such a wire would hand them over.
+/// The bytes as an input from the driver of such a wire.
 pub fn input(bytes: &mut [u8], stream: bool, now: Instant) -> Input<'_> {
     if stream { Input::Stream { bytes, received_at: now } } else { datagram(bytes, PathId::default(), now) }
 }
 
-/// A link that impairs nothing.
+/// A link without impairments.
 const LINK: &str = "delay=10ms";

@@ -1,5 +1,4 @@
-//! What may befall a path, the same for every transport: an outage, a tunnel, packets that overtake one another, a path of
-//! several that dies.
+//! Path failures, the same for every transport: an outage, a tunnel, reordered packets, a failing path among several.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -26,7 +25,7 @@ macro_rules! scenarios {
     };
 }
 
-/// Each transport has the scenarios that can befall its kind of wire.
+/// Each transport has the scenarios for its kind of wire.
 macro_rules! transports {
     (
         streams { $($stream_case:ident = $stream:literal)* }
@@ -101,12 +100,13 @@ fn profile(uri: &str) -> Profile {
     endpoint(uri, Role::Caller, 1).profile()
 }
 
-/// As published, a client of SRP takes everything behind a gap longer than its buffer for too early: a fault that is kept.
+/// As published, an SRP client treats everything after a gap longer than its buffer as too early: a defect that is
+/// kept.
 fn is_left_behind(uri: &str) -> bool {
     uri == "srp?mode=as-published"
 }
 
-/// Seconds of silence of the path: messages sent in time before and afterwards arrive.
+/// The path loses everything for seconds: messages sent before and afterwards arrive.
 fn outlives_an_outage(uri: &str) {
     for seconds in [1, 8] {
         let mut stream = Stream::new(uri, "delay=20ms", 400, 4000);
@@ -125,8 +125,8 @@ fn outlives_an_outage(uri: &str) {
     }
 }
 
-/// From some time on the path drops longer datagrams and says nothing of it: what fits goes on, and where a transport cuts
-/// messages, or says how large they may be, so do they all.
+/// From some time on the path drops longer datagrams without a report: messages that fit still arrive, and so do all of
+/// a transport that cuts messages, or that announces a size limit.
 fn sends_small_messages_through_a_tunnel(uri: &str) {
     let begins = Instant::from_millis(3_000);
     let mut stream = Stream::new(uri, "delay=20ms", 1_000, 2_000);
@@ -136,13 +136,13 @@ fn sends_small_messages_through_a_tunnel(uri: &str) {
     stream.assert_lived();
     assert!(stream.world.up.lost > 0, "the tunnel dropped something");
     let missing = stream.missing();
-    // What has to be found out of the path takes until the large messages end and congestion control, which has seen nothing
-    // but losses, has started anew: a second and a tenth at most.
+    // Detecting the smaller size takes until the large messages end and congestion control, which has seen nothing but
+    // losses, has started again: 1.1 seconds at most.
     let small = missing.iter().filter(|number| !(300..700 + 220).contains(*number));
     assert!(small.count() == 0 || is_left_behind(uri), "{uri}: {missing:?}");
 }
 
-/// Packets that are held back arrive behind later ones: everything comes, and in order where that is promised.
+/// Delayed packets arrive behind later ones: everything is delivered, and in order where that is promised.
 fn bears_reordering(uri: &str) {
     let mut stream = Stream::new(uri, "delay=10ms,reorder=10%/12ms", 400, 2_000);
     stream.run();
@@ -153,13 +153,13 @@ fn bears_reordering(uri: &str) {
     if profile(uri).ordered {
         assert!(numbers.is_sorted(), "{uri}: out of order");
     }
-    // Only modes as published hand on what they sent twice.
+    // Only modes as published deliver duplicates of their own retransmissions.
     if !uri.contains("as-published") {
         assert_eq!(numbers.len(), 2_000, "{uri}: some came twice");
     }
 }
 
-/// Of a transport that knows several paths: the first dies, and comes back.
+/// For a transport that supports several paths: the first one fails and recovers.
 fn goes_on_by_another_path(uri: &str) {
     let separator = if uri.contains('?') { '&' } else { '?' };
     let caller = format!("{uri}{separator}peers=192.0.2.1:9906");
@@ -186,5 +186,5 @@ fn goes_on_by_another_path(uri: &str) {
     assert_eq!(stream.world.far.get().connected, 1, "one association");
 }
 
-/// Nothing may wait for longer than all of a stream.
+/// No wait may be longer than the whole stream.
 const PATIENCE: Duration = Duration::from_secs(60);

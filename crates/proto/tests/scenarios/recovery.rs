@@ -1,5 +1,5 @@
-//! How soon sound is back after a path lost everything for a while: one association of each transport with connections of
-//! its own, on a path of 40 ms.
+//! How soon sound is back after a path lost everything for a while: one association of each transport that has
+//! connections, on a path of 40 ms.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::stream::{BEGINS, EVERY, Stream};
 struct Recovery {
     /// From the end of the outage to the first message that arrived.
     first: Duration,
-    /// From the end of the outage to the first message handed over from which on 100 in a row arrived.
+    /// From the end of the outage to the hand-over of the first message from which on 100 in a row arrived.
     whole: Duration,
     /// Messages that never arrived.
     missing: u64,
@@ -34,7 +34,8 @@ fn recovery(scheme: &str, query: &str, outage: Duration) -> Recovery {
     let after = (0..).find(|number| stream.due(*number) >= ends).expect("messages go on");
     let is_whole = |from: &u64| !lost.iter().any(|number| (*from..*from + 100).contains(number));
     let run = (after..count as u64 - 100).find(is_whole).expect("it comes back whole");
-    // The path is clean: what is missing waited at its beginning, was sent in it, or before all was well again.
+    // The path is clean: missing messages waited when the outage began, were sent during it, or before recovery was
+    // complete.
     let strays = lost.iter().filter(|number| stream.due(**number) + BUDGET < begins || **number >= run);
     assert_eq!(strays.count(), 0, "{scheme} {query}, {outage:?}: of {lost:?}");
     Recovery { first: first.since(ends), whole: stream.due(run).since(ends), missing: lost.len() as u64 }
@@ -44,11 +45,11 @@ fn recovery(scheme: &str, query: &str, outage: Duration) -> Recovery {
 fn every_association_outlives_bursts_and_outages() {
     // By transport, bounds for a loss of 25 ms, of 100 ms, and of a second or more.
     //
-    // What a later packet shows to be lost costs nothing: sound is back with the first message that goes through. After a
-    // window of losses CCID 2 waits for its time-out, SCTP too. In an outage SCTP and both CCIDs try again after a
-    // second at the latest, and need a round trip and a half from the try to the first message; ARQ, which never waits, is
-    // back within a message and the way. SRP hears nothing and goes down to a sixteenth of its messages,
-    // two of which show that numbers have gone far ahead.
+    // A loss that a later packet reveals costs nothing: sound is back with the first message that passes. After a lost
+    // window, CCID 2 and SCTP wait for a time-out. In an outage SCTP and both CCIDs try again after a second at the
+    // latest, and need one and a half round trips from the try to the first message; ARQ, which never waits, is back
+    // within a message and the delay. SRP receives nothing and reduces to a sixteenth of its messages, two of which
+    // prove that numbers have advanced far.
     let at_once = EVERY + ONE_WAY;
     let second = Duration::from_secs(1) + 3 * ONE_WAY;
     let time_out = Duration::from_millis(250);
@@ -61,7 +62,7 @@ fn every_association_outlives_bursts_and_outages() {
     ] {
         let lengths = [(25, 0), (100, 1), (1_000, 2), (5_000, 2), (30_000, 2)];
         for (length, bound) in lengths.map(|(ms, n)| (Duration::from_millis(ms), bounds[n])) {
-            // The last try before the outage's end is up to a second old: eight ages of it.
+            // The last try before the outage's end is up to a second old: tests eight ages of it.
             let phases = (0..if length < Duration::from_secs(1) { 1 } else { 8u32 })
                 .map(|n| Duration::from_millis(125) * n);
             let found: Vec<_> = phases.map(|phase| recovery(scheme, query, length + phase)).collect();
@@ -72,7 +73,7 @@ fn every_association_outlives_bursts_and_outages() {
                 "{scheme} {query}, {length:?}: first message {first:?}, whole {whole:?}, {missing} missing"
             );
             assert!(first <= bound, "{scheme} {query}, {length:?}: {first:?}");
-            // The restart takes longest where it is a rate: a packet a second, doubled with each report.
+            // The restart takes longest for a rate limit: a packet a second, doubled with each report.
             let whole_bound = bound + Duration::from_secs(1);
             assert!(whole <= whole_bound, "{scheme} {query}, {length:?}: {whole:?}");
         }

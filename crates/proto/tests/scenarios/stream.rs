@@ -10,9 +10,9 @@ use antiphon_testkit::{Came, Party, Served, Shape, Talk, World, message, ms, num
 use crate::PATIENCE;
 use crate::common::{PLAYOUT_DELAY, endpoint};
 
-/// The first message is due then, after the handshake.
+/// When the first message is due, after the handshake.
 pub const BEGINS: Instant = Instant::from_millis(1_000);
-/// From one message to the next.
+/// Interval of messages.
 pub const EVERY: Duration = Duration::from_millis(5);
 
 pub struct Stream {
@@ -23,7 +23,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// So many messages of `len` bytes over a link; a byte stream has a pipe of the same delay.
+    /// `count` messages of `len` bytes over a link; a byte stream has a pipe of the same delay.
     pub fn new(uri: &str, link: &str, len: usize, count: u64) -> Self {
         Stream::over(uri, uri, &[link], len, count)
     }
@@ -39,22 +39,22 @@ impl Stream {
             true => World::piped(near, far, ms(20), 64_000),
             false => World::over_links(near, far, links, 1),
         };
-        // These are endpoints without a table of associations, which number paths from 0 themselves.
+        // These endpoints have no table of associations, so they number paths from 0 themselves.
         world.near_path = PathId(0);
         Stream { world, count, shape, enlarged: (0..0, 0) }
     }
 
-    /// Messages of these numbers have so many bytes, or as many as the transport takes.
+    /// Messages of these numbers have `len` bytes, or as many as the transport accepts.
     pub fn enlarge(&mut self, numbers: Range<u64>, len: usize) {
         self.enlarged = (numbers, len.min(self.world.near.get().endpoint.profile().max_message));
     }
 
-    /// Messages are of use for so long.
+    /// Sets how long messages are of use.
     pub fn set_budget(&mut self, budget: Duration) {
         self.shape.budget = Some(budget);
     }
 
-    /// Runs to the last message's end, and closes both.
+    /// Runs until 3 s after the last message, and closes both ends.
     pub fn run(&mut self) {
         let (shape, (numbers, len)) = (self.shape, self.enlarged.clone());
         let shapes =
@@ -69,7 +69,7 @@ impl Stream {
         self.world.run(end + PATIENCE);
     }
 
-    /// Both ends closed in order, and everything that was taken has its outcome.
+    /// Both ends closed in order, and every accepted message has its outcome.
     pub fn assert_lived(&self) {
         for party in [self.world.near.get(), self.world.far.get()] {
             assert!(party.is_finished(), "it has ended");
@@ -89,13 +89,13 @@ impl Stream {
         self.world.far.get().numbers()
     }
 
-    /// What never came.
+    /// The numbers of messages that never arrived.
     pub fn missing(&self) -> Vec<u64> {
         let came: BTreeSet<u64> = self.numbers().into_iter().collect();
         (0..self.count).filter(|number| !came.contains(number)).collect()
     }
 
-    /// The age of the oldest message when it came.
+    /// The age of the oldest message at its arrival.
     pub fn oldest(&self) -> Duration {
         let came = self.world.far.get().messages.iter();
         came.map(|came| came.at.since(self.due(came.number()))).max().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What unknown sources and broken peers may try.
+//! Attacks by unknown sources and broken peers.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn crc_32c(bytes: &[u8]) -> u32 {
     })
 }
 
-/// Makes the checksum right again after a change.
+/// Corrects the checksum after a change.
 pub fn repaired(mut packet: Vec<u8>) -> Vec<u8> {
     packet[8..12].fill(0);
     let crc = crc_32c(&packet);
@@ -48,7 +48,7 @@ pub fn cookie_echo(validator: &mut dyn Validator, path: PathId) -> (Box<dyn Endp
     };
     assert!(len <= init.len(), "{len} bytes of answer to {} of question", init.len());
     caller.handle_input(NOW, datagram(&mut answer[..len], PathId::default(), NOW));
-    // Behind an INIT that the wait made it repeat.
+    // After an INIT that the wait caused it to repeat.
     let echo = packets(&mut *caller, NOW).pop().unwrap();
     (caller, echo)
 }
@@ -84,7 +84,7 @@ pub fn carries_a_message(caller: &mut dyn Endpoint, listener: &mut dyn Endpoint)
 fn a_flood_of_inits_leaves_no_state_and_amplifies_nothing() {
     let mut validator = validator(1);
     let init = packets(&mut *endpoint("", Role::Caller, 20), NOW).remove(0);
-    // As another stack would write it: the same without its padding.
+    // As other stacks write it: without the padding.
     let mut bare = init.clone();
     bare.truncate(12 + 20 + 4 + 8);
     bare[14..16].copy_from_slice(&32u16.to_be_bytes());
@@ -110,7 +110,7 @@ fn a_flood_of_inits_leaves_no_state_and_amplifies_nothing() {
 fn many_unknown_parameters_are_answered_in_one_packet() {
     let init = packets(&mut *endpoint("", Role::Caller, 20), NOW).remove(0);
     let mut long = init[..32].to_vec();
-    // To be skipped and reported (0xc000), 1500 times.
+    // A parameter to be skipped and reported (0xc000), 1500 times.
     (0..1500).for_each(|_| long.extend_from_slice(&[0xc0, 0x77, 0, 4]));
     let len = long.len() as u16 - 12;
     long[14..16].copy_from_slice(&len.to_be_bytes());
@@ -124,7 +124,7 @@ fn many_unknown_parameters_are_answered_in_one_packet() {
     assert_eq!(packets(&mut *listener, NOW).iter().map(Vec::len).collect::<Vec<_>>(), [len]);
 }
 
-/// The addresses that the INIT or INIT ACK in a packet lists, as they stand there.
+/// The address parameters of the INIT or INIT ACK in a packet.
 fn listed(packet: &[u8]) -> Vec<Vec<u8>> {
     let (mut at, mut addresses) = (12 + 20, Vec::new());
     while at + 4 <= packet.len() {
@@ -152,11 +152,11 @@ fn listed_addresses_do_not_amplify_short_inits() {
         panic!("no answer")
     };
     assert_eq!(listed(&answer[..len]), expected);
-    // The answer is longer than such a call, so it counts against the limit.
+    // The answer is longer than this INIT, so it counts against the limit.
     let answered =
         (0..1000).filter(|n| validator.validate(NOW, PathId(*n), &init(""), &mut answer) != Verdict::Ignore);
     assert_eq!(answered.count(), 99);
-    // A call with as long a list is always answered.
+    // An INIT with a list of the same length is always answered.
     let long = init("addresses=192.0.2.1,192.0.2.2,192.0.2.3,2001:db8::1");
     assert!((0..1000).all(|n| validator.validate(NOW, PathId(n), &long, &mut answer) != Verdict::Ignore));
 }
@@ -166,7 +166,7 @@ fn an_abort_from_an_unproved_address_ends_no_association() {
     let (mut caller, mut listener) = connected();
     caller.send(NOW, antiphon_core::Message::new(antiphon_core::Tag::NONE, b"hello", None)).unwrap();
     let theirs = packets(&mut *caller, NOW).remove(0);
-    // Out of the blue to the peer: with the tag that it was sent.
+    // An ABORT for an out-of-the-blue packet: it reflects that packet's tag.
     let mut abort = listener_packet(&mut *listener)[..12].to_vec();
     let (source, destination) = ([theirs[0], theirs[1]], [theirs[2], theirs[3]]);
     abort[..2].copy_from_slice(&source);
@@ -182,7 +182,7 @@ fn an_abort_from_an_unproved_address_ends_no_association() {
     assert!(ended, "on the path that both know it is the end");
 }
 
-/// A packet of the listener's, with the tag that it sends to.
+/// A packet of the listener, with the tag of the caller.
 fn listener_packet(listener: &mut dyn Endpoint) -> Vec<u8> {
     listener.send(NOW, antiphon_core::Message::new(antiphon_core::Tag::NONE, b"other", None)).unwrap();
     packets(listener, NOW).remove(0)
@@ -218,7 +218,7 @@ fn an_endpoint_behind_the_door_takes_in_whom_it_admitted() {
         let answers = packets(&mut *listener, NOW);
         assert_eq!(answers.len(), usize::from(taken), "seed {seed}: only of the same seed");
         if taken {
-            // The acknowledgement got lost, and the caller asks again.
+            // The acknowledgement was lost, and the caller repeats its cookie.
             hear(&mut *listener, NOW, &echo);
             let again = packets(&mut *listener, NOW);
             assert_eq!(again, answers);
@@ -237,7 +237,7 @@ fn wrong_tags_and_blind_resets_are_counted_and_change_nothing() {
     };
     let before = listener.stats().counters.malformed;
     let mut tried = 0;
-    // ABORT with and without the reflected tag, SHUTDOWN, SHUTDOWN ACK, SHUTDOWN COMPLETE, DATA, by a blind guesser.
+    // ABORT with and without the reflected tag, SHUTDOWN, SHUTDOWN ACK, SHUTDOWN COMPLETE, DATA, all with guessed tags.
     for (kind, flags) in [(6, 0), (6, 1), (7, 0), (8, 0), (14, 0), (14, 1), (0, 3)] {
         for tag in [0u32, 1, 0xdead_beef] {
             let mut packet = good[..12].to_vec();
@@ -255,7 +255,7 @@ fn wrong_tags_and_blind_resets_are_counted_and_change_nothing() {
             tried += 1;
         }
     }
-    // Other ports, a wrong checksum.
+    // Wrong ports or a wrong checksum.
     for at in [0, 2, 8] {
         let mut packet = good.clone();
         packet[at] ^= 1;
@@ -285,15 +285,15 @@ fn high_bits_of_unknown_chunks_decide_skip_stop_report() {
         // ERROR (9) with the cause "unrecognised chunk type" (6) and the chunk.
         let errors = answers.iter().filter(|p| p[12] == 9 && p[16..22] == [0, 6, 0, 12, kind, 0]).count();
         assert_eq!(errors, usize::from(reported), "{kind:#x}: {answers:?}");
-        // What was not read is repeated, or the test's next message would wait for it.
+        // Chunks not read are repeated, or the test's next message would wait for them.
         hear(&mut *listener, NOW, &data);
         while listener.poll_message(&mut buf).is_some() {}
         packets(&mut *listener, NOW);
     }
 }
 
-/// A FORWARD TSN that skips messages of a stream never agreed on would have the receiver keep a number for each stream
-/// below it: 256 KiB for the highest.
+/// A FORWARD TSN for a stream that was never negotiated would make the receiver keep a number for each stream below it:
+/// 256 KiB for the highest.
 #[test]
 fn skips_in_unknown_streams_are_reported_and_not_kept() {
     for (stream, reported) in [(0u16, false), (255, false), (256, true), (u16::MAX, true)] {
@@ -306,7 +306,7 @@ fn skips_in_unknown_streams_are_reported_and_not_kept() {
         let mut forward = data[..12].to_vec();
         forward.extend_from_slice(&[192, 0, 0, 16]);
         forward.extend_from_slice(&data[16..20]);
-        // First a known one: those after it are reported nevertheless.
+        // First a known one: those after it must still be reported.
         forward.extend_from_slice(&[0, 0, 0, 0]);
         forward.extend_from_slice(&stream.to_be_bytes());
         forward.extend_from_slice(&[0, 0]);
@@ -341,7 +341,7 @@ fn a_packet_out_of_the_blue_is_answered_by_an_abort_no_larger() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Changed, cut and foreign packets, with right checksums, to a validator and to both ends of an association.
+    /// Changed, cut and foreign packets with correct checksums, for a validator and for both ends of an association.
     #[test]
     fn nothing_that_arrives_makes_it_panic(seed in any::<u64>()) {
         let (mut rng, mut validator) = (Rng::new(seed), validator(1));

@@ -1,7 +1,7 @@
-//! Five percent of the packets lost, both ways: 2000 messages of 160 bytes, one every 5 ms, round trip 40 ms.
+//! Five percent packet loss in both directions: 2000 messages of 160 bytes, one every 5 ms, round trip 40 ms.
 //!
-//! The bounds are from measurements of another implementation (`dcsctp` 0.1.16) on such a link; other draws of the same
-//! losses move the means by less than a millisecond and the counts by about 10.
+//! The bounds are from measurements of another implementation (`dcsctp` 0.1.16) on such a link; other seeds of the same
+//! loss change the means by less than a millisecond and the counts by about 10.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn reliable_messages_all_arrive_and_are_acked() {
     assert!((22.0..25.0).contains(&mean) && p99 <= 85.0 && max <= 170.0, "{mean} {p99} {max}");
     let (_, ordered, ..) = figures("reliability=full&order=ordered");
     assert!(ordered > mean + 1.0 && ordered < 35.0, "the order is waited for: {ordered}");
-    // Of 2000, some five are lost again when they are repeated, and wait for a time-out.
+    // Of 2000, about five are lost again when retransmitted, and wait for a time-out.
     let (slow, _, _, max) = figures("reliability=full&rto-initial=3s&rto-min=1s&rto-max=60s");
     assert_eq!(slow.arrivals.len(), 2000);
     assert!(max > 1000.0 && max < 2500.0, "as long as RFC 9260 says: {max}");
@@ -49,11 +49,11 @@ fn reliable_messages_all_arrive_and_are_acked() {
 #[test]
 fn retransmissions_are_limited_and_their_end_is_reported() {
     let (flow, mean, _, max) = figures("retransmissions=0");
-    // 5 % of 2000 with a standard deviation of 10.
+    // 5 % of 2000, with a standard deviation of 10.
     assert!((1850..1950).contains(&flow.arrivals.len()), "{}", flow.arrivals.len());
     assert!(mean < 22.0 && max <= 60.0, "{mean} {max}");
     let exhausted = count(&flow, |o| *o == Outcome::RetriesExhausted);
-    // Some of those arrived, when it was their acknowledgement that got lost.
+    // Some of those arrived, but their acknowledgements were lost.
     assert!(exhausted >= 2000 - flow.arrivals.len() && exhausted < 200, "{exhausted}");
     let (once, ..) = figures("retransmissions=1");
     assert!(once.arrivals.len() >= 1985, "5 % of 5 % are lost: {}", once.arrivals.len());
@@ -61,19 +61,20 @@ fn retransmissions_are_limited_and_their_end_is_reported() {
 
 #[test]
 fn no_message_comes_after_its_deadline_by_more_than_the_path() {
-    // Below 80 ms there is no time for a repetition on this path: a loss shows after 55 ms (a round trip, three later
-    // packets), and the repetition takes 20.
+    // A deadline below 80 ms leaves no time for a retransmission on this path: a loss is detected after 55 ms (a round
+    // trip, three later packets), and the retransmission takes 20.
     let budget = Some(Duration::from_millis(100));
     let flow = run(&Plan { link: "delay=20ms,loss=20%", budget, ..LOSSY }).pop().unwrap();
     let ages = flow.ages();
     println!("20 % loss, 100 ms: received {}, max {:.0} ms", ages.len(), ages.last().unwrap());
-    // Begun at 100 ms at the latest, as the contract allows (a window may have held it back), and one delay of 20 ms.
+    // First sent at 100 ms at the latest, as the contract allows (a window may have delayed it), plus one delay of 20
+    // ms.
     assert!(*ages.last().unwrap() <= 120.0, "{ages:?}");
     assert!(flow.arrivals.len() > 1850, "of the 20 % lost, three in four come back: {}", flow.arrivals.len());
     assert_eq!(flow.outcomes.len(), 2000);
     let given_up = count(&flow, |o| matches!(o, Outcome::Expired { .. }));
     assert_eq!(given_up + count(&flow, |o| *o == Outcome::Acked), 2000);
-    // Some arrived, when it was their acknowledgement that got lost.
+    // Some arrived, but their acknowledgements were lost.
     assert!(given_up >= 2000 - flow.arrivals.len() && given_up < 200, "{given_up}");
     for (number, outcome) in &flow.outcomes {
         let came = flow.arrivals.iter().any(|crossing| crossing.number == *number);

@@ -1,4 +1,4 @@
-//! Paths that take less than the driver says, from the start or from some time on, and say nothing of it.
+//! Paths that carry less than the driver says, from the start or from some time on, without reporting it.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use crate::common::hear;
 use crate::hostile::{NOW, connected, packets, repaired};
 use crate::world::{Flow, Plan, run};
 
-/// What passes: IPv6's least, as a tunnel may have it.
+/// The largest packet that passes: the IPv6 minimum, as in a tunnel.
 const TUNNEL: usize = 1280;
-/// The search ends this near to what does not pass; packets are built in words of 4 bytes.
+/// The search ends this close to a size that fails; packets are built in words of 4 bytes.
 const NEAR: Range<usize> = TUNNEL - 8..TUNNEL + 1;
 const EVER: Instant = Instant::from_millis(1_000_000_000);
 
@@ -34,18 +34,18 @@ fn stream(query: &str, tunnel: Range<Instant>, budget: Option<u64>, ends: u64) -
     run(&plan).pop().unwrap()
 }
 
-/// The longest packet with payload that set out in this time.
+/// The longest packet with payload sent in this time.
 fn longest(flow: &Flow, when: Range<Instant>) -> usize {
     let payload = flow.packets.iter().filter(|(sent, _, probe)| when.contains(sent) && !probe);
     payload.map(|(_, len, _)| *len).max().expect("packets")
 }
 
-/// The longest packet with payload of the second that had the shortest of these: what it ever fell to.
+/// Per second, the longest packet with payload; the shortest of these over several seconds.
 fn shortest(flow: &Flow) -> usize {
     (4..19).map(|second| longest(flow, at(second * 1000)..at(second * 1000 + 1000))).min().expect("seconds")
 }
 
-/// How many of the messages handed in during this time came.
+/// How many of the messages handed in during this time arrived.
 fn came(flow: &Flow, when: Range<Instant>) -> (usize, Duration) {
     let arrivals = flow.arrivals.iter().filter(|crossing| when.contains(&crossing.sent));
     let ages = arrivals.map(Crossing::age);
@@ -80,7 +80,7 @@ fn messages_go_on_within_a_second_of_a_path_becoming_smaller() {
     }
 }
 
-/// Messages that were on their way before a change come after it.
+/// Messages in flight before a change arrive after it.
 const MOMENT: Duration = Duration::from_millis(45);
 
 #[test]
@@ -93,8 +93,8 @@ fn too_large_packets_under_way_are_not_waited_for() {
         });
         packets.map(|(sent, ..)| *sent).next().expect("goes on")
     };
-    // The first probe of a smaller size says when the path became one. Without news of it, full packets on their way
-    // would hold the window until their time-out, 70 ms later at the least.
+    // The first probe of a smaller size shows when the path was reduced to it. If the association were not told, full
+    // packets in flight would hold the window until their time-out, at least 70 ms later.
     assert_eq!(after(false), after(true), "smaller packets with payload set out with the search");
     let first = flow.arrivals.iter().map(|crossing| crossing.came).find(|came| *came > change + MOMENT);
     let silence = first.expect("goes on").since(change);
@@ -142,7 +142,7 @@ fn answers_to_no_probe_are_counted_and_change_nothing() {
     };
     caller.send(NOW, Message::new(Tag::NONE, &[0x80; 100], None)).unwrap();
     packets(&mut *caller, NOW);
-    // The listener's answers stop at the size of heartbeats: the caller falls to 1200 bytes.
+    // The listener's answers stop at the size of heartbeats: the caller reduces its size to 1200 bytes.
     let (mut last, mut probe) = (Vec::new(), Vec::new());
     for step in 0..400 {
         let now = NOW + Duration::from_millis(5 * step);
@@ -163,11 +163,11 @@ fn answers_to_no_probe_are_counted_and_change_nothing() {
     assert_eq!((probe[12], last[12]), (4, HEARTBEAT_ACK), "a probe is under way");
     let now = NOW + Duration::from_millis(2001);
     let before = caller.stats().counters.malformed;
-    // The right size with a number of another's.
+    // The right size with a wrong number.
     let mut forged = last.clone();
     forged[28..32].copy_from_slice(&1452u32.to_be_bytes());
     hear(&mut *caller, now, &repaired(forged));
-    // Another size with the right number.
+    // A wrong size with the right number.
     let mut forged = last;
     forged[20..28].copy_from_slice(&probe[20..28]);
     forged[28..32].copy_from_slice(&1452u32.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Two ways to one peer: fail-over within a playout budget, fail-back, both at once.
+//! Two paths to one peer: fail-over within a playout budget, fail-back, both at once.
 
 use std::ops::Index;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::world::endpoint;
 const PLAYOUT: Duration = Duration::from_millis(80);
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Two paths of fixed delay, each of which works or does not; both ends send a message every 5 ms, from half a second on.
+/// Two paths of fixed delay, each of which works or not; both ends send a message every 5 ms, from half a second on.
 struct TwoPaths {
     world: World<Parties, Parties>,
     delay: [Duration; 2],
@@ -23,7 +23,7 @@ impl TwoPaths {
     }
 
     fn with_budget(query: &str, delay: [u64; 2], budget: Option<Duration>) -> Self {
-        // Where the addresses lead is the driver's business.
+        // The driver decides where the addresses lead.
         let caller = format!("{query}&peers=192.0.2.1:9906");
         let end = |query: &str, role, seed| {
             let talk = Talk::paced(Instant::from_millis(500), INTERVAL, u64::MAX, move |_, _| {
@@ -37,7 +37,7 @@ impl TwoPaths {
         TwoPaths { world, delay: delay.map(Duration::from_millis) }
     }
 
-    /// Goes on until each of these times, in milliseconds, with those paths that work until then.
+    /// Runs until each of these times, in milliseconds, with those paths working.
     fn live(&mut self, until: &[(u64, [bool; 2])]) {
         let mut from = self.world.now;
         for (millis, works) in until {
@@ -55,14 +55,14 @@ impl TwoPaths {
         [&self.world.near, &self.world.far][at].index(0)
     }
 
-    /// The messages that came to an end, and by which path.
+    /// The messages that arrived at an end, with their paths.
     fn arrivals(&self, at: usize) -> impl Iterator<Item = (PathId, Crossing)> {
         let paths = self.end(at).messages.iter().map(|came| came.received.path);
         let crossings = self.end(at).crossings(self.end(1 - at));
         paths.zip(crossings)
     }
 
-    /// Messages handed in from `from` to `to` that came, by path, and the age of the oldest.
+    /// Messages handed in from `from` to `to` that arrived, by path, and the age of the oldest.
     fn arrived(&self, at: usize, from: u64, to: u64) -> ([usize; 2], Duration) {
         let number = |millis: u64| (millis - 500) / 5;
         let (mut by, mut oldest) = ([0; 2], Duration::ZERO);
@@ -75,7 +75,7 @@ impl TwoPaths {
         (by, oldest)
     }
 
-    /// The first path, and faster, brought each message of that time, none later than its delay.
+    /// Asserts that the first, faster path delivered every message of that time, none later than its delay.
     fn assert_first_brought_all(&self, at: usize, from: u64, to: u64) {
         let messages = ((to - from) / 5) as usize;
         assert_eq!(self.arrived(at, from, to), ([messages, 0], self.delay[0]), "from {from} to {to} ms");
@@ -114,7 +114,7 @@ fn each_path_has_figures_of_its_own() {
         let stats = caller.path_stats(PathId(path)).expect("a path of its own");
         stats.srtt.expect("measured").as_millis()
     };
-    // Twice the way, and on the first path, which carries messages, up to 10 ms of a delayed acknowledgement.
+    // Two delays, and on the first path, which carries messages, up to 10 ms of a delayed acknowledgement.
     assert!((20..=30).contains(&srtt(0)), "{} ms", srtt(0));
     assert_eq!(srtt(1), 60, "heartbeats alone");
     let [first, other] = [0, 1].map(|path| caller.path_stats(PathId(path)).expect("known"));
@@ -127,7 +127,7 @@ fn each_path_has_figures_of_its_own() {
 
 #[test]
 fn a_path_may_be_forgiven_time_outs_before_it_is_left() {
-    // A time-out of 50 ms, or a doubled one as well, with a heartbeat that is not answered either, and the way of 12 ms.
+    // A time-out of 50 ms, or also a doubled one, with an unanswered heartbeat as well, and the delay of 12 ms.
     for (query, least, most) in [("", 55, 70), ("path-max-retrans=2", 145, 180)] {
         let mut world = TwoPaths::new(query, [10, 12]);
         world.live(&[(2_000, [true, true]), (4_000, [false, true])]);
@@ -160,7 +160,7 @@ fn by_both_paths_a_dead_one_is_not_noticed() {
 
 #[test]
 fn one_path_is_enough_to_begin_and_to_live() {
-    // The first path never worked: the INIT goes by the other after its time-out.
+    // The first path never worked: the INIT is sent on the other after its time-out.
     let mut world = TwoPaths::with_budget("", [10, 10], None);
     world.live(&[(100_000, [false, true])]);
     let (came, caller) = (world.arrivals(1).count() as u64, world.end(0));
@@ -171,7 +171,7 @@ fn one_path_is_enough_to_begin_and_to_live() {
 fn an_unproved_address_gets_heartbeats_only() {
     let mut world = TwoPaths::new("", [10, 10]);
     world.live(&[(1_000, [true, true])]);
-    // A packet that was overheard, and comes once more from elsewhere.
+    // A packet overheard by an attacker and sent again from another address.
     let mut buf = [0; 1500];
     let TwoPaths { mut world, .. } = world;
     let now = world.now;

@@ -1,4 +1,4 @@
-//! Peers that restart, call at the same time, repeat themselves, take nothing, or break the rules.
+//! Peers that restart, call at the same time, repeat packets, accept no data, or violate the protocol.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn events(endpoint: &mut dyn Endpoint) -> Vec<Event> {
     std::iter::from_fn(|| endpoint.poll_event()).collect()
 }
 
-/// The packet as it would be between other ports.
+/// The packet with other ports.
 fn between(packet: &[u8], source: u16, destination: u16) -> Vec<u8> {
     let mut packet = packet.to_vec();
     packet[..2].copy_from_slice(&source.to_be_bytes());
@@ -24,8 +24,7 @@ fn source(packet: &[u8]) -> u16 {
     u16::from_be_bytes([packet[0], packet[1]])
 }
 
-/// Carries all that two ends have to send, both ways, the first as from port `ports[0]`, the second as from `ports[1]`;
-/// `heard_as`: what each of them knows the other as.
+/// Exchanges all packets of two ends. `own`: the port of each end; `heard_as`: the port by which each knows the other.
 fn converse([one, other]: [&mut dyn Endpoint; 2], own: [u16; 2], heard_as: [u16; 2], rounds: usize) {
     for _ in 0..rounds {
         for packet in packets(one, NOW) {
@@ -59,12 +58,12 @@ fn a_restarted_peer_is_accepted_and_outcomes_are_reported() {
     }
     let told = events(&mut *listener);
     assert!(matches!(told[0], Event::Outcome { outcome: Outcome::Aborted, .. }), "{told:?}");
-    // Its tag is another one from now on.
+    // Its tag is a new one.
     assert!(
         matches!(told[1..], [Event::Connected, Event::IdRetired(old), Event::IdAdded(new)] if old != new),
         "{told:?}"
     );
-    // The new association carries messages both ways; the old one's tag is worth nothing.
+    // The new association carries messages both ways; the old one's tag is invalid.
     for packet in packets(&mut *listener, NOW) {
         hear(&mut *new, NOW, &between(&packet, 5004, new_port));
     }
@@ -87,7 +86,7 @@ fn two_that_call_each_other_at_once_get_one_association() {
     let (mut one, mut other) = (endpoint("", Role::Caller, 40), endpoint("", Role::Caller, 41));
     let inits = [packets(&mut *one, NOW).remove(0), packets(&mut *other, NOW).remove(0)];
     let own = [source(&inits[0]), source(&inits[1])];
-    // Each called 5004, and receives from the other's 5004.
+    // Each called port 5004, and receives from the other's 5004.
     hear(&mut *other, NOW, &between(&inits[0], 5004, own[1]));
     hear(&mut *one, NOW, &between(&inits[1], 5004, own[0]));
     converse([&mut *one, &mut *other], own, [5004, 5004], 4);
@@ -124,7 +123,7 @@ fn repeated_inits_change_nothing() {
     events(&mut *caller);
     events(&mut *listener);
     for _ in 0..3 {
-        // INIT and COOKIE ECHO; INIT ACK and COOKIE ACK. In another order, too.
+        // INIT and COOKIE ECHO; INIT ACK and COOKIE ACK; also in reverse order.
         said.iter_mut().for_each(|said| said.reverse());
         said[0].iter().for_each(|packet| hear(&mut *listener, NOW, packet));
         said[1].iter().for_each(|packet| hear(&mut *caller, NOW, packet));
@@ -199,7 +198,7 @@ fn a_peer_that_fetches_nothing_is_not_overrun() {
     assert!(!events(&mut *caller).iter().any(|event| matches!(event, Event::Closed(_))));
 }
 
-/// A chunk in a packet of the caller's.
+/// A chunk in a packet of the caller.
 fn forged(like: &[u8], kind: u8, flags: u8, value: &[u8]) -> Vec<u8> {
     let mut packet = like[..12].to_vec();
     packet.extend_from_slice(&[kind, flags]);
@@ -211,7 +210,7 @@ fn forged(like: &[u8], kind: u8, flags: u8, value: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_peer_that_breaks_the_rules_is_aborted() {
-    // What, chunk type, flags, value behind the first TSN, cause.
+    // Name, chunk type, flags, value after the first TSN, cause.
     let tsn_ahead = [0xff, 0xff, 0xff, 0xff];
     let cases: [(&str, u8, u8, &[u8], u8); 4] = [
         ("DATA without data", 0, 3, &[0; 8], 9),
@@ -226,7 +225,7 @@ fn a_peer_that_breaks_the_rules_is_aborted() {
         listener.send(NOW, Message::new(Tag::NONE, b"its fate is told", None)).unwrap();
         let data = packets(&mut *listener, NOW).remove(0);
         let tsn: [u8; 4] = match kind {
-            // Half the circle less one beyond what was sent.
+            // Half the number space less one, beyond what was sent.
             3 => {
                 let at = data.windows(4).position(|bytes| bytes == [0, 7, 0, 32]).unwrap() + 4;
                 let sent = u32::from_be_bytes(data[at..at + 4].try_into().unwrap());
@@ -265,7 +264,7 @@ fn a_message_without_end_does_not_fill_memory_for_ever() {
     for n in 0..10_000u32 {
         let mut value = first.wrapping_add(n).to_be_bytes().to_vec();
         value.extend_from_slice(&[0; 1400]);
-        // The first begins a message that never ends.
+        // The first begins a message without an end.
         hear(&mut *listener, NOW, &forged(&like, 0, if n == 0 { 2 } else { 0 }, &value));
         packets(&mut *listener, NOW);
         if events(&mut *listener).iter().any(|event| matches!(event, Event::Closed(_))) {
@@ -279,7 +278,7 @@ fn a_message_without_end_does_not_fill_memory_for_ever() {
 #[test]
 fn messages_that_fit_a_packet_are_never_fragmented() {
     let (mut caller, mut listener) = connected();
-    // 1452 bytes less common and DATA headers are 1424: more than one of them does not fit a first window whole.
+    // 1452 bytes less common and DATA headers are 1424: a first window has no room for two such messages whole.
     for len in [1424, 1000, 1423, 700, 1424, 1424, 1424, 1424].iter().cycle().take(80) {
         caller.send(NOW, Message::new(Tag::NONE, &vec![7; *len], None)).unwrap();
     }

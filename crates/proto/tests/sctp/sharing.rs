@@ -1,4 +1,4 @@
-//! Two associations on one bottleneck, and outages survived.
+//! Two associations on one bottleneck, and recovery from outages.
 
 use std::time::Duration;
 
@@ -45,8 +45,8 @@ fn outages_are_outlived_and_not_for_long_after() {
         let first =
             flow.arrivals.iter().map(|crossing| crossing.came).find(|came| *came >= ends).expect("goes on");
         println!("outage of {seconds} s: the first message {:?} after its end", first.since(ends));
-        // The next try is at most a second away (settings: the cap on backed-off time-outs), then half a round trip
-        // for it, a round trip for the answer, and half for the first fresh message.
+        // The next try is at most a second away (settings: the cap on backed-off time-outs), then it takes half a round
+        // trip, its answer a round trip, and the first fresh message half a round trip.
         assert!(first.since(ends) <= Duration::from_millis(1100), "{seconds} s: {:?}", first.since(ends));
         let after = flow.arrivals.iter().filter(|crossing| crossing.sent >= first).count();
         let handed_in = (plan.ends.since(first).as_millis() / 5) as usize;

@@ -8,23 +8,23 @@ use antiphon_core::{Counters, Endpoint, Instant, Outcome, Role, StreamId};
 use antiphon_link::Direction;
 use antiphon_testkit::{Crossing, Party, Shape, Talk, World};
 
-/// What every flow does.
+/// Settings of every flow.
 #[derive(Clone)]
 pub struct Plan<'a> {
     pub query: &'a str,
     pub link: &'a str,
     pub flows: usize,
     pub messages: u64,
-    /// `None`: as fast as the transport takes messages.
+    /// `None`: as fast as the transport accepts messages.
     pub interval: Option<Duration>,
     pub budget: Option<Duration>,
     pub len: usize,
-    /// Size of every 200th message, which goes on stream 1.
+    /// Size of every 200th message, which is sent on stream 1.
     pub large: Option<usize>,
     pub ends: Instant,
     /// When nothing crosses the link.
     pub outage: Range<Instant>,
-    /// When the link drops datagrams that are longer than so many bytes.
+    /// When the link drops longer datagrams, and the limit in bytes.
     pub tunnel: (Range<Instant>, usize),
     pub seed: u64,
 }
@@ -55,9 +55,9 @@ pub struct Flow {
     pub outcomes: BTreeMap<u64, Outcome>,
     pub bytes: u64,
     pub closed: bool,
-    /// When the caller sent each of its packets, its bytes, and whether it was a probe.
+    /// For each packet of the caller: when it was sent, its length, and whether it was a probe.
     pub packets: Vec<(Instant, usize, bool)>,
-    /// The caller's, the listener's.
+    /// Of the caller, of the listener.
     pub counters: [Counters; 2],
 }
 
@@ -88,12 +88,12 @@ impl Flow {
     }
 }
 
-/// Whether a message is one of the large ones, where there are any.
+/// Whether a message is a large one, in plans that have them.
 pub fn is_large(number: u64) -> bool {
     number % 200 == 100
 }
 
-/// What is sent, from half a second on: after the handshake, so that ages are the transport's and not its beginning's.
+/// The messages sent, from half a second on: after the handshake, so that ages do not contain its time.
 fn talk(plan: &Plan<'_>) -> Talk {
     let start = Instant::from_millis(500);
     let (len, large, budget) = (plan.len, plan.large, plan.budget);

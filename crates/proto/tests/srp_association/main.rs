@@ -1,4 +1,4 @@
-//! Two SRP endpoints and what may happen to them: forgers, floods, restarts, silence, congestion, clocks that jump.
+//! Two SRP endpoints under forged packets, floods, restarts, silence, congestion and clocks that jump.
 
 mod jumps;
 mod world;
@@ -77,7 +77,7 @@ fn forged_probes_never_go_round_for_ever() {
             let before = pair.sent();
             (0..1000).for_each(|n| pair.inject(n % 2, &buf));
             pair.run(Duration::from_millis(500));
-            // What the published client asks for by itself, 24 bytes every 20 ms at most, and some probes of 8 bytes.
+            // The published client's usual requests, 24 bytes every 20 ms at most, and some probes of 8 bytes.
             let sent: u64 = pair.sent().iter().sum::<u64>() - before.iter().sum::<u64>();
             assert!(sent < 2 * 25 * 24 + 100 * 8, "{sent} bytes");
         }
@@ -127,7 +127,7 @@ fn a_restarted_sender_is_heard_after_one_message() {
     pair.side(1).messages.clear();
     pair.stream(50, false);
     pair.run(Duration::from_millis(200));
-    // The first of them is unknown, the second proves the restart, and the first is asked for.
+    // The first of them is unknown, the second proves the restart, and the first is requested.
     let mut numbers: Vec<u8> = pair.got().iter().map(|message| message[0]).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, (0..50).collect::<Vec<u8>>());
@@ -167,7 +167,7 @@ fn the_other_mode_is_counted_as_malformed_and_not_answered() {
     }
 }
 
-/// A client elsewhere reads its clock as it likes: its times may have our mark.
+/// Another client may choose its times freely: they may have our mark.
 #[test]
 fn a_pure_sender_returns_every_probe() {
     for time in [5, 1 << 31 | 5] {

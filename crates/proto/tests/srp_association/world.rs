@@ -1,4 +1,4 @@
-//! Two endpoints on a path of 10 ms each way with prescribed losses.
+//! Two endpoints on a path of 10 ms in each direction with given losses.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,14 +18,14 @@ pub struct Pair {
 
 #[derive(Default)]
 struct Path {
-    /// How many datagrams of the first side are lost next.
+    /// How many of the first side's next datagrams are lost.
     lose: Cell<usize>,
-    /// Added to the times in the first side's messages, as if its clock had been set.
+    /// Added to the times in the first side's messages, as if its clock had been changed.
     warp: Cell<u32>,
 }
 
 impl Path {
-    /// Whether a datagram of the first side gets through.
+    /// Whether a datagram of the first side arrives.
     fn carries(&self, bytes: &mut [u8]) -> bool {
         if bytes[3] & 0x0f == 1 {
             let time = u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
@@ -52,12 +52,12 @@ impl Pair {
         Pair { world, path }
     }
 
-    /// So many datagrams of the first side are lost next.
+    /// Loses the next `count` datagrams of the first side.
     pub fn lose(&self, count: usize) {
         self.path.lose.set(count);
     }
 
-    /// The first side's clock is set by so much.
+    /// Advances the first side's clock by `micros`.
     pub fn warp(&self, micros: u32) {
         self.path.warp.set(self.path.warp.get().wrapping_add(micros));
     }
@@ -78,7 +78,7 @@ impl Pair {
 
     pub fn send(&mut self, from: usize, message: &[u8]) {
         let now = self.world.now;
-        // Half a second, longer than anything here waits.
+        // Half a second, longer than any wait in these tests.
         self.side(from).send(now, message, Some(now + Duration::from_millis(500))).expect("accepted");
     }
 
@@ -91,7 +91,7 @@ impl Pair {
         self.world.run_until(self.world.now + time);
     }
 
-    /// Both ways, a message each 20 ms.
+    /// Sends a message every 20 ms, in one or both directions.
     pub fn stream(&mut self, count: u8, both_ways: bool) {
         for n in 0..count {
             self.send(0, &[n; 200]);

@@ -1,4 +1,4 @@
-//! One stream over a modelled link, from the first message to the last repair, and its results.
+//! One stream over a modelled link, from the first message to the last retransmission, and its results.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,12 +17,12 @@ const DESIRED: DesiredQuality = DesiredQuality::SRP_REPORT;
 pub struct Condition {
     pub name: &'static str,
     pub round_trip: Duration,
-    /// Both ways, as `antiphon link` writes it.
+    /// Both directions, in the notation of `antiphon link`.
     pub link: &'static str,
 }
 
-/// Loss and round trip as in the report's table of test parameters. Its UDP figures lie 1.5 to 14 ms above half a round
-/// trip, so its routers' queues varied little: 2 ms of the way, on average, are jitter here.
+/// Loss and round trip from the report's table of test parameters. Its UDP figures are 1.5 to 14 ms above half a round
+/// trip, so its routers' queues varied little: 2 ms of the delay, on average, are jitter here.
 pub const CONDITIONS: [Condition; 3] = [
     Condition {
         name: "low/low",
@@ -41,7 +41,7 @@ pub const CONDITIONS: [Condition; 3] = [
     },
 ];
 
-/// The same round trips with ten times the jitter: queues that come and go.
+/// The same round trips with ten times the jitter, from queues that fill and empty.
 pub const RESTLESS: [Condition; 3] = [
     Condition {
         name: "low/low",
@@ -76,8 +76,8 @@ pub struct Outcome {
     pub age_ms: f64,
     /// Distance with that age in place of the report's latency.
     pub distance_by_age: f64,
-    /// Distance with the mean distance of ages from their mean in place of that of intervals: the other way to read the
-    /// report's "mean distance of the arrivals from their mean".
+    /// Distance with the mean deviation of ages in place of that of intervals: the other reading of the report's "mean
+    /// distance of the arrivals from their mean".
     pub distance_by_spread: f64,
     pub wire_bytes_per_message: f64,
 }

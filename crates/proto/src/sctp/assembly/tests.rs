@@ -22,10 +22,10 @@ fn header(tsn: u32, number: u32, unordered: bool, (begin, end): (bool, bool)) ->
 /// Messages by stream, unordered or not, in the order of sending.
 type Sent = BTreeMap<(u16, bool), Vec<Vec<u8>>>;
 
-/// Messages of random sizes in several streams, cut, shuffled within a distance, as DATA and as I-DATA.
+/// Messages of random sizes in several streams, cut and shuffled within a distance, as DATA and as I-DATA.
 fn cut(rng: &mut Rng, interleaved: bool, start: u32) -> (Vec<(DataHeader, Vec<u8>)>, Sent) {
     let (mut chunks, mut messages) = (Vec::new(), Sent::new());
-    // Both kinds of numbers wrap on the way.
+    // Both kinds of numbers wrap meanwhile.
     let mut next: BTreeMap<(u16, bool), u32> = BTreeMap::new();
     let mut tsn = start;
     for _ in 0..60 {
@@ -33,7 +33,7 @@ fn cut(rng: &mut Rng, interleaved: bool, start: u32) -> (Vec<(DataHeader, Vec<u8
         let number = next.entry((stream, unordered)).or_insert(0);
         let mut message = vec![0; 3 + rng.below(40) as usize];
         rng.fill(&mut message[3..]);
-        // No two are the same.
+        // Makes every message different.
         message[..3].copy_from_slice(&[stream as u8, u8::from(unordered), *number as u8]);
         let pieces: Vec<&[u8]> = message.chunks(1 + rng.below(20) as usize).collect();
         for (n, piece) in pieces.iter().enumerate() {
@@ -116,9 +116,9 @@ fn what_is_skipped_releases_what_waited_behind_it() {
     assert_eq!(delivered(&mut assembly, &header(11, ssn(1), false, WHOLE)), []);
     assert_eq!(delivered(&mut assembly, &header(13, ssn(3), false, WHOLE)), []);
     assert_eq!(delivered(&mut assembly, &header(14, ssn(4), false, (true, false))), []);
-    // 10 is given up with SSN 0; 11 was waiting for it.
+    // 10 is given up with SSN 0; 11 waited for it.
     assert_eq!(forwarded(&mut assembly, 10, &[(ssn(0), false)]), [ssn(1) as u8]);
-    // 12 and the unfinished 14 are; 13 stood between them.
+    // 12 and the incomplete 14 are given up; 13 stood between them.
     assert_eq!(forwarded(&mut assembly, 15, &[(ssn(4), false)]), [ssn(3) as u8]);
     assert_eq!((assembly.charged(), assembly.next(0)), (0, Seq32(0xffff + 5)));
     assert_eq!(delivered(&mut assembly, &header(16, ssn(5), false, WHOLE)), [ssn(5) as u8]);

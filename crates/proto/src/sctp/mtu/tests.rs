@@ -2,7 +2,7 @@ use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Runs over a path that takes `limit` bytes for a time; answers how many probes went out.
+/// Runs for a time over a path that takes `limit` bytes; returns the number of probes sent.
 fn walk(mtu: &mut Mtu, (from, until): (u64, u64), limit: usize) -> u32 {
     let (mut sent, mut draws) = (0, 100);
     for now in from..until {
@@ -28,7 +28,7 @@ fn what_passes_is_found_for_every_limit() {
         let probes = walk(&mut mtu, (0, 40_000), limit);
         let passes = limit.min(1452);
         assert!(mtu.size() <= passes && mtu.size() + GRAIN > passes, "{limit}: {}", mtu.size());
-        // The first size and six halvings of 252 bytes, three tries each.
+        // The first size and six halvings of 252 bytes, with three tries each.
         assert!(probes <= 21, "{limit}: {probes}");
         assert_eq!(walk(&mut mtu, (40_000, 600_000), limit), 0, "then it rests");
     }
@@ -59,7 +59,7 @@ fn outages_and_repaired_losses_do_not_shrink_packets() {
         (0..5).for_each(|_| mtu.on_loss(1452));
         let now = Instant::from_millis(second * 1000);
         assert!(!mtu.run(now, 50 * MS) && mtu.size() == 1452);
-        // Not even small ones are answered.
+        // Small probes are not answered either.
         while mtu.next_probe(now, || 7).is_some() {}
     }
 }

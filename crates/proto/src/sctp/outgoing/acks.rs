@@ -1,4 +1,4 @@
-//! What a SACK tells of what was sent (RFC 9260 §6.2.1, §7.2.4).
+//! Processes SACKs for the chunks sent (RFC 9260 §6.2.1, §7.2.4).
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use super::super::wire::chunks::Sack;
 use super::{ChunkState, Outgoing};
 use crate::queue::SendQueue;
 
-/// What a SACK brought.
+/// Effects of one SACK.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Acked {
-    /// The cumulative point has moved.
+    /// The cumulative TSN has advanced.
     pub moved: bool,
-    /// Payload bytes acknowledged for the first time, by the path they last went.
+    /// Payload bytes acknowledged for the first time, by the path on which they were last sent.
     pub bytes: [usize; MAX_PATHS],
-    /// A chunk that was sent once: its path, when, and the round trip.
+    /// From a chunk that was sent only once: its path, when it was sent, and the round trip.
     round_trip: Option<(usize, Instant, Duration)>,
     /// The highest TSN acknowledged for the first time, and its path.
     newest: Option<(Seq32, u8)>,
@@ -32,12 +32,12 @@ impl Acked {
     }
 }
 
-/// The peer acknowledged what was never sent.
+/// The peer acknowledged a TSN that was never sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Violation;
 
 impl Outgoing {
-    /// Takes a SACK that came at `now`; `None` for one that is older than another.
+    /// Processes a SACK that arrived at `now`; returns `None` if it is older than one already processed.
     pub fn on_sack(
         &mut self,
         now: Instant,
@@ -54,7 +54,7 @@ impl Outgoing {
         Ok(Some(acked))
     }
 
-    /// Takes what a SACK and a SHUTDOWN have in common.
+    /// Processes the part that SACK and SHUTDOWN have in common.
     pub fn on_cumulative(
         &mut self,
         now: Instant,
@@ -80,7 +80,7 @@ impl Outgoing {
         Ok(Some(acked))
     }
 
-    /// Walks over the gap blocks; answers how many chunks from the first they reach.
+    /// Processes the gap blocks; returns how many chunks from the first they reach.
     fn take_gaps(
         &mut self,
         now: Instant,
@@ -92,7 +92,7 @@ impl Outgoing {
         let mut walked = 0;
         for (first, last) in sack.gaps() {
             let (first, last) = (usize::from(first), usize::from(last).min(self.sent.len()));
-            // Blocks that are empty, go back, or tell of what was never sent are no news.
+            // Ignores blocks that are empty, go back, or cover TSNs never sent.
             if first <= walked || first > last {
                 continue;
             }
@@ -106,7 +106,7 @@ impl Outgoing {
         walked
     }
 
-    /// The peer has the chunk at `at`.
+    /// Marks the chunk at `at` as acknowledged.
     fn acknowledge(
         &mut self,
         at: usize,
@@ -142,7 +142,7 @@ impl Outgoing {
         }
     }
 
-    /// The peer has dropped again what it had told of beyond a gap.
+    /// The peer has dropped a chunk that it had acknowledged beyond a gap.
     fn take_back(&mut self, at: usize) {
         let sent = &mut self.sent[at];
         if sent.state == ChunkState::Acked {
@@ -153,7 +153,7 @@ impl Outgoing {
         }
     }
 
-    /// The chunk before all others is done with.
+    /// Removes the first chunk, which needs no more tracking.
     fn drop_front(&mut self, queue: &mut SendQueue) {
         let Some(sent) = self.sent.pop_front() else { return };
         self.ahead -= usize::from(sent.state == ChunkState::Acked);
@@ -167,14 +167,14 @@ impl Outgoing {
         }
     }
 
-    /// Chunks that later ones have overtaken three times are lost (fast retransmit).
+    /// Counts chunks that later ones have overtaken three times as lost (fast retransmit).
     fn count_misses(&mut self, seen_to: usize, acked: &mut Acked, paths: &mut [Path]) {
         let Some((newest, path)) = acked.newest else { return };
         let in_recovery = acked.moved && paths[usize::from(path)].window.in_recovery();
         let below = if in_recovery { seen_to } else { newest.distance(self.first_tsn()).max(0) as usize };
         for at in 0..below.min(seen_to) {
             let sent = &mut self.sent[at];
-            // What went another way has not been overtaken.
+            // Chunks sent on another path have not been overtaken.
             if sent.state != ChunkState::Flying || sent.misses == super::NEVER_AGAIN || sent.path != path {
                 continue;
             }
@@ -192,7 +192,7 @@ impl Outgoing {
         }
     }
 
-    /// A chunk on its way is to be sent again.
+    /// Marks a chunk in flight for retransmission.
     pub(super) fn take_for_lost(&mut self, at: usize, paths: &mut [Path]) {
         let sent = &mut self.sent[at];
         let len = usize::from(sent.len);
@@ -202,7 +202,7 @@ impl Outgoing {
         self.lost += 1;
     }
 
-    /// T3-rtx of a path has expired: all that went by it is to be sent again.
+    /// T3-rtx of a path has expired: marks all its chunks in flight for retransmission.
     pub fn on_timeout(&mut self, by: usize, paths: &mut [Path]) {
         for sent in &mut self.sent {
             if sent.state == ChunkState::Flying && usize::from(sent.path) == by {
@@ -215,7 +215,7 @@ impl Outgoing {
         paths[by].flight = 0;
     }
 
-    /// A path takes no packets as large as some that are on their way.
+    /// The path no longer takes packets as large as some in flight.
     pub fn on_smaller_path(&mut self, by: usize, paths: &mut [Path]) {
         let size = paths[by].mtu.size();
         for at in 0..self.sent.len() {
@@ -227,7 +227,7 @@ impl Outgoing {
         }
     }
 
-    /// When the first chunk on its way by this path set out.
+    /// When the first chunk in flight on this path was sent.
     pub fn first_sent(&self, by: usize) -> Option<Instant> {
         let mut flying = self.sent.iter().filter(|sent| sent.state == ChunkState::Flying);
         flying.find(|sent| usize::from(sent.path) == by).map(|sent| sent.at)

@@ -1,4 +1,4 @@
-//! What goes into a packet: chunks that are to be sent again, then new ones, as far as room and windows let them.
+//! Fills packets: retransmissions first, then new chunks, as far as room and windows allow.
 
 use antiphon_core::Instant;
 
@@ -8,11 +8,11 @@ use super::super::wire::writer::Writer;
 use super::{ChunkState, Message, NEVER_AGAIN, Outgoing, Sent};
 use crate::queue::{MAX_BYTES, MAX_FRAMES, Queued, SendQueue};
 
-/// A packet in the making: when and by which of the paths it goes, and the messages that wait.
+/// A packet being written: when and on which path it is sent, and the messages that wait.
 pub struct Departure<'a, 'buf> {
     pub now: Instant,
     pub writer: &'a mut Writer<'buf>,
-    /// The place of its path among `paths`.
+    /// Index of its path in `paths`.
     pub by: usize,
     pub paths: &'a mut [Path],
     pub queue: &'a mut SendQueue,
@@ -30,9 +30,9 @@ impl Departure<'_, '_> {
 }
 
 impl Outgoing {
-    /// Writes chunks that are to be sent again, as far as there is room.
+    /// Writes chunks that await retransmission, as far as there is room.
     ///
-    /// `burst`: the first packet of a fast retransmission asks no window (RFC 9260 §7.2.4, step 4).
+    /// `burst`: the first packet of a fast retransmission ignores the window (RFC 9260 §7.2.4, step 4).
     pub fn resend(&mut self, packet: &mut Departure<'_, '_>, burst: bool) {
         let now = packet.now;
         let full = packet.writer.room_when_empty();
@@ -50,7 +50,7 @@ impl Outgoing {
                 return;
             }
             let sent = &mut self.sent[at];
-            // It has been fast retransmitted or timed out: only a time-out may find it lost again.
+            // It was fast retransmitted or timed out: only a time-out may find it lost again.
             (sent.state, sent.misses, sent.at) = (ChunkState::Flying, NEVER_AGAIN, now);
             (sent.path, sent.tries) = (packet.by as u8, sent.tries.saturating_add(1));
             sent.packet = packet.writer.len() as u16;
@@ -62,7 +62,7 @@ impl Outgoing {
         }
     }
 
-    /// Writes new chunks: of messages begun, and of messages that wait.
+    /// Writes new chunks, from messages already begun and from waiting ones.
     pub fn send_new(&mut self, packet: &mut Departure<'_, '_>) {
         self.drop_late(packet.now, packet.paths, packet.queue);
         while self.lost == 0 && packet.has_window() && self.sent.len() < MOST_CHUNKS {
@@ -73,7 +73,7 @@ impl Outgoing {
         }
     }
 
-    /// The message whose next chunk goes out: those begun take turns with those that wait.
+    /// Chooses the message of the next chunk: messages begun take turns with waiting ones.
     fn choose(&mut self, packet: &mut Departure<'_, '_>) -> Option<u32> {
         if self.cutting.is_empty() || (self.rules.interleaved && self.turn >= self.cutting.len()) {
             self.turn = 0;
@@ -86,7 +86,7 @@ impl Outgoing {
         self.cutting.get(at).copied()
     }
 
-    /// Takes the next message of the queue whose stream is free, if it may go into this packet.
+    /// Takes the next queued message whose stream is free, if it may go into this packet.
     fn begin(&mut self, packet: &mut Departure<'_, '_>) -> Option<u32> {
         let Departure { now, writer, queue, .. } = packet;
         let live = self.messages.len() - self.free.len();
@@ -122,7 +122,7 @@ impl Outgoing {
             given_up: false,
             told: false,
         };
-        // All places are taken: a new one.
+        // Adds a place when all are taken.
         let place = self.free.pop().unwrap_or(self.messages.len() as u32);
         match self.messages.get_mut(place as usize) {
             Some(old) => *old = message,
@@ -132,19 +132,20 @@ impl Outgoing {
         place
     }
 
-    /// Whether the peer has room for so much; when it has none, one chunk asks again (RFC 9260 §6.1, rule A).
+    /// Whether the peer's window has room for `len` bytes; when it is full, one chunk probes it (RFC 9260 §6.1, rule
+    /// A).
     fn may_fly(&self, len: usize) -> bool {
         self.peer_window >= len || self.flight == 0
     }
 
-    /// Cuts the next chunk of a message into the packet; `false` when it must wait.
+    /// Cuts the next chunk of a message into the packet; returns `false` when it must wait.
     fn cut(&mut self, place: u32, packet: &mut Departure<'_, '_>) -> bool {
         let (now, interleaved) = (packet.now, self.rules.interleaved);
         let writer = &mut *packet.writer;
         let message = &self.messages[place as usize];
         let left = message.bytes.len() - message.cut;
         let room = writer.room().saturating_sub(DataHeader::len(interleaved));
-        // The last part of a message may be short, others fill what is left of a packet, if that is worth a chunk.
+        // The last part of a message may be short; other parts fill the packet, if the rest is worth a chunk.
         let len = left.min(room);
         if len == 0 || (len < left && room < writer.room_when_empty() / 4) || !self.may_fly(len) {
             return false;
@@ -174,7 +175,7 @@ impl Outgoing {
         true
     }
 
-    /// Gives a message its SSN or MID, with its first chunk.
+    /// Assigns a message its SSN or MID, with its first chunk.
     fn number(&mut self, place: u32) {
         let message = &mut self.messages[place as usize];
         let stream = usize::from(message.stream);
@@ -190,7 +191,7 @@ impl Outgoing {
         }
     }
 
-    /// Writes the chunk at `at` of `sent`; `false` when there is no room.
+    /// Writes the chunk at `at` of `sent`; returns `false` when there is no room.
     fn write(&self, at: usize, writer: &mut Writer<'_>) -> bool {
         let sent = &self.sent[at];
         let message = &self.messages[sent.message as usize];
@@ -202,7 +203,7 @@ impl Outgoing {
             stream: message.stream,
             number: message.number,
             fragment: sent.fragment,
-            // No registered payload protocol is RTP (RFC 9260 §15.6): 0 is "unspecified".
+            // RTP has no registered payload protocol identifier (RFC 9260 §15.6): 0 is "unspecified".
             ppid: 0,
             unordered: !self.rules.ordered,
             begin: offset == 0,
@@ -212,7 +213,7 @@ impl Outgoing {
         writer.data(&header, &message.bytes[offset..offset + len])
     }
 
-    /// Accounts for a chunk that goes out.
+    /// Accounts for a chunk that is sent.
     fn take_off(&mut self, now: Instant, path: &mut Path, len: usize) {
         path.window.on_send(now, path.rtt.base_rto());
         path.flight += len;
@@ -224,11 +225,11 @@ impl Outgoing {
     }
 }
 
-/// Whether a message of `len` bytes may begin where there is room for `room` of its bytes, in a packet that takes `full`
-/// when it is empty: one that fits a packet goes in one piece, others where the piece is worth it.
+/// Whether a message of `len` bytes may begin in a packet with room for `room` of its bytes; an empty packet holds
+/// `full`. A message that fits a packet is sent in one piece; longer ones begin where the piece is worth it.
 fn fits(len: usize, full: usize, room: usize) -> bool {
     if len <= full { len <= room } else { room >= full / 2 }
 }
 
-/// Chunks kept at most, acknowledged beyond gaps or not; gap blocks count to 65535.
+/// Chunks kept at most, including those acknowledged beyond gaps; gap blocks count to 65535.
 const MOST_CHUNKS: usize = 4096;

@@ -1,4 +1,5 @@
-//! Messages that come too late or were tried too often (RFC 3758 §3.5, RFC 7496): given up whole, and told to the peer.
+//! Gives up messages that are too late or were retransmitted too often (RFC 3758 §3.5, RFC 7496): always the whole
+//! message, and the peer is told.
 
 use antiphon_core::{Instant, Outcome, Seq32};
 
@@ -11,7 +12,7 @@ use crate::deadline::last_chance;
 use crate::queue::SendQueue;
 
 impl Outgoing {
-    /// How the message of a lost chunk ends, if it is not to be sent again. `full`: bytes of chunks in a packet at most.
+    /// Outcome of a lost chunk's message, if it is to be given up. `full`: bytes of chunks in a packet at most.
     pub(super) fn is_to_be_given_up(&self, at: usize, now: Instant, full: usize) -> Option<Outcome> {
         let sent = &self.sent[at];
         let message = &self.messages[sent.message as usize];
@@ -27,20 +28,22 @@ impl Outgoing {
             }
             _ => {}
         }
-        // The path takes less than when this was cut, and what has a TSN is not cut again (RFC 9260 §6.9).
+        // The path's packets have become smaller than this chunk, and a chunk with a TSN is not cut again (RFC 9260
+        // §6.9).
         let fits = DataHeader::len(self.rules.interleaved) + usize::from(sent.len) <= full;
         (!fits).then_some(Outcome::RetriesExhausted)
     }
 
-    /// Whether something waits to be sent again that is too large for packets of `most` bytes and can't be given up.
+    /// Whether a chunk that awaits retransmission is too large for packets of `most` bytes and can't be given up.
     pub fn must_resend_larger(&self, most: usize) -> bool {
         let full = most.saturating_sub(HEADER + DataHeader::len(self.rules.interleaved));
         let too_large = |sent: &Sent| sent.state == ChunkState::Lost && usize::from(sent.len) > full;
         self.lost > 0 && !self.rules.may_give_up && self.sent.iter().any(too_large)
     }
 
-    /// Gives up what has come past its deadline: lost, only partly sent, or on its way for longer than an answer takes.
-    /// Just before it, what later chunks have overtaken is to be sent again. Whether a congestion window closed by that.
+    /// Gives up messages past their deadlines: lost, only partly sent, or in flight for longer than an answer takes.
+    /// Just before the deadline, chunks that later ones have overtaken are retransmitted. Returns whether a congestion
+    /// window was reduced.
     pub fn expire(&mut self, now: Instant, paths: &mut [Path], queue: &mut SendQueue) -> bool {
         if self.check_at.is_none_or(|at| now < at) {
             return false;
@@ -60,12 +63,12 @@ impl Outgoing {
                 next = next.into_iter().chain(self.last_chance(at, paths)).chain([due]).min();
             }
         }
-        // Just after, since a deadline is still in time.
+        // Just after the deadline, as the deadline itself is still in time.
         self.check_at = next.map(|next| Instant::from_nanos(next.max(now).as_nanos().saturating_add(1)));
         closed
     }
 
-    /// When the message of a chunk is to be given up, if nothing happens before; `None` where messages have no deadlines.
+    /// When a chunk's message is given up if nothing is acknowledged before; `None` where messages have no deadlines.
     fn due(&self, at: usize, paths: &[Path]) -> Option<Instant> {
         if !self.rules.may_give_up || self.rules.reliability != Reliability::Deadline {
             return None;
@@ -74,7 +77,8 @@ impl Outgoing {
         let message = &self.messages[sent.message as usize];
         let deadline = message.deadline.filter(|_| !message.given_up)?;
         let in_parts = message.cut < message.bytes.len();
-        // What the order keeps back at the peer waits for the deadline, not for an answer that is not to be expected.
+        // A chunk that holds back later ones at the peer waits until the deadline, not for an answer that is not
+        // expected.
         let awaited = !in_parts && (sent.misses == 0 || !self.rules.ordered);
         let answered = sent.at + paths[usize::from(sent.path)].rtt.base_rto();
         match sent.state {
@@ -85,7 +89,7 @@ impl Outgoing {
         }
     }
 
-    /// When a chunk that was overtaken, or sent again already, goes out for the last time.
+    /// Latest retransmission time of a chunk that was overtaken or already retransmitted.
     fn last_chance(&self, at: usize, paths: &[Path]) -> Option<Instant> {
         let sent = &self.sent[at];
         let is_missed = sent.state == ChunkState::Flying && sent.misses > 0;
@@ -94,14 +98,14 @@ impl Outgoing {
         (sent.at < last).then_some(last)
     }
 
-    /// Sees to it that [`Self::expire`] looks at a chunk in time.
+    /// Schedules [`Self::expire`] in time for a chunk.
     pub(super) fn check_in_time(&mut self, at: usize, paths: &[Path]) {
         let look = self.last_chance(at, paths).or_else(|| self.due(at, paths));
         self.check_at = [self.check_at, look].into_iter().flatten().min();
     }
 
-    /// Three misses would come too late: one is enough to take the chunk for lost. Of what was sent again, one more copy
-    /// goes out. Whether a congestion window closed.
+    /// Three misses would come too late: one is enough to count the chunk as lost. A chunk already retransmitted is
+    /// sent once more. Returns whether a congestion window was reduced.
     fn take_last_chance(&mut self, at: usize, paths: &mut [Path]) -> bool {
         let sent = self.sent[at];
         self.take_for_lost(at, paths);
@@ -113,7 +117,7 @@ impl Outgoing {
         path.window.on_loss(self.highest())
     }
 
-    /// Gives up messages of which a part would go out after their deadlines.
+    /// Gives up messages of which a part would be sent after their deadlines.
     pub(super) fn drop_late(&mut self, now: Instant, paths: &mut [Path], queue: &mut SendQueue) {
         if !self.rules.may_give_up || self.rules.reliability != Reliability::Deadline {
             return;
@@ -128,7 +132,7 @@ impl Outgoing {
         }
     }
 
-    /// Gives a message up: the peer is told to wait for none of it.
+    /// Gives up a message; the peer is told not to wait for any part of it.
     pub(super) fn give_up(
         &mut self,
         now: Instant,
@@ -143,8 +147,8 @@ impl Outgoing {
             queue.settle(message.tag, outcome);
         }
         if message.cut < message.bytes.len() {
-            // The peer may have all chunks so far, and must learn that no more of them come: a number that is never
-            // sent stands for the rest.
+            // The peer may have all chunks so far, and must learn that no more follow: a TSN that is never sent stands
+            // for the rest.
             message.chunks += 1;
             let end =
                 Sent { message: place, state: ChunkState::GivenUp, len: 0, ..Sent::rest(message.cut, now) };
@@ -179,7 +183,7 @@ impl Outgoing {
         }
     }
 
-    /// How far the peer may forget, if it may: Advanced.Peer.Ack.Point, with the messages skipped in each stream.
+    /// Advanced.Peer.Ack.Point, if a FORWARD TSN is due, with the messages skipped in each stream.
     pub fn forward_point(&self, skipped: &mut Vec<Skipped>) -> Option<Seq32> {
         skipped.clear();
         let mut point = None;
@@ -195,11 +199,11 @@ impl Outgoing {
                 ChunkState::Flying | ChunkState::Lost => break,
             }
         }
-        // Chunks behind it that the peer has follow by themselves.
+        // Chunks after it that the peer already has need no FORWARD TSN.
         point.map(|at| self.first_tsn().plus(at as u32))
     }
 
-    /// Whether there is something to forward.
+    /// Whether a given-up chunk still needs a FORWARD TSN.
     pub fn has_given_up(&self) -> bool {
         self.sent.front().is_some_and(|sent| sent.state == ChunkState::GivenUp)
     }
@@ -218,7 +222,7 @@ impl Outgoing {
         true
     }
 
-    /// Ends every message on its way.
+    /// Ends every message being sent.
     pub fn abort_all(&mut self, queue: &mut SendQueue) {
         for at in 0..self.sent.len() {
             self.abort(self.sent[at].message, queue);
@@ -238,5 +242,5 @@ impl Outgoing {
     }
 }
 
-/// Streams skipped in one FORWARD TSN: they fit the smallest packet.
+/// Streams skipped in one FORWARD TSN: as many as fit the smallest packet.
 pub(in super::super) const MOST_SKIPPED: usize = 12;

@@ -1,8 +1,8 @@
-//! What this side sends: messages cut into chunks, each followed until the peer has it or it is given up.
+//! Messages to send: cut into chunks, each tracked until the peer acknowledges it or it is given up.
 //!
-//! A message becomes a message when its first byte is about to go out (late binding), and gets its numbers then. It is
-//! never cut to fit a small window: what fits a packet of the path goes as one chunk. Messages and chunks live in places that are
-//! used again, so that a stream in order allocates nothing.
+//! A message is cut and numbered only when its first byte is about to be sent (late binding). It is never cut to fit a
+//! small window: a message that fits a packet of the path is sent as one chunk. Places of messages and chunks are
+//! reused, so that an undisturbed stream allocates nothing.
 
 mod acks;
 mod departures;
@@ -19,7 +19,7 @@ pub(super) use acks::{Acked, Violation};
 pub(super) use departures::Departure;
 pub(super) use give_up::MOST_SKIPPED;
 
-/// How messages of an association go out.
+/// Delivery rules for the messages of an association.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub ordered: bool,
@@ -27,37 +27,37 @@ pub(super) struct Rules {
     pub streams: u16,
     /// Both sides agreed on I-DATA (RFC 8260).
     pub interleaved: bool,
-    /// The peer understands that something is given up (RFC 3758).
+    /// The peer supports giving up messages (RFC 3758).
     pub may_give_up: bool,
 }
 
-/// Messages on their way.
+/// Messages that are being sent.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     rules: Rules,
     messages: Vec<Message>,
     free: Vec<u32>,
     kept_bytes: usize,
-    /// Begun, and not all of it cut.
+    /// Messages that are only partly cut into chunks.
     cutting: Vec<u32>,
     turn: usize,
-    /// The next SSN or MID of each stream, ordered and unordered.
+    /// The next SSN or MID of each stream, for ordered and unordered messages.
     numbers: Vec<[u32; 2]>,
-    /// From the first TSN that is not acknowledged cumulatively to the last sent.
+    /// From the first TSN that is not cumulatively acknowledged to the last one sent.
     sent: VecDeque<Sent>,
     next_tsn: Seq32,
-    /// Payload bytes on their way, by any path.
+    /// Payload bytes in flight, on all paths.
     flight: usize,
-    /// Chunks that are to be sent again.
+    /// Chunks that await retransmission.
     lost: usize,
     /// Chunks acknowledged by gap blocks.
     ahead: usize,
-    /// What the peer still takes.
+    /// Bytes that the peer's window still accepts.
     peer_window: usize,
-    /// When something may have to be given up.
+    /// When messages may have to be given up.
     check_at: Option<Instant>,
     retransmitted: u64,
-    /// Something was given up that the peer is to be told of.
+    /// Something was given up that the peer must be told about.
     gave_up: bool,
 }
 
@@ -70,13 +70,13 @@ struct Message {
     number: u32,
     /// Its first chunk.
     first: Seq32,
-    /// Bytes that are in chunks.
+    /// Bytes already cut into chunks.
     cut: usize,
-    /// Chunks it was cut into so far.
+    /// Chunks cut so far.
     fragments: u32,
-    /// Those of them that are in `sent`.
+    /// Of these chunks, those still in `sent`.
     chunks: u32,
-    /// Those of them that the peer has not.
+    /// Of these chunks, those not acknowledged.
     unacked: u32,
     given_up: bool,
     told: bool,
@@ -86,14 +86,15 @@ struct Message {
 struct Sent {
     message: u32,
     offset: u32,
-    /// How many chunks of its message stand before it.
+    /// Index of the fragment within its message.
     fragment: u32,
     len: u16,
     tries: u16,
-    /// SACKs that told of later chunks and not of this one (RFC 9260 §7.2.4).
+    /// SACKs that acknowledged later chunks and not this one (RFC 9260 §7.2.4).
     misses: u8,
     path: u8,
-    /// Bytes of the packet that it last went in, to its own end: of the last chunk, the packet's.
+    /// Length of the packet that it was last sent in, up to the end of this chunk; for the last chunk, the whole
+    /// packet.
     packet: u16,
     state: ChunkState,
     at: Instant,
@@ -102,15 +103,15 @@ struct Sent {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ChunkState {
     Flying,
-    /// To be sent again.
+    /// Awaits retransmission.
     Lost,
-    /// The peer has it, beyond a gap.
+    /// Acknowledged beyond a gap.
     Acked,
     GivenUp,
 }
 
 impl Sent {
-    /// What is left of a message from `offset` on.
+    /// Stands for the rest of a message, from `offset` on.
     fn rest(offset: usize, now: Instant) -> Sent {
         let (message, fragment, len, tries, misses, path, packet) = (0, 0, 0, 1, 0, 0, 0);
         let (offset, state) = (offset as u32, ChunkState::Flying);
@@ -140,7 +141,7 @@ impl Outgoing {
         }
     }
 
-    /// Makes room for `messages` on their way, each with its chunk and a number that ends it.
+    /// Reserves memory for `messages` in flight, each with its chunk and a number that ends it.
     pub fn reserve(&mut self, messages: usize) {
         let messages = messages.min(MAX_FRAMES);
         self.messages.reserve_exact(messages.saturating_sub(self.messages.len()));
@@ -148,47 +149,47 @@ impl Outgoing {
         self.sent.reserve_exact((2 * messages).saturating_sub(self.sent.len()));
     }
 
-    /// Payload bytes on their way.
+    /// Payload bytes in flight.
     pub fn flight(&self) -> usize {
         self.flight
     }
 
-    /// The peer's window as far as is known, less what is on its way.
+    /// The peer's window as last reported, less the bytes in flight.
     pub fn peer_window(&self) -> usize {
         self.peer_window
     }
 
-    /// Chunks sent again so far.
+    /// Chunks retransmitted so far.
     pub fn retransmitted(&self) -> u64 {
         self.retransmitted
     }
 
-    /// The last TSN that is acknowledged cumulatively.
+    /// The last TSN that is cumulatively acknowledged.
     pub fn cumulative(&self) -> Seq32 {
         Seq32(self.first_tsn().0.wrapping_sub(1))
     }
 
-    /// Whether every message is told of, and the peer knows of all that was given up.
+    /// Whether every message has its outcome, and the peer knows of all that were given up.
     pub fn is_empty(&self) -> bool {
         self.sent.is_empty() && self.cutting.is_empty()
     }
 
-    /// Whether something waits to be sent again.
+    /// Whether chunks await retransmission.
     pub fn has_lost(&self) -> bool {
         self.lost > 0
     }
 
-    /// Whether a message is begun and not all of it sent.
+    /// Whether a message is only partly sent.
     pub fn is_cutting(&self) -> bool {
         !self.cutting.is_empty()
     }
 
-    /// Whether something was given up since this was last asked.
+    /// Returns whether something was given up since the last call.
     pub fn takes_news_of_giving_up(&mut self) -> bool {
         std::mem::take(&mut self.gave_up)
     }
 
-    /// When [`Self::expire`] has something to look at.
+    /// When [`Self::expire`] must be called.
     pub fn next_check(&self) -> Option<Instant> {
         self.check_at
     }
@@ -198,9 +199,9 @@ impl Outgoing {
     }
 }
 
-/// Places made at the start: what a stream of messages every 5 ms has on its way over the longest path, in some 10 kB.
+/// Places reserved at the start: in flight on the longest path with a message every 5 ms, in some 10 kB.
 const READY: usize = 64;
-/// More misses than are counted: a chunk that was sent again is found lost by its time-out only.
+/// Disables miss counting: only a time-out may find a retransmitted chunk lost again.
 const NEVER_AGAIN: u8 = u8::MAX;
 
 #[cfg(test)]

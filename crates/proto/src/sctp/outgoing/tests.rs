@@ -11,7 +11,7 @@ use super::*;
 use crate::queue::SendQueue;
 
 const NOW: Instant = Instant::from_millis(1000);
-/// So that TSNs wrap after the second.
+/// Chosen so that TSNs wrap after the second.
 const FIRST: Seq32 = Seq32(u32::MAX - 1);
 const PACKET: usize = 1452;
 
@@ -46,7 +46,7 @@ impl Sender {
         self.packet_of(now, PACKET)
     }
 
-    /// The same, of so many bytes at most.
+    /// The same, with at most `most` bytes.
     fn packet_of(&mut self, now: Instant, most: usize) -> Vec<u32> {
         let mut buf = [0; PACKET];
         let mut writer = Writer::new(&mut buf[..most], Header { source: 1, destination: 2, tag: 3 });
@@ -63,7 +63,7 @@ impl Sender {
             .collect()
     }
 
-    /// A SACK: how many TSNs have come in a row, and gap blocks from there.
+    /// A SACK: how many TSNs have arrived in a row, and gap blocks from there.
     fn sack(&mut self, now: Instant, row: u32, gaps: &[(u16, u16)]) -> Result<Option<Acked>, Violation> {
         let mut value = FIRST.plus(row).0.wrapping_sub(1).to_be_bytes().to_vec();
         value.extend_from_slice(&[0, 1, 0, 0, 0, gaps.len() as u8, 0, 0]);
@@ -93,7 +93,7 @@ fn reneged_chunks_are_resent_with_one_outcome() {
     assert!(sender.sack(NOW, 1, &[(2, 3)]).unwrap().is_some());
     assert_eq!(sender.outcomes(), [(0, Outcome::Acked), (2, Outcome::Acked), (3, Outcome::Acked)]);
     assert_eq!((sender.out.flight(), sender.packet(NOW)), (300, vec![]));
-    // It has no room after all for the last.
+    // The peer has no room for the last after all.
     sender.sack(NOW, 1, &[(2, 2)]).unwrap();
     assert_eq!(sender.packet(NOW), [3]);
     sender.sack(NOW, 4, &[]).unwrap();
@@ -113,7 +113,7 @@ fn a_partly_sent_expired_message_is_skipped_as_a_whole() {
     (0..10).for_each(|_| sent.extend(sender.packet(NOW)));
     let parts = sent.len() as u32 - 1;
     assert!(parts >= 3);
-    // The peer has all that was sent; the window would let more go, but it is too late.
+    // The peer has all that was sent; the window would allow more, but it is too late.
     sender.sack(deadline, 1 + parts, &[]).unwrap();
     assert_eq!(sender.out.forward_point(&mut Vec::new()), None);
     let late = deadline + Duration::from_millis(1);
@@ -172,11 +172,11 @@ fn on_a_smaller_path_only_too_large_packets_count_as_lost() {
     assert_eq!([sender.packet(NOW), sender.packet(NOW), sender.packet(NOW)], [vec![0], vec![1, 2], vec![3]]);
     sender.paths[0].mtu = small(NOW);
     sender.out.on_smaller_path(0, &mut sender.paths);
-    // Of a packet of several, the last chunk: those before it are missed with the next acknowledgements.
+    // Of a packet with several chunks only the last counts as lost: those before it are missed with the next SACKs.
     assert_eq!((sender.out.lost, sender.out.flight(), sender.paths[0].flight), (2, 1700, 1700));
 }
 
-/// A path that was found to take 1200 bytes only.
+/// A path that takes only packets up to 1200 bytes.
 fn small(now: Instant) -> super::super::mtu::Mtu {
     super::super::mtu::Mtu::new(super::super::mtu::BASE, now)
 }
@@ -186,13 +186,13 @@ fn ms(n: u64) -> Duration {
 }
 
 impl Sender {
-    /// What time brings; then the TSNs of the next packet.
+    /// Handles due timers; returns the TSNs of the next packet.
     fn at(&mut self, now: Instant) -> Vec<u32> {
         self.out.expire(now, &mut self.paths, &mut self.queue);
         self.packet(now)
     }
 
-    /// Four chunks, of which the second gets lost and has a deadline after 80 ms; the third has come after 60.
+    /// Four chunks, of which the second is lost and has a deadline after 80 ms; the third has arrived after 60.
     fn with_a_loss(ordered: bool) -> Self {
         let mut sender = Sender::new();
         sender.out.rules.ordered = ordered;

@@ -1,4 +1,4 @@
-//! The chunks of an association that stands, each with its bit diagram; [`super::init`] has those of its beginning.
+//! Chunks of an established association, each with its bit diagram; [`super::init`] has those of the handshake.
 
 use antiphon_core::Seq32;
 
@@ -16,7 +16,7 @@ const UNORDERED: u8 = 4;
 const BEGIN: u8 = 2;
 const END: u8 = 1;
 
-/// What a DATA or I-DATA chunk says of its payload.
+/// The header fields of a DATA or I-DATA chunk.
 ///
 /// ```text
 /// DATA, 0                                       I-DATA, 64
@@ -45,7 +45,7 @@ pub struct DataHeader {
 }
 
 impl DataHeader {
-    /// Reads a DATA or I-DATA chunk: its header and its payload, which may be empty (that is the peer's mistake).
+    /// Parses a DATA or I-DATA chunk into header and payload, which may be empty (a protocol violation of the peer).
     pub fn parse<'a>(chunk: &Chunk<'a>) -> Option<(DataHeader, &'a [u8])> {
         let value = chunk.value;
         let interleaved = chunk.kind == chunk::I_DATA;
@@ -78,7 +78,7 @@ impl DataHeader {
         if interleaved { I_DATA_HEADER } else { DATA_HEADER }
     }
 
-    /// Chunk type, flags, and what stands between the chunk's header and the payload, with how many bytes of it count.
+    /// Chunk type, flags, and the bytes between the chunk's header and the payload, with their number.
     pub(super) fn emit(&self) -> (u8, u8, [u8; 16], usize) {
         let bit = |set: bool, bit: u8| if set { bit } else { 0 };
         let flags = bit(self.immediate, IMMEDIATE)
@@ -138,19 +138,19 @@ impl<'a> Sack<'a> {
         })
     }
 
-    /// The gap blocks: first and last of each, counted from the cumulative TSN. As sent: in any order.
+    /// The gap blocks, first and last of each, counted from the cumulative TSN; in any order, as sent.
     pub fn gaps(&self) -> impl Iterator<Item = (u16, u16)> + use<'a> {
         self.gaps.chunks_exact(4).map(|gap| (word16(gap, 0), word16(gap, 2)))
     }
 
-    /// TSNs that came more than once. This side does nothing with them, and so reads them in tests only.
+    /// TSNs received more than once. This side does not use them, so only tests read them.
     #[cfg(test)]
     pub fn duplicates(&self) -> impl Iterator<Item = Seq32> + use<'a> {
         self.duplicates.chunks_exact(4).map(|tsn| Seq32(word32(tsn, 0)))
     }
 }
 
-/// The sender has given up all before this (RFC 3758 §3.2, RFC 8260 §2.3.1).
+/// The sender has given up everything up to this TSN (RFC 3758 §3.2, RFC 8260 §2.3.1).
 ///
 /// ```text
 /// FORWARD TSN, 192                              I-FORWARD TSN, 194
@@ -166,7 +166,7 @@ pub struct ForwardTsn<'a> {
     skipped: &'a [u8],
 }
 
-/// The last message of a stream that will not come.
+/// The last skipped message of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Skipped {
     pub stream: u16,
@@ -214,12 +214,12 @@ impl Skipped {
     }
 }
 
-/// What is to be done about a chunk or parameter of unknown type, by the two highest bits of it (RFC 9260 §3.2, §3.2.1).
+/// How to handle a chunk or parameter of unknown type, by its two highest bits (RFC 9260 §3.2, §3.2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unknown {
-    /// Go on with what follows it.
+    /// Continue with the next one.
     pub skip: bool,
-    /// Tell the peer.
+    /// Report it to the peer.
     pub report: bool,
 }
 

@@ -14,9 +14,9 @@ use antiphon_core::Seq32;
 use super::chunks::Unknown;
 use super::{Tlvs, chunk, word16, word32};
 
-/// Bytes of the fixed part, behind the chunk's header.
+/// Bytes of the fixed part, after the chunk's header.
 pub const FIXED: usize = 16;
-/// The least receiver window an INIT may offer (RFC 9260 §3.3.2).
+/// The smallest receiver window that an INIT may offer (RFC 9260 §3.3.2).
 pub const LEAST_WINDOW: u32 = 1500;
 
 /// Parameter types (RFC 9260 §3.3.2.1, §3.3.3.1; RFC 3758 §3.1; RFC 5061 §4.2.7; RFC 4820 §4).
@@ -45,25 +45,25 @@ pub struct InitFields {
     pub tsn: Seq32,
 }
 
-/// What the parameters say.
+/// Contents of the parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Offer<'a> {
     /// Partial reliability (RFC 3758).
     pub forward_tsn: bool,
     /// Interleaving (RFC 8260): I-DATA and I-FORWARD TSN.
     pub interleaving: bool,
-    /// I-DATA alone, which says that it is Linux (6.1 at least): it numbers a message's fragments from 0 at the second
-    /// one, where RFC 8260 §2.1 has 1, so that neither side would make any sense of the other's.
+    /// I-DATA alone, which identifies Linux (6.1 at least): it numbers a message's fragments from 0 at the second one,
+    /// where RFC 8260 §2.1 has 1, so neither side could reassemble the other's messages.
     pub interleaves_otherwise: bool,
     pub cookie: Option<&'a [u8]>,
-    /// The first parameter that ends the association before it began: a name in place of an address.
+    /// The first parameter that prevents an association: a host name in place of an address.
     pub unresolvable: Option<&'a [u8]>,
-    /// Where the walk over parameters ended early, at one of unknown type that says so.
+    /// Whether reading stopped early, at a parameter of unknown type that requires it.
     pub stopped: bool,
 }
 
 impl InitFields {
-    /// The fixed part, and the parameters behind it.
+    /// The fixed part, and the parameters after it.
     pub fn parse(value: &[u8]) -> Option<(InitFields, Tlvs<'_>)> {
         if value.len() < FIXED {
             return None;
@@ -78,7 +78,7 @@ impl InitFields {
         Some((fields, Tlvs::new(&value[FIXED..])))
     }
 
-    /// Whether an association may be made of it (RFC 9260 §3.3.2, §5.1.1).
+    /// Whether an association may be created from it (RFC 9260 §3.3.2, §5.1.1).
     pub fn is_valid(&self) -> bool {
         self.tag != 0 && self.out_streams != 0 && self.in_streams != 0 && self.window >= LEAST_WINDOW
     }
@@ -95,7 +95,7 @@ impl InitFields {
 }
 
 impl<'a> Offer<'a> {
-    /// Reads the parameters; `unknown` is shown, whole, each that is to be reported.
+    /// Reads the parameters; passes each one that must be reported, whole, to `unknown`.
     pub fn read(parameters: Tlvs<'a>, mut unknown: impl FnMut(&'a [u8])) -> Offer<'a> {
         let mut offer = Offer::default();
         for (kind, value, whole) in parameters {
@@ -109,7 +109,7 @@ impl<'a> Offer<'a> {
                 }
                 parameter::STATE_COOKIE => offer.cookie = offer.cookie.or(Some(value)),
                 parameter::HOST_NAME => offer.unresolvable = offer.unresolvable.or(Some(whole)),
-                // Addresses are paths of the driver's here; the rest asks for nothing.
+                // Addresses: paths come from the driver here. The others need no action.
                 parameter::IPV4
                 | parameter::IPV6
                 | parameter::UNRECOGNISED

@@ -1,4 +1,4 @@
-//! Packets of SCTP (RFC 9260 §3, RFC 3758, RFC 8260): what they say, without state or time.
+//! Packet formats of SCTP (RFC 9260 §3, RFC 3758, RFC 8260), without state or time.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -21,7 +21,7 @@ pub mod writer;
 
 /// Bytes of the common header.
 pub const HEADER: usize = 12;
-/// Bytes of a chunk's, a parameter's or an error cause's header.
+/// Bytes of the header of a chunk, a parameter or an error cause.
 pub const TLV: usize = 4;
 
 /// Chunk types (RFC 9260 §3.2; 64, 192 and 194: RFC 8260 and RFC 3758).
@@ -43,7 +43,7 @@ pub mod chunk {
     pub const CWR: u8 = 13;
     pub const SHUTDOWN_COMPLETE: u8 = 14;
     pub const I_DATA: u8 = 64;
-    /// RFC 4820 §3: skipped by all.
+    /// RFC 4820 §3: ignored by every receiver.
     pub const PAD: u8 = 132;
     pub const FORWARD_TSN: u8 = 192;
     pub const I_FORWARD_TSN: u8 = 194;
@@ -64,8 +64,8 @@ pub mod cause {
     pub const PROTOCOL_VIOLATION: u16 = 13;
 }
 
-/// The verification tag in this ABORT or SHUTDOWN COMPLETE is the one that its receiver had put in its own packet,
-/// since there is no association to know a better one (RFC 9260 §8.5.1).
+/// The verification tag in this ABORT or SHUTDOWN COMPLETE is copied from the packet it answers, since there is no
+/// association with a tag of its own (RFC 9260 §8.5.1).
 pub const REFLECTED: u8 = 1;
 
 /// The common header, without its checksum.
@@ -77,19 +77,19 @@ pub struct Header {
 }
 
 impl Header {
-    /// The header of an answer.
+    /// The header of an answer to this packet.
     pub fn back(self, tag: u32) -> Header {
         Header { source: self.destination, destination: self.source, tag }
     }
 }
 
-/// A chunk, as it stands in a packet.
+/// A chunk of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chunk<'a> {
     pub kind: u8,
     pub flags: u8,
     pub value: &'a [u8],
-    /// Header and value, without the padding.
+    /// Header and value, without padding.
     pub whole: &'a [u8],
 }
 
@@ -97,19 +97,19 @@ pub struct Chunk<'a> {
 #[derive(Clone, Debug)]
 pub struct Chunks<'a>(Tlvs<'a>);
 
-/// Parameters of a chunk or causes of an error, in order: their types and values.
+/// Parameters of a chunk or causes of an error, in order: types and values.
 #[derive(Clone, Debug)]
 pub struct Tlvs<'a> {
     rest: &'a [u8],
 }
 
-/// A packet whose checksum holds: its header and its chunks.
+/// Parses a packet with a valid checksum into header and chunks.
 pub fn parse(packet: &[u8]) -> Option<(Header, Chunks<'_>)> {
     let header = header(packet).filter(|_| checksum_holds(packet))?;
     Some((header, Chunks(Tlvs { rest: &packet[HEADER..] })))
 }
 
-/// The common header of a packet, unchecked, if it is long enough for one and a chunk.
+/// The common header of a packet, if it is long enough for one and a chunk; the checksum is not verified.
 pub fn header(packet: &[u8]) -> Option<Header> {
     if packet.len() < HEADER + TLV {
         return None;
@@ -118,12 +118,12 @@ pub fn header(packet: &[u8]) -> Option<Header> {
 }
 
 impl<'a> Chunks<'a> {
-    /// The bytes not yet walked over.
+    /// The bytes not yet read.
     pub fn rest(&self) -> &'a [u8] {
         self.0.rest
     }
 
-    /// Whether bytes are left that are no chunk: after the last one, a packet must be at its end.
+    /// Whether bytes are left that form no chunk: a packet must end after its last chunk.
     pub fn is_broken(&self) -> bool {
         !self.0.rest.is_empty() && take(self.0.rest).is_none()
     }
@@ -146,7 +146,7 @@ impl<'a> Tlvs<'a> {
     fn step(&mut self) -> Option<(u16, &'a [u8], &'a [u8])> {
         let (kind, len) = take(self.rest)?;
         let whole = &self.rest[..len];
-        // The last one's padding may be missing: a receiver takes that (RFC 9260 §3.2, "chunk length").
+        // The last chunk's padding may be missing: a receiver accepts that (RFC 9260 §3.2, "chunk length").
         self.rest = &self.rest[len.next_multiple_of(4).min(self.rest.len())..];
         Some((kind, &whole[TLV..], whole))
     }
@@ -161,7 +161,7 @@ impl<'a> Iterator for Tlvs<'a> {
     }
 }
 
-/// Type and length of what stands at the beginning of `bytes`, if all of it is there.
+/// Type and length of the chunk, parameter or cause at the start of `bytes`, if it is complete.
 fn take(bytes: &[u8]) -> Option<(u16, usize)> {
     if bytes.len() < TLV {
         return None;
@@ -188,8 +188,8 @@ fn checksum_holds(packet: &[u8]) -> bool {
     packet.len() >= HEADER && packet[8..HEADER] == checksum_of(packet).to_le_bytes()
 }
 
-/// CRC-32c (RFC 9260 appendix A) over a packet with its checksum taken as zero. By a library, which uses the processor's
-/// instructions for it: with tables of our own, four checksums were a twelfth of a round trip.
+/// CRC-32c (RFC 9260 appendix A) over a packet, its checksum taken as zero. Computed by a library with the processor's
+/// instructions: with our own tables, four checksums took a twelfth of a round trip.
 fn checksum_of(packet: &[u8]) -> u32 {
     let crc = crc32c::crc32c(&packet[..8]);
     let crc = crc32c::crc32c_append(crc, &[0; 4]);

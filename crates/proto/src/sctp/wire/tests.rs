@@ -10,7 +10,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
 }
 
-/// Packets that Wireshark 4.0.17 dissected without complaint: what it is, chunk type, the packet.
+/// Packets that Wireshark 4.0.17 dissected without errors: description, chunk type, packet.
 const VECTORS: &[(&str, u8, &str)] = &[
     ("INIT", 1, "1389138c000000007aae7fd101000018112233440001a000000a000a55667788c0000004"),
     ("DATA", 0, "1389138caabbccdd284f47260003001555667788000000000000000068656c6c6f000000"),
@@ -86,7 +86,7 @@ fn acknowledgements_are_read_and_written_as_in_the_vectors() {
     assert_eq!(sack.gaps().collect::<Vec<_>>(), [(2, 3)]);
     assert_eq!(sack.duplicates().collect::<Vec<_>>(), [Seq32(0x5566_7787)]);
     assert_written("SACK", |w| w.sack(TSN, 0x1a000, [(2, 3)].into_iter(), &[Seq32(0x5566_7787)]));
-    // Lists that don't fill the chunk are no SACK.
+    // Lists that don't fill the chunk make the SACK invalid.
     let mut short = chunk.value.to_vec();
     short[9] = 2;
     assert_eq!(Sack::parse(&short), None);
@@ -191,7 +191,7 @@ proptest! {
         prop_assert!(chunks.rest().is_empty() || chunks.is_broken());
     }
 
-    /// What is written reads back the same, whatever it is.
+    /// What is written reads back the same.
     #[test]
     fn written_data_reads_back(flags in any::<[bool; 5]>(), words in any::<[u32; 4]>(), stream in any::<u16>(),
                                payload in proptest::collection::vec(any::<u8>(), 0..100)) {
@@ -217,7 +217,7 @@ proptest! {
     }
 }
 
-/// Every reader on a chunk, whatever its type says.
+/// Runs every reader on a chunk, whatever its type.
 fn read_all(chunk: &Chunk<'_>) {
     for kind in [chunk.kind, chunk::DATA, chunk::I_DATA, chunk::FORWARD_TSN, chunk::I_FORWARD_TSN] {
         let chunk = Chunk { kind, ..*chunk };

@@ -1,11 +1,11 @@
-//! Writes a packet into a lent buffer, chunk by chunk.
+//! Writes a packet, chunk by chunk, into the caller's buffer.
 
 use antiphon_core::Seq32;
 
 use super::chunks::{DataHeader, ForwardTsn, SACK_HEADER, Skipped};
 use super::{HEADER, Header, TLV, chunk, seal};
 
-/// A packet in the making.
+/// A packet being written.
 #[derive(Debug)]
 pub struct Writer<'a> {
     buf: &'a mut [u8],
@@ -22,27 +22,27 @@ impl<'a> Writer<'a> {
         Writer { buf, len: HEADER }
     }
 
-    /// Bytes left, for whole chunks with their headers and padding.
+    /// Bytes left for complete chunks with their headers and padding.
     pub fn room(&self) -> usize {
         (self.buf.len() - self.len) & !3
     }
 
-    /// What [`Self::room`] is before the first chunk.
+    /// [`Self::room`] before the first chunk.
     pub fn room_when_empty(&self) -> usize {
         (self.buf.len() - HEADER) & !3
     }
 
-    /// Bytes so far.
+    /// Bytes written.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no chunk yet.
+    /// Whether it contains no chunk yet.
     pub fn is_empty(&self) -> bool {
         self.len == HEADER
     }
 
-    /// Appends a chunk made of parts; `false`, and nothing is written, when there is no room.
+    /// Appends a chunk made of parts; returns `false`, and writes nothing, when there is no room.
     pub fn chunk(&mut self, kind: u8, flags: u8, parts: &[&[u8]]) -> bool {
         let len = TLV + parts.iter().map(|part| part.len()).sum::<usize>();
         let (Ok(length), true) = (u16::try_from(len), len.next_multiple_of(4) <= self.room()) else {
@@ -61,7 +61,7 @@ impl<'a> Writer<'a> {
         self.chunk(kind, flags, &[&value[..len], payload])
     }
 
-    /// Appends a SACK with as many of the gaps and duplicates as there is room for.
+    /// Appends a SACK with as many gaps and duplicates as fit.
     pub fn sack(
         &mut self,
         cumulative: Seq32,
@@ -115,7 +115,7 @@ impl<'a> Writer<'a> {
         true
     }
 
-    /// Appends a PAD chunk that makes the packet `size` bytes long, a multiple of 4 (RFC 4820 §3).
+    /// Appends a PAD chunk that extends the packet to `size` bytes, a multiple of 4 (RFC 4820 §3).
     pub fn pad_to(&mut self, size: usize) {
         let Some(len) = size.checked_sub(self.len).filter(|len| (TLV..=self.room()).contains(len)) else {
             return;
@@ -126,7 +126,7 @@ impl<'a> Writer<'a> {
         self.len = size;
     }
 
-    /// Writes the checksum and answers the packet's length.
+    /// Writes the checksum and returns the packet's length.
     pub fn finish(self) -> usize {
         seal(&mut self.buf[..self.len]);
         self.len
@@ -144,8 +144,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Appends a parameter or an error cause to a list of them. Those before it are padded; the last one's padding is the
-/// chunk's, whose length does not count it (RFC 9260 §3.2).
+/// Appends a parameter or an error cause to a list. Earlier ones are padded; the padding of the last one belongs to the
+/// chunk, whose length does not count it (RFC 9260 §3.2).
 pub fn push_tlv(out: &mut Vec<u8>, kind: u16, value: &[&[u8]]) {
     let len = TLV + value.iter().map(|part| part.len()).sum::<usize>();
     out.resize(out.len().next_multiple_of(4), 0);

@@ -1,14 +1,14 @@
-//! Messages of several packets, put together from their parts in any order.
+//! Reassembles messages of several packets from parts in any order.
 
 use crate::pool::Pool;
 
-/// Messages under way, at most [`MAX_UNDER_WAY`]: the oldest makes room.
+/// Incomplete messages, at most [`MAX_UNDER_WAY`]: a further one replaces the oldest.
 pub(super) struct Assemblies {
     under_way: Vec<Assembly>,
     empty: Vec<Vec<Vec<u8>>>,
     spare: Pool,
     whole: Vec<u8>,
-    /// Messages dropped before they were whole.
+    /// Messages dropped incomplete.
     pub dropped: u64,
 }
 
@@ -31,7 +31,7 @@ impl Assemblies {
         }
     }
 
-    /// Takes a part that did not come before; answers the message when it is whole, and whether it was repaired.
+    /// Takes a new part; returns the message once it is complete, and whether it was repaired.
     pub fn take(
         &mut self,
         first: u64,
@@ -43,11 +43,11 @@ impl Assemblies {
         let known = self.under_way.iter().position(|assembly| assembly.first == first);
         let at = known.unwrap_or_else(|| self.begin(first, count));
         let assembly = &mut self.under_way[at];
-        // Two packets of one message that disagree about it are no packets of ours.
+        // Two packets that disagree about their message are not from our peer.
         if assembly.parts.len() != count || !assembly.parts[index].is_empty() {
             return None;
         }
-        // A last part is shorter: rounded up, its buffer soon fits any other.
+        // A last part is shorter: rounded up, its buffer soon fits any other part.
         assembly.parts[index].reserve_exact(data.len().next_power_of_two());
         assembly.parts[index].extend_from_slice(data);
         assembly.here += 1;
@@ -71,7 +71,7 @@ impl Assemblies {
             let oldest = self.under_way.remove(0);
             self.recycle(oldest);
         }
-        // More messages are under way than ever before: one more list, which comes back.
+        // More messages are incomplete than ever before: adds a list, which is reused later.
         let mut parts = self.empty.pop().unwrap_or_default();
         parts.extend((0..count).map(|_| self.spare.take()));
         self.under_way.push(Assembly { first, parts, here: 0, repaired: false });
@@ -80,7 +80,7 @@ impl Assemblies {
 
     fn recycle(&mut self, mut assembly: Assembly) {
         assembly.parts.drain(..).for_each(|part| self.spare.give(part));
-        // Never more lists than messages were under way at once.
+        // There are never more lists than the most messages incomplete at once.
         self.empty.push(assembly.parts);
     }
 

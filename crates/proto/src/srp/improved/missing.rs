@@ -1,43 +1,43 @@
-//! The packets that are missing, and what is known of every recent one.
+//! Missing packets, and the fate of every recent packet.
 
 use antiphon_core::Instant;
 
-/// A packet that should be here and is not.
+/// A packet that is expected and has not arrived.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Missing {
     pub id: u64,
-    /// When it should have come.
+    /// When it was expected to arrive.
     pub due: Instant,
     /// When it was found missing.
     pub found_at: Instant,
     pub asked: u32,
     pub priority: u8,
     pub state: Awaiting,
-    /// Nothing later has come: it may not have been sent yet.
+    /// No later packet has arrived: it may not have been sent yet.
     pub suspected: bool,
 }
 
 /// What a missing packet waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Awaiting {
-    /// Proof that it was sent at all: it was suspected by the clock, and is not worth asking for.
+    /// Proof that it was sent at all: only the clock suggests it, so it is not worth a request.
     Proof,
-    /// To be decided on at this instant.
+    /// A decision at this instant.
     Decision(Instant),
-    /// To be asked for in the next request.
+    /// The next request, which will contain it.
     Request,
     /// The answer to the request of this time (sent, microseconds), until this instant.
     Answer { sent: Instant, until: Instant },
 }
 
-/// What became of each of the last [`WINDOW`] ids.
+/// The fate of each of the last [`WINDOW`] ids.
 pub(super) struct Window {
     fates: Vec<Fate>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
-    /// Before the first that was seen.
+    /// Before the first id received.
     Unknown,
     Missing,
     Received,
@@ -62,10 +62,10 @@ impl Window {
     }
 }
 
-/// Ids whose fate is remembered: the longest gap and four times that behind it, so that no copy of a packet is
+/// Ids whose fate is kept: the longest gap, plus four times that before the gap, so that no copy of a packet is
 /// delivered twice.
 pub(super) const WINDOW: u64 = 2048;
-/// The longest gap that is repaired: over a second of 5 ms blocks. What is longer is an outage, after which the stream
+/// The longest gap that is repaired: over a second of 5 ms blocks. A longer one is an outage, after which the stream
 /// restarts.
 pub(super) const MAX_GAP: u64 = 256;
 /// Packets that may be missing at once.

@@ -1,51 +1,51 @@
-//! Which packets belong to the stream, and where in it they stand.
+//! Decides which packets belong to the stream, and at which position.
 
 use super::missing::{MAX_GAP, WINDOW};
 use crate::srp::wire::extended::Part;
 
-/// The stream as far as it is known, and the unknown source that may turn out to be its new beginning.
+/// The known stream, and an unknown source that may turn out to be its restart.
 #[derive(Default)]
 pub(super) struct Numbering {
     pub stream: Option<Stream>,
-    /// An epoch and id that did not belong: the next in order proves a new beginning.
+    /// An epoch and id that did not belong to the stream: the next id in order proves a restart.
     probation: Option<(u8, u32)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
     pub epoch: u8,
-    /// The id behind the last one known of: received, missing or suspected.
+    /// The id after the last one known: received, missing or suspected.
     pub horizon: u64,
-    /// The id behind the last part of the newest message.
+    /// The id after the last part of the newest message.
     pub message_end: u64,
-    /// Suspected packets in a row behind the last one received.
+    /// Consecutive suspected packets after the last one received.
     pub suspected: u32,
 }
 
-/// Where a packet stands.
+/// Position of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    /// In the stream, at this extended id.
+    /// In the stream, with this extended id.
     Known(u64),
-    /// Nowhere near it, or of another epoch.
+    /// Too far from the stream, or of another epoch.
     Unknown,
-    /// At the beginning of a new stream, after so many ids of the old one that never came.
+    /// At the start of a new stream; `skipped` ids of the old one never arrived.
     Restarted { id: u64, skipped: u64 },
 }
 
 impl Numbering {
-    /// Places a packet; a first one begins the stream, whatever its id.
+    /// Places a packet; the first one begins the stream, whatever its id.
     pub fn place(&mut self, part: &Part<'_>, answer: bool) -> Place {
         let Some(stream) = self.stream else {
             return if answer { Place::Unknown } else { Place::Known(self.begin(part)) };
         };
         let ahead = i64::from(part.id.wrapping_sub(stream.horizon as u32) as i32);
         let near = ahead <= MAX_GAP as i64 && ahead >= -((WINDOW - MAX_GAP) as i64);
-        // What is still to come was not asked for: such an answer is forged.
+        // An answer to a packet not yet sent was not requested, so it is forged.
         if stream.epoch == part.epoch && near && !(answer && ahead >= 0) {
             return Place::Known(stream.horizon.wrapping_add_signed(ahead));
         }
-        // As RFC 3550 A.1: only two packets in a row prove that the other side restarted; one may be forged.
+        // As RFC 3550 A.1: only two packets in a row prove that the sender restarted; one may be forged.
         let follows = |(epoch, id): (u8, u32)| {
             epoch == part.epoch && (1..=PROOF_STEP).contains(&part.id.wrapping_sub(id))
         };
@@ -57,7 +57,7 @@ impl Numbering {
         Place::Restarted { id: self.begin(part), skipped }
     }
 
-    /// Starts with this packet; what came before it does not count as lost, but for the first few of a stream.
+    /// Begins a stream with this packet; earlier packets do not count as lost, except the first few of a stream.
     fn begin(&mut self, part: &Part<'_>) -> u64 {
         // Far from 0, so that ids before the first stay positive.
         let id = (1 << 40) + u64::from(part.id);
@@ -69,9 +69,9 @@ impl Numbering {
     }
 }
 
-/// How far apart the two packets may be that prove a new beginning: one of them may be reordered or lost.
+/// Largest distance of the two packets that prove a restart: those between may be reordered or lost.
 const PROOF_STEP: u32 = 16;
-/// A first packet with such an id is no latecomer's: the ones before it are missing.
+/// Up to this id, a first packet belongs to a stream that has just begun: the ones before it are missing.
 const FIRST_IDS: u32 = 8;
 
 #[cfg(test)]

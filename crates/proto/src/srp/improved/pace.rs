@@ -26,13 +26,13 @@ pub(super) struct Pace {
     packet_bytes: f64,
     /// Bytes a second.
     limit: Option<f64>,
-    /// Bytes that may go now; negative after a long message.
+    /// Bytes that may be sent now; negative after a long message.
     tokens: f64,
     refilled: Instant,
     window: Option<Window>,
     trial: Option<Trial>,
     rests_until: Instant,
-    /// The first packet after the receiver was last heard, once it was.
+    /// The first packet sent since the receiver was last heard, if it ever was.
     unanswered: Option<Instant>,
     heard: bool,
     halved_at: Option<Instant>,
@@ -43,9 +43,9 @@ pub(super) struct Pace {
 pub enum Admission {
     /// Send it.
     Send,
-    /// It is not to be sent: the receiver does not want its stream, or the path can't carry it in time.
+    /// Do not send it: the receiver does not want its stream, or the path can't carry it in time.
     Drop,
-    /// Not before this instant. Only for messages without a deadline.
+    /// Wait until this instant. Only for messages without a deadline.
     Wait(Instant),
 }
 
@@ -57,7 +57,7 @@ struct Window {
     lost: f64,
 }
 
-/// An overload that the sender has yielded to.
+/// An overload to which the sender has reacted.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     began: Instant,
@@ -74,7 +74,7 @@ struct Meter {
 }
 
 impl Pace {
-    /// `latency`: age at which nothing can be played any more.
+    /// `latency`: age from which messages can't be played any more.
     pub fn new(latency: Duration) -> Self {
         Pace {
             latency,
@@ -97,7 +97,7 @@ impl Pace {
         self.limit
     }
 
-    /// Asks whether a message of `bytes`, all of its packets, may go now.
+    /// Decides whether a message of `bytes`, with all its packets, may be sent now.
     pub fn admit(&mut self, now: Instant, bytes: usize, urgent: bool, has_deadline: bool) -> Admission {
         self.halve_in_silence(now);
         self.refill(now);
@@ -119,13 +119,13 @@ impl Pace {
         Admission::Wait(now + wait + Duration::from_micros(1))
     }
 
-    /// Whether a repair may go now. Repairs are asked for again, so that none waits.
+    /// Whether a retransmission may be sent now. None waits, as it will be requested again.
     pub fn admits_repair(&mut self, now: Instant) -> bool {
         self.refill(now);
         self.limit.is_none() || self.tokens > 0.0
     }
 
-    /// A packet goes out.
+    /// A packet was sent.
     pub fn on_sent(&mut self, now: Instant, bytes: usize) {
         let weight = if self.packet_bytes > 0.0 { 1.0 / 16.0 } else { 1.0 };
         self.packet_bytes += weight * (bytes as f64 - self.packet_bytes);
@@ -135,7 +135,7 @@ impl Pace {
         }
     }
 
-    /// The receiver was heard.
+    /// A packet from the receiver arrived.
     pub fn on_heard(&mut self) {
         self.heard = true;
         self.unanswered = None;
@@ -144,7 +144,7 @@ impl Pace {
         }
     }
 
-    /// A report: packets `received` and `lost` since the one before, and the delay that queues add now.
+    /// Processes a report: packets `received` and `lost` since the last one, and the current queueing delay.
     pub fn on_report(&mut self, now: Instant, received: u32, lost: u32, queueing: Duration) {
         self.on_heard();
         let Some(window) = &mut self.window else {
@@ -204,7 +204,7 @@ impl Pace {
     }
 
     fn least(&self) -> f64 {
-        // Before anything was offered, a byte a second keeps divisions sound.
+        // Before any message was offered: at least a byte a second, to avoid divisions by zero.
         (self.offered.rate / 16.0).max(1.0)
     }
 
@@ -218,7 +218,7 @@ impl Pace {
         self.refilled = now;
     }
 
-    /// What may go at once: as long as a queue may grow by it without harm, and two packets in any case.
+    /// Bytes that may be sent at once: as many as a queue can hold without harm, at least two packets.
     fn most_tokens(&self, limit: f64) -> f64 {
         (limit * BURST.as_secs_f64()).max(2.0 * self.packet_bytes)
     }
@@ -237,22 +237,22 @@ impl Meter {
     }
 }
 
-/// So much more delay than before is a queue that has filled: more than the jitter of WLAN and less than the buffers of
+/// An increase of the delay that indicates a filled queue: more than the jitter of WLAN and less than the buffers of
 /// home routers.
 pub(super) const QUEUED: Duration = Duration::from_millis(50);
-/// More than links lose by themselves (the report's worst: 15 %), even among few packets.
+/// More than links lose without congestion (the report's worst: 15 %), even among few packets.
 const HEAVY_LOSS: f64 = 0.25;
 /// Packets that a judgement needs: of 50 packets at a loss of 15 %, more than a quarter are lost in 3 cases of 100.
 const ENOUGH: f64 = 50.0;
-/// Of what arrives: a queue of 200 ms drains in a second.
+/// Share of the arrival rate: a queue of 200 ms drains in a second.
 const YIELD: f64 = 0.8;
 const CREEP: f64 = 1.05;
-/// A limit so far above what is offered limits nothing.
+/// A limit this far above the offered rate has no effect.
 const ENDS_ABOVE: f64 = 1.25;
-/// How long a queue may take to shrink by a fifth, once the sender yields: longer than it takes to drain.
+/// How long a queue may take to shrink by a fifth after the sender has reacted: longer than it takes to drain.
 const TRIAL: Duration = Duration::from_millis(1_500);
 const REST: Duration = Duration::from_secs(10);
-/// Five reports missed: at a loss of 15 % each way that is once in 10⁴.
+/// Five missed reports: at a loss of 15 % each way that happens once in 10⁴.
 const SILENCE: Duration = Duration::from_secs(5);
 const HALVE_EVERY: Duration = Duration::from_secs(1);
 const BURST: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! The receiver: delivers at once, knows what is missing, decides about each, asks for many in one packet.
+//! The receiver: delivers at once, tracks missing packets, decides about each, and requests many in one packet.
 
 mod suspicion;
 
@@ -20,12 +20,12 @@ use crate::srp::{Deliver, Delivery, Streams};
 pub use suspicion::TIMER_FROM;
 
 /// A receiver of one sender.
+/// A packet is missing when a later one has arrived: at once, or, where the path was seen to reorder, after the
+/// reordering time measured. In streams with at least [`TIMER_FROM`] between messages it is missing as well when it is
+/// overdue: waiting for the next message would take too long there. A request is repeated at once when a later one is
+/// answered first.
 ///
-/// A packet is missing when a later one has come, at once (or, where the path was seen to reorder, after as long as it
-/// did). In streams with at least [`TIMER_FROM`] between messages it is missing as well when it is overdue: there,
-/// waiting for the next would cost too much. A request of which a later one was answered first is repeated at once.
-///
-/// Nothing is sent, and no time-out wanted, while no data comes: an idle receiver costs nothing.
+/// Without incoming data nothing is sent and no time-out is requested: an idle receiver costs nothing.
 pub struct Receiver {
     config: ReceiverConfig,
     decide: Box<dyn Decide>,
@@ -36,13 +36,13 @@ pub struct Receiver {
     assemblies: Assemblies,
     requests: Requests,
     quality: QualityAverages,
-    /// How long a gap is given to close by itself, since the path reorders.
+    /// How long a gap may close by itself, since the path reorders.
     reordering: Duration,
     counts: ReceiverCounts,
 }
 
 impl Receiver {
-    /// A receiver that has heard nothing yet. It takes up a stream at whatever packet it hears first.
+    /// A receiver without a stream; it joins a stream at the first packet that arrives.
     pub fn new(config: ReceiverConfig, decide: Box<dyn Decide>) -> Self {
         let mut requests = Requests::default();
         if config.streams != Streams::ALL {
@@ -63,18 +63,18 @@ impl Receiver {
         }
     }
 
-    /// Makes room for `messages` that are missing at once.
+    /// Reserves memory for `messages` missing at once.
     pub fn reserve(&mut self, messages: usize) {
         self.missing.reserve_exact(messages.min(MAX_MISSING).saturating_sub(self.missing.len()));
     }
 
-    /// Asks for these streams from now on, again and again until the sender has confirmed it.
+    /// Requests these streams from now on, repeated until the sender has confirmed it.
     pub fn want(&mut self, streams: Streams) {
         self.config.streams = streams;
         self.requests.tell();
     }
 
-    /// Takes a sender's packet that came off the wire at `received_at`; hands on what is whole.
+    /// Processes a sender's packet that arrived at `received_at`; delivers complete messages.
     pub fn handle(
         &mut self,
         now: Instant,
@@ -133,7 +133,7 @@ impl Receiver {
         self.requests.on_data(now, self.schedule.queueing());
     }
 
-    /// Forgets the stream as it was. Everything between it and the new beginning is lost in one stroke.
+    /// Discards the old stream's state. Everything between it and the new stream counts as lost.
     fn restart(&mut self, skipped: u64, deliver: &mut Deliver<'_>) {
         self.counts.resets += 1;
         self.counts.unknown += 1;
@@ -148,7 +148,7 @@ impl Receiver {
         self.reordering = Duration::ZERO;
     }
 
-    /// Keeps the clocks, and finds what is missing before this packet. Answers by how much it came later than usual.
+    /// Updates the clocks, and finds packets missing before this one. Returns how much later than usual it arrived.
     fn on_first_sending(
         &mut self,
         now: Instant,
@@ -162,7 +162,7 @@ impl Receiver {
         let message_end = id - u64::from(part.index) + u64::from(part.count);
         let stamp = Stamp { id, message_end, sent_nanos, received_at };
         if id >= stream.horizon {
-            // The place held the fate of a packet of long ago.
+            // The place held the fate of an old packet.
             self.window.set(id, Fate::Unknown);
         }
         self.counts.received += u64::from(self.window.fate(id) != Fate::Received);
@@ -186,7 +186,7 @@ impl Receiver {
         lateness
     }
 
-    /// Notes a packet as missing. The caller moves the horizon.
+    /// Records a packet as missing. The caller moves the horizon.
     fn miss(&mut self, now: Instant, id: u64, due: Instant, priority: u8, suspected: bool) {
         self.counts.lost += u64::from(!suspected);
         if self.missing.len() >= MAX_MISSING {
@@ -199,13 +199,13 @@ impl Receiver {
         self.missing.push(Missing { id, due, found_at: now, asked: 0, priority, state, suspected });
     }
 
-    /// What was overtaken may still come: it is given the time that the path's reordering takes, as far as there is time.
+    /// An overtaken packet may still arrive: waits for the path's reordering time, if the deadline allows it.
     fn after_reordering(&self, now: Instant, due: Instant) -> Awaiting {
         let last = self.requests.last_request(due + self.config.desired_latency);
         Awaiting::Decision((now + self.reordering).min(last).max(now))
     }
 
-    /// A packet is here: answers how late.
+    /// Records that a packet has arrived; returns how late.
     fn settle(
         &mut self,
         now: Instant,
@@ -221,7 +221,7 @@ impl Receiver {
         let at = self.missing.iter().position(|missing| missing.id == id);
         let Some(missing) = at.map(|at| self.missing.remove(at)) else { return Duration::ZERO };
         if !answer && !missing.suspected {
-            // It was under way all the time: the path reorders by so much.
+            // It was reordered, not lost: the path reorders by this much.
             self.counts.lost = self.counts.lost.saturating_sub(1);
             let limit = self.requests.round_trip().div_f64(2.0).clamp(MIN_WAIT, MAX_REORDERING);
             self.reordering = self.reordering.max(now.since(missing.found_at).mul_f64(1.25)).min(limit);
@@ -251,7 +251,7 @@ impl Receiver {
         }
     }
 
-    /// Answers come in the order of their requests: what was asked for before this one is lost again.
+    /// Answers arrive in the order of their requests: packets requested before this one are lost again.
     fn overtaken(&mut self, now: Instant, asked_at: Instant, id: u64, deliver: &mut Deliver<'_>) {
         for at in 0..self.missing.len() {
             let missing = self.missing[at];
@@ -264,7 +264,7 @@ impl Receiver {
         self.decide_due(now, deliver);
     }
 
-    /// Decides about every missing packet for which the time has come.
+    /// Decides about every missing packet that is due.
     fn decide_due(&mut self, now: Instant, deliver: &mut Deliver<'_>) {
         let mut at = 0;
         while at < self.missing.len() {
@@ -283,7 +283,7 @@ impl Receiver {
                 self.missing[at].state = until;
                 at += 1;
             } else if missing.suspected {
-                // What was never sent is not lost: the stream may have paused.
+                // A packet never sent is not lost: the stream may have paused.
                 self.missing[at].state = Awaiting::Proof;
                 at += 1;
             } else {
@@ -296,7 +296,7 @@ impl Receiver {
         }
     }
 
-    /// The state of a packet that is not asked for again, while an answer may still be on its way.
+    /// The state of a packet that is not requested again, while an answer may still be in flight.
     fn still_under_way(&self, now: Instant, missing: &Missing) -> Option<Awaiting> {
         let Awaiting::Answer { sent, .. } = missing.state else { return None };
         let until = self.requests.overdue_at(sent);
@@ -327,9 +327,9 @@ impl Receiver {
         })
     }
 
-    /// The instant of [`Self::poll_timeout`] has come.
+    /// Handles the time-out of [`Self::poll_timeout`].
     pub fn handle_timeout(&mut self, now: Instant, deliver: &mut Deliver<'_>) {
-        // Ends after a few: so many in a row are suspected, no more.
+        // Ends after a few: the number suspected in a row is bounded.
         while self.next_suspicion().is_some_and(|at| at <= now) {
             self.suspect(now);
         }
@@ -352,7 +352,7 @@ impl Receiver {
         self.requests.write_probe(now, stream.epoch, report, Wanted { streams, blind: false }, buf)
     }
 
-    /// How the sender's packets fare.
+    /// Statistics of the sender's packets.
     pub fn report(&self) -> Report {
         Report {
             highest: self.schedule.last().map_or(0, |last| last.id as u32),
@@ -372,7 +372,7 @@ impl Receiver {
         waits.chain(self.next_suspicion()).chain(self.requests.poll_timeout()).min()
     }
 
-    /// The path's two ways are taken to be equal (report, section 3).
+    /// Assumes that both directions of the path take equally long (report, section 3).
     fn one_way(&self) -> Duration {
         self.requests.round_trip() / 2
     }
@@ -387,12 +387,12 @@ impl Receiver {
         self.requests.least_round_trip()
     }
 
-    /// What decisions are made from.
+    /// The averages that decisions are based on.
     pub fn quality(&self) -> QualityAverages {
         self.quality
     }
 
-    /// What was counted so far.
+    /// Totals so far.
     pub fn counts(&self) -> ReceiverCounts {
         ReceiverCounts {
             nacks: self.requests.nacks,
@@ -403,7 +403,7 @@ impl Receiver {
     }
 }
 
-/// A path that reorders by more costs needless requests.
+/// Longest wait for reordered packets: a path that reorders by more causes needless requests.
 const MAX_REORDERING: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

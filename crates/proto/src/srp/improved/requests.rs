@@ -1,4 +1,4 @@
-//! What goes back to the sender, requests and probes, and the round trip that they measure.
+//! Packets to the sender, requests and probes, and the round trip measured with them.
 
 use std::time::Duration;
 
@@ -10,20 +10,21 @@ use super::pace::QUEUED;
 use crate::srp::estimate::{LONGEST_ROUND_TRIP, Smoothed};
 use crate::srp::wire::extended::{Extended, MAX_NACK_WORDS, Nack, Report, Wanted};
 
-/// Requests and probes under way. Only times that were sent from here, and not long ago, measure anything: a forged
-/// answer changes no estimate.
+/// Requests and probes in flight. Only times that this side sent recently are used for measurements: a forged answer
+/// changes no estimate.
 #[derive(Default)]
 pub(super) struct Requests {
     round_trip: Option<Smoothed>,
     least_round_trip: Option<Duration>,
     probe: Probe,
-    /// The sender may not know yet which streams are wanted: when to tell it again, and how often it was told.
+    /// When to repeat the wanted streams to the sender, as long as it has not confirmed them, and how often that was
+    /// done.
     untold: Option<(Instant, u32)>,
     times: [Option<Instant>; 32],
     next_time: usize,
     /// NACK packets sent.
     pub nacks: u64,
-    /// Ids in them.
+    /// Ids requested in them.
     pub asked: u64,
 }
 
@@ -32,13 +33,13 @@ struct Probe {
     due: bool,
     sent: Option<Instant>,
     last: Option<Instant>,
-    /// Packets that came since the last one.
+    /// Packets received since the last one.
     packets: u32,
 }
 
 impl Requests {
-    /// Asks for as many of those in state [`Awaiting::Request`] as one packet holds. They are in the order of their ids.
-    /// `latency`: how long after its due time a packet can still be played.
+    /// Requests as many packets in state [`Awaiting::Request`] as fit one packet, in the order of their ids. `latency`:
+    /// how long after its due time a packet can still be played.
     pub fn write_nack(
         &mut self,
         now: Instant,
@@ -90,22 +91,22 @@ impl Requests {
         Extended::Probe { epoch, time: clock_us(now), report, wanted }.emit(buf)
     }
 
-    /// When an answer is overdue.
+    /// How long until an answer is overdue.
     fn answer_time(&self) -> Duration {
         self.round_trip.map_or(BLIND_WAIT, |rtt| rtt.mean() + rtt.deviation() * 4)
     }
 
-    /// When the answer to a request of `sent` is overdue.
+    /// When the answer to a request sent at `sent` is overdue.
     pub fn overdue_at(&self, sent: Instant) -> Instant {
         sent + self.answer_time().max(MIN_WAIT)
     }
 
-    /// When to decide again about a packet that is asked for now: when the answer is overdue, or, where it would then be
-    /// too late to ask again, as late as an answer can still come in time.
+    /// When to decide again about a packet that is requested now: when the answer is overdue, or, if that is too late
+    /// for another request, as late as an answer can still come in time.
     ///
-    /// The second request may go out before the answer to the first can have come: where the playout delay has room for
-    /// one round trip only, it makes up for a loss of the request or of its answer, and costs a copy where nothing got
-    /// lost. What may not have been sent yet is not asked for.
+    /// The second request may be sent before the first can be answered: where the playout delay leaves time for one
+    /// round trip only, it makes up for a lost request or answer, and costs a copy where nothing was lost. Packets that
+    /// may not have been sent yet are not requested.
     fn look_again(&self, now: Instant, missing: &Missing, deadline: Instant) -> Instant {
         let overdue = self.overdue_at(now);
         if missing.suspected {
@@ -119,31 +120,31 @@ impl Requests {
         if last >= now + least { overdue.min(last) } else { overdue }
     }
 
-    /// The last instant at which an answer to a request can be expected by the deadline, if this machine wakes late.
+    /// Latest request time for an answer by the deadline, if this machine wakes late.
     pub fn last_request(&self, deadline: Instant) -> Instant {
         let needed = self.round_trip.map_or(Duration::ZERO, |rtt| rtt.mean() + rtt.measured_deviation());
         deadline - (needed + MIN_WAIT)
     }
 
-    /// The sender is to be told which streams are wanted, until a probe that says so has come back.
+    /// Starts telling the sender which streams are wanted, until such a probe has come back.
     pub fn tell(&mut self) {
         self.untold = Some((Instant::ZERO, 0));
         self.probe.due = true;
         self.probe.sent = None;
     }
 
-    /// When [`Self::handle_timeout`] has something to do.
+    /// When [`Self::handle_timeout`] must be called.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.untold.filter(|_| !self.probe.due).map(|(again_at, _)| again_at)
     }
 
-    /// Tells again what was not confirmed.
+    /// Repeats what was not confirmed.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.probe.due |= self.untold.is_some_and(|(again_at, _)| again_at <= now);
     }
 
-    /// Data came: a probe each second while it does, which is the report's beat as well; faster while a queue stands,
-    /// since the sender can do something about it.
+    /// Schedules probes while data arrives: one each second, which is the reports' interval as well; more often while
+    /// packets queue, since the sender can react to it.
     pub fn on_data(&mut self, now: Instant, queueing: Duration) {
         self.probe.packets += 1;
         let enough = queueing > QUEUED && self.probe.packets >= REPORT_PACKETS;
@@ -151,8 +152,8 @@ impl Requests {
         self.probe.due |= self.probe.last.is_none_or(|last| now.since(last) >= after);
     }
 
-    /// A probe came back. If it is none of ours, another host may have asked for other streams in our name: the sender is soon
-    /// told again what is wanted.
+    /// A probe came back. If this side did not send it, another host may have requested other streams in its name: the
+    /// wanted streams are soon sent again.
     pub fn on_echo(&mut self, now: Instant, received_at: Instant, time: u32) {
         if let Some(sent) = self.probe.sent.take_if(|sent| clock_us(*sent) == time) {
             self.untold = None;
@@ -162,7 +163,7 @@ impl Requests {
         }
     }
 
-    /// An answer with this time came; answers when its request was sent.
+    /// An answer with this time arrived; returns when its request was sent.
     pub fn on_answer(&mut self, received_at: Instant, time: u32) -> Option<Instant> {
         let sent = self.times.iter().flatten().find(|sent| clock_us(**sent) == time).copied()?;
         self.fold(received_at.since(sent));
@@ -180,7 +181,7 @@ impl Requests {
         }
     }
 
-    /// The smoothed round trip, zero before it is known.
+    /// The smoothed round trip; zero before it is measured.
     pub fn round_trip(&self) -> Duration {
         self.round_trip.map_or(Duration::ZERO, |smoothed| smoothed.mean())
     }
@@ -194,16 +195,16 @@ impl Requests {
     }
 }
 
-/// The shortest wait for anything: 1 to 2 ms is what a busy machine takes to schedule a process.
+/// The shortest wait: a busy machine takes 1 to 2 ms to schedule a process.
 pub(super) const MIN_WAIT: Duration = Duration::from_millis(2);
-/// The longest wait for an answer before a round trip is known: longer than most paths are, shorter than TCP's second (RFC
-/// 6298 §2.1), which no playout buffer waits for. Where less time is left, each request takes half of it.
+/// The longest wait for an answer before a round trip is measured: longer than most paths take, shorter than TCP's
+/// second (RFC 6298 §2.1), which exceeds any playout delay. With less time left, each request takes half of it.
 const BLIND_WAIT: Duration = Duration::from_millis(250);
-/// A probe and report each second while data comes (report, section 3.2).
+/// Interval of probes and reports while data arrives (report, section 3.2).
 const PROBE_AFTER: Duration = Duration::from_secs(1);
-/// The same while a queue stands: a queue of 200 ms is seen before it has stood for twice as long.
+/// Interval while packets queue: a queue of 200 ms is seen before it has lasted twice as long.
 const PROBE_SOON: Duration = Duration::from_millis(200);
-/// Slow streams report at their own pace: reports never are more than a tenth of the packets.
+/// Reports of slow streams are at most a tenth of the packets.
 const REPORT_PACKETS: u32 = 10;
-/// Doublings of the wait for a confirmation: 2 s at most before a round trip is known.
+/// Doublings of the wait for a confirmation: up to 2 s before a round trip is measured.
 const RAREST: u32 = 3;

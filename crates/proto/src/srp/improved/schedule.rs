@@ -1,4 +1,4 @@
-//! When packets are due, from the sender's own clock: send times are free of the network's jitter.
+//! Estimates when packets are due from the sender's clock: send times contain no network jitter.
 
 use std::time::Duration;
 
@@ -16,25 +16,25 @@ pub(super) struct Schedule {
     last: Option<Stamp>,
 }
 
-/// A packet that came at its first sending.
+/// A packet that arrived from its first transmission.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamp {
     /// The packet's id, extended.
     pub id: u64,
-    /// The id behind its message's last part.
+    /// The id after its message's last part.
     pub message_end: u64,
-    /// On the sender's clock.
+    /// Time on the sender's clock.
     pub sent_nanos: i64,
     pub received_at: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Transit {
-    /// Nanoseconds.
+    /// In nanoseconds.
     mean: f64,
     deviation: f64,
-    /// The shortest of this period, and of the one before: what an empty queue takes, without holding on for ever to a
-    /// value from before the clocks drifted.
+    /// The shortest transit times of this period and of the one before: those of an empty queue. Older values expire,
+    /// since the clocks drift.
     least: f64,
     least_before: f64,
     period_ends: Instant,
@@ -46,7 +46,7 @@ impl Schedule {
         self.clock.extend(time_us.into()) as i64 * 1_000
     }
 
-    /// Folds in a packet of its first sending.
+    /// Folds in a packet from its first transmission.
     pub fn on_packet(&mut self, stamp: Stamp, starts_message: bool) {
         let sample = stamp.received_at.as_nanos() as f64 - stamp.sent_nanos as f64;
         match &mut self.transit {
@@ -62,7 +62,7 @@ impl Schedule {
         if stamp.id <= last.id {
             return;
         }
-        // Parts of one message leave together; only the step from message to message says when the next is due.
+        // Parts of one message are sent together; only the step between messages tells when the next one is due.
         if starts_message && stamp.id == last.message_end {
             let step = u64::try_from(stamp.sent_nanos - last.sent_nanos).unwrap_or(0);
             let sample = Duration::from_nanos(step.min(LONGEST_INTERVAL));
@@ -76,17 +76,18 @@ impl Schedule {
         self.last = Some(stamp);
     }
 
-    /// When the `n`th of `gap` packets between the last one and `next` was due, `n` from 1: sent at even distances.
+    /// When the `n`th (from 1) of `gap` packets between the last one and `next` was due, if all were sent at equal
+    /// distances.
     pub fn due_between(&self, next: &Stamp, n: u64, gap: u64) -> Instant {
         let (Some(last), Some(transit)) = (self.last, self.transit) else { return next.received_at };
         let share = n as f64 / (gap + 1) as f64;
         let sent = last.sent_nanos as f64 + (next.sent_nanos - last.sent_nanos) as f64 * share;
         let due = Instant::from_nanos((sent + transit.mean).max(0.0) as u64);
-        // A forged time puts nothing outside of what can be.
+        // Keeps a forged time within the possible range.
         due.clamp(last.received_at.min(next.received_at), next.received_at)
     }
 
-    /// When the message `steps` behind the last one is due, `None` while too little is known.
+    /// When the message `steps` after the last one is due; `None` while too little is known.
     pub fn due_after(&self, steps: u32) -> Option<Instant> {
         let (last, transit, interval) = (self.last?, self.transit?, self.interval?);
         let sent = last.sent_nanos as f64 + interval.mean().as_nanos() as f64 * f64::from(steps);
@@ -95,7 +96,7 @@ impl Schedule {
         Some(due.clamp(last.received_at, latest))
     }
 
-    /// How long after its due time a message is missing: four deviations, as in the report, of the transit times
+    /// How long after its due time a message counts as missing: four deviations of the transit times, as in the report,
     /// and of the intervals.
     pub fn patience(&self) -> Duration {
         let transit = self.transit.map_or(0.0, |transit| transit.deviation);
@@ -103,7 +104,7 @@ impl Schedule {
         (Duration::from_nanos(transit as u64) + intervals) * 4
     }
 
-    /// By how much a packet came later than packets do on average.
+    /// How much later than the average a packet arrived.
     pub fn lateness(&self, stamp: &Stamp) -> Duration {
         let Some(transit) = self.transit else { return Duration::ZERO };
         let late = stamp.received_at.as_nanos() as f64 - stamp.sent_nanos as f64 - transit.mean;
@@ -111,8 +112,9 @@ impl Schedule {
         Duration::from_nanos(late as u64)
     }
 
-    /// How much longer packets take now than the fastest of the last seconds, beyond what their delays vary by anyway: of
-    /// exponential jitter the mean lies 1.4 mean deviations above the least, while in a queue that stands all wait alike.
+    /// How much longer packets take now than the fastest of the last seconds, beyond their usual variation: with
+    /// exponential jitter the mean is 1.4 mean deviations above the minimum, while a standing queue delays all packets
+    /// alike.
     pub fn queueing(&self) -> Duration {
         self.transit.map_or(Duration::ZERO, |t| {
             let longer = t.mean - t.least.min(t.least_before) - 2.0 * t.deviation;
@@ -146,23 +148,23 @@ impl Transit {
     }
 }
 
-/// A minute without a message is a pause, not an interval.
+/// A longer time without messages is a pause, not an interval.
 const LONGEST_INTERVAL: u64 = 60_000_000_000;
-/// Times the interval so far: what is longer was a pause of the source, or a machine that slept, and must not spoil the
-/// next minute's due times.
+/// In multiples of the interval so far: a longer step was a pause of the source, or a machine that slept, and must not
+/// distort the due times of the next minute.
 const LONGEST_STEP: u32 = 8;
-/// And what is believed of any stream: one that began with a burst may be slow.
+/// The limit for any stream's first interval: a stream that began with a burst may be slow.
 const LONGEST_FIRST: Duration = Duration::from_millis(100);
-/// A delay of ten seconds is none: one of the clocks was set, or the machine slept, and the schedule starts again.
+/// A transit time above 10 s is no delay: a clock was set, or the machine slept, and the schedule starts again.
 const LONGEST_TRANSIT: f64 = 10e9;
-/// Clocks 55 ppm apart drift by 0.55 ms in it.
+/// Two clocks 55 ppm apart drift by 0.55 ms in this period.
 const PERIOD: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Messages each 20 ms by the sender's clock, which stands at one hour, 30 ms and some jitter on the way.
+    /// Messages every 20 ms of the sender's clock, which starts at one hour; 30 ms and some jitter in transit.
     fn schedule(count: u64) -> Schedule {
         let mut schedule = Schedule::default();
         for n in 0..count {
@@ -183,11 +185,11 @@ mod tests {
     fn due_times_are_free_of_the_network_s_jitter() {
         let schedule = schedule(100);
         let due = schedule.due_after(2).unwrap();
-        // The last was sent at 1980 ms; 31 ms on the way on average, of which the smoothing leaves 0.6 ms uncertain. A
+        // The last was sent at 1980 ms; 31 ms in transit on average, of which the smoothing leaves 0.6 ms uncertain. A
         // due time after the last arrival would be off by its 0 to 2 ms of jitter.
         assert!(due.signed_nanos_since(Instant::from_millis(2051)).abs() < 600_000, "{due:?}");
         let patience = schedule.patience();
-        // Mean deviation of 0, 1, 2 ms is 0.67 ms; four of them.
+        // The mean deviation of 0, 1, 2 ms is 0.67 ms; times four.
         assert!((2.0..4.0).contains(&(patience.as_secs_f64() * 1e3)), "{patience:?}");
         assert_eq!(schedule.interval(), Some(Duration::from_millis(20)));
     }
@@ -226,13 +228,13 @@ mod tests {
     #[test]
     fn a_pause_is_no_interval_and_a_burst_no_pace() {
         let mut schedule = schedule(100);
-        // Numbers go on, the source's clock has gone on by half a minute.
+        // Ids continue; the source's clock has advanced by half a minute.
         for n in 100..120 {
             let sent_nanos = schedule.extend((3_600_000_000u64 + 30_000_000 + n * 20_000) as u32);
             let received_at = Instant::from_millis(30_030 + n * 20);
             schedule.on_packet(Stamp { id: n, message_end: n + 1, sent_nanos, received_at }, true);
         }
-        // 20 ms and 0.15 · 140 ms of one step, of which 0.85¹⁹ is left: 21 ms. The pause itself would leave 200 ms.
+        // 20 ms, plus 0.15 · 140 ms from one step, of which 0.85¹⁹ remains: 21 ms. The pause itself would leave 200 ms.
         assert!(
             schedule.interval().is_some_and(|i| i < Duration::from_millis(22)),
             "{:?}",

@@ -1,4 +1,4 @@
-//! The sender: cuts messages into packets, keeps them for a while, sends again what is asked for and allowed.
+//! The sender: cuts messages into packets, keeps them for a while, and retransmits them on request within limits.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,27 +14,27 @@ use crate::srp::wire::extended::{
     Extended, LEAST_URGENT, MAX_PARTS, Nack, Part, Report, Wanted, make_answer,
 };
 
-/// What a sender needs to know.
+/// Settings of a sender.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SenderConfig {
     /// The largest datagram, header included; at least 17.
     pub max_datagram: usize,
-    /// How long packets are kept for repairs.
+    /// How long packets are kept for retransmission.
     pub keep: Duration,
-    /// The receiver's playout delay: a longer queue than this is of no use.
+    /// The receiver's playout delay: packets queued for longer are useless.
     pub latency: Duration,
-    /// Draws the epoch.
+    /// Seed of the random epoch.
     pub seed: u64,
 }
 
-/// A message on its way out.
+/// A message to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
     /// Its content: at least one byte, at most [`Sender::max_message`].
     pub bytes: &'a [u8],
     /// 0 is most urgent.
     pub priority: u8,
-    /// No repair is sent after this.
+    /// No retransmission after this.
     pub deadline: Option<Instant>,
     /// Its stream, 0 to [`LAST_STREAM`](crate::srp::LAST_STREAM).
     pub stream: u8,
@@ -43,49 +43,49 @@ pub struct Message<'a> {
 /// Totals of a sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SenderCounts {
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub retransmitted: u64,
     /// Requests for packets that are not kept: never sent, too old, or of another epoch.
     pub unknown: u64,
-    /// Requests for packets that can't be played any more.
+    /// Requests for packets that are too late to be played.
     pub too_late: u64,
-    /// Requests beyond a packet's chances, or a second copy of one.
+    /// Requests beyond a packet's limit of retransmissions, or for a second copy of one.
     pub refused: u64,
-    /// Requests for which the allowance did not suffice.
+    /// Requests that exceeded the allowance.
     pub over_allowance: u64,
-    /// Packets dropped before their time, for want of room.
+    /// Packets dropped early, for lack of space.
     pub dropped: u64,
     /// Messages of streams that the receiver does not want.
     pub unwanted: u64,
-    /// Messages that the path could not carry, by the receiver's reports.
+    /// Messages that the path could not carry, according to the receiver's reports.
     pub thinned: u64,
 }
 
 /// A sender for one receiver.
 ///
-/// What requests can cost is bounded three times: by each packet's chances, by the packets kept ([`MAX_KEPT`],
-/// [`MAX_KEPT_BYTES`]), and by an allowance. New data earns it, byte for byte; repairs spend it. So NACKs never cost
-/// more bytes than were sent anyway, beyond [`START_ALLOWANCE`]. In congestion (losses while the delay has grown) the
-/// share earned is halved at each report, down to 1/16, and comes back by eighths: repairs are the first to yield.
+/// Three limits bound the cost of requests: the retransmissions of each packet, the packets kept ([`MAX_KEPT`],
+/// [`MAX_KEPT_BYTES`]), and an allowance. New data adds to it, byte for byte; retransmissions use it up. So NACKs never
+/// cost more bytes than the data itself, beyond [`START_ALLOWANCE`]. In congestion (losses while the delay has grown)
+/// the share added is halved at each report, down to 1/16, and recovers by eighths: retransmissions are reduced first.
 ///
-/// Where reports tell that the path can't carry what is offered, new data yields as well: [`Self::admit`] then drops
-/// messages, the less urgent first, rather than let all of them grow old in a queue.
+/// Where reports show that the path can't carry the offered data, new data is reduced as well: [`Self::admit`] then
+/// drops messages, the less urgent first, so that a growing queue does not delay all of them.
 pub struct Sender {
     config: SenderConfig,
     epoch: u8,
     next: u32,
     last_priority: u8,
-    /// Ids are consecutive, the newest at the back.
+    /// Consecutive ids, the newest at the back.
     kept: VecDeque<Kept>,
     kept_bytes: usize,
     spare: Pool,
-    /// Ids to be sent again, each once.
+    /// Ids to retransmit, each once.
     due: VecDeque<u32>,
     echo: Option<(u8, u32)>,
     allowance: f64,
     share: f64,
     report: Option<Report>,
-    /// Packets sent at their first sending in all, at the last report, and at the one before it.
+    /// Packets first sent: in total, at the last report, and at the one before it.
     sent: u64,
     sent_before: [u64; 2],
     congested: bool,
@@ -93,9 +93,9 @@ pub struct Sender {
     wanted: Streams,
     /// The receiver has shown that it knows the epoch.
     heard: bool,
-    /// Packets for which there are places and buffers.
+    /// Packets for which places and buffers are reserved.
     room: usize,
-    /// Of them beyond what the pace tells.
+    /// Of these, those reserved beyond what the pace requires.
     late: usize,
     counts: SenderCounts,
 }
@@ -106,7 +106,7 @@ struct Kept {
     sent_at: Instant,
     deadline: Option<Instant>,
     left: u32,
-    /// The time of the NACK that is to be answered, or was last.
+    /// The time in the NACK being answered, or answered last.
     asked_time: Option<u32>,
     due: bool,
 }
@@ -146,8 +146,9 @@ impl Sender {
         }
     }
 
-    /// Makes room for `packets` that are asked for at once, and, when the pace of the stream is known, for as many that go out
-    /// late and all together. Until then for those that show it, of `typical` bytes: few reports and no sound may go this way.
+    /// Reserves memory for `packets` requested at once, and, when the stream's pace is known, for as many that are sent
+    /// late and together. Until then, for the packets that show the pace, of `typical` bytes: this direction may carry
+    /// few reports and no sound.
     pub fn reserve(&mut self, packets: usize, typical: usize) {
         self.late = packets;
         self.spare.fill(FIRST_ROOM, FIRST_ROOM, typical);
@@ -159,7 +160,7 @@ impl Sender {
         (self.part_len() * MAX_PARTS).min(usize::from(u16::MAX))
     }
 
-    /// How many packets a message of `len` bytes takes.
+    /// Packets that a message of `len` bytes takes.
     pub fn parts(&self, len: usize) -> usize {
         len.div_ceil(self.part_len())
     }
@@ -168,7 +169,7 @@ impl Sender {
         self.config.max_datagram.saturating_sub(HEADER).max(1)
     }
 
-    /// Whether a message is to be sent: asked before its first part, and not binding: a sender may do without it.
+    /// Whether to send a message: call it before the first part; a sender may ignore the result.
     pub fn admit(&mut self, now: Instant, message: &Message<'_>) -> Admission {
         if !self.wanted.contains(message.stream) {
             self.counts.unwanted += 1;
@@ -180,8 +181,8 @@ impl Sender {
         admission
     }
 
-    /// Writes part `index` of a message and keeps it; answers the packet's length. Parts go in order, and no other
-    /// message in between.
+    /// Writes part `index` of a message and keeps it; returns the packet's length. Send parts in order, with no other
+    /// message between them.
     ///
     /// `None` if there is no such part, the message is too long, or `buf` too short.
     pub fn send_part(
@@ -247,21 +248,21 @@ impl Sender {
         });
     }
 
-    /// As soon as a few packets show the pace of the stream, makes room for all that will be kept of it: a stream that
-    /// runs allocates nothing.
+    /// Once a few packets show the stream's pace, reserves memory for all that will be kept: a running stream allocates
+    /// nothing.
     fn make_room(&mut self, now: Instant, len: usize) {
         let Some(oldest) = self.kept.front().filter(|_| self.kept.len() >= self.room) else { return };
         let elapsed = now.since(oldest.sent_at).as_secs_f64();
         let all = self.room as f64 * MARGIN * self.config.keep.as_secs_f64() / elapsed + self.late as f64;
         let most = MAX_KEPT.min(MAX_KEPT_BYTES / len.max(1) + 1).min(MOST_GROWTH * self.room + self.late);
-        // Without any time between the packets, whatever is the most.
+        // With no time between the packets, reserves the maximum.
         let more = if all < most as f64 { all as usize } else { most }.max(self.room + 1) - self.room;
         self.room += more;
         self.kept.reserve(more + 1);
         self.spare.fill(self.room, self.room, len + HEADROOM);
     }
 
-    /// Takes a request.
+    /// Processes a request.
     pub fn on_nack(&mut self, now: Instant, nack: &Nack<'_>) {
         if nack.epoch != self.epoch {
             self.counts.unknown += 1;
@@ -288,9 +289,9 @@ impl Sender {
         }
     }
 
-    /// Takes a receiver's probe with its report; answers whether the phase (congested or not) changed.
+    /// Processes a receiver's probe with its report; returns whether the phase (congested or not) changed.
     ///
-    /// Only a client that knows the epoch, or asks before any data came, changes which streams are sent.
+    /// The streams sent are changed only by a client that knows the epoch, or that asks before any data was received.
     pub fn on_probe(&mut self, now: Instant, epoch: u8, time: u32, report: Report, wanted: Wanted) -> bool {
         self.echo = Some((epoch, time));
         let knows = epoch == self.epoch && !wanted.blind;
@@ -307,7 +308,7 @@ impl Sender {
         let lost = report.lost.wrapping_sub(last.lost);
         let received = report.received.wrapping_sub(last.received);
         let queueing = Duration::from_micros(report.queueing_us.into());
-        // No more can have come since the last report than was sent since the one before it.
+        // The peer can't have received more since the last report than was sent since the one before it.
         let most = u32::try_from(self.sent - before).unwrap_or(u32::MAX);
         self.pace.on_report(now, received.min(most), lost.min(most), queueing);
         let (lost, received) = (f64::from(lost), f64::from(received));
@@ -318,7 +319,7 @@ impl Sender {
         std::mem::replace(&mut self.congested, congested) != congested
     }
 
-    /// Writes the next packet that the receiver is due: an echo or a repair.
+    /// Writes the next packet due to the receiver: an echo or a retransmission.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
         if let Some((epoch, time)) = self.echo.take() {
             return Extended::Echo { epoch, time }.emit(buf);
@@ -352,17 +353,17 @@ impl Sender {
         (at < self.kept.len()).then_some(at)
     }
 
-    /// What the receiver reported last.
+    /// The receiver's last report.
     pub fn report(&self) -> Option<Report> {
         self.report
     }
 
-    /// Whether the last report told of congestion: a source that can send less should.
+    /// Whether the last report indicated congestion: a source that can send less should.
     pub fn is_congested(&self) -> bool {
         self.congested
     }
 
-    /// What may be sent at the most, in bytes a second, where the receiver's reports set a limit.
+    /// Limit in bytes a second, where the receiver's reports set one.
     pub fn limit(&self) -> Option<f64> {
         self.pace.limit()
     }
@@ -372,7 +373,7 @@ impl Sender {
         self.wanted
     }
 
-    /// The epoch that all packets carry.
+    /// The epoch in all packets.
     pub fn epoch(&self) -> u8 {
         self.epoch
     }
@@ -383,25 +384,25 @@ impl Sender {
     }
 }
 
-/// Room beyond a packet's size in a new buffer: packets of a stream differ by what names their format now and then.
+/// Space beyond a packet's size in a new buffer: packets that name their format are a little longer.
 const HEADROOM: usize = 64;
 
-/// Packets kept at most: a second of the smallest blocks at 48 kHz (64 sample frames) and some.
+/// Packets kept at most: somewhat more than a second of the smallest blocks at 48 kHz (64 sample frames).
 pub const MAX_KEPT: usize = 1024;
 /// Bytes kept at most.
 pub const MAX_KEPT_BYTES: usize = 1 << 20;
-/// What may be spent on repairs before anything was earned, in bytes: losses at the very beginning.
+/// Allowance in bytes before any data was sent, for losses at the very beginning.
 pub const START_ALLOWANCE: f64 = 16_000.0;
-/// What can be saved up: a burst of losses of some 40 full packets.
+/// Largest allowance: for a burst of losses of some 40 full packets.
 const MAX_ALLOWANCE: f64 = 64_000.0;
 const LEAST_SHARE: f64 = 1.0 / 16.0;
-/// Less loss than this is a link's own.
+/// A lower loss is attributed to the link, not to congestion.
 const CONGESTION_LOSS: f64 = 0.02;
-/// Packets that are kept before their pace is looked at: a sixth of a second of 256-frame blocks at 48 kHz.
+/// Packets kept before their pace is estimated: a sixth of a second of 256-frame blocks at 48 kHz.
 const FIRST_ROOM: usize = 32;
-/// More than the pace tells, since it is never quite even.
+/// Factor above the pace, which is never quite even.
 const MARGIN: f64 = 1.25;
-/// A burst looks like a fast stream: room grows by no more than this at once.
+/// A burst looks like a fast stream: at most this many places are added at once.
 const MOST_GROWTH: usize = 8;
 
 #[cfg(test)]

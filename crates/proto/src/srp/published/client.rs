@@ -1,4 +1,4 @@
-//! The client as published: delivers in order, knows when messages are due, decides about each that is missing.
+//! The client as published: delivers in order, estimates when messages are due, decides about each missing one.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use crate::srp::estimate::{KEEP, LONGEST_ROUND_TRIP, QualityAverages, Smoothed};
 use crate::srp::wire::{Packet, STATUS_RESEND};
 use crate::srp::{Deliver, Delivery};
 
-/// What a client is to aim at.
+/// Settings of a client.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ClientConfig {
     /// Loss that the application tolerates, above 0 and below 1.
     pub desired_loss: f64,
     /// Latency that it tolerates, above 0.
     pub desired_latency: Duration,
-    /// What a message leaves of the loss average.
+    /// Weight that the old loss average keeps at each message.
     pub keep_loss: f64,
-    /// What a message leaves of the latency average.
+    /// Weight that the old latency average keeps at each message.
     pub keep_latency: f64,
     /// Messages that may wait for an earlier one, rounded up to a power of two. *Reading*: the report gives no number.
     pub buffer: usize,
-    /// Whether to send a probe at once, before anything came.
+    /// Whether to send a probe at once, before any message arrives.
     pub probe_at_start: bool,
-    /// Sets the first bit of every time that is sent. Two sides that are client and server at once need it differently,
-    /// to tell their own probes from the other's; a plain client may leave it off.
+    /// Sets the first bit of every time sent. Two sides that are both client and server need different values, to tell
+    /// their own probes from the other's; a plain client may leave it off.
     pub time_mark: bool,
 }
 
@@ -48,7 +48,7 @@ impl ClientConfig {
 
 /// A client of one server.
 ///
-/// *Readings*, where the report is silent or two ways can be had:
+/// *Readings*, where the report is silent or ambiguous:
 /// * ids are compared as serial numbers (RFC 1982), so that the step from the greatest number to 0 is a step forward;
 /// * the interval starts from the first one measured, its deviation from an eighth of that, the round trip's from half;
 /// * until an interval is known the client waits without limit; until a round trip is known, four intervals stand for it;
@@ -58,7 +58,7 @@ impl ClientConfig {
 /// * a round trip is measured only from times that this client sent itself not long ago: a forged answer is delivered
 ///   like any other, but changes no estimate, nor does one that came while the machine slept.
 ///
-/// Kept with its faults: after a gap longer than the buffer, or behind a server that restarted, everything is too early
+/// Kept with its defects: after a gap longer than the buffer, or when the server restarts, every message is too early
 /// or too late and nothing is delivered.
 pub struct Client {
     config: ClientConfig,
@@ -73,14 +73,14 @@ pub struct Client {
     /// Messages since then that did not renew it, the report's last_LNRT.
     since_normal: u32,
     previous_normal: Option<(Seq32, Instant)>,
-    /// When the expected message was expected at first.
+    /// When the expected message was first due.
     due: Option<Instant>,
     asked: u32,
     quality: QualityAverages,
     nack: bool,
     sent_times: SentTimes,
     probe_due: bool,
-    /// When to probe next, unless a round trip is measured before; `None` before the first message or probe.
+    /// When to send the next probe, unless a round trip is measured before; `None` before the first message or probe.
     probe_at: Option<Instant>,
     counts: Counts,
 }
@@ -99,7 +99,7 @@ impl Client {
         Client::expecting(1, config, decide, now)
     }
 
-    /// Makes room for messages of `typical` bytes in all places.
+    /// Reserves memory for messages of `typical` bytes in all places.
     pub fn reserve(&mut self, typical: usize) {
         self.early.reserve(typical);
     }
@@ -128,7 +128,7 @@ impl Client {
         }
     }
 
-    /// Takes a server's packet that came off the wire at `received_at`; hands on what can be delivered now.
+    /// Processes a server's packet that arrived at `received_at`; delivers what is now in order.
     pub fn handle(
         &mut self,
         now: Instant,
@@ -150,7 +150,7 @@ impl Client {
     }
 
     fn on_message(&mut self, now: Instant, id: u32, data: &[u8], info: EarlyInfo, deliver: &mut Deliver<'_>) {
-        // The first message starts the probing where it did not start by itself.
+        // The first message starts the probes, unless they started at once.
         if self.probe_at.is_none() {
             self.probe_due = true;
             self.probe_at = Some(now + PROBE_AFTER);
@@ -171,7 +171,7 @@ impl Client {
         }
     }
 
-    /// The expected message is here: keeps the clocks, delivers, goes on to the next.
+    /// The expected message has arrived: updates the clocks, delivers it, continues with the next.
     fn finish_with(&mut self, now: Instant, data: &[u8], info: EarlyInfo, deliver: &mut Deliver<'_>) {
         let at = info.received_at;
         if info.answer {
@@ -219,9 +219,9 @@ impl Client {
         self.waiting = Waiting::Normal(until);
     }
 
-    /// Delivers what the buffer holds next. Bounded by the buffer's places.
+    /// Delivers the next messages from the buffer. Bounded by the buffer's places.
     fn advance(&mut self, now: Instant, deliver: &mut Deliver<'_>) {
-        // Lent out for the loop, since what it lends must outlive changes of everything else.
+        // Moved out for the loop, as its borrows must outlive changes to other fields.
         let mut early = std::mem::replace(&mut self.early, Early::empty());
         while let Some((info, data)) = early.take(self.expected.0) {
             self.finish_with(now, data, info, deliver);
@@ -244,7 +244,7 @@ impl Client {
         self.round_trip.map_or(Duration::ZERO, |smoothed| smoothed.deviation())
     }
 
-    /// Asks the decision algorithm about the expected message and does what it says.
+    /// Asks the decision algorithm about the expected message and follows its decision.
     fn consult(&mut self, now: Instant, deliver: &mut Deliver<'_>) {
         let (loss, latency) = (self.quality.loss, self.quality.latency);
         let overdue = self.due.map_or(Duration::ZERO, |due| now.since(due));
@@ -276,7 +276,7 @@ impl Client {
         }
     }
 
-    /// The instant of [`Self::poll_timeout`] has come.
+    /// Handles the time-out of [`Self::poll_timeout`].
     pub fn handle_timeout(&mut self, now: Instant, deliver: &mut Deliver<'_>) {
         if self.probe_at.is_some_and(|at| at <= now) {
             self.probe_due = true;
@@ -318,7 +318,7 @@ impl Client {
         wait.into_iter().chain(self.probe_at).min()
     }
 
-    /// A time that we sent has come back.
+    /// A time that this side sent has come back.
     fn on_time(&mut self, received_at: Instant, time: u32) {
         if !self.sent_times.holds(time) {
             return;
@@ -340,17 +340,17 @@ impl Client {
         self.round_trip
     }
 
-    /// What decisions are made from.
+    /// The averages that decisions are based on.
     pub fn quality(&self) -> QualityAverages {
         self.quality
     }
 
-    /// The id that is awaited.
+    /// The id expected next.
     pub fn expected(&self) -> u32 {
         self.expected.0
     }
 
-    /// What was counted so far.
+    /// Totals so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -374,9 +374,9 @@ impl SentTimes {
     }
 }
 
-/// The shortest wait for anything. Own: 1 to 2 ms is what a busy machine takes to schedule a process.
+/// The shortest wait. Own value: a busy machine takes 1 to 2 ms to schedule a process.
 pub const MIN_WAIT: Duration = Duration::from_millis(2);
-/// A probe is sent when no round trip was measured for so long (report, section 3.2).
+/// A probe is sent after this time without a measured round trip (report, section 3.2).
 const PROBE_AFTER: Duration = Duration::from_secs(1);
 /// The wait for an answer while neither a round trip nor an interval is known: TCP's before its first sample (RFC 6298
 /// §2.1).

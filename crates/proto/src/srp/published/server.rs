@@ -1,6 +1,6 @@
 //! The server as published: sends messages, keeps the recent ones, answers NACKs, returns probes.
 //!
-//! It has no flow control and decides nothing: the client does nearly all the work.
+//! It has no flow control and makes no decisions: the client does nearly all the work.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use crate::srp::wire::{HEADER, MAX_PACKET, Packet, STATUS_RESEND};
 
 /// A server of one client.
 ///
-/// What it bounds, since the report bounds nothing: a message is sent again [`MAX_ANSWERS`] times at most, so NACKs
-/// never cost more than that multiple of what was sent anyway; and probes are returned ten times a second at most.
+/// Limits of its own, since the report has none: a message is retransmitted at most [`MAX_ANSWERS`] times, so NACKs
+/// never cost more than that multiple of the data itself; and probes are returned at most ten times a second.
 #[derive(Debug)]
 pub struct Server {
     next: Seq32,
-    /// Recent messages, their ids consecutive, the newest at the back.
+    /// Recent messages with consecutive ids, the newest at the back.
     kept: VecDeque<Kept>,
     spare: Pool,
-    /// Answers that are due: id and the NACK's time.
+    /// Answers due: id and the NACK's time.
     answers: VecDeque<(u32, u32)>,
     probe: Option<u32>,
     probe_allowance: f64,
@@ -43,7 +43,7 @@ impl Server {
         Server::starting_at(1, capacity)
     }
 
-    /// A server whose first data id is `id`, for tests of what happens at the greatest number.
+    /// A server whose first data id is `id`, for tests of the wrap.
     pub fn starting_at(id: u32, capacity: usize) -> Self {
         Server {
             next: Seq32(id),
@@ -58,14 +58,14 @@ impl Server {
         }
     }
 
-    /// Makes room for all messages that are kept, of `typical` bytes.
+    /// Reserves memory for all messages kept, of `typical` bytes.
     pub fn reserve(&mut self, typical: usize) {
         let left = self.capacity - self.kept.len();
         self.kept.reserve_exact(left);
         self.spare.fill(self.capacity, self.capacity, typical);
     }
 
-    /// Writes the data packet of a message and keeps a copy; answers the packet's length.
+    /// Writes the data packet of a message and keeps a copy; returns the packet's length.
     ///
     /// `None` if the message is empty, longer than 1480 bytes, or `buf` too short.
     pub fn send(&mut self, now: Instant, message: &[u8], buf: &mut [u8]) -> Option<usize> {
@@ -86,7 +86,7 @@ impl Server {
         Some(len)
     }
 
-    /// Takes a client's packet. Requests for what is not kept are ignored.
+    /// Processes a client's packet. Requests for messages that are not kept are ignored.
     pub fn handle(&mut self, now: Instant, packet: &Packet<'_>) {
         match *packet {
             Packet::Nack { time, status: STATUS_RESEND, id } => self.on_nack(time, id),
@@ -117,7 +117,7 @@ impl Server {
         }
     }
 
-    /// Writes the next packet that a client asked for.
+    /// Writes the next packet that a client requested.
     pub fn poll_transmit(&mut self, buf: &mut [u8]) -> Option<usize> {
         if let Some(time) = self.probe.take() {
             return Packet::Probe { time }.emit(buf);
@@ -131,7 +131,7 @@ impl Server {
         None
     }
 
-    /// What was counted so far.
+    /// Totals so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -143,12 +143,12 @@ fn position(kept: &VecDeque<Kept>, id: u32) -> Option<usize> {
     (at < kept.len()).then_some(at)
 }
 
-/// How often one message is sent again at most: at the report's worst loss (15 % each way) a request with its answer
-/// fails 28 times of 100, and 16 in a row once in 10⁹.
+/// Retransmissions of one message: at the report's worst loss (15 % each way) a request with its answer fails 28 times
+/// of 100, and 16 times in a row once in 10⁹.
 pub const MAX_ANSWERS: u32 = 16;
-/// Answers that may wait for the wire.
+/// Answers that may wait to be sent.
 const MAX_DUE: usize = 256;
-/// Probes returned: ten times what the report's client sends.
+/// Interval of returned probes: ten times as many as the report's client sends.
 const PROBE_SPACING: Duration = Duration::from_millis(100);
 const PROBE_BURST: f64 = 4.0;
 

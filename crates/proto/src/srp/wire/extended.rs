@@ -1,4 +1,4 @@
-//! The packets of the improved mode: the published headers with the upper bytes of word 0 put to use.
+//! Packets of the improved mode: the published headers, with fields in the upper bytes of word 0.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -14,27 +14,27 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! * The first bit tells the two formats apart. `epoch` is drawn by each sender when it starts, so that a restarted one is known
-//!   by its first packets.
-//! * Every part of a message has a data id of its own, so that it is repaired alone; index and count put it in place.
-//! * `s` is the number of the stream, its upper and its lower two bits. Ids count over all streams that this receiver
-//!   gets, so that those it does not want leave no gaps.
-//! * `p` is the packet's priority (0 most urgent, 3 least), `q` that of the packet before it, which tells a receiver
-//!   what it is missing.
-//! * A NACK may be followed by words of 32 bits: bit *i* (from the least) of word *k* asks for `first + 1 + 32 k + i`.
-//! * A probe carries the receiver's report in four words and which streams it wants in a fifth: bit *i* (from the least)
-//!   for stream *i*, and the first bit if it was sent before anything came, so that its epoch says nothing. Its answer is
-//!   an ECHO (type 5) of the two first words, so that two sides that both send and receive can never return each other's
-//!   answers for ever.
+//! * The first bit distinguishes the two formats. Each sender draws its `epoch` when it starts, so that a restart shows
+//!   in its first packets.
+//! * Every part of a message has its own data id, so that it is retransmitted alone; index and count give its position.
+//! * `s` is the stream number, its upper and its lower two bits. Ids count over all streams that this receiver gets, so
+//!   that unwanted streams leave no gaps.
+//! * `p` is the packet's priority (0 most urgent, 3 least), `q` that of the packet before it, which shows a receiver
+//!   how urgent a missing packet is.
+//! * A NACK may be followed by words of 32 bits: bit *i* (from the least) of word *k* requests `first + 1 + 32 k + i`.
+//! * A probe carries the receiver's report in four words and the streams that it wants in a fifth: bit *i* (from the
+//!   least) for stream *i*, and the first bit if it was sent before any data arrived, when its epoch is meaningless.
+//!   Its answer is an ECHO (type 5) of the first two words, so that two sides that both send and receive can't return
+//!   each other's answers endlessly.
 
 use super::super::streams::{LAST_STREAM, Streams};
 use super::{ANSWER, DATA, HEADER, NACK, PROBE, STATUS_RESEND, WireError, put, word};
 
-/// Parts a message may have.
+/// Most parts of a message.
 pub const MAX_PARTS: usize = 64;
-/// The least urgent priority that the wire can name.
+/// The least urgent priority in the format.
 pub const LEAST_URGENT: u8 = 3;
-/// Words that may follow a NACK: one packet asks for 257 ids at most.
+/// Words that may follow a NACK: one packet requests 257 ids at most.
 pub const MAX_NACK_WORDS: usize = 8;
 /// Bytes of a probe with its report.
 pub const PROBE_LEN: usize = 28;
@@ -42,7 +42,7 @@ pub const PROBE_LEN: usize = 28;
 pub const ECHO_LEN: usize = 8;
 
 const ECHO: u8 = 5;
-/// The bits of a part's index and of the last one's: [`MAX_PARTS`] less 1.
+/// The bits of a part's index and of the last index: [`MAX_PARTS`] less 1.
 const PART: u8 = 0x3f;
 const _: () = assert!(MAX_PARTS == PART as usize + 1);
 const EXTENDED: u8 = 0x80;
@@ -50,21 +50,21 @@ const EXTENDED: u8 = 0x80;
 /// A packet of the improved mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extended<'a> {
-    /// A message or a part of one, for the first time; `time` is the sender's clock.
+    /// A message or a part of one, sent for the first time; `time` is the sender's clock.
     Data(Part<'a>),
-    /// The same again on request; `time` is copied from the NACK.
+    /// A retransmission on request; `time` is copied from the NACK.
     Answer(Part<'a>),
-    /// Packets are missing.
+    /// Requests missing packets.
     Nack(Nack<'a>),
-    /// Measures the round trip and tells the sender how its packets fare.
+    /// Measures the round trip and carries the receiver's report.
     Probe {
         /// The epoch of the packets reported on, 0 to 127.
         epoch: u8,
         /// The receiver's clock in microseconds, modulo 2³².
         time: u32,
-        /// How they fare.
+        /// Statistics of these packets.
         report: Report,
-        /// Which streams are to be sent.
+        /// The streams that the sender shall send.
         wanted: Wanted,
     },
     /// The answer to a probe.
@@ -81,28 +81,28 @@ pub enum Extended<'a> {
 pub struct Part<'a> {
     /// The sender's epoch, 0 to 127.
     pub epoch: u8,
-    /// Which part of its message, from 0.
+    /// Index of the part in its message, from 0.
     pub index: u8,
-    /// How many the message has: 1 to [`MAX_PARTS`].
+    /// Number of the message's parts: 1 to [`MAX_PARTS`].
     pub count: u8,
     /// 0 (most urgent) to [`LEAST_URGENT`].
     pub priority: u8,
-    /// Priority of the packet with the id before.
+    /// Priority of the packet with the previous id.
     pub previous_priority: u8,
-    /// Which stream it belongs to: 0 to [`LAST_STREAM`].
+    /// Its stream: 0 to [`LAST_STREAM`].
     pub stream: u8,
     /// Microseconds modulo 2³².
     pub time: u32,
-    /// Counts packets; after the greatest number comes 0.
+    /// Counts packets; wraps to 0.
     pub id: u32,
     /// At least one byte.
     pub data: &'a [u8],
 }
 
-/// Ids that are missing.
+/// Missing ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Nack<'a> {
-    /// The epoch of the packets asked for.
+    /// The epoch of the packets requested.
     pub epoch: u8,
     /// The receiver's clock in microseconds, modulo 2³².
     pub time: u32,
@@ -113,7 +113,7 @@ pub struct Nack<'a> {
 }
 
 impl Nack<'_> {
-    /// Every id asked for, ascending from the first.
+    /// Every id requested, ascending from the first.
     pub fn ids(&self) -> impl Iterator<Item = u32> {
         let set = |(k, word): (usize, &[u8])| {
             let bits = word.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte));
@@ -125,25 +125,25 @@ impl Nack<'_> {
     }
 }
 
-/// What a receiver tells the sender once a second.
+/// A receiver's report, sent once a second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// The highest id received.
     pub highest: u32,
-    /// Packets received at their first sending, modulo 2³².
+    /// Packets received from their first transmission, modulo 2³².
     pub received: u32,
-    /// Packets that the network lost, repaired or not, modulo 2³².
+    /// Packets lost by the network, recovered or not, modulo 2³².
     pub lost: u32,
     /// How much longer packets now take than the fastest of the last seconds, in microseconds.
     pub queueing_us: u32,
 }
 
-/// Which streams a receiver wants.
+/// The streams that a receiver wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
-    /// These.
+    /// The wanted streams.
     pub streams: Streams,
-    /// Nothing has come yet: the epoch of the probe says nothing.
+    /// No data has arrived yet: the probe's epoch is meaningless.
     pub blind: bool,
 }
 
@@ -200,7 +200,7 @@ impl<'a> Extended<'a> {
         }
     }
 
-    /// Writes the packet and answers its length; `None` if `buf` is too short.
+    /// Writes the packet and returns its length; `None` if `buf` is too short.
     pub fn emit(&self, buf: &mut [u8]) -> Option<usize> {
         match *self {
             Extended::Data(part) => emit_part(&part, DATA, buf),
@@ -218,7 +218,7 @@ impl<'a> Extended<'a> {
     }
 }
 
-/// Makes an answer of a DATA packet in place, with the time of the NACK.
+/// Turns a DATA packet into an answer in place, with the time of the NACK.
 pub(crate) fn make_answer(packet: &mut [u8], time: u32) {
     packet[3] = packet[3] & 0xf0 | ANSWER;
     packet[4..8].copy_from_slice(&time.to_be_bytes());

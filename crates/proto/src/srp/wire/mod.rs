@@ -8,10 +8,10 @@
 //! ANSWER    type 4    time, copied from the NACK data id  data size    data
 //! ```
 //!
-//! *Readings.* The report names the fields and the sizes of the headers (16, 16 and 8 bytes), not the widths nor the
-//! numbers of the types. It shows one data packet; but a client that cannot tell the answer to a NACK from a normal
-//! message can keep neither its intervals nor its last normal reception time, so an answer has a type of its own. The
-//! time is the sender's clock in milliseconds. NACK status is not explained: 0 asks for the message.
+//! *Readings.* The report names the fields and the sizes of the headers (16, 16 and 8 bytes), but neither the widths
+//! nor the type numbers. It shows one data packet; but a client that cannot tell the answer to a NACK from a normal
+//! message can compute neither its intervals nor its last normal reception time, so an answer has a type of its own.
+//! The time is the sender's clock in milliseconds. NACK status is not explained: 0 requests the message.
 
 pub mod extended;
 
@@ -25,9 +25,9 @@ pub const MAX_PACKET: usize = 1496;
 /// report's 1496 bytes make 1524 with IP and UDP, which fragments.
 pub const MAX_WHOLE_MESSAGE: usize = 1500 - 20 - 8 - HEADER;
 
-/// NACK status 0: please send it again.
+/// NACK status 0: requests a retransmission.
 pub const STATUS_RESEND: u32 = 0;
-/// NACK status 1, reserved: the client has given the message up, the server may forget it.
+/// NACK status 1, reserved: the client has given up the message, the server may drop it.
 pub const STATUS_GIVEN_UP: u32 = 1;
 
 pub(crate) const DATA: u8 = 1;
@@ -42,18 +42,18 @@ pub enum Packet<'a> {
     Data {
         /// The server's clock in milliseconds.
         time: u32,
-        /// Counts up from 1; after the greatest number comes 0.
+        /// Counts up from 1 and wraps to 0.
         id: u32,
         /// 1 to 1480 bytes.
         data: &'a [u8],
     },
-    /// A client misses a message.
+    /// Requests a message that the client misses.
     Nack {
         /// The client's clock in milliseconds, to be copied into the answer.
         time: u32,
         /// [`STATUS_RESEND`] or [`STATUS_GIVEN_UP`].
         status: u32,
-        /// Which message.
+        /// Id of the message.
         id: u32,
     },
     /// Measures the round trip: the server returns it unchanged.
@@ -61,37 +61,37 @@ pub enum Packet<'a> {
         /// The client's clock in milliseconds.
         time: u32,
     },
-    /// A message sent again on request.
+    /// A message retransmitted on request.
     Answer {
         /// The NACK's time.
         time: u32,
-        /// The message's first id.
+        /// The id of the first transmission.
         id: u32,
         /// 1 to 1480 bytes.
         data: &'a [u8],
     },
 }
 
-/// Why bytes are no SRP packet.
+/// Why bytes are not an SRP packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WireError {
-    /// Fewer bytes than the header of its type, or a length that no such packet has.
+    /// Fewer bytes than the header of its type, or an impossible length for it.
     #[error("{len} bytes are no packet of type {kind}")]
     Length {
         /// The type found.
         kind: u32,
-        /// Bytes there are.
+        /// Bytes found.
         len: usize,
     },
-    /// A first word that names no type of this format; the peer may run in another mode.
+    /// The first word is no type of this format; the peer may run in another mode.
     #[error("unknown packet type {0:#010x}: do both sides run SRP in the same mode?")]
     Type(u32),
-    /// A data size that is not what came.
+    /// The data size does not match the datagram.
     #[error("a packet announces {told} bytes of data and has {found}")]
     Size {
         /// The size field.
         told: u32,
-        /// Bytes behind the header.
+        /// Bytes after the header.
         found: usize,
     },
 }
@@ -114,7 +114,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Writes the packet and answers its length; `None` if `buf` is too short.
+    /// Writes the packet and returns its length; `None` if `buf` is too short.
     pub fn emit(&self, buf: &mut [u8]) -> Option<usize> {
         match *self {
             Packet::Data { time, id, data } => put(buf, &[DATA.into(), time, id, data.len() as u32], data),
@@ -127,7 +127,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// What stands behind a data header, whose size field must say the same.
+/// The data after a data header, whose size field must match.
 fn data(bytes: &[u8], kind: u32) -> Result<&[u8], WireError> {
     let length = WireError::Length { kind, len: bytes.len() };
     let told = word(bytes, 3).ok_or(length)?;

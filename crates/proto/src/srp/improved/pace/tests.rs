@@ -2,7 +2,7 @@ use super::*;
 
 const LATENCY: Duration = Duration::from_millis(80);
 
-/// A source of 100 packets of 1000 bytes a second; answers how many of `count` went out from `from` on.
+/// A source of 100 packets of 1000 bytes a second; returns how many of `count` were sent from `from` on.
 fn offer(pace: &mut Pace, from: Instant, count: u32) -> u32 {
     (0..count).map(|n| u32::from(send(pace, from + Duration::from_millis(10) * n, true))).sum()
 }
@@ -15,7 +15,7 @@ fn send(pace: &mut Pace, now: Instant, urgent: bool) -> bool {
     admitted
 }
 
-/// A stream of a second that is reported on at its beginning and its end, of which `lost` packets of 100 were lost.
+/// A stream of a second, reported on at its beginning and its end; `lost` of 100 packets were lost.
 fn reported(lost: u32, queueing_ms: u64) -> Pace {
     let mut pace = Pace::new(LATENCY);
     let queueing = Duration::from_millis(queueing_ms);
@@ -42,7 +42,7 @@ fn only_heavy_loss_or_an_unplayable_queue_limits_the_rate() {
     ] {
         assert_eq!(limit(&reported(lost, queueing)), expected, "{lost} lost, {queueing} ms");
     }
-    // 49 packets prove nothing.
+    // 49 packets are too few for a judgement.
     let mut few = Pace::new(LATENCY);
     few.on_report(Instant::ZERO, 0, 0, Duration::ZERO);
     few.on_report(Instant::from_millis(1000), 9, 40, Duration::from_millis(300));
@@ -55,7 +55,7 @@ fn the_limit_holds_urgent_packets_go_first_and_recordings_wait() {
     let start = Instant::from_millis(1010);
     // 40 of 100 a second, and the bucket's two packets.
     assert!((40..=42).contains(&offer(&mut pace, start, 100)));
-    // Each 20 ms one of either kind: 800 bytes come in, so that the less urgent get nothing.
+    // One of each kind every 20 ms: 800 bytes are added, so the less urgent ones get nothing.
     let mut sent = [0, 0];
     for n in 0..100 {
         let now = Instant::from_millis(2010 + 20 * n);
@@ -107,7 +107,7 @@ fn no_report_silences_a_sender() {
         pace.on_report(Instant::from_millis(1100 + n), 0, u32::MAX, Duration::from_secs(4000));
     }
     assert!(limit(&pace).is_none_or(|limit| limit >= 100_000 / 17), "{:?}", pace.limit());
-    // And none makes it send faster than its source.
+    // No report makes it send faster than its source.
     pace.on_report(Instant::from_millis(2000), u32::MAX, 0, Duration::from_secs(4000));
     assert!(pace.limit().is_none_or(f64::is_finite));
 }
@@ -118,13 +118,13 @@ fn a_silent_receiver_gets_less_and_all_again_once_heard() {
     let second = |pace: &mut Pace, n: u64| offer(pace, Instant::from_millis(1010 + 1000 * n), 100);
     let sent: Vec<u32> = (0..12).map(|n| second(&mut pace, n)).collect();
     assert_eq!(sent[..5], [100; 5]);
-    // 50, 25, 12.5 and then 6.25 a second, with two packets saved up at the most.
+    // 50, 25, 12.5 and then 6.25 a second, with at most two packets saved up.
     for (at, most) in [(5, 53), (6, 28), (7, 15), (8, 9), (11, 9)] {
         assert!(sent[at] <= most && sent[at] >= 6, "second {at}: {sent:?}");
     }
     pace.on_heard();
     assert_eq!(second(&mut pace, 12), 100);
-    // A peer that never reported is no receiver of ours: a plain sink of a stream.
+    // A peer that never reported is not one of our receivers, but a plain sink of a stream.
     let mut mute = Pace::new(LATENCY);
     assert_eq!((0..20).map(|n| second(&mut mute, n)).sum::<u32>(), 2000);
 }

@@ -1,4 +1,4 @@
-//! What should be here by now, though nothing later has come.
+//! Finds packets that are overdue although no later one has arrived.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::srp::improved::missing::Awaiting;
 use crate::srp::improved::requests::MIN_WAIT;
 
 impl Receiver {
-    /// Notes the next as missing: what is overdue, or the rest of a message.
+    /// Records the next packet as missing: an overdue one, or the rest of a message.
     pub(super) fn suspect(&mut self, now: Instant) {
         let Some(mut stream) = self.numbering.stream else { return };
         let amid_message = stream.horizon < stream.message_end;
@@ -17,7 +17,7 @@ impl Receiver {
         let due = due.or(self.schedule.last().map(|last| last.received_at)).unwrap_or(now);
         let until = if amid_message { stream.message_end } else { stream.horizon + 1 };
         while stream.horizon < until {
-            // The rest of a message was sent beyond doubt.
+            // The rest of a message was certainly sent.
             self.miss(now, stream.horizon, due.min(now), 0, !amid_message);
             stream.horizon += 1;
             stream.suspected += 1;
@@ -39,7 +39,7 @@ impl Receiver {
         Some(self.schedule.due_after(stream.suspected + 1)? + patience)
     }
 
-    /// What was only suspected and has an older id than what came now is missing indeed.
+    /// Suspected packets with an older id than one that has arrived are indeed missing.
     pub(super) fn confirm_suspects(&mut self, now: Instant, id: u64) {
         for missing in self.missing.iter_mut().filter(|missing| missing.suspected && missing.id < id) {
             missing.suspected = false;
@@ -52,9 +52,10 @@ impl Receiver {
     }
 }
 
-/// Between messages further apart than this, an overdue one is asked for by the clock.
+/// Above this interval between messages, overdue ones are requested by the clock.
 pub const TIMER_FROM: Duration = Duration::from_millis(10);
-/// Messages asked for by the clock in a row: then the stream has paused or the path is gone, and silence is cheaper.
+/// Messages in a row requested by the clock: after these the stream has paused or the path has failed, and further
+/// requests would be wasted.
 const MAX_SUSPECTED: u32 = 3;
-/// Rest of a message after its first parts: what a busy sender or a shaped link puts between packets.
+/// Wait for the rest of a message after its first parts: as long as a busy sender or a shaped link delays packets.
 const TAIL_WAIT: Duration = Duration::from_millis(5);

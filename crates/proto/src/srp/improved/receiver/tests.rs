@@ -60,7 +60,7 @@ impl Bench {
         self.receiver.handle_timeout(self.now, &mut |delivery| sort(&delivery, got, lost));
     }
 
-    /// Ids asked for in all packets that go out now; probes come back after 20 ms.
+    /// Ids requested in all packets sent now; probes come back after 20 ms.
     fn asked(&mut self) -> Vec<u32> {
         let (mut ids, mut buf) = (Vec::new(), [0; 64]);
         while let Some(len) = self.receiver.poll_transmit(self.now, &mut buf) {
@@ -75,7 +75,7 @@ impl Bench {
         ids
     }
 
-    /// Sends the probe that is due; answers the time in it.
+    /// Sends the probe that is due; returns the time in it.
     fn probe_time(&mut self) -> u32 {
         let mut buf = [0; 64];
         let len = self.receiver.poll_transmit(self.now, &mut buf).expect("a probe is due");
@@ -124,15 +124,15 @@ fn unanswered_requests_repeat_until_playout_time() {
         bench.now = bench.receiver.poll_timeout().expect("something to do until it is lost");
         bench.timeout();
     }
-    // Round trip 20 ms, deviation 10 ms: each 60 ms, and the last time 22 ms before the 200 after 205 ms are over, so that
-    // the answer can still be played. It is waited for.
+    // Round trip 20 ms, deviation 10 ms: every 60 ms, and the last time 22 ms before the 200 after 205 ms are over, so
+    // that the answer can still be played. The receiver waits for it.
     assert_eq!((asked, &bench.lost[..]), (4, &[21][..]));
     assert_eq!(bench.now, Instant::from_millis(383 + 60));
     bench.at(450).data(21);
     assert_eq!((bench.got, bench.receiver.counts().late), (vec![22, 21], 1));
 }
 
-/// Of 80 ms there are 75 left when a loss shows: room for one round trip of 60 ms, and none to wait for it.
+/// A loss is detected with 75 of 80 ms left: time for one round trip of 60 ms, but not to wait for it before the next.
 #[test]
 fn with_time_for_one_round_trip_it_is_asked_for_twice() {
     let mut bench = Bench::with_latency(Box::new(InTime), Duration::from_millis(80));
@@ -173,12 +173,12 @@ fn reordering_gets_no_time_that_a_request_needs() {
         bench.at(100 + 5 * u64::from(id)).data(id);
         bench.asked();
     });
-    // The path reorders by 8 ms: 10 are given.
+    // The path reorders by 8 ms: the receiver waits 10.
     bench.at(210).data(22);
     bench.at(218).data(21);
     bench.at(220).data(24);
     assert_eq!(bench.receiver.missing[0].state, Awaiting::Decision(Instant::from_millis(230)));
-    // Due at 230 ms, to be played by 270: from 248 on an answer would come too late.
+    // Due at 230 ms, to be played by 270: requested after 248 ms, the answer would be too late.
     bench.at(240).data(26);
     assert_eq!(bench.receiver.missing[0].state, Awaiting::Decision(Instant::from_millis(248)));
 }
@@ -208,7 +208,7 @@ fn a_slow_stream_is_requested_by_the_clock_until_it_pauses() {
     asked.dedup();
     assert_eq!(asked.iter().filter(|id| **id == 21).count(), 1, "{asked:?}");
     assert!(asked.iter().all(|id| (21..=23).contains(id)), "{asked:?}");
-    // 22 is due at 3620 ms: the clock is not far out.
+    // 22 is due at 3620 ms: the clock is not far off.
     assert_eq!(bench.receiver.poll_timeout(), None, "idle");
     assert!(bench.lost.is_empty(), "what was never sent is not lost");
     assert_eq!(bench.receiver.counts().lost, 0);
@@ -244,7 +244,7 @@ fn gap_upon_gap_is_missed_and_asked_for_within_bounds() {
     let mut bench = Bench::streaming(5, 20);
     bench.at(210);
     (1..=10).for_each(|n| bench.data(20 + 256 * n));
-    // Ten gaps of 255; what is beyond 512 is given up at once.
+    // Ten gaps of 255; packets beyond 512 are given up at once.
     assert_eq!((bench.receiver.missing.len(), bench.receiver.counts().given_up), (512, 2550 - 512));
     let mut buf = [0; 64];
     let requests = std::iter::from_fn(|| bench.receiver.poll_transmit(bench.now, &mut buf));
@@ -260,7 +260,7 @@ fn two_packets_prove_a_restart_and_one_forged_does_not() {
     bench.epoch = 9;
     bench.at(2106).data(401);
     assert_eq!((bench.got.clone(), bench.receiver.counts().resets), (vec![401], 0));
-    // Near the old numbers, and in an epoch of its own: 1 is asked for, and nothing is taken for a copy.
+    // Near the old numbers, but in an epoch of its own: 1 is requested, and no packet is mistaken for a copy.
     bench.epoch = 12;
     (1..=3).for_each(|id| bench.at(2200 + u64::from(id)).data(id));
     assert_eq!(bench.asked(), [1]);
@@ -336,7 +336,8 @@ fn never_is_plain_udp() {
 }
 
 proptest! {
-    /// Whatever a peer says: bounded memory, bounded work, time-outs that move on, nothing delivered twice in one epoch.
+    /// Whatever a peer sends: bounded memory, bounded work, time-outs that advance, no duplicate delivery within an
+    /// epoch.
     #[test]
     fn hostile_packets_cost_little(
         steps in prop::collection::vec((0u8..5, any::<u32>(), 0u32..40, any::<u8>(), 0u64..50), 1..300)

@@ -83,7 +83,7 @@ fn a_repeated_request_is_answered_and_a_copied_one_is_not() {
     send(&mut sender, NOW, &[1; 50], 0);
     let answered = [7, 7, 8, 8].map(|time| ask(&mut sender, NOW, time, 1, &[]).len());
     assert_eq!(answered, [1, 0, 1, 0]);
-    // Two requests before the wire takes the answer: one answer.
+    // Two requests before the answer is sent: one answer.
     let epoch = sender.epoch;
     for time in [9, 10] {
         sender.on_nack(NOW, &Nack { epoch, time, first: 1, more: &[] });
@@ -120,7 +120,7 @@ fn a_flood_of_requests_never_costs_more_than_was_sent_anyway() {
             assert!(sender.due.is_empty() && sender.kept.len() <= MAX_KEPT);
         }
     }
-    // Byte for byte, and the allowance of the start; the chances alone would let it be eight times as much.
+    // Byte for byte, plus the initial allowance; the limits per packet alone would allow eight times as much.
     assert!(repaired <= sent + START_ALLOWANCE as usize, "{repaired} for {sent}");
     assert!(repaired > sent / 2, "what is asked for is sent: {repaired}");
 }
@@ -173,7 +173,7 @@ fn what_is_kept_is_bounded_in_time_packets_and_bytes() {
     for n in 0..5000u64 {
         send(&mut sender, Instant::from_millis(10 * n), &[1; 100], 0);
     }
-    // A second of packets each 10 ms.
+    // A second of packets, one every 10 ms.
     assert!((100..=102).contains(&sender.kept.len()), "{}", sender.kept.len());
     (0..5000).for_each(|_| drop(send(&mut sender, Instant::from_millis(60_000), &[1; 100], 0)));
     assert_eq!(sender.kept.len(), MAX_KEPT);

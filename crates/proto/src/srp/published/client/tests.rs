@@ -68,7 +68,7 @@ fn asks() -> Box<dyn Decide> {
 #[test]
 fn an_overdue_message_is_asked_for_and_again_without_answer() {
     let mut bench = Bench::started(asks());
-    // Due at 300 + 100 ms; the deviation, an eighth of 100 ms, has shrunk by 0.85: 10.625 ms, waited for four times.
+    // Due at 300 + 100 ms; the deviation, an eighth of 100 ms, has shrunk by 0.85: 10.625 ms, times four.
     let due = bench.client.poll_timeout().unwrap();
     assert_eq!(due, Instant::from_micros(442_500));
     bench.now = due;
@@ -87,7 +87,7 @@ fn an_overdue_message_is_asked_for_and_again_without_answer() {
     assert_eq!(bench.got, [(4, Some(44), true)]);
     // 0.85 · 50 + 0.15 · 58.
     assert_eq!(bench.client.measured_round_trip().unwrap().mean(), Duration::from_micros(51_200));
-    // LNRT is still 300 ms, with one message since: 5 is due at 500 ms, which is past.
+    // LNRT is still 300 ms, with one message since: 5 was due at 500 ms.
     assert_eq!(bench.client.due, Some(Instant::from_millis(500)));
     assert_eq!(bench.client.poll_timeout(), Some(Instant::from_millis(652)));
     assert_eq!((bench.client.counts().nacks, bench.client.counts().timeouts), (2, 2));
@@ -101,13 +101,13 @@ fn an_early_message_forces_the_decision_and_waits_its_turn() {
         Packet::parse(&bench.sent().unwrap()),
         Ok(Packet::Nack { time: 390, status: STATUS_RESEND, id: 4 })
     );
-    // While an answer is awaited, another early one calls no decision.
+    // While an answer is awaited, another early message causes no decision.
     bench.at(395).data(6);
     assert_eq!(bench.sent(), None);
     bench.at(440).hear(Packet::Answer { time: 390, id: 4, data: &[4] });
     assert_eq!(bench.got, [(4, Some(4), true), (5, Some(5), false), (6, Some(6), false)]);
-    // Intervals come from the times of arrival (5 ms), not of delivery (0 ms): 0.85 · 100 + 0.15 · 5 = 85.75 ms, and
-    // 6 came at 395 ms.
+    // Intervals are computed from arrival times (5 ms), not delivery times (0 ms): 0.85 · 100 + 0.15 · 5 = 85.75 ms,
+    // and 6 arrived at 395 ms.
     assert_eq!(bench.client.due, Some(Instant::from_micros(480_750)));
 }
 
@@ -143,7 +143,7 @@ fn a_forged_time_changes_no_estimate() {
 #[test]
 fn a_probe_goes_out_a_second_after_the_last_round_trip() {
     let mut bench = Bench::started(asks());
-    // 4 and those after it come in time, so that nothing is asked for.
+    // 4 and later ones arrive in time, so nothing is requested.
     (4..=10).for_each(|id| bench.at(u64::from(id) * 100).data(id));
     bench.at(1049).timeout();
     assert_eq!(bench.sent(), None);
@@ -155,7 +155,7 @@ fn a_probe_goes_out_a_second_after_the_last_round_trip() {
 #[test]
 fn a_stream_that_ended_costs_a_bounded_number_of_time_outs() {
     let mut bench = Bench::new(Box::new(Never), 1);
-    // All at one instant: the interval is zero, and every next message is due at once.
+    // All at one instant: the interval is zero, and every following message is due at once.
     (1..=20).for_each(|id| bench.data(id));
     let mut timeouts = 0;
     while bench.now < Instant::from_millis(1000) {
@@ -164,6 +164,6 @@ fn a_stream_that_ended_costs_a_bounded_number_of_time_outs() {
         while bench.sent().is_some() {}
         timeouts += 1;
     }
-    // One each 2 ms, and a probe.
+    // One every 2 ms, and a probe.
     assert!(timeouts <= 505, "{timeouts}");
 }
