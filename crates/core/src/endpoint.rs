@@ -9,8 +9,8 @@
 //! * nothing follows `Closed`: no bytes, no messages, no events, no time-out;
 //! * there is no output without an input, a call or a due time-out;
 //! * a time-out is spent by handling it: afterwards the next one is later;
-//! * no byte of a message is sent, or sent again, after its [`Message::deadline`], except that a message begun on a byte
-//!   stream is completed;
+//! * no byte of a message is sent, or sent again, after its [`Message::deadline`], except that a message begun on a
+//!   byte stream is completed;
 //! * hostile input is counted, never causes a panic, and never costs unbounded memory.
 
 use crate::event::{CloseMode, Event};
@@ -115,8 +115,8 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The stream for what accompanies the sound, above all RTCP; sound uses stream 0 and, divided into groups, those from 2
-    /// on. Stream 0 if there is only one.
+    /// The stream for what accompanies the sound, above all RTCP; sound uses stream 0 and, divided into groups, those from
+    /// 2 on. Stream 0 if there is only one.
     pub fn control_stream(&self) -> StreamId {
         StreamId(u16::from(self.streams > 1))
     }

@@ -71,7 +71,7 @@ impl<P: Packet> Port<P> {
         Port { queue: Queue::new(Some(rate), limit, None, seed).with_gap(GAP) }
     }
 
-    /// Takes a packet at `now`, which never goes back; gives it back if the queue is full.
+    /// Takes a packet at `now`, which never goes back; returns it if the queue is full.
     pub fn offer(&mut self, now: Instant, packet: P) -> Option<P> {
         self.queue.offer(now, Frame(packet)).map(|Frame(packet)| packet)
     }

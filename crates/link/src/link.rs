@@ -241,7 +241,7 @@ impl<P: Packet> Duplex<P> {
         })
     }
 
-    /// Takes a packet at `now`; gives it back if the queue is full.
+    /// Takes a packet at `now`; returns it if the queue is full.
     pub fn offer(&mut self, now: Instant, direction: Direction, packet: P) -> Option<P> {
         self.direction_mut(direction).offer(now, packet)
     }

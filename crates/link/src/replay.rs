@@ -8,8 +8,8 @@
 //!   it the delay, is interpolated. A lost sample takes the delay interpolated between its neighbours'. Where the path
 //!   reordered two samples, packets offered between them arrive with the first, and only packets offered with or after
 //!   the second overtake: no more reordering than was recorded.
-//! * **Several samples of one time**, as when a block takes several packets: packets offered at exactly that time use them
-//!   in turn, further ones the last.
+//! * **Several samples of one time**, as when a block takes several packets: packets offered at exactly that time use
+//!   them in turn, further ones the last.
 //! * **The beginning.** Before the first sample, the first one's state holds.
 //! * **The end** follows [`ReplayEnd`].
 //!

@@ -5,8 +5,8 @@
 //!
 //! * the *intervals* between arrivals ([`interval_deviation_ms`]): a message that never came makes one of them twice as
 //!   long, so loss counts as latency, too;
-//! * the *ages* of arrivals ([`mean_absolute_deviation`](crate::mean_absolute_deviation) of them): a late message counts
-//!   by how late it came, a lost one only as loss.
+//! * the *ages* of arrivals ([`mean_absolute_deviation`](crate::mean_absolute_deviation) of them): a late message
+//!   counts by how late it came, a lost one only as loss.
 
 use antiphon_core::Instant;
 

@@ -82,8 +82,8 @@ pub trait Sink: Send {
     /// Whether it takes sound at a pace of its own, as a sound card does; a file takes whatever comes.
     fn clocked(&self) -> bool;
 
-    /// Of a clocked sink: sample frames that it would take now to reach its own target level. Queried before every push,
-    /// which is how its clock is followed; `None` if it cannot tell, and sound comes at the run's pace.
+    /// Of a clocked sink: sample frames that it would take now to reach its own target level. Queried before every
+    /// push, which is how its clock is followed; `None` if it cannot tell, and sound comes at the run's pace.
     fn wants(&self) -> Option<usize>;
 
     /// Sample frames that the sink takes at a time, such as a sound card's period; `None` if it takes any number. More

@@ -12,10 +12,10 @@ use crate::Source;
 /// than one block can be waiting for three reasons, and each is handled in its own way:
 ///
 /// * *Sending begins.* All but the newest block is left out: it would stay the stream's delay.
-/// * *The source gives much at once*, as `arecord` does every 125 ms. Blocks of such a piece leave one after the other, 2 %
-///   faster than they last: as evenly as the receiver needs them, and all gone before the next piece comes.
-/// * *A stall* of the media thread or of the source. Overdue blocks leave at once, as each is late already; beyond 250 ms
-///   only the newest block is worth sending.
+/// * *The source gives much at once*, as `arecord` does every 125 ms. Blocks of such a piece leave one after the other,
+///   2 % faster than they last: as evenly as the receiver needs them, and all gone before the next piece comes.
+/// * *A stall* of the media thread or of the source. Overdue blocks leave at once, as each is late already; beyond
+///   250 ms only the newest block is worth sending.
 ///
 /// A piece is distinguished from a stall by the usual piece of the last seconds. Sound that is left out is not missing
 /// in media time: the sound continues at the next time stamp, nearer to its capture than before.
