@@ -87,8 +87,7 @@ pub struct Profile {
     pub wire: Wire,
     /// The largest message [`Endpoint::send`] takes, in bytes.
     pub max_message: usize,
-    /// The largest message [`Endpoint::poll_message`] returns, in bytes: peers may send larger ones than this side
-    /// does.
+    /// The largest message [`Endpoint::poll_message`] returns, in bytes: peers may send larger ones than we do.
     pub max_receive: usize,
     /// Bytes the transport itself adds to a message of one packet, below RTP and above UDP, TCP or IP.
     pub message_overhead: usize,
@@ -115,15 +114,14 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The stream for what accompanies the sound, above all RTCP; sound uses stream 0 and, divided into groups, those from
-    /// 2 on. Stream 0 if there is only one.
+    /// The stream for what accompanies the sound, above all RTCP; sound uses stream 0 and, divided into groups, those
+    /// from 2 on. Stream 0 if there is only one.
     pub fn control_stream(&self) -> StreamId {
         StreamId(u16::from(self.streams > 1))
     }
 
-    /// The stream for the `index`-th media stream, counted from 0: channel groups of sound, then further kinds of
-    /// media. Each has its own while there are enough besides [`Self::control_stream`]; beyond that they share them in
-    /// turn.
+    /// The stream for the `index`-th media stream, counted from 0: channel groups of sound, then other media. Each has
+    /// its own while there are enough besides [`Self::control_stream`]; beyond that they share them in turn.
     pub fn media_stream(&self, index: usize) -> StreamId {
         let media = usize::from(self.streams).saturating_sub(1).max(1);
         let turn = (index % media) as u16;

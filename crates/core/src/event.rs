@@ -25,7 +25,7 @@ pub enum Event {
     /// The peer's packets no longer use this id.
     IdRetired(ConnectionId),
     /// A packet proved that the peer is at this additional path. Before, the endpoint may receive from there, but sends
-    /// there only path challenges.
+    /// there only probes of the path.
     PathProved(PathId),
     /// Congestion control changed phase.
     Congestion(PathStats),

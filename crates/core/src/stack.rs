@@ -17,9 +17,8 @@ pub enum Role {
 
 /// A transport with its settings and layers.
 ///
-/// Everything that handles bytes of the wire comes from here, so that a layer wraps it in one place: a layer's stack
-/// holds another stack and wraps what that one makes. Endpoints of a stack serve the callers that its validators
-/// accept.
+/// Everything that handles wire bytes comes from here, so that a layer wraps it in one place: a layer's stack holds
+/// another stack and wraps what it makes. Endpoints of a stack serve the callers that its validators accept.
 pub trait Stack {
     /// Opens an endpoint. Cannot fail: settings are checked when the stack is made.
     fn open(&self, now: Instant, role: Role) -> Box<dyn Endpoint>;

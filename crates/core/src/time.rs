@@ -103,8 +103,7 @@ impl MediaTime {
     }
 }
 
-/// `frames` sample frames at `rate` per second as a duration, rounded down; computed from the total, so it never
-/// drifts.
+/// `frames` sample frames at `rate` per second as a duration, rounded down; computed from the total: no drift.
 fn frames_to_duration(frames: u64, rate: u32) -> Duration {
     let rate = rate.max(1);
     // 64-bit divisions are many times as fast, and suffice for the first four days at 48 kHz.

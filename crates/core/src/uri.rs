@@ -53,7 +53,7 @@ pub enum UriError {
         /// What was read.
         text: String,
     },
-    /// `%` without two hexadecimal digits, or not UTF-8 behind it.
+    /// `%` without two hexadecimal digits, or not UTF-8 once decoded.
     #[error("'{text}': '%' needs two hexadecimal digits")]
     BadEscape {
         /// What was read.

@@ -12,8 +12,8 @@ use crate::time::Instant;
 /// callers that they accept. A validator does not change the datagram, since an accepted one passes the endpoint's
 /// layers next.
 pub trait Validator {
-    /// Judges `datagram` from an unknown source on `path`. A reply, or a replacement for the datagram, is written into
-    /// `out`, which holds at least a path's datagram; replies to unproved paths are bounded in number and in size over
+    /// Judges `datagram` from an unknown source on `path`. Writes a reply, or a replacement for the datagram, into
+    /// `out`, which holds at least a path's datagram; replies to unproved paths are bounded in number and size over
     /// time.
     fn validate(&mut self, now: Instant, path: PathId, datagram: &[u8], out: &mut [u8]) -> Verdict;
 

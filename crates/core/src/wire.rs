@@ -36,9 +36,8 @@ pub const MAX_UDP_PAYLOAD: usize = 65_535 - UDP_IPV4_HEADERS;
 /// Payload of a TCP segment with time stamps that fills an Ethernet packet.
 pub const TCP_SEGMENT: usize = ETHERNET_MTU - TCP_IPV4_HEADERS;
 
-/// Bytes that a TCP may hold unsent for a sender whose messages can expire (`TCP_NOTSENT_LOWAT` on Linux, tcp(7)):
-/// about two packets of stereo sound, so that later messages wait where their deadline can still drop them. Chosen
-/// here.
+/// Bytes that a TCP may hold unsent for a sender whose messages can expire (`TCP_NOTSENT_LOWAT`, Linux tcp(7)): about
+/// two packets of stereo sound, so that later messages wait where a deadline can still drop them. Chosen here.
 pub const TCP_NOT_SENT_LOW_WATER: usize = 2048;
 
 const _: () = assert!(MAX_UDP_PAYLOAD == 65_507 && TCP_SEGMENT == 1448);

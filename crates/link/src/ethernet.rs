@@ -142,8 +142,8 @@ impl<P: Packet> Switch<P> {
         refused
     }
 
-    /// The next packet sent by any port by `now`: when, from which port, which packet. At the same instant the lower
-    /// port is first.
+    /// The next packet that a port has sent by `now`: when, which port, which packet. At one instant, the lower port
+    /// first.
     pub fn poll_at(&mut self, now: Instant) -> Option<(Instant, usize, P)> {
         // A port may be due and output nothing: the packet crossed the fabric and waits at the port, or was dropped.
         while let Some((due, port)) = self.first().filter(|(due, _)| *due <= now) {

@@ -104,8 +104,7 @@ impl<P: Packet> Link<P> {
         Some((at, packet))
     }
 
-    /// When to poll next; `None` when the link is empty. That poll may return nothing, if a packet is lost at that
-    /// instant.
+    /// When to poll next; `None` when the link is empty. After a loss, that poll may return nothing.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let stages = [self.queue.poll_timeout(), self.delay.poll_timeout(), self.reorder.poll_timeout()];
         stages.into_iter().flatten().min()
@@ -246,8 +245,7 @@ impl<P: Packet> Duplex<P> {
         self.direction_mut(direction).offer(now, packet)
     }
 
-    /// The next packet of either direction that has arrived by `now`: the earlier one; at the same instant `Up` is
-    /// first.
+    /// The next packet of either direction that has arrived by `now`: the earlier one, at one instant `Up` first.
     pub fn poll(&mut self, now: Instant) -> Option<(Direction, P)> {
         // A link may be due and return nothing (a loss); then the other may still have a packet.
         while let Some((direction, due)) = self.first() {

@@ -19,8 +19,7 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// A channel that begins in its stationary state, so that the mean over many seeds is correct from the first
-    /// packet.
+    /// A channel that begins in its stationary state, so that the mean over many seeds holds from the first packet.
     pub fn new(model: LossModel, seed: u64) -> Self {
         let mut rng = Rng::fork(seed, "loss");
         let bad = match model {

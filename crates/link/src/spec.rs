@@ -43,8 +43,7 @@ pub struct DuplexSpec {
     pub down: LinkSpec,
 }
 
-/// Limit of a queue, or how it drops before it is full. Limits in packets favour large packets, limits in bytes small
-/// ones.
+/// Limit of a queue, or how it drops before it is full. A limit in packets favours large packets, one in bytes small.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum QueueLimit {
     /// This many packets of any size.
@@ -80,8 +79,7 @@ pub struct DrdSpec {
 }
 
 impl Default for QueueLimit {
-    /// 100 packets: the long-time default of Linux network interfaces (`txqueuelen`), and of the papers' 802.11 access
-    /// points.
+    /// 100 packets: Linux network interfaces' long-time default (`txqueuelen`), and the papers' 802.11 access points'.
     fn default() -> Self {
         QueueLimit::Packets(100)
     }

@@ -95,8 +95,8 @@ fn a_bucket_without_a_queue_is_a_policer() {
     let text = "rate=8Mbit/s/4500B,queue=0packets";
     let Seen { out, link, .. } = run(text, 100_000, 500, 250_300.0, false);
     assert!(out.iter().all(|(sent, left)| sent == left), "a policer delays nothing");
-    // Overloaded by a factor of two it passes r t + b since the first packet, less what is left in the bucket: less
-    // than a packet.
+    // Overloaded by a factor of two it passes r t + b since the first packet, less the rest in the bucket: under a
+    // packet.
     let bound = out[out.len() - 1].1.since(out[0].0).as_nanos() as f64 * 1e-3 + 4500.0;
     let passed = link.counters().delivered_bytes as f64;
     assert!(passed <= bound && passed > bound - 500.0, "{passed} of {bound}");

@@ -171,8 +171,7 @@ fn dcf_in_saturation_agrees_with_the_refined_model() {
 
 #[test]
 fn windows_that_do_not_grow_have_an_exact_solution() {
-    // Then stations are independent renewal processes that send in 2/(W+1) of the slots, and Bianchi's formulas are
-    // exact.
+    // Then stations are independent renewal processes sending in 2/(W+1) of the slots: Bianchi's formulas are exact.
     for (n, window) in [(2, 15), (3, 31), (8, 63)] {
         let tau = 2.0 / f64::from(window + 2);
         let access = Access { cw_min: window, cw_max: window, ..Access::DCF };

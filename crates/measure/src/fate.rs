@@ -4,8 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The fate of a packet. *Lost* is caused by the network, *expired* and *refused* by the sender, *late* by the
-/// receiver.
+/// The fate of a packet. *Lost* is caused by the network, *expired*, *refused* by the sender, *late* by the receiver.
 ///
 /// A concealment is not a fate but the receiver's replacement for a missing packet; a duplicate is an extra.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]

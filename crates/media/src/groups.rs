@@ -1,8 +1,7 @@
 //! Channel groups: the channels of a stream, divided among RTP streams of their own on one clock.
 //!
-//! Each group is a run of neighbouring channels and has its own SSRC, sequence numbers, playout and concealment, so
-//! that a packet lost in one group leaves the sound of the others as it is. A stream that is not divided is one group
-//! of all channels.
+//! Each group is a run of neighbouring channels with its own SSRC, sequence numbers, playout and concealment, so that a
+//! packet lost in one group does not affect the sound of others. An undivided stream is one group of all channels.
 
 use std::fmt;
 use std::ops::Range;

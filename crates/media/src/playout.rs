@@ -50,8 +50,7 @@ pub struct Playout {
     finished: bool,
     /// Packets in a row that were far outside the buffer.
     far_run: u32,
-    /// End of a packet that found no room while no clock set deadlines: until it fits, missing packets are no longer
-    /// waited for.
+    /// End of a packet that found no room while no clock set deadlines: until it fits, missing packets are skipped.
     pressed: Option<u64>,
     /// Since when all packets have been late.
     late_since: Option<Instant>,

@@ -93,8 +93,7 @@ impl Resampler {
         self.inner.process_into_buffer(&input, &mut out, None).unwrap_or((0, 0))
     }
 
-    /// Consumes input faster by `speed` than the rates say, changing gradually over the next block. Limited to ±1000
-    /// ppm.
+    /// Consumes input faster by `speed` than the rates say, changing over the next block. Limited to ±1000 ppm.
     pub fn set_speed(&mut self, speed: Ppm) {
         let bounded = if speed.0.is_finite() { speed.0.clamp(-MAX_SPEED_PPM, MAX_SPEED_PPM) } else { 0.0 };
         self.inner

@@ -209,8 +209,7 @@ impl StreamDescription {
 
 /// One description of streams that are to be played together, such as channel groups, all of one sender `cname`.
 ///
-/// They are synchronised (`LS`, RFC 5888 §7), share address and port (`BUNDLE`, RFC 9143) and are distinguished by
-/// `ssrcs` (RFC 5576).
+/// They are synchronised (`LS`, RFC 5888 §7), share address and port (`BUNDLE`, RFC 9143); `ssrcs` differ (RFC 5576).
 pub fn sdp_of(streams: &[StreamDescription], ssrcs: &[u32], cname: &str, options: &SdpOptions) -> String {
     let origin = Origin::with_ip_addr(options.session_id, 1, options.origin);
     let mut session = Session::new(origin, one_line(&options.name));

@@ -118,8 +118,7 @@ struct Candidate {
 }
 
 impl SourceTracker {
-    /// `own_ssrc`: what we send under, if we do. Another source may take over once the current one was silent for
-    /// `silence`.
+    /// `own_ssrc`: what we send under, if we do. After `silence` of the current source, another may take over.
     pub fn new(own_ssrc: Option<u32>, silence: Duration) -> Self {
         SourceTracker {
             own_ssrc,

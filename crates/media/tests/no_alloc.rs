@@ -72,8 +72,7 @@ impl Receiver {
     }
 }
 
-/// Four seconds with one packet in nine lost, one in seven reordered, garbage in between and reports in both
-/// directions.
+/// Four seconds with one packet in nine lost, one in seven reordered, garbage between them and reports both ways.
 #[test]
 fn nothing_is_allocated_between_source_and_sink() {
     for (sample, conceal) in [

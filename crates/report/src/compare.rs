@@ -113,8 +113,7 @@ pub struct Advice {
 pub struct TradeOff {
     /// Shares of packets missed, late and lost together, such as 0.01.
     pub shares: Vec<f64>,
-    /// Playout delays in ms as `[share][transport]`; `None` if no playout delay suffices or too few packets were sent
-    /// to know.
+    /// Playout delays in ms as `[share][transport]`; `None` if no playout delay suffices or too few packets were sent.
     pub targets_ms: Vec<Vec<Option<f64>>>,
 }
 

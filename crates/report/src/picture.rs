@@ -256,8 +256,7 @@ fn fate_colour(fate: Fate) -> &'static str {
     }
 }
 
-/// Where a fate's mark begins, as a share of the strip's height, and its length: fates differ by shape as well as
-/// colour.
+/// Where a fate's mark begins, as a share of the strip's height, and its length: fates differ in shape and colour.
 fn fate_reach(fate: Fate) -> (f64, f64) {
     match fate {
         Fate::Lost => (0.0, STRIP),

@@ -78,7 +78,7 @@ impl Clip {
         }
     }
 
-    /// The files to play, one after the other.
+    /// The parts to play, one after the other.
     pub(crate) fn openers(self, rate: u32) -> Vec<Opener> {
         let one = |clip: Clip| -> Opener { Box::new(move |notes, _| Ok((clip.open(rate, notes)?, 0))) };
         match self {

@@ -1,7 +1,6 @@
 //! Information from the operating system: the time, the kind of standard input and output, and the size of a pipe.
 //!
-//! A pipe holds 64 KiB, 0.34 s of 16-bit stereo at 48 kHz: sound that waits in it adds delay, so it is reduced to two
-//! blocks.
+//! A pipe holds 64 KiB, 0.34 s of 16-bit stereo at 48 kHz, which adds delay: the pipe is reduced to two blocks.
 
 use std::fs::File;
 use std::io;

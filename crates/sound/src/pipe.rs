@@ -167,8 +167,8 @@ impl Source for PipeSource {
 
 impl Drop for PipeSource {
     fn drop(&mut self) {
-        // The feeder sees the abandoned ring and ends; waiting for it could mean waiting for the program that writes
-        // into the pipe.
+        // The feeder sees the abandoned ring and ends; joining it could mean waiting for the program that writes the
+        // pipe.
         self.feeder.unpark();
     }
 }

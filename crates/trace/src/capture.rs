@@ -70,8 +70,7 @@ impl<M: Medium> CaptureWriter<M> {
 
     /// Writes a UDP datagram that crossed `interface` at `at`.
     ///
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if it does not fit into an IP packet; the file then continues
-    /// without it.
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if it is too long for an IP packet; the file continues without it.
     pub fn udp(
         &mut self,
         interface: Interface,

@@ -82,8 +82,7 @@ pub struct Section {
     pub delays: Delays,
     /// The clocks used, in words.
     pub clock: String,
-    /// Whether the transport repairs losses itself: then times include its repairs, and the path's own losses are
-    /// hidden.
+    /// Whether the transport repairs losses itself: then times include its repairs and hide the path's own losses.
     pub repairs: bool,
     /// Bytes of headers around the message (the transport's, UDP's or TCP's, IPv4's) that are counted in a packet's size.
     pub header_bytes: u32,

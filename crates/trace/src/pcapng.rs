@@ -190,8 +190,7 @@ impl<M: Medium> PcapngFile<M> {
     }
 }
 
-/// Code, length, value, padded to a whole word. Every part of a block is padded, so the buffer's length gives the
-/// padding.
+/// Code, length, value, padded to a whole word. All parts are padded, so the buffer's length gives the padding.
 fn option(buffer: &mut Vec<u8>, code: u16, value: &[u8]) {
     let value = &value[..value.len().min(usize::from(u16::MAX))];
     buffer.extend_from_slice(&code.to_le_bytes());

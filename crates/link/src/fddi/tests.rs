@@ -270,8 +270,7 @@ fn impossible_rings_and_frames_are_refused() {
     );
     let mut ring = ring(8 * MS, vec![StationSpec { synchronous: Some(MS), queue: 2, ..plain }; 2]);
     let mut refused = |class, len: usize| ring.offer(Instant::ZERO, 0, class, vec![0; len]).is_some();
-    // Too long for the ring; just short enough; too long for the allocation, so it must not wait; and the queue's
-    // limit.
+    // Too long for the ring; not too long; too long for the allocation, so it must not wait; the queue's limit.
     assert!(refused(Asynchronous, FDDI_MAX_FRAME - FDDI_OVERHEAD + 1));
     assert!(!refused(Asynchronous, FDDI_MAX_FRAME - FDDI_OVERHEAD));
     let mut small = Ring::<Vec<u8>>::new(&RingSpec {

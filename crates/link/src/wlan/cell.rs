@@ -369,8 +369,8 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// The senders now know whether the frame was acknowledged, and the channel is free; or the only sender continues
-    /// its burst.
+    /// The senders know whether the frame was acknowledged; the channel is free, or the only sender continues its
+    /// burst.
     fn end_exchange(&mut self, at: Instant) {
         self.medium = Medium::Idle { since: at };
         let collided = self.flights.len() > 1;

@@ -20,8 +20,7 @@
 
 /// Bytes of a header.
 pub const HEADER: usize = 20;
-/// The most data in a packet, in bytes: four times what the paper sends; a larger size is treated as a key within the
-/// sound.
+/// The most data in a packet, in bytes: four times the paper's; a larger size means that the key is part of the sound.
 pub const MAX_DATA: usize = 4096;
 /// Channels that have a key.
 pub const MAX_CHANNELS: u8 = 16;

@@ -60,8 +60,7 @@ impl BlockMaker {
         })
     }
 
-    /// Takes a block of JACK, `[sample_frame][channel]`, [`JACK_BLOCK`] sample frames; returns the sample frames it
-    /// became.
+    /// Takes a JACK block, `[sample_frame][channel]`, of [`JACK_BLOCK`]; returns the sample frames it became.
     pub fn push(&mut self, block: &[f32]) -> usize {
         let (_, given) = self.resampler.process(block, &mut self.given);
         self.ready.extend(&self.given[..given * self.channels]);

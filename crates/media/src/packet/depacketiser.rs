@@ -126,7 +126,7 @@ impl MediaPacket<'_> {
 /// Unwraps the numbers of one sender: sequence numbers per channel group, time stamps for all groups together, so that
 /// a group that was silent during a wrap stays aligned with the others.
 ///
-/// Numbers more than half a cycle ahead of the last are taken as going back: a `SourceTracker` before it filters out
+/// Numbers more than half a cycle from the last count as a step the other way: a `SourceTracker` before it filters out
 /// such jumps, and a new stream gets a new depacketiser.
 #[derive(Clone, Debug)]
 pub struct Depacketiser {

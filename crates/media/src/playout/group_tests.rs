@@ -181,8 +181,7 @@ fn a_group_with_other_time_stamps_moves_no_other() {
 #[test]
 fn drift_and_targets_move_all_groups_alike() {
     let mut playout = ClockedPlayout::new(config(Clocking::Sink, 30), 44_100, 441).unwrap();
-    // The same sound in both groups, so that a distance of one sample shows; 300 ppm fast, with jitter and losses
-    // together.
+    // The same sound in both groups, so that one sample of distance shows; 300 ppm fast, with jitter and losses.
     let (mut rng, mut next, mut out) = (Rng::new(9), 0u64, vec![0.0; 441 * 4]);
     let (mut heard, mut speeds) = (0.0f32, 0.0f64);
     for step in 0..3000u64 {

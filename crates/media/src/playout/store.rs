@@ -31,8 +31,7 @@ pub(super) struct Store {
 
 impl Store {
     pub fn new(channels: usize, capacity: usize) -> Self {
-        // Sixteen sample frames are our smallest block; smaller packets of other senders may fill the list before the
-        // ring.
+        // Sixteen sample frames are our smallest block; others' smaller packets may fill the list before the ring.
         let records = (capacity / 16).clamp(64, 8192);
         Store { channels, samples: vec![0.0; capacity * channels], records: VecDeque::with_capacity(records) }
     }

@@ -120,8 +120,7 @@ proptest! {
     fn jitter_below_the_playout_delay_is_not_heard(seed in any::<u64>(), playout_delay in 5u64..120, channels in 1usize..3, block in 16usize..2000) {
         let packets = stream(seed, 150, channels);
         let mut rng = Rng::new(seed ^ 1);
-        // Half a millisecond is for rounding: packets are played from their beginning, not their end, at 1 µs
-        // resolution.
+        // Half a millisecond is for rounding: packets are played from their beginning, at 1 µs resolution.
         let jitter = playout_delay * 1000 - 500;
         let mut arrivals: Vec<(u64, &Sent)> = packets
             .iter()

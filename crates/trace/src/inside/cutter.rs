@@ -20,8 +20,7 @@ impl Cutter {
     /// Takes the part of the stream that begins at `position`, and passes on each message that it completes.
     /// `message_len` returns the length of a message from its header of `header` bytes.
     ///
-    /// After a gap the beginnings of messages are unknown: everything that follows on this connection is counted, not
-    /// shown.
+    /// After a gap the beginnings of messages are unknown: the rest of this connection is counted, not shown.
     pub fn push(
         &mut self,
         position: u64,
