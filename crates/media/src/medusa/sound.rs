@@ -60,7 +60,7 @@ impl BlockMaker {
         })
     }
 
-    /// Takes a JACK block, `[sample_frame][channel]`, of [`JACK_BLOCK`]; returns the sample frames it became.
+    /// Takes a block of [`JACK_BLOCK`] sample frames, `[sample_frame][channel]`; returns how many it became.
     pub fn push(&mut self, block: &[f32]) -> usize {
         let (_, given) = self.resampler.process(block, &mut self.given);
         self.ready.extend(&self.given[..given * self.channels]);
