@@ -51,7 +51,7 @@ pub struct BlockMean {
 }
 
 impl BlockMean {
-    /// Statistics of these blocks.
+    /// Of so many blocks.
     pub fn of(blocks: impl Iterator<Item = f64> + Clone) -> Self {
         let count = blocks.clone().count();
         let n = count as f64;
